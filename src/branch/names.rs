@@ -1,0 +1,100 @@
+//! Which names branches, checkpoints and records may have.
+
+use thiserror::Error;
+
+/// Longest name of a branch or checkpoint, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Longest record id, in bytes.
+pub const RECORD_ID_BYTES_MAX: usize = 200;
+
+/// Names that the tree itself uses.
+const TAKEN: [&str; 17] = [
+    "README.md", "vectors", "files", "branches", "checkpoints", "scratch", "shared", "search", "export", "query",
+    "ingest", "ctl", "config", "status", "lineage", "diff", "conflicts",
+];
+/// More of them; the whole list is that of the interface's section 2.
+const TAKEN_STREAMS: [&str; 2] = ["events.jsonl", "errors"];
+
+/// Says why a name is refused.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum NameError {
+    /// Empty or too long.
+    #[error("a name has 1 to 64 bytes, and '{0}' has {1}; choose another")]
+    Length(String, usize),
+    /// A character that names don't have.
+    #[error("'{0}' is no name for a branch or checkpoint; use A-Z a-z 0-9 _ . - : @ and no dot in front")]
+    Characters(String),
+    /// A name of the tree.
+    #[error("'{0}' is a name that every branch's directory uses itself; choose another")]
+    Taken(String),
+    /// A record id that can't be a file's name.
+    #[error("'{0}' is no record id; use 1 to 200 bytes of UTF-8 without '/', NUL or control characters and no dot in front")]
+    RecordId(String),
+}
+
+/// Checks the name of a branch, a checkpoint or a signal.
+pub fn check_name(name: &str) -> Result<(), NameError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:@".contains(&byte);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        return Err(NameError::Length(shown(name), name.len()));
+    }
+    if name.starts_with('.') || !name.bytes().all(allowed) {
+        return Err(NameError::Characters(shown(name)));
+    }
+    if TAKEN.contains(&name) || TAKEN_STREAMS.contains(&name) {
+        return Err(NameError::Taken(shown(name)));
+    }
+    Ok(())
+}
+
+/// Checks a record id.
+pub fn check_record_id(id: &str) -> Result<(), NameError> {
+    let fits = (1..=RECORD_ID_BYTES_MAX).contains(&id.len()) && !id.starts_with('.');
+    if fits && !id.chars().any(|c| c == '/' || c.is_control()) {
+        Ok(())
+    } else {
+        Err(NameError::RecordId(shown(id)))
+    }
+}
+
+/// The beginning of a refused name, fit for a message.
+fn shown(name: &str) -> String {
+    name.chars().take(80).flat_map(char::escape_default).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exactly_the_listed_bytes_are_allowed_at_each_place() {
+        for byte in 0..=255u8 {
+            let allowed = byte.is_ascii_alphanumeric() || b"_.-:@".contains(&byte);
+            let inside = String::from_utf8_lossy(&[b'a', byte]).into_owned();
+            let first = String::from_utf8_lossy(&[byte, b'a']).into_owned();
+            assert_eq!(check_name(&inside).is_ok(), allowed, "{byte}");
+            assert_eq!(check_name(&first).is_ok(), allowed && byte != b'.', "{byte}");
+        }
+    }
+
+    #[test]
+    fn lengths_and_the_tree_s_own_names_are_refused() {
+        for length in 0..300 {
+            let name = "a".repeat(length);
+            assert_eq!(check_name(&name).is_ok(), (1..=64).contains(&length));
+            assert_eq!(check_record_id(&name).is_ok(), (1..=200).contains(&length));
+        }
+        for name in TAKEN.into_iter().chain(TAKEN_STREAMS) {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+        assert!(check_name("..").is_err() && check_name("main").is_ok());
+    }
+
+    #[test]
+    fn record_ids_are_unicode_without_slash_and_control() {
+        assert!(check_record_id("Ünïcode id: 7 (x)").is_ok());
+        for bad in ["", ".hidden", "a/b", "a\0b", "a\nb", "a\u{85}b"] {
+            assert!(check_record_id(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! All records of a branch at one moment.
+
+use std::sync::{Arc, OnceLock};
+
+use imbl::OrdMap;
+
+use super::Visible;
+use crate::object::{Hash, SetHash, Time};
+use crate::record::Version;
+use crate::segment::{Row, Segment, SegmentError, Totals};
+
+const HEAD_CONTEXT: &str = "engramfs 2026 head v1";
+
+/// A segment, and which of its rows the branch sees.
+#[derive(Clone)]
+pub struct Layer {
+    /// The shared, immutable rows.
+    pub segment: Arc<Segment>,
+    /// The branch's view of them.
+    pub visible: Visible,
+}
+
+/// The records of a branch: loose versions, and rows of segments.
+///
+/// **Invariant:** an id is visible in one place at most, so a look-up never depends on how many
+/// levels of forks lie above. A clone shares everything with its original until one of them changes.
+#[derive(Clone, Default)]
+pub struct State {
+    pub(super) layers: Vec<Layer>,
+    pub(super) loose: OrdMap<Arc<str>, Arc<Version>>,
+    pub(super) sum: Arc<SetHash>,
+    pub(super) totals: Totals,
+    pub(super) graves: OrdMap<Arc<str>, Time>,
+    pub(super) head: OnceLock<Hash>,
+}
+
+impl State {
+    /// Returns the hash of the content: the same for equal records, whatever their history.
+    pub fn head(&self) -> Hash {
+        *self.head.get_or_init(|| State::head_of(&self.sum))
+    }
+
+    /// Returns the head of a state whose records have that set hash.
+    pub fn head_of(sum: &SetHash) -> Hash {
+        sum.hash(HEAD_CONTEXT)
+    }
+
+    /// Returns what the records add up to.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Returns the segments and what is visible of them.
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// Returns the versions that are in no segment yet, by id.
+    pub fn loose(&self) -> &OrdMap<Arc<str>, Arc<Version>> {
+        &self.loose
+    }
+
+    /// Returns when a record was deleted, if it was and is not there again.
+    pub fn deleted_at(&self, id: &str) -> Option<Time> {
+        self.graves.get(id).copied()
+    }
+
+    /// Returns the visible version of a record.
+    pub fn find(&self, id: &str) -> Result<Option<Row>, SegmentError> {
+        if let Some(version) = self.loose.get(id) {
+            return Ok(Some(Row::Loose(version.clone())));
+        }
+        for layer in &self.layers {
+            if let Some(row) = find_in(layer, id, 0)?.1 {
+                return Ok(Some(Row::Sealed(layer.segment.clone(), row)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes a version the visible one of its record.
+    pub fn put(&mut self, row: Row) -> Result<(), SegmentError> {
+        let (id, hash, totals) = (Arc::<str>::from(&*row.id()?), row.hash()?, row.totals()?);
+        self.take_out(&id)?;
+        self.graves.remove(&id);
+        match row {
+            Row::Loose(version) => {
+                self.loose.insert(version.id.clone(), version);
+            }
+            Row::Sealed(segment, row) => self.layer_of(&segment).visible.set(row, true),
+        }
+        self.change(|sum| sum.add(&hash));
+        self.totals.add(totals);
+        Ok(())
+    }
+
+    /// Deletes a record; returns whether it was there.
+    pub fn delete(&mut self, id: &str, time: Time) -> Result<bool, SegmentError> {
+        let there = self.take_out(id)?;
+        if there {
+            self.graves.insert(id.into(), time);
+        }
+        Ok(there)
+    }
+
+    /// Notes when a record that is not there was deleted, where other means than a delete removed it.
+    pub fn mourn(&mut self, id: &str, time: Time) {
+        self.graves.insert(id.into(), time);
+    }
+
+    /// Makes all rows of a segment visible; ids must be distinct in it.
+    pub fn put_segment(&mut self, segment: &Arc<Segment>) -> Result<(), SegmentError> {
+        let mut hints = vec![0; self.layers.len()];
+        for row in 0..segment.rows() {
+            let id = segment.id(row)?;
+            self.graves.remove(id);
+            if let Some(old) = self.find_onwards(id, &mut hints)? {
+                self.hide(&old)?;
+            }
+        }
+        let visible = Visible::all(segment.rows());
+        self.layers.push(Layer { segment: segment.clone(), visible });
+        self.change(|sum| sum.join(segment.sum()));
+        self.totals.add(segment.totals());
+        Ok(())
+    }
+
+    /// Forgets when records were deleted before `time`; nobody asks any longer.
+    pub fn forget_deletes_before(&mut self, time: Time) {
+        if self.graves.iter().any(|(_, at)| *at < time) {
+            self.graves = self.graves.iter().filter(|(_, at)| **at >= time).map(|(id, at)| (id.clone(), *at)).collect();
+        }
+    }
+
+    /// Returns the same content with those loose versions sealed that `row_of` finds in `segment`.
+    pub fn settled(&self, segment: &Arc<Segment>, row_of: impl Fn(&Arc<Version>) -> Option<u32>) -> State {
+        let mut next = self.clone();
+        for (id, version) in &self.loose {
+            if let Some(row) = row_of(version) {
+                next.loose.remove(id);
+                next.layer_of(segment).visible.set(row, true);
+            }
+        }
+        next
+    }
+
+    /// Returns the same content with the layers over `old` segments seen through `segment`, whose
+    /// row for a row of theirs `row_of` knows.
+    pub fn moved(&self, segment: &Arc<Segment>, row_of: impl Fn(&Hash, u32) -> Option<u32>) -> State {
+        let mut next = self.clone();
+        let mut kept = Vec::new();
+        let mut visible = Visible::none(segment.rows());
+        for layer in &self.layers {
+            let name = layer.segment.name();
+            let moved: Option<Vec<u32>> = layer.visible.iter().map(|row| row_of(&name, row)).collect();
+            match moved {
+                Some(rows) => rows.into_iter().for_each(|row| visible.set(row, true)),
+                None => kept.push(layer.clone()),
+            }
+        }
+        if visible.count() > 0 {
+            kept.push(Layer { segment: segment.clone(), visible });
+        }
+        next.layers = kept;
+        next
+    }
+
+    fn take_out(&mut self, id: &str) -> Result<bool, SegmentError> {
+        match self.find(id)? {
+            None => Ok(false),
+            Some(old) => self.hide(&old).map(|()| true),
+        }
+    }
+
+    fn hide(&mut self, old: &Row) -> Result<(), SegmentError> {
+        let (hash, totals) = (old.hash()?, old.totals()?);
+        match old {
+            Row::Loose(version) => {
+                self.loose.remove(&version.id);
+            }
+            Row::Sealed(segment, row) => self.layer_of(segment).visible.set(*row, false),
+        }
+        self.change(|sum| sum.remove(&hash));
+        self.totals.subtract(totals);
+        Ok(())
+    }
+
+    /// Like [`State::find`], for ids in ascending order: `hints` keep each layer's place.
+    fn find_onwards(&self, id: &str, hints: &mut [u32]) -> Result<Option<Row>, SegmentError> {
+        if let Some(version) = self.loose.get(id) {
+            return Ok(Some(Row::Loose(version.clone())));
+        }
+        for (layer, hint) in self.layers.iter().zip(hints) {
+            let (place, found) = find_in(layer, id, *hint)?;
+            *hint = place;
+            if let Some(row) = found {
+                return Ok(Some(Row::Sealed(layer.segment.clone(), row)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn layer_of(&mut self, segment: &Arc<Segment>) -> &mut Layer {
+        let name = segment.name();
+        let index = match self.layers.iter().position(|layer| layer.segment.name() == name) {
+            Some(index) => index,
+            None => {
+                let visible = Visible::none(segment.rows());
+                self.layers.push(Layer { segment: segment.clone(), visible });
+                self.layers.len() - 1
+            }
+        };
+        &mut self.layers[index]
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut SetHash)) {
+        change(Arc::make_mut(&mut self.sum));
+        self.head = OnceLock::new();
+    }
+}
+
+/// Returns where `id` stands or would stand in a layer at or behind `from`, and its visible row.
+fn find_in(layer: &Layer, id: &str, from: u32) -> Result<(u32, Option<u32>), SegmentError> {
+    let start = layer.segment.lower_bound(id, from)?;
+    let mut row = start;
+    while row < layer.segment.rows() && layer.segment.id(row)? == id {
+        if layer.visible.contains(row) {
+            return Ok((start, Some(row)));
+        }
+        row += 1;
+    }
+    Ok((start, None))
+}

@@ -1,0 +1,45 @@
+//! The stored form of a state whose versions are all sealed.
+
+use std::sync::{Arc, OnceLock};
+
+use imbl::OrdMap;
+
+use super::{Layer, State, Visible};
+use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
+use crate::segment::{Segment, Totals};
+
+impl State {
+    /// Appends the stored form; loose versions are not in it, so there must be none.
+    pub fn write(&self, out: &mut Writer) {
+        out.raw(&self.sum.to_bytes());
+        self.totals.write(out);
+        out.number(self.layers.len() as u64);
+        for layer in &self.layers {
+            out.hash(&layer.segment.name());
+            layer.visible.write(out);
+        }
+        out.number(self.graves.len() as u64);
+        for (id, time) in &self.graves {
+            out.text(id).signed(time.0);
+        }
+    }
+
+    /// Reads the stored form; `segment` gives the open segments by name.
+    pub fn read(
+        input: &mut Reader<'_>,
+        segment: impl Fn(&Hash) -> Option<Arc<Segment>>,
+    ) -> Result<State, CodecError> {
+        let sum = SetHash::from_bytes(input.raw(SetHash::BYTES)?).ok_or(CodecError::Short)?;
+        let totals = Totals::read(input)?;
+        let mut layers = Vec::new();
+        for _ in 0..input.length()? {
+            let segment = segment(&input.hash()?).ok_or(CodecError::Number)?;
+            layers.push(Layer { segment, visible: Visible::read(input)? });
+        }
+        let mut graves = OrdMap::new();
+        for _ in 0..input.length()? {
+            graves.insert(input.text()?.into(), Time(input.signed()?));
+        }
+        Ok(State { layers, loose: OrdMap::new(), sum: Arc::new(sum), totals, graves, head: OnceLock::new() })
+    }
+}

@@ -1,0 +1,219 @@
+//! Which rows of a segment a branch sees: a bitmap whose chunks are shared until they change.
+
+use std::sync::Arc;
+
+use crate::object::{CodecError, Reader, Writer};
+
+/// Rows of one chunk.
+const CHUNK_ROWS: u32 = 4096;
+const WORDS: usize = CHUNK_ROWS as usize / 64;
+
+#[derive(Clone, PartialEq, Eq)]
+enum Chunk {
+    None,
+    All,
+    Some(Arc<[u64; WORDS]>),
+}
+
+/// The visible rows of one segment.
+#[derive(Clone)]
+pub struct Visible {
+    rows: u32,
+    count: u32,
+    chunks: Arc<Vec<Chunk>>,
+}
+
+impl Visible {
+    /// Sees none of `rows` rows.
+    pub fn none(rows: u32) -> Visible {
+        let chunks = vec![Chunk::None; rows.div_ceil(CHUNK_ROWS) as usize];
+        Visible { rows, count: 0, chunks: Arc::new(chunks) }
+    }
+
+    /// Sees all of `rows` rows.
+    pub fn all(rows: u32) -> Visible {
+        let chunks = vec![Chunk::All; rows.div_ceil(CHUNK_ROWS) as usize];
+        Visible { rows, count: rows, chunks: Arc::new(chunks) }
+    }
+
+    /// Returns the number of visible rows.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Returns whether every row is visible.
+    pub fn is_all(&self) -> bool {
+        self.count == self.rows
+    }
+
+    /// Returns whether a row is visible.
+    pub fn contains(&self, row: u32) -> bool {
+        match &self.chunks[(row / CHUNK_ROWS) as usize] {
+            Chunk::None => false,
+            Chunk::All => true,
+            Chunk::Some(words) => words[word_of(row)] & bit_of(row) != 0,
+        }
+    }
+
+    /// Shows or hides a row.
+    pub fn set(&mut self, row: u32, visible: bool) {
+        if self.contains(row) == visible {
+            return;
+        }
+        let chunk = &mut Arc::make_mut(&mut self.chunks)[(row / CHUNK_ROWS) as usize];
+        let words = match chunk {
+            Chunk::Some(words) => words,
+            other => {
+                let fill = if *other == Chunk::All { u64::MAX } else { 0 };
+                *other = Chunk::Some(Arc::new([fill; WORDS]));
+                let Chunk::Some(words) = other else { return };
+                words
+            }
+        };
+        Arc::make_mut(words)[word_of(row)] ^= bit_of(row);
+        if visible { self.count += 1 } else { self.count -= 1 }
+    }
+
+    /// Returns the first visible row that is not below `from`.
+    pub fn next(&self, mut from: u32) -> Option<u32> {
+        while from < self.rows {
+            match &self.chunks[(from / CHUNK_ROWS) as usize] {
+                Chunk::All => return Some(from),
+                Chunk::None => {}
+                Chunk::Some(words) => {
+                    if let Some(found) = next_in(words, from % CHUNK_ROWS) {
+                        let row = from - from % CHUNK_ROWS + found;
+                        return (row < self.rows).then_some(row);
+                    }
+                }
+            }
+            from = (from / CHUNK_ROWS + 1) * CHUNK_ROWS;
+        }
+        None
+    }
+
+    /// Goes through the visible rows in order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let row = self.next(from)?;
+            from = row + 1;
+            Some(row)
+        })
+    }
+
+    /// Calls `each` with every row that one of the two sees and the other does not. Chunks that
+    /// both share are passed over.
+    pub fn differences(&self, other: &Visible, mut each: impl FnMut(u32)) {
+        if Arc::ptr_eq(&self.chunks, &other.chunks) {
+            return;
+        }
+        for (number, (mine, theirs)) in self.chunks.iter().zip(other.chunks.iter()).enumerate() {
+            let same = match (mine, theirs) {
+                (Chunk::Some(mine), Chunk::Some(theirs)) => Arc::ptr_eq(mine, theirs),
+                (mine, theirs) => mine == theirs,
+            };
+            let start = number as u32 * CHUNK_ROWS;
+            let end = if same { start } else { (start + CHUNK_ROWS).min(self.rows) };
+            (start..end).filter(|row| self.contains(*row) != other.contains(*row)).for_each(&mut each);
+        }
+    }
+
+    /// Appends the stored form.
+    pub fn write(&self, out: &mut Writer) {
+        out.number(u64::from(self.rows)).number(u64::from(self.count));
+        for chunk in self.chunks.iter() {
+            match chunk {
+                Chunk::None => out.byte(0),
+                Chunk::All => out.byte(1),
+                Chunk::Some(words) => out.byte(2).raw(bytemuck::cast_slice(&words[..])),
+            };
+        }
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<Visible, CodecError> {
+        let number = |value: u64| u32::try_from(value).map_err(|_| CodecError::Number);
+        let (rows, count) = (number(input.number()?)?, number(input.number()?)?);
+        let mut chunks = Vec::new();
+        for _ in 0..rows.div_ceil(CHUNK_ROWS) {
+            chunks.push(match input.byte()? {
+                0 => Chunk::None,
+                1 => Chunk::All,
+                2 => Chunk::Some(read_words(input)?),
+                code => return Err(CodecError::Code(code)),
+            });
+        }
+        Ok(Visible { rows, count, chunks: Arc::new(chunks) })
+    }
+}
+
+fn read_words(input: &mut Reader<'_>) -> Result<Arc<[u64; WORDS]>, CodecError> {
+    let mut words = [0; WORDS];
+    for (word, bytes) in words.iter_mut().zip(input.raw(WORDS * 8)?.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    }
+    Ok(Arc::new(words))
+}
+
+fn word_of(row: u32) -> usize {
+    (row % CHUNK_ROWS / 64) as usize
+}
+
+fn bit_of(row: u32) -> u64 {
+    1 << (row % 64)
+}
+
+fn next_in(words: &[u64; WORDS], from: u32) -> Option<u32> {
+    let first = (from / 64) as usize;
+    let mut word = words[first] & (u64::MAX << (from % 64));
+    for index in first..WORDS {
+        if index > first {
+            word = words[index];
+        }
+        if word != 0 {
+            return Some(index as u32 * 64 + word.trailing_zeros());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_bitmap_agrees_with_a_plain_set_and_clones_stay_apart() {
+        let rows = 10_000;
+        let (mut bits, mut plain) = (Visible::none(rows), BTreeSet::new());
+        let mut seed = 7u64;
+        for step in 0..20_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (row, show) = ((seed >> 33) as u32 % rows, seed & (1 << 20) != 0);
+            let before = bits.clone();
+            bits.set(row, show);
+            if show { plain.insert(row) } else { plain.remove(&row) };
+            let mut differing = Vec::new();
+            before.differences(&bits, |row| differing.push(row));
+            assert!(differing.len() <= 1, "step {step}");
+        }
+        assert_eq!(bits.iter().collect::<BTreeSet<_>>(), plain);
+        assert_eq!(bits.count() as usize, plain.len());
+        let mut out = Writer::new();
+        bits.write(&mut out);
+        let read = Visible::read(&mut Reader::new(out.as_slice())).unwrap();
+        assert!(read.iter().eq(bits.iter()) && read.count() == bits.count());
+    }
+
+    #[test]
+    fn all_of_a_length_that_fills_no_chunk_ends_at_the_last_row() {
+        let mut bits = Visible::all(4100);
+        assert_eq!(bits.iter().count(), 4100);
+        bits.set(4099, false);
+        assert_eq!(bits.iter().last(), Some(4098));
+        bits.set(4097, false);
+        assert_eq!(bits.next(4097), Some(4098));
+    }
+}

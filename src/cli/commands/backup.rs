@@ -1,0 +1,32 @@
+//! `engramfs backup`: copies a store.
+
+use std::path::PathBuf;
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::output::Output;
+use crate::cli::render::facts;
+use crate::memory;
+
+/// Copies a store as it is at one moment, also while it is mounted.
+#[derive(clap::Args)]
+#[command(before_help = "Examples:
+  engramfs backup ~/memory /backup/memory-monday
+  engramfs backup ~/memory /backup/new && engramfs verify /backup/new")]
+pub struct Args {
+    /// The store's directory.
+    store: PathBuf,
+    /// Where the copy goes: a directory that does not exist yet.
+    dest: PathBuf,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+    let report = memory::backup(&args.store, &args.dest)?;
+    if out.is_json() {
+        out.line(report)?
+    } else {
+        out.text(&facts::render(&report))?
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,26 @@
+//! `engramfs completions`: what a shell needs to complete the command line.
+
+use clap_complete::Shell;
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::output::Output;
+
+/// Prints the completions for a shell.
+#[derive(clap::Args)]
+#[command(before_help = "Examples:
+  engramfs completions bash > /etc/bash_completion.d/engramfs
+  engramfs completions fish > ~/.config/fish/completions/engramfs.fish")]
+pub struct Args {
+    /// The shell.
+    shell: Shell,
+}
+
+/// Runs the verb for the command line that `command` describes.
+pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<Exit, Failure> {
+    // The generator panics where it can't write, so it writes to memory.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "engramfs", &mut script);
+    out.bytes(&script)?;
+    Ok(Exit::Done)
+}

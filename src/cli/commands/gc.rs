@@ -1,0 +1,58 @@
+//! `engramfs gc`: lets go what nobody keeps any longer.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::{Span, SpanRelativeTo};
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::output::Output;
+use crate::cli::render::facts;
+use crate::cli::target::collect_garbage;
+
+/// Lets go what nobody keeps: orphaned branches, expired files, segments that nothing leads to.
+#[derive(clap::Args)]
+#[command(before_help = "Examples:
+  engramfs gc ~/memory
+  engramfs gc /mnt/memory --older-than 7d --dry-run")]
+pub struct Args {
+    /// A store that is not mounted, or a mount.
+    place: PathBuf,
+    /// Leaves alone what is younger than this, such as 90m, 24h or 7d.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_duration)]
+    older_than: Duration,
+    /// Says what would go, and changes nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+    let report = collect_garbage(&args.place, args.older_than, args.dry_run)?;
+    if out.is_json() {
+        out.line(report)?
+    } else {
+        out.text(&facts::render(&report))?
+    }
+    Ok(Exit::Done)
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let span: Span = text.parse().map_err(|e| format!("{e}"))?;
+    let exact = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|e| format!("{e}"))?;
+    Duration::try_from(exact).map_err(|_| "a time can't be negative".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units_up_to_weeks() {
+        assert_eq!(parse_duration("24h"), Ok(Duration::from_secs(86_400)));
+        assert_eq!(parse_duration("7d"), Ok(Duration::from_secs(7 * 86_400)));
+        assert_eq!(parse_duration("0s"), Ok(Duration::ZERO));
+        assert!(parse_duration("-1h").is_err() && parse_duration("7").is_err() && parse_duration("soon").is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! `engramfs import`: takes records from a file.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::formats::{Row, Rows};
+use crate::cli::output::{Output, remark};
+use crate::cli::progress::Progress;
+use crate::cli::target::{Access, Branch, Target};
+
+/// Rows of one atomic commit; fewer where they are large.
+const BATCH_ROWS: usize = 65_536;
+
+/// Takes records from a file: .jsonl, .npy (float16, float32, float64) or .fvecs.
+///
+/// Each batch of up to 65,536 rows or 64 MiB is one atomic commit. After a break the same import can be run again: records that are there
+/// already are replaced.
+#[derive(clap::Args)]
+#[command(before_help = "Examples:
+  engramfs import /mnt/memory/main records.jsonl
+  engramfs import ~/memory:main vectors.npy --ids ids.txt
+  engramfs import --create ~/new-memory:main sift.fvecs")]
+pub struct Args {
+    /// The branch: its directory under a mount, or STORE:NAME-PATH.
+    target: String,
+    /// The file; the end of its name tells the format.
+    file: PathBuf,
+    /// The ids of the rows of an array, one a line; without it they are row-00000000 and on.
+    #[arg(long, value_name = "FILE")]
+    ids: Option<PathBuf>,
+    /// Makes the store if it is not there.
+    #[arg(long)]
+    create: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+    let target: Target = args.target.parse()?;
+    // Before the store is touched: a wrong name or header changes nothing.
+    let rows = Rows::open(&args.file, args.ids.as_deref())?;
+    let access = if args.create { Access::Create } else { Access::Write };
+    let progress = Progress::new(rows.length, out.is_json());
+    let mut import = Import { args, progress, rows: 0, sums: [0; 2], last: Value::Null };
+    target.with(access, |branch| import.run(branch, rows))?;
+    import.progress.finish();
+    let [put, deleted] = import.sums;
+    if out.is_json() {
+        let Import { rows, last, .. } = import;
+        out.line(json!({ "rows": rows, "put": put, "deleted": deleted, "head": last["head"], "entry": last["entry"] }))?;
+    } else {
+        remark(format_args!("{} rows read: {put} put, {deleted} deleted", import.rows));
+    }
+    Ok(Exit::Done)
+}
+
+struct Import<'a> {
+    args: &'a Args,
+    progress: Progress,
+    rows: u64,
+    /// Records put and deleted.
+    sums: [u64; 2],
+    /// The last receipt.
+    last: Value,
+}
+
+impl Import<'_> {
+    fn run(&mut self, branch: &dyn Branch, rows: Rows) -> Result<(), Failure> {
+        let mut batch = Vec::new();
+        let (mut size, mut taken) = (0, 0);
+        for row in rows {
+            let (row, bytes) = row?;
+            size += row.size();
+            taken += bytes;
+            batch.push(row);
+            if batch.len() >= BATCH_ROWS || size >= branch.batch_bytes() {
+                self.commit(branch, std::mem::take(&mut batch))?;
+                self.progress.advance(std::mem::take(&mut taken));
+                size = 0;
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { self.commit(branch, batch) }
+    }
+
+    fn commit(&mut self, branch: &dyn Branch, batch: Vec<Row>) -> Result<(), Failure> {
+        let count = batch.len() as u64;
+        let first = match batch.first() {
+            Some(Row::Line { number, .. }) => format!("line {number}"),
+            _ => format!("row {}", self.rows),
+        };
+        let receipt = branch.put(batch).map_err(|failure| self.placed(failure, &first))?;
+        self.rows += count;
+        for (sum, key) in self.sums.iter_mut().zip(["put", "deleted"]) {
+            *sum += receipt.get(key).and_then(Value::as_u64).unwrap_or(0);
+        }
+        self.last = receipt;
+        Ok(())
+    }
+
+    /// Says where the batch begins and what is done already: a mount counts lines from the beginning of the batch.
+    fn placed(&self, mut failure: Failure, first: &str) -> Failure {
+        let file = self.args.file.display();
+        failure.message = format!("{} (batch from {first} of {file}; {} rows before it are in)", failure.message, self.rows);
+        failure
+    }
+}

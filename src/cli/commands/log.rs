@@ -1,0 +1,59 @@
+//! `engramfs log`: the lineage of a branch.
+
+use serde_json::Value;
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::output::Output;
+use crate::cli::render::lanes::Lanes;
+use crate::cli::render::{graph, log_line};
+use crate::cli::target::{Access, Target};
+use crate::memory::Document;
+
+/// Shows a branch's history, newest first; with --json in the order and form of `lineage`, oldest first.
+#[derive(clap::Args)]
+#[command(before_help = "Examples:
+  engramfs log /mnt/memory/main | head
+  engramfs log --graph ~/memory:main
+  engramfs log ~/memory:main --json | jq -r 'select(.op == \"merge\") | .branch'")]
+pub struct Args {
+    /// The branch: its directory under a mount, or STORE:NAME-PATH.
+    target: String,
+    /// Draws forks and merges in columns, with all branches below this one, also those that were discarded.
+    #[arg(long)]
+    graph: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+    let target: Target = args.target.parse()?;
+    let (entries, status) = target.with(Access::Read, |branch| {
+        let status = if args.graph { branch.document(Document::Status)? } else { String::new() };
+        Ok((branch.entries(args.graph)?, status))
+    })?;
+    if out.is_json() {
+        entries.iter().try_for_each(|entry| out.line(entry))?;
+    } else if args.graph {
+        let status: Value = serde_json::from_str(&status).unwrap_or_default();
+        print_graph(&entries, status.get("path").and_then(Value::as_str).unwrap_or_default(), out)?;
+    } else {
+        let coloured = out.is_coloured();
+        entries.iter().rev().try_for_each(|entry| out.line(log_line::render(entry, coloured)))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn print_graph(entries: &[Value], name_path: &str, out: &mut Output) -> Result<(), Failure> {
+    let lanes = Lanes::of(entries);
+    for drawn in graph::draw(&lanes.parents, lanes.tip(name_path)) {
+        if let Some(before) = drawn.before {
+            out.line(before)?;
+        }
+        let line = log_line::render(&entries[drawn.entry], out.is_coloured());
+        out.line(format_args!("{}  {line}", drawn.row))?;
+        if let Some(after) = drawn.after {
+            out.line(after)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! `engramfs merge`: merges a branch into its parent.
+
+use super::joining;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::output::Output;
+use crate::memory::Join;
+
+/// Merges a branch into its parent, in one atomic commit; then the branch is gone.
+#[derive(clap::Args)]
+#[command(before_help = "Examples:
+  engramfs merge /mnt/memory/main/branches/agent-7
+  engramfs merge --dry-run ~/memory:main/agent-7      (exit code 3 where the merge would be refused)")]
+pub struct Args {
+    /// The branch to merge: its own directory under a mount, or STORE:NAME-PATH.
+    target: String,
+    /// Says what the merge would do, and changes nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+    joining::run(&args.target, Join::Merge, args.dry_run, out)
+}

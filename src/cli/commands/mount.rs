@@ -1,0 +1,129 @@
+//! `engramfs mount`: serves a store at a directory until it is unmounted.
+
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::site::Site;
+use crate::cli::actor;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::output::Output;
+use crate::fs::{Filesystem, FsOptions};
+use crate::fuse::{self, Adapter, Background, Ended, MountOptions};
+use crate::memory::Memory;
+
+/// Threads that take requests; more only wait for each other.
+const THREADS: usize = 4;
+
+/// Mounts a store, and makes it if it is not there.
+#[derive(clap::Args)]
+#[command(before_help = "Examples:
+  engramfs mount ~/memory /mnt/memory
+  engramfs mount ~/memory /mnt/agent-7 --branch main/agent-7
+  engramfs mount ~/memory /mnt/memory --read-only --foreground")]
+pub struct Args {
+    /// The store's directory.
+    store: PathBuf,
+    /// Where to mount it: an existing directory.
+    mnt: PathBuf,
+    /// Shows this branch alone: MNT is its directory, its parent and siblings can't be reached.
+    #[arg(long, value_name = "NAME-PATH")]
+    branch: Option<String>,
+    /// Refuses every change; questions are answered still.
+    #[arg(long)]
+    read_only: bool,
+    /// Lets other users in, as far as permissions let them.
+    #[arg(long)]
+    allow_other: bool,
+    /// Stays in the foreground until it is unmounted, or SIGINT or SIGTERM comes.
+    #[arg(long)]
+    foreground: bool,
+    /// Serves a /dev/fuse descriptor that somebody else has mounted, instead of mounting.
+    #[arg(long, value_name = "N")]
+    fuse_fd: Option<RawFd>,
+    /// Appends the log of a mount in the background to this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
+    log: Option<PathBuf>,
+}
+
+/// Runs the verb; in the background the parent's part ends in here, when the mount answers.
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+    let site = Site::new(&args.store, &args.mnt)?;
+    if args.fuse_fd.is_none() {
+        fuse::clear_stale(&site.mnt, &site.source())?;
+        site.check_mountpoint()?;
+    }
+    if args.foreground {
+        return serve(args, &site, || site.announce(out));
+    }
+    // Before the first thread exists: the child of a fork has none but the one that forked.
+    let background = fuse::into_background(args.log.as_deref());
+    let background = background.map_err(|e| {
+        Failure::new(Exit::Failed, "background", format!("the mount can't go into the background: {e}"), "use --foreground")
+    })?;
+    let mut parent = Some(background);
+    // Nobody's directory shall be in use because a mount was started there.
+    let result = std::env::set_current_dir("/").map_err(|e| Failure::file("entered", Path::new("/"), &e)).and_then(|()| {
+        serve(args, &site, || {
+            site.announce(out);
+            let told = parent.take().map_or(Ok(()), Background::ready);
+            told.unwrap_or_else(|e| log::error!("the waiting parent can't be told: {e}"));
+        })
+    });
+    report_to(parent, result, out.is_json())
+}
+
+/// Says what went wrong: to the parent while it waits, else to the log, since nobody looks at this process any more.
+fn report_to(parent: Option<Background>, result: Result<Exit, Failure>, as_json: bool) -> Result<Exit, Failure> {
+    let failure = match (result, parent) {
+        (Ok(exit), None) => return Ok(exit),
+        (Ok(exit), Some(parent)) => {
+            let _ = parent.failed(i32::from(exit.code()), "engramfs: the mount ended before it answered; mount it again");
+            return Ok(exit);
+        }
+        (Err(failure), Some(parent)) => {
+            let _ = parent.failed(i32::from(failure.exit.code()), &failure.render(as_json));
+            failure
+        }
+        (Err(failure), None) => {
+            log::error!("{}", failure.render(false));
+            failure
+        }
+    };
+    Ok(failure.exit)
+}
+
+fn serve(args: &Args, site: &Site, ready: impl FnOnce()) -> Result<Exit, Failure> {
+    let memory = site.open(args.read_only)?;
+    let ended = serve_store(args, site, &memory, ready);
+    // In good order whatever came before: after a close no bad byte passes for a torn tail.
+    let closed = memory.close();
+    let exit = match ended? {
+        Ended::Signal(libc::SIGINT) => Exit::Interrupted,
+        Ended::Signal(_) | Ended::Unmounted => Exit::Done,
+    };
+    closed?;
+    Ok(exit)
+}
+
+fn serve_store(args: &Args, site: &Site, memory: &Arc<Memory>, ready: impl FnOnce()) -> Result<Ended, Failure> {
+    let branch = args.branch.as_deref().map(|name_path| memory.resolve(name_path)).transpose()?;
+    let user_name = Box::new(actor::name_of);
+    let options = FsOptions { branch, read_only: args.read_only, user_name };
+    let filesystem = Arc::new(Filesystem::new(Arc::clone(memory), options));
+    let options = MountOptions {
+        fsname: site.source(),
+        mountpoint: site.mnt.clone(),
+        allow_other: args.allow_other,
+        fuse_fd: args.fuse_fd,
+        threads: THREADS,
+    };
+    let ended = fuse::serve(Adapter::new(Arc::clone(&filesystem)), &options, |notifier| {
+        fuse::connect(&filesystem, notifier);
+        ready();
+    });
+    // The session has ended, and with it whom to notify.
+    filesystem.set_kernel(None);
+    Ok(ended?)
+}

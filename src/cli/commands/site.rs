@@ -1,0 +1,90 @@
+//! The two places of a mount: the store, and where it is shown.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::output::{Output, remark};
+use crate::fuse::SOURCE_PREFIX;
+use crate::memory::{Memory, OpenMode, Surroundings};
+
+/// What is mounted where; both absolute, so that they stay true wherever the process goes.
+pub struct Site {
+    /// The store's directory.
+    pub store: PathBuf,
+    /// The mountpoint.
+    pub mnt: PathBuf,
+}
+
+impl Site {
+    /// Takes the paths as they were given.
+    pub fn new(store: &Path, mnt: &Path) -> Result<Site, Failure> {
+        Ok(Site { store: absolute(store)?, mnt: absolute(mnt)? })
+    }
+
+    /// Refuses what nothing can be mounted on.
+    pub fn check_mountpoint(&self) -> Result<(), Failure> {
+        let mnt = &self.mnt;
+        if mnt.is_dir() {
+            return Ok(());
+        }
+        let (what, hint) = if mnt.exists() {
+            ("is no directory", "give an existing directory".to_owned())
+        } else {
+            ("does not exist", format!("make it with mkdir -p {}", mnt.display()))
+        };
+        Err(Failure::new(Exit::Failed, "mountpoint", format!("the mountpoint {} {what}", mnt.display()), hint))
+    }
+
+    /// Returns what the mount table shows.
+    pub fn source(&self) -> String {
+        format!("{SOURCE_PREFIX}{}", self.store.display())
+    }
+
+    /// Opens the store, and tells what was found about it.
+    pub fn open(&self, read_only: bool) -> Result<Arc<Memory>, Failure> {
+        let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::Create };
+        let holder = format!("process {}, mounted at {}", std::process::id(), self.mnt.display());
+        let memory = Memory::open(&self.store, mode, &holder, Surroundings::real())?;
+        for warning in memory.warnings() {
+            remark(format_args!("engramfs: warning: {warning}"));
+        }
+        Ok(memory)
+    }
+
+    /// Tells programs that the mount answers; people see it by the prompt.
+    pub fn announce(&self, out: &mut Output) {
+        let object = json!({ "store": self.store, "mountpoint": self.mnt, "pid": std::process::id() });
+        // A closed standard output is no reason to take the mount away again.
+        let _ = out.json_only(&object).and_then(|()| out.flush());
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    // What is not there yet, or a dead mount, can't be resolved.
+    path.canonicalize().or_else(|_| std::path::absolute(path)).map_err(|e| Failure::file("found", path, &e))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_absolute_also_where_nothing_is_yet() {
+        let site = Site::new(Path::new("none/store"), Path::new("/tmp/..")).unwrap();
+        assert!(site.store.is_absolute() && site.source().starts_with("engramfs:/"));
+        assert_eq!(site.mnt, Path::new("/"));
+    }
+
+    #[test]
+    fn a_mountpoint_that_is_missing_says_how_to_make_it() {
+        let check = |mnt: &str| Site::new(Path::new("/s"), Path::new(mnt)).unwrap().check_mountpoint();
+        assert!(check("/no/such/place").unwrap_err().hint.starts_with("make it with mkdir"));
+        assert!(check("/proc/version").unwrap_err().message.contains("no directory"));
+        assert_eq!(check("/proc"), Ok(()));
+    }
+}

@@ -1,0 +1,32 @@
+//! `engramfs status`: a branch in figures.
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::output::Output;
+use crate::cli::render::facts;
+use crate::cli::target::{Access, Target};
+use crate::memory::Document;
+
+/// Shows a branch in figures.
+#[derive(clap::Args)]
+#[command(before_help = "Examples:
+  engramfs status /mnt/memory/main
+  engramfs status ~/memory:main/agent-7 --json")]
+pub struct Args {
+    /// The branch: its directory under a mount, or STORE:NAME-PATH.
+    target: String,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+    let target: Target = args.target.parse()?;
+    let status = target.with(Access::Read, |branch| branch.document(Document::Status))?;
+    if out.is_json() {
+        out.text(&status)?;
+    } else {
+        // What is no JSON is better shown as it is than not at all.
+        let text = serde_json::from_str(&status).map_or(status, |object| facts::render(&object));
+        out.text(&text)?;
+    }
+    Ok(Exit::Done)
+}

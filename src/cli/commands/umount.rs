@@ -1,0 +1,80 @@
+//! `engramfs umount`: takes a mount away and waits until its store is free.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::output::Output;
+use crate::cli::target::store_of;
+use crate::fuse;
+
+/// How long the serving process may take to write what is left and let the store go.
+const RELEASE_LIMIT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(10);
+
+/// Unmounts, and returns when the store can be used by the next one.
+#[derive(clap::Args)]
+#[command(before_help = "Examples:
+  engramfs umount /mnt/memory
+  engramfs umount --lazy /mnt/memory      (although something is open there)")]
+pub struct Args {
+    /// Where the store is mounted.
+    mnt: PathBuf,
+    /// Takes the mount out of the tree at once; it ends when the last file open there is closed.
+    #[arg(long)]
+    lazy: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+    // A dead mount can't be asked; then nobody holds its store either.
+    let store = store_of(&args.mnt).ok().flatten();
+    fuse::unmount(&args.mnt, args.lazy)?;
+    if let Some(store) = store.as_deref().filter(|_| !args.lazy) {
+        wait_for_release(store)?;
+    }
+    out.json_only(&json!({ "unmounted": args.mnt, "store": store }))?;
+    Ok(Exit::Done)
+}
+
+/// The mount goes before its process has closed the store.
+fn wait_for_release(store: &Path) -> Result<(), Failure> {
+    let end = Instant::now() + RELEASE_LIMIT;
+    while is_held(store) {
+        if Instant::now() >= end {
+            let message = format!("the mount is gone, but after {RELEASE_LIMIT:?} its process still has {}", store.display());
+            return Err(Failure::new(Exit::Busy, "lingers", message, "look at that process and its log"));
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+/// Returns whether a process has the store for writing. What can't be looked at counts as free: it is not ours to wait for.
+fn is_held(store: &Path) -> bool {
+    let Ok(lock) = File::open(store.join("lock")) else { return false };
+    // A shared lock that lives for this line only: it tells, and is in nobody's way for longer.
+    matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_held_as_long_as_its_lock_is() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!is_held(dir.path()));
+        let lock = File::create(dir.path().join("lock")).unwrap();
+        lock.lock().unwrap();
+        assert!(is_held(dir.path()));
+        drop(lock);
+        assert!(!is_held(dir.path()));
+        wait_for_release(dir.path()).unwrap();
+    }
+}

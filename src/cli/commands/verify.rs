@@ -1,0 +1,44 @@
+//! `engramfs verify`: checks each hash, signature and link of a store.
+
+use std::path::PathBuf;
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::output::Output;
+use crate::cli::render::facts;
+use crate::memory::{self, Hash, VerifyOptions};
+
+/// Checks each hash, signature and link of a store, and names the first thing that is wrong (exit code 4).
+#[derive(clap::Args)]
+#[command(before_help = "Examples:
+  engramfs verify ~/memory
+  engramfs verify ~/memory --public-key ~/memory-key.pub
+  engramfs verify ~/memory --expect-tip 3b1f…64 hex digits")]
+pub struct Args {
+    /// The store's directory.
+    store: PathBuf,
+    /// Checks against this public key instead of the store's own.
+    #[arg(long, value_name = "FILE")]
+    public_key: Option<PathBuf>,
+    /// Demands that this entry, noted earlier, is still in the lineage.
+    #[arg(long, value_name = "HASH", value_parser = parse_hash)]
+    expect_tip: Option<Hash>,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+    let read = |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| Failure::file("read", path, &e));
+    let key = args.public_key.as_ref().map(read).transpose()?;
+    let options = VerifyOptions { public_key: key.as_deref(), expect_tip: args.expect_tip };
+    let summary = memory::verify(&args.store, &options)?;
+    if out.is_json() {
+        out.line(summary)?
+    } else {
+        out.text(&facts::render(&summary))?
+    }
+    Ok(Exit::Done)
+}
+
+fn parse_hash(text: &str) -> Result<Hash, String> {
+    text.parse().map_err(|_| "a hash has 64 lower-case hex digits".to_owned())
+}

@@ -1,0 +1,170 @@
+//! What a verb says when it can't be done: one sentence, an exit code, and the same as JSON.
+
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::exit::Exit;
+use crate::fuse::MountError;
+use crate::memory::{Error, Kind};
+
+/// Why a verb ended early.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// The exit code; `Done` when the reader of our output went away, which is no failure and is not told.
+    pub exit: Exit,
+    /// A stable word for programs.
+    pub code: String,
+    /// What happened, to what.
+    pub message: String,
+    /// What to do next.
+    pub hint: String,
+    /// The open conflicts of a refused merge, as `conflicts` lists them.
+    pub conflicts: Vec<Value>,
+}
+
+impl Failure {
+    /// Returns a failure out of its parts.
+    pub fn new(exit: Exit, code: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure { exit, code: code.into(), message: message.into(), hint: hint.into(), conflicts: Vec::new() }
+    }
+
+    /// Returns the failure of a command line that parsed but makes no sense.
+    pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure::new(Exit::Usage, "usage", message, hint)
+    }
+
+    /// Returns the failure of reading or writing a file of the user's.
+    pub fn file(what: &str, path: &Path, source: &io::Error) -> Failure {
+        let hint = match source.kind() {
+            io::ErrorKind::NotFound => "check the path",
+            io::ErrorKind::PermissionDenied => "check who may use it",
+            io::ErrorKind::StorageFull => "free some space",
+            _ => "check the file and the disk it is on",
+        };
+        Failure::new(Exit::Failed, "file", format!("{} cannot be {what}: {source}", path.display()), hint)
+    }
+
+    /// Returns the failure of writing to standard output.
+    pub fn output(source: &io::Error) -> Failure {
+        // `engramfs log | head` has got what it wanted when head is gone.
+        let exit = if source.kind() == io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::Failed };
+        Failure::new(exit, "output", format!("standard output cannot be written: {source}"), "check where it leads")
+    }
+
+    /// Returns the text for standard error, without a line end.
+    pub fn render(&self, as_json: bool) -> String {
+        if as_json { self.to_json().to_string() } else { self.to_text() }
+    }
+
+    fn to_json(&self) -> Value {
+        let mut object = json!({ "code": self.code, "message": self.message, "hint": self.hint });
+        if !self.conflicts.is_empty() {
+            object["conflicts"] = Value::from(self.conflicts.clone());
+        }
+        object
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = format!("engramfs: {}", self.message);
+        if !self.hint.is_empty() {
+            text.push_str("; ");
+            text.push_str(&self.hint);
+        }
+        for conflict in &self.conflicts {
+            text.push_str("\n  ");
+            text.push_str(&super::render::outcome::conflict_line(conflict));
+        }
+        text
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::new(exit_of(error.kind), error.code, error.message, error.hint)
+    }
+}
+
+/// Exhaustive on purpose: a new kind has to be given its exit code here.
+fn exit_of(kind: Kind) -> Exit {
+    match kind {
+        Kind::NotFound | Kind::Gone => Exit::Missing,
+        Kind::Conflict | Kind::Refused => Exit::Refused,
+        Kind::Damaged => Exit::Damaged,
+        Kind::Locked => Exit::Busy,
+        Kind::Exists
+        | Kind::NotEmpty
+        | Kind::Invalid
+        | Kind::TooLarge
+        | Kind::Busy
+        | Kind::NotPermitted
+        | Kind::Denied
+        | Kind::ReadOnly
+        | Kind::Timeout
+        | Kind::Full
+        | Kind::Unsupported
+        | Kind::Io => Exit::Failed,
+    }
+}
+
+impl From<MountError> for Failure {
+    fn from(error: MountError) -> Failure {
+        let (exit, code) = match error {
+            MountError::Live { .. } => (Exit::Busy, "mounted"),
+            MountError::InUse { .. } => (Exit::Busy, "in_use"),
+            MountError::Lingers { .. } => (Exit::Busy, "lingers"),
+            MountError::NotMounted { .. } => (Exit::Failed, "not_mounted"),
+            MountError::NotOurs { .. } => (Exit::Failed, "not_ours"),
+            MountError::Mountpoint { .. } | MountError::NotADirectory { .. } => (Exit::Failed, "mountpoint"),
+            _ => (Exit::Failed, "mount"),
+        };
+        // Its messages end in "; what to do next".
+        let text = error.to_string();
+        let (message, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
+        Failure::new(exit, code, message, hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_sentence_or_one_object() {
+        let failure = Failure::new(Exit::Missing, "no_branch", "there is no main/x", "see `ls`");
+        assert_eq!(failure.render(false), "engramfs: there is no main/x; see `ls`");
+        let json: Value = failure.to_json();
+        assert_eq!(json, json!({"code": "no_branch", "message": "there is no main/x", "hint": "see `ls`"}));
+    }
+
+    #[test]
+    fn conflicts_follow_the_sentence() {
+        let mut failure = Failure::new(Exit::Refused, "conflict", "1 conflict is open", "settle it");
+        failure.conflicts.push(json!({"kind": "record", "id": "a", "child": null, "parent": null, "decision": null}));
+        assert_eq!(failure.render(false).lines().count(), 2);
+        assert!(failure.render(true).contains("\"conflicts\":[{"));
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure() {
+        assert_eq!(Failure::output(&io::ErrorKind::BrokenPipe.into()).exit, Exit::Done);
+        assert_eq!(Failure::output(&io::ErrorKind::StorageFull.into()).exit, Exit::Failed);
+    }
+
+    #[test]
+    fn kinds_have_the_exit_codes_of_the_contract() {
+        assert_eq!(exit_of(Kind::Conflict).code(), 3);
+        assert_eq!(exit_of(Kind::Damaged).code(), 4);
+        assert_eq!(exit_of(Kind::Locked).code(), 5);
+        assert_eq!(exit_of(Kind::NotFound).code(), 6);
+        assert_eq!(exit_of(Kind::Busy).code(), 1);
+    }
+
+    #[test]
+    fn a_mount_error_is_cut_into_message_and_hint() {
+        let failure = Failure::from(MountError::NotMounted { path: "/m".into() });
+        assert_eq!(failure.message, "nothing is mounted at /m");
+        assert!(failure.hint.starts_with("`engramfs doctor"));
+    }
+}

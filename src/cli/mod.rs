@@ -1,0 +1,149 @@
+//! The command line: one file a verb in `commands/`, and the only room that prints.
+//!
+//! Data goes to standard output, everything else to standard error. A verb acts on a [`Target`](target::Target), a branch reached
+//! through its mount or straight in its store, and is written once against both.
+
+mod actor;
+mod commands;
+mod exit;
+mod failure;
+mod formats;
+mod output;
+mod progress;
+mod render;
+mod target;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use commands::{
+    backup, checkpoint, completions, diff, discard, doctor, export, fork, gc, import, log, man, merge, mount, promote, pull, query,
+    rollback, show, status, umount, verify,
+};
+use exit::Exit;
+use failure::Failure;
+use output::{Output, remark};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0 done · 1 failed · 2 wrong use · 3 conflict, or refused by a gate · 4 damaged
+  5 busy: another process has the store · 6 no such store, branch, record or label · 130 interrupted
+
+A TARGET is a branch's directory under a mount, or STORE:NAME-PATH of a store that is not mounted.
+ENGRAMFS_LOG sets the log's filter (warn; also debug, or engramfs::fs=trace). NO_COLOR is honoured.";
+
+/// Agent memory as a filesystem: branches are directories that fork in constant time, answer questions, merge and prove their history.
+#[derive(Parser)]
+#[command(name = "engramfs", version, after_help = EXIT_CODES, disable_help_subcommand = true, before_help = "Examples:
+  engramfs mount ~/memory /mnt/memory
+  engramfs query /mnt/memory/main \"what did we decide about the cache\"
+  engramfs log --graph ~/memory:main")]
+struct Cli {
+    /// Prints JSON (JSON Lines for streams), and errors as {code, message, hint}.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Mount(mount::Args),
+    Umount(umount::Args),
+    Doctor(doctor::Args),
+    Import(import::Args),
+    Export(export::Args),
+    Fork(fork::Args),
+    Merge(merge::Args),
+    Discard(discard::Args),
+    Checkpoint(checkpoint::Args),
+    Rollback(rollback::Args),
+    Pull(pull::Args),
+    Promote(promote::Args),
+    Show(show::Args),
+    Status(status::Args),
+    Diff(diff::Args),
+    Log(log::Args),
+    Query(query::Args),
+    Gc(gc::Args),
+    Verify(verify::Args),
+    Backup(backup::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+/// Runs the command line `arguments`, the program's name first, and returns the exit code.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error, arguments.iter().any(|argument| argument == "--json")).into(),
+    };
+    start_log();
+    let mut out = Output::stdout(cli.json);
+    let result = dispatch(&cli.verb, &mut out).and_then(|exit| out.flush().map(|()| exit));
+    let exit = result.unwrap_or_else(|failure| {
+        // What was printed before stands before the error, also where both go to one place.
+        let _ = out.flush();
+        if failure.exit != Exit::Done {
+            remark(failure.render(cli.json));
+        }
+        failure.exit
+    });
+    exit.into()
+}
+
+fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, Failure> {
+    match verb {
+        Verb::Mount(args) => mount::run(args, out),
+        Verb::Umount(args) => umount::run(args, out),
+        Verb::Doctor(args) => doctor::run(args, out),
+        Verb::Import(args) => import::run(args, out),
+        Verb::Export(args) => export::run(args, out),
+        Verb::Fork(args) => fork::run(args, out),
+        Verb::Merge(args) => merge::run(args, out),
+        Verb::Discard(args) => discard::run(args, out),
+        Verb::Checkpoint(args) => checkpoint::run(args, out),
+        Verb::Rollback(args) => rollback::run(args, out),
+        Verb::Pull(args) => pull::run(args, out),
+        Verb::Promote(args) => promote::run(args, out),
+        Verb::Show(args) => show::run(args, out),
+        Verb::Status(args) => status::run(args, out),
+        Verb::Diff(args) => diff::run(args, out),
+        Verb::Log(args) => log::run(args, out),
+        Verb::Query(args) => query::run(args, out),
+        Verb::Gc(args) => gc::run(args, out),
+        Verb::Verify(args) => verify::run(args, out),
+        Verb::Backup(args) => backup::run(args, out),
+        Verb::Completions(args) => completions::run(args, Cli::command(), out),
+        Verb::Man(args) => man::run(args, Cli::command(), out),
+    }
+}
+
+/// Answers a command line that is a call for help, or none at all.
+fn refuse(error: &clap::Error, as_json: bool) -> Exit {
+    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    if as_json && !asked {
+        let text = error.render().to_string();
+        // The first paragraph says what is wrong, the rest repeats the usage.
+        let paragraph: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+        let message = paragraph.join(" ").trim_start_matches("error: ").to_owned();
+        remark(Failure::usage(message, "see `engramfs --help`").render(true));
+    } else {
+        // A closed output is nothing that could be told.
+        let _ = error.print();
+    }
+    if asked { Exit::Done } else { Exit::Usage }
+}
+
+fn start_log() {
+    let filter = env_logger::Env::default().filter_or("ENGRAMFS_LOG", "warn");
+    // Only a second log in one process fails.
+    let _ = env_logger::Builder::from_env(filter).try_init();
+}
+
+#[cfg(test)]
+mod tests;

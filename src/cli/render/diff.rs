@@ -1,0 +1,95 @@
+//! A branch's own edits, one a line or counted.
+
+use serde_json::{Value, json};
+
+use super::{counted, text};
+use crate::cli::output::{Paint, paint};
+
+/// How often each change occurs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    added: u64,
+    modified: u64,
+    deleted: u64,
+}
+
+impl Counts {
+    /// Counts the changes of one kind, `record` or `file`.
+    pub fn of(diff: &[Value], kind: &str) -> Counts {
+        let count = |change: &str| {
+            let fits = |line: &&Value| text(line, "kind") == kind && text(line, "change") == change;
+            diff.iter().filter(fits).count() as u64
+        };
+        Counts { added: count("added"), modified: count("modified"), deleted: count("deleted") }
+    }
+
+    fn is_empty(self) -> bool {
+        self == Counts::default()
+    }
+
+    fn to_json(self) -> Value {
+        json!({ "added": self.added, "modified": self.modified, "deleted": self.deleted })
+    }
+
+    fn line(self, word: &str) -> String {
+        let total = self.added + self.modified + self.deleted;
+        let sum = format!("{} added, {} modified, {} deleted", self.added, self.modified, self.deleted);
+        format!("{}: {sum}\n", counted(total, word))
+    }
+}
+
+/// Returns one line an edit: `A`, `M` or `D`, and the path below the branch.
+pub fn render(diff: &[Value], coloured: bool) -> String {
+    let line = |edit: &Value| {
+        let (letter, colour) = match text(edit, "change") {
+            "added" => ("A", Paint::Green),
+            "deleted" => ("D", Paint::Red),
+            _ => ("M", Paint::Yellow),
+        };
+        let path = match text(edit, "kind") {
+            // A file's path may be given with or without the folder that holds them all.
+            "file" => format!("files/{}", text(edit, "path").trim_start_matches("files/")),
+            _ => format!("vectors/{}.json", text(edit, "id")),
+        };
+        format!("{}  {path}\n", paint(coloured, colour, letter))
+    };
+    diff.iter().map(line).collect()
+}
+
+/// Returns the counts for people; files only where there are any.
+pub fn render_stat(diff: &[Value]) -> String {
+    let files = Counts::of(diff, "file");
+    let records = Counts::of(diff, "record").line("record");
+    if files.is_empty() { records } else { records + &files.line("file") }
+}
+
+/// Returns the counts for programs.
+pub fn stat_json(diff: &[Value]) -> Value {
+    json!({ "records": Counts::of(diff, "record").to_json(), "files": Counts::of(diff, "file").to_json() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn diff() -> Vec<Value> {
+        vec![
+            json!({"kind": "record", "id": "a", "change": "added"}),
+            json!({"kind": "record", "id": "b", "change": "deleted"}),
+            json!({"kind": "file", "path": "notes/x.md", "change": "modified"}),
+        ]
+    }
+
+    #[test]
+    fn edits_are_paths_with_a_letter() {
+        assert_eq!(render(&diff(), false), "A  vectors/a.json\nD  vectors/b.json\nM  files/notes/x.md\n");
+    }
+
+    #[test]
+    fn counts_are_apart_for_records_and_files() {
+        assert_eq!(render_stat(&diff()[..1]), "1 record: 1 added, 0 modified, 0 deleted\n");
+        assert_eq!(render_stat(&diff()).lines().count(), 2);
+        assert_eq!(stat_json(&diff())["records"]["deleted"], 1);
+        assert_eq!(stat_json(&[])["files"]["added"], 0);
+    }
+}

@@ -1,0 +1,99 @@
+//! Figures as aligned lines: `status`, and the reports of `verify`, `gc` and `backup`.
+
+use serde_json::Value;
+
+use super::first_words;
+
+/// The keys of `status` in the order of interest; others follow after them.
+const ORDER: [&str; 27] = [
+    "path",
+    "name",
+    "parent",
+    "created",
+    "owner",
+    "head",
+    "base",
+    "tip",
+    "records",
+    "own_edits",
+    "deleted",
+    "files",
+    "bytes_own",
+    "bytes_shared",
+    "depth",
+    "children",
+    "checkpoints",
+    "dim",
+    "metric",
+    "strategy",
+    "agent",
+    "session",
+    "task",
+    "conflicts",
+    "log_entries",
+    "unread",
+    "index",
+];
+
+/// Longest value on a line, in characters.
+const VALUE_MAX: usize = 160;
+
+/// Returns one `key  value` line for each fact of an object.
+pub fn render(object: &Value) -> String {
+    let Some(map) = object.as_object() else { return format!("{object}\n") };
+    let rank = |key: &str| ORDER.iter().position(|known| *known == key).unwrap_or(ORDER.len());
+    let mut facts: Vec<(String, String)> = map.iter().map(|(key, value)| (key.clone(), shown(key, value))).collect();
+    facts.sort_by_key(|(key, _)| rank(key));
+    facts.retain(|(_, value)| !value.is_empty());
+    let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    facts.iter().map(|(key, value)| format!("{:width$}  {value}\n", key.replace('_', " "))).collect()
+}
+
+fn shown(key: &str, value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => first_words(text, VALUE_MAX),
+        Value::Number(number) => match number.as_u64().filter(|_| key.contains("bytes")) {
+            Some(bytes) => readable_bytes(bytes),
+            None => number.to_string(),
+        },
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Array(items) => items.iter().map(|item| shown(key, item)).collect::<Vec<_>>().join(", "),
+        Value::Object(map) => map.iter().map(|(key, value)| format!("{key} {}", shown(key, value))).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn readable_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut amount = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while amount >= 1024.0 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    format!("{amount:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn facts_are_aligned_in_the_order_of_interest() {
+        let status = json!({"bytes_own": 1536, "path": "main", "parent": null, "index": {"building": false, "rows": 3}, "zeta": 1});
+        let expected = "path       main\nbytes own  1.5 KiB\nindex      building no, rows 3\nzeta       1\n";
+        assert_eq!(render(&status), expected);
+    }
+
+    #[test]
+    fn bytes_have_a_unit() {
+        assert_eq!(readable_bytes(0), "0 B");
+        assert_eq!(readable_bytes(1023), "1023 B");
+        assert_eq!(readable_bytes(5 << 30), "5.0 GiB");
+    }
+}

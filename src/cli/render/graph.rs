@@ -1,0 +1,189 @@
+//! Draws a graph of entries in columns, newest first.
+//!
+//! Column c stands at character 2c. Each column waits for one entry: the next older one of its line.
+//!
+//! ```text
+//! *      a merge
+//! |\     … opens a column for the branch merged
+//! | *
+//! * |
+//! |/     two columns that wait for one entry run together above it
+//! *
+//! ```
+
+/// The drawing beside one entry.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Drawn {
+    /// The entry's index.
+    pub entry: usize,
+    /// A row above its own, where columns run together.
+    pub before: Option<String>,
+    /// Its own row.
+    pub row: String,
+    /// A row below, where a column opens or is joined.
+    pub after: Option<String>,
+}
+
+/// Draws the graph that `parents` describes (for each entry the older ones it follows); `first` gets the leftmost column.
+pub fn draw(parents: &[Vec<usize>], first: Option<usize>) -> Vec<Drawn> {
+    let mut columns = Columns { waiting: Vec::new(), reserved: first };
+    (0..parents.len()).rev().map(|entry| columns.place(entry, &parents[entry])).collect()
+}
+
+struct Columns {
+    /// The entry that each column waits for; a free column waits for none.
+    waiting: Vec<Option<usize>>,
+    /// The entry that the leftmost column is kept for, until it comes.
+    reserved: Option<usize>,
+}
+
+impl Columns {
+    fn place(&mut self, entry: usize, parents: &[usize]) -> Drawn {
+        let ends: Vec<usize> = (0..self.waiting.len()).filter(|&c| self.waiting[c] == Some(entry)).collect();
+        let column = self.column_for(entry, &ends);
+        let ends: Vec<usize> = ends.into_iter().filter(|&c| c != column).collect();
+        for &end in &ends {
+            self.waiting[end] = None;
+        }
+        let before = (!ends.is_empty()).then(|| self.link(column, &ends, &[]));
+        self.waiting[column] = Some(entry);
+        let row = self.row(column);
+        self.waiting[column] = parents.first().copied();
+        let after = parents.get(1).map(|&second| self.branch_off(column, second));
+        while self.waiting.last() == Some(&None) {
+            self.waiting.pop();
+        }
+        Drawn { entry, before, row, after }
+    }
+
+    fn column_for(&mut self, entry: usize, ends: &[usize]) -> usize {
+        if self.reserved == Some(entry) {
+            self.reserved = None;
+            if self.waiting.is_empty() {
+                self.waiting.push(None);
+            }
+            return 0;
+        }
+        ends.first().copied().unwrap_or_else(|| self.free_after(0))
+    }
+
+    /// Returns a free column, not left of `column`.
+    fn free_after(&mut self, column: usize) -> usize {
+        let from = column.max(usize::from(self.reserved.is_some()));
+        let free = (from..self.waiting.len()).find(|&c| self.waiting[c].is_none());
+        free.unwrap_or_else(|| {
+            // The reserved column has to be there before one beside it.
+            self.waiting.resize(self.waiting.len().max(from) + 1, None);
+            self.waiting.len() - 1
+        })
+    }
+
+    /// Lets a column wait for a second older entry, and draws the way to it.
+    fn branch_off(&mut self, column: usize, second: usize) -> String {
+        if let Some(joined) = (0..self.waiting.len()).find(|&c| c != column && self.waiting[c] == Some(second)) {
+            return self.link(column, &[joined], &[]);
+        }
+        let opened = self.free_after(column + 1);
+        self.waiting[opened] = Some(second);
+        self.link(column, &[opened], &[opened])
+    }
+
+    fn row(&self, column: usize) -> String {
+        let cell = |(c, waiting): (usize, &Option<usize>)| match waiting {
+            _ if c == column => "* ",
+            Some(_) => "| ",
+            None => "  ",
+        };
+        self.waiting.iter().enumerate().map(cell).collect::<String>().trim_end().to_owned()
+    }
+
+    /// Draws lines from `column` to each of `others`; what is in `hidden` does not pass through this row.
+    fn link(&self, column: usize, others: &[usize], hidden: &[usize]) -> String {
+        let mut row = vec![' '; 2 * self.waiting.len()];
+        for (c, waiting) in self.waiting.iter().enumerate() {
+            if waiting.is_some() && !hidden.contains(&c) {
+                row[2 * c] = '|';
+            }
+        }
+        for &other in others {
+            let right = other > column;
+            // Columns run together downwards to the left; one that opens does so to the right.
+            let slope = if right && self.waiting[other].is_some() { '\\' } else { '/' };
+            let corner = if right { 2 * other - 1 } else { 2 * other + 1 };
+            let between = if right { 2 * column + 1..corner } else { corner + 1..2 * column };
+            for cell in &mut row[between] {
+                *cell = match *cell {
+                    '|' => '+',
+                    ' ' => '-',
+                    kept => kept,
+                };
+            }
+            row[corner] = slope;
+        }
+        row.into_iter().collect::<String>().trim_end().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(parents: &[&[usize]], first: Option<usize>, expected: &[&str]) {
+        let parents: Vec<Vec<usize>> = parents.iter().map(|p| p.to_vec()).collect();
+        let mut rows = Vec::new();
+        for drawn in draw(&parents, first) {
+            rows.extend(drawn.before);
+            rows.push(format!("{} {}", drawn.row, drawn.entry));
+            rows.extend(drawn.after);
+        }
+        assert_eq!(rows, expected, "\n{}", rows.join("\n"));
+    }
+
+    #[test]
+    fn a_line_is_a_column() {
+        check(&[&[], &[0], &[1]], None, &["* 2", "* 1", "* 0"]);
+    }
+
+    #[test]
+    fn a_merge_opens_a_column_and_a_fork_closes_it() {
+        check(&[&[], &[0], &[1], &[0], &[3, 2]], None, &["* 4", "|\\", "* | 3", "| * 2", "| * 1", "|/", "* 0"]);
+    }
+
+    #[test]
+    fn an_unmerged_branch_stands_right_of_its_parent() {
+        check(&[&[], &[0], &[0]], Some(1), &["  * 2", "* | 1", "|/", "* 0"]);
+    }
+
+    #[test]
+    fn a_tip_that_its_child_waits_for_still_gets_the_left_column() {
+        check(&[&[], &[0], &[1]], Some(0), &["  * 2", "  * 1", " /", "* 0"]);
+    }
+
+    #[test]
+    fn several_forks_of_one_entry_run_together_in_one_row() {
+        check(&[&[], &[0], &[0], &[0]], None, &["* 3", "| * 2", "| | * 1", "|/-/", "* 0"]);
+    }
+
+    #[test]
+    fn a_line_crosses_the_columns_between() {
+        // 4 merges 1, while 3, an open branch of 0, stands between.
+        check(&[&[], &[0], &[0], &[0], &[2, 1]], Some(4), &["* 4", "|\\", "| | * 3", "* | | 2", "| * | 1", "|/-/", "* 0"]);
+        check(&[&[], &[0], &[0], &[1, 0], &[2]], None, &["* 4", "| * 3", "| |\\", "* | | 2", "| * | 1", "|/-/", "* 0"]);
+    }
+
+    #[test]
+    fn a_pull_joins_the_parents_column_to_the_left() {
+        // 2 is the parent's, 3 the child's pull of it, 4 the parent's next.
+        check(&[&[], &[0], &[0], &[1, 2], &[2]], Some(4), &["* 4", "| * 3", "|/|", "* | 2", "| * 1", "|/", "* 0"]);
+    }
+
+    #[test]
+    fn far_columns_are_joined_across_the_others() {
+        // 5 and 4 are open branches; the column of 4 crosses that of 5 to reach 2.
+        check(
+            &[&[], &[0], &[0], &[0], &[2], &[1], &[3, 2]],
+            None,
+            &["* 6", "|\\", "| | * 5", "| | | * 4", "* | | | 3", "| |-+/", "| * | 2", "| | * 1", "|/-/", "* 0"],
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! The answer to a question as a short list.
+
+use serde_json::Value;
+
+use super::{first_words, text};
+use crate::cli::output::{Paint, paint};
+
+/// Characters of a hit's text.
+const TEXT_MAX: usize = 80;
+
+/// An answer for people.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Rendered {
+    /// One line a hit: rank, score, id, the first words.
+    pub hits: String,
+    /// What the header has to say beyond the hits; for standard error.
+    pub remarks: Vec<String>,
+}
+
+/// Renders the lines of an answer: a header and the hits.
+pub fn render(answer: &str, coloured: bool) -> Rendered {
+    let mut lines = answer.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let header = lines.next().unwrap_or_default();
+    let hits: Vec<Value> = lines.collect();
+    let width = hits.iter().map(|hit| text(hit, "id").chars().count()).max().unwrap_or(0);
+    let mut remarks = Vec::new();
+    if !text(&header, "reason").is_empty() {
+        remarks.push(format!("answered by {}: {}", text(&header, "mode"), text(&header, "reason")));
+    }
+    if hits.is_empty() {
+        remarks.push("nothing was found".to_owned());
+    }
+    let line = |hit: &Value| {
+        let rank = hit.get("rank").and_then(Value::as_u64).unwrap_or(0);
+        let score = hit.get("score").and_then(Value::as_f64).unwrap_or(0.0);
+        let id = paint(coloured, Paint::Yellow, &format!("{:width$}", text(hit, "id")));
+        let line = format!("{rank:>3}  {score:>8.4}  {id}  {}", first_words(text(hit, "text"), TEXT_MAX));
+        format!("{}\n", line.trim_end())
+    };
+    Rendered { hits: hits.iter().map(line).collect(), remarks }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = r#"{"q":0,"ok":true,"hits":2,"mode":"text","reason":"no vector was given"}"#;
+
+    #[test]
+    fn hits_stand_in_columns_and_the_reason_beside() {
+        let answer = format!(
+            "{HEADER}\n{}\n{}\n",
+            r#"{"q":0,"rank":1,"id":"long-id","score":0.93,"text":"first\nwords"}"#,
+            r#"{"q":0,"rank":2,"id":"b","score":-12.5,"text":null}"#
+        );
+        let rendered = render(&answer, false);
+        assert_eq!(rendered.hits, "  1    0.9300  long-id  first words\n  2  -12.5000  b\n");
+        assert_eq!(rendered.remarks, ["answered by text: no vector was given"]);
+    }
+
+    #[test]
+    fn an_empty_answer_says_so_beside_the_data() {
+        let rendered = render("{\"q\":0,\"ok\":true,\"hits\":0}\n", false);
+        assert_eq!((rendered.hits.as_str(), rendered.remarks), ("", vec!["nothing was found".to_owned()]));
+    }
+}

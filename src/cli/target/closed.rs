@@ -1,0 +1,169 @@
+//! A branch of a store that is not mounted, reached through the library.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Access, Branch, Conversation};
+use crate::cli::actor;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::formats::Row;
+use crate::memory::{Actor, BranchId, Document, Edit, Export, Hash, Join, Memory, OpenMode, Question, Snapshot, Surroundings, View};
+
+/// Bytes that one commit of an import takes at the most.
+const BATCH_BYTES: usize = 64 << 20;
+
+/// A branch and the store that was opened for it.
+pub struct Closed {
+    memory: Arc<Memory>,
+    branch: BranchId,
+    who: Actor,
+    /// Whether there is something that has to be ended in good order.
+    writes: bool,
+}
+
+/// Opens the store at `path` for this process.
+pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, Failure> {
+    let holder = format!("process {} (a command of engramfs)", std::process::id());
+    let memory = Memory::open(path, mode, &holder, Surroundings::real())?;
+    if mode != OpenMode::ReadOnly {
+        // Read beside its writer, a store may end in a frame that is just being written.
+        for warning in memory.warnings() {
+            log::warn!("{warning}");
+        }
+    }
+    Ok(memory)
+}
+
+impl Closed {
+    /// Opens the store and looks the branch up.
+    pub fn open(store: &Path, name_path: &str, access: Access) -> Result<Closed, Failure> {
+        let mode = match access {
+            Access::Read => OpenMode::ReadOnly,
+            Access::Write => OpenMode::Existing,
+            Access::Create => OpenMode::Create,
+        };
+        let memory = open_store(store, mode)?;
+        let writes = access != Access::Read;
+        match memory.resolve(name_path) {
+            Ok(branch) => Ok(Closed { memory, branch, who: actor::current(), writes }),
+            Err(error) => {
+                if writes {
+                    memory.close()?;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Ends the work in good order; only here an error of the last writes can be seen.
+    pub fn close(self) -> Result<(), Failure> {
+        if self.writes { Ok(self.memory.close()?) } else { Ok(()) }
+    }
+
+    fn view(&self) -> View {
+        View::Branch(self.branch)
+    }
+}
+
+impl Branch for Closed {
+    fn fork(&self, name: &str, from: Option<&str>) -> Result<(), Failure> {
+        self.memory.fork(&self.who, self.branch, name, from)?;
+        Ok(())
+    }
+
+    fn join(&self, join: Join, dry_run: bool) -> Result<Value, Failure> {
+        let outcome = self.memory.join(&self.who, self.branch, join, dry_run)?;
+        parse(&outcome.to_json())
+    }
+
+    fn discard(&self) -> Result<(), Failure> {
+        Ok(self.memory.discard(&self.who, self.branch)?)
+    }
+
+    fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), Failure> {
+        Ok(self.memory.checkpoint(&self.who, self.branch, label, text)?)
+    }
+
+    fn rollback(&self, label: &str) -> Result<Value, Failure> {
+        let receipt = self.memory.rollback(&self.who, self.branch, label)?;
+        parse(&receipt.to_json())
+    }
+
+    fn show(&self, hash: &str) -> Result<String, Failure> {
+        let wanted: Hash = hash.parse().map_err(|_| not_a_hash(hash))?;
+        Ok(self.memory.show(self.branch, &wanted)?)
+    }
+
+    fn document(&self, document: Document) -> Result<String, Failure> {
+        let bytes = self.memory.document(&self.view(), document)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn entries(&self, subtree: bool) -> Result<Vec<Value>, Failure> {
+        Ok(self.memory.entries(self.branch, subtree)?)
+    }
+
+    fn converse(&self) -> Result<Box<dyn Conversation + '_>, Failure> {
+        Ok(Box::new(Questions { branch: self, asked: 0 }))
+    }
+
+    fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, Failure> {
+        let snapshot = self.memory.snapshot(&self.view())?;
+        let reader = |&export: &Export| -> Box<dyn Read> { Box::new(ExportReader { snapshot: snapshot.clone(), export, offset: 0 }) };
+        Ok(wanted.iter().map(reader).collect())
+    }
+
+    fn put(&self, rows: Vec<Row>) -> Result<Value, Failure> {
+        let fresh_id = || self.memory.fresh_id();
+        let edits: Vec<Edit> = rows.into_iter().map(|row| row.into_edit(&fresh_id)).collect::<Result<_, _>>()?;
+        let receipt = self.memory.import(&self.who, self.branch, edits)?;
+        parse(&receipt.to_json())
+    }
+
+    fn batch_bytes(&self) -> usize {
+        BATCH_BYTES
+    }
+}
+
+/// Returns the failure of a text that is no hash.
+pub fn not_a_hash(text: &str) -> Failure {
+    Failure::usage(format!("{text:?} is no hash"), "write 64 lower-case hex digits, as in `engramfs log --json`")
+}
+
+fn parse(json: &str) -> Result<Value, Failure> {
+    serde_json::from_str(json)
+        .map_err(|e| Failure::new(Exit::Failed, "result", format!("the result is no JSON: {e}"), "report this with the version"))
+}
+
+struct Questions<'a> {
+    branch: &'a Closed,
+    asked: usize,
+}
+
+impl Conversation for Questions<'_> {
+    fn ask(&mut self, question: &str) -> Result<String, Failure> {
+        let question = Question::parse(question)?;
+        let answer = self.branch.memory.ask(&self.branch.view(), &question)?;
+        self.asked += 1;
+        Ok(answer.to_lines(self.asked - 1))
+    }
+}
+
+/// Reads an export of one state from its beginning to its end.
+struct ExportReader {
+    snapshot: Snapshot,
+    export: Export,
+    offset: u64,
+}
+
+impl Read for ExportReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.snapshot.export_read(self.export, self.offset, buffer).map_err(io::Error::other)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}

@@ -1,0 +1,48 @@
+//! Control files: what is written to one is done at once, and the outcome is read from the same handle.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Opens a control file for a conversation.
+pub fn open(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).open(path)
+}
+
+/// Writes to a control file and reads what comes of it; the read is what commits, so that its errors are seen.
+pub fn exchange(path: &Path, text: &[u8]) -> io::Result<String> {
+    let mut file = open(path)?;
+    file.write_all(text)?;
+    read_answer(&file)
+}
+
+/// Reads what a control file answers, to its end.
+///
+/// It reads at positions from 0, which is right after every write.
+pub fn read_answer(file: &File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    let mut buffer = vec![0; 128 << 10];
+    loop {
+        match file.read_at(&mut buffer, bytes.len() as u64)? {
+            0 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            count => bytes.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_from_its_start_to_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ctl");
+        let long = "x".repeat(300_000);
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(exchange(&path, long.as_bytes()).unwrap(), long);
+        assert_eq!(exchange(&dir.path().join("none"), b"pull").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

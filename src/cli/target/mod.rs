@@ -1,0 +1,202 @@
+//! What the verbs act on: a branch, through its directory under a mount or straight in its store.
+
+mod closed;
+mod control;
+mod mounted;
+mod place;
+mod reason;
+
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+pub use place::store_of;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::formats::Row;
+use crate::memory::{Document, Export, Join, OpenMode};
+use closed::Closed;
+use mounted::Mounted;
+
+/// Names a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The branch's directory under a mount, absolute and without links.
+    Mounted(PathBuf),
+    /// A branch of a store that is not mounted.
+    Closed {
+        /// The store's directory.
+        store: PathBuf,
+        /// The branch's names from the root, as in `main/agent-7`.
+        name_path: String,
+    },
+}
+
+/// What a verb does with a branch that is not mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Looks only.
+    Read,
+    /// Changes something.
+    Write,
+    /// Changes something, in a store that may not be there yet.
+    Create,
+}
+
+/// A branch, however it is reached: each verb is written once against this.
+pub trait Branch {
+    /// Forks it, from its present state or from a checkpoint.
+    fn fork(&self, name: &str, from: Option<&str>) -> Result<(), Failure>;
+    /// Merges, promotes or pulls, and returns the result as section 5 of the interface has it.
+    fn join(&self, join: Join, dry_run: bool) -> Result<Value, Failure>;
+    /// Throws it away.
+    fn discard(&self) -> Result<(), Failure>;
+    /// Takes a checkpoint; `text` goes to the shared log.
+    fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), Failure>;
+    /// Goes back to a checkpoint, and returns what that took.
+    fn rollback(&self, label: &str) -> Result<Value, Failure>;
+    /// Returns a version, an entry or a head by its hash, as JSON.
+    fn show(&self, hash: &str) -> Result<String, Failure>;
+    /// Returns a generated document.
+    fn document(&self, document: Document) -> Result<String, Failure>;
+    /// Returns the lineage, oldest first; `subtree` adds what happened in branches below, merged or not.
+    fn entries(&self, subtree: bool) -> Result<Vec<Value>, Failure>;
+    /// Begins a conversation of questions and answers.
+    fn converse(&self) -> Result<Box<dyn Conversation + '_>, Failure>;
+    /// Returns exports that all show the same state.
+    fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, Failure>;
+    /// Writes rows as one atomic commit, and returns its receipt.
+    fn put(&self, rows: Vec<Row>) -> Result<Value, Failure>;
+    /// Returns how many bytes of rows, by [`Row::size`], one commit should take.
+    fn batch_bytes(&self) -> usize;
+}
+
+/// Questions and their answers in order.
+pub trait Conversation {
+    /// Returns the answer to one question, in the lines of section 4 of the interface.
+    fn ask(&mut self, question: &str) -> Result<String, Failure>;
+}
+
+impl Target {
+    /// Tells what `text` names.
+    ///
+    /// An existing path on a mount has to be a branch's directory; anything else is read as `STORE:NAME-PATH`.
+    pub fn parse(text: &Path) -> Result<Target, Failure> {
+        if let Ok(path) = text.canonicalize()
+            && let Ok(Some(_)) = store_of(&path)
+        {
+            return Target::in_mount(path);
+        }
+        match place::split_at_store(text) {
+            Some((_, name_path)) if name_path.is_empty() => {
+                let message = format!("{} names no branch", text.display());
+                Err(Failure::usage(message, format!("write {}main", text.display())))
+            }
+            Some((store, name_path)) => Ok(Target::Closed { store, name_path }),
+            None => Err(no_target(text)),
+        }
+    }
+
+    fn in_mount(path: PathBuf) -> Result<Target, Failure> {
+        if place::shows_a_branch(&path) {
+            return Ok(Target::Mounted(path));
+        }
+        let message = format!("{} is on a mount of engramfs but is no branch", path.display());
+        Err(Failure::new(Exit::Missing, "no_branch", message, "name a branch's directory, such as MNT/main"))
+    }
+
+    /// Opens the branch, lets `act` work with it and closes it again.
+    pub fn with<T>(&self, access: Access, act: impl FnOnce(&dyn Branch) -> Result<T, Failure>) -> Result<T, Failure> {
+        match self {
+            Target::Mounted(directory) => act(&Mounted::new(directory)),
+            Target::Closed { store, name_path } => {
+                let branch = Closed::open(store, name_path, access)?;
+                let result = act(&branch);
+                let closed = branch.close();
+                let value = result?;
+                closed?;
+                Ok(value)
+            }
+        }
+    }
+
+    /// Returns the target of a child branch.
+    pub fn child(&self, name: &str) -> Target {
+        match self {
+            Target::Mounted(directory) => Target::Mounted(directory.join("branches").join(name)),
+            Target::Closed { store, name_path } => Target::Closed { store: store.clone(), name_path: format!("{name_path}/{name}") },
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Mounted(directory) => write!(f, "{}", directory.display()),
+            Target::Closed { store, name_path } => write!(f, "{}:{name_path}", store.display()),
+        }
+    }
+}
+
+impl std::str::FromStr for Target {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Target, Failure> {
+        Target::parse(Path::new(text))
+    }
+}
+
+fn no_target(text: &Path) -> Failure {
+    let shown = text.display();
+    let (message, hint) = if text.is_dir() {
+        (format!("{shown} is not under a mount of engramfs"), format!("for a store that is not mounted write {shown}:main"))
+    } else {
+        (format!("there is no {shown}"), "name a branch's directory under a mount, or STORE:NAME-PATH".to_owned())
+    };
+    Failure::new(Exit::Missing, "no_branch", message, hint)
+}
+
+/// Lets the states that nobody keeps any longer go, in the store or mount at `place`.
+pub fn collect_garbage(place: &Path, older_than: Duration, dry_run: bool) -> Result<Value, Failure> {
+    if let Ok(Some(_)) = store_of(place) {
+        return mounted::collect_garbage(place, older_than, dry_run);
+    }
+    let memory = closed::open_store(place, OpenMode::Existing)?;
+    let report = memory.gc(older_than, dry_run);
+    let closed = memory.close();
+    let report = report?;
+    closed?;
+    Ok(report)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_and_a_name_path_make_a_target() {
+        let target: Target = "/no/such:main/x".parse().unwrap();
+        assert_eq!(target, Target::Closed { store: "/no/such".into(), name_path: "main/x".into() });
+        assert_eq!(target.to_string(), "/no/such:main/x");
+        assert_eq!(target.child("y").to_string(), "/no/such:main/x/y");
+    }
+
+    #[test]
+    fn what_is_no_branch_is_missing_and_says_what_to_write() {
+        let directory = "/tmp".parse::<Target>().unwrap_err();
+        assert_eq!((directory.exit, directory.hint.contains("/tmp:main")), (Exit::Missing, true));
+        assert_eq!("/no/such".parse::<Target>().unwrap_err().exit, Exit::Missing);
+        assert_eq!("/tmp:".parse::<Target>().unwrap_err().exit, Exit::Usage);
+    }
+
+    #[test]
+    fn a_mounted_child_is_a_directory_below() {
+        let target = Target::Mounted("/m/main".into());
+        assert_eq!(target.child("x").to_string(), "/m/main/branches/x");
+    }
+}

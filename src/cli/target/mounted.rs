@@ -1,0 +1,291 @@
+//! A branch under a mount, reached through the files of its directory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::closed::{Closed, not_a_hash};
+use super::control;
+use super::place::{shows_a_branch, store_of};
+use super::reason::Attempt;
+use super::{Access, Branch, Conversation};
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::formats::Row;
+use crate::memory::{Document, Error, Export, Hash, Join, check_name};
+
+/// Bytes of rows in one batch; as JSON Lines, which the mount keeps until the commit, vectors take about three times as much.
+const BATCH_BYTES: usize = 24 << 20;
+/// How often exports are opened again because the branch changed between two of them.
+const TRIES: usize = 10;
+
+/// A branch's directory.
+pub struct Mounted<'a> {
+    directory: &'a Path,
+}
+
+impl<'a> Mounted<'a> {
+    /// Returns the branch that `directory` shows.
+    pub fn new(directory: &'a Path) -> Mounted<'a> {
+        Mounted { directory }
+    }
+
+    fn attempt(&self, what: &str) -> Attempt<'a> {
+        Attempt::new(vec![self.directory], format!("{what} {}", self.directory.display()))
+    }
+
+    fn read(&self, file: &str) -> Result<String, Failure> {
+        let attempt = self.attempt(&format!("reading {file} of"));
+        fs::read_to_string(self.directory.join(file)).map_err(|e| attempt.failed(&e))
+    }
+
+    /// Writes a verb to `ctl` and returns its outcome.
+    fn command(&self, verb: &str) -> Result<String, Failure> {
+        let word = verb.split(' ').next().unwrap_or(verb);
+        let attempt = self.attempt(&format!("the verb {word} on"));
+        control::exchange(&self.directory.join("ctl"), format!("{verb}\n").as_bytes()).map_err(|e| attempt.failed(&e))
+    }
+
+    fn result(&self, verb: &str) -> Result<Value, Failure> {
+        let text = self.command(verb)?;
+        serde_json::from_str(&text).map_err(|e| not_json("ctl", &e))
+    }
+
+    fn status(&self) -> Result<Value, Failure> {
+        serde_json::from_str(&self.read("status")?).map_err(|e| not_json("status", &e))
+    }
+
+    fn name_path(&self) -> Result<String, Failure> {
+        Ok(self.status()?.get("path").and_then(Value::as_str).unwrap_or_default().to_owned())
+    }
+
+    /// Returns the directory of the parent, which a merge renames into.
+    fn parent(&self) -> Result<&'a Path, Failure> {
+        let siblings = self.directory.parent().filter(|above| above.ends_with("branches"));
+        siblings.and_then(Path::parent).filter(|parent| shows_a_branch(parent)).ok_or_else(|| {
+            let message = format!("{} has no parent that can be reached from here", self.directory.display());
+            Failure::new(Exit::Failed, "no_parent", message, "a root branch has none; in a mount of one branch use promote")
+        })
+    }
+
+    fn merge(&self) -> Result<Value, Failure> {
+        let parent = self.parent()?;
+        let name_path = self.name_path()?;
+        let name = self.directory.file_name().unwrap_or_default();
+        let mut attempt = self.attempt("merging");
+        attempt.branches.push(parent);
+        fs::rename(self.directory, parent.join(name)).map_err(|e| attempt.failed(&e))?;
+        // rename(2) returns no result, but the merge's entry holds it.
+        let lineage = Mounted::new(parent).read("lineage")?;
+        Ok(merge_result(&lineage, &name_path))
+    }
+
+    /// Opens the store beside the process that serves the mount, to look at what no file of the mount shows.
+    fn beside(&self) -> Result<Closed, Failure> {
+        let attempt = self.attempt("finding the store of");
+        let store = store_of(self.directory).map_err(|e| attempt.failed(&e))?;
+        let store = store.ok_or_else(|| attempt.failed(&io::ErrorKind::NotFound.into()))?;
+        Closed::open(&store, &self.name_path()?, Access::Read)
+    }
+
+    /// Adds the entries that `lineage` shows here and in the branches below.
+    fn gather(&self, found: &mut BTreeMap<u64, Value>) -> Result<(), Failure> {
+        for entry in parse_lines(&self.read("lineage")?)? {
+            found.insert(entry["seq"].as_u64().unwrap_or_default(), entry);
+        }
+        let children = fs::read_dir(self.directory.join("branches")).into_iter().flatten().flatten();
+        for child in children {
+            // A branch that goes away meanwhile, or is not ours to read, is no reason to show nothing.
+            let _ = Mounted::new(&child.path()).gather(found);
+        }
+        Ok(())
+    }
+
+    fn open_exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, Failure> {
+        let open = |export: &Export| -> Result<Box<dyn Read>, Failure> {
+            let attempt = self.attempt("exporting");
+            let path = self.directory.join("export").join(file_of(*export));
+            Ok(Box::new(File::open(path).map_err(|e| attempt.failed(&e))?))
+        };
+        wanted.iter().map(open).collect()
+    }
+}
+
+impl Branch for Mounted<'_> {
+    fn fork(&self, name: &str, from: Option<&str>) -> Result<(), Failure> {
+        check(name)?;
+        match from {
+            Some(label) => {
+                check(label)?;
+                self.command(&format!("fork {name} from {label}")).map(drop)
+            }
+            None => {
+                let attempt = self.attempt("forking");
+                fs::create_dir(self.directory.join("branches").join(name)).map_err(|e| attempt.failed(&e))
+            }
+        }
+    }
+
+    fn join(&self, join: Join, dry_run: bool) -> Result<Value, Failure> {
+        let verb = match join {
+            Join::Merge if !dry_run => return self.merge().map_err(|e| as_conflict(self, e)),
+            Join::Merge => "merge",
+            Join::Promote => "promote",
+            Join::Pull => "pull",
+        };
+        let flag = if dry_run { " --dry-run" } else { "" };
+        self.result(&format!("{verb}{flag}")).map_err(|e| as_conflict(self, e))
+    }
+
+    fn discard(&self) -> Result<(), Failure> {
+        let mut attempt = self.attempt("discarding");
+        attempt.branches.extend(self.parent().ok());
+        fs::remove_dir(self.directory).map_err(|e| attempt.failed(&e))
+    }
+
+    fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), Failure> {
+        check(label)?;
+        let text = text.map(|text| format!(" {}", text.replace(['\n', '\r'], " "))).unwrap_or_default();
+        self.command(&format!("checkpoint {label}{text}")).map(drop)
+    }
+
+    fn rollback(&self, label: &str) -> Result<Value, Failure> {
+        check(label)?;
+        self.result(&format!("rollback {label}"))
+    }
+
+    fn show(&self, hash: &str) -> Result<String, Failure> {
+        hash.parse::<Hash>().map_err(|_| not_a_hash(hash))?;
+        self.beside()?.show(hash)
+    }
+
+    fn document(&self, document: Document) -> Result<String, Failure> {
+        self.read(match document {
+            Document::Readme => "README.md",
+            Document::Status => "status",
+            Document::Lineage => "lineage",
+            Document::Diff => "diff",
+            Document::Conflicts => "conflicts",
+            Document::Events => "events.jsonl",
+        })
+    }
+
+    fn entries(&self, subtree: bool) -> Result<Vec<Value>, Failure> {
+        if !subtree {
+            return parse_lines(&self.read("lineage")?);
+        }
+        match self.beside().and_then(|store| store.entries(true)) {
+            Ok(entries) => Ok(entries),
+            Err(failure) => {
+                log::info!("the store can't be read beside its mount ({}); discarded branches are left out", failure.message);
+                let mut found = BTreeMap::new();
+                self.gather(&mut found)?;
+                Ok(found.into_values().collect())
+            }
+        }
+    }
+
+    fn converse(&self) -> Result<Box<dyn Conversation + '_>, Failure> {
+        let attempt = self.attempt("asking");
+        let file = control::open(&self.directory.join("query")).map_err(|e| attempt.failed(&e))?;
+        Ok(Box::new(Questions { branch: self, file }))
+    }
+
+    fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, Failure> {
+        for _ in 0..TRIES {
+            // Each file shows the state at its open, so that all show one state if the head stayed meanwhile.
+            let before = self.status()?["head"].take();
+            let readers = self.open_exports(wanted)?;
+            if self.status()?["head"] == before {
+                return Ok(readers);
+            }
+        }
+        let message = format!("{} changes too fast to be exported", self.directory.display());
+        Err(Failure::new(Exit::Failed, "changing", message, "take a checkpoint, fork it and export the fork"))
+    }
+
+    fn put(&self, rows: Vec<Row>) -> Result<Value, Failure> {
+        let attempt = self.attempt("importing into");
+        let lines: Vec<u8> = rows.into_iter().flat_map(Row::into_line).collect();
+        let text = control::exchange(&self.directory.join("ingest"), &lines).map_err(|e| attempt.failed(&e))?;
+        serde_json::from_str(&text).map_err(|e| not_json("ingest", &e))
+    }
+
+    fn batch_bytes(&self) -> usize {
+        BATCH_BYTES
+    }
+}
+
+/// Lets the process that serves the mount let go what nobody keeps.
+pub fn collect_garbage(place: &Path, older_than: Duration, dry_run: bool) -> Result<Value, Failure> {
+    let root: PathBuf = if shows_a_branch(place) { place.to_owned() } else { place.join("main") };
+    let flag = if dry_run { " --dry-run" } else { "" };
+    Mounted::new(&root).result(&format!("gc --older-than {}s{flag}", older_than.as_secs()))
+}
+
+struct Questions<'a> {
+    branch: &'a Mounted<'a>,
+    file: File,
+}
+
+impl Conversation for Questions<'_> {
+    fn ask(&mut self, question: &str) -> Result<String, Failure> {
+        let attempt = self.branch.attempt("asking");
+        let line = format!("{}\n", question.trim_end().replace('\n', " "));
+        let answer = self.file.write_all(line.as_bytes()).and_then(|()| control::read_answer(&self.file));
+        answer.map_err(|e| attempt.failed(&e))
+    }
+}
+
+/// Refuses a name before it reaches the kernel or a line of `ctl`, where it might mean something else.
+fn check(name: &str) -> Result<(), Failure> {
+    Ok(check_name(name).map_err(Error::from)?)
+}
+
+fn file_of(export: Export) -> &'static str {
+    match export {
+        Export::Vectors => "vectors.npy",
+        Export::Ids => "ids.txt",
+        Export::Records => "records.jsonl",
+    }
+}
+
+/// Says that it is about conflicts where some are open: EBUSY alone does not.
+fn as_conflict(branch: &Mounted<'_>, mut failure: Failure) -> Failure {
+    if failure.code == "ebusy" && branch.read("conflicts").is_ok_and(|text| text.contains("\"decision\":null")) {
+        failure.exit = Exit::Refused;
+        failure.code = "conflict".to_owned();
+        failure.hint = "settle each with `echo \"resolve ID child|parent\" > ctl` and merge again".to_owned();
+    }
+    failure
+}
+
+/// Makes the result of a merge out of its entry, the newest of that branch.
+fn merge_result(lineage: &str, name_path: &str) -> Value {
+    let entries = lineage.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let is_merge = |entry: &Value| entry["op"] == "merge" && entry["branch"] == name_path;
+    let Some(entry) = entries.into_iter().find(is_merge) else {
+        return json!({ "status": "merged" });
+    };
+    let conflicts = entry.get("conflicts").cloned().unwrap_or_else(|| json!([]));
+    json!({
+        "status": "merged", "put": entry["counts"]["put"], "deleted": entry["counts"]["deleted"],
+        "files": entry["counts"]["files"], "conflicts": conflicts, "blockers": [], "head": entry["head"], "entry": entry["entry"],
+    })
+}
+
+fn parse_lines(text: &str) -> Result<Vec<Value>, Failure> {
+    text.lines().map(|line| serde_json::from_str(line).map_err(|e| not_json("lineage", &e))).collect()
+}
+
+fn not_json(file: &str, source: &serde_json::Error) -> Failure {
+    let message = format!("{file} of the mount holds no JSON: {source}");
+    Failure::new(Exit::Failed, "not_json", message, "check that mount and program are of one version")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Which store a path belongs to, told by the mount table.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::fuse::SOURCE_PREFIX;
+
+/// Returns the store whose mount `path` lies on; none where that is no mount of engramfs.
+///
+/// The mount is found by device number and not by the path's beginning, so that bind mounts of a branch count too.
+pub fn store_of(path: &Path) -> io::Result<Option<PathBuf>> {
+    let device = std::fs::metadata(path)?.dev();
+    let number = format!("{}:{}", libc::major(device), libc::minor(device));
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    Ok(table.split(|&byte| byte == b'\n').find_map(|line| store_in(line, &number)))
+}
+
+/// Fields: id, parent, major:minor, root, mountpoint, options, optional tags, `-`, type, source, super options.
+fn store_in(line: &[u8], device: &str) -> Option<PathBuf> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    if fields.nth(2)? != device.as_bytes() {
+        return None;
+    }
+    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+    let fstype = rest.next()?;
+    if fstype != b"fuse" && !fstype.starts_with(b"fuse.") {
+        return None;
+    }
+    // Two layers: the kernel's octal for what would break its table, over our own percent signs for what would break options.
+    let source = unescape(rest.next()?, b'\\', 3, 8);
+    let store = source.strip_prefix(SOURCE_PREFIX.as_bytes())?;
+    Some(OsString::from_vec(unescape(store, b'%', 2, 16)).into())
+}
+
+/// Undoes an escaping that writes a byte as `mark` and a number of `digits` digits.
+fn unescape(text: &[u8], mark: u8, digits: usize, radix: u32) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, tail)) = rest.split_first() {
+        let code = tail.get(..digits).filter(|_| first == mark).and_then(|code| std::str::from_utf8(code).ok());
+        if let Some(byte) = code.and_then(|code| u8::from_str_radix(code, radix).ok()) {
+            out.push(byte);
+            rest = &tail[digits..];
+        } else {
+            out.push(first);
+            rest = tail;
+        }
+    }
+    out
+}
+
+/// Returns whether `directory` shows a branch: it has what every branch has.
+pub fn shows_a_branch(directory: &Path) -> bool {
+    directory.join("status").is_file() && directory.join("ctl").exists()
+}
+
+/// Cuts `text` at the colon that ends the store's path: the first with an existing directory before it, else the first.
+///
+/// Both sides may hold colons, since paths and branch names may.
+pub fn split_at_store(text: &Path) -> Option<(PathBuf, String)> {
+    let bytes = text.as_os_str().as_bytes();
+    let colons = || bytes.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at);
+    let path = |at: usize| PathBuf::from(OsString::from_vec(bytes[..at].to_vec()));
+    let at = colons().find(|&at| path(at).is_dir()).or_else(|| colons().next())?;
+    Some((path(at), String::from_utf8_lossy(&bytes[at + 1..]).into_owned()))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_is_read_from_the_line_of_its_device() {
+        let line = br"57 29 0:51 / /mnt/m rw,nosuid shared:9 - fuse engramfs:/data/my\040store%2C1 rw,user_id=0";
+        assert_eq!(store_in(line, "0:51").unwrap(), Path::new("/data/my store,1"));
+        assert_eq!(store_in(line, "0:5"), None);
+        let other = br"57 29 0:51 / /mnt/m rw - fuse.sshfs host:/data rw";
+        assert_eq!(store_in(other, "0:51"), None);
+        let disguised = br"57 29 0:51 / /mnt/m rw - tmpfs engramfs:/data rw";
+        assert_eq!(store_in(disguised, "0:51"), None);
+    }
+
+    #[test]
+    fn a_lone_escape_sign_stays() {
+        assert_eq!(unescape(b"100%", b'%', 2, 16), b"100%");
+        assert_eq!(unescape(b"%zz", b'%', 2, 16), b"%zz");
+    }
+
+    #[test]
+    fn nothing_outside_a_mount_has_a_store() {
+        assert_eq!(store_of(Path::new("/proc")).unwrap(), None);
+        assert!(!shows_a_branch(Path::new("/proc")));
+    }
+
+    #[test]
+    fn the_store_ends_at_the_first_colon_after_a_directory() {
+        let split = |text: &str| split_at_store(Path::new(text)).map(|(store, name)| (store.display().to_string(), name));
+        assert_eq!(split("/tmp:main/a:b"), Some(("/tmp".into(), "main/a:b".into())));
+        assert_eq!(split("/no/such:main"), Some(("/no/such".into(), "main".into())));
+        assert_eq!(split("/tmp/none"), None);
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join("a:b");
+        std::fs::create_dir(&odd).unwrap();
+        assert_eq!(split(&format!("{}:main", odd.display())).unwrap().1, "main");
+    }
+}

@@ -1,0 +1,149 @@
+//! From an errno of a mount to the reason: the branch's `errors` says what the number can't.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+
+/// Times of two processes may be cut to different digits.
+const SLACK: Duration = Duration::from_millis(1);
+
+/// An act on a mounted branch, to be explained should it fail.
+pub struct Attempt<'a> {
+    /// The directories whose `errors` may hold the reason.
+    pub branches: Vec<&'a Path>,
+    /// What was attempted, as in `forking main`.
+    pub what: String,
+    started: Timestamp,
+}
+
+impl<'a> Attempt<'a> {
+    /// Notes what is about to be done.
+    pub fn new(branches: Vec<&'a Path>, what: impl Into<String>) -> Attempt<'a> {
+        Attempt { branches, what: what.into(), started: Timestamp::now() }
+    }
+
+    /// Returns the failure that `error` stands for.
+    pub fn failed(&self, error: &io::Error) -> Failure {
+        let errno = error.raw_os_error().unwrap_or(0);
+        let lines = self.branches.iter().filter_map(|branch| std::fs::read_to_string(branch.join("errors")).ok());
+        let newest = lines.filter_map(|text| newest_line(&text, name_of(errno), self.started)).max_by_key(|line| text_of(line, "time"));
+        match newest {
+            Some(line) => {
+                let code = text_of(&line, "code");
+                Failure::new(exit_of(errno, &code), code, text_of(&line, "message"), text_of(&line, "hint"))
+            }
+            None => self.unexplained(error, errno),
+        }
+    }
+
+    /// The kernel refuses some acts itself, without asking engramfs.
+    fn unexplained(&self, error: &io::Error, errno: i32) -> Failure {
+        let hint = match errno {
+            libc::EEXIST => "choose another name",
+            libc::ENOENT | libc::ESTALE => "check the name; the branch may have been merged or discarded",
+            libc::EACCES | libc::EPERM => "ask the branch's owner",
+            libc::EROFS => "mount it without --read-only, or use a branch instead of a checkpoint",
+            libc::EBUSY => "close what is open there and try again",
+            libc::ENOTEMPTY => "merge or discard its child branches first",
+            libc::ENOTCONN => "the mount is dead: mount the store again",
+            _ => "look at the mount's log",
+        };
+        let code = name_of(errno).to_lowercase();
+        Failure::new(exit_of(errno, &code), code, format!("{} failed: {error}", self.what), hint)
+    }
+}
+
+/// Lines are in the order of time, so the last one that fits is the newest.
+fn newest_line(errors: &str, errno: &str, since: Timestamp) -> Option<Value> {
+    errors.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find(|line| {
+        let time: Option<Timestamp> = text_of(line, "time").parse().ok();
+        text_of(line, "errno") == errno && time.is_some_and(|time| time.saturating_add(SLACK).is_ok_and(|time| time >= since))
+    })
+}
+
+fn text_of(line: &Value, key: &str) -> String {
+    line.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn exit_of(errno: i32, code: &str) -> Exit {
+    match errno {
+        libc::ENOENT | libc::ESTALE => Exit::Missing,
+        libc::EBUSY if code.contains("conflict") => Exit::Refused,
+        libc::EPERM if code.starts_with("gate") => Exit::Refused,
+        libc::EIO if code.contains("damage") || code.contains("hash") => Exit::Damaged,
+        _ => Exit::Failed,
+    }
+}
+
+/// Returns the errno's name; the number's absence and rarer ones are `EIO`.
+fn name_of(errno: i32) -> &'static str {
+    match errno {
+        libc::ENOENT => "ENOENT",
+        libc::EEXIST => "EEXIST",
+        libc::ENOTEMPTY => "ENOTEMPTY",
+        libc::EINVAL => "EINVAL",
+        libc::EFBIG => "EFBIG",
+        libc::EBUSY => "EBUSY",
+        libc::EPERM => "EPERM",
+        libc::EACCES => "EACCES",
+        libc::EROFS => "EROFS",
+        libc::ESTALE => "ESTALE",
+        libc::ETIMEDOUT => "ETIMEDOUT",
+        libc::ENOSPC => "ENOSPC",
+        libc::EOPNOTSUPP => "EOPNOTSUPP",
+        libc::ENOTCONN => "ENOTCONN",
+        _ => "EIO",
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn line(seconds: i64, errno: &str, code: &str) -> String {
+        let time = Timestamp::from_second(seconds).unwrap();
+        format!("{{\"time\":\"{time}\",\"errno\":\"{errno}\",\"code\":\"{code}\",\"message\":\"m {code}\",\"hint\":\"h\"}}\n")
+    }
+
+    #[test]
+    fn the_newest_fitting_line_is_the_reason() {
+        let text = line(10, "EBUSY", "old") + &line(20, "EBUSY", "conflict") + &line(21, "EINVAL", "other");
+        let since = Timestamp::from_second(20).unwrap();
+        assert_eq!(newest_line(&text, "EBUSY", since).unwrap()["code"], "conflict");
+    }
+
+    #[test]
+    fn an_old_line_is_not_taken_for_the_reason() {
+        let since = Timestamp::from_second(11).unwrap();
+        assert_eq!(newest_line(&line(10, "EBUSY", "old"), "EBUSY", since), None);
+    }
+
+    #[test]
+    fn the_branch_says_why_and_the_kernel_at_least_what() {
+        let dir = tempfile::tempdir().unwrap();
+        let attempt = Attempt::new(vec![dir.path()], "merging x");
+        let busy = io::Error::from_raw_os_error(libc::EBUSY);
+        let bare = attempt.failed(&busy);
+        assert_eq!((bare.exit, bare.code.as_str()), (Exit::Failed, "ebusy"));
+        assert!(bare.message.starts_with("merging x failed"));
+        let now = Timestamp::now().as_second() + 1;
+        std::fs::write(dir.path().join("errors"), line(now, "EBUSY", "conflict")).unwrap();
+        let told = attempt.failed(&busy);
+        assert_eq!((told.exit, told.message.as_str()), (Exit::Refused, "m conflict"));
+    }
+
+    #[test]
+    fn gates_missing_things_and_damage_have_their_exit_codes() {
+        assert_eq!(exit_of(libc::EPERM, "gate_pending"), Exit::Refused);
+        assert_eq!(exit_of(libc::EPERM, "fixed_name"), Exit::Failed);
+        assert_eq!(exit_of(libc::ENOENT, ""), Exit::Missing);
+        assert_eq!(exit_of(libc::EIO, "damaged"), Exit::Damaged);
+    }
+}

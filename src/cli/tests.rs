@@ -1,0 +1,97 @@
+//! The command line as a whole: parsing, help, manual and completions.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use clap::{Command, CommandFactory, Parser};
+
+use super::{Cli, Verb};
+
+fn command() -> Command {
+    let mut command = Cli::command();
+    command.build();
+    command
+}
+
+fn verbs() -> Vec<Command> {
+    command().get_subcommands().cloned().collect()
+}
+
+#[test]
+fn the_definitions_are_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_verb_has_two_or_three_examples_before_all_else_in_its_help() {
+    for mut verb in verbs() {
+        let help = verb.render_long_help().to_string();
+        assert!(help.starts_with("Examples:\n"), "{help}");
+        let usage = help.split("Usage:").next().unwrap();
+        let count = usage.matches(&format!("engramfs {}", verb.get_name())).count();
+        assert!((2..=4).contains(&count), "{} has {count} examples", verb.get_name());
+    }
+}
+
+#[test]
+fn every_verb_of_the_contract_is_there() {
+    let found: Vec<String> = verbs().iter().map(|verb| verb.get_name().to_owned()).collect();
+    let contract = "mount umount doctor import export fork merge discard checkpoint rollback pull promote show status diff log query gc \
+                    verify backup completions man";
+    assert_eq!(found, contract.split_whitespace().collect::<Vec<_>>());
+}
+
+#[test]
+fn every_argument_is_explained() {
+    for verb in verbs() {
+        for argument in verb.get_arguments() {
+            assert!(argument.get_help().is_some(), "{} {}", verb.get_name(), argument.get_id());
+        }
+    }
+}
+
+#[test]
+fn json_may_stand_before_or_after_the_verb() {
+    for line in [["engramfs", "--json", "status", "t"], ["engramfs", "status", "t", "--json"]] {
+        let cli = Cli::try_parse_from(line).unwrap();
+        assert!(cli.json && matches!(cli.verb, Verb::Status(_)));
+    }
+}
+
+#[test]
+fn wrong_use_is_exit_code_2_and_help_is_0() {
+    let code = |line: &[&str]| Cli::try_parse_from(line).err().unwrap().exit_code();
+    assert_eq!(code(&["engramfs"]), 2);
+    assert_eq!(code(&["engramfs", "no-such-verb"]), 2);
+    assert_eq!(code(&["engramfs", "gc", "s", "--older-than", "soon"]), 2);
+    assert_eq!(code(&["engramfs", "verify", "s", "--expect-tip", "12"]), 2);
+    assert_eq!(code(&["engramfs", "mount", "s", "m", "--foreground", "--log", "f"]), 2);
+    assert_eq!(code(&["engramfs", "fork", "--help"]), 0);
+}
+
+#[test]
+fn a_question_may_be_several_words_and_leaves_the_options_alone() {
+    for question in [&["how", "many"][..], &["-"]] {
+        let line = [&["engramfs", "query", "t"], question, &["--k", "3", "--json"]].concat();
+        let cli = Cli::try_parse_from(line).unwrap();
+        assert!(cli.json && matches!(cli.verb, Verb::Query(args) if args.question == question && args.k == Some(3)));
+    }
+    let cli = Cli::try_parse_from(["engramfs", "query", "t", "--", "-5", "degrees"]).unwrap();
+    assert!(matches!(cli.verb, Verb::Query(args) if args.question == ["-5", "degrees"]));
+}
+
+#[test]
+fn the_manual_has_a_page_for_the_tool_and_for_each_verb() {
+    for page in verbs().into_iter().chain([command()]) {
+        let name = page.get_name().to_owned();
+        let roff = String::from_utf8(super::man::render(page).unwrap()).unwrap();
+        assert!(roff.contains(".SH NAME") && roff.contains(".SH EXAMPLES\n.nf\n  engramfs"), "{name}");
+    }
+}
+
+#[test]
+fn completions_know_the_verbs() {
+    for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Cli::command(), "engramfs", &mut script);
+        assert!(String::from_utf8(script).unwrap().contains("checkpoint"));
+    }
+}

@@ -1,0 +1,90 @@
+//! Which call of a disk is to fail, and how.
+
+/// Names what a call does to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `create` and `make_dir`.
+    Create,
+    /// `open` and `open_write`.
+    Open,
+    /// `write_all_at`.
+    Write,
+    /// `sync` of a file.
+    Sync,
+    /// `sync_dir`.
+    SyncDir,
+    /// `rename`.
+    Rename,
+    /// `remove`.
+    Remove,
+    /// `set_len`.
+    SetLen,
+    /// `read_exact_at`.
+    Read,
+    /// `list`.
+    List,
+    /// `map`.
+    Map,
+}
+
+impl Kind {
+    /// Every kind; `len`, `mode` and `space` belong to none and never fail.
+    pub const ALL: &'static [Self] = &[
+        Self::Create,
+        Self::Open,
+        Self::Write,
+        Self::Sync,
+        Self::SyncDir,
+        Self::Rename,
+        Self::Remove,
+        Self::SetLen,
+        Self::Read,
+        Self::List,
+        Self::Map,
+    ];
+
+    /// The kinds that change the disk or make a change durable.
+    pub const CHANGES: &'static [Self] = &[
+        Self::Create,
+        Self::Write,
+        Self::Sync,
+        Self::SyncDir,
+        Self::Rename,
+        Self::Remove,
+        Self::SetLen,
+    ];
+}
+
+/// Plans which call fails, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// Which of the calls of `kinds` fails, counted from 1 at [`FaultyDisk::plan`](super::FaultyDisk::plan);
+    /// 0 only counts.
+    pub nth: u64,
+    /// Which calls count.
+    pub kinds: &'static [Kind],
+    /// The error that comes back, for example `libc::EIO`.
+    pub errno: i32,
+    /// Whether the first half of the bytes of a failing write still lands.
+    pub short_write: bool,
+    /// Whether every later call of `kinds` fails as well, like on a disk that is full or gone.
+    pub sticky: bool,
+}
+
+impl Fault {
+    /// Returns a fault that hits once and leaves nothing behind.
+    pub fn once(nth: u64, kinds: &'static [Kind], errno: i32) -> Self {
+        Self {
+            nth,
+            kinds,
+            errno,
+            short_write: false,
+            sticky: false,
+        }
+    }
+
+    /// Returns whether the call of this number fails.
+    pub(super) fn hits(&self, call: u64) -> bool {
+        self.nth != 0 && (call == self.nth || (self.sticky && call > self.nth))
+    }
+}

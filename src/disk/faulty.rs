@@ -1,0 +1,219 @@
+//! The failing double: a disk whose N-th call goes wrong.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::fault::{Fault, Kind};
+use super::{Disk, DiskFile, ForgetfulDisk, Mapped, Space};
+
+/// Wraps a disk and fails the planned call; clones share the plan and the count.
+///
+/// Without a plan every call passes. A failing call does not reach the inner disk, except for the half of a
+/// short write and for [`FaultyDisk::losing_pages`]. Plan N = 1, 2, 3 … until a run makes fewer
+/// [`FaultyDisk::calls`] than N: then every call has failed once.
+pub struct FaultyDisk<D> {
+    shared: Arc<Shared<D>>,
+}
+
+struct Shared<D> {
+    inner: D,
+    plan: Mutex<Plan>,
+    /// Prepares the inner disk for a file sync by this thread that is to fail with this errno.
+    doom_sync: Option<fn(&D, i32)>,
+}
+
+#[derive(Default)]
+struct Plan {
+    fault: Option<Fault>,
+    calls: u64,
+}
+
+impl<D> Clone for FaultyDisk<D> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<D: Disk> FaultyDisk<D> {
+    /// Wraps `inner`, with no fault planned.
+    pub fn new(inner: D) -> Self {
+        Self::with(inner, None)
+    }
+
+    fn with(inner: D, doom_sync: Option<fn(&D, i32)>) -> Self {
+        let plan = Mutex::default();
+        Self {
+            shared: Arc::new(Shared {
+                inner,
+                plan,
+                doom_sync,
+            }),
+        }
+    }
+
+    /// Returns the wrapped disk; what is done to it directly neither counts nor fails.
+    pub fn inner(&self) -> &D {
+        &self.shared.inner
+    }
+
+    /// Replaces the plan and counts from 0 again, on handles that are open already too.
+    pub fn plan(&self, fault: Fault) {
+        *self.shared.plan() = Plan {
+            fault: Some(fault),
+            calls: 0,
+        };
+    }
+
+    /// Removes the plan and counts from 0 again; all calls pass.
+    pub fn clear(&self) {
+        *self.shared.plan() = Plan::default();
+    }
+
+    /// Returns how many calls of the planned kinds were made, failed ones included; of any kind without a plan.
+    pub fn calls(&self) -> u64 {
+        self.shared.plan().calls
+    }
+
+    fn handle(&self, inner: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
+        Box::new(FaultyFile {
+            shared: Arc::clone(&self.shared),
+            inner,
+        })
+    }
+}
+
+impl FaultyDisk<ForgetfulDisk> {
+    /// Wraps `inner` such that a failing file sync also loses the file's unsynced bytes, as on Linux.
+    ///
+    /// They can still be read, a later sync succeeds, and a power cut then shows that they were never written.
+    pub fn losing_pages(inner: ForgetfulDisk) -> Self {
+        Self::with(inner, Some(ForgetfulDisk::fail_next_sync))
+    }
+}
+
+impl<D> Shared<D> {
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call and returns the fault that hits it, if one does.
+    fn count(&self, kind: Kind) -> Option<Fault> {
+        let mut plan = self.plan();
+        let Some(fault) = plan.fault else {
+            plan.calls += 1;
+            return None;
+        };
+        if !fault.kinds.contains(&kind) {
+            return None;
+        }
+        plan.calls += 1;
+        fault.hits(plan.calls).then_some(fault)
+    }
+
+    fn pass(&self, kind: Kind) -> io::Result<()> {
+        match self.count(kind) {
+            Some(fault) => Err(io::Error::from_raw_os_error(fault.errno)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<D: Disk> Disk for FaultyDisk<D> {
+    fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        self.shared.pass(Kind::Create)?;
+        Ok(self.handle(self.shared.inner.create(path)?))
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        self.shared.pass(Kind::Open)?;
+        Ok(self.handle(self.shared.inner.open(path)?))
+    }
+
+    fn open_write(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        self.shared.pass(Kind::Open)?;
+        Ok(self.handle(self.shared.inner.open_write(path)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.shared.pass(Kind::Rename)?;
+        self.shared.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.shared.pass(Kind::Remove)?;
+        self.shared.inner.remove(path)
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        self.shared.pass(Kind::List)?;
+        self.shared.inner.list(dir)
+    }
+
+    fn make_dir(&self, path: &str) -> io::Result<()> {
+        self.shared.pass(Kind::Create)?;
+        self.shared.inner.make_dir(path)
+    }
+
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        self.shared.pass(Kind::SyncDir)?;
+        self.shared.inner.sync_dir(path)
+    }
+
+    fn mode(&self, path: &str) -> io::Result<u32> {
+        self.shared.inner.mode(path)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.shared.inner.space()
+    }
+}
+
+/// One open file of a [`FaultyDisk`].
+struct FaultyFile<D> {
+    shared: Arc<Shared<D>>,
+    inner: Box<dyn DiskFile>,
+}
+
+impl<D: Disk> DiskFile for FaultyFile<D> {
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.shared.pass(Kind::Read)?;
+        self.inner.read_exact_at(buf, offset)
+    }
+
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let Some(fault) = self.shared.count(Kind::Write) else {
+            return self.inner.write_all_at(buf, offset);
+        };
+        if fault.short_write {
+            self.inner.write_all_at(&buf[..buf.len() / 2], offset)?;
+        }
+        Err(io::Error::from_raw_os_error(fault.errno))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.shared.pass(Kind::SetLen)?;
+        self.inner.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let Some(fault) = self.shared.count(Kind::Sync) else {
+            return self.inner.sync();
+        };
+        if let Some(doom) = self.shared.doom_sync {
+            doom(&self.shared.inner, fault.errno);
+            return self.inner.sync();
+        }
+        Err(io::Error::from_raw_os_error(fault.errno))
+    }
+
+    fn map(&self) -> io::Result<Mapped> {
+        self.shared.pass(Kind::Map)?;
+        self.inner.map()
+    }
+}

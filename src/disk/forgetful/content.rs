@@ -1,0 +1,131 @@
+//! The bytes of one file: as read now, as they are on the medium, and what lies between.
+
+use std::io;
+
+use super::cut::Fate;
+
+/// Longest file the double holds, in bytes; a stray offset then is an error and not an empty memory.
+const LEN_MAX: u64 = 4 << 30;
+
+/// Holds one file's live and durable bytes.
+#[derive(Default)]
+pub(super) struct Content {
+    live: Vec<u8>,
+    durable: Vec<u8>,
+    /// Changes since the last sync, oldest first. Applied to `durable` they give `live`, unless pages
+    /// were lost by a failed sync.
+    unsynced: Vec<Change>,
+}
+
+enum Change {
+    Write { offset: usize, bytes: Vec<u8> },
+    SetLen(usize),
+}
+
+impl Content {
+    /// Returns a file all of whose bytes are durable.
+    pub(super) fn settled(bytes: Vec<u8>) -> Self {
+        Self {
+            live: bytes.clone(),
+            durable: bytes,
+            unsynced: Vec::new(),
+        }
+    }
+
+    pub(super) fn live(&self) -> &[u8] {
+        &self.live
+    }
+
+    pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let start = usize::try_from(offset).ok();
+        let found = start.and_then(|start| self.live.get(start..start.checked_add(buf.len())?));
+        buf.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        within_limit(offset.saturating_add(bytes.len() as u64))?;
+        let offset = within_limit(offset)?;
+        overwrite(&mut self.live, offset, bytes);
+        self.unsynced.push(Change::Write {
+            offset,
+            bytes: bytes.to_vec(),
+        });
+        Ok(())
+    }
+
+    pub(super) fn set_len(&mut self, len: u64) -> io::Result<()> {
+        let len = within_limit(len)?;
+        self.live.resize(len, 0);
+        self.unsynced.push(Change::SetLen(len));
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self) {
+        let mut durable = std::mem::take(&mut self.durable);
+        self.apply(&mut durable, &mut Fate::Everything);
+        self.durable = durable;
+        self.unsynced.clear();
+    }
+
+    /// Forgets that anything waits to be written: what Linux does to pages whose write-back failed.
+    pub(super) fn lose_pages(&mut self) {
+        self.unsynced.clear();
+    }
+
+    /// Returns the bytes that are found after a power cut.
+    pub(super) fn after_cut(&self, fate: &mut Fate) -> Vec<u8> {
+        let mut bytes = self.durable.clone();
+        self.apply(&mut bytes, fate);
+        bytes
+    }
+
+    /// Flips the bits of `mask` in one byte, wherever that byte is held.
+    pub(super) fn flip(&mut self, at: usize, mask: u8) -> io::Result<()> {
+        let byte = self.live.get_mut(at).ok_or(io::ErrorKind::InvalidInput)?;
+        *byte ^= mask;
+        if let Some(byte) = self.durable.get_mut(at) {
+            *byte ^= mask;
+        }
+        for change in &mut self.unsynced {
+            if let Change::Write { offset, bytes } = change
+                && let Some(byte) = at.checked_sub(*offset).and_then(|at| bytes.get_mut(at))
+            {
+                *byte ^= mask;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, target: &mut Vec<u8>, fate: &mut Fate) {
+        for change in &self.unsynced {
+            match change {
+                Change::Write { offset, bytes } => fate.land(target, *offset, bytes),
+                Change::SetLen(len) if fate.keeps() => target.resize(*len, 0),
+                Change::SetLen(_) => {}
+            }
+        }
+    }
+}
+
+/// Writes `bytes` at `offset`, filling a gap before it with zeros.
+pub(super) fn overwrite(target: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    let end = offset + bytes.len();
+    if target.len() < end {
+        target.resize(end, 0);
+    }
+    target[offset..end].copy_from_slice(bytes);
+}
+
+fn within_limit(len: u64) -> io::Result<usize> {
+    match usize::try_from(len) {
+        Ok(short) if len <= LEN_MAX => Ok(short),
+        _ => Err(io::Error::from_raw_os_error(libc::EFBIG)),
+    }
+}

@@ -1,0 +1,138 @@
+//! What a power cut leaves of changes that were not durable.
+
+use std::ops::Range;
+
+use super::content::overwrite;
+
+/// The unit a disk writes whole or not at all, in bytes.
+const SECTOR: usize = 512;
+
+/// Decides which unsynced changes survive a power cut.
+pub(super) enum Fate {
+    /// None do.
+    Nothing,
+    /// All do.
+    Everything,
+    /// Chance decides, the same way for the same seed.
+    Chance {
+        random: SplitMix64,
+        /// Of four unsynced writes so many are kept whole, 0 to 3. Drawn once a cut, so that among many
+        /// seeds there are cuts that lose nearly all and cuts that lose a single write.
+        lean: u64,
+    },
+}
+
+impl Fate {
+    pub(super) fn seeded(seed: u64) -> Self {
+        let mut random = SplitMix64(seed);
+        let lean = random.below(4);
+        Self::Chance { random, lean }
+    }
+
+    /// Returns how many of `count` changes survive, where only a prefix can.
+    pub(super) fn prefix(&mut self, count: usize) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Everything => count,
+            Self::Chance { random, .. } => random.below(count as u64 + 1) as usize,
+        }
+    }
+
+    /// Returns whether a change that cannot be torn survives.
+    pub(super) fn keeps(&mut self) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Everything => true,
+            Self::Chance { random, lean } => random.below(4) < *lean || random.coin(),
+        }
+    }
+
+    /// Lets a write of `bytes` at `offset` reach `target` whole, in part or not at all.
+    pub(super) fn land(&mut self, target: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+        match self {
+            Self::Nothing => {}
+            Self::Everything => overwrite(target, offset, bytes),
+            Self::Chance { random, lean } => {
+                if random.below(4) < *lean {
+                    overwrite(target, offset, bytes);
+                } else if random.coin() {
+                    tear(random, target, offset, bytes);
+                }
+            }
+        }
+    }
+}
+
+/// Writes only some sectors of `bytes`: the first few, or any.
+fn tear(random: &mut SplitMix64, target: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    let sectors: Vec<_> = sectors(offset, bytes.len()).collect();
+    let in_order = random.coin();
+    let first = random.below(sectors.len() as u64 + 1) as usize;
+    // A file system may log the new length before the data arrive; the gap then reads as zeros.
+    let end = offset + bytes.len();
+    if random.coin() && target.len() < end {
+        target.resize(end, 0);
+    }
+    for (number, sector) in sectors.into_iter().enumerate() {
+        if if in_order {
+            number < first
+        } else {
+            random.coin()
+        } {
+            overwrite(
+                target,
+                sector.start,
+                &bytes[sector.start - offset..sector.end - offset],
+            );
+        }
+    }
+}
+
+/// Splits `offset..offset + len` at the sector boundaries of the file.
+fn sectors(offset: usize, len: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = offset + len;
+    (offset / SECTOR..end.div_ceil(SECTOR))
+        .map(move |sector| (sector * SECTOR).max(offset)..((sector + 1) * SECTOR).min(end))
+}
+
+/// The generator splitmix64 (Steele, Lea and Flood 2014): one word of state, every seed is good.
+pub(super) struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        word ^ (word >> 31)
+    }
+
+    /// Returns a number below `bound`, which is never 0; the bias of the remainder does not matter here.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn coin(&mut self) -> bool {
+        self.below(2) == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splitmix64_gives_the_published_numbers() {
+        let mut random = SplitMix64(1_234_567);
+        assert_eq!(random.next(), 6_457_827_717_110_365_317);
+        assert_eq!(random.next(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn sectors_follow_the_file_and_not_the_write() {
+        let cut = |offset, len| sectors(offset, len).collect::<Vec<_>>();
+        assert_eq!(cut(0, 512), vec![0..512]);
+        assert_eq!(cut(500, 24), vec![500..512, 512..524]);
+        assert_eq!(cut(512, 1025), vec![512..1024, 1024..1536, 1536..1537]);
+    }
+}

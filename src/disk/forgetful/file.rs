@@ -1,0 +1,104 @@
+//! What all handles of a forgetting disk share, and one open file of it.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::{self, ThreadId};
+
+use super::content::Content;
+use super::names::{Names, Node};
+use crate::disk::{DiskFile, Mapped};
+
+/// The state behind all clones of a disk and all its open files.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// Whoever touches a file holds this for reading, so that a cut, which writes, is one instant for all.
+    pub(super) names: RwLock<Names>,
+    pub(super) ignores_sync: AtomicBool,
+    /// The thread whose next file sync fails, and with which errno.
+    pub(super) doomed: Mutex<Option<(ThreadId, i32)>>,
+}
+
+impl Shared {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Names> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Names> {
+        self.names.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn obeys_sync(&self) -> bool {
+        !self.ignores_sync.load(Ordering::SeqCst)
+    }
+
+    /// Returns the errno that this thread's sync is to fail with, once.
+    pub(super) fn doom(&self) -> Option<i32> {
+        let this = thread::current().id();
+        let doomed = guard(&self.doomed).take_if(|(thread, _)| *thread == this)?;
+        Some(doomed.1)
+    }
+}
+
+/// Locks; a test that panicked elsewhere does not matter to the bytes.
+pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One open file of a [`ForgetfulDisk`](super::ForgetfulDisk).
+pub(super) struct ForgetfulFile {
+    pub(super) disk: Arc<Shared>,
+    pub(super) node: Node,
+    pub(super) writable: bool,
+}
+
+impl ForgetfulFile {
+    /// Works on the bytes, never in the middle of a power cut.
+    fn content<T>(&self, work: impl FnOnce(&mut Content) -> T) -> T {
+        let _instant = self.disk.read();
+        work(&mut guard(&self.node))
+    }
+
+    fn writable(&self, errno: i32) -> io::Result<()> {
+        if self.writable {
+            Ok(())
+        } else {
+            Err(io::Error::from_raw_os_error(errno))
+        }
+    }
+}
+
+impl DiskFile for ForgetfulFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.content(|content| content.live().len() as u64))
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.content(|content| content.read(buf, offset))
+    }
+
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.writable(libc::EBADF)?;
+        self.content(|content| content.write(buf, offset))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.writable(libc::EINVAL)?;
+        self.content(|content| content.set_len(len))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if let Some(errno) = self.disk.doom() {
+            self.content(Content::lose_pages);
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        if self.disk.obeys_sync() {
+            self.content(Content::sync);
+        }
+        Ok(())
+    }
+
+    fn map(&self) -> io::Result<Mapped> {
+        Ok(self.content(|content| Mapped::copied(content.live())))
+    }
+}

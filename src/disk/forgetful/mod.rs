@@ -1,0 +1,195 @@
+//! The forgetting double: a disk in memory that can lose power.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, RwLock};
+use std::thread;
+
+use super::{Disk, DiskFile, Space, checked, checked_dir};
+use content::Content;
+use cut::Fate;
+use file::{ForgetfulFile, Shared, guard};
+use names::{Entries, Entry, Names, Node};
+
+mod content;
+mod cut;
+mod file;
+mod names;
+#[cfg(test)]
+mod tests;
+
+/// Size that the double claims to have, in bytes and in inodes; it is not enforced.
+const TOTAL: u64 = 1 << 40;
+const FILES_TOTAL: u64 = 1 << 20;
+
+/// Keeps files in memory, the live image apart from the durable one; clones are handles to the same disk.
+///
+/// The root is there from the start. A power cut returns a new disk and leaves this one as it was, so one
+/// run can be cut many times at the same moment. A file holds at most 4 GiB (`EFBIG`).
+#[derive(Clone, Default)]
+pub struct ForgetfulDisk {
+    shared: Arc<Shared>,
+}
+
+impl ForgetfulDisk {
+    /// Returns an empty disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns a disk as it might be found after the power failed now; the same seed gives the same one.
+    ///
+    /// Each unsynced write is kept, dropped or torn into 512-byte sectors, whatever becomes of the others;
+    /// of the unsynced names in a folder a prefix survives. The new disk obeys syncs.
+    pub fn power_cut(&self, seed: u64) -> Self {
+        self.cut(Fate::seeded(seed))
+    }
+
+    /// Returns the disk after a power cut that lost everything unsynced.
+    pub fn power_cut_keep_nothing(&self) -> Self {
+        self.cut(Fate::Nothing)
+    }
+
+    /// Returns the disk after a power cut that lost nothing but the pages of failed syncs.
+    pub fn power_cut_keep_all(&self) -> Self {
+        self.cut(Fate::Everything)
+    }
+
+    /// Sets whether syncs return `Ok` without making anything durable, like a drive that lies; default no.
+    ///
+    /// The negative control of a crash test: with it the test must lose data. Earlier syncs keep their effect.
+    pub fn ignore_sync(&self, yes: bool) {
+        self.shared.ignores_sync.store(yes, Ordering::SeqCst);
+    }
+
+    /// Makes the calling thread's next sync of a file fail with `errno` and lose that file's unsynced bytes.
+    ///
+    /// They stay readable and later syncs succeed without them, as Linux does after a failed write-back.
+    pub fn fail_next_sync(&self, errno: i32) {
+        *guard(&self.shared.doomed) = Some((thread::current().id(), errno));
+    }
+
+    /// Flips the bits of `mask` in the byte at `offset`, live and durable: bit rot.
+    ///
+    /// `NotFound` without such a file, `InvalidInput` when it is shorter. Earlier maps keep their bytes.
+    pub fn flip(&self, path: &str, offset: u64, mask: u8) -> io::Result<()> {
+        let names = self.shared.read();
+        let offset = usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        guard(names.file(path)?).flip(offset, mask)
+    }
+
+    /// Returns path and length in bytes of every live file, sorted by path.
+    pub fn files(&self) -> Vec<(String, u64)> {
+        let names = self.shared.read();
+        let len = |node: &Node| guard(node).live().len() as u64;
+        names
+            .files()
+            .map(|(path, node)| (path.to_owned(), len(node)))
+            .collect()
+    }
+
+    /// Returns the live bytes of a file.
+    pub fn bytes(&self, path: &str) -> io::Result<Vec<u8>> {
+        let names = self.shared.read();
+        Ok(guard(names.file(path)?).live().to_vec())
+    }
+
+    /// Puts a file with these bytes there, name and bytes durable, in place of one that may be there.
+    ///
+    /// Handles that are open stay with the old file. The folder must exist.
+    pub fn replace(&self, path: &str, bytes: Vec<u8>) -> io::Result<()> {
+        let node = Arc::new(Mutex::new(Content::settled(bytes)));
+        self.shared.write().plant(checked(path)?, node)
+    }
+
+    fn cut(&self, mut fate: Fate) -> Self {
+        let names = self.shared.write();
+        let mut entries: Entries = names.after_cut(&mut fate);
+        for entry in entries.values_mut() {
+            if let Entry::File(node) = entry {
+                let bytes = guard(node).after_cut(&mut fate);
+                *node = Arc::new(Mutex::new(Content::settled(bytes)));
+            }
+        }
+        let names = RwLock::new(Names::settled(entries));
+        Self {
+            shared: Arc::new(Shared {
+                names,
+                ..Shared::default()
+            }),
+        }
+    }
+
+    fn handle(&self, node: &Node, writable: bool) -> Box<dyn DiskFile> {
+        let (disk, node) = (Arc::clone(&self.shared), Arc::clone(node));
+        Box::new(ForgetfulFile {
+            disk,
+            node,
+            writable,
+        })
+    }
+}
+
+impl Disk for ForgetfulDisk {
+    fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        let node = Node::default();
+        let entry = Entry::File(Arc::clone(&node));
+        self.shared.write().create(checked(path)?, entry)?;
+        Ok(self.handle(&node, true))
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        Ok(self.handle(self.shared.read().file(checked(path)?)?, false))
+    }
+
+    fn open_write(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        Ok(self.handle(self.shared.read().file(checked(path)?)?, true))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.shared.write().rename(checked(from)?, checked(to)?)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.shared.write().remove(checked(path)?)
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        self.shared.read().list(checked_dir(dir)?)
+    }
+
+    fn make_dir(&self, path: &str) -> io::Result<()> {
+        self.shared.write().make_dir(checked_dir(path)?)
+    }
+
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        let mut names = self.shared.write();
+        names.folder(checked_dir(path)?)?;
+        if self.shared.obeys_sync() {
+            names.sync(path);
+        }
+        Ok(())
+    }
+
+    fn mode(&self, path: &str) -> io::Result<u32> {
+        let names = self.shared.read();
+        match names.folder(checked_dir(path)?) {
+            Ok(()) => Ok(0o700),
+            Err(_) => names.file(path).map(|_| 0o600),
+        }
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let files = self.files();
+        let used: u64 = files.iter().map(|(_, len)| len).sum();
+        let free = TOTAL.saturating_sub(used);
+        let files_free = FILES_TOTAL.saturating_sub(files.len() as u64);
+        Ok(Space {
+            total: TOTAL,
+            free,
+            available: free,
+            files_total: FILES_TOTAL,
+            files_free,
+        })
+    }
+}

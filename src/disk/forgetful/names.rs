@@ -1,0 +1,233 @@
+//! The names of all files and folders: as seen now, as they are on the medium, and the steps between.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use super::content::Content;
+use super::cut::Fate;
+
+/// A file's bytes, shared by its names and its open handles.
+pub(super) type Node = Arc<Mutex<Content>>;
+
+/// Full path to what has it; the root has no entry. A folder sorts before what is in it.
+pub(super) type Entries = BTreeMap<String, Entry>;
+
+/// What a path leads to.
+#[derive(Clone)]
+pub(super) enum Entry {
+    Folder,
+    File(Node),
+}
+
+/// Holds live and durable names.
+#[derive(Default)]
+pub(super) struct Names {
+    live: Entries,
+    durable: Entries,
+    /// Steps that are in `live` and not yet in `durable`, oldest first.
+    unsynced: Vec<Step>,
+}
+
+/// One change of names that happens whole or not at all; a rename has both parts.
+struct Step {
+    gone: Option<String>,
+    new: Option<(String, Entry)>,
+}
+
+impl Step {
+    /// Returns the folders that it changes: one, or two for a rename between folders.
+    fn folders(&self) -> BTreeSet<&str> {
+        let new = self.new.as_ref().map(|(path, _)| path);
+        self.gone
+            .iter()
+            .chain(new)
+            .map(|path| folder_of(path))
+            .collect()
+    }
+
+    fn apply(&self, entries: &mut Entries) {
+        if let Some(path) = &self.gone {
+            entries.remove(path);
+        }
+        if let Some((path, entry)) = &self.new {
+            entries.insert(path.clone(), entry.clone());
+        }
+    }
+}
+
+impl Names {
+    /// Returns names that are all durable.
+    pub(super) fn settled(entries: Entries) -> Self {
+        Self {
+            live: entries.clone(),
+            durable: entries,
+            unsynced: Vec::new(),
+        }
+    }
+
+    /// Returns the file that has this path now.
+    pub(super) fn file(&self, path: &str) -> io::Result<&Node> {
+        match self.live.get(path) {
+            Some(Entry::File(node)) => Ok(node),
+            Some(Entry::Folder) => Err(errno(libc::EISDIR)),
+            None => {
+                self.folder(folder_of(path))?;
+                Err(errno(libc::ENOENT))
+            }
+        }
+    }
+
+    /// Checks that this path is a folder now.
+    pub(super) fn folder(&self, path: &str) -> io::Result<()> {
+        match self.live.get(path) {
+            _ if path.is_empty() => Ok(()),
+            Some(Entry::Folder) => Ok(()),
+            Some(Entry::File(_)) => Err(errno(libc::ENOTDIR)),
+            None => {
+                self.folder(folder_of(path))?;
+                Err(errno(libc::ENOENT))
+            }
+        }
+    }
+
+    /// Returns all files that can be seen now, by path.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&str, &Node)> {
+        self.live.iter().filter_map(|(path, entry)| match entry {
+            Entry::File(node) => Some((path.as_str(), node)),
+            Entry::Folder => None,
+        })
+    }
+
+    pub(super) fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        self.folder(dir)?;
+        let inside = self.live.keys().filter(|path| folder_of(path) == dir);
+        Ok(inside.map(|path| name_of(path).to_owned()).collect())
+    }
+
+    pub(super) fn create(&mut self, path: &str, entry: Entry) -> io::Result<()> {
+        self.folder(folder_of(path))?;
+        if self.live.contains_key(path) {
+            return Err(errno(libc::EEXIST));
+        }
+        self.step(Step {
+            gone: None,
+            new: Some((path.to_owned(), entry)),
+        });
+        Ok(())
+    }
+
+    pub(super) fn make_dir(&mut self, path: &str) -> io::Result<()> {
+        match self.live.get(path) {
+            _ if path.is_empty() => Ok(()),
+            Some(Entry::Folder) => Ok(()),
+            _ => self.create(path, Entry::Folder),
+        }
+    }
+
+    pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        let node = Arc::clone(self.file(from)?);
+        self.folder(folder_of(to))?;
+        if let Some(Entry::Folder) = self.live.get(to) {
+            return Err(errno(libc::EISDIR));
+        }
+        let new = Some((to.to_owned(), Entry::File(node)));
+        self.step(Step {
+            gone: Some(from.to_owned()),
+            new,
+        });
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, path: &str) -> io::Result<()> {
+        self.file(path)?;
+        self.step(Step {
+            gone: Some(path.to_owned()),
+            new: None,
+        });
+        Ok(())
+    }
+
+    /// Puts a file there, live and durable at once, as if it had always been.
+    pub(super) fn plant(&mut self, path: &str, node: Node) -> io::Result<()> {
+        self.folder(folder_of(path))?;
+        for entries in [&mut self.live, &mut self.durable] {
+            entries.insert(path.to_owned(), Entry::File(Arc::clone(&node)));
+        }
+        Ok(())
+    }
+
+    /// Makes all steps in `folder` durable, and with each step what came before it in its folders.
+    ///
+    /// A rename between folders is one step, so syncing either folder makes it durable in both.
+    pub(super) fn sync(&mut self, folder: &str) {
+        let mut synced = BTreeSet::from([folder.to_owned()]);
+        let mut due = vec![false; self.unsynced.len()];
+        for (step, due) in self.unsynced.iter().zip(&mut due).rev() {
+            let folders = step.folders();
+            if folders.iter().any(|&folder| synced.contains(folder)) {
+                synced.extend(folders.into_iter().map(str::to_owned));
+                *due = true;
+            }
+        }
+        for (step, due) in std::mem::take(&mut self.unsynced).into_iter().zip(due) {
+            if due {
+                step.apply(&mut self.durable);
+            } else {
+                self.unsynced.push(step);
+            }
+        }
+    }
+
+    /// Returns the names that are found after a power cut.
+    pub(super) fn after_cut(&self, fate: &mut Fate) -> Entries {
+        let mut left: BTreeMap<&str, usize> = BTreeMap::new();
+        for folder in self.unsynced.iter().flat_map(Step::folders) {
+            *left.entry(folder).or_default() += 1;
+        }
+        for count in left.values_mut() {
+            *count = fate.prefix(*count);
+        }
+        let mut entries = self.durable.clone();
+        for step in &self.unsynced {
+            let whole = step.folders().iter().all(|folder| left[folder] > 0);
+            if whole {
+                step.apply(&mut entries);
+            }
+            for folder in step.folders() {
+                let after = if whole { left[folder] - 1 } else { 0 };
+                left.insert(folder, after);
+            }
+        }
+        reachable(entries)
+    }
+
+    fn step(&mut self, step: Step) {
+        step.apply(&mut self.live);
+        self.unsynced.push(step);
+    }
+}
+
+/// Drops what lies in a folder that is gone: names in it were synced, its own name was not.
+fn reachable(entries: Entries) -> Entries {
+    let mut found = Entries::new();
+    for (path, entry) in entries {
+        let folder = folder_of(&path);
+        if folder.is_empty() || matches!(found.get(folder), Some(Entry::Folder)) {
+            found.insert(path, entry);
+        }
+    }
+    found
+}
+
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+fn name_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
+fn errno(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code)
+}

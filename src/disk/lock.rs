@@ -1,0 +1,89 @@
+//! The lock that gives one process the store.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::real::private;
+
+/// Longest holder text that is read back, in bytes; more than a line of ours ever has.
+const HOLDER_MAX: usize = 4096;
+
+/// Holds a store for this process; dropping it lets the next one in.
+///
+/// It is an flock(2) on an open file: the kernel releases it when the process dies, however it dies. Child
+/// processes started by exec do not inherit it. A fork without exec shares it, and a drop in either process
+/// releases it for both: fork first, then lock.
+#[derive(Debug)]
+#[must_use = "the store is released as soon as the lock is dropped"]
+pub struct Lock {
+    file: File,
+}
+
+/// Tells why a store could not be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process, or another lock of this one, has the store.
+    #[error("{} is held by {holder}; unmount or stop that one first, or use another store", path.display())]
+    Held {
+        /// The lock file.
+        path: PathBuf,
+        /// What the holder wrote about itself, or "another process" when it wrote nothing.
+        holder: String,
+    },
+    /// The lock file could not be opened, locked or written.
+    #[error("cannot lock {}: {source}; check that the folder exists, is yours and is not read-only", path.display())]
+    Io {
+        /// The lock file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Lock {
+    /// Locks the file at `path`, creating it, and writes `holder` into it as its only line.
+    pub(super) fn take(path: &Path, holder: &str) -> Result<Self, LockError> {
+        let failed = |source| LockError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = private(&mut options).open(path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let (path, holder) = (path.to_owned(), holder_in(&file));
+                return Err(LockError::Held { path, holder });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        let line = holder.replace(char::is_control, " ") + "\n";
+        // Written before the rest is cut, so that who reads at this moment finds a whole first line.
+        file.write_all_at(line.as_bytes(), 0).map_err(failed)?;
+        file.set_len(line.len() as u64).map_err(failed)?;
+        Ok(Self { file })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Best effort: a name left behind misleads only who reads the file by hand. The file itself stays,
+        // since removing it would let two processes lock two files of one name.
+        let _ = self.file.set_len(0);
+        let _ = self.file.unlock();
+    }
+}
+
+/// Returns the first line of the lock file, or a phrase that stands for it.
+fn holder_in(file: &File) -> String {
+    let mut bytes = [0; HOLDER_MAX];
+    let read = file.read_at(&mut bytes, 0).unwrap_or(0);
+    let text = String::from_utf8_lossy(&bytes[..read]);
+    match text.lines().next().map(str::trim) {
+        None | Some("") => "another process".to_owned(),
+        Some(line) => line.to_owned(),
+    }
+}

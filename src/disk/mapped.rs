@@ -1,0 +1,69 @@
+//! Bytes of a whole file, mapped or owned.
+
+use std::ops::{Deref, Range};
+
+/// Alignment of the first byte, in bytes: a cache line, and enough for any vector instruction.
+const ALIGNMENT: usize = 64;
+
+/// Holds a whole file for reading; derefs to its bytes, whose first is 64-byte aligned.
+#[derive(Debug)]
+pub struct Mapped(Bytes);
+
+#[derive(Debug)]
+enum Bytes {
+    Map(memmap2::Mmap),
+    /// A buffer with room to align, and where in it the file's bytes are.
+    Owned(Box<[u8]>, Range<usize>),
+}
+
+impl Mapped {
+    /// Takes over a mapping; the kernel aligned it to a page.
+    pub(super) fn from_map(map: memmap2::Mmap) -> Self {
+        Self(Bytes::Map(map))
+    }
+
+    /// Copies `bytes` to an aligned place in memory, for disks that have nothing to map.
+    pub fn copied(bytes: &[u8]) -> Self {
+        let mut buffer = vec![0; bytes.len() + ALIGNMENT - 1].into_boxed_slice();
+        // The heap block never moves again, so a range found once stays right.
+        let start = (ALIGNMENT - buffer.as_ptr().addr() % ALIGNMENT) % ALIGNMENT;
+        let range = start..start + bytes.len();
+        buffer[range.clone()].copy_from_slice(bytes);
+        Self(Bytes::Owned(buffer, range))
+    }
+}
+
+impl Deref for Mapped {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Bytes::Map(map) => map,
+            Bytes::Owned(buffer, range) => &buffer[range.clone()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copied_bytes_are_the_same_and_aligned_at_every_length() {
+        for len in 0..200usize {
+            let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            let mapped = Mapped::copied(&bytes);
+            assert_eq!(&*mapped, &bytes[..]);
+            assert_eq!(mapped.as_ptr().addr() % ALIGNMENT, 0, "length {len}");
+        }
+    }
+
+    #[test]
+    fn stays_in_place_when_the_value_moves() {
+        let mapped = Mapped::copied(&[7; 100]);
+        let before = mapped.as_ptr().addr();
+        let boxed = Box::new(mapped);
+        assert_eq!(boxed.as_ptr().addr(), before);
+        assert!(boxed.iter().all(|&byte| byte == 7));
+    }
+}

@@ -1,0 +1,195 @@
+//! The disk a store really lives on: one folder of the host's file system.
+
+use std::ffi::CString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::lock::{Lock, LockError};
+use super::{Disk, DiskFile, Mapped, Space, checked, checked_dir};
+
+/// Permission bits of a folder that the disk makes: its owner's alone.
+const FOLDER_MODE: u32 = 0o700;
+/// Permission bits of a file that the disk makes: its owner's alone.
+const FILE_MODE: u32 = 0o600;
+
+/// Keeps a store in a folder of the host.
+#[derive(Clone, Debug)]
+pub struct RealDisk {
+    root: PathBuf,
+}
+
+impl RealDisk {
+    /// Returns the disk whose root is the folder `root`, which need not exist yet; touches nothing.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Takes the store for this process alone, without waiting, until the returned [`Lock`] is dropped.
+    ///
+    /// `holder` says who has it ("pid 123, mounted at /mnt/x") and is written to the file `lock`; the root
+    /// must exist. [`LockError::Held`] names the holder when another process has the store.
+    pub fn lock(&self, holder: &str) -> Result<Lock, LockError> {
+        Lock::take(&self.root.join("lock"), holder)
+    }
+
+    fn file(&self, path: &str) -> io::Result<PathBuf> {
+        Ok(self.root.join(checked(path)?))
+    }
+
+    fn folder(&self, path: &str) -> io::Result<PathBuf> {
+        Ok(match checked_dir(path)? {
+            // Joining "" would append a '/', which turns a dangling root into another error.
+            "" => self.root.clone(),
+            path => self.root.join(path),
+        })
+    }
+
+    fn open_with(&self, options: &mut OpenOptions, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file = private(options).open(self.file(path)?)?;
+        // Opening a folder for reading succeeds on Linux and would fail only at the first read.
+        if file.metadata()?.is_dir() {
+            return Err(io::Error::from_raw_os_error(libc::EISDIR));
+        }
+        Ok(Box::new(RealFile(file)))
+    }
+}
+
+/// Makes `options` create files of mode 0600 and refuse a symbolic link in the last place.
+pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.mode(FILE_MODE).custom_flags(libc::O_NOFOLLOW)
+}
+
+impl Disk for RealDisk {
+    fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        let mut options = File::options();
+        self.open_with(options.read(true).write(true).create_new(true), path)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        self.open_with(File::options().read(true), path)
+    }
+
+    fn open_write(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        self.open_with(File::options().read(true).write(true), path)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.file(from)?, self.file(to)?)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        fs::remove_file(self.file(path)?)
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        let mut names = fs::read_dir(self.folder(dir)?)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<io::Result<Vec<_>>>()?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn make_dir(&self, path: &str) -> io::Result<()> {
+        match path {
+            "" => make_root(&self.root),
+            _ => make_folder(&self.file(path)?).map(|_| ()),
+        }
+    }
+
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        sync_folder(&self.folder(path)?)
+    }
+
+    fn mode(&self, path: &str) -> io::Result<u32> {
+        let path = self.folder(path)?;
+        Ok(fs::symlink_metadata(path)?.permissions().mode() & 0o7777)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let root = CString::new(self.root.as_os_str().as_bytes())?;
+        let mut found = MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: `root` is a NUL-terminated string and `found` has room for one statvfs; both outlive the call.
+        if unsafe { libc::statvfs(root.as_ptr(), found.as_mut_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: statvfs returned 0 and has therefore filled the structure.
+        let found = unsafe { found.assume_init() };
+        Ok(Space {
+            total: found.f_blocks.saturating_mul(found.f_frsize),
+            free: found.f_bfree.saturating_mul(found.f_frsize),
+            available: found.f_bavail.saturating_mul(found.f_frsize),
+            files_total: found.f_files,
+            files_free: found.f_ffree,
+        })
+    }
+}
+
+/// Makes one folder and tells whether it was missing.
+fn make_folder(path: &Path) -> io::Result<bool> {
+    match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the root and its missing parents, each durable in the folder above it.
+///
+/// Nothing above the root can be named through [`Disk::sync_dir`], so it is synced here.
+fn make_root(path: &Path) -> io::Result<()> {
+    let above = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
+    let made = match make_folder(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make_root(above)?;
+            make_folder(path)?
+        }
+        other => other?,
+    };
+    if made { sync_folder(above) } else { Ok(()) }
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_DIRECTORY);
+    options.open(path)?.sync_all()
+}
+
+/// One open file of a [`RealDisk`].
+struct RealFile(File);
+
+impl DiskFile for RealFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buf, offset)
+    }
+
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(buf, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn map(&self) -> io::Result<Mapped> {
+        // SAFETY: the caller maps only files that no longer change (see `DiskFile::map`); they lie in a folder
+        // of mode 0700, and the store's lock keeps other engramfs processes out.
+        let map = unsafe { memmap2::Mmap::map(&self.0)? };
+        Ok(Mapped::from_map(map))
+    }
+}

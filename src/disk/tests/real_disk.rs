@@ -1,0 +1,93 @@
+//! What is special in the real disk: its root, its modes and its lock.
+
+use super::*;
+
+fn real() -> (TempFolder, RealDisk) {
+    let folder = TempFolder::new();
+    let disk = RealDisk::new(&folder.0);
+    disk.make_dir("").unwrap();
+    (folder, disk)
+}
+
+#[test]
+fn makes_the_parents_of_its_root() {
+    let folder = TempFolder::new();
+    let disk = RealDisk::new(folder.0.join("deep/store"));
+    assert_eq!(kind(disk.list("")), ErrorKind::NotFound);
+    disk.make_dir("").unwrap();
+    write(&disk, "a", b"here");
+    assert_eq!(
+        std::fs::read(folder.0.join("deep/store/a")).unwrap(),
+        b"here"
+    );
+}
+
+#[test]
+fn a_file_in_the_place_of_the_root_is_an_error() {
+    let (folder, disk) = real();
+    write(&disk, "file", b"");
+    let inside = RealDisk::new(folder.0.join("file"));
+    assert_eq!(kind(inside.make_dir("")), ErrorKind::AlreadyExists);
+}
+
+#[test]
+fn symbolic_links_are_not_followed() {
+    let (folder, disk) = real();
+    std::fs::write(folder.0.join("target"), "secret").unwrap();
+    std::os::unix::fs::symlink("target", folder.0.join("link")).unwrap();
+    assert!(disk.open("link").is_err());
+    assert!(disk.open_write("link").is_err());
+    assert!(disk.create("link").is_err());
+}
+
+#[test]
+fn reports_a_mode_that_is_too_wide() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, disk) = real();
+    write(&disk, "key", b"");
+    let wide = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(folder.0.join("key"), wide).unwrap();
+    assert_eq!(disk.mode("key").unwrap(), 0o644);
+}
+
+#[test]
+fn a_second_lock_names_the_first_holder() {
+    let (folder, disk) = real();
+    let lock = disk.lock("pid 123,\nmounted at /mnt/x").unwrap();
+    assert_eq!(disk.mode("lock").unwrap(), 0o600);
+    assert_eq!(
+        std::fs::read(folder.0.join("lock")).unwrap(),
+        b"pid 123, mounted at /mnt/x\n"
+    );
+    match disk.lock("pid 456") {
+        Err(LockError::Held { holder, .. }) => assert_eq!(holder, "pid 123, mounted at /mnt/x"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(
+        content(&disk, "lock"),
+        b"pid 123, mounted at /mnt/x\n",
+        "the loser wrote nothing"
+    );
+    drop(lock);
+    assert_eq!(content(&disk, "lock"), b"");
+    drop(disk.lock("pid 456").unwrap());
+}
+
+#[test]
+fn a_stale_longer_holder_is_overwritten() {
+    let (folder, disk) = real();
+    std::fs::write(
+        folder.0.join("lock"),
+        "a very long line of a process that was killed\nx",
+    )
+    .unwrap();
+    let _lock = disk.lock("pid 7").unwrap();
+    assert_eq!(content(&disk, "lock"), b"pid 7\n");
+}
+
+#[test]
+fn a_lock_without_a_root_is_an_io_error() {
+    let folder = TempFolder::new();
+    let error = RealDisk::new(&folder.0).lock("pid 1").unwrap_err();
+    assert!(matches!(error, LockError::Io { .. }), "{error}");
+}

@@ -1,0 +1,106 @@
+//! What the mount keeps in RAM for a branch.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::errors::ErrorLog;
+use super::lock;
+use super::news::Errand;
+use super::node::Fixed;
+use super::temporary::Temporaries;
+use crate::memory::{BranchId, View};
+
+/// Bytes that are appended while others read them.
+pub(super) type Answer = Arc<Mutex<Vec<u8>>>;
+
+/// Refusals, temporaries, last answers and who waits: all of it ends with the mount or the branch.
+#[derive(Default)]
+pub(super) struct BranchState {
+    pub errors: ErrorLog,
+    pub temporaries: Temporaries,
+    answers: Mutex<HashMap<(View, Fixed, u32), Answer>>,
+    waiting: Mutex<HashMap<u64, Errand>>,
+    gone: AtomicBool,
+}
+
+impl BranchState {
+    /// Notes the last answer that `uid` got from a control file, for `cat` after `echo`.
+    pub fn keep_answer(&self, view: &View, channel: Fixed, uid: u32, answer: Answer) {
+        lock(&self.answers).insert((view.clone(), channel, uid), answer);
+    }
+
+    /// Returns a copy of the last answer that `uid` got, empty when there is none.
+    pub fn last_answer(&self, view: &View, channel: Fixed, uid: u32) -> Vec<u8> {
+        let answer = lock(&self.answers).get(&(view.clone(), channel, uid)).cloned();
+        answer.map(|answer| lock(&answer).clone()).unwrap_or_default()
+    }
+
+    /// Runs `errand` at the branch's next change; a later one of the same handle takes its place.
+    pub fn wait(&self, handle: u64, errand: Errand) {
+        lock(&self.waiting).insert(handle, errand);
+    }
+
+    /// Forgets what a closed handle waited for.
+    pub fn leave(&self, handle: u64) {
+        lock(&self.waiting).remove(&handle);
+    }
+
+    /// Returns the errands of all who wait.
+    pub fn take_waiting(&self) -> Vec<Errand> {
+        lock(&self.waiting).drain().map(|(_, errand)| errand).collect()
+    }
+
+    /// Tells whether the branch was merged or discarded.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+}
+
+/// The states of all branches that were touched since the mount.
+#[derive(Default)]
+pub(super) struct BranchStates {
+    states: Mutex<HashMap<BranchId, Arc<BranchState>>>,
+}
+
+impl BranchStates {
+    /// Returns the state of a branch, made when there is none.
+    pub fn of(&self, branch: BranchId) -> Arc<BranchState> {
+        lock(&self.states).entry(branch).or_default().clone()
+    }
+
+    /// Returns the state of a branch where there is one.
+    pub fn known(&self, branch: BranchId) -> Option<Arc<BranchState>> {
+        lock(&self.states).get(&branch).cloned()
+    }
+
+    /// Ends a branch: open handles find it gone, everything else is dropped with the last of them.
+    pub fn bury(&self, branch: BranchId) {
+        if let Some(state) = lock(&self.states).remove(&branch) {
+            state.gone.store(true, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_belongs_to_one_user_of_one_file() {
+        let (state, view) = (BranchState::default(), View::Branch(BranchId(1)));
+        state.keep_answer(&view, Fixed::Query, 7, Arc::new(Mutex::new(b"seven".to_vec())));
+        assert_eq!(state.last_answer(&view, Fixed::Query, 7), b"seven");
+        assert!(state.last_answer(&view, Fixed::Query, 8).is_empty());
+        assert!(state.last_answer(&view, Fixed::Ctl, 7).is_empty());
+    }
+
+    #[test]
+    fn a_buried_branch_is_gone_for_those_who_hold_it() {
+        let states = BranchStates::default();
+        let state = states.of(BranchId(1));
+        states.bury(BranchId(1));
+        assert!(state.is_gone());
+        assert!(!states.of(BranchId(1)).is_gone());
+    }
+}

@@ -1,0 +1,145 @@
+//! What every open file and every operation shares.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use super::FsOptions;
+use super::branch_state::{BranchState, BranchStates};
+use super::errno::{Errno, Failure};
+use super::lock;
+use super::news::News;
+use super::search::SearchCache;
+use super::user::User;
+use crate::memory::{Actor, BranchId, Change, Error, Kind, Memory, View};
+
+/// Who calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caller {
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group; supplementary groups are not told.
+    pub gid: u32,
+}
+
+pub(super) struct Common {
+    pub memory: Arc<Memory>,
+    pub states: BranchStates,
+    pub searches: SearchCache,
+    pub news: News,
+    options: FsOptions,
+    users: Mutex<HashMap<u32, User>>,
+}
+
+impl Common {
+    pub fn new(memory: Arc<Memory>, options: FsOptions) -> Common {
+        Common {
+            memory,
+            states: BranchStates::default(),
+            searches: SearchCache::default(),
+            news: News::start(),
+            options,
+            users: Mutex::default(),
+        }
+    }
+
+    /// Returns the branch that is the mount's root, where one is.
+    pub fn root(&self) -> Option<BranchId> {
+        self.options.branch
+    }
+
+    /// Returns EROFS where nothing may change: in a read-only mount, or after a failed flush.
+    pub fn check_writable(&self) -> Result<(), Failure> {
+        let (message, hint) = if self.options.read_only {
+            ("the mount is read-only", "mount it without --read-only")
+        } else if self.memory.is_read_only() {
+            ("the store takes no changes any more, since it could not be written", "look at the mount's log, then mount it anew")
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(Kind::ReadOnly, "read_only", message, hint).into())
+    }
+
+    /// Makes all that was acknowledged durable; where this mount changes nothing there is nothing to do.
+    pub fn sync(&self) -> Result<(), Failure> {
+        if self.options.read_only { Ok(()) } else { Ok(self.memory.sync()?) }
+    }
+
+    /// Returns the caller as the lineage names him.
+    pub fn actor(&self, caller: Caller) -> Actor {
+        Actor { uid: caller.uid, name: self.user(caller.uid).name.into() }
+    }
+
+    /// Returns who has a uid.
+    pub fn user(&self, uid: u32) -> User {
+        if let Some(user) = lock(&self.users).get(&uid) {
+            return user.clone();
+        }
+        let user = (self.options.users)(uid).unwrap_or_else(|| User::unknown(uid));
+        lock(&self.users).insert(uid, user.clone());
+        user
+    }
+
+    /// Returns the place of a view, where its branch lives; ESTALE else.
+    pub fn place(self: &Arc<Common>, view: &View, caller: Caller) -> Result<Place, Failure> {
+        self.memory.info(view.branch())?;
+        let state = self.states.of(view.branch());
+        Ok(Place { common: self.clone(), view: view.clone(), state, caller })
+    }
+
+    /// Hears of every change: wakes who polls, and ends what belonged to a branch that is gone.
+    pub fn changed(&self, change: &Change) {
+        for branch in [Some(change.branch), change.parent].into_iter().flatten() {
+            let Some(state) = self.states.known(branch) else { continue };
+            if self.memory.info(branch).is_err() {
+                self.states.bury(branch);
+            }
+            self.news.send_all(state.take_waiting());
+        }
+    }
+}
+
+/// Where an open file stands, and who opened it: what is written is written in his name.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub common: Arc<Common>,
+    pub view: View,
+    pub state: Arc<BranchState>,
+    pub caller: Caller,
+}
+
+impl Place {
+    pub fn memory(&self) -> &Memory {
+        &self.common.memory
+    }
+
+    pub fn branch(&self) -> BranchId {
+        self.view.branch()
+    }
+
+    pub fn actor(&self) -> Actor {
+        self.common.actor(self.caller)
+    }
+
+    /// Returns ESTALE when the branch was merged or discarded.
+    pub fn check_alive(&self) -> Result<(), Failure> {
+        if self.state.is_gone() { Err(Errno::ESTALE.into()) } else { Ok(()) }
+    }
+
+    /// Returns EROFS where nothing may change, ESTALE where nothing is left to change.
+    pub fn check_writable(&self) -> Result<(), Failure> {
+        self.check_alive()?;
+        check_changeable(&self.view)?;
+        self.common.check_writable()
+    }
+}
+
+/// Returns EROFS for a checkpoint.
+pub(super) fn check_changeable(view: &View) -> Result<(), Failure> {
+    match view {
+        View::Branch(_) => Ok(()),
+        View::Checkpoint(_, label) => {
+            let message = format!("the checkpoint {label} never changes");
+            Err(Error::new(Kind::ReadOnly, "checkpoint", message, "write to the branch, or fork from the checkpoint: fork NAME from LABEL").into())
+        }
+    }
+}

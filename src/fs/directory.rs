@@ -1,0 +1,85 @@
+//! Listings: what a directory showed when it was opened.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+use super::errno::Failure;
+use super::node::Node;
+use crate::memory::Snapshot;
+
+/// How many record ids are held at a time.
+const PAGE: usize = 1_024;
+
+/// A name in a listing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Name {
+    pub name: OsString,
+    pub node: Node,
+}
+
+/// One open directory: some names held here, then the records of a snapshot, page by page.
+///
+/// The cookie of a name is its place in the listing, which stays as it was at open. So telldir(3), seekdir(3) and rewinddir(3) work
+/// whatever happens meanwhile, and a listing of any length takes the same memory but for one id a page.
+pub(super) struct Listing {
+    names: Vec<Name>,
+    records: Option<Records>,
+}
+
+struct Records {
+    snapshot: Snapshot,
+    /// The last id of each page, as far as they were read.
+    ends: Vec<Arc<str>>,
+    page: Vec<Arc<str>>,
+    /// Which page that is; nothing before the first.
+    at: Option<usize>,
+}
+
+/// What stands at a cookie.
+pub(super) enum Item<'a> {
+    Named(&'a OsStr, &'a Node),
+    Record(Arc<str>),
+}
+
+impl Listing {
+    pub fn new(names: Vec<Name>, records: Option<Snapshot>) -> Listing {
+        Listing { names, records: records.map(|snapshot| Records { snapshot, ends: Vec::new(), page: Vec::new(), at: None }) }
+    }
+
+    /// Returns what stands at `cookie`, counted from 0; nothing behind the end.
+    pub fn item(&mut self, cookie: u64) -> Result<Option<Item<'_>>, Failure> {
+        let index = usize::try_from(cookie).unwrap_or(usize::MAX);
+        if let Some(found) = self.names.get(index) {
+            return Ok(Some(Item::Named(&found.name, &found.node)));
+        }
+        let Some(records) = &mut self.records else { return Ok(None) };
+        Ok(records.id(index - self.names.len())?.map(Item::Record))
+    }
+}
+
+impl Records {
+    fn id(&mut self, index: usize) -> Result<Option<Arc<str>>, Failure> {
+        let page = index / PAGE;
+        // A cookie that was given leads to a page whose beginning is known. Another one, made up by the caller, is walked to.
+        while self.ends.len() < page {
+            self.load(self.ends.len())?;
+            if self.page.len() < PAGE {
+                return Ok(None);
+            }
+        }
+        if self.at != Some(page) {
+            self.load(page)?;
+        }
+        Ok(self.page.get(index % PAGE).cloned())
+    }
+
+    fn load(&mut self, page: usize) -> Result<(), Failure> {
+        let after = page.checked_sub(1).map(|before| self.ends[before].clone());
+        self.page = self.snapshot.ids_after(after.as_deref(), PAGE)?;
+        self.at = Some(page);
+        if let (true, Some(last)) = (self.page.len() == PAGE && page == self.ends.len(), self.page.last()) {
+            self.ends.push(last.clone());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! The one table from failures to errno.
+
+use crate::memory::{Error, Kind};
+
+/// An error number of the kernel, positive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Errno(pub i32);
+
+macro_rules! errnos {
+    ($($name:ident)*) => {
+        impl Errno {
+            $(#[doc = concat!("`", stringify!($name), "` of errno(3).")] pub const $name: Errno = Errno(libc::$name);)*
+
+            /// Returns the number's name, as `errors` prints it; `E` for one that this room never gives.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Errno::$name => stringify!($name),)*
+                    Errno(_) => "E",
+                }
+            }
+        }
+    };
+}
+
+errnos! {
+    EACCES EBADF EBUSY EEXIST EFBIG EINVAL EIO EISDIR ENAMETOOLONG ENODATA ENOENT ENOSPC ENOSYS ENOTDIR ENOTEMPTY ENOTTY
+    EOPNOTSUPP EPERM EROFS ESTALE ETIMEDOUT EXDEV
+}
+
+impl From<Kind> for Errno {
+    fn from(kind: Kind) -> Errno {
+        match kind {
+            Kind::NotFound => Errno::ENOENT,
+            Kind::Exists => Errno::EEXIST,
+            Kind::NotEmpty => Errno::ENOTEMPTY,
+            Kind::Invalid => Errno::EINVAL,
+            Kind::TooLarge => Errno::EFBIG,
+            Kind::Busy | Kind::Conflict | Kind::Locked => Errno::EBUSY,
+            Kind::Refused | Kind::NotPermitted => Errno::EPERM,
+            Kind::Denied => Errno::EACCES,
+            Kind::ReadOnly => Errno::EROFS,
+            Kind::Gone => Errno::ESTALE,
+            Kind::Timeout => Errno::ETIMEDOUT,
+            Kind::Full => Errno::ENOSPC,
+            Kind::Unsupported => Errno::EOPNOTSUPP,
+            Kind::Io | Kind::Damaged => Errno::EIO,
+        }
+    }
+}
+
+/// Why an operation failed: the first kind is told to the caller alone, the second is written to the branch's `errors` too.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    /// A plain fact of files, such as a name that is not there.
+    Plain(Errno),
+    /// A rule was broken, or the store could not do it.
+    Refused(Error),
+}
+
+impl Failure {
+    pub fn errno(&self) -> Errno {
+        match self {
+            Failure::Plain(errno) => *errno,
+            Failure::Refused(error) => error.kind.into(),
+        }
+    }
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Failure {
+        Failure::Plain(errno)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Refused(error)
+    }
+}
+
+/// Returns the refusal of what the tree's shape forbids (EPERM).
+pub(super) fn not_permitted(message: impl Into<String>, hint: &str) -> Failure {
+    Error::new(Kind::NotPermitted, "not_permitted", message, hint).into()
+}
+
+/// Returns the refusal of an argument that makes no sense here (EINVAL).
+pub(super) fn invalid(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Failure {
+    Error::new(Kind::Invalid, code, message, hint).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_names_that_people_look_up() {
+        assert_eq!(Errno::EINVAL.name(), "EINVAL");
+        assert_eq!(Errno::from(Kind::Gone).name(), "ESTALE");
+        assert_eq!(Errno::from(Kind::Conflict), Errno(libc::EBUSY));
+        assert_eq!(Errno(9999).name(), "E");
+    }
+
+    #[test]
+    fn a_refusal_keeps_its_reason_and_a_plain_failure_has_none() {
+        let refused = invalid("bad", "it is bad", "make it good");
+        assert_eq!(refused.errno(), Errno::EINVAL);
+        assert!(matches!(refused, Failure::Refused(error) if error.hint == "make it good"));
+        assert_eq!(Failure::from(Errno::ENOENT).errno(), Errno::ENOENT);
+    }
+}

@@ -1,0 +1,40 @@
+//! Files that are read only, and show the state at their open.
+
+use std::sync::Arc;
+
+use super::errno::Failure;
+use super::handle::{File, part};
+use crate::memory::{Export, Snapshot};
+
+/// Bytes made at open.
+pub(super) struct Frozen(pub Arc<[u8]>);
+
+impl File for Frozen {
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
+        Ok(part(&self.0, offset, size))
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.0.len() as u64)
+    }
+}
+
+/// A file of `export/`, made as it is read from the state at its open.
+pub(super) struct ExportFile {
+    pub snapshot: Snapshot,
+    pub export: Export,
+}
+
+impl File for ExportFile {
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
+        let left = self.snapshot.export_length(self.export).saturating_sub(offset);
+        let mut bytes = vec![0; size.min(usize::try_from(left).unwrap_or(usize::MAX))];
+        let filled = self.snapshot.export_read(self.export, offset, &mut bytes)?;
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.snapshot.export_length(self.export))
+    }
+}

@@ -1,0 +1,141 @@
+//! Open files and directories.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::common::Place;
+use super::directory::Listing;
+use super::errno::{Errno, Failure};
+use super::lock;
+use super::node::Node;
+use crate::memory::BranchId;
+
+/// What an open file does. What a kind of file has no use for stays at its default.
+pub(super) trait File: Send + Sync {
+    /// Returns up to `size` bytes from `offset`; fewer only at the end.
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure>;
+
+    /// Takes bytes, and returns how many.
+    fn write(&self, _offset: u64, _data: &[u8]) -> Result<usize, Failure> {
+        Err(Errno::EBADF.into())
+    }
+
+    /// Sets the length, as this handle sees it. Files that take lines or values have none to set.
+    fn truncate(&self, _length: u64) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Commits what was written since the last time.
+    fn commit(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Tells whether bytes were written that no commit took yet.
+    fn is_pending(&self) -> bool {
+        false
+    }
+
+    /// Returns the length that this handle sees, where it is not the node's.
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    /// Tells whether a read would find something, for poll(2).
+    fn is_readable(&self) -> bool {
+        true
+    }
+
+    /// Tells whether reading goes on when the branch is gone: a verb that ends its branch still has an outcome.
+    fn outlives_branch(&self) -> bool {
+        false
+    }
+}
+
+pub(super) struct Handle {
+    pub node: Node,
+    /// The path in `errors`.
+    pub path: String,
+    /// Nothing for the mount's own directory.
+    pub place: Option<Place>,
+    pub open: Open,
+}
+
+pub(super) enum Open {
+    File(Box<dyn File>),
+    Directory(Mutex<Listing>),
+}
+
+impl Handle {
+    pub fn file(&self) -> Result<&dyn File, Failure> {
+        match &self.open {
+            Open::File(file) => Ok(file.as_ref()),
+            Open::Directory(_) => Err(Errno::EISDIR.into()),
+        }
+    }
+
+    pub fn listing(&self) -> Result<&Mutex<Listing>, Failure> {
+        match &self.open {
+            Open::File(_) => Err(Errno::ENOTDIR.into()),
+            Open::Directory(listing) => Ok(listing),
+        }
+    }
+
+    pub fn check_alive(&self) -> Result<(), Failure> {
+        self.place.as_ref().map_or(Ok(()), Place::check_alive)
+    }
+}
+
+/// All handles by number. Numbers start at 1 and are never given twice.
+#[derive(Default)]
+pub(super) struct HandleTable {
+    handles: Mutex<HashMap<u64, Arc<Handle>>>,
+    last: AtomicU64,
+}
+
+impl HandleTable {
+    pub fn add(&self, handle: Handle) -> u64 {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        lock(&self.handles).insert(number, Arc::new(handle));
+        number
+    }
+
+    pub fn get(&self, number: u64) -> Result<Arc<Handle>, Errno> {
+        lock(&self.handles).get(&number).cloned().ok_or(Errno::EBADF)
+    }
+
+    pub fn remove(&self, number: u64) -> Option<Arc<Handle>> {
+        lock(&self.handles).remove(&number)
+    }
+
+    /// Returns some handle open on `node`.
+    pub fn on(&self, node: &Node) -> Option<Arc<Handle>> {
+        lock(&self.handles).values().find(|handle| handle.node == *node).cloned()
+    }
+
+    /// Tells whether some handle in the branch holds written bytes that are not committed.
+    pub fn is_pending(&self, branch: BranchId) -> bool {
+        let handles: Vec<_> = lock(&self.handles).values().cloned().collect();
+        let inside = handles.iter().filter(|handle| handle.place.as_ref().is_some_and(|place| place.branch() == branch));
+        inside.filter_map(|handle| handle.file().ok()).any(File::is_pending)
+    }
+}
+
+/// Returns the part of `bytes` that a read of `size` bytes at `offset` gets.
+pub(super) fn part(bytes: &[u8], offset: u64, size: usize) -> Vec<u8> {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+    bytes[start..start.saturating_add(size).min(bytes.len())].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part;
+
+    #[test]
+    fn a_read_ends_where_the_bytes_end() {
+        assert_eq!(part(b"hello", 1, 3), b"ell");
+        assert_eq!(part(b"hello", 3, 100), b"lo");
+        assert_eq!(part(b"hello", 5, 1), b"");
+        assert_eq!(part(b"hello", u64::MAX, usize::MAX), b"");
+    }
+}

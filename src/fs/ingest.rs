@@ -1,0 +1,210 @@
+//! `ingest`: records in bulk. What one commit takes is one batch, and counts as a whole or not at all.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::anchor::Anchor;
+use super::common::Place;
+use super::errno::Failure;
+use super::handle::{File, part};
+use super::lock;
+use super::node::Fixed;
+use crate::memory::{DOCUMENT_BYTES_MAX, Edit, Error, Kind};
+
+/// Bytes of the largest batch.
+const BATCH_BYTES_MAX: usize = 1 << 30;
+
+/// One handle on `ingest`.
+pub(super) struct Ingest {
+    place: Place,
+    batch: Mutex<Batch>,
+    /// As in the batch, for those who must not wait for a commit.
+    pending: AtomicBool,
+}
+
+#[derive(Default)]
+struct Batch {
+    anchor: Anchor,
+    edits: Vec<Edit>,
+    /// Complete lines so far.
+    lines: usize,
+    bytes: usize,
+    /// The beginning of a line.
+    tail: Vec<u8>,
+    refusal: Refusal,
+    /// The result of the last commit of this handle.
+    result: Option<Vec<u8>>,
+}
+
+/// What became of a batch that did not count.
+#[derive(Default)]
+enum Refusal {
+    #[default]
+    None,
+    /// A bad line came. The rest of the batch is refused with it.
+    Poisoned(Failure),
+    /// The commit failed. It keeps failing until something new is written, so that a second fsync(2) does not claim that all is well.
+    Failed(Failure),
+}
+
+impl Ingest {
+    pub fn new(place: Place) -> Ingest {
+        Ingest { place, batch: Mutex::default(), pending: AtomicBool::new(false) }
+    }
+
+    fn add(&self, batch: &mut Batch, line: &[u8]) -> Result<(), Failure> {
+        batch.lines += 1;
+        if line.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        let edit = Edit::parse_line(line, batch.lines, &|| self.place.memory().fresh_id())?;
+        if let Edit::Put { draft, .. } = &edit {
+            self.place.memory().check(self.place.branch(), draft).map_err(|error| in_line(batch.lines, error))?;
+        }
+        batch.edits.push(edit);
+        Ok(())
+    }
+
+    fn take(&self, batch: &mut Batch, data: &[u8]) -> Result<(), Failure> {
+        batch.bytes += data.len();
+        if batch.bytes > BATCH_BYTES_MAX {
+            return Err(too_large("batch_too_large", "the batch is larger than 1 GiB", "write it in several parts, each with a close or fsync"));
+        }
+        let mut rest = data;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let mut line = std::mem::take(&mut batch.tail);
+            line.extend_from_slice(&rest[..end]);
+            self.add(batch, &line)?;
+            rest = &rest[end + 1..];
+        }
+        batch.tail.extend_from_slice(rest);
+        if batch.tail.len() > DOCUMENT_BYTES_MAX {
+            return Err(too_large("document_too_long", "a line is longer than 16 MiB", "split the text into several records"));
+        }
+        Ok(())
+    }
+
+    /// Commits the batch; a last line without its end counts when it is complete.
+    fn commit_batch(&self, batch: &mut Batch) -> Result<(), Failure> {
+        if let Refusal::Poisoned(failure) | Refusal::Failed(failure) = &batch.refusal {
+            let failure = failure.clone();
+            batch.refusal = Refusal::Failed(failure.clone());
+            return Err(failure);
+        }
+        self.place.check_writable()?;
+        if is_incomplete(&batch.tail) {
+            let message = format!("line {} is incomplete", batch.lines + 1);
+            return Err(Error::new(Kind::Invalid, "incomplete", message, "write the rest of the line, then close").into());
+        }
+        let committed = self.commit_lines(batch);
+        batch.begin();
+        if let Err(failure) = &committed {
+            batch.refusal = Refusal::Failed(failure.clone());
+        }
+        committed
+    }
+
+    fn commit_lines(&self, batch: &mut Batch) -> Result<(), Failure> {
+        let tail = std::mem::take(&mut batch.tail);
+        self.add(batch, &tail)?;
+        if batch.edits.is_empty() {
+            return Ok(());
+        }
+        let edits = std::mem::take(&mut batch.edits);
+        let receipt = self.place.memory().commit(&self.place.actor(), self.place.branch(), edits)?;
+        let result = (receipt.to_json() + "\n").into_bytes();
+        let uid = self.place.caller.uid;
+        self.place.state.keep_answer(&self.place.view, Fixed::Ingest, uid, Arc::new(Mutex::new(result.clone())));
+        batch.result = Some(result);
+        Ok(())
+    }
+
+    fn note_pending(&self, batch: &Batch) {
+        self.pending.store(batch.is_pending(), Ordering::Release);
+    }
+}
+
+impl Batch {
+    fn begin(&mut self) {
+        let (anchor, result) = (std::mem::take(&mut self.anchor), self.result.take());
+        *self = Batch { anchor, result, ..Batch::default() };
+    }
+
+    fn is_pending(&self) -> bool {
+        !self.edits.is_empty() || !self.tail.is_empty()
+    }
+
+    fn is_refused(&self) -> bool {
+        !matches!(self.refusal, Refusal::None)
+    }
+}
+
+impl File for Ingest {
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
+        self.commit()?;
+        let mut batch = lock(&self.batch);
+        let place = batch.anchor.place(offset);
+        let last = || self.place.state.last_answer(&self.place.view, Fixed::Ingest, self.place.caller.uid);
+        Ok(part(batch.result.get_or_insert_with(last), place, size))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
+        self.place.check_writable()?;
+        let mut batch = lock(&self.batch);
+        if let Refusal::Poisoned(failure) = &batch.refusal {
+            return Err(failure.clone());
+        }
+        batch.refusal = Refusal::None;
+        if let Err(failure) = self.take(&mut batch, data) {
+            batch.begin();
+            batch.refusal = Refusal::Poisoned(failure.clone());
+            self.note_pending(&batch);
+            return Err(failure);
+        }
+        batch.anchor.wrote(offset + data.len() as u64);
+        self.note_pending(&batch);
+        Ok(data.len())
+    }
+
+    fn commit(&self) -> Result<(), Failure> {
+        let mut batch = lock(&self.batch);
+        if !batch.is_pending() && !batch.is_refused() {
+            return Ok(());
+        }
+        let committed = self.commit_batch(&mut batch);
+        self.note_pending(&batch);
+        committed
+    }
+
+    fn is_pending(&self) -> bool {
+        self.pending.load(Ordering::Acquire)
+    }
+}
+
+/// Tells whether a line breaks off: more bytes could make it right, and without them it is wrong.
+fn is_incomplete(line: &[u8]) -> bool {
+    let parsed = serde_json::from_slice::<serde::de::IgnoredAny>(line);
+    !line.trim_ascii().is_empty() && parsed.is_err_and(|error| error.is_eof())
+}
+
+fn in_line(number: usize, error: Error) -> Failure {
+    Error { message: format!("line {number}: {}", error.message), ..error }.into()
+}
+
+fn too_large(code: &'static str, message: &str, hint: &str) -> Failure {
+    Error::new(Kind::TooLarge, code, message, hint).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_incomplete;
+
+    #[test]
+    fn a_line_that_breaks_off_is_told_from_a_bad_one() {
+        assert!(is_incomplete(b"{\"id\":\"a\","));
+        assert!(!is_incomplete(b"{\"id\":\"a\"}"));
+        assert!(!is_incomplete(b"{\"id\":\"a\"}}"));
+        assert!(!is_incomplete(b"nonsense"));
+        assert!(!is_incomplete(b" \n"));
+    }
+}

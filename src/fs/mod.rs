@@ -1,0 +1,150 @@
+//! Paths and handles become operations of the memory; no kernel is needed to use or test it.
+//!
+//! ```text
+//! look    lookup getattr setattr statfs ─┐
+//! open    open read write flush poll …  ─┼─ tree: names → nodes ── attr: nodes → stat
+//! change  mkdir rmdir unlink rename     ─┘    │
+//!                                             └─ a File for each kind of node: record_file, temporary, query and ctl
+//!                                                (conversation), ingest, config, watch, frozen
+//! ```
+//!
+//! [`Filesystem`] takes node and handle numbers as the kernel gives them and returns an [`Errno`]. What breaks a rule is written to the
+//! branch's `errors` in one place, [`Filesystem::audit`]. No lock is held while another request is waited for; a handle's own
+//! lock is held during its commit, so that one handle's writes and commits keep their order.
+
+mod anchor;
+mod attr;
+mod branch_state;
+mod branches;
+mod change;
+mod common;
+mod config;
+mod conversation;
+mod ctl;
+mod directory;
+mod errno;
+mod errors;
+mod frozen;
+mod handle;
+mod ingest;
+mod look;
+mod news;
+mod node;
+mod open;
+mod query;
+mod record_file;
+mod search;
+mod table;
+mod temporary;
+mod tree;
+mod user;
+mod vectors;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use attr::{Attr, Entry};
+pub use common::Caller;
+pub use errno::Errno;
+pub use look::{Changes, Space};
+pub use news::{Afterwards, Errand, Kernel};
+pub use user::User;
+
+use crate::memory::{BranchId, Error, Kind, Memory, View};
+use common::Common;
+use errno::Failure;
+use handle::HandleTable;
+use node::Node;
+use table::NodeTable;
+
+/// How a mount shows the memory.
+pub struct FsOptions {
+    /// The branch that is the mount's root; nothing shows all root branches (default).
+    pub branch: Option<BranchId>,
+    /// Refuses every change with EROFS, while questions are still answered; off by default.
+    pub read_only: bool,
+    /// Returns who has a uid, asked once for each; by default nobody is known, and uid 7 is called `uid-7`.
+    pub users: Box<dyn Fn(u32) -> Option<User> + Send + Sync>,
+}
+
+impl Default for FsOptions {
+    fn default() -> FsOptions {
+        FsOptions { branch: None, read_only: false, users: Box::new(|_| None) }
+    }
+}
+
+/// The tree of a mount, over the memory.
+///
+/// All operations may be called from any thread at any time. Permission bits are checked by the kernel (`default_permissions`) before it
+/// asks; what it can't see, such as a merge by way of `ctl`, is checked here.
+pub struct Filesystem {
+    common: Arc<Common>,
+    nodes: NodeTable,
+    handles: Arc<HandleTable>,
+}
+
+impl Filesystem {
+    /// Makes the tree, with nothing open. It hears of the memory's changes until it is dropped.
+    pub fn new(memory: Arc<Memory>, options: FsOptions) -> Filesystem {
+        let root = options.branch.map_or(Node::Mount, Node::Branch);
+        let common = Arc::new(Common::new(memory.clone(), options));
+        let listener = Arc::downgrade(&common);
+        memory.on_change(Box::new(move |change| {
+            if let Some(common) = listener.upgrade() {
+                common.changed(change);
+            }
+        }));
+        Filesystem { common, nodes: NodeTable::new(root), handles: Arc::default() }
+    }
+
+    /// Sets who takes notices from now on; nothing ends that. A mount sets it when it answers, and takes it away at its end.
+    pub fn set_kernel(&self, kernel: Option<Arc<dyn Kernel>>) {
+        self.common.news.set_kernel(kernel);
+    }
+
+    /// Tells the kernel what a request has left stale. To be called after the reply to that request, and from any thread.
+    pub fn announce(&self, afterwards: Afterwards) {
+        if let Some((parent, name)) = afterwards.stale_name {
+            self.common.news.forget_name(parent, name);
+        }
+    }
+
+    /// Turns a failure into its number; a refusal is written to `errors` of the branch that `view` belongs to.
+    fn audit<T>(&self, view: Option<&View>, path: impl FnOnce() -> String, result: Result<T, Failure>) -> Result<T, Errno> {
+        result.map_err(|failure| {
+            let errno = failure.errno();
+            if let Failure::Refused(error) = failure {
+                self.record(view, &path(), &error);
+            }
+            errno
+        })
+    }
+
+    fn record(&self, view: Option<&View>, path: &str, error: &Error) {
+        log::debug!("{path}: {error}");
+        // Nobody can read the errors of a branch that is gone, and a mount's root has none.
+        let Some(view) = view.filter(|_| error.kind != Kind::Gone) else { return };
+        let line = self.common.states.of(view.branch()).errors.record(self.common.memory.now(), path, error);
+        self.common.memory.note_refused(view.branch(), line);
+    }
+
+    /// As [`Filesystem::audit`], for what was tried at a name in a directory.
+    fn audit_at<T>(&self, parent: &Node, name: &OsStr, result: Result<T, Failure>) -> Result<T, Errno> {
+        self.audit(parent.view().as_ref(), || path_of(parent, name), result)
+    }
+}
+
+/// Returns the path of a name in a directory, as `errors` shows it.
+fn path_of(parent: &Node, name: &OsStr) -> String {
+    let (parent, name) = (parent.path(), name.to_string_lossy());
+    if parent.is_empty() { name.into_owned() } else { format!("{parent}/{name}") }
+}
+
+/// Locks, also after a panic elsewhere: every change under these locks is whole before anything that can panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,93 @@
+//! Telling the kernel something by itself, on a thread that serves no request and holds no lock.
+//!
+//! A notice about a directory waits for the request that the kernel holds the directory for. So it must never be sent by the thread
+//! that has to answer that request.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex};
+
+use super::lock;
+
+/// The side of the kernel that takes notices.
+pub trait Kernel: Send + Sync {
+    /// Makes the kernel forget where `name` in the directory `parent` leads.
+    fn forget_name(&self, parent: u64, name: &OsStr);
+}
+
+/// One call to make on the thread of notices, such as waking a poll(2).
+pub type Errand = Box<dyn FnOnce() + Send>;
+
+/// What the kernel must be told once it has the answer to a request: see [`Filesystem::announce`](super::Filesystem::announce).
+#[derive(Debug, Default)]
+#[must_use = "announce it after the reply"]
+pub struct Afterwards {
+    pub(super) stale_name: Option<(u64, OsString)>,
+}
+
+pub(super) struct News {
+    queue: Option<Mutex<Sender<Errand>>>,
+    kernel: Arc<Mutex<Option<Arc<dyn Kernel>>>>,
+}
+
+impl News {
+    /// Starts the thread; it ends when this is dropped. Without a thread nothing is announced, and names expire by themselves.
+    pub fn start() -> News {
+        let (queue, inbox) = mpsc::channel::<Errand>();
+        let thread = std::thread::Builder::new().name("engramfs-news".into()).spawn(move || inbox.into_iter().for_each(|errand| errand()));
+        if let Err(error) = &thread {
+            log::warn!("no thread for notices to the kernel: {error}");
+        }
+        News { queue: thread.is_ok().then(|| Mutex::new(queue)), kernel: Arc::default() }
+    }
+
+    /// Sets or takes away the kernel.
+    pub fn set_kernel(&self, kernel: Option<Arc<dyn Kernel>>) {
+        *lock(&self.kernel) = kernel;
+    }
+
+    pub fn send_all(&self, errands: Vec<Errand>) {
+        let Some(queue) = &self.queue else { return };
+        for errand in errands {
+            // The thread outlives the queue, so there is always somebody to receive.
+            let _ = lock(queue).send(errand);
+        }
+    }
+
+    pub fn forget_name(&self, parent: u64, name: OsString) {
+        let kernel = self.kernel.clone();
+        self.send_all(vec![Box::new(move || {
+            let kernel = lock(&kernel).clone();
+            if let Some(kernel) = kernel {
+                kernel.forget_name(parent, &name);
+            }
+        })]);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    struct Heard(Mutex<Sender<(u64, OsString)>>);
+
+    impl Kernel for Heard {
+        fn forget_name(&self, parent: u64, name: &OsStr) {
+            self.0.lock().unwrap().send((parent, name.to_owned())).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_notice_reaches_the_kernel_from_another_thread() {
+        let (sender, receiver) = mpsc::channel();
+        let news = News::start();
+        news.set_kernel(Some(Arc::new(Heard(Mutex::new(sender)))));
+        news.forget_name(2, "x".into());
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), (2, "x".into()));
+        news.set_kernel(None);
+        news.forget_name(3, "nobody listens".into());
+        assert!(receiver.recv_timeout(Duration::from_secs(5)).is_err());
+    }
+}

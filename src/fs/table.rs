@@ -1,0 +1,111 @@
+//! Which nodes the kernel knows, and by which numbers.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use super::errno::Errno;
+use super::lock;
+use super::node::Node;
+
+/// The number of the mount's root.
+pub(super) const ROOT: u64 = 1;
+
+/// Nodes by number, each for as long as the kernel holds look-ups of it.
+///
+/// A number is the node's fingerprint, or the next free one above it. The root is never forgotten.
+pub(super) struct NodeTable {
+    root: Node,
+    known: Mutex<HashMap<u64, Known>>,
+}
+
+struct Known {
+    node: Node,
+    lookups: u64,
+}
+
+impl NodeTable {
+    pub fn new(root: Node) -> NodeTable {
+        NodeTable { root, known: Mutex::default() }
+    }
+
+    /// Returns the number of a node without counting a look-up.
+    pub fn number(&self, node: &Node) -> u64 {
+        self.free_or_own(&lock(&self.known), node)
+    }
+
+    /// Returns the number of a node that the kernel is about to be told of, and counts that look-up.
+    pub fn remember(&self, node: &Node) -> u64 {
+        let mut known = lock(&self.known);
+        let number = self.free_or_own(&known, node);
+        if number != ROOT {
+            known.entry(number).or_insert_with(|| Known { node: node.clone(), lookups: 0 }).lookups += 1;
+        }
+        number
+    }
+
+    /// Takes back `lookups` look-ups.
+    pub fn forget(&self, number: u64, lookups: u64) {
+        let mut known = lock(&self.known);
+        let Some(entry) = known.get_mut(&number) else { return };
+        entry.lookups = entry.lookups.saturating_sub(lookups);
+        if entry.lookups == 0 {
+            known.remove(&number);
+        }
+    }
+
+    /// Returns the node of a number; ESTALE for one that was never given or is forgotten.
+    pub fn node(&self, number: u64) -> Result<Node, Errno> {
+        if number == ROOT {
+            return Ok(self.root.clone());
+        }
+        lock(&self.known).get(&number).map(|known| known.node.clone()).ok_or(Errno::ESTALE)
+    }
+
+    fn free_or_own(&self, known: &HashMap<u64, Known>, node: &Node) -> u64 {
+        if *node == self.root {
+            return ROOT;
+        }
+        let mut number = node.fingerprint();
+        while known.get(&number).is_some_and(|other| other.node != *node) {
+            number += 1;
+        }
+        number
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::memory::BranchId;
+
+    #[test]
+    fn a_node_lives_until_its_last_look_up_is_taken_back() {
+        let table = NodeTable::new(Node::Mount);
+        let node = Node::Branch(BranchId(4));
+        let number = table.remember(&node);
+        assert_eq!(table.remember(&node), number);
+        table.forget(number, 1);
+        assert_eq!(table.node(number).unwrap(), node);
+        table.forget(number, 1);
+        assert_eq!(table.node(number), Err(Errno::ESTALE));
+        assert_eq!(table.number(&node), number);
+    }
+
+    #[test]
+    fn the_root_is_number_one_whatever_it_is_and_stays() {
+        let table = NodeTable::new(Node::Branch(BranchId(4)));
+        assert_eq!(table.remember(&Node::Branch(BranchId(4))), ROOT);
+        table.forget(ROOT, 100);
+        assert_eq!(table.node(ROOT).unwrap(), Node::Branch(BranchId(4)));
+    }
+
+    #[test]
+    fn two_nodes_of_one_fingerprint_have_two_numbers() {
+        let table = NodeTable::new(Node::Mount);
+        let (first, second) = (Node::Branch(BranchId(1)), Node::Branch(BranchId(2)));
+        lock(&table.known).insert(first.fingerprint(), Known { node: second.clone(), lookups: 1 });
+        assert_eq!(table.remember(&first), first.fingerprint() + 1);
+        assert_eq!(table.node(first.fingerprint()).unwrap(), second);
+    }
+}

@@ -1,0 +1,262 @@
+//! Names in `vectors/` that are no records: what editors and atomic savers put beside the file they replace.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use super::common::{Caller, Place};
+use super::errno::{Errno, Failure};
+use super::handle::{File, part};
+use super::lock;
+use crate::memory::{Error, Kind, Time};
+
+/// Bytes of all temporaries of a branch.
+const BYTES_MAX: u64 = 64 << 20;
+/// What a file counts beside its content, so that empty ones have a limit too.
+const FILE_BYTES: u64 = 512;
+
+/// The temporaries of one branch, in RAM, never forked, merged or counted.
+#[derive(Default)]
+pub(super) struct Temporaries {
+    names: Mutex<BTreeMap<OsString, Arc<Temporary>>>,
+    numbers: Mutex<HashMap<u64, Weak<Temporary>>>,
+    last: AtomicU64,
+    used: Arc<AtomicU64>,
+}
+
+/// One file. It lives on without a name while it is open.
+pub(super) struct Temporary {
+    pub number: u64,
+    content: Mutex<Content>,
+    used: Arc<AtomicU64>,
+}
+
+struct Content {
+    bytes: Vec<u8>,
+    look: Look,
+    /// It became a record; what is written now would be lost.
+    committed: bool,
+}
+
+/// What stat(2) shows of a temporary.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    pub length: u64,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub modified: Time,
+}
+
+impl Temporaries {
+    pub fn named(&self, name: &OsStr) -> Option<Arc<Temporary>> {
+        lock(&self.names).get(name).cloned()
+    }
+
+    pub fn numbered(&self, number: u64) -> Option<Arc<Temporary>> {
+        lock(&self.numbers).get(&number)?.upgrade()
+    }
+
+    /// Returns all names with their numbers, in bytewise order.
+    pub fn list(&self) -> Vec<(OsString, u64)> {
+        lock(&self.names).iter().map(|(name, file)| (name.clone(), file.number)).collect()
+    }
+
+    /// Makes a file, in place of the one that had the name. ENOSPC when the branch's 64 MiB are used up.
+    pub fn create(&self, name: &OsStr, bytes: Vec<u8>, mode: u32, owner: Caller, now: Time) -> Result<Arc<Temporary>, Failure> {
+        reserve(&self.used, FILE_BYTES + bytes.len() as u64)?;
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let look = Look { length: bytes.len() as u64, mode: mode & 0o7777, uid: owner.uid, gid: owner.gid, modified: now };
+        let content = Mutex::new(Content { bytes, look, committed: false });
+        let file = Arc::new(Temporary { number, content, used: self.used.clone() });
+        let mut names = lock(&self.names);
+        names.insert(name.to_owned(), file.clone());
+        let mut numbers = lock(&self.numbers);
+        if numbers.len() > 2 * names.len() {
+            numbers.retain(|_, file| file.strong_count() > 0);
+        }
+        numbers.insert(number, Arc::downgrade(&file));
+        Ok(file)
+    }
+
+    /// Takes a name away, and returns the file that had it.
+    pub fn remove(&self, name: &OsStr) -> Option<Arc<Temporary>> {
+        lock(&self.names).remove(name)
+    }
+
+    /// Puts back what a name stood for before.
+    pub fn restore(&self, name: &OsStr, before: Option<Arc<Temporary>>) {
+        let mut names = lock(&self.names);
+        match before {
+            Some(file) => names.insert(name.to_owned(), file),
+            None => names.remove(name),
+        };
+    }
+
+    /// Gives a file another name, in place of the file that had that one; tells whether the file was there.
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> bool {
+        let mut names = lock(&self.names);
+        let Some(file) = names.remove(from) else { return false };
+        names.insert(to.to_owned(), file);
+        true
+    }
+}
+
+impl Temporary {
+    pub fn look(&self) -> Look {
+        lock(&self.content).look
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        lock(&self.content).bytes.clone()
+    }
+
+    /// Marks it as having become a record: writing to it is ESTALE from now on.
+    pub fn retire(&self) {
+        lock(&self.content).committed = true;
+    }
+
+    pub fn set_mode(&self, mode: u32) {
+        lock(&self.content).look.mode = mode & 0o7777;
+    }
+
+    pub fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) {
+        let look = &mut lock(&self.content).look;
+        look.uid = uid.unwrap_or(look.uid);
+        look.gid = gid.unwrap_or(look.gid);
+    }
+
+    pub fn resize(&self, length: u64, now: Time) -> Result<(), Failure> {
+        self.set_length(&mut lock(&self.content), length, now)
+    }
+
+    /// Writes at `offset`, or at the end without one.
+    fn write(&self, offset: Option<u64>, data: &[u8], now: Time) -> Result<(), Failure> {
+        let mut content = lock(&self.content);
+        let start = offset.unwrap_or(content.look.length);
+        let end = start.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?;
+        let length = end.max(content.look.length);
+        self.set_length(&mut content, length, now)?;
+        // It fits in memory, as the whole length does.
+        let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
+        content.bytes[start..start + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn set_length(&self, content: &mut Content, length: u64, now: Time) -> Result<(), Failure> {
+        if content.committed {
+            return Err(Errno::ESTALE.into());
+        }
+        reserve(&self.used, length.saturating_sub(content.look.length))?;
+        self.used.fetch_sub(content.look.length.saturating_sub(length), Ordering::Relaxed);
+        content.bytes.resize(usize::try_from(length).map_err(|_| Errno::EFBIG)?, 0);
+        content.look.length = length;
+        content.look.modified = now;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        self.used.fetch_sub(FILE_BYTES + self.look().length, Ordering::Relaxed);
+    }
+}
+
+fn reserve(used: &AtomicU64, bytes: u64) -> Result<(), Failure> {
+    let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= BYTES_MAX);
+    let full = || Error::new(Kind::Full, "temporaries_full", "the temporaries in vectors/ take more than 64 MiB", "remove those that are not needed");
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map(drop).map_err(|_| full().into())
+}
+
+/// A temporary that is open.
+pub(super) struct TemporaryFile {
+    pub place: Place,
+    pub file: Arc<Temporary>,
+    pub append: bool,
+}
+
+impl File for TemporaryFile {
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
+        Ok(part(&lock(&self.file.content).bytes, offset, size))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
+        let offset = Some(offset).filter(|_| !self.append);
+        self.file.write(offset, data, self.place.memory().now()).map(|()| data.len())
+    }
+
+    fn truncate(&self, length: u64) -> Result<(), Failure> {
+        self.file.resize(length, self.place.memory().now())
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.file.look().length)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    const ME: Caller = Caller { uid: 1, gid: 1 };
+
+    fn create(files: &Temporaries, name: &str, bytes: &[u8]) -> Arc<Temporary> {
+        files.create(OsStr::new(name), bytes.to_vec(), 0o600, ME, Time(0)).unwrap()
+    }
+
+    #[test]
+    fn a_file_without_a_name_lives_while_it_is_held() {
+        let files = Temporaries::default();
+        let file = create(&files, ".a", b"x");
+        files.remove(OsStr::new(".a"));
+        assert!(files.numbered(file.number).is_some());
+        let number = file.number;
+        drop(file);
+        assert!(files.numbered(number).is_none());
+        assert_eq!(files.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_limit_counts_content_and_files() {
+        let files = Temporaries::default();
+        let file = create(&files, ".a", b"");
+        let full = file.write(Some(0), &vec![0; 64 << 20], Time(0)).unwrap_err();
+        assert_eq!(full.errno(), Errno::ENOSPC);
+        assert_eq!(file.look().length, 0);
+        file.resize((64 << 20) - FILE_BYTES, Time(0)).unwrap();
+        assert!(files.create(OsStr::new(".b"), Vec::new(), 0o600, ME, Time(0)).is_err());
+        file.resize(0, Time(0)).unwrap();
+        create(&files, ".b", b"");
+    }
+
+    #[test]
+    fn a_write_beyond_the_end_leaves_zeros_and_appending_ignores_the_offset() {
+        let files = Temporaries::default();
+        let file = create(&files, ".a", b"ab");
+        file.write(Some(4), b"c", Time(0)).unwrap();
+        file.write(None, b"d", Time(0)).unwrap();
+        assert_eq!(file.bytes(), b"ab\0\0cd");
+        assert_eq!(file.write(Some(u64::MAX), b"x", Time(0)).unwrap_err().errno(), Errno::EFBIG);
+    }
+
+    #[test]
+    fn a_rename_takes_the_place_of_the_other() {
+        let files = Temporaries::default();
+        let (first, second) = (create(&files, ".a", b"1"), create(&files, ".b", b"2"));
+        assert!(files.rename(OsStr::new(".a"), OsStr::new(".b")));
+        assert!(!files.rename(OsStr::new(".a"), OsStr::new(".b")));
+        assert_eq!(files.named(OsStr::new(".b")).unwrap().number, first.number);
+        assert_eq!(files.list().len(), 1);
+        assert_eq!(second.bytes(), b"2");
+    }
+
+    #[test]
+    fn what_became_a_record_takes_no_more_bytes() {
+        let files = Temporaries::default();
+        let file = create(&files, ".a", b"{}");
+        file.retire();
+        assert_eq!(file.write(Some(0), b"x", Time(0)).unwrap_err().errno(), Errno::ESTALE);
+    }
+}

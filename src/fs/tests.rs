@@ -1,0 +1,8 @@
+//! Driving the file system as the kernel would, without a mount.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod branches;
+mod control;
+mod listing;
+mod records;
+mod rig;

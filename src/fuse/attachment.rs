@@ -1,0 +1,73 @@
+//! Where a session's requests come from: a mount of our own, or a descriptor that somebody else has mounted.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use super::error::MountError;
+use super::mount::{DEVICE_NUMBER, MountOptions, OwnMount};
+
+/// Where a session's requests come from.
+#[derive(Debug)]
+pub(super) enum Attachment {
+    /// A mount of our own.
+    Mounted(OwnMount),
+    /// A descriptor mounted by somebody else.
+    Adopted,
+}
+
+impl Attachment {
+    /// Mounts, or adopts the descriptor given, and returns the descriptor to serve.
+    pub fn open(options: &MountOptions) -> Result<(Self, OwnedFd), MountError> {
+        match options.fuse_fd {
+            Some(fd) => Ok((Self::Adopted, adopt(fd)?)),
+            None => {
+                let (mount, fd) = OwnMount::make(options)?;
+                Ok((Self::Mounted(mount), fd))
+            }
+        }
+    }
+}
+
+/// Takes over a descriptor given by number.
+fn adopt(fd: RawFd) -> Result<OwnedFd, MountError> {
+    let wrong = |source| MountError::Descriptor { fd, source };
+    // SAFETY: F_SETFD touches no memory, and fails on a descriptor that is not open.
+    if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+        return Err(wrong(io::Error::last_os_error()));
+    }
+    // SAFETY: it is open, and whoever passes its number gives it to us.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let found = file.metadata().map_err(wrong)?;
+    let number = (libc::major(found.rdev()), libc::minor(found.rdev()));
+    if found.file_type().is_char_device() && number == DEVICE_NUMBER {
+        Ok(file.into())
+    } else {
+        Err(wrong(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is another kind of file",
+        )))
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::os::fd::IntoRawFd;
+
+    use super::*;
+
+    #[test]
+    fn only_an_open_fuse_device_is_adopted() {
+        assert!(matches!(
+            adopt(1_000_000).unwrap_err(),
+            MountError::Descriptor { fd: 1_000_000, .. }
+        ));
+        let other = File::open("/dev/null").unwrap().into_raw_fd();
+        assert!(matches!(
+            adopt(other).unwrap_err(),
+            MountError::Descriptor { .. }
+        ));
+    }
+}

@@ -1,0 +1,204 @@
+//! Going into the background: the parent stays until the child says how the start went, and ends with that verdict.
+//!
+//! ```text
+//! parent  ── fork ──┬── reads the pipe ── prints the message, exits with the code
+//! child             └── setsid … mount … ready() or failed() ── lives on without a terminal
+//! verdict on the pipe: exit code (i32 LE) ‖ length of the message (u32 LE) ‖ message (UTF-8)
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The parent's exit code when the child ends without a verdict.
+const NO_VERDICT: i32 = 1;
+/// A longer message is cut.
+const MESSAGE_LIMIT: usize = 64 * 1024;
+
+/// The child's side: one verdict is owed to the waiting parent.
+///
+/// Dropped without one (also by a panic or a crash), the parent reports that and exits with 1.
+#[derive(Debug)]
+pub struct Background {
+    verdict: PipeWriter,
+    log: File,
+}
+
+/// Forks, and returns in the child only; the parent exits as soon as the child's verdict is there.
+///
+/// To be called before any thread exists: a second thread is an error (`InvalidInput`), since it would be missing in the child.
+/// `log_file` is opened for appending (made with mode 0600) and gets standard error after [`Background::ready`]; the default is
+/// `/dev/null`. The working directory stays as it is. While the parent waits, its death (Ctrl-C) is SIGTERM for the child.
+pub fn into_background(log_file: Option<&Path>) -> io::Result<Background> {
+    if thread_count()? > 1 {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "going into the background must come before the first thread",
+        ));
+    }
+    let log = match log_file {
+        Some(path) => OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(path)?,
+        None => OpenOptions::new().write(true).open("/dev/null")?,
+    };
+    let (reader, verdict) = io::pipe()?;
+    let parent = std::process::id();
+    // SAFETY: there is one thread, so the child is a whole copy and may go on as usual.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            drop(reader);
+            leave_terminal(parent)?;
+            Ok(Background { verdict, log })
+        }
+        child => {
+            drop(verdict);
+            let (code, message) = await_verdict(reader, child);
+            if !message.is_empty() {
+                // Standard error may be closed; the exit code still says it.
+                let _ = writeln!(io::stderr(), "{message}");
+            }
+            std::process::exit(code)
+        }
+    }
+}
+
+impl Background {
+    /// Lets the parent exit with 0, and takes standard input, output and error away from the terminal.
+    pub fn ready(mut self) -> io::Result<()> {
+        end_with_parent(0)?;
+        let null = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/null")?;
+        redirect(&null, 0)?;
+        redirect(&null, 1)?;
+        redirect(&self.log, 2)?;
+        self.send(0, "")
+    }
+
+    /// Lets the parent print `message` on standard error and exit with `exit_code`; the child's own end is the caller's business.
+    pub fn failed(mut self, exit_code: i32, message: &str) -> io::Result<()> {
+        end_with_parent(0)?;
+        self.send(exit_code, message)
+    }
+
+    fn send(&mut self, code: i32, message: &str) -> io::Result<()> {
+        self.verdict.write_all(&encode(code, message))
+    }
+}
+
+fn encode(code: i32, message: &str) -> Vec<u8> {
+    let text = message
+        .as_bytes()
+        .get(..MESSAGE_LIMIT)
+        .unwrap_or(message.as_bytes());
+    let length = u32::try_from(text.len()).unwrap_or_default();
+    [&code.to_le_bytes()[..], &length.to_le_bytes()[..], text].concat()
+}
+
+fn decode(reader: &mut impl Read) -> io::Result<(i32, String)> {
+    let mut word = [0_u8; 4];
+    reader.read_exact(&mut word)?;
+    let code = i32::from_le_bytes(word);
+    reader.read_exact(&mut word)?;
+    let length = u32::from_le_bytes(word);
+    let mut text = Vec::new();
+    reader.take(length.into()).read_to_end(&mut text)?;
+    Ok((code, String::from_utf8_lossy(&text).into_owned()))
+}
+
+fn await_verdict(mut reader: PipeReader, child: libc::pid_t) -> (i32, String) {
+    decode(&mut reader).unwrap_or_else(|_| {
+        let mut status = 0;
+        // SAFETY: `child` is ours and not waited for yet; its end of the pipe is closed, so it has ended or is about to.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        let how = if libc::WIFSIGNALED(status) {
+            format!("signal {}", libc::WTERMSIG(status))
+        } else {
+            format!("exit code {}", libc::WEXITSTATUS(status))
+        };
+        (NO_VERDICT, format!("the background process ended before the mount answered ({how}); use --foreground to see why"))
+    })
+}
+
+/// A session of its own, and an end together with the parent while the parent waits.
+fn leave_terminal(parent: u32) -> io::Result<()> {
+    end_with_parent(libc::SIGTERM)?;
+    // SAFETY: both calls take no pointer.
+    let (session, now) = unsafe { (libc::setsid(), libc::getppid()) };
+    if session == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    if u32::try_from(now) != Ok(parent) {
+        return Err(io::Error::other("the waiting parent is gone"));
+    }
+    Ok(())
+}
+
+/// Asks for `signal` at the parent's death; 0 takes that back.
+fn end_with_parent(signal: i32) -> io::Result<()> {
+    // SAFETY: PR_SET_PDEATHSIG takes a number and touches no memory.
+    let code = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn redirect(from: &File, to: i32) -> io::Result<()> {
+    // SAFETY: replaces a standard descriptor, which Rust's own handles use by number only.
+    if unsafe { libc::dup2(from.as_raw_fd(), to) } == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn thread_count() -> io::Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_reads_back() {
+        let bytes = encode(5, "busy: another process has the store");
+        assert_eq!(
+            decode(&mut bytes.as_slice()).unwrap(),
+            (5, "busy: another process has the store".to_owned())
+        );
+        assert_eq!(
+            decode(&mut encode(0, "").as_slice()).unwrap(),
+            (0, String::new())
+        );
+    }
+
+    #[test]
+    fn half_a_verdict_is_none() {
+        let bytes = encode(5, "x");
+        decode(&mut bytes.get(..6).unwrap()).unwrap_err();
+        decode(&mut [].as_slice()).unwrap_err();
+    }
+
+    #[test]
+    fn a_process_with_threads_may_not_fork_away() {
+        let (stop, wait) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || wait.recv());
+        assert_eq!(
+            into_background(None).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
+        drop(stop);
+        let _ = other.join();
+    }
+}

@@ -1,0 +1,174 @@
+//! The doctor's second half: the state of a mountpoint, and of the connection behind it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use super::Finding;
+use crate::fuse::connection;
+use crate::fuse::mountinfo::{MountEntry, absolute, entries, topmost_at};
+use crate::fuse::probe::{Answer, ask};
+
+const ASK_LIMIT: Duration = Duration::from_secs(3);
+
+/// Returns the state of one mountpoint.
+pub(super) fn at(mountpoint: &Path) -> Vec<Finding> {
+    const NAME: &str = "mountpoint";
+    let path = match absolute(mountpoint) {
+        Ok(path) => path,
+        Err(e) => {
+            let shown = mountpoint.display();
+            return vec![Finding::bad(
+                NAME,
+                format!("{shown}: {e}"),
+                format!("mkdir -p {shown}"),
+            )];
+        }
+    };
+    match topmost_at(&path) {
+        Ok(Some(entry)) if entry.is_fuse() => mounted(&path, &entry),
+        Ok(Some(entry)) => vec![Finding::good(
+            NAME,
+            format!("{} is mounted at {}", entry.describe(), path.display()),
+        )],
+        Ok(None) => vec![plain(&path)],
+        Err(e) => vec![Finding::bad(
+            NAME,
+            format!("/proc/self/mountinfo: {e}"),
+            "mount /proc",
+        )],
+    }
+}
+
+fn plain(path: &Path) -> Finding {
+    let shown = path.display();
+    match fs::read_dir(path) {
+        Ok(mut entries) => match entries.next() {
+            None => Finding::good("mountpoint", format!("{shown} is an empty directory")),
+            Some(_) => Finding::good("mountpoint", format!("{shown} is a directory, not empty"))
+                .advise("a mount hides what is in it"),
+        },
+        Err(e) => Finding::bad(
+            "mountpoint",
+            format!("{shown}: {e}"),
+            "give an existing directory that you may read",
+        ),
+    }
+}
+
+fn mounted(path: &Path, entry: &MountEntry) -> Vec<Finding> {
+    let (what, shown) = (entry.describe(), path.display());
+    let remedy = if entry.is_engramfs() {
+        format!("engramfs umount --lazy {shown}")
+    } else {
+        format!("fusermount3 -u -z {shown}")
+    };
+    let state = match ask(path, ASK_LIMIT) {
+        Ok(Answer::Alive) => Finding::good(
+            "mountpoint",
+            format!("{what} is mounted at {shown} and answers"),
+        ),
+        Ok(Answer::Dead) => Finding::bad(
+            "mountpoint",
+            format!("{what} at {shown} is stale: its process is gone"),
+            remedy,
+        ),
+        Ok(Answer::Denied) => Finding::good(
+            "mountpoint",
+            format!("{what} at {shown} belongs to another user"),
+        ),
+        Ok(Answer::Silent) => {
+            let advice = format!(
+                "end its connection: echo 1 > {}/{}/abort, then {remedy}",
+                connection::CONTROL,
+                entry.minor
+            );
+            Finding::bad(
+                "mountpoint",
+                format!("{what} at {shown} does not answer within {ASK_LIMIT:?}"),
+                advice,
+            )
+        }
+        Ok(Answer::Failed(errno)) => Finding::bad(
+            "mountpoint",
+            format!("{what} at {shown}: {}", io::Error::from_raw_os_error(errno)),
+            remedy,
+        ),
+        Err(e) => Finding::bad(
+            "mountpoint",
+            format!("{shown} can't be asked: {e}"),
+            "end some processes, or raise ulimit -u and -n",
+        ),
+    };
+    vec![state, requests(entry)]
+}
+
+/// Returns the state of each engramfs mount that is there.
+pub(super) fn all() -> Vec<Finding> {
+    let table = entries().unwrap_or_default();
+    table
+        .iter()
+        .filter(|entry| entry.is_engramfs())
+        .flat_map(|entry| mounted(&entry.mountpoint, entry))
+        .collect()
+}
+
+fn requests(entry: &MountEntry) -> Finding {
+    const NAME: &str = "connection";
+    let number = entry.minor;
+    let abort = format!(
+        "if it hangs, end it: echo 1 > {}/{number}/abort",
+        connection::CONTROL
+    );
+    let control_seen = Path::new(connection::CONTROL)
+        .join(number.to_string())
+        .exists();
+    let abort = if control_seen {
+        abort
+    } else {
+        format!("mount -t fusectl none {}; {abort}", connection::CONTROL)
+    };
+    match connection::waiting(number) {
+        Ok(0) => Finding::good(NAME, format!("number {number}, no request waits")),
+        Ok(count) => Finding::good(NAME, format!("number {number}, {count} waiting request(s)"))
+            .advise(abort),
+        Err(e) => Finding::good(
+            NAME,
+            format!("number {number}; its requests can't be counted from here ({e})"),
+        ),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_mountpoint_is_named() {
+        let findings = at(Path::new("/no/such/place"));
+        let place = findings.first().unwrap();
+        assert!(
+            !place.ok && place.detail.contains("/no/such/place"),
+            "{place:?}"
+        );
+    }
+
+    #[test]
+    fn an_empty_directory_is_best_and_a_full_one_is_good_with_a_word() {
+        let path = std::env::temp_dir().join(format!("doctor-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        assert_eq!(plain(&path).advice, None);
+        fs::write(path.join("something"), "").unwrap();
+        let full = plain(&path);
+        assert!(full.ok && full.advice.is_some(), "{full:?}");
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn another_file_system_at_the_place_is_no_fault() {
+        let findings = at(Path::new("/proc"));
+        assert!(findings.iter().all(|finding| finding.ok), "{findings:?}");
+    }
+}

@@ -1,0 +1,152 @@
+//! What can go wrong around a mount, each with the next thing to do.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Says why a mount could not be made, served or taken away.
+#[derive(Debug, Error)]
+pub enum MountError {
+    /// The mountpoint can't be reached.
+    #[error("the mountpoint {path} cannot be used: {source}; give an existing directory")]
+    Mountpoint {
+        /// The mountpoint as it was given.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The mountpoint is there, but it is no directory.
+    #[error("the mountpoint {path} is no directory; give an existing directory")]
+    NotADirectory {
+        /// The mountpoint.
+        path: PathBuf,
+    },
+    /// `/dev/fuse` is missing or closed to this user.
+    #[error("/dev/fuse cannot be opened: {source}; `engramfs doctor` says what is missing")]
+    Device {
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// mount(2) failed.
+    #[error(
+        "the kernel refused the mount at {path}: {source}; `engramfs doctor` says what is missing"
+    )]
+    Refused {
+        /// The mountpoint.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// This process may not mount, and there is no fusermount3 to do it.
+    #[error(
+        "{path} needs fusermount3, which is not installed; install it (apt-get install fuse3) or run as root"
+    )]
+    NoHelper {
+        /// The mountpoint.
+        path: PathBuf,
+    },
+    /// fusermount3 ran and refused.
+    #[error("fusermount3 refused {path}: {message}; `engramfs doctor` says what is missing")]
+    Helper {
+        /// The mountpoint.
+        path: PathBuf,
+        /// Its own words.
+        message: String,
+    },
+    /// The descriptor given by `--fuse-fd` is no open FUSE device.
+    #[error(
+        "descriptor {fd} is no mounted FUSE device: {source}; pass the /dev/fuse descriptor that was mounted"
+    )]
+    Descriptor {
+        /// The descriptor's number.
+        fd: RawFd,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The conversation with the kernel broke off.
+    #[error("serving {path} ended with an error: {source}; mount it again")]
+    Session {
+        /// The mountpoint.
+        path: PathBuf,
+        /// What the session said.
+        source: io::Error,
+    },
+    /// The mount was made but its root did not answer.
+    #[error(
+        "the mount at {path} does not answer: {source}; it was taken away again, look at the log"
+    )]
+    NoAnswer {
+        /// The mountpoint.
+        path: PathBuf,
+        /// A time-out, or what asking for the root's attributes gave.
+        source: io::Error,
+    },
+    /// Nothing is mounted there.
+    #[error("nothing is mounted at {path}; `engramfs doctor {path}` shows its state")]
+    NotMounted {
+        /// The path that was given.
+        path: PathBuf,
+    },
+    /// Something else than engramfs is mounted there.
+    #[error(
+        "{found} is mounted at {path}, not engramfs; it was left alone, unmount it yourself if it has to go"
+    )]
+    NotOurs {
+        /// The path that was given.
+        path: PathBuf,
+        /// Source and type of the mount found.
+        found: String,
+    },
+    /// Some process uses the mount.
+    #[error("{path} is in use by {holders}; close what is open there, or use --lazy")]
+    InUse {
+        /// The mountpoint.
+        path: PathBuf,
+        /// The processes seen with a file or their working directory there.
+        holders: String,
+    },
+    /// An engramfs process serves this mountpoint already.
+    #[error(
+        "{found} is mounted at {path} and in service; unmount it first (engramfs umount {path})"
+    )]
+    Live {
+        /// The mountpoint.
+        path: PathBuf,
+        /// The mount's source.
+        found: String,
+    },
+    /// umount(2) or fusermount3 failed for another reason than use.
+    #[error(
+        "{path} could not be unmounted: {source}; unmount it as the user who mounted it, or as root"
+    )]
+    Unmount {
+        /// The mountpoint.
+        path: PathBuf,
+        /// What the kernel or fusermount3 said.
+        source: io::Error,
+    },
+    /// The mount is gone, but its process has not let go of it in time.
+    #[error(
+        "{path} is unmounted, but process {pid} still holds it after {seconds} s; look at that process"
+    )]
+    Lingers {
+        /// The mountpoint.
+        path: PathBuf,
+        /// The process that served the mount.
+        pid: u32,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// The mount table or a signal handler could not be had.
+    #[error(
+        "{what} failed: {source}; check that /proc is mounted and descriptors are left (ulimit -n)"
+    )]
+    System {
+        /// What was attempted.
+        what: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,27 @@
+//! The kernel's side: the protocol's adapter, and mounting, serving and unmounting by our own means.
+//! The only room that names fuser.
+
+mod adapter;
+mod attachment;
+mod background;
+mod connection;
+mod doctor;
+mod error;
+mod fusermount;
+mod holders;
+mod mount;
+mod mountinfo;
+mod probe;
+mod session;
+mod signals;
+mod unmount;
+
+pub use adapter::{Adapter, connect};
+pub use background::{Background, into_background};
+pub use doctor::{Finding, examine};
+pub use error::MountError;
+pub use mount::MountOptions;
+pub use mountinfo::{SOURCE_PREFIX, source_name};
+pub use session::{Ended, serve};
+pub use signals::INTERRUPTED;
+pub use unmount::{clear_stale, unmount};

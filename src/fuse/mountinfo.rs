@@ -1,0 +1,209 @@
+//! Reading `/proc/self/mountinfo`: what is mounted where. It asks no file system anything, so a hung mount can't hang it.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Begins the source of each mount of ours, as `mount` and `df` show it; the store's path follows.
+pub const SOURCE_PREFIX: &str = "engramfs:";
+
+/// One line of the mount table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MountEntry {
+    pub id: u32,
+    pub parent: u32,
+    /// The minor device number; for FUSE it is also the connection's number.
+    pub minor: u32,
+    pub mountpoint: PathBuf,
+    pub fstype: String,
+    pub source: OsString,
+}
+
+impl MountEntry {
+    /// Whether this is a FUSE mount at all.
+    pub fn is_fuse(&self) -> bool {
+        self.fstype == "fuse" || self.fstype.starts_with("fuse.")
+    }
+
+    /// Whether engramfs made this mount.
+    pub fn is_engramfs(&self) -> bool {
+        self.is_fuse() && self.source.as_bytes().starts_with(SOURCE_PREFIX.as_bytes())
+    }
+
+    /// Source and type, for messages.
+    pub fn describe(&self) -> String {
+        format!("{} ({})", self.source.to_string_lossy(), self.fstype)
+    }
+}
+
+/// Returns `fsname` as it may stand in a mount's options: `,`, `\`, `%` and control characters become `%XX`.
+///
+/// Different names stay different, so that a stale mount is never mistaken for another store's. Apply it once.
+pub fn source_name(fsname: &str) -> String {
+    let mut name = String::with_capacity(fsname.len());
+    for c in fsname.chars() {
+        match c {
+            ',' | '\\' | '%' => name.push_str(&format!("%{:02X}", u32::from(c))),
+            c if c.is_control() => name.push_str(&format!("%{:02X}", u32::from(c))),
+            c => name.push(c),
+        }
+    }
+    name
+}
+
+/// Returns the mount that a path walk to `path` ends in, if `path` is a mountpoint.
+pub(super) fn topmost_at(path: &Path) -> io::Result<Option<MountEntry>> {
+    Ok(topmost(&entries()?, path).cloned())
+}
+
+/// Returns the whole mount table; lines that can't be read are left out.
+pub(super) fn entries() -> io::Result<Vec<MountEntry>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    Ok(table
+        .split(|&b| b == b'\n')
+        .filter_map(parse_line)
+        .collect())
+}
+
+/// Of several mounts stacked on one path the topmost is the one that carries no other.
+fn topmost<'a>(entries: &'a [MountEntry], path: &Path) -> Option<&'a MountEntry> {
+    let here = |e: &&MountEntry| e.mountpoint == path;
+    entries.iter().filter(here).find(|e| {
+        !entries
+            .iter()
+            .filter(here)
+            .any(|other| other.parent == e.id && other.id != e.id)
+    })
+}
+
+/// Fields: id, parent, major:minor, root, mountpoint, options, optional tags, `-`, type, source, super options.
+fn parse_line(line: &[u8]) -> Option<MountEntry> {
+    let mut fields = line.split(|&b| b == b' ');
+    let id = number(fields.next()?)?;
+    let parent = number(fields.next()?)?;
+    let minor = number(fields.next()?.splitn(2, |&b| b == b':').nth(1)?)?;
+    let mountpoint = unescape(fields.nth(1)?);
+    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+    let fstype = String::from_utf8_lossy(rest.next()?).into_owned();
+    let source = unescape(rest.next()?);
+    Some(MountEntry {
+        id,
+        parent,
+        minor,
+        mountpoint: mountpoint.into(),
+        fstype,
+        source,
+    })
+}
+
+fn number(field: &[u8]) -> Option<u32> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// The kernel writes blanks, backslashes and `#` as `\ooo`.
+fn unescape(field: &[u8]) -> OsString {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, tail)) = rest.split_first() {
+        let octal = (first == b'\\')
+            .then(|| tail.get(..3))
+            .flatten()
+            .and_then(octal_byte);
+        match octal {
+            Some(byte) => {
+                out.push(byte);
+                rest = tail.get(3..).unwrap_or_default();
+            }
+            None => {
+                out.push(first);
+                rest = tail;
+            }
+        }
+    }
+    OsString::from_vec(out)
+}
+
+fn octal_byte(digits: &[u8]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+}
+
+/// Returns `path` absolute and without links, also when a dead mount sits on it.
+///
+/// Some C libraries ask the last component for its attributes; a dead mount answers that with ENOTCONN, so then the parent
+/// alone is resolved.
+pub(super) fn absolute(path: &Path) -> io::Result<PathBuf> {
+    match std::fs::canonicalize(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            let name = path.file_name().map(OsStr::to_owned).ok_or(e)?;
+            let parent = match path.parent() {
+                Some(p) if !p.as_os_str().is_empty() => p,
+                _ => Path::new("."),
+            };
+            Ok(std::fs::canonicalize(parent)?.join(name))
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    const FUSE: &[u8] = b"54 27 0:41 / /mnt/my\\040dir rw,nosuid shared:7 master:1 - fuse engramfs:/s\\134x rw,user_id=0";
+
+    #[test]
+    fn a_line_with_optional_tags_and_escapes_is_read() {
+        let entry = parse_line(FUSE).unwrap();
+        assert_eq!((entry.id, entry.parent, entry.minor), (54, 27, 41));
+        assert_eq!(entry.mountpoint, Path::new("/mnt/my dir"));
+        assert_eq!(entry.source, OsStr::new("engramfs:/s\\x"));
+        assert!(entry.is_engramfs());
+    }
+
+    #[test]
+    fn a_foreign_mount_with_our_prefix_is_not_ours() {
+        let mut entry = parse_line(FUSE).unwrap();
+        entry.fstype = "tmpfs".into();
+        assert!(!entry.is_engramfs());
+        entry.fstype = "fusectl".into();
+        assert!(!entry.is_engramfs());
+        entry.fstype = "fuse.sub".into();
+        assert!(entry.is_engramfs());
+    }
+
+    #[test]
+    fn broken_lines_are_left_out() {
+        assert_eq!(parse_line(b""), None);
+        assert_eq!(parse_line(b"54 27 0:41 / /mnt rw"), None);
+        assert_eq!(parse_line(b"x 27 0:41 / /mnt rw - fuse a rw"), None);
+    }
+
+    #[test]
+    fn the_topmost_of_a_stack_is_found_in_any_order() {
+        let low = parse_line(b"50 27 0:41 / /m rw - fuse engramfs:/a rw").unwrap();
+        let high = parse_line(b"40 50 0:42 / /m rw - tmpfs none rw").unwrap();
+        let beside = parse_line(b"60 27 0:43 / /n rw - tmpfs none rw").unwrap();
+        for stack in [
+            [low.clone(), high.clone(), beside.clone()],
+            [beside, high.clone(), low],
+        ] {
+            assert_eq!(topmost(&stack, Path::new("/m")), Some(&high));
+            assert_eq!(topmost(&stack, Path::new("/elsewhere")), None);
+        }
+    }
+
+    #[test]
+    fn source_names_are_harmless_and_stay_different() {
+        assert_eq!(source_name("engramfs:/a b/ü"), "engramfs:/a b/ü");
+        assert_eq!(source_name("a,b\\c\n%"), "a%2Cb%5Cc%0A%25");
+        assert_ne!(source_name("a,b"), source_name("a%2Cb"));
+    }
+
+    #[test]
+    fn the_root_file_system_is_in_the_table() {
+        assert!(topmost_at(Path::new("/")).unwrap().is_some());
+        assert_eq!(topmost_at(Path::new("/no/such/mount")).unwrap(), None);
+    }
+}

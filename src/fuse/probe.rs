@@ -1,0 +1,212 @@
+//! Asking a path which mount it is, without a word to the file system, and whether the file system answers, without hanging.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Which mount an open path belongs to.
+///
+/// The device number alone is not enough: the kernel gives the lowest free one away again as soon as a mount is gone. The mount's
+/// own number (never given twice since Linux 6.8) settles it; it is 0 before Linux 5.8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub minor: u32,
+    major: u32,
+    mount: u64,
+}
+
+/// Opens `path` as a place only: no request to the file system, and the mount seen is the mount kept.
+pub(super) fn pin(path: &Path) -> io::Result<File> {
+    File::options()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
+        .open(path)
+}
+
+/// Returns the identity of the mount that `place` is on.
+pub(super) fn identity(place: &File) -> io::Result<Identity> {
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT;
+    let mask = libc::STATX_MNT_ID | libc::STATX_MNT_ID_UNIQUE;
+    let found = statx(place.as_raw_fd(), c"", flags, mask)?;
+    let known = found.stx_mask & mask != 0;
+    Ok(Identity {
+        minor: found.stx_dev_minor,
+        major: found.stx_dev_major,
+        mount: if known { found.stx_mnt_id } else { 0 },
+    })
+}
+
+fn statx(dir: i32, path: &std::ffi::CStr, flags: i32, mask: u32) -> io::Result<libc::statx> {
+    let mut found = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: `path` ends in NUL and `found` is large enough; the kernel writes nothing else.
+    let code = unsafe { libc::statx(dir, path.as_ptr(), flags, mask, found.as_mut_ptr()) };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all zeroes is a valid value, and the kernel has filled it in.
+    Ok(unsafe { found.assume_init() })
+}
+
+/// What a file system said when asked for its root's attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It answered.
+    Alive,
+    /// Its process is gone (ENOTCONN, ECONNABORTED).
+    Dead,
+    /// It belongs to another user, and the kernel does not let us ask.
+    Denied,
+    /// No answer in time.
+    Silent,
+    /// Another errno.
+    Failed(i32),
+}
+
+/// Asks the file system at `path` for fresh attributes of that directory, and waits no longer than `limit`.
+///
+/// A child process does the asking, since a thread that waits for a FUSE reply can't be ended, and would keep this process from
+/// ending. The child closes every descriptor that it inherits: a copy of `/dev/fuse` in it would keep a dead connection alive.
+pub(super) fn ask(path: &Path, limit: Duration) -> io::Result<Answer> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let (mut verdict, writer) = io::pipe()?;
+    // SAFETY: between fork and _exit the child makes system calls only; no allocation, no lock, no Rust destructor.
+    let child = unsafe { libc::fork() };
+    match child {
+        -1 => return Err(io::Error::last_os_error()),
+        // SAFETY: this is the child just forked, as `report` demands.
+        0 => unsafe { report(&path, writer.as_raw_fd()) },
+        _ => drop(writer),
+    }
+    let mut errno = [0_u8; 4];
+    let readable = readable_within(&verdict, limit)?;
+    let answered = readable && verdict.read_exact(&mut errno).is_ok();
+    // SAFETY: `child` is a child of ours that has not been waited for, so the number can't be another process's.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        // A child that hangs in the kernel can't be waited for; it is reaped when this process ends.
+        libc::waitpid(
+            child,
+            std::ptr::null_mut(),
+            if answered { 0 } else { libc::WNOHANG },
+        );
+    }
+    Ok(if answered {
+        meaning(i32::from_le_bytes(errno))
+    } else {
+        Answer::Silent
+    })
+}
+
+fn meaning(errno: i32) -> Answer {
+    match errno {
+        0 => Answer::Alive,
+        libc::ENOTCONN | libc::ECONNABORTED => Answer::Dead,
+        libc::EACCES => Answer::Denied,
+        other => Answer::Failed(other),
+    }
+}
+
+/// Runs in the child: asks, writes the errno (little-endian i32), ends.
+///
+/// # Safety
+/// Only for a freshly forked child: it closes all descriptors and never returns.
+unsafe fn report(path: &CString, verdict: i32) -> ! {
+    // SAFETY: plain system calls on descriptors of this child's own table, and on buffers that live until `_exit`.
+    unsafe {
+        libc::dup2(verdict, 0);
+        if libc::syscall(libc::SYS_close_range, 1_u32, u32::MAX, 0_u32) != 0 {
+            for fd in 1..1024 {
+                libc::close(fd);
+            }
+        }
+        let mut found = MaybeUninit::<libc::statx>::zeroed();
+        let mask = libc::STATX_BASIC_STATS;
+        let code = libc::statx(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::AT_STATX_FORCE_SYNC,
+            mask,
+            found.as_mut_ptr(),
+        );
+        let errno = if code == 0 {
+            0
+        } else {
+            *libc::__errno_location()
+        };
+        libc::write(0, errno.to_le_bytes().as_ptr().cast(), 4);
+        libc::_exit(0)
+    }
+}
+
+/// Waits until `fd` can be read or is at its end; false when `limit` is over first.
+pub(super) fn readable_within(fd: &impl AsRawFd, limit: Duration) -> io::Result<bool> {
+    let end = Instant::now() + limit;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match poll_once(fd, left) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Ok(false) if Instant::now() < end => {}
+            other => return other,
+        }
+    }
+}
+
+fn poll_once(fd: &impl AsRawFd, limit: Duration) -> io::Result<bool> {
+    let mut entry = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // Rounded up, so that the last millisecond is not spent spinning.
+    let millis = i32::try_from(limit.as_millis().saturating_add(1)).unwrap_or(i32::MAX);
+    // SAFETY: one valid entry, and the count says one.
+    match unsafe { libc::poll(&raw mut entry, 1, millis) } {
+        -1 => Err(io::Error::last_os_error()),
+        count => Ok(count > 0),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_living_directory_answers_and_a_missing_one_says_why() {
+        assert_eq!(
+            ask(Path::new("/"), Duration::from_secs(5)).unwrap(),
+            Answer::Alive
+        );
+        let missing = ask(Path::new("/no/such/place"), Duration::from_secs(5)).unwrap();
+        assert_eq!(missing, Answer::Failed(libc::ENOENT));
+    }
+
+    #[test]
+    fn a_dead_connection_is_told_from_other_errors() {
+        assert_eq!(meaning(libc::ENOTCONN), Answer::Dead);
+        assert_eq!(meaning(libc::ECONNABORTED), Answer::Dead);
+        assert_eq!(meaning(libc::EACCES), Answer::Denied);
+        assert_eq!(meaning(libc::EIO), Answer::Failed(libc::EIO));
+    }
+
+    #[test]
+    fn identity_is_stable_and_differs_between_mounts() {
+        let root = identity(&pin(Path::new("/")).unwrap()).unwrap();
+        assert_eq!(root, identity(&pin(Path::new("/")).unwrap()).unwrap());
+        assert_ne!(root, identity(&pin(Path::new("/proc")).unwrap()).unwrap());
+    }
+
+    #[test]
+    fn waiting_for_a_silent_pipe_ends_in_time() {
+        let (reader, _writer) = io::pipe().unwrap();
+        let start = Instant::now();
+        assert!(!readable_within(&reader, Duration::from_millis(30)).unwrap());
+        assert!(start.elapsed() >= Duration::from_millis(30));
+    }
+}

@@ -1,0 +1,250 @@
+//! Serving a mount from its first answer to its end, whichever end comes first.
+//!
+//! ```text
+//! engramfs-session  handshake ─ Started ─ requests … ─ Ended ┐
+//! engramfs-probe              └ asks the root ─ Answered ────┼─▶ serve: one loop over events
+//! engramfs-signal   self-pipe ─ Signal ──────────────────────┘
+//! ```
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
+
+use super::attachment::Attachment;
+use super::connection;
+use super::error::MountError;
+use super::mount::{MountOptions, OwnMount};
+use super::probe::{Answer, ask};
+use super::signals::Watcher;
+
+/// How long a new mount may take until its root answers.
+const START_LIMIT: Duration = Duration::from_secs(15);
+/// After a signal: how long those who still have files open may close them.
+const GRACE: Duration = Duration::from_secs(2);
+/// After the connection was ended by force: how long running handlers may take.
+const ABORT_LIMIT: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(5);
+
+/// How the service of a mount came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Somebody unmounted it, or ended its connection.
+    Unmounted,
+    /// The signal of this number came; the mount is gone from the tree.
+    Signal(i32),
+}
+
+enum Event {
+    Started(Notifier),
+    Answered(io::Result<Answer>),
+    Signal(i32),
+    Ended(io::Result<()>),
+}
+
+/// Mounts `fs` and serves it until it is unmounted or SIGTERM, SIGINT or SIGHUP comes.
+///
+/// `ready` is called on this thread, once, when the root has answered a request (for an adopted descriptor: when the handshake is
+/// done). Callers who keep the notifier drop it when this returns. A signal takes the mount out of the tree at once; whoever has
+/// files open there gets 2 s to close them, then the connection is ended. A second signal ends the process with exit code 130.
+/// `fs` is dropped on return, except after a signal where the connection can be neither unmounted nor ended from here (an adopted
+/// descriptor; no root and no fusectl): then its threads last as long as the process.
+/// An error means that nothing of ours is mounted any more.
+pub fn serve<F: Filesystem>(
+    fs: F,
+    options: &MountOptions,
+    ready: impl FnOnce(Notifier),
+) -> Result<Ended, MountError> {
+    let (events, inbox) = mpsc::channel();
+    let signals = events.clone();
+    let _watcher = Watcher::start(move |signal| drop(signals.send(Event::Signal(signal))))
+        .map_err(|source| MountError::System {
+            what: "watching for signals",
+            source,
+        })?;
+    let (attachment, fd) = Attachment::open(options)?;
+    let (threads, sender) = (options.threads.max(1), events.clone());
+    let session = std::thread::Builder::new()
+        .name("engramfs-session".into())
+        .spawn(move || converse(fs, fd, threads, &sender))
+        .map_err(|source| MountError::System {
+            what: "starting the session",
+            source,
+        })?;
+    let service = Service {
+        attachment,
+        session,
+        path: &options.mountpoint,
+        events,
+        inbox,
+    };
+    let outcome = service.run(ready);
+    service.finish();
+    outcome
+}
+
+/// The session thread: handshake, requests, end.
+fn converse<F: Filesystem>(fs: F, fd: OwnedFd, threads: usize, events: &Sender<Event>) {
+    let talk = || {
+        let mut config = Config::default();
+        config.n_threads = Some(threads);
+        // The kernel keeps other users out where allow_other is not set. A second check by the session would also refuse
+        // the flush of a descriptor that was handed to another user.
+        let session = Session::from_fd(fs, fd, SessionACL::All, config)?;
+        let _ = events.send(Event::Started(session.notifier()));
+        session.run()
+    };
+    let outcome = catch_unwind(AssertUnwindSafe(talk))
+        .unwrap_or_else(|_| Err(io::Error::other("the file system panicked")));
+    let _ = events.send(Event::Ended(outcome));
+}
+
+struct Service<'a> {
+    attachment: Attachment,
+    session: JoinHandle<()>,
+    path: &'a Path,
+    events: Sender<Event>,
+    inbox: Receiver<Event>,
+}
+
+impl Service<'_> {
+    fn run(&self, ready: impl FnOnce(Notifier)) -> Result<Ended, MountError> {
+        let mut ready = Some(ready);
+        let mut notifier = None;
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            match self.next_event(ready.is_some().then_some(deadline))? {
+                Event::Started(started) => match &self.attachment {
+                    Attachment::Mounted(mount) => {
+                        notifier = Some(started);
+                        self.ask_root(mount)?;
+                    }
+                    Attachment::Adopted => call(&mut ready, started),
+                },
+                Event::Answered(answer) => {
+                    self.check(answer)?;
+                    if let Some(notifier) = notifier.take() {
+                        call(&mut ready, notifier);
+                    }
+                }
+                Event::Signal(signal) => {
+                    log::info!("signal {signal}: unmounting {}", self.path.display());
+                    return Ok(Ended::Signal(signal));
+                }
+                Event::Ended(outcome) => return self.ended(outcome, ready.is_none()),
+            }
+        }
+    }
+
+    fn next_event(&self, deadline: Option<Instant>) -> Result<Event, MountError> {
+        let event = match (deadline, &self.attachment) {
+            (Some(end), Attachment::Mounted(_)) => self
+                .inbox
+                .recv_timeout(end.saturating_duration_since(Instant::now())),
+            _ => self
+                .inbox
+                .recv()
+                .map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        event.map_err(|_| {
+            self.no_answer(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("nothing came in {START_LIMIT:?}"),
+            ))
+        })
+    }
+
+    /// On a thread of its own, since this one has to hear of signals meanwhile.
+    fn ask_root(&self, mount: &OwnMount) -> Result<(), MountError> {
+        let (path, events) = (mount.path.clone(), self.events.clone());
+        let probe = move || drop(events.send(Event::Answered(ask(&path, START_LIMIT))));
+        let thread = std::thread::Builder::new()
+            .name("engramfs-probe".into())
+            .spawn(probe);
+        thread
+            .map(drop)
+            .map_err(|source| self.session_error(source))
+    }
+
+    fn check(&self, answer: io::Result<Answer>) -> Result<(), MountError> {
+        match answer {
+            Ok(Answer::Alive) => Ok(()),
+            // The session's own end says more, and is on its way.
+            Ok(Answer::Dead) => Ok(()),
+            Ok(Answer::Denied) => Err(self.no_answer(io::ErrorKind::PermissionDenied.into())),
+            Ok(Answer::Silent) => Err(self.no_answer(io::ErrorKind::TimedOut.into())),
+            Ok(Answer::Failed(errno)) => Err(self.no_answer(io::Error::from_raw_os_error(errno))),
+            Err(source) => Err(self.no_answer(source)),
+        }
+    }
+
+    fn ended(&self, outcome: io::Result<()>, was_ready: bool) -> Result<Ended, MountError> {
+        match outcome {
+            // An end by fusectl is somebody's wish, as umount is.
+            Err(e) if e.raw_os_error() == Some(libc::ECONNABORTED) && was_ready => {
+                Ok(Ended::Unmounted)
+            }
+            Err(source) => Err(self.session_error(source)),
+            Ok(()) if was_ready => Ok(Ended::Unmounted),
+            Ok(()) => {
+                Err(self
+                    .session_error(io::Error::other("it was unmounted before its first answer")))
+            }
+        }
+    }
+
+    /// Out of the tree first, then time for open files, then force.
+    fn finish(&self) {
+        let Attachment::Mounted(mount) = &self.attachment else {
+            return;
+        };
+        mount.leave();
+        if self.ends_within(GRACE) {
+            return;
+        }
+        log::warn!(
+            "{} is still in use: ending its connection",
+            mount.path.display()
+        );
+        match connection::abort(mount.identity.minor) {
+            Ok(()) if self.ends_within(ABORT_LIMIT) => {}
+            Ok(()) => log::warn!("a request is still being served; it ends with the process"),
+            Err(e) => log::warn!(
+                "the connection can't be ended from here ({e}); it ends with the process"
+            ),
+        }
+    }
+
+    fn ends_within(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        while !self.session.is_finished() && Instant::now() < end {
+            std::thread::sleep(POLL);
+        }
+        self.session.is_finished()
+    }
+
+    fn session_error(&self, source: io::Error) -> MountError {
+        MountError::Session {
+            path: self.path.to_owned(),
+            source,
+        }
+    }
+
+    fn no_answer(&self, source: io::Error) -> MountError {
+        MountError::NoAnswer {
+            path: self.path.to_owned(),
+            source,
+        }
+    }
+}
+
+fn call(ready: &mut Option<impl FnOnce(Notifier)>, notifier: Notifier) {
+    if let Some(ready) = ready.take() {
+        ready(notifier);
+    }
+}

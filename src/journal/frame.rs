@@ -1,0 +1,143 @@
+//! The bytes of one frame.
+//!
+//! ```text
+//!  0        1            5             13            17              25
+//!  +--------+------------+-------------+-------------+---------------+---------…
+//!  | kind   | length u32 | flushed u64 | check u32   | check u64     | payload
+//!  |        | of payload | offset      | of 0..13    | of 0..17 and  |
+//!  |        |            |             |             | the payload   |
+//!  +--------+------------+-------------+-------------+---------------+---------…
+//! ```
+//!
+//! All numbers are little-endian. `flushed` is the offset in the same file below which everything
+//! was known to be on the device when the frame was written. The checks are the first bytes of
+//! BLAKE3; the header has its own, so that a frame whose file ends early is told from a damaged one.
+
+const KIND: usize = 0;
+const LENGTH: usize = KIND + 1;
+const FLUSHED: usize = LENGTH + 4;
+const HEADER_CHECK: usize = FLUSHED + 8;
+const CHECK: usize = HEADER_CHECK + 4;
+
+/// Bytes of a frame before its payload.
+pub const FRAME_BYTES: usize = CHECK + 8;
+
+/// Largest payload: 1 GiB.
+pub const PAYLOAD_MAX: usize = 1 << 30;
+
+/// Tells what a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Something happened; the payload says what.
+    Act,
+    /// Only tells how far the device was flushed.
+    Mark,
+    /// A clean end: everything before it in the file is whole.
+    End,
+}
+
+impl Kind {
+    fn code(self) -> u8 {
+        match self {
+            Kind::Act => 0xA1,
+            Kind::Mark => 0xA2,
+            Kind::End => 0xA3,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Kind> {
+        [Kind::Act, Kind::Mark, Kind::End].into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// What stands before a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the frame is for.
+    pub kind: Kind,
+    /// Bytes of payload.
+    pub length: usize,
+    /// Offset known to be flushed when the frame was written.
+    pub flushed: u64,
+    /// Check of header and payload.
+    check: u64,
+}
+
+/// Returns the bytes of a whole frame whose payload is `parts` one after the other.
+pub fn encode(kind: Kind, flushed: u64, parts: &[&[u8]]) -> Vec<u8> {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    let mut bytes = Vec::with_capacity(FRAME_BYTES + length);
+    bytes.push(kind.code());
+    bytes.extend_from_slice(&(length as u32).to_le_bytes());
+    bytes.extend_from_slice(&flushed.to_le_bytes());
+    let header_check = header_check(&bytes);
+    bytes.extend_from_slice(&header_check.to_le_bytes());
+    bytes.extend_from_slice(&[0; 8]);
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    let check = check(&bytes[..CHECK], &bytes[FRAME_BYTES..]);
+    bytes[CHECK..FRAME_BYTES].copy_from_slice(&check.to_le_bytes());
+    bytes
+}
+
+/// Returns the header in the first [`FRAME_BYTES`] bytes, if its own check holds.
+pub fn decode(bytes: &[u8]) -> Option<Header> {
+    let bytes: &[u8; FRAME_BYTES] = bytes.get(..FRAME_BYTES)?.try_into().ok()?;
+    let kind = Kind::from_code(bytes[KIND])?;
+    let stored = u32::from_le_bytes(bytes[HEADER_CHECK..CHECK].try_into().ok()?);
+    if stored != header_check(&bytes[..HEADER_CHECK]) {
+        return None;
+    }
+    Some(Header {
+        kind,
+        length: u32::from_le_bytes(bytes[LENGTH..FLUSHED].try_into().ok()?) as usize,
+        flushed: u64::from_le_bytes(bytes[FLUSHED..HEADER_CHECK].try_into().ok()?),
+        check: u64::from_le_bytes(bytes[CHECK..].try_into().ok()?),
+    })
+}
+
+/// Returns whether a frame's header and payload are what was written.
+pub fn is_whole(header: &Header, header_bytes: &[u8], payload: &[u8]) -> bool {
+    header.check == check(&header_bytes[..CHECK], payload)
+}
+
+fn header_check(bytes: &[u8]) -> u32 {
+    let hash = blake3::hash(bytes);
+    u32::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1], hash.as_bytes()[2], hash.as_bytes()[3]])
+}
+
+fn check(header: &[u8], payload: &[u8]) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(header);
+    hasher.update(payload);
+    let mut first = [0; 8];
+    first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    u64::from_le_bytes(first)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_reads_back() {
+        let bytes = encode(Kind::Act, 99, &[b"ab", b"c"]);
+        let header = decode(&bytes).unwrap();
+        assert_eq!((header.kind, header.length, header.flushed), (Kind::Act, 3, 99));
+        assert!(is_whole(&header, &bytes, &bytes[FRAME_BYTES..]));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let good = encode(Kind::Act, 7, &[b"payload"]);
+        for bit in 0..good.len() * 8 {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let found = match decode(&bytes) {
+                None => true,
+                Some(header) => header.length != 7 || !is_whole(&header, &bytes, &bytes[FRAME_BYTES..]),
+            };
+            assert!(found, "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Appending and flushing.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::JournalError;
+use super::frame::{self, Kind};
+use super::replay::{FILE_HEADER_BYTES, file_header};
+use crate::disk::{Disk, DiskFile};
+
+/// One journal file that is being appended to.
+pub struct Journal {
+    number: u64,
+    path: String,
+    file: Box<dyn DiskFile>,
+    tail: Mutex<Tail>,
+    flush: Mutex<Flush>,
+    flushed: Condvar,
+}
+
+/// Guards the end of the file. Taken before [`Flush`] where both are needed.
+struct Tail {
+    length: u64,
+    broken: Option<String>,
+}
+
+/// Guards the group commit.
+struct Flush {
+    /// Everything below is on the device.
+    upto: u64,
+    /// The largest `upto` that a frame in the file tells of.
+    marked: u64,
+    running: bool,
+    failed: Option<String>,
+}
+
+impl Journal {
+    /// Returns the path of the journal file with that number.
+    pub fn path_of(number: u64) -> String {
+        format!("journal/{number:016x}")
+    }
+
+    /// Makes the file with that number, empty and durable.
+    pub fn create(disk: &Arc<dyn Disk>, number: u64) -> Result<Journal, JournalError> {
+        let path = Journal::path_of(number);
+        let make = || {
+            let file = disk.create(&path)?;
+            file.write_all_at(&file_header(number), 0)?;
+            file.sync()?;
+            disk.sync_dir("journal")?;
+            Ok(file)
+        };
+        match make() {
+            Ok(file) => Ok(Journal::over(number, path, file, FILE_HEADER_BYTES)),
+            Err(source) => {
+                // What was left must not stand in the way of the next try; it holds nothing.
+                let _ = disk.remove(&path);
+                Err(JournalError::Io { path, what: "made", source })
+            }
+        }
+    }
+
+    /// Continues a file whose first `length` bytes were replayed.
+    pub(super) fn over(number: u64, path: String, file: Box<dyn DiskFile>, length: u64) -> Journal {
+        Journal {
+            number,
+            path,
+            file,
+            tail: Mutex::new(Tail { length, broken: None }),
+            flush: Mutex::new(Flush { upto: 0, marked: 0, running: false, failed: None }),
+            flushed: Condvar::new(),
+        }
+    }
+
+    /// Returns the file's number; numbers only grow.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns the length of the file: the position just after the last frame.
+    pub fn length(&self) -> u64 {
+        self.tail().length
+    }
+
+    /// Appends a frame and returns the position just after it. On an error nothing was appended.
+    pub fn append(&self, kind: Kind, parts: &[&[u8]]) -> Result<u64, JournalError> {
+        if let Some(reason) = self.failure() {
+            return Err(JournalError::Poisoned { reason });
+        }
+        let mut tail = self.tail();
+        if let Some(reason) = &tail.broken {
+            return Err(JournalError::Poisoned { reason: reason.clone() });
+        }
+        if parts.iter().map(|part| part.len()).sum::<usize>() > frame::PAYLOAD_MAX {
+            return Err(self.io("appended to", std::io::Error::from_raw_os_error(libc::EFBIG)));
+        }
+        let flushed = self.flush().upto;
+        let bytes = frame::encode(kind, flushed, parts);
+        if let Err(source) = self.file.write_all_at(&bytes, tail.length) {
+            // Some of the bytes may be there. Cut them, or the next frame would stand behind a
+            // broken one.
+            if let Err(error) = self.file.set_len(tail.length) {
+                tail.broken = Some(format!("a half-written frame could not be cut: {error}"));
+            }
+            return Err(self.io("appended to", source));
+        }
+        tail.length += bytes.len() as u64;
+        let end = tail.length;
+        drop(tail);
+        let mut flush = self.flush();
+        flush.marked = flush.marked.max(flushed);
+        Ok(end)
+    }
+
+    /// Returns once everything below `upto` is on the device; all who wait share one flush.
+    ///
+    /// After a failed flush every later append and sync fails: the kernel may have dropped the
+    /// bytes and would report success the next time.
+    pub fn sync(&self, upto: u64) -> Result<(), JournalError> {
+        let mut flush = self.flush();
+        loop {
+            if let Some(reason) = &flush.failed {
+                return Err(JournalError::Poisoned { reason: reason.clone() });
+            }
+            if flush.upto >= upto {
+                return Ok(());
+            }
+            if !flush.running {
+                break;
+            }
+            flush = self.flushed.wait(flush).unwrap_or_else(PoisonError::into_inner);
+        }
+        flush.running = true;
+        drop(flush);
+        let target = self.length();
+        let result = self.file.sync();
+        let mut flush = self.flush();
+        flush.running = false;
+        match result {
+            Ok(()) => flush.upto = target,
+            Err(ref error) => flush.failed = Some(format!("a flush failed: {error}")),
+        }
+        drop(flush);
+        self.flushed.notify_all();
+        result.map_err(|source| self.io("flushed", source))?;
+        self.mark();
+        Ok(())
+    }
+
+    /// Returns why the journal takes no more writes, if it does not.
+    pub fn failure(&self) -> Option<String> {
+        self.flush().failed.clone().or_else(|| self.tail().broken.clone())
+    }
+
+    /// Notes in the file how far it was flushed, so that damage below is never taken for a torn
+    /// tail. A mark that can't be written is no loss of data: the next frame carries it.
+    fn mark(&self) {
+        let (upto, marked) = {
+            let flush = self.flush();
+            (flush.upto, flush.marked)
+        };
+        if upto > marked && self.length() == upto {
+            let _ = self.append(Kind::Mark, &[]);
+        }
+    }
+
+    fn io(&self, what: &'static str, source: std::io::Error) -> JournalError {
+        JournalError::Io { path: self.path.clone(), what, source }
+    }
+
+    fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flush(&self) -> MutexGuard<'_, Flush> {
+        self.flush.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

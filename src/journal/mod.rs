@@ -1,0 +1,47 @@
+//! The append-only log of what is not in a segment yet: frames, group commit, replay.
+//!
+//! A frame is acknowledged once it is written to the file: it then survives the death of the
+//! process. [`Journal::sync`] makes it survive a power cut, with one device flush for all who wait.
+
+mod frame;
+mod log;
+mod replay;
+
+use std::io;
+
+use thiserror::Error;
+
+pub use frame::{FRAME_BYTES, Kind};
+pub use log::Journal;
+pub use replay::{Frame, Replay, Torn};
+
+/// Says why the journal can't be read or written.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// The disk refused; what was asked for did not happen.
+    #[error("the journal file {path} could not be {what}: {source}; free space or mend the disk, then try again")]
+    Io {
+        /// The file, below the store's root.
+        path: String,
+        /// What was tried.
+        what: &'static str,
+        /// The disk's own error.
+        source: io::Error,
+    },
+    /// A flush failed or a broken write could not be undone; what is on the disk is unknown.
+    #[error("the journal failed earlier ({reason}) and takes no more writes; unmount, check the disk, and mount again")]
+    Poisoned {
+        /// What failed.
+        reason: String,
+    },
+    /// Bytes that had been acknowledged as synced are not what was written.
+    #[error("the journal file {path} is damaged at byte {offset}: {reason}; restore the store from a backup")]
+    Damaged {
+        /// The file, below the store's root.
+        path: String,
+        /// Where the first bad frame begins.
+        offset: u64,
+        /// What is wrong.
+        reason: String,
+    },
+}

@@ -1,0 +1,193 @@
+//! Reading a journal file back, and telling a torn tail from damage.
+//!
+//! ```text
+//!  0                 8              16
+//!  +-----------------+--------------+--------+--------+---…
+//!  | magic           | number u64   | frame  | frame  |
+//!  +-----------------+--------------+--------+--------+---…
+//! ```
+
+use std::sync::Arc;
+
+use super::frame::{self, FRAME_BYTES, Header, Kind};
+use super::{Journal, JournalError};
+use crate::disk::{Disk, DiskFile};
+
+const MAGIC: &[u8; 8] = b"engrJRN1";
+/// Bytes before the first frame.
+pub const FILE_HEADER_BYTES: u64 = 16;
+/// How much is read at a time.
+const WINDOW: usize = 1 << 20;
+
+/// Returns the first bytes of the file with that number.
+pub fn file_header(number: u64) -> [u8; FILE_HEADER_BYTES as usize] {
+    let mut bytes = [0; FILE_HEADER_BYTES as usize];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// One frame of a journal file.
+pub struct Frame<'a> {
+    /// What it is for.
+    pub kind: Kind,
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Its payload; the check held.
+    pub payload: &'a [u8],
+}
+
+/// What was found behind the last whole frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// Where the last whole frame ends.
+    pub offset: u64,
+    /// How many bytes stand behind it.
+    pub bytes: u64,
+    /// Whether the file simply ends in the middle of a frame. Otherwise a frame is there whole by
+    /// its length, and its bytes are not those that were written.
+    pub cut_short: bool,
+}
+
+/// A journal file that is being read.
+pub struct Replay {
+    number: u64,
+    path: String,
+    file: Box<dyn DiskFile>,
+    length: u64,
+    window: Vec<u8>,
+    start: u64,
+}
+
+impl Replay {
+    /// Opens the file with that number for reading alone.
+    pub fn open(disk: &Arc<dyn Disk>, number: u64) -> Result<Replay, JournalError> {
+        Replay::over(number, disk.open(&Journal::path_of(number)))
+    }
+
+    /// Opens the file with that number to continue it after the replay.
+    pub fn open_to_continue(disk: &Arc<dyn Disk>, number: u64) -> Result<Replay, JournalError> {
+        Replay::over(number, disk.open_write(&Journal::path_of(number)))
+    }
+
+    fn over(number: u64, file: std::io::Result<Box<dyn DiskFile>>) -> Result<Replay, JournalError> {
+        let path = Journal::path_of(number);
+        let io = |source| JournalError::Io { path: Journal::path_of(number), what: "opened", source };
+        let file = file.map_err(io)?;
+        let length = file.len().map_err(io)?;
+        let mut replay = Replay { number, path, file, length, window: Vec::new(), start: 0 };
+        let expected = file_header(number);
+        if length < FILE_HEADER_BYTES || replay.bytes(0, expected.len())? != expected {
+            return Err(replay.damaged(0, "its first bytes are not those of this journal file"));
+        }
+        Ok(replay)
+    }
+
+    /// Calls `each` with every whole frame in order, and returns what stands behind the last one.
+    ///
+    /// `synced` is an offset below which the file is known from elsewhere to be whole. A bad frame
+    /// below it, or below what any later frame tells, or before a clean end, is damage.
+    pub fn run<E: From<JournalError>>(
+        &mut self,
+        synced: u64,
+        mut each: impl FnMut(Frame<'_>) -> Result<(), E>,
+    ) -> Result<Option<Torn>, E> {
+        let mut offset = FILE_HEADER_BYTES;
+        while offset < self.length {
+            let Some(header) = self.header(offset)? else {
+                return Ok(Some(self.torn(offset, synced)?));
+            };
+            let total = FRAME_BYTES + header.length;
+            if offset + total as u64 > self.length {
+                return Ok(Some(self.torn(offset, synced)?));
+            }
+            let bytes = self.bytes(offset, total)?;
+            let (head, payload) = bytes.split_at(FRAME_BYTES);
+            if !frame::is_whole(&header, head, payload) {
+                return Ok(Some(self.torn(offset, synced)?));
+            }
+            each(Frame { kind: header.kind, offset, payload })?;
+            offset += total as u64;
+        }
+        if offset < synced {
+            return Err(self.damaged(offset, "the file ends before what was acknowledged as synced").into());
+        }
+        Ok(None)
+    }
+
+    /// Cuts a torn tail and returns the journal, ready for the next frame.
+    pub fn carry_on(self, torn: Option<&Torn>) -> Result<Journal, JournalError> {
+        let mut length = self.length;
+        if let Some(torn) = torn {
+            let cut = self.file.set_len(torn.offset).and_then(|()| self.file.sync());
+            cut.map_err(|source| JournalError::Io { path: self.path.clone(), what: "cut to its last whole frame", source })?;
+            length = torn.offset;
+        }
+        Ok(Journal::over(self.number, self.path, self.file, length))
+    }
+
+    /// Judges the bad bytes at `offset`: a torn tail, or damage to what was safe.
+    fn torn(&mut self, offset: u64, synced: u64) -> Result<Torn, JournalError> {
+        let known = synced.max(self.flushed_behind(offset)?);
+        if offset < known {
+            return Err(self.damaged(offset, "a frame that was acknowledged as synced does not match its check"));
+        }
+        let cut_short = match self.header(offset)? {
+            Some(header) => offset + (FRAME_BYTES + header.length) as u64 > self.length,
+            None => self.length - offset < FRAME_BYTES as u64,
+        };
+        Ok(Torn { offset, bytes: self.length - offset, cut_short })
+    }
+
+    /// Returns the largest flushed offset that any whole frame behind `offset` tells of. A clean
+    /// end vouches for everything before it.
+    fn flushed_behind(&mut self, offset: u64) -> Result<u64, JournalError> {
+        let mut known = 0;
+        let mut at = offset + 1;
+        while at + (FRAME_BYTES as u64) <= self.length {
+            let Some(header) = self.header(at)? else {
+                at += 1;
+                continue;
+            };
+            let total = FRAME_BYTES + header.length;
+            let whole = at + total as u64 <= self.length && {
+                let bytes = self.bytes(at, total)?;
+                frame::is_whole(&header, &bytes[..FRAME_BYTES], &bytes[FRAME_BYTES..])
+            };
+            if !whole {
+                at += 1;
+                continue;
+            }
+            known = known.max(if header.kind == Kind::End { at } else { header.flushed });
+            at += total as u64;
+        }
+        Ok(known)
+    }
+
+    fn header(&mut self, offset: u64) -> Result<Option<Header>, JournalError> {
+        if offset + FRAME_BYTES as u64 > self.length {
+            return Ok(None);
+        }
+        Ok(frame::decode(self.bytes(offset, FRAME_BYTES)?))
+    }
+
+    /// Returns `count` bytes at `offset`, through a window that moves forward.
+    fn bytes(&mut self, offset: u64, count: usize) -> Result<&[u8], JournalError> {
+        let end = offset + count as u64;
+        if offset < self.start || end > self.start + self.window.len() as u64 {
+            let wanted = (WINDOW.max(count) as u64).min(self.length - offset) as usize;
+            self.window.resize(wanted, 0);
+            self.start = offset;
+            if let Err(source) = self.file.read_exact_at(&mut self.window, offset) {
+                self.window.clear();
+                return Err(JournalError::Io { path: self.path.clone(), what: "read", source });
+            }
+        }
+        let from = (offset - self.start) as usize;
+        Ok(&self.window[from..from + count])
+    }
+
+    fn damaged(&self, offset: u64, reason: &str) -> JournalError {
+        JournalError::Damaged { path: self.path.clone(), offset, reason: reason.to_owned() }
+    }
+}

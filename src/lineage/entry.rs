@@ -1,0 +1,450 @@
+//! One step of the lineage, its canonical bytes and its form for readers.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{Key, PublicKey, SIGNATURE_BYTES};
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
+
+const CONTEXT: &str = "engramfs 2026 lineage entry v1";
+
+/// Says what an entry did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Op {
+    /// A root branch was made.
+    Root = 1,
+    /// A branch was forked.
+    Fork = 2,
+    /// Records were written or deleted.
+    Commit = 3,
+    /// A checkpoint was taken.
+    Checkpoint = 4,
+    /// A checkpoint was deleted.
+    Uncheckpoint = 5,
+    /// A branch went back to a checkpoint.
+    Rollback = 6,
+    /// The parent's present state was merged into a branch.
+    Pull = 7,
+    /// A branch was merged into its parent and lives on.
+    Promote = 8,
+    /// A branch was merged into its parent and is gone.
+    Merge = 9,
+    /// A branch was thrown away.
+    Discard = 10,
+    /// A branch got another name.
+    Rename = 11,
+    /// A setting or a mode changed.
+    Config = 12,
+    /// A conflict was settled by hand.
+    Resolve = 13,
+    /// A merge was refused.
+    Refuse = 14,
+    /// A user was seen for the first time: the name its entries carry.
+    User = 15,
+    /// States that nobody keeps any longer were let go.
+    Expire = 16,
+}
+
+impl Op {
+    const ALL: [(Op, &'static str); 16] = [
+        (Op::Root, "root"),
+        (Op::Fork, "fork"),
+        (Op::Commit, "commit"),
+        (Op::Checkpoint, "checkpoint"),
+        (Op::Uncheckpoint, "uncheckpoint"),
+        (Op::Rollback, "rollback"),
+        (Op::Pull, "pull"),
+        (Op::Promote, "promote"),
+        (Op::Merge, "merge"),
+        (Op::Discard, "discard"),
+        (Op::Rename, "rename"),
+        (Op::Config, "config"),
+        (Op::Resolve, "resolve"),
+        (Op::Refuse, "refuse"),
+        (Op::User, "user"),
+        (Op::Expire, "expire"),
+    ];
+
+    /// Returns the word that readers see.
+    pub fn name(self) -> &'static str {
+        Op::ALL[self as usize - 1].1
+    }
+
+    /// Returns the operation of that code.
+    pub fn from_code(code: u8) -> Result<Op, CodecError> {
+        let found = Op::ALL.iter().find(|(op, _)| *op as u8 == code);
+        found.map(|(op, _)| *op).ok_or(CodecError::Code(code))
+    }
+}
+
+/// How many items a step put and deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Records written.
+    pub put: u64,
+    /// Records deleted.
+    pub deleted: u64,
+    /// Files written or deleted.
+    pub files: u64,
+}
+
+/// The side of a merge that a conflict was decided for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The branch that is merged or pulls.
+    Child,
+    /// Its parent.
+    Parent,
+    /// Both hold the same.
+    Both,
+}
+
+/// One item that both sides changed, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The record's id.
+    pub id: Arc<str>,
+    /// The version in the base, if there was one.
+    pub base: Option<Hash>,
+    /// The version in the child, unless it was deleted there.
+    pub child: Option<Hash>,
+    /// The version in the parent, unless it was deleted there.
+    pub parent: Option<Hash>,
+    /// Which side was taken; none when it waits for `resolve`.
+    pub decision: Option<Side>,
+}
+
+/// What is particular to one kind of step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Detail {
+    /// A checkpoint's label, a setting's name, the name before a renaming.
+    pub label: Option<Arc<str>>,
+    /// A checkpoint's text, a setting's value, a refusal's reason.
+    pub text: Option<Arc<str>>,
+    /// A merge's strategy.
+    pub strategy: Option<&'static str>,
+    /// A merge's conflicts with their decisions.
+    pub conflicts: Vec<Decision>,
+}
+
+/// One step of the lineage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its number in the store, from 1.
+    pub seq: u64,
+    /// What was done.
+    pub op: Op,
+    /// Name path of the branch that acted or was acted upon.
+    pub branch: Arc<str>,
+    /// The branch's number: the `seq` of the entry that made it.
+    pub branch_id: u64,
+    /// Name path of the branch's parent; none for a root branch.
+    pub parent: Option<Arc<str>>,
+    /// The parent's number, 0 for none.
+    pub parent_id: u64,
+    /// When it was done.
+    pub time: Time,
+    /// Who was at work.
+    pub agent: Arc<str>,
+    /// In which session.
+    pub session: Arc<str>,
+    /// For which task.
+    pub task: Arc<str>,
+    /// The caller's uid.
+    pub uid: u32,
+    /// Head of the branch's base at that moment.
+    pub base: Hash,
+    /// Head that the step led to: the branch's, and after a merge or promote the parent's.
+    pub head: Hash,
+    /// What changed.
+    pub counts: Counts,
+    /// What is particular to the kind of step.
+    pub detail: Detail,
+    /// Hash of the stored bytes of the act.
+    pub act: Hash,
+    /// Hash of the entry before in the store.
+    pub prev: Hash,
+    /// Hash of the public key.
+    pub key: Hash,
+}
+
+impl Entry {
+    /// Returns the canonical bytes: what is hashed and signed.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        out.number(self.seq).byte(self.op as u8).text(&self.branch).number(self.branch_id);
+        out.maybe_text(self.parent.as_deref()).number(self.parent_id).signed(self.time.0);
+        out.text(&self.agent).text(&self.session).text(&self.task).number(u64::from(self.uid));
+        out.hash(&self.base).hash(&self.head);
+        out.number(self.counts.put).number(self.counts.deleted).number(self.counts.files);
+        self.detail.write(&mut out);
+        out.hash(&self.act).hash(&self.prev).hash(&self.key);
+        out.finish()
+    }
+
+    /// Reads canonical bytes back.
+    pub fn read(input: &mut Reader<'_>) -> Result<Entry, CodecError> {
+        Ok(Entry {
+            seq: input.number()?,
+            op: Op::from_code(input.byte()?)?,
+            branch: input.text()?.into(),
+            branch_id: input.number()?,
+            parent: input.maybe_text()?.map(Arc::from),
+            parent_id: input.number()?,
+            time: Time(input.signed()?),
+            agent: input.text()?.into(),
+            session: input.text()?.into(),
+            task: input.text()?.into(),
+            uid: u32::try_from(input.number()?).map_err(|_| CodecError::Number)?,
+            base: input.hash()?,
+            head: input.hash()?,
+            counts: Counts { put: input.number()?, deleted: input.number()?, files: input.number()? },
+            detail: Detail::read(input)?,
+            act: input.hash()?,
+            prev: input.hash()?,
+            key: input.hash()?,
+        })
+    }
+
+    /// Returns the entry's own hash.
+    pub fn hash(&self) -> Hash {
+        Hash::of(CONTEXT, &self.to_bytes())
+    }
+
+    /// Returns whether the entry belongs to a merge into its parent.
+    pub fn reaches_parent(&self) -> bool {
+        matches!(self.op, Op::Merge | Op::Promote)
+    }
+}
+
+impl Detail {
+    fn write(&self, out: &mut Writer) {
+        out.maybe_text(self.label.as_deref()).maybe_text(self.text.as_deref()).maybe_text(self.strategy);
+        out.number(self.conflicts.len() as u64);
+        for conflict in &self.conflicts {
+            out.text(&conflict.id);
+            for version in [&conflict.base, &conflict.child, &conflict.parent] {
+                out.hash(&version.unwrap_or(Hash::ZERO));
+            }
+            out.byte(match conflict.decision {
+                None => 0,
+                Some(Side::Child) => 1,
+                Some(Side::Parent) => 2,
+                Some(Side::Both) => 3,
+            });
+        }
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Detail, CodecError> {
+        let label = input.maybe_text()?.map(Arc::from);
+        let text = input.maybe_text()?.map(Arc::from);
+        let strategy = input.maybe_text()?.map(strategy_name).transpose()?;
+        let count = input.length()?;
+        let conflicts = (0..count).map(|_| Decision::read(input)).collect::<Result<_, _>>()?;
+        Ok(Detail { label, text, strategy, conflicts })
+    }
+}
+
+/// The strategies' names as they stand in entries.
+const STRATEGIES: [&str; 4] = ["child-wins", "parent-wins", "newest-wins", "manual"];
+
+fn strategy_name(text: &str) -> Result<&'static str, CodecError> {
+    STRATEGIES.into_iter().find(|name| *name == text).ok_or(CodecError::Text)
+}
+
+impl Decision {
+    fn read(input: &mut Reader<'_>) -> Result<Decision, CodecError> {
+        let id = input.text()?.into();
+        let mut version = || input.hash().map(|hash| (hash != Hash::ZERO).then_some(hash));
+        let (base, child, parent) = (version()?, version()?, version()?);
+        let decision = match input.byte()? {
+            0 => None,
+            1 => Some(Side::Child),
+            2 => Some(Side::Parent),
+            3 => Some(Side::Both),
+            code => return Err(CodecError::Code(code)),
+        };
+        Ok(Decision { id, base, child, parent, decision })
+    }
+
+    /// Returns the form in results, `conflicts` and lineage.
+    pub fn to_json(&self) -> Value {
+        let version = |hash: Option<Hash>| hash.map(|hash| hash.to_string());
+        json!({
+            "kind": "record", "id": &*self.id, "base": version(self.base), "child": version(self.child),
+            "parent": version(self.parent), "decision": self.decision,
+        })
+    }
+}
+
+/// An entry with its hash and signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedEntry {
+    /// The entry.
+    pub entry: Entry,
+    /// Its hash.
+    pub hash: Hash,
+    /// The store's signature over the hash.
+    pub signature: [u8; SIGNATURE_BYTES],
+}
+
+/// The keys of an entry for readers, in their order.
+#[derive(Serialize)]
+struct Line<'a> {
+    seq: u64,
+    op: &'static str,
+    branch: &'a str,
+    parent: Option<&'a str>,
+    time: String,
+    agent: &'a str,
+    session: &'a str,
+    task: &'a str,
+    uid: u32,
+    base: String,
+    head: String,
+    counts: Counts,
+    #[serde(flatten)]
+    detail: Map<String, Value>,
+    prev: String,
+    entry: String,
+    key: String,
+    sig: String,
+}
+
+impl SignedEntry {
+    /// Hashes and signs an entry.
+    pub fn sign(entry: Entry, key: &Key) -> SignedEntry {
+        let hash = entry.hash();
+        let signature = key.sign(&hash);
+        SignedEntry { entry, hash, signature }
+    }
+
+    /// Returns whether hash and signature belong to the entry.
+    pub fn verifies(&self, key: &PublicKey) -> bool {
+        self.entry.hash() == self.hash && key.verifies(&self.hash, &self.signature)
+    }
+
+    /// Returns one line of JSON without its line end.
+    pub fn to_line(&self) -> String {
+        let entry = &self.entry;
+        let line = Line {
+            seq: entry.seq,
+            op: entry.op.name(),
+            branch: &entry.branch,
+            parent: entry.parent.as_deref(),
+            time: entry.time.to_string(),
+            agent: &entry.agent,
+            session: &entry.session,
+            task: &entry.task,
+            uid: entry.uid,
+            base: entry.base.to_string(),
+            head: entry.head.to_string(),
+            counts: entry.counts,
+            detail: entry.detail.to_map(entry.op),
+            prev: entry.prev.to_string(),
+            entry: self.hash.to_string(),
+            key: entry.key.to_string(),
+            sig: self.signature.iter().map(|byte| format!("{byte:02x}")).collect(),
+        };
+        serde_json::to_string(&line).unwrap_or_default()
+    }
+}
+
+impl Detail {
+    fn to_map(&self, op: Op) -> Map<String, Value> {
+        let mut map = Map::new();
+        if let Some(label) = &self.label {
+            map.insert(if op == Op::Config { "setting" } else { "label" }.to_owned(), json!(**label));
+        }
+        if let Some(text) = &self.text {
+            map.insert("text".to_owned(), json!(**text));
+        }
+        if let Some(strategy) = self.strategy {
+            map.insert("strategy".to_owned(), json!(strategy));
+            map.insert("conflicts".to_owned(), self.conflicts.iter().map(Decision::to_json).collect());
+        }
+        map
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        let version = |n: u8| Some(Hash([n; 32]));
+        Entry {
+            seq: 7,
+            op: Op::Merge,
+            branch: "main/x".into(),
+            branch_id: 5,
+            parent: Some("main".into()),
+            parent_id: 1,
+            time: Time(1_700_000_000_000_000_000),
+            agent: "ann".into(),
+            session: "s".into(),
+            task: "t".into(),
+            uid: 1000,
+            base: Hash([1; 32]),
+            head: Hash([2; 32]),
+            counts: Counts { put: 1, deleted: 2, files: 3 },
+            detail: Detail {
+                label: None,
+                text: Some("why".into()),
+                strategy: Some("newest-wins"),
+                conflicts: vec![Decision {
+                    id: "a".into(),
+                    base: version(3),
+                    child: None,
+                    parent: version(4),
+                    decision: Some(Side::Parent),
+                }],
+            },
+            act: Hash([5; 32]),
+            prev: Hash([6; 32]),
+            key: Hash([7; 32]),
+        }
+    }
+
+    #[test]
+    fn canonical_bytes_read_back() {
+        let bytes = entry().to_bytes();
+        let mut input = Reader::new(&bytes);
+        assert_eq!(Entry::read(&mut input).unwrap(), entry());
+        assert!(input.is_empty());
+    }
+
+    #[test]
+    fn every_flipped_byte_breaks_the_signature_or_the_form() {
+        let key = Key::from_seed(&[9; 32]);
+        let signed = SignedEntry::sign(entry(), &key);
+        assert!(signed.verifies(&key.public()));
+        let good = entry().to_bytes();
+        for at in 0..good.len() {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1;
+            if let Ok(entry) = Entry::read(&mut Reader::new(&bytes)) {
+                let forged = SignedEntry { entry, ..signed.clone() };
+                assert!(!forged.verifies(&key.public()), "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_names_every_field_of_the_contract() {
+        let line = SignedEntry::sign(entry(), &Key::from_seed(&[9; 32])).to_line();
+        let value: Value = serde_json::from_str(&line).unwrap();
+        for key in
+            ["seq", "op", "branch", "parent", "time", "agent", "session", "task", "uid", "base", "head", "counts", "prev", "entry", "key", "sig"]
+        {
+            assert!(value.get(key).is_some(), "{key}");
+        }
+        assert_eq!(value["conflicts"][0]["decision"], "parent");
+        assert_eq!(value["sig"].as_str().unwrap().len(), 128);
+    }
+}

@@ -1,0 +1,115 @@
+//! The store's signing key and its public half.
+
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use thiserror::Error;
+
+use crate::object::Hash;
+
+/// Bytes of a signature.
+pub const SIGNATURE_BYTES: usize = 64;
+
+const CONTEXT: &str = "engramfs 2026 public key v1";
+
+/// Says why a key can't be used.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum KeyError {
+    /// The bytes are no key.
+    #[error("{0} does not hold an ed25519 key (64 hex digits and a line end); put the right file back")]
+    Malformed(&'static str),
+    /// The two halves do not belong together.
+    #[error("key.pub is not the public half of key; put the right files back")]
+    Mismatch,
+    /// Others could read the key.
+    #[error("the signing key's mode is {0:04o}, so others can read it; run chmod 600 on the file 'key' in the store")]
+    Loose(u32),
+}
+
+/// The ed25519 signing key; it never leaves the store.
+pub struct Key(SigningKey);
+
+impl Key {
+    /// Makes the key out of 32 random bytes.
+    pub fn from_seed(seed: &[u8; 32]) -> Key {
+        Key(SigningKey::from_bytes(seed))
+    }
+
+    /// Reads the key from the text of the file `key`.
+    pub fn parse(text: &[u8]) -> Result<Key, KeyError> {
+        Ok(Key::from_seed(&parse_hex(text).ok_or(KeyError::Malformed("the file 'key'"))?))
+    }
+
+    /// Returns the text of the file `key`.
+    pub fn to_text(&self) -> String {
+        format!("{}\n", Hash(self.0.to_bytes()))
+    }
+
+    /// Returns the public half.
+    pub fn public(&self) -> PublicKey {
+        PublicKey(self.0.verifying_key())
+    }
+
+    /// Signs a hash.
+    pub fn sign(&self, hash: &Hash) -> [u8; SIGNATURE_BYTES] {
+        self.0.sign(&hash.0).to_bytes()
+    }
+}
+
+/// The public half: checks signatures.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublicKey(VerifyingKey);
+
+impl PublicKey {
+    /// Reads the key from the text of the file `key.pub`.
+    pub fn parse(text: &[u8]) -> Result<PublicKey, KeyError> {
+        let bytes = parse_hex(text).ok_or(KeyError::Malformed("key.pub"))?;
+        let key = VerifyingKey::from_bytes(&bytes).map_err(|_| KeyError::Malformed("key.pub"))?;
+        // A key of small order accepts signatures that nobody made.
+        if key.is_weak() { Err(KeyError::Malformed("key.pub")) } else { Ok(PublicKey(key)) }
+    }
+
+    /// Returns the text of the file `key.pub`.
+    pub fn to_text(&self) -> String {
+        format!("{}\n", Hash(self.0.to_bytes()))
+    }
+
+    /// Returns the hash that entries name the key by.
+    pub fn hash(&self) -> Hash {
+        Hash::of(CONTEXT, self.0.as_bytes())
+    }
+
+    /// Returns whether `signature` over `hash` was made by this key (strict verification).
+    pub fn verifies(&self, hash: &Hash, signature: &[u8; SIGNATURE_BYTES]) -> bool {
+        self.0.verify_strict(&hash.0, &Signature::from_bytes(signature)).is_ok()
+    }
+}
+
+/// Exactly 64 lower-case hex digits and one line end, so that no flipped byte reads as the same key.
+fn parse_hex(text: &[u8]) -> Option<[u8; 32]> {
+    let text = std::str::from_utf8(text).ok()?;
+    let digits = text.strip_suffix('\n')?;
+    Some(digits.parse::<Hash>().ok()?.0)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_holds_for_its_hash_and_key_alone() {
+        let key = Key::from_seed(&[1; 32]);
+        let hash = Hash::of("test", b"entry");
+        let signature = key.sign(&hash);
+        assert!(key.public().verifies(&hash, &signature));
+        assert!(!key.public().verifies(&Hash::of("test", b"other"), &signature));
+        assert!(!Key::from_seed(&[2; 32]).public().verifies(&hash, &signature));
+    }
+
+    #[test]
+    fn keys_read_back_from_their_files() {
+        let key = Key::from_seed(&[3; 32]);
+        assert_eq!(Key::parse(key.to_text().as_bytes()).unwrap().public(), key.public());
+        assert_eq!(PublicKey::parse(key.public().to_text().as_bytes()).unwrap(), key.public());
+        assert!(PublicKey::parse(&[b'0'; 65]).is_err());
+    }
+}

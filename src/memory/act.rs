@@ -1,0 +1,354 @@
+//! What can happen to a store, and its stored bytes: the payload of a journal frame.
+//!
+//! An act holds what can't be derived. Replaying the acts in order gives the same world, the same
+//! entries and so the same hashes; a signature over each entry's hash proves it.
+
+use std::sync::Arc;
+
+use super::settings::Setting;
+use super::world::BranchId;
+use crate::lineage::{Op, Side};
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
+use crate::record::Content;
+
+/// One change of a record as it is stored.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A new version; its stamp follows from the act.
+    Put {
+        /// The record's id.
+        id: Arc<str>,
+        /// What it says.
+        content: Content,
+        /// The record whose `created` it keeps, beside its own.
+        from: Option<Arc<str>>,
+    },
+    /// The record goes.
+    Delete {
+        /// The record's id.
+        id: Arc<str>,
+    },
+}
+
+/// How two states are joined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Join {
+    /// Into the parent, and the branch is gone.
+    Merge,
+    /// Into the parent, and the branch lives on.
+    Promote,
+    /// The parent's state into the branch.
+    Pull,
+}
+
+impl Join {
+    /// Returns the operation that the entry names.
+    pub fn op(self) -> Op {
+        match self {
+            Join::Merge => Op::Merge,
+            Join::Promote => Op::Promote,
+            Join::Pull => Op::Pull,
+        }
+    }
+}
+
+/// What is done.
+#[derive(Clone, Debug)]
+pub enum Deed {
+    /// A root branch is made.
+    Root(Arc<str>),
+    /// A branch is forked.
+    Fork {
+        /// The parent.
+        parent: BranchId,
+        /// The new branch's name.
+        name: Arc<str>,
+        /// The checkpoint it starts from, or the parent's present state.
+        from: Option<Arc<str>>,
+    },
+    /// Records are written and deleted.
+    Commit(BranchId, Vec<Change>),
+    /// The same for many records, which stand in a segment; then the ids that go.
+    Bulk(BranchId, Hash, Vec<Arc<str>>),
+    /// A checkpoint is taken.
+    Checkpoint {
+        /// The branch.
+        branch: BranchId,
+        /// The checkpoint's name.
+        label: Arc<str>,
+        /// What is said about it.
+        text: Arc<str>,
+    },
+    /// A checkpoint is deleted.
+    Uncheckpoint(BranchId, Arc<str>),
+    /// The branch goes back to a checkpoint.
+    Rollback(BranchId, Arc<str>),
+    /// States are joined.
+    Join(BranchId, Join),
+    /// The branch is thrown away.
+    Discard(BranchId),
+    /// The branch gets another name.
+    Rename(BranchId, Arc<str>),
+    /// A setting gets a value.
+    Config(BranchId, Setting, Arc<str>),
+    /// The directory gets permission bits.
+    Mode(BranchId, u32),
+    /// A conflict is settled.
+    Resolve(BranchId, Arc<str>, Side),
+    /// A merge was refused, and why.
+    Refuse(BranchId, Arc<str>),
+    /// A user is seen for the first time.
+    User(Arc<str>),
+}
+
+/// Something that happens to a store.
+#[derive(Clone, Debug)]
+pub struct Act {
+    /// When.
+    pub time: Time,
+    /// Who.
+    pub uid: u32,
+    /// What.
+    pub deed: Deed,
+}
+
+/// Codes of deeds; several deeds may share one operation.
+mod code {
+    pub const ROOT: u8 = 1;
+    pub const FORK: u8 = 2;
+    pub const COMMIT: u8 = 3;
+    pub const BULK: u8 = 4;
+    pub const CHECKPOINT: u8 = 5;
+    pub const UNCHECKPOINT: u8 = 6;
+    pub const ROLLBACK: u8 = 7;
+    pub const MERGE: u8 = 8;
+    pub const PROMOTE: u8 = 9;
+    pub const PULL: u8 = 10;
+    pub const DISCARD: u8 = 11;
+    pub const RENAME: u8 = 12;
+    pub const CONFIG: u8 = 13;
+    pub const MODE: u8 = 14;
+    pub const RESOLVE: u8 = 15;
+    pub const REFUSE: u8 = 16;
+    pub const USER: u8 = 17;
+}
+
+impl Act {
+    /// Returns the stored bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        out.byte(self.deed.code()).signed(self.time.0).number(u64::from(self.uid));
+        self.deed.write(&mut out);
+        out.finish()
+    }
+
+    /// Reads stored bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Act, CodecError> {
+        let mut input = Reader::new(bytes);
+        let code = input.byte()?;
+        let time = Time(input.signed()?);
+        let uid = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
+        let deed = Deed::read(code, &mut input)?;
+        if input.is_empty() { Ok(Act { time, uid, deed }) } else { Err(CodecError::Number) }
+    }
+}
+
+impl Deed {
+    fn code(&self) -> u8 {
+        match self {
+            Deed::Root(_) => code::ROOT,
+            Deed::Fork { .. } => code::FORK,
+            Deed::Commit(..) => code::COMMIT,
+            Deed::Bulk(..) => code::BULK,
+            Deed::Checkpoint { .. } => code::CHECKPOINT,
+            Deed::Uncheckpoint(..) => code::UNCHECKPOINT,
+            Deed::Rollback(..) => code::ROLLBACK,
+            Deed::Join(_, Join::Merge) => code::MERGE,
+            Deed::Join(_, Join::Promote) => code::PROMOTE,
+            Deed::Join(_, Join::Pull) => code::PULL,
+            Deed::Discard(_) => code::DISCARD,
+            Deed::Rename(..) => code::RENAME,
+            Deed::Config(..) => code::CONFIG,
+            Deed::Mode(..) => code::MODE,
+            Deed::Resolve(..) => code::RESOLVE,
+            Deed::Refuse(..) => code::REFUSE,
+            Deed::User(_) => code::USER,
+        }
+    }
+
+    fn write(&self, out: &mut Writer) {
+        match self {
+            Deed::Root(name) | Deed::User(name) => out.text(name),
+            Deed::Fork { parent, name, from } => out.number(parent.0).text(name).maybe_text(from.as_deref()),
+            Deed::Commit(branch, changes) => {
+                out.number(branch.0).number(changes.len() as u64);
+                changes.iter().for_each(|change| change.write(out));
+                out
+            }
+            Deed::Bulk(branch, segment, deletes) => {
+                out.number(branch.0).hash(segment).number(deletes.len() as u64);
+                deletes.iter().fold(out, |out, id| out.text(id))
+            }
+            Deed::Checkpoint { branch, label, text } => out.number(branch.0).text(label).text(text),
+            Deed::Join(branch, _) | Deed::Discard(branch) => out.number(branch.0),
+            Deed::Uncheckpoint(branch, text)
+            | Deed::Rollback(branch, text)
+            | Deed::Rename(branch, text)
+            | Deed::Refuse(branch, text) => out.number(branch.0).text(text),
+            Deed::Config(branch, setting, value) => out.number(branch.0).byte(*setting as u8).text(value),
+            Deed::Mode(branch, mode) => out.number(branch.0).number(u64::from(*mode)),
+            Deed::Resolve(branch, id, side) => out.number(branch.0).text(id).byte(u8::from(*side == Side::Parent)),
+        };
+    }
+
+    fn read(code: u8, input: &mut Reader<'_>) -> Result<Deed, CodecError> {
+        if code == code::ROOT {
+            return Ok(Deed::Root(input.text()?.into()));
+        }
+        if code == code::USER {
+            return Ok(Deed::User(input.text()?.into()));
+        }
+        let branch = BranchId(input.number()?);
+        Ok(match code {
+            code::FORK => {
+                let name = input.text()?.into();
+                Deed::Fork { parent: branch, name, from: input.maybe_text()?.map(Arc::from) }
+            }
+            code::COMMIT => {
+                let count = input.length()?;
+                Deed::Commit(branch, (0..count).map(|_| Change::read(input)).collect::<Result<_, _>>()?)
+            }
+            code::BULK => {
+                let (segment, count) = (input.hash()?, input.length()?);
+                let ids = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
+                Deed::Bulk(branch, segment, ids)
+            }
+            code::CHECKPOINT => {
+                let label = input.text()?.into();
+                Deed::Checkpoint { branch, label, text: input.text()?.into() }
+            }
+            code::UNCHECKPOINT => Deed::Uncheckpoint(branch, input.text()?.into()),
+            code::ROLLBACK => Deed::Rollback(branch, input.text()?.into()),
+            code::MERGE => Deed::Join(branch, Join::Merge),
+            code::PROMOTE => Deed::Join(branch, Join::Promote),
+            code::PULL => Deed::Join(branch, Join::Pull),
+            code::DISCARD => Deed::Discard(branch),
+            code::RENAME => Deed::Rename(branch, input.text()?.into()),
+            code::CONFIG => {
+                let number = input.byte()?;
+                let setting = *Setting::ALL.get(usize::from(number)).ok_or(CodecError::Code(number))?;
+                Deed::Config(branch, setting, input.text()?.into())
+            }
+            code::MODE => Deed::Mode(branch, u32::try_from(input.number()?).map_err(|_| CodecError::Number)?),
+            code::RESOLVE => {
+                let id = input.text()?.into();
+                Deed::Resolve(branch, id, if input.byte()? == 1 { Side::Parent } else { Side::Child })
+            }
+            code::REFUSE => Deed::Refuse(branch, input.text()?.into()),
+            code => return Err(CodecError::Code(code)),
+        })
+    }
+}
+
+/// Flags of a stored change.
+mod flag {
+    pub const PUT: u8 = 1;
+    pub const VECTOR: u8 = 2;
+    pub const TEXT: u8 = 4;
+    pub const FROM: u8 = 8;
+}
+
+impl Change {
+    fn write(&self, out: &mut Writer) {
+        match self {
+            Change::Delete { id } => {
+                out.byte(0).text(id);
+            }
+            Change::Put { id, content, from } => {
+                let on = |there: bool, flag: u8| if there { flag } else { 0 };
+                let has = on(content.vector.is_some(), flag::VECTOR) | on(content.text.is_some(), flag::TEXT);
+                out.byte(flag::PUT | has | on(from.is_some(), flag::FROM)).text(id);
+                if let Some(vector) = &content.vector {
+                    out.bytes(bytemuck::cast_slice(vector));
+                }
+                content.text.iter().chain(from).for_each(|text| {
+                    out.text(text);
+                });
+                out.text(&content.metadata);
+            }
+        }
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Change, CodecError> {
+        let flags = input.byte()?;
+        let id = input.text()?.into();
+        if flags & flag::PUT == 0 {
+            return Ok(Change::Delete { id });
+        }
+        let vector = if flags & flag::VECTOR == 0 { None } else { Some(read_vector(input.bytes()?)) };
+        let mut text = |flag: u8| -> Result<Option<Arc<str>>, CodecError> {
+            if flags & flag == 0 { Ok(None) } else { Ok(Some(input.text()?.into())) }
+        };
+        let (text, from) = (text(flag::TEXT)?, text(flag::FROM)?);
+        let content = Content { vector, text, metadata: input.text()?.into() };
+        Ok(Change::Put { id, content, from })
+    }
+}
+
+fn read_vector(bytes: &[u8]) -> Arc<[f32]> {
+    let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap_or_default());
+    bytes.chunks_exact(4).map(number).collect()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn round_trip(deed: Deed) {
+        let act = Act { time: Time(5), uid: 1000, deed };
+        let bytes = act.to_bytes();
+        assert_eq!(Act::from_bytes(&bytes).unwrap().to_bytes(), bytes);
+        for end in 0..bytes.len() {
+            // A cut act is an error, or at least never the same act.
+            assert!(Act::from_bytes(&bytes[..end]).map_or(true, |other| other.to_bytes() != bytes));
+        }
+    }
+
+    #[test]
+    fn every_deed_reads_back() {
+        let (branch, name) = (BranchId(300), Arc::<str>::from("name"));
+        let content = Content { vector: Some([1.0, -0.0].into()), text: Some("t".into()), metadata: "{}".into() };
+        let bare = Content { vector: None, text: None, metadata: "{\"a\":1}".into() };
+        let changes = vec![
+            Change::Put { id: "a".into(), content, from: Some("z".into()) },
+            Change::Put { id: "b".into(), content: bare, from: None },
+            Change::Delete { id: "c".into() },
+        ];
+        round_trip(Deed::Root(name.clone()));
+        round_trip(Deed::Fork { parent: branch, name: name.clone(), from: Some("cp".into()) });
+        round_trip(Deed::Commit(branch, changes));
+        round_trip(Deed::Bulk(branch, Hash([3; 32]), vec![name.clone()]));
+        round_trip(Deed::Checkpoint { branch, label: name.clone(), text: "why".into() });
+        round_trip(Deed::Uncheckpoint(branch, name.clone()));
+        round_trip(Deed::Rollback(branch, name.clone()));
+        for join in [Join::Merge, Join::Promote, Join::Pull] {
+            round_trip(Deed::Join(branch, join));
+        }
+        round_trip(Deed::Discard(branch));
+        round_trip(Deed::Rename(branch, name.clone()));
+        for setting in Setting::ALL {
+            round_trip(Deed::Config(branch, setting, "v".into()));
+        }
+        round_trip(Deed::Mode(branch, 0o750));
+        round_trip(Deed::Resolve(branch, name.clone(), Side::Parent));
+        round_trip(Deed::Refuse(branch, name.clone()));
+        round_trip(Deed::User(name));
+    }
+
+    #[test]
+    fn a_fork_with_a_name_of_seven_letters_takes_few_bytes() {
+        let fork = Deed::Fork { parent: BranchId(1), name: "agent-7".into(), from: None };
+        assert!(Act { time: Time(1), uid: 1000, deed: fork }.to_bytes().len() <= 24);
+    }
+}

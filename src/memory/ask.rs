@@ -1,0 +1,70 @@
+//! Asking a view.
+
+use super::look::Seen;
+use super::world::View;
+use super::{Error, Kind, Memory};
+use crate::search::{Answer, Place, Question, SearchError, ask};
+
+impl Memory {
+    /// Answers a question to a view, by default from the branch and the shared log.
+    ///
+    /// Kind `Timeout` when the question's time limit is reached, `Invalid` for a vector of another
+    /// length or an unknown scope, `NotFound` for an id that is not there.
+    pub fn ask(&self, view: &View, question: &Question) -> Result<Answer, Error> {
+        let start = self.now();
+        let (places, metric, path) = {
+            let world = self.world();
+            let seen = Seen::new(&world, view)?;
+            let mut places = Vec::new();
+            for name in &question.scope {
+                match name.as_str() {
+                    "branch" => places.insert(0, Place { source: "branch".into(), state: seen.state.clone() }),
+                    // The shared log has no entries yet.
+                    "log" => {}
+                    other => {
+                        let root = world.roots.get(other).ok_or_else(|| unknown_scope(other))?;
+                        places.push(Place { source: other.into(), state: world.branch(*root)?.state.clone() });
+                    }
+                }
+            }
+            (places, world.shared_settings(seen.branch)?.metric(), world.path(seen.branch))
+        };
+        let deadline = start.after(i64::try_from(question.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
+        let late = || (self.now() >= deadline).then_some(SearchError::Timeout(question.timeout_ms));
+        let head = places.first().map_or_else(|| self.state(view).map(|state| state.head()), |place| Ok(place.state.head()))?;
+        let asked = ask(&places, metric, question, &late)?;
+        Ok(Answer {
+            hits: asked.hits,
+            mode: asked.mode,
+            reason: asked.reason,
+            branch: path,
+            head,
+            exact: true,
+            micros: (self.now().0 - start.0).max(0) as u64 / 1000,
+            question: question.echo.clone(),
+            tag: question.tag.clone(),
+        })
+    }
+}
+
+fn unknown_scope(name: &str) -> Error {
+    let shown: String = name.chars().take(80).collect();
+    let message = format!("there is nothing called '{shown}' to search");
+    Error::new(Kind::Invalid, "bad_scope", message, "write branch, log or the names of root branches")
+}
+
+impl From<SearchError> for Error {
+    fn from(error: SearchError) -> Error {
+        let (kind, code) = match &error {
+            SearchError::Segment(_) => (Kind::Io, "segment"),
+            SearchError::Dimension { .. } => (Kind::Invalid, "wrong_dimension"),
+            SearchError::ZeroVector => (Kind::Invalid, "zero_vector"),
+            SearchError::NoRecord(_) => (Kind::NotFound, "no_such_record"),
+            SearchError::Timeout(_) => (Kind::Timeout, "timeout"),
+        };
+        match error {
+            SearchError::Segment(error) => error.into(),
+            error => Error::of(kind, code, &error),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The one way in which anything changes: prepare, sign, append, enact.
+
+use std::sync::{Arc, PoisonError};
+
+use super::act::{Act, Deed};
+use super::prepare::{Ground, Prepared, prepare};
+use super::{Actor, Change, Error, Memory};
+use crate::journal::{Journal, Kind};
+use crate::lineage::{Entry, PublicKey, SignedEntry};
+use crate::object::{Hash, Time, Writer};
+
+const ACT_CONTEXT: &str = "engramfs 2026 act v1";
+const END_CONTEXT: &str = "engramfs 2026 clean end v1";
+
+/// The end of the chain of entries.
+pub(super) struct Chain {
+    /// Number of the last entry.
+    pub seq: u64,
+    /// Hash of the last entry.
+    pub tip: Hash,
+    /// Time of the last entry; the next one is later.
+    pub time: Time,
+    /// Where the next entry goes; none when the store was opened for reading.
+    pub journal: Option<Arc<Journal>>,
+    /// Bytes in the journal since the last seal.
+    pub loose_bytes: u64,
+    /// Length of the journal just behind a clean end.
+    pub ended_at: u64,
+    /// Why nothing more is taken.
+    pub closed: Option<&'static str>,
+}
+
+impl Chain {
+    /// Returns why nothing can be written, if so.
+    pub fn refusal(&self) -> Option<String> {
+        if let Some(reason) = self.closed {
+            return Some(reason.to_owned());
+        }
+        match &self.journal {
+            None => Some("the store was opened for reading only".to_owned()),
+            Some(journal) => journal.failure(),
+        }
+    }
+
+    fn writable(&self) -> Result<Arc<Journal>, Error> {
+        match (self.refusal(), &self.journal) {
+            (None, Some(journal)) => Ok(journal.clone()),
+            (reason, _) => Err(Error::read_only(&reason.unwrap_or_default())),
+        }
+    }
+
+    /// Makes the entry of a prepared act, all but its signature.
+    pub fn entry(&self, prepared: &Prepared, act: &Act, bytes: &[u8], key: &PublicKey) -> Entry {
+        let [agent, session, task] = prepared.labels.clone();
+        Entry {
+            seq: self.seq + 1,
+            op: prepared.op,
+            branch: prepared.path.clone(),
+            branch_id: prepared.branch.0,
+            parent: prepared.parent.as_ref().map(|(_, path)| path.clone()),
+            parent_id: prepared.parent.as_ref().map_or(0, |(id, _)| id.0),
+            time: act.time,
+            agent,
+            session,
+            task,
+            uid: act.uid,
+            base: prepared.base,
+            head: prepared.head,
+            counts: prepared.counts,
+            detail: prepared.detail.clone(),
+            act: Hash::of(ACT_CONTEXT, bytes),
+            prev: self.tip,
+            key: key.hash(),
+        }
+    }
+
+    /// Moves behind an entry.
+    pub fn advance(&mut self, entry: &SignedEntry) {
+        self.seq = entry.entry.seq;
+        self.tip = entry.hash;
+        self.time = entry.entry.time;
+    }
+
+    /// Returns what a clean end at `offset` of the journal signs.
+    pub fn end_hash(&self, offset: u64) -> Hash {
+        let mut out = Writer::new();
+        out.hash(&self.tip).number(offset);
+        Hash::of(END_CONTEXT, out.as_slice())
+    }
+}
+
+impl Memory {
+    /// Does what `deed` returns, as one entry, and tells the listeners. `deed` is called by the one
+    /// writer: nothing changes between what it sees and what is done.
+    pub(super) fn act(&self, who: &Actor, deed: impl FnOnce() -> Result<Deed, Error>) -> Result<Arc<SignedEntry>, Error> {
+        let (entry, change) = {
+            let mut chain = self.chain();
+            chain.writable()?;
+            self.introduce(&mut chain, who)?;
+            self.perform(&mut chain, who.uid, deed()?)?
+        };
+        self.tell(&change);
+        Ok(entry)
+    }
+
+    /// Writes down the name of a uid that was never seen before.
+    pub(super) fn introduce(&self, chain: &mut Chain, who: &Actor) -> Result<(), Error> {
+        if !self.world().users.contains_key(&who.uid) {
+            self.perform(chain, who.uid, Deed::User(who.name.clone()))?;
+        }
+        Ok(())
+    }
+
+    fn perform(&self, chain: &mut Chain, uid: u32, deed: Deed) -> Result<(Arc<SignedEntry>, Change), Error> {
+        let journal = chain.writable()?;
+        let time = self.now().max(chain.time.after(1));
+        let act = Act { time, uid, deed };
+        let prepared = {
+            let world = self.world();
+            let segment = |name: &Hash| self.segment(name);
+            prepare(&Ground { world: &world, seq: chain.seq + 1, segment: &segment }, &act)?
+        };
+        let bytes = act.to_bytes();
+        let signed = SignedEntry::sign(chain.entry(&prepared, &act, &bytes, &self.public), &self.key);
+        journal.append(Kind::Act, &[&signed.signature, &bytes])?;
+        chain.loose_bytes += bytes.len() as u64;
+        if let Deed::Bulk(_, segment, _) = &act.deed {
+            self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(*segment);
+            chain.loose_bytes += super::seal::BULK_WEIGHT;
+        }
+        let change = Change {
+            branch: prepared.branch,
+            parent: prepared.parent.as_ref().map(|(id, _)| *id),
+            what: prepared.op.name(),
+        };
+        Ok((self.enact(chain, prepared, signed), change))
+    }
+
+    /// Swaps the world for the one after the entry.
+    pub(super) fn enact(&self, chain: &mut Chain, prepared: Prepared, signed: SignedEntry) -> Arc<SignedEntry> {
+        chain.advance(&signed);
+        let signed = Arc::new(signed);
+        {
+            let mut world = self.world.write().unwrap_or_else(PoisonError::into_inner);
+            world.enact(prepared.branch, prepared.steps, signed.entry.seq, signed.entry.time);
+        }
+        self.history.write().unwrap_or_else(PoisonError::into_inner).push(signed.clone());
+        signed
+    }
+
+    fn tell(&self, change: &Change) {
+        for listener in self.listeners.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            listener(change);
+        }
+        self.wake_keeper();
+    }
+
+    /// Makes everything acknowledged so far durable; all who wait share one device flush.
+    pub fn sync(&self) -> Result<(), Error> {
+        let (journal, upto) = {
+            let chain = self.chain();
+            match &chain.journal {
+                None => return Ok(()),
+                Some(journal) => (journal.clone(), journal.length()),
+            }
+        };
+        // A journal that was rotated away meanwhile was flushed before.
+        Ok(journal.sync(upto)?)
+    }
+
+    /// Writes a signed end and takes nothing more. Calling it again does nothing.
+    pub fn close(&self) -> Result<(), Error> {
+        self.stop_keeper();
+        let mut chain = self.chain();
+        if chain.closed.replace("the store was closed").is_some() {
+            return Ok(());
+        }
+        let Some(journal) = chain.journal.clone() else { return Ok(()) };
+        let offset = journal.length();
+        if offset != chain.ended_at {
+            let signature = self.key.sign(&chain.end_hash(offset));
+            chain.ended_at = journal.append(Kind::End, &[&signature])?;
+        }
+        drop(chain);
+        let upto = journal.length();
+        Ok(journal.sync(upto)?)
+    }
+}
+
+/// Reads the payload of an act's frame: the signature and the act's bytes.
+pub(super) fn split(payload: &[u8]) -> Option<([u8; crate::lineage::SIGNATURE_BYTES], &[u8])> {
+    let (signature, bytes) = payload.split_at_checked(crate::lineage::SIGNATURE_BYTES)?;
+    Some((signature.try_into().ok()?, bytes))
+}

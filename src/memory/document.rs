@@ -1,0 +1,170 @@
+//! Generated documents of a view, and the cache that makes their lengths cheap.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+
+use serde_json::json;
+
+use super::act::Join;
+use super::look::Seen;
+use super::world::{BranchId, View, World};
+use super::{Error, Memory, joining, readme, status};
+use crate::branch::differences;
+use crate::lineage::{Decision, Op, SignedEntry};
+
+/// One generated document.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Document {
+    /// `README.md`.
+    Readme,
+    /// `status`.
+    Status,
+    /// `lineage`.
+    Lineage,
+    /// `diff`.
+    Diff,
+    /// `conflicts`.
+    Conflicts,
+    /// `events.jsonl`; it only grows.
+    Events,
+}
+
+/// Documents that were rendered, each with the stamp of what it was rendered from.
+#[derive(Default)]
+pub(super) struct Cache(HashMap<(View, Document), (Stamp, Arc<[u8]>)>);
+
+/// Changes whenever a document may.
+type Stamp = [u64; 4];
+
+/// How many documents are kept; when there are more, all go.
+const CACHED_MAX: usize = 4096;
+
+impl Memory {
+    /// Returns a document's bytes. They are kept until something that stands in them changes, so
+    /// asking for the length costs no rendering the second time.
+    pub fn document(&self, view: &View, document: Document) -> Result<Arc<[u8]>, Error> {
+        let world = self.world().clone();
+        let seen = Seen::new(&world, view)?;
+        let stamp = self.stamp(&world, &seen, document);
+        let key = (view.clone(), document);
+        {
+            let cache = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, bytes)) = cache.0.get(&key).filter(|(of, _)| *of == stamp) {
+                return Ok(bytes.clone());
+            }
+        }
+        let bytes: Arc<[u8]> = self.render(&world, view, &seen, document)?.into();
+        let mut cache = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.0.len() >= CACHED_MAX {
+            cache.0.clear();
+        }
+        cache.0.insert(key, (stamp, bytes.clone()));
+        Ok(bytes)
+    }
+
+    fn stamp(&self, world: &World, seen: &Seen<'_>, document: Document) -> Stamp {
+        let parent = seen.branch.parent.and_then(|id| world.branches.get(&id)).map_or(0, |parent| parent.stamp);
+        let root = world.branches.get(&seen.branch.root).map_or(0, |root| root.stamp);
+        // The status shows the store's tip and the last refusal as well.
+        let everything = match document {
+            Document::Status => self.version() + self.refusals(),
+            _ => 0,
+        };
+        [seen.branch.stamp, parent, root, everything]
+    }
+
+    fn render(&self, world: &World, view: &View, seen: &Seen<'_>, document: Document) -> Result<Vec<u8>, Error> {
+        match document {
+            Document::Readme => readme::render(world, view, seen).map(String::into_bytes),
+            Document::Status => status::render(self, world, view, seen),
+            Document::Lineage => self.lineage(seen),
+            Document::Diff => diff(seen),
+            Document::Conflicts => conflicts(world, seen),
+            Document::Events => self.events(seen),
+        }
+    }
+
+    fn lineage(&self, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
+        let mut out = Vec::new();
+        for entry in self.lineage_of(seen.branch.id)? {
+            if seen.until.is_none_or(|until| entry.entry.time <= until) {
+                out.extend_from_slice(entry.to_line().as_bytes());
+                out.push(b'\n');
+            }
+        }
+        Ok(out)
+    }
+
+    /// What happened in the branch since it was made: its own entries, and those of child branches
+    /// that begin, end, or reach it.
+    fn events(&self, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
+        let mut out = Vec::new();
+        for signed in self.entries()? {
+            if seen.until.is_none_or(|until| signed.entry.time <= until) && concerns(&signed, seen.branch.id) {
+                out.extend_from_slice(event_line(&signed).as_bytes());
+            }
+        }
+        Ok(out)
+    }
+}
+
+fn concerns(signed: &SignedEntry, branch: BranchId) -> bool {
+    let entry = &signed.entry;
+    let of_child = matches!(entry.op, Op::Fork | Op::Merge | Op::Promote | Op::Discard | Op::Rename | Op::Refuse);
+    entry.branch_id == branch.0 || (entry.parent_id == branch.0 && of_child)
+}
+
+/// Renders one line of `events.jsonl`.
+fn event_line(signed: &SignedEntry) -> String {
+    let entry = &signed.entry;
+    let mut line = json!({
+        "time": entry.time.to_string(), "event": entry.op.name(), "branch": &*entry.branch, "agent": &*entry.agent,
+        "seq": entry.seq, "head": entry.head.to_string(), "entry": signed.hash.to_string(),
+        "put": entry.counts.put, "deleted": entry.counts.deleted,
+    });
+    if let Some(label) = &entry.detail.label {
+        line["label"] = json!(**label);
+    }
+    if let Some(text) = &entry.detail.text {
+        line["text"] = json!(**text);
+    }
+    format!("{line}\n")
+}
+
+/// What differs between the view and the branch's base.
+fn diff(seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::new();
+    for change in differences(&seen.branch.base, &seen.state)? {
+        let what = match (&change.old, &change.new) {
+            (None, _) => "added",
+            (Some(_), Some(_)) => "modified",
+            (Some(_), None) => "deleted",
+        };
+        let id = serde_json::to_string(&*change.id).unwrap_or_default();
+        out.extend_from_slice(format!("{{\"kind\":\"record\",\"id\":{id},\"change\":\"{what}\"}}\n").as_bytes());
+    }
+    Ok(out)
+}
+
+/// What both sides changed since the base, with the texts of all three versions.
+fn conflicts(world: &World, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::new();
+    if seen.branch.parent.is_none() || seen.until.is_some() {
+        return Ok(out);
+    }
+    let parent = world.parent(seen.branch)?;
+    for item in joining::plan_of(world, seen.branch, Join::Merge)?.both_changed {
+        let mut line = item.to_json();
+        for (side, state) in [("base", &seen.branch.base), ("child", &seen.state), ("parent", &parent.state)] {
+            let text = state.find(&item.id)?.map(|row| row.version()).transpose()?;
+            line[format!("{side}_text")] = json!(text.and_then(|version| version.content.text.clone()).as_deref());
+        }
+        out.extend_from_slice(format!("{line}\n").as_bytes());
+    }
+    Ok(out)
+}
+
+/// Returns how many conflicts of a list differ and how many of those are open.
+pub(super) fn count_conflicts(items: &[Decision]) -> u64 {
+    items.iter().filter(|item| item.decision != Some(crate::lineage::Side::Both)).count() as u64
+}

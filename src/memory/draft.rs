@@ -1,0 +1,240 @@
+//! Records as their writers give them: documents and lines of JSON, checked for form.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use super::{Error, Kind};
+use crate::branch::check_record_id;
+use crate::record::Content;
+use crate::vector::DIM_MAX;
+
+/// Largest document of a record, in bytes.
+pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
+
+/// A record as its writer gave it; not yet checked against the memory's dimension.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The vector, finite numbers.
+    pub vector: Option<Vec<f32>>,
+    /// The text.
+    pub text: Option<Arc<str>>,
+    /// The metadata.
+    pub metadata: Map<String, Value>,
+}
+
+/// One edit of records.
+#[derive(Clone, Debug)]
+pub enum Edit {
+    /// A record is written, new or in place of an older version.
+    Put {
+        /// Its id.
+        id: Arc<str>,
+        /// What it says.
+        draft: Draft,
+    },
+    /// A record is deleted; one that is not there is no error.
+    Delete {
+        /// Its id.
+        id: Arc<str>,
+    },
+    /// A record gets another id and keeps `created`; a record of that id is replaced.
+    Rename {
+        /// The id it has.
+        from: Arc<str>,
+        /// The id it gets.
+        to: Arc<str>,
+    },
+}
+
+/// The keys of a document. Those that reading adds are accepted and ignored.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    id: Option<String>,
+    vector: Option<Vec<f32>>,
+    text: Option<String>,
+    metadata: Option<Map<String, Value>>,
+    delete: Option<bool>,
+    #[serde(rename = "created")]
+    _created: Option<IgnoredAny>,
+    #[serde(rename = "modified")]
+    _modified: Option<IgnoredAny>,
+    #[serde(rename = "branch")]
+    _branch: Option<IgnoredAny>,
+    #[serde(rename = "agent")]
+    _agent: Option<IgnoredAny>,
+    #[serde(rename = "session")]
+    _session: Option<IgnoredAny>,
+}
+
+const SHAPE: &str = "write {\"vector\":[…], \"text\":\"…\", \"metadata\":{…}}";
+
+fn invalid(code: &'static str, message: impl Into<String>) -> Error {
+    Error::new(Kind::Invalid, code, message, SHAPE)
+}
+
+impl Keys {
+    fn parse(bytes: &[u8]) -> Result<Keys, Error> {
+        if bytes.len() > DOCUMENT_BYTES_MAX {
+            let message = format!("the document has {} bytes, and 16 MiB is the most", bytes.len());
+            return Err(Error::new(Kind::TooLarge, "too_large", message, "keep large content in files/ and a summary here"));
+        }
+        serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+            serde_json::error::Category::Eof => invalid("incomplete", "the document ends in the middle"),
+            serde_json::error::Category::Syntax => invalid("not_json", format!("the document is not JSON: {error}")),
+            _ => invalid("bad_document", format!("the document is no record: {error}")),
+        })
+    }
+
+    fn draft(self) -> Result<Draft, Error> {
+        if self.delete.is_some() {
+            return Err(invalid("bad_document", "'delete' belongs into ingest; here, remove the file"));
+        }
+        match &self.vector {
+            None if self.text.is_none() => return Err(invalid("empty_record", "a record needs a vector or a text")),
+            Some(vector) => check_numbers(vector)?,
+            None => {}
+        }
+        Ok(Draft { vector: self.vector, text: self.text.map(Arc::from), metadata: self.metadata.unwrap_or_default() })
+    }
+}
+
+/// Checks what holds for vectors of any memory.
+fn check_numbers(vector: &[f32]) -> Result<(), Error> {
+    if !(1..=DIM_MAX).contains(&vector.len()) {
+        return Err(invalid("wrong_dimension", format!("the vector has {} numbers, and 1 to 65536 are possible", vector.len())));
+    }
+    match vector.iter().position(|number| !number.is_finite()) {
+        None => Ok(()),
+        Some(at) => Err(invalid("not_finite", format!("number {at} of the vector is not finite as an f32"))),
+    }
+}
+
+impl Draft {
+    /// Makes a draft out of a bare vector.
+    pub fn of_vector(vector: Vec<f32>) -> Result<Draft, Error> {
+        check_numbers(&vector)?;
+        Ok(Draft { vector: Some(vector), text: None, metadata: Map::new() })
+    }
+
+    /// Parses the whole document of `vectors/<id>.json`. An `id` inside must equal `id`. Over
+    /// 16 MiB: kind `TooLarge`. Incomplete JSON: code `incomplete`.
+    pub fn parse(id: &str, document: &[u8]) -> Result<Draft, Error> {
+        let keys = Keys::parse(document)?;
+        if let Some(other) = &keys.id
+            && other != id
+        {
+            let shown: String = other.chars().take(80).collect();
+            return Err(invalid("other_id", format!("the document says id '{shown}', and the file is {id}.json")));
+        }
+        keys.draft()
+    }
+
+    /// Tells from the beginning of a document whether it can still become right: an error if it is
+    /// wrong for certain, otherwise whether it is complete.
+    pub fn probe(id: &str, beginning: &[u8]) -> Result<bool, Error> {
+        match Draft::parse(id, beginning) {
+            Ok(_) => Ok(true),
+            Err(error) if error.code == "incomplete" => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the content as it is stored: metadata as canonical JSON.
+    pub(super) fn into_content(self) -> Content {
+        let metadata = serde_json::to_string(&Value::Object(self.metadata)).unwrap_or_default();
+        Content { vector: self.vector.map(Arc::from), text: self.text, metadata: metadata.into() }
+    }
+}
+
+impl Edit {
+    /// Parses one line of `ingest`; errors name the line by `number`, counted from 1. A line
+    /// without an id gets the one that `fresh_id` gives.
+    pub fn parse_line(line: &[u8], number: usize, fresh_id: &dyn Fn() -> Arc<str>) -> Result<Edit, Error> {
+        let at_line = |error: Error| Error { message: format!("line {number}: {}", error.message), ..error };
+        let parse = || {
+            let mut keys = Keys::parse(line)?;
+            let id: Option<Arc<str>> = keys.id.take().map(Arc::from);
+            if let Some(id) = &id {
+                check_record_id(id)?;
+            }
+            if keys.delete.take() != Some(true) {
+                return Ok(Edit::Put { id: id.unwrap_or_else(fresh_id), draft: keys.draft()? });
+            }
+            let id = id.ok_or_else(|| invalid("no_id", "a line that deletes names no id"))?;
+            if keys.vector.is_some() || keys.text.is_some() || keys.metadata.is_some() {
+                return Err(invalid("bad_document", "a line that deletes holds more than the id"));
+            }
+            Ok(Edit::Delete { id })
+        };
+        parse().map_err(at_line)
+    }
+
+    /// Returns the id of the record that the edit leaves behind or removes.
+    pub fn id(&self) -> &Arc<str> {
+        match self {
+            Edit::Put { id, .. } | Edit::Delete { id } | Edit::Rename { to: id, .. } => id,
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn code(document: &str) -> &'static str {
+        Draft::parse("a", document.as_bytes()).unwrap_err().code
+    }
+
+    #[test]
+    fn documents_are_refused_for_one_named_reason_each() {
+        assert_eq!(code("{\"vector\":[1,2"), "incomplete");
+        assert_eq!(code("{\"vector\":[1,,2]}"), "not_json");
+        assert_eq!(code("{\"vector\":[NaN]}"), "not_json");
+        assert_eq!(code("{\"vector\":[1e39]}"), "not_finite");
+        assert_eq!(code("{\"vector\":[]}"), "wrong_dimension");
+        assert_eq!(code("{\"metadata\":{}}"), "empty_record");
+        assert_eq!(code("{\"id\":\"b\",\"text\":\"t\"}"), "other_id");
+        assert_eq!(code("{\"text\":\"t\",\"colour\":1}"), "bad_document");
+        assert_eq!(code("{\"text\":\"t\"} x"), "not_json");
+        assert_eq!(code("[1]"), "bad_document");
+        let large = format!("{{\"text\":\"{}\"}}", "x".repeat(DOCUMENT_BYTES_MAX));
+        assert_eq!(Draft::parse("a", large.as_bytes()).unwrap_err().kind, Kind::TooLarge);
+    }
+
+    #[test]
+    fn what_reading_gives_can_be_written_back() {
+        let document = br#"{"id":"a","text":null,"metadata":{"z":1,"a":{"y":2,"b":3}},"created":"x","modified":"x","branch":"main","agent":"x","session":"","vector":[0.5]}"#;
+        let content = Draft::parse("a", document).unwrap().into_content();
+        assert_eq!(&*content.metadata, r#"{"a":{"b":3,"y":2},"z":1}"#);
+        assert_eq!(content.vector.as_deref(), Some(&[0.5][..]));
+    }
+
+    #[test]
+    fn a_beginning_is_refused_only_when_it_is_wrong_for_certain() {
+        let whole = br#"{"vector":[1.5,2],"text":"x"}"#;
+        for end in 0..whole.len() {
+            assert!(!Draft::probe("a", &whole[..end]).unwrap());
+        }
+        assert!(Draft::probe("a", whole).unwrap());
+        assert!(Draft::probe("a", b"hello").is_err());
+        assert!(Draft::probe("a", br#"{"vector":["#).is_ok());
+        assert!(Draft::probe("a", br#"{"vector":["x"#).is_err());
+    }
+
+    #[test]
+    fn lines_put_delete_and_get_fresh_ids() {
+        let fresh = || Arc::<str>::from("fresh");
+        let put = Edit::parse_line(br#"{"text":"x"}"#, 1, &fresh).unwrap();
+        assert!(matches!(put, Edit::Put { id, .. } if &*id == "fresh"));
+        let delete = Edit::parse_line(br#"{"id":"a","delete":true}"#, 1, &fresh).unwrap();
+        assert!(matches!(delete, Edit::Delete { id } if &*id == "a"));
+        let error = Edit::parse_line(br#"{"id":"a/b","text":"x"}"#, 7, &fresh).unwrap_err();
+        assert!(error.message.starts_with("line 7: "), "{error}");
+        assert!(Edit::parse_line(br#"{"delete":true}"#, 1, &fresh).is_err());
+    }
+}

@@ -1,0 +1,203 @@
+//! The errors of the front door, grouped by what the caller can do about them.
+
+use std::fmt;
+use std::io;
+
+use crate::branch::NameError;
+use crate::journal::JournalError;
+use crate::lineage::KeyError;
+use crate::object::{CodecError, Hash};
+use crate::search::QuestionError;
+use crate::segment::SegmentError;
+
+/// Says how to react; each kind has one errno and one exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// There is no such store, branch, record or label.
+    NotFound,
+    /// The name is in use.
+    Exists,
+    /// The branch has child branches.
+    NotEmpty,
+    /// What was given breaks a rule.
+    Invalid,
+    /// A document is over its limit.
+    TooLarge,
+    /// It can't be done while something else holds.
+    Busy,
+    /// A merge waits for conflicts to be settled.
+    Conflict,
+    /// A gate refused.
+    Refused,
+    /// The tree's own shape forbids it.
+    NotPermitted,
+    /// The caller may not.
+    Denied,
+    /// Nothing can be changed here.
+    ReadOnly,
+    /// The branch was merged or discarded.
+    Gone,
+    /// The time limit was reached.
+    Timeout,
+    /// The disk is full.
+    Full,
+    /// This build does not do it.
+    Unsupported,
+    /// The disk failed.
+    Io,
+    /// Bytes are not those that were written.
+    Damaged,
+    /// Another process has the store.
+    Locked,
+}
+
+/// What went wrong: how to react, a stable word for programs, a sentence, and what to do next.
+#[derive(Debug, Clone)]
+pub struct Error {
+    /// How to react.
+    pub kind: Kind,
+    /// A stable word such as `wrong_dimension`.
+    pub code: &'static str,
+    /// What happened, to what.
+    pub message: String,
+    /// What to do next.
+    pub hint: String,
+}
+
+impl Error {
+    /// Makes an error.
+    pub fn new(kind: Kind, code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Error {
+        Error { kind, code, message: message.into(), hint: hint.into() }
+    }
+
+    /// Makes an error out of another one, whose sentence says after a semicolon what to do.
+    pub(super) fn of(kind: Kind, code: &'static str, error: &dyn fmt::Display) -> Error {
+        let text = error.to_string();
+        let (message, hint) = text.rsplit_once("; ").unwrap_or((&text, "see the log for more"));
+        Error::new(kind, code, message, hint)
+    }
+
+    /// Says that stored bytes are wrong.
+    pub(super) fn damaged(message: impl Into<String>) -> Error {
+        Error::new(Kind::Damaged, "damaged", message, "restore the store from a backup")
+    }
+
+    /// Wraps an error of the disk.
+    pub(super) fn io(what: &str, error: &io::Error) -> Error {
+        let (kind, hint) = match error.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT) => (Kind::Full, "free space on the store's disk, then try again"),
+            _ => (Kind::Io, "check the disk and the store's permissions, then try again"),
+        };
+        Error::new(kind, "disk", format!("{what}: {error}"), hint)
+    }
+
+    pub(super) fn no_branch(path: &str) -> Error {
+        let hint = "list the branches with ls, or with engramfs log --graph";
+        Error::new(Kind::NotFound, "no_such_branch", format!("there is no branch {path}"), hint)
+    }
+
+    pub(super) fn no_checkpoint(label: &str) -> Error {
+        let hint = "list them with ls in the branch's checkpoints/";
+        Error::new(Kind::NotFound, "no_such_checkpoint", format!("the branch has no checkpoint {label}"), hint)
+    }
+
+    pub(super) fn no_hash(hash: &Hash) -> Error {
+        let hint = "hashes stand in lineage and conflicts; after config/keep has run out only the hash remains";
+        Error::new(Kind::NotFound, "no_such_hash", format!("nothing readable has the hash {hash}"), hint)
+    }
+
+    pub(super) fn gone() -> Error {
+        let hint = "its records are in its parent if it was merged; see the parent's lineage";
+        Error::new(Kind::Gone, "gone", "the branch was merged or discarded", hint)
+    }
+
+    pub(super) fn read_only(reason: &str) -> Error {
+        Error::new(Kind::ReadOnly, "read_only", format!("nothing can be written: {reason}"), "mount or open the store for writing")
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.message, self.hint)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<NameError> for Error {
+    fn from(error: NameError) -> Error {
+        Error::of(Kind::Invalid, "bad_name", &error)
+    }
+}
+
+impl From<QuestionError> for Error {
+    fn from(error: QuestionError) -> Error {
+        Error::of(Kind::Invalid, "bad_question", &error)
+    }
+}
+
+impl From<CodecError> for Error {
+    fn from(error: CodecError) -> Error {
+        Error::damaged(format!("stored bytes are not of the expected form: {error}"))
+    }
+}
+
+impl From<KeyError> for Error {
+    fn from(error: KeyError) -> Error {
+        let kind = if matches!(error, KeyError::Loose(_)) { Kind::Denied } else { Kind::Damaged };
+        Error::of(kind, "key", &error)
+    }
+}
+
+impl From<SegmentError> for Error {
+    fn from(error: SegmentError) -> Error {
+        match &error {
+            SegmentError::Damaged { .. } => Error::of(Kind::Damaged, "damaged", &error),
+            SegmentError::Io { name, what, source } if source.kind() == io::ErrorKind::NotFound => {
+                Error::damaged(format!("the segment {name} could not be {what}: it is missing"))
+            }
+            SegmentError::Io { source, .. } => Error { ..Error::io("a segment", source) }.with_message(&error),
+        }
+    }
+}
+
+impl From<JournalError> for Error {
+    fn from(error: JournalError) -> Error {
+        match &error {
+            JournalError::Damaged { .. } => Error::of(Kind::Damaged, "damaged", &error),
+            JournalError::Poisoned { .. } => Error::of(Kind::ReadOnly, "journal_failed", &error),
+            JournalError::Io { source, .. } => Error::io("the journal", source).with_message(&error),
+        }
+    }
+}
+
+impl Error {
+    fn with_message(mut self, error: &dyn fmt::Display) -> Error {
+        let text = error.to_string();
+        self.message = text.rsplit_once("; ").map_or(text.clone(), |(message, _)| message.to_owned());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_a_failing_one() {
+        let full = JournalError::Io {
+            path: "journal/1".into(),
+            what: "appended to",
+            source: io::Error::from_raw_os_error(libc::ENOSPC),
+        };
+        assert_eq!(Error::from(full).kind, Kind::Full);
+        let failing = SegmentError::Io { name: "x".into(), what: "read", source: io::Error::from_raw_os_error(libc::EIO) };
+        assert_eq!(Error::from(failing).kind, Kind::Io);
+    }
+
+    #[test]
+    fn every_error_says_what_to_do_next() {
+        let error = Error::from(NameError::Taken("ctl".into()));
+        assert!(error.message.contains("ctl") && error.hint.contains("another"), "{error}");
+    }
+}

@@ -1,0 +1,190 @@
+//! From the files to the world: the manifest's snapshot, and the journal's acts on top.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::act::Deed;
+use super::chain::{Chain, split};
+use super::history::History;
+use super::manifest;
+use super::open::parse_act;
+use super::prepare::{Ground, prepare};
+use super::world::World;
+use super::{Error, seal};
+use crate::disk::Disk;
+use crate::journal::{Frame, Journal, Kind, Replay, Torn};
+use crate::lineage::{PublicKey, SIGNATURE_BYTES, SignedEntry};
+use crate::object::{Hash, Time};
+use crate::segment::Segment;
+
+/// Where a store is read from.
+pub(super) struct Source<'a> {
+    /// The disk.
+    pub disk: &'a Arc<dyn Disk>,
+    /// The key that entries must be signed with.
+    pub public: &'a PublicKey,
+    /// Opens a segment.
+    pub segment: &'a dyn Fn(&Hash) -> Result<Arc<Segment>, Error>,
+    /// Whether the journal will be continued.
+    pub writing: bool,
+}
+
+/// A store in memory.
+pub(super) struct Loaded {
+    /// All branches.
+    pub world: World,
+    /// All entries.
+    pub history: History,
+    /// Number of the last entry.
+    pub seq: u64,
+    /// Hash of the last entry.
+    pub tip: Hash,
+    /// Time of the last entry.
+    pub time: Time,
+    /// The last journal file.
+    pub replay: Replay,
+    /// What stands behind its last whole frame.
+    pub torn: Option<Torn>,
+    /// Length of the journal just behind a clean end.
+    pub ended_at: u64,
+    /// Bytes of acts that are in no segment yet.
+    pub loose_bytes: u64,
+    /// Segments that acts in the journal name.
+    pub named: HashSet<Hash>,
+}
+
+/// Reads a store. The signature of the newest entry is checked, and with it the whole chain: each
+/// entry's bytes hold the hash of the one before.
+pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
+    let manifest = manifest::read(&**source.disk, source.public, source.segment)?;
+    let numbers = journal_numbers(source, manifest.journal)?;
+    let mut reading = Reading {
+        source,
+        world: manifest.world,
+        history: History { archives: manifest.archives, recent: Vec::new() },
+        chain: Chain {
+            seq: manifest.seq,
+            tip: manifest.tip,
+            time: manifest.time,
+            journal: None,
+            loose_bytes: 0,
+            ended_at: 0,
+            closed: None,
+        },
+        named: HashSet::new(),
+    };
+    let mut last = None;
+    for (index, number) in numbers.iter().enumerate() {
+        let is_last = index + 1 == numbers.len();
+        let open = if source.writing && is_last { Replay::open_to_continue } else { Replay::open };
+        let mut replay = open(source.disk, *number)?;
+        reading.chain.ended_at = 0;
+        let torn = replay.run(0, |frame| reading.frame(frame))?;
+        if let Some(torn) = &torn
+            && !is_last
+        {
+            let message = format!("{} is damaged at byte {}, and a later journal file follows it", Journal::path_of(*number), torn.offset);
+            return Err(Error::damaged(message));
+        }
+        last = Some((replay, torn));
+    }
+    let (replay, torn) = last.ok_or_else(|| Error::damaged(format!("{} is missing", Journal::path_of(manifest.journal))))?;
+    reading.check_signatures()?;
+    let Reading { world, history, chain, named, .. } = reading;
+    Ok(Loaded {
+        world,
+        history,
+        seq: chain.seq,
+        tip: chain.tip,
+        time: chain.time,
+        replay,
+        torn,
+        ended_at: chain.ended_at,
+        loose_bytes: chain.loose_bytes,
+        named,
+    })
+}
+
+/// Returns the journal files from `first` on. A last file that is too short to have been finished
+/// holds nothing: the rotation that began it was cut off before any entry went there.
+fn journal_numbers(source: &Source<'_>, first: u64) -> Result<Vec<u64>, Error> {
+    let io = |error: std::io::Error| Error::io("the journal's folder could not be read", &error);
+    let names = source.disk.list("journal").map_err(io)?;
+    let parse = |name: &String| u64::from_str_radix(name, 16).ok().filter(|number| Journal::path_of(*number).ends_with(name.as_str()));
+    let mut numbers: Vec<u64> = names.iter().filter_map(parse).filter(|number| *number >= first).collect();
+    numbers.sort_unstable();
+    if let Some(last) = numbers.last().copied()
+        && numbers.len() > 1
+        && Replay::open(source.disk, last).is_err()
+        && source.disk.open(&Journal::path_of(last)).and_then(|file| file.len()).map_err(io)? <= 16
+    {
+        numbers.pop();
+        if source.writing {
+            source.disk.remove(&Journal::path_of(last)).map_err(io)?;
+        }
+    }
+    let consecutive = numbers.iter().zip(first..).all(|(number, expected)| *number == expected);
+    if !consecutive {
+        return Err(Error::damaged("a journal file is missing between others"));
+    }
+    Ok(numbers)
+}
+
+struct Reading<'a> {
+    source: &'a Source<'a>,
+    world: World,
+    history: History,
+    chain: Chain,
+    named: HashSet<Hash>,
+}
+
+impl Reading<'_> {
+    fn frame(&mut self, frame: Frame<'_>) -> Result<(), Error> {
+        match frame.kind {
+            Kind::Mark => Ok(()),
+            Kind::Act => self.act(frame.payload),
+            Kind::End => {
+                let signature: &[u8; SIGNATURE_BYTES] = frame.payload.try_into().map_err(|_| Error::damaged("a clean end of the journal has no signature"))?;
+                if !self.source.public.verifies(&self.chain.end_hash(frame.offset), signature) {
+                    return Err(Error::damaged("a clean end of the journal is not signed by the store's key"));
+                }
+                self.chain.ended_at = frame.offset + (crate::journal::FRAME_BYTES + frame.payload.len()) as u64;
+                Ok(())
+            }
+        }
+    }
+
+    fn act(&mut self, payload: &[u8]) -> Result<(), Error> {
+        let seq = self.chain.seq + 1;
+        let (signature, bytes) = split(payload).ok_or_else(|| Error::damaged(format!("entry {seq} has no signature")))?;
+        let act = parse_act(bytes, seq)?;
+        let ground = Ground { world: &self.world, seq, segment: self.source.segment };
+        let prepared = prepare(&ground, &act).map_err(|error| match error.kind {
+            super::Kind::Io | super::Kind::Damaged => error,
+            _ => Error::damaged(format!("entry {seq} does what can't be done: {}", error.message)),
+        })?;
+        let entry = self.chain.entry(&prepared, &act, bytes, self.source.public);
+        let hash = entry.hash();
+        let signed = SignedEntry { entry, hash, signature };
+        self.chain.advance(&signed);
+        self.chain.loose_bytes += bytes.len() as u64;
+        if let Deed::Bulk(_, segment, _) = &act.deed {
+            self.named.insert(*segment);
+            self.chain.loose_bytes += seal::BULK_WEIGHT;
+        }
+        self.world.enact(prepared.branch, prepared.steps, seq, act.time);
+        self.history.push(Arc::new(signed));
+        Ok(())
+    }
+
+    /// The newest signature vouches for all entries; where it fails, the first bad one is named.
+    fn check_signatures(&self) -> Result<(), Error> {
+        let recent = &self.history.recent;
+        if recent.last().is_none_or(|entry| entry.verifies(self.source.public)) {
+            return Ok(());
+        }
+        let first = recent.iter().find(|entry| !entry.verifies(self.source.public));
+        let seq = first.map_or(self.chain.seq, |entry| entry.entry.seq);
+        Err(Error::damaged(format!("entry {seq} is not signed by the store's key, or an entry before it was changed or removed")))
+    }
+}

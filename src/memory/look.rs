@@ -1,0 +1,181 @@
+//! Looking things up; nothing here waits for a writer.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::settings::Setting;
+use super::world::{Branch, BranchId, View, World};
+use super::{Error, Memory};
+use crate::branch::State;
+use crate::object::{Hash, Time};
+use crate::record::{Version, write_export_line};
+use crate::segment::{Row, SegmentError};
+
+/// What a directory shows of a branch.
+#[derive(Clone, Debug)]
+pub struct BranchInfo {
+    /// Its number.
+    pub id: BranchId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its name path.
+    pub path: Arc<str>,
+    /// Its parent.
+    pub parent: Option<BranchId>,
+    /// The root branch above it, or itself.
+    pub root: BranchId,
+    /// The uid that made it.
+    pub uid: u32,
+    /// Permission bits of its directory.
+    pub mode: u32,
+    /// When it was made.
+    pub created: Time,
+    /// When its records last changed.
+    pub changed: Time,
+    /// Number of child branches.
+    pub children: usize,
+    /// Number of checkpoints.
+    pub checkpoints: usize,
+}
+
+impl Memory {
+    /// Returns the root branches by name.
+    pub fn roots(&self) -> Vec<(Arc<str>, BranchId)> {
+        self.world().roots.iter().map(|(name, id)| (name.clone(), *id)).collect()
+    }
+
+    /// Returns a root branch.
+    pub fn root(&self, name: &str) -> Option<BranchId> {
+        self.world().roots.get(name).copied()
+    }
+
+    /// Returns a child branch.
+    pub fn child(&self, parent: BranchId, name: &str) -> Option<BranchId> {
+        self.world().branches.get(&parent)?.children.get(name).copied()
+    }
+
+    /// Returns the child branches by name.
+    pub fn children(&self, parent: BranchId) -> Result<Vec<(Arc<str>, BranchId)>, Error> {
+        let world = self.world();
+        Ok(world.branch(parent)?.children.iter().map(|(name, id)| (name.clone(), *id)).collect())
+    }
+
+    /// Returns the branch at a name path such as `main/agent-7/try-1`.
+    pub fn resolve(&self, name_path: &str) -> Result<BranchId, Error> {
+        self.world().resolve(name_path)
+    }
+
+    /// Returns what a directory shows of a branch.
+    pub fn info(&self, branch: BranchId) -> Result<BranchInfo, Error> {
+        let world = self.world();
+        let branch = world.branch(branch)?;
+        Ok(BranchInfo {
+            id: branch.id,
+            name: branch.name.clone(),
+            path: world.path(branch),
+            parent: branch.parent,
+            root: branch.root,
+            uid: branch.uid,
+            mode: branch.mode,
+            created: branch.created,
+            changed: branch.changed,
+            children: branch.children.len(),
+            checkpoints: branch.checkpoints.len(),
+        })
+    }
+
+    /// Returns the checkpoints' labels.
+    pub fn checkpoints(&self, branch: BranchId) -> Result<Vec<Arc<str>>, Error> {
+        Ok(self.world().branch(branch)?.checkpoints.keys().cloned().collect())
+    }
+
+    /// Returns when a checkpoint was taken.
+    pub fn checkpoint_time(&self, branch: BranchId, label: &str) -> Result<Time, Error> {
+        let world = self.world();
+        let checkpoint = world.branch(branch)?.checkpoints.get(label);
+        checkpoint.map(|checkpoint| checkpoint.time).ok_or_else(|| Error::no_checkpoint(label))
+    }
+
+    /// Returns a setting's value without a line end, empty where it is unset.
+    pub fn setting(&self, view: &View, setting: Setting) -> Result<String, Error> {
+        let world = self.world();
+        Ok(world.setting(world.branch(view.branch())?, setting)?.to_string())
+    }
+
+    /// Returns what has that hash, as JSON: a record's version, an entry, or a head.
+    ///
+    /// Versions are found in the branch, its base, its checkpoints, and the states that
+    /// `config/keep` keeps: those before rollbacks, and both sides of merges with conflicts.
+    pub fn show(&self, branch: BranchId, hash: &Hash) -> Result<String, Error> {
+        for state in self.readable_states(branch)? {
+            if state.head() == *hash {
+                let totals = state.totals();
+                let value = json!({ "kind": "head", "head": hash.to_string(), "records": totals.records, "bytes": totals.raw });
+                return Ok(format!("{value}\n"));
+            }
+            if let Some(version) = version_of(&state, hash)? {
+                let mut line = Vec::new();
+                write_export_line(&mut line, &version);
+                return Ok(String::from_utf8_lossy(&line).into_owned());
+            }
+        }
+        let entry = self.entries()?.into_iter().find(|entry| entry.hash == *hash);
+        entry.map(|entry| entry.to_line() + "\n").ok_or_else(|| Error::no_hash(hash))
+    }
+
+    fn readable_states(&self, branch: BranchId) -> Result<Vec<Arc<State>>, Error> {
+        let world = self.world();
+        let branch = world.branch(branch)?;
+        let parent = branch.parent.and_then(|id| world.branches.get(&id));
+        let kept = branch.kept.iter().map(|kept| kept.state.clone());
+        let checkpoints = branch.checkpoints.values().map(|checkpoint| checkpoint.state.clone());
+        let present = [branch.state.clone(), branch.base.clone()].into_iter();
+        Ok(present.chain(checkpoints).chain(kept).chain(parent.map(|parent| parent.state.clone())).collect())
+    }
+
+    /// Returns the branch's figures.
+    pub fn status(&self, view: &View) -> Result<Value, Error> {
+        let bytes = self.document(view, super::Document::Status)?;
+        serde_json::from_slice(&bytes).map_err(|error| Error::damaged(format!("the status can't be read back: {error}")))
+    }
+}
+
+/// Finds a version by its content hash.
+fn version_of(state: &State, hash: &Hash) -> Result<Option<Arc<Version>>, SegmentError> {
+    if let Some(version) = state.loose().values().find(|version| version.hash == *hash) {
+        return Ok(Some(version.clone()));
+    }
+    for layer in state.layers() {
+        let mut hashes = layer.segment.hashes()?.chunks_exact(32).enumerate();
+        let found = hashes.find(|(row, bytes)| *bytes == hash.0 && layer.visible.contains(*row as u32));
+        if let Some((row, _)) = found {
+            return Row::Sealed(layer.segment.clone(), row as u32).version().map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// The state and base that a view shows, with its branch.
+pub(super) struct Seen<'a> {
+    /// The branch.
+    pub branch: &'a Branch,
+    /// The records.
+    pub state: Arc<State>,
+    /// The checkpoint's time, for a checkpoint.
+    pub until: Option<Time>,
+}
+
+impl<'a> Seen<'a> {
+    /// Looks a view up.
+    pub fn new(world: &'a World, view: &View) -> Result<Seen<'a>, Error> {
+        let branch = world.branch(view.branch())?;
+        match view {
+            View::Branch(_) => Ok(Seen { branch, state: branch.state.clone(), until: None }),
+            View::Checkpoint(_, label) => {
+                let checkpoint = branch.checkpoints.get(label).ok_or_else(|| Error::no_checkpoint(label))?;
+                Ok(Seen { branch, state: checkpoint.state.clone(), until: Some(checkpoint.time) })
+            }
+        }
+    }
+}

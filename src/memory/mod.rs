@@ -1,0 +1,179 @@
+//! The front door: everything a caller does to a store goes through [`Memory`].
+//!
+//! Whatever changes is one signed entry, one frame of the journal, one swap of the world; readers
+//! take the world's present states and are never in anyone's way. Lock order: `sealing`, `chain`,
+//! `world`, `history`; no lock is held when a listener is called or a caller waits.
+
+mod act;
+mod ask;
+mod backup;
+mod chain;
+mod document;
+mod draft;
+mod error;
+mod export;
+mod gc;
+mod history;
+mod joining;
+mod load;
+mod look;
+mod manifest;
+mod open;
+mod prepare;
+mod readme;
+mod seal;
+mod settings;
+mod snapshot;
+mod status;
+mod surroundings;
+mod verify;
+mod world;
+mod write;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+pub use act::Join;
+pub use backup::backup;
+pub use document::Document;
+pub use draft::{DOCUMENT_BYTES_MAX, Draft, Edit};
+pub use error::{Error, Kind};
+pub use export::Export;
+pub use joining::Outcome;
+pub use look::BranchInfo;
+pub use open::OpenMode;
+pub use settings::{Setting, parse_duration};
+pub use snapshot::{Record, RecordStat, Snapshot};
+pub use surroundings::Surroundings;
+pub use verify::{VerifyOptions, verify, verify_on};
+pub use world::{BranchId, View};
+pub use write::Receipt;
+
+pub use crate::branch::{check_name, check_record_id};
+pub use crate::lineage::Side;
+pub use crate::object::{Hash, Time};
+pub use crate::search::{Answer, Question};
+
+use crate::disk::{Disk, Lock};
+use crate::lineage::{Key, PublicKey};
+use crate::object::Shelf;
+use crate::segment::Segment;
+use chain::Chain;
+use history::History;
+use world::World;
+
+/// Who acts: the caller's uid, and the name that user has.
+#[derive(Clone, Debug)]
+pub struct Actor {
+    /// The uid.
+    pub uid: u32,
+    /// The user's name; it stands in entries where `config/agent` is not set.
+    pub name: Arc<str>,
+}
+
+/// What a listener is told after something changed.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The branch.
+    pub branch: BranchId,
+    /// Its parent.
+    pub parent: Option<BranchId>,
+    /// The word of the lineage for what was done.
+    pub what: &'static str,
+}
+
+type Listener = Box<dyn Fn(&Change) + Send + Sync>;
+
+/// An open store.
+pub struct Memory {
+    disk: Arc<dyn Disk>,
+    shelf: Shelf,
+    key: Key,
+    public: PublicKey,
+    surroundings: Surroundings,
+    read_only: bool,
+    warnings: Vec<String>,
+    /// Guards sealing, compaction and sweeping: one at a time.
+    sealing: Mutex<()>,
+    /// Held for reading while a new segment has a name but no entry yet; a sweep takes it for writing.
+    naming: RwLock<()>,
+    /// The end of the chain. Whoever holds it is the one writer.
+    chain: Mutex<Chain>,
+    world: RwLock<World>,
+    history: RwLock<History>,
+    segments: Mutex<HashMap<Hash, Arc<Segment>>>,
+    documents: Mutex<document::Cache>,
+    /// Number of refusals noted, and the last one of each branch.
+    errors: Mutex<(u64, HashMap<BranchId, serde_json::Value>)>,
+    /// When a refused merge of a branch was last noted in the lineage.
+    refused: Mutex<HashMap<BranchId, Time>>,
+    listeners: RwLock<Vec<Listener>>,
+    keeper: seal::Keeper,
+    /// Segments that a journal frame names and that are therefore never swept before the next seal.
+    named: Mutex<HashSet<Hash>>,
+    _lock: Option<Lock>,
+}
+
+impl Memory {
+    /// Returns whether nothing can be written: opened so, closed, or after a failed flush.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only || self.chain().refusal().is_some()
+    }
+
+    /// Returns what was found at opening that people should know, such as a torn tail that was cut.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Returns the present moment.
+    pub fn now(&self) -> Time {
+        (self.surroundings.clock)()
+    }
+
+    /// Returns a time-ordered UUIDv7.
+    pub fn fresh_id(&self) -> Arc<str> {
+        let mut random = [0; 10];
+        (self.surroundings.entropy)(&mut random);
+        let millis = (self.now().0 / 1_000_000).max(0) as u64;
+        uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid().to_string().into()
+    }
+
+    /// Returns the number of the last entry: it grows with every change.
+    pub fn version(&self) -> u64 {
+        self.chain().seq
+    }
+
+    /// Returns the hash of the last entry.
+    pub fn tip(&self) -> Hash {
+        self.chain().tip
+    }
+
+    /// Calls `listener` after every change, from the thread that made it and with no lock held.
+    pub fn on_change(&self, listener: Listener) {
+        self.listeners.write().unwrap_or_else(PoisonError::into_inner).push(listener);
+    }
+
+    /// Returns bytes of the store's disk: in all, free, and available to others than root.
+    pub fn space(&self) -> Result<(u64, u64, u64), Error> {
+        let space = self.disk.space().map_err(|error| Error::io("the store's disk could not be asked for its space", &error))?;
+        Ok((space.total, space.free, space.available))
+    }
+
+    fn chain(&self) -> MutexGuard<'_, Chain> {
+        self.chain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn world(&self) -> RwLockReadGuard<'_, World> {
+        self.world.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn segment(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
+        let mut open = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(segment) = open.get(name) {
+            return Ok(segment.clone());
+        }
+        let segment = Arc::new(Segment::open(&self.shelf, *name)?);
+        open.insert(*name, segment.clone());
+        Ok(segment)
+    }
+}

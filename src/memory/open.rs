@@ -1,0 +1,240 @@
+//! Opening a store, and making one.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use super::act::{Act, Deed};
+use super::chain::Chain;
+use super::load::{Source, load};
+use super::manifest::{self, Manifest};
+use super::{Actor, Error, Kind, Memory, Surroundings};
+use crate::disk::{Disk, Lock, LockError, RealDisk};
+use crate::journal::Journal;
+use crate::lineage::{Key, PublicKey};
+use crate::object::{Hash, Shelf};
+use crate::segment::{self, Segment};
+
+/// What the file `format` says; it is read first.
+pub(super) const FORMAT: &str = "engramfs store, format 1\n";
+
+/// How a store is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenMode {
+    /// For writing; it is made if it is not there.
+    Create,
+    /// For writing; it must be there.
+    Existing,
+    /// For reading, without the lock: also while another process writes.
+    ReadOnly,
+}
+
+impl Memory {
+    /// Opens the store in the folder `path`.
+    ///
+    /// `holder` is what another process is told that finds the store taken, such as
+    /// `pid 12, mounted at /mnt/m`. Kind `NotFound` where there is no store, `Locked` where another
+    /// process has it, `Damaged` where bytes that were safe are not what was written.
+    pub fn open(path: &Path, mode: OpenMode, holder: &str, surroundings: Surroundings) -> Result<Arc<Memory>, Error> {
+        let disk = RealDisk::new(path);
+        if mode == OpenMode::Create {
+            disk.make_dir("").map_err(|error| Error::io("the store's folder could not be made", &error))?;
+        } else if !path.join("format").exists() {
+            let message = format!("there is no store at {}", path.display());
+            return Err(Error::new(Kind::NotFound, "no_such_store", message, "check the path; engramfs mount STORE MNT makes a new store"));
+        }
+        let lock = (mode != OpenMode::ReadOnly).then(|| disk.lock(holder)).transpose().map_err(locked)?;
+        Memory::open_on(Arc::new(disk), mode, lock, surroundings)
+    }
+
+    /// Opens the store on any disk; `lock` is held for as long as it is open.
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        mode: OpenMode,
+        lock: Option<Lock>,
+        surroundings: Surroundings,
+    ) -> Result<Arc<Memory>, Error> {
+        let mut fresh = false;
+        if mode == OpenMode::Create && !is_made(&*disk)? {
+            make(&disk, &surroundings)?;
+            fresh = true;
+        }
+        check_format(&*disk)?;
+        let (key, public) = read_keys(&*disk)?;
+        let shelf = Shelf::over(disk.clone(), segment::FOLDER);
+        let segments: Mutex<HashMap<Hash, Arc<Segment>>> = Mutex::default();
+        let open_segment = |name: &Hash| {
+            let mut open = segments.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(segment) = open.get(name) {
+                return Ok(segment.clone());
+            }
+            let segment = Arc::new(Segment::open(&shelf, *name)?);
+            open.insert(*name, segment.clone());
+            Ok(segment)
+        };
+        let writing = mode != OpenMode::ReadOnly;
+        let source = Source { disk: &disk, public: &public, segment: &open_segment, writing };
+        let loaded = load(&source)?;
+        let mut warnings = Vec::new();
+        if let Some(torn) = &loaded.torn {
+            warnings.push(format!(
+                "{} bytes behind byte {} of the journal were written when the last process or machine died, and were not acknowledged as synced; they were cut away",
+                torn.bytes, torn.offset
+            ));
+        }
+        let journal = if writing { Some(Arc::new(loaded.replay.carry_on(loaded.torn.as_ref())?)) } else { None };
+        let chain = Chain {
+            seq: loaded.seq,
+            tip: loaded.tip,
+            time: loaded.time,
+            journal,
+            loose_bytes: loaded.loose_bytes,
+            ended_at: loaded.ended_at,
+            closed: None,
+        };
+        let memory = Arc::new(Memory {
+            shelf,
+            disk,
+            key,
+            public,
+            surroundings,
+            read_only: !writing,
+            warnings,
+            sealing: Mutex::new(()),
+            naming: RwLock::new(()),
+            chain: Mutex::new(chain),
+            world: RwLock::new(loaded.world),
+            history: RwLock::new(loaded.history),
+            segments,
+            documents: Mutex::default(),
+            errors: Mutex::default(),
+            refused: Mutex::default(),
+            listeners: RwLock::default(),
+            keeper: super::seal::Keeper::default(),
+            named: Mutex::new(loaded.named),
+            _lock: lock,
+        });
+        if fresh || (writing && memory.root("main").is_none()) {
+            memory.make_main()?;
+        }
+        if writing {
+            memory.start_keeper();
+        }
+        Ok(memory)
+    }
+
+    /// The first entry: the root branch `main`, by whoever made the store.
+    fn make_main(&self) -> Result<(), Error> {
+        // SAFETY note: the uid is the process's own; no caller acts yet.
+        let uid = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").map_err(|error| Error::io("/proc/self could not be read", &error))?);
+        let who = Actor { uid, name: if uid == 0 { "root".into() } else { format!("uid-{uid}").into() } };
+        self.act(&who, || Ok(Deed::Root("main".into()))).map(|_| ())
+    }
+}
+
+fn locked(error: LockError) -> Error {
+    match error {
+        LockError::Held { holder, path } => {
+            let message = format!("the store {} is in use by another engramfs process ({holder})", path.display());
+            Error::new(Kind::Locked, "locked", message, "use its mount, or unmount it first with engramfs umount")
+        }
+        LockError::Io { source, .. } => Error::io("the store's lock could not be taken", &source),
+    }
+}
+
+/// Returns whether the store was made completely: the manifest is written last.
+fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
+    let names = disk.list("").map_err(|error| Error::io("the store's folder could not be read", &error))?;
+    let has = |name: &str| names.iter().any(|entry| entry == name);
+    if has(manifest::PATH) || (has("format") && has("journal") && journal_has_frames(disk)) {
+        return Ok(true);
+    }
+    let ours = ["format", "key", "key.pub", "journal", segment::FOLDER, "lock", manifest::NEW_PATH, "lost+found"];
+    if let Some(other) = names.iter().find(|name| !ours.contains(&name.as_str())) {
+        let message = format!("the folder is no store and holds {other}");
+        return Err(Error::new(Kind::Invalid, "not_a_store", message, "name an empty or new folder"));
+    }
+    Ok(false)
+}
+
+fn journal_has_frames(disk: &dyn Disk) -> bool {
+    let length = disk.open(&Journal::path_of(1)).and_then(|file| file.len());
+    length.is_ok_and(|length| length > 16)
+}
+
+/// Makes an empty store. What an earlier, broken attempt left holds nothing and is replaced. The
+/// manifest comes last, so a store either is whole or is not there.
+fn make(disk: &Arc<dyn Disk>, surroundings: &Surroundings) -> Result<(), Error> {
+    let mut seed = [0; 32];
+    (surroundings.entropy)(&mut seed);
+    let key = Key::from_seed(&seed);
+    let write = || -> io::Result<()> {
+        put(&**disk, "format", FORMAT.as_bytes())?;
+        put(&**disk, "key", key.to_text().as_bytes())?;
+        put(&**disk, "key.pub", key.public().to_text().as_bytes())?;
+        disk.make_dir("journal")?;
+        disk.make_dir(segment::FOLDER)?;
+        if disk.list("journal")?.iter().any(|name| Journal::path_of(1).ends_with(name.as_str())) {
+            disk.remove(&Journal::path_of(1))?;
+        }
+        disk.sync_dir("")
+    };
+    write().map_err(|error| Error::io("the store could not be made", &error))?;
+    Journal::create(disk, 1)?;
+    manifest::write(disk, &Manifest::empty(), &key)
+}
+
+/// Writes a whole small file in place of what an earlier attempt left.
+fn put(disk: &dyn Disk, path: &str, bytes: &[u8]) -> io::Result<()> {
+    match disk.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = disk.create(path)?;
+    file.write_all_at(bytes, 0)?;
+    file.sync()
+}
+
+/// Reads a small file whole.
+pub(super) fn read_file(disk: &dyn Disk, path: &str) -> Result<Vec<u8>, Error> {
+    let read = || -> io::Result<Vec<u8>> {
+        let file = disk.open(path)?;
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    };
+    read().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::damaged(format!("the file {path} is missing from the store")),
+        _ => Error::io(&format!("the file {path} could not be read"), &error),
+    })
+}
+
+pub(super) fn check_format(disk: &dyn Disk) -> Result<(), Error> {
+    let bytes = read_file(disk, "format")?;
+    if bytes == FORMAT.as_bytes() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let number = text.strip_prefix("engramfs store, format ").and_then(|rest| rest.strip_suffix('\n'));
+    if number.is_some_and(|number| number.parse::<u32>().is_ok_and(|number| number > 1)) {
+        let message = "the store was made by a newer version of engramfs";
+        return Err(Error::new(Kind::Unsupported, "newer_format", message, "use that version"));
+    }
+    Err(Error::damaged("the file 'format' does not say what it should"))
+}
+
+pub(super) fn read_keys(disk: &dyn Disk) -> Result<(Key, PublicKey), Error> {
+    let mode = disk.mode("key").map_err(|error| Error::io("the signing key could not be looked at", &error))?;
+    if mode & 0o077 != 0 {
+        return Err(crate::lineage::KeyError::Loose(mode).into());
+    }
+    let key = Key::parse(&read_file(disk, "key")?)?;
+    let public = PublicKey::parse(&read_file(disk, "key.pub")?)?;
+    if key.public() == public { Ok((key, public)) } else { Err(crate::lineage::KeyError::Mismatch.into()) }
+}
+
+/// Reads an act, or says which entry holds none.
+pub(super) fn parse_act(bytes: &[u8], seq: u64) -> Result<Act, Error> {
+    Act::from_bytes(bytes).map_err(|error| Error::damaged(format!("entry {seq} can't be read: {error}")))
+}

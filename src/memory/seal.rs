@@ -1,0 +1,256 @@
+//! Sealing: loose versions move out of memory and journal into segments, in the background.
+//!
+//! 1. The journal is rotated: acts from now on go to a new file. This is the only moment writers
+//!    wait for, and it costs one flush.
+//! 2. What the world at that moment holds loose is written into segments, the entries into an
+//!    archive, and the world itself into the manifest, which names the new journal file.
+//! 3. The states in use are replaced by equal ones that see the segments.
+//! 4. The old journal files are removed.
+//!
+//! A crash before the manifest is renamed leaves the old manifest with all journal files, after it
+//! the new one with the new file: both give the same world.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use super::history::write_archive;
+use super::manifest::{self, Manifest};
+use super::world::World;
+use super::{Error, Memory};
+use crate::branch::State;
+use crate::journal::Journal;
+use crate::object::Hash;
+use crate::record::Version;
+use crate::segment::{Row, Segment, write_segment};
+
+/// Bytes of acts after which a seal begins.
+const SEAL_BYTES: u64 = 16 << 20;
+/// What a bulk commit counts: replaying it goes through all its rows.
+pub(super) const BULK_WEIGHT: u64 = 4 << 20;
+
+/// What the keeper is asked to do.
+#[derive(Default)]
+struct Wish {
+    seal: bool,
+    stop: bool,
+}
+
+/// The thread that seals in the background, seen from outside. The thread does not hold the store.
+#[derive(Clone, Default)]
+pub(super) struct Keeper(Arc<(Mutex<Wish>, Condvar)>);
+
+impl Keeper {
+    fn wish(&self, change: impl FnOnce(&mut Wish)) {
+        change(&mut self.0.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.1.notify_all();
+    }
+
+    /// Waits for a wish; returns whether to seal, or to end.
+    fn next(&self) -> bool {
+        let wish = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.0.1.wait_while(wish, |wish| !wish.seal && !wish.stop);
+        let mut wish = waited.unwrap_or_else(PoisonError::into_inner);
+        wish.seal = false;
+        !wish.stop
+    }
+
+    /// Tells the thread to end.
+    pub(super) fn stop(&self) {
+        self.wish(|wish| wish.stop = true);
+    }
+}
+
+/// Where each sealed version stands: by the address of the version that was loose.
+type Places = HashMap<*const Version, u32>;
+
+/// A new segment and the versions that moved into it. The versions are held, so that no address
+/// can come to mean another one.
+struct Sealed {
+    segment: Arc<Segment>,
+    places: Places,
+    _held: Vec<Row>,
+}
+
+impl Memory {
+    /// Moves everything loose into segments now, and returns when that is durable.
+    pub fn seal(&self) -> Result<(), Error> {
+        let _one = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.seal_alone()
+    }
+
+    /// Like [`Memory::seal`], for who holds `sealing`.
+    pub(super) fn seal_alone(&self) -> Result<(), Error> {
+        let (mut manifest, journals) = self.rotate()?;
+        let sealed = self.write_segments(&manifest.world)?;
+        let recent = {
+            let history = self.history.read().unwrap_or_else(PoisonError::into_inner);
+            manifest.archives.clone_from(&history.archives);
+            let upto = history.recent.partition_point(|entry| entry.entry.seq <= manifest.seq);
+            history.recent[..upto].to_vec()
+        };
+        if !recent.is_empty() {
+            manifest.archives.push(write_archive(&self.shelf, &recent)?);
+        }
+        let mut moves = Moves { sealed: &sealed, done: HashMap::new() };
+        moves.world(&mut manifest.world);
+        manifest::write(&self.disk, &manifest, &self.key)?;
+        self.install(&mut moves, &manifest, recent.len());
+        for number in journals {
+            if let Err(error) = self.disk.remove(&Journal::path_of(number)) {
+                log::warn!("the journal file {} is not needed any longer and stays: {error}", Journal::path_of(number));
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a new journal file; returns the world at that moment and the numbers of older files.
+    fn rotate(&self) -> Result<(Manifest, Vec<u64>), Error> {
+        // Most of the flush is done while others still write.
+        self.sync()?;
+        let mut chain = self.chain();
+        if let Some(reason) = chain.refusal() {
+            return Err(Error::read_only(&reason));
+        }
+        let Some(old) = chain.journal.clone() else { return Err(Error::read_only("it was opened for reading")) };
+        old.sync(old.length())?;
+        let new = Journal::create(&self.disk, old.number() + 1)?;
+        let numbers = self.disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", &error))?;
+        let numbers = numbers.iter().filter_map(|name| u64::from_str_radix(name, 16).ok());
+        let manifest = Manifest {
+            journal: new.number(),
+            seq: chain.seq,
+            tip: chain.tip,
+            time: chain.time,
+            archives: Vec::new(),
+            world: self.world().clone(),
+        };
+        chain.journal = Some(Arc::new(new));
+        chain.loose_bytes = 0;
+        chain.ended_at = 0;
+        Ok((manifest, numbers.filter(|number| *number <= old.number()).collect()))
+    }
+
+    /// Writes every loose version that the world reaches, one segment for each dimension.
+    fn write_segments(&self, world: &World) -> Result<Vec<Sealed>, Error> {
+        let mut groups: BTreeMap<usize, HashMap<*const Version, Arc<Version>>> = BTreeMap::new();
+        let mut seen = HashSet::new();
+        each_state(world, |state| {
+            if seen.insert(Arc::as_ptr(state)) {
+                for version in state.loose().values() {
+                    let dim = version.content.vector.as_ref().map_or(0, |vector| vector.len());
+                    groups.entry(dim).or_default().insert(Arc::as_ptr(version), version.clone());
+                }
+            }
+        });
+        let mut sealed = Vec::new();
+        for (dim, versions) in groups {
+            let mut versions: Vec<Arc<Version>> = versions.into_values().collect();
+            versions.sort_by(|a, b| (&a.id, a.hash, a.stamp.modified).cmp(&(&b.id, b.hash, b.stamp.modified)));
+            let places = versions.iter().enumerate().map(|(row, version)| (Arc::as_ptr(version), row as u32)).collect();
+            let rows: Vec<Row> = versions.into_iter().map(Row::Loose).collect();
+            let name = write_segment(&self.shelf, &rows, dim)?;
+            sealed.push(Sealed { segment: self.segment(&name)?, places, _held: rows });
+        }
+        Ok(sealed)
+    }
+
+    /// Puts equal, sealed states in place of those in use.
+    fn install(&self, moves: &mut Moves<'_>, manifest: &Manifest, archived: usize) {
+        // Nothing is committed meanwhile, so that no branch gets a state that is not moved.
+        let _chain = self.chain();
+        let mut world = self.world().clone();
+        moves.world(&mut world);
+        *self.world.write().unwrap_or_else(PoisonError::into_inner) = world;
+        let mut history = self.history.write().unwrap_or_else(PoisonError::into_inner);
+        history.archives.clone_from(&manifest.archives);
+        history.recent.drain(..archived);
+    }
+
+    /// Asks the keeper to seal where enough has gathered.
+    pub(super) fn wake_keeper(&self) {
+        let loose = self.chain().loose_bytes;
+        if loose >= SEAL_BYTES {
+            self.keeper.wish(|wish| wish.seal = true);
+        }
+    }
+
+    /// Starts the thread that seals in the background. It ends with the store.
+    pub(super) fn start_keeper(self: &Arc<Self>) {
+        let (memory, keeper) = (Arc::downgrade(self), self.keeper.clone());
+        let life = move || {
+            while keeper.next()
+                && let Some(memory) = memory.upgrade()
+            {
+                if let Err(error) = memory.seal() {
+                    log::warn!("sealing failed and will be tried again: {error}");
+                }
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("keeper".to_owned()).spawn(life) {
+            log::warn!("sealing in the background is off, the journal will grow: {error}");
+        }
+        self.wake_keeper();
+    }
+
+    /// Tells the keeper to end, and waits for a seal that is under way.
+    pub(super) fn stop_keeper(&self) {
+        self.keeper.stop();
+        drop(self.sealing.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.keeper.stop();
+    }
+}
+
+/// Calls `each` with every state that the world reaches.
+pub(super) fn each_state(world: &World, mut each: impl FnMut(&Arc<State>)) {
+    for branch in world.branches.values() {
+        each(&branch.state);
+        each(&branch.base);
+        branch.checkpoints.values().for_each(|checkpoint| each(&checkpoint.state));
+        branch.kept.iter().for_each(|kept| each(&kept.state));
+    }
+}
+
+/// Moves states over to new segments, each distinct state once.
+struct Moves<'a> {
+    sealed: &'a [Sealed],
+    /// Old state to new; the old one is held so that its address stays its own.
+    done: HashMap<*const State, (Arc<State>, Arc<State>)>,
+}
+
+impl Moves<'_> {
+    fn world(&mut self, world: &mut World) {
+        for branch in world.branches.values_mut() {
+            branch.state = self.state(&branch.state);
+            branch.base = self.state(&branch.base);
+            branch.checkpoints.values_mut().for_each(|checkpoint| checkpoint.state = self.state(&checkpoint.state));
+            branch.kept.iter_mut().for_each(|kept| kept.state = self.state(&kept.state));
+        }
+    }
+
+    fn state(&mut self, old: &Arc<State>) -> Arc<State> {
+        if let Some((_, new)) = self.done.get(&Arc::as_ptr(old)) {
+            return new.clone();
+        }
+        let mut new = old.clone();
+        if !old.loose().is_empty() {
+            for sealed in self.sealed {
+                let place = |version: &Arc<Version>| sealed.places.get(&Arc::as_ptr(version)).copied();
+                new = Arc::new(new.settled(&sealed.segment, place));
+            }
+        }
+        self.done.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
+        new
+    }
+}
+
+/// Returns the names of all segments that the world reaches.
+pub(super) fn segments_of(world: &World) -> HashSet<Hash> {
+    let mut names = HashSet::new();
+    each_state(world, |state| names.extend(state.layers().iter().map(|layer| layer.segment.name())));
+    names
+}

@@ -1,0 +1,147 @@
+//! The file `status`: a branch in figures.
+
+use std::sync::PoisonError;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::act::Join;
+use super::document::{Document, count_conflicts};
+use super::look::Seen;
+use super::settings::Setting;
+use super::world::{BranchId, View, World};
+use super::{Error, Memory, joining};
+
+/// The keys of `status`, in their order.
+#[derive(Serialize)]
+struct Status<'a> {
+    name: &'a str,
+    path: &'a str,
+    parent: Option<&'a str>,
+    created: String,
+    owner: u32,
+    head: String,
+    base: String,
+    tip: String,
+    records: u64,
+    own_edits: u64,
+    deleted: u64,
+    files: u64,
+    bytes_own: u64,
+    bytes_shared: u64,
+    depth: u64,
+    children: usize,
+    checkpoints: usize,
+    dim: Option<usize>,
+    metric: &'a str,
+    strategy: &'a str,
+    agent: &'a str,
+    session: &'a str,
+    task: &'a str,
+    conflicts: u64,
+    log_entries: u64,
+    unread: u64,
+    index: Index,
+    lease: Option<&'a str>,
+    last_error: Option<Value>,
+}
+
+/// How far the records are indexed.
+#[derive(Serialize)]
+struct Index {
+    rows: u64,
+    indexed: u64,
+    segments: usize,
+    building: bool,
+}
+
+/// What the own edits of a view add up to.
+#[derive(Default)]
+struct Own {
+    edits: u64,
+    deleted: u64,
+    bytes: u64,
+}
+
+/// Renders the status of a view, one line.
+pub(super) fn render(memory: &Memory, world: &World, view: &View, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
+    let branch = seen.branch;
+    let (path, totals, own) = (world.path(branch), seen.state.totals(), own(seen)?);
+    let parent = branch.parent.and_then(|id| world.branches.get(&id)).map(|parent| world.path(parent));
+    let setting = |setting| world.setting(branch, setting);
+    let (agent, metric) = (setting(Setting::Agent)?, setting(Setting::Metric)?);
+    let conflicts = match (view, branch.parent) {
+        (View::Branch(_), Some(_)) => count_conflicts(&joining::plan_of(world, branch, Join::Merge)?.both_changed),
+        _ => 0,
+    };
+    let indexed = totals.records - seen.state.loose().len() as u64;
+    let status = Status {
+        name: &branch.name,
+        path: &path,
+        parent: parent.as_deref(),
+        created: branch.created.to_string(),
+        owner: branch.uid,
+        head: seen.state.head().to_string(),
+        base: branch.base.head().to_string(),
+        tip: memory.tip().to_string(),
+        records: totals.records,
+        own_edits: own.edits,
+        deleted: own.deleted,
+        files: 0,
+        bytes_own: own.bytes,
+        bytes_shared: totals.raw.saturating_sub(own.bytes),
+        depth: world.depth(branch),
+        children: branch.children.len(),
+        checkpoints: branch.checkpoints.len(),
+        dim: world.shared_settings(branch)?.dim(),
+        metric: &metric,
+        strategy: branch.settings.strategy().name(),
+        agent: &agent,
+        session: branch.settings.get(Setting::Session),
+        task: branch.settings.get(Setting::Task),
+        conflicts,
+        log_entries: 0,
+        unread: 0,
+        index: Index { rows: totals.records, indexed, segments: seen.state.layers().len(), building: false },
+        lease: None,
+        last_error: memory.last_error(branch.id),
+    };
+    let mut line = serde_json::to_vec(&status).unwrap_or_default();
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn own(seen: &Seen<'_>) -> Result<Own, Error> {
+    let mut own = Own::default();
+    for change in crate::branch::differences(&seen.branch.base, &seen.state)? {
+        own.edits += 1;
+        match &change.new {
+            Some(row) => own.bytes += row.totals()?.raw,
+            None => own.deleted += 1,
+        }
+    }
+    Ok(own)
+}
+
+impl Memory {
+    /// Notes the last refusal in a branch, for its `status`: the line that stands in its `errors`.
+    pub fn note_refused(&self, branch: BranchId, line: Value) {
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.0 += 1;
+        errors.1.insert(branch, line);
+    }
+
+    /// Returns how many refusals were noted.
+    pub(super) fn refusals(&self) -> u64 {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn last_error(&self, branch: BranchId) -> Option<Value> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).1.get(&branch).cloned()
+    }
+
+    /// Returns a view's own edits, one line each: [`Document::Diff`].
+    pub fn diff(&self, view: &View) -> Result<std::sync::Arc<[u8]>, Error> {
+        self.document(view, Document::Diff)
+    }
+}

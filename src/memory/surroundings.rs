@@ -1,0 +1,38 @@
+//! What a store takes from outside: the time and chance.
+
+use std::io::Read;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::object::Time;
+
+/// Tells the time.
+type Clock = Box<dyn Fn() -> Time + Send + Sync>;
+/// Fills a buffer with random bytes.
+type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
+
+/// The clock and the source of randomness that a store is given.
+pub struct Surroundings {
+    /// Tells the present moment.
+    pub clock: Clock,
+    /// Fills a buffer with random bytes; the signing key comes from here.
+    pub entropy: Entropy,
+}
+
+impl Surroundings {
+    /// Returns the system's clock and randomness. Nothing else in the house fetches either.
+    ///
+    /// # Panics
+    ///
+    /// The randomness panics where /dev/urandom can't be read: a guessable key is worse.
+    pub fn real() -> Surroundings {
+        let clock = || {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            Time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+        };
+        let entropy = |buffer: &mut [u8]| {
+            let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(buffer));
+            read.expect("/dev/urandom can always be read on Linux");
+        };
+        Surroundings { clock: Box::new(clock), entropy: Box::new(entropy) }
+    }
+}

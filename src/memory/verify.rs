@@ -1,0 +1,169 @@
+//! `verify`: reads and checks everything, changes nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::gc::live_files;
+use super::history::{open_archive, read_archive};
+use super::load::{Loaded, Source, load};
+use super::open::{check_format, read_file, read_keys};
+use super::{Error, Kind, manifest, seal};
+use crate::branch::State;
+use crate::disk::{Disk, RealDisk};
+use crate::journal::Journal;
+use crate::lineage::{PublicKey, SignedEntry};
+use crate::object::{Hash, SetHash, Shelf};
+use crate::segment::{self, Segment};
+
+/// What a store is checked against beside itself.
+#[derive(Clone, Copy, Default)]
+pub struct VerifyOptions<'a> {
+    /// The text of a public key file from elsewhere.
+    pub public_key: Option<&'a str>,
+    /// A tip noted earlier: it must be in the chain, or the store was cut or put back.
+    pub expect_tip: Option<Hash>,
+}
+
+/// Checks the store in the folder `path`; see [`verify_on`].
+pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> {
+    if !path.join("format").exists() && !path.join(manifest::PATH).exists() {
+        let message = format!("there is no store at {}", path.display());
+        return Err(Error::new(Kind::NotFound, "no_such_store", message, "name the folder that the store is in"));
+    }
+    verify_on(&(Arc::new(RealDisk::new(path)) as Arc<dyn Disk>), options)
+}
+
+/// Checks every byte of every file, every signature and link of the chain, and that every branch's
+/// records are those its head names. Kind `Damaged` names the first thing that is wrong.
+pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Value, Error> {
+    check_format(&**disk)?;
+    let (_, public) = read_keys(&**disk)?;
+    if let Some(text) = options.public_key
+        && PublicKey::parse(text.as_bytes())? != public
+    {
+        return Err(Error::damaged("the store is signed by another key than the one given"));
+    }
+    let shelf = Shelf::over(disk.clone(), segment::FOLDER);
+    let open: Mutex<HashMap<Hash, Arc<Segment>>> = Mutex::default();
+    let segment = |name: &Hash| -> Result<Arc<Segment>, Error> {
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(segment) = open.get(name) {
+            return Ok(segment.clone());
+        }
+        let segment = Arc::new(Segment::open(&shelf, *name)?);
+        segment.verify()?;
+        open.insert(*name, segment.clone());
+        Ok(segment)
+    };
+    let source = Source { disk, public: &public, segment: &segment, writing: false };
+    let loaded = load(&source)?;
+    if let Some(torn) = loaded.torn.as_ref().filter(|torn| !torn.cut_short) {
+        let message = format!("the last journal file is damaged at byte {}: a frame does not match its check", torn.offset);
+        return Err(Error::damaged(message));
+    }
+    let entries = all_entries(&shelf, &loaded)?;
+    check_chain(&entries, &public)?;
+    if let Some(tip) = options.expect_tip
+        && !entries.iter().any(|entry| entry.hash == tip)
+    {
+        return Err(Error::damaged(format!("the tip {tip} is not in the chain: the store was cut off or put back to an earlier state")));
+    }
+    let states = check_states(&loaded)?;
+    check_files(disk, &shelf, &loaded)?;
+    Ok(json!({
+        "entries": entries.len(), "tip": loaded.tip.to_string(), "branches": loaded.world.branches.len(),
+        "states": states, "segments": open.into_inner().unwrap_or_else(PoisonError::into_inner).len(), "key": public.hash().to_string(),
+    }))
+}
+
+fn all_entries(shelf: &Shelf, loaded: &Loaded) -> Result<Vec<Arc<SignedEntry>>, Error> {
+    let mut all = Vec::new();
+    for archive in &loaded.history.archives {
+        let file = open_archive(shelf, archive)?;
+        file.verify()?;
+        all.extend(read_archive(&file, archive)?);
+    }
+    all.extend(loaded.history.recent.iter().cloned());
+    Ok(all)
+}
+
+/// Checks numbers, links and signatures from the first entry on.
+fn check_chain(entries: &[Arc<SignedEntry>], public: &PublicKey) -> Result<(), Error> {
+    let mut prev = Hash::ZERO;
+    for (signed, seq) in entries.iter().zip(1..) {
+        let entry = &signed.entry;
+        if entry.seq != seq || entry.prev != prev {
+            return Err(Error::damaged(format!("entry {seq} does not follow the one before: an entry was removed, added or moved")));
+        }
+        if !signed.verifies(public) {
+            return Err(Error::damaged(format!("entry {seq} ({} {}) is not signed by the store's key", entry.op.name(), entry.branch)));
+        }
+        prev = signed.hash;
+    }
+    Ok(())
+}
+
+/// Recomputes the sum of every state out of its records.
+fn check_states(loaded: &Loaded) -> Result<usize, Error> {
+    let mut seen: HashSet<*const State> = HashSet::new();
+    let mut wrong = Ok(());
+    let mut check = |state: &Arc<State>| {
+        if wrong.is_ok() && seen.insert(Arc::as_ptr(state)) {
+            wrong = check_state(state);
+        }
+    };
+    seal::each_state(&loaded.world, &mut check);
+    wrong?;
+    Ok(seen.len())
+}
+
+fn check_state(state: &State) -> Result<(), Error> {
+    let (mut sum, mut records) = (SetHash::default(), 0);
+    for row in state.rows(None)? {
+        let version = row?.version()?;
+        let hash = version.content.hash(&version.id);
+        if hash != version.hash {
+            return Err(Error::damaged(format!("the record {} is not what its hash says", version.id)));
+        }
+        sum.add(&hash);
+        records += 1;
+    }
+    if records != state.totals().records || State::head_of(&sum) != state.head() {
+        return Err(Error::damaged(format!("the {records} records of a branch do not add up to its head {}", state.head())));
+    }
+    Ok(())
+}
+
+/// Looks for files that should not be there, or should be.
+fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded) -> Result<(), Error> {
+    let io = |error: std::io::Error| Error::io("the store's folder could not be read", &error);
+    let known = ["format", "key", "key.pub", "journal", segment::FOLDER, "lock", manifest::PATH, manifest::NEW_PATH, "lost+found"];
+    for name in disk.list("").map_err(io)? {
+        if !known.contains(&name.as_str()) {
+            return Err(Error::damaged(format!("the file {name} does not belong into a store")));
+        }
+    }
+    for name in disk.list("journal").map_err(io)? {
+        let number = u64::from_str_radix(&name, 16).ok();
+        if !number.is_some_and(|number| Journal::path_of(number).ends_with(&name)) {
+            return Err(Error::damaged(format!("the file journal/{name} does not belong into a store")));
+        }
+    }
+    let mut live = live_files(&loaded.world);
+    live.extend(loaded.history.archives.iter().map(|archive| archive.name));
+    live.extend(&loaded.named);
+    for name in shelf.strangers(&live).map_err(io)? {
+        // What a crash left is swept by gc; whatever else it is, it must at least be whole.
+        let Ok(hash) = name.parse::<Hash>() else {
+            if name.starts_with("draft-") { continue }
+            return Err(Error::damaged(format!("the file segments/{name} does not belong into a store")));
+        };
+        if let Ok(segment) = Segment::open(shelf, hash) {
+            segment.verify()?;
+        }
+    }
+    read_file(&**disk, "key").map(|_| ())
+}

@@ -1,0 +1,296 @@
+//! All branches of a store at one moment.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::prepare::Step;
+use super::settings::{Setting, Settings};
+use super::{Error, Kind};
+use crate::branch::State;
+use crate::lineage::Side;
+use crate::object::{Hash, Time};
+
+/// Names a branch for ever: the `seq` of the entry that made it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct BranchId(pub u64);
+
+/// What a directory shows: a branch as it is now, or one of its checkpoints.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum View {
+    /// The branch.
+    Branch(BranchId),
+    /// The checkpoint of that label.
+    Checkpoint(BranchId, Arc<str>),
+}
+
+impl View {
+    /// Returns the branch it belongs to.
+    pub fn branch(&self) -> BranchId {
+        match self {
+            View::Branch(branch) | View::Checkpoint(branch, _) => *branch,
+        }
+    }
+}
+
+/// A named state of a branch.
+#[derive(Clone)]
+pub struct Checkpoint {
+    /// The records.
+    pub state: Arc<State>,
+    /// When it was taken.
+    pub time: Time,
+    /// What was said about it.
+    pub text: Arc<str>,
+}
+
+/// A state that stays readable for a while.
+#[derive(Clone)]
+pub struct Kept {
+    /// The records.
+    pub state: Arc<State>,
+    /// When it was left.
+    pub time: Time,
+}
+
+/// A conflict settled by hand, for as long as both sides stay as they were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolution {
+    /// The side chosen.
+    pub side: Side,
+    /// The child's version then.
+    pub child: Option<Hash>,
+    /// The parent's version then.
+    pub parent: Option<Hash>,
+}
+
+/// One branch.
+#[derive(Clone)]
+pub struct Branch {
+    /// Its number.
+    pub id: BranchId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its parent; none for a root branch.
+    pub parent: Option<BranchId>,
+    /// The root branch above it, or itself.
+    pub root: BranchId,
+    /// The uid that made it.
+    pub uid: u32,
+    /// Permission bits of its directory.
+    pub mode: u32,
+    /// When it was made.
+    pub created: Time,
+    /// When it last changed.
+    pub changed: Time,
+    /// `seq` of the last entry that concerns it.
+    pub stamp: u64,
+    /// Its records.
+    pub state: Arc<State>,
+    /// What it began with, or last joined with.
+    pub base: Arc<State>,
+    /// Its settings.
+    pub settings: Settings,
+    /// Its checkpoints by label.
+    pub checkpoints: BTreeMap<Arc<str>, Checkpoint>,
+    /// Its child branches by name.
+    pub children: BTreeMap<Arc<str>, BranchId>,
+    /// Earlier states and states of losers that stay readable.
+    pub kept: Vec<Kept>,
+    /// Conflicts settled by hand, by id.
+    pub resolutions: BTreeMap<Arc<str>, Resolution>,
+    /// Of a root branch: whether a vector was ever written below it, which fixes `dim` and `metric`.
+    pub vectors_fixed: bool,
+}
+
+impl Branch {
+    /// Mode of a new root branch's directory.
+    pub const ROOT_MODE: u32 = 0o755;
+    /// Mode of a new child branch's directory.
+    pub const CHILD_MODE: u32 = 0o700;
+
+    /// Makes a branch without checkpoints and children, whose base is its state.
+    pub fn new(id: BranchId, name: Arc<str>, parent: Option<&Branch>, state: Arc<State>, uid: u32, time: Time) -> Branch {
+        Branch {
+            id,
+            name,
+            parent: parent.map(|parent| parent.id),
+            root: parent.map_or(id, |parent| parent.root),
+            uid,
+            mode: if parent.is_some() { Branch::CHILD_MODE } else { Branch::ROOT_MODE },
+            created: time,
+            changed: time,
+            stamp: id.0,
+            base: state.clone(),
+            state,
+            settings: parent.map_or_else(Settings::default, |parent| parent.settings.for_fork()),
+            checkpoints: BTreeMap::new(),
+            children: BTreeMap::new(),
+            kept: Vec::new(),
+            resolutions: BTreeMap::new(),
+            vectors_fixed: false,
+        }
+    }
+}
+
+/// All branches, and what entries of all kinds refer to.
+#[derive(Clone, Default)]
+pub struct World {
+    /// Every living branch.
+    pub branches: HashMap<BranchId, Branch>,
+    /// The root branches by name.
+    pub roots: BTreeMap<Arc<str>, BranchId>,
+    /// The name each uid had when it was first seen.
+    pub users: BTreeMap<u32, Arc<str>>,
+}
+
+impl World {
+    /// Returns a branch, or the error that it is gone.
+    pub fn branch(&self, id: BranchId) -> Result<&Branch, Error> {
+        self.branches.get(&id).ok_or_else(Error::gone)
+    }
+
+    /// Returns a branch's parent; the error says that a root branch has none.
+    pub fn parent(&self, branch: &Branch) -> Result<&Branch, Error> {
+        let id = branch.parent.ok_or_else(|| {
+            let message = format!("{} is a root branch and has no parent", branch.name);
+            Error::new(Kind::Invalid, "no_parent", message, "merge, promote and pull are for branches under branches/")
+        })?;
+        self.branch(id)
+    }
+
+    /// Returns the settings that all branches below a root branch share.
+    pub fn shared_settings(&self, branch: &Branch) -> Result<&Settings, Error> {
+        Ok(&self.branch(branch.root)?.settings)
+    }
+
+    /// Returns a setting's value as the branch shows it.
+    pub fn setting(&self, branch: &Branch, setting: Setting) -> Result<Arc<str>, Error> {
+        let settings = if setting.is_shared() { self.shared_settings(branch)? } else { &branch.settings };
+        let value = settings.get(setting);
+        if setting == Setting::Agent && value.is_empty() {
+            return Ok(self.user(branch.uid));
+        }
+        Ok(value.clone())
+    }
+
+    /// Returns the name that a uid's entries carry.
+    pub fn user(&self, uid: u32) -> Arc<str> {
+        self.users.get(&uid).cloned().unwrap_or_else(|| format!("uid-{uid}").into())
+    }
+
+    /// Returns the names from the root branch down, joined by `/`.
+    pub fn path(&self, branch: &Branch) -> Arc<str> {
+        let mut names = vec![&*branch.name];
+        let mut at = branch;
+        while let Some(parent) = at.parent.and_then(|id| self.branches.get(&id)) {
+            names.push(&parent.name);
+            at = parent;
+        }
+        names.reverse();
+        names.join("/").into()
+    }
+
+    /// Returns the branch at a name path.
+    pub fn resolve(&self, path: &str) -> Result<BranchId, Error> {
+        let mut names = path.split('/');
+        let root = names.next().and_then(|name| self.roots.get(name));
+        let mut id = *root.ok_or_else(|| Error::no_branch(path))?;
+        for name in names {
+            id = *self.branch(id)?.children.get(name).ok_or_else(|| Error::no_branch(path))?;
+        }
+        Ok(id)
+    }
+
+    /// Returns the number of branches above a branch.
+    pub fn depth(&self, branch: &Branch) -> u64 {
+        let mut depth = 0;
+        let mut at = branch;
+        while let Some(parent) = at.parent.and_then(|id| self.branches.get(&id)) {
+            depth += 1;
+            at = parent;
+        }
+        depth
+    }
+}
+
+impl World {
+    /// Carries out the steps of an entry about `branch` with that `seq` and time.
+    pub fn enact(&mut self, branch: BranchId, steps: Vec<Step>, seq: u64, time: Time) {
+        steps.into_iter().for_each(|step| self.step(step, seq, time));
+        self.touch(branch, seq, |_| ());
+    }
+
+    fn step(&mut self, step: Step, seq: u64, time: Time) {
+        match step {
+            Step::Add(branch) => self.add(*branch, seq),
+            Step::Remove(id) => self.remove(id, seq),
+            Step::User(uid, name) => {
+                self.users.insert(uid, name);
+            }
+            Step::State(id, state) => self.touch(id, seq, |branch| {
+                branch.state = state;
+                branch.changed = time;
+            }),
+            Step::Base(id, base) => self.touch(id, seq, |branch| branch.base = base),
+            Step::Keep(id, kept) => self.touch(id, seq, |branch| branch.kept.push(kept)),
+            Step::Checkpoint(id, label, checkpoint) => self.touch(id, seq, |branch| {
+                branch.checkpoints.insert(label, checkpoint);
+            }),
+            Step::Uncheckpoint(id, label) => self.touch(id, seq, |branch| {
+                branch.checkpoints.remove(&label);
+            }),
+            Step::Rename(id, name) => self.rename(id, name, seq),
+            Step::Set(id, setting, value) => {
+                self.touch(id, seq, |branch| branch.settings = branch.settings.with(setting, &value));
+            }
+            Step::Fix(id) => self.touch(id, seq, |branch| branch.vectors_fixed = true),
+            Step::Mode(id, mode) => self.touch(id, seq, |branch| branch.mode = mode),
+            Step::Resolve(id, item, resolution) => self.touch(id, seq, |branch| {
+                branch.resolutions.insert(item, resolution);
+            }),
+        }
+    }
+
+    fn touch(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
+        if let Some(branch) = self.branches.get_mut(&id) {
+            branch.stamp = seq;
+            change(branch);
+        }
+    }
+
+    fn add(&mut self, branch: Branch, seq: u64) {
+        match branch.parent {
+            None => {
+                self.roots.insert(branch.name.clone(), branch.id);
+            }
+            Some(parent) => self.touch(parent, seq, |parent| {
+                parent.children.insert(branch.name.clone(), branch.id);
+            }),
+        }
+        self.branches.insert(branch.id, branch);
+    }
+
+    fn remove(&mut self, id: BranchId, seq: u64) {
+        let Some(branch) = self.branches.remove(&id) else { return };
+        match branch.parent {
+            None => {
+                self.roots.remove(&branch.name);
+            }
+            Some(parent) => self.touch(parent, seq, |parent| {
+                parent.children.remove(&branch.name);
+            }),
+        }
+    }
+
+    fn rename(&mut self, id: BranchId, name: Arc<str>, seq: u64) {
+        let Some(branch) = self.branches.get_mut(&id) else { return };
+        let old = std::mem::replace(&mut branch.name, name.clone());
+        branch.stamp = seq;
+        if let Some(parent) = branch.parent {
+            self.touch(parent, seq, |parent| {
+                parent.children.remove(&old);
+                parent.children.insert(name, id);
+            });
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Three-way merge: base, child and parent become actions and conflicts. Planned without touching
+//! the disk, applied as one new state.
+
+mod plan;
+mod strategy;
+
+pub use plan::{Action, Plan, Sides, plan};
+pub use strategy::{ParseStrategyError, Strategy};

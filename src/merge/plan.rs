@@ -1,0 +1,237 @@
+//! The plan of a merge: pure, from three states to what to do.
+
+use std::sync::Arc;
+
+use super::Strategy;
+use crate::branch::{Difference, State, differences};
+use crate::lineage::{Decision, Side};
+use crate::object::{Hash, Time};
+use crate::segment::{Row, SegmentError};
+
+/// The three states of a merge.
+pub struct Sides<'a> {
+    /// What both began with.
+    pub base: &'a State,
+    /// The branch that is merged, or that pulls.
+    pub child: &'a State,
+    /// Its parent.
+    pub parent: &'a State,
+}
+
+/// One change of the child that the result takes over.
+pub struct Action {
+    /// The record's id.
+    pub id: Arc<str>,
+    /// The child's version; none deletes the record.
+    pub take: Option<Row>,
+    /// When the child deleted it, where it did.
+    pub deleted_at: Time,
+}
+
+/// What a merge does: the parent's state with these actions is the result.
+pub struct Plan {
+    /// What to take from the child, in order of ids.
+    pub actions: Vec<Action>,
+    /// Every record that both sides changed, in order of ids; those they changed alike are decided
+    /// for both.
+    pub both_changed: Vec<Decision>,
+}
+
+impl Plan {
+    /// Returns the records that both sides changed differently.
+    pub fn conflicts(&self) -> impl Iterator<Item = &Decision> {
+        self.both_changed.iter().filter(|item| item.decision != Some(Side::Both))
+    }
+
+    /// Returns whether some conflict waits for a decision by hand.
+    pub fn is_blocked(&self) -> bool {
+        self.both_changed.iter().any(|item| item.decision.is_none())
+    }
+
+    /// Returns the parent's state with the actions done.
+    pub fn apply(&self, parent: &State) -> Result<State, SegmentError> {
+        let mut merged = parent.clone();
+        for action in &self.actions {
+            match &action.take {
+                Some(row) => merged.put(row.clone())?,
+                None => {
+                    merged.delete(&action.id, action.deleted_at)?;
+                }
+            }
+        }
+        Ok(merged)
+    }
+}
+
+/// Plans a merge.
+///
+/// What only the child changed is taken; what only the parent changed stays; what both changed to
+/// the same stays; the rest is decided by `strategy`, or under [`Strategy::Manual`] by `resolved`,
+/// which gives the side chosen for an item whose versions are still those it was chosen for.
+pub fn plan(
+    sides: &Sides<'_>,
+    strategy: Strategy,
+    resolved: impl Fn(&Decision) -> Option<Side>,
+) -> Result<Plan, SegmentError> {
+    let mut plan = Plan { actions: Vec::new(), both_changed: Vec::new() };
+    for change in differences(sides.base, sides.child)? {
+        let mut item = decision_on(&change, sides)?;
+        if item.parent != item.base {
+            item.decision = decide(&item, &change, sides, strategy, &resolved)?;
+            let side = item.decision;
+            plan.both_changed.push(item);
+            if side != Some(Side::Child) {
+                continue;
+            }
+        }
+        let deleted_at = sides.child.deleted_at(&change.id).unwrap_or_default();
+        plan.actions.push(Action { id: change.id, take: change.new, deleted_at });
+    }
+    Ok(plan)
+}
+
+/// The item's versions on all sides, undecided.
+fn decision_on(change: &Difference, sides: &Sides<'_>) -> Result<Decision, SegmentError> {
+    let hash = |row: &Option<Row>| -> Result<Option<Hash>, SegmentError> { row.as_ref().map(Row::hash).transpose() };
+    Ok(Decision {
+        id: change.id.clone(),
+        base: hash(&change.old)?,
+        child: hash(&change.new)?,
+        parent: hash(&sides.parent.find(&change.id)?)?,
+        decision: None,
+    })
+}
+
+fn decide(
+    item: &Decision,
+    change: &Difference,
+    sides: &Sides<'_>,
+    strategy: Strategy,
+    resolved: impl Fn(&Decision) -> Option<Side>,
+) -> Result<Option<Side>, SegmentError> {
+    if item.child == item.parent {
+        return Ok(Some(Side::Both));
+    }
+    Ok(match strategy {
+        Strategy::ChildWins => Some(Side::Child),
+        Strategy::ParentWins => Some(Side::Parent),
+        Strategy::Manual => resolved(item),
+        Strategy::NewestWins => {
+            let child = changed_at(sides.child, &item.id, change.new.as_ref())?;
+            let parent = changed_at(sides.parent, &item.id, sides.parent.find(&item.id)?.as_ref())?;
+            Some(if parent > child { Side::Parent } else { Side::Child })
+        }
+    })
+}
+
+/// When a side last changed a record: `modified`, or when it was deleted.
+fn changed_at(state: &State, id: &str, row: Option<&Row>) -> Result<Time, SegmentError> {
+    match row {
+        Some(row) => Ok(row.stamp()?.modified),
+        None => Ok(state.deleted_at(id).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::record::{Content, Stamp, Version};
+
+    /// Puts "x" into a state as of `time`: a text, or a delete.
+    fn with(base: &State, value: Option<&str>, time: i64) -> State {
+        let mut state = base.clone();
+        match value {
+            None => {
+                state.delete("x", Time(time)).unwrap();
+            }
+            Some(text) => {
+                let content = Content { vector: None, text: Some(text.into()), metadata: "{}".into() };
+                let stamp = Stamp {
+                    created: Time(time),
+                    modified: Time(time),
+                    branch: "b".into(),
+                    agent: "a".into(),
+                    session: "s".into(),
+                };
+                let version = Version::new("x".into(), content, stamp);
+                state.put(Row::Loose(Arc::new(version))).unwrap();
+            }
+        }
+        state
+    }
+
+    fn text_of(state: &State) -> Option<String> {
+        state.find("x").unwrap().map(|row| row.version().unwrap().content.text.clone().unwrap().to_string())
+    }
+
+    /// One row of the truth table of docs/SEMANTICS.md.
+    fn check(base: Option<&str>, child: Option<&str>, parent: Option<&str>, strategy: Strategy, expect: (Option<&str>, Option<Option<Side>>)) {
+        let empty = State::default();
+        let start = base.map_or(empty.clone(), |text| with(&empty, Some(text), 1));
+        let side = |value: Option<&str>, time| if value == base { start.clone() } else { with(&start, value, time) };
+        // The parent acts later than the child.
+        let (child_state, parent_state) = (side(child, 10), side(parent, 20));
+        let sides = Sides { base: &start, child: &child_state, parent: &parent_state };
+        let plan = plan(&sides, strategy, |_| None).unwrap();
+        let merged = plan.apply(&parent_state).unwrap();
+        let name = format!("{base:?} × {child:?} × {parent:?} under {strategy}");
+        assert_eq!(text_of(&merged).as_deref(), expect.0, "{name}");
+        assert_eq!(plan.both_changed.first().map(|item| item.decision), expect.1, "{name}");
+    }
+
+    #[test]
+    fn the_truth_table_holds_row_by_row() {
+        use Strategy::{ChildWins, Manual, NewestWins, ParentWins};
+        let all = Strategy::ALL;
+        let both = Some(Some(Side::Both));
+        for strategy in all {
+            // base, child, parent -> result: no conflict whatever the strategy.
+            check(None, None, None, strategy, (None, None));
+            check(None, Some("c"), None, strategy, (Some("c"), None));
+            check(None, None, Some("p"), strategy, (Some("p"), None));
+            check(None, Some("s"), Some("s"), strategy, (Some("s"), both));
+            check(Some("b"), Some("b"), Some("b"), strategy, (Some("b"), None));
+            check(Some("b"), Some("c"), Some("b"), strategy, (Some("c"), None));
+            check(Some("b"), Some("b"), Some("p"), strategy, (Some("p"), None));
+            check(Some("b"), Some("s"), Some("s"), strategy, (Some("s"), both));
+            check(Some("b"), None, Some("b"), strategy, (None, None));
+            check(Some("b"), Some("b"), None, strategy, (None, None));
+            check(Some("b"), None, None, strategy, (None, both));
+        }
+        let conflicts = [(None, Some("c"), Some("p")), (Some("b"), Some("c"), Some("p")), (Some("b"), Some("c"), None), (Some("b"), None, Some("p"))];
+        for (base, child, parent) in conflicts {
+            check(base, child, parent, ChildWins, (child, Some(Some(Side::Child))));
+            check(base, child, parent, ParentWins, (parent, Some(Some(Side::Parent))));
+            // The parent's change is the later one here.
+            check(base, child, parent, NewestWins, (parent, Some(Some(Side::Parent))));
+            // Undecided: the plan is blocked, and nothing of the child is taken.
+            check(base, child, parent, Manual, (parent, Some(None)));
+        }
+    }
+
+    #[test]
+    fn newest_wins_by_time_and_a_tie_goes_to_the_child() {
+        let start = with(&State::default(), Some("b"), 1);
+        for (child_time, parent_time, expect) in [(10, 20, Some("p")), (20, 10, Some("c")), (15, 15, Some("c"))] {
+            let (child, parent) = (with(&start, Some("c"), child_time), with(&start, Some("p"), parent_time));
+            let plan = plan(&Sides { base: &start, child: &child, parent: &parent }, Strategy::NewestWins, |_| None).unwrap();
+            assert_eq!(text_of(&plan.apply(&parent).unwrap()).as_deref(), expect);
+        }
+        let (child, parent) = (with(&start, None, 30), with(&start, Some("p"), 20));
+        let plan = plan(&Sides { base: &start, child: &child, parent: &parent }, Strategy::NewestWins, |_| None).unwrap();
+        assert_eq!(text_of(&plan.apply(&parent).unwrap()), None);
+    }
+
+    #[test]
+    fn a_resolution_by_hand_unblocks_the_plan() {
+        let start = with(&State::default(), Some("b"), 1);
+        let (child, parent) = (with(&start, Some("c"), 2), with(&start, Some("p"), 3));
+        let sides = Sides { base: &start, child: &child, parent: &parent };
+        assert!(plan(&sides, Strategy::Manual, |_| None).unwrap().is_blocked());
+        let settled = plan(&sides, Strategy::Manual, |_| Some(Side::Child)).unwrap();
+        assert!(!settled.is_blocked());
+        assert_eq!(text_of(&settled.apply(&parent).unwrap()).as_deref(), Some("c"));
+        assert_eq!(settled.conflicts().count(), 1);
+    }
+}

@@ -1,0 +1,57 @@
+//! How a conflict is decided.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Decides what becomes of a record that both sides changed differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// The child's version is taken.
+    ChildWins,
+    /// The parent's version is taken.
+    ParentWins,
+    /// The later one is taken, by `modified`; a delete counts from when it was done; a tie goes to
+    /// the child.
+    #[default]
+    NewestWins,
+    /// The merge is refused until each conflict is settled by `resolve`.
+    Manual,
+}
+
+impl Strategy {
+    /// All strategies.
+    pub const ALL: [Strategy; 4] =
+        [Strategy::ChildWins, Strategy::ParentWins, Strategy::NewestWins, Strategy::Manual];
+
+    /// Returns the word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::ChildWins => "child-wins",
+            Strategy::ParentWins => "parent-wins",
+            Strategy::NewestWins => "newest-wins",
+            Strategy::Manual => "manual",
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Says that a text names no strategy.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("'{0}' is no merge strategy; write child-wins, parent-wins, newest-wins or manual")]
+pub struct ParseStrategyError(String);
+
+impl FromStr for Strategy {
+    type Err = ParseStrategyError;
+
+    fn from_str(text: &str) -> Result<Strategy, ParseStrategyError> {
+        let found = Strategy::ALL.into_iter().find(|strategy| strategy.name() == text);
+        found.ok_or_else(|| ParseStrategyError(text.chars().take(80).collect()))
+    }
+}

@@ -1,0 +1,218 @@
+//! The one byte form of everything that is stored, hashed or signed outside segments.
+//!
+//! Numbers are LEB128 varints unless a width is named; texts and byte strings are a varint length
+//! and their bytes. The same value always gives the same bytes.
+
+use thiserror::Error;
+
+use super::Hash;
+
+/// Says that stored bytes are not of the form that was expected there.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum CodecError {
+    /// The bytes end before the value does.
+    #[error("the bytes end in the middle of a value")]
+    Short,
+    /// A varint has more than 64 bits.
+    #[error("a number is too large")]
+    Number,
+    /// A text is not UTF-8.
+    #[error("a text is not UTF-8")]
+    Text,
+    /// A code that this version does not know.
+    #[error("unknown code {0}; it may come from a newer version")]
+    Code(u8),
+}
+
+/// Collects bytes.
+#[derive(Default)]
+pub struct Writer(Vec<u8>);
+
+impl Writer {
+    /// Starts with no bytes.
+    pub fn new() -> Writer {
+        Writer::default()
+    }
+
+    /// Appends one byte.
+    pub fn byte(&mut self, value: u8) -> &mut Self {
+        self.0.push(value);
+        self
+    }
+
+    /// Appends a varint.
+    pub fn number(&mut self, mut value: u64) -> &mut Self {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+        self
+    }
+
+    /// Appends a signed number of 8 bytes, little-endian.
+    pub fn signed(&mut self, value: i64) -> &mut Self {
+        self.raw(&value.to_le_bytes())
+    }
+
+    /// Appends a length and the bytes.
+    pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        self.number(value.len() as u64).raw(value)
+    }
+
+    /// Appends a length and the text's UTF-8.
+    pub fn text(&mut self, value: &str) -> &mut Self {
+        self.bytes(value.as_bytes())
+    }
+
+    /// Appends a byte that tells whether a text follows, and the text.
+    pub fn maybe_text(&mut self, value: Option<&str>) -> &mut Self {
+        match value {
+            None => self.byte(0),
+            Some(text) => self.byte(1).text(text),
+        }
+    }
+
+    /// Appends a hash's 32 bytes.
+    pub fn hash(&mut self, value: &Hash) -> &mut Self {
+        self.raw(&value.0)
+    }
+
+    /// Appends bytes without a length; the reader must know how many.
+    pub fn raw(&mut self, value: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(value);
+        self
+    }
+
+    /// Returns the bytes so far.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Returns the bytes.
+    pub fn finish(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// Reads what a [`Writer`] wrote, in the same order.
+#[derive(Clone)]
+pub struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Starts at the first byte.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader(bytes)
+    }
+
+    /// Returns the next `count` bytes.
+    pub fn raw(&mut self, count: usize) -> Result<&'a [u8], CodecError> {
+        let (head, tail) = self.0.split_at_checked(count).ok_or(CodecError::Short)?;
+        self.0 = tail;
+        Ok(head)
+    }
+
+    /// Returns one byte.
+    pub fn byte(&mut self) -> Result<u8, CodecError> {
+        Ok(self.raw(1)?[0])
+    }
+
+    /// Returns a varint.
+    pub fn number(&mut self) -> Result<u64, CodecError> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                break;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(CodecError::Number)
+    }
+
+    /// Returns a varint as a length or count that can't exceed the bytes left.
+    pub fn length(&mut self) -> Result<usize, CodecError> {
+        let value = usize::try_from(self.number()?).map_err(|_| CodecError::Number)?;
+        if value > self.0.len() { Err(CodecError::Short) } else { Ok(value) }
+    }
+
+    /// Returns a signed number of 8 bytes.
+    pub fn signed(&mut self) -> Result<i64, CodecError> {
+        let bytes = self.raw(8)?.try_into().map_err(|_| CodecError::Short)?;
+        Ok(i64::from_le_bytes(bytes))
+    }
+
+    /// Returns a byte string.
+    pub fn bytes(&mut self) -> Result<&'a [u8], CodecError> {
+        let length = self.length()?;
+        self.raw(length)
+    }
+
+    /// Returns a text.
+    pub fn text(&mut self) -> Result<&'a str, CodecError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| CodecError::Text)
+    }
+
+    /// Returns a text that may be absent.
+    pub fn maybe_text(&mut self) -> Result<Option<&'a str>, CodecError> {
+        match self.byte()? {
+            0 => Ok(None),
+            1 => self.text().map(Some),
+            code => Err(CodecError::Code(code)),
+        }
+    }
+
+    /// Returns a hash.
+    pub fn hash(&mut self) -> Result<Hash, CodecError> {
+        let bytes = self.raw(32)?.try_into().map_err(|_| CodecError::Short)?;
+        Ok(Hash(bytes))
+    }
+
+    /// Returns the bytes that were not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Returns whether everything was read.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_reads_back_in_order() {
+        let mut out = Writer::new();
+        out.number(0).number(127).number(128).number(u64::MAX).signed(-5).text("héllo").maybe_text(None);
+        out.maybe_text(Some("x")).hash(&Hash([7; 32])).byte(9);
+        let bytes = out.finish();
+        let mut input = Reader::new(&bytes);
+        assert_eq!(input.number().unwrap(), 0);
+        assert_eq!(input.number().unwrap(), 127);
+        assert_eq!(input.number().unwrap(), 128);
+        assert_eq!(input.number().unwrap(), u64::MAX);
+        assert_eq!(input.signed().unwrap(), -5);
+        assert_eq!(input.text().unwrap(), "héllo");
+        assert_eq!(input.maybe_text().unwrap(), None);
+        assert_eq!(input.maybe_text().unwrap(), Some("x"));
+        assert_eq!(input.hash().unwrap(), Hash([7; 32]));
+        assert_eq!(input.byte().unwrap(), 9);
+        assert!(input.is_empty());
+    }
+
+    #[test]
+    fn damaged_bytes_are_errors_and_never_panics() {
+        assert_eq!(Reader::new(&[0xff; 11]).number(), Err(CodecError::Number));
+        assert_eq!(Reader::new(&[5, 1]).bytes(), Err(CodecError::Short));
+        assert_eq!(Reader::new(&[1, 0xff]).text(), Err(CodecError::Text));
+        assert_eq!(Reader::new(&[2]).maybe_text(), Err(CodecError::Code(2)));
+    }
+}

@@ -1,0 +1,111 @@
+//! The 32-byte BLAKE3 hash that names objects, entries and heads.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Names content: a BLAKE3 hash in key-derivation mode, so that bytes of one kind never hash to a
+/// name of another kind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hash(pub [u8; 32]);
+
+impl Hash {
+    /// The hash that stands for "nothing": the `prev` of a store's first entry.
+    pub const ZERO: Hash = Hash([0; 32]);
+
+    /// Returns the hash of `bytes` as content of the kind that `context` names.
+    pub fn of(context: &str, bytes: &[u8]) -> Hash {
+        let mut hasher = Hasher::new(context);
+        hasher.update(bytes);
+        hasher.finish()
+    }
+
+    /// Returns the first 12 hex digits, for messages.
+    pub fn short(&self) -> String {
+        self.to_string()[..12].to_owned()
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(blake3::Hash::from_bytes(self.0).to_hex().as_str())
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hash({})", self.short())
+    }
+}
+
+/// Says that a text is not 64 lower-case hex digits.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("'{0}' is not a hash; write 64 lower-case hex digits")]
+pub struct ParseHashError(String);
+
+impl FromStr for Hash {
+    type Err = ParseHashError;
+
+    fn from_str(text: &str) -> Result<Hash, ParseHashError> {
+        let bad = || ParseHashError(text.chars().take(80).collect());
+        if text.bytes().any(|b| b.is_ascii_uppercase()) {
+            return Err(bad());
+        }
+        blake3::Hash::from_hex(text)
+            .map(|hash| Hash(*hash.as_bytes()))
+            .map_err(|_| bad())
+    }
+}
+
+/// Hashes content that arrives in pieces.
+pub struct Hasher(blake3::Hasher);
+
+impl Hasher {
+    /// Starts a hash of the kind that `context` names.
+    pub fn new(context: &str) -> Hasher {
+        Hasher(blake3::Hasher::new_derive_key(context))
+    }
+
+    /// Adds the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Adds a field of variable length: its length as u64, then its bytes, so that neighbouring
+    /// fields can't be shifted into each other.
+    pub fn field(&mut self, bytes: &[u8]) {
+        self.update(&(bytes.len() as u64).to_le_bytes());
+        self.update(bytes);
+    }
+
+    /// Returns the hash of all that was added.
+    pub fn finish(&self) -> Hash {
+        Hash(*self.0.finalize().as_bytes())
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_reads_back_from_its_text() {
+        let hash = Hash::of("test", b"content");
+        assert_eq!(hash.to_string().parse::<Hash>().unwrap(), hash);
+        assert_eq!(hash.to_string().len(), 64);
+    }
+
+    #[test]
+    fn upper_case_and_short_texts_are_no_hashes() {
+        let text = Hash::of("test", b"content").to_string();
+        assert!(text.to_uppercase().parse::<Hash>().is_err());
+        assert!(text[..63].parse::<Hash>().is_err());
+    }
+
+    #[test]
+    fn the_kind_is_part_of_the_hash() {
+        assert_ne!(Hash::of("one kind", b"x"), Hash::of("another kind", b"x"));
+    }
+}

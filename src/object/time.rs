@@ -1,0 +1,33 @@
+//! Moments.
+
+use std::fmt;
+
+/// A moment: nanoseconds since 1970-01-01T00:00:00Z. Printed as RFC 3339 in UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// Returns the moment `nanos` nanoseconds later, or the last one there is.
+    pub fn after(self, nanos: i64) -> Time {
+        Time(self.0.saturating_add(nanos))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = jiff::Timestamp::from_nanosecond(i128::from(self.0)).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        // Nine digits always, so that a time's length does not depend on its value.
+        write!(f, "{time:.9}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Time;
+
+    #[test]
+    fn a_time_prints_as_rfc_3339_in_utc_with_nine_digits() {
+        assert_eq!(Time(0).to_string(), "1970-01-01T00:00:00.000000000Z");
+        assert_eq!(Time(1_700_000_000_123_456_789).to_string(), "2023-11-14T22:13:20.123456789Z");
+    }
+}

@@ -1,0 +1,11 @@
+//! One memory: its content, who wrote it, its hash, and its form for readers.
+//!
+//! A [`Version`] never changes. What a reader sees of it is a function of the version alone.
+
+mod document;
+mod float;
+mod version;
+
+pub use document::{EXPORT_BYTES, document_bytes, write_document, write_export_line};
+pub use float::{FLOAT_BYTES, vector_bytes};
+pub use version::{Computed, Content, Stamp, Version};

@@ -1,0 +1,144 @@
+//! A version of a record and the hash of its content.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::object::{Hash, Hasher, Time};
+use crate::text::Frequencies;
+use crate::vector;
+
+const CONTEXT: &str = "engramfs 2026 record v1";
+
+/// What a record says; equal content has an equal hash, whoever wrote it and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Content {
+    /// The vector, finite numbers only.
+    pub vector: Option<Arc<[f32]>>,
+    /// The text.
+    pub text: Option<Arc<str>>,
+    /// The metadata object as canonical JSON: sorted keys, no blanks.
+    pub metadata: Arc<str>,
+}
+
+/// Who wrote a version, where and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// When the record was first written.
+    pub created: Time,
+    /// When this version was written.
+    pub modified: Time,
+    /// Name path of the branch that wrote it.
+    pub branch: Arc<str>,
+    /// Who was at work.
+    pub agent: Arc<str>,
+    /// In which session.
+    pub session: Arc<str>,
+}
+
+/// One immutable version of a record.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// The record's id.
+    pub id: Arc<str>,
+    /// Hash of id and content.
+    pub hash: Hash,
+    /// What it says.
+    pub content: Content,
+    /// Who wrote it.
+    pub stamp: Stamp,
+    /// Euclidean length of the vector, 0 without one.
+    pub norm: f32,
+    /// Bytes of id, text and metadata as JSON.
+    pub json_bytes: u32,
+    /// Number of terms in the document that text questions search.
+    pub terms: u32,
+    /// How often it holds each term, counted at the first text question.
+    words: OnceLock<Frequencies>,
+}
+
+/// What follows from a version's content and was stored with it.
+pub struct Computed {
+    /// The content hash.
+    pub hash: Hash,
+    /// Length of the vector.
+    pub norm: f32,
+    /// Bytes as JSON, and number of terms.
+    pub lengths: (u32, u32),
+}
+
+/// Versions are equal when their content is, as everywhere: by hash.
+impl PartialEq for Version {
+    fn eq(&self, other: &Version) -> bool {
+        self.hash == other.hash
+    }
+}
+
+impl Version {
+    /// Makes a version and computes what follows from its content.
+    pub fn new(id: Arc<str>, content: Content, stamp: Stamp) -> Version {
+        let hash = content.hash(&id);
+        let norm = content.vector.as_deref().map_or(0.0, vector::norm);
+        let json_bytes = content.json_bytes(&id);
+        let terms = content.terms();
+        Version { id, hash, content, stamp, norm, json_bytes, terms, words: OnceLock::new() }
+    }
+
+    /// Makes a version out of what was stored with it.
+    pub fn stored(id: Arc<str>, content: Content, stamp: Stamp, computed: Computed) -> Version {
+        let Computed { hash, norm, lengths: (json_bytes, terms) } = computed;
+        Version { id, hash, content, stamp, norm, json_bytes, terms, words: OnceLock::new() }
+    }
+
+    /// Returns how often the version's document holds each term.
+    pub fn words(&self) -> &Frequencies {
+        self.words.get_or_init(|| Frequencies::of(self.content.text.as_deref(), &self.content.metadata_value()))
+    }
+
+    /// Returns the bytes of id, vector, text and metadata as stored.
+    pub fn raw_bytes(&self) -> u64 {
+        let vector = self.content.vector.as_ref().map_or(0, |vector| vector.len() * 4);
+        let text = self.content.text.as_ref().map_or(0, |text| text.len());
+        (self.id.len() + vector + text + self.content.metadata.len()) as u64
+    }
+}
+
+impl Content {
+    /// Returns the hash of the record `id` with this content: id, vector bits, text, metadata.
+    pub fn hash(&self, id: &str) -> Hash {
+        let mut hasher = Hasher::new(CONTEXT);
+        hasher.field(id.as_bytes());
+        match &self.vector {
+            None => hasher.update(&[0]),
+            Some(vector) => {
+                hasher.update(&[1]);
+                hasher.field(bytemuck::cast_slice(vector));
+            }
+        }
+        match &self.text {
+            None => hasher.update(&[0]),
+            Some(text) => {
+                hasher.update(&[1]);
+                hasher.field(text.as_bytes());
+            }
+        }
+        hasher.field(self.metadata.as_bytes());
+        hasher.finish()
+    }
+
+    fn json_bytes(&self, id: &str) -> u32 {
+        let text = self.text.as_deref().map_or("null".len(), super::document::string_bytes);
+        (super::document::string_bytes(id) + text + self.metadata.len()) as u32
+    }
+
+    fn terms(&self) -> u32 {
+        let mut count = 0;
+        if self.text.is_some() || self.metadata.len() > "{}".len() {
+            crate::text::document(self.text.as_deref(), &self.metadata_value(), &mut |_| count += 1);
+        }
+        count
+    }
+
+    /// Returns the metadata as a value.
+    pub fn metadata_value(&self) -> serde_json::Value {
+        serde_json::from_str(&self.metadata).unwrap_or_default()
+    }
+}

@@ -1,0 +1,156 @@
+//! An answer and its lines.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::Mode;
+use crate::object::Hash;
+
+/// A score as it was computed; vectors in f32, texts and ranks in f64.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Score {
+    /// Of a comparison of vectors.
+    Single(f32),
+    /// Of BM25 or rank fusion.
+    Double(f64),
+}
+
+impl Score {
+    /// Returns the number for comparing.
+    pub fn value(self) -> f64 {
+        match self {
+            Score::Single(score) => f64::from(score),
+            Score::Double(score) => score,
+        }
+    }
+}
+
+/// One record that answers.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    /// The record's id.
+    pub id: Arc<str>,
+    /// Larger is better.
+    pub score: Score,
+    /// Distance under the metric, where vectors were compared.
+    pub distance: Option<f32>,
+    /// `branch`, or the name of another root branch.
+    pub source: Arc<str>,
+    /// Name path of the branch that wrote the version.
+    pub branch: Arc<str>,
+    /// The record's text.
+    pub text: Option<Arc<str>>,
+    /// The record's metadata as canonical JSON.
+    pub metadata: Arc<str>,
+    /// The vector, where it was asked for.
+    pub vector: Option<Vec<f32>>,
+    /// How the score came about, where it was asked for.
+    pub explain: Option<Value>,
+}
+
+/// The answer to one question.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What was found, best first; equal scores by id.
+    pub hits: Vec<Hit>,
+    /// How the question was answered.
+    pub mode: Mode,
+    /// Why not in the mode asked for, where it was not.
+    pub reason: Option<String>,
+    /// Name path of the branch that was asked.
+    pub branch: Arc<str>,
+    /// Its head.
+    pub head: Hash,
+    /// Whether the answer is proven.
+    pub exact: bool,
+    /// Microseconds from question to answer.
+    pub micros: u64,
+    /// The beginning of the question.
+    pub question: String,
+    /// What the question wants echoed.
+    pub tag: Value,
+}
+
+#[derive(Serialize)]
+struct Header<'a> {
+    q: usize,
+    ok: bool,
+    hits: usize,
+    mode: String,
+    branch: &'a str,
+    head: String,
+    exact: bool,
+    us: u64,
+    question: &'a str,
+    tag: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct HitLine<'a> {
+    q: usize,
+    rank: usize,
+    id: &'a str,
+    score: Score,
+    distance: Option<f32>,
+    source: &'a str,
+    branch: &'a str,
+    text: Option<&'a str>,
+    metadata: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vector: Option<&'a [f32]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explain: Option<&'a Value>,
+}
+
+impl Answer {
+    /// Returns the header line and one line a hit; `q` is the question's number in its handle.
+    pub fn to_lines(&self, q: usize) -> String {
+        let header = Header {
+            q,
+            ok: true,
+            hits: self.hits.len(),
+            mode: self.mode.to_string(),
+            branch: &self.branch,
+            head: self.head.to_string(),
+            exact: self.exact,
+            us: self.micros,
+            question: &self.question,
+            tag: &self.tag,
+            reason: self.reason.as_deref(),
+        };
+        let mut out = serde_json::to_string(&header).unwrap_or_default();
+        out.push('\n');
+        for (hit, rank) in self.hits.iter().zip(1..) {
+            out.push_str(&hit.to_line(q, rank));
+            out.push('\n');
+        }
+        out
+    }
+}
+
+impl Hit {
+    fn to_line(&self, q: usize, rank: usize) -> String {
+        let empty = RawValue::NULL;
+        let metadata = serde_json::from_str::<&RawValue>(&self.metadata).unwrap_or(empty);
+        let line = HitLine {
+            q,
+            rank,
+            id: &self.id,
+            score: self.score,
+            distance: self.distance,
+            source: &self.source,
+            branch: &self.branch,
+            text: self.text.as_deref(),
+            metadata,
+            vector: self.vector.as_deref(),
+            explain: self.explain.as_ref(),
+        };
+        serde_json::to_string(&line).unwrap_or_default()
+    }
+}

@@ -1,0 +1,176 @@
+//! From a question to its answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::answer::{Hit, Score};
+use super::fusion::fuse;
+use super::scan::{Scan, Scored};
+use super::{Mode, Question, SearchError, words};
+use crate::branch::State;
+use crate::segment::{Row, SegmentError};
+use crate::vector::{Metric, Prepared};
+
+/// How many of each part's best records are fused; ranks behind add less than 0.001.
+const FUSED_MIN: usize = 1000;
+
+/// One place that is searched.
+pub struct Place {
+    /// What hits from there name as their source.
+    pub source: Arc<str>,
+    /// Its records.
+    pub state: Arc<State>,
+}
+
+/// What a question came to.
+pub struct Asked {
+    /// The hits, best first.
+    pub hits: Vec<Hit>,
+    /// How it was answered.
+    pub mode: Mode,
+    /// Why not in the mode asked for.
+    pub reason: Option<String>,
+}
+
+/// What a question compares records with.
+struct Wanted {
+    vector: Option<Prepared>,
+    text: Option<String>,
+    mode: Mode,
+    reason: Option<String>,
+}
+
+/// Answers a question from one or more places. The first is the branch that is asked; a record
+/// named by id is looked for there. `late` is asked now and then whether to give up.
+pub fn ask(
+    places: &[Place],
+    metric: Metric,
+    question: &Question,
+    late: &dyn Fn() -> Option<SearchError>,
+) -> Result<Asked, SearchError> {
+    let wanted = wanted(places, metric, question)?;
+    let mut hits = Vec::new();
+    for place in places {
+        if let (Some(vector), Some(dim)) = (&wanted.vector, dim_of(&place.state))
+            && vector.vector().len() != dim
+        {
+            return Err(SearchError::Dimension { found: vector.vector().len(), expected: dim });
+        }
+        let scan = Scan { state: &place.state, filter: question.filter.as_ref(), late };
+        hits.extend(hits_of(&scan, &place.source, &wanted, question)?);
+    }
+    if places.len() > 1 {
+        hits.sort_by(|a, b| b.score.value().total_cmp(&a.score.value()).then_with(|| a.id.cmp(&b.id)));
+        hits.truncate(question.k);
+    }
+    Ok(Asked { hits, mode: wanted.mode, reason: wanted.reason })
+}
+
+/// Works out what to compare with, and in which mode; a mode that can't be had is said with a reason.
+fn wanted(places: &[Place], metric: Metric, question: &Question) -> Result<Wanted, SearchError> {
+    let (mut vector, mut text) = (question.vector.clone(), question.text.clone());
+    if let Some(id) = &question.id {
+        let row = places.first().map(|place| place.state.find(id)).transpose()?.flatten();
+        let version = row.ok_or_else(|| SearchError::NoRecord(id.clone()))?.version()?;
+        vector = version.content.vector.as_deref().map(<[f32]>::to_vec);
+        // Nearest to a record means its vector; its text serves where it has none or is asked for.
+        if vector.is_none() || matches!(question.mode, Some(Mode::Text | Mode::Hybrid)) {
+            text = version.content.text.as_deref().map(str::to_owned);
+        }
+    }
+    let at_hand = match (vector.is_some(), text.is_some()) {
+        (true, true) => Mode::Hybrid,
+        (true, false) => Mode::Vector,
+        _ => Mode::Text,
+    };
+    let (mode, reason) = match (question.mode, at_hand) {
+        (None, mode) => (mode, None),
+        (Some(asked), Mode::Hybrid) => (asked, None),
+        (Some(asked), mode) if asked == mode => (mode, None),
+        (Some(asked), Mode::Vector) => (Mode::Vector, Some(format!("{asked} was asked for, and there is no text to compare with"))),
+        (Some(asked), mode) => (mode, Some(format!("{asked} was asked for, and there is no vector to compare with; no embedder is set"))),
+    };
+    let vector = vector.filter(|_| mode != Mode::Text).map(|vector| Prepared::new(metric, vector));
+    if metric == Metric::Cosine && vector.as_ref().is_some_and(|vector| vector.norm() == 0.0) {
+        return Err(SearchError::ZeroVector);
+    }
+    Ok(Wanted { vector, text: text.filter(|_| mode != Mode::Vector), mode, reason })
+}
+
+/// The dimension of a state's vectors, if it has any.
+fn dim_of(state: &State) -> Option<usize> {
+    let sealed = state.layers().iter().map(|layer| layer.segment.dim()).find(|dim| *dim > 0);
+    sealed.or_else(|| state.loose().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len())))
+}
+
+fn hits_of(scan: &Scan<'_>, source: &Arc<str>, wanted: &Wanted, question: &Question) -> Result<Vec<Hit>, SearchError> {
+    let make = Maker { source, question };
+    match (&wanted.vector, &wanted.text) {
+        (Some(vector), None) => {
+            let found = scan.nearest(vector, question.k)?;
+            let explain = |score: f32| json!({ "mode": "vector", "score": score });
+            found.iter().map(|found| make.hit(&found.row, Score::Single(found.score), Some(vector.distance(found.score)), || explain(found.score))).collect::<Result<_, _>>().map_err(Into::into)
+        }
+        (None, Some(text)) => {
+            let found = words::best(scan, text, question.k)?;
+            let explain = |score: f64| json!({ "mode": "text", "score": score });
+            found.iter().map(|found| make.hit(&found.row, Score::Double(found.score), None, || explain(found.score))).collect::<Result<_, _>>().map_err(Into::into)
+        }
+        (Some(vector), Some(text)) => {
+            let depth = question.k.max(FUSED_MIN);
+            let (near, worded) = (scan.nearest(vector, depth)?, words::best(scan, text, depth)?);
+            make.fused(&near, &worded, vector)
+        }
+        (None, None) => Ok(Vec::new()),
+    }
+}
+
+/// Makes hits of rows.
+struct Maker<'a> {
+    source: &'a Arc<str>,
+    question: &'a Question,
+}
+
+impl Maker<'_> {
+    fn hit(&self, row: &Row, score: Score, distance: Option<f32>, explain: impl FnOnce() -> Value) -> Result<Hit, SegmentError> {
+        let (id, branch, text, metadata) = match row {
+            Row::Loose(version) => {
+                let content = &version.content;
+                (version.id.clone(), version.stamp.branch.clone(), content.text.clone(), content.metadata.clone())
+            }
+            Row::Sealed(segment, row) => {
+                let (text, metadata) = segment.words(*row)?;
+                (segment.id(*row)?.into(), segment.stamp(*row)?.branch, text.map(Arc::from), metadata.into())
+            }
+        };
+        let vector = if self.question.include_vector { row.vector()?.map(<[f32]>::to_vec) } else { None };
+        let explain = self.question.explain.then(explain);
+        Ok(Hit { id, score, distance, source: self.source.clone(), branch, text, metadata, vector, explain })
+    }
+
+    /// Fuses the two lists by their ranks.
+    fn fused(&self, near: &[Scored<f32>], worded: &[Scored<f64>], vector: &Prepared) -> Result<Vec<Hit>, SearchError> {
+        let id = |row: &Row| -> Result<Arc<str>, SegmentError> { Ok(Arc::from(&*row.id()?)) };
+        let near_ids: Vec<Arc<str>> = near.iter().map(|found| id(&found.row)).collect::<Result<_, _>>()?;
+        let word_ids: Vec<Arc<str>> = worded.iter().map(|found| id(&found.row)).collect::<Result<_, _>>()?;
+        let by_vector: HashMap<&str, &Scored<f32>> = near_ids.iter().map(|id| &**id).zip(near).collect();
+        let by_words: HashMap<&str, &Scored<f64>> = word_ids.iter().map(|id| &**id).zip(worded).collect();
+        let mut hits = Vec::new();
+        for fused in fuse([&near_ids, &word_ids]).into_iter().take(self.question.k) {
+            let (near, worded) = (by_vector.get(&*fused.id), by_words.get(&*fused.id));
+            let Some(row) = near.map(|found| &found.row).or(worded.map(|found| &found.row)) else { continue };
+            let explain = || {
+                json!({
+                    "mode": "hybrid", "score": fused.score,
+                    "vector": { "rank": fused.ranks[0], "score": near.map(|found| found.score) },
+                    "text": { "rank": fused.ranks[1], "score": worded.map(|found| found.score) },
+                })
+            };
+            let distance = near.map(|found| vector.distance(found.score));
+            hits.push(self.hit(row, Score::Double(fused.score), distance, explain)?);
+        }
+        Ok(hits)
+    }
+}

@@ -1,0 +1,195 @@
+//! Filters on metadata: parsed once, then asked of every row that a search looks at.
+//!
+//! A filter is an object; all its conditions must hold:
+//!
+//! ```text
+//! {"kind": "note"}                          equality
+//! {"size": {"$gte": 10, "$lt": 20}}         $eq $ne $gt $gte $lt $lte $in $nin $exists, and $not around these
+//! {"$or": [{…}, {…}]}                       $and $or with a list of filters, $not with one filter
+//! ```
+//!
+//! * A key with dots reaches into nested objects (`a.b`) where no key of that very name exists.
+//! * Numbers compare as numbers and exactly (1 equals 1.0), strings bytewise; values of different
+//!   kinds are neither equal nor ordered. Only numbers and strings have an order.
+//! * A list in the metadata equals a value when it is that value, or when any of its elements is.
+//! * `$ne` is the opposite of `$eq` and `$nin` of `$in`: true for a missing key and another kind.
+//!   `null` equals a null that is there; a missing key is found with `{"$exists": false}`.
+
+use std::cmp::Ordering;
+
+use serde_json::{Number, Value};
+
+mod parse;
+#[cfg(test)]
+mod tests;
+
+/// How deep `$and`, `$or` and `$not` may nest, the outermost object included.
+pub const FILTER_DEPTH_MAX: usize = 32;
+
+/// Why a filter was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilterError {
+    /// A filter is something else than an object.
+    #[error(
+        "a filter is an object like {{\"key\": \"value\"}}, but {found} stands there; write an object"
+    )]
+    NoObject {
+        /// The kind of value that stands there.
+        found: &'static str,
+    },
+    /// No such operator, or not in this place.
+    #[error(
+        "the filter has {operator:?} in {place}, and no operator of that name works there; for a key write one of \
+         $eq $ne $gt $gte $lt $lte $in $nin $exists $not, around whole filters $and $or $not"
+    )]
+    Operator {
+        /// The name as it was written.
+        operator: String,
+        /// Where it stands: the condition on some key, or the filter itself.
+        place: String,
+    },
+    /// An operator has a value that it can't work with.
+    #[error("the filter's {operator} has {found}; write {expected}")]
+    Operand {
+        /// The operator.
+        operator: &'static str,
+        /// The kind of value that stands there.
+        found: &'static str,
+        /// What to write instead.
+        expected: &'static str,
+    },
+    /// Operators and plain keys stand in one object.
+    #[error(
+        "the filter for {key:?} mixes operators with plain keys; write only operators, or put the object into {{\"$eq\": …}}"
+    )]
+    Mixed {
+        /// The key whose condition it is.
+        key: String,
+    },
+    /// It nests deeper than [`FILTER_DEPTH_MAX`].
+    #[error("the filter nests deeper than {FILTER_DEPTH_MAX} levels; write it flatter")]
+    Depth,
+}
+
+/// A condition on a record's metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter(Node);
+
+impl Filter {
+    /// Parses a filter; `{}` matches everything.
+    ///
+    /// A [`FilterError`] says what is wrong, and what to write.
+    pub fn parse(filter: &Value) -> Result<Self, FilterError> {
+        parse::parse_filter(filter, 1).map(Filter)
+    }
+
+    /// Tells whether a record with this metadata passes; what is no object counts as `{}`.
+    ///
+    /// Allocates nothing.
+    pub fn matches(&self, metadata: &Value) -> bool {
+        self.0.matches(metadata)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Node {
+    All(Vec<Node>),
+    Any(Vec<Node>),
+    Not(Box<Node>),
+    Key(Box<str>, Test),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Test {
+    Equal(Value),
+    OneOf(Vec<Value>),
+    /// Holds where the stored value's order against the operand is any of these two.
+    Order(Value, [Ordering; 2]),
+    Exists(bool),
+    All(Vec<Test>),
+    Not(Box<Test>),
+}
+
+impl Node {
+    fn matches(&self, metadata: &Value) -> bool {
+        match self {
+            Self::All(nodes) => nodes.iter().all(|node| node.matches(metadata)),
+            Self::Any(nodes) => nodes.iter().any(|node| node.matches(metadata)),
+            Self::Not(node) => !node.matches(metadata),
+            Self::Key(key, test) => test.holds(find(metadata, key)),
+        }
+    }
+}
+
+impl Test {
+    fn holds(&self, stored: Option<&Value>) -> bool {
+        match self {
+            Self::Exists(wanted) => stored.is_some() == *wanted,
+            Self::All(tests) => tests.iter().all(|test| test.holds(stored)),
+            Self::Not(test) => !test.holds(stored),
+            Self::Equal(operand) => stored.is_some_and(|stored| is_or_holds(stored, operand)),
+            Self::OneOf(operands) => stored
+                .is_some_and(|stored| operands.iter().any(|operand| is_or_holds(stored, operand))),
+            Self::Order(operand, wanted) => stored
+                .and_then(|stored| order(stored, operand))
+                .is_some_and(|found| wanted.contains(&found)),
+        }
+    }
+}
+
+/// Returns the value under `key`, or else under the path that its dots spell.
+fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+    let object = value.as_object()?;
+    object.get(key).or_else(|| {
+        let (first, rest) = key.split_once('.')?;
+        find(object.get(first)?, rest)
+    })
+}
+
+fn is_or_holds(stored: &Value, operand: &Value) -> bool {
+    equal(stored, operand)
+        || stored
+            .as_array()
+            .is_some_and(|items| items.iter().any(|item| equal(item, operand)))
+}
+
+/// Tells whether two values are the same, numbers inside of them compared as numbers.
+fn equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => order_of_numbers(a, b) == Some(Ordering::Equal),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(key, a)| b.get(key).is_some_and(|b| equal(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+fn order(a: &Value, b: &Value) -> Option<Ordering> {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => order_of_numbers(a, b),
+        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+        _ => None,
+    }
+}
+
+fn order_of_numbers(a: &Number, b: &Number) -> Option<Ordering> {
+    match (a.as_i128(), b.as_i128()) {
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        (Some(a), None) => order_of_mixed(a, b.as_f64()?),
+        (None, Some(b)) => order_of_mixed(b, a.as_f64()?).map(Ordering::reverse),
+        (None, None) => a.as_f64()?.partial_cmp(&b.as_f64()?),
+    }
+}
+
+/// Compares exactly: an integer of 64 bits turned into a float could equal its neighbour.
+fn order_of_mixed(whole: i128, float: f64) -> Option<Ordering> {
+    // The cast saturates, far outside of what 64 bits hold; the fraction decides among equals.
+    let by_whole = whole.cmp(&(float.trunc() as i128));
+    Some(by_whole.then(0.0f64.partial_cmp(&float.fract())?))
+}

@@ -1,0 +1,146 @@
+//! From the JSON of a filter to its tree.
+
+use std::cmp::Ordering;
+
+use serde_json::{Map, Value};
+
+use super::{FILTER_DEPTH_MAX, FilterError, Node, Test};
+
+/// Parses one filter object; `depth` is its own level, 1 for the outermost.
+pub(super) fn parse_filter(filter: &Value, depth: usize) -> Result<Node, FilterError> {
+    if depth > FILTER_DEPTH_MAX {
+        return Err(FilterError::Depth);
+    }
+    let object = filter.as_object().ok_or(FilterError::NoObject {
+        found: kind(filter),
+    })?;
+    let mut nodes = Vec::with_capacity(object.len());
+    for (key, value) in object {
+        nodes.push(match key.as_str() {
+            "$and" => Node::All(parse_list("$and", value, depth)?),
+            "$or" => Node::Any(parse_list("$or", value, depth)?),
+            "$not" => Node::Not(Box::new(parse_filter(value, depth + 1)?)),
+            other if other.starts_with('$') => {
+                return Err(unknown(other, "the filter itself".to_owned()));
+            }
+            _ => Node::Key(key.as_str().into(), parse_condition(key, value, depth)?),
+        });
+    }
+    Ok(if nodes.len() == 1 {
+        nodes.remove(0)
+    } else {
+        Node::All(nodes)
+    })
+}
+
+fn parse_list(
+    operator: &'static str,
+    value: &Value,
+    depth: usize,
+) -> Result<Vec<Node>, FilterError> {
+    let filters = value.as_array().filter(|filters| !filters.is_empty());
+    let filters =
+        filters.ok_or_else(|| bad_operand(operator, value, "a list of one or more filters"))?;
+    filters
+        .iter()
+        .map(|filter| parse_filter(filter, depth + 1))
+        .collect()
+}
+
+/// Parses what stands behind a key: operators, or a value to be equal to.
+fn parse_condition(key: &str, value: &Value, depth: usize) -> Result<Test, FilterError> {
+    let Some(object) = value.as_object() else {
+        return Ok(Test::Equal(value.clone()));
+    };
+    match object.keys().filter(|name| name.starts_with('$')).count() {
+        0 => Ok(Test::Equal(value.clone())),
+        operators if operators == object.len() => parse_operators(key, object, depth),
+        _ => Err(FilterError::Mixed {
+            key: key.to_owned(),
+        }),
+    }
+}
+
+fn parse_operators(
+    key: &str,
+    operators: &Map<String, Value>,
+    depth: usize,
+) -> Result<Test, FilterError> {
+    use Ordering::{Equal, Greater, Less};
+    if depth > FILTER_DEPTH_MAX {
+        return Err(FilterError::Depth);
+    }
+    let mut tests = Vec::with_capacity(operators.len());
+    for (operator, value) in operators {
+        tests.push(match operator.as_str() {
+            "$eq" => Test::Equal(value.clone()),
+            "$ne" => Test::Not(Box::new(Test::Equal(value.clone()))),
+            "$gt" => Test::Order(ordered("$gt", value)?, [Greater, Greater]),
+            "$gte" => Test::Order(ordered("$gte", value)?, [Greater, Equal]),
+            "$lt" => Test::Order(ordered("$lt", value)?, [Less, Less]),
+            "$lte" => Test::Order(ordered("$lte", value)?, [Less, Equal]),
+            "$in" => Test::OneOf(values("$in", value)?),
+            "$nin" => Test::Not(Box::new(Test::OneOf(values("$nin", value)?))),
+            "$exists" => Test::Exists(
+                value
+                    .as_bool()
+                    .ok_or_else(|| bad_operand("$exists", value, "true or false"))?,
+            ),
+            "$not" => {
+                let inner = value.as_object().filter(|inner| !inner.is_empty());
+                let inner = inner.ok_or_else(|| {
+                    bad_operand("$not", value, "an object of operators like {\"$gt\": 1}")
+                })?;
+                Test::Not(Box::new(parse_operators(key, inner, depth + 1)?))
+            }
+            other => return Err(unknown(other, format!("the condition on {key:?}"))),
+        });
+    }
+    Ok(if tests.len() == 1 {
+        tests.remove(0)
+    } else {
+        Test::All(tests)
+    })
+}
+
+fn ordered(operator: &'static str, value: &Value) -> Result<Value, FilterError> {
+    match value {
+        Value::Number(_) | Value::String(_) => Ok(value.clone()),
+        _ => Err(bad_operand(operator, value, "a number or a string")),
+    }
+}
+
+fn values(operator: &'static str, value: &Value) -> Result<Vec<Value>, FilterError> {
+    value
+        .as_array()
+        .cloned()
+        .ok_or_else(|| bad_operand(operator, value, "a list of values"))
+}
+
+fn bad_operand(operator: &'static str, value: &Value, expected: &'static str) -> FilterError {
+    FilterError::Operand {
+        operator,
+        found: kind(value),
+        expected,
+    }
+}
+
+fn unknown(operator: &str, place: String) -> FilterError {
+    FilterError::Operator {
+        operator: operator.to_owned(),
+        place,
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(items) if items.is_empty() => "an empty list",
+        Value::Array(_) => "a list",
+        Value::Object(fields) if fields.is_empty() => "an empty object",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,48 @@
+//! Questions to a state and their answers.
+//!
+//! The exact scan is the truth: it goes over the int8 copy of the visible rows with bounds that are
+//! proven, and computes the score of every row that the bounds do not rule out. Text questions are
+//! BM25 over the same visible rows, and a hybrid is the fusion of both lists' ranks.
+
+mod answer;
+mod ask;
+mod filter;
+mod fusion;
+mod question;
+mod scan;
+mod top;
+mod words;
+
+use thiserror::Error;
+
+pub use answer::{Answer, Hit, Score};
+pub use ask::{Asked, Place, ask};
+pub use filter::{Filter, FilterError};
+pub use question::{Mode, Question, QuestionError};
+
+use crate::segment::SegmentError;
+
+/// Says why a question has no answer.
+#[derive(Debug, Error)]
+pub enum SearchError {
+    /// Stored bytes could not be read.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The vector is of another length than those it is compared with.
+    #[error("the question's vector has {found} numbers, and vectors here have {expected}; use the embedding model that the memory was made with")]
+    Dimension {
+        /// Numbers in the question's vector.
+        found: usize,
+        /// Numbers in the vectors of the memory.
+        expected: usize,
+    },
+    /// A vector of zeros under cosine.
+    #[error("a vector of zeros has no direction to compare by cosine; ask with another vector or with text")]
+    ZeroVector,
+    /// The record that the question names is not there.
+    #[error("there is no record {0} to compare with; list the records with ls")]
+    NoRecord(String),
+    /// The time limit was reached.
+    #[error("the question took longer than its {0} ms; ask for less or give a larger timeout_ms")]
+    Timeout(u64),
+}

@@ -1,0 +1,208 @@
+//! One line of `query` becomes one question, or an error that says what to write instead.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use serde_json::Value;
+
+use super::filter::{Filter, FilterError};
+use fields::{Fields, default_scope};
+
+mod fields;
+#[cfg(test)]
+mod tests;
+
+/// How many hits are asked for where `k` is left out.
+pub const K_DEFAULT: usize = 10;
+/// The values of `k`.
+pub const K_RANGE: RangeInclusive<usize> = 1..=10_000;
+/// The values of `ef`, the breadth of the walk through a graph.
+pub const EF_RANGE: RangeInclusive<usize> = 1..=100_000;
+/// Milliseconds that a question may take where `timeout_ms` is left out.
+pub const TIMEOUT_MS_DEFAULT: u64 = 2_000;
+/// The values of `timeout_ms`.
+pub const TIMEOUT_MS_RANGE: RangeInclusive<u64> = 1..=600_000;
+/// Bytes of the longest `tag`, as JSON.
+pub const TAG_BYTES_MAX: usize = 1_024;
+/// Bytes of the line that a header repeats.
+pub const ECHO_BYTES_MAX: usize = 80;
+
+/// Why a line is no question.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuestionError {
+    /// The line holds nothing, or nothing that could be looked for.
+    #[error(
+        "the question asks for nothing; write some words, or an object with \"text\", \"vector\" or \"id\""
+    )]
+    Empty,
+    /// A line that begins with `{` is no JSON object of the right shape.
+    #[error(
+        "the question is not understood: {source}; write one object on one line like {{\"text\": \"words\", \"k\": 5}}"
+    )]
+    Json {
+        /// What the JSON reader found, and in which column.
+        #[from]
+        source: serde_json::Error,
+    },
+    /// One key has a value of the wrong kind or size.
+    #[error("{key:?} is {found}; write {expected}")]
+    Field {
+        /// The key.
+        key: &'static str,
+        /// The value that stands there, shortened.
+        found: String,
+        /// What to write instead.
+        expected: &'static str,
+    },
+    /// `id` stands beside `vector` or `text`.
+    #[error(
+        "\"id\" stands beside {other:?}, and one question has one or the other; leave one of them out"
+    )]
+    Both {
+        /// The key beside it.
+        other: &'static str,
+    },
+    /// The filter is wrong.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+}
+
+/// By what records are compared with the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// By the distance of vectors.
+    Vector,
+    /// By words, with BM25.
+    Text,
+    /// By both, fused by rank.
+    Hybrid,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Vector => "vector",
+            Self::Text => "text",
+            Self::Hybrid => "hybrid",
+        })
+    }
+}
+
+/// What is asked, checked as far as it can be without looking at any record.
+///
+/// At least one of `vector`, `text` and `id` is there, and `id` only alone. In a line's object a
+/// null stands for a key that is left out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// The vector to be near to: one or more finite numbers; that its length fits is checked when it is answered.
+    pub vector: Option<Vec<f32>>,
+    /// The words to look for; never blank.
+    pub text: Option<String>,
+    /// The record to be near to.
+    pub id: Option<String>,
+    /// How many hits at most, of [`K_RANGE`].
+    pub k: usize,
+    /// The mode asked for; nothing leaves the choice to what is at hand.
+    pub mode: Option<Mode>,
+    /// What a record's metadata must fulfil.
+    pub filter: Option<Filter>,
+    /// Whether the answer must be proven complete.
+    pub exact: bool,
+    /// The breadth of the walk, of [`EF_RANGE`]; nothing leaves it to the search.
+    pub ef: Option<usize>,
+    /// What is searched, each named once: `branch`, `log`, or root branches by name.
+    pub scope: Vec<String>,
+    /// Whether hits carry their vector.
+    pub include_vector: bool,
+    /// Whether the answer tells how it came about.
+    pub explain: bool,
+    /// Repeated in the answer's header: any JSON of up to [`TAG_BYTES_MAX`]; null when left out.
+    pub tag: Value,
+    /// Milliseconds that it may take, of [`TIMEOUT_MS_RANGE`].
+    pub timeout_ms: u64,
+    /// The beginning of the line, at most [`ECHO_BYTES_MAX`] bytes and cut between characters.
+    pub echo: String,
+}
+
+impl Question {
+    /// Parses one line: a JSON object when it begins with `{`, otherwise bare text.
+    ///
+    /// White space around the line does not count. A key that is unknown or given twice, a wrong
+    /// type, a number out of range and a question for nothing are errors.
+    pub fn parse(line: &str) -> Result<Self, QuestionError> {
+        let line = line.trim();
+        if !line.starts_with('{') {
+            return Self::of_text(line);
+        }
+        let mut fields: Fields = serde_json::from_str(line)?;
+        let question = Self {
+            vector: fields.vector.take(),
+            text: fields.string("text")?,
+            id: fields.string("id")?,
+            k: fields
+                .whole("k", K_RANGE, "a whole number from 1 to 10000")?
+                .unwrap_or(K_DEFAULT),
+            mode: fields.mode()?,
+            filter: fields.filter()?,
+            exact: fields.flag("exact")?,
+            ef: fields.whole("ef", EF_RANGE, "a whole number from 1 to 100000")?,
+            scope: fields.scope()?,
+            include_vector: fields.include()?,
+            explain: fields.flag("explain")?,
+            tag: fields.tag()?,
+            timeout_ms: fields
+                .whole(
+                    "timeout_ms",
+                    TIMEOUT_MS_RANGE,
+                    "a whole number of milliseconds from 1 to 600000",
+                )?
+                .unwrap_or(TIMEOUT_MS_DEFAULT),
+            echo: shortened(line, ECHO_BYTES_MAX).to_owned(),
+        };
+        question.checked()
+    }
+
+    /// Returns the question for some words alone, with everything else at its default.
+    ///
+    /// [`QuestionError::Empty`] when the text is blank.
+    pub fn of_text(text: &str) -> Result<Self, QuestionError> {
+        let question = Self {
+            vector: None,
+            text: Some(text.to_owned()),
+            id: None,
+            k: K_DEFAULT,
+            mode: None,
+            filter: None,
+            exact: false,
+            ef: None,
+            scope: default_scope(),
+            include_vector: false,
+            explain: false,
+            tag: Value::Null,
+            timeout_ms: TIMEOUT_MS_DEFAULT,
+            echo: shortened(text, ECHO_BYTES_MAX).to_owned(),
+        };
+        question.checked()
+    }
+
+    /// Passes a question on when it asks for something, and for one thing.
+    fn checked(self) -> Result<Self, QuestionError> {
+        let blank =
+            |text: &Option<String>| text.as_ref().is_some_and(|text| text.trim().is_empty());
+        let nothing = self.vector.is_none() && self.text.is_none() && self.id.is_none();
+        if nothing || blank(&self.text) || blank(&self.id) {
+            return Err(QuestionError::Empty);
+        }
+        match (&self.id, &self.vector, &self.text) {
+            (Some(_), Some(_), _) => Err(QuestionError::Both { other: "vector" }),
+            (Some(_), None, Some(_)) => Err(QuestionError::Both { other: "text" }),
+            _ => Ok(self),
+        }
+    }
+}
+
+/// Returns the beginning of `text`, at most `len` bytes and cut between characters.
+fn shortened(text: &str, len: usize) -> &str {
+    &text[..text.floor_char_boundary(len)]
+}

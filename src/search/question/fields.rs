@@ -1,0 +1,233 @@
+//! The object of a question, key by key.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::{Filter, Mode, QuestionError, TAG_BYTES_MAX, shortened};
+
+/// The keys of a question besides `vector`, in the order of their importance.
+pub(super) const KEYS: [&str; 12] = [
+    "text",
+    "id",
+    "k",
+    "mode",
+    "filter",
+    "exact",
+    "ef",
+    "scope",
+    "include",
+    "explain",
+    "tag",
+    "timeout_ms",
+];
+
+/// Returns what is searched when the question does not say.
+pub(super) fn default_scope() -> Vec<String> {
+    vec!["branch".to_owned(), "log".to_owned()]
+}
+
+/// The object as it was written: the vector apart, since it is long and goes straight into floats.
+#[derive(Default)]
+pub(super) struct Fields {
+    pub(super) vector: Option<Vec<f32>>,
+    others: Map<String, Value>,
+}
+
+impl Fields {
+    /// Takes a key's value; a null is no value.
+    fn take(&mut self, key: &'static str) -> Option<Value> {
+        self.others.remove(key).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn string(&mut self, key: &'static str) -> Result<Option<String>, QuestionError> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(Value::String(string)) => Ok(Some(string)),
+            Some(other) => Err(wrong(key, &other, "a string")),
+        }
+    }
+
+    pub(super) fn flag(&mut self, key: &'static str) -> Result<bool, QuestionError> {
+        let value = self.take(key).unwrap_or(Value::Bool(false));
+        value
+            .as_bool()
+            .ok_or_else(|| wrong(key, &value, "true or false"))
+    }
+
+    pub(super) fn whole<N: TryFrom<u64> + PartialOrd>(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<N>,
+        expected: &'static str,
+    ) -> Result<Option<N>, QuestionError> {
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        let number = value.as_u64().and_then(|number| N::try_from(number).ok());
+        let number = number.filter(|number| range.contains(number));
+        number.map(Some).ok_or_else(|| wrong(key, &value, expected))
+    }
+
+    pub(super) fn mode(&mut self) -> Result<Option<Mode>, QuestionError> {
+        let Some(value) = self.take("mode") else {
+            return Ok(None);
+        };
+        match value.as_str() {
+            Some("vector") => Ok(Some(Mode::Vector)),
+            Some("text") => Ok(Some(Mode::Text)),
+            Some("hybrid") => Ok(Some(Mode::Hybrid)),
+            _ => Err(wrong("mode", &value, "\"vector\", \"text\" or \"hybrid\"")),
+        }
+    }
+
+    /// Takes the filter, parsed.
+    pub(super) fn filter(&mut self) -> Result<Option<Filter>, QuestionError> {
+        let filter = self.take("filter").map(|filter| Filter::parse(&filter));
+        Ok(filter.transpose()?)
+    }
+
+    /// Takes the scope; a name that is given twice counts once, so that nothing is found twice.
+    pub(super) fn scope(&mut self) -> Result<Vec<String>, QuestionError> {
+        let Some(value) = self.take("scope") else {
+            return Ok(default_scope());
+        };
+        let wrong = || {
+            wrong(
+                "scope",
+                &value,
+                "a list of names out of \"branch\", \"log\" and root branches",
+            )
+        };
+        let items = value
+            .as_array()
+            .filter(|items| !items.is_empty())
+            .ok_or_else(wrong)?;
+        let mut scope: Vec<String> = Vec::with_capacity(items.len());
+        for item in items {
+            let name = item
+                .as_str()
+                .filter(|name| !name.is_empty())
+                .ok_or_else(wrong)?;
+            if scope.iter().all(|known| known != name) {
+                scope.push(name.to_owned());
+            }
+        }
+        Ok(scope)
+    }
+
+    pub(super) fn include(&mut self) -> Result<bool, QuestionError> {
+        let Some(value) = self.take("include") else {
+            return Ok(false);
+        };
+        match value.as_array() {
+            Some(items) if items.iter().all(|item| item == "vector") => Ok(!items.is_empty()),
+            _ => Err(wrong("include", &value, "[\"vector\"], or leave it out")),
+        }
+    }
+
+    pub(super) fn tag(&mut self) -> Result<Value, QuestionError> {
+        let tag = self.take("tag").unwrap_or_default();
+        match tag.to_string().len() {
+            0..=TAG_BYTES_MAX => Ok(tag),
+            _ => Err(wrong("tag", &tag, "JSON of at most 1024 bytes")),
+        }
+    }
+}
+
+fn wrong(key: &'static str, value: &Value, expected: &'static str) -> QuestionError {
+    let written = value.to_string();
+    let start = shortened(&written, 60);
+    let dots = if start.len() < written.len() {
+        "…"
+    } else {
+        ""
+    };
+    QuestionError::Field {
+        key,
+        found: format!("{start}{dots}"),
+        expected,
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+        let mut fields = Fields::default();
+        let mut vector_seen = false;
+        while let Some(key) = map.next_key::<String>()? {
+            let twice = if key == "vector" {
+                fields.vector = map
+                    .next_value::<Option<Floats>>()?
+                    .map(|Floats(floats)| floats);
+                std::mem::replace(&mut vector_seen, true)
+            } else if KEYS.contains(&key.as_str()) {
+                fields
+                    .others
+                    .insert(key.clone(), map.next_value()?)
+                    .is_some()
+            } else {
+                let known = KEYS.join(", ");
+                return Err(A::Error::custom(format!(
+                    "unknown key {key:?}, expected one of vector, {known}"
+                )));
+            };
+            if twice {
+                return Err(A::Error::custom(format!("{key:?} is given twice")));
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// A vector of one or more finite numbers.
+struct Floats(Vec<f32>);
+
+impl<'de> Deserialize<'de> for Floats {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(FloatsVisitor)
+    }
+}
+
+struct FloatsVisitor;
+
+impl<'de> Visitor<'de> for FloatsVisitor {
+    type Value = Floats;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"vector\" as a list of numbers like [0.25, -1]")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Floats, A::Error> {
+        let mut floats = Vec::new();
+        while let Some(number) = seq.next_element::<f64>()? {
+            // A finite f64 can be beyond the largest f32.
+            let float = number as f32;
+            if !float.is_finite() {
+                return Err(A::Error::custom(format!(
+                    "\"vector\" has {number:e}, which is beyond the range of f32"
+                )));
+            }
+            floats.push(float);
+        }
+        if floats.is_empty() {
+            return Err(A::Error::custom("\"vector\" is an empty list"));
+        }
+        Ok(Floats(floats))
+    }
+}

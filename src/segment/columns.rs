@@ -1,0 +1,333 @@
+//! The columns of a segment's rows.
+//!
+//! | section | content | width |
+//! |---|---|---|
+//! | 0 vectors | f32, row-major; zeros where a row has none | rows × dim × 4 |
+//! | 1 codes | int8 copy for scans and walks | rows × dim |
+//! | 2 norms | f32, euclidean length; -1 where a row has no vector | rows × 4 |
+//! | 3 scales | f32, factor of the code | rows × 4 |
+//! | 4 residuals | f32, bound of the code's error | rows × 4 |
+//! | 5 id ends | u32, where each id ends in section 6 | rows × 4 |
+//! | 6 ids | UTF-8, sorted bytewise; one id may stand in several rows | – |
+//! | 7 hashes | content hash | rows × 32 |
+//! | 8 payload ends | u64, where each payload ends in section 9 | rows × 8 |
+//! | 9 payloads | created, modified (i64), stamp (u32), text, metadata | – |
+//! | 10 lengths | u32 pairs: bytes of JSON, number of terms | rows × 8 |
+//! | 11 stamps | triples of texts: branch, agent, session | – |
+//! | 12 postings | the inverted index of the rows' texts | – |
+
+use std::sync::Arc;
+
+use super::{Container, SegmentError};
+use crate::object::{CodecError, Hash, Reader, SetHash, Shelf, Time, Writer};
+use crate::record::{Computed, Content, Stamp, Version};
+use crate::text::Postings;
+use crate::vector::Code;
+
+pub(super) const VECTORS: usize = 0;
+pub(super) const CODES: usize = 1;
+pub(super) const NORMS: usize = 2;
+pub(super) const SCALES: usize = 3;
+pub(super) const RESIDUALS: usize = 4;
+pub(super) const ID_ENDS: usize = 5;
+pub(super) const IDS: usize = 6;
+pub(super) const HASHES: usize = 7;
+pub(super) const PAYLOAD_ENDS: usize = 8;
+pub(super) const PAYLOADS: usize = 9;
+pub(super) const LENGTHS: usize = 10;
+pub(super) const STAMPS: usize = 11;
+pub(super) const POSTINGS: usize = 12;
+/// Kind byte of a file of records.
+pub(super) const KIND: u8 = 1;
+
+/// What all rows of a segment, or all records of a branch, add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Records.
+    pub records: u64,
+    /// Records with a vector.
+    pub vectors: u64,
+    /// Bytes of `id\n` over the records with a vector.
+    pub id_lines: u64,
+    /// Bytes of id, text and metadata as JSON.
+    pub json: u64,
+    /// Terms in the documents that text questions search.
+    pub terms: u64,
+    /// Bytes of ids, vectors, texts and metadata as stored.
+    pub raw: u64,
+}
+
+impl Totals {
+    const FIELDS: usize = 6;
+
+    fn fields(&mut self) -> [&mut u64; Totals::FIELDS] {
+        [&mut self.records, &mut self.vectors, &mut self.id_lines, &mut self.json, &mut self.terms, &mut self.raw]
+    }
+
+    /// Adds another sum.
+    pub fn add(&mut self, mut other: Totals) {
+        self.fields().into_iter().zip(other.fields()).for_each(|(sum, more)| *sum += *more);
+    }
+
+    /// Takes away what was added before.
+    pub fn subtract(&mut self, mut other: Totals) {
+        self.fields().into_iter().zip(other.fields()).for_each(|(sum, less)| *sum = sum.saturating_sub(*less));
+    }
+
+    /// Appends the stored form.
+    pub fn write(&self, out: &mut Writer) {
+        let mut copy = *self;
+        copy.fields().into_iter().for_each(|field| {
+            out.number(*field);
+        });
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<Totals, CodecError> {
+        let mut totals = Totals::default();
+        for field in totals.fields() {
+            *field = input.number()?;
+        }
+        Ok(totals)
+    }
+}
+
+/// An open segment.
+pub struct Segment {
+    pub(super) container: Container,
+    rows: u32,
+    dim: usize,
+    sum: SetHash,
+    totals: Totals,
+    stamps: Vec<[Arc<str>; 3]>,
+}
+
+impl Segment {
+    /// Opens the segment of that name; reads its footer and its stamps alone.
+    pub fn open(shelf: &Shelf, name: Hash) -> Result<Segment, SegmentError> {
+        let container = Container::open(shelf, name, KIND)?;
+        let mut input = Reader::new(container.extra());
+        let mut parse = || -> Result<_, CodecError> {
+            let rows = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
+            let dim = usize::try_from(input.number()?).map_err(|_| CodecError::Number)?;
+            let totals = Totals::read(&mut input)?;
+            let sum = SetHash::from_bytes(input.bytes()?).ok_or(CodecError::Short)?;
+            Ok((rows, dim, totals, sum))
+        };
+        let (rows, dim, totals, sum) = parse().map_err(|error| container.damaged(POSTINGS + 1, &error.to_string()))?;
+        let stamps = read_stamps(container.section(STAMPS)?)
+            .map_err(|error| container.damaged(STAMPS, &error.to_string()))?;
+        Ok(Segment { container, rows, dim, sum, totals, stamps })
+    }
+
+    /// Returns the file's name.
+    pub fn name(&self) -> Hash {
+        self.container.name()
+    }
+
+    /// Returns the number of rows.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Returns the dimension of the vectors, 0 where no row has one.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Returns the bytes of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.container.length()
+    }
+
+    /// Returns the set hash over all rows.
+    pub fn sum(&self) -> &SetHash {
+        &self.sum
+    }
+
+    /// Returns the sums over all rows.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Returns a row's id.
+    pub fn id(&self, row: u32) -> Result<&str, SegmentError> {
+        let start = if row == 0 { 0 } else { self.u32(ID_ENDS, row - 1)? };
+        let end = self.u32(ID_ENDS, row)?;
+        let bytes = self.container.slice(IDS, u64::from(start), u64::from(end.saturating_sub(start)))?;
+        std::str::from_utf8(bytes).map_err(|_| self.container.damaged(IDS, "an id is not UTF-8"))
+    }
+
+    /// Returns the first row at or behind `from` whose id is not below `id`. Steps grow from
+    /// `from` on, so that a walk through many ascending ids costs little each.
+    pub fn lower_bound(&self, id: &str, from: u32) -> Result<u32, SegmentError> {
+        let (mut low, mut high, mut step) = (from, from, 1u32);
+        while high < self.rows && self.id(high)? < id {
+            low = high + 1;
+            high = high.saturating_add(step).min(self.rows);
+            step = step.saturating_mul(2);
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.id(middle)? < id { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+
+    /// Returns a row's content hash.
+    pub fn hash(&self, row: u32) -> Result<Hash, SegmentError> {
+        let bytes = self.container.slice(HASHES, u64::from(row) * 32, 32)?;
+        Ok(Hash(bytes.try_into().unwrap_or_default()))
+    }
+
+    /// Returns all content hashes, row after row, 32 bytes each.
+    pub fn hashes(&self) -> Result<&[u8], SegmentError> {
+        self.container.section(HASHES)
+    }
+
+    /// Returns a row's vector.
+    pub fn vector(&self, row: u32) -> Result<Option<&[f32]>, SegmentError> {
+        if self.norm(row)? < 0.0 {
+            return Ok(None);
+        }
+        let width = self.dim as u64 * 4;
+        let bytes = self.container.slice(VECTORS, u64::from(row) * width, width)?;
+        self.floats(VECTORS, bytes).map(Some)
+    }
+
+    /// Returns a row's euclidean length, -1 where it has no vector.
+    pub fn norm(&self, row: u32) -> Result<f32, SegmentError> {
+        self.f32(NORMS, row)
+    }
+
+    /// Returns the euclidean lengths of all rows.
+    pub fn norms(&self) -> Result<&[f32], SegmentError> {
+        self.floats(NORMS, self.container.section(NORMS)?)
+    }
+
+    /// Returns the compact copies of all rows: codes, scales and residuals.
+    pub fn codes(&self) -> Result<(&[i8], &[f32], &[f32]), SegmentError> {
+        let codes = bytemuck::cast_slice(self.container.section(CODES)?);
+        let scales = self.floats(SCALES, self.container.section(SCALES)?)?;
+        let residuals = self.floats(RESIDUALS, self.container.section(RESIDUALS)?)?;
+        Ok((codes, scales, residuals))
+    }
+
+    /// Returns a row's compact copy.
+    pub fn code(&self, row: u32) -> Result<Code<'_>, SegmentError> {
+        let width = self.dim as u64;
+        let bytes = self.container.slice(CODES, u64::from(row) * width, width)?;
+        let (scale, residual) = (self.f32(SCALES, row)?, self.f32(RESIDUALS, row)?);
+        Ok(Code { bytes: bytemuck::cast_slice(bytes), scale, residual })
+    }
+
+    /// Returns the bytes of a row's id, text and metadata as JSON, and its number of terms.
+    pub fn lengths(&self, row: u32) -> Result<(u32, u32), SegmentError> {
+        Ok((self.u32(LENGTHS, row * 2)?, self.u32(LENGTHS, row * 2 + 1)?))
+    }
+
+    /// Returns the inverted index.
+    pub fn postings(&self) -> Result<Postings<'_>, SegmentError> {
+        let bytes = self.container.section(POSTINGS)?;
+        Postings::open(bytes).map_err(|error| self.container.damaged(POSTINGS, &error.to_string()))
+    }
+
+    /// Reads a whole row.
+    pub fn version(&self, row: u32) -> Result<Version, SegmentError> {
+        let payload = self.payload(row)?;
+        let (stamp, text, metadata) = self.parse(&payload)?;
+        let content = Content {
+            vector: self.vector(row)?.map(Arc::from),
+            text: text.map(Arc::from),
+            metadata: metadata.into(),
+        };
+        let computed = Computed { hash: self.hash(row)?, norm: self.norm(row)?.max(0.0), lengths: self.lengths(row)? };
+        Ok(Version::stored(self.id(row)?.into(), content, stamp, computed))
+    }
+
+    /// Reads who wrote a row, and when.
+    pub fn stamp(&self, row: u32) -> Result<Stamp, SegmentError> {
+        Ok(self.parse(&self.payload(row)?)?.0)
+    }
+
+    /// Reads a row's text and metadata.
+    pub fn words(&self, row: u32) -> Result<(Option<String>, String), SegmentError> {
+        let payload = self.payload(row)?;
+        let (_, text, metadata) = self.parse(&payload)?;
+        Ok((text.map(str::to_owned), metadata.to_owned()))
+    }
+
+    /// Returns the sums that one row contributes.
+    pub fn row_totals(&self, row: u32) -> Result<Totals, SegmentError> {
+        let has_vector = self.norm(row)? >= 0.0;
+        let (json, terms) = self.lengths(row)?;
+        let id_bytes = self.id(row)?.len() as u64;
+        let payload = self.payload_range(row)?;
+        let vector_bytes = if has_vector { self.dim as u64 * 4 } else { 0 };
+        Ok(Totals {
+            records: 1,
+            vectors: u64::from(has_vector),
+            id_lines: if has_vector { id_bytes + 1 } else { 0 },
+            json: u64::from(json),
+            terms: u64::from(terms),
+            raw: id_bytes + vector_bytes + payload.1 - super::writer::PAYLOAD_BYTES,
+        })
+    }
+
+    /// Reads and hashes the whole file.
+    pub fn verify(&self) -> Result<(), SegmentError> {
+        self.container.verify()
+    }
+
+    fn payload_range(&self, row: u32) -> Result<(u64, u64), SegmentError> {
+        let end = |row: u32| -> Result<u64, SegmentError> {
+            let bytes = self.container.slice(PAYLOAD_ENDS, u64::from(row) * 8, 8)?;
+            Ok(u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
+        };
+        let start = if row == 0 { 0 } else { end(row - 1)? };
+        Ok((start, end(row)?.saturating_sub(start)))
+    }
+
+    fn payload(&self, row: u32) -> Result<Vec<u8>, SegmentError> {
+        let (start, length) = self.payload_range(row)?;
+        self.container.read(PAYLOADS, start, length)
+    }
+
+    fn parse<'a>(&self, payload: &'a [u8]) -> Result<(Stamp, Option<&'a str>, &'a str), SegmentError> {
+        let mut input = Reader::new(payload);
+        let mut parse = || -> Result<_, CodecError> {
+            let (created, modified) = (Time(input.signed()?), Time(input.signed()?));
+            let number = u32::from_le_bytes(input.raw(4)?.try_into().unwrap_or_default());
+            let [branch, agent, session] = self.stamps.get(number as usize).ok_or(CodecError::Number)?.clone();
+            let stamp = Stamp { created, modified, branch, agent, session };
+            let has_text = input.byte()? == 1;
+            let text_bytes = u32::from_le_bytes(input.raw(4)?.try_into().unwrap_or_default()) as usize;
+            let text = std::str::from_utf8(input.raw(text_bytes)?).map_err(|_| CodecError::Text)?;
+            let metadata = std::str::from_utf8(input.rest()).map_err(|_| CodecError::Text)?;
+            Ok((stamp, has_text.then_some(text), metadata))
+        };
+        parse().map_err(|error| self.container.damaged(PAYLOADS, &error.to_string()))
+    }
+
+    fn u32(&self, section: usize, index: u32) -> Result<u32, SegmentError> {
+        let bytes = self.container.slice(section, u64::from(index) * 4, 4)?;
+        Ok(u32::from_le_bytes(bytes.try_into().unwrap_or_default()))
+    }
+
+    fn f32(&self, section: usize, index: u32) -> Result<f32, SegmentError> {
+        self.u32(section, index).map(f32::from_bits)
+    }
+
+    fn floats<'a>(&self, section: usize, bytes: &'a [u8]) -> Result<&'a [f32], SegmentError> {
+        bytemuck::try_cast_slice(bytes).map_err(|_| self.container.damaged(section, "it is not aligned"))
+    }
+}
+
+fn read_stamps(bytes: &[u8]) -> Result<Vec<[Arc<str>; 3]>, CodecError> {
+    let mut input = Reader::new(bytes);
+    let mut stamps = Vec::new();
+    while !input.is_empty() {
+        stamps.push([input.text()?.into(), input.text()?.into(), input.text()?.into()]);
+    }
+    Ok(stamps)
+}

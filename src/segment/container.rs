@@ -1,0 +1,312 @@
+//! A file of sections, each hashed block by block, named by the hash of its footer.
+//!
+//! ```text
+//!  0          64
+//!  +----------+-----------+-----------+-----+----------+------------------+----------+
+//!  | magic,   | section 0 | section 1 |  …  | footer   | footer bytes u64 | magic    |
+//!  | zeros    | 64-byte aligned, zeros between         |                  | 8 bytes  |
+//!  +----------+-----------+-----------+-----+----------+------------------+----------+
+//!
+//!  footer:  kind · sections n · n × (offset, length, blocks × 32-byte hash) · extra bytes
+//! ```
+//!
+//! A block is 64 KiB from the section's own beginning; the last one may be shorter. The name covers
+//! the footer, and the footer covers every block, so a file is what its name says or it is refused.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::SegmentError;
+use crate::disk::{DiskFile, Mapped};
+use crate::object::{Draft, Hash, Reader, Shelf, Writer};
+
+const MAGIC: &[u8; 8] = b"engrSEG1";
+/// Sections begin at multiples of this.
+const ALIGN: u64 = 64;
+/// Bytes that are hashed together.
+const BLOCK: u64 = 64 * 1024;
+/// Bytes behind the footer.
+const TRAILER: u64 = 16;
+const FOOTER_CONTEXT: &str = "engramfs 2026 segment footer v1";
+const BLOCK_CONTEXT: &str = "engramfs 2026 segment block v1";
+
+/// One section of an open file.
+struct Section {
+    offset: u64,
+    length: u64,
+    hashes: Vec<Hash>,
+    /// One bit a block: set once its bytes were seen to match.
+    checked: Vec<AtomicU64>,
+    whole: AtomicBool,
+}
+
+/// An open, mapped file of sections.
+pub struct Container {
+    name: Hash,
+    file: Box<dyn DiskFile>,
+    map: Mapped,
+    sections: Vec<Section>,
+    extra: Vec<u8>,
+}
+
+impl Container {
+    /// Opens the file of that name and kind; reads and checks the footer, nothing else.
+    pub fn open(shelf: &Shelf, name: Hash, kind: u8) -> Result<Container, SegmentError> {
+        let io = |what| move |source| SegmentError::Io { name: name.to_string(), what, source };
+        let file = shelf.open(&name).map_err(io("opened"))?;
+        let length = file.len().map_err(io("opened"))?;
+        let footer = read_footer(&*file, length, &name)?;
+        let damaged = |reason: &str| SegmentError::Damaged { name: name.to_string(), reason: reason.to_owned() };
+        let (sections, extra) =
+            parse_footer(&footer, kind, length).ok_or_else(|| damaged("its footer is not of this version's form"))?;
+        let map = file.map().map_err(io("mapped"))?;
+        if map.len() as u64 != length || map.get(..8) != Some(&MAGIC[..]) {
+            return Err(damaged("its first bytes are not those of a segment"));
+        }
+        Ok(Container { name, file, map, sections, extra })
+    }
+
+    /// Returns the file's name.
+    pub fn name(&self) -> Hash {
+        self.name
+    }
+
+    /// Returns the length of the file.
+    pub fn length(&self) -> u64 {
+        self.map.len() as u64
+    }
+
+    /// Returns the bytes that the writer put into the footer.
+    pub fn extra(&self) -> &[u8] {
+        &self.extra
+    }
+
+    /// Returns a whole section, every block checked.
+    pub fn section(&self, section: usize) -> Result<&[u8], SegmentError> {
+        let it = &self.sections[section];
+        if !it.whole.load(Ordering::Acquire) {
+            self.check(section, 0, it.length)?;
+            it.whole.store(true, Ordering::Release);
+        }
+        Ok(self.raw(section))
+    }
+
+    /// Returns bytes of a section; the blocks they lie in are checked at first touch.
+    pub fn slice(&self, section: usize, start: u64, length: u64) -> Result<&[u8], SegmentError> {
+        let it = &self.sections[section];
+        let end = start.checked_add(length).filter(|end| *end <= it.length);
+        let end = end.ok_or_else(|| self.damaged(section, "a row points behind its end"))?;
+        if !it.whole.load(Ordering::Acquire) {
+            self.check(section, start, end)?;
+        }
+        Ok(&self.raw(section)[start as usize..end as usize])
+    }
+
+    /// Reads bytes of a section through the disk, so that a failing disk is an error.
+    pub fn read(&self, section: usize, start: u64, length: u64) -> Result<Vec<u8>, SegmentError> {
+        self.slice(section, start, length)?;
+        let mut bytes = vec![0; length as usize];
+        let result = self.file.read_exact_at(&mut bytes, self.sections[section].offset + start);
+        result.map_err(|source| self.io("read", source))?;
+        Ok(bytes)
+    }
+
+    /// Checks every byte of the file, those between the sections too.
+    pub fn verify(&self) -> Result<(), SegmentError> {
+        let mut at = MAGIC.len() as u64;
+        for (index, section) in self.sections.iter().enumerate() {
+            let between = self.map.get(at as usize..section.offset as usize);
+            if !between.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+                return Err(self.damaged(index, "the bytes before it are not zero"));
+            }
+            section.checked.iter().for_each(|bits| bits.store(0, Ordering::Release));
+            self.check(index, 0, section.length)?;
+            at = section.offset + section.length;
+        }
+        let footer = self.map.len() as u64 - TRAILER - self.footer_length();
+        if !self.map[at as usize..footer as usize].iter().all(|byte| *byte == 0) {
+            return Err(self.damaged(self.sections.len(), "the bytes before the footer are not zero"));
+        }
+        Ok(())
+    }
+
+    fn footer_length(&self) -> u64 {
+        let end = self.map.len();
+        let bytes: [u8; 8] = self.map[end - 16..end - 8].try_into().unwrap_or_default();
+        u64::from_le_bytes(bytes)
+    }
+
+    fn raw(&self, section: usize) -> &[u8] {
+        let it = &self.sections[section];
+        &self.map[it.offset as usize..(it.offset + it.length) as usize]
+    }
+
+    /// Hashes the blocks that `start..end` touches, unless they were seen to match before. Reads
+    /// go through the disk: the first touch of a bad disk is an error and not a signal.
+    fn check(&self, section: usize, start: u64, end: u64) -> Result<(), SegmentError> {
+        let it = &self.sections[section];
+        let mut buffer = Vec::new();
+        for block in start / BLOCK..end.div_ceil(BLOCK) {
+            let (word, bit) = (&it.checked[block as usize / 64], 1 << (block % 64));
+            if word.load(Ordering::Acquire) & bit != 0 {
+                continue;
+            }
+            let length = BLOCK.min(it.length - block * BLOCK);
+            buffer.resize(length as usize, 0);
+            let result = self.file.read_exact_at(&mut buffer, it.offset + block * BLOCK);
+            result.map_err(|source| self.io("read", source))?;
+            if Hash::of(BLOCK_CONTEXT, &buffer) != it.hashes[block as usize] {
+                return Err(self.damaged(section, &format!("block {block} does not match its hash")));
+            }
+            word.fetch_or(bit, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Returns the error for a section whose bytes are not what they should be.
+    pub fn damaged(&self, section: usize, reason: &str) -> SegmentError {
+        SegmentError::Damaged { name: self.name.to_string(), reason: format!("section {section}: {reason}") }
+    }
+
+    fn io(&self, what: &'static str, source: io::Error) -> SegmentError {
+        SegmentError::Io { name: self.name.to_string(), what, source }
+    }
+}
+
+fn read_footer(file: &dyn DiskFile, length: u64, name: &Hash) -> Result<Vec<u8>, SegmentError> {
+    let damaged = |reason: &str| SegmentError::Damaged { name: name.to_string(), reason: reason.to_owned() };
+    let io = |source| SegmentError::Io { name: name.to_string(), what: "read", source };
+    if length < ALIGN + TRAILER {
+        return Err(damaged("it is too short"));
+    }
+    let mut trailer = [0; TRAILER as usize];
+    file.read_exact_at(&mut trailer, length - TRAILER).map_err(io)?;
+    let (bytes, magic) = trailer.split_at(8);
+    let footer = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    if magic != MAGIC || footer > length - ALIGN - TRAILER {
+        return Err(damaged("its last bytes are not those of a segment"));
+    }
+    let mut bytes = vec![0; footer as usize];
+    file.read_exact_at(&mut bytes, length - TRAILER - footer).map_err(io)?;
+    if Hash::of(FOOTER_CONTEXT, &bytes) != *name {
+        return Err(damaged("its footer does not match its name"));
+    }
+    Ok(bytes)
+}
+
+fn parse_footer(bytes: &[u8], kind: u8, length: u64) -> Option<(Vec<Section>, Vec<u8>)> {
+    let mut input = Reader::new(bytes);
+    if input.byte().ok()? != kind {
+        return None;
+    }
+    let mut sections = Vec::new();
+    for _ in 0..input.length().ok()? {
+        let (offset, section_length) = (input.number().ok()?, input.number().ok()?);
+        if offset.checked_add(section_length)? > length {
+            return None;
+        }
+        let blocks = section_length.div_ceil(BLOCK) as usize;
+        let hashes = (0..blocks).map(|_| input.hash()).collect::<Result<Vec<_>, _>>().ok()?;
+        let checked = (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let whole = AtomicBool::new(section_length == 0);
+        sections.push(Section { offset, length: section_length, hashes, checked, whole });
+    }
+    let extra = input.bytes().ok()?.to_vec();
+    input.is_empty().then_some((sections, extra))
+}
+
+/// Writes a file section by section, in bounded memory.
+pub struct ContainerWriter<'a> {
+    draft: Draft<'a>,
+    at: u64,
+    footer: Writer,
+    sections: u64,
+    open: Option<OpenSection>,
+    block: Vec<u8>,
+}
+
+struct OpenSection {
+    offset: u64,
+    hashes: Vec<Hash>,
+}
+
+impl<'a> ContainerWriter<'a> {
+    /// Starts a file on the shelf.
+    pub fn new(shelf: &'a Shelf) -> Result<ContainerWriter<'a>, SegmentError> {
+        let draft = shelf.draft().map_err(new_file_io)?;
+        let mut head = [0; ALIGN as usize];
+        head[..8].copy_from_slice(MAGIC);
+        draft.write_at(&head, 0).map_err(new_file_io)?;
+        let (footer, block) = (Writer::new(), Vec::with_capacity(BLOCK as usize));
+        Ok(ContainerWriter { draft, at: ALIGN, footer, sections: 0, open: None, block })
+    }
+
+    /// Ends the section before and starts the next one.
+    pub fn begin(&mut self) -> Result<(), SegmentError> {
+        self.end()?;
+        let start = self.at.next_multiple_of(ALIGN);
+        let gap = [0; ALIGN as usize];
+        self.draft.write_at(&gap[..(start - self.at) as usize], self.at).map_err(new_file_io)?;
+        self.at = start;
+        self.open = Some(OpenSection { offset: start, hashes: Vec::new() });
+        Ok(())
+    }
+
+    /// Appends bytes to the section.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
+        while !bytes.is_empty() {
+            let room = BLOCK as usize - self.block.len();
+            let (head, tail) = bytes.split_at(room.min(bytes.len()));
+            self.block.extend_from_slice(head);
+            bytes = tail;
+            if self.block.len() == BLOCK as usize {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), SegmentError> {
+        if !self.block.is_empty() {
+            self.draft.write_at(&self.block, self.at).map_err(new_file_io)?;
+            self.at += self.block.len() as u64;
+            if let Some(open) = &mut self.open {
+                open.hashes.push(Hash::of(BLOCK_CONTEXT, &self.block));
+            }
+            self.block.clear();
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), SegmentError> {
+        self.flush()?;
+        if let Some(open) = self.open.take() {
+            self.footer.number(open.offset).number(self.at - open.offset);
+            open.hashes.iter().for_each(|hash| {
+                self.footer.hash(hash);
+            });
+            self.sections += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes the footer with `extra` in it, makes the file durable and returns its name.
+    pub fn finish(mut self, kind: u8, extra: &[u8]) -> Result<Hash, SegmentError> {
+        self.end()?;
+        let mut footer = Writer::new();
+        footer.byte(kind).number(self.sections).raw(self.footer.as_slice()).bytes(extra);
+        let footer = footer.finish();
+        let name = Hash::of(FOOTER_CONTEXT, &footer);
+        let mut tail = vec![0; (self.at.next_multiple_of(ALIGN) - self.at) as usize];
+        tail.extend_from_slice(&footer);
+        tail.extend_from_slice(&(footer.len() as u64).to_le_bytes());
+        tail.extend_from_slice(MAGIC);
+        self.draft.write_at(&tail, self.at).map_err(new_file_io)?;
+        self.draft.keep(&name).map_err(new_file_io)?;
+        Ok(name)
+    }
+}
+
+fn new_file_io(source: io::Error) -> SegmentError {
+    SegmentError::Io { name: "a new one".to_owned(), what: "written", source }
+}

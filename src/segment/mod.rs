@@ -1,0 +1,44 @@
+//! The immutable file of many record versions: layout, writer, mapped reader.
+//!
+//! A segment knows rows, not branches: which of its rows a branch sees is the branch's business.
+//! Opening one reads its footer alone; every other block is hashed when it is first touched.
+
+mod columns;
+mod container;
+mod row;
+mod writer;
+
+use std::io;
+
+use thiserror::Error;
+
+pub use columns::{Segment, Totals};
+pub use container::{Container, ContainerWriter};
+pub use row::Row;
+pub use writer::write_segment;
+
+/// The folder of segments below the store's root.
+pub const FOLDER: &str = "segments";
+
+/// Says why a segment can't be read or written.
+#[derive(Debug, Error)]
+pub enum SegmentError {
+    /// The disk refused.
+    #[error("the segment {name} could not be {what}: {source}; free space or mend the disk, then try again")]
+    Io {
+        /// The file's name, or "a new one".
+        name: String,
+        /// What was tried.
+        what: &'static str,
+        /// The disk's own error.
+        source: io::Error,
+    },
+    /// The bytes are not those that were written.
+    #[error("the segment {name} is damaged: {reason}; restore the store from a backup")]
+    Damaged {
+        /// The file's name.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+}

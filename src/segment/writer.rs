@@ -1,0 +1,155 @@
+//! Writing a segment out of loose versions and rows of older segments.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::columns::KIND;
+use super::{ContainerWriter, Row, SegmentError, Totals};
+use crate::object::{Hash, SetHash, Shelf, Writer};
+use crate::record::{Stamp, Version};
+use crate::text::PostingsWriter;
+use crate::vector;
+
+/// Bytes of a payload beside text and metadata: two times, the stamp's number, the text's flag and length.
+pub(super) const PAYLOAD_BYTES: u64 = 8 + 8 + 4 + 1 + 4;
+
+/// Writes `rows`, which are sorted by id, into a new segment and returns its name.
+///
+/// All vectors must have `dim` numbers. The columns are written one after the other, so memory
+/// holds small columns only, never the vectors or the texts.
+pub fn write_segment(shelf: &Shelf, rows: &[Row], dim: usize) -> Result<Hash, SegmentError> {
+    let mut out = ContainerWriter::new(shelf)?;
+    write_vectors(&mut out, rows, dim)?;
+    let sum = write_ids_and_hashes(&mut out, rows)?;
+    let (stamps, totals, postings) = write_payloads(&mut out, rows)?;
+    out.begin()?;
+    for stamp in &stamps {
+        let mut bytes = Writer::new();
+        stamp.iter().for_each(|label| {
+            bytes.text(label);
+        });
+        out.write(bytes.as_slice())?;
+    }
+    out.begin()?;
+    out.write(&postings)?;
+    let mut extra = Writer::new();
+    extra.number(rows.len() as u64).number(dim as u64);
+    totals.write(&mut extra);
+    extra.bytes(&sum.to_bytes());
+    out.finish(KIND, extra.as_slice())
+}
+
+/// Sections 0 to 4.
+fn write_vectors(out: &mut ContainerWriter<'_>, rows: &[Row], dim: usize) -> Result<(), SegmentError> {
+    let zeros = vec![0f32; dim];
+    out.begin()?;
+    for row in rows {
+        out.write(bytemuck::cast_slice(row.vector()?.unwrap_or(&zeros)))?;
+    }
+    let (mut norms, mut scales, mut residuals) = (Vec::new(), Vec::new(), Vec::new());
+    let mut code = vec![0i8; dim];
+    out.begin()?;
+    for row in rows {
+        let vector = row.vector()?;
+        let (scale, residual) = vector::quantize(vector.unwrap_or(&zeros), &mut code);
+        out.write(bytemuck::cast_slice(&code))?;
+        norms.push(vector.map_or(-1.0, vector::norm));
+        scales.push(scale);
+        residuals.push(residual);
+    }
+    for column in [norms, scales, residuals] {
+        out.begin()?;
+        out.write(bytemuck::cast_slice(&column))?;
+    }
+    Ok(())
+}
+
+/// Sections 5 to 7.
+fn write_ids_and_hashes(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<SetHash, SegmentError> {
+    let mut end = 0u32;
+    out.begin()?;
+    for row in rows {
+        end += row.id()?.len() as u32;
+        out.write(&end.to_le_bytes())?;
+    }
+    out.begin()?;
+    for row in rows {
+        out.write(row.id()?.as_bytes())?;
+    }
+    let mut sum = SetHash::default();
+    out.begin()?;
+    for row in rows {
+        let hash = row.hash()?;
+        sum.add(&hash);
+        out.write(&hash.0)?;
+    }
+    Ok(sum)
+}
+
+/// The labels that rows share: branch, agent, session.
+type Labels = [Arc<str>; 3];
+
+/// Sections 8 to 10; returns the stamps, the sums and the postings.
+fn write_payloads(
+    out: &mut ContainerWriter<'_>,
+    rows: &[Row],
+) -> Result<(Vec<Labels>, Totals, Vec<u8>), SegmentError> {
+    let mut totals = Totals::default();
+    let (mut ends, mut lengths) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len() * 2));
+    let mut postings = PostingsWriter::new();
+    let mut end = 0u64;
+    for (number, row) in rows.iter().enumerate() {
+        let version = row.version()?;
+        let content = &version.content;
+        let text_bytes = content.text.as_ref().map_or(0, |text| text.len());
+        end += PAYLOAD_BYTES + (text_bytes + content.metadata.len()) as u64;
+        ends.push(end);
+        lengths.extend([version.json_bytes, version.terms]);
+        totals.add(row.totals()?);
+        if version.terms > 0 {
+            postings.add(number as u32, content.text.as_deref(), &content.metadata_value());
+        }
+    }
+    out.begin()?;
+    out.write(bytemuck::cast_slice(&ends))?;
+    let mut stamps = Stamps::default();
+    out.begin()?;
+    for row in rows {
+        let version = row.version()?;
+        let number = stamps.number(&version.stamp);
+        out.write(&payload(&version, number))?;
+    }
+    out.begin()?;
+    out.write(bytemuck::cast_slice(&lengths))?;
+    Ok((stamps.labels, totals, postings.finish()))
+}
+
+fn payload(version: &Version, stamp: u32) -> Vec<u8> {
+    let content = &version.content;
+    let text = content.text.as_deref();
+    let mut out = Writer::new();
+    out.signed(version.stamp.created.0).signed(version.stamp.modified.0).raw(&stamp.to_le_bytes());
+    out.byte(u8::from(text.is_some())).raw(&(text.unwrap_or_default().len() as u32).to_le_bytes());
+    out.raw(text.unwrap_or_default().as_bytes()).raw(content.metadata.as_bytes());
+    out.finish()
+}
+
+/// Numbers the distinct label triples in order of first use.
+#[derive(Default)]
+struct Stamps {
+    numbers: HashMap<Labels, u32>,
+    labels: Vec<Labels>,
+}
+
+impl Stamps {
+    fn number(&mut self, stamp: &Stamp) -> u32 {
+        let labels = [stamp.branch.clone(), stamp.agent.clone(), stamp.session.clone()];
+        if let Some(number) = self.numbers.get(&labels) {
+            return *number;
+        }
+        let number = self.labels.len() as u32;
+        self.labels.push(labels.clone());
+        self.numbers.insert(labels, number);
+        number
+    }
+}

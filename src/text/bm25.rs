@@ -1,0 +1,131 @@
+//! BM25: how well a document answers a question, by the words they share.
+//!
+//! The formula is Robertson and Zaragoza's ("The Probabilistic Relevance Framework: BM25 and
+//! Beyond", 2009), with Lucene's `1 +` inside the logarithm, which keeps the weight of a word that
+//! is in more than half of all documents above zero:
+//!
+//! ```text
+//! score  = Σ over the question's distinct terms: idf · tf · (K1 + 1) / (tf + K1 · (1 − B + B · length / average))
+//! idf    = ln(1 + (N − df + 0.5) / (df + 0.5))
+//! ```
+
+/// How soon further occurrences of a word stop counting.
+pub const K1: f64 = 1.2;
+
+/// How much a long document is held against itself: 0 not at all, 1 in full proportion.
+pub const B: f64 = 0.75;
+
+/// The size of everything a question looks at: all visible documents, whatever part holds them.
+///
+/// Every record counts as a document, one without words as a document of length 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collection {
+    /// How many documents there are.
+    pub documents: u64,
+    /// The sum of their lengths, in tokens.
+    pub length: u64,
+}
+
+impl Collection {
+    /// Adds one document of `length` tokens.
+    pub fn add(&mut self, length: u32) {
+        self.documents += 1;
+        self.length += u64::from(length);
+    }
+
+    /// Returns the mean length of a document in tokens; 1 where there are no words at all.
+    pub fn average(&self) -> f64 {
+        if self.length == 0 {
+            return 1.0;
+        }
+        self.length as f64 / self.documents as f64
+    }
+}
+
+/// Returns how much a term says that `holding` of `documents` documents contain: above 0, rarer is more.
+///
+/// `holding` above `documents` counts as `documents`.
+pub fn idf(documents: u64, holding: u64) -> f64 {
+    let absent = documents.saturating_sub(holding) as f64;
+    (1.0 + (absent + 0.5) / (holding as f64 + 0.5)).ln()
+}
+
+/// Returns what one term adds to the score of a document that holds it `count` times in `length` tokens.
+///
+/// `average` is [`Collection::average`]. A count of 0 adds exactly 0.
+pub fn weight(idf: f64, count: u32, length: u32, average: f64) -> f64 {
+    let count = f64::from(count);
+    let norm = 1.0 - B + B * f64::from(length) / average;
+    idf * count * (K1 + 1.0) / (count + K1 * norm)
+}
+
+/// A question's terms, weighed against one collection.
+///
+/// It sums in the order of the terms given to it, and that order is the sorted one of
+/// [`question_terms`](super::question_terms): a sum of floats is only the same bits in the same order.
+#[derive(Clone, Debug)]
+pub struct Scorer {
+    idfs: Vec<f64>,
+    average: f64,
+}
+
+impl Scorer {
+    /// Makes a scorer; `holding[i]` is how many visible documents contain the i-th of the sorted terms.
+    pub fn new(collection: Collection, holding: &[u64]) -> Self {
+        let idfs = holding
+            .iter()
+            .map(|&holding| idf(collection.documents, holding))
+            .collect();
+        Self {
+            idfs,
+            average: collection.average(),
+        }
+    }
+
+    /// Returns the score of a document of `length` tokens; `counts[i]` is how often it holds the i-th term.
+    ///
+    /// Above 0 when any count is, and never NaN.
+    pub fn score(&self, length: u32, counts: &[u32]) -> f64 {
+        let terms = self
+            .idfs
+            .iter()
+            .zip(counts)
+            .filter(|(_, count)| **count > 0);
+        terms
+            .map(|(idf, count)| weight(*idf, *count, length, self.average))
+            .fold(0.0, |sum, part| sum + part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idf_is_the_published_formula_and_stays_above_zero() {
+        assert!((idf(10, 1) - (1.0f64 + 9.5 / 1.5).ln()).abs() < 1e-15);
+        assert!(idf(10, 1) > idf(10, 2));
+        assert!(idf(10, 10) > 0.0);
+        assert!(idf(10, 11) > 0.0);
+    }
+
+    #[test]
+    fn weight_by_hand() {
+        // At average length the norm is 1: 2 occurrences give 2 · 2.2 / 3.2.
+        assert!((weight(1.0, 2, 8, 8.0) - 1.375).abs() < 1e-15);
+        assert!(weight(1.0, 2, 4, 8.0) > 1.375);
+        assert!(weight(1.0, 2, 16, 8.0) < 1.375);
+        assert_eq!(weight(1.0, 0, 0, 8.0), 0.0);
+    }
+
+    #[test]
+    fn a_collection_without_words_divides_by_nothing() {
+        let mut collection = Collection::default();
+        assert_eq!(collection.average(), 1.0);
+        collection.add(0);
+        assert_eq!((collection.documents, collection.average()), (1, 1.0));
+        collection.add(6);
+        assert_eq!(collection.average(), 3.0);
+        assert_eq!(Scorer::new(Collection::default(), &[0]).score(0, &[0]), 0.0);
+    }
+}

@@ -1,0 +1,157 @@
+//! Building one segment's inverted index in memory.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::layout::{
+    BLOCK, HEADER_BYTES, LENGTH_BYTES, LISTS_BYTES_AT, MAGIC, NAMES_BYTES_AT, ROWS_AT,
+    TERM_ENTRY_BYTES, TERMS_AT, TOTAL_AT, put_varint,
+};
+use super::tokens::document;
+
+/// Builds the inverted index of one segment, row by row.
+///
+/// Postings are kept encoded, so memory grows with the finished index (about its size, and some
+/// 150 bytes a distinct term), not with the text.
+#[derive(Debug, Default)]
+pub struct PostingsWriter {
+    /// Each distinct term's place in `lists`.
+    terms: HashMap<Box<str>, u32>,
+    lists: Vec<List>,
+    lengths: Vec<u32>,
+    /// The terms of the document at hand, kept to reuse its memory.
+    document: Vec<u32>,
+}
+
+impl PostingsWriter {
+    /// Returns an empty writer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the document of `row` and returns its length in tokens.
+    ///
+    /// Rows ascend and are below `u32::MAX`; one that is left out is a document of length 0.
+    ///
+    /// # Panics
+    ///
+    /// When `row` is not above the row added before, or is `u32::MAX`.
+    pub fn add(&mut self, row: u32, text: Option<&str>, metadata: &Value) -> u32 {
+        assert!(
+            self.lengths.len() <= row as usize,
+            "rows are added to an index in ascending order"
+        );
+        assert!(row < u32::MAX, "an index has room for 2^32 - 1 rows");
+        let mut found = std::mem::take(&mut self.document);
+        document(text, metadata, &mut |term| found.push(self.place(term)));
+        let length = u32::try_from(found.len()).unwrap_or(u32::MAX);
+        self.lengths.resize(row as usize, 0);
+        self.lengths.push(length);
+        found.sort_unstable();
+        for same in found.chunk_by(|a, b| a == b) {
+            self.lists[same[0] as usize].push(row, same.len() as u32);
+        }
+        found.clear();
+        self.document = found;
+        length
+    }
+
+    /// Returns where `term`'s list is, after making one when the term is new.
+    fn place(&mut self, term: &str) -> u32 {
+        if let Some(&place) = self.terms.get(term) {
+            return place;
+        }
+        let place =
+            u32::try_from(self.lists.len()).expect("memory ends before 2^32 distinct terms");
+        self.terms.insert(Box::from(term), place);
+        self.lists.push(List::default());
+        place
+    }
+
+    /// Returns the index as the bytes that [`Postings::open`](super::Postings::open) reads.
+    ///
+    /// The bytes are a function of the documents alone.
+    pub fn finish(mut self) -> Vec<u8> {
+        let mut terms: Vec<(Box<str>, u32)> = self.terms.into_iter().collect();
+        terms.sort_unstable();
+        let dictionary = HEADER_BYTES + self.lengths.len() * LENGTH_BYTES;
+        let names = dictionary + terms.len() * TERM_ENTRY_BYTES;
+        let lists = names + terms.iter().map(|(name, _)| name.len()).sum::<usize>();
+        let mut out = Vec::with_capacity(
+            lists
+                + self
+                    .lists
+                    .iter()
+                    .map(|list| list.blocks.len() + 4)
+                    .sum::<usize>(),
+        );
+
+        out.resize(HEADER_BYTES, 0);
+        out.extend(self.lengths.iter().flat_map(|length| length.to_le_bytes()));
+        out.resize(names, 0);
+        terms.iter().for_each(|(name, _)| out.extend(name.bytes()));
+        let mut name_start = 0;
+        for (i, (name, place)) in terms.iter().enumerate() {
+            let entry = dictionary + i * TERM_ENTRY_BYTES;
+            put_u64(&mut out, entry, name_start);
+            let list_start = (out.len() - lists) as u64;
+            put_u64(&mut out, entry + size_of::<u64>(), list_start);
+            name_start += name.len() as u64;
+            // Taken, so that a list's memory is free once it is written.
+            std::mem::take(&mut self.lists[*place as usize]).encode(&mut out);
+        }
+
+        let lists_bytes = (out.len() - lists) as u64;
+        let total: u64 = self.lengths.iter().map(|&length| u64::from(length)).sum();
+        out[..MAGIC.len()].copy_from_slice(&MAGIC);
+        out[ROWS_AT..TERMS_AT].copy_from_slice(&(self.lengths.len() as u32).to_le_bytes());
+        out[TERMS_AT..TOTAL_AT].copy_from_slice(&(terms.len() as u32).to_le_bytes());
+        put_u64(&mut out, TOTAL_AT, total);
+        put_u64(&mut out, NAMES_BYTES_AT, name_start);
+        put_u64(&mut out, LISTS_BYTES_AT, lists_bytes);
+        out
+    }
+}
+
+fn put_u64(out: &mut [u8], at: usize, value: u64) {
+    out[at..at + size_of::<u64>()].copy_from_slice(&value.to_le_bytes());
+}
+
+/// One term's postings, encoded as they come.
+#[derive(Debug, Default)]
+struct List {
+    blocks: Vec<u8>,
+    /// Where each full block ends: its last row, and its end in `blocks`.
+    skips: Vec<(u32, u64)>,
+    postings: u32,
+    /// One more than the last row: the least that the next can be.
+    next_row: u32,
+}
+
+impl List {
+    fn push(&mut self, row: u32, count: u32) {
+        put_varint(&mut self.blocks, row - self.next_row);
+        put_varint(&mut self.blocks, count - 1);
+        self.next_row = row + 1;
+        self.postings += 1;
+        if self.postings.is_multiple_of(BLOCK) {
+            self.skips.push((row, self.blocks.len() as u64));
+        }
+    }
+
+    fn encode(mut self, out: &mut Vec<u8>) {
+        put_varint(out, self.postings);
+        if self.postings > BLOCK {
+            if !self.postings.is_multiple_of(BLOCK) {
+                self.skips
+                    .push((self.next_row - 1, self.blocks.len() as u64));
+            }
+            for (row, end) in self.skips {
+                out.extend(row.to_le_bytes());
+                out.extend(end.to_le_bytes());
+            }
+        }
+        out.extend(self.blocks);
+    }
+}

@@ -1,0 +1,248 @@
+//! A question's vector, made ready once and then compared with many rows.
+
+use super::code::{Code, quantize};
+use super::kernels::{self, Kernels};
+use super::{Metric, NORM_SAFE, norm};
+
+/// A question's vector under a metric, with what every comparison needs of it.
+///
+/// Scores follow one rule for all metrics: larger is better.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    metric: Metric,
+    vector: Vec<f32>,
+    norm: f32,
+    bytes: Vec<i8>,
+    scale: f32,
+    residual: f32,
+    /// Bound on the relative error of a sum of products in f32, at this dimension.
+    rounding: f64,
+    kernels: &'static Kernels,
+}
+
+impl Prepared {
+    /// Makes a vector ready; its values must be finite.
+    #[must_use]
+    pub fn new(metric: Metric, vector: Vec<f32>) -> Self {
+        let mut bytes = vec![0; vector.len()];
+        let (scale, residual) = quantize(&vector, &mut bytes);
+        Self {
+            metric,
+            norm: norm(&vector),
+            rounding: rounding(vector.len()),
+            vector,
+            bytes,
+            scale,
+            residual,
+            kernels: kernels::best(),
+        }
+    }
+
+    /// Returns the metric.
+    #[must_use]
+    pub fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    /// Returns the vector as it was given.
+    #[must_use]
+    pub fn vector(&self) -> &[f32] {
+        &self.vector
+    }
+
+    /// Returns the length of the vector.
+    #[must_use]
+    pub fn norm(&self) -> f32 {
+        self.norm
+    }
+
+    /// Returns the score of a row: larger is better, and always finite.
+    ///
+    /// The cosine similarity, clamped to -1 to 1 and 0 when either vector is zero; or minus the
+    /// euclidean distance; or the inner product. `row_norm` must be `norm(row)`. A product or
+    /// distance beyond the range of f32 is given as the largest finite f32.
+    #[must_use]
+    pub fn score(&self, row: &[f32], row_norm: f32) -> f32 {
+        if !self.is_safe(row_norm) {
+            return self.score_wide(row);
+        }
+        match self.metric {
+            Metric::Cosine => {
+                (self.kernels.dot(&self.vector, row) / (self.norm * row_norm)).clamp(-1.0, 1.0)
+            }
+            Metric::L2 => 0.0 - self.kernels.l2_squared(&self.vector, row).sqrt(),
+            Metric::Dot => self.kernels.dot(&self.vector, row),
+        }
+    }
+
+    /// Returns the distance that belongs to a score: smaller is better.
+    ///
+    /// 1 minus the similarity for cosine, the euclidean distance for l2, minus the product for dot.
+    #[must_use]
+    pub fn distance(&self, score: f32) -> f32 {
+        match self.metric {
+            Metric::Cosine => 1.0 - score,
+            // Subtracting from zero, where negating would make a minus zero.
+            Metric::L2 | Metric::Dot => 0.0 - score,
+        }
+    }
+
+    /// Returns about the score of a row, from its code alone.
+    ///
+    /// Meant for a walk or a scan whose best rows are scored again; [`Prepared::bounds`] says how
+    /// far off it can be.
+    ///
+    /// # Panics
+    ///
+    /// When the code has another dimension.
+    #[must_use]
+    #[inline]
+    pub fn estimate(&self, code: Code<'_>, row_norm: f32) -> f32 {
+        let product = self.product(code);
+        let (a, b) = (f64::from(self.norm), f64::from(row_norm));
+        match self.metric {
+            Metric::Cosine if a * b == 0.0 => 0.0,
+            Metric::Cosine => (product / (a * b)) as f32,
+            Metric::L2 => to_f32(-(a * a + b * b - 2.0 * product).max(0.0).sqrt()),
+            Metric::Dot => to_f32(product),
+        }
+    }
+
+    /// Returns a lower and an upper bound on [`Prepared::score`], from a row's code alone.
+    ///
+    /// The bounds are proven, not likely: they hold for the score as computed, rounding included.
+    /// They say nothing (the whole range of the metric) for rows or questions whose length lies
+    /// outside 1e-15 to 1e15.
+    ///
+    /// # Panics
+    ///
+    /// When the code has another dimension.
+    #[must_use]
+    #[inline]
+    pub fn bounds(&self, code: Code<'_>, row_norm: f32) -> (f32, f32) {
+        if !self.is_safe(row_norm) {
+            return self.range();
+        }
+        let (product, off) = (
+            self.product(code),
+            self.product_error(code.residual, row_norm),
+        );
+        let (a, b) = (f64::from(self.norm), f64::from(row_norm));
+        match self.metric {
+            Metric::Cosine => {
+                let per_length = 1.0 / (a * b);
+                let (middle, off) = (product * per_length, off * per_length + self.rounding);
+                (below(middle - off).max(-1.0), above(middle + off).min(1.0))
+            }
+            Metric::L2 => {
+                let middle = a * a + b * b - 2.0 * product;
+                let off = 2.0 * off + (a * a + b * b) * self.rounding;
+                let near = (middle - off).max(0.0) * (1.0 - self.rounding) - UNDERFLOW;
+                let far = (middle + off).max(0.0) * (1.0 + self.rounding) + UNDERFLOW;
+                (below(-far.sqrt()), above(-near.max(0.0).sqrt()).min(0.0))
+            }
+            Metric::Dot => {
+                let off = off + a * b * self.rounding + UNDERFLOW;
+                (below(product - off), above(product + off))
+            }
+        }
+    }
+
+    /// Returns the inner product of this vector's code and a row's code.
+    #[inline]
+    fn product(&self, code: Code<'_>) -> f64 {
+        let steps = self.kernels.dot_i8(&self.bytes, code.bytes);
+        f64::from(steps) * f64::from(self.scale) * f64::from(code.scale)
+    }
+
+    /// Returns how far the product of the codes can be from the product of the vectors.
+    ///
+    /// With q = q' + r and x = x' + s, the codes primed: q·x - q'·x' = q·s + r·x', and by Cauchy
+    /// and Schwarz that is at most |q| |s| + |r| |x'|, where |x'| <= |x| + |s|.
+    #[inline]
+    fn product_error(&self, residual: f32, row_norm: f32) -> f64 {
+        let row_code_norm = f64::from(row_norm) * (1.0 + self.rounding) + f64::from(residual);
+        let off =
+            f64::from(self.norm) * f64::from(residual) + f64::from(self.residual) * row_code_norm;
+        off * (1.0 + self.rounding)
+    }
+
+    /// Tells whether both lengths allow sums in f32.
+    #[inline]
+    fn is_safe(&self, row_norm: f32) -> bool {
+        NORM_SAFE.contains(&self.norm) && NORM_SAFE.contains(&row_norm)
+    }
+
+    /// Returns the score in f64, for lengths that f32 cannot square.
+    #[cold]
+    fn score_wide(&self, row: &[f32]) -> f32 {
+        assert_eq!(
+            self.vector.len(),
+            row.len(),
+            "both vectors have one dimension"
+        );
+        match self.metric {
+            Metric::Cosine => {
+                let lengths = (dot_wide(&self.vector, &self.vector) * dot_wide(row, row)).sqrt();
+                let similarity = if lengths > 0.0 {
+                    dot_wide(&self.vector, row) / lengths
+                } else {
+                    0.0
+                };
+                (similarity as f32).clamp(-1.0, 1.0)
+            }
+            Metric::L2 => {
+                let difference = |(&x, &y): (&f32, &f32)| f64::from(x) - f64::from(y);
+                let squares = self.vector.iter().zip(row).map(difference).map(|d| d * d);
+                to_f32(0.0 - squares.fold(0.0, |sum, square| sum + square).sqrt())
+            }
+            Metric::Dot => to_f32(dot_wide(&self.vector, row)),
+        }
+    }
+
+    /// Returns the bounds that hold for every row.
+    fn range(&self) -> (f32, f32) {
+        match self.metric {
+            Metric::Cosine => (-1.0, 1.0),
+            Metric::L2 => (f32::MIN, 0.0),
+            Metric::Dot => (f32::MIN, f32::MAX),
+        }
+    }
+}
+
+/// What up to 65,536 products in f32 can lose when they fall below the smallest f32.
+const UNDERFLOW: f64 = 1e-40;
+
+/// Returns a bound on the relative error of a sum of products, its factors' lengths included.
+///
+/// The kernels add in 64 lanes and then fold six times, so that an f32 passes dim / 64 + 6
+/// additions besides at most three roundings of its own; a norm adds one and a half to that, a
+/// quotient two. Sixteen covers these with room for the f64 arithmetic around them.
+fn rounding(dim: usize) -> f64 {
+    (dim.div_ceil(64) + 16) as f64 * f64::from(f32::EPSILON) / 2.0 * 1.01
+}
+
+/// Returns the inner product, summed in f64, where no f32 overflows or vanishes.
+pub(super) fn dot_wide(a: &[f32], b: &[f32]) -> f64 {
+    a.iter()
+        .zip(b)
+        .fold(0.0, |sum, (&x, &y)| sum + f64::from(x) * f64::from(y))
+}
+
+/// Returns the nearest finite f32.
+#[inline]
+pub(super) fn to_f32(x: f64) -> f32 {
+    (x as f32).clamp(f32::MIN, f32::MAX)
+}
+
+/// Returns an f32 that is not above `x`.
+#[inline]
+fn below(x: f64) -> f32 {
+    (x as f32).next_down()
+}
+
+/// Returns an f32 that is not below `x`.
+#[inline]
+fn above(x: f64) -> f32 {
+    (x as f32).next_up()
+}

@@ -1,0 +1,300 @@
+//! Every kernel against the plain sum, and every bound against the score.
+
+use super::kernels::Kernels;
+use super::*;
+
+/// A small deterministic source of numbers (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number from -1 to 1.
+    fn unit(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
+    }
+
+    fn vector(&mut self, dim: usize) -> Vec<f32> {
+        (0..dim).map(|_| self.unit()).collect()
+    }
+
+    fn codes(&mut self, dim: usize) -> Vec<i8> {
+        (0..dim).map(|_| self.next() as i8).collect()
+    }
+}
+
+fn lengths() -> impl Iterator<Item = usize> {
+    (0..=200).chain([255, 256, 257, 384, 1000, 1536, DIM_MAX])
+}
+
+#[test]
+fn the_portable_kernels_agree_with_a_sum_in_f64() {
+    let mut random = Random(1);
+    let portable = *Kernels::supported()
+        .last()
+        .expect("the portable variant is always there");
+    for dim in lengths() {
+        let (a, b) = (random.vector(dim), random.vector(dim));
+        let wide = |f: fn(f64, f64) -> f64| -> (f64, f64) {
+            let terms = a.iter().zip(&b).map(|(&x, &y)| f(x.into(), y.into()));
+            terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()))
+        };
+        for (found, (sum, size)) in [
+            (portable.dot(&a, &b), wide(|x, y| x * y)),
+            (portable.l2_squared(&a, &b), wide(|x, y| (x - y) * (x - y))),
+        ] {
+            let allowed = size * (dim as f64 / 64.0 + 10.0) * f64::from(f32::EPSILON);
+            assert!(
+                (f64::from(found) - sum).abs() <= allowed,
+                "dim {dim}: {found} against {sum}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_variant_gives_the_same_bits_at_every_length_and_alignment() {
+    let mut random = Random(2);
+    let portable = *Kernels::supported()
+        .last()
+        .expect("the portable variant is always there");
+    for dim in lengths() {
+        let (a, b) = (random.vector(dim + 1), random.vector(dim + 1));
+        for kernels in Kernels::supported() {
+            for shift in [0, 1] {
+                let (a, b) = (&a[shift..shift + dim], &b[1..=dim]);
+                let name = kernels.name();
+                assert_eq!(
+                    kernels.dot(a, b).to_bits(),
+                    portable.dot(a, b).to_bits(),
+                    "dot, {name}, dim {dim}"
+                );
+                let (found, plain) = (kernels.l2_squared(a, b), portable.l2_squared(a, b));
+                assert_eq!(found.to_bits(), plain.to_bits(), "l2, {name}, dim {dim}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_variant_multiplies_codes_exactly() {
+    let mut random = Random(3);
+    let exact = |a: &[i8], b: &[i8]| {
+        a.iter()
+            .zip(b)
+            .map(|(&x, &y)| i64::from(x) * i64::from(y))
+            .sum::<i64>()
+    };
+    for dim in lengths() {
+        let (a, b) = (random.codes(dim), random.codes(dim));
+        let extremes = [vec![127; dim], vec![-127; dim], vec![-128; dim]];
+        for kernels in Kernels::supported() {
+            let name = kernels.name();
+            assert_eq!(
+                i64::from(kernels.dot_i8(&a, &b)),
+                exact(&a, &b),
+                "{name}, dim {dim}"
+            );
+            for x in &extremes {
+                for y in &extremes {
+                    assert_eq!(
+                        i64::from(kernels.dot_i8(x, y)),
+                        exact(x, y),
+                        "{name}, dim {dim}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "one dimension")]
+fn vectors_of_different_dimension_are_refused() {
+    let _ = dot(&[1.0], &[1.0, 2.0]);
+}
+
+#[test]
+fn norms_are_right_far_beyond_what_f32_can_square() {
+    assert_eq!(norm(&[3.0, 4.0]), 5.0);
+    assert_eq!(norm(&[3e30, 4e30]), 5e30);
+    assert!((norm(&[3e-30, 4e-30]) / 5e-30 - 1.0).abs() < 1e-6);
+    assert_eq!(norm(&[f32::MAX; 4]), f32::MAX);
+    assert_eq!(norm(&[0.0; 7]), 0.0);
+    assert_eq!(norm(&[]), 0.0);
+}
+
+#[test]
+fn scores_follow_the_metric() {
+    let (q, x) = (vec![1.0, 0.0], [3.0, 4.0]);
+    let score = |metric| Prepared::new(metric, q.clone()).score(&x, norm(&x));
+    assert_eq!(score(Metric::Cosine), 0.6);
+    assert_eq!(score(Metric::L2), -(20.0_f32.sqrt()));
+    assert_eq!(score(Metric::Dot), 3.0);
+    let distance = |metric, score| Prepared::new(metric, q.clone()).distance(score);
+    assert_eq!(distance(Metric::Cosine, 0.75), 0.25);
+    assert_eq!(distance(Metric::L2, -2.0), 2.0);
+    assert_eq!(distance(Metric::Dot, 3.0), -3.0);
+    assert!(distance(Metric::L2, 0.0).is_sign_positive());
+}
+
+#[test]
+fn scores_stay_finite_and_right_for_tiny_huge_and_zero_vectors() {
+    for (q, x, cosine) in [
+        (vec![1e30, 0.0], [1e30, 1e30], 0.5_f32.sqrt()),
+        (vec![1e-30, 0.0], [1e-30, 1e-30], 0.5_f32.sqrt()),
+        (vec![1e-30, 0.0], [1e30, 1e30], 0.5_f32.sqrt()),
+        (vec![f32::MAX, f32::MAX], [f32::MAX, f32::MAX], 1.0),
+        (vec![f32::MAX, f32::MAX], [f32::MIN, f32::MIN], -1.0),
+        (vec![0.0, 0.0], [1.0, 1.0], 0.0),
+    ] {
+        for metric in Metric::ALL {
+            let prepared = Prepared::new(metric, q.clone());
+            let score = prepared.score(&x, norm(&x));
+            assert!(score.is_finite(), "{metric} {q:?} {x:?}: {score}");
+            if metric == Metric::Cosine {
+                assert!(
+                    (score - cosine).abs() < 1e-6,
+                    "{q:?} {x:?}: {score} against {cosine}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_vector_is_its_own_nearest_row() {
+    let mut random = Random(4);
+    for dim in [1, 3, 384, 1000] {
+        let v = random.vector(dim);
+        let score = |metric| Prepared::new(metric, v.clone()).score(&v, norm(&v));
+        assert!(score(Metric::Cosine) > 1.0 - 1e-6);
+        assert_eq!(score(Metric::L2), 0.0);
+    }
+}
+
+/// Checks bounds and estimate of one pair under all metrics; returns the width of the cosine's.
+fn check_bounds(q: &[f32], x: &[f32]) -> f32 {
+    let mut bytes = vec![0; x.len()];
+    let (scale, residual) = quantize(x, &mut bytes);
+    let code = Code {
+        bytes: &bytes,
+        scale,
+        residual,
+    };
+    let mut width = 0.0;
+    for metric in Metric::ALL {
+        let prepared = Prepared::new(metric, q.to_vec());
+        let score = prepared.score(x, norm(x));
+        let (lower, upper) = prepared.bounds(code, norm(x));
+        let told = format!("{metric}, dim {}: {lower} <= {score} <= {upper}", x.len());
+        assert!(lower <= score && score <= upper, "{told}");
+        let estimate = prepared.estimate(code, norm(x));
+        assert!(estimate.is_finite(), "{told}: {estimate}");
+        if metric == Metric::Cosine {
+            width = upper - lower;
+        }
+    }
+    width
+}
+
+#[test]
+fn bounds_hold_on_random_pairs_and_are_tight() {
+    let mut random = Random(5);
+    for dim in [1, 2, 3, 63, 64, 65, 384, 1000] {
+        for _ in 0..300 {
+            let width = check_bounds(&random.vector(dim), &random.vector(dim));
+            assert!(width < 0.04, "dim {dim}: {width}");
+        }
+    }
+}
+
+#[test]
+fn bounds_hold_on_clustered_pairs() {
+    let mut random = Random(6);
+    for dim in [1, 3, 384, 1000] {
+        for power in 0..12 {
+            let q = random.vector(dim);
+            let near: Vec<f32> = q
+                .iter()
+                .map(|x| x + random.unit() * 10.0_f32.powi(-power))
+                .collect();
+            check_bounds(&q, &q);
+            check_bounds(&q, &near);
+            let opposite: Vec<f32> = q.iter().map(|x| -x).collect();
+            check_bounds(&q, &opposite);
+        }
+    }
+}
+
+#[test]
+fn bounds_hold_on_extreme_pairs() {
+    let mut random = Random(7);
+    let sizes = [
+        1e-45, 1e-38, 1e-30, 1e-16, 1e-15, 1e-7, 1.0, 1e7, 1e15, 1e16, 1e30, 1e38,
+    ];
+    for dim in [1, 3, 384] {
+        for a in sizes {
+            for b in sizes {
+                let q: Vec<f32> = random.vector(dim).iter().map(|x| x * a).collect();
+                let x: Vec<f32> = random.vector(dim).iter().map(|x| x * b).collect();
+                check_bounds(&q, &x);
+                // One value far above the rest leaves the rest without a code.
+                let mut spiked = x.clone();
+                spiked[0] = b * 1000.0_f32.min(f32::MAX / b / 2.0);
+                check_bounds(&q, &spiked);
+                check_bounds(&spiked, &q);
+                check_bounds(&q, &vec![0.0; dim]);
+            }
+        }
+    }
+}
+
+#[test]
+fn bounds_hold_where_every_rounding_goes_the_same_way() {
+    // All products equal, so that the sums' roundings do not cancel.
+    for dim in [384, 1000, DIM_MAX] {
+        for value in [0.1, 0.333_333_34, 1.000_000_1, 0.999_999_94] {
+            check_bounds(&vec![value; dim], &vec![value; dim]);
+            check_bounds(&vec![value; dim], &vec![-value; dim]);
+        }
+    }
+}
+
+#[test]
+fn estimates_are_close_to_scores() {
+    let mut random = Random(8);
+    let q = random.vector(384);
+    for metric in Metric::ALL {
+        let prepared = Prepared::new(metric, q.clone());
+        for _ in 0..50 {
+            let x = random.vector(384);
+            let mut bytes = vec![0; 384];
+            let (scale, residual) = quantize(&x, &mut bytes);
+            let estimate = prepared.estimate(
+                Code {
+                    bytes: &bytes,
+                    scale,
+                    residual,
+                },
+                norm(&x),
+            );
+            let score = prepared.score(&x, norm(&x));
+            let size = if metric == Metric::Cosine {
+                1.0
+            } else {
+                norm(&q) * norm(&x)
+            };
+            assert!(
+                (estimate - score).abs() <= 0.005 * size,
+                "{metric}: {estimate}, {score}"
+            );
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What went wrong once, here or elsewhere, and must not again.
+
+use engramfs::disk::ForgetfulDisk;
+use engramfs::memory::{Memory, Question, View};
+
+use crate::support::{Chance, delete, main_of, open, put, who};
+
+const DIM: usize = 16;
+
+fn ask(memory: &Memory, view: &View, vector: &[f32], k: usize) -> Vec<(String, f32)> {
+    let line = serde_json::json!({ "vector": vector, "k": k }).to_string();
+    let answer = memory.ask(view, &Question::parse(&line).unwrap()).unwrap();
+    answer.hits.iter().map(|hit| (hit.id.to_string(), hit.score.value() as f32)).collect()
+}
+
+/// A parent of 2,000 records, sealed or loose, and a fork of it.
+fn forked(sealed: bool) -> (ForgetfulDisk, std::sync::Arc<Memory>, View) {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    let mut chance = Chance(1);
+    let edits = |from: usize, chance: &mut Chance| {
+        (from..from + 500).map(|n| put(&format!("r{n:05}"), Some(chance.vector(DIM)), None)).collect()
+    };
+    for part in 0..4 {
+        let edits = edits(part * 500, &mut chance);
+        memory.commit(&who(), main, edits).unwrap();
+    }
+    if sealed {
+        memory.seal().unwrap();
+    }
+    let fork = memory.fork(&who(), main, "fork", None).unwrap();
+    (disk, memory, View::Branch(fork))
+}
+
+/// The nearest peer filters its index's answers afterwards: with the 60 nearest deleted nothing is left.
+#[test]
+fn deleting_the_60_nearest_leaves_10_right_hits() {
+    for sealed in [false, true] {
+        let (_disk, memory, fork) = forked(sealed);
+        let question = Chance(9).vector(DIM);
+        let before = ask(&memory, &fork, &question, 70);
+        let gone = before[..60].iter().map(|(id, _)| delete(id)).collect();
+        memory.commit(&who(), fork.branch(), gone).unwrap();
+        assert_eq!(ask(&memory, &fork, &question, 10), before[60..]);
+        let main = View::Branch(main_of(&memory));
+        assert_eq!(ask(&memory, &main, &question, 70), before, "the parent is untouched");
+    }
+}
+
+/// The nearest peer answers with the versions that were overridden.
+#[test]
+fn overriding_the_60_nearest_shows_no_stale_version() {
+    for sealed in [false, true] {
+        let (_disk, memory, fork) = forked(sealed);
+        let question = Chance(9).vector(DIM);
+        let before = ask(&memory, &fork, &question, 70);
+        let away: Vec<f32> = question.iter().map(|number| -number).collect();
+        let moved = before[..60].iter().map(|(id, _)| put(id, Some(away.clone()), None)).collect();
+        memory.commit(&who(), fork.branch(), moved).unwrap();
+        assert_eq!(ask(&memory, &fork, &question, 10), before[60..]);
+        let farthest = ask(&memory, &fork, &away, 60);
+        let overridden: std::collections::BTreeSet<_> = before[..60].iter().map(|(id, _)| id).collect();
+        assert!(farthest.iter().all(|(id, score)| overridden.contains(id) && *score > 0.999));
+    }
+}
+
+/// At depth 64 with edits on each level, a chain of forks lost recall elsewhere.
+#[test]
+fn depth_64_answers_like_a_fresh_store_with_the_same_content() {
+    let (_disk, memory, fork) = forked(true);
+    let mut chance = Chance(5);
+    let mut at = fork.branch();
+    for level in 0..64 {
+        let edits = (0..100).map(|_| {
+            let id = format!("r{:05}", chance.below(4000));
+            if chance.one_in(4) { delete(&id) } else { put(&id, Some(chance.vector(DIM)), None) }
+        });
+        memory.commit(&who(), at, edits.collect()).unwrap();
+        if level % 20 == 7 {
+            memory.seal().unwrap();
+        }
+        at = memory.fork(&who(), at, "deeper", None).unwrap();
+    }
+    let deep = View::Branch(at);
+    let snapshot = memory.snapshot(&deep).unwrap();
+    let disk = ForgetfulDisk::new();
+    let fresh = open(&disk).unwrap();
+    let records = snapshot.ids_after(None, usize::MAX).unwrap();
+    let copy = records.iter().map(|id| put(id, snapshot.get(id).unwrap().unwrap().vector().map(<[f32]>::to_vec), None));
+    fresh.commit(&who(), main_of(&fresh), copy.collect()).unwrap();
+    let fresh_view = View::Branch(main_of(&fresh));
+    assert_eq!(fresh.snapshot(&fresh_view).unwrap().head(), snapshot.head());
+    for seed in 0..50 {
+        let question = Chance(1000 + seed).vector(DIM);
+        assert_eq!(ask(&memory, &deep, &question, 10), ask(&fresh, &fresh_view, &question, 10));
+    }
+}
+
+/// A deleted id that comes back was hidden by its own tombstone elsewhere.
+#[test]
+fn an_id_that_was_deleted_and_put_again_is_found() {
+    for sealed in [false, true] {
+        let (_disk, memory, fork) = forked(sealed);
+        let question = Chance(77).vector(DIM);
+        memory.commit(&who(), fork.branch(), vec![delete("r00042")]).unwrap();
+        if sealed {
+            memory.seal().unwrap();
+        }
+        memory.commit(&who(), fork.branch(), vec![put("r00042", Some(question.clone()), Some("back"))]).unwrap();
+        assert_eq!(ask(&memory, &fork, &question, 1)[0].0, "r00042");
+    }
+}

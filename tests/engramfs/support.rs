@@ -1,0 +1,88 @@
+//! Stores on the forgetting disk, a clock that ticks, chance from a seed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use engramfs::disk::{Disk, ForgetfulDisk};
+use engramfs::memory::{Actor, BranchId, Draft, Edit, Error, Memory, OpenMode, Surroundings, View};
+
+static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+
+/// A clock that never stands still.
+pub fn surroundings() -> Surroundings {
+    Surroundings {
+        clock: Box::new(|| engramfs::memory::Time(TICKS.fetch_add(1_000, Ordering::Relaxed))),
+        entropy: Box::new(|bytes| bytes.fill(7)),
+    }
+}
+
+pub fn open(disk: &ForgetfulDisk) -> Result<Arc<Memory>, Error> {
+    open_on(Arc::new(disk.clone()))
+}
+
+pub fn open_on(disk: Arc<dyn Disk>) -> Result<Arc<Memory>, Error> {
+    Memory::open_on(disk, OpenMode::Create, None, surroundings())
+}
+
+pub fn verify(disk: &ForgetfulDisk) -> Result<serde_json::Value, Error> {
+    engramfs::memory::verify_on(&(Arc::new(disk.clone()) as Arc<dyn Disk>), &Default::default())
+}
+
+pub fn who() -> Actor {
+    Actor { uid: 1000, name: "ann".into() }
+}
+
+pub fn draft(vector: Option<Vec<f32>>, text: Option<&str>) -> Draft {
+    Draft { vector, text: text.map(Arc::from), metadata: Default::default() }
+}
+
+pub fn put(id: &str, vector: Option<Vec<f32>>, text: Option<&str>) -> Edit {
+    Edit::Put { id: id.into(), draft: draft(vector, text) }
+}
+
+pub fn delete(id: &str) -> Edit {
+    Edit::Delete { id: id.into() }
+}
+
+/// The texts of a branch's records by id.
+pub fn texts(memory: &Memory, view: &View) -> Vec<(String, String)> {
+    let snapshot = memory.snapshot(view).unwrap();
+    let ids = snapshot.ids_after(None, usize::MAX).unwrap();
+    let text = |id: &Arc<str>| snapshot.get(id).unwrap().unwrap().text().unwrap_or_default().to_owned();
+    ids.iter().map(|id| (id.to_string(), text(id))).collect()
+}
+
+pub fn main_of(memory: &Memory) -> BranchId {
+    memory.root("main").unwrap()
+}
+
+/// SplitMix64 (Steele, Lea and Flood 2014).
+pub struct Chance(pub u64);
+
+impl Chance {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    pub fn vector(&mut self, dim: usize) -> Vec<f32> {
+        (0..dim).map(|_| (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0).collect()
+    }
+}
+
+/// How many rounds a test runs: `ENGRAMFS_ROUNDS` times its usual number.
+pub fn rounds(usual: usize) -> usize {
+    let factor = std::env::var("ENGRAMFS_ROUNDS").ok().and_then(|text| text.parse::<usize>().ok());
+    usual * factor.unwrap_or(1)
+}
