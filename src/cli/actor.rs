@@ -3,40 +3,31 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use crate::fs::User;
 use crate::memory::Actor;
 
 /// Returns the effective user of this process.
 pub fn current() -> Actor {
     // The owner of a process's own directory in /proc is its effective uid.
     let uid = fs::metadata("/proc/self").map(|found| found.uid()).unwrap_or(u32::MAX);
-    let name = name_of(uid).unwrap_or_else(|| format!("uid-{uid}"));
+    let name = user(uid).map_or_else(|| format!("uid-{uid}"), |user| user.name);
     Actor { uid, name: name.into() }
 }
 
-/// Returns the name of a user of this machine.
-pub fn name_of(uid: u32) -> Option<String> {
-    let users = fs::read_to_string("/etc/passwd").ok()?;
-    name_in(&users, uid).map(str::to_owned)
-}
-
-/// Lines of passwd(5): name, password, uid, and more.
-fn name_in(users: &str, uid: u32) -> Option<&str> {
-    users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next().filter(|name| !name.is_empty())?;
-        (fields.nth(1)?.parse() == Ok(uid)).then_some(name)
-    })
+/// Returns what this machine knows of a uid.
+pub fn user(uid: u32) -> Option<User> {
+    User::find(&fs::read_to_string("/etc/passwd").ok()?, uid)
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_found_by_number_not_by_place() {
-        let users = "root:x:0:0:root:/root:/bin/sh\nbroken\n:x:7::\nann:x:1000:1000::/home/ann:/bin/sh\n";
-        assert_eq!(name_in(users, 1000), Some("ann"));
-        assert_eq!(name_in(users, 7), None);
-        assert_eq!(name_in(users, 100), None);
+    fn the_user_is_who_owns_what_this_process_makes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(current().uid, file.as_file().metadata().unwrap().uid());
+        assert!(!current().name.is_empty());
     }
 }

@@ -49,11 +49,13 @@ impl<S: PartialOrd + Copy, I: Ord, P> Top<S, I, P> {
     }
 
     /// Returns how many entries are kept, at most `k`.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
     /// Tells whether nothing is kept.
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

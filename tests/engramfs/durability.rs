@@ -1,1 +1,250 @@
-//! x
+//! Power cuts, torn writes and the death of the process.
+
+use std::sync::Arc;
+
+use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay};
+use engramfs::memory::Kind;
+
+use crate::story::{SCRIPT, Step, Story, random_steps, recover};
+use crate::support::{Chance, main_of, open, put, rounds, who};
+
+/// Runs the steps up to the `nth` call that changes the disk: from there on nothing reaches it.
+/// Returns the story, and whether all calls were made before.
+fn run_until(disk: &ForgetfulDisk, steps: &[Step], seed: u64, nth: u64) -> (Story, bool) {
+    let faulty = FaultyDisk::new(disk.clone());
+    let mut story = Story::begin(Arc::new(faulty.clone()), seed).unwrap();
+    let half = nth % 2 == 0;
+    faulty.plan(Fault { nth, kinds: Call::CHANGES, errno: libc::EIO, short_write: half, sticky: true });
+    for step in steps {
+        if story.step(*step).is_err() {
+            break;
+        }
+    }
+    let done = faulty.calls() < nth;
+    (story, done)
+}
+
+/// Cuts the power at every call of a history, with several outcomes each; returns what went wrong.
+fn cut_everywhere(steps: &[Step], seed: u64, outcomes: u64, ignore_sync: bool, stride: usize) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for nth in (1..).step_by(stride) {
+        let disk = ForgetfulDisk::new();
+        disk.ignore_sync(ignore_sync);
+        let (story, done) = run_until(&disk, steps, seed, nth);
+        let mut check = |outcome: &str, cut: ForgetfulDisk| {
+            if let Err(error) = recover(&cut, &story.log, story.log.synced) {
+                wrong.push(format!("seed {seed}, call {nth}, {outcome}: {error}"));
+            }
+        };
+        check("nothing kept", disk.power_cut_keep_nothing());
+        (0..outcomes).for_each(|cut| check(&format!("cut {cut}"), disk.power_cut(nth * 1000 + cut)));
+        if done {
+            return wrong;
+        }
+    }
+    unreachable!("a history ends")
+}
+
+#[test]
+fn what_was_synced_survives_a_power_cut_at_every_call_of_the_script() {
+    let wrong = cut_everywhere(&SCRIPT, 1, rounds(5) as u64, false, 1);
+    assert!(wrong.is_empty(), "{} of the cuts: {wrong:#?}", wrong.len());
+}
+
+#[test]
+fn what_was_synced_survives_power_cuts_in_random_histories() {
+    for seed in 0..rounds(12) as u64 {
+        let steps = random_steps(&mut Chance(seed), 30);
+        let wrong = cut_everywhere(&steps, seed, 3, false, 3);
+        assert!(wrong.is_empty(), "{steps:?}\n{} of the cuts: {wrong:#?}", wrong.len());
+    }
+}
+
+/// The negative control: with a drive that lies about syncs the same checks must find losses.
+#[test]
+fn a_drive_that_ignores_syncs_is_found_out() {
+    let steps = random_steps(&mut Chance(3), 30);
+    let wrong = cut_everywhere(&steps, 3, 3, true, 5);
+    assert!(wrong.iter().any(|text| text.contains("were acknowledged as safe")), "{wrong:?}");
+}
+
+#[test]
+fn the_death_of_the_process_loses_nothing_acknowledged() {
+    for seed in 0..rounds(20) as u64 {
+        let disk = ForgetfulDisk::new();
+        let steps = random_steps(&mut Chance(seed), 40);
+        let mut story = Story::begin(Arc::new(disk.clone()), seed).unwrap();
+        for step in &steps {
+            story.step(*step).unwrap();
+            let least = story.log.acknowledged;
+            // The dead process's memory of files is the kernel's: nothing of it is lost.
+            recover(&disk.power_cut_keep_all(), &story.log, least).unwrap_or_else(|error| panic!("seed {seed}, {step:?}: {error}"));
+        }
+        drop(story);
+    }
+}
+
+/// A store with synced commits and then unsynced ones: the disk, the length that was flushed, and
+/// where each frame behind ends.
+fn with_a_tail() -> (ForgetfulDisk, Story, u64, Vec<u64>) {
+    let disk = ForgetfulDisk::new();
+    let mut story = Story::begin(Arc::new(disk.clone()), 8).unwrap();
+    for _ in 0..4 {
+        story.step(Step::Commit).unwrap();
+    }
+    let flushed = disk.bytes(&Journal::path_of(1)).unwrap().len() as u64;
+    story.step(Step::Sync).unwrap();
+    let mut ends = vec![disk.bytes(&Journal::path_of(1)).unwrap().len() as u64];
+    for step in [Step::Commit, Step::Fork, Step::Commit, Step::Checkpoint] {
+        story.step(step).unwrap();
+        ends.push(disk.bytes(&Journal::path_of(1)).unwrap().len() as u64);
+    }
+    (disk, story, flushed, ends)
+}
+
+#[test]
+fn a_journal_cut_at_any_byte_gives_the_state_of_its_last_whole_frame() {
+    let (disk, story, _, ends) = with_a_tail();
+    let bytes = disk.bytes(&Journal::path_of(1)).unwrap();
+    for length in ends[0]..=bytes.len() as u64 {
+        let cut = disk.power_cut_keep_all();
+        cut.replace(&Journal::path_of(1), bytes[..length as usize].to_vec()).unwrap();
+        let whole = ends[1..].iter().filter(|end| **end <= length).count() as u64;
+        assert_eq!(recover(&cut, &story.log, story.log.synced).unwrap(), story.log.synced + whole, "length {length}");
+    }
+}
+
+#[test]
+fn lost_sectors_give_an_old_state_and_never_a_mix() {
+    let (disk, story, _, ends) = with_a_tail();
+    let good = disk.bytes(&Journal::path_of(1)).unwrap();
+    let first = ends[0] as usize;
+    let sectors: Vec<_> = (first / 512..good.len().div_ceil(512)).map(|n| (n * 512).max(first)..((n + 1) * 512).min(good.len())).collect();
+    assert!((4..16).contains(&sectors.len()), "{}", sectors.len());
+    for lost in 1..1usize << sectors.len() {
+        let mut bytes = good.clone();
+        let zeroed = sectors.iter().enumerate().filter(|(at, _)| lost & (1 << at) != 0);
+        zeroed.for_each(|(_, sector)| bytes[sector.clone()].fill(0));
+        let cut = disk.power_cut_keep_all();
+        cut.replace(&Journal::path_of(1), bytes).unwrap();
+        let seq = recover(&cut, &story.log, story.log.synced).unwrap_or_else(|error| panic!("lost {lost:b}: {error}"));
+        assert!(seq < story.log.acknowledged);
+    }
+}
+
+#[test]
+fn damage_below_what_was_flushed_is_never_cut_away() {
+    let (disk, _, flushed, _) = with_a_tail();
+    let path = Journal::path_of(1);
+    for at in 0..flushed {
+        let broken = disk.power_cut_keep_all();
+        broken.flip(&path, at, 1 << (at % 8)).unwrap();
+        let before = broken.bytes(&path).unwrap();
+        let error = open(&broken).err().unwrap_or_else(|| panic!("byte {at} goes unnoticed"));
+        assert_eq!((error.kind, broken.bytes(&path).unwrap() == before), (Kind::Damaged, true), "byte {at}");
+    }
+}
+
+/// Syncing again and again with nothing new costs no flush and no bytes.
+#[test]
+fn a_sync_with_nothing_new_writes_nothing() {
+    let (disk, story, ..) = with_a_tail();
+    story.memory.sync().unwrap();
+    let length = disk.bytes(&Journal::path_of(1)).unwrap().len();
+    for _ in 0..10 {
+        story.memory.sync().unwrap();
+    }
+    assert_eq!(disk.bytes(&Journal::path_of(1)).unwrap().len(), length);
+}
+
+/// Between the clean end's frame and its flush the power may fail: the frames before it may be torn
+/// then, and must not pass for damage.
+#[test]
+fn a_power_cut_during_a_clean_end_is_no_damage() {
+    for seed in 0..rounds(300) as u64 {
+        let faulty = FaultyDisk::new(ForgetfulDisk::new());
+        let mut story = Story::begin(Arc::new(faulty.clone()), seed).unwrap();
+        for step in [Step::Commit, Step::Sync, Step::Commit, Step::Commit] {
+            story.step(step).unwrap();
+        }
+        faulty.plan(Fault { sticky: true, ..Fault::once(1 + seed % 2, &[Call::Sync], libc::EIO) });
+        assert!(story.memory.close().is_err());
+        recover(&faulty.inner().power_cut(seed), &story.log, story.log.synced).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+/// After a failed flush the kernel holds bytes that it will never write. Whoever opens the store
+/// again reads them, and must write them anew before calling them durable.
+#[test]
+fn pages_lost_by_a_failed_flush_are_written_again_by_the_next_opening() {
+    let faulty = FaultyDisk::losing_pages(ForgetfulDisk::new());
+    let mut story = Story::begin(Arc::new(faulty.clone()), 4).unwrap();
+    story.step(Step::Commit).unwrap();
+    story.step(Step::Sync).unwrap();
+    story.step(Step::Commit).unwrap();
+    story.step(Step::Commit).unwrap();
+    faulty.plan(Fault::once(1, &[Call::Sync], libc::EIO));
+    story.memory.sync().unwrap_err();
+    faulty.clear();
+    story.step(Step::Die).unwrap();
+    story.step(Step::Sync).unwrap();
+    assert_eq!(story.log.synced, story.log.acknowledged);
+    recover(&faulty.inner().power_cut_keep_nothing(), &story.log, story.log.synced).unwrap();
+}
+
+/// A bulk commit whose segment is there and whose entry is not: the records are absent, and the
+/// file is no damage.
+#[test]
+fn a_bulk_commit_is_whole_or_absent() {
+    let faulty = FaultyDisk::new(ForgetfulDisk::new());
+    let mut story = Story::begin(Arc::new(faulty.clone()), 4).unwrap();
+    story.step(Step::Commit).unwrap();
+    let (mut failed, mut nth) = (0, 1);
+    loop {
+        faulty.plan(Fault::once(nth, Call::CHANGES, libc::EIO));
+        let result = story.step(Step::Bulk);
+        faulty.clear();
+        recover(&faulty.inner().power_cut_keep_all(), &story.log, story.log.acknowledged).unwrap();
+        if result.is_ok() {
+            break;
+        }
+        (failed, nth) = (failed + 1, nth + 1);
+    }
+    assert!(failed >= 4, "{failed}");
+}
+
+/// Frames are what the tests above take them for.
+#[test]
+fn the_tail_of_the_test_store_is_made_of_whole_frames() {
+    let (disk, _, flushed, ends) = with_a_tail();
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let mut starts = Vec::new();
+    let each = |frame: Frame<'_>| -> Result<(), JournalError> {
+        starts.push((frame.offset, frame.kind));
+        Ok(())
+    };
+    assert_eq!(Replay::open(&disk, 1).unwrap().run(0, each).unwrap(), None);
+    assert!(starts.contains(&(flushed, FrameKind::Mark)));
+    ends[..ends.len() - 1].iter().for_each(|end| assert!(starts.contains(&(*end, FrameKind::Act))));
+}
+
+/// Seals that were cut off leave files behind; the next collection takes them away.
+#[test]
+fn what_broken_seals_left_is_swept() {
+    let faulty = FaultyDisk::new(ForgetfulDisk::new());
+    let memory = crate::support::open_on(Arc::new(faulty.clone())).unwrap();
+    for round in 0..6 {
+        memory.commit(&who(), main_of(&memory), vec![put("a", None, Some(&format!("{round}")))]).unwrap();
+        faulty.plan(Fault::once(1, &[Call::Rename], libc::EIO));
+        memory.seal().unwrap_err();
+        faulty.plan(Fault::once(2 + round % 2, &[Call::Rename], libc::EIO));
+        memory.seal().unwrap_err();
+    }
+    faulty.clear();
+    memory.gc(&who(), None, false).unwrap();
+    let files = faulty.inner().files().into_iter().map(|(path, _)| path);
+    let (journals, others): (Vec<_>, Vec<_>) = files.partition(|path| path.starts_with("journal/"));
+    assert_eq!(journals.len(), 1, "{journals:?}");
+    assert!(others.len() <= 4 + 6 && !others.iter().any(|path| path.contains("draft")), "{others:?}");
+}

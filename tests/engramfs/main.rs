@@ -4,11 +4,19 @@
 /// Named finds, each with its story.
 mod regressions;
 
-/// Kills, power cuts and failing disks.
+/// Kills, power cuts and torn writes.
 mod durability;
-/// Flipped, cut, swapped and forged bytes.
+/// Every disk call fails in turn.
+mod faults;
+/// Flipped, cut, swapped and deleted bytes and files.
 mod damage;
+/// Forged lineages.
+mod forgery;
+/// Names and vectors that are refused.
+mod refusals;
 /// Random operations against a plain model.
 mod model;
+/// Histories that note what was acknowledged.
+mod story;
 /// Stores in memory, clocks that tick, chance from seeds.
 mod support;

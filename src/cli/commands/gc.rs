@@ -19,9 +19,9 @@ use crate::cli::target::collect_garbage;
 pub struct Args {
     /// A store that is not mounted, or a mount.
     place: PathBuf,
-    /// Leaves alone what is younger than this, such as 90m, 24h or 7d.
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_duration)]
-    older_than: Duration,
+    /// Lets only those branches go that were not written for so long, such as 90m, 24h or 7d.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    older_than: Option<Duration>,
     /// Says what would go, and changes nothing.
     #[arg(long)]
     dry_run: bool,

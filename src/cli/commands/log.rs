@@ -27,13 +27,16 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     let target: Target = args.target.parse()?;
-    let (entries, status) = target.with(Access::Read, |branch| {
+    let (lines, status) = target.with(Access::Read, |branch| {
         let status = if args.graph { branch.document(Document::Status)? } else { String::new() };
-        Ok((branch.entries(args.graph)?, status))
+        Ok((branch.lineage(args.graph)?, status))
     })?;
     if out.is_json() {
-        entries.iter().try_for_each(|entry| out.line(entry))?;
-    } else if args.graph {
+        lines.iter().try_for_each(|line| out.line(line))?;
+        return Ok(Exit::Done);
+    }
+    let entries: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap_or_default()).collect();
+    if args.graph {
         let status: Value = serde_json::from_str(&status).unwrap_or_default();
         print_graph(&entries, status.get("path").and_then(Value::as_str).unwrap_or_default(), out)?;
     } else {

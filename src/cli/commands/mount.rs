@@ -109,8 +109,7 @@ fn serve(args: &Args, site: &Site, ready: impl FnOnce()) -> Result<Exit, Failure
 
 fn serve_store(args: &Args, site: &Site, memory: &Arc<Memory>, ready: impl FnOnce()) -> Result<Ended, Failure> {
     let branch = args.branch.as_deref().map(|name_path| memory.resolve(name_path)).transpose()?;
-    let user_name = Box::new(actor::name_of);
-    let options = FsOptions { branch, read_only: args.read_only, user_name };
+    let options = FsOptions { branch, read_only: args.read_only, users: Box::new(actor::user) };
     let filesystem = Arc::new(Filesystem::new(Arc::clone(memory), options));
     let options = MountOptions {
         fsname: site.source(),

@@ -11,7 +11,7 @@ use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::formats::Row;
-use crate::memory::{Actor, BranchId, Document, Edit, Export, Hash, Join, Memory, OpenMode, Question, Snapshot, Surroundings, View};
+use crate::memory::{Actor, BranchId, Document, Edit, Error, Export, Hash, Join, Memory, OpenMode, Question, Snapshot, Surroundings, View};
 
 /// Bytes that one commit of an import takes at the most.
 const BATCH_BYTES: usize = 64 << 20;
@@ -103,8 +103,8 @@ impl Branch for Closed {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    fn entries(&self, subtree: bool) -> Result<Vec<Value>, Failure> {
-        Ok(self.memory.entries(self.branch, subtree)?)
+    fn lineage(&self, subtree: bool) -> Result<Vec<String>, Failure> {
+        Ok(self.memory.lineage_lines(self.branch, subtree)?)
     }
 
     fn converse(&self) -> Result<Box<dyn Conversation + '_>, Failure> {
@@ -146,7 +146,7 @@ struct Questions<'a> {
 
 impl Conversation for Questions<'_> {
     fn ask(&mut self, question: &str) -> Result<String, Failure> {
-        let question = Question::parse(question)?;
+        let question = Question::parse(question).map_err(Error::from)?;
         let answer = self.branch.memory.ask(&self.branch.view(), &question)?;
         self.asked += 1;
         Ok(answer.to_lines(self.asked - 1))

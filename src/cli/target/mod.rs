@@ -15,6 +15,7 @@ use serde_json::Value;
 
 pub use place::store_of;
 
+use super::actor;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::formats::Row;
@@ -63,8 +64,8 @@ pub trait Branch {
     fn show(&self, hash: &str) -> Result<String, Failure>;
     /// Returns a generated document.
     fn document(&self, document: Document) -> Result<String, Failure>;
-    /// Returns the lineage, oldest first; `subtree` adds what happened in branches below, merged or not.
-    fn entries(&self, subtree: bool) -> Result<Vec<Value>, Failure>;
+    /// Returns the lines of its lineage, oldest first; with `subtree` those of all branches ever forked below it, merged or not.
+    fn lineage(&self, subtree: bool) -> Result<Vec<String>, Failure>;
     /// Begins a conversation of questions and answers.
     fn converse(&self) -> Result<Box<dyn Conversation + '_>, Failure>;
     /// Returns exports that all show the same state.
@@ -161,12 +162,12 @@ fn no_target(text: &Path) -> Failure {
 }
 
 /// Lets the states that nobody keeps any longer go, in the store or mount at `place`.
-pub fn collect_garbage(place: &Path, older_than: Duration, dry_run: bool) -> Result<Value, Failure> {
+pub fn collect_garbage(place: &Path, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Failure> {
     if let Ok(Some(_)) = store_of(place) {
         return mounted::collect_garbage(place, older_than, dry_run);
     }
     let memory = closed::open_store(place, OpenMode::Existing)?;
-    let report = memory.gc(older_than, dry_run);
+    let report = memory.gc(&actor::current(), older_than, dry_run);
     let closed = memory.close();
     let report = report?;
     closed?;

@@ -92,10 +92,11 @@ impl<'a> Mounted<'a> {
         Closed::open(&store, &self.name_path()?, Access::Read)
     }
 
-    /// Adds the entries that `lineage` shows here and in the branches below.
-    fn gather(&self, found: &mut BTreeMap<u64, Value>) -> Result<(), Failure> {
-        for entry in parse_lines(&self.read("lineage")?)? {
-            found.insert(entry["seq"].as_u64().unwrap_or_default(), entry);
+    /// Adds the lines that `lineage` shows here and in the branches below, by their numbers.
+    fn gather(&self, found: &mut BTreeMap<u64, String>) -> Result<(), Failure> {
+        for line in self.read("lineage")?.lines() {
+            let entry: Value = serde_json::from_str(line).map_err(|e| not_json("lineage", &e))?;
+            found.insert(entry["seq"].as_u64().unwrap_or_default(), line.to_owned());
         }
         let children = fs::read_dir(self.directory.join("branches")).into_iter().flatten().flatten();
         for child in children {
@@ -174,19 +175,16 @@ impl Branch for Mounted<'_> {
         })
     }
 
-    fn entries(&self, subtree: bool) -> Result<Vec<Value>, Failure> {
+    fn lineage(&self, subtree: bool) -> Result<Vec<String>, Failure> {
         if !subtree {
-            return parse_lines(&self.read("lineage")?);
+            return Ok(self.read("lineage")?.lines().map(str::to_owned).collect());
         }
-        match self.beside().and_then(|store| store.entries(true)) {
-            Ok(entries) => Ok(entries),
-            Err(failure) => {
-                log::info!("the store can't be read beside its mount ({}); discarded branches are left out", failure.message);
-                let mut found = BTreeMap::new();
-                self.gather(&mut found)?;
-                Ok(found.into_values().collect())
-            }
-        }
+        self.beside().and_then(|store| store.lineage(true)).or_else(|failure| {
+            log::info!("the store can't be read beside its mount ({}); discarded branches are left out", failure.message);
+            let mut found = BTreeMap::new();
+            self.gather(&mut found)?;
+            Ok(found.into_values().collect())
+        })
     }
 
     fn converse(&self) -> Result<Box<dyn Conversation + '_>, Failure> {
@@ -221,10 +219,11 @@ impl Branch for Mounted<'_> {
 }
 
 /// Lets the process that serves the mount let go what nobody keeps.
-pub fn collect_garbage(place: &Path, older_than: Duration, dry_run: bool) -> Result<Value, Failure> {
+pub fn collect_garbage(place: &Path, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Failure> {
     let root: PathBuf = if shows_a_branch(place) { place.to_owned() } else { place.join("main") };
+    let age = older_than.map(|age| format!(" --older-than {}s", age.as_secs())).unwrap_or_default();
     let flag = if dry_run { " --dry-run" } else { "" };
-    Mounted::new(&root).result(&format!("gc --older-than {}s{flag}", older_than.as_secs()))
+    Mounted::new(&root).result(&format!("gc{age}{flag}"))
 }
 
 struct Questions<'a> {
@@ -276,10 +275,6 @@ fn merge_result(lineage: &str, name_path: &str) -> Value {
         "status": "merged", "put": entry["counts"]["put"], "deleted": entry["counts"]["deleted"],
         "files": entry["counts"]["files"], "conflicts": conflicts, "blockers": [], "head": entry["head"], "entry": entry["entry"],
     })
-}
-
-fn parse_lines(text: &str) -> Result<Vec<Value>, Failure> {
-    text.lines().map(|line| serde_json::from_str(line).map_err(|e| not_json("lineage", &e))).collect()
 }
 
 fn not_json(file: &str, source: &serde_json::Error) -> Failure {

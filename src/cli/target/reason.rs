@@ -55,8 +55,14 @@ impl<'a> Attempt<'a> {
             _ => "look at the mount's log",
         };
         let code = name_of(errno).to_lowercase();
-        Failure::new(exit_of(errno, &code), code, format!("{} failed: {error}", self.what), hint)
+        Failure::new(exit_of(errno, &code), code, format!("{} failed: {}", self.what, without_number(error)), hint)
     }
+}
+
+/// Returns the kernel's words alone: the code says the number already.
+fn without_number(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 /// Lines are in the order of time, so the last one that fits is the newest.

@@ -1,0 +1,109 @@
+//! The house is as docs/ARCHITECTURE.md says: the tables there are read and held against the source.
+//!
+//! The rules are pure functions over source text, each tested with made-up input that breaks it; here
+//! they are applied to the project itself.
+
+mod map;
+mod rules;
+mod source;
+
+use std::path::Path;
+
+use map::Map;
+use source::{Source, sources};
+
+/// Where the library and the program begin.
+const SRC_ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
+
+/// Every Rust file below a folder of the project.
+fn files(folder: &str) -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let (mut found, mut folders) = (Vec::new(), vec![root.clone()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+                found.push((name, std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "{folder} holds source files");
+    found
+}
+
+fn src() -> Vec<Source> {
+    sources(files("src"), &SRC_ROOTS)
+}
+
+fn tests() -> Vec<Source> {
+    sources(files("tests/engramfs"), &["main.rs"])
+}
+
+fn page() -> Map {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ARCHITECTURE.md");
+    map::read(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Fails with all findings.
+fn none(findings: Vec<String>) {
+    assert!(findings.is_empty(), "\n{}", findings.join("\n"));
+}
+
+#[test]
+fn rooms_use_only_what_the_table_allows() {
+    none(rules::forbidden_edges(&src(), &page()));
+    none(rules::climbs(&src()));
+}
+
+#[test]
+fn the_table_names_every_room_and_nothing_else() {
+    none(rules::strange_rows(&src(), &page()));
+}
+
+#[test]
+fn no_rooms_use_each_other_in_a_circle() {
+    none(rules::cycles(&rules::edges(&src())));
+    none(rules::cycles(&page().rooms));
+}
+
+#[test]
+fn files_and_functions_stay_small() {
+    none(rules::giants(&src()));
+    none(rules::giants(&tests()));
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    none(rules::unfinished(&src()));
+    none(rules::unfinished(&tests()));
+}
+
+#[test]
+fn no_file_is_forgotten() {
+    none(rules::forgotten(&src(), &SRC_ROOTS));
+    none(rules::forgotten(&tests(), &["main.rs"]));
+}
+
+#[test]
+fn only_the_command_line_prints() {
+    none(rules::printing(&src()));
+}
+
+#[test]
+fn only_the_disk_opens_files() {
+    none(rules::files_elsewhere(&src(), &page()));
+}
+
+#[test]
+fn unsafe_code_and_foreign_crates_stay_in_their_rooms() {
+    none(rules::unsafe_elsewhere(&src()));
+    none(rules::crates_elsewhere(&src(), &page()));
+}
+
+#[test]
+fn the_time_is_passed_in() {
+    none(rules::clocks(&src()));
+}

@@ -1,0 +1,83 @@
+//! The tables of docs/ARCHITECTURE.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the page allows.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Map {
+    /// For each room those that it may use.
+    pub rooms: Edges,
+    /// For each outside crate the one room that names it.
+    pub crates: BTreeMap<String, String>,
+    /// Files and folders outside `disk` that may use `std::fs`.
+    pub files: Vec<String>,
+}
+
+/// Who uses whom.
+pub type Edges = BTreeMap<String, BTreeSet<String>>;
+
+/// Reads the three tables; an error names the one that is missing.
+pub fn read(page: &str) -> Result<Map, String> {
+    let uses = |cell: &str| match cell {
+        "nothing of ours" => BTreeSet::new(),
+        list => list.split(',').map(|name| name.trim().to_owned()).collect(),
+    };
+    Ok(Map {
+        rooms: table(page, "room")?.into_iter().map(|[room, uses_of, _]| (room, uses(&uses_of))).collect(),
+        crates: table(page, "crate")?.into_iter().map(|[name, room, _]| (name, room)).collect(),
+        files: table(page, "std::fs in")?.into_iter().map(|[path, ..]| path).collect(),
+    })
+}
+
+/// The rows of the table whose first heading is `heading`, three cells each.
+fn table(page: &str, heading: &str) -> Result<Vec<[String; 3]>, String> {
+    let rows: Vec<[String; 3]> = page
+        .lines()
+        .skip_while(|line| cells(line)[0] != heading)
+        .take_while(|line| line.starts_with('|'))
+        .skip(2)
+        .map(cells)
+        .collect();
+    if rows.is_empty() { Err(format!("the page has no table of which the first heading is '{heading}'")) } else { Ok(rows) }
+}
+
+fn cells(line: &str) -> [String; 3] {
+    let mut cells = line.trim_matches('|').split('|').map(|cell| cell.replace('`', "").trim().to_owned());
+    std::array::from_fn(|_| cells.next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "\
+text | room
+| room | may use | must never know |
+|---|---|---|
+| `a` | b, `c` | x |
+| `b` | nothing of ours | x |
+
+| crate | named in | for |
+|---|---|---|
+| `k` | `a` | x |
+
+| `std::fs` in | why |
+|---|---|
+| `b/x.rs` | because |
+";
+
+    #[test]
+    fn the_tables_are_read() {
+        let map = read(PAGE).unwrap();
+        assert_eq!(map.rooms["a"], BTreeSet::from(["b".to_owned(), "c".to_owned()]));
+        assert!(map.rooms["b"].is_empty() && map.rooms.len() == 2);
+        assert_eq!((map.crates["k"].as_str(), map.files), ("a", vec!["b/x.rs".to_owned()]));
+    }
+
+    #[test]
+    fn a_missing_table_is_an_error() {
+        for heading in ["room", "crate", "`std::fs` in"] {
+            assert!(read(&PAGE.replace(&format!("| {heading} |"), "| other |")).is_err(), "{heading}");
+        }
+    }
+}

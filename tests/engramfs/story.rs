@@ -1,0 +1,219 @@
+//! A history that notes what was acknowledged and what was synced, and the check of what a disk
+//! gives back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engramfs::disk::{Disk, ForgetfulDisk};
+use engramfs::memory::{BranchId, Error, Hash, Join, Memory, View};
+
+use crate::support::{Chance, delete, main_of, open, open_on, put, verify, who};
+
+/// Heads and sizes by path; checkpoints as `path@label`.
+pub type Picture = BTreeMap<String, (Hash, u64)>;
+
+/// One thing a caller does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Commit,
+    Bulk,
+    Fork,
+    Merge,
+    Promote,
+    Pull,
+    Discard,
+    Checkpoint,
+    Rollback,
+    Sync,
+    Seal,
+    Collect,
+    /// A clean end, and a new beginning.
+    Reopen,
+    /// The process dies.
+    Die,
+}
+
+use Step::*;
+
+/// Every kind of step, in an order in which each has something to do.
+pub const SCRIPT: [Step; 30] = [
+    Commit, Sync, Fork, Commit, Checkpoint, Commit, Sync, Bulk, Commit, Seal, Fork, Commit, Pull, Promote, Sync, Die, Commit,
+    Rollback, Merge, Commit, Reopen, Commit, Commit, Seal, Discard, Sync, Collect, Commit, Sync, Commit,
+];
+
+/// The first of these; what follows concerns no bulk commit, and is quick to run again and again.
+pub fn random_steps(chance: &mut Chance, count: usize) -> Vec<Step> {
+    let all = [
+        Commit, Commit, Commit, Commit, Fork, Fork, Merge, Promote, Pull, Discard, Checkpoint, Rollback, Sync, Sync, Seal, Collect, Reopen,
+        Die,
+    ];
+    [Commit, Sync].into_iter().chain((0..count).map(|_| all[chance.below(all.len())])).collect()
+}
+
+/// What was acknowledged.
+#[derive(Clone, Default)]
+pub struct Log {
+    /// Tip and content by number of the last entry.
+    pub pictures: BTreeMap<u64, (Hash, Picture)>,
+    /// Number of the last acknowledged entry.
+    pub acknowledged: u64,
+    /// Number of the last entry that was acknowledged before a sync that was acknowledged.
+    pub synced: u64,
+}
+
+pub struct Story {
+    disk: Arc<dyn Disk>,
+    pub memory: Arc<Memory>,
+    chance: Chance,
+    count: usize,
+    pub log: Log,
+}
+
+impl Story {
+    pub fn begin(disk: Arc<dyn Disk>, seed: u64) -> Result<Story, Error> {
+        let memory = open_on(disk.clone())?;
+        let mut story = Story { disk, memory, chance: Chance(seed), count: 0, log: Log::default() };
+        story.note();
+        Ok(story)
+    }
+
+    /// Does one step; what it acknowledged is noted.
+    pub fn step(&mut self, step: Step) -> Result<(), Error> {
+        self.count += 1;
+        match step {
+            Commit => self.commit(),
+            Bulk => self.bulk(),
+            Fork | Merge | Promote | Pull | Discard => self.shape(step),
+            Checkpoint | Rollback => self.checkpoint(step),
+            Sync => self.durable(|story| story.memory.sync()),
+            Seal => self.durable(|story| story.memory.seal()),
+            Collect => self.durable(|story| story.memory.gc(&who(), None, false).map(|_| ())),
+            Reopen => self.reopen(),
+            Die => self.replace(),
+        }?;
+        self.note();
+        Ok(())
+    }
+
+    fn note(&mut self) {
+        self.log.acknowledged = self.memory.version();
+        let picture = (self.memory.tip(), picture(&self.memory));
+        self.log.pictures.insert(self.log.acknowledged, picture);
+    }
+
+    fn durable(&mut self, work: impl FnOnce(&Story) -> Result<(), Error>) -> Result<(), Error> {
+        let before = self.memory.version();
+        work(self)?;
+        self.log.synced = self.log.synced.max(before);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        let branch = self.pick(|_| true);
+        let mut edits = Vec::new();
+        for _ in 0..1 + self.chance.below(4) {
+            let id = format!("r{}", self.chance.below(9));
+            let text = format!("{} {}", self.count, "x".repeat(self.chance.below(700)));
+            edits.push(if self.chance.one_in(4) { delete(&id) } else { put(&id, Some(vec![1.0, self.count as f32]), Some(&text)) });
+        }
+        self.memory.commit(&who(), branch, edits).map(|_| ())
+    }
+
+    fn bulk(&mut self) -> Result<(), Error> {
+        let text = format!("bulk {}", self.count);
+        let edits = (0..1024).map(|n| put(&format!("b{n}"), None, Some(&text))).chain([delete("r1")]);
+        self.memory.commit(&who(), main_of(&self.memory), edits.collect()).map(|_| ())
+    }
+
+    fn shape(&mut self, step: Step) -> Result<(), Error> {
+        if step == Fork {
+            let (parent, name) = (self.pick(|_| true), format!("f{}", self.count));
+            return self.memory.fork(&who(), parent, &name, None).map(|_| ());
+        }
+        let memory = self.memory.clone();
+        let child = self.pick(|id| memory.info(id).is_ok_and(|info| info.parent.is_some() && info.children == 0));
+        if child == main_of(&self.memory) {
+            return Ok(());
+        }
+        let join = match step {
+            Discard => return self.memory.discard(&who(), child),
+            Merge => Join::Merge,
+            Promote => Join::Promote,
+            _ => Join::Pull,
+        };
+        self.memory.join(&who(), child, join, false).map(|_| ())
+    }
+
+    fn checkpoint(&mut self, step: Step) -> Result<(), Error> {
+        let main = main_of(&self.memory);
+        match (step, self.memory.checkpoints(main)?.first()) {
+            (Rollback, Some(label)) => self.memory.rollback(&who(), main, label).map(|_| ()),
+            _ => self.memory.checkpoint(&who(), main, &format!("c{}", self.count), Some("why")),
+        }
+    }
+
+    fn reopen(&mut self) -> Result<(), Error> {
+        let closed = self.durable(|story| story.memory.close());
+        self.replace().and(closed)
+    }
+
+    fn replace(&mut self) -> Result<(), Error> {
+        self.memory = open_on(self.disk.clone())?;
+        Ok(())
+    }
+
+    /// Picks a branch of those wanted, or main.
+    fn pick(&mut self, wanted: impl Fn(BranchId) -> bool) -> BranchId {
+        let mut all = Vec::new();
+        each_branch(&self.memory, &mut |id| all.push(id));
+        all.retain(|id| wanted(*id));
+        if all.is_empty() { main_of(&self.memory) } else { all[self.chance.below(all.len())] }
+    }
+}
+
+fn each_branch(memory: &Memory, each: &mut impl FnMut(BranchId)) {
+    let mut todo: Vec<BranchId> = memory.roots().into_iter().map(|(_, id)| id).collect();
+    while let Some(id) = todo.pop() {
+        each(id);
+        todo.extend(memory.children(id).unwrap().into_iter().map(|(_, child)| child));
+    }
+}
+
+pub fn picture(memory: &Memory) -> Picture {
+    let mut picture = Picture::new();
+    each_branch(memory, &mut |id| {
+        let path = memory.info(id).unwrap().path;
+        let mut add = |name: String, view: &View| {
+            let snapshot = memory.snapshot(view).unwrap();
+            picture.insert(name, (snapshot.head(), snapshot.count()));
+        };
+        add(path.to_string(), &View::Branch(id));
+        for label in memory.checkpoints(id).unwrap() {
+            add(format!("{path}@{label}"), &View::Checkpoint(id, label));
+        }
+    });
+    picture
+}
+
+/// Opens the disk as after a crash: it must hold a state that was acknowledged, none older than
+/// `least`, and pass every check. Returns the number of its last entry.
+pub fn recover(disk: &ForgetfulDisk, log: &Log, least: u64) -> Result<u64, String> {
+    let memory = open(disk).map_err(|error| format!("does not open: {error}"))?;
+    let seq = memory.version();
+    if seq < least {
+        return Err(format!("entries up to {least} were acknowledged as safe, and {seq} are there"));
+    }
+    // Below the first noted entry stand those that made the store.
+    if let Some((first, _)) = log.pictures.first_key_value()
+        && seq >= *first
+    {
+        match log.pictures.get(&seq) {
+            None => return Err(format!("entry {seq} was never acknowledged as the last one")),
+            Some((tip, _)) if *tip != memory.tip() => return Err(format!("entry {seq} is another one")),
+            Some((_, noted)) if *noted != picture(&memory) => return Err(format!("the records at entry {seq} are a mix")),
+            Some(_) => {}
+        }
+    }
+    verify(disk).map_err(|error| format!("does not verify: {error}"))?;
+    Ok(seq)
+}
