@@ -20,7 +20,11 @@ pub struct Journal {
 /// Guards the end of the file. Taken before [`Flush`] where both are needed.
 struct Tail {
     length: u64,
+    /// End of the last frame that is no mark: what callers wait for to be durable.
+    told: u64,
     broken: Option<String>,
+    /// Set once the file takes no more marks, so that its flushed bytes are its last.
+    finished: bool,
 }
 
 /// Guards the group commit.
@@ -53,7 +57,7 @@ impl Journal {
             Ok(file) => Ok(Journal::over(number, path, file, FILE_HEADER_BYTES)),
             Err(source) => {
                 // What was left must not stand in the way of the next try; it holds nothing.
-                let _ = disk.remove(&path);
+                let _ = disk.remove(&path).and_then(|()| disk.sync_dir("journal"));
                 Err(JournalError::Io { path, what: "made", source })
             }
         }
@@ -65,7 +69,7 @@ impl Journal {
             number,
             path,
             file,
-            tail: Mutex::new(Tail { length, broken: None }),
+            tail: Mutex::new(Tail { length, told: length, broken: None, finished: false }),
             flush: Mutex::new(Flush { upto: 0, marked: 0, running: false, failed: None }),
             flushed: Condvar::new(),
         }
@@ -83,10 +87,16 @@ impl Journal {
 
     /// Appends a frame and returns the position just after it. On an error nothing was appended.
     pub fn append(&self, kind: Kind, parts: &[&[u8]]) -> Result<u64, JournalError> {
-        if let Some(reason) = self.failure() {
-            return Err(JournalError::Poisoned { reason });
-        }
         let mut tail = self.tail();
+        self.write(&mut tail, kind, parts)?;
+        tail.told = tail.length;
+        Ok(tail.length)
+    }
+
+    fn write(&self, tail: &mut Tail, kind: Kind, parts: &[&[u8]]) -> Result<(), JournalError> {
+        if let Some(reason) = &self.flush().failed {
+            return Err(JournalError::Poisoned { reason: reason.clone() });
+        }
         if let Some(reason) = &tail.broken {
             return Err(JournalError::Poisoned { reason: reason.clone() });
         }
@@ -104,11 +114,9 @@ impl Journal {
             return Err(self.io("appended to", source));
         }
         tail.length += bytes.len() as u64;
-        let end = tail.length;
-        drop(tail);
         let mut flush = self.flush();
         flush.marked = flush.marked.max(flushed);
-        Ok(end)
+        Ok(())
     }
 
     /// Returns once everything below `upto` is on the device; all who wait share one flush.
@@ -116,13 +124,31 @@ impl Journal {
     /// After a failed flush every later append and sync fails: the kernel may have dropped the
     /// bytes and would report success the next time.
     pub fn sync(&self, upto: u64) -> Result<(), JournalError> {
+        // Nobody waits for a mark, or each sync would leave the next one something to do.
+        let told = self.tail().told;
+        if self.flush_upto(upto.min(told))? {
+            self.mark();
+        }
+        Ok(())
+    }
+
+    /// Makes the whole file durable, and takes no more marks: a later file may follow, and then
+    /// nothing of this one may be torn. Acts may still be appended if none follows after all.
+    pub fn finish(&self) -> Result<(), JournalError> {
+        self.tail().finished = true;
+        let length = self.length();
+        self.flush_upto(length).map(|_| ())
+    }
+
+    /// Returns once everything below `upto` is on the device, and whether this call flushed it.
+    fn flush_upto(&self, upto: u64) -> Result<bool, JournalError> {
         let mut flush = self.flush();
         loop {
             if let Some(reason) = &flush.failed {
                 return Err(JournalError::Poisoned { reason: reason.clone() });
             }
             if flush.upto >= upto {
-                return Ok(());
+                return Ok(false);
             }
             if !flush.running {
                 break;
@@ -142,8 +168,7 @@ impl Journal {
         drop(flush);
         self.flushed.notify_all();
         result.map_err(|source| self.io("flushed", source))?;
-        self.mark();
-        Ok(())
+        Ok(true)
     }
 
     /// Returns why the journal takes no more writes, if it does not.
@@ -154,12 +179,13 @@ impl Journal {
     /// Notes in the file how far it was flushed, so that damage below is never taken for a torn
     /// tail. A mark that can't be written is no loss of data: the next frame carries it.
     fn mark(&self) {
+        let mut tail = self.tail();
         let (upto, marked) = {
             let flush = self.flush();
             (flush.upto, flush.marked)
         };
-        if upto > marked && self.length() == upto {
-            let _ = self.append(Kind::Mark, &[]);
+        if upto > marked && tail.length == upto && !tail.finished {
+            let _ = self.write(&mut tail, Kind::Mark, &[]);
         }
     }
 
