@@ -2,9 +2,10 @@
 
 /// The anchored-read rule.
 ///
-/// A handle has one position for writing and reading. Some clients read on from where their write ended (bash, buffered Python), others go back
-/// to 0 first (pread, Node, text files). The first read after a write shows which kind this is, and its offset becomes the
-/// answer's start; a later read before that start goes back to 0.
+/// A handle has one position for writing and reading. Some clients read on from where their write
+/// ended (bash, buffered Python), others go back to 0 first (pread, Node, text files). The first
+/// read after a write shows which kind this is, and its offset becomes the answer's start; a later
+/// read before that start goes back to 0.
 #[derive(Default, Debug)]
 pub(super) struct Anchor {
     written_to: u64,
@@ -12,7 +13,8 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// Notes a write that ended at offset `end`, and tells whether it is the first one after a read.
+    /// Notes a write that ended at offset `end`, and tells whether it is the first one after a
+    /// read.
     pub fn wrote(&mut self, end: u64) -> bool {
         self.written_to = end;
         self.start.take().is_some()

@@ -48,72 +48,180 @@ pub(super) fn name_lifetime(common: &Common, node: &Node) -> Duration {
     match node {
         Node::Mount | Node::Fixed(..) | Node::Export(..) | Node::Setting(..) => STEADY,
         // Root branches go by rmdir(2) alone, and the kernel sees that.
-        Node::Branch(branch) if common.memory.info(*branch).is_ok_and(|info| info.parent.is_none()) => STEADY,
-        Node::Branch(_) | Node::Checkpoint { .. } | Node::Record(..) | Node::Temporary(..) | Node::Question(..) => NEVER,
+        Node::Branch(branch)
+            if common
+                .memory
+                .info(*branch)
+                .is_ok_and(|info| info.parent.is_none()) =>
+        {
+            STEADY
+        }
+        Node::Branch(_)
+        | Node::Checkpoint { .. }
+        | Node::Record(..)
+        | Node::Temporary(..)
+        | Node::Question(..) => NEVER,
     }
 }
 
 /// Returns the attributes of a node.
 ///
-/// ENOENT when it is not there any more, ESTALE when its branch was merged or discarded or its checkpoint deleted.
+/// ENOENT when it is not there any more, ESTALE when its branch was merged or discarded or its
+/// checkpoint deleted.
 pub(super) fn attr(common: &Common, ino: u64, node: &Node) -> Result<Attr, Failure> {
-    let Some(view) = node.view() else { return mount(common, ino) };
+    let Some(view) = node.view() else {
+        return mount(common, ino);
+    };
     let info = common.memory.info(view.branch())?;
     let modified = changed(common, &view, &info)?;
-    let base = Attr { ino, directory: node.is_directory(), size: 0, mode: 0o644, uid: info.uid, gid: common.user(info.uid).gid, modified, lifetime: NEVER };
+    let base = Attr {
+        ino,
+        directory: node.is_directory(),
+        size: 0,
+        mode: 0o644,
+        uid: info.uid,
+        gid: common.user(info.uid).gid,
+        modified,
+        lifetime: NEVER,
+    };
     match node {
         Node::Mount => mount(common, ino),
-        Node::Branch(_) => Ok(Attr { mode: info.mode, lifetime: if info.parent.is_none() { STEADY } else { NEVER }, ..base }),
+        Node::Branch(_) => Ok(Attr {
+            mode: info.mode,
+            lifetime: if info.parent.is_none() { STEADY } else { NEVER },
+            ..base
+        }),
         Node::Checkpoint { taken, .. } if *taken != modified => Err(Errno::ESTALE.into()),
-        Node::Checkpoint { .. } => Ok(Attr { mode: info.mode, ..base }),
-        Node::Fixed(_, fixed) if fixed.is_directory() => Ok(Attr { mode: fixed.mode(), lifetime: STEADY, ..base }),
-        Node::Fixed(_, fixed) => Ok(Attr { mode: fixed.mode(), size: fixed_size(common, &view, *fixed)?, ..base }),
+        Node::Checkpoint { .. } => Ok(Attr {
+            mode: info.mode,
+            ..base
+        }),
+        Node::Fixed(_, fixed) if fixed.is_directory() => Ok(Attr {
+            mode: fixed.mode(),
+            lifetime: STEADY,
+            ..base
+        }),
+        Node::Fixed(_, fixed) => Ok(Attr {
+            mode: fixed.mode(),
+            size: fixed_size(common, &view, *fixed)?,
+            ..base
+        }),
         Node::Record(_, id) => {
-            let stat = common.memory.snapshot(&view)?.stat(id)?.ok_or(Errno::ENOENT)?;
-            Ok(Attr { size: stat.length, modified: stat.modified, ..base })
+            let stat = common
+                .memory
+                .snapshot(&view)?
+                .stat(id)?
+                .ok_or(Errno::ENOENT)?;
+            Ok(Attr {
+                size: stat.length,
+                modified: stat.modified,
+                ..base
+            })
         }
         Node::Temporary(branch, number) => {
-            let file = common.states.known(*branch).and_then(|state| state.temporaries.numbered(*number)).ok_or(Errno::ENOENT)?;
+            let file = common
+                .states
+                .known(*branch)
+                .and_then(|state| state.temporaries.numbered(*number))
+                .ok_or(Errno::ENOENT)?;
             let look = file.look();
-            Ok(Attr { size: look.length, mode: look.mode, uid: look.uid, gid: look.gid, modified: look.modified, ..base })
+            Ok(Attr {
+                size: look.length,
+                mode: look.mode,
+                uid: look.uid,
+                gid: look.gid,
+                modified: look.modified,
+                ..base
+            })
         }
         // What is wrong with a question is told when it is opened.
-        Node::Question(_, text) => Ok(Attr { mode: 0o444, size: search::answer(common, &view, text).map_or(0, |lines| lines.len() as u64), ..base }),
-        Node::Export(_, export) => Ok(Attr { mode: 0o444, size: common.memory.snapshot(&view)?.export_length(*export), ..base }),
+        Node::Question(_, text) => Ok(Attr {
+            mode: 0o444,
+            size: search::answer(common, &view, text).map_or(0, |lines| lines.len() as u64),
+            ..base
+        }),
+        Node::Export(_, export) => Ok(Attr {
+            mode: 0o444,
+            size: common.memory.snapshot(&view)?.export_length(*export),
+            ..base
+        }),
         Node::Setting(_, setting) => {
             let value = common.memory.setting(&view, *setting)?;
-            Ok(Attr { size: super::config::shown(&value).len() as u64, ..base })
+            Ok(Attr {
+                size: super::config::shown(&value).len() as u64,
+                ..base
+            })
         }
     }
 }
 
 /// Returns the attributes of a record that is being written and not committed yet.
-pub(super) fn unborn(common: &Common, ino: u64, branch: crate::memory::BranchId, size: u64) -> Result<Attr, Failure> {
+pub(super) fn unborn(
+    common: &Common,
+    ino: u64,
+    branch: crate::memory::BranchId,
+    size: u64,
+) -> Result<Attr, Failure> {
     let info = common.memory.info(branch)?;
-    Ok(Attr { ino, directory: false, size, mode: 0o644, uid: info.uid, gid: common.user(info.uid).gid, modified: common.memory.now(), lifetime: NEVER })
+    Ok(Attr {
+        ino,
+        directory: false,
+        size,
+        mode: 0o644,
+        uid: info.uid,
+        gid: common.user(info.uid).gid,
+        modified: common.memory.now(),
+        lifetime: NEVER,
+    })
 }
 
 /// The mount belongs to whom `main` belongs to: to the user who made the store.
 fn mount(common: &Common, ino: u64) -> Result<Attr, Failure> {
     let main = common.memory.resolve("main")?;
     let info = common.memory.info(main)?;
-    let modified = common.memory.roots().iter().filter_map(|(_, id)| common.memory.info(*id).ok()).map(|root| root.created).max();
+    let modified = common
+        .memory
+        .roots()
+        .iter()
+        .filter_map(|(_, id)| common.memory.info(*id).ok())
+        .map(|root| root.created)
+        .max();
     let modified = modified.unwrap_or(info.created);
-    Ok(Attr { ino, directory: true, size: 0, mode: 0o755, uid: info.uid, gid: common.user(info.uid).gid, modified, lifetime: STEADY })
+    Ok(Attr {
+        ino,
+        directory: true,
+        size: 0,
+        mode: 0o755,
+        uid: info.uid,
+        gid: common.user(info.uid).gid,
+        modified,
+        lifetime: STEADY,
+    })
 }
 
 fn changed(common: &Common, view: &View, info: &BranchInfo) -> Result<Time, Failure> {
     match view {
         View::Branch(_) => Ok(info.changed),
-        View::Checkpoint(branch, label) => Ok(common.memory.checkpoint_time(*branch, label).map_err(|_| Errno::ESTALE)?),
+        View::Checkpoint(branch, label) => Ok(common
+            .memory
+            .checkpoint_time(*branch, label)
+            .map_err(|_| Errno::ESTALE)?),
     }
 }
 
 fn fixed_size(common: &Common, view: &View, fixed: Fixed) -> Result<u64, Failure> {
     match fixed {
         Fixed::Document(document) => Ok(common.memory.document(view, document)?.len() as u64),
-        Fixed::Errors => Ok(common.states.known(view.branch()).map_or(0, |state| state.errors.length())),
+        Fixed::Errors => Ok(common
+            .states
+            .known(view.branch())
+            .map_or(0, |state| state.errors.length())),
         Fixed::Query | Fixed::Ingest | Fixed::Ctl => Ok(0),
-        Fixed::Vectors | Fixed::Branches | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => Ok(0),
+        Fixed::Vectors
+        | Fixed::Branches
+        | Fixed::Checkpoints
+        | Fixed::Search
+        | Fixed::Exports
+        | Fixed::Config => Ok(0),
     }
 }

@@ -11,10 +11,18 @@ use crate::memory::{BranchId, Join, View};
 const MAIN: &str = "main";
 
 /// Discards a branch with whatever it holds. Handles that are left open find it gone.
-pub(super) fn discard(common: &Common, handles: &HandleTable, caller: Caller, branch: BranchId) -> Result<(), Failure> {
+pub(super) fn discard(
+    common: &Common,
+    handles: &HandleTable,
+    caller: Caller,
+    branch: BranchId,
+) -> Result<(), Failure> {
     let info = common.memory.info(branch)?;
     if info.parent.is_none() && &*info.name == MAIN {
-        return Err(not_permitted("main is never discarded", "discard the branches below it"));
+        return Err(not_permitted(
+            "main is never discarded",
+            "discard the branches below it",
+        ));
     }
     common.check_writable()?;
     check_settled(handles, &info)?;
@@ -23,7 +31,8 @@ pub(super) fn discard(common: &Common, handles: &HandleTable, caller: Caller, br
     Ok(())
 }
 
-/// Gives a branch another name in its `branches/`, or merges it into its parent; tells whether it merged.
+/// Gives a branch another name in its `branches/`, or merges it into its parent; tells whether it
+/// merged.
 pub(super) fn rename(
     common: &Common,
     handles: &HandleTable,
@@ -32,22 +41,36 @@ pub(super) fn rename(
     (new_parent, new_name): (&Node, &str),
 ) -> Result<bool, Failure> {
     let info = common.memory.info(branch)?;
-    let elsewhere = |hint| invalid("bad_rename", format!("{} can't be moved there", info.path), hint);
-    let Some(parent) = info.parent else { return Err(elsewhere("a root branch keeps its name")) };
+    let elsewhere = |hint| {
+        invalid(
+            "bad_rename",
+            format!("{} can't be moved there", info.path),
+            hint,
+        )
+    };
+    let Some(parent) = info.parent else {
+        return Err(elsewhere("a root branch keeps its name"));
+    };
     common.check_writable()?;
     match new_parent {
         Node::Fixed(View::Branch(target), Fixed::Branches) if *target == parent => {
             if new_name != &*info.name {
-                common.memory.rename_branch(&common.actor(caller), branch, new_name)?;
+                common
+                    .memory
+                    .rename_branch(&common.actor(caller), branch, new_name)?;
             }
             Ok(false)
         }
         Node::Branch(target) if *target == parent && new_name == &*info.name => {
             check_settled(handles, &info)?;
-            common.memory.join(&common.actor(caller), branch, Join::Merge, false)?;
+            common
+                .memory
+                .join(&common.actor(caller), branch, Join::Merge, false)?;
             common.states.bury(branch);
             Ok(true)
         }
-        _ => Err(elsewhere("move it to its parent's directory under its own name to merge it, or within branches/ to rename it")),
+        _ => Err(elsewhere(
+            "move it to its parent's directory under its own name to merge it, or within branches/ to rename it",
+        )),
     }
 }

@@ -14,39 +14,55 @@ impl Filesystem {
     /// Makes a root branch, a fork or a checkpoint; EPERM where a directory means none of these.
     pub fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
         let parent = self.nodes.node(parent)?;
-        let made = self.make(caller, &parent, name).and_then(|node| self.entry(&node));
+        let made = self
+            .make(caller, &parent, name)
+            .and_then(|node| self.entry(&node));
         self.audit_at(&parent, name, made)
     }
 
     /// Discards a branch with all that is in it, or deletes a checkpoint.
     ///
-    /// EPERM for `main` and fixed names, ENOTEMPTY while the branch has child branches, EBUSY while a handle holds bytes of it that no
-    /// commit took.
+    /// EPERM for `main` and fixed names, ENOTEMPTY while the branch has child branches, EBUSY while
+    /// a handle holds bytes of it that no commit took.
     pub fn rmdir(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let parent = self.nodes.node(parent)?;
-        let removed = self.find(&parent, name).and_then(|node| self.remove_directory(caller, &parent, &node));
+        let removed = self
+            .find(&parent, name)
+            .and_then(|node| self.remove_directory(caller, &parent, &node));
         self.audit_at(&parent, name, removed)
     }
 
     /// Removes a record in this branch, or a temporary; EPERM for everything else.
     pub fn unlink(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let parent = self.nodes.node(parent)?;
-        let removed = self.find(&parent, name).and_then(|node| match (&parent, node) {
-            (Node::Fixed(view, Fixed::Vectors), _) => vectors::unlink(&self.common.place(view, caller)?, name),
-            (_, node) => Err(fixed(&node)),
-        });
+        let removed = self
+            .find(&parent, name)
+            .and_then(|node| match (&parent, node) {
+                (Node::Fixed(view, Fixed::Vectors), _) => {
+                    vectors::unlink(&self.common.place(view, caller)?, name)
+                }
+                (_, node) => Err(fixed(&node)),
+            });
         self.audit_at(&parent, name, removed)
     }
 
-    /// Renames: within `vectors/` records and temporaries, within `branches/` a branch; from `branches/` to the parent's directory under the
-    /// same name it merges. `flags` are those of renameat2(2); only `RENAME_NOREPLACE` has a meaning here.
+    /// Renames: within `vectors/` records and temporaries, within `branches/` a branch; from
+    /// `branches/` to the parent's directory under the same name it merges. `flags` are those of
+    /// renameat2(2); only `RENAME_NOREPLACE` has a meaning here.
     ///
-    /// EEXIST onto a branch, EINVAL to anywhere else, EPERM for fixed names, and what a merge is refused for. What comes back is to be
-    /// announced after the reply.
-    pub fn rename(&self, caller: Caller, from: (u64, &OsStr), to: (u64, &OsStr), flags: u32) -> Result<Afterwards, Errno> {
+    /// EEXIST onto a branch, EINVAL to anywhere else, EPERM for fixed names, and what a merge is
+    /// refused for. What comes back is to be announced after the reply.
+    pub fn rename(
+        &self,
+        caller: Caller,
+        from: (u64, &OsStr),
+        to: (u64, &OsStr),
+        flags: u32,
+    ) -> Result<Afterwards, Errno> {
         let (parent, new_parent) = (self.nodes.node(from.0)?, self.nodes.node(to.0)?);
         let moved = self.find(&parent, from.1).and_then(|node| {
-            let renamed = self.rename_node(caller, (&parent, from.1, &node), (&new_parent, to.1), flags);
+            let renamed =
+                self.rename_node(caller, (&parent, from.1, &node), (&new_parent, to.1), flags);
             renamed.inspect_err(|failure| self.record_for_branch(&node, failure))
         });
         self.audit_at(&parent, from.1, moved)
@@ -60,15 +76,22 @@ impl Filesystem {
         self.common.check_writable()?;
         let who = self.common.actor(caller);
         match parent {
-            Node::Mount => Ok(Node::Branch(self.common.memory.create_root(&who, text(name)?)?)),
-            Node::Fixed(View::Branch(branch), Fixed::Branches) => {
-                Ok(Node::Branch(self.common.memory.fork(&who, *branch, text(name)?, None)?))
-            }
+            Node::Mount => Ok(Node::Branch(
+                self.common.memory.create_root(&who, text(name)?)?,
+            )),
+            Node::Fixed(View::Branch(branch), Fixed::Branches) => Ok(Node::Branch(
+                self.common.memory.fork(&who, *branch, text(name)?, None)?,
+            )),
             Node::Fixed(View::Branch(branch), Fixed::Checkpoints) => {
-                self.common.memory.checkpoint(&who, *branch, text(name)?, None)?;
+                self.common
+                    .memory
+                    .checkpoint(&who, *branch, text(name)?, None)?;
                 self.find(parent, name)
             }
-            _ => Err(not_permitted("no directory can be made here", "mkdir makes a fork in branches/ and a checkpoint in checkpoints/")),
+            _ => Err(not_permitted(
+                "no directory can be made here",
+                "mkdir makes a fork in branches/ and a checkpoint in checkpoints/",
+            )),
         }
     }
 
@@ -83,17 +106,31 @@ impl Filesystem {
             }
             Node::Checkpoint { branch, label, .. } => {
                 self.common.check_writable()?;
-                Ok(self.common.memory.delete_checkpoint(&self.common.actor(caller), *branch, label)?)
+                Ok(self.common.memory.delete_checkpoint(
+                    &self.common.actor(caller),
+                    *branch,
+                    label,
+                )?)
             }
             node if node.is_directory() => Err(fixed(node)),
             _ => Err(Errno::ENOTDIR.into()),
         }
     }
 
-    fn rename_node(&self, caller: Caller, from: (&Node, &OsStr, &Node), to: (&Node, &OsStr), flags: u32) -> Result<Afterwards, Failure> {
+    fn rename_node(
+        &self,
+        caller: Caller,
+        from: (&Node, &OsStr, &Node),
+        to: (&Node, &OsStr),
+        flags: u32,
+    ) -> Result<Afterwards, Failure> {
         let ((parent, name, node), (new_parent, new_name)) = (from, to);
         if flags & !libc::RENAME_NOREPLACE != 0 {
-            return Err(invalid("bad_flags", "names can't be exchanged or whited out", "rename without these flags"));
+            return Err(invalid(
+                "bad_flags",
+                "names can't be exchanged or whited out",
+                "rename without these flags",
+            ));
         }
         for view in [parent.view(), new_parent.view()].into_iter().flatten() {
             check_changeable(&view)?;
@@ -101,16 +138,38 @@ impl Filesystem {
         self.check_target(node, new_parent, new_name)?;
         match (node, new_parent) {
             (Node::Record(view, _), _) if parent == new_parent => {
-                vectors::rename(&self.common.place(view, caller)?, name, new_name, flags != 0)?;
+                vectors::rename(
+                    &self.common.place(view, caller)?,
+                    name,
+                    new_name,
+                    flags != 0,
+                )?;
             }
             (Node::Temporary(branch, _), _) if parent == new_parent => {
-                vectors::rename(&self.common.place(&View::Branch(*branch), caller)?, name, new_name, flags != 0)?;
+                vectors::rename(
+                    &self.common.place(&View::Branch(*branch), caller)?,
+                    name,
+                    new_name,
+                    flags != 0,
+                )?;
             }
-            // As between file systems: mv(1) then copies, and the copy is a record of the other branch.
-            (Node::Record(..) | Node::Temporary(..), Node::Fixed(_, Fixed::Vectors)) => return Err(Errno::EXDEV.into()),
+            // As between file systems: mv(1) then copies, and the copy is a record of the other
+            // branch.
+            (Node::Record(..) | Node::Temporary(..), Node::Fixed(_, Fixed::Vectors)) => {
+                return Err(Errno::EXDEV.into());
+            }
             (Node::Branch(branch), _) => {
-                let merged = branches::rename(&self.common, &self.handles, caller, *branch, (new_parent, text(new_name)?))?;
-                return Ok(Afterwards { stale_name: merged.then(|| (self.nodes.number(new_parent), new_name.to_owned())) });
+                let merged = branches::rename(
+                    &self.common,
+                    &self.handles,
+                    caller,
+                    *branch,
+                    (new_parent, text(new_name)?),
+                )?;
+                return Ok(Afterwards {
+                    stale_name: merged
+                        .then(|| (self.nodes.number(new_parent), new_name.to_owned())),
+                });
             }
             _ => return Err(fixed(node)),
         }
@@ -118,19 +177,36 @@ impl Filesystem {
     }
 
     /// The kernel marks a directory that is replaced as dead for everybody, so that must never be.
-    fn check_target(&self, node: &Node, new_parent: &Node, new_name: &OsStr) -> Result<(), Failure> {
+    fn check_target(
+        &self,
+        node: &Node,
+        new_parent: &Node,
+        new_name: &OsStr,
+    ) -> Result<(), Failure> {
         match self.find(new_parent, new_name) {
             Ok(target) if target == *node => Ok(()),
             Ok(Node::Branch(_)) => {
                 let message = format!("there is a branch {} already", new_name.to_string_lossy());
-                Err(Error::new(Kind::Exists, "branch_exists", message, "choose another name, or discard that branch first").into())
+                Err(Error::new(
+                    Kind::Exists,
+                    "branch_exists",
+                    message,
+                    "choose another name, or discard that branch first",
+                )
+                .into())
             }
-            Ok(target @ (Node::Fixed(..) | Node::Setting(..) | Node::Export(..) | Node::Checkpoint { .. })) => Err(fixed(&target)),
+            Ok(
+                target @ (Node::Fixed(..)
+                | Node::Setting(..)
+                | Node::Export(..)
+                | Node::Checkpoint { .. }),
+            ) => Err(fixed(&target)),
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    /// Who merges or discards a branch may look for the reason in the branch as well as in its parent.
+    /// Who merges or discards a branch may look for the reason in the branch as well as in its
+    /// parent.
     fn record_for_branch(&self, node: &Node, failure: &Failure) {
         if let (Node::Branch(_), Failure::Refused(error)) = (node, failure) {
             self.record(node.view().as_ref(), ".", error);
@@ -139,9 +215,13 @@ impl Filesystem {
 }
 
 fn fixed(node: &Node) -> Failure {
-    not_permitted(format!("{} is a fixed part of the tree", node.path()), "leave it; rmdir of the branch's directory discards the branch")
+    not_permitted(
+        format!("{} is a fixed part of the tree", node.path()),
+        "leave it; rmdir of the branch's directory discards the branch",
+    )
 }
 
 fn text(name: &OsStr) -> Result<&str, Failure> {
-    name.to_str().ok_or_else(|| invalid("not_utf8", "the name is no UTF-8", "choose another name"))
+    name.to_str()
+        .ok_or_else(|| invalid("not_utf8", "the name is no UTF-8", "choose another name"))
 }

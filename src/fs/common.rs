@@ -52,21 +52,32 @@ impl Common {
         let (message, hint) = if self.options.read_only {
             ("the mount is read-only", "mount it without --read-only")
         } else if self.memory.is_read_only() {
-            ("the store takes no changes any more, since it could not be written", "look at the mount's log, then mount it anew")
+            (
+                "the store takes no changes any more, since it could not be written",
+                "look at the mount's log, then mount it anew",
+            )
         } else {
             return Ok(());
         };
         Err(Error::new(Kind::ReadOnly, "read_only", message, hint).into())
     }
 
-    /// Makes all that was acknowledged durable; where this mount changes nothing there is nothing to do.
+    /// Makes all that was acknowledged durable; where this mount changes nothing there is nothing
+    /// to do.
     pub fn sync(&self) -> Result<(), Failure> {
-        if self.options.read_only { Ok(()) } else { Ok(self.memory.sync()?) }
+        if self.options.read_only {
+            Ok(())
+        } else {
+            Ok(self.memory.sync()?)
+        }
     }
 
     /// Returns the caller as the lineage names him.
     pub fn actor(&self, caller: Caller) -> Actor {
-        Actor { uid: caller.uid, name: self.user(caller.uid).name.into() }
+        Actor {
+            uid: caller.uid,
+            name: self.user(caller.uid).name.into(),
+        }
     }
 
     /// Returns who has a uid.
@@ -83,13 +94,20 @@ impl Common {
     pub fn place(self: &Arc<Common>, view: &View, caller: Caller) -> Result<Place, Failure> {
         self.memory.info(view.branch())?;
         let state = self.states.of(view.branch());
-        Ok(Place { common: self.clone(), view: view.clone(), state, caller })
+        Ok(Place {
+            common: self.clone(),
+            view: view.clone(),
+            state,
+            caller,
+        })
     }
 
     /// Hears of every change: wakes who polls, and ends what belonged to a branch that is gone.
     pub fn changed(&self, change: &Change) {
         for branch in [Some(change.branch), change.parent].into_iter().flatten() {
-            let Some(state) = self.states.known(branch) else { continue };
+            let Some(state) = self.states.known(branch) else {
+                continue;
+            };
             if self.memory.info(branch).is_err() {
                 self.states.bury(branch);
             }
@@ -122,7 +140,11 @@ impl Place {
 
     /// Returns ESTALE when the branch was merged or discarded.
     pub fn check_alive(&self) -> Result<(), Failure> {
-        if self.state.is_gone() { Err(Errno::ESTALE.into()) } else { Ok(()) }
+        if self.state.is_gone() {
+            Err(Errno::ESTALE.into())
+        } else {
+            Ok(())
+        }
     }
 
     /// Returns EROFS where nothing may change, ESTALE where nothing is left to change.
@@ -139,7 +161,13 @@ pub(super) fn check_changeable(view: &View) -> Result<(), Failure> {
         View::Branch(_) => Ok(()),
         View::Checkpoint(_, label) => {
             let message = format!("the checkpoint {label} never changes");
-            Err(Error::new(Kind::ReadOnly, "checkpoint", message, "write to the branch, or fork from the checkpoint: fork NAME from LABEL").into())
+            Err(Error::new(
+                Kind::ReadOnly,
+                "checkpoint",
+                message,
+                "write to the branch, or fork from the checkpoint: fork NAME from LABEL",
+            )
+            .into())
         }
     }
 }

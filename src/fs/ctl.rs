@@ -34,7 +34,13 @@ impl Speech for Ctl {
     const CHANNEL: Fixed = Fixed::Ctl;
 
     fn parse(&self, line: &str) -> Result<Verb, Failure> {
-        verb(line.trim()).ok_or_else(|| invalid("bad_verb", format!("{:?} is no verb of ctl with its arguments", line.trim()), VERBS))
+        verb(line.trim()).ok_or_else(|| {
+            invalid(
+                "bad_verb",
+                format!("{:?} is no verb of ctl with its arguments", line.trim()),
+                VERBS,
+            )
+        })
     }
 
     fn perform(&self, place: &Place, verb: Verb, _number: usize) -> Result<String, Failure> {
@@ -53,7 +59,9 @@ impl Speech for Ctl {
                 memory.checkpoint(&who, branch, &label, text.as_deref())?;
                 json!({"status": "taken", "checkpoint": label})
             }
-            Verb::Rollback { label } => return Ok(memory.rollback(&who, branch, &label)?.to_json() + "\n"),
+            Verb::Rollback { label } => {
+                return Ok(memory.rollback(&who, branch, &label)?.to_json() + "\n");
+            }
             Verb::Resolve { id, side } => {
                 memory.resolve_conflict(&who, branch, &id, side)?;
                 json!({"status": "resolved", "id": id, "decision": if side == Side::Child { "child" } else { "parent" }})
@@ -76,21 +84,34 @@ impl Ctl {
         Ok(outcome.to_json() + "\n")
     }
 
-    /// A write to the parent by way of `ctl` needs the permission that a rename into the parent would need.
+    /// A write to the parent by way of `ctl` needs the permission that a rename into the parent
+    /// would need.
     fn check_join(&self, place: &Place, join: Join) -> Result<(), Failure> {
         let info = place.memory().info(place.branch())?;
         if let (Join::Merge | Join::Promote, Some(parent)) = (join, info.parent) {
             let parent = place.memory().info(parent)?;
             if !may_write(&parent, place.common.user(parent.uid).gid, place.caller) {
-                let message = format!("{} takes no changes from you: its directory is not writable for uid {}", parent.path, place.caller.uid);
-                return Err(Error::new(Kind::Denied, "parent_not_writable", message, "ask its owner to merge, or for write permission").into());
+                let message = format!(
+                    "{} takes no changes from you: its directory is not writable for uid {}",
+                    parent.path, place.caller.uid
+                );
+                return Err(Error::new(
+                    Kind::Denied,
+                    "parent_not_writable",
+                    message,
+                    "ask its owner to merge, or for write permission",
+                )
+                .into());
             }
         }
         if join != Join::Merge {
             return Ok(());
         }
         if place.common.root() == Some(place.branch()) {
-            return Err(not_permitted("the branch that is mounted can't end while it is", "write promote: the branch lives on"));
+            return Err(not_permitted(
+                "the branch that is mounted can't end while it is",
+                "write promote: the branch lives on",
+            ));
         }
         check_settled(&self.handles, &info)
     }
@@ -101,8 +122,17 @@ pub(super) fn check_settled(handles: &HandleTable, info: &BranchInfo) -> Result<
     if !handles.is_pending(info.id) {
         return Ok(());
     }
-    let message = format!("a file is open in {} with bytes that are not committed", info.path);
-    Err(Error::new(Kind::Busy, "uncommitted_bytes", message, "close the file that is being written, then try again").into())
+    let message = format!(
+        "a file is open in {} with bytes that are not committed",
+        info.path
+    );
+    Err(Error::new(
+        Kind::Busy,
+        "uncommitted_bytes",
+        message,
+        "close the file that is being written, then try again",
+    )
+    .into())
 }
 
 /// The permission check that the kernel does for rename(2), without supplementary groups.
@@ -121,8 +151,14 @@ fn verb(line: &str) -> Option<Verb> {
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
     let join = |join| match rest {
-        "" => Some(Verb::Join { join, dry_run: false }),
-        "--dry-run" => Some(Verb::Join { join, dry_run: true }),
+        "" => Some(Verb::Join {
+            join,
+            dry_run: false,
+        }),
+        "--dry-run" => Some(Verb::Join {
+            join,
+            dry_run: true,
+        }),
         _ => None,
     };
     match word {
@@ -133,9 +169,16 @@ fn verb(line: &str) -> Option<Verb> {
         "checkpoint" => {
             let (label, text) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
             let text = Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-            (!label.is_empty()).then(|| Verb::Checkpoint { label: label.to_owned(), text })
+            (!label.is_empty()).then(|| Verb::Checkpoint {
+                label: label.to_owned(),
+                text,
+            })
         }
-        "rollback" => (!rest.is_empty() && !rest.contains(char::is_whitespace)).then(|| Verb::Rollback { label: rest.to_owned() }),
+        "rollback" => {
+            (!rest.is_empty() && !rest.contains(char::is_whitespace)).then(|| Verb::Rollback {
+                label: rest.to_owned(),
+            })
+        }
         "resolve" => {
             // An id may have spaces in it, a side has none.
             let (id, side) = rest.rsplit_once(char::is_whitespace)?;
@@ -144,7 +187,10 @@ fn verb(line: &str) -> Option<Verb> {
                 "parent" => Side::Parent,
                 _ => return None,
             };
-            Some(Verb::Resolve { id: id.trim().to_owned(), side })
+            Some(Verb::Resolve {
+                id: id.trim().to_owned(),
+                side,
+            })
         }
         _ => None,
     }
@@ -153,8 +199,14 @@ fn verb(line: &str) -> Option<Verb> {
 fn fork(arguments: &str) -> Option<Verb> {
     let words: Vec<&str> = arguments.split_whitespace().collect();
     match words[..] {
-        [name] => Some(Verb::Fork { name: name.to_owned(), from: None }),
-        [name, "from", label] => Some(Verb::Fork { name: name.to_owned(), from: Some(label.to_owned()) }),
+        [name] => Some(Verb::Fork {
+            name: name.to_owned(),
+            from: None,
+        }),
+        [name, "from", label] => Some(Verb::Fork {
+            name: name.to_owned(),
+            from: Some(label.to_owned()),
+        }),
         _ => None,
     }
 }
@@ -165,19 +217,74 @@ mod tests {
 
     #[test]
     fn verbs_take_their_arguments() {
-        assert_eq!(verb("pull"), Some(Verb::Join { join: Join::Pull, dry_run: false }));
-        assert_eq!(verb("merge --dry-run"), Some(Verb::Join { join: Join::Merge, dry_run: true }));
-        assert_eq!(verb("fork x from v1"), Some(Verb::Fork { name: "x".into(), from: Some("v1".into()) }));
-        assert_eq!(verb("fork x"), Some(Verb::Fork { name: "x".into(), from: None }));
-        assert_eq!(verb("checkpoint v1 before  the storm"), Some(Verb::Checkpoint { label: "v1".into(), text: Some("before  the storm".into()) }));
-        assert_eq!(verb("checkpoint v1"), Some(Verb::Checkpoint { label: "v1".into(), text: None }));
-        assert_eq!(verb("rollback v1"), Some(Verb::Rollback { label: "v1".into() }));
-        assert_eq!(verb("resolve a b child"), Some(Verb::Resolve { id: "a b".into(), side: Side::Child }));
+        assert_eq!(
+            verb("pull"),
+            Some(Verb::Join {
+                join: Join::Pull,
+                dry_run: false
+            })
+        );
+        assert_eq!(
+            verb("merge --dry-run"),
+            Some(Verb::Join {
+                join: Join::Merge,
+                dry_run: true
+            })
+        );
+        assert_eq!(
+            verb("fork x from v1"),
+            Some(Verb::Fork {
+                name: "x".into(),
+                from: Some("v1".into())
+            })
+        );
+        assert_eq!(
+            verb("fork x"),
+            Some(Verb::Fork {
+                name: "x".into(),
+                from: None
+            })
+        );
+        assert_eq!(
+            verb("checkpoint v1 before  the storm"),
+            Some(Verb::Checkpoint {
+                label: "v1".into(),
+                text: Some("before  the storm".into())
+            })
+        );
+        assert_eq!(
+            verb("checkpoint v1"),
+            Some(Verb::Checkpoint {
+                label: "v1".into(),
+                text: None
+            })
+        );
+        assert_eq!(
+            verb("rollback v1"),
+            Some(Verb::Rollback { label: "v1".into() })
+        );
+        assert_eq!(
+            verb("resolve a b child"),
+            Some(Verb::Resolve {
+                id: "a b".into(),
+                side: Side::Child
+            })
+        );
     }
 
     #[test]
     fn what_is_no_verb_is_refused_whole() {
-        for line in ["explode", "pull now", "fork", "fork x of v1", "rollback", "rollback v1 -- files/a", "resolve a", "resolve a both", "checkpoint"] {
+        for line in [
+            "explode",
+            "pull now",
+            "fork",
+            "fork x of v1",
+            "rollback",
+            "rollback v1 -- files/a",
+            "resolve a",
+            "resolve a both",
+            "checkpoint",
+        ] {
             assert_eq!(verb(line), None, "{line}");
         }
     }

@@ -19,8 +19,9 @@ pub(super) struct Name {
 
 /// One open directory: some names held here, then the records of a snapshot, page by page.
 ///
-/// The cookie of a name is its place in the listing, which stays as it was at open. So telldir(3), seekdir(3) and rewinddir(3) work
-/// whatever happens meanwhile, and a listing of any length takes the same memory but for one id a page.
+/// The cookie of a name is its place in the listing, which stays as it was at open. So telldir(3),
+/// seekdir(3) and rewinddir(3) work whatever happens meanwhile, and a listing of any length takes
+/// the same memory but for one id a page.
 pub(super) struct Listing {
     names: Vec<Name>,
     records: Option<Records>,
@@ -43,7 +44,15 @@ pub(super) enum Item<'a> {
 
 impl Listing {
     pub fn new(names: Vec<Name>, records: Option<Snapshot>) -> Listing {
-        Listing { names, records: records.map(|snapshot| Records { snapshot, ends: Vec::new(), page: Vec::new(), at: None }) }
+        Listing {
+            names,
+            records: records.map(|snapshot| Records {
+                snapshot,
+                ends: Vec::new(),
+                page: Vec::new(),
+                at: None,
+            }),
+        }
     }
 
     /// Returns what stands at `cookie`, counted from 0; nothing behind the end.
@@ -52,7 +61,9 @@ impl Listing {
         if let Some(found) = self.names.get(index) {
             return Ok(Some(Item::Named(&found.name, &found.node)));
         }
-        let Some(records) = &mut self.records else { return Ok(None) };
+        let Some(records) = &mut self.records else {
+            return Ok(None);
+        };
         Ok(records.id(index - self.names.len())?.map(Item::Record))
     }
 }
@@ -60,7 +71,8 @@ impl Listing {
 impl Records {
     fn id(&mut self, index: usize) -> Result<Option<Arc<str>>, Failure> {
         let page = index / PAGE;
-        // A cookie that was given leads to a page whose beginning is known. Another one, made up by the caller, is walked to.
+        // A cookie that was given leads to a page whose beginning is known. Another one, made up by
+        // the caller, is walked to.
         while self.ends.len() < page {
             self.load(self.ends.len())?;
             if self.page.len() < PAGE {
@@ -77,7 +89,10 @@ impl Records {
         let after = page.checked_sub(1).map(|before| self.ends[before].clone());
         self.page = self.snapshot.ids_after(after.as_deref(), PAGE)?;
         self.at = Some(page);
-        if let (true, Some(last)) = (self.page.len() == PAGE && page == self.ends.len(), self.page.last()) {
+        if let (true, Some(last)) = (
+            self.page.len() == PAGE && page == self.ends.len(),
+            self.page.last(),
+        ) {
             self.ends.push(last.clone());
         }
         Ok(())

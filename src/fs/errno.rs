@@ -11,7 +11,8 @@ macro_rules! errnos {
         impl Errno {
             $(#[doc = concat!("`", stringify!($name), "` of errno(3).")] pub const $name: Errno = Errno(libc::$name);)*
 
-            /// Returns the number's name, as `errors` prints it; `E` for one that this room never gives.
+            /// Returns the number's name, as `errors` prints it; `E` for one that this room never
+            /// gives.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Errno::$name => stringify!($name),)*
@@ -48,7 +49,8 @@ impl From<Kind> for Errno {
     }
 }
 
-/// Why an operation failed: the first kind is told to the caller alone, the second is written to the branch's `errors` too.
+/// Why an operation failed: the first kind is told to the caller alone, the second is written to
+/// the branch's `errors` too.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     /// A plain fact of files, such as a name that is not there.
@@ -84,7 +86,11 @@ pub(super) fn not_permitted(message: impl Into<String>, hint: &str) -> Failure {
 }
 
 /// Returns the refusal of an argument that makes no sense here (EINVAL).
-pub(super) fn invalid(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Failure {
+pub(super) fn invalid(
+    code: &'static str,
+    message: impl Into<String>,
+    hint: impl Into<String>,
+) -> Failure {
     Error::new(Kind::Invalid, code, message, hint).into()
 }
 

@@ -1,4 +1,5 @@
-//! `ingest`: records in bulk. What one commit takes is one batch, and counts as a whole or not at all.
+//! `ingest`: records in bulk. What one commit takes is one batch, and counts as a whole or not at
+//! all.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -43,13 +44,18 @@ enum Refusal {
     None,
     /// A bad line came. The rest of the batch is refused with it.
     Poisoned(Failure),
-    /// The commit failed. It keeps failing until something new is written, so that a second fsync(2) does not claim that all is well.
+    /// The commit failed. It keeps failing until something new is written, so that a second
+    /// fsync(2) does not claim that all is well.
     Failed(Failure),
 }
 
 impl Ingest {
     pub fn new(place: Place) -> Ingest {
-        Ingest { place, batch: Mutex::default(), pending: AtomicBool::new(false) }
+        Ingest {
+            place,
+            batch: Mutex::default(),
+            pending: AtomicBool::new(false),
+        }
     }
 
     fn add(&self, batch: &mut Batch, line: &[u8]) -> Result<(), Failure> {
@@ -59,7 +65,10 @@ impl Ingest {
         }
         let edit = Edit::parse_line(line, batch.lines, &|| self.place.memory().fresh_id())?;
         if let Edit::Put { draft, .. } = &edit {
-            self.place.memory().check(self.place.branch(), draft).map_err(|error| in_line(batch.lines, error))?;
+            self.place
+                .memory()
+                .check(self.place.branch(), draft)
+                .map_err(|error| in_line(batch.lines, error))?;
         }
         batch.edits.push(edit);
         Ok(())
@@ -68,7 +77,11 @@ impl Ingest {
     fn take(&self, batch: &mut Batch, data: &[u8]) -> Result<(), Failure> {
         batch.bytes += data.len();
         if batch.bytes > BATCH_BYTES_MAX {
-            return Err(too_large("batch_too_large", "the batch is larger than 1 GiB", "write it in several parts, each with a close or fsync"));
+            return Err(too_large(
+                "batch_too_large",
+                "the batch is larger than 1 GiB",
+                "write it in several parts, each with a close or fsync",
+            ));
         }
         let mut rest = data;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -79,7 +92,11 @@ impl Ingest {
         }
         batch.tail.extend_from_slice(rest);
         if batch.tail.len() > DOCUMENT_BYTES_MAX {
-            return Err(too_large("document_too_long", "a line is longer than 16 MiB", "split the text into several records"));
+            return Err(too_large(
+                "document_too_long",
+                "a line is longer than 16 MiB",
+                "split the text into several records",
+            ));
         }
         Ok(())
     }
@@ -94,7 +111,13 @@ impl Ingest {
         self.place.check_writable()?;
         if is_incomplete(&batch.tail) {
             let message = format!("line {} is incomplete", batch.lines + 1);
-            return Err(Error::new(Kind::Invalid, "incomplete", message, "write the rest of the line, then close").into());
+            return Err(Error::new(
+                Kind::Invalid,
+                "incomplete",
+                message,
+                "write the rest of the line, then close",
+            )
+            .into());
         }
         let committed = self.commit_lines(batch);
         batch.begin();
@@ -111,10 +134,18 @@ impl Ingest {
             return Ok(());
         }
         let edits = std::mem::take(&mut batch.edits);
-        let receipt = self.place.memory().commit(&self.place.actor(), self.place.branch(), edits)?;
+        let receipt =
+            self.place
+                .memory()
+                .commit(&self.place.actor(), self.place.branch(), edits)?;
         let result = (receipt.to_json() + "\n").into_bytes();
         let uid = self.place.caller.uid;
-        self.place.state.keep_answer(&self.place.view, Fixed::Ingest, uid, Arc::new(Mutex::new(result.clone())));
+        self.place.state.keep_answer(
+            &self.place.view,
+            Fixed::Ingest,
+            uid,
+            Arc::new(Mutex::new(result.clone())),
+        );
         batch.result = Some(result);
         Ok(())
     }
@@ -127,7 +158,11 @@ impl Ingest {
 impl Batch {
     fn begin(&mut self) {
         let (anchor, result) = (std::mem::take(&mut self.anchor), self.result.take());
-        *self = Batch { anchor, result, ..Batch::default() };
+        *self = Batch {
+            anchor,
+            result,
+            ..Batch::default()
+        };
     }
 
     fn is_pending(&self) -> bool {
@@ -144,7 +179,11 @@ impl File for Ingest {
         self.commit()?;
         let mut batch = lock(&self.batch);
         let place = batch.anchor.place(offset);
-        let last = || self.place.state.last_answer(&self.place.view, Fixed::Ingest, self.place.caller.uid);
+        let last = || {
+            self.place
+                .state
+                .last_answer(&self.place.view, Fixed::Ingest, self.place.caller.uid)
+        };
         Ok(part(batch.result.get_or_insert_with(last), place, size))
     }
 
@@ -188,7 +227,11 @@ fn is_incomplete(line: &[u8]) -> bool {
 }
 
 fn in_line(number: usize, error: Error) -> Failure {
-    Error { message: format!("line {number}: {}", error.message), ..error }.into()
+    Error {
+        message: format!("line {number}: {}", error.message),
+        ..error
+    }
+    .into()
 }
 
 fn too_large(code: &'static str, message: &str, hint: &str) -> Failure {

@@ -8,9 +8,10 @@
 //!                                                (conversation), ingest, config, watch, frozen
 //! ```
 //!
-//! [`Filesystem`] takes node and handle numbers as the kernel gives them and returns an [`Errno`]. What breaks a rule is written to the
-//! branch's `errors` in one place, [`Filesystem::audit`]. No lock is held while another request is waited for; a handle's own
-//! lock is held during its commit, so that one handle's writes and commits keep their order.
+//! [`Filesystem`] takes node and handle numbers as the kernel gives them and returns an [`Errno`].
+//! What breaks a rule is written to the branch's `errors` in one place, [`Filesystem::audit`]. No
+//! lock is held while another request is waited for; a handle's own lock is held during its commit,
+//! so that one handle's writes and commits keep their order.
 
 mod anchor;
 mod attr;
@@ -67,20 +68,26 @@ pub struct FsOptions {
     pub branch: Option<BranchId>,
     /// Refuses every change with EROFS, while questions are still answered; off by default.
     pub read_only: bool,
-    /// Returns who has a uid, asked once for each; by default nobody is known, and uid 7 is called `uid-7`.
+    /// Returns who has a uid, asked once for each; by default nobody is known, and uid 7 is called
+    /// `uid-7`.
     pub users: Box<dyn Fn(u32) -> Option<User> + Send + Sync>,
 }
 
 impl Default for FsOptions {
     fn default() -> FsOptions {
-        FsOptions { branch: None, read_only: false, users: Box::new(|_| None) }
+        FsOptions {
+            branch: None,
+            read_only: false,
+            users: Box::new(|_| None),
+        }
     }
 }
 
 /// The tree of a mount, over the memory.
 ///
-/// All operations may be called from any thread at any time. Permission bits are checked by the kernel (`default_permissions`) before it
-/// asks; what it can't see, such as a merge by way of `ctl`, is checked here.
+/// All operations may be called from any thread at any time. Permission bits are checked by the
+/// kernel (`default_permissions`) before it asks; what it can't see, such as a merge by way of
+/// `ctl`, is checked here.
 pub struct Filesystem {
     common: Arc<Common>,
     nodes: NodeTable,
@@ -98,23 +105,35 @@ impl Filesystem {
                 common.changed(change);
             }
         }));
-        Filesystem { common, nodes: NodeTable::new(root), handles: Arc::default() }
+        Filesystem {
+            common,
+            nodes: NodeTable::new(root),
+            handles: Arc::default(),
+        }
     }
 
-    /// Sets who takes notices from now on; nothing ends that. A mount sets it when it answers, and takes it away at its end.
+    /// Sets who takes notices from now on; nothing ends that. A mount sets it when it answers, and
+    /// takes it away at its end.
     pub fn set_kernel(&self, kernel: Option<Arc<dyn Kernel>>) {
         self.common.news.set_kernel(kernel);
     }
 
-    /// Tells the kernel what a request has left stale. To be called after the reply to that request, and from any thread.
+    /// Tells the kernel what a request has left stale. To be called after the reply to that
+    /// request, and from any thread.
     pub fn announce(&self, afterwards: Afterwards) {
         if let Some((parent, name)) = afterwards.stale_name {
             self.common.news.forget_name(parent, name);
         }
     }
 
-    /// Turns a failure into its number; a refusal is written to `errors` of the branch that `view` belongs to.
-    fn audit<T>(&self, view: Option<&View>, path: impl FnOnce() -> String, result: Result<T, Failure>) -> Result<T, Errno> {
+    /// Turns a failure into its number; a refusal is written to `errors` of the branch that `view`
+    /// belongs to.
+    fn audit<T>(
+        &self,
+        view: Option<&View>,
+        path: impl FnOnce() -> String,
+        result: Result<T, Failure>,
+    ) -> Result<T, Errno> {
         result.map_err(|failure| {
             let errno = failure.errno();
             if let Failure::Refused(error) = failure {
@@ -127,13 +146,24 @@ impl Filesystem {
     fn record(&self, view: Option<&View>, path: &str, error: &Error) {
         log::debug!("{path}: {error}");
         // Nobody can read the errors of a branch that is gone, and a mount's root has none.
-        let Some(view) = view.filter(|_| error.kind != Kind::Gone) else { return };
-        let line = self.common.states.of(view.branch()).errors.record(self.common.memory.now(), path, error);
+        let Some(view) = view.filter(|_| error.kind != Kind::Gone) else {
+            return;
+        };
+        let line = self.common.states.of(view.branch()).errors.record(
+            self.common.memory.now(),
+            path,
+            error,
+        );
         self.common.memory.note_refused(view.branch(), line);
     }
 
     /// As [`Filesystem::audit`], for what was tried at a name in a directory.
-    fn audit_at<T>(&self, parent: &Node, name: &OsStr, result: Result<T, Failure>) -> Result<T, Errno> {
+    fn audit_at<T>(
+        &self,
+        parent: &Node,
+        name: &OsStr,
+        result: Result<T, Failure>,
+    ) -> Result<T, Errno> {
         self.audit(parent.view().as_ref(), || path_of(parent, name), result)
     }
 }
@@ -141,10 +171,15 @@ impl Filesystem {
 /// Returns the path of a name in a directory, as `errors` shows it.
 fn path_of(parent: &Node, name: &OsStr) -> String {
     let (parent, name) = (parent.path(), name.to_string_lossy());
-    if parent.is_empty() { name.into_owned() } else { format!("{parent}/{name}") }
+    if parent.is_empty() {
+        name.into_owned()
+    } else {
+        format!("{parent}/{name}")
+    }
 }
 
-/// Locks, also after a panic elsewhere: every change under these locks is whole before anything that can panic.
+/// Locks, also after a panic elsewhere: every change under these locks is whole before anything
+/// that can panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! Telling the kernel something by itself, on a thread that serves no request and holds no lock.
 //!
-//! A notice about a directory waits for the request that the kernel holds the directory for. So it must never be sent by the thread
-//! that has to answer that request.
+//! A notice about a directory waits for the request that the kernel holds the directory for. So it
+//! must never be sent by the thread that has to answer that request.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::mpsc::{self, Sender};
@@ -18,7 +18,8 @@ pub trait Kernel: Send + Sync {
 /// One call to make on the thread of notices, such as waking a poll(2).
 pub type Errand = Box<dyn FnOnce() + Send>;
 
-/// What the kernel must be told once it has the answer to a request: see [`Filesystem::announce`](super::Filesystem::announce).
+/// What the kernel must be told once it has the answer to a request: see
+/// [`Filesystem::announce`](super::Filesystem::announce).
 #[derive(Debug, Default)]
 #[must_use = "announce it after the reply"]
 pub struct Afterwards {
@@ -31,14 +32,20 @@ pub(super) struct News {
 }
 
 impl News {
-    /// Starts the thread; it ends when this is dropped. Without a thread nothing is announced, and names expire by themselves.
+    /// Starts the thread; it ends when this is dropped. Without a thread nothing is announced, and
+    /// names expire by themselves.
     pub fn start() -> News {
         let (queue, inbox) = mpsc::channel::<Errand>();
-        let thread = std::thread::Builder::new().name("engramfs-news".into()).spawn(move || inbox.into_iter().for_each(|errand| errand()));
+        let thread = std::thread::Builder::new()
+            .name("engramfs-news".into())
+            .spawn(move || inbox.into_iter().for_each(|errand| errand()));
         if let Err(error) = &thread {
             log::warn!("no thread for notices to the kernel: {error}");
         }
-        News { queue: thread.is_ok().then(|| Mutex::new(queue)), kernel: Arc::default() }
+        News {
+            queue: thread.is_ok().then(|| Mutex::new(queue)),
+            kernel: Arc::default(),
+        }
     }
 
     /// Sets or takes away the kernel.
@@ -75,7 +82,11 @@ mod tests {
 
     impl Kernel for Heard {
         fn forget_name(&self, parent: u64, name: &OsStr) {
-            self.0.lock().unwrap().send((parent, name.to_owned())).unwrap();
+            self.0
+                .lock()
+                .unwrap()
+                .send((parent, name.to_owned()))
+                .unwrap();
         }
     }
 
@@ -85,7 +96,10 @@ mod tests {
         let news = News::start();
         news.set_kernel(Some(Arc::new(Heard(Mutex::new(sender)))));
         news.forget_name(2, "x".into());
-        assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), (2, "x".into()));
+        assert_eq!(
+            receiver.recv_timeout(Duration::from_secs(5)).unwrap(),
+            (2, "x".into())
+        );
         news.set_kernel(None);
         news.forget_name(3, "nobody listens".into());
         assert!(receiver.recv_timeout(Duration::from_secs(5)).is_err());

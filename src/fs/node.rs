@@ -5,14 +5,20 @@ use std::sync::Arc;
 
 use crate::memory::{BranchId, Document, Export, Setting, Time, View};
 
-/// One thing in the tree. It is named by what it is and not by its path, so that renaming a branch leaves its nodes alone.
+/// One thing in the tree. It is named by what it is and not by its path, so that renaming a branch
+/// leaves its nodes alone.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Node {
     /// The directory of all root branches.
     Mount,
     Branch(BranchId),
-    /// `taken` tells a checkpoint from a later one of the same label: the kernel never revives a directory that it saw removed.
-    Checkpoint { branch: BranchId, label: Arc<str>, taken: Time },
+    /// `taken` tells a checkpoint from a later one of the same label: the kernel never revives a
+    /// directory that it saw removed.
+    Checkpoint {
+        branch: BranchId,
+        label: Arc<str>,
+        taken: Time,
+    },
     /// What every branch and checkpoint has.
     Fixed(View, Fixed),
     Record(View, Arc<str>),
@@ -40,7 +46,8 @@ pub(super) enum Fixed {
     Document(Document),
 }
 
-/// The directory of a branch, in the order of its listing. A new subtree is a line here, a [`Node`] and its own file in this room.
+/// The directory of a branch, in the order of its listing. A new subtree is a line here, a [`Node`]
+/// and its own file in this room.
 const FIXED: [(&str, Fixed); 16] = [
     ("README.md", Fixed::Document(Document::Readme)),
     ("vectors", Fixed::Vectors),
@@ -61,8 +68,11 @@ const FIXED: [(&str, Fixed); 16] = [
 ];
 
 /// The files of `export/`.
-const EXPORTS: [(&str, Export); 3] =
-    [("vectors.npy", Export::Vectors), ("ids.txt", Export::Ids), ("records.jsonl", Export::Records)];
+const EXPORTS: [(&str, Export); 3] = [
+    ("vectors.npy", Export::Vectors),
+    ("ids.txt", Export::Ids),
+    ("records.jsonl", Export::Records),
+];
 
 impl Fixed {
     pub fn all() -> impl Iterator<Item = (&'static str, Fixed)> {
@@ -70,25 +80,40 @@ impl Fixed {
     }
 
     pub fn from_name(name: &str) -> Option<Fixed> {
-        FIXED.into_iter().find_map(|(known, fixed)| (known == name).then_some(fixed))
+        FIXED
+            .into_iter()
+            .find_map(|(known, fixed)| (known == name).then_some(fixed))
     }
 
     pub fn name(self) -> &'static str {
-        FIXED.into_iter().find_map(|(name, fixed)| (fixed == self).then_some(name)).unwrap_or_default()
+        FIXED
+            .into_iter()
+            .find_map(|(name, fixed)| (fixed == self).then_some(name))
+            .unwrap_or_default()
     }
 
     pub fn is_directory(self) -> bool {
         match self {
-            Fixed::Vectors | Fixed::Branches | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => true,
+            Fixed::Vectors
+            | Fixed::Branches
+            | Fixed::Checkpoints
+            | Fixed::Search
+            | Fixed::Exports
+            | Fixed::Config => true,
             Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors | Fixed::Document(_) => false,
         }
     }
 
-    /// Returns the permission bits. Everybody who reaches a branch may fork it, and only the owner of a child may take it away again.
+    /// Returns the permission bits. Everybody who reaches a branch may fork it, and only the owner
+    /// of a child may take it away again.
     pub fn mode(self) -> u32 {
         match self {
             Fixed::Branches => 0o1777,
-            Fixed::Vectors | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => 0o755,
+            Fixed::Vectors
+            | Fixed::Checkpoints
+            | Fixed::Search
+            | Fixed::Exports
+            | Fixed::Config => 0o755,
             Fixed::Query => 0o666,
             Fixed::Ingest | Fixed::Ctl => 0o644,
             Fixed::Errors | Fixed::Document(_) => 0o444,
@@ -110,7 +135,11 @@ impl Node {
     pub fn of_view(view: &View, taken: Time) -> Node {
         match view {
             View::Branch(branch) => Node::Branch(*branch),
-            View::Checkpoint(branch, label) => Node::Checkpoint { branch: *branch, label: label.clone(), taken },
+            View::Checkpoint(branch, label) => Node::Checkpoint {
+                branch: *branch,
+                label: label.clone(),
+                taken,
+            },
         }
     }
 
@@ -119,10 +148,14 @@ impl Node {
         match self {
             Node::Mount => None,
             Node::Branch(branch) | Node::Temporary(branch, _) => Some(View::Branch(*branch)),
-            Node::Checkpoint { branch, label, .. } => Some(View::Checkpoint(*branch, label.clone())),
-            Node::Fixed(view, _) | Node::Record(view, _) | Node::Question(view, _) | Node::Export(view, _) | Node::Setting(view, _) => {
-                Some(view.clone())
+            Node::Checkpoint { branch, label, .. } => {
+                Some(View::Checkpoint(*branch, label.clone()))
             }
+            Node::Fixed(view, _)
+            | Node::Record(view, _)
+            | Node::Question(view, _)
+            | Node::Export(view, _)
+            | Node::Setting(view, _) => Some(view.clone()),
         }
     }
 
@@ -130,7 +163,11 @@ impl Node {
         match self {
             Node::Mount | Node::Branch(_) | Node::Checkpoint { .. } => true,
             Node::Fixed(_, fixed) => fixed.is_directory(),
-            Node::Record(..) | Node::Temporary(..) | Node::Question(..) | Node::Export(..) | Node::Setting(..) => false,
+            Node::Record(..)
+            | Node::Temporary(..)
+            | Node::Question(..)
+            | Node::Export(..)
+            | Node::Setting(..) => false,
         }
     }
 
@@ -143,18 +180,25 @@ impl Node {
             Node::Temporary(..) => "vectors".to_owned(),
             Node::Question(_, text) => format!("search/{text}"),
             Node::Export(_, export) => {
-                format!("export/{}", exports().find_map(|(name, found)| (found == *export).then_some(name)).unwrap_or_default())
+                format!(
+                    "export/{}",
+                    exports()
+                        .find_map(|(name, found)| (found == *export).then_some(name))
+                        .unwrap_or_default()
+                )
             }
             Node::Setting(_, setting) => format!("config/{}", setting.name()),
         };
         match self.view() {
-            Some(View::Checkpoint(_, label)) => format!("checkpoints/{label}/{inside}").trim_end_matches('/').to_owned(),
+            Some(View::Checkpoint(_, label)) => format!("checkpoints/{label}/{inside}")
+                .trim_end_matches('/')
+                .to_owned(),
             _ => inside,
         }
     }
 
-    /// Returns a number that is the node's own for as long as this process lives, but for collisions of 63 bits: nothing has to be
-    /// remembered for the names of a listing.
+    /// Returns a number that is the node's own for as long as this process lives, but for
+    /// collisions of 63 bits: nothing has to be remembered for the names of a listing.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
@@ -177,24 +221,49 @@ mod tests {
 
     #[test]
     fn paths_are_those_below_the_branch() {
-        let (branch, checkpoint) = (View::Branch(BranchId(7)), View::Checkpoint(BranchId(7), "v1".into()));
-        assert_eq!(Node::Record(branch.clone(), "a".into()).path(), "vectors/a.json");
-        assert_eq!(Node::Record(checkpoint.clone(), "a".into()).path(), "checkpoints/v1/vectors/a.json");
+        let (branch, checkpoint) = (
+            View::Branch(BranchId(7)),
+            View::Checkpoint(BranchId(7), "v1".into()),
+        );
+        assert_eq!(
+            Node::Record(branch.clone(), "a".into()).path(),
+            "vectors/a.json"
+        );
+        assert_eq!(
+            Node::Record(checkpoint.clone(), "a".into()).path(),
+            "checkpoints/v1/vectors/a.json"
+        );
         assert_eq!(Node::of_view(&checkpoint, Time(1)).path(), "checkpoints/v1");
-        assert_eq!(Node::Setting(branch.clone(), Setting::Strategy).path(), "config/strategy");
-        assert_eq!(Node::Export(branch, Export::Vectors).path(), "export/vectors.npy");
+        assert_eq!(
+            Node::Setting(branch.clone(), Setting::Strategy).path(),
+            "config/strategy"
+        );
+        assert_eq!(
+            Node::Export(branch, Export::Vectors).path(),
+            "export/vectors.npy"
+        );
     }
 
     #[test]
     fn a_checkpoint_taken_again_is_another_node() {
         let view = View::Checkpoint(BranchId(1), "v1".into());
-        assert_ne!(Node::of_view(&view, Time(1)).fingerprint(), Node::of_view(&view, Time(2)).fingerprint());
-        assert_eq!(Node::of_view(&view, Time(1)).fingerprint(), Node::of_view(&view, Time(1)).fingerprint());
+        assert_ne!(
+            Node::of_view(&view, Time(1)).fingerprint(),
+            Node::of_view(&view, Time(2)).fingerprint()
+        );
+        assert_eq!(
+            Node::of_view(&view, Time(1)).fingerprint(),
+            Node::of_view(&view, Time(1)).fingerprint()
+        );
     }
 
     #[test]
     fn temporaries_are_told_by_their_names() {
-        assert!([".a.json.swp", "a.json~", "4913", ".json", "a.JSON"].into_iter().all(is_temporary));
+        assert!(
+            [".a.json.swp", "a.json~", "4913", ".json", "a.JSON"]
+                .into_iter()
+                .all(is_temporary)
+        );
         assert!(!is_temporary("a.json"));
     }
 }

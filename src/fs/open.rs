@@ -35,15 +35,20 @@ impl Wish {
     fn of(flags: i32) -> Wish {
         let has = |flag| flags & flag != 0;
         let write = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        Wish { write, append: has(libc::O_APPEND), truncate: has(libc::O_TRUNC) && write, exclusive: has(libc::O_EXCL) }
+        Wish {
+            write,
+            append: has(libc::O_APPEND),
+            truncate: has(libc::O_TRUNC) && write,
+            exclusive: has(libc::O_EXCL),
+        }
     }
 }
 
 impl Filesystem {
     /// Opens a file and returns the handle. `flags` are those of open(2).
     ///
-    /// Generated files show the state of this moment. EPERM for writing to one, EROFS for writing where nothing changes. What is wrong
-    /// with the question of `search/<text>` is told here.
+    /// Generated files show the state of this moment. EPERM for writing to one, EROFS for writing
+    /// where nothing changes. What is wrong with the question of `search/<text>` is told here.
     pub fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
         let opened = self.open_node(caller, &node, node.path(), Wish::of(flags));
@@ -51,7 +56,14 @@ impl Filesystem {
     }
 
     /// Makes a file in `vectors/` and opens it. A record is there once a commit took its document.
-    pub fn create(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32, flags: i32) -> Result<(Entry, u64), Errno> {
+    pub fn create(
+        &self,
+        caller: Caller,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        flags: i32,
+    ) -> Result<(Entry, u64), Errno> {
         let parent = self.nodes.node(parent)?;
         let created = self.create_in(caller, &parent, name, mode, Wish::of(flags));
         self.audit_at(&parent, name, created)
@@ -67,7 +79,8 @@ impl Filesystem {
         })
     }
 
-    /// Writes, and returns how many bytes were taken; fewer than given when a later line of `query` or `ctl` fails.
+    /// Writes, and returns how many bytes were taken; fewer than given when a later line of `query`
+    /// or `ctl` fails.
     pub fn write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<u32, Errno> {
         let taken = self.on_file(handle, |handle, file| {
             handle.check_alive()?;
@@ -77,12 +90,14 @@ impl Filesystem {
         Ok(u32::try_from(taken).unwrap_or(u32::MAX))
     }
 
-    /// Commits what the handle wrote since its last commit: at each close(2) of a descriptor. With nothing new it does nothing.
+    /// Commits what the handle wrote since its last commit: at each close(2) of a descriptor. With
+    /// nothing new it does nothing.
     pub fn flush(&self, handle: u64) -> Result<(), Errno> {
         self.on_file(handle, |_, file| file.commit())
     }
 
-    /// Commits as [`Filesystem::flush`] does, and makes all that was acknowledged in the store durable.
+    /// Commits as [`Filesystem::flush`] does, and makes all that was acknowledged in the store
+    /// durable.
     pub fn fsync(&self, handle: u64) -> Result<(), Errno> {
         self.on_file(handle, |_, file| {
             file.commit()?;
@@ -92,12 +107,16 @@ impl Filesystem {
 
     /// Drops a handle, with what no commit took.
     pub fn release(&self, handle: u64) {
-        if let Some(Handle { place: Some(place), .. }) = self.handles.remove(handle).as_deref() {
+        if let Some(Handle {
+            place: Some(place), ..
+        }) = self.handles.remove(handle).as_deref()
+        {
             place.state.leave(handle);
         }
     }
 
-    /// Tells whether a read would find something. `waker` is called once when that may have changed, on a thread of its own.
+    /// Tells whether a read would find something. `waker` is called once when that may have
+    /// changed, on a thread of its own.
     pub fn poll(&self, handle: u64, waker: Option<Errand>) -> Result<bool, Errno> {
         let open = self.handles.get(handle)?;
         // First the waker, then the look: what happens between them is seen.
@@ -105,7 +124,11 @@ impl Filesystem {
             place.state.wait(handle, waker);
         }
         let alive = open.check_alive().is_ok();
-        Ok(!alive || open.file().map_err(|failure| failure.errno())?.is_readable())
+        Ok(!alive
+            || open
+                .file()
+                .map_err(|failure| failure.errno())?
+                .is_readable())
     }
 
     /// Opens a directory and returns the handle. Its listing stays as it is now.
@@ -113,34 +136,66 @@ impl Filesystem {
         let node = self.nodes.node(ino)?;
         let opened = self.place_of(&node, caller).and_then(|place| {
             let open = Open::Directory(Mutex::new(tree::list(&self.common, &node)?));
-            Ok(self.handles.add(Handle { node: node.clone(), path: node.path(), place, open }))
+            Ok(self.handles.add(Handle {
+                node: node.clone(),
+                path: node.path(),
+                place,
+                open,
+            }))
         });
         self.audit(node.view().as_ref(), || node.path(), opened)
     }
 
     /// Gives the names from the cookie `offset` on to `sink`, until it returns true for "full".
     ///
-    /// `sink` takes a node number, the cookie of the next name, whether it is a directory, and the name.
-    pub fn readdir(&self, handle: u64, offset: u64, sink: &mut dyn FnMut(u64, u64, bool, &OsStr) -> bool) -> Result<(), Errno> {
+    /// `sink` takes a node number, the cookie of the next name, whether it is a directory, and the
+    /// name.
+    pub fn readdir(
+        &self,
+        handle: u64,
+        offset: u64,
+        sink: &mut dyn FnMut(u64, u64, bool, &OsStr) -> bool,
+    ) -> Result<(), Errno> {
         let handle = self.handles.get(handle)?;
-        let read = handle.check_alive().and_then(|()| self.fill(&handle, offset, sink));
+        let read = handle
+            .check_alive()
+            .and_then(|()| self.fill(&handle, offset, sink));
         self.audit(handle.node.view().as_ref(), || handle.path.clone(), read)
     }
 
     /// Makes all that was acknowledged in the store durable, on behalf of a directory.
     pub fn fsyncdir(&self, handle: u64) -> Result<(), Errno> {
         let handle = self.handles.get(handle)?;
-        self.audit(handle.node.view().as_ref(), || handle.path.clone(), self.common.sync())
+        self.audit(
+            handle.node.view().as_ref(),
+            || handle.path.clone(),
+            self.common.sync(),
+        )
     }
 
-    fn fill(&self, handle: &Handle, offset: u64, sink: &mut dyn FnMut(u64, u64, bool, &OsStr) -> bool) -> Result<(), Failure> {
+    fn fill(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        sink: &mut dyn FnMut(u64, u64, bool, &OsStr) -> bool,
+    ) -> Result<(), Failure> {
         let mut listing = lock(handle.listing()?);
         for cookie in offset.. {
             let full = match (listing.item(cookie)?, handle.node.view()) {
-                (Some(Item::Named(name, node)), _) => sink(self.nodes.number(node), cookie + 1, node.is_directory(), name),
+                (Some(Item::Named(name, node)), _) => sink(
+                    self.nodes.number(node),
+                    cookie + 1,
+                    node.is_directory(),
+                    name,
+                ),
                 (Some(Item::Record(id)), Some(view)) => {
                     let name = OsString::from(format!("{id}.json"));
-                    sink(self.nodes.number(&Node::Record(view, id)), cookie + 1, false, &name)
+                    sink(
+                        self.nodes.number(&Node::Record(view, id)),
+                        cookie + 1,
+                        false,
+                        &name,
+                    )
                 }
                 (Some(Item::Record(_)) | None, _) => true,
             };
@@ -151,19 +206,35 @@ impl Filesystem {
         Ok(())
     }
 
-    fn on_file<T>(&self, handle: u64, act: impl FnOnce(&Handle, &dyn File) -> Result<T, Failure>) -> Result<T, Errno> {
+    fn on_file<T>(
+        &self,
+        handle: u64,
+        act: impl FnOnce(&Handle, &dyn File) -> Result<T, Failure>,
+    ) -> Result<T, Errno> {
         let handle = self.handles.get(handle)?;
         let done = handle.file().and_then(|file| act(&handle, file));
         self.audit(handle.node.view().as_ref(), || handle.path.clone(), done)
     }
 
     pub(super) fn place_of(&self, node: &Node, caller: Caller) -> Result<Option<Place>, Failure> {
-        node.view().map(|view| self.common.place(&view, caller)).transpose()
+        node.view()
+            .map(|view| self.common.place(&view, caller))
+            .transpose()
     }
 
-    fn create_in(&self, caller: Caller, parent: &Node, name: &OsStr, mode: u32, wish: Wish) -> Result<(Entry, u64), Failure> {
+    fn create_in(
+        &self,
+        caller: Caller,
+        parent: &Node,
+        name: &OsStr,
+        mode: u32,
+        wish: Wish,
+    ) -> Result<(Entry, u64), Failure> {
         let Node::Fixed(view, Fixed::Vectors) = parent else {
-            return Err(not_permitted("files are made in vectors/ only", "write the file to vectors/"));
+            return Err(not_permitted(
+                "files are made in vectors/ only",
+                "write the file to vectors/",
+            ));
         };
         let place = self.common.place(view, caller)?;
         let node = vectors::create(&place, name, mode, wish)?;
@@ -172,13 +243,24 @@ impl Filesystem {
         Ok((entry, handle))
     }
 
-    fn open_node(&self, caller: Caller, node: &Node, path: String, wish: Wish) -> Result<u64, Failure> {
+    fn open_node(
+        &self,
+        caller: Caller,
+        node: &Node,
+        path: String,
+        wish: Wish,
+    ) -> Result<u64, Failure> {
         let place = self.place_of(node, caller)?.ok_or(Errno::EISDIR)?;
         let file = self.file(node, &place, wish)?;
         if wish.truncate {
             file.truncate(0)?;
         }
-        Ok(self.handles.add(Handle { node: node.clone(), path, place: Some(place), open: Open::File(file) }))
+        Ok(self.handles.add(Handle {
+            node: node.clone(),
+            path,
+            place: Some(place),
+            open: Open::File(file),
+        }))
     }
 
     /// The one place that says how each kind of file behaves when it is open.
@@ -186,33 +268,70 @@ impl Filesystem {
         let memory = place.memory();
         let frozen = |bytes: Vec<u8>| -> Box<dyn File> { Box::new(Frozen(bytes.into())) };
         Ok(match node {
-            Node::Mount | Node::Branch(_) | Node::Checkpoint { .. } => return Err(Errno::EISDIR.into()),
+            Node::Mount | Node::Branch(_) | Node::Checkpoint { .. } => {
+                return Err(Errno::EISDIR.into());
+            }
             Node::Fixed(_, fixed) => self.fixed_file(*fixed, place, wish)?,
-            Node::Record(_, id) if wish.write => Box::new(RecordFile::open(place.clone(), id, wish.append)?),
-            Node::Record(view, id) => frozen(memory.snapshot(view)?.get(id)?.ok_or(Errno::ENOENT)?.to_document()),
+            Node::Record(_, id) if wish.write => {
+                Box::new(RecordFile::open(place.clone(), id, wish.append)?)
+            }
+            Node::Record(view, id) => frozen(
+                memory
+                    .snapshot(view)?
+                    .get(id)?
+                    .ok_or(Errno::ENOENT)?
+                    .to_document(),
+            ),
             Node::Temporary(_, number) => {
-                let file = place.state.temporaries.numbered(*number).ok_or(Errno::ENOENT)?;
+                let file = place
+                    .state
+                    .temporaries
+                    .numbered(*number)
+                    .ok_or(Errno::ENOENT)?;
                 if wish.write {
                     place.check_writable()?;
                 }
-                Box::new(TemporaryFile { place: place.clone(), file, append: wish.append })
+                Box::new(TemporaryFile {
+                    place: place.clone(),
+                    file,
+                    append: wish.append,
+                })
             }
-            Node::Setting(_, setting) if wish.write => Box::new(SettingFile::open(place.clone(), *setting, wish.append)?),
-            Node::Setting(view, setting) => frozen(shown(&memory.setting(view, *setting)?).into_bytes()),
+            Node::Setting(_, setting) if wish.write => {
+                Box::new(SettingFile::open(place.clone(), *setting, wish.append)?)
+            }
+            Node::Setting(view, setting) => {
+                frozen(shown(&memory.setting(view, *setting)?).into_bytes())
+            }
             Node::Question(..) | Node::Export(..) if wish.write => return Err(generated(place)),
-            Node::Question(view, text) => Box::new(Frozen(search::answer(&self.common, view, text)?)),
-            Node::Export(view, export) => Box::new(ExportFile { snapshot: memory.snapshot(view)?, export: *export }),
+            Node::Question(view, text) => {
+                Box::new(Frozen(search::answer(&self.common, view, text)?))
+            }
+            Node::Export(view, export) => Box::new(ExportFile {
+                snapshot: memory.snapshot(view)?,
+                export: *export,
+            }),
         })
     }
 
-    fn fixed_file(&self, fixed: Fixed, place: &Place, wish: Wish) -> Result<Box<dyn File>, Failure> {
+    fn fixed_file(
+        &self,
+        fixed: Fixed,
+        place: &Place,
+        wish: Wish,
+    ) -> Result<Box<dyn File>, Failure> {
         Ok(match fixed {
             Fixed::Query => Box::new(Conversation::new(place.clone(), Query)),
             Fixed::Ctl => {
                 if wish.write {
                     check_changeable(&place.view)?;
                 }
-                Box::new(Conversation::new(place.clone(), Ctl { handles: self.handles.clone() }))
+                Box::new(Conversation::new(
+                    place.clone(),
+                    Ctl {
+                        handles: self.handles.clone(),
+                    },
+                ))
             }
             Fixed::Ingest => {
                 if wish.write {
@@ -223,8 +342,15 @@ impl Filesystem {
             Fixed::Errors | Fixed::Document(_) if wish.write => return Err(generated(place)),
             Fixed::Errors => Box::new(Frozen(place.state.errors.text().into())),
             Fixed::Document(Document::Events) => Box::new(EventsFile::new(place.clone())),
-            Fixed::Document(document) => Box::new(Frozen(place.memory().document(&place.view, document)?)),
-            Fixed::Vectors | Fixed::Branches | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => return Err(Errno::EISDIR.into()),
+            Fixed::Document(document) => {
+                Box::new(Frozen(place.memory().document(&place.view, document)?))
+            }
+            Fixed::Vectors
+            | Fixed::Branches
+            | Fixed::Checkpoints
+            | Fixed::Search
+            | Fixed::Exports
+            | Fixed::Config => return Err(Errno::EISDIR.into()),
         })
     }
 }
@@ -232,5 +358,8 @@ impl Filesystem {
 /// Returns why a generated file is not opened for writing.
 fn generated(place: &Place) -> Failure {
     let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/";
-    place.check_writable().err().unwrap_or_else(|| not_permitted("the file is generated", hint))
+    place
+        .check_writable()
+        .err()
+        .unwrap_or_else(|| not_permitted("the file is generated", hint))
 }

@@ -8,7 +8,8 @@ use super::errno::Failure;
 use super::lock;
 use crate::memory::{Error, Question, View};
 
-/// How many answers are kept, so that the length that stat(2) shows is that of the bytes that are read next.
+/// How many answers are kept, so that the length that stat(2) shows is that of the bytes that are
+/// read next.
 const KEPT: usize = 32;
 
 /// The last answers. They hold for as long as nothing changes in the store.
@@ -32,9 +33,19 @@ pub(super) fn answer(common: &Common, view: &View, text: &Arc<str>) -> Result<Ar
         return Ok(kept.lines.clone());
     }
     let question = Question::of_text(text).map_err(Error::from)?;
-    let lines: Arc<[u8]> = common.memory.ask(view, &question)?.to_lines(0).into_bytes().into();
+    let lines: Arc<[u8]> = common
+        .memory
+        .ask(view, &question)?
+        .to_lines(0)
+        .into_bytes()
+        .into();
     let mut answers = lock(&common.searches.answers);
-    answers.push_front(Kept { view: view.clone(), text: text.clone(), version, lines: lines.clone() });
+    answers.push_front(Kept {
+        view: view.clone(),
+        text: text.clone(),
+        version,
+        lines: lines.clone(),
+    });
     answers.truncate(KEPT);
     Ok(lines)
 }

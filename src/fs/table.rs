@@ -25,7 +25,10 @@ struct Known {
 
 impl NodeTable {
     pub fn new(root: Node) -> NodeTable {
-        NodeTable { root, known: Mutex::default() }
+        NodeTable {
+            root,
+            known: Mutex::default(),
+        }
     }
 
     /// Returns the number of a node without counting a look-up.
@@ -33,12 +36,19 @@ impl NodeTable {
         self.free_or_own(&lock(&self.known), node)
     }
 
-    /// Returns the number of a node that the kernel is about to be told of, and counts that look-up.
+    /// Returns the number of a node that the kernel is about to be told of, and counts that
+    /// look-up.
     pub fn remember(&self, node: &Node) -> u64 {
         let mut known = lock(&self.known);
         let number = self.free_or_own(&known, node);
         if number != ROOT {
-            known.entry(number).or_insert_with(|| Known { node: node.clone(), lookups: 0 }).lookups += 1;
+            known
+                .entry(number)
+                .or_insert_with(|| Known {
+                    node: node.clone(),
+                    lookups: 0,
+                })
+                .lookups += 1;
         }
         number
     }
@@ -46,7 +56,9 @@ impl NodeTable {
     /// Takes back `lookups` look-ups.
     pub fn forget(&self, number: u64, lookups: u64) {
         let mut known = lock(&self.known);
-        let Some(entry) = known.get_mut(&number) else { return };
+        let Some(entry) = known.get_mut(&number) else {
+            return;
+        };
         entry.lookups = entry.lookups.saturating_sub(lookups);
         if entry.lookups == 0 {
             known.remove(&number);
@@ -58,7 +70,10 @@ impl NodeTable {
         if number == ROOT {
             return Ok(self.root.clone());
         }
-        lock(&self.known).get(&number).map(|known| known.node.clone()).ok_or(Errno::ESTALE)
+        lock(&self.known)
+            .get(&number)
+            .map(|known| known.node.clone())
+            .ok_or(Errno::ESTALE)
     }
 
     fn free_or_own(&self, known: &HashMap<u64, Known>, node: &Node) -> u64 {
@@ -104,7 +119,13 @@ mod tests {
     fn two_nodes_of_one_fingerprint_have_two_numbers() {
         let table = NodeTable::new(Node::Mount);
         let (first, second) = (Node::Branch(BranchId(1)), Node::Branch(BranchId(2)));
-        lock(&table.known).insert(first.fingerprint(), Known { node: second.clone(), lookups: 1 });
+        lock(&table.known).insert(
+            first.fingerprint(),
+            Known {
+                node: second.clone(),
+                lookups: 1,
+            },
+        );
         assert_eq!(table.remember(&first), first.fingerprint() + 1);
         assert_eq!(table.node(first.fingerprint()).unwrap(), second);
     }

@@ -1,4 +1,5 @@
-//! Names in `vectors/` that are no records: what editors and atomic savers put beside the file they replace.
+//! Names in `vectors/` that are no records: what editors and atomic savers put beside the file they
+//! replace.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -60,16 +61,41 @@ impl Temporaries {
 
     /// Returns all names with their numbers, in bytewise order.
     pub fn list(&self) -> Vec<(OsString, u64)> {
-        lock(&self.names).iter().map(|(name, file)| (name.clone(), file.number)).collect()
+        lock(&self.names)
+            .iter()
+            .map(|(name, file)| (name.clone(), file.number))
+            .collect()
     }
 
-    /// Makes a file, in place of the one that had the name. ENOSPC when the branch's 64 MiB are used up.
-    pub fn create(&self, name: &OsStr, bytes: Vec<u8>, mode: u32, owner: Caller, now: Time) -> Result<Arc<Temporary>, Failure> {
+    /// Makes a file, in place of the one that had the name. ENOSPC when the branch's 64 MiB are
+    /// used up.
+    pub fn create(
+        &self,
+        name: &OsStr,
+        bytes: Vec<u8>,
+        mode: u32,
+        owner: Caller,
+        now: Time,
+    ) -> Result<Arc<Temporary>, Failure> {
         reserve(&self.used, FILE_BYTES + bytes.len() as u64)?;
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let look = Look { length: bytes.len() as u64, mode: mode & 0o7777, uid: owner.uid, gid: owner.gid, modified: now };
-        let content = Mutex::new(Content { bytes, look, committed: false });
-        let file = Arc::new(Temporary { number, content, used: self.used.clone() });
+        let look = Look {
+            length: bytes.len() as u64,
+            mode: mode & 0o7777,
+            uid: owner.uid,
+            gid: owner.gid,
+            modified: now,
+        };
+        let content = Mutex::new(Content {
+            bytes,
+            look,
+            committed: false,
+        });
+        let file = Arc::new(Temporary {
+            number,
+            content,
+            used: self.used.clone(),
+        });
         let mut names = lock(&self.names);
         names.insert(name.to_owned(), file.clone());
         let mut numbers = lock(&self.numbers);
@@ -94,10 +120,13 @@ impl Temporaries {
         };
     }
 
-    /// Gives a file another name, in place of the file that had that one; tells whether the file was there.
+    /// Gives a file another name, in place of the file that had that one; tells whether the file
+    /// was there.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> bool {
         let mut names = lock(&self.names);
-        let Some(file) = names.remove(from) else { return false };
+        let Some(file) = names.remove(from) else {
+            return false;
+        };
         names.insert(to.to_owned(), file);
         true
     }
@@ -149,8 +178,13 @@ impl Temporary {
             return Err(Errno::ESTALE.into());
         }
         reserve(&self.used, length.saturating_sub(content.look.length))?;
-        self.used.fetch_sub(content.look.length.saturating_sub(length), Ordering::Relaxed);
-        content.bytes.resize(usize::try_from(length).map_err(|_| Errno::EFBIG)?, 0);
+        self.used.fetch_sub(
+            content.look.length.saturating_sub(length),
+            Ordering::Relaxed,
+        );
+        content
+            .bytes
+            .resize(usize::try_from(length).map_err(|_| Errno::EFBIG)?, 0);
         content.look.length = length;
         content.look.modified = now;
         Ok(())
@@ -159,14 +193,24 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        self.used.fetch_sub(FILE_BYTES + self.look().length, Ordering::Relaxed);
+        self.used
+            .fetch_sub(FILE_BYTES + self.look().length, Ordering::Relaxed);
     }
 }
 
 fn reserve(used: &AtomicU64, bytes: u64) -> Result<(), Failure> {
     let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= BYTES_MAX);
-    let full = || Error::new(Kind::Full, "temporaries_full", "the temporaries in vectors/ take more than 64 MiB", "remove those that are not needed");
-    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map(drop).map_err(|_| full().into())
+    let full = || {
+        Error::new(
+            Kind::Full,
+            "temporaries_full",
+            "the temporaries in vectors/ take more than 64 MiB",
+            "remove those that are not needed",
+        )
+    };
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+        .map(drop)
+        .map_err(|_| full().into())
 }
 
 /// A temporary that is open.
@@ -183,7 +227,9 @@ impl File for TemporaryFile {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         let offset = Some(offset).filter(|_| !self.append);
-        self.file.write(offset, data, self.place.memory().now()).map(|()| data.len())
+        self.file
+            .write(offset, data, self.place.memory().now())
+            .map(|()| data.len())
     }
 
     fn truncate(&self, length: u64) -> Result<(), Failure> {
@@ -203,7 +249,9 @@ mod tests {
     const ME: Caller = Caller { uid: 1, gid: 1 };
 
     fn create(files: &Temporaries, name: &str, bytes: &[u8]) -> Arc<Temporary> {
-        files.create(OsStr::new(name), bytes.to_vec(), 0o600, ME, Time(0)).unwrap()
+        files
+            .create(OsStr::new(name), bytes.to_vec(), 0o600, ME, Time(0))
+            .unwrap()
     }
 
     #[test]
@@ -222,11 +270,17 @@ mod tests {
     fn the_limit_counts_content_and_files() {
         let files = Temporaries::default();
         let file = create(&files, ".a", b"");
-        let full = file.write(Some(0), &vec![0; 64 << 20], Time(0)).unwrap_err();
+        let full = file
+            .write(Some(0), &vec![0; 64 << 20], Time(0))
+            .unwrap_err();
         assert_eq!(full.errno(), Errno::ENOSPC);
         assert_eq!(file.look().length, 0);
         file.resize((64 << 20) - FILE_BYTES, Time(0)).unwrap();
-        assert!(files.create(OsStr::new(".b"), Vec::new(), 0o600, ME, Time(0)).is_err());
+        assert!(
+            files
+                .create(OsStr::new(".b"), Vec::new(), 0o600, ME, Time(0))
+                .is_err()
+        );
         file.resize(0, Time(0)).unwrap();
         create(&files, ".b", b"");
     }
@@ -238,7 +292,12 @@ mod tests {
         file.write(Some(4), b"c", Time(0)).unwrap();
         file.write(None, b"d", Time(0)).unwrap();
         assert_eq!(file.bytes(), b"ab\0\0cd");
-        assert_eq!(file.write(Some(u64::MAX), b"x", Time(0)).unwrap_err().errno(), Errno::EFBIG);
+        assert_eq!(
+            file.write(Some(u64::MAX), b"x", Time(0))
+                .unwrap_err()
+                .errno(),
+            Errno::EFBIG
+        );
     }
 
     #[test]
@@ -257,6 +316,9 @@ mod tests {
         let files = Temporaries::default();
         let file = create(&files, ".a", b"{}");
         file.retire();
-        assert_eq!(file.write(Some(0), b"x", Time(0)).unwrap_err().errno(), Errno::ESTALE);
+        assert_eq!(
+            file.write(Some(0), b"x", Time(0)).unwrap_err().errno(),
+            Errno::ESTALE
+        );
     }
 }

@@ -1,6 +1,8 @@
-//! The kernel's requests, handed to [`Filesystem`] and answered with what it says. No decision is made here.
+//! The kernel's requests, handed to [`Filesystem`] and answered with what it says. No decision is
+//! made here.
 //!
-//! Every request gets its reply, also after a panic: operations run inside [`guard`], replies are sent outside of it.
+//! Every request gets its reply, also after a panic: operations run inside [`guard`], replies are
+//! sent outside of it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,10 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags,
-    IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
-    Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
+    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier,
+    OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::fs::{self, Attr, Caller, Changes, Errand, Filesystem, Kernel};
@@ -47,7 +50,8 @@ impl Adapter {
     }
 }
 
-/// Lets `fs` send notices to the kernel from now on. To be called when the mount answers; at its end `fs.set_kernel(None)` lets go.
+/// Lets `fs` send notices to the kernel from now on. To be called when the mount answers; at its
+/// end `fs.set_kernel(None)` lets go.
 pub fn connect(fs: &Filesystem, notifier: Notifier) {
     fs.set_kernel(Some(Arc::new(Mounted(notifier))));
 }
@@ -72,7 +76,10 @@ fn guard<T>(what: &str, operation: impl FnOnce() -> Result<T, fs::Errno>) -> Res
 }
 
 fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid() }
+    Caller {
+        uid: request.uid(),
+        gid: request.gid(),
+    }
 }
 
 fn time(nanos: i64) -> SystemTime {
@@ -102,7 +109,11 @@ fn file_attr(attr: &Attr) -> FileAttr {
 }
 
 fn kind(directory: bool) -> FileType {
-    if directory { FileType::Directory } else { FileType::RegularFile }
+    if directory {
+        FileType::Directory
+    } else {
+        FileType::RegularFile
+    }
 }
 
 /// Replies to what gives nothing back.
@@ -115,7 +126,12 @@ fn answer(reply: ReplyEmpty, outcome: Result<(), Errno>) {
 
 fn answer_entry(reply: ReplyEntry, outcome: Result<fs::Entry, Errno>) {
     match outcome {
-        Ok(entry) => reply.entry_with_ttls(&entry.attr.lifetime, &entry.lifetime, &file_attr(&entry.attr), GENERATION),
+        Ok(entry) => reply.entry_with_ttls(
+            &entry.attr.lifetime,
+            &entry.lifetime,
+            &file_attr(&entry.attr),
+            GENERATION,
+        ),
         Err(error) => reply.error(error),
     }
 }
@@ -137,7 +153,10 @@ fn answer_open(reply: ReplyOpen, outcome: Result<u64, Errno>, flags: FopenFlags)
 impl fuser::Filesystem for Adapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // An older kernel lacks some of them; what is missing then is said where it is used.
-        WANTED.iter().filter_map(|flag| config.add_capabilities(*flag).err()).for_each(|flag| log::info!("this kernel lacks {flag:?}"));
+        WANTED
+            .iter()
+            .filter_map(|flag| config.add_capabilities(*flag).err())
+            .for_each(|flag| log::info!("this kernel lacks {flag:?}"));
         Ok(())
     }
 
@@ -149,8 +168,19 @@ impl fuser::Filesystem for Adapter {
         self.fs.forget(ino.0, lookups);
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        answer_attr(reply, guard("getattr", || self.fs.getattr(ino.0, handle.map(|handle| handle.0))));
+    fn getattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        handle: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        answer_attr(
+            reply,
+            guard("getattr", || {
+                self.fs.getattr(ino.0, handle.map(|handle| handle.0))
+            }),
+        );
     }
 
     fn setattr(
@@ -171,20 +201,52 @@ impl fuser::Filesystem for Adapter {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let changes = Changes { mode, uid, gid, size };
-        answer_attr(reply, guard("setattr", || self.fs.setattr(caller(request), ino.0, changes, handle.map(|handle| handle.0))));
+        let changes = Changes {
+            mode,
+            uid,
+            gid,
+            size,
+        };
+        answer_attr(
+            reply,
+            guard("setattr", || {
+                self.fs.setattr(
+                    caller(request),
+                    ino.0,
+                    changes,
+                    handle.map(|handle| handle.0),
+                )
+            }),
+        );
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, _mode: u32, _umask: u32, reply: ReplyEntry) {
-        answer_entry(reply, guard("mkdir", || self.fs.mkdir(caller(request), parent.0, name)));
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        answer_entry(
+            reply,
+            guard("mkdir", || self.fs.mkdir(caller(request), parent.0, name)),
+        );
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, guard("rmdir", || self.fs.rmdir(caller(request), parent.0, name)));
+        answer(
+            reply,
+            guard("rmdir", || self.fs.rmdir(caller(request), parent.0, name)),
+        );
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, guard("unlink", || self.fs.unlink(caller(request), parent.0, name)));
+        answer(
+            reply,
+            guard("unlink", || self.fs.unlink(caller(request), parent.0, name)),
+        );
     }
 
     fn rename(
@@ -197,34 +259,91 @@ impl fuser::Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let rename = || self.fs.rename(caller(request), (parent.0, name), (new_parent.0, new_name), flags.bits());
+        let rename = || {
+            self.fs.rename(
+                caller(request),
+                (parent.0, name),
+                (new_parent.0, new_name),
+                flags.bits(),
+            )
+        };
         let renamed = guard("rename", rename);
-        let (afterwards, outcome) = renamed.map_or_else(|error| (None, Err(error)), |afterwards| (Some(afterwards), Ok(())));
+        let (afterwards, outcome) = renamed.map_or_else(
+            |error| (None, Err(error)),
+            |afterwards| (Some(afterwards), Ok(())),
+        );
         answer(reply, outcome);
         // Only now: the kernel holds both directories until it has the reply.
-        afterwards.into_iter().for_each(|afterwards| self.fs.announce(afterwards));
+        afterwards
+            .into_iter()
+            .for_each(|afterwards| self.fs.announce(afterwards));
     }
 
-    fn mknod(&self, _request: &Request, _parent: INodeNo, _name: &OsStr, _mode: u32, _umask: u32, _rdev: u32, reply: ReplyEntry) {
+    fn mknod(
+        &self,
+        _request: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        _rdev: u32,
+        reply: ReplyEntry,
+    ) {
         reply.error(Errno::EPERM);
     }
 
-    fn symlink(&self, _request: &Request, _parent: INodeNo, _name: &OsStr, _target: &std::path::Path, reply: ReplyEntry) {
+    fn symlink(
+        &self,
+        _request: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _target: &std::path::Path,
+        reply: ReplyEntry,
+    ) {
         reply.error(Errno::EPERM);
     }
 
-    fn link(&self, _request: &Request, _ino: INodeNo, _parent: INodeNo, _name: &OsStr, reply: ReplyEntry) {
+    fn link(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _parent: INodeNo,
+        _name: &OsStr,
+        reply: ReplyEntry,
+    ) {
         reply.error(Errno::EPERM);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        answer_open(reply, guard("open", || self.fs.open(caller(request), ino.0, flags.0)), FopenFlags::FOPEN_DIRECT_IO);
+        answer_open(
+            reply,
+            guard("open", || self.fs.open(caller(request), ino.0, flags.0)),
+            FopenFlags::FOPEN_DIRECT_IO,
+        );
     }
 
-    fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
-        match guard("create", || self.fs.create(caller(request), parent.0, name, mode & !umask, flags)) {
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        match guard("create", || {
+            self.fs
+                .create(caller(request), parent.0, name, mode & !umask, flags)
+        }) {
             Ok((entry, handle)) => {
-                reply.created(&entry.lifetime, &file_attr(&entry.attr), GENERATION, FileHandle(handle), FopenFlags::FOPEN_DIRECT_IO);
+                reply.created(
+                    &entry.lifetime,
+                    &file_attr(&entry.attr),
+                    GENERATION,
+                    FileHandle(handle),
+                    FopenFlags::FOPEN_DIRECT_IO,
+                );
             }
             Err(error) => reply.error(error),
         }
@@ -265,11 +384,25 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
         answer(reply, guard("flush", || self.fs.flush(handle.0)));
     }
 
-    fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsync(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
         answer(reply, guard("fsync", || self.fs.fsync(handle.0)));
     }
 
@@ -291,18 +424,38 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        answer_open(reply, guard("opendir", || self.fs.opendir(caller(request), ino.0)), FopenFlags::empty());
+        answer_open(
+            reply,
+            guard("opendir", || self.fs.opendir(caller(request), ino.0)),
+            FopenFlags::empty(),
+        );
     }
 
-    fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let mut sink = |ino, next, directory, name: &OsStr| reply.add(INodeNo(ino), next, kind(directory), name);
+    fn readdir(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let mut sink = |ino, next, directory, name: &OsStr| {
+            reply.add(INodeNo(ino), next, kind(directory), name)
+        };
         match guard("readdir", || self.fs.readdir(handle.0, offset, &mut sink)) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
         }
     }
 
-    fn releasedir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
         let release = || {
             self.fs.release(handle.0);
             Ok(())
@@ -310,7 +463,14 @@ impl fuser::Filesystem for Adapter {
         answer(reply, guard("releasedir", release));
     }
 
-    fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsyncdir(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
         answer(reply, guard("fsyncdir", || self.fs.fsyncdir(handle.0)));
     }
 
@@ -318,7 +478,16 @@ impl fuser::Filesystem for Adapter {
         let blocks = |bytes: u64| bytes / u64::from(BLOCK);
         match guard("statfs", || self.fs.statfs()) {
             Ok(space) => {
-                reply.statfs(blocks(space.total), blocks(space.free), blocks(space.available), 0, 0, BLOCK, NAME_MAX, BLOCK);
+                reply.statfs(
+                    blocks(space.total),
+                    blocks(space.free),
+                    blocks(space.available),
+                    0,
+                    0,
+                    BLOCK,
+                    NAME_MAX,
+                    BLOCK,
+                );
             }
             Err(error) => reply.error(error),
         }
@@ -334,8 +503,14 @@ impl fuser::Filesystem for Adapter {
         flags: PollFlags,
         reply: ReplyPoll,
     ) {
-        let wake = move || notifier.notify().unwrap_or_else(|error| log::debug!("a poll was not woken: {error}"));
-        let waker = flags.contains(PollFlags::FUSE_POLL_SCHEDULE_NOTIFY).then(|| Box::new(wake) as Errand);
+        let wake = move || {
+            notifier
+                .notify()
+                .unwrap_or_else(|error| log::debug!("a poll was not woken: {error}"))
+        };
+        let waker = flags
+            .contains(PollFlags::FUSE_POLL_SCHEDULE_NOTIFY)
+            .then(|| Box::new(wake) as Errand);
         let writable = PollEvents::POLLOUT | PollEvents::POLLWRNORM;
         match guard("poll", || self.fs.poll(handle.0, waker)) {
             Ok(true) => reply.poll(PollEvents::POLLIN | PollEvents::POLLRDNORM | writable),
@@ -344,18 +519,39 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    // No file carries extended attributes. ENOSYS would say so for the whole mount and for ever; these say it for one name.
+    // No file carries extended attributes. ENOSYS would say so for the whole mount and for ever;
+    // these say it for one name.
 
-    fn setxattr(&self, _request: &Request, _ino: INodeNo, _name: &OsStr, _value: &[u8], _flags: i32, _position: u32, reply: ReplyEmpty) {
+    fn setxattr(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _name: &OsStr,
+        _value: &[u8],
+        _flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
         reply.error(Errno::EOPNOTSUPP);
     }
 
-    fn getxattr(&self, _request: &Request, _ino: INodeNo, _name: &OsStr, _size: u32, reply: ReplyXattr) {
+    fn getxattr(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _name: &OsStr,
+        _size: u32,
+        reply: ReplyXattr,
+    ) {
         reply.error(Errno::ENODATA);
     }
 
     fn listxattr(&self, _request: &Request, _ino: INodeNo, size: u32, reply: ReplyXattr) {
-        if size == 0 { reply.size(0) } else { reply.data(&[]) }
+        if size == 0 {
+            reply.size(0)
+        } else {
+            reply.data(&[])
+        }
     }
 
     fn removexattr(&self, _request: &Request, _ino: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
@@ -368,7 +564,15 @@ impl fuser::Filesystem for Adapter {
         reply.error(Errno::ENOSYS);
     }
 
-    fn lseek(&self, _request: &Request, _ino: INodeNo, _handle: FileHandle, _offset: i64, _whence: i32, reply: ReplyLseek) {
+    fn lseek(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _offset: i64,
+        _whence: i32,
+        reply: ReplyLseek,
+    ) {
         reply.error(Errno::ENOSYS);
     }
 
@@ -388,7 +592,16 @@ impl fuser::Filesystem for Adapter {
         reply.error(Errno::ENOSYS);
     }
 
-    fn fallocate(&self, _request: &Request, _ino: INodeNo, _handle: FileHandle, _offset: u64, _length: u64, _mode: i32, reply: ReplyEmpty) {
+    fn fallocate(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _offset: u64,
+        _length: u64,
+        _mode: i32,
+        reply: ReplyEmpty,
+    ) {
         reply.error(Errno::EOPNOTSUPP);
     }
 
@@ -415,12 +628,18 @@ mod tests {
     fn a_panic_is_an_errno_and_no_end() {
         let outcome = guard("test", || -> Result<(), fs::Errno> { panic!("a bug") });
         assert_eq!(outcome.map_err(Errno::code), Err(libc::EIO));
-        assert_eq!(guard("test", || Err::<(), _>(fs::Errno::ESTALE)).map_err(Errno::code), Err(libc::ESTALE));
+        assert_eq!(
+            guard("test", || Err::<(), _>(fs::Errno::ESTALE)).map_err(Errno::code),
+            Err(libc::ESTALE)
+        );
     }
 
     #[test]
     fn times_before_1970_are_1970() {
         assert_eq!(time(-5), UNIX_EPOCH);
-        assert_eq!(time(1_500_000_000), UNIX_EPOCH + Duration::from_millis(1_500));
+        assert_eq!(
+            time(1_500_000_000),
+            UNIX_EPOCH + Duration::from_millis(1_500)
+        );
     }
 }

@@ -43,6 +43,12 @@ impl Journal {
         format!("journal/{number:016x}")
     }
 
+    /// Returns the number of the journal file with that name in the journal's folder, if it is one.
+    pub fn number_of(name: &str) -> Option<u64> {
+        let number = u64::from_str_radix(name, 16).ok()?;
+        Journal::path_of(number).strip_prefix("journal/").is_some_and(|exact| exact == name).then_some(number)
+    }
+
     /// Makes the file with that number, empty and durable.
     pub fn create(disk: &Arc<dyn Disk>, number: u64) -> Result<Journal, JournalError> {
         let path = Journal::path_of(number);

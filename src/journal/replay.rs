@@ -55,6 +55,8 @@ pub struct Replay {
     path: String,
     file: Box<dyn DiskFile>,
     length: u64,
+    /// The largest flushed offset that a frame read so far tells of.
+    flushed: u64,
     window: Vec<u8>,
     start: u64,
 }
@@ -75,7 +77,7 @@ impl Replay {
         let io = |source| JournalError::Io { path: Journal::path_of(number), what: "opened", source };
         let file = file.map_err(io)?;
         let length = file.len().map_err(io)?;
-        let mut replay = Replay { number, path, file, length, window: Vec::new(), start: 0 };
+        let mut replay = Replay { number, path, file, length, flushed: FILE_HEADER_BYTES, window: Vec::new(), start: 0 };
         let expected = file_header(number);
         if length < FILE_HEADER_BYTES || replay.bytes(0, expected.len())? != expected {
             return Err(replay.damaged(0, "its first bytes are not those of this journal file"));
@@ -107,6 +109,7 @@ impl Replay {
                 return Ok(Some(self.torn(offset, synced)?));
             }
             each(Frame { kind: header.kind, offset, payload })?;
+            self.flushed = self.flushed.max(header.flushed);
             offset += total as u64;
         }
         if offset < synced {
@@ -116,14 +119,30 @@ impl Replay {
     }
 
     /// Cuts a torn tail and returns the journal, ready for the next frame.
-    pub fn carry_on(self, torn: Option<&Torn>) -> Result<Journal, JournalError> {
-        let mut length = self.length;
+    ///
+    /// What no frame tells to be flushed is written again: after a failed flush of an earlier process
+    /// the bytes may be readable and yet never reach the device, whatever later flushes say.
+    pub fn carry_on(mut self, torn: Option<&Torn>) -> Result<Journal, JournalError> {
         if let Some(torn) = torn {
             let cut = self.file.set_len(torn.offset).and_then(|()| self.file.sync());
             cut.map_err(|source| JournalError::Io { path: self.path.clone(), what: "cut to its last whole frame", source })?;
-            length = torn.offset;
+            self.length = torn.offset;
+            self.window.clear();
         }
-        Ok(Journal::over(self.number, self.path, self.file, length))
+        self.write_again()?;
+        Ok(Journal::over(self.number, self.path, self.file, self.length))
+    }
+
+    fn write_again(&mut self) -> Result<(), JournalError> {
+        let mut at = self.flushed;
+        while at < self.length {
+            let count = (WINDOW as u64).min(self.length - at) as usize;
+            let bytes = self.bytes(at, count)?.to_vec();
+            let written = self.file.write_all_at(&bytes, at);
+            written.map_err(|source| JournalError::Io { path: self.path.clone(), what: "written again", source })?;
+            at += count as u64;
+        }
+        Ok(())
     }
 
     /// Judges the bad bytes at `offset`: a torn tail, or damage to what was safe.

@@ -178,12 +178,13 @@ impl Memory {
         let Some(journal) = chain.journal.clone() else { return Ok(()) };
         let offset = journal.length();
         if offset != chain.ended_at {
+            // The end vouches for all before it, so that must be safe first.
+            journal.finish()?;
             let signature = self.key.sign(&chain.end_hash(offset));
             chain.ended_at = journal.append(Kind::End, &[&signature])?;
         }
         drop(chain);
-        let upto = journal.length();
-        Ok(journal.sync(upto)?)
+        Ok(journal.finish()?)
     }
 }
 

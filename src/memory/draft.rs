@@ -103,7 +103,7 @@ impl Keys {
 }
 
 /// Checks what holds for vectors of any memory.
-fn check_numbers(vector: &[f32]) -> Result<(), Error> {
+pub(super) fn check_numbers(vector: &[f32]) -> Result<(), Error> {
     if !(1..=DIM_MAX).contains(&vector.len()) {
         return Err(invalid("wrong_dimension", format!("the vector has {} numbers, and 1 to 65536 are possible", vector.len())));
     }

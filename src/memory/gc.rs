@@ -47,7 +47,8 @@ impl Memory {
             let age = now.0 - branch.changed.0;
             branch.settings.duration(Setting::Ttl).is_some_and(|ttl| age >= ttl) && age >= least
         };
-        let mut chosen: Vec<&Branch> = world.branches.values().filter(|branch| branch.parent.is_some() && is_expired(branch)).collect();
+        let branches = world.branches.values().map(|branch| &**branch);
+        let mut chosen: Vec<&Branch> = branches.filter(|branch| branch.parent.is_some() && is_expired(branch)).collect();
         chosen.sort_by_key(|branch| std::cmp::Reverse((world.depth(branch), branch.id)));
         let mut gone = HashSet::new();
         for branch in chosen {
@@ -64,12 +65,12 @@ impl Memory {
     fn drop_outdated(&self, now: Time) -> usize {
         let mut world = self.world.write().unwrap_or_else(PoisonError::into_inner);
         let mut dropped = 0;
-        for branch in world.branches.values_mut() {
+        world.each_branch(|branch| {
             let before = branch.kept.len();
             let keep = branch.settings.duration(Setting::Keep).unwrap_or(i64::MAX);
             branch.kept.retain(|kept| now.0 - kept.time.0 < keep);
             dropped += before - branch.kept.len();
-        }
+        });
         dropped
     }
 

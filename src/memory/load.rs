@@ -110,8 +110,7 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
 fn journal_numbers(source: &Source<'_>, first: u64) -> Result<Vec<u64>, Error> {
     let io = |error: std::io::Error| Error::io("the journal's folder could not be read", &error);
     let names = source.disk.list("journal").map_err(io)?;
-    let parse = |name: &String| u64::from_str_radix(name, 16).ok().filter(|number| Journal::path_of(*number).ends_with(name.as_str()));
-    let mut numbers: Vec<u64> = names.iter().filter_map(parse).filter(|number| *number >= first).collect();
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| Journal::number_of(name)).filter(|number| *number >= first).collect();
     numbers.sort_unstable();
     if let Some(last) = numbers.last().copied()
         && numbers.len() > 1
@@ -157,11 +156,12 @@ impl Reading<'_> {
     fn act(&mut self, payload: &[u8]) -> Result<(), Error> {
         let seq = self.chain.seq + 1;
         let (signature, bytes) = split(payload).ok_or_else(|| Error::damaged(format!("entry {seq} has no signature")))?;
-        let act = parse_act(bytes, seq)?;
+        let act = parse_act(bytes, seq).map_err(|error| self.first_wrong(error))?;
         let ground = Ground { world: &self.world, seq, segment: self.source.segment };
         let prepared = prepare(&ground, &act).map_err(|error| match error.kind {
-            super::Kind::Io | super::Kind::Damaged => error,
-            _ => Error::damaged(format!("entry {seq} does what can't be done: {}", error.message)),
+            super::Kind::Io | super::Kind::Full => error,
+            super::Kind::Damaged => self.first_wrong(error),
+            _ => self.first_wrong(Error::damaged(format!("entry {seq} does what can't be done: {}", error.message))),
         })?;
         let entry = self.chain.entry(&prepared, &act, bytes, self.source.public);
         let hash = entry.hash();
@@ -175,6 +175,11 @@ impl Reading<'_> {
         self.world.enact(prepared.branch, prepared.steps, seq, act.time);
         self.history.push(Arc::new(signed));
         Ok(())
+    }
+
+    /// Returns the error of an entry, or of an earlier one that made it go wrong.
+    fn first_wrong(&self, error: Error) -> Error {
+        self.check_signatures().err().unwrap_or(error)
     }
 
     /// The newest signature vouches for all entries; where it fails, the first bad one is named.

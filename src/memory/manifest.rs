@@ -9,7 +9,7 @@
 //! It is replaced as a whole by an atomic rename. All versions in it are sealed. A state that
 //! several branches, bases or checkpoints share is stored once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Error;
@@ -65,7 +65,7 @@ impl Manifest {
         }
         let mut states = States::default();
         let mut branches = Writer::new();
-        let mut sorted: Vec<&Branch> = self.world.branches.values().collect();
+        let mut sorted: Vec<&Branch> = self.world.branches.values().map(|branch| &**branch).collect();
         sorted.sort_unstable_by_key(|branch| branch.id);
         branches.number(sorted.len() as u64);
         sorted.into_iter().for_each(|branch| write_branch(&mut branches, branch, &mut states));
@@ -93,7 +93,7 @@ impl Manifest {
         }
         for _ in 0..input.length()? {
             let branch = read_branch(&mut input, &states)?;
-            world.branches.insert(branch.id, branch);
+            world.branches.insert(branch.id, Arc::new(branch));
         }
         link(&mut world);
         if input.is_empty() { Ok(Manifest { journal, seq, tip, time, archives, world }) } else { Err(CodecError::Number) }
@@ -155,10 +155,10 @@ fn read_branch(input: &mut Reader<'_>, states: &[Arc<State>]) -> Result<Branch, 
         state: state(input.number()?)?,
         base: state(input.number()?)?,
         settings: Settings::read(input)?,
-        checkpoints: BTreeMap::new(),
-        children: BTreeMap::new(),
-        kept: Vec::new(),
-        resolutions: BTreeMap::new(),
+        checkpoints: Default::default(),
+        children: Default::default(),
+        kept: Default::default(),
+        resolutions: Default::default(),
     };
     for _ in 0..input.length()? {
         let label = input.text()?.into();
@@ -166,7 +166,7 @@ fn read_branch(input: &mut Reader<'_>, states: &[Arc<State>]) -> Result<Branch, 
         branch.checkpoints.insert(label, checkpoint);
     }
     for _ in 0..input.length()? {
-        branch.kept.push(Kept { state: state(input.number()?)?, time: Time(input.signed()?) });
+        branch.kept.push_back(Kept { state: state(input.number()?)?, time: Time(input.signed()?) });
     }
     for _ in 0..input.length()? {
         let id = input.text()?.into();
@@ -182,7 +182,7 @@ fn link(world: &mut World) {
     let all: Vec<_> = world.branches.values().map(|branch| (branch.id, branch.parent, branch.name.clone())).collect();
     for (id, parent, name) in all {
         match parent.and_then(|parent| world.branches.get_mut(&parent)) {
-            Some(parent) => parent.children.insert(name, id),
+            Some(parent) => Arc::make_mut(parent).children.insert(name, id),
             None => world.roots.insert(name, id),
         };
     }

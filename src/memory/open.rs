@@ -44,7 +44,7 @@ impl Memory {
             let message = format!("there is no store at {}", path.display());
             return Err(Error::new(Kind::NotFound, "no_such_store", message, "check the path; engramfs mount STORE MNT makes a new store"));
         }
-        let lock = (mode != OpenMode::ReadOnly).then(|| disk.lock(holder)).transpose().map_err(locked)?;
+        let lock = (mode != OpenMode::ReadOnly).then(|| disk.lock(&signed_holder(holder))).transpose().map_err(locked)?;
         Memory::open_on(Arc::new(disk), mode, lock, surroundings)
     }
 
@@ -133,9 +133,23 @@ impl Memory {
     }
 }
 
+const HOLDER_CONTEXT: &str = "engramfs 2026 lock holder v1";
+
+/// Returns what the file `lock` holds: who has the store, and a check of it.
+fn signed_holder(holder: &str) -> String {
+    format!("{holder} #{}", Hash::of(HOLDER_CONTEXT, holder.as_bytes()).short())
+}
+
+/// Returns whether the text of the file `lock` is empty or what a holder wrote.
+pub(super) fn is_holder(text: &str) -> bool {
+    let text = text.trim_end_matches('\n');
+    text.is_empty() || text.rsplit_once(" #").is_some_and(|(holder, _)| signed_holder(holder) == text)
+}
+
 fn locked(error: LockError) -> Error {
     match error {
         LockError::Held { holder, path } => {
+            let holder = holder.rsplit_once(" #").map_or(holder.clone(), |(holder, _)| holder.to_owned());
             let message = format!("the store {} is in use by another engramfs process ({holder})", path.display());
             Error::new(Kind::Locked, "locked", message, "use its mount, or unmount it first with engramfs umount")
         }
@@ -147,7 +161,7 @@ fn locked(error: LockError) -> Error {
 fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
     let names = disk.list("").map_err(|error| Error::io("the store's folder could not be read", &error))?;
     let has = |name: &str| names.iter().any(|entry| entry == name);
-    if has(manifest::PATH) || (has("format") && has("journal") && journal_has_frames(disk)) {
+    if has(manifest::PATH) || has_content(disk, &has)? {
         return Ok(true);
     }
     let ours = ["format", "key", "key.pub", "journal", segment::FOLDER, "lock", manifest::NEW_PATH, "lost+found"];
@@ -158,9 +172,21 @@ fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
     Ok(false)
 }
 
-fn journal_has_frames(disk: &dyn Disk) -> bool {
-    let length = disk.open(&Journal::path_of(1)).and_then(|file| file.len());
-    length.is_ok_and(|length| length > 16)
+/// Returns whether there is more than making a store leaves before the manifest is written: then a
+/// missing manifest is damage, and nothing may be put in its place.
+fn has_content(disk: &dyn Disk, has: &dyn Fn(&str) -> bool) -> Result<bool, Error> {
+    let list = |folder: &str| if has(folder) { disk.list(folder) } else { Ok(Vec::new()) };
+    let look = || -> io::Result<bool> {
+        let mut journals = 0;
+        for name in list("journal")? {
+            journals += disk.open(&format!("journal/{name}"))?.len()?;
+            if Journal::number_of(&name) != Some(1) {
+                return Ok(true);
+            }
+        }
+        Ok(journals > 16 || !list(segment::FOLDER)?.is_empty())
+    };
+    look().map_err(|error| Error::io("the store's folder could not be read", &error))
 }
 
 /// Makes an empty store. What an earlier, broken attempt left holds nothing and is replaced. The
@@ -225,7 +251,10 @@ pub(super) fn check_format(disk: &dyn Disk) -> Result<(), Error> {
 }
 
 pub(super) fn read_keys(disk: &dyn Disk) -> Result<(Key, PublicKey), Error> {
-    let mode = disk.mode("key").map_err(|error| Error::io("the signing key could not be looked at", &error))?;
+    let mode = disk.mode("key").map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::damaged("the file key is missing from the store"),
+        _ => Error::io("the signing key could not be looked at", &error),
+    })?;
     if mode & 0o077 != 0 {
         return Err(crate::lineage::KeyError::Loose(mode).into());
     }

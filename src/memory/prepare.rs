@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::act::{Act, Change, Deed, Join};
+use super::draft::check_numbers;
 use super::settings::Setting;
 use super::world::{Branch, BranchId, Checkpoint, Kept, Resolution, World};
 use super::{Error, Kind, joining};
-use crate::branch::{State, check_name, differences};
+use crate::branch::{State, check_name, check_record_id, differences};
 use crate::lineage::{Counts, Detail, Op, Side};
 use crate::object::{Hash, Time};
 use crate::record::{Content, Stamp, Version};
@@ -197,6 +198,7 @@ fn user(act: &Act, name: &Arc<str>) -> Prepared {
 /// Checks a vector against what is fixed below a root branch, or against the first one.
 pub(super) fn check_vector(dim: Option<usize>, metric: Metric, content: &Content, norm: f32) -> Result<(), Error> {
     let Some(vector) = &content.vector else { return Ok(()) };
+    check_numbers(vector)?;
     if let Some(dim) = dim
         && dim != vector.len()
     {
@@ -219,6 +221,7 @@ fn commit(world: &World, act: &Act, branch: &Branch, changes: &[Change]) -> Resu
         match change {
             Change::Delete { id } => prepared.counts.deleted += u64::from(state.delete(id, act.time)?),
             Change::Put { id, content, from } => {
+                check_record_id(id)?;
                 let stamp = stamp(act, &prepared, created(&state, act.time, from.as_deref().unwrap_or(id))?);
                 let version = Version::new(id.clone(), content.clone(), stamp);
                 check_vector(dim, metric, content, version.norm)?;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::history::write_archive;
 use super::manifest::{self, Manifest};
-use super::world::World;
+use super::world::{Checkpoint, World};
 use super::{Error, Memory};
 use crate::branch::State;
 use crate::journal::Journal;
@@ -112,10 +112,11 @@ impl Memory {
             return Err(Error::read_only(&reason));
         }
         let Some(old) = chain.journal.clone() else { return Err(Error::read_only("it was opened for reading")) };
-        old.sync(old.length())?;
-        let new = Journal::create(&self.disk, old.number() + 1)?;
+        old.finish()?;
         let numbers = self.disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", &error))?;
-        let numbers = numbers.iter().filter_map(|name| u64::from_str_radix(name, 16).ok());
+        let numbers = numbers.iter().filter_map(|name| Journal::number_of(name));
+        // Last of all that can fail: a file that is there and not in use would stand in the way.
+        let new = Journal::create(&self.disk, old.number() + 1)?;
         let manifest = Manifest {
             journal: new.number(),
             seq: chain.seq,
@@ -224,12 +225,16 @@ struct Moves<'a> {
 
 impl Moves<'_> {
     fn world(&mut self, world: &mut World) {
-        for branch in world.branches.values_mut() {
+        world.each_branch(|branch| {
             branch.state = self.state(&branch.state);
             branch.base = self.state(&branch.base);
-            branch.checkpoints.values_mut().for_each(|checkpoint| checkpoint.state = self.state(&checkpoint.state));
+            let moved = branch.checkpoints.iter().map(|(label, old)| {
+                let checkpoint = Checkpoint { state: self.state(&old.state), ..old.clone() };
+                (label.clone(), checkpoint)
+            });
+            branch.checkpoints = moved.collect();
             branch.kept.iter_mut().for_each(|kept| kept.state = self.state(&kept.state));
-        }
+        });
     }
 
     fn state(&mut self, old: &Arc<State>) -> Arc<State> {

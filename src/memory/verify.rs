@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 
 use super::gc::live_files;
-use super::history::{open_archive, read_archive};
+use super::history::{Archive, open_archive, read_archive};
 use super::load::{Loaded, Source, load};
-use super::open::{check_format, read_file, read_keys};
+use super::open::{check_format, is_holder, read_file, read_keys};
 use super::{Error, Kind, manifest, seal};
 use crate::branch::State;
 use crate::disk::{Disk, RealDisk};
-use crate::journal::Journal;
+use crate::journal::{Journal, Replay};
 use crate::lineage::{PublicKey, SignedEntry};
 use crate::object::{Hash, SetHash, Shelf};
 use crate::segment::{self, Segment};
@@ -33,7 +33,15 @@ pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> 
         let message = format!("there is no store at {}", path.display());
         return Err(Error::new(Kind::NotFound, "no_such_store", message, "name the folder that the store is in"));
     }
-    verify_on(&(Arc::new(RealDisk::new(path)) as Arc<dyn Disk>), options)
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(path));
+    loop {
+        let before = read_file(&*disk, manifest::PATH)?;
+        match verify_on(&disk, options) {
+            // The store is in use and was sealed while it was read.
+            Err(_) if read_file(&*disk, manifest::PATH)? != before => {}
+            result => return result,
+        }
+    }
 }
 
 /// Checks every byte of every file, every signature and link of the chain, and that every branch's
@@ -146,12 +154,13 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded) -> Result<(
             return Err(Error::damaged(format!("the file {name} does not belong into a store")));
         }
     }
-    for name in disk.list("journal").map_err(io)? {
-        let number = u64::from_str_radix(&name, 16).ok();
-        if !number.is_some_and(|number| Journal::path_of(number).ends_with(&name)) {
-            return Err(Error::damaged(format!("the file journal/{name} does not belong into a store")));
+    if disk.list("").map_err(io)?.iter().any(|name| name == "lock") {
+        let text = read_file(&**disk, "lock")?;
+        if !String::from_utf8(text).is_ok_and(|text| is_holder(&text)) {
+            return Err(Error::damaged("the file lock does not say what a process wrote there"));
         }
     }
+    check_journals(disk)?;
     let mut live = live_files(&loaded.world);
     live.extend(loaded.history.archives.iter().map(|archive| archive.name));
     live.extend(&loaded.named);
@@ -161,9 +170,34 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded) -> Result<(
             if name.starts_with("draft-") { continue }
             return Err(Error::damaged(format!("the file segments/{name} does not belong into a store")));
         };
-        if let Ok(segment) = Segment::open(shelf, hash) {
-            segment.verify()?;
+        check_stranger(shelf, hash)?;
+    }
+    Ok(())
+}
+
+/// Checks a file that nothing names: a whole segment or archive that has its own name.
+fn check_stranger(shelf: &Shelf, name: Hash) -> Result<(), Error> {
+    match open_archive(shelf, &Archive { name, count: 0 }) {
+        Ok(archive) => Ok(archive.verify()?),
+        Err(_) => Ok(Segment::open(shelf, name)?.verify()?),
+    }
+}
+
+/// Checks the names of journal files, and that all but the last are whole: those before the
+/// manifest's are not read otherwise.
+fn check_journals(disk: &Arc<dyn Disk>) -> Result<(), Error> {
+    let names = disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", &error))?;
+    let mut older = None;
+    for name in names {
+        let Some(number) = Journal::number_of(&name) else {
+            return Err(Error::damaged(format!("the file journal/{name} does not belong into a store")));
+        };
+        if let Some(older) = older.replace(number)
+            && let Some(torn) = Replay::open(disk, older)?.run::<Error>(0, |_| Ok(()))?
+        {
+            let message = format!("{} is damaged at byte {}, and a later journal file follows it", Journal::path_of(older), torn.offset);
+            return Err(Error::damaged(message));
         }
     }
-    read_file(&**disk, "key").map(|_| ())
+    Ok(())
 }

@@ -1,7 +1,8 @@
 //! All branches of a store at one moment.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+use imbl::{HashMap, OrdMap, Vector};
 
 use super::prepare::Step;
 use super::settings::{Setting, Settings};
@@ -91,13 +92,13 @@ pub struct Branch {
     /// Its settings.
     pub settings: Settings,
     /// Its checkpoints by label.
-    pub checkpoints: BTreeMap<Arc<str>, Checkpoint>,
+    pub checkpoints: OrdMap<Arc<str>, Checkpoint>,
     /// Its child branches by name.
-    pub children: BTreeMap<Arc<str>, BranchId>,
+    pub children: OrdMap<Arc<str>, BranchId>,
     /// Earlier states and states of losers that stay readable.
-    pub kept: Vec<Kept>,
+    pub kept: Vector<Kept>,
     /// Conflicts settled by hand, by id.
-    pub resolutions: BTreeMap<Arc<str>, Resolution>,
+    pub resolutions: OrdMap<Arc<str>, Resolution>,
     /// Of a root branch: whether a vector was ever written below it, which fixes `dim` and `metric`.
     pub vectors_fixed: bool,
 }
@@ -123,30 +124,40 @@ impl Branch {
             base: state.clone(),
             state,
             settings: parent.map_or_else(Settings::default, |parent| parent.settings.for_fork()),
-            checkpoints: BTreeMap::new(),
-            children: BTreeMap::new(),
-            kept: Vec::new(),
-            resolutions: BTreeMap::new(),
+            checkpoints: OrdMap::new(),
+            children: OrdMap::new(),
+            kept: Vector::new(),
+            resolutions: OrdMap::new(),
             vectors_fixed: false,
         }
     }
 }
 
-/// All branches, and what entries of all kinds refer to.
+/// All branches, and what entries of all kinds refer to. A clone costs the same whatever it holds.
 #[derive(Clone, Default)]
 pub struct World {
     /// Every living branch.
-    pub branches: HashMap<BranchId, Branch>,
+    pub branches: HashMap<BranchId, Arc<Branch>>,
     /// The root branches by name.
-    pub roots: BTreeMap<Arc<str>, BranchId>,
+    pub roots: OrdMap<Arc<str>, BranchId>,
     /// The name each uid had when it was first seen.
-    pub users: BTreeMap<u32, Arc<str>>,
+    pub users: OrdMap<u32, Arc<str>>,
 }
 
 impl World {
     /// Returns a branch, or the error that it is gone.
     pub fn branch(&self, id: BranchId) -> Result<&Branch, Error> {
-        self.branches.get(&id).ok_or_else(Error::gone)
+        self.branches.get(&id).map(|branch| &**branch).ok_or_else(Error::gone)
+    }
+
+    /// Changes every branch.
+    pub fn each_branch(&mut self, mut change: impl FnMut(&mut Branch)) {
+        let ids: Vec<BranchId> = self.branches.keys().copied().collect();
+        for id in ids {
+            if let Some(branch) = self.branches.get_mut(&id) {
+                change(Arc::make_mut(branch));
+            }
+        }
     }
 
     /// Returns a branch's parent; the error says that a root branch has none.
@@ -232,7 +243,7 @@ impl World {
                 branch.changed = time;
             }),
             Step::Base(id, base) => self.touch(id, seq, |branch| branch.base = base),
-            Step::Keep(id, kept) => self.touch(id, seq, |branch| branch.kept.push(kept)),
+            Step::Keep(id, kept) => self.touch(id, seq, |branch| branch.kept.push_back(kept)),
             Step::Checkpoint(id, label, checkpoint) => self.touch(id, seq, |branch| {
                 branch.checkpoints.insert(label, checkpoint);
             }),
@@ -253,6 +264,7 @@ impl World {
 
     fn touch(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
         if let Some(branch) = self.branches.get_mut(&id) {
+            let branch = Arc::make_mut(branch);
             branch.stamp = seq;
             change(branch);
         }
@@ -267,7 +279,7 @@ impl World {
                 parent.children.insert(branch.name.clone(), branch.id);
             }),
         }
-        self.branches.insert(branch.id, branch);
+        self.branches.insert(branch.id, Arc::new(branch));
     }
 
     fn remove(&mut self, id: BranchId, seq: u64) {
@@ -284,6 +296,7 @@ impl World {
 
     fn rename(&mut self, id: BranchId, name: Arc<str>, seq: u64) {
         let Some(branch) = self.branches.get_mut(&id) else { return };
+        let branch = Arc::make_mut(branch);
         let old = std::mem::replace(&mut branch.name, name.clone());
         branch.stamp = seq;
         if let Some(parent) = branch.parent {

@@ -10,6 +10,7 @@ use super::prepare::{check_vector, created};
 use super::settings::Setting;
 use super::world::{BranchId, World};
 use super::{Actor, Error, Kind, Memory, Side};
+use crate::branch::check_record_id;
 use crate::lineage::{Decision, SignedEntry};
 use crate::object::{Hash, Time};
 use crate::record::{Stamp, Version};
@@ -309,6 +310,7 @@ impl Maker {
         let mut dim = settings.dim();
         for row in rows {
             let Row::Loose(version) = row else { continue };
+            check_record_id(&version.id)?;
             let named = |error: Error| Error { message: format!("record {}: {}", version.id, error.message), ..error };
             check_vector(dim, settings.metric(), &version.content, version.norm).map_err(named)?;
             dim = dim.or(version.content.vector.as_ref().map(|vector| vector.len()));

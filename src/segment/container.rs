@@ -124,7 +124,8 @@ impl Container {
             at = section.offset + section.length;
         }
         let footer = self.map.len() as u64 - TRAILER - self.footer_length();
-        if !self.map[at as usize..footer as usize].iter().all(|byte| *byte == 0) {
+        let between = self.map.get(at as usize..footer as usize);
+        if footer != at.next_multiple_of(ALIGN) || !between.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
             return Err(self.damaged(self.sections.len(), "the bytes before the footer are not zero"));
         }
         Ok(())

@@ -1,1 +1,211 @@
-//! x
+//! Every call of the disk fails in turn: nothing acknowledged is lost, the error says what kind it
+//! is, and the store goes on wherever it can.
+
+use std::sync::Arc;
+
+use engramfs::disk::{Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use engramfs::memory::{Error, Kind, View};
+
+use crate::story::{Step, Story, recover};
+use crate::support::{main_of, open_on, put, rounds, texts, who};
+
+use Step::{Collect, Commit, Die, Fork, Merge, Promote, Reopen, Rollback, Seal, Sync};
+
+const STEPS: [Step; 22] = [
+    Commit, Sync, Fork, Commit, Step::Checkpoint, Commit, Seal, Commit, Fork, Commit, Promote, Commit, Sync, Die, Rollback, Merge, Reopen,
+    Commit, Seal, Collect, Commit, Sync,
+];
+
+const EACH: [&[Call]; 11] = [
+    &[Call::Create], &[Call::Open], &[Call::Write], &[Call::Sync], &[Call::SyncDir], &[Call::Rename], &[Call::Remove], &[Call::SetLen],
+    &[Call::Read], &[Call::List], &[Call::Map],
+];
+
+/// What a run with one failing call came to.
+struct Run {
+    story: Story,
+    /// The call was made, so it failed.
+    hit: bool,
+    /// What the caller was told.
+    told: Option<(Step, Error)>,
+}
+
+/// Runs the steps with one fault. A step that fails is tried again, as a caller would.
+fn run(faulty: &FaultyDisk<ForgetfulDisk>, fault: Fault) -> Run {
+    let mut story = Story::begin(Arc::new(faulty.clone()), 2).unwrap();
+    faulty.plan(fault);
+    let mut told = None;
+    for step in STEPS {
+        let Err(error) = story.step(step) else { continue };
+        assert!(told.is_none(), "{fault:?}: {step:?} fails once more: {error}");
+        told = Some((step, error));
+        if story.memory.is_read_only() && step != Reopen {
+            check_read_only(&mut story, fault);
+            break;
+        }
+        story.step(step).unwrap_or_else(|error| panic!("{fault:?}: {step:?} fails again: {error}"));
+    }
+    Run { hit: faulty.calls() >= fault.nth, story, told }
+}
+
+/// After a failed flush: nothing more is written, and reading goes on.
+fn check_read_only(story: &mut Story, fault: Fault) {
+    assert_eq!(fault.kinds, [Call::Sync], "only a failed flush ends writing: {fault:?}");
+    let before = texts(&story.memory, &View::Branch(main_of(&story.memory)));
+    for step in [Commit, Sync, Seal] {
+        let error = story.step(step).unwrap_err();
+        assert_eq!(error.kind, Kind::ReadOnly, "{step:?}: {error}");
+    }
+    assert_eq!(texts(&story.memory, &View::Branch(main_of(&story.memory))), before);
+}
+
+fn check_kind(fault: Fault, step: Step, error: &Error) {
+    let right = match (fault.errno, error.kind) {
+        (libc::ENOSPC, kind) => kind == Kind::Full,
+        (_, kind) => kind == Kind::Io,
+    };
+    assert!(right, "{fault:?}: {step:?} gives {:?}: {error}", error.kind);
+    assert!(!error.message.is_empty() && !error.hint.is_empty());
+}
+
+/// Plans N = 1, 2, 3 … until a run makes fewer calls; returns how many failed, and how many of
+/// these the caller was told of.
+fn fail_each(kinds: &'static [Call], errno: i32, short_write: bool) -> (u64, u64) {
+    let mut told = 0;
+    for nth in 1.. {
+        let faulty = FaultyDisk::losing_pages(ForgetfulDisk::new());
+        let fault = Fault { nth, kinds, errno, short_write, sticky: false };
+        let run = run(&faulty, fault);
+        if let Some((step, error)) = &run.told {
+            told += 1;
+            check_kind(fault, *step, error);
+        }
+        let log = &run.story.log;
+        let check = |disk: ForgetfulDisk, least| recover(&disk, log, least).unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+        check(faulty.inner().power_cut_keep_nothing(), log.synced);
+        check(faulty.inner().power_cut(nth), log.synced);
+        drop(run.story.memory);
+        faulty.clear();
+        check(faulty.inner().clone(), log.acknowledged);
+        if !run.hit {
+            return (nth - 1, told);
+        }
+    }
+    unreachable!("a run ends")
+}
+
+#[test]
+fn every_call_that_fails_is_told_and_loses_nothing() {
+    for kinds in EACH {
+        for errno in [libc::EIO, libc::ENOSPC] {
+            let (failed, told) = fail_each(kinds, errno, false);
+            let wanted = if kinds == [Call::SetLen] { 0 } else { 1 };
+            assert!(failed >= wanted, "{kinds:?}: the history makes no such call");
+            // A mark that can't be written and an old file that can't be removed are no loss.
+            let silent = matches!(kinds, [Call::Write | Call::Remove]);
+            assert!(told == failed || silent, "{kinds:?}, {errno}: {told} of {failed} were told");
+            assert!(told * 2 >= failed || kinds == [Call::Remove], "{kinds:?}: {told} of {failed}");
+        }
+    }
+}
+
+#[test]
+fn every_write_that_is_half_done_is_undone() {
+    for errno in [libc::EIO, libc::ENOSPC] {
+        let (failed, told) = fail_each(&[Call::Write], errno, true);
+        assert!(failed > 30 && told * 2 > failed, "{told} of {failed}");
+    }
+}
+
+/// A disk that is full for good: reading goes on, and when there is room again so does writing.
+#[test]
+fn a_full_disk_refuses_writes_until_there_is_room() {
+    let faulty = FaultyDisk::new(ForgetfulDisk::new());
+    let mut story = Story::begin(Arc::new(faulty.clone()), 3).unwrap();
+    story.step(Commit).unwrap();
+    for round in 0..rounds(20) as u64 {
+        let fault = Fault { nth: 1, kinds: &[Call::Write, Call::Create], errno: libc::ENOSPC, short_write: round % 2 == 0, sticky: true };
+        faulty.plan(fault);
+        for step in [Commit, Fork, Step::Checkpoint, Step::Bulk] {
+            assert_eq!(story.step(step).unwrap_err().kind, Kind::Full, "{step:?}");
+        }
+        story.step(Seal).unwrap_err();
+        texts(&story.memory, &View::Branch(main_of(&story.memory)));
+        faulty.clear();
+        story.step(Commit).unwrap();
+        story.step(Sync).unwrap();
+        recover(&faulty.inner().power_cut(round), &story.log, story.log.synced).unwrap();
+    }
+}
+
+/// A half-written frame that can't be cut away either: nothing may be appended behind it.
+#[test]
+fn a_half_written_frame_that_stays_ends_writing() {
+    let faulty = FaultyDisk::new(ForgetfulDisk::new());
+    let mut story = Story::begin(Arc::new(faulty.clone()), 3).unwrap();
+    story.step(Commit).unwrap();
+    faulty.plan(Fault { nth: 1, kinds: &[Call::Write, Call::SetLen], errno: libc::EIO, short_write: true, sticky: true });
+    assert_eq!(story.step(Commit).unwrap_err().kind, Kind::Io);
+    faulty.clear();
+    assert_eq!(story.step(Commit).unwrap_err().kind, Kind::ReadOnly);
+    recover(faulty.inner(), &story.log, story.log.acknowledged).unwrap();
+}
+
+/// Fails each call of `work` in turn, on one and the same store, and returns how many failed.
+fn fail_each_of(work: &dyn Fn(&mut Story) -> Result<(), Error>) -> u64 {
+    let mut failures = 0;
+    for nth in 1.. {
+        let faulty = FaultyDisk::new(ForgetfulDisk::new());
+        let mut story = Story::begin(Arc::new(faulty.clone()), nth).unwrap();
+        for step in [Commit, Fork, Commit, Seal, Commit, Step::Discard, Commit] {
+            story.step(step).unwrap();
+        }
+        let sync_free: &[Call] = &[Call::Create, Call::Open, Call::Write, Call::SyncDir, Call::Rename, Call::Remove, Call::Read, Call::List, Call::Map];
+        faulty.plan(Fault::once(nth, sync_free, libc::EIO));
+        let result = work(&mut story);
+        let hit = faulty.calls() >= nth;
+        faulty.clear();
+        failures += u64::from(result.is_err());
+        recover(&faulty.inner().power_cut_keep_all(), &story.log, story.log.acknowledged).unwrap_or_else(|error| panic!("call {nth}: {error}"));
+        recover(&faulty.inner().power_cut(nth), &story.log, story.log.synced).unwrap_or_else(|error| panic!("call {nth}: {error}"));
+        story.step(Commit).unwrap();
+        work(&mut story).unwrap_or_else(|error| panic!("after call {nth} failed: {error}"));
+        recover(&faulty.inner().power_cut_keep_nothing(), &story.log, story.log.synced).unwrap_or_else(|error| panic!("call {nth}: {error}"));
+        if !hit {
+            return failures;
+        }
+    }
+    unreachable!("a run ends")
+}
+
+#[test]
+fn a_seal_that_fails_anywhere_loses_nothing_and_the_next_one_succeeds() {
+    let failures = fail_each_of(&|story| story.step(Seal));
+    assert!(failures > 20, "{failures}");
+}
+
+#[test]
+fn a_collection_that_fails_anywhere_loses_nothing_and_the_next_one_succeeds() {
+    let failures = fail_each_of(&|story| story.step(Collect));
+    assert!(failures > 20, "{failures}");
+}
+
+/// Making a store fails at each call; the next try makes a whole one.
+#[test]
+fn a_store_that_could_not_be_made_is_made_by_the_next_try() {
+    for nth in 1.. {
+        let faulty = FaultyDisk::new(ForgetfulDisk::new());
+        faulty.plan(Fault::once(nth, Call::ALL, libc::EIO));
+        let first = open_on(Arc::new(faulty.clone()));
+        let hit = faulty.calls() >= nth;
+        faulty.clear();
+        assert!(first.is_err() || !hit, "call {nth}");
+        let memory = open_on(Arc::new(faulty.inner().power_cut(nth))).unwrap_or_else(|error| panic!("call {nth}: {error}"));
+        memory.commit(&who(), main_of(&memory), vec![put("a", None, Some("text"))]).unwrap();
+        let memory = open_on(Arc::new(faulty.clone())).unwrap_or_else(|error| panic!("call {nth}: {error}"));
+        memory.commit(&who(), main_of(&memory), vec![put("a", None, Some("text"))]).unwrap();
+        if !hit {
+            return;
+        }
+    }
+}

@@ -1,1 +1,219 @@
-//! x
+//! Lineages that someone with access to the files has edited, every frame's check made right again:
+//! the signatures must refuse each, and the first wrong entry must be named.
+
+use std::sync::Arc;
+
+use engramfs::disk::{Disk, ForgetfulDisk};
+use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay};
+use engramfs::lineage::{Key, SIGNATURE_BYTES};
+use engramfs::memory::{Error, Hash, Join, Kind, Memory, OpenMode, Surroundings, VerifyOptions, verify_on};
+
+use crate::support::{delete, main_of, put, surroundings, who};
+
+/// The payload of each act's frame: number 0 is entry 1.
+type Acts = Vec<Vec<u8>>;
+
+/// A store that was never sealed, made with the key of that seed; `word` stands in its records.
+fn store(seed: u8, word: &str) -> (ForgetfulDisk, Hash) {
+    let disk = ForgetfulDisk::new();
+    let around = Surroundings { entropy: Box::new(move |bytes| bytes.fill(seed)), ..surroundings() };
+    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap();
+    let main = main_of(&memory);
+    let text = |id: &str, n: u32| put(id, Some(vec![n as f32, 1.0]), Some(&format!("{word} {n}")));
+    memory.commit(&who(), main, vec![text("a", 1), text("b", 2)]).unwrap();
+    let bad = memory.fork(&who(), main, "bad", None).unwrap();
+    memory.commit(&who(), bad, vec![text("a", 3)]).unwrap();
+    memory.discard(&who(), bad).unwrap();
+    memory.commit(&who(), main, vec![text("c", 4)]).unwrap();
+    let child = memory.fork(&who(), main, "child", None).unwrap();
+    memory.commit(&who(), child, vec![text("a", 5), delete("b")]).unwrap();
+    memory.commit(&who(), main, vec![text("a", 6)]).unwrap();
+    memory.checkpoint(&who(), main, "now", None).unwrap();
+    memory.join(&who(), child, Join::Merge, false).unwrap();
+    memory.rollback(&who(), main, "now").unwrap();
+    memory.commit(&who(), main, vec![text("d", 7)]).unwrap();
+    memory.sync().unwrap();
+    (disk, memory.tip())
+}
+
+fn acts(disk: &ForgetfulDisk) -> Acts {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let mut acts = Vec::new();
+    let each = |frame: Frame<'_>| -> Result<(), JournalError> {
+        if frame.kind == FrameKind::Act {
+            acts.push(frame.payload.to_vec());
+        }
+        Ok(())
+    };
+    assert_eq!(Replay::open(&disk, 1).unwrap().run(0, each).unwrap(), None);
+    acts
+}
+
+/// The store with a journal of these acts, each in a frame whose checks are right.
+fn forged(disk: &ForgetfulDisk, acts: &Acts) -> ForgetfulDisk {
+    let desk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
+    desk.make_dir("journal").unwrap();
+    let journal = Journal::create(&desk, 1).unwrap();
+    acts.iter().for_each(|act| drop(journal.append(FrameKind::Act, &[act]).unwrap().to_string()));
+    let file = desk.open(&Journal::path_of(1)).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let forged = disk.power_cut_keep_all();
+    forged.replace(&Journal::path_of(1), bytes).unwrap();
+    forged
+}
+
+fn verify(disk: &ForgetfulDisk, options: &VerifyOptions<'_>) -> Result<serde_json::Value, Error> {
+    verify_on(&(Arc::new(disk.clone()) as Arc<dyn Disk>), options)
+}
+
+/// `verify` and `open` refuse, and name that entry.
+fn refused(disk: &ForgetfulDisk, entry: usize, what: &str) {
+    let named = |error: Error| {
+        assert_eq!(error.kind, Kind::Damaged, "{what}: {error}");
+        assert!(error.message.contains(&format!("entry {entry} ")), "{what}: not entry {entry}: {error}");
+    };
+    named(verify(disk, &VerifyOptions::default()).expect_err(what));
+    let opened = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, surroundings());
+    named(opened.err().unwrap_or_else(|| panic!("{what}: opens")));
+}
+
+/// Without an edit the forger's tools give a store that passes: it is not they that are refused.
+#[test]
+fn a_journal_put_together_again_unchanged_is_accepted() {
+    let (disk, tip) = store(7, "text");
+    let acts = acts(&disk);
+    assert!(acts.len() >= 15, "{}", acts.len());
+    let options = VerifyOptions { expect_tip: Some(tip), ..Default::default() };
+    let found = verify(&forged(&disk, &acts), &options).unwrap();
+    assert_eq!(found["entries"], acts.len());
+}
+
+#[test]
+fn a_dropped_entry_is_refused() {
+    let (disk, tip) = store(7, "text");
+    let good = acts(&disk);
+    for at in 0..good.len() - 1 {
+        let mut acts = good.clone();
+        acts.remove(at);
+        refused(&forged(&disk, &acts), at + 1, &format!("entry {} dropped", at + 1));
+    }
+    // What is cut off at the end leaves a store that was once so: only a noted tip tells.
+    for kept in 3..good.len() {
+        let cut = forged(&disk, &good[..kept].to_vec());
+        verify(&cut, &VerifyOptions::default()).unwrap();
+        let options = VerifyOptions { expect_tip: Some(tip), ..Default::default() };
+        assert!(verify(&cut, &options).unwrap_err().message.contains("tip"));
+    }
+}
+
+#[test]
+fn reordered_entries_are_refused() {
+    let (disk, _) = store(7, "text");
+    let good = acts(&disk);
+    for first in 0..good.len() {
+        for second in first + 1..good.len() {
+            let mut acts = good.clone();
+            acts.swap(first, second);
+            refused(&forged(&disk, &acts), first + 1, &format!("entries {} and {} swapped", first + 1, second + 1));
+        }
+    }
+}
+
+#[test]
+fn a_replayed_entry_is_refused_wherever_it_is_put() {
+    let (disk, _) = store(7, "text");
+    let good = acts(&disk);
+    for which in 0..good.len() {
+        for place in which + 1..=good.len() {
+            let mut acts = good.clone();
+            acts.insert(place, good[which].clone());
+            refused(&forged(&disk, &acts), place + 1, &format!("entry {} again as {}", which + 1, place + 1));
+        }
+    }
+}
+
+#[test]
+fn an_entry_of_another_store_is_refused_even_with_the_same_key() {
+    let (disk, _) = store(7, "text");
+    let good = acts(&disk);
+    for seed in [7, 8] {
+        let (other, _) = store(seed, "other");
+        let foreign = acts(&other);
+        for at in 2..good.len() {
+            let mut acts = good.clone();
+            acts[at] = foreign[at].clone();
+            refused(&forged(&disk, &acts), at + 1, &format!("entry {} of the store with key {seed}", at + 1));
+        }
+        let mut acts = good.clone();
+        acts.push(foreign[good.len() - 1].clone());
+        refused(&forged(&disk, &acts), good.len() + 1, "one more entry of another store");
+    }
+}
+
+/// The checks of frames protect nothing here, as they are made anew: the signatures do.
+#[test]
+fn every_edited_byte_of_an_act_is_refused() {
+    let (disk, _) = store(7, "text");
+    let good = acts(&disk);
+    for at in 0..good.len() {
+        for byte in 0..good[at].len() {
+            let mut acts = good.clone();
+            acts[at][byte] ^= 1 << (byte % 8);
+            let error = verify(&forged(&disk, &acts), &VerifyOptions::default());
+            let error = error.err().unwrap_or_else(|| panic!("byte {byte} of entry {} goes unnoticed", at + 1));
+            assert_eq!(error.kind, Kind::Damaged, "byte {byte} of entry {}: {error}", at + 1);
+            assert!(error.message.contains(&format!("entry {} ", at + 1)), "byte {byte} of entry {}: {error}", at + 1);
+        }
+    }
+}
+
+#[test]
+fn an_entry_without_or_with_another_signature_is_refused() {
+    let (disk, _) = store(7, "text");
+    let good = acts(&disk);
+    let forger = Key::from_seed(&[9; 32]);
+    for at in 0..good.len() {
+        let act = &good[at][SIGNATURE_BYTES..];
+        let signed = |signature: &[u8]| [signature, act].concat();
+        let stolen = &good[(at + 1) % good.len()][..SIGNATURE_BYTES];
+        let own = forger.sign(&Hash::of("engramfs 2026 act v1", act));
+        for (what, payload) in [("none", signed(&[])), ("zeros", signed(&[0; SIGNATURE_BYTES])), ("stolen", signed(stolen)), ("own", signed(&own)), ("empty", Vec::new())] {
+            let mut acts = good.clone();
+            acts[at] = payload;
+            refused(&forged(&disk, &acts), at + 1, &format!("entry {} with signature: {what}", at + 1));
+        }
+    }
+}
+
+/// A branch that was tried and thrown away can't be made to have never been.
+#[test]
+fn a_discarded_branch_that_is_cut_out_is_refused() {
+    let (disk, _) = store(7, "text");
+    let good = acts(&disk);
+    let position = good.iter().position(|act| act.windows(3).any(|name| name == b"bad")).unwrap();
+    let mut acts = good.clone();
+    acts.drain(position..position + 3);
+    refused(&forged(&disk, &acts), position + 1, "the branch 'bad' cut out");
+}
+
+#[test]
+fn another_key_is_refused() {
+    let (disk, tip) = store(7, "text");
+    let (other, _) = store(8, "text");
+    let key = String::from_utf8(disk.bytes("key.pub").unwrap()).unwrap();
+    let with_key = VerifyOptions { public_key: Some(&key), expect_tip: None };
+    verify(&disk, &with_key).unwrap();
+    // A whole store made by someone else is in itself right; the key noted elsewhere tells.
+    verify(&other, &VerifyOptions::default()).unwrap();
+    assert!(verify(&other, &with_key).unwrap_err().message.contains("another key"));
+    assert!(verify(&other, &VerifyOptions { public_key: None, expect_tip: Some(tip) }).is_err());
+    for names in [&["key.pub"][..], &["key"], &["key", "key.pub"], &["manifest"], &["key", "key.pub", "manifest"], &["journal/0000000000000001"]] {
+        let mixed = disk.power_cut_keep_all();
+        names.iter().for_each(|name| mixed.replace(name, other.bytes(name).unwrap()).unwrap());
+        assert_eq!(verify(&mixed, &VerifyOptions::default()).expect_err(&format!("{names:?}")).kind, Kind::Damaged);
+    }
+    for text in ["", "\n", "00", &"0".repeat(64), &format!("{}\n", "0".repeat(64)), &key.to_uppercase()] {
+        assert!(verify(&disk, &VerifyOptions { public_key: Some(text), expect_tip: None }).is_err(), "{text:?}");
+    }
+}

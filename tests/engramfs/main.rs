@@ -1,6 +1,8 @@
 //! All integration tests in one binary: one link, and helpers shared.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+/// Rooms, tables and sizes: the house is as docs/ARCHITECTURE.md says.
+mod architecture;
 /// Named finds, each with its story.
 mod regressions;
 

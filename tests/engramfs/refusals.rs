@@ -1,1 +1,206 @@
-//! x
+//! Names that are no names and vectors that are no vectors are refused, and leave no trace.
+
+use std::sync::Arc;
+
+use engramfs::disk::ForgetfulDisk;
+use engramfs::memory::{Draft, Edit, Error, Kind, Memory, View};
+
+use crate::support::{draft, main_of, open, put, verify, who};
+
+/// Strings with every byte below 128 and every character up to 255 alone, in front and behind; and
+/// what people try.
+fn strings() -> Vec<String> {
+    let mut all = Vec::new();
+    for byte in 0..=255u8 {
+        let c = char::from(byte);
+        all.extend([format!("{c}"), format!("{c}x{byte}"), format!("x{byte}{c}"), format!("{byte}y{c}z")]);
+    }
+    all.extend((0..300).map(|length| "n".repeat(length)));
+    all.extend((60..70).map(|length| "é".repeat(length / 2)));
+    let tried = [
+        "..", ".", "...", "../x", "../../etc/passwd", "/", "/etc", "a/b", "a/../b", "a\\b", "a\0b", "con", "-rf", "--", "~", "%2e%2e", "\u{202e}gnp",
+        "\u{feff}x", "x ", " x", "ｘ", "\u{1f600}", "README.md", "vectors", "files", "branches", "checkpoints", "scratch", "shared", "search",
+        "export", "query", "ingest", "ctl", "config", "status", "lineage", "diff", "conflicts", "events.jsonl", "errors", "Ctl", "main",
+    ];
+    all.extend(tried.map(str::to_owned));
+    all
+}
+
+/// The contract's words, written down once more.
+fn is_name(name: &str) -> bool {
+    let taken = [
+        "README.md", "vectors", "files", "branches", "checkpoints", "scratch", "shared", "search", "export", "query", "ingest", "ctl", "config",
+        "status", "lineage", "diff", "conflicts", "events.jsonl", "errors",
+    ];
+    let allowed = |c: char| matches!(c, 'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '.' | '-' | ':' | '@');
+    matches!(name.len(), 1..=64) && name.chars().all(allowed) && !name.starts_with('.') && !taken.contains(&name)
+}
+
+fn is_record_id(id: &str) -> bool {
+    matches!(id.len(), 1..=200) && !id.starts_with('.') && !id.chars().any(|c| c == '/' || c.is_control())
+}
+
+/// Tries every string; only those that are right may be accepted, and a refusal changes nothing.
+fn try_all(memory: &Memory, is_right: fn(&str) -> bool, attempt: &dyn Fn(&str) -> Result<(), Error>) {
+    let mut taken = std::collections::HashSet::new();
+    for text in strings() {
+        let before = memory.tip();
+        match attempt(&text) {
+            Ok(()) => assert!(is_right(&text) && taken.insert(text.clone()), "{text:?} is accepted"),
+            Err(error) if error.kind == Kind::Exists => assert!(taken.contains(&text), "{text:?}: {error}"),
+            Err(error) => {
+                assert!(!is_right(&text), "{text:?} is refused: {error}");
+                assert_eq!((error.kind, memory.tip()), (Kind::Invalid, before), "{text:?}: {error}");
+            }
+        }
+    }
+    assert!(taken.len() > 200);
+}
+
+fn begun() -> (ForgetfulDisk, Arc<Memory>) {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    memory.commit(&who(), main_of(&memory), vec![put("first", Some(vec![1.0, 0.0]), None)]).unwrap();
+    (disk, memory)
+}
+
+/// Nothing anyone names becomes a file of that name.
+fn check_files(disk: &ForgetfulDisk, memory: &Memory) {
+    memory.seal().unwrap();
+    memory.close().unwrap();
+    let hex = |name: &str, length: usize| name.len() == length && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    for (path, _) in disk.files() {
+        let known = match path.split_once('/') {
+            None => ["format", "key", "key.pub", "manifest"].contains(&path.as_str()),
+            Some(("journal", name)) => hex(name, 16),
+            Some(("segments", name)) => hex(name, 64),
+            Some(_) => false,
+        };
+        assert!(known, "{path}");
+    }
+    verify(disk).unwrap();
+}
+
+#[test]
+fn branches_have_exactly_the_allowed_names() {
+    let (disk, memory) = begun();
+    let main = main_of(&memory);
+    try_all(&memory, is_name, &|name| memory.fork(&who(), main, name, None).map(|_| ()));
+    let branch = memory.fork(&who(), main, "to-be-renamed", None).unwrap();
+    try_all(&memory, is_name, &|name| {
+        memory.discard(&who(), memory.child(main, name).unwrap_or(branch)).ok();
+        let branch = memory.child(main, "again").map_or_else(|| memory.fork(&who(), main, "again", None), Ok)?;
+        memory.rename_branch(&who(), branch, name).inspect_err(|_| drop(memory.version()))
+    });
+    check_files(&disk, &memory);
+}
+
+#[test]
+fn checkpoints_have_exactly_the_allowed_names() {
+    let (disk, memory) = begun();
+    try_all(&memory, is_name, &|label| memory.checkpoint(&who(), main_of(&memory), label, None));
+    check_files(&disk, &memory);
+}
+
+#[test]
+fn root_branches_have_exactly_the_allowed_names() {
+    let (disk, memory) = begun();
+    try_all(&memory, |name| is_name(name) && name != "main", &|name| match memory.create_root(&who(), name) {
+        Err(error) if name == "main" => Err(Error { kind: Kind::Invalid, ..error }),
+        other => other.map(|_| ()),
+    });
+    check_files(&disk, &memory);
+}
+
+#[test]
+fn records_have_exactly_the_allowed_ids() {
+    let (disk, memory) = begun();
+    let main = main_of(&memory);
+    let seen = std::cell::RefCell::new(std::collections::HashSet::new());
+    let attempt = |id: &str| {
+        if !seen.borrow_mut().insert(id.to_owned()) && is_record_id(id) {
+            return Err(Error::new(Kind::Exists, "exists", "", ""));
+        }
+        memory.commit(&who(), main, vec![put(id, None, Some("text"))]).map(|_| ())
+    };
+    try_all(&memory, is_record_id, &attempt);
+    let tip = memory.tip();
+    for id in ["", ".x", "a/b", "a\nb", "../x", "a\0b"] {
+        let renamed = memory.commit(&who(), main, vec![Edit::Rename { from: "first".into(), to: id.into() }]);
+        assert_eq!(renamed.unwrap_err().kind, Kind::Invalid, "{id:?}");
+        let many = (0..1024).map(|n| put(&format!("m{n}"), None, Some("text"))).chain([put(id, None, Some("text"))]);
+        assert_eq!(memory.commit(&who(), main, many.collect()).unwrap_err().kind, Kind::Invalid, "{id:?}");
+    }
+    assert_eq!(memory.tip(), tip);
+    check_files(&disk, &memory);
+}
+
+/// Vectors that a memory of two numbers by cosine refuses.
+fn bad_vectors() -> Vec<Vec<f32>> {
+    let mut all = vec![vec![], vec![1.0], vec![1.0; 3], vec![0.0, 0.0], vec![-0.0, 0.0], vec![1.0; 65_536], vec![1.0; 65_537]];
+    for odd in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7f80_0001), f32::from_bits(0xffff_ffff)] {
+        all.extend([vec![odd, 1.0], vec![1.0, odd], vec![odd, odd]]);
+    }
+    all
+}
+
+#[test]
+fn bad_vectors_are_refused_and_leave_no_trace() {
+    let (disk, memory) = begun();
+    let main = main_of(&memory);
+    let (tip, head, files) = (memory.tip(), memory.snapshot(&View::Branch(main)).unwrap().head(), disk.files());
+    for vector in bad_vectors() {
+        let shown = format!("{} numbers, {:?}", vector.len(), &vector[..vector.len().min(3)]);
+        let edit = || put("bad", Some(vector.clone()), Some("text"));
+        let good = |n: usize| put(&format!("good{n}"), Some(vec![1.0, n as f32]), None);
+        let mixed = || vec![good(0), edit(), good(1)];
+        let bulk = || (0..1030).map(good).chain([edit()]).collect();
+        assert_eq!(memory.commit(&who(), main, mixed()).unwrap_err().kind, Kind::Invalid, "{shown}");
+        assert_eq!(memory.import(&who(), main, mixed()).unwrap_err().kind, Kind::Invalid, "{shown}");
+        assert_eq!(memory.commit(&who(), main, bulk()).unwrap_err().kind, Kind::Invalid, "{shown}");
+        assert_eq!(memory.check(main, &draft(Some(vector.clone()), None)).unwrap_err().kind, Kind::Invalid, "{shown}");
+        assert_eq!(memory.tip(), tip);
+        assert_eq!(memory.snapshot(&View::Branch(main)).unwrap().head(), head);
+        assert_eq!(disk.files(), files);
+    }
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn a_memory_s_first_vector_is_checked_as_well() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    for vector in bad_vectors().into_iter().filter(|vector| vector.len() != 1 && vector.len() != 3 && vector.len() != 65_536) {
+        let error = memory.commit(&who(), main_of(&memory), vec![put("bad", Some(vector), None)]).unwrap_err();
+        assert_eq!(error.kind, Kind::Invalid);
+    }
+    for text in ["[NaN]", "[Infinity]", "[1e39,0]", "[-1e39,0]", "[]", "[null,1]", "[\"1\",1]", "[[1],1]", "[true,1]"] {
+        let document = format!("{{\"vector\":{text}}}");
+        assert_eq!(Draft::parse("a", document.as_bytes()).unwrap_err().kind, Kind::Invalid, "{text}");
+    }
+    assert_eq!(memory.snapshot(&View::Branch(main_of(&memory))).unwrap().count(), 0);
+}
+
+#[test]
+fn odd_and_good_vectors_are_kept_to_the_bit() {
+    let (disk, memory) = begun();
+    let main = main_of(&memory);
+    let good = [
+        [f32::MIN_POSITIVE / 4.0, 1.0], [f32::from_bits(1), 1.0], [f32::from_bits(1), 0.0], [-f32::from_bits(0x007f_ffff), 0.0],
+        [f32::MAX, f32::MIN], [-0.0, 1.0], [f32::EPSILON, -1.0], [16_777_217.0, 0.1],
+    ];
+    let edits = good.iter().enumerate().map(|(n, vector)| put(&format!("odd{n}"), Some(vector.to_vec()), None));
+    memory.commit(&who(), main, edits.collect()).unwrap();
+    memory.seal().unwrap();
+    memory.close().unwrap();
+    let memory = open(&disk).unwrap();
+    let snapshot = memory.snapshot(&View::Branch(main)).unwrap();
+    for (n, vector) in good.iter().enumerate() {
+        let record = snapshot.get(&format!("odd{n}")).unwrap().unwrap();
+        let bits = |vector: &[f32]| vector.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(record.vector().unwrap()), bits(vector));
+        let read = Draft::parse(&format!("odd{n}"), &record.to_document()).unwrap();
+        assert_eq!(bits(&read.vector.unwrap()), bits(vector), "as JSON");
+    }
+    verify(&disk).unwrap();
+}

@@ -205,7 +205,7 @@ pub fn recover(disk: &ForgetfulDisk, log: &Log, least: u64) -> Result<u64, Strin
     }
     // Below the first noted entry stand those that made the store.
     if let Some((first, _)) = log.pictures.first_key_value()
-        && seq >= *first
+        && seq > *first
     {
         match log.pictures.get(&seq) {
             None => return Err(format!("entry {seq} was never acknowledged as the last one")),
