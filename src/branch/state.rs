@@ -144,24 +144,23 @@ impl State {
         next
     }
 
-    /// Returns the same content with the layers over `old` segments seen through `segment`, whose
-    /// row for a row of theirs `row_of` knows.
+    /// Returns the same content with the layers of some segments seen through `segment`; `row_of`
+    /// knows its row for a row of theirs. Layers of which it does not know every visible row stay.
     pub fn moved(&self, segment: &Arc<Segment>, row_of: impl Fn(&Hash, u32) -> Option<u32>) -> State {
         let mut next = self.clone();
-        let mut kept = Vec::new();
-        let mut visible = Visible::none(segment.rows());
+        next.layers.clear();
         for layer in &self.layers {
             let name = layer.segment.name();
-            let moved: Option<Vec<u32>> = layer.visible.iter().map(|row| row_of(&name, row)).collect();
-            match moved {
-                Some(rows) => rows.into_iter().for_each(|row| visible.set(row, true)),
-                None => kept.push(layer.clone()),
+            let rows: Option<Vec<u32>> = layer.visible.iter().map(|row| row_of(&name, row)).collect();
+            match rows {
+                Some(rows) if name != segment.name() => {
+                    let visible = &mut next.layer_of(segment).visible;
+                    rows.into_iter().for_each(|row| visible.set(row, true));
+                }
+                _ if name == segment.name() => next.layer_of(segment).visible.join(&layer.visible),
+                _ => next.layers.push(layer.clone()),
             }
         }
-        if visible.count() > 0 {
-            kept.push(Layer { segment: segment.clone(), visible });
-        }
-        next.layers = kept;
         next
     }
 

@@ -74,6 +74,15 @@ impl Visible {
         if visible { self.count += 1 } else { self.count -= 1 }
     }
 
+    /// Shows every row that another view of the same rows sees.
+    pub fn join(&mut self, other: &Visible) {
+        if self.count == 0 {
+            *self = other.clone();
+        } else if !self.is_all() {
+            other.iter().for_each(|row| self.set(row, true));
+        }
+    }
+
     /// Returns the first visible row that is not below `from`.
     pub fn next(&self, mut from: u32) -> Option<u32> {
         while from < self.rows {
@@ -166,14 +175,13 @@ fn bit_of(row: u32) -> u64 {
 
 fn next_in(words: &[u64; WORDS], from: u32) -> Option<u32> {
     let first = (from / 64) as usize;
-    let mut word = words[first] & (u64::MAX << (from % 64));
-    for index in first..WORDS {
-        if index > first {
-            word = words[index];
-        }
+    let mut mask = u64::MAX << (from % 64);
+    for (word, index) in words[first..].iter().zip(first as u32..) {
+        let word = word & mask;
         if word != 0 {
-            return Some(index as u32 * 64 + word.trailing_zeros());
+            return Some(index * 64 + word.trailing_zeros());
         }
+        mask = u64::MAX;
     }
     None
 }

@@ -236,7 +236,7 @@ fn none_one_and_two_rows_make_a_graph() {
             walked(&graph, &seen, 10),
             (0..count as u32).collect::<Vec<_>>()
         );
-        assert_eq!(walked(&graph, &seen, 0), []);
+        assert!(walked(&graph, &seen, 0).is_empty());
     }
 }
 

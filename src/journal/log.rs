@@ -179,7 +179,9 @@ impl Journal {
 
     /// Returns why the journal takes no more writes, if it does not.
     pub fn failure(&self) -> Option<String> {
-        self.flush().failed.clone().or_else(|| self.tail().broken.clone())
+        // One guard at a time: writers take them in the other order.
+        let failed = self.flush().failed.clone();
+        failed.or_else(|| self.tail().broken.clone())
     }
 
     /// Notes in the file how far it was flushed, so that damage below is never taken for a torn

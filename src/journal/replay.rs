@@ -85,6 +85,11 @@ impl Replay {
         Ok(replay)
     }
 
+    /// Returns the file's path below the store's root.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     /// Calls `each` with every whole frame in order, and returns what stands behind the last one.
     ///
     /// `synced` is an offset below which the file is known from elsewhere to be whole. A bad frame
@@ -162,7 +167,9 @@ impl Replay {
     /// end vouches for everything before it.
     fn flushed_behind(&mut self, offset: u64) -> Result<u64, JournalError> {
         let mut known = 0;
-        let mut at = offset + 1;
+        // Bytes inside a payload may look like a frame: where the bad frame's length is known, the
+        // search begins behind it.
+        let mut at = self.header(offset)?.map_or(offset + 1, |header| offset + (FRAME_BYTES + header.length) as u64);
         while at + (FRAME_BYTES as u64) <= self.length {
             let Some(header) = self.header(at)? else {
                 at += 1;

@@ -31,7 +31,10 @@ pub enum Document {
 
 /// Documents that were rendered, each with the stamp of what it was rendered from.
 #[derive(Default)]
-pub(super) struct Cache(HashMap<(View, Document), (Stamp, Arc<[u8]>)>);
+pub(super) struct Cache(HashMap<(View, Document), Rendered>);
+
+/// A document's bytes and the stamp of what they were rendered from.
+type Rendered = (Stamp, Arc<[u8]>);
 
 /// Changes whenever a document may.
 type Stamp = [u64; 4];

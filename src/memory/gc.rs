@@ -75,7 +75,7 @@ impl Memory {
     }
 
     /// Removes the files that nothing reaches. Called after a seal, by who holds `sealing`.
-    fn sweep(&self) -> Result<u64, Error> {
+    pub(super) fn sweep(&self) -> Result<u64, Error> {
         let _nobody_names = self.naming.write().unwrap_or_else(PoisonError::into_inner);
         let live = self.live_files();
         let mut open = self.segments.lock().unwrap_or_else(PoisonError::into_inner);

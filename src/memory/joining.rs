@@ -114,8 +114,7 @@ fn strategy_of(branch: &Branch, parent: &Branch, join: Join) -> Strategy {
 pub fn work_out(world: &World, branch: &Branch, join: Join) -> Result<Worked, Error> {
     let parent = world.parent(branch)?;
     let plan = plan_of(world, branch, join)?;
-    let untouched = Arc::ptr_eq(&parent.state, &branch.base);
-    let merged = if untouched { branch.state.clone() } else { Arc::new(plan.apply(&parent.state)?) };
+    let merged = Arc::new(plan.apply(&parent.state)?);
     let mut counts = Counts::default();
     if join == Join::Pull {
         for change in differences(&branch.state, &merged)? {

@@ -18,6 +18,7 @@ mod joining;
 mod load;
 mod look;
 mod manifest;
+mod moves;
 mod open;
 mod prepare;
 mod readme;

@@ -4,24 +4,24 @@
 //!    wait for, and it costs one flush.
 //! 2. What the world at that moment holds loose is written into segments, the entries into an
 //!    archive, and the world itself into the manifest, which names the new journal file.
+//!    Where there are many small segments, rows that are still seen are folded into the new one.
 //! 3. The states in use are replaced by equal ones that see the segments.
 //! 4. The old journal files are removed.
 //!
 //! A crash before the manifest is renamed leaves the old manifest with all journal files, after it
 //! the new one with the new file: both give the same world.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::history::write_archive;
 use super::manifest::{self, Manifest};
-use super::world::{Checkpoint, World};
+use super::moves::{Moves, Sealed};
+use super::world::World;
 use super::{Error, Memory};
 use crate::branch::State;
 use crate::journal::Journal;
 use crate::object::Hash;
-use crate::record::Version;
-use crate::segment::{Row, Segment, write_segment};
 
 /// Bytes of acts after which a seal begins.
 const SEAL_BYTES: u64 = 16 << 20;
@@ -60,15 +60,14 @@ impl Keeper {
     }
 }
 
-/// Where each sealed version stands: by the address of the version that was loose.
-type Places = HashMap<*const Version, u32>;
-
-/// A new segment and the versions that moved into it. The versions are held, so that no address
-/// can come to mean another one.
-struct Sealed {
-    segment: Arc<Segment>,
-    places: Places,
-    _held: Vec<Row>,
+/// The store at the moment a new journal file began.
+struct Rotated {
+    /// The world as it was, not moved yet.
+    manifest: Manifest,
+    /// Numbers of the older journal files.
+    journals: Vec<u64>,
+    /// Segments that acts in them name.
+    named: HashSet<Hash>,
 }
 
 impl Memory {
@@ -80,7 +79,24 @@ impl Memory {
 
     /// Like [`Memory::seal`], for who holds `sealing`.
     pub(super) fn seal_alone(&self) -> Result<(), Error> {
-        let (mut manifest, journals) = self.rotate()?;
+        let Rotated { manifest, journals, named } = self.rotate()?;
+        let folded = self.seal_rotated(manifest).inspect_err(|_| {
+            // The acts that name them are still all there is of their rows.
+            self.named.lock().unwrap_or_else(PoisonError::into_inner).extend(&named);
+        })?;
+        for number in journals {
+            if let Err(error) = self.disk.remove(&Journal::path_of(number)) {
+                log::warn!("the journal file {} is not needed any longer and stays: {error}", Journal::path_of(number));
+            }
+        }
+        if folded && let Err(error) = self.sweep() {
+            log::warn!("segments that were folded into a larger one stay until the next gc: {error}");
+        }
+        Ok(())
+    }
+
+    /// Steps 2 and 3; returns whether older segments were folded into new ones.
+    fn seal_rotated(&self, mut manifest: Manifest) -> Result<bool, Error> {
         let sealed = self.write_segments(&manifest.world)?;
         let recent = {
             let history = self.history.read().unwrap_or_else(PoisonError::into_inner);
@@ -91,20 +107,15 @@ impl Memory {
         if !recent.is_empty() {
             manifest.archives.push(write_archive(&self.shelf, &recent)?);
         }
-        let mut moves = Moves { sealed: &sealed, done: HashMap::new() };
+        let mut moves = Moves::new(&sealed);
         moves.world(&mut manifest.world);
         manifest::write(&self.disk, &manifest, &self.key)?;
         self.install(&mut moves, &manifest, recent.len());
-        for number in journals {
-            if let Err(error) = self.disk.remove(&Journal::path_of(number)) {
-                log::warn!("the journal file {} is not needed any longer and stays: {error}", Journal::path_of(number));
-            }
-        }
-        Ok(())
+        Ok(sealed.iter().any(Sealed::folds))
     }
 
-    /// Begins a new journal file; returns the world at that moment and the numbers of older files.
-    fn rotate(&self) -> Result<(Manifest, Vec<u64>), Error> {
+    /// Begins a new journal file.
+    fn rotate(&self) -> Result<Rotated, Error> {
         // Most of the flush is done while others still write.
         self.sync()?;
         let mut chain = self.chain();
@@ -128,31 +139,8 @@ impl Memory {
         chain.journal = Some(Arc::new(new));
         chain.loose_bytes = 0;
         chain.ended_at = 0;
-        Ok((manifest, numbers.filter(|number| *number <= old.number()).collect()))
-    }
-
-    /// Writes every loose version that the world reaches, one segment for each dimension.
-    fn write_segments(&self, world: &World) -> Result<Vec<Sealed>, Error> {
-        let mut groups: BTreeMap<usize, HashMap<*const Version, Arc<Version>>> = BTreeMap::new();
-        let mut seen = HashSet::new();
-        each_state(world, |state| {
-            if seen.insert(Arc::as_ptr(state)) {
-                for version in state.loose().values() {
-                    let dim = version.content.vector.as_ref().map_or(0, |vector| vector.len());
-                    groups.entry(dim).or_default().insert(Arc::as_ptr(version), version.clone());
-                }
-            }
-        });
-        let mut sealed = Vec::new();
-        for (dim, versions) in groups {
-            let mut versions: Vec<Arc<Version>> = versions.into_values().collect();
-            versions.sort_by(|a, b| (&a.id, a.hash, a.stamp.modified).cmp(&(&b.id, b.hash, b.stamp.modified)));
-            let places = versions.iter().enumerate().map(|(row, version)| (Arc::as_ptr(version), row as u32)).collect();
-            let rows: Vec<Row> = versions.into_iter().map(Row::Loose).collect();
-            let name = write_segment(&self.shelf, &rows, dim)?;
-            sealed.push(Sealed { segment: self.segment(&name)?, places, _held: rows });
-        }
-        Ok(sealed)
+        let named = std::mem::take(&mut *self.named.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(Rotated { manifest, journals: numbers.filter(|number| *number <= old.number()).collect(), named })
     }
 
     /// Puts equal, sealed states in place of those in use.
@@ -213,43 +201,6 @@ pub(super) fn each_state(world: &World, mut each: impl FnMut(&Arc<State>)) {
         each(&branch.base);
         branch.checkpoints.values().for_each(|checkpoint| each(&checkpoint.state));
         branch.kept.iter().for_each(|kept| each(&kept.state));
-    }
-}
-
-/// Moves states over to new segments, each distinct state once.
-struct Moves<'a> {
-    sealed: &'a [Sealed],
-    /// Old state to new; the old one is held so that its address stays its own.
-    done: HashMap<*const State, (Arc<State>, Arc<State>)>,
-}
-
-impl Moves<'_> {
-    fn world(&mut self, world: &mut World) {
-        world.each_branch(|branch| {
-            branch.state = self.state(&branch.state);
-            branch.base = self.state(&branch.base);
-            let moved = branch.checkpoints.iter().map(|(label, old)| {
-                let checkpoint = Checkpoint { state: self.state(&old.state), ..old.clone() };
-                (label.clone(), checkpoint)
-            });
-            branch.checkpoints = moved.collect();
-            branch.kept.iter_mut().for_each(|kept| kept.state = self.state(&kept.state));
-        });
-    }
-
-    fn state(&mut self, old: &Arc<State>) -> Arc<State> {
-        if let Some((_, new)) = self.done.get(&Arc::as_ptr(old)) {
-            return new.clone();
-        }
-        let mut new = old.clone();
-        if !old.loose().is_empty() {
-            for sealed in self.sealed {
-                let place = |version: &Arc<Version>| sealed.places.get(&Arc::as_ptr(version)).copied();
-                new = Arc::new(new.settled(&sealed.segment, place));
-            }
-        }
-        self.done.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
-        new
     }
 }
 

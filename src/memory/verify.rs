@@ -69,7 +69,7 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     let source = Source { disk, public: &public, segment: &segment, writing: false };
     let loaded = load(&source)?;
     if let Some(torn) = loaded.torn.as_ref().filter(|torn| !torn.cut_short) {
-        let message = format!("the last journal file is damaged at byte {}: a frame does not match its check", torn.offset);
+        let message = format!("{} is damaged at byte {}: a frame does not match its check", loaded.replay.path(), torn.offset);
         return Err(Error::damaged(message));
     }
     let entries = all_entries(&shelf, &loaded)?;

@@ -56,7 +56,7 @@ impl Scan<'_> {
             candidates.sort_unstable_by(|a, b| b.upper.total_cmp(&a.upper));
         }
         for (number, candidate) in candidates.iter().enumerate() {
-            if number as u32 % ROWS_AT_ONCE == 0 {
+            if number.is_multiple_of(ROWS_AT_ONCE as usize) {
                 self.check_time()?;
             }
             if top.worst().is_some_and(|worst| candidate.upper < worst) {
@@ -141,8 +141,8 @@ struct Columns<'a> {
 
 impl<'a> Columns<'a> {
     fn of(segment: &'a Segment) -> Result<Columns<'a>, SegmentError> {
-        let (codes, scales, residuals) = segment.codes()?;
-        Ok(Columns { dim: segment.dim(), codes, scales, residuals, norms: segment.norms()? })
+        let (scales, residuals) = segment.scales()?;
+        Ok(Columns { dim: segment.dim(), codes: segment.codes()?, scales, residuals, norms: segment.norms()? })
     }
 
     /// Returns a row's code and norm; nothing where it has no vector.

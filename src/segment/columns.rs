@@ -22,7 +22,6 @@ use super::{Container, SegmentError};
 use crate::object::{CodecError, Hash, Reader, SetHash, Shelf, Time, Writer};
 use crate::record::{Computed, Content, Stamp, Version};
 use crate::text::Postings;
-use crate::vector::Code;
 
 pub(super) const VECTORS: usize = 0;
 pub(super) const CODES: usize = 1;
@@ -205,20 +204,15 @@ impl Segment {
         self.floats(NORMS, self.container.section(NORMS)?)
     }
 
-    /// Returns the compact copies of all rows: codes, scales and residuals.
-    pub fn codes(&self) -> Result<(&[i8], &[f32], &[f32]), SegmentError> {
-        let codes = bytemuck::cast_slice(self.container.section(CODES)?);
-        let scales = self.floats(SCALES, self.container.section(SCALES)?)?;
-        let residuals = self.floats(RESIDUALS, self.container.section(RESIDUALS)?)?;
-        Ok((codes, scales, residuals))
+    /// Returns the compact copies of all rows, row after row.
+    pub fn codes(&self) -> Result<&[i8], SegmentError> {
+        Ok(bytemuck::cast_slice(self.container.section(CODES)?))
     }
 
-    /// Returns a row's compact copy.
-    pub fn code(&self, row: u32) -> Result<Code<'_>, SegmentError> {
-        let width = self.dim as u64;
-        let bytes = self.container.slice(CODES, u64::from(row) * width, width)?;
-        let (scale, residual) = (self.f32(SCALES, row)?, self.f32(RESIDUALS, row)?);
-        Ok(Code { bytes: bytemuck::cast_slice(bytes), scale, residual })
+    /// Returns the scales and the residuals of all compact copies.
+    pub fn scales(&self) -> Result<(&[f32], &[f32]), SegmentError> {
+        let scales = self.floats(SCALES, self.container.section(SCALES)?)?;
+        Ok((scales, self.floats(RESIDUALS, self.container.section(RESIDUALS)?)?))
     }
 
     /// Returns the bytes of a row's id, text and metadata as JSON, and its number of terms.

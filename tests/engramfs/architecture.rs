@@ -15,8 +15,8 @@ use source::{Source, sources};
 /// Where the library and the program begin.
 const SRC_ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
 
-/// Every Rust file below a folder of the project.
-fn files(folder: &str) -> Vec<(String, String)> {
+/// Every file below a folder of the project whose name ends in `.` and `extension`.
+fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let (mut found, mut folders) = (Vec::new(), vec![root.clone()]);
     while let Some(folder) = folders.pop() {
@@ -24,27 +24,22 @@ fn files(folder: &str) -> Vec<(String, String)> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path
-                    .strip_prefix(&root)
-                    .unwrap()
-                    .to_str()
-                    .unwrap()
-                    .to_owned();
+            } else if path.extension().is_some_and(|found| found == extension) {
+                let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
                 found.push((name, std::fs::read_to_string(&path).unwrap()));
             }
         }
     }
-    assert!(!found.is_empty(), "{folder} holds source files");
+    assert!(!found.is_empty(), "{folder} holds .{extension} files");
     found
 }
 
 fn src() -> Vec<Source> {
-    sources(files("src"), &SRC_ROOTS)
+    sources(files("src", "rs"), &SRC_ROOTS)
 }
 
 fn tests() -> Vec<Source> {
-    sources(files("tests/engramfs"), &["main.rs"])
+    sources(files("tests/engramfs", "rs"), &["main.rs"])
 }
 
 fn page() -> Map {
@@ -76,14 +71,12 @@ fn no_rooms_use_each_other_in_a_circle() {
 
 #[test]
 fn files_and_functions_stay_small() {
-    none(rules::giants(&src()));
-    none(rules::giants(&tests()));
+    none([rules::giants(&src()), rules::giants(&tests())].concat());
 }
 
 #[test]
 fn nothing_is_left_unfinished() {
-    none(rules::unfinished(&src()));
-    none(rules::unfinished(&tests()));
+    none([rules::unfinished(&src()), rules::unfinished(&tests())].concat());
 }
 
 #[test]
@@ -111,4 +104,13 @@ fn unsafe_code_and_foreign_crates_stay_in_their_rooms() {
 #[test]
 fn the_time_is_passed_in() {
     none(rules::clocks(&src()));
+}
+
+#[test]
+fn the_tests_that_pages_name_are_there() {
+    let (src, tests) = (src(), tests());
+    let all: Vec<&Source> = src.iter().chain(&tests).collect();
+    for (_, page) in files("docs", "md") {
+        none(rules::missing_tests(&page, &all));
+    }
 }

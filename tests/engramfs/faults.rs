@@ -124,7 +124,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     let mut story = Story::begin(Arc::new(faulty.clone()), 3).unwrap();
     story.step(Commit).unwrap();
     for round in 0..rounds(20) as u64 {
-        let fault = Fault { nth: 1, kinds: &[Call::Write, Call::Create], errno: libc::ENOSPC, short_write: round % 2 == 0, sticky: true };
+        let fault = Fault { nth: 1, kinds: &[Call::Write, Call::Create], errno: libc::ENOSPC, short_write: round.is_multiple_of(2), sticky: true };
         faulty.plan(fault);
         for step in [Commit, Fork, Step::Checkpoint, Step::Bulk] {
             assert_eq!(story.step(step).unwrap_err().kind, Kind::Full, "{step:?}");

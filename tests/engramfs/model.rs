@@ -95,6 +95,7 @@ impl World {
             15 => self.discard(at),
             16 => self.checkpoint_or_rollback(at),
             17 => self.strategy(at),
+            18 if self.chance.one_in(4) => drop(self.memory.gc(&who(), None, false).unwrap()),
             18 => self.memory.seal().unwrap(),
             _ => self.reopen(),
         }
@@ -337,9 +338,9 @@ fn vector_of(text: &str) -> Vec<f32> {
 
 #[test]
 fn random_histories_agree_with_the_model() {
-    for seed in 0..rounds(40) as u64 {
+    for seed in 0..rounds(30) as u64 {
         let mut world = World::new(seed);
-        for step in 0..150 {
+        for step in 0..300 {
             world.step();
             if step % 5 == 0 {
                 world.check();

@@ -23,18 +23,9 @@ pub fn read(page: &str) -> Result<Map, String> {
         list => list.split(',').map(|name| name.trim().to_owned()).collect(),
     };
     Ok(Map {
-        rooms: table(page, "room")?
-            .into_iter()
-            .map(|[room, uses_of, _]| (room, uses(&uses_of)))
-            .collect(),
-        crates: table(page, "crate")?
-            .into_iter()
-            .map(|[name, room, _]| (name, room))
-            .collect(),
-        files: table(page, "std::fs in")?
-            .into_iter()
-            .map(|[path, ..]| path)
-            .collect(),
+        rooms: table(page, "room")?.into_iter().map(|[room, uses_of, _]| (room, uses(&uses_of))).collect(),
+        crates: table(page, "crate")?.into_iter().map(|[name, room, _]| (name, room)).collect(),
+        files: table(page, "std::fs in")?.into_iter().map(|[path, ..]| path).collect(),
     })
 }
 
@@ -48,19 +39,14 @@ fn table(page: &str, heading: &str) -> Result<Vec<[String; 3]>, String> {
         .map(cells)
         .collect();
     if rows.is_empty() {
-        Err(format!(
-            "the page has no table of which the first heading is '{heading}'"
-        ))
+        Err(format!("the page has no table of which the first heading is '{heading}'"))
     } else {
         Ok(rows)
     }
 }
 
 fn cells(line: &str) -> [String; 3] {
-    let mut cells = line
-        .trim_matches('|')
-        .split('|')
-        .map(|cell| cell.replace('`', "").trim().to_owned());
+    let mut cells = line.trim_matches('|').split('|').map(|cell| cell.replace('`', "").trim().to_owned());
     std::array::from_fn(|_| cells.next().unwrap_or_default())
 }
 
@@ -87,24 +73,15 @@ text | room
     #[test]
     fn the_tables_are_read() {
         let map = read(PAGE).unwrap();
-        assert_eq!(
-            map.rooms["a"],
-            BTreeSet::from(["b".to_owned(), "c".to_owned()])
-        );
+        assert_eq!(map.rooms["a"], BTreeSet::from(["b".to_owned(), "c".to_owned()]));
         assert!(map.rooms["b"].is_empty() && map.rooms.len() == 2);
-        assert_eq!(
-            (map.crates["k"].as_str(), map.files),
-            ("a", vec!["b/x.rs".to_owned()])
-        );
+        assert_eq!((map.crates["k"].as_str(), map.files), ("a", vec!["b/x.rs".to_owned()]));
     }
 
     #[test]
     fn a_missing_table_is_an_error() {
         for heading in ["room", "crate", "`std::fs` in"] {
-            assert!(
-                read(&PAGE.replace(&format!("| {heading} |"), "| other |")).is_err(),
-                "{heading}"
-            );
+            assert!(read(&PAGE.replace(&format!("| {heading} |"), "| other |")).is_err(), "{heading}");
         }
     }
 }

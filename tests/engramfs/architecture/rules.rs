@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::map::{Edges, Map};
 use super::source::{Source, declarations, declared_as, functions, has_word, named_below};
 
+#[cfg(test)]
+mod tests;
+
 /// Most lines of a file.
 const FILE_LINES_MAX: usize = 500;
 /// Most lines of a function.
@@ -19,21 +22,15 @@ pub fn edges(sources: &[Source]) -> Edges {
     let mut edges = Edges::new();
     for file in sources {
         let Some(room) = file.room() else { continue };
-        let others = named_below(&file.code, "crate")
-            .into_iter()
-            .filter(|other| *other != room);
-        edges
-            .entry(room.to_owned())
-            .or_default()
-            .extend(others.map(str::to_owned));
+        let others = named_below(&file.code, "crate").into_iter().filter(|other| *other != room);
+        edges.entry(room.to_owned()).or_default().extend(others.map(str::to_owned));
     }
     edges
 }
 
 /// Every path from room to room must be in the table.
 pub fn forbidden_edges(sources: &[Source], map: &Map) -> Vec<String> {
-    let allowed =
-        |room: &str, other: &str| map.rooms.get(room).is_some_and(|uses| uses.contains(other));
+    let allowed = |room: &str, other: &str| map.rooms.get(room).is_some_and(|uses| uses.contains(other));
     let mut found = Vec::new();
     for (room, others) in edges(sources) {
         found.extend(
@@ -53,10 +50,7 @@ pub fn climbs(sources: &[Source]) -> Vec<String> {
         let inline = usize::from(file.production().len() < file.code.len());
         let up = "super::".repeat(file.module().len() + inline);
         if file.code.contains(&up) {
-            found.push(format!(
-                "{} leaves its room by super; write crate:: and the room's name",
-                file.path
-            ));
+            found.push(format!("{} leaves its room by super; write crate:: and the room's name", file.path));
         }
     }
     found
@@ -66,23 +60,12 @@ pub fn climbs(sources: &[Source]) -> Vec<String> {
 pub fn strange_rows(sources: &[Source], map: &Map) -> Vec<String> {
     let rooms: BTreeSet<&str> = sources.iter().filter_map(Source::room).collect();
     let rows: BTreeSet<&str> = map.rooms.keys().map(String::as_str).collect();
-    let used = map
-        .rooms
-        .values()
-        .flatten()
-        .map(String::as_str)
-        .chain(map.crates.values().map(String::as_str));
-    let mut found: Vec<String> = rooms
-        .difference(&rows)
-        .map(|room| format!("{room} has no row in the table"))
-        .collect();
+    let used = map.rooms.values().flatten().map(String::as_str).chain(map.crates.values().map(String::as_str));
+    let mut found: Vec<String> =
+        rooms.difference(&rows).map(|room| format!("{room} has no row in the table")).collect();
+    found.extend(rows.difference(&rooms).map(|row| format!("the table's row {row} is no room")));
     found.extend(
-        rows.difference(&rooms)
-            .map(|row| format!("the table's row {row} is no room")),
-    );
-    found.extend(
-        used.filter(|name| !rooms.contains(name))
-            .map(|name| format!("a table names {name}, which is no room")),
+        used.filter(|name| !rooms.contains(name)).map(|name| format!("a table names {name}, which is no room")),
     );
     found
 }
@@ -90,10 +73,7 @@ pub fn strange_rows(sources: &[Source], map: &Map) -> Vec<String> {
 /// Rooms must stand above one another. What remains when those without a way on are taken away
 /// again and again is, or leads to, a cycle.
 pub fn cycles(edges: &Edges) -> Vec<String> {
-    let mut left: BTreeMap<&str, &BTreeSet<String>> = edges
-        .iter()
-        .map(|(room, uses)| (room.as_str(), uses))
-        .collect();
+    let mut left: BTreeMap<&str, &BTreeSet<String>> = edges.iter().map(|(room, uses)| (room.as_str(), uses)).collect();
     loop {
         let before = left.len();
         let rooms: BTreeSet<&str> = left.keys().copied().collect();
@@ -102,9 +82,7 @@ pub fn cycles(edges: &Edges) -> Vec<String> {
             break;
         }
     }
-    left.keys()
-        .map(|room| format!("{room} is in a cycle, or uses one that is"))
-        .collect()
+    left.keys().map(|room| format!("{room} is in a cycle, or uses one that is")).collect()
 }
 
 /// Files and functions stay small.
@@ -115,15 +93,8 @@ pub fn giants(sources: &[Source]) -> Vec<String> {
         if lines > FILE_LINES_MAX {
             found.push(format!("{} has {lines} lines", file.path));
         }
-        let long = functions(&file.code)
-            .into_iter()
-            .filter(|function| function.lines > FUNCTION_LINES_MAX);
-        found.extend(long.map(|function| {
-            format!(
-                "{} in {} has {} lines",
-                function.name, file.path, function.lines
-            )
-        }));
+        let long = functions(&file.code).into_iter().filter(|function| function.lines > FUNCTION_LINES_MAX);
+        found.extend(long.map(|function| format!("{} in {} has {} lines", function.name, file.path, function.lines)));
     }
     found
 }
@@ -148,42 +119,25 @@ pub fn unfinished(sources: &[Source]) -> Vec<String> {
 /// Every file is a module of another one, or it is never compiled.
 pub fn forgotten(sources: &[Source], roots: &[&str]) -> Vec<String> {
     let declared = declarations(sources);
-    let is_named = |file: &Source| {
-        roots.contains(&file.path.as_str())
-            || declared_as(&file.module(), &declared, roots).is_some()
-    };
-    sources
-        .iter()
-        .filter(|file| !is_named(file))
-        .map(|file| format!("no mod names {}", file.path))
-        .collect()
+    let is_named =
+        |file: &Source| roots.contains(&file.path.as_str()) || declared_as(&file.module(), &declared, roots).is_some();
+    sources.iter().filter(|file| !is_named(file)).map(|file| format!("no mod names {}", file.path)).collect()
 }
 
 /// Only the command line prints.
 pub fn printing(sources: &[Source]) -> Vec<String> {
     let prints = |file: &&Source| {
-        ["println!", "eprintln!", "print!", "eprint!"]
-            .into_iter()
-            .any(|name| has_word(file.production(), name))
+        ["println!", "eprintln!", "print!", "eprint!"].into_iter().any(|name| has_word(file.production(), name))
     };
     let strangers = sources.iter().filter(|file| file.room() != Some("cli"));
-    strangers
-        .filter(prints)
-        .map(|file| format!("{} prints, and only cli does", file.path))
-        .collect()
+    strangers.filter(prints).map(|file| format!("{} prints, and only cli does", file.path)).collect()
 }
 
 /// Only `disk` opens files, but for the exceptions that the page gives a reason for.
 pub fn files_elsewhere(sources: &[Source], map: &Map) -> Vec<String> {
-    let opens = |file: &&Source| {
-        file.room() != Some("disk") && named_below(file.production(), "std").contains("fs")
-    };
+    let opens = |file: &&Source| file.room() != Some("disk") && named_below(file.production(), "std").contains("fs");
     let excused = |file: &Source, exception: &String| {
-        if exception.ends_with('/') {
-            file.path.starts_with(exception.as_str())
-        } else {
-            file.path == *exception
-        }
+        if exception.ends_with('/') { file.path.starts_with(exception.as_str()) } else { file.path == *exception }
     };
     let openers: Vec<&Source> = sources.iter().filter(opens).collect();
     let mut found: Vec<String> = openers
@@ -191,21 +145,14 @@ pub fn files_elsewhere(sources: &[Source], map: &Map) -> Vec<String> {
         .filter(|file| !map.files.iter().any(|exception| excused(file, exception)))
         .map(|file| format!("{} uses std::fs, and only disk does", file.path))
         .collect();
-    let needless = map
-        .files
-        .iter()
-        .filter(|exception| !openers.iter().any(|file| excused(file, exception)));
-    found.extend(
-        needless.map(|exception| format!("{exception} may use std::fs and does not need to")),
-    );
+    let needless = map.files.iter().filter(|exception| !openers.iter().any(|file| excused(file, exception)));
+    found.extend(needless.map(|exception| format!("{exception} may use std::fs and does not need to")));
     found
 }
 
 /// Unsafe code stays where it can't be avoided.
 pub fn unsafe_elsewhere(sources: &[Source]) -> Vec<String> {
-    let strangers = sources
-        .iter()
-        .filter(|file| !file.room().is_some_and(|room| UNSAFE.contains(&room)));
+    let strangers = sources.iter().filter(|file| !file.room().is_some_and(|room| UNSAFE.contains(&room)));
     strangers
         .filter(|file| has_word(&file.code, "unsafe"))
         .map(|file| format!("{} is unsafe; that is for {}", file.path, UNSAFE.join(", ")))
@@ -216,9 +163,7 @@ pub fn unsafe_elsewhere(sources: &[Source]) -> Vec<String> {
 pub fn crates_elsewhere(sources: &[Source], map: &Map) -> Vec<String> {
     let mut found = Vec::new();
     for (name, home) in &map.crates {
-        let strangers = sources
-            .iter()
-            .filter(|file| file.room() != Some(home.as_str()));
+        let strangers = sources.iter().filter(|file| file.room() != Some(home.as_str()));
         found.extend(
             strangers
                 .filter(|file| !named_below(&file.code, name).is_empty())
@@ -230,241 +175,25 @@ pub fn crates_elsewhere(sources: &[Source], map: &Map) -> Vec<String> {
 
 /// Time is passed in; only the street and one file ask for it.
 pub fn clocks(sources: &[Source]) -> Vec<String> {
-    let asks = |file: &&Source| {
-        ["SystemTime", "Instant"]
-            .into_iter()
-            .any(|name| has_word(file.production(), name))
-    };
-    let inside = sources.iter().filter(|file| {
-        file.path != SURROUNDINGS && !matches!(file.room(), None | Some("cli" | "fuse"))
-    });
+    let asks = |file: &&Source| ["SystemTime", "Instant"].into_iter().any(|name| has_word(file.production(), name));
+    let inside =
+        sources.iter().filter(|file| file.path != SURROUNDINGS && !matches!(file.room(), None | Some("cli" | "fuse")));
     inside
         .filter(asks)
-        .map(|file| {
-            format!(
-                "{} asks the system for the time; take it from the surroundings",
-                file.path
-            )
-        })
+        .map(|file| format!("{} asks the system for the time; take it from the surroundings", file.path))
         .collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::source::sources;
-    use super::*;
-
-    /// Made-up files below a made-up lib.rs that names them all.
-    fn tree(files: &[(&str, &str)]) -> Vec<Source> {
-        let files = files
-            .iter()
-            .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
-        sources(files.collect(), &["lib.rs"])
-    }
-
-    fn map() -> Map {
-        let edges = |room: &str, uses: &[&str]| {
-            (
-                room.to_owned(),
-                uses.iter().map(|name| (*name).to_owned()).collect(),
-            )
-        };
-        Map {
-            rooms: Edges::from([edges("a", &["b"]), edges("b", &[])]),
-            crates: BTreeMap::from([("k".to_owned(), "a".to_owned())]),
-            files: vec!["a/x.rs".to_owned()],
-        }
-    }
-
-    #[test]
-    fn an_edge_that_is_not_in_the_table_is_found() {
-        assert!(
-            forbidden_edges(
-                &tree(&[("a.rs", "use crate::b::X; use crate::a::Y; // crate::c")]),
-                &map()
-            )
-            .is_empty()
-        );
-        assert_eq!(
-            forbidden_edges(&tree(&[("b/x.rs", "fn f() { crate::a::g() }")]), &map()).len(),
-            1
-        );
-        assert_eq!(
-            forbidden_edges(&tree(&[("a.rs", "use crate::{b, c};")]), &map()).len(),
-            1
-        );
-    }
-
-    #[test]
-    fn climbing_out_of_a_room_is_found() {
-        assert!(
-            climbs(&tree(&[(
-                "a/x.rs",
-                "use super::Y;\n#[cfg(test)]\nmod tests {\n use super::super::Y; }"
-            )]))
-            .is_empty()
-        );
-        assert_eq!(
-            climbs(&tree(&[
-                ("a/mod.rs", "use super::b::Y;"),
-                ("a/x.rs", "use super::super::b::Y;")
-            ]))
-            .len(),
-            2
-        );
-    }
-
-    #[test]
-    fn rows_without_rooms_and_rooms_without_rows_are_found() {
-        assert!(
-            strange_rows(
-                &tree(&[("a.rs", ""), ("b/mod.rs", ""), ("lib.rs", "")]),
-                &map()
-            )
-            .is_empty()
-        );
-        assert_eq!(
-            strange_rows(&tree(&[("a.rs", ""), ("b.rs", ""), ("c.rs", "")]), &map()),
-            ["c has no row in the table"]
-        );
-        // The row, its mention in a's row, and nothing else.
-        assert_eq!(strange_rows(&tree(&[("a.rs", "")]), &map()).len(), 2);
-    }
-
-    #[test]
-    fn a_cycle_is_found() {
-        assert!(cycles(&map().rooms).is_empty());
-        let tree = tree(&[
-            ("a.rs", "crate::b::x();"),
-            ("b.rs", "crate::c::x();"),
-            ("c.rs", "crate::a::x();"),
-            ("d.rs", ""),
-        ]);
-        assert_eq!(cycles(&edges(&tree)).len(), 3);
-    }
-
-    #[test]
-    fn giants_are_found() {
-        let (fit, long) = ("\n".repeat(68), "\n".repeat(70));
-        assert!(giants(&tree(&[("a.rs", &format!("fn f() {{{fit}}}"))])).is_empty());
-        assert_eq!(
-            giants(&tree(&[("a.rs", &format!("fn f() {{{long}}}"))])).len(),
-            1
-        );
-        assert!(giants(&tree(&[("a.rs", &"//\n".repeat(500))])).is_empty());
-        assert_eq!(giants(&tree(&[("a.rs", &"//\n".repeat(501))])).len(), 1);
-    }
-
-    #[test]
-    fn what_is_unfinished_is_found() {
-        assert!(unfinished(&tree(&[("a.rs", "// the word todo in small letters")])).is_empty());
-        for text in [
-            concat!("// TO", "DO: later"),
-            concat!("// FIX", "ME"),
-            concat!("db", "g!(x);"),
-        ] {
-            assert_eq!(unfinished(&tree(&[("a.rs", text)])).len(), 1, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_file_that_no_mod_names_is_found() {
-        let named = [
-            ("lib.rs", "pub mod a;"),
-            ("a/mod.rs", "mod x;"),
-            ("a/x.rs", ""),
-        ];
-        assert!(forgotten(&tree(&named), &["lib.rs"]).is_empty());
-        assert_eq!(
-            forgotten(
-                &tree(&[named[0], ("a/mod.rs", "// mod x;"), named[2]]),
-                &["lib.rs"]
-            ),
-            ["no mod names a/x.rs"]
-        );
-    }
-
-    #[test]
-    fn printing_outside_the_command_line_is_found() {
-        assert!(
-            printing(&tree(&[
-                ("cli/mod.rs", "println!(x);"),
-                ("a.rs", "\n#[cfg(test)]\nmod t {\n print!(x); }")
-            ]))
-            .is_empty()
-        );
-        assert_eq!(
-            printing(&tree(&[("a.rs", "eprintln!(x);"), ("b.rs", "print!(x);")])).len(),
-            2
-        );
-    }
-
-    #[test]
-    fn files_opened_outside_the_disk_are_found_and_so_are_needless_exceptions() {
-        let excused = ("a/x.rs", "use std::fs::File;");
-        assert!(
-            files_elsewhere(
-                &tree(&[
-                    excused,
-                    ("disk/mod.rs", "use std::fs;"),
-                    ("b.rs", "use std::os::unix::fs::X;")
-                ]),
-                &map()
-            )
-            .is_empty()
-        );
-        assert_eq!(
-            files_elsewhere(&tree(&[excused, ("b.rs", "use std::{fmt, fs};")]), &map()).len(),
-            1
-        );
-        assert_eq!(
-            files_elsewhere(&tree(&[]), &map()),
-            ["a/x.rs may use std::fs and does not need to"]
-        );
-    }
-
-    #[test]
-    fn unsafe_code_elsewhere_is_found() {
-        assert!(
-            unsafe_elsewhere(&tree(&[
-                ("disk/x.rs", "unsafe { f() }"),
-                ("a.rs", "// unsafe")
-            ]))
-            .is_empty()
-        );
-        assert_eq!(
-            unsafe_elsewhere(&tree(&[("segment/mod.rs", "unsafe { f() }")])).len(),
-            1
-        );
-    }
-
-    #[test]
-    fn a_crate_named_outside_its_room_is_found() {
-        assert!(
-            crates_elsewhere(
-                &tree(&[("a.rs", "use k::X;"), ("b.rs", "use kk::X;")]),
-                &map()
-            )
-            .is_empty()
-        );
-        assert_eq!(
-            crates_elsewhere(&tree(&[("b.rs", "use k::X;")]), &map()).len(),
-            1
-        );
-    }
-
-    #[test]
-    fn a_clock_inside_the_house_is_found() {
-        assert!(
-            clocks(&tree(&[
-                ("fuse/x.rs", "Instant::now()"),
-                (SURROUNDINGS, "SystemTime::now()")
-            ]))
-            .is_empty()
-        );
-        assert_eq!(
-            clocks(&tree(&[("memory/gc.rs", "SystemTime::now()")])).len(),
-            1
-        );
-    }
+/// A test that a page names must be there. Names of tests are sentences: three underscores or more.
+pub fn missing_tests(page: &str, sources: &[&Source]) -> Vec<String> {
+    let there: BTreeSet<&str> =
+        sources.iter().flat_map(|file| functions(&file.code)).map(|function| function.name).collect();
+    let is_name =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    let quoted = page.split('`').skip(1).step_by(2);
+    let named = quoted.filter(|text| is_name(text) && text.matches('_').count() >= 3);
+    named
+        .filter(|name| !there.contains(name))
+        .map(|name| format!("a page names the test {name}, which is not there"))
+        .collect()
 }

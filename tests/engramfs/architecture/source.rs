@@ -44,22 +44,12 @@ impl Source {
 
 /// Reads files, given as path and text, whose module tree begins in one of the files `roots`.
 pub fn sources(files: Vec<(String, String)>, roots: &[&str]) -> Vec<Source> {
-    let mut sources: Vec<Source> = files
-        .into_iter()
-        .map(|(path, text)| source(path, text))
-        .collect();
+    let mut sources: Vec<Source> = files.into_iter().map(|(path, text)| source(path, text)).collect();
     let tests: Vec<bool> = {
         let declared = declarations(&sources);
-        sources
-            .iter()
-            .map(|file| is_of_tests(file, &declared, roots))
-            .collect()
+        sources.iter().map(|file| is_of_tests(file, &declared, roots)).collect()
     };
-    for (file, _) in sources
-        .iter_mut()
-        .zip(tests)
-        .filter(|(_, of_tests)| *of_tests)
-    {
+    for (file, _) in sources.iter_mut().zip(tests).filter(|(_, of_tests)| *of_tests) {
         file.test_from = 0;
     }
     sources
@@ -68,22 +58,14 @@ pub fn sources(files: Vec<(String, String)>, roots: &[&str]) -> Vec<Source> {
 fn source(path: String, text: String) -> Source {
     let code = code_of(&text);
     let test_from = modules(&code).1;
-    Source {
-        path,
-        text,
-        code,
-        test_from,
-    }
+    Source { path, text, code, test_from }
 }
 
 /// Modules declared in each file, and whether for tests alone.
 pub type Declarations<'a> = HashMap<&'a str, Vec<(&'a str, bool)>>;
 
 pub fn declarations(sources: &[Source]) -> Declarations<'_> {
-    sources
-        .iter()
-        .map(|file| (file.path.as_str(), modules(&file.code).0))
-        .collect()
+    sources.iter().map(|file| (file.path.as_str(), modules(&file.code).0)).collect()
 }
 
 /// Returns how a file's parent declares it: for tests alone or not; nothing when no file names it.
@@ -95,11 +77,7 @@ pub fn declared_as(module: &[&str], declared: &Declarations<'_>, roots: &[&str])
     } else {
         vec![format!("{folder}.rs"), format!("{folder}/mod.rs")]
     };
-    let found = files
-        .iter()
-        .filter_map(|file| declared.get(file.as_str()))
-        .flatten()
-        .find(|(child, _)| child == name);
+    let found = files.iter().filter_map(|file| declared.get(file.as_str())).flatten().find(|(child, _)| child == name);
     found.map(|(_, for_tests)| *for_tests)
 }
 
@@ -118,11 +96,9 @@ fn modules(code: &str) -> (Vec<(&str, bool)>, usize) {
             gate = Some(start);
             continue;
         }
-        let visible = trimmed.strip_prefix("pub").map_or(trimmed, |rest| {
-            rest.trim_start_matches("(super)")
-                .trim_start_matches("(crate)")
-                .trim_start()
-        });
+        let visible = trimmed
+            .strip_prefix("pub")
+            .map_or(trimmed, |rest| rest.trim_start_matches("(super)").trim_start_matches("(crate)").trim_start());
         if let Some(rest) = visible.strip_prefix("mod ") {
             match (rest.strip_suffix(';'), gate) {
                 (Some(name), gate) => found.push((name, gate.is_some())),
@@ -174,9 +150,8 @@ fn members(group: &str) -> Vec<&str> {
 
 /// Returns whether `code` holds `name` as a whole word.
 pub fn has_word(code: &str, name: &str) -> bool {
-    code.match_indices(name).any(|(at, _)| {
-        !code[..at].ends_with(is_word) && !code[at + name.len()..].starts_with(is_word)
-    })
+    code.match_indices(name)
+        .any(|(at, _)| !code[..at].ends_with(is_word) && !code[at + name.len()..].starts_with(is_word))
 }
 
 fn is_word(c: char) -> bool {
@@ -184,16 +159,12 @@ fn is_word(c: char) -> bool {
 }
 
 fn word(text: &str) -> Option<&str> {
-    text.split(|c| !is_word(c))
-        .next()
-        .filter(|word| !word.is_empty())
+    text.split(|c| !is_word(c)).next().filter(|word| !word.is_empty())
 }
 
 /// Returns every function with a body, nested ones too.
 pub fn functions(code: &str) -> Vec<Function<'_>> {
-    let starts = code
-        .match_indices("fn ")
-        .filter(|(at, _)| !code[..*at].ends_with(is_word));
+    let starts = code.match_indices("fn ").filter(|(at, _)| !code[..*at].ends_with(is_word));
     starts.filter_map(|(at, _)| function(&code[at..])).collect()
 }
 
@@ -215,10 +186,7 @@ fn function(code: &str) -> Option<Function<'_>> {
             _ => continue,
         }
         if in_body && depth == 0 {
-            return Some(Function {
-                name,
-                lines: code[..at].matches('\n').count() + 1,
-            });
+            return Some(Function { name, lines: code[..at].matches('\n').count() + 1 });
         }
     }
     None
@@ -232,10 +200,7 @@ fn code_of(text: &str) -> String {
     while at < bytes.len() {
         let in_word = at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_');
         let end = (at + blank_bytes(&bytes[at..], in_word)).min(bytes.len());
-        code[at..end]
-            .iter_mut()
-            .filter(|byte| **byte != b'\n')
-            .for_each(|byte| *byte = b' ');
+        code[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
         at = end.max(at + 1);
     }
     String::from_utf8(code).unwrap()
@@ -244,25 +209,14 @@ fn code_of(text: &str) -> String {
 /// How many bytes of comment or literal begin here.
 fn blank_bytes(rest: &[u8], in_word: bool) -> usize {
     match rest {
-        [b'/', b'/', ..] => rest
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .unwrap_or(rest.len()),
+        [b'/', b'/', ..] => rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()),
         [b'/', b'*', ..] => block_comment(rest),
         [b'"', ..] => until_quote(rest, b'"'),
         [b'\'', b'\\', ..] => until_quote(rest, b'\''),
         [b'\'', first, ..] => {
-            let width = if *first < 0x80 {
-                1
-            } else {
-                first.leading_ones() as usize
-            };
+            let width = if *first < 0x80 { 1 } else { first.leading_ones() as usize };
             // Without a second quote it is a lifetime.
-            if rest.get(1 + width) == Some(&b'\'') {
-                width + 2
-            } else {
-                0
-            }
+            if rest.get(1 + width) == Some(&b'\'') { width + 2 } else { 0 }
         }
         [b'b' | b'c', b'r', ..] if !in_word => raw_string(&rest[1..]).map_or(0, |bytes| bytes + 1),
         [b'r', ..] if !in_word => raw_string(rest).unwrap_or(0),
@@ -301,10 +255,7 @@ fn raw_string(rest: &[u8]) -> Option<usize> {
     }
     let close = [b"\"".as_slice(), &vec![b'#'; hashes]].concat();
     let body = &rest[2 + hashes..];
-    let end = body
-        .windows(close.len())
-        .position(|window| window == close)
-        .unwrap_or(body.len());
+    let end = body.windows(close.len()).position(|window| window == close).unwrap_or(body.len());
     Some(2 + hashes + end + close.len())
 }
 
@@ -314,25 +265,11 @@ mod tests {
 
     #[test]
     fn comments_and_literals_are_blanked_and_lifetimes_stay() {
-        let blanked = |text: &str| {
-            code_of(text)
-                .split_whitespace()
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
+        let blanked = |text: &str| code_of(text).split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(blanked("a // b\nc /* d /* e */ f */ g"), "a c g");
-        assert_eq!(
-            blanked(r#"a("x\"y{", '{', '\'', b'"', '\u{1}') b"#),
-            "a( , , , b , ) b"
-        );
-        assert_eq!(
-            blanked("a r\"b\\\" c r#\"d\"e\"# f br\"g\" r#fn"),
-            "a c f r#fn"
-        );
-        assert_eq!(
-            blanked("fn f<'a>(x: &'a str) { 'é' }"),
-            "fn f<'a>(x: &'a str) { }"
-        );
+        assert_eq!(blanked(r#"a("x\"y{", '{', '\'', b'"', '\u{1}') b"#), "a( , , , b , ) b");
+        assert_eq!(blanked("a r\"b\\\" c r#\"d\"e\"# f br\"g\" r#fn"), "a c f r#fn");
+        assert_eq!(blanked("fn f<'a>(x: &'a str) { 'é' }"), "fn f<'a>(x: &'a str) { }");
         assert_eq!(code_of("\"é\n\"x"), "   \n x");
     }
 
@@ -341,28 +278,13 @@ mod tests {
         let found = functions(
             "fn a() {\n}\ntrait T { fn b(x: [u8; 2]); }\nfn c<F: Fn(u8)>(\n x: F,\n) -> [u8; 2] {\n if x { y }\n}\ntype P = fn (u8);",
         );
-        assert_eq!(
-            found,
-            [
-                Function {
-                    name: "a",
-                    lines: 2
-                },
-                Function {
-                    name: "c",
-                    lines: 5
-                }
-            ]
-        );
+        assert_eq!(found, [Function { name: "a", lines: 2 }, Function { name: "c", lines: 5 }]);
     }
 
     #[test]
     fn names_below_a_root_are_found_in_paths_and_groups() {
         let code = "use crate::a::B; use crate::{b::{C, d}, e}; my_crate::no(); crate::f::g()";
-        assert_eq!(
-            named_below(code, "crate").into_iter().collect::<Vec<_>>(),
-            ["a", "b", "e", "f"]
-        );
+        assert_eq!(named_below(code, "crate").into_iter().collect::<Vec<_>>(), ["a", "b", "e", "f"]);
     }
 
     #[test]
@@ -379,10 +301,7 @@ mod tests {
         ];
         let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
         let sources = sources(files.to_vec(), &["lib.rs"]);
-        let production: Vec<bool> = sources
-            .iter()
-            .map(|file| file.production().contains("fn"))
-            .collect();
+        let production: Vec<bool> = sources.iter().map(|file| file.production().contains("fn")).collect();
         assert_eq!(production, [false, true, true, false, false]);
         assert!(!sources[1].production().contains("more"));
     }

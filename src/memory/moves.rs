@@ -1,0 +1,176 @@
+//! Which rows move into which new segment, and the states that see them there.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::seal::each_state;
+use super::world::{Checkpoint, World};
+use super::{Error, Memory};
+use crate::branch::{State, Visible};
+use crate::object::Hash;
+use crate::record::Version;
+use crate::segment::{Row, Segment, write_segment};
+
+/// Segments of one dimension from which on the smallest are folded into one.
+const SEGMENTS_MAX: usize = 8;
+/// How many are left then, beside the new one.
+const SEGMENTS_LEFT: usize = 4;
+/// A segment of more rows is never rewritten.
+const FOLDED_ROWS_MAX: u32 = 1 << 21;
+/// Stands for a row that nobody sees any longer.
+const NOWHERE: u32 = u32::MAX;
+
+/// A new segment, and what moved into it. The rows are held, so that no address of a version can
+/// come to mean another one.
+pub(super) struct Sealed {
+    segment: Arc<Segment>,
+    /// Where each version stands that was loose, by its address.
+    places: HashMap<*const Version, u32>,
+    /// Where each row of each older segment stands.
+    folded: HashMap<Hash, Vec<u32>>,
+    _held: Vec<Row>,
+}
+
+impl Sealed {
+    /// Returns whether rows of older segments moved.
+    pub(super) fn folds(&self) -> bool {
+        !self.folded.is_empty()
+    }
+}
+
+/// What goes into the new segment of one dimension.
+#[derive(Default)]
+struct Group {
+    loose: HashMap<*const Version, Arc<Version>>,
+    /// Each segment of that dimension, and the rows that some state sees.
+    segments: HashMap<Hash, (Arc<Segment>, Visible)>,
+}
+
+impl Group {
+    /// Leaves those segments that are folded: the smallest, once there are too many.
+    fn choose(&mut self) {
+        let mut sizes: Vec<(u32, Hash)> = self.segments.values().map(|(segment, seen)| (seen.count(), segment.name())).collect();
+        sizes.sort_unstable();
+        let count = if sizes.len() > SEGMENTS_MAX { sizes.len() - SEGMENTS_LEFT } else { 0 };
+        let fits = |(rows, _): &&(u32, Hash)| *rows <= FOLDED_ROWS_MAX;
+        let chosen: HashSet<Hash> = sizes.iter().take(count).filter(fits).map(|(_, name)| *name).collect();
+        self.segments.retain(|name, _| chosen.contains(name));
+    }
+
+    /// All rows of the new segment, in order of ids.
+    fn rows(&self) -> Result<Vec<Row>, Error> {
+        let mut rows: Vec<(Arc<str>, Hash, Row)> = Vec::new();
+        for version in self.loose.values() {
+            rows.push((version.id.clone(), version.hash, Row::Loose(version.clone())));
+        }
+        for (segment, seen) in self.segments.values() {
+            for row in seen.iter() {
+                rows.push((segment.id(row)?.into(), segment.hash(row)?, Row::Sealed(segment.clone(), row)));
+            }
+        }
+        rows.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        Ok(rows.into_iter().map(|(_, _, row)| row).collect())
+    }
+}
+
+impl Memory {
+    /// Writes every loose version that the world reaches, one segment for each dimension, with the
+    /// rows of small older segments where there are many.
+    pub(super) fn write_segments(&self, world: &World) -> Result<Vec<Sealed>, Error> {
+        let mut sealed = Vec::new();
+        for (dim, mut group) in groups(world) {
+            group.choose();
+            let rows = group.rows()?;
+            if rows.is_empty() {
+                continue;
+            }
+            let segment = self.segment(&write_segment(&self.shelf, &rows, dim)?)?;
+            let mut places = HashMap::new();
+            let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, Visible))| (*name, vec![NOWHERE; segment.rows() as usize]);
+            let mut folded: HashMap<Hash, Vec<u32>> = group.segments.iter().map(blank).collect();
+            for (row, number) in rows.iter().zip(0..) {
+                match row {
+                    Row::Loose(version) => {
+                        places.insert(Arc::as_ptr(version), number);
+                    }
+                    Row::Sealed(segment, old) => {
+                        if let Some(places) = folded.get_mut(&segment.name()) {
+                            places[*old as usize] = number;
+                        }
+                    }
+                }
+            }
+            sealed.push(Sealed { segment, places, folded, _held: rows });
+        }
+        Ok(sealed)
+    }
+}
+
+/// Gathers all that the world reaches, by dimension.
+fn groups(world: &World) -> BTreeMap<usize, Group> {
+    let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
+    let mut seen = HashSet::new();
+    each_state(world, |state| {
+        if !seen.insert(Arc::as_ptr(state)) {
+            return;
+        }
+        for version in state.loose().values() {
+            let dim = version.content.vector.as_ref().map_or(0, |vector| vector.len());
+            groups.entry(dim).or_default().loose.insert(Arc::as_ptr(version), version.clone());
+        }
+        for layer in state.layers() {
+            let group = groups.entry(layer.segment.dim()).or_default();
+            let none = || (layer.segment.clone(), Visible::none(layer.segment.rows()));
+            let (_, seen) = group.segments.entry(layer.segment.name()).or_insert_with(none);
+            seen.join(&layer.visible);
+        }
+    });
+    groups
+}
+
+/// Moves states over to new segments, each distinct state once.
+pub(super) struct Moves<'a> {
+    sealed: &'a [Sealed],
+    /// Old state to new; the old one is held so that its address stays its own.
+    done: HashMap<*const State, (Arc<State>, Arc<State>)>,
+}
+
+impl<'a> Moves<'a> {
+    /// Begins with no state moved.
+    pub(super) fn new(sealed: &'a [Sealed]) -> Moves<'a> {
+        Moves { sealed, done: HashMap::new() }
+    }
+
+    /// Moves every state that the world reaches.
+    pub(super) fn world(&mut self, world: &mut World) {
+        world.each_branch(|branch| {
+            branch.state = self.state(&branch.state);
+            branch.base = self.state(&branch.base);
+            let moved = branch.checkpoints.iter().map(|(label, old)| {
+                let checkpoint = Checkpoint { state: self.state(&old.state), ..old.clone() };
+                (label.clone(), checkpoint)
+            });
+            branch.checkpoints = moved.collect();
+            branch.kept.iter_mut().for_each(|kept| kept.state = self.state(&kept.state));
+        });
+    }
+
+    fn state(&mut self, old: &Arc<State>) -> Arc<State> {
+        if let Some((_, new)) = self.done.get(&Arc::as_ptr(old)) {
+            return new.clone();
+        }
+        let mut new = old.clone();
+        for sealed in self.sealed {
+            if !new.loose().is_empty() {
+                let place = |version: &Arc<Version>| sealed.places.get(&Arc::as_ptr(version)).copied();
+                new = Arc::new(new.settled(&sealed.segment, place));
+            }
+            if new.layers().iter().any(|layer| sealed.folded.contains_key(&layer.segment.name())) {
+                let place = |name: &Hash, row: u32| sealed.folded.get(name)?.get(row as usize).copied().filter(|row| *row != NOWHERE);
+                new = Arc::new(new.moved(&sealed.segment, place));
+            }
+        }
+        self.done.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
+        new
+    }
+}

@@ -1,0 +1,126 @@
+//! Made-up sources that break each rule, and some that just don't.
+
+use super::super::source::sources;
+use super::*;
+
+/// Made-up files below a made-up lib.rs that names them all.
+fn tree(files: &[(&str, &str)]) -> Vec<Source> {
+    let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
+    sources(files.collect(), &["lib.rs"])
+}
+
+fn map() -> Map {
+    let edges = |room: &str, uses: &[&str]| (room.to_owned(), uses.iter().map(|name| (*name).to_owned()).collect());
+    Map {
+        rooms: Edges::from([edges("a", &["b"]), edges("b", &[])]),
+        crates: BTreeMap::from([("k".to_owned(), "a".to_owned())]),
+        files: vec!["a/x.rs".to_owned()],
+    }
+}
+
+#[test]
+fn an_edge_that_is_not_in_the_table_is_found() {
+    assert!(forbidden_edges(&tree(&[("a.rs", "use crate::b::X; use crate::a::Y; // crate::c")]), &map()).is_empty());
+    assert_eq!(forbidden_edges(&tree(&[("b/x.rs", "fn f() { crate::a::g() }")]), &map()).len(), 1);
+    assert_eq!(forbidden_edges(&tree(&[("a.rs", "use crate::{b, c};")]), &map()).len(), 1);
+}
+
+#[test]
+fn climbing_out_of_a_room_is_found() {
+    assert!(
+        climbs(&tree(&[("a/x.rs", "use super::Y;\n#[cfg(test)]\nmod tests {\n use super::super::Y; }")])).is_empty()
+    );
+    assert_eq!(climbs(&tree(&[("a/mod.rs", "use super::b::Y;"), ("a/x.rs", "use super::super::b::Y;")])).len(), 2);
+}
+
+#[test]
+fn rows_without_rooms_and_rooms_without_rows_are_found() {
+    assert!(strange_rows(&tree(&[("a.rs", ""), ("b/mod.rs", ""), ("lib.rs", "")]), &map()).is_empty());
+    assert_eq!(strange_rows(&tree(&[("a.rs", ""), ("b.rs", ""), ("c.rs", "")]), &map()), ["c has no row in the table"]);
+    // The row, its mention in a's row, and nothing else.
+    assert_eq!(strange_rows(&tree(&[("a.rs", "")]), &map()).len(), 2);
+}
+
+#[test]
+fn a_cycle_is_found() {
+    assert!(cycles(&map().rooms).is_empty());
+    let tree =
+        tree(&[("a.rs", "crate::b::x();"), ("b.rs", "crate::c::x();"), ("c.rs", "crate::a::x();"), ("d.rs", "")]);
+    assert_eq!(cycles(&edges(&tree)).len(), 3);
+}
+
+#[test]
+fn giants_are_found() {
+    let (fit, long) = ("\n".repeat(68), "\n".repeat(70));
+    assert!(giants(&tree(&[("a.rs", &format!("fn f() {{{fit}}}"))])).is_empty());
+    assert_eq!(giants(&tree(&[("a.rs", &format!("fn f() {{{long}}}"))])).len(), 1);
+    assert!(giants(&tree(&[("a.rs", &"//\n".repeat(500))])).is_empty());
+    assert_eq!(giants(&tree(&[("a.rs", &"//\n".repeat(501))])).len(), 1);
+}
+
+#[test]
+fn what_is_unfinished_is_found() {
+    assert!(unfinished(&tree(&[("a.rs", "// the word todo in small letters")])).is_empty());
+    for text in [concat!("// TO", "DO: later"), concat!("// FIX", "ME"), concat!("db", "g!(x);")] {
+        assert_eq!(unfinished(&tree(&[("a.rs", text)])).len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_no_mod_names_is_found() {
+    let named = [("lib.rs", "pub mod a;"), ("a/mod.rs", "mod x;"), ("a/x.rs", "")];
+    assert!(forgotten(&tree(&named), &["lib.rs"]).is_empty());
+    assert_eq!(
+        forgotten(&tree(&[named[0], ("a/mod.rs", "// mod x;"), named[2]]), &["lib.rs"]),
+        ["no mod names a/x.rs"]
+    );
+}
+
+#[test]
+fn printing_outside_the_command_line_is_found() {
+    assert!(
+        printing(&tree(&[("cli/mod.rs", "println!(x);"), ("a.rs", "\n#[cfg(test)]\nmod t {\n print!(x); }")]))
+            .is_empty()
+    );
+    assert_eq!(printing(&tree(&[("a.rs", "eprintln!(x);"), ("b.rs", "print!(x);")])).len(), 2);
+}
+
+#[test]
+fn files_opened_outside_the_disk_are_found_and_so_are_needless_exceptions() {
+    let excused = ("a/x.rs", "use std::fs::File;");
+    assert!(
+        files_elsewhere(
+            &tree(&[excused, ("disk/mod.rs", "use std::fs;"), ("b.rs", "use std::os::unix::fs::X;")]),
+            &map()
+        )
+        .is_empty()
+    );
+    assert_eq!(files_elsewhere(&tree(&[excused, ("b.rs", "use std::{fmt, fs};")]), &map()).len(), 1);
+    assert_eq!(files_elsewhere(&tree(&[]), &map()), ["a/x.rs may use std::fs and does not need to"]);
+}
+
+#[test]
+fn unsafe_code_elsewhere_is_found() {
+    assert!(unsafe_elsewhere(&tree(&[("disk/x.rs", "unsafe { f() }"), ("a.rs", "// unsafe")])).is_empty());
+    assert_eq!(unsafe_elsewhere(&tree(&[("segment/mod.rs", "unsafe { f() }")])).len(), 1);
+}
+
+#[test]
+fn a_crate_named_outside_its_room_is_found() {
+    assert!(crates_elsewhere(&tree(&[("a.rs", "use k::X;"), ("b.rs", "use kk::X;")]), &map()).is_empty());
+    assert_eq!(crates_elsewhere(&tree(&[("b.rs", "use k::X;")]), &map()).len(), 1);
+}
+
+#[test]
+fn a_clock_inside_the_house_is_found() {
+    assert!(clocks(&tree(&[("fuse/x.rs", "Instant::now()"), (SURROUNDINGS, "SystemTime::now()")])).is_empty());
+    assert_eq!(clocks(&tree(&[("memory/gc.rs", "SystemTime::now()")])).len(), 1);
+}
+
+#[test]
+fn a_test_that_a_page_names_and_nobody_wrote_is_found() {
+    let tree = tree(&[("a.rs", "fn it_is_as_said() {}")]);
+    let sources: Vec<&Source> = tree.iter().collect();
+    assert!(missing_tests("`it_is_as_said`, `a_name`, it_is_not_as_quoted", &sources).is_empty());
+    assert_eq!(missing_tests("x `it_is_not_there_yet` y", &sources).len(), 1);
+}
