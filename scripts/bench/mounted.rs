@@ -141,7 +141,7 @@ fn import(folder: &Path) {
         &folder.join("store-npy"),
         engramfs::memory::OpenMode::Create,
         "bench",
-        engramfs::memory::Surroundings::real(),
+        engramfs::memory::Surroundings::real(crate::store::who()),
     )
     .unwrap()
     .close()

@@ -19,7 +19,7 @@ pub fn who() -> Actor {
 }
 
 pub fn open(path: &Path) -> Arc<Memory> {
-    Memory::open(path, OpenMode::Create, "bench", Surroundings::real()).unwrap()
+    Memory::open(path, OpenMode::Create, "bench", Surroundings::real(who())).unwrap()
 }
 
 /// A cheap random vector.

@@ -9,8 +9,23 @@ pub const RECORD_ID_BYTES_MAX: usize = 200;
 
 /// Names that the tree itself uses.
 const TAKEN: [&str; 17] = [
-    "README.md", "vectors", "files", "branches", "checkpoints", "scratch", "shared", "search", "export", "query",
-    "ingest", "ctl", "config", "status", "lineage", "diff", "conflicts",
+    "README.md",
+    "vectors",
+    "files",
+    "branches",
+    "checkpoints",
+    "scratch",
+    "shared",
+    "search",
+    "export",
+    "query",
+    "ingest",
+    "ctl",
+    "config",
+    "status",
+    "lineage",
+    "diff",
+    "conflicts",
 ];
 /// More of them; the whole list is that of the interface's section 2.
 const TAKEN_STREAMS: [&str; 2] = ["events.jsonl", "errors"];
@@ -28,7 +43,9 @@ pub enum NameError {
     #[error("'{0}' is a name that every branch's directory uses itself; choose another")]
     Taken(String),
     /// A record id that can't be a file's name.
-    #[error("'{0}' is no record id; use 1 to 200 bytes of UTF-8 without '/', NUL or control characters and no dot in front")]
+    #[error(
+        "'{0}' is no record id; use 1 to 200 bytes of UTF-8 without '/', NUL or control characters and no dot in front"
+    )]
     RecordId(String),
 }
 
@@ -50,11 +67,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
 /// Checks a record id.
 pub fn check_record_id(id: &str) -> Result<(), NameError> {
     let fits = (1..=RECORD_ID_BYTES_MAX).contains(&id.len()) && !id.starts_with('.');
-    if fits && !id.chars().any(|c| c == '/' || c.is_control()) {
-        Ok(())
-    } else {
-        Err(NameError::RecordId(shown(id)))
-    }
+    if fits && !id.chars().any(|c| c == '/' || c.is_control()) { Ok(()) } else { Err(NameError::RecordId(shown(id))) }
 }
 
 /// The beginning of a refused name, fit for a message.

@@ -125,13 +125,6 @@ impl State {
         Ok(())
     }
 
-    /// Forgets when records were deleted before `time`; nobody asks any longer.
-    pub fn forget_deletes_before(&mut self, time: Time) {
-        if self.graves.iter().any(|(_, at)| *at < time) {
-            self.graves = self.graves.iter().filter(|(_, at)| **at >= time).map(|(id, at)| (id.clone(), *at)).collect();
-        }
-    }
-
     /// Returns the same content with those loose versions sealed that `row_of` finds in `segment`.
     pub fn settled(&self, segment: &Arc<Segment>, row_of: impl Fn(&Arc<Version>) -> Option<u32>) -> State {
         let mut next = self.clone();

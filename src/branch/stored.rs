@@ -25,10 +25,7 @@ impl State {
     }
 
     /// Reads the stored form; `segment` gives the open segments by name.
-    pub fn read(
-        input: &mut Reader<'_>,
-        segment: impl Fn(&Hash) -> Option<Arc<Segment>>,
-    ) -> Result<State, CodecError> {
+    pub fn read(input: &mut Reader<'_>, segment: impl Fn(&Hash) -> Option<Arc<Segment>>) -> Result<State, CodecError> {
         let sum = SetHash::from_bytes(input.raw(SetHash::BYTES)?).ok_or(CodecError::Short)?;
         let totals = Totals::read(input)?;
         let mut layers = Vec::new();

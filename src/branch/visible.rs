@@ -202,7 +202,11 @@ mod tests {
             let (row, show) = ((seed >> 33) as u32 % rows, seed & (1 << 20) != 0);
             let before = bits.clone();
             bits.set(row, show);
-            if show { plain.insert(row) } else { plain.remove(&row) };
+            if show {
+                plain.insert(row)
+            } else {
+                plain.remove(&row)
+            };
             let mut differing = Vec::new();
             before.differences(&bits, |row| differing.push(row));
             assert!(differing.len() <= 1, "step {step}");

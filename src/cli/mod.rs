@@ -20,8 +20,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    backup, checkpoint, completions, diff, discard, doctor, export, fork, gc, import, log, man, merge, mount, promote, pull, query,
-    rollback, show, status, umount, verify,
+    backup, checkpoint, completions, diff, discard, doctor, export, fork, gc, import, log, man, merge, mount, promote,
+    pull, query, rollback, show, status, umount, verify,
 };
 use exit::Exit;
 use failure::Failure;

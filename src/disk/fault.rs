@@ -44,15 +44,8 @@ impl Kind {
     ];
 
     /// The kinds that change the disk or make a change durable.
-    pub const CHANGES: &'static [Self] = &[
-        Self::Create,
-        Self::Write,
-        Self::Sync,
-        Self::SyncDir,
-        Self::Rename,
-        Self::Remove,
-        Self::SetLen,
-    ];
+    pub const CHANGES: &'static [Self] =
+        &[Self::Create, Self::Write, Self::Sync, Self::SyncDir, Self::Rename, Self::Remove, Self::SetLen];
 }
 
 /// Plans which call fails, and how.
@@ -74,13 +67,7 @@ pub struct Fault {
 impl Fault {
     /// Returns a fault that hits once and leaves nothing behind.
     pub fn once(nth: u64, kinds: &'static [Kind], errno: i32) -> Self {
-        Self {
-            nth,
-            kinds,
-            errno,
-            short_write: false,
-            sticky: false,
-        }
+        Self { nth, kinds, errno, short_write: false, sticky: false }
     }
 
     /// Returns whether the call of this number fails.

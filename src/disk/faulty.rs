@@ -30,9 +30,7 @@ struct Plan {
 
 impl<D> Clone for FaultyDisk<D> {
     fn clone(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-        }
+        Self { shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -44,13 +42,7 @@ impl<D: Disk> FaultyDisk<D> {
 
     fn with(inner: D, doom_sync: Option<fn(&D, i32)>) -> Self {
         let plan = Mutex::default();
-        Self {
-            shared: Arc::new(Shared {
-                inner,
-                plan,
-                doom_sync,
-            }),
-        }
+        Self { shared: Arc::new(Shared { inner, plan, doom_sync }) }
     }
 
     /// Returns the wrapped disk; what is done to it directly neither counts nor fails.
@@ -60,10 +52,7 @@ impl<D: Disk> FaultyDisk<D> {
 
     /// Replaces the plan and counts from 0 again, on handles that are open already too.
     pub fn plan(&self, fault: Fault) {
-        *self.shared.plan() = Plan {
-            fault: Some(fault),
-            calls: 0,
-        };
+        *self.shared.plan() = Plan { fault: Some(fault), calls: 0 };
     }
 
     /// Removes the plan and counts from 0 again; all calls pass.
@@ -77,10 +66,7 @@ impl<D: Disk> FaultyDisk<D> {
     }
 
     fn handle(&self, inner: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
-        Box::new(FaultyFile {
-            shared: Arc::clone(&self.shared),
-            inner,
-        })
+        Box::new(FaultyFile { shared: Arc::clone(&self.shared), inner })
     }
 }
 

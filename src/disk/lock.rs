@@ -45,10 +45,7 @@ pub enum LockError {
 impl Lock {
     /// Locks the file at `path`, creating it, and writes `holder` into it as its only line.
     pub(super) fn take(path: &Path, holder: &str) -> Result<Self, LockError> {
-        let failed = |source| LockError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source| LockError::Io { path: path.to_owned(), source };
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
         let file = private(&mut options).open(path).map_err(failed)?;

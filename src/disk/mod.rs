@@ -79,10 +79,7 @@ pub trait Disk: Send + Sync + 'static {
 }
 
 /// Reads and writes one open file at offsets given by the caller; it has no position of its own.
-#[expect(
-    clippy::len_without_is_empty,
-    reason = "the length is asked of the disk and can fail"
-)]
+#[expect(clippy::len_without_is_empty, reason = "the length is asked of the disk and can fail")]
 pub trait DiskFile: Send + Sync {
     /// Returns the length in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -133,11 +130,7 @@ pub struct Space {
 
 /// Accepts the path of a file or, as `""`, the root.
 fn checked_dir(path: &str) -> io::Result<&str> {
-    if path.is_empty() {
-        Ok(path)
-    } else {
-        checked(path)
-    }
+    if path.is_empty() { Ok(path) } else { checked(path) }
 }
 
 /// Accepts a path that cannot leave the root.
@@ -146,9 +139,7 @@ fn checked(path: &str) -> io::Result<&str> {
     if path.split('/').any(bad) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!(
-                "{path:?} is not a path inside the store; use names joined by '/', without '.' or '..'"
-            ),
+            format!("{path:?} is not a path inside the store; use names joined by '/', without '.' or '..'"),
         ));
     }
     Ok(path)

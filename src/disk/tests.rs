@@ -147,14 +147,8 @@ fn a_read_past_the_end_is_an_error(disk: &dyn Disk) {
     write(disk, "a", b"12345");
     let file = disk.open("a").unwrap();
     let mut two = [0; 2];
-    assert_eq!(
-        kind(file.read_exact_at(&mut two, 4)),
-        ErrorKind::UnexpectedEof
-    );
-    assert_eq!(
-        kind(file.read_exact_at(&mut two, 1 << 40)),
-        ErrorKind::UnexpectedEof
-    );
+    assert_eq!(kind(file.read_exact_at(&mut two, 4)), ErrorKind::UnexpectedEof);
+    assert_eq!(kind(file.read_exact_at(&mut two, 1 << 40)), ErrorKind::UnexpectedEof);
     file.read_exact_at(&mut two, 3).unwrap();
     file.read_exact_at(&mut [], 1 << 40).unwrap();
 }
@@ -261,33 +255,13 @@ fn paths_cannot_leave_the_root(disk: &dyn Disk) {
     for path in ["/etc", "..", "d/../a", "d//a", "d/", "./a", "a\0b"] {
         assert_eq!(kind(disk.create(path)), ErrorKind::InvalidInput, "{path:?}");
         assert_eq!(kind(disk.open(path)), ErrorKind::InvalidInput, "{path:?}");
-        assert_eq!(
-            kind(disk.open_write(path)),
-            ErrorKind::InvalidInput,
-            "{path:?}"
-        );
+        assert_eq!(kind(disk.open_write(path)), ErrorKind::InvalidInput, "{path:?}");
         assert_eq!(kind(disk.remove(path)), ErrorKind::InvalidInput, "{path:?}");
-        assert_eq!(
-            kind(disk.rename(path, "x")),
-            ErrorKind::InvalidInput,
-            "{path:?}"
-        );
-        assert_eq!(
-            kind(disk.rename("x", path)),
-            ErrorKind::InvalidInput,
-            "{path:?}"
-        );
+        assert_eq!(kind(disk.rename(path, "x")), ErrorKind::InvalidInput, "{path:?}");
+        assert_eq!(kind(disk.rename("x", path)), ErrorKind::InvalidInput, "{path:?}");
         assert_eq!(kind(disk.list(path)), ErrorKind::InvalidInput, "{path:?}");
-        assert_eq!(
-            kind(disk.make_dir(path)),
-            ErrorKind::InvalidInput,
-            "{path:?}"
-        );
-        assert_eq!(
-            kind(disk.sync_dir(path)),
-            ErrorKind::InvalidInput,
-            "{path:?}"
-        );
+        assert_eq!(kind(disk.make_dir(path)), ErrorKind::InvalidInput, "{path:?}");
+        assert_eq!(kind(disk.sync_dir(path)), ErrorKind::InvalidInput, "{path:?}");
         assert_eq!(kind(disk.mode(path)), ErrorKind::InvalidInput, "{path:?}");
     }
     assert_eq!(kind(disk.create("")), ErrorKind::InvalidInput);
@@ -301,9 +275,7 @@ fn map_gives_the_whole_file_aligned(disk: &dyn Disk) {
     disk.remove("a").unwrap();
     assert_eq!(&*mapped, &bytes[..], "the mapping outlives handle and name");
     assert_eq!(mapped.as_ptr().addr() % 64, 0);
-    std::thread::spawn(move || assert_eq!(mapped[250], 250))
-        .join()
-        .unwrap();
+    std::thread::spawn(move || assert_eq!(mapped[250], 250)).join().unwrap();
 }
 
 fn map_of_an_empty_file_is_empty(disk: &dyn Disk) {
@@ -314,10 +286,7 @@ fn map_of_an_empty_file_is_empty(disk: &dyn Disk) {
 fn space_is_plausible(disk: &dyn Disk) {
     let space = disk.space().unwrap();
     assert!(space.total >= 1 << 20, "{space:?}");
-    assert!(
-        space.available <= space.free && space.free <= space.total,
-        "{space:?}"
-    );
+    assert!(space.available <= space.free && space.free <= space.total, "{space:?}");
     assert!(space.files_free <= space.files_total, "{space:?}");
 }
 
@@ -328,8 +297,7 @@ fn many_threads_write_one_file(disk: &dyn Disk) {
             let file = &file;
             scope.spawn(move || {
                 for at in 0..50 {
-                    file.write_all_at(&[part; 7], u64::from(part) * 350 + at * 7)
-                        .unwrap();
+                    file.write_all_at(&[part; 7], u64::from(part) * 350 + at * 7).unwrap();
                     file.sync().unwrap();
                 }
             });

@@ -32,12 +32,8 @@ impl BranchState {
 
     /// Returns a copy of the last answer that `uid` got, empty when there is none.
     pub fn last_answer(&self, view: &View, channel: Fixed, uid: u32) -> Vec<u8> {
-        let answer = lock(&self.answers)
-            .get(&(view.clone(), channel, uid))
-            .cloned();
-        answer
-            .map(|answer| lock(&answer).clone())
-            .unwrap_or_default()
+        let answer = lock(&self.answers).get(&(view.clone(), channel, uid)).cloned();
+        answer.map(|answer| lock(&answer).clone()).unwrap_or_default()
     }
 
     /// Runs `errand` at the branch's next change; a later one of the same handle takes its place.
@@ -52,10 +48,7 @@ impl BranchState {
 
     /// Returns the errands of all who wait.
     pub fn take_waiting(&self) -> Vec<Errand> {
-        lock(&self.waiting)
-            .drain()
-            .map(|(_, errand)| errand)
-            .collect()
+        lock(&self.waiting).drain().map(|(_, errand)| errand).collect()
     }
 
     /// Tells whether the branch was merged or discarded.
@@ -96,12 +89,7 @@ mod tests {
     #[test]
     fn an_answer_belongs_to_one_user_of_one_file() {
         let (state, view) = (BranchState::default(), View::Branch(BranchId(1)));
-        state.keep_answer(
-            &view,
-            Fixed::Query,
-            7,
-            Arc::new(Mutex::new(b"seven".to_vec())),
-        );
+        state.keep_answer(&view, Fixed::Query, 7, Arc::new(Mutex::new(b"seven".to_vec())));
         assert_eq!(state.last_answer(&view, Fixed::Query, 7), b"seven");
         assert!(state.last_answer(&view, Fixed::Query, 8).is_empty());
         assert!(state.last_answer(&view, Fixed::Ctl, 7).is_empty());

@@ -11,18 +11,10 @@ use crate::memory::{BranchId, Join, View};
 const MAIN: &str = "main";
 
 /// Discards a branch with whatever it holds. Handles that are left open find it gone.
-pub(super) fn discard(
-    common: &Common,
-    handles: &HandleTable,
-    caller: Caller,
-    branch: BranchId,
-) -> Result<(), Failure> {
+pub(super) fn discard(common: &Common, handles: &HandleTable, caller: Caller, branch: BranchId) -> Result<(), Failure> {
     let info = common.memory.info(branch)?;
     if info.parent.is_none() && &*info.name == MAIN {
-        return Err(not_permitted(
-            "main is never discarded",
-            "discard the branches below it",
-        ));
+        return Err(not_permitted("main is never discarded", "discard the branches below it"));
     }
     common.check_writable()?;
     check_settled(handles, &info)?;
@@ -41,13 +33,7 @@ pub(super) fn rename(
     (new_parent, new_name): (&Node, &str),
 ) -> Result<bool, Failure> {
     let info = common.memory.info(branch)?;
-    let elsewhere = |hint| {
-        invalid(
-            "bad_rename",
-            format!("{} can't be moved there", info.path),
-            hint,
-        )
-    };
+    let elsewhere = |hint| invalid("bad_rename", format!("{} can't be moved there", info.path), hint);
     let Some(parent) = info.parent else {
         return Err(elsewhere("a root branch keeps its name"));
     };
@@ -55,17 +41,13 @@ pub(super) fn rename(
     match new_parent {
         Node::Fixed(View::Branch(target), Fixed::Branches) if *target == parent => {
             if new_name != &*info.name {
-                common
-                    .memory
-                    .rename_branch(&common.actor(caller), branch, new_name)?;
+                common.memory.rename_branch(&common.actor(caller), branch, new_name)?;
             }
             Ok(false)
         }
         Node::Branch(target) if *target == parent && new_name == &*info.name => {
             check_settled(handles, &info)?;
-            common
-                .memory
-                .join(&common.actor(caller), branch, Join::Merge, false)?;
+            common.memory.join(&common.actor(caller), branch, Join::Merge, false)?;
             common.states.bury(branch);
             Ok(true)
         }

@@ -14,9 +14,7 @@ impl Filesystem {
     /// Makes a root branch, a fork or a checkpoint; EPERM where a directory means none of these.
     pub fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
         let parent = self.nodes.node(parent)?;
-        let made = self
-            .make(caller, &parent, name)
-            .and_then(|node| self.entry(&node));
+        let made = self.make(caller, &parent, name).and_then(|node| self.entry(&node));
         self.audit_at(&parent, name, made)
     }
 
@@ -26,23 +24,17 @@ impl Filesystem {
     /// a handle holds bytes of it that no commit took.
     pub fn rmdir(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let parent = self.nodes.node(parent)?;
-        let removed = self
-            .find(&parent, name)
-            .and_then(|node| self.remove_directory(caller, &parent, &node));
+        let removed = self.find(&parent, name).and_then(|node| self.remove_directory(caller, &parent, &node));
         self.audit_at(&parent, name, removed)
     }
 
     /// Removes a record in this branch, or a temporary; EPERM for everything else.
     pub fn unlink(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let parent = self.nodes.node(parent)?;
-        let removed = self
-            .find(&parent, name)
-            .and_then(|node| match (&parent, node) {
-                (Node::Fixed(view, Fixed::Vectors), _) => {
-                    vectors::unlink(&self.common.place(view, caller)?, name)
-                }
-                (_, node) => Err(fixed(&node)),
-            });
+        let removed = self.find(&parent, name).and_then(|node| match (&parent, node) {
+            (Node::Fixed(view, Fixed::Vectors), _) => vectors::unlink(&self.common.place(view, caller)?, name),
+            (_, node) => Err(fixed(&node)),
+        });
         self.audit_at(&parent, name, removed)
     }
 
@@ -61,8 +53,7 @@ impl Filesystem {
     ) -> Result<Afterwards, Errno> {
         let (parent, new_parent) = (self.nodes.node(from.0)?, self.nodes.node(to.0)?);
         let moved = self.find(&parent, from.1).and_then(|node| {
-            let renamed =
-                self.rename_node(caller, (&parent, from.1, &node), (&new_parent, to.1), flags);
+            let renamed = self.rename_node(caller, (&parent, from.1, &node), (&new_parent, to.1), flags);
             renamed.inspect_err(|failure| self.record_for_branch(&node, failure))
         });
         self.audit_at(&parent, from.1, moved)
@@ -76,16 +67,12 @@ impl Filesystem {
         self.common.check_writable()?;
         let who = self.common.actor(caller);
         match parent {
-            Node::Mount => Ok(Node::Branch(
-                self.common.memory.create_root(&who, text(name)?)?,
-            )),
-            Node::Fixed(View::Branch(branch), Fixed::Branches) => Ok(Node::Branch(
-                self.common.memory.fork(&who, *branch, text(name)?, None)?,
-            )),
+            Node::Mount => Ok(Node::Branch(self.common.memory.create_root(&who, text(name)?)?)),
+            Node::Fixed(View::Branch(branch), Fixed::Branches) => {
+                Ok(Node::Branch(self.common.memory.fork(&who, *branch, text(name)?, None)?))
+            }
             Node::Fixed(View::Branch(branch), Fixed::Checkpoints) => {
-                self.common
-                    .memory
-                    .checkpoint(&who, *branch, text(name)?, None)?;
+                self.common.memory.checkpoint(&who, *branch, text(name)?, None)?;
                 self.find(parent, name)
             }
             _ => Err(not_permitted(
@@ -106,11 +93,7 @@ impl Filesystem {
             }
             Node::Checkpoint { branch, label, .. } => {
                 self.common.check_writable()?;
-                Ok(self.common.memory.delete_checkpoint(
-                    &self.common.actor(caller),
-                    *branch,
-                    label,
-                )?)
+                Ok(self.common.memory.delete_checkpoint(&self.common.actor(caller), *branch, label)?)
             }
             node if node.is_directory() => Err(fixed(node)),
             _ => Err(Errno::ENOTDIR.into()),
@@ -126,11 +109,7 @@ impl Filesystem {
     ) -> Result<Afterwards, Failure> {
         let ((parent, name, node), (new_parent, new_name)) = (from, to);
         if flags & !libc::RENAME_NOREPLACE != 0 {
-            return Err(invalid(
-                "bad_flags",
-                "names can't be exchanged or whited out",
-                "rename without these flags",
-            ));
+            return Err(invalid("bad_flags", "names can't be exchanged or whited out", "rename without these flags"));
         }
         for view in [parent.view(), new_parent.view()].into_iter().flatten() {
             check_changeable(&view)?;
@@ -138,20 +117,10 @@ impl Filesystem {
         self.check_target(node, new_parent, new_name)?;
         match (node, new_parent) {
             (Node::Record(view, _), _) if parent == new_parent => {
-                vectors::rename(
-                    &self.common.place(view, caller)?,
-                    name,
-                    new_name,
-                    flags != 0,
-                )?;
+                vectors::rename(&self.common.place(view, caller)?, name, new_name, flags != 0)?;
             }
             (Node::Temporary(branch, _), _) if parent == new_parent => {
-                vectors::rename(
-                    &self.common.place(&View::Branch(*branch), caller)?,
-                    name,
-                    new_name,
-                    flags != 0,
-                )?;
+                vectors::rename(&self.common.place(&View::Branch(*branch), caller)?, name, new_name, flags != 0)?;
             }
             // As between file systems: mv(1) then copies, and the copy is a record of the other
             // branch.
@@ -159,16 +128,10 @@ impl Filesystem {
                 return Err(Errno::EXDEV.into());
             }
             (Node::Branch(branch), _) => {
-                let merged = branches::rename(
-                    &self.common,
-                    &self.handles,
-                    caller,
-                    *branch,
-                    (new_parent, text(new_name)?),
-                )?;
+                let merged =
+                    branches::rename(&self.common, &self.handles, caller, *branch, (new_parent, text(new_name)?))?;
                 return Ok(Afterwards {
-                    stale_name: merged
-                        .then(|| (self.nodes.number(new_parent), new_name.to_owned())),
+                    stale_name: merged.then(|| (self.nodes.number(new_parent), new_name.to_owned())),
                 });
             }
             _ => return Err(fixed(node)),
@@ -177,12 +140,7 @@ impl Filesystem {
     }
 
     /// The kernel marks a directory that is replaced as dead for everybody, so that must never be.
-    fn check_target(
-        &self,
-        node: &Node,
-        new_parent: &Node,
-        new_name: &OsStr,
-    ) -> Result<(), Failure> {
+    fn check_target(&self, node: &Node, new_parent: &Node, new_name: &OsStr) -> Result<(), Failure> {
         match self.find(new_parent, new_name) {
             Ok(target) if target == *node => Ok(()),
             Ok(Node::Branch(_)) => {
@@ -195,12 +153,9 @@ impl Filesystem {
                 )
                 .into())
             }
-            Ok(
-                target @ (Node::Fixed(..)
-                | Node::Setting(..)
-                | Node::Export(..)
-                | Node::Checkpoint { .. }),
-            ) => Err(fixed(&target)),
+            Ok(target @ (Node::Fixed(..) | Node::Setting(..) | Node::Export(..) | Node::Checkpoint { .. })) => {
+                Err(fixed(&target))
+            }
             Ok(_) | Err(_) => Ok(()),
         }
     }
@@ -222,6 +177,5 @@ fn fixed(node: &Node) -> Failure {
 }
 
 fn text(name: &OsStr) -> Result<&str, Failure> {
-    name.to_str()
-        .ok_or_else(|| invalid("not_utf8", "the name is no UTF-8", "choose another name"))
+    name.to_str().ok_or_else(|| invalid("not_utf8", "the name is no UTF-8", "choose another name"))
 }

@@ -65,19 +65,12 @@ impl Common {
     /// Makes all that was acknowledged durable; where this mount changes nothing there is nothing
     /// to do.
     pub fn sync(&self) -> Result<(), Failure> {
-        if self.options.read_only {
-            Ok(())
-        } else {
-            Ok(self.memory.sync()?)
-        }
+        if self.options.read_only { Ok(()) } else { Ok(self.memory.sync()?) }
     }
 
     /// Returns the caller as the lineage names him.
     pub fn actor(&self, caller: Caller) -> Actor {
-        Actor {
-            uid: caller.uid,
-            name: self.user(caller.uid).name.into(),
-        }
+        Actor { uid: caller.uid, name: self.user(caller.uid).name.into() }
     }
 
     /// Returns who has a uid.
@@ -94,12 +87,7 @@ impl Common {
     pub fn place(self: &Arc<Common>, view: &View, caller: Caller) -> Result<Place, Failure> {
         self.memory.info(view.branch())?;
         let state = self.states.of(view.branch());
-        Ok(Place {
-            common: self.clone(),
-            view: view.clone(),
-            state,
-            caller,
-        })
+        Ok(Place { common: self.clone(), view: view.clone(), state, caller })
     }
 
     /// Hears of every change: wakes who polls, and ends what belonged to a branch that is gone.
@@ -140,11 +128,7 @@ impl Place {
 
     /// Returns ESTALE when the branch was merged or discarded.
     pub fn check_alive(&self) -> Result<(), Failure> {
-        if self.state.is_gone() {
-            Err(Errno::ESTALE.into())
-        } else {
-            Ok(())
-        }
+        if self.state.is_gone() { Err(Errno::ESTALE.into()) } else { Ok(()) }
     }
 
     /// Returns EROFS where nothing may change, ESTALE where nothing is left to change.

@@ -13,11 +13,7 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// Returns a value as its file shows it: with a line end, and empty when unset.
 pub(super) fn shown(value: &str) -> String {
-    if value.is_empty() {
-        String::new()
-    } else {
-        format!("{value}\n")
-    }
+    if value.is_empty() { String::new() } else { format!("{value}\n") }
 }
 
 /// A setting opened for writing. Each write sets what the handle wrote so far, so that a bad value
@@ -34,12 +30,7 @@ impl SettingFile {
     pub fn open(place: Place, setting: Setting, append: bool) -> Result<SettingFile, Failure> {
         place.check_writable()?;
         let value = shown(&place.memory().setting(&place.view, setting)?);
-        Ok(SettingFile {
-            place,
-            setting,
-            append,
-            value: Mutex::new(value.into_bytes()),
-        })
+        Ok(SettingFile { place, setting, append, value: Mutex::new(value.into_bytes()) })
     }
 }
 
@@ -51,32 +42,16 @@ impl File for SettingFile {
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.place.check_writable()?;
         let before = lock(&self.value).clone();
-        let kept = if self.append {
-            before.len()
-        } else {
-            usize::try_from(offset)
-                .unwrap_or(usize::MAX)
-                .min(before.len())
-        };
+        let kept =
+            if self.append { before.len() } else { usize::try_from(offset).unwrap_or(usize::MAX).min(before.len()) };
         let value = [&before[..kept], data].concat();
         if value.len() > VALUE_BYTES_MAX {
             let message = format!("the value is longer than {} KiB", VALUE_BYTES_MAX >> 10);
-            return Err(Error::new(
-                Kind::TooLarge,
-                "value_too_long",
-                message,
-                "write a shorter one",
-            )
-            .into());
+            return Err(Error::new(Kind::TooLarge, "value_too_long", message, "write a shorter one").into());
         }
         let text = std::str::from_utf8(&value)
             .map_err(|_| invalid("not_utf8", "the value is no UTF-8", "write text in UTF-8"))?;
-        self.place.memory().set(
-            &self.place.actor(),
-            self.place.branch(),
-            self.setting,
-            text.trim(),
-        )?;
+        self.place.memory().set(&self.place.actor(), self.place.branch(), self.setting, text.trim())?;
         *lock(&self.value) = value;
         Ok(data.len())
     }

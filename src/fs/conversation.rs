@@ -29,12 +29,7 @@ pub(super) trait Speech: Send + Sync {
 
     /// Does what the line asks, and returns the lines of the answer. `number` counts the handle's
     /// requests from 0.
-    fn perform(
-        &self,
-        place: &Place,
-        request: Self::Request,
-        number: usize,
-    ) -> Result<String, Failure>;
+    fn perform(&self, place: &Place, request: Self::Request, number: usize) -> Result<String, Failure>;
 }
 
 /// One open handle, a conversation of its own.
@@ -70,21 +65,13 @@ struct Talk {
 
 impl<S: Speech> Conversation<S> {
     pub fn new(place: Place, speech: S) -> Conversation<S> {
-        Conversation {
-            place,
-            speech,
-            talk: Mutex::default(),
-            busy: AtomicBool::new(false),
-        }
+        Conversation { place, speech, talk: Mutex::default(), busy: AtomicBool::new(false) }
     }
 
     /// Does all complete lines of `tail` and `data`; returns how much of `data` was taken.
     fn take(&self, tail: &[u8], data: &[u8]) -> Result<usize, Failure> {
         let lines = split(tail, data);
-        let understood = lines
-            .iter()
-            .map(|(line, _)| self.understand(line))
-            .collect::<Result<Vec<_>, _>>()?;
+        let understood = lines.iter().map(|(line, _)| self.understand(line)).collect::<Result<Vec<_>, _>>()?;
         let mut taken = None;
         for (request, (_, end)) in understood.into_iter().zip(&lines) {
             let done = request.map_or(Ok(()), |request| self.perform(request));
@@ -101,11 +88,7 @@ impl<S: Speech> Conversation<S> {
     fn understand(&self, line: &[u8]) -> Result<Option<S::Request>, Failure> {
         let line = std::str::from_utf8(line)
             .map_err(|_| invalid("not_utf8", "the line is no UTF-8", "write text in UTF-8"))?;
-        if line.trim().is_empty() {
-            Ok(None)
-        } else {
-            self.speech.parse(line.trim_end_matches('\r')).map(Some)
-        }
+        if line.trim().is_empty() { Ok(None) } else { self.speech.parse(line.trim_end_matches('\r')).map(Some) }
     }
 
     fn perform(&self, request: S::Request) -> Result<(), Failure> {
@@ -116,19 +99,11 @@ impl<S: Speech> Conversation<S> {
         };
         if lock(&answer).len() > UNREAD_BYTES_MAX {
             let message = format!("{} MiB of answers wait to be read", UNREAD_BYTES_MAX >> 20);
-            return Err(Error::new(
-                Kind::Full,
-                "unread_answers",
-                message,
-                "read the answers before asking on",
-            )
-            .into());
+            return Err(Error::new(Kind::Full, "unread_answers", message, "read the answers before asking on").into());
         }
         let lines = self.speech.perform(&self.place, request, number)?;
         lock(&answer).extend_from_slice(lines.as_bytes());
-        self.place
-            .state
-            .keep_answer(&self.place.view, S::CHANNEL, self.place.caller.uid, answer);
+        self.place.state.keep_answer(&self.place.view, S::CHANNEL, self.place.caller.uid, answer);
         Ok(())
     }
 
@@ -140,8 +115,7 @@ impl<S: Speech> Conversation<S> {
         }
         let _turn = Turn::begin(&self.busy)?;
         let tail = std::mem::take(&mut lock(&self.talk).tail);
-        self.understand(&tail)?
-            .map_or(Ok(()), |request| self.perform(request))
+        self.understand(&tail)?.map_or(Ok(()), |request| self.perform(request))
     }
 
     /// Starts a write at `offset`: returns the beginning of its first line.
@@ -165,11 +139,7 @@ impl<S: Speech> File for Conversation<S> {
         let bytes = if talk.spoke {
             part(&lock(&talk.answer), place, size)
         } else {
-            let last = || {
-                self.place
-                    .state
-                    .last_answer(&self.place.view, S::CHANNEL, self.place.caller.uid)
-            };
+            let last = || self.place.state.last_answer(&self.place.view, S::CHANNEL, self.place.caller.uid);
             part(talk.overheard.get_or_insert_with(last), place, size)
         };
         talk.read_to = talk.read_to.max(place + bytes.len() as u64);
@@ -179,19 +149,10 @@ impl<S: Speech> File for Conversation<S> {
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         let _turn = Turn::begin(&self.busy)?;
         let mut tail = self.begin(offset);
-        let rest = data
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |end| end + 1);
+        let rest = data.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         if tail.len() + data.len() - rest > LINE_BYTES_MAX {
             let message = format!("the line is longer than {} MiB", LINE_BYTES_MAX >> 20);
-            return Err(Error::new(
-                Kind::TooLarge,
-                "line_too_long",
-                message,
-                "end each line with a line feed",
-            )
-            .into());
+            return Err(Error::new(Kind::TooLarge, "line_too_long", message, "end each line with a line feed").into());
         }
         let taken = self.take(&tail, data)?;
         if rest > 0 {
@@ -226,11 +187,7 @@ fn split(tail: &[u8], data: &[u8]) -> Vec<(Vec<u8>, usize)> {
     let mut lines: Vec<(Vec<u8>, usize)> = Vec::new();
     for (end, _) in data.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
         let start = lines.last().map_or(0, |(_, end)| *end);
-        let line = if start == 0 {
-            [tail, &data[..end]].concat()
-        } else {
-            data[start..end].to_vec()
-        };
+        let line = if start == 0 { [tail, &data[..end]].concat() } else { data[start..end].to_vec() };
         lines.push((line, end + 1));
     }
     lines
@@ -268,19 +225,13 @@ mod tests {
 
     #[test]
     fn lines_end_at_line_feeds_and_the_first_one_takes_the_tail() {
-        assert_eq!(
-            split(b"he", b"llo\nyou\nrest"),
-            [(b"hello".to_vec(), 4), (b"you".to_vec(), 8)]
-        );
+        assert_eq!(split(b"he", b"llo\nyou\nrest"), [(b"hello".to_vec(), 4), (b"you".to_vec(), 8)]);
         assert_eq!(split(b"he", b"llo"), []);
         assert_eq!(split(b"", b"\n\n"), [(vec![], 1), (vec![], 2)]);
     }
 
     #[test]
     fn a_line_feed_at_the_start_ends_the_tail_alone() {
-        assert_eq!(
-            split(b"q", b"\nnext\n"),
-            [(b"q".to_vec(), 1), (b"next".to_vec(), 6)]
-        );
+        assert_eq!(split(b"q", b"\nnext\n"), [(b"q".to_vec(), 1), (b"next".to_vec(), 6)]);
     }
 }

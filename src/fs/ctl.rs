@@ -35,11 +35,7 @@ impl Speech for Ctl {
 
     fn parse(&self, line: &str) -> Result<Verb, Failure> {
         verb(line.trim()).ok_or_else(|| {
-            invalid(
-                "bad_verb",
-                format!("{:?} is no verb of ctl with its arguments", line.trim()),
-                VERBS,
-            )
+            invalid("bad_verb", format!("{:?} is no verb of ctl with its arguments", line.trim()), VERBS)
         })
     }
 
@@ -122,17 +118,9 @@ pub(super) fn check_settled(handles: &HandleTable, info: &BranchInfo) -> Result<
     if !handles.is_pending(info.id) {
         return Ok(());
     }
-    let message = format!(
-        "a file is open in {} with bytes that are not committed",
-        info.path
-    );
-    Err(Error::new(
-        Kind::Busy,
-        "uncommitted_bytes",
-        message,
-        "close the file that is being written, then try again",
-    )
-    .into())
+    let message = format!("a file is open in {} with bytes that are not committed", info.path);
+    Err(Error::new(Kind::Busy, "uncommitted_bytes", message, "close the file that is being written, then try again")
+        .into())
 }
 
 /// The permission check that the kernel does for rename(2), without supplementary groups.
@@ -151,14 +139,8 @@ fn verb(line: &str) -> Option<Verb> {
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
     let join = |join| match rest {
-        "" => Some(Verb::Join {
-            join,
-            dry_run: false,
-        }),
-        "--dry-run" => Some(Verb::Join {
-            join,
-            dry_run: true,
-        }),
+        "" => Some(Verb::Join { join, dry_run: false }),
+        "--dry-run" => Some(Verb::Join { join, dry_run: true }),
         _ => None,
     };
     match word {
@@ -169,15 +151,10 @@ fn verb(line: &str) -> Option<Verb> {
         "checkpoint" => {
             let (label, text) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
             let text = Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-            (!label.is_empty()).then(|| Verb::Checkpoint {
-                label: label.to_owned(),
-                text,
-            })
+            (!label.is_empty()).then(|| Verb::Checkpoint { label: label.to_owned(), text })
         }
         "rollback" => {
-            (!rest.is_empty() && !rest.contains(char::is_whitespace)).then(|| Verb::Rollback {
-                label: rest.to_owned(),
-            })
+            (!rest.is_empty() && !rest.contains(char::is_whitespace)).then(|| Verb::Rollback { label: rest.to_owned() })
         }
         "resolve" => {
             // An id may have spaces in it, a side has none.
@@ -187,10 +164,7 @@ fn verb(line: &str) -> Option<Verb> {
                 "parent" => Side::Parent,
                 _ => return None,
             };
-            Some(Verb::Resolve {
-                id: id.trim().to_owned(),
-                side,
-            })
+            Some(Verb::Resolve { id: id.trim().to_owned(), side })
         }
         _ => None,
     }
@@ -199,14 +173,8 @@ fn verb(line: &str) -> Option<Verb> {
 fn fork(arguments: &str) -> Option<Verb> {
     let words: Vec<&str> = arguments.split_whitespace().collect();
     match words[..] {
-        [name] => Some(Verb::Fork {
-            name: name.to_owned(),
-            from: None,
-        }),
-        [name, "from", label] => Some(Verb::Fork {
-            name: name.to_owned(),
-            from: Some(label.to_owned()),
-        }),
+        [name] => Some(Verb::Fork { name: name.to_owned(), from: None }),
+        [name, "from", label] => Some(Verb::Fork { name: name.to_owned(), from: Some(label.to_owned()) }),
         _ => None,
     }
 }
@@ -217,59 +185,17 @@ mod tests {
 
     #[test]
     fn verbs_take_their_arguments() {
-        assert_eq!(
-            verb("pull"),
-            Some(Verb::Join {
-                join: Join::Pull,
-                dry_run: false
-            })
-        );
-        assert_eq!(
-            verb("merge --dry-run"),
-            Some(Verb::Join {
-                join: Join::Merge,
-                dry_run: true
-            })
-        );
-        assert_eq!(
-            verb("fork x from v1"),
-            Some(Verb::Fork {
-                name: "x".into(),
-                from: Some("v1".into())
-            })
-        );
-        assert_eq!(
-            verb("fork x"),
-            Some(Verb::Fork {
-                name: "x".into(),
-                from: None
-            })
-        );
+        assert_eq!(verb("pull"), Some(Verb::Join { join: Join::Pull, dry_run: false }));
+        assert_eq!(verb("merge --dry-run"), Some(Verb::Join { join: Join::Merge, dry_run: true }));
+        assert_eq!(verb("fork x from v1"), Some(Verb::Fork { name: "x".into(), from: Some("v1".into()) }));
+        assert_eq!(verb("fork x"), Some(Verb::Fork { name: "x".into(), from: None }));
         assert_eq!(
             verb("checkpoint v1 before  the storm"),
-            Some(Verb::Checkpoint {
-                label: "v1".into(),
-                text: Some("before  the storm".into())
-            })
+            Some(Verb::Checkpoint { label: "v1".into(), text: Some("before  the storm".into()) })
         );
-        assert_eq!(
-            verb("checkpoint v1"),
-            Some(Verb::Checkpoint {
-                label: "v1".into(),
-                text: None
-            })
-        );
-        assert_eq!(
-            verb("rollback v1"),
-            Some(Verb::Rollback { label: "v1".into() })
-        );
-        assert_eq!(
-            verb("resolve a b child"),
-            Some(Verb::Resolve {
-                id: "a b".into(),
-                side: Side::Child
-            })
-        );
+        assert_eq!(verb("checkpoint v1"), Some(Verb::Checkpoint { label: "v1".into(), text: None }));
+        assert_eq!(verb("rollback v1"), Some(Verb::Rollback { label: "v1".into() }));
+        assert_eq!(verb("resolve a b child"), Some(Verb::Resolve { id: "a b".into(), side: Side::Child }));
     }
 
     #[test]

@@ -46,12 +46,7 @@ impl Listing {
     pub fn new(names: Vec<Name>, records: Option<Snapshot>) -> Listing {
         Listing {
             names,
-            records: records.map(|snapshot| Records {
-                snapshot,
-                ends: Vec::new(),
-                page: Vec::new(),
-                at: None,
-            }),
+            records: records.map(|snapshot| Records { snapshot, ends: Vec::new(), page: Vec::new(), at: None }),
         }
     }
 
@@ -89,10 +84,7 @@ impl Records {
         let after = page.checked_sub(1).map(|before| self.ends[before].clone());
         self.page = self.snapshot.ids_after(after.as_deref(), PAGE)?;
         self.at = Some(page);
-        if let (true, Some(last)) = (
-            self.page.len() == PAGE && page == self.ends.len(),
-            self.page.last(),
-        ) {
+        if let (true, Some(last)) = (self.page.len() == PAGE && page == self.ends.len(), self.page.last()) {
             self.ends.push(last.clone());
         }
         Ok(())

@@ -86,11 +86,7 @@ pub(super) fn not_permitted(message: impl Into<String>, hint: &str) -> Failure {
 }
 
 /// Returns the refusal of an argument that makes no sense here (EINVAL).
-pub(super) fn invalid(
-    code: &'static str,
-    message: impl Into<String>,
-    hint: impl Into<String>,
-) -> Failure {
+pub(super) fn invalid(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Failure {
     Error::new(Kind::Invalid, code, message, hint).into()
 }
 

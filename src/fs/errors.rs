@@ -45,9 +45,7 @@ impl ErrorLog {
     pub fn text(&self) -> Vec<u8> {
         let ring = lock(&self.ring);
         let mut text = Vec::with_capacity(usize::try_from(ring.bytes).unwrap_or(0));
-        ring.lines
-            .iter()
-            .for_each(|line| text.extend_from_slice(line.as_bytes()));
+        ring.lines.iter().for_each(|line| text.extend_from_slice(line.as_bytes()));
         text
     }
 
@@ -60,8 +58,7 @@ impl ErrorLog {
 /// Keys in the order in which people read them.
 fn line(time: Time, path: &str, error: &Error) -> String {
     let errno = Errno::from(error.kind).name();
-    let [path, message, hint] =
-        [path, &error.message, &error.hint].map(|field| Value::from(shortened(field)));
+    let [path, message, hint] = [path, &error.message, &error.hint].map(|field| Value::from(shortened(field)));
     format!(
         "{{\"time\":\"{time}\",\"path\":{path},\"errno\":\"{errno}\",\"code\":\"{}\",\"message\":{message},\"hint\":{hint}}}\n",
         error.code
@@ -69,9 +66,7 @@ fn line(time: Time, path: &str, error: &Error) -> String {
 }
 
 fn shortened(field: &str) -> &str {
-    let end = (0..=field.len().min(FIELD_BYTES_MAX))
-        .rev()
-        .find(|&end| field.is_char_boundary(end));
+    let end = (0..=field.len().min(FIELD_BYTES_MAX)).rev().find(|&end| field.is_char_boundary(end));
     &field[..end.unwrap_or(0)]
 }
 

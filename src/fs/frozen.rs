@@ -27,10 +27,7 @@ pub(super) struct ExportFile {
 
 impl File for ExportFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        let left = self
-            .snapshot
-            .export_length(self.export)
-            .saturating_sub(offset);
+        let left = self.snapshot.export_length(self.export).saturating_sub(offset);
         let mut bytes = vec![0; size.min(usize::try_from(left).unwrap_or(usize::MAX))];
         let filled = self.snapshot.export_read(self.export, offset, &mut bytes)?;
         bytes.truncate(filled);

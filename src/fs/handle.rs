@@ -102,10 +102,7 @@ impl HandleTable {
     }
 
     pub fn get(&self, number: u64) -> Result<Arc<Handle>, Errno> {
-        lock(&self.handles)
-            .get(&number)
-            .cloned()
-            .ok_or(Errno::EBADF)
+        lock(&self.handles).get(&number).cloned().ok_or(Errno::EBADF)
     }
 
     pub fn remove(&self, number: u64) -> Option<Arc<Handle>> {
@@ -114,32 +111,21 @@ impl HandleTable {
 
     /// Returns some handle open on `node`.
     pub fn on(&self, node: &Node) -> Option<Arc<Handle>> {
-        lock(&self.handles)
-            .values()
-            .find(|handle| handle.node == *node)
-            .cloned()
+        lock(&self.handles).values().find(|handle| handle.node == *node).cloned()
     }
 
     /// Tells whether some handle in the branch holds written bytes that are not committed.
     pub fn is_pending(&self, branch: BranchId) -> bool {
         let handles: Vec<_> = lock(&self.handles).values().cloned().collect();
-        let inside = handles.iter().filter(|handle| {
-            handle
-                .place
-                .as_ref()
-                .is_some_and(|place| place.branch() == branch)
-        });
-        inside
-            .filter_map(|handle| handle.file().ok())
-            .any(File::is_pending)
+        let inside =
+            handles.iter().filter(|handle| handle.place.as_ref().is_some_and(|place| place.branch() == branch));
+        inside.filter_map(|handle| handle.file().ok()).any(File::is_pending)
     }
 }
 
 /// Returns the part of `bytes` that a read of `size` bytes at `offset` gets.
 pub(super) fn part(bytes: &[u8], offset: u64, size: usize) -> Vec<u8> {
-    let start = usize::try_from(offset)
-        .unwrap_or(usize::MAX)
-        .min(bytes.len());
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
     bytes[start..start.saturating_add(size).min(bytes.len())].to_vec()
 }
 

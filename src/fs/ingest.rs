@@ -51,11 +51,7 @@ enum Refusal {
 
 impl Ingest {
     pub fn new(place: Place) -> Ingest {
-        Ingest {
-            place,
-            batch: Mutex::default(),
-            pending: AtomicBool::new(false),
-        }
+        Ingest { place, batch: Mutex::default(), pending: AtomicBool::new(false) }
     }
 
     fn add(&self, batch: &mut Batch, line: &[u8]) -> Result<(), Failure> {
@@ -65,10 +61,7 @@ impl Ingest {
         }
         let edit = Edit::parse_line(line, batch.lines, &|| self.place.memory().fresh_id())?;
         if let Edit::Put { draft, .. } = &edit {
-            self.place
-                .memory()
-                .check(self.place.branch(), draft)
-                .map_err(|error| in_line(batch.lines, error))?;
+            self.place.memory().check(self.place.branch(), draft).map_err(|error| in_line(batch.lines, error))?;
         }
         batch.edits.push(edit);
         Ok(())
@@ -111,13 +104,9 @@ impl Ingest {
         self.place.check_writable()?;
         if is_incomplete(&batch.tail) {
             let message = format!("line {} is incomplete", batch.lines + 1);
-            return Err(Error::new(
-                Kind::Invalid,
-                "incomplete",
-                message,
-                "write the rest of the line, then close",
-            )
-            .into());
+            return Err(
+                Error::new(Kind::Invalid, "incomplete", message, "write the rest of the line, then close").into()
+            );
         }
         let committed = self.commit_lines(batch);
         batch.begin();
@@ -134,18 +123,10 @@ impl Ingest {
             return Ok(());
         }
         let edits = std::mem::take(&mut batch.edits);
-        let receipt =
-            self.place
-                .memory()
-                .commit(&self.place.actor(), self.place.branch(), edits)?;
+        let receipt = self.place.memory().commit(&self.place.actor(), self.place.branch(), edits)?;
         let result = (receipt.to_json() + "\n").into_bytes();
         let uid = self.place.caller.uid;
-        self.place.state.keep_answer(
-            &self.place.view,
-            Fixed::Ingest,
-            uid,
-            Arc::new(Mutex::new(result.clone())),
-        );
+        self.place.state.keep_answer(&self.place.view, Fixed::Ingest, uid, Arc::new(Mutex::new(result.clone())));
         batch.result = Some(result);
         Ok(())
     }
@@ -158,11 +139,7 @@ impl Ingest {
 impl Batch {
     fn begin(&mut self) {
         let (anchor, result) = (std::mem::take(&mut self.anchor), self.result.take());
-        *self = Batch {
-            anchor,
-            result,
-            ..Batch::default()
-        };
+        *self = Batch { anchor, result, ..Batch::default() };
     }
 
     fn is_pending(&self) -> bool {
@@ -179,11 +156,7 @@ impl File for Ingest {
         self.commit()?;
         let mut batch = lock(&self.batch);
         let place = batch.anchor.place(offset);
-        let last = || {
-            self.place
-                .state
-                .last_answer(&self.place.view, Fixed::Ingest, self.place.caller.uid)
-        };
+        let last = || self.place.state.last_answer(&self.place.view, Fixed::Ingest, self.place.caller.uid);
         Ok(part(batch.result.get_or_insert_with(last), place, size))
     }
 
@@ -227,11 +200,7 @@ fn is_incomplete(line: &[u8]) -> bool {
 }
 
 fn in_line(number: usize, error: Error) -> Failure {
-    Error {
-        message: format!("line {number}: {}", error.message),
-        ..error
-    }
-    .into()
+    Error { message: format!("line {number}: {}", error.message), ..error }.into()
 }
 
 fn too_large(code: &'static str, message: &str, hint: &str) -> Failure {

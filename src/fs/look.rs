@@ -51,11 +51,7 @@ impl Filesystem {
     /// Returns the attributes of a node; of an open file with the length that this handle sees.
     pub fn getattr(&self, ino: u64, handle: Option<u64>) -> Result<Attr, Errno> {
         let node = self.nodes.node(ino)?;
-        self.audit(
-            node.view().as_ref(),
-            || node.path(),
-            self.attr_of(ino, &node, handle),
-        )
+        self.audit(node.view().as_ref(), || node.path(), self.attr_of(ino, &node, handle))
     }
 
     /// Changes attributes, as far as there is something to change.
@@ -63,32 +59,16 @@ impl Filesystem {
     /// Records, `query` and the like accept what editors and archivers do to files, and keep what
     /// they are. A branch's directory takes permission bits; fixed names none (EPERM). A record is
     /// cut by its handle only (EINVAL).
-    pub fn setattr(
-        &self,
-        caller: Caller,
-        ino: u64,
-        changes: Changes,
-        handle: Option<u64>,
-    ) -> Result<Attr, Errno> {
+    pub fn setattr(&self, caller: Caller, ino: u64, changes: Changes, handle: Option<u64>) -> Result<Attr, Errno> {
         let node = self.nodes.node(ino)?;
-        let set = self
-            .set(caller, &node, changes, handle)
-            .and_then(|()| self.attr_of(ino, &node, handle));
+        let set = self.set(caller, &node, changes, handle).and_then(|()| self.attr_of(ino, &node, handle));
         self.audit(node.view().as_ref(), || node.path(), set)
     }
 
     /// Returns the room on the store's device.
     pub fn statfs(&self) -> Result<Space, Errno> {
-        let (total, free, available) = self
-            .common
-            .memory
-            .space()
-            .map_err(|error| Errno::from(error.kind))?;
-        Ok(Space {
-            total,
-            free,
-            available,
-        })
+        let (total, free, available) = self.common.memory.space().map_err(|error| Errno::from(error.kind))?;
+        Ok(Space { total, free, available })
     }
 
     pub(super) fn find(&self, parent: &Node, name: &OsStr) -> Result<Node, Failure> {
@@ -102,47 +82,25 @@ impl Filesystem {
     pub(super) fn entry(&self, node: &Node) -> Result<Entry, Failure> {
         let attr = self.attr_of(self.nodes.number(node), node, None)?;
         let ino = self.nodes.remember(node);
-        Ok(Entry {
-            attr: Attr { ino, ..attr },
-            lifetime: name_lifetime(&self.common, node),
-        })
+        Ok(Entry { attr: Attr { ino, ..attr }, lifetime: name_lifetime(&self.common, node) })
     }
 
     /// An open record has attributes while it is not committed yet, or not there any more.
     fn attr_of(&self, ino: u64, node: &Node, handle: Option<u64>) -> Result<Attr, Failure> {
         let handle = handle.map(|handle| self.handles.get(handle)).transpose()?;
         let found = attr(&self.common, ino, node);
-        let length =
-            |handle: &super::handle::Handle| handle.file().ok().and_then(|file| file.length());
+        let length = |handle: &super::handle::Handle| handle.file().ok().and_then(|file| file.length());
         match (found, node) {
-            (Ok(attr), _) => Ok(Attr {
-                size: handle
-                    .and_then(|handle| length(&handle))
-                    .unwrap_or(attr.size),
-                ..attr
-            }),
+            (Ok(attr), _) => Ok(Attr { size: handle.and_then(|handle| length(&handle)).unwrap_or(attr.size), ..attr }),
             (Err(Failure::Plain(Errno::ENOENT)), Node::Record(view, _)) => {
-                let handle = handle
-                    .or_else(|| self.handles.on(node))
-                    .ok_or(Errno::ENOENT)?;
-                unborn(
-                    &self.common,
-                    ino,
-                    view.branch(),
-                    length(&handle).unwrap_or(0),
-                )
+                let handle = handle.or_else(|| self.handles.on(node)).ok_or(Errno::ENOENT)?;
+                unborn(&self.common, ino, view.branch(), length(&handle).unwrap_or(0))
             }
             (Err(failure), _) => Err(failure),
         }
     }
 
-    fn set(
-        &self,
-        caller: Caller,
-        node: &Node,
-        changes: Changes,
-        handle: Option<u64>,
-    ) -> Result<(), Failure> {
+    fn set(&self, caller: Caller, node: &Node, changes: Changes, handle: Option<u64>) -> Result<(), Failure> {
         // Shells set the length of `query` before they write to it, also where nothing else may
         // change.
         if matches!(node, Node::Fixed(_, Fixed::Query)) && changes.mode.is_none() {
@@ -164,13 +122,8 @@ impl Filesystem {
         }
         match node {
             Node::Temporary(branch, number) => {
-                let file = self
-                    .common
-                    .states
-                    .known(*branch)
-                    .and_then(|state| state.temporaries.numbered(*number));
-                file.ok_or(Errno::ENOENT)?
-                    .resize(length, self.common.memory.now())
+                let file = self.common.states.known(*branch).and_then(|state| state.temporaries.numbered(*number));
+                file.ok_or(Errno::ENOENT)?.resize(length, self.common.memory.now())
             }
             Node::Fixed(_, Fixed::Ingest | Fixed::Ctl) | Node::Setting(..) => Ok(()),
             Node::Record(..) => Err(invalid(
@@ -178,10 +131,7 @@ impl Filesystem {
                 "a record can't be cut without opening it",
                 "open the file and write the whole document",
             )),
-            _ => Err(not_permitted(
-                "the file is generated",
-                "it changes with the branch",
-            )),
+            _ => Err(not_permitted("the file is generated", "it changes with the branch")),
         }
     }
 
@@ -201,18 +151,24 @@ impl Filesystem {
                 Ok(())
             }
             Node::Branch(branch) if owner.is_none() => match changes.mode {
-                Some(mode) => Ok(self.common.memory.chmod(
-                    &self.common.actor(caller),
-                    *branch,
-                    mode & 0o7777,
-                )?),
+                Some(mode) => Ok(self.common.memory.chmod(&self.common.actor(caller), *branch, mode & 0o7777)?),
                 None => Ok(()),
             },
-            _ if owner.is_none() && changes.mode.is_none() => Ok(()),
+            // cp -a, tar and shutil end by giving a directory what it has already.
+            _ if self.changes_no_rights(node, changes)? => Ok(()),
             _ => Err(not_permitted(
                 "its owner and permissions are fixed",
                 "change the permissions of the branch's directory",
             )),
         }
+    }
+
+    /// Tells whether owner, group and permission bits are those that the node has.
+    fn changes_no_rights(&self, node: &Node, changes: Changes) -> Result<bool, Failure> {
+        let now = attr(&self.common, self.nodes.number(node), node)?;
+        let differs = |wanted: Option<u32>, has| wanted.is_some_and(|wanted| wanted != has);
+        Ok(!differs(changes.uid, now.uid)
+            && !differs(changes.gid, now.gid)
+            && !differs(changes.mode.map(|mode| mode & 0o7777), now.mode))
     }
 }

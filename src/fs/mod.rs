@@ -75,11 +75,7 @@ pub struct FsOptions {
 
 impl Default for FsOptions {
     fn default() -> FsOptions {
-        FsOptions {
-            branch: None,
-            read_only: false,
-            users: Box::new(|_| None),
-        }
+        FsOptions { branch: None, read_only: false, users: Box::new(|_| None) }
     }
 }
 
@@ -105,11 +101,7 @@ impl Filesystem {
                 common.changed(change);
             }
         }));
-        Filesystem {
-            common,
-            nodes: NodeTable::new(root),
-            handles: Arc::default(),
-        }
+        Filesystem { common, nodes: NodeTable::new(root), handles: Arc::default() }
     }
 
     /// Sets who takes notices from now on; nothing ends that. A mount sets it when it answers, and
@@ -149,21 +141,12 @@ impl Filesystem {
         let Some(view) = view.filter(|_| error.kind != Kind::Gone) else {
             return;
         };
-        let line = self.common.states.of(view.branch()).errors.record(
-            self.common.memory.now(),
-            path,
-            error,
-        );
+        let line = self.common.states.of(view.branch()).errors.record(self.common.memory.now(), path, error);
         self.common.memory.note_refused(view.branch(), line);
     }
 
     /// As [`Filesystem::audit`], for what was tried at a name in a directory.
-    fn audit_at<T>(
-        &self,
-        parent: &Node,
-        name: &OsStr,
-        result: Result<T, Failure>,
-    ) -> Result<T, Errno> {
+    fn audit_at<T>(&self, parent: &Node, name: &OsStr, result: Result<T, Failure>) -> Result<T, Errno> {
         self.audit(parent.view().as_ref(), || path_of(parent, name), result)
     }
 }
@@ -171,11 +154,7 @@ impl Filesystem {
 /// Returns the path of a name in a directory, as `errors` shows it.
 fn path_of(parent: &Node, name: &OsStr) -> String {
     let (parent, name) = (parent.path(), name.to_string_lossy());
-    if parent.is_empty() {
-        name.into_owned()
-    } else {
-        format!("{parent}/{name}")
-    }
+    if parent.is_empty() { name.into_owned() } else { format!("{parent}/{name}") }
 }
 
 /// Locks, also after a panic elsewhere: every change under these locks is whole before anything

@@ -42,10 +42,7 @@ impl News {
         if let Err(error) = &thread {
             log::warn!("no thread for notices to the kernel: {error}");
         }
-        News {
-            queue: thread.is_ok().then(|| Mutex::new(queue)),
-            kernel: Arc::default(),
-        }
+        News { queue: thread.is_ok().then(|| Mutex::new(queue)), kernel: Arc::default() }
     }
 
     /// Sets or takes away the kernel.
@@ -82,11 +79,7 @@ mod tests {
 
     impl Kernel for Heard {
         fn forget_name(&self, parent: u64, name: &OsStr) {
-            self.0
-                .lock()
-                .unwrap()
-                .send((parent, name.to_owned()))
-                .unwrap();
+            self.0.lock().unwrap().send((parent, name.to_owned())).unwrap();
         }
     }
 
@@ -96,10 +89,7 @@ mod tests {
         let news = News::start();
         news.set_kernel(Some(Arc::new(Heard(Mutex::new(sender)))));
         news.forget_name(2, "x".into());
-        assert_eq!(
-            receiver.recv_timeout(Duration::from_secs(5)).unwrap(),
-            (2, "x".into())
-        );
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), (2, "x".into()));
         news.set_kernel(None);
         news.forget_name(3, "nobody listens".into());
         assert!(receiver.recv_timeout(Duration::from_secs(5)).is_err());

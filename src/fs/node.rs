@@ -68,11 +68,8 @@ const FIXED: [(&str, Fixed); 16] = [
 ];
 
 /// The files of `export/`.
-const EXPORTS: [(&str, Export); 3] = [
-    ("vectors.npy", Export::Vectors),
-    ("ids.txt", Export::Ids),
-    ("records.jsonl", Export::Records),
-];
+const EXPORTS: [(&str, Export); 3] =
+    [("vectors.npy", Export::Vectors), ("ids.txt", Export::Ids), ("records.jsonl", Export::Records)];
 
 impl Fixed {
     pub fn all() -> impl Iterator<Item = (&'static str, Fixed)> {
@@ -80,26 +77,18 @@ impl Fixed {
     }
 
     pub fn from_name(name: &str) -> Option<Fixed> {
-        FIXED
-            .into_iter()
-            .find_map(|(known, fixed)| (known == name).then_some(fixed))
+        FIXED.into_iter().find_map(|(known, fixed)| (known == name).then_some(fixed))
     }
 
     pub fn name(self) -> &'static str {
-        FIXED
-            .into_iter()
-            .find_map(|(name, fixed)| (fixed == self).then_some(name))
-            .unwrap_or_default()
+        FIXED.into_iter().find_map(|(name, fixed)| (fixed == self).then_some(name)).unwrap_or_default()
     }
 
     pub fn is_directory(self) -> bool {
         match self {
-            Fixed::Vectors
-            | Fixed::Branches
-            | Fixed::Checkpoints
-            | Fixed::Search
-            | Fixed::Exports
-            | Fixed::Config => true,
+            Fixed::Vectors | Fixed::Branches | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => {
+                true
+            }
             Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors | Fixed::Document(_) => false,
         }
     }
@@ -109,11 +98,7 @@ impl Fixed {
     pub fn mode(self) -> u32 {
         match self {
             Fixed::Branches => 0o1777,
-            Fixed::Vectors
-            | Fixed::Checkpoints
-            | Fixed::Search
-            | Fixed::Exports
-            | Fixed::Config => 0o755,
+            Fixed::Vectors | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => 0o755,
             Fixed::Query => 0o666,
             Fixed::Ingest | Fixed::Ctl => 0o644,
             Fixed::Errors | Fixed::Document(_) => 0o444,
@@ -135,11 +120,7 @@ impl Node {
     pub fn of_view(view: &View, taken: Time) -> Node {
         match view {
             View::Branch(branch) => Node::Branch(*branch),
-            View::Checkpoint(branch, label) => Node::Checkpoint {
-                branch: *branch,
-                label: label.clone(),
-                taken,
-            },
+            View::Checkpoint(branch, label) => Node::Checkpoint { branch: *branch, label: label.clone(), taken },
         }
     }
 
@@ -148,9 +129,7 @@ impl Node {
         match self {
             Node::Mount => None,
             Node::Branch(branch) | Node::Temporary(branch, _) => Some(View::Branch(*branch)),
-            Node::Checkpoint { branch, label, .. } => {
-                Some(View::Checkpoint(*branch, label.clone()))
-            }
+            Node::Checkpoint { branch, label, .. } => Some(View::Checkpoint(*branch, label.clone())),
             Node::Fixed(view, _)
             | Node::Record(view, _)
             | Node::Question(view, _)
@@ -163,11 +142,7 @@ impl Node {
         match self {
             Node::Mount | Node::Branch(_) | Node::Checkpoint { .. } => true,
             Node::Fixed(_, fixed) => fixed.is_directory(),
-            Node::Record(..)
-            | Node::Temporary(..)
-            | Node::Question(..)
-            | Node::Export(..)
-            | Node::Setting(..) => false,
+            Node::Record(..) | Node::Temporary(..) | Node::Question(..) | Node::Export(..) | Node::Setting(..) => false,
         }
     }
 
@@ -182,17 +157,15 @@ impl Node {
             Node::Export(_, export) => {
                 format!(
                     "export/{}",
-                    exports()
-                        .find_map(|(name, found)| (found == *export).then_some(name))
-                        .unwrap_or_default()
+                    exports().find_map(|(name, found)| (found == *export).then_some(name)).unwrap_or_default()
                 )
             }
             Node::Setting(_, setting) => format!("config/{}", setting.name()),
         };
         match self.view() {
-            Some(View::Checkpoint(_, label)) => format!("checkpoints/{label}/{inside}")
-                .trim_end_matches('/')
-                .to_owned(),
+            Some(View::Checkpoint(_, label)) => {
+                format!("checkpoints/{label}/{inside}").trim_end_matches('/').to_owned()
+            }
             _ => inside,
         }
     }
@@ -221,49 +194,24 @@ mod tests {
 
     #[test]
     fn paths_are_those_below_the_branch() {
-        let (branch, checkpoint) = (
-            View::Branch(BranchId(7)),
-            View::Checkpoint(BranchId(7), "v1".into()),
-        );
-        assert_eq!(
-            Node::Record(branch.clone(), "a".into()).path(),
-            "vectors/a.json"
-        );
-        assert_eq!(
-            Node::Record(checkpoint.clone(), "a".into()).path(),
-            "checkpoints/v1/vectors/a.json"
-        );
+        let (branch, checkpoint) = (View::Branch(BranchId(7)), View::Checkpoint(BranchId(7), "v1".into()));
+        assert_eq!(Node::Record(branch.clone(), "a".into()).path(), "vectors/a.json");
+        assert_eq!(Node::Record(checkpoint.clone(), "a".into()).path(), "checkpoints/v1/vectors/a.json");
         assert_eq!(Node::of_view(&checkpoint, Time(1)).path(), "checkpoints/v1");
-        assert_eq!(
-            Node::Setting(branch.clone(), Setting::Strategy).path(),
-            "config/strategy"
-        );
-        assert_eq!(
-            Node::Export(branch, Export::Vectors).path(),
-            "export/vectors.npy"
-        );
+        assert_eq!(Node::Setting(branch.clone(), Setting::Strategy).path(), "config/strategy");
+        assert_eq!(Node::Export(branch, Export::Vectors).path(), "export/vectors.npy");
     }
 
     #[test]
     fn a_checkpoint_taken_again_is_another_node() {
         let view = View::Checkpoint(BranchId(1), "v1".into());
-        assert_ne!(
-            Node::of_view(&view, Time(1)).fingerprint(),
-            Node::of_view(&view, Time(2)).fingerprint()
-        );
-        assert_eq!(
-            Node::of_view(&view, Time(1)).fingerprint(),
-            Node::of_view(&view, Time(1)).fingerprint()
-        );
+        assert_ne!(Node::of_view(&view, Time(1)).fingerprint(), Node::of_view(&view, Time(2)).fingerprint());
+        assert_eq!(Node::of_view(&view, Time(1)).fingerprint(), Node::of_view(&view, Time(1)).fingerprint());
     }
 
     #[test]
     fn temporaries_are_told_by_their_names() {
-        assert!(
-            [".a.json.swp", "a.json~", "4913", ".json", "a.JSON"]
-                .into_iter()
-                .all(is_temporary)
-        );
+        assert!([".a.json.swp", "a.json~", "4913", ".json", "a.JSON"].into_iter().all(is_temporary));
         assert!(!is_temporary("a.json"));
     }
 }

@@ -35,12 +35,7 @@ impl Wish {
     fn of(flags: i32) -> Wish {
         let has = |flag| flags & flag != 0;
         let write = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        Wish {
-            write,
-            append: has(libc::O_APPEND),
-            truncate: has(libc::O_TRUNC) && write,
-            exclusive: has(libc::O_EXCL),
-        }
+        Wish { write, append: has(libc::O_APPEND), truncate: has(libc::O_TRUNC) && write, exclusive: has(libc::O_EXCL) }
     }
 }
 
@@ -107,10 +102,7 @@ impl Filesystem {
 
     /// Drops a handle, with what no commit took.
     pub fn release(&self, handle: u64) {
-        if let Some(Handle {
-            place: Some(place), ..
-        }) = self.handles.remove(handle).as_deref()
-        {
+        if let Some(Handle { place: Some(place), .. }) = self.handles.remove(handle).as_deref() {
             place.state.leave(handle);
         }
     }
@@ -124,11 +116,7 @@ impl Filesystem {
             place.state.wait(handle, waker);
         }
         let alive = open.check_alive().is_ok();
-        Ok(!alive
-            || open
-                .file()
-                .map_err(|failure| failure.errno())?
-                .is_readable())
+        Ok(!alive || open.file().map_err(|failure| failure.errno())?.is_readable())
     }
 
     /// Opens a directory and returns the handle. Its listing stays as it is now.
@@ -136,12 +124,7 @@ impl Filesystem {
         let node = self.nodes.node(ino)?;
         let opened = self.place_of(&node, caller).and_then(|place| {
             let open = Open::Directory(Mutex::new(tree::list(&self.common, &node)?));
-            Ok(self.handles.add(Handle {
-                node: node.clone(),
-                path: node.path(),
-                place,
-                open,
-            }))
+            Ok(self.handles.add(Handle { node: node.clone(), path: node.path(), place, open }))
         });
         self.audit(node.view().as_ref(), || node.path(), opened)
     }
@@ -157,20 +140,14 @@ impl Filesystem {
         sink: &mut dyn FnMut(u64, u64, bool, &OsStr) -> bool,
     ) -> Result<(), Errno> {
         let handle = self.handles.get(handle)?;
-        let read = handle
-            .check_alive()
-            .and_then(|()| self.fill(&handle, offset, sink));
+        let read = handle.check_alive().and_then(|()| self.fill(&handle, offset, sink));
         self.audit(handle.node.view().as_ref(), || handle.path.clone(), read)
     }
 
     /// Makes all that was acknowledged in the store durable, on behalf of a directory.
     pub fn fsyncdir(&self, handle: u64) -> Result<(), Errno> {
         let handle = self.handles.get(handle)?;
-        self.audit(
-            handle.node.view().as_ref(),
-            || handle.path.clone(),
-            self.common.sync(),
-        )
+        self.audit(handle.node.view().as_ref(), || handle.path.clone(), self.common.sync())
     }
 
     fn fill(
@@ -182,20 +159,12 @@ impl Filesystem {
         let mut listing = lock(handle.listing()?);
         for cookie in offset.. {
             let full = match (listing.item(cookie)?, handle.node.view()) {
-                (Some(Item::Named(name, node)), _) => sink(
-                    self.nodes.number(node),
-                    cookie + 1,
-                    node.is_directory(),
-                    name,
-                ),
+                (Some(Item::Named(name, node)), _) => {
+                    sink(self.nodes.number(node), cookie + 1, node.is_directory(), name)
+                }
                 (Some(Item::Record(id)), Some(view)) => {
                     let name = OsString::from(format!("{id}.json"));
-                    sink(
-                        self.nodes.number(&Node::Record(view, id)),
-                        cookie + 1,
-                        false,
-                        &name,
-                    )
+                    sink(self.nodes.number(&Node::Record(view, id)), cookie + 1, false, &name)
                 }
                 (Some(Item::Record(_)) | None, _) => true,
             };
@@ -206,20 +175,14 @@ impl Filesystem {
         Ok(())
     }
 
-    fn on_file<T>(
-        &self,
-        handle: u64,
-        act: impl FnOnce(&Handle, &dyn File) -> Result<T, Failure>,
-    ) -> Result<T, Errno> {
+    fn on_file<T>(&self, handle: u64, act: impl FnOnce(&Handle, &dyn File) -> Result<T, Failure>) -> Result<T, Errno> {
         let handle = self.handles.get(handle)?;
         let done = handle.file().and_then(|file| act(&handle, file));
         self.audit(handle.node.view().as_ref(), || handle.path.clone(), done)
     }
 
     pub(super) fn place_of(&self, node: &Node, caller: Caller) -> Result<Option<Place>, Failure> {
-        node.view()
-            .map(|view| self.common.place(&view, caller))
-            .transpose()
+        node.view().map(|view| self.common.place(&view, caller)).transpose()
     }
 
     fn create_in(
@@ -231,10 +194,7 @@ impl Filesystem {
         wish: Wish,
     ) -> Result<(Entry, u64), Failure> {
         let Node::Fixed(view, Fixed::Vectors) = parent else {
-            return Err(not_permitted(
-                "files are made in vectors/ only",
-                "write the file to vectors/",
-            ));
+            return Err(not_permitted("files are made in vectors/ only", "write the file to vectors/"));
         };
         let place = self.common.place(view, caller)?;
         let node = vectors::create(&place, name, mode, wish)?;
@@ -243,24 +203,13 @@ impl Filesystem {
         Ok((entry, handle))
     }
 
-    fn open_node(
-        &self,
-        caller: Caller,
-        node: &Node,
-        path: String,
-        wish: Wish,
-    ) -> Result<u64, Failure> {
+    fn open_node(&self, caller: Caller, node: &Node, path: String, wish: Wish) -> Result<u64, Failure> {
         let place = self.place_of(node, caller)?.ok_or(Errno::EISDIR)?;
         let file = self.file(node, &place, wish)?;
         if wish.truncate {
             file.truncate(0)?;
         }
-        Ok(self.handles.add(Handle {
-            node: node.clone(),
-            path,
-            place: Some(place),
-            open: Open::File(file),
-        }))
+        Ok(self.handles.add(Handle { node: node.clone(), path, place: Some(place), open: Open::File(file) }))
     }
 
     /// The one place that says how each kind of file behaves when it is open.
@@ -272,66 +221,33 @@ impl Filesystem {
                 return Err(Errno::EISDIR.into());
             }
             Node::Fixed(_, fixed) => self.fixed_file(*fixed, place, wish)?,
-            Node::Record(_, id) if wish.write => {
-                Box::new(RecordFile::open(place.clone(), id, wish.append)?)
-            }
-            Node::Record(view, id) => frozen(
-                memory
-                    .snapshot(view)?
-                    .get(id)?
-                    .ok_or(Errno::ENOENT)?
-                    .to_document(),
-            ),
+            Node::Record(_, id) if wish.write => Box::new(RecordFile::open(place.clone(), id, wish.append)?),
+            Node::Record(view, id) => frozen(memory.snapshot(view)?.get(id)?.ok_or(Errno::ENOENT)?.to_document()),
             Node::Temporary(_, number) => {
-                let file = place
-                    .state
-                    .temporaries
-                    .numbered(*number)
-                    .ok_or(Errno::ENOENT)?;
+                let file = place.state.temporaries.numbered(*number).ok_or(Errno::ENOENT)?;
                 if wish.write {
                     place.check_writable()?;
                 }
-                Box::new(TemporaryFile {
-                    place: place.clone(),
-                    file,
-                    append: wish.append,
-                })
+                Box::new(TemporaryFile { place: place.clone(), file, append: wish.append })
             }
             Node::Setting(_, setting) if wish.write => {
                 Box::new(SettingFile::open(place.clone(), *setting, wish.append)?)
             }
-            Node::Setting(view, setting) => {
-                frozen(shown(&memory.setting(view, *setting)?).into_bytes())
-            }
+            Node::Setting(view, setting) => frozen(shown(&memory.setting(view, *setting)?).into_bytes()),
             Node::Question(..) | Node::Export(..) if wish.write => return Err(generated(place)),
-            Node::Question(view, text) => {
-                Box::new(Frozen(search::answer(&self.common, view, text)?))
-            }
-            Node::Export(view, export) => Box::new(ExportFile {
-                snapshot: memory.snapshot(view)?,
-                export: *export,
-            }),
+            Node::Question(view, text) => Box::new(Frozen(search::answer(&self.common, view, text)?)),
+            Node::Export(view, export) => Box::new(ExportFile { snapshot: memory.snapshot(view)?, export: *export }),
         })
     }
 
-    fn fixed_file(
-        &self,
-        fixed: Fixed,
-        place: &Place,
-        wish: Wish,
-    ) -> Result<Box<dyn File>, Failure> {
+    fn fixed_file(&self, fixed: Fixed, place: &Place, wish: Wish) -> Result<Box<dyn File>, Failure> {
         Ok(match fixed {
             Fixed::Query => Box::new(Conversation::new(place.clone(), Query)),
             Fixed::Ctl => {
                 if wish.write {
                     check_changeable(&place.view)?;
                 }
-                Box::new(Conversation::new(
-                    place.clone(),
-                    Ctl {
-                        handles: self.handles.clone(),
-                    },
-                ))
+                Box::new(Conversation::new(place.clone(), Ctl { handles: self.handles.clone() }))
             }
             Fixed::Ingest => {
                 if wish.write {
@@ -342,15 +258,10 @@ impl Filesystem {
             Fixed::Errors | Fixed::Document(_) if wish.write => return Err(generated(place)),
             Fixed::Errors => Box::new(Frozen(place.state.errors.text().into())),
             Fixed::Document(Document::Events) => Box::new(EventsFile::new(place.clone())),
-            Fixed::Document(document) => {
-                Box::new(Frozen(place.memory().document(&place.view, document)?))
+            Fixed::Document(document) => Box::new(Frozen(place.memory().document(&place.view, document)?)),
+            Fixed::Vectors | Fixed::Branches | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => {
+                return Err(Errno::EISDIR.into());
             }
-            Fixed::Vectors
-            | Fixed::Branches
-            | Fixed::Checkpoints
-            | Fixed::Search
-            | Fixed::Exports
-            | Fixed::Config => return Err(Errno::EISDIR.into()),
         })
     }
 }
@@ -358,8 +269,5 @@ impl Filesystem {
 /// Returns why a generated file is not opened for writing.
 fn generated(place: &Place) -> Failure {
     let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/";
-    place
-        .check_writable()
-        .err()
-        .unwrap_or_else(|| not_permitted("the file is generated", hint))
+    place.check_writable().err().unwrap_or_else(|| not_permitted("the file is generated", hint))
 }

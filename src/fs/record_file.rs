@@ -34,20 +34,9 @@ impl RecordFile {
     pub fn open(place: Place, id: &Arc<str>, append: bool) -> Result<RecordFile, Failure> {
         place.check_writable()?;
         let record = place.memory().snapshot(&place.view)?.get(id)?;
-        let bytes = record
-            .map(|record| record.to_document())
-            .unwrap_or_default();
-        let buffer = Mutex::new(Buffer {
-            bytes,
-            ..Buffer::default()
-        });
-        Ok(RecordFile {
-            place,
-            id: id.clone(),
-            append,
-            buffer,
-            pending: AtomicBool::new(false),
-        })
+        let bytes = record.map(|record| record.to_document()).unwrap_or_default();
+        let buffer = Mutex::new(Buffer { bytes, ..Buffer::default() });
+        Ok(RecordFile { place, id: id.clone(), append, buffer, pending: AtomicBool::new(false) })
     }
 
     /// Fails when what was written can't become a record any more, whatever follows.
@@ -96,11 +85,7 @@ impl Buffer {
     /// were overwritten.
     fn put(&mut self, start: usize, data: &[u8]) -> (usize, Vec<u8>) {
         let (before, end) = (self.bytes.len(), start + data.len());
-        let overwritten = self
-            .bytes
-            .get(start..end.min(before))
-            .unwrap_or_default()
-            .to_vec();
+        let overwritten = self.bytes.get(start..end.min(before)).unwrap_or_default().to_vec();
         self.bytes.resize(before.max(end), 0);
         self.bytes[start..end].copy_from_slice(data);
         (before, overwritten)
@@ -124,11 +109,7 @@ impl File for RecordFile {
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.place.check_writable()?;
         let mut buffer = lock(&self.buffer);
-        let start = if self.append {
-            buffer.bytes.len() as u64
-        } else {
-            offset
-        };
+        let start = if self.append { buffer.bytes.len() as u64 } else { offset };
         check_length(start.saturating_add(data.len() as u64))?;
         let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
         let own = buffer.own;
@@ -164,13 +145,8 @@ impl File for RecordFile {
         }
         self.place.check_writable()?;
         let draft = Draft::parse(&self.id, &buffer.bytes)?;
-        let edit = Edit::Put {
-            id: self.id.clone(),
-            draft,
-        };
-        self.place
-            .memory()
-            .commit(&self.place.actor(), self.place.branch(), vec![edit])?;
+        let edit = Edit::Put { id: self.id.clone(), draft };
+        self.place.memory().commit(&self.place.actor(), self.place.branch(), vec![edit])?;
         self.set_pending(&mut buffer, false);
         Ok(())
     }
@@ -188,17 +164,8 @@ fn check_length(length: u64) -> Result<(), Failure> {
     if length <= DOCUMENT_BYTES_MAX as u64 {
         return Ok(());
     }
-    let message = format!(
-        "the document is longer than {} MiB",
-        DOCUMENT_BYTES_MAX >> 20
-    );
-    Err(Error::new(
-        Kind::TooLarge,
-        "document_too_long",
-        message,
-        "split the text into several records",
-    )
-    .into())
+    let message = format!("the document is longer than {} MiB", DOCUMENT_BYTES_MAX >> 20);
+    Err(Error::new(Kind::TooLarge, "document_too_long", message, "split the text into several records").into())
 }
 
 #[cfg(test)]
@@ -207,10 +174,7 @@ mod tests {
 
     #[test]
     fn an_undone_write_leaves_no_trace() {
-        let mut buffer = Buffer {
-            bytes: b"hello".to_vec(),
-            ..Buffer::default()
-        };
+        let mut buffer = Buffer { bytes: b"hello".to_vec(), ..Buffer::default() };
         let undo = buffer.put(3, b"PPED");
         assert_eq!(buffer.bytes, b"helPPED");
         buffer.undo(3, undo);
@@ -222,33 +186,23 @@ mod tests {
 
     #[test]
     fn what_is_left_of_the_old_document_is_not_looked_at() {
-        let mut buffer = Buffer {
-            bytes: b"{old document}".to_vec(),
-            ..Buffer::default()
-        };
+        let mut buffer = Buffer { bytes: b"{old document}".to_vec(), ..Buffer::default() };
         buffer.put(0, b"{new}");
         assert_eq!(buffer.next_probe(0, 5), Some(5));
     }
 
     #[test]
     fn a_patch_in_the_middle_waits_for_the_commit() {
-        let mut buffer = Buffer {
-            bytes: b"{old document}".to_vec(),
-            ..Buffer::default()
-        };
+        let mut buffer = Buffer { bytes: b"{old document}".to_vec(), ..Buffer::default() };
         assert_eq!(buffer.next_probe(5, 8), None);
         assert_eq!(buffer.next_probe(10, 14), Some(14));
     }
 
     #[test]
     fn a_long_document_is_looked_at_as_it_doubles() {
-        let mut buffer = Buffer {
-            bytes: vec![b'1'; 1000],
-            ..Buffer::default()
-        };
-        let looked: Vec<usize> = (0..10)
-            .filter_map(|chunk| buffer.next_probe(chunk * 100, chunk * 100 + 100))
-            .collect();
+        let mut buffer = Buffer { bytes: vec![b'1'; 1000], ..Buffer::default() };
+        let looked: Vec<usize> =
+            (0..10).filter_map(|chunk| buffer.next_probe(chunk * 100, chunk * 100 + 100)).collect();
         assert_eq!(looked, [100, 200, 400, 800]);
     }
 }

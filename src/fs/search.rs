@@ -33,19 +33,9 @@ pub(super) fn answer(common: &Common, view: &View, text: &Arc<str>) -> Result<Ar
         return Ok(kept.lines.clone());
     }
     let question = Question::of_text(text).map_err(Error::from)?;
-    let lines: Arc<[u8]> = common
-        .memory
-        .ask(view, &question)?
-        .to_lines(0)
-        .into_bytes()
-        .into();
+    let lines: Arc<[u8]> = common.memory.ask(view, &question)?.to_lines(0).into_bytes().into();
     let mut answers = lock(&common.searches.answers);
-    answers.push_front(Kept {
-        view: view.clone(),
-        text: text.clone(),
-        version,
-        lines: lines.clone(),
-    });
+    answers.push_front(Kept { view: view.clone(), text: text.clone(), version, lines: lines.clone() });
     answers.truncate(KEPT);
     Ok(lines)
 }

@@ -25,10 +25,7 @@ struct Known {
 
 impl NodeTable {
     pub fn new(root: Node) -> NodeTable {
-        NodeTable {
-            root,
-            known: Mutex::default(),
-        }
+        NodeTable { root, known: Mutex::default() }
     }
 
     /// Returns the number of a node without counting a look-up.
@@ -42,13 +39,7 @@ impl NodeTable {
         let mut known = lock(&self.known);
         let number = self.free_or_own(&known, node);
         if number != ROOT {
-            known
-                .entry(number)
-                .or_insert_with(|| Known {
-                    node: node.clone(),
-                    lookups: 0,
-                })
-                .lookups += 1;
+            known.entry(number).or_insert_with(|| Known { node: node.clone(), lookups: 0 }).lookups += 1;
         }
         number
     }
@@ -70,10 +61,7 @@ impl NodeTable {
         if number == ROOT {
             return Ok(self.root.clone());
         }
-        lock(&self.known)
-            .get(&number)
-            .map(|known| known.node.clone())
-            .ok_or(Errno::ESTALE)
+        lock(&self.known).get(&number).map(|known| known.node.clone()).ok_or(Errno::ESTALE)
     }
 
     fn free_or_own(&self, known: &HashMap<u64, Known>, node: &Node) -> u64 {
@@ -119,13 +107,7 @@ mod tests {
     fn two_nodes_of_one_fingerprint_have_two_numbers() {
         let table = NodeTable::new(Node::Mount);
         let (first, second) = (Node::Branch(BranchId(1)), Node::Branch(BranchId(2)));
-        lock(&table.known).insert(
-            first.fingerprint(),
-            Known {
-                node: second.clone(),
-                lookups: 1,
-            },
-        );
+        lock(&table.known).insert(first.fingerprint(), Known { node: second.clone(), lookups: 1 });
         assert_eq!(table.remember(&first), first.fingerprint() + 1);
         assert_eq!(table.node(first.fingerprint()).unwrap(), second);
     }

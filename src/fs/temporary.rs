@@ -61,10 +61,7 @@ impl Temporaries {
 
     /// Returns all names with their numbers, in bytewise order.
     pub fn list(&self) -> Vec<(OsString, u64)> {
-        lock(&self.names)
-            .iter()
-            .map(|(name, file)| (name.clone(), file.number))
-            .collect()
+        lock(&self.names).iter().map(|(name, file)| (name.clone(), file.number)).collect()
     }
 
     /// Makes a file, in place of the one that had the name. ENOSPC when the branch's 64 MiB are
@@ -79,23 +76,10 @@ impl Temporaries {
     ) -> Result<Arc<Temporary>, Failure> {
         reserve(&self.used, FILE_BYTES + bytes.len() as u64)?;
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let look = Look {
-            length: bytes.len() as u64,
-            mode: mode & 0o7777,
-            uid: owner.uid,
-            gid: owner.gid,
-            modified: now,
-        };
-        let content = Mutex::new(Content {
-            bytes,
-            look,
-            committed: false,
-        });
-        let file = Arc::new(Temporary {
-            number,
-            content,
-            used: self.used.clone(),
-        });
+        let look =
+            Look { length: bytes.len() as u64, mode: mode & 0o7777, uid: owner.uid, gid: owner.gid, modified: now };
+        let content = Mutex::new(Content { bytes, look, committed: false });
+        let file = Arc::new(Temporary { number, content, used: self.used.clone() });
         let mut names = lock(&self.names);
         names.insert(name.to_owned(), file.clone());
         let mut numbers = lock(&self.numbers);
@@ -178,13 +162,8 @@ impl Temporary {
             return Err(Errno::ESTALE.into());
         }
         reserve(&self.used, length.saturating_sub(content.look.length))?;
-        self.used.fetch_sub(
-            content.look.length.saturating_sub(length),
-            Ordering::Relaxed,
-        );
-        content
-            .bytes
-            .resize(usize::try_from(length).map_err(|_| Errno::EFBIG)?, 0);
+        self.used.fetch_sub(content.look.length.saturating_sub(length), Ordering::Relaxed);
+        content.bytes.resize(usize::try_from(length).map_err(|_| Errno::EFBIG)?, 0);
         content.look.length = length;
         content.look.modified = now;
         Ok(())
@@ -193,8 +172,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        self.used
-            .fetch_sub(FILE_BYTES + self.look().length, Ordering::Relaxed);
+        self.used.fetch_sub(FILE_BYTES + self.look().length, Ordering::Relaxed);
     }
 }
 
@@ -208,9 +186,7 @@ fn reserve(used: &AtomicU64, bytes: u64) -> Result<(), Failure> {
             "remove those that are not needed",
         )
     };
-    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
-        .map(drop)
-        .map_err(|_| full().into())
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map(drop).map_err(|_| full().into())
 }
 
 /// A temporary that is open.
@@ -227,9 +203,7 @@ impl File for TemporaryFile {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         let offset = Some(offset).filter(|_| !self.append);
-        self.file
-            .write(offset, data, self.place.memory().now())
-            .map(|()| data.len())
+        self.file.write(offset, data, self.place.memory().now()).map(|()| data.len())
     }
 
     fn truncate(&self, length: u64) -> Result<(), Failure> {
@@ -249,9 +223,7 @@ mod tests {
     const ME: Caller = Caller { uid: 1, gid: 1 };
 
     fn create(files: &Temporaries, name: &str, bytes: &[u8]) -> Arc<Temporary> {
-        files
-            .create(OsStr::new(name), bytes.to_vec(), 0o600, ME, Time(0))
-            .unwrap()
+        files.create(OsStr::new(name), bytes.to_vec(), 0o600, ME, Time(0)).unwrap()
     }
 
     #[test]
@@ -270,17 +242,11 @@ mod tests {
     fn the_limit_counts_content_and_files() {
         let files = Temporaries::default();
         let file = create(&files, ".a", b"");
-        let full = file
-            .write(Some(0), &vec![0; 64 << 20], Time(0))
-            .unwrap_err();
+        let full = file.write(Some(0), &vec![0; 64 << 20], Time(0)).unwrap_err();
         assert_eq!(full.errno(), Errno::ENOSPC);
         assert_eq!(file.look().length, 0);
         file.resize((64 << 20) - FILE_BYTES, Time(0)).unwrap();
-        assert!(
-            files
-                .create(OsStr::new(".b"), Vec::new(), 0o600, ME, Time(0))
-                .is_err()
-        );
+        assert!(files.create(OsStr::new(".b"), Vec::new(), 0o600, ME, Time(0)).is_err());
         file.resize(0, Time(0)).unwrap();
         create(&files, ".b", b"");
     }
@@ -292,12 +258,7 @@ mod tests {
         file.write(Some(4), b"c", Time(0)).unwrap();
         file.write(None, b"d", Time(0)).unwrap();
         assert_eq!(file.bytes(), b"ab\0\0cd");
-        assert_eq!(
-            file.write(Some(u64::MAX), b"x", Time(0))
-                .unwrap_err()
-                .errno(),
-            Errno::EFBIG
-        );
+        assert_eq!(file.write(Some(u64::MAX), b"x", Time(0)).unwrap_err().errno(), Errno::EFBIG);
     }
 
     #[test]
@@ -316,9 +277,6 @@ mod tests {
         let files = Temporaries::default();
         let file = create(&files, ".a", b"{}");
         file.retire();
-        assert_eq!(
-            file.write(Some(0), b"x", Time(0)).unwrap_err().errno(),
-            Errno::ESTALE
-        );
+        assert_eq!(file.write(Some(0), b"x", Time(0)).unwrap_err().errno(), Errno::ESTALE);
     }
 }

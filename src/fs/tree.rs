@@ -28,26 +28,17 @@ pub(super) fn find(common: &Common, parent: &Node, name: &OsStr) -> Result<Node,
             Fixed::from_name(name).map(|fixed| Node::Fixed(view, fixed))
         }
         Node::Fixed(view, fixed) => find_inside(common, view, *fixed, name)?,
-        Node::Record(..)
-        | Node::Temporary(..)
-        | Node::Question(..)
-        | Node::Export(..)
-        | Node::Setting(..) => return Err(Errno::ENOTDIR.into()),
+        Node::Record(..) | Node::Temporary(..) | Node::Question(..) | Node::Export(..) | Node::Setting(..) => {
+            return Err(Errno::ENOTDIR.into());
+        }
     };
     found.ok_or(Errno::ENOENT.into())
 }
 
-fn find_inside(
-    common: &Common,
-    view: &View,
-    fixed: Fixed,
-    name: &str,
-) -> Result<Option<Node>, Failure> {
+fn find_inside(common: &Common, view: &View, fixed: Fixed, name: &str) -> Result<Option<Node>, Failure> {
     let found = match (fixed, view) {
         (Fixed::Vectors, _) => record(common, view, name)?,
-        (Fixed::Branches, View::Branch(branch)) => {
-            common.memory.child(*branch, name).map(Node::Branch)
-        }
+        (Fixed::Branches, View::Branch(branch)) => common.memory.child(*branch, name).map(Node::Branch),
         (Fixed::Checkpoints, View::Branch(branch)) => checkpoint(common, *branch, name)?,
         // What has ended by the time of a checkpoint is not in it, and what is in it has none.
         (Fixed::Branches | Fixed::Checkpoints, View::Checkpoint(..)) => None,
@@ -55,9 +46,7 @@ fn find_inside(
         (Fixed::Exports, _) => exports()
             .find_map(|(known, export)| (known == name).then_some(export))
             .map(|export| Node::Export(view.clone(), export)),
-        (Fixed::Config, _) => {
-            Setting::from_name(name).map(|setting| Node::Setting(view.clone(), setting))
-        }
+        (Fixed::Config, _) => Setting::from_name(name).map(|setting| Node::Setting(view.clone(), setting)),
         (Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors | Fixed::Document(_), _) => {
             return Err(Errno::ENOTDIR.into());
         }
@@ -83,15 +72,8 @@ fn record(common: &Common, view: &View, name: &str) -> Result<Option<Node>, Fail
 
 fn checkpoint(common: &Common, branch: BranchId, label: &str) -> Result<Option<Node>, Failure> {
     match common.memory.checkpoint_time(branch, label) {
-        Ok(taken) => Ok(Some(Node::Checkpoint {
-            branch,
-            label: label.into(),
-            taken,
-        })),
-        Err(Error {
-            kind: Kind::NotFound | Kind::Invalid,
-            ..
-        }) => Ok(None),
+        Ok(taken) => Ok(Some(Node::Checkpoint { branch, label: label.into(), taken })),
+        Err(Error { kind: Kind::NotFound | Kind::Invalid, .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -100,12 +82,7 @@ fn checkpoint(common: &Common, branch: BranchId, label: &str) -> Result<Option<N
 pub(super) fn parent_of(common: &Common, node: &Node) -> Node {
     match node {
         Node::Mount => Node::Mount,
-        Node::Branch(branch) => match common
-            .memory
-            .info(*branch)
-            .ok()
-            .and_then(|info| info.parent)
-        {
+        Node::Branch(branch) => match common.memory.info(*branch).ok().and_then(|info| info.parent) {
             Some(parent) => Node::Fixed(View::Branch(parent), Fixed::Branches),
             None => Node::Mount,
         },
@@ -122,55 +99,35 @@ pub(super) fn parent_of(common: &Common, node: &Node) -> Node {
 fn of_view(common: &Common, view: &View) -> Node {
     let taken = match view {
         View::Branch(_) => Time::default(),
-        View::Checkpoint(branch, label) => common
-            .memory
-            .checkpoint_time(*branch, label)
-            .unwrap_or_default(),
+        View::Checkpoint(branch, label) => common.memory.checkpoint_time(*branch, label).unwrap_or_default(),
     };
     Node::of_view(view, taken)
 }
 
 /// Opens the listing of a directory.
 pub(super) fn list(common: &Common, directory: &Node) -> Result<Listing, Failure> {
-    let mut names = vec![
-        name(".", directory.clone()),
-        name("..", parent_of(common, directory)),
-    ];
+    let mut names = vec![name(".", directory.clone()), name("..", parent_of(common, directory))];
     let mut records = None;
     match directory {
-        Node::Mount => names.extend(
-            common
-                .memory
-                .roots()
-                .into_iter()
-                .map(|(label, branch)| name(&label, Node::Branch(branch))),
-        ),
+        Node::Mount => {
+            names.extend(common.memory.roots().into_iter().map(|(label, branch)| name(&label, Node::Branch(branch))))
+        }
         Node::Branch(_) | Node::Checkpoint { .. } => {
             let view = directory.view().ok_or(Errno::ENOTDIR)?;
-            names.extend(
-                Fixed::all().map(|(label, fixed)| name(label, Node::Fixed(view.clone(), fixed))),
-            );
+            names.extend(Fixed::all().map(|(label, fixed)| name(label, Node::Fixed(view.clone(), fixed))));
         }
         Node::Fixed(view, Fixed::Vectors) => {
-            let files = common
-                .states
-                .known(view.branch())
-                .filter(|_| matches!(view, View::Branch(_)));
-            let files = files
-                .map(|state| state.temporaries.list())
-                .unwrap_or_default();
-            names.extend(files.into_iter().map(|(name, number)| Name {
-                name,
-                node: Node::Temporary(view.branch(), number),
-            }));
+            let files = common.states.known(view.branch()).filter(|_| matches!(view, View::Branch(_)));
+            let files = files.map(|state| state.temporaries.list()).unwrap_or_default();
+            names.extend(
+                files.into_iter().map(|(name, number)| Name { name, node: Node::Temporary(view.branch(), number) }),
+            );
             records = Some(common.memory.snapshot(view)?);
         }
         Node::Fixed(view, fixed) => names.extend(list_inside(common, view, *fixed)?),
-        Node::Record(..)
-        | Node::Temporary(..)
-        | Node::Question(..)
-        | Node::Export(..)
-        | Node::Setting(..) => return Err(Errno::ENOTDIR.into()),
+        Node::Record(..) | Node::Temporary(..) | Node::Question(..) | Node::Export(..) | Node::Setting(..) => {
+            return Err(Errno::ENOTDIR.into());
+        }
     }
     Ok(Listing::new(names, records))
 }
@@ -186,20 +143,17 @@ fn list_inside(common: &Common, view: &View, fixed: Fixed) -> Result<Vec<Name>, 
         (Fixed::Checkpoints, View::Branch(branch)) => {
             let labels = common.memory.checkpoints(*branch)?;
             let node = |label: &str| checkpoint(common, *branch, label).ok().flatten();
-            labels
-                .iter()
-                .filter_map(|label| Some(name(label, node(label)?)))
-                .collect()
+            labels.iter().filter_map(|label| Some(name(label, node(label)?))).collect()
         }
-        (Fixed::Exports, _) => exports()
-            .map(|(label, export)| name(label, Node::Export(view.clone(), export)))
-            .collect(),
-        (Fixed::Config, _) => Setting::ALL
-            .into_iter()
-            .map(|setting| name(setting.name(), Node::Setting(view.clone(), setting)))
-            .collect(),
-        (Fixed::Branches | Fixed::Checkpoints, View::Checkpoint(..))
-        | (Fixed::Search | Fixed::Vectors, _) => Vec::new(),
+        (Fixed::Exports, _) => {
+            exports().map(|(label, export)| name(label, Node::Export(view.clone(), export))).collect()
+        }
+        (Fixed::Config, _) => {
+            Setting::ALL.into_iter().map(|setting| name(setting.name(), Node::Setting(view.clone(), setting))).collect()
+        }
+        (Fixed::Branches | Fixed::Checkpoints, View::Checkpoint(..)) | (Fixed::Search | Fixed::Vectors, _) => {
+            Vec::new()
+        }
         (Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors | Fixed::Document(_), _) => {
             return Err(Errno::ENOTDIR.into());
         }
@@ -207,8 +161,5 @@ fn list_inside(common: &Common, view: &View, fixed: Fixed) -> Result<Vec<Name>, 
 }
 
 fn name(label: &str, node: Node) -> Name {
-    Name {
-        name: label.into(),
-        node,
-    }
+    Name { name: label.into(), node }
 }

@@ -17,20 +17,14 @@ impl User {
             let name = fields.next().filter(|name| !name.is_empty())?;
             let found: u32 = fields.nth(1)?.parse().ok()?;
             let gid = fields.next()?.parse().ok()?;
-            (found == uid).then(|| User {
-                name: name.to_owned(),
-                gid,
-            })
+            (found == uid).then(|| User { name: name.to_owned(), gid })
         })
     }
 
     /// Returns what stands for a uid that nobody knows: the name `uid-7`, and the group that owns
     /// nothing.
     pub(super) fn unknown(uid: u32) -> User {
-        User {
-            name: format!("uid-{uid}"),
-            gid: 65_534,
-        }
+        User { name: format!("uid-{uid}"), gid: 65_534 }
     }
 }
 
@@ -40,15 +34,8 @@ mod tests {
 
     #[test]
     fn a_user_is_found_by_number_and_broken_lines_are_passed_over() {
-        let passwd =
-            "root:x:0:0:root:/root:/bin/sh\nbroken\n:x:7:7::\nann:x:1000:50::/home/ann:/bin/sh\n";
-        assert_eq!(
-            User::find(passwd, 1000),
-            Some(User {
-                name: "ann".into(),
-                gid: 50
-            })
-        );
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nbroken\n:x:7:7::\nann:x:1000:50::/home/ann:/bin/sh\n";
+        assert_eq!(User::find(passwd, 1000), Some(User { name: "ann".into(), gid: 50 }));
         assert_eq!(User::find(passwd, 7), None);
         assert_eq!(User::find(passwd, 100), None);
     }

@@ -20,14 +20,8 @@ fn parse(name: &OsStr) -> Result<Name<'_>, Failure> {
     let record = match name.to_str() {
         Some(text) if is_temporary(text) => None,
         Some(text) => text.strip_suffix(".json"),
-        None if name.as_encoded_bytes().ends_with(b".json")
-            && !name.as_encoded_bytes().starts_with(b".") =>
-        {
-            return Err(invalid(
-                "not_utf8",
-                "the name of a record is UTF-8",
-                "choose another name",
-            ));
+        None if name.as_encoded_bytes().ends_with(b".json") && !name.as_encoded_bytes().starts_with(b".") => {
+            return Err(invalid("not_utf8", "the name of a record is UTF-8", "choose another name"));
         }
         None => None,
     };
@@ -50,13 +44,7 @@ pub(super) fn create(place: &Place, name: &OsStr, mode: u32, wish: Wish) -> Resu
             let file = match place.state.temporaries.named(name) {
                 Some(_) if wish.exclusive => return Err(Errno::EEXIST.into()),
                 Some(file) => file,
-                None => place.state.temporaries.create(
-                    name,
-                    Vec::new(),
-                    mode,
-                    place.caller,
-                    place.memory().now(),
-                )?,
+                None => place.state.temporaries.create(name, Vec::new(), mode, place.caller, place.memory().now())?,
             };
             Ok(Node::Temporary(place.branch(), file.number))
         }
@@ -73,24 +61,14 @@ pub(super) fn create(place: &Place, name: &OsStr, mode: u32, wish: Wish) -> Resu
 pub(super) fn unlink(place: &Place, name: &OsStr) -> Result<(), Failure> {
     place.check_writable()?;
     match parse(name)? {
-        Name::Temporary(name) => place
-            .state
-            .temporaries
-            .remove(name)
-            .map(drop)
-            .ok_or(Errno::ENOENT.into()),
+        Name::Temporary(name) => place.state.temporaries.remove(name).map(drop).ok_or(Errno::ENOENT.into()),
         Name::Record(id) if is_there(place, &id)? => commit(place, Edit::Delete { id }),
         Name::Record(_) => Err(Errno::ENOENT.into()),
     }
 }
 
 /// Renames within one `vectors/`; with a record on either side that is a commit.
-pub(super) fn rename(
-    place: &Place,
-    from: &OsStr,
-    to: &OsStr,
-    no_replace: bool,
-) -> Result<(), Failure> {
+pub(super) fn rename(place: &Place, from: &OsStr, to: &OsStr, no_replace: bool) -> Result<(), Failure> {
     place.check_writable()?;
     if to.len() > 255 {
         return Err(Errno::ENAMETOOLONG.into());
@@ -129,20 +107,10 @@ fn save(place: &Place, from: &OsStr, id: Arc<str>) -> Result<(), Failure> {
 
 /// An editor's backup: the text goes to RAM first, so that it is nowhere missing.
 fn set_aside(place: &Place, id: Arc<str>, to: &OsStr) -> Result<(), Failure> {
-    let record = place
-        .memory()
-        .snapshot(&place.view)?
-        .get(&id)?
-        .ok_or(Errno::ENOENT)?;
+    let record = place.memory().snapshot(&place.view)?.get(&id)?.ok_or(Errno::ENOENT)?;
     let temporaries = &place.state.temporaries;
     let replaced = temporaries.named(to);
-    temporaries.create(
-        to,
-        record.to_document(),
-        0o644,
-        place.caller,
-        place.memory().now(),
-    )?;
+    temporaries.create(to, record.to_document(), 0o644, place.caller, place.memory().now())?;
     commit(place, Edit::Delete { id }).inspect_err(|_| temporaries.restore(to, replaced))
 }
 
@@ -151,12 +119,7 @@ fn is_there(place: &Place, id: &str) -> Result<bool, Failure> {
 }
 
 fn commit(place: &Place, edit: Edit) -> Result<(), Failure> {
-    debug_assert!(
-        matches!(place.view, View::Branch(_)),
-        "a checkpoint takes no commit"
-    );
-    place
-        .memory()
-        .commit(&place.actor(), place.branch(), vec![edit])?;
+    debug_assert!(matches!(place.view, View::Branch(_)), "a checkpoint takes no commit");
+    place.memory().commit(&place.actor(), place.branch(), vec![edit])?;
     Ok(())
 }

@@ -16,25 +16,18 @@ pub(super) struct EventsFile {
 
 impl EventsFile {
     pub fn new(place: Place) -> EventsFile {
-        EventsFile {
-            place,
-            seen: AtomicU64::new(0),
-        }
+        EventsFile { place, seen: AtomicU64::new(0) }
     }
 
     fn events(&self) -> Result<Arc<[u8]>, Failure> {
-        Ok(self
-            .place
-            .memory()
-            .document(&self.place.view, Document::Events)?)
+        Ok(self.place.memory().document(&self.place.view, Document::Events)?)
     }
 }
 
 impl File for EventsFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         let bytes = part(&self.events()?, offset, size);
-        self.seen
-            .fetch_max(offset + bytes.len() as u64, Ordering::Relaxed);
+        self.seen.fetch_max(offset + bytes.len() as u64, Ordering::Relaxed);
         Ok(bytes)
     }
 
@@ -47,7 +40,6 @@ impl File for EventsFile {
     }
 
     fn is_readable(&self) -> bool {
-        self.events()
-            .is_ok_and(|events| events.len() as u64 > self.seen.load(Ordering::Relaxed))
+        self.events().is_ok_and(|events| events.len() as u64 > self.seen.load(Ordering::Relaxed))
     }
 }

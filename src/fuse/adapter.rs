@@ -6,19 +6,18 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
-    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier,
-    OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, INodeNo, InitFlags, IoctlFlags,
+    KernelConfig, LockOwner, Notifier, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use crate::fs::{self, Attr, Caller, Changes, Errand, Filesystem, Kernel};
+use super::reply::{BLOCK, GENERATION, answer, answer_attr, answer_entry, answer_open, caller, file_attr, guard, kind};
+use crate::fs::{Changes, Errand, Filesystem, Kernel};
 
 /// What this file system can do with, of what a kernel offers. Nothing else is asked for.
 const WANTED: [InitFlags; 4] = [
@@ -31,12 +30,8 @@ const WANTED: [InitFlags; 4] = [
     // Pages of a mapping go when the file's time or length changes.
     InitFlags::FUSE_AUTO_INVAL_DATA,
 ];
-/// Bytes of a block in statfs(2).
-const BLOCK: u32 = 4_096;
 /// Bytes of the longest name.
 const NAME_MAX: u32 = 255;
-/// Numbers of nodes are never given twice.
-const GENERATION: Generation = Generation(0);
 
 /// A [`Filesystem`] as the FUSE session wants it.
 pub struct Adapter {
@@ -66,90 +61,6 @@ impl Kernel for Mounted {
     }
 }
 
-/// Runs an operation; a panic is EIO for the caller and a line in the log, and the mount lives on.
-fn guard<T>(what: &str, operation: impl FnOnce() -> Result<T, fs::Errno>) -> Result<T, Errno> {
-    let outcome = catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|_| {
-        log::error!("{what} panicked; its caller got EIO");
-        Err(fs::Errno::EIO)
-    });
-    outcome.map_err(|errno| Errno::from_i32(errno.0))
-}
-
-fn caller(request: &Request) -> Caller {
-    Caller {
-        uid: request.uid(),
-        gid: request.gid(),
-    }
-}
-
-fn time(nanos: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_nanos(nanos.max(0).unsigned_abs())
-}
-
-fn file_attr(attr: &Attr) -> FileAttr {
-    let modified = time(attr.modified.0);
-    FileAttr {
-        ino: INodeNo(attr.ino),
-        size: attr.size,
-        blocks: attr.size.div_ceil(512),
-        atime: modified,
-        mtime: modified,
-        ctime: modified,
-        crtime: modified,
-        kind: kind(attr.directory),
-        perm: (attr.mode & 0o7777) as u16,
-        // 1 for a directory tells find(1) not to count on it.
-        nlink: 1,
-        uid: attr.uid,
-        gid: attr.gid,
-        rdev: 0,
-        blksize: BLOCK,
-        flags: 0,
-    }
-}
-
-fn kind(directory: bool) -> FileType {
-    if directory {
-        FileType::Directory
-    } else {
-        FileType::RegularFile
-    }
-}
-
-/// Replies to what gives nothing back.
-fn answer(reply: ReplyEmpty, outcome: Result<(), Errno>) {
-    match outcome {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(error),
-    }
-}
-
-fn answer_entry(reply: ReplyEntry, outcome: Result<fs::Entry, Errno>) {
-    match outcome {
-        Ok(entry) => reply.entry_with_ttls(
-            &entry.attr.lifetime,
-            &entry.lifetime,
-            &file_attr(&entry.attr),
-            GENERATION,
-        ),
-        Err(error) => reply.error(error),
-    }
-}
-
-fn answer_attr(reply: ReplyAttr, outcome: Result<Attr, Errno>) {
-    match outcome {
-        Ok(attr) => reply.attr(&attr.lifetime, &file_attr(&attr)),
-        Err(error) => reply.error(error),
-    }
-}
-
-fn answer_open(reply: ReplyOpen, outcome: Result<u64, Errno>, flags: FopenFlags) {
-    match outcome {
-        Ok(handle) => reply.opened(FileHandle(handle), flags),
-        Err(error) => reply.error(error),
-    }
-}
-
 impl fuser::Filesystem for Adapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // An older kernel lacks some of them; what is missing then is said where it is used.
@@ -168,19 +79,8 @@ impl fuser::Filesystem for Adapter {
         self.fs.forget(ino.0, lookups);
     }
 
-    fn getattr(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        handle: Option<FileHandle>,
-        reply: ReplyAttr,
-    ) {
-        answer_attr(
-            reply,
-            guard("getattr", || {
-                self.fs.getattr(ino.0, handle.map(|handle| handle.0))
-            }),
-        );
+    fn getattr(&self, _request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+        answer_attr(reply, guard("getattr", || self.fs.getattr(ino.0, handle.map(|handle| handle.0))));
     }
 
     fn setattr(
@@ -201,52 +101,23 @@ impl fuser::Filesystem for Adapter {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let changes = Changes {
-            mode,
-            uid,
-            gid,
-            size,
-        };
+        let changes = Changes { mode, uid, gid, size };
         answer_attr(
             reply,
-            guard("setattr", || {
-                self.fs.setattr(
-                    caller(request),
-                    ino.0,
-                    changes,
-                    handle.map(|handle| handle.0),
-                )
-            }),
+            guard("setattr", || self.fs.setattr(caller(request), ino.0, changes, handle.map(|handle| handle.0))),
         );
     }
 
-    fn mkdir(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        _mode: u32,
-        _umask: u32,
-        reply: ReplyEntry,
-    ) {
-        answer_entry(
-            reply,
-            guard("mkdir", || self.fs.mkdir(caller(request), parent.0, name)),
-        );
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, _mode: u32, _umask: u32, reply: ReplyEntry) {
+        answer_entry(reply, guard("mkdir", || self.fs.mkdir(caller(request), parent.0, name)));
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(
-            reply,
-            guard("rmdir", || self.fs.rmdir(caller(request), parent.0, name)),
-        );
+        answer(reply, guard("rmdir", || self.fs.rmdir(caller(request), parent.0, name)));
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(
-            reply,
-            guard("unlink", || self.fs.unlink(caller(request), parent.0, name)),
-        );
+        answer(reply, guard("unlink", || self.fs.unlink(caller(request), parent.0, name)));
     }
 
     fn rename(
@@ -259,24 +130,13 @@ impl fuser::Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let rename = || {
-            self.fs.rename(
-                caller(request),
-                (parent.0, name),
-                (new_parent.0, new_name),
-                flags.bits(),
-            )
-        };
+        let rename = || self.fs.rename(caller(request), (parent.0, name), (new_parent.0, new_name), flags.bits());
         let renamed = guard("rename", rename);
-        let (afterwards, outcome) = renamed.map_or_else(
-            |error| (None, Err(error)),
-            |afterwards| (Some(afterwards), Ok(())),
-        );
+        let (afterwards, outcome) =
+            renamed.map_or_else(|error| (None, Err(error)), |afterwards| (Some(afterwards), Ok(())));
         answer(reply, outcome);
         // Only now: the kernel holds both directories until it has the reply.
-        afterwards
-            .into_iter()
-            .for_each(|afterwards| self.fs.announce(afterwards));
+        afterwards.into_iter().for_each(|afterwards| self.fs.announce(afterwards));
     }
 
     fn mknod(
@@ -303,14 +163,7 @@ impl fuser::Filesystem for Adapter {
         reply.error(Errno::EPERM);
     }
 
-    fn link(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _parent: INodeNo,
-        _name: &OsStr,
-        reply: ReplyEntry,
-    ) {
+    fn link(&self, _request: &Request, _ino: INodeNo, _parent: INodeNo, _name: &OsStr, reply: ReplyEntry) {
         reply.error(Errno::EPERM);
     }
 
@@ -332,10 +185,7 @@ impl fuser::Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        match guard("create", || {
-            self.fs
-                .create(caller(request), parent.0, name, mode & !umask, flags)
-        }) {
+        match guard("create", || self.fs.create(caller(request), parent.0, name, mode & !umask, flags)) {
             Ok((entry, handle)) => {
                 reply.created(
                     &entry.lifetime,
@@ -384,25 +234,11 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    fn flush(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        _lock_owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
+    fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
         answer(reply, guard("flush", || self.fs.flush(handle.0)));
     }
 
-    fn fsync(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        _datasync: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         answer(reply, guard("fsync", || self.fs.fsync(handle.0)));
     }
 
@@ -424,38 +260,18 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        answer_open(
-            reply,
-            guard("opendir", || self.fs.opendir(caller(request), ino.0)),
-            FopenFlags::empty(),
-        );
+        answer_open(reply, guard("opendir", || self.fs.opendir(caller(request), ino.0)), FopenFlags::empty());
     }
 
-    fn readdir(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        let mut sink = |ino, next, directory, name: &OsStr| {
-            reply.add(INodeNo(ino), next, kind(directory), name)
-        };
+    fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let mut sink = |ino, next, directory, name: &OsStr| reply.add(INodeNo(ino), next, kind(directory), name);
         match guard("readdir", || self.fs.readdir(handle.0, offset, &mut sink)) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
         }
     }
 
-    fn releasedir(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        _flags: OpenFlags,
-        reply: ReplyEmpty,
-    ) {
+    fn releasedir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
         let release = || {
             self.fs.release(handle.0);
             Ok(())
@@ -463,14 +279,7 @@ impl fuser::Filesystem for Adapter {
         answer(reply, guard("releasedir", release));
     }
 
-    fn fsyncdir(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        _datasync: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         answer(reply, guard("fsyncdir", || self.fs.fsyncdir(handle.0)));
     }
 
@@ -503,14 +312,8 @@ impl fuser::Filesystem for Adapter {
         flags: PollFlags,
         reply: ReplyPoll,
     ) {
-        let wake = move || {
-            notifier
-                .notify()
-                .unwrap_or_else(|error| log::debug!("a poll was not woken: {error}"))
-        };
-        let waker = flags
-            .contains(PollFlags::FUSE_POLL_SCHEDULE_NOTIFY)
-            .then(|| Box::new(wake) as Errand);
+        let wake = move || notifier.notify().unwrap_or_else(|error| log::debug!("a poll was not woken: {error}"));
+        let waker = flags.contains(PollFlags::FUSE_POLL_SCHEDULE_NOTIFY).then(|| Box::new(wake) as Errand);
         let writable = PollEvents::POLLOUT | PollEvents::POLLWRNORM;
         match guard("poll", || self.fs.poll(handle.0, waker)) {
             Ok(true) => reply.poll(PollEvents::POLLIN | PollEvents::POLLRDNORM | writable),
@@ -535,23 +338,12 @@ impl fuser::Filesystem for Adapter {
         reply.error(Errno::EOPNOTSUPP);
     }
 
-    fn getxattr(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _name: &OsStr,
-        _size: u32,
-        reply: ReplyXattr,
-    ) {
+    fn getxattr(&self, _request: &Request, _ino: INodeNo, _name: &OsStr, _size: u32, reply: ReplyXattr) {
         reply.error(Errno::ENODATA);
     }
 
     fn listxattr(&self, _request: &Request, _ino: INodeNo, size: u32, reply: ReplyXattr) {
-        if size == 0 {
-            reply.size(0)
-        } else {
-            reply.data(&[])
-        }
+        if size == 0 { reply.size(0) } else { reply.data(&[]) }
     }
 
     fn removexattr(&self, _request: &Request, _ino: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
@@ -617,29 +409,5 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyIoctl,
     ) {
         reply.error(Errno::ENOTTY);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_panic_is_an_errno_and_no_end() {
-        let outcome = guard("test", || -> Result<(), fs::Errno> { panic!("a bug") });
-        assert_eq!(outcome.map_err(Errno::code), Err(libc::EIO));
-        assert_eq!(
-            guard("test", || Err::<(), _>(fs::Errno::ESTALE)).map_err(Errno::code),
-            Err(libc::ESTALE)
-        );
-    }
-
-    #[test]
-    fn times_before_1970_are_1970() {
-        assert_eq!(time(-5), UNIX_EPOCH);
-        assert_eq!(
-            time(1_500_000_000),
-            UNIX_EPOCH + Duration::from_millis(1_500)
-        );
     }
 }

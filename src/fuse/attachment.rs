@@ -44,10 +44,7 @@ fn adopt(fd: RawFd) -> Result<OwnedFd, MountError> {
     if found.file_type().is_char_device() && number == DEVICE_NUMBER {
         Ok(file.into())
     } else {
-        Err(wrong(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is another kind of file",
-        )))
+        Err(wrong(io::Error::new(io::ErrorKind::InvalidInput, "it is another kind of file")))
     }
 }
 
@@ -60,14 +57,8 @@ mod tests {
 
     #[test]
     fn only_an_open_fuse_device_is_adopted() {
-        assert!(matches!(
-            adopt(1_000_000).unwrap_err(),
-            MountError::Descriptor { fd: 1_000_000, .. }
-        ));
+        assert!(matches!(adopt(1_000_000).unwrap_err(), MountError::Descriptor { fd: 1_000_000, .. }));
         let other = File::open("/dev/null").unwrap().into_raw_fd();
-        assert!(matches!(
-            adopt(other).unwrap_err(),
-            MountError::Descriptor { .. }
-        ));
+        assert!(matches!(adopt(other).unwrap_err(), MountError::Descriptor { .. }));
     }
 }

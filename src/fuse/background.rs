@@ -39,11 +39,7 @@ pub fn into_background(log_file: Option<&Path>) -> io::Result<Background> {
         ));
     }
     let log = match log_file {
-        Some(path) => OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path)?,
+        Some(path) => OpenOptions::new().append(true).create(true).mode(0o600).open(path)?,
         None => OpenOptions::new().write(true).open("/dev/null")?,
     };
     let (reader, verdict) = io::pipe()?;
@@ -72,10 +68,7 @@ impl Background {
     /// Lets the parent exit with 0, and takes standard input, output and error away from the terminal.
     pub fn ready(mut self) -> io::Result<()> {
         end_with_parent(0)?;
-        let null = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open("/dev/null")?;
+        let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
         redirect(&null, 0)?;
         redirect(&null, 1)?;
         redirect(&self.log, 2)?;
@@ -94,10 +87,7 @@ impl Background {
 }
 
 fn encode(code: i32, message: &str) -> Vec<u8> {
-    let text = message
-        .as_bytes()
-        .get(..MESSAGE_LIMIT)
-        .unwrap_or(message.as_bytes());
+    let text = message.as_bytes().get(..MESSAGE_LIMIT).unwrap_or(message.as_bytes());
     let length = u32::try_from(text.len()).unwrap_or_default();
     [&code.to_le_bytes()[..], &length.to_le_bytes()[..], text].concat()
 }
@@ -123,7 +113,10 @@ fn await_verdict(mut reader: PipeReader, child: libc::pid_t) -> (i32, String) {
         } else {
             format!("exit code {}", libc::WEXITSTATUS(status))
         };
-        (NO_VERDICT, format!("the background process ended before the mount answered ({how}); use --foreground to see why"))
+        (
+            NO_VERDICT,
+            format!("the background process ended before the mount answered ({how}); use --foreground to see why"),
+        )
     })
 }
 
@@ -145,20 +138,12 @@ fn leave_terminal(parent: u32) -> io::Result<()> {
 fn end_with_parent(signal: i32) -> io::Result<()> {
     // SAFETY: PR_SET_PDEATHSIG takes a number and touches no memory.
     let code = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn redirect(from: &File, to: i32) -> io::Result<()> {
     // SAFETY: replaces a standard descriptor, which Rust's own handles use by number only.
-    if unsafe { libc::dup2(from.as_raw_fd(), to) } == -1 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if unsafe { libc::dup2(from.as_raw_fd(), to) } == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn thread_count() -> io::Result<usize> {
@@ -173,14 +158,8 @@ mod tests {
     #[test]
     fn a_verdict_reads_back() {
         let bytes = encode(5, "busy: another process has the store");
-        assert_eq!(
-            decode(&mut bytes.as_slice()).unwrap(),
-            (5, "busy: another process has the store".to_owned())
-        );
-        assert_eq!(
-            decode(&mut encode(0, "").as_slice()).unwrap(),
-            (0, String::new())
-        );
+        assert_eq!(decode(&mut bytes.as_slice()).unwrap(), (5, "busy: another process has the store".to_owned()));
+        assert_eq!(decode(&mut encode(0, "").as_slice()).unwrap(), (0, String::new()));
     }
 
     #[test]
@@ -194,10 +173,7 @@ mod tests {
     fn a_process_with_threads_may_not_fork_away() {
         let (stop, wait) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || wait.recv());
-        assert_eq!(
-            into_background(None).unwrap_err().kind(),
-            io::ErrorKind::InvalidInput
-        );
+        assert_eq!(into_background(None).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         drop(stop);
         let _ = other.join();
     }

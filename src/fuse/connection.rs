@@ -27,9 +27,7 @@ pub(super) fn abort(minor: u32) -> io::Result<()> {
 fn open(minor: u32, file: &str, flags: i32) -> io::Result<File> {
     let name = CString::new(format!("{minor}/{file}"))?;
     match File::open(CONTROL).and_then(|dir| open_below(&dir, &name, flags)) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            open_below(&private_control()?, &name, flags)
-        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => open_below(&private_control()?, &name, flags),
         other => other,
     }
 }
@@ -71,28 +69,10 @@ impl FsContext {
         self.configure(COMMAND_CREATE, std::ptr::null(), std::ptr::null())
     }
 
-    fn configure(
-        &self,
-        command: libc::c_uint,
-        key: *const libc::c_char,
-        value: *const libc::c_char,
-    ) -> io::Result<()> {
+    fn configure(&self, command: libc::c_uint, key: *const libc::c_char, value: *const libc::c_char) -> io::Result<()> {
         // SAFETY: both pointers are null or end in NUL, as the two commands used here want them.
-        let code = unsafe {
-            libc::syscall(
-                libc::SYS_fsconfig,
-                self.0.as_raw_fd(),
-                command,
-                key,
-                value,
-                0,
-            )
-        };
-        if code == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        let code = unsafe { libc::syscall(libc::SYS_fsconfig, self.0.as_raw_fd(), command, key, value, 0) };
+        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }
 

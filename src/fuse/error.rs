@@ -30,9 +30,7 @@ pub enum MountError {
         source: io::Error,
     },
     /// mount(2) failed.
-    #[error(
-        "the kernel refused the mount at {path}: {source}; `engramfs doctor` says what is missing"
-    )]
+    #[error("the kernel refused the mount at {path}: {source}; `engramfs doctor` says what is missing")]
     Refused {
         /// The mountpoint.
         path: PathBuf,
@@ -40,9 +38,7 @@ pub enum MountError {
         source: io::Error,
     },
     /// This process may not mount, and there is no fusermount3 to do it.
-    #[error(
-        "{path} needs fusermount3, which is not installed; install it (apt-get install fuse3) or run as root"
-    )]
+    #[error("{path} needs fusermount3, which is not installed; install it (apt-get install fuse3) or run as root")]
     NoHelper {
         /// The mountpoint.
         path: PathBuf,
@@ -56,9 +52,7 @@ pub enum MountError {
         message: String,
     },
     /// The descriptor given by `--fuse-fd` is no open FUSE device.
-    #[error(
-        "descriptor {fd} is no mounted FUSE device: {source}; pass the /dev/fuse descriptor that was mounted"
-    )]
+    #[error("descriptor {fd} is no mounted FUSE device: {source}; pass the /dev/fuse descriptor that was mounted")]
     Descriptor {
         /// The descriptor's number.
         fd: RawFd,
@@ -74,9 +68,7 @@ pub enum MountError {
         source: io::Error,
     },
     /// The mount was made but its root did not answer.
-    #[error(
-        "the mount at {path} does not answer: {source}; it was taken away again, look at the log"
-    )]
+    #[error("the mount at {path} does not answer: {source}; it was taken away again, look at the log")]
     NoAnswer {
         /// The mountpoint.
         path: PathBuf,
@@ -90,9 +82,7 @@ pub enum MountError {
         path: PathBuf,
     },
     /// Something else than engramfs is mounted there.
-    #[error(
-        "{found} is mounted at {path}, not engramfs; it was left alone, unmount it yourself if it has to go"
-    )]
+    #[error("{found} is mounted at {path}, not engramfs; it was left alone, unmount it yourself if it has to go")]
     NotOurs {
         /// The path that was given.
         path: PathBuf,
@@ -108,9 +98,7 @@ pub enum MountError {
         holders: String,
     },
     /// An engramfs process serves this mountpoint already.
-    #[error(
-        "{found} is mounted at {path} and in service; unmount it first (engramfs umount {path})"
-    )]
+    #[error("{found} is mounted at {path} and in service; unmount it first (engramfs umount {path})")]
     Live {
         /// The mountpoint.
         path: PathBuf,
@@ -118,9 +106,7 @@ pub enum MountError {
         found: String,
     },
     /// umount(2) or fusermount3 failed for another reason than use.
-    #[error(
-        "{path} could not be unmounted: {source}; unmount it as the user who mounted it, or as root"
-    )]
+    #[error("{path} could not be unmounted: {source}; unmount it as the user who mounted it, or as root")]
     Unmount {
         /// The mountpoint.
         path: PathBuf,
@@ -128,9 +114,7 @@ pub enum MountError {
         source: io::Error,
     },
     /// The mount is gone, but its process has not let go of it in time.
-    #[error(
-        "{path} is unmounted, but process {pid} still holds it after {seconds} s; look at that process"
-    )]
+    #[error("{path} is unmounted, but process {pid} still holds it after {seconds} s; look at that process")]
     Lingers {
         /// The mountpoint.
         path: PathBuf,
@@ -140,9 +124,7 @@ pub enum MountError {
         seconds: u64,
     },
     /// The mount table or a signal handler could not be had.
-    #[error(
-        "{what} failed: {source}; check that /proc is mounted and descriptors are left (ulimit -n)"
-    )]
+    #[error("{what} failed: {source}; check that /proc is mounted and descriptors are left (ulimit -n)")]
     System {
         /// What was attempted.
         what: &'static str,

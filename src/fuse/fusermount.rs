@@ -19,20 +19,13 @@ const USUAL_PLACES: [&str; 4] = ["/usr/bin", "/bin", "/usr/local/bin", "/usr/sbi
 /// Returns the path of fusermount3, or of its older namesake.
 pub(super) fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let dirs: Vec<PathBuf> = std::env::split_paths(&path)
-        .chain(USUAL_PLACES.iter().map(PathBuf::from))
-        .collect();
-    NAMES
-        .iter()
-        .flat_map(|name| dirs.iter().map(move |dir| dir.join(name)))
-        .find(|candidate| candidate.is_file())
+    let dirs: Vec<PathBuf> = std::env::split_paths(&path).chain(USUAL_PLACES.iter().map(PathBuf::from)).collect();
+    NAMES.iter().flat_map(|name| dirs.iter().map(move |dir| dir.join(name))).find(|candidate| candidate.is_file())
 }
 
 /// Mounts at `path` and returns the FUSE descriptor that the helper sends back.
 pub(super) fn mount(path: &Path, options: &str) -> Result<OwnedFd, MountError> {
-    let helper = find().ok_or_else(|| MountError::NoHelper {
-        path: path.to_owned(),
-    })?;
+    let helper = find().ok_or_else(|| MountError::NoHelper { path: path.to_owned() })?;
     let run = || -> io::Result<Result<OwnedFd, String>> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(HELPER_LIMIT))?;
@@ -47,64 +40,31 @@ pub(super) fn mount(path: &Path, options: &str) -> Result<OwnedFd, MountError> {
             .spawn()?;
         let received = receive_descriptor(&ours);
         drop(ours);
-        let message = String::from_utf8_lossy(&child.wait_with_output()?.stderr)
-            .trim()
-            .replace('\n', " ");
-        Ok(received.map_err(|e| {
-            if message.is_empty() {
-                e.to_string()
-            } else {
-                message
-            }
-        }))
+        let message = String::from_utf8_lossy(&child.wait_with_output()?.stderr).trim().replace('\n', " ");
+        Ok(received.map_err(|e| if message.is_empty() { e.to_string() } else { message }))
     };
     let outcome = run().unwrap_or_else(|e| Err(e.to_string()));
-    outcome.map_err(|message| MountError::Helper {
-        path: path.to_owned(),
-        message,
-    })
+    outcome.map_err(|message| MountError::Helper { path: path.to_owned(), message })
 }
 
 /// Unmounts `path`; with `lazy` also when it is in use. EBUSY comes back as [`io::ErrorKind::ResourceBusy`].
 pub(super) fn unmount(path: &Path, lazy: bool) -> io::Result<()> {
-    let helper = find()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "fusermount3 is not installed"))?;
-    let mode: &[&str] = if lazy {
-        &["-u", "-z", "--"]
-    } else {
-        &["-u", "--"]
-    };
+    let helper = find().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "fusermount3 is not installed"))?;
+    let mode: &[&str] = if lazy { &["-u", "-z", "--"] } else { &["-u", "--"] };
     // Its messages are compared below, so they have to be in English.
-    let output = Command::new(helper)
-        .args(mode)
-        .arg(path)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()?;
+    let output = Command::new(helper).args(mode).arg(path).env("LC_ALL", "C").stdin(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(());
     }
-    let message = String::from_utf8_lossy(&output.stderr)
-        .trim()
-        .replace('\n', " ");
+    let message = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ");
     let busy = message.contains("Device or resource busy");
-    Err(io::Error::new(
-        if busy {
-            io::ErrorKind::ResourceBusy
-        } else {
-            io::ErrorKind::Other
-        },
-        message,
-    ))
+    Err(io::Error::new(if busy { io::ErrorKind::ResourceBusy } else { io::ErrorKind::Other }, message))
 }
 
 /// Receives one descriptor (SCM_RIGHTS) that comes with one byte of data.
 fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
     let mut byte = 0_u8;
-    let mut part = libc::iovec {
-        iov_base: (&raw mut byte).cast(),
-        iov_len: 1,
-    };
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     // u64 for the alignment that control messages want; 64 bytes hold one descriptor and more.
     let mut control = [0_u64; 8];
     // SAFETY: all zeroes is a valid msghdr, and each pointer put in outlives the call.
@@ -115,15 +75,11 @@ fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
     message.msg_controllen = size_of_val(&control) as _;
     loop {
         // SAFETY: `message` points to live buffers whose lengths it states.
-        match unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) }
-        {
+        match unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) } {
             -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
             -1 => return Err(io::Error::last_os_error()),
             0 => {
-                return Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "it ended without a word",
-                ));
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without a word"));
             }
             // SAFETY: recvmsg has just filled `message` in.
             _ => return unsafe { first_descriptor(&message) },
@@ -137,14 +93,10 @@ unsafe fn first_descriptor(message: &libc::msghdr) -> io::Result<OwnedFd> {
     // SAFETY: the CMSG functions stay within the control buffer that recvmsg described; the descriptor is new and ours.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(message);
-        let is_rights = !header.is_null()
-            && (*header).cmsg_level == libc::SOL_SOCKET
-            && (*header).cmsg_type == libc::SCM_RIGHTS;
+        let is_rights =
+            !header.is_null() && (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS;
         if !is_rights {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "it sent no descriptor",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it sent no descriptor"));
         }
         let fd = libc::CMSG_DATA(header).cast::<i32>().read_unaligned();
         Ok(OwnedFd::from_raw_fd(fd))
@@ -161,10 +113,7 @@ mod tests {
     fn a_socket_that_closes_without_a_descriptor_is_an_error() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         drop(theirs);
-        assert_eq!(
-            receive_descriptor(&ours).unwrap_err().kind(),
-            io::ErrorKind::UnexpectedEof
-        );
+        assert_eq!(receive_descriptor(&ours).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
@@ -172,29 +121,20 @@ mod tests {
         use std::io::Write;
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(&[0]).unwrap();
-        assert_eq!(
-            receive_descriptor(&ours).unwrap_err().kind(),
-            io::ErrorKind::InvalidData
-        );
+        assert_eq!(receive_descriptor(&ours).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     /// Root mounts without the helper, so nothing else tries the two together on the real kernel.
     #[test]
     fn the_helper_sends_a_descriptor_and_takes_the_mount_away() {
-        let open = std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/fuse");
+        let open = std::fs::File::options().read(true).write(true).open("/dev/fuse");
         if open.is_err() || find().is_none() {
             return;
         }
         let path = std::env::temp_dir().join(format!("fusermount-{}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         let path = path.canonicalize().unwrap();
-        let fd = mount(
-            &path,
-            "fsname=engramfs:/helper,nosuid,nodev,default_permissions",
-        );
+        let fd = mount(&path, "fsname=engramfs:/helper,nosuid,nodev,default_permissions");
         let entry = topmost_at(&path).unwrap();
         let gone = unmount(&path, true);
         assert!(fd.is_ok(), "{fd:?}");
@@ -211,9 +151,6 @@ mod tests {
             return;
         }
         let refused = mount(Path::new("/no/such/place"), "fsname=engramfs:/helper").unwrap_err();
-        assert!(
-            matches!(&refused, MountError::Helper { message, .. } if !message.is_empty()),
-            "{refused}"
-        );
+        assert!(matches!(&refused, MountError::Helper { message, .. } if !message.is_empty()), "{refused}");
     }
 }

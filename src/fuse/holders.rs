@@ -10,17 +10,12 @@ const NAMED: usize = 5;
 ///
 /// Other users' processes are invisible without root.
 pub(super) fn users_of(path: &Path) -> String {
-    let users: Vec<String> = others()
-        .filter(|pid| uses(*pid, path))
-        .map(describe)
-        .collect();
+    let users: Vec<String> = others().filter(|pid| uses(*pid, path)).map(describe).collect();
     match users.len() {
         0 => "a process that can't be seen from here".to_owned(),
-        count if count > NAMED => format!(
-            "{} and {} more",
-            users.get(..NAMED).unwrap_or_default().join(", "),
-            count - NAMED
-        ),
+        count if count > NAMED => {
+            format!("{} and {} more", users.get(..NAMED).unwrap_or_default().join(", "), count - NAMED)
+        }
         _ => users.join(", "),
     }
 }
@@ -35,8 +30,7 @@ pub(super) fn serves(pid: u32, minor: u32) -> bool {
     let line = format!("fuse_connection:\t{minor}\n");
     links(pid).any(|(fd, target)| {
         target == Path::new(super::mount::DEVICE)
-            && fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}"))
-                .is_ok_and(|info| info.contains(&line))
+            && fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).is_ok_and(|info| info.contains(&line))
     })
 }
 
@@ -47,24 +41,14 @@ fn others() -> impl Iterator<Item = u32> {
 }
 
 fn uses(pid: u32, path: &Path) -> bool {
-    let own = ["cwd", "root"]
-        .iter()
-        .filter_map(|name| fs::read_link(format!("/proc/{pid}/{name}")).ok());
+    let own = ["cwd", "root"].iter().filter_map(|name| fs::read_link(format!("/proc/{pid}/{name}")).ok());
     let mut all = own.chain(links(pid).map(|(_, target)| target));
     all.any(|target| target.starts_with(path))
 }
 
 fn links(pid: u32) -> impl Iterator<Item = (String, PathBuf)> {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    entries.filter_map(|entry| {
-        Some((
-            entry.file_name().into_string().ok()?,
-            fs::read_link(entry.path()).ok()?,
-        ))
-    })
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, fs::read_link(entry.path()).ok()?)))
 }
 
 fn describe(pid: u32) -> String {
@@ -80,10 +64,7 @@ mod tests {
     fn this_process_is_seen_using_the_root_directory() {
         assert!(uses(std::process::id(), Path::new("/")));
         assert!(!uses(std::process::id(), Path::new("/no/such/mount")));
-        assert_eq!(
-            users_of(Path::new("/no/such/mount")),
-            "a process that can't be seen from here"
-        );
+        assert_eq!(users_of(Path::new("/no/such/mount")), "a process that can't be seen from here");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod holders;
 mod mount;
 mod mountinfo;
 mod probe;
+mod reply;
 mod session;
 mod signals;
 mod unmount;

@@ -51,31 +51,18 @@ impl OwnMount {
         let path = directory(&options.mountpoint)?;
         let (fd, direct) = match mount_directly(&path, options) {
             Ok(fd) => (fd, true),
-            Err(e) if may_ask_helper(&e) => {
-                (fusermount::mount(&path, &helper_options(options))?, false)
-            }
+            Err(e) if may_ask_helper(&e) => (fusermount::mount(&path, &helper_options(options))?, false),
             Err(e) => return Err(e),
         };
         match pin(&path).and_then(|place| identity(&place)) {
             Ok(identity) => {
                 let source = source_name(&options.fsname);
-                Ok((
-                    Self {
-                        path,
-                        identity,
-                        source,
-                        direct,
-                    },
-                    fd,
-                ))
+                Ok((Self { path, identity, source, direct }, fd))
             }
             Err(source) => {
                 // Just made, so it is the topmost; no descriptor is left for a closer look.
                 let _ = detach_path(&path, direct);
-                Err(MountError::System {
-                    what: "looking at the new mount",
-                    source,
-                })
+                Err(MountError::System { what: "looking at the new mount", source })
             }
         }
     }
@@ -85,10 +72,7 @@ impl OwnMount {
         match self.detach() {
             Ok(true) => log::info!("unmounted {}", self.path.display()),
             Ok(false) => log::debug!("{} is not our mount any more", self.path.display()),
-            Err(e) => log::error!(
-                "{} could not be unmounted: {e}; use umount -l",
-                self.path.display()
-            ),
+            Err(e) => log::error!("{} could not be unmounted: {e}; use umount -l", self.path.display()),
         }
     }
 
@@ -102,8 +86,7 @@ impl OwnMount {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(e),
         };
-        let named =
-            topmost_at(&self.path)?.is_some_and(|top| top.is_fuse() && top.source == *self.source);
+        let named = topmost_at(&self.path)?.is_some_and(|top| top.is_fuse() && top.source == *self.source);
         if !named || identity(&place)? != self.identity {
             return Ok(false);
         }
@@ -126,29 +109,18 @@ impl Drop for OwnMount {
 
 /// Lazily unmounts exactly the mount that `place` is on, whatever the path leads to by now.
 pub(super) fn detach_pinned(place: &File) -> io::Result<()> {
-    unmount_path(
-        Path::new(&format!("/proc/self/fd/{}", place.as_raw_fd())),
-        libc::MNT_DETACH,
-    )
+    unmount_path(Path::new(&format!("/proc/self/fd/{}", place.as_raw_fd())), libc::MNT_DETACH)
 }
 
 fn detach_path(path: &Path, direct: bool) -> io::Result<()> {
-    if direct {
-        unmount_path(path, libc::MNT_DETACH)
-    } else {
-        fusermount::unmount(path, true)
-    }
+    if direct { unmount_path(path, libc::MNT_DETACH) } else { fusermount::unmount(path, true) }
 }
 
 /// umount2(2).
 pub(super) fn unmount_path(path: &Path, flags: i32) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: `path` ends in NUL and lives through the call.
-    if unsafe { libc::umount2(path.as_ptr(), flags) } == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if unsafe { libc::umount2(path.as_ptr(), flags) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Whether this process has root's number; whether it has root's powers too, only the kernel's answer tells.
@@ -158,65 +130,37 @@ pub(super) fn is_root() -> bool {
 }
 
 fn directory(mountpoint: &Path) -> Result<PathBuf, MountError> {
-    let wrong = |source| MountError::Mountpoint {
-        path: mountpoint.to_owned(),
-        source,
-    };
+    let wrong = |source| MountError::Mountpoint { path: mountpoint.to_owned(), source };
     let path = std::fs::canonicalize(mountpoint).map_err(wrong)?;
-    if std::fs::metadata(&path).map_err(wrong)?.is_dir() {
-        Ok(path)
-    } else {
-        Err(MountError::NotADirectory { path })
-    }
+    if std::fs::metadata(&path).map_err(wrong)?.is_dir() { Ok(path) } else { Err(MountError::NotADirectory { path }) }
 }
 
 /// Root without CAP_SYS_ADMIN (a container) and other users go by fusermount3, where there is one.
 fn may_ask_helper(error: &MountError) -> bool {
     match error {
         MountError::Refused { source, .. } => {
-            source.kind() == io::ErrorKind::PermissionDenied
-                && (!is_root() || fusermount::find().is_some())
+            source.kind() == io::ErrorKind::PermissionDenied && (!is_root() || fusermount::find().is_some())
         }
-        MountError::Device { source } => {
-            source.kind() == io::ErrorKind::PermissionDenied && !is_root()
-        }
+        MountError::Device { source } => source.kind() == io::ErrorKind::PermissionDenied && !is_root(),
         _ => false,
     }
 }
 
 fn mount_directly(path: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
-    let refused = |source| MountError::Refused {
-        path: path.to_owned(),
-        source,
-    };
+    let refused = |source| MountError::Refused { path: path.to_owned(), source };
     if !is_root() {
         return Err(refused(io::ErrorKind::PermissionDenied.into()));
     }
-    let device = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(DEVICE)
-        .map_err(|source| MountError::Device { source })?;
+    let device =
+        OpenOptions::new().read(true).write(true).open(DEVICE).map_err(|source| MountError::Device { source })?;
     let text = |bytes: &[u8]| CString::new(bytes).map_err(|e| refused(e.into()));
     let source = text(source_name(&options.fsname).as_bytes())?;
     let target = text(path.as_os_str().as_bytes())?;
     let data = text(kernel_options(device.as_raw_fd(), options.allow_other).as_bytes())?;
     let flags = libc::MS_NOSUID | libc::MS_NODEV;
     // SAFETY: all four strings end in NUL and live through the call.
-    let code = unsafe {
-        libc::mount(
-            source.as_ptr(),
-            target.as_ptr(),
-            c"fuse".as_ptr(),
-            flags,
-            data.as_ptr().cast(),
-        )
-    };
-    if code == 0 {
-        Ok(device.into())
-    } else {
-        Err(refused(io::Error::last_os_error()))
-    }
+    let code = unsafe { libc::mount(source.as_ptr(), target.as_ptr(), c"fuse".as_ptr(), flags, data.as_ptr().cast()) };
+    if code == 0 { Ok(device.into()) } else { Err(refused(io::Error::last_os_error())) }
 }
 
 fn kernel_options(fd: RawFd, allow_other: bool) -> String {
@@ -227,15 +171,8 @@ fn kernel_options(fd: RawFd, allow_other: bool) -> String {
 }
 
 fn helper_options(options: &MountOptions) -> String {
-    let other = if options.allow_other {
-        ",allow_other"
-    } else {
-        ""
-    };
-    format!(
-        "fsname={},nosuid,nodev,default_permissions{other}",
-        source_name(&options.fsname)
-    )
+    let other = if options.allow_other { ",allow_other" } else { "" };
+    format!("fsname={},nosuid,nodev,default_permissions{other}", source_name(&options.fsname))
 }
 
 #[cfg(test)]
@@ -263,19 +200,13 @@ mod tests {
     #[test]
     fn a_store_name_cannot_smuggle_options_in() {
         let text = helper_options(&options(Path::new("/")));
-        assert!(
-            text.starts_with("fsname=engramfs:/a%2Callow_other,"),
-            "{text}"
-        );
+        assert!(text.starts_with("fsname=engramfs:/a%2Callow_other,"), "{text}");
     }
 
     #[test]
     fn a_missing_mountpoint_and_a_file_are_told_apart() {
         let missing = OwnMount::make(&options(Path::new("/no/such/place"))).unwrap_err();
-        assert!(
-            matches!(missing, MountError::Mountpoint { .. }),
-            "{missing}"
-        );
+        assert!(matches!(missing, MountError::Mountpoint { .. }), "{missing}");
         let file = OwnMount::make(&options(Path::new("/proc/version"))).unwrap_err();
         assert!(matches!(file, MountError::NotADirectory { .. }), "{file}");
     }
@@ -284,12 +215,7 @@ mod tests {
     fn a_mount_that_is_not_the_one_we_made_is_left_alone() {
         let identity = identity(&pin(Path::new("/proc")).unwrap()).unwrap();
         for path in ["/", "/proc", "/no/such/place"] {
-            let mount = OwnMount {
-                path: path.into(),
-                identity,
-                source: "engramfs:/s".into(),
-                direct: true,
-            };
+            let mount = OwnMount { path: path.into(), identity, source: "engramfs:/s".into(), direct: true };
             assert!(!mount.detach().unwrap(), "{path}");
         }
     }

@@ -60,21 +60,16 @@ pub(super) fn topmost_at(path: &Path) -> io::Result<Option<MountEntry>> {
 /// Returns the whole mount table; lines that can't be read are left out.
 pub(super) fn entries() -> io::Result<Vec<MountEntry>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
-    Ok(table
-        .split(|&b| b == b'\n')
-        .filter_map(parse_line)
-        .collect())
+    Ok(table.split(|&b| b == b'\n').filter_map(parse_line).collect())
 }
 
 /// Of several mounts stacked on one path the topmost is the one that carries no other.
 fn topmost<'a>(entries: &'a [MountEntry], path: &Path) -> Option<&'a MountEntry> {
     let here = |e: &&MountEntry| e.mountpoint == path;
-    entries.iter().filter(here).find(|e| {
-        !entries
-            .iter()
-            .filter(here)
-            .any(|other| other.parent == e.id && other.id != e.id)
-    })
+    entries
+        .iter()
+        .filter(here)
+        .find(|e| !entries.iter().filter(here).any(|other| other.parent == e.id && other.id != e.id))
 }
 
 /// Fields: id, parent, major:minor, root, mountpoint, options, optional tags, `-`, type, source, super options.
@@ -87,14 +82,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let fstype = String::from_utf8_lossy(rest.next()?).into_owned();
     let source = unescape(rest.next()?);
-    Some(MountEntry {
-        id,
-        parent,
-        minor,
-        mountpoint: mountpoint.into(),
-        fstype,
-        source,
-    })
+    Some(MountEntry { id, parent, minor, mountpoint: mountpoint.into(), fstype, source })
 }
 
 fn number(field: &[u8]) -> Option<u32> {
@@ -106,10 +94,7 @@ fn unescape(field: &[u8]) -> OsString {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&first, tail)) = rest.split_first() {
-        let octal = (first == b'\\')
-            .then(|| tail.get(..3))
-            .flatten()
-            .and_then(octal_byte);
+        let octal = (first == b'\\').then(|| tail.get(..3)).flatten().and_then(octal_byte);
         match octal {
             Some(byte) => {
                 out.push(byte);
@@ -151,7 +136,8 @@ pub(super) fn absolute(path: &Path) -> io::Result<PathBuf> {
 mod tests {
     use super::*;
 
-    const FUSE: &[u8] = b"54 27 0:41 / /mnt/my\\040dir rw,nosuid shared:7 master:1 - fuse engramfs:/s\\134x rw,user_id=0";
+    const FUSE: &[u8] =
+        b"54 27 0:41 / /mnt/my\\040dir rw,nosuid shared:7 master:1 - fuse engramfs:/s\\134x rw,user_id=0";
 
     #[test]
     fn a_line_with_optional_tags_and_escapes_is_read() {
@@ -185,10 +171,7 @@ mod tests {
         let low = parse_line(b"50 27 0:41 / /m rw - fuse engramfs:/a rw").unwrap();
         let high = parse_line(b"40 50 0:42 / /m rw - tmpfs none rw").unwrap();
         let beside = parse_line(b"60 27 0:43 / /n rw - tmpfs none rw").unwrap();
-        for stack in [
-            [low.clone(), high.clone(), beside.clone()],
-            [beside, high.clone(), low],
-        ] {
+        for stack in [[low.clone(), high.clone(), beside.clone()], [beside, high.clone(), low]] {
             assert_eq!(topmost(&stack, Path::new("/m")), Some(&high));
             assert_eq!(topmost(&stack, Path::new("/elsewhere")), None);
         }

@@ -23,10 +23,7 @@ pub(super) struct Identity {
 
 /// Opens `path` as a place only: no request to the file system, and the mount seen is the mount kept.
 pub(super) fn pin(path: &Path) -> io::Result<File> {
-    File::options()
-        .read(true)
-        .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
-        .open(path)
+    File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(path)
 }
 
 /// Returns the identity of the mount that `place` is on.
@@ -90,17 +87,9 @@ pub(super) fn ask(path: &Path, limit: Duration) -> io::Result<Answer> {
     unsafe {
         libc::kill(child, libc::SIGKILL);
         // A child that hangs in the kernel can't be waited for; it is reaped when this process ends.
-        libc::waitpid(
-            child,
-            std::ptr::null_mut(),
-            if answered { 0 } else { libc::WNOHANG },
-        );
+        libc::waitpid(child, std::ptr::null_mut(), if answered { 0 } else { libc::WNOHANG });
     }
-    Ok(if answered {
-        meaning(i32::from_le_bytes(errno))
-    } else {
-        Answer::Silent
-    })
+    Ok(if answered { meaning(i32::from_le_bytes(errno)) } else { Answer::Silent })
 }
 
 fn meaning(errno: i32) -> Answer {
@@ -127,18 +116,8 @@ unsafe fn report(path: &CString, verdict: i32) -> ! {
         }
         let mut found = MaybeUninit::<libc::statx>::zeroed();
         let mask = libc::STATX_BASIC_STATS;
-        let code = libc::statx(
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            libc::AT_STATX_FORCE_SYNC,
-            mask,
-            found.as_mut_ptr(),
-        );
-        let errno = if code == 0 {
-            0
-        } else {
-            *libc::__errno_location()
-        };
+        let code = libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_FORCE_SYNC, mask, found.as_mut_ptr());
+        let errno = if code == 0 { 0 } else { *libc::__errno_location() };
         libc::write(0, errno.to_le_bytes().as_ptr().cast(), 4);
         libc::_exit(0)
     }
@@ -158,11 +137,7 @@ pub(super) fn readable_within(fd: &impl AsRawFd, limit: Duration) -> io::Result<
 }
 
 fn poll_once(fd: &impl AsRawFd, limit: Duration) -> io::Result<bool> {
-    let mut entry = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // Rounded up, so that the last millisecond is not spent spinning.
     let millis = i32::try_from(limit.as_millis().saturating_add(1)).unwrap_or(i32::MAX);
     // SAFETY: one valid entry, and the count says one.
@@ -179,10 +154,7 @@ mod tests {
 
     #[test]
     fn a_living_directory_answers_and_a_missing_one_says_why() {
-        assert_eq!(
-            ask(Path::new("/"), Duration::from_secs(5)).unwrap(),
-            Answer::Alive
-        );
+        assert_eq!(ask(Path::new("/"), Duration::from_secs(5)).unwrap(), Answer::Alive);
         let missing = ask(Path::new("/no/such/place"), Duration::from_secs(5)).unwrap();
         assert_eq!(missing, Answer::Failed(libc::ENOENT));
     }

@@ -55,34 +55,18 @@ enum Event {
 /// `fs` is dropped on return, except after a signal where the connection can be neither unmounted nor ended from here (an adopted
 /// descriptor; no root and no fusectl): then its threads last as long as the process.
 /// An error means that nothing of ours is mounted any more.
-pub fn serve<F: Filesystem>(
-    fs: F,
-    options: &MountOptions,
-    ready: impl FnOnce(Notifier),
-) -> Result<Ended, MountError> {
+pub fn serve<F: Filesystem>(fs: F, options: &MountOptions, ready: impl FnOnce(Notifier)) -> Result<Ended, MountError> {
     let (events, inbox) = mpsc::channel();
     let signals = events.clone();
     let _watcher = Watcher::start(move |signal| drop(signals.send(Event::Signal(signal))))
-        .map_err(|source| MountError::System {
-            what: "watching for signals",
-            source,
-        })?;
+        .map_err(|source| MountError::System { what: "watching for signals", source })?;
     let (attachment, fd) = Attachment::open(options)?;
     let (threads, sender) = (options.threads.max(1), events.clone());
     let session = std::thread::Builder::new()
         .name("engramfs-session".into())
         .spawn(move || converse(fs, fd, threads, &sender))
-        .map_err(|source| MountError::System {
-            what: "starting the session",
-            source,
-        })?;
-    let service = Service {
-        attachment,
-        session,
-        path: &options.mountpoint,
-        events,
-        inbox,
-    };
+        .map_err(|source| MountError::System { what: "starting the session", source })?;
+    let service = Service { attachment, session, path: &options.mountpoint, events, inbox };
     let outcome = service.run(ready);
     service.finish();
     outcome
@@ -99,8 +83,8 @@ fn converse<F: Filesystem>(fs: F, fd: OwnedFd, threads: usize, events: &Sender<E
         let _ = events.send(Event::Started(session.notifier()));
         session.run()
     };
-    let outcome = catch_unwind(AssertUnwindSafe(talk))
-        .unwrap_or_else(|_| Err(io::Error::other("the file system panicked")));
+    let outcome =
+        catch_unwind(AssertUnwindSafe(talk)).unwrap_or_else(|_| Err(io::Error::other("the file system panicked")));
     let _ = events.send(Event::Ended(outcome));
 }
 
@@ -143,19 +127,13 @@ impl Service<'_> {
 
     fn next_event(&self, deadline: Option<Instant>) -> Result<Event, MountError> {
         let event = match (deadline, &self.attachment) {
-            (Some(end), Attachment::Mounted(_)) => self
-                .inbox
-                .recv_timeout(end.saturating_duration_since(Instant::now())),
-            _ => self
-                .inbox
-                .recv()
-                .map_err(|_| RecvTimeoutError::Disconnected),
+            (Some(end), Attachment::Mounted(_)) => {
+                self.inbox.recv_timeout(end.saturating_duration_since(Instant::now()))
+            }
+            _ => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         event.map_err(|_| {
-            self.no_answer(io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!("nothing came in {START_LIMIT:?}"),
-            ))
+            self.no_answer(io::Error::new(io::ErrorKind::TimedOut, format!("nothing came in {START_LIMIT:?}")))
         })
     }
 
@@ -163,12 +141,8 @@ impl Service<'_> {
     fn ask_root(&self, mount: &OwnMount) -> Result<(), MountError> {
         let (path, events) = (mount.path.clone(), self.events.clone());
         let probe = move || drop(events.send(Event::Answered(ask(&path, START_LIMIT))));
-        let thread = std::thread::Builder::new()
-            .name("engramfs-probe".into())
-            .spawn(probe);
-        thread
-            .map(drop)
-            .map_err(|source| self.session_error(source))
+        let thread = std::thread::Builder::new().name("engramfs-probe".into()).spawn(probe);
+        thread.map(drop).map_err(|source| self.session_error(source))
     }
 
     fn check(&self, answer: io::Result<Answer>) -> Result<(), MountError> {
@@ -186,15 +160,10 @@ impl Service<'_> {
     fn ended(&self, outcome: io::Result<()>, was_ready: bool) -> Result<Ended, MountError> {
         match outcome {
             // An end by fusectl is somebody's wish, as umount is.
-            Err(e) if e.raw_os_error() == Some(libc::ECONNABORTED) && was_ready => {
-                Ok(Ended::Unmounted)
-            }
+            Err(e) if e.raw_os_error() == Some(libc::ECONNABORTED) && was_ready => Ok(Ended::Unmounted),
             Err(source) => Err(self.session_error(source)),
             Ok(()) if was_ready => Ok(Ended::Unmounted),
-            Ok(()) => {
-                Err(self
-                    .session_error(io::Error::other("it was unmounted before its first answer")))
-            }
+            Ok(()) => Err(self.session_error(io::Error::other("it was unmounted before its first answer"))),
         }
     }
 
@@ -207,16 +176,11 @@ impl Service<'_> {
         if self.ends_within(GRACE) {
             return;
         }
-        log::warn!(
-            "{} is still in use: ending its connection",
-            mount.path.display()
-        );
+        log::warn!("{} is still in use: ending its connection", mount.path.display());
         match connection::abort(mount.identity.minor) {
             Ok(()) if self.ends_within(ABORT_LIMIT) => {}
             Ok(()) => log::warn!("a request is still being served; it ends with the process"),
-            Err(e) => log::warn!(
-                "the connection can't be ended from here ({e}); it ends with the process"
-            ),
+            Err(e) => log::warn!("the connection can't be ended from here ({e}); it ends with the process"),
         }
     }
 
@@ -229,17 +193,11 @@ impl Service<'_> {
     }
 
     fn session_error(&self, source: io::Error) -> MountError {
-        MountError::Session {
-            path: self.path.to_owned(),
-            source,
-        }
+        MountError::Session { path: self.path.to_owned(), source }
     }
 
     fn no_answer(&self, source: io::Error) -> MountError {
-        MountError::NoAnswer {
-            path: self.path.to_owned(),
-            source,
-        }
+        MountError::NoAnswer { path: self.path.to_owned(), source }
     }
 }
 

@@ -5,7 +5,7 @@
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use std::thread::JoinHandle;
 
 /// The exit code of a process that a second signal ends at once.
@@ -16,7 +16,10 @@ const SLOTS: usize = 32;
 
 /// Write ends of the watchers' pipes, -1 where there is none. Atomics, since a handler may take no lock.
 static WATCHERS: [AtomicI32; SLOTS] = [const { AtomicI32::new(-1) }; SLOTS];
-static SIGNALLED: AtomicBool = AtomicBool::new(false);
+/// Milliseconds since boot of the first signal, 0 before it.
+static SIGNALLED: AtomicI64 = AtomicI64::new(0);
+/// A second signal so soon is the same wish: timeout(1) sends one to the process and one to its group.
+const SAME_WISH_MS: i64 = 500;
 static INSTALLED: OnceLock<bool> = OnceLock::new();
 
 /// Hands signals to a closure for as long as it lives; after that they have their default action again.
@@ -31,26 +34,14 @@ impl Watcher {
     /// Starts to watch: `deliver` is called on a thread of its own with each signal's number.
     pub fn start(deliver: impl Fn(i32) + Send + 'static) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
-        let thread = std::thread::Builder::new()
-            .name("engramfs-signal".into())
-            .spawn(move || forward(reader, deliver))?;
+        let thread =
+            std::thread::Builder::new().name("engramfs-signal".into()).spawn(move || forward(reader, deliver))?;
         let fd = writer.as_raw_fd();
-        let free = |slot: &&AtomicI32| {
-            slot.compare_exchange(-1, fd, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-        };
+        let free = |slot: &&AtomicI32| slot.compare_exchange(-1, fd, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let slot = WATCHERS.iter().find(free);
         let slot = slot.ok_or_else(|| io::Error::other("too many mounts in one process"))?;
-        let watcher = Self {
-            slot,
-            writer,
-            thread: Some(thread),
-        };
-        if *INSTALLED.get_or_init(install) {
-            Ok(watcher)
-        } else {
-            Err(io::Error::other("sigaction was refused"))
-        }
+        let watcher = Self { slot, writer, thread: Some(thread) };
+        if *INSTALLED.get_or_init(install) { Ok(watcher) } else { Err(io::Error::other("sigaction was refused")) }
     }
 }
 
@@ -75,39 +66,41 @@ fn forward(mut reader: PipeReader, deliver: impl Fn(i32)) {
 
 /// SIGHUP stays ignored where it was (nohup); the other two are ours in any case.
 fn install() -> bool {
-    [libc::SIGTERM, libc::SIGINT, libc::SIGHUP]
-        .into_iter()
-        .all(|signal| {
-            if signal == libc::SIGHUP && is_ignored(signal) {
-                return true;
-            }
-            // SAFETY: all zeroes is a valid sigaction; the handler below is async-signal-safe.
-            unsafe {
-                let mut action: libc::sigaction = std::mem::zeroed();
-                action.sa_sigaction = on_signal as *const () as usize;
-                action.sa_flags = libc::SA_RESTART;
-                libc::sigaction(signal, &raw const action, std::ptr::null_mut()) == 0
-            }
-        })
+    [libc::SIGTERM, libc::SIGINT, libc::SIGHUP].into_iter().all(|signal| {
+        if signal == libc::SIGHUP && is_ignored(signal) {
+            return true;
+        }
+        // SAFETY: all zeroes is a valid sigaction; the handler below is async-signal-safe.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_signal as *const () as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut()) == 0
+        }
+    })
 }
 
 fn is_ignored(signal: i32) -> bool {
     // SAFETY: reads the present action into a local; sets nothing.
     unsafe {
         let mut now: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0
-            && now.sa_sigaction == libc::SIG_IGN
+        libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0 && now.sa_sigaction == libc::SIG_IGN
     }
 }
 
 /// The handler: system calls and atomics only, errno as it was.
 extern "C" fn on_signal(signal: i32) {
-    // SAFETY: write, _exit, signal and raise are async-signal-safe; errno is this thread's own.
+    // SAFETY: write, clock_gettime, _exit, signal and raise are async-signal-safe; errno is this
+    // thread's own, and all zeroes is a valid timespec.
     unsafe {
         let errno = *libc::__errno_location();
         let byte = u8::try_from(signal).unwrap_or(u8::MAX);
         let mut watched = false;
-        let repeated = SIGNALLED.swap(true, Ordering::AcqRel);
+        let mut clock = std::mem::zeroed::<libc::timespec>();
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut clock);
+        let now = clock.tv_sec * 1_000 + clock.tv_nsec / 1_000_000;
+        let first = SIGNALLED.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire);
+        let repeated = first.is_err_and(|first| now - first > SAME_WISH_MS);
         for slot in &WATCHERS {
             let fd = slot.load(Ordering::Acquire);
             if fd >= 0 {

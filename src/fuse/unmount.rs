@@ -23,16 +23,10 @@ const ASK_LIMIT: Duration = Duration::from_secs(5);
 /// once, and its process ends when the last user has gone, which is not waited for.
 /// The process is only known on Linux 6.12 or later; before, this returns as soon as the mount has gone.
 pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {
-    let path = absolute(mountpoint).map_err(|source| MountError::Mountpoint {
-        path: mountpoint.to_owned(),
-        source,
-    })?;
+    let path = absolute(mountpoint).map_err(|source| MountError::Mountpoint { path: mountpoint.to_owned(), source })?;
     let entry = mount_at(&path)?.ok_or_else(|| MountError::NotMounted { path: path.clone() })?;
     if !entry.is_engramfs() {
-        return Err(MountError::NotOurs {
-            path,
-            found: entry.describe(),
-        });
+        return Err(MountError::NotOurs { path, found: entry.describe() });
     }
     let server = holders::server_of(entry.minor);
     take_away(&path, lazy)?;
@@ -50,55 +44,34 @@ pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {
 pub fn clear_stale(mountpoint: &Path, fsname: &str) -> Result<bool, MountError> {
     let path = match absolute(mountpoint) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-        other => other.map_err(|source| MountError::Mountpoint {
-            path: mountpoint.to_owned(),
-            source,
-        })?,
+        other => other.map_err(|source| MountError::Mountpoint { path: mountpoint.to_owned(), source })?,
     };
     let ours = source_name(fsname);
     let mut cleared = false;
     while let Some(entry) = mount_at(&path)?.filter(MountEntry::is_fuse) {
-        let answer = ask(&path, ASK_LIMIT).map_err(|source| MountError::System {
-            what: "asking the mount",
-            source,
-        })?;
+        let answer = ask(&path, ASK_LIMIT).map_err(|source| MountError::System { what: "asking the mount", source })?;
         match answer {
             Answer::Dead if entry.source == *ours => detach_dead(&path, entry.minor)?,
             Answer::Dead => {
-                return Err(MountError::NotOurs {
-                    path,
-                    found: entry.describe(),
-                });
+                return Err(MountError::NotOurs { path, found: entry.describe() });
             }
             _ if entry.is_engramfs() => {
-                return Err(MountError::Live {
-                    path,
-                    found: entry.describe(),
-                });
+                return Err(MountError::Live { path, found: entry.describe() });
             }
             _ => break,
         }
         // A mount that stayed would be found dead for ever.
         if mount_at(&path)?.is_some_and(|now| now.id == entry.id) {
-            return Err(MountError::Unmount {
-                path,
-                source: io::Error::other("the dead mount is still there"),
-            });
+            return Err(MountError::Unmount { path, source: io::Error::other("the dead mount is still there") });
         }
-        log::info!(
-            "took the stale mount of {ours} away from {}",
-            path.display()
-        );
+        log::info!("took the stale mount of {ours} away from {}", path.display());
         cleared = true;
     }
     Ok(cleared)
 }
 
 fn mount_at(path: &Path) -> Result<Option<MountEntry>, MountError> {
-    topmost_at(path).map_err(|source| MountError::System {
-        what: "reading /proc/self/mountinfo",
-        source,
-    })
+    topmost_at(path).map_err(|source| MountError::System { what: "reading /proc/self/mountinfo", source })
 }
 
 /// Root unmounts the mount it has looked at, even if another one covers it by now.
@@ -111,33 +84,16 @@ fn detach_dead(path: &Path, minor: u32) -> Result<(), MountError> {
             Err(io::Error::other("it changed meanwhile"))
         }
     };
-    let detached = if is_root() {
-        pinned()
-    } else {
-        fusermount::unmount(path, true)
-    };
-    detached.map_err(|source| MountError::Unmount {
-        path: path.to_owned(),
-        source,
-    })
+    let detached = if is_root() { pinned() } else { fusermount::unmount(path, true) };
+    detached.map_err(|source| MountError::Unmount { path: path.to_owned(), source })
 }
 
 fn take_away(path: &Path, lazy: bool) -> Result<(), MountError> {
     let flags = libc::UMOUNT_NOFOLLOW | if lazy { libc::MNT_DETACH } else { 0 };
-    let done = if is_root() {
-        unmount_path(path, flags)
-    } else {
-        fusermount::unmount(path, lazy)
-    };
+    let done = if is_root() { unmount_path(path, flags) } else { fusermount::unmount(path, lazy) };
     done.map_err(|source| match source.kind() {
-        io::ErrorKind::ResourceBusy => MountError::InUse {
-            path: path.to_owned(),
-            holders: holders::users_of(path),
-        },
-        _ => MountError::Unmount {
-            path: path.to_owned(),
-            source,
-        },
+        io::ErrorKind::ResourceBusy => MountError::InUse { path: path.to_owned(), holders: holders::users_of(path) },
+        _ => MountError::Unmount { path: path.to_owned(), source },
     })
 }
 
@@ -146,16 +102,8 @@ fn wait_for(pid: u32, minor: u32, path: &Path) -> Result<(), MountError> {
     let end = Instant::now() + LET_GO_LIMIT;
     while is_running(pid) {
         if Instant::now() >= end {
-            let lingers = MountError::Lingers {
-                path: path.to_owned(),
-                pid,
-                seconds: LET_GO_LIMIT.as_secs(),
-            };
-            return if holders::serves(pid, minor) {
-                Err(lingers)
-            } else {
-                Ok(())
-            };
+            let lingers = MountError::Lingers { path: path.to_owned(), pid, seconds: LET_GO_LIMIT.as_secs() };
+            return if holders::serves(pid, minor) { Err(lingers) } else { Ok(()) };
         }
         std::thread::sleep(POLL);
     }
@@ -166,9 +114,7 @@ fn wait_for(pid: u32, minor: u32, path: &Path) -> Result<(), MountError> {
 fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name in parentheses may hold anything, so the state is looked for behind the last one.
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
@@ -179,36 +125,21 @@ mod tests {
 
     #[test]
     fn a_plain_directory_and_a_foreign_mount_are_refused() {
-        assert!(matches!(
-            unmount(Path::new("/usr"), false).unwrap_err(),
-            MountError::NotMounted { .. }
-        ));
-        assert!(matches!(
-            unmount(Path::new("/proc"), true).unwrap_err(),
-            MountError::NotOurs { .. }
-        ));
-        assert!(matches!(
-            unmount(Path::new("/no/such/place"), false).unwrap_err(),
-            MountError::Mountpoint { .. }
-        ));
+        assert!(matches!(unmount(Path::new("/usr"), false).unwrap_err(), MountError::NotMounted { .. }));
+        assert!(matches!(unmount(Path::new("/proc"), true).unwrap_err(), MountError::NotOurs { .. }));
+        assert!(matches!(unmount(Path::new("/no/such/place"), false).unwrap_err(), MountError::Mountpoint { .. }));
     }
 
     #[test]
     fn nothing_stale_is_found_where_no_fuse_mount_is() {
         for path in ["/usr", "/proc", "/no/such/place"] {
-            assert!(
-                !clear_stale(Path::new(path), "engramfs:/s").unwrap(),
-                "{path}"
-            );
+            assert!(!clear_stale(Path::new(path), "engramfs:/s").unwrap(), "{path}");
         }
     }
 
     #[test]
     fn an_ended_process_is_not_running_even_before_it_is_waited_for() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         assert!(is_running(child.id()));
         child.kill().unwrap();
         let end = Instant::now() + Duration::from_secs(5);

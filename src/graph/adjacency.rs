@@ -19,11 +19,7 @@ pub(super) struct Adjacency {
 impl Adjacency {
     /// Returns the row where a walk begins, `None` in a graph without rows.
     pub fn entry_row(&self) -> Option<u32> {
-        self.levels
-            .last()?
-            .members
-            .get(self.entry as usize)
-            .copied()
+        self.levels.last()?.members.get(self.entry as usize).copied()
     }
 }
 

@@ -26,26 +26,16 @@ pub fn build(
 ) -> Option<Vec<u8>> {
     let count = rows.len();
     if count == 0 {
-        return Some(freeze(&Adjacency {
-            levels: vec![Level::default()],
-            entry: 0,
-        }));
+        return Some(freeze(&Adjacency { levels: vec![Level::default()], entry: 0 }));
     }
     let params = Params {
         m: params.m.clamp(2, 128),
         ef_construction: params.ef_construction.max(params.m),
         threads: params.threads.max(1),
     };
-    let norms: Vec<f32> = (0..count as u32)
-        .map(|row| norm(rows.vector(row)))
-        .collect();
+    let norms: Vec<f32> = (0..count as u32).map(|row| norm(rows.vector(row))).collect();
     let mut graph = linked(rows, &norms, metric, params, progress)?;
-    let mender = Mender {
-        rows,
-        norms: &norms,
-        metric,
-        params,
-    };
+    let mender = Mender { rows, norms: &norms, metric, params };
     mender.mend(&mut graph, &|| progress(count))?;
     Some(freeze(&graph))
 }
@@ -58,15 +48,10 @@ fn linked(
     params: Params,
     progress: &(dyn Fn(usize) -> bool + Sync),
 ) -> Option<Adjacency> {
-    let Params {
-        m,
-        ef_construction,
-        threads,
-    } = params;
+    let Params { m, ef_construction, threads } = params;
     let distance = Between::new(rows, norms, metric);
     let hierarchy = Hnsw::new(m, norms.len(), LEVELS_MAX, ef_construction, distance);
-    insert_all(&hierarchy, norms.len(), threads, progress)
-        .then(|| take_out(&hierarchy, norms.len()))
+    insert_all(&hierarchy, norms.len(), threads, progress).then(|| take_out(&hierarchy, norms.len()))
 }
 
 /// Inserts rows 0 to `count`, and tells whether it came to the end.
@@ -104,14 +89,10 @@ fn take_out(hierarchy: &Hierarchy<'_>, count: usize) -> Adjacency {
 /// Returns a level with its members and without links.
 fn members(hierarchy: &Hierarchy<'_>, level: usize) -> Level {
     let top = usize::from(hierarchy.get_max_level_observed());
-    let points =
-        (level..=top).flat_map(|layer| hierarchy.get_point_indexation().get_layer_iterator(layer));
+    let points = (level..=top).flat_map(|layer| hierarchy.get_point_indexation().get_layer_iterator(layer));
     let mut members: Vec<u32> = points.map(|point| point.get_origin_id() as u32).collect();
     members.sort_unstable();
-    Level {
-        lists: vec![Vec::new(); members.len()],
-        members,
-    }
+    Level { lists: vec![Vec::new(); members.len()], members }
 }
 
 /// Copies the lists of one point into the levels that it belongs to.
@@ -123,9 +104,7 @@ fn take_lists(point: &Arc<Point<'_, u32>>, levels: &mut [Level]) {
         };
         // The builder also notes neighbours that are not in the level themselves; they have no
         // list there and would end the walk.
-        let links = found
-            .iter()
-            .filter_map(|near| level.members.binary_search(&(near.d_id as u32)).ok());
+        let links = found.iter().filter_map(|near| level.members.binary_search(&(near.d_id as u32)).ok());
         let list = &mut level.lists[place];
         for near in links {
             if near != place && !list.contains(&(near as u32)) {

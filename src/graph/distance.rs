@@ -26,13 +26,7 @@ impl<'a> Between<'a> {
             Metric::Dot => norms.iter().map(lack).collect(),
             Metric::Cosine | Metric::L2 => Vec::new(),
         };
-        Self {
-            rows,
-            metric,
-            norms,
-            missing,
-            longest,
-        }
+        Self { rows, metric, norms, missing, longest }
     }
 
     /// Returns the distance between two rows: 0 or more, never NaN, in the order of the metric.
@@ -46,17 +40,11 @@ impl<'a> Between<'a> {
         let distance = match self.metric {
             Metric::Cosine => 1.0 - vector::dot(x, y) / (self.norms[i] * self.norms[j]),
             Metric::L2 => vector::l2_squared(x, y),
-            Metric::Dot => {
-                self.longest * self.longest - vector::dot(x, y) - self.missing[i] * self.missing[j]
-            }
+            Metric::Dot => self.longest * self.longest - vector::dot(x, y) - self.missing[i] * self.missing[j],
         };
         // Lengths beyond what f32 can square end here; such a row is found by mending, not by its
         // distance. `max` also turns NaN, which the builder would panic at, into the far end.
-        if distance.is_nan() {
-            f32::MAX
-        } else {
-            distance.max(0.0)
-        }
+        if distance.is_nan() { f32::MAX } else { distance.max(0.0) }
     }
 }
 

@@ -100,12 +100,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         if places[0].members != rows as usize || (entry as usize >= top && rows > 0) {
             return Err(GraphError::Damaged("number of rows"));
         }
-        Ok(Self {
-            bytes,
-            entry,
-            levels,
-            places,
-        })
+        Ok(Self { bytes, entry, levels, places })
     }
 
     /// Returns the number of rows.
@@ -149,10 +144,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         let &[start, end] = self.numbers(found.offsets_at + place * 4, 2) else {
             return &[];
         };
-        let (start, end) = (
-            u32::from_le_bytes(start) as usize,
-            u32::from_le_bytes(end) as usize,
-        );
+        let (start, end) = (u32::from_le_bytes(start) as usize, u32::from_le_bytes(end) as usize);
         if start > end || end > found.links || end - start > LIST_MAX {
             return &[];
         }
@@ -177,10 +169,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         }
         let found = self.places[level];
         let members = self.numbers(found.members_at, found.members);
-        members
-            .binary_search_by_key(&row, |&bytes| u32::from_le_bytes(bytes))
-            .ok()
-            .map(|i| i as u32)
+        members.binary_search_by_key(&row, |&bytes| u32::from_le_bytes(bytes)).ok().map(|i| i as u32)
     }
 }
 
@@ -227,19 +216,9 @@ fn places(levels: usize, counts: impl Fn(usize) -> (usize, usize)) -> ([Place; L
     for (level, place) in places.iter_mut().enumerate().take(levels) {
         let (members, links) = counts(level);
         let members_at = at;
-        let offsets_at = if level == 0 {
-            at
-        } else {
-            aligned(members_at + members * 4)
-        };
+        let offsets_at = if level == 0 { at } else { aligned(members_at + members * 4) };
         let links_at = aligned(offsets_at + (members + 1) * 4);
-        *place = Place {
-            members_at,
-            members,
-            offsets_at,
-            links_at,
-            links,
-        };
+        *place = Place { members_at, members, offsets_at, links_at, links };
         at = aligned(links_at + links * 4);
     }
     (places, at as u64)
@@ -258,20 +237,12 @@ const fn aligned(at: usize) -> usize {
 
 /// Returns the u32 at a place within the header.
 fn number(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(
-        *bytes[at..]
-            .first_chunk()
-            .expect("the header has been measured"),
-    )
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("the header has been measured"))
 }
 
 /// Returns the u64 at a place within the header.
 fn long_number(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(
-        *bytes[at..]
-            .first_chunk()
-            .expect("the header has been measured"),
-    )
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("the header has been measured"))
 }
 
 /// Writes one number.

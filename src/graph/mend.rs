@@ -51,17 +51,11 @@ impl Mender<'_> {
     }
 
     /// Returns the rows that a walk for their own vector does not find, each with what it did find.
-    fn lost(
-        &self,
-        graph: &Graph<Vec<u8>>,
-        go_on: &(dyn Fn() -> bool + Sync),
-    ) -> Option<Vec<(u32, Vec<u32>)>> {
+    fn lost(&self, graph: &Graph<Vec<u8>>, go_on: &(dyn Fn() -> bool + Sync)) -> Option<Vec<(u32, Vec<u32>)>> {
         let lost = Mutex::new(Vec::new());
         let all = in_parallel(0..self.norms.len(), self.params.threads, &|rows| {
             let mut scratch = Scratch::default();
-            let found: Vec<_> = rows
-                .filter_map(|row| self.found_instead(graph, row as u32, &mut scratch))
-                .collect();
+            let found: Vec<_> = rows.filter_map(|row| self.found_instead(graph, row as u32, &mut scratch)).collect();
             lost.lock().expect(NEVER_POISONED).extend(found);
             go_on()
         });
@@ -71,21 +65,13 @@ impl Mender<'_> {
     }
 
     /// Returns a row with the rows that its own walk finds, unless it or an equal is among them.
-    fn found_instead(
-        &self,
-        graph: &Graph<Vec<u8>>,
-        row: u32,
-        scratch: &mut Scratch,
-    ) -> Option<(u32, Vec<u32>)> {
+    fn found_instead(&self, graph: &Graph<Vec<u8>>, row: u32, scratch: &mut Scratch) -> Option<(u32, Vec<u32>)> {
         let near = self.near(row, |_| true);
         let own = near.estimate(row);
         let mut found = Vec::new();
         graph.walk(&near, EF, &mut found, scratch);
-        let is_lost = found
-            .iter()
-            .all(|&(worth, other)| other != row && worth < own);
-        (is_lost && !found.is_empty())
-            .then(|| (row, found.into_iter().map(|(_, other)| other).collect()))
+        let is_lost = found.iter().all(|&(worth, other)| other != row && worth < own);
+        (is_lost && !found.is_empty()).then(|| (row, found.into_iter().map(|(_, other)| other).collect()))
     }
 
     /// Gives every row that cannot be reached from the entry a link from a near row that can, or
@@ -120,9 +106,7 @@ impl Mender<'_> {
         let walkable = frozen(graph);
         for row in 0..self.norms.len() as u32 {
             if !returning[row as usize] {
-                let to = self
-                    .nearest(&walkable, row, |near| returning[near as usize])
-                    .unwrap_or(entry);
+                let to = self.nearest(&walkable, row, |near| returning[near as usize]).unwrap_or(entry);
                 graph.levels[0].lists[row as usize].push(to);
                 reach(&reversed, row, &mut returning);
             }
@@ -130,30 +114,16 @@ impl Mender<'_> {
     }
 
     /// Returns the nearest of the allowed rows that a walk finds.
-    fn nearest(
-        &self,
-        graph: &Graph<Vec<u8>>,
-        row: u32,
-        allowed: impl Fn(u32) -> bool,
-    ) -> Option<u32> {
+    fn nearest(&self, graph: &Graph<Vec<u8>>, row: u32, allowed: impl Fn(u32) -> bool) -> Option<u32> {
         let mut found = Vec::new();
-        graph.walk(
-            &self.near(row, allowed),
-            EF,
-            &mut found,
-            &mut Scratch::default(),
-        );
+        graph.walk(&self.near(row, allowed), EF, &mut found, &mut Scratch::default());
         found.first().map(|&(_, near)| near)
     }
 
     /// Returns the view of a row that looks for others like it.
     fn near<F: Fn(u32) -> bool>(&self, row: u32, allowed: F) -> Near<'_, F> {
         let question = Prepared::new(self.metric, self.rows.vector(row).to_vec());
-        Near {
-            mender: self,
-            question,
-            allowed,
-        }
+        Near { mender: self, question, allowed }
     }
 }
 
@@ -171,10 +141,7 @@ struct Near<'a, F> {
 
 impl<F: Fn(u32) -> bool> View for Near<'_, F> {
     fn estimate(&self, row: u32) -> f32 {
-        self.question.score(
-            self.mender.rows.vector(row),
-            self.mender.norms[row as usize],
-        )
+        self.question.score(self.mender.rows.vector(row), self.mender.norms[row as usize])
     }
 
     fn is_visible(&self, row: u32) -> bool {

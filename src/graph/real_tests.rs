@@ -21,32 +21,15 @@ impl<'a> Coded<'a> {
     fn new(rows: &'a Flat) -> Self {
         let mut bytes = vec![0; rows.len() * DIM];
         let vectors = (0..rows.len() as u32).map(|row| rows.vector(row));
-        let scales = vectors
-            .clone()
-            .zip(bytes.chunks_mut(DIM))
-            .map(|(v, code)| quantize(v, code))
-            .collect();
-        Self {
-            rows,
-            scales,
-            norms: vectors.map(norm).collect(),
-            bytes,
-        }
+        let scales = vectors.clone().zip(bytes.chunks_mut(DIM)).map(|(v, code)| quantize(v, code)).collect();
+        Self { rows, scales, norms: vectors.map(norm).collect(), bytes }
     }
 
     /// Walks over the codes and ranks what is found by true score.
     fn answers(&self, graph: &Graph<Vec<u8>>, question: &[f32], ef: usize) -> Vec<u32> {
         let question = Prepared::new(Metric::Cosine, question.to_vec());
         let mut found = Vec::new();
-        graph.walk(
-            &Asked {
-                coded: self,
-                question: &question,
-            },
-            ef,
-            &mut found,
-            &mut Scratch::default(),
-        );
+        graph.walk(&Asked { coded: self, question: &question }, ef, &mut found, &mut Scratch::default());
         self.ranked(&question, found.into_iter().map(|(_, row)| row))
     }
 
@@ -74,11 +57,7 @@ impl Asked<'_> {
 impl View for Asked<'_> {
     fn estimate(&self, row: u32) -> f32 {
         let (scale, residual) = self.coded.scales[row as usize];
-        let code = Code {
-            bytes: self.bytes(row),
-            scale,
-            residual,
-        };
+        let code = Code { bytes: self.bytes(row), scale, residual };
         self.question.estimate(code, self.coded.norms[row as usize])
     }
 
@@ -94,12 +73,7 @@ impl View for Asked<'_> {
 /// Reads half floats, little-endian.
 fn halves(path: &Path) -> Vec<f32> {
     let bytes = std::fs::read(path).unwrap();
-    bytes
-        .as_chunks()
-        .0
-        .iter()
-        .map(|&half| widened(u16::from_le_bytes(half)))
-        .collect()
+    bytes.as_chunks().0.iter().map(|&half| widened(u16::from_le_bytes(half))).collect()
 }
 
 /// Returns the f32 that a finite half float stands for.
@@ -115,20 +89,12 @@ fn widened(half: u16) -> f32 {
 #[test]
 fn real_embeddings_are_found_with_a_recall_of_98_percent_and_find_themselves() {
     let Some(folder) = std::env::var_os("ENGRAMFS_TEST_DATA") else {
-        eprintln!(
-            "skipped: ENGRAMFS_TEST_DATA names no folder with records.f16.bin and questions.f16.bin"
-        );
+        eprintln!("skipped: ENGRAMFS_TEST_DATA names no folder with records.f16.bin and questions.f16.bin");
         return;
     };
-    let rows = Flat {
-        dim: DIM,
-        values: halves(&Path::new(&folder).join("records.f16.bin")),
-    };
+    let rows = Flat { dim: DIM, values: halves(&Path::new(&folder).join("records.f16.bin")) };
     let questions = halves(&Path::new(&folder).join("questions.f16.bin"));
-    let params = Params {
-        threads: 2,
-        ..Params::default()
-    };
+    let params = Params { threads: 2, ..Params::default() };
     let graph = Graph::open(build(&rows, Metric::Cosine, params, &|_| true).unwrap()).unwrap();
     let coded = Coded::new(&rows);
     let (mut hits, mut asked) = (0, 0);
@@ -136,19 +102,12 @@ fn real_embeddings_are_found_with_a_recall_of_98_percent_and_find_themselves() {
         let prepared = Prepared::new(Metric::Cosine, question.to_vec());
         let truth = coded.ranked(&prepared, 0..rows.len() as u32);
         let found = coded.answers(&graph, question, 64);
-        hits += truth[..10]
-            .iter()
-            .filter(|row| found[..10].contains(row))
-            .count();
+        hits += truth[..10].iter().filter(|row| found[..10].contains(row)).count();
         asked += 10;
     }
     assert!(hits * 100 >= asked * 98, "{hits} of {asked}");
     for row in 0..rows.len() as u32 {
         let best = coded.answers(&graph, rows.vector(row), 64)[0];
-        assert_eq!(
-            rows.vector(best),
-            rows.vector(row),
-            "row {row} is found by its own vector"
-        );
+        assert_eq!(rows.vector(best), rows.vector(row), "row {row} is found by its own vector");
     }
 }

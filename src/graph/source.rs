@@ -31,11 +31,7 @@ pub struct Params {
 impl Default for Params {
     /// Returns 16 links, 200 candidates, one thread.
     fn default() -> Self {
-        Self {
-            m: 16,
-            ef_construction: 200,
-            threads: 1,
-        }
+        Self { m: 16, ef_construction: 200, threads: 1 }
     }
 }
 
@@ -45,11 +41,7 @@ const STEP: usize = 64;
 /// Has the numbers of a range worked on by several threads, a few at a time and in order.
 ///
 /// `work` returns whether to go on; once it does not, no more are begun. Tells whether all were.
-pub(super) fn in_parallel(
-    range: Range<usize>,
-    threads: usize,
-    work: &(dyn Fn(Range<usize>) -> bool + Sync),
-) -> bool {
+pub(super) fn in_parallel(range: Range<usize>, threads: usize, work: &(dyn Fn(Range<usize>) -> bool + Sync)) -> bool {
     let (next, stopped) = (AtomicUsize::new(range.start), AtomicBool::new(false));
     let take = || {
         while !stopped.load(Ordering::Relaxed) {

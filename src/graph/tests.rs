@@ -28,26 +28,17 @@ impl Flat {
     fn clustered(count: usize, dim: usize, seed: u64) -> Self {
         let mut state = seed;
         let mut unit = move || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
         };
         let centres: Vec<f32> = (0..16 * dim).map(|_| unit()).collect();
         let value = |i: usize| centres[(i / dim * 7 % 16) * dim + i % dim] + 0.5 * unit();
-        Self {
-            dim,
-            values: (0..count * dim).map(value).collect(),
-        }
+        Self { dim, values: (0..count * dim).map(value).collect() }
     }
 
     /// Returns the rows as a question sees them whose vector is given.
     fn seen_by(&self, metric: Metric, vector: &[f32], visible: fn(u32) -> bool) -> Seen<'_> {
-        Seen {
-            rows: self,
-            question: Prepared::new(metric, vector.to_vec()),
-            visible,
-        }
+        Seen { rows: self, question: Prepared::new(metric, vector.to_vec()), visible }
     }
 
     /// Returns the `k` best visible rows by looking at all.
@@ -97,11 +88,7 @@ fn most_true_neighbours_are_found_under_every_metric() {
             let question: Vec<f32> = rows.vector(row).iter().map(|x| x + 0.05).collect();
             let seen = rows.seen_by(metric, &question, |_| true);
             let found = walked(&graph, &seen, 64);
-            hits += rows
-                .exact(&seen, 10)
-                .iter()
-                .filter(|row| found[..10].contains(row))
-                .count();
+            hits += rows.exact(&seen, 10).iter().filter(|row| found[..10].contains(row)).count();
         }
         assert!(hits >= 980, "{metric}: {hits} of 1000");
     }
@@ -121,16 +108,10 @@ fn every_row_finds_itself() {
 
 #[test]
 fn answers_come_best_first_and_equal_rows_by_number() {
-    let rows = Flat {
-        dim: 2,
-        values: [[1.0, 0.0], [0.0, 1.0]].concat().repeat(20),
-    };
+    let rows = Flat { dim: 2, values: [[1.0, 0.0], [0.0, 1.0]].concat().repeat(20) };
     let graph = Graph::open(built(&rows, Metric::Cosine)).unwrap();
     let seen = rows.seen_by(Metric::Cosine, &[1.0, 0.1], |_| true);
-    let expected: Vec<u32> = (0..20)
-        .map(|i| i * 2)
-        .chain((0..20).map(|i| i * 2 + 1))
-        .collect();
+    let expected: Vec<u32> = (0..20).map(|i| i * 2).chain((0..20).map(|i| i * 2 + 1)).collect();
     assert_eq!(walked(&graph, &seen, 40), expected);
 }
 
@@ -148,10 +129,7 @@ fn crowds_of_equal_rows_strand_nobody() {
             let seen = rows.seen_by(metric, rows.vector(question), |_| true);
             let mut found = walked(&graph, &seen, 300);
             found.sort_unstable();
-            assert!(
-                found.into_iter().eq(0..300),
-                "{metric}: a walk with room for all finds all"
-            );
+            assert!(found.into_iter().eq(0..300), "{metric}: a walk with room for all finds all");
         }
     }
 }
@@ -160,25 +138,11 @@ fn crowds_of_equal_rows_strand_nobody() {
 fn rows_without_any_link_are_mended() {
     use super::adjacency::{Adjacency, Level};
     let rows = Flat::clustered(50, 4, 4);
-    let level = Level {
-        members: (0..50).collect(),
-        lists: vec![Vec::new(); 50],
-    };
-    let mut bare = Adjacency {
-        levels: vec![level],
-        entry: 0,
-    };
+    let level = Level { members: (0..50).collect(), lists: vec![Vec::new(); 50] };
+    let mut bare = Adjacency { levels: vec![level], entry: 0 };
     let norms: Vec<f32> = (0..50).map(|row| norm(rows.vector(row))).collect();
-    let params = Params {
-        m: 2,
-        ..Params::default()
-    };
-    let mender = mend::Mender {
-        rows: &rows,
-        norms: &norms,
-        metric: Metric::L2,
-        params,
-    };
+    let params = Params { m: 2, ..Params::default() };
+    let mender = mend::Mender { rows: &rows, norms: &norms, metric: Metric::L2, params };
     mender.mend(&mut bare, &|| true).unwrap();
     let graph = Graph::open(freeze(&bare)).unwrap();
     for question in 0..50 {
@@ -191,19 +155,12 @@ fn rows_without_any_link_are_mended() {
 fn hidden_rows_are_never_returned_and_visible_ones_still_fill_the_answer() {
     let rows = Flat::clustered(600, 16, 5);
     let graph = Graph::open(built(&rows, Metric::Cosine)).unwrap();
-    for (visible, ef) in [
-        (tenth as fn(u32) -> bool, 20),
-        (only_three, 20),
-        (nobody, 20),
-    ] {
+    for (visible, ef) in [(tenth as fn(u32) -> bool, 20), (only_three, 20), (nobody, 20)] {
         for row in (0..600).step_by(60) {
             let seen = rows.seen_by(Metric::Cosine, rows.vector(row), visible);
             let found = walked(&graph, &seen, ef);
             assert!(found.iter().all(|&row| visible(row)));
-            assert_eq!(
-                found.len(),
-                ef.min((0..600).filter(|&row| visible(row)).count())
-            );
+            assert_eq!(found.len(), ef.min((0..600).filter(|&row| visible(row)).count()));
             let truth = rows.exact(&seen, 10);
             let hits = truth.iter().filter(|row| found.contains(row)).count();
             assert!(hits + 1 >= truth.len(), "{hits} of {}", truth.len());
@@ -226,16 +183,10 @@ fn nobody(_: u32) -> bool {
 #[test]
 fn none_one_and_two_rows_make_a_graph() {
     for count in 0..=2 {
-        let rows = Flat {
-            dim: 3,
-            values: vec![1.0; count * 3],
-        };
+        let rows = Flat { dim: 3, values: vec![1.0; count * 3] };
         let graph = Graph::open(built(&rows, Metric::Cosine)).unwrap();
         let seen = rows.seen_by(Metric::Cosine, &[1.0; 3], |_| true);
-        assert_eq!(
-            walked(&graph, &seen, 10),
-            (0..count as u32).collect::<Vec<_>>()
-        );
+        assert_eq!(walked(&graph, &seen, 10), (0..count as u32).collect::<Vec<_>>());
         assert!(walked(&graph, &seen, 0).is_empty());
     }
 }
@@ -257,10 +208,7 @@ fn vectors_beyond_what_f32_can_square_are_built_over_and_found() {
 fn one_thread_builds_the_same_bytes_again_and_two_build_a_good_graph() {
     let rows = Flat::clustered(300, 12, 7);
     assert!(built(&rows, Metric::L2) == built(&rows, Metric::L2));
-    let params = Params {
-        threads: 2,
-        ..Params::default()
-    };
+    let params = Params { threads: 2, ..Params::default() };
     let graph = Graph::open(build(&rows, Metric::L2, params, &|_| true).unwrap()).unwrap();
     for row in 0..300 {
         let seen = rows.seen_by(Metric::L2, rows.vector(row), |_| true);
@@ -275,20 +223,14 @@ fn progress_counts_up_to_all_rows_and_can_stop_the_work() {
     let watch = |done: usize| most.fetch_max(done, Ordering::Relaxed) < usize::MAX;
     assert!(build(&rows, Metric::Cosine, Params::default(), &watch).is_some());
     assert_eq!(most.into_inner(), 500);
-    assert_eq!(
-        build(&rows, Metric::Cosine, Params::default(), &|done| done < 200),
-        None
-    );
+    assert_eq!(build(&rows, Metric::Cosine, Params::default(), &|done| done < 200), None);
 }
 
 #[test]
 fn bytes_that_are_no_graph_are_refused_with_the_reason() {
     let bytes = built(&Flat::clustered(100, 4, 9), Metric::L2);
     assert!(bytes.len().is_multiple_of(64));
-    assert_eq!(
-        Graph::open(&bytes[..100]).unwrap_err(),
-        GraphError::NotAGraph
-    );
+    assert_eq!(Graph::open(&bytes[..100]).unwrap_err(), GraphError::NotAGraph);
     assert_eq!(Graph::open(&bytes[1..]).unwrap_err(), GraphError::NotAGraph);
     let cut = Graph::open(&bytes[..bytes.len() - 1]).unwrap_err();
     assert_eq!(cut, GraphError::Damaged("number of bytes"));
@@ -326,9 +268,7 @@ fn random_lists_never_panic_nor_hang() {
     for _ in 0..50 {
         let mut damaged = bytes.clone();
         for byte in &mut damaged[192..] {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             if state >> 61 == 0 {
                 *byte = (state >> 40) as u8;
             }

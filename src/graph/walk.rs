@@ -61,11 +61,7 @@ impl Ranked {
     #[inline]
     fn new(worth: f32, row: u32) -> Self {
         let bits = worth.to_bits();
-        let ordered = if bits >> 31 == 1 {
-            !bits
-        } else {
-            bits | 1 << 31
-        };
+        let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
         Self(u64::from(ordered) << 32 | u64::from(!row))
     }
 
@@ -79,11 +75,7 @@ impl Ranked {
     #[inline]
     fn worth(self) -> f32 {
         let ordered = (self.0 >> 32) as u32;
-        f32::from_bits(if ordered >> 31 == 1 {
-            ordered & !(1 << 31)
-        } else {
-            !ordered
-        })
+        f32::from_bits(if ordered >> 31 == 1 { ordered & !(1 << 31) } else { !ordered })
     }
 }
 
@@ -94,13 +86,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
     /// been visited: fewer than `ef` come back only where fewer are visible. The larger `ef`, the
     /// more of the true nearest are among them, at a cost that grows in proportion; so it does with
     /// the share of hidden rows. What was in `found` is dropped.
-    pub fn walk(
-        &self,
-        view: &impl View,
-        ef: usize,
-        found: &mut Vec<(f32, u32)>,
-        scratch: &mut Scratch,
-    ) {
+    pub fn walk(&self, view: &impl View, ef: usize, found: &mut Vec<(f32, u32)>, scratch: &mut Scratch) {
         found.clear();
         scratch.reset(self.rows() as usize);
         if ef == 0 {
@@ -116,12 +102,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
             }
             self.follow(view, next.row(), ef, scratch);
         }
-        found.extend(
-            scratch
-                .best
-                .drain()
-                .map(|Reverse(ranked)| (ranked.worth(), ranked.row())),
-        );
+        found.extend(scratch.best.drain().map(|Reverse(ranked)| (ranked.worth(), ranked.row())));
         found.sort_unstable_by_key(|&(worth, row)| Reverse(Ranked::new(worth, row)));
     }
 
@@ -161,10 +142,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
                 continue;
             };
             loop {
-                let near = self
-                    .list(level, place)
-                    .iter()
-                    .map(|&near| u32::from_le_bytes(near));
+                let near = self.list(level, place).iter().map(|&near| u32::from_le_bytes(near));
                 let ranked = near.filter_map(|near| {
                     let row = self.row(level, near)?;
                     Some((Ranked::new(view.estimate(row), row), near))

@@ -77,7 +77,8 @@ impl Replay {
         let io = |source| JournalError::Io { path: Journal::path_of(number), what: "opened", source };
         let file = file.map_err(io)?;
         let length = file.len().map_err(io)?;
-        let mut replay = Replay { number, path, file, length, flushed: FILE_HEADER_BYTES, window: Vec::new(), start: 0 };
+        let mut replay =
+            Replay { number, path, file, length, flushed: FILE_HEADER_BYTES, window: Vec::new(), start: 0 };
         let expected = file_header(number);
         if length < FILE_HEADER_BYTES || replay.bytes(0, expected.len())? != expected {
             return Err(replay.damaged(0, "its first bytes are not those of this journal file"));
@@ -130,7 +131,11 @@ impl Replay {
     pub fn carry_on(mut self, torn: Option<&Torn>) -> Result<Journal, JournalError> {
         if let Some(torn) = torn {
             let cut = self.file.set_len(torn.offset).and_then(|()| self.file.sync());
-            cut.map_err(|source| JournalError::Io { path: self.path.clone(), what: "cut to its last whole frame", source })?;
+            cut.map_err(|source| JournalError::Io {
+                path: self.path.clone(),
+                what: "cut to its last whole frame",
+                source,
+            })?;
             self.length = torn.offset;
             self.window.clear();
         }

@@ -439,9 +439,10 @@ mod tests {
     fn a_line_names_every_field_of_the_contract() {
         let line = SignedEntry::sign(entry(), &Key::from_seed(&[9; 32])).to_line();
         let value: Value = serde_json::from_str(&line).unwrap();
-        for key in
-            ["seq", "op", "branch", "parent", "time", "agent", "session", "task", "uid", "base", "head", "counts", "prev", "entry", "key", "sig"]
-        {
+        for key in [
+            "seq", "op", "branch", "parent", "time", "agent", "session", "task", "uid", "base", "head", "counts",
+            "prev", "entry", "key", "sig",
+        ] {
             assert!(value.get(key).is_some(), "{key}");
         }
         assert_eq!(value["conflicts"][0]["decision"], "parent");

@@ -31,7 +31,9 @@ impl Memory {
         };
         let deadline = start.after(i64::try_from(question.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
         let late = || (self.now() >= deadline).then_some(SearchError::Timeout(question.timeout_ms));
-        let head = places.first().map_or_else(|| self.state(view).map(|state| state.head()), |place| Ok(place.state.head()))?;
+        let head = places
+            .first()
+            .map_or_else(|| self.state(view).map(|state| state.head()), |place| Ok(place.state.head()))?;
         let asked = ask(&places, metric, question, &late)?;
         Ok(Answer {
             hits: asked.hits,

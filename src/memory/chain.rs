@@ -92,7 +92,11 @@ impl Chain {
 impl Memory {
     /// Does what `deed` returns, as one entry, and tells the listeners. `deed` is called by the one
     /// writer: nothing changes between what it sees and what is done.
-    pub(super) fn act(&self, who: &Actor, deed: impl FnOnce() -> Result<Deed, Error>) -> Result<Arc<SignedEntry>, Error> {
+    pub(super) fn act(
+        &self,
+        who: &Actor,
+        deed: impl FnOnce() -> Result<Deed, Error>,
+    ) -> Result<Arc<SignedEntry>, Error> {
         let (entry, change) = {
             let mut chain = self.chain();
             chain.writable()?;
@@ -117,7 +121,7 @@ impl Memory {
         let act = Act { time, uid, deed };
         let prepared = {
             let world = self.world();
-            let segment = |name: &Hash| self.segment(name);
+            let segment = |name: &Hash| self.segments.get(name);
             prepare(&Ground { world: &world, seq: chain.seq + 1, segment: &segment }, &act)?
         };
         let bytes = act.to_bytes();

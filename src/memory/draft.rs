@@ -80,7 +80,12 @@ impl Keys {
     fn parse(bytes: &[u8]) -> Result<Keys, Error> {
         if bytes.len() > DOCUMENT_BYTES_MAX {
             let message = format!("the document has {} bytes, and 16 MiB is the most", bytes.len());
-            return Err(Error::new(Kind::TooLarge, "too_large", message, "keep large content in files/ and a summary here"));
+            return Err(Error::new(
+                Kind::TooLarge,
+                "too_large",
+                message,
+                "keep large content in files/ and a summary here",
+            ));
         }
         serde_json::from_slice(bytes).map_err(|error| match error.classify() {
             serde_json::error::Category::Eof => invalid("incomplete", "the document ends in the middle"),
@@ -105,7 +110,10 @@ impl Keys {
 /// Checks what holds for vectors of any memory.
 pub(super) fn check_numbers(vector: &[f32]) -> Result<(), Error> {
     if !(1..=DIM_MAX).contains(&vector.len()) {
-        return Err(invalid("wrong_dimension", format!("the vector has {} numbers, and 1 to 65536 are possible", vector.len())));
+        return Err(invalid(
+            "wrong_dimension",
+            format!("the vector has {} numbers, and 1 to 65536 are possible", vector.len()),
+        ));
     }
     match vector.iter().position(|number| !number.is_finite()) {
         None => Ok(()),

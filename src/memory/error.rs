@@ -112,7 +112,12 @@ impl Error {
     }
 
     pub(super) fn read_only(reason: &str) -> Error {
-        Error::new(Kind::ReadOnly, "read_only", format!("nothing can be written: {reason}"), "mount or open the store for writing")
+        Error::new(
+            Kind::ReadOnly,
+            "read_only",
+            format!("nothing can be written: {reason}"),
+            "mount or open the store for writing",
+        )
     }
 }
 
@@ -191,7 +196,8 @@ mod tests {
             source: io::Error::from_raw_os_error(libc::ENOSPC),
         };
         assert_eq!(Error::from(full).kind, Kind::Full);
-        let failing = SegmentError::Io { name: "x".into(), what: "read", source: io::Error::from_raw_os_error(libc::EIO) };
+        let failing =
+            SegmentError::Io { name: "x".into(), what: "read", source: io::Error::from_raw_os_error(libc::EIO) };
         assert_eq!(Error::from(failing).kind, Kind::Io);
     }
 

@@ -37,7 +37,8 @@ impl Snapshot {
             Export::Ids => totals.id_lines,
             Export::Records => {
                 let without = totals.records - totals.vectors;
-                let vectors = totals.vectors * vector_bytes(Some(self.dim())) as u64 + without * vector_bytes(None) as u64;
+                let vectors =
+                    totals.vectors * vector_bytes(Some(self.dim())) as u64 + without * vector_bytes(None) as u64;
                 totals.json + totals.records * EXPORT_BYTES as u64 + vectors
             }
         }
@@ -97,7 +98,8 @@ impl Snapshot {
 /// The dimension of a state's vectors; 0 where it has none.
 fn dim_of(state: &State) -> usize {
     let sealed = state.layers().iter().map(|layer| layer.segment.dim()).find(|dim| *dim > 0);
-    let loose = || state.loose().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len()));
+    let loose =
+        || state.loose().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len()));
     sealed.or_else(loose).unwrap_or(0)
 }
 

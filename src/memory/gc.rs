@@ -27,7 +27,9 @@ impl Memory {
         };
         if dry_run {
             let states = self.world().branches.values().map(|branch| outdated(branch, now).count()).sum::<usize>();
-            return Ok(json!({ "dry_run": true, "branches": paths, "states": states, "bytes": self.unreachable_bytes()? }));
+            return Ok(
+                json!({ "dry_run": true, "branches": paths, "states": states, "bytes": self.unreachable_bytes()? }),
+            );
         }
         for branch in &expired {
             self.act(who, || Ok(Deed::Discard(*branch)))?;
@@ -48,7 +50,8 @@ impl Memory {
             branch.settings.duration(Setting::Ttl).is_some_and(|ttl| age >= ttl) && age >= least
         };
         let branches = world.branches.values().map(|branch| &**branch);
-        let mut chosen: Vec<&Branch> = branches.filter(|branch| branch.parent.is_some() && is_expired(branch)).collect();
+        let mut chosen: Vec<&Branch> =
+            branches.filter(|branch| branch.parent.is_some() && is_expired(branch)).collect();
         chosen.sort_by_key(|branch| std::cmp::Reverse((world.depth(branch), branch.id)));
         let mut gone = HashSet::new();
         for branch in chosen {
@@ -78,23 +81,25 @@ impl Memory {
     pub(super) fn sweep(&self) -> Result<u64, Error> {
         let _nobody_names = self.naming.write().unwrap_or_else(PoisonError::into_inner);
         let live = self.live_files();
-        let mut open = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|name, _| live.contains(name));
-        self.shelf.sweep(&live).map_err(|error| Error::io("unreachable segments could not be removed", &error))
+        self.segments.retain(&live);
+        self.segments.shelf.sweep(&live).map_err(|error| Error::io("unreachable segments could not be removed", &error))
     }
 
     /// Returns the names of all files on the shelf that are needed.
     pub(super) fn live_files(&self) -> HashSet<Hash> {
         let mut live = live_files(&self.world());
-        live.extend(self.history.read().unwrap_or_else(PoisonError::into_inner).archives.iter().map(|archive| archive.name));
+        live.extend(
+            self.history.read().unwrap_or_else(PoisonError::into_inner).archives.iter().map(|archive| archive.name),
+        );
         live.extend(self.named.lock().unwrap_or_else(PoisonError::into_inner).iter());
         live
     }
 
     fn unreachable_bytes(&self) -> Result<u64, Error> {
-        let strangers = self.shelf.strangers(&self.live_files());
+        let strangers = self.segments.shelf.strangers(&self.live_files());
         let strangers = strangers.map_err(|error| Error::io("the segments' folder could not be read", &error))?;
-        let length = |name: &String| self.disk.open(&format!("{}/{name}", crate::segment::FOLDER)).and_then(|file| file.len());
+        let length =
+            |name: &String| self.disk.open(&format!("{}/{name}", crate::segment::FOLDER)).and_then(|file| file.len());
         Ok(strangers.iter().filter_map(|name| length(name).ok()).sum())
     }
 }

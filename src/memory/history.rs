@@ -81,7 +81,7 @@ impl Memory {
         };
         let mut all = Vec::new();
         for archive in &archives {
-            all.extend(read_archive(&open_archive(&self.shelf, archive)?, archive)?);
+            all.extend(read_archive(&open_archive(&self.segments.shelf, archive)?, archive)?);
         }
         all.extend(recent);
         Ok(all)

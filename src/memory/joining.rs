@@ -129,11 +129,18 @@ pub fn work_out(world: &World, branch: &Branch, join: Join) -> Result<Worked, Er
 
 /// Returns the error for a merge that waits for `resolve`.
 pub fn conflict(plan: &Plan) -> Error {
-    let open: Vec<&str> = plan.both_changed.iter().filter(|item| item.decision.is_none()).map(|item| &*item.id).collect();
+    let open: Vec<&str> =
+        plan.both_changed.iter().filter(|item| item.decision.is_none()).map(|item| &*item.id).collect();
     let shown = open.iter().take(5).copied().collect::<Vec<_>>().join(", ");
     let more = if open.len() > 5 { ", …" } else { "" };
-    let message = format!("{} records were changed on both sides and the strategy is manual: {shown}{more}", open.len());
-    Error::new(Kind::Conflict, "conflicts", message, "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl")
+    let message =
+        format!("{} records were changed on both sides and the strategy is manual: {shown}{more}", open.len());
+    Error::new(
+        Kind::Conflict,
+        "conflicts",
+        message,
+        "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl",
+    )
 }
 
 /// Prepares a join.

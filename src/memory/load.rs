@@ -14,7 +14,7 @@ use super::{Error, seal};
 use crate::disk::Disk;
 use crate::journal::{Frame, Journal, Kind, Replay, Torn};
 use crate::lineage::{PublicKey, SIGNATURE_BYTES, SignedEntry};
-use crate::object::{Hash, Time};
+use crate::object::Hash;
 use crate::segment::Segment;
 
 /// Where a store is read from.
@@ -35,20 +35,12 @@ pub(super) struct Loaded {
     pub world: World,
     /// All entries.
     pub history: History,
-    /// Number of the last entry.
-    pub seq: u64,
-    /// Hash of the last entry.
-    pub tip: Hash,
-    /// Time of the last entry.
-    pub time: Time,
+    /// The end of the chain, without a journal to go on with.
+    pub chain: Chain,
     /// The last journal file.
     pub replay: Replay,
     /// What stands behind its last whole frame.
     pub torn: Option<Torn>,
-    /// Length of the journal just behind a clean end.
-    pub ended_at: u64,
-    /// Bytes of acts that are in no segment yet.
-    pub loose_bytes: u64,
     /// Segments that acts in the journal name.
     pub named: HashSet<Hash>,
 }
@@ -83,26 +75,20 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
         if let Some(torn) = &torn
             && !is_last
         {
-            let message = format!("{} is damaged at byte {}, and a later journal file follows it", Journal::path_of(*number), torn.offset);
+            let message = format!(
+                "{} is damaged at byte {}, and a later journal file follows it",
+                Journal::path_of(*number),
+                torn.offset
+            );
             return Err(Error::damaged(message));
         }
         last = Some((replay, torn));
     }
-    let (replay, torn) = last.ok_or_else(|| Error::damaged(format!("{} is missing", Journal::path_of(manifest.journal))))?;
+    let (replay, torn) =
+        last.ok_or_else(|| Error::damaged(format!("{} is missing", Journal::path_of(manifest.journal))))?;
     reading.check_signatures()?;
     let Reading { world, history, chain, named, .. } = reading;
-    Ok(Loaded {
-        world,
-        history,
-        seq: chain.seq,
-        tip: chain.tip,
-        time: chain.time,
-        replay,
-        torn,
-        ended_at: chain.ended_at,
-        loose_bytes: chain.loose_bytes,
-        named,
-    })
+    Ok(Loaded { world, history, chain, replay, torn, named })
 }
 
 /// Returns the journal files from `first` on. A last file that is too short to have been finished
@@ -110,7 +96,8 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
 fn journal_numbers(source: &Source<'_>, first: u64) -> Result<Vec<u64>, Error> {
     let io = |error: std::io::Error| Error::io("the journal's folder could not be read", &error);
     let names = source.disk.list("journal").map_err(io)?;
-    let mut numbers: Vec<u64> = names.iter().filter_map(|name| Journal::number_of(name)).filter(|number| *number >= first).collect();
+    let mut numbers: Vec<u64> =
+        names.iter().filter_map(|name| Journal::number_of(name)).filter(|number| *number >= first).collect();
     numbers.sort_unstable();
     if let Some(last) = numbers.last().copied()
         && numbers.len() > 1
@@ -143,7 +130,10 @@ impl Reading<'_> {
             Kind::Mark => Ok(()),
             Kind::Act => self.act(frame.payload),
             Kind::End => {
-                let signature: &[u8; SIGNATURE_BYTES] = frame.payload.try_into().map_err(|_| Error::damaged("a clean end of the journal has no signature"))?;
+                let signature: &[u8; SIGNATURE_BYTES] = frame
+                    .payload
+                    .try_into()
+                    .map_err(|_| Error::damaged("a clean end of the journal has no signature"))?;
                 if !self.source.public.verifies(&self.chain.end_hash(frame.offset), signature) {
                     return Err(Error::damaged("a clean end of the journal is not signed by the store's key"));
                 }
@@ -155,7 +145,8 @@ impl Reading<'_> {
 
     fn act(&mut self, payload: &[u8]) -> Result<(), Error> {
         let seq = self.chain.seq + 1;
-        let (signature, bytes) = split(payload).ok_or_else(|| Error::damaged(format!("entry {seq} has no signature")))?;
+        let (signature, bytes) =
+            split(payload).ok_or_else(|| Error::damaged(format!("entry {seq} has no signature")))?;
         let act = parse_act(bytes, seq).map_err(|error| self.first_wrong(error))?;
         let ground = Ground { world: &self.world, seq, segment: self.source.segment };
         let prepared = prepare(&ground, &act).map_err(|error| match error.kind {
@@ -190,6 +181,8 @@ impl Reading<'_> {
         }
         let first = recent.iter().find(|entry| !entry.verifies(self.source.public));
         let seq = first.map_or(self.chain.seq, |entry| entry.entry.seq);
-        Err(Error::damaged(format!("entry {seq} is not signed by the store's key, or an entry before it was changed or removed")))
+        Err(Error::damaged(format!(
+            "entry {seq} is not signed by the store's key, or an entry before it was changed or removed"
+        )))
     }
 }

@@ -111,7 +111,8 @@ impl Memory {
         for state in self.readable_states(branch)? {
             if state.head() == *hash {
                 let totals = state.totals();
-                let value = json!({ "kind": "head", "head": hash.to_string(), "records": totals.records, "bytes": totals.raw });
+                let value =
+                    json!({ "kind": "head", "head": hash.to_string(), "records": totals.records, "bytes": totals.raw });
                 return Ok(format!("{value}\n"));
             }
             if let Some(version) = version_of(&state, hash)? {
@@ -137,7 +138,8 @@ impl Memory {
     /// Returns the branch's figures.
     pub fn status(&self, view: &View) -> Result<Value, Error> {
         let bytes = self.document(view, super::Document::Status)?;
-        serde_json::from_slice(&bytes).map_err(|error| Error::damaged(format!("the status can't be read back: {error}")))
+        serde_json::from_slice(&bytes)
+            .map_err(|error| Error::damaged(format!("the status can't be read back: {error}")))
     }
 }
 

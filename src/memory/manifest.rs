@@ -96,7 +96,11 @@ impl Manifest {
             world.branches.insert(branch.id, Arc::new(branch));
         }
         link(&mut world);
-        if input.is_empty() { Ok(Manifest { journal, seq, tip, time, archives, world }) } else { Err(CodecError::Number) }
+        if input.is_empty() {
+            Ok(Manifest { journal, seq, tip, time, archives, world })
+        } else {
+            Err(CodecError::Number)
+        }
     }
 }
 
@@ -162,7 +166,8 @@ fn read_branch(input: &mut Reader<'_>, states: &[Arc<State>]) -> Result<Branch, 
     };
     for _ in 0..input.length()? {
         let label = input.text()?.into();
-        let checkpoint = Checkpoint { state: state(input.number()?)?, time: Time(input.signed()?), text: input.text()?.into() };
+        let checkpoint =
+            Checkpoint { state: state(input.number()?)?, time: Time(input.signed()?), text: input.text()?.into() };
         branch.checkpoints.insert(label, checkpoint);
     }
     for _ in 0..input.length()? {

@@ -1,8 +1,9 @@
 //! The front door: everything a caller does to a store goes through [`Memory`].
 //!
 //! Whatever changes is one signed entry, one frame of the journal, one swap of the world; readers
-//! take the world's present states and are never in anyone's way. Lock order: `sealing`, `chain`,
-//! `world`, `history`; no lock is held when a listener is called or a caller waits.
+//! take the world's present states and are never in anyone's way. Lock order: `sealing`, `naming`,
+//! `chain`, then one of `world`, `history`, `named` and the rest at a time; none of them is held when
+//! a listener is called or a caller waits.
 
 mod act;
 mod ask;
@@ -23,6 +24,7 @@ mod open;
 mod prepare;
 mod readme;
 mod seal;
+mod segments;
 mod settings;
 mod snapshot;
 mod status;
@@ -57,10 +59,9 @@ pub use crate::search::{Answer, Question};
 
 use crate::disk::{Disk, Lock};
 use crate::lineage::{Key, PublicKey};
-use crate::object::Shelf;
-use crate::segment::Segment;
 use chain::Chain;
 use history::History;
+use segments::Segments;
 use world::World;
 
 /// Who acts: the caller's uid, and the name that user has.
@@ -88,7 +89,6 @@ type Listener = Box<dyn Fn(&Change) + Send + Sync>;
 /// An open store.
 pub struct Memory {
     disk: Arc<dyn Disk>,
-    shelf: Shelf,
     key: Key,
     public: PublicKey,
     surroundings: Surroundings,
@@ -102,7 +102,7 @@ pub struct Memory {
     chain: Mutex<Chain>,
     world: RwLock<World>,
     history: RwLock<History>,
-    segments: Mutex<HashMap<Hash, Arc<Segment>>>,
+    segments: Segments,
     documents: Mutex<document::Cache>,
     /// Number of refusals noted, and the last one of each branch.
     errors: Mutex<(u64, HashMap<BranchId, serde_json::Value>)>,
@@ -156,7 +156,10 @@ impl Memory {
 
     /// Returns bytes of the store's disk: in all, free, and available to others than root.
     pub fn space(&self) -> Result<(u64, u64, u64), Error> {
-        let space = self.disk.space().map_err(|error| Error::io("the store's disk could not be asked for its space", &error))?;
+        let space = self
+            .disk
+            .space()
+            .map_err(|error| Error::io("the store's disk could not be asked for its space", &error))?;
         Ok((space.total, space.free, space.available))
     }
 
@@ -166,15 +169,5 @@ impl Memory {
 
     fn world(&self) -> RwLockReadGuard<'_, World> {
         self.world.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn segment(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
-        let mut open = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(segment) = open.get(name) {
-            return Ok(segment.clone());
-        }
-        let segment = Arc::new(Segment::open(&self.shelf, *name)?);
-        open.insert(*name, segment.clone());
-        Ok(segment)
     }
 }

@@ -49,7 +49,8 @@ struct Group {
 impl Group {
     /// Leaves those segments that are folded: the smallest, once there are too many.
     fn choose(&mut self) {
-        let mut sizes: Vec<(u32, Hash)> = self.segments.values().map(|(segment, seen)| (seen.count(), segment.name())).collect();
+        let mut sizes: Vec<(u32, Hash)> =
+            self.segments.values().map(|(segment, seen)| (seen.count(), segment.name())).collect();
         sizes.sort_unstable();
         let count = if sizes.len() > SEGMENTS_MAX { sizes.len() - SEGMENTS_LEFT } else { 0 };
         let fits = |(rows, _): &&(u32, Hash)| *rows <= FOLDED_ROWS_MAX;
@@ -84,9 +85,11 @@ impl Memory {
             if rows.is_empty() {
                 continue;
             }
-            let segment = self.segment(&write_segment(&self.shelf, &rows, dim)?)?;
+            let segment = self.segments.get(&write_segment(&self.segments.shelf, &rows, dim)?)?;
             let mut places = HashMap::new();
-            let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, Visible))| (*name, vec![NOWHERE; segment.rows() as usize]);
+            let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, Visible))| {
+                (*name, vec![NOWHERE; segment.rows() as usize])
+            };
             let mut folded: HashMap<Hash, Vec<u32>> = group.segments.iter().map(blank).collect();
             for (row, number) in rows.iter().zip(0..) {
                 match row {
@@ -166,7 +169,9 @@ impl<'a> Moves<'a> {
                 new = Arc::new(new.settled(&sealed.segment, place));
             }
             if new.layers().iter().any(|layer| sealed.folded.contains_key(&layer.segment.name())) {
-                let place = |name: &Hash, row: u32| sealed.folded.get(name)?.get(row as usize).copied().filter(|row| *row != NOWHERE);
+                let place = |name: &Hash, row: u32| {
+                    sealed.folded.get(name)?.get(row as usize).copied().filter(|row| *row != NOWHERE)
+                };
                 new = Arc::new(new.moved(&sealed.segment, place));
             }
         }

@@ -1,20 +1,20 @@
 //! Opening a store, and making one.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use super::act::{Act, Deed};
 use super::chain::Chain;
 use super::load::{Source, load};
 use super::manifest::{self, Manifest};
-use super::{Actor, Error, Kind, Memory, Surroundings};
+use super::segments::Segments;
+use super::{Error, Kind, Memory, Surroundings};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
-use crate::journal::Journal;
+use crate::journal::{Journal, Torn};
 use crate::lineage::{Key, PublicKey};
 use crate::object::{Hash, Shelf};
-use crate::segment::{self, Segment};
+use crate::segment;
 
 /// What the file `format` says; it is read first.
 pub(super) const FORMAT: &str = "engramfs store, format 1\n";
@@ -42,9 +42,15 @@ impl Memory {
             disk.make_dir("").map_err(|error| Error::io("the store's folder could not be made", &error))?;
         } else if !path.join("format").exists() {
             let message = format!("there is no store at {}", path.display());
-            return Err(Error::new(Kind::NotFound, "no_such_store", message, "check the path; engramfs mount STORE MNT makes a new store"));
+            return Err(Error::new(
+                Kind::NotFound,
+                "no_such_store",
+                message,
+                "check the path; engramfs mount STORE MNT makes a new store",
+            ));
         }
-        let lock = (mode != OpenMode::ReadOnly).then(|| disk.lock(&signed_holder(holder))).transpose().map_err(locked)?;
+        let lock =
+            (mode != OpenMode::ReadOnly).then(|| disk.lock(&signed_holder(holder))).transpose().map_err(locked)?;
         Memory::open_on(Arc::new(disk), mode, lock, surroundings)
     }
 
@@ -62,39 +68,14 @@ impl Memory {
         }
         check_format(&*disk)?;
         let (key, public) = read_keys(&*disk)?;
-        let shelf = Shelf::over(disk.clone(), segment::FOLDER);
-        let segments: Mutex<HashMap<Hash, Arc<Segment>>> = Mutex::default();
-        let open_segment = |name: &Hash| {
-            let mut open = segments.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(segment) = open.get(name) {
-                return Ok(segment.clone());
-            }
-            let segment = Arc::new(Segment::open(&shelf, *name)?);
-            open.insert(*name, segment.clone());
-            Ok(segment)
-        };
+        let segments = Segments::new(Shelf::over(disk.clone(), segment::FOLDER), false);
         let writing = mode != OpenMode::ReadOnly;
-        let source = Source { disk: &disk, public: &public, segment: &open_segment, writing };
-        let loaded = load(&source)?;
-        let mut warnings = Vec::new();
-        if let Some(torn) = &loaded.torn {
-            warnings.push(format!(
-                "{} bytes behind byte {} of the journal were written when the last process or machine died, and were not acknowledged as synced; they were cut away",
-                torn.bytes, torn.offset
-            ));
-        }
+        let open_segment = |name: &Hash| segments.get(name);
+        let loaded = load(&Source { disk: &disk, public: &public, segment: &open_segment, writing })?;
+        let warnings = loaded.torn.iter().map(torn_warning).collect();
         let journal = if writing { Some(Arc::new(loaded.replay.carry_on(loaded.torn.as_ref())?)) } else { None };
-        let chain = Chain {
-            seq: loaded.seq,
-            tip: loaded.tip,
-            time: loaded.time,
-            journal,
-            loose_bytes: loaded.loose_bytes,
-            ended_at: loaded.ended_at,
-            closed: None,
-        };
+        let chain = Chain { journal, ..loaded.chain };
         let memory = Arc::new(Memory {
-            shelf,
             disk,
             key,
             public,
@@ -126,11 +107,16 @@ impl Memory {
 
     /// The first entry: the root branch `main`, by whoever made the store.
     fn make_main(&self) -> Result<(), Error> {
-        // SAFETY note: the uid is the process's own; no caller acts yet.
-        let uid = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").map_err(|error| Error::io("/proc/self could not be read", &error))?);
-        let who = Actor { uid, name: if uid == 0 { "root".into() } else { format!("uid-{uid}").into() } };
-        self.act(&who, || Ok(Deed::Root("main".into()))).map(|_| ())
+        self.act(&self.surroundings.owner, || Ok(Deed::Root("main".into()))).map(|_| ())
     }
+}
+
+fn torn_warning(torn: &Torn) -> String {
+    format!(
+        "{} bytes behind byte {} of the journal were written when the last process or machine died, and were not \
+         acknowledged as synced; they were cut away",
+        torn.bytes, torn.offset
+    )
 }
 
 const HOLDER_CONTEXT: &str = "engramfs 2026 lock holder v1";

@@ -96,7 +96,8 @@ pub fn prepare(ground: &Ground<'_>, act: &Act) -> Result<Prepared, Error> {
         Deed::Config(branch, setting, value) => config(world, act, world.branch(*branch)?, *setting, value),
         Deed::Mode(branch, mode) => {
             let branch = world.branch(*branch)?;
-            let detail = Detail { label: Some("mode".into()), text: Some(format!("{mode:04o}").into()), ..Detail::default() };
+            let detail =
+                Detail { label: Some("mode".into()), text: Some(format!("{mode:04o}").into()), ..Detail::default() };
             Ok(about(world, act, branch, Op::Config).with_detail(detail).step(Step::Mode(branch.id, *mode)))
         }
         Deed::Resolve(branch, id, side) => resolve(world, act, world.branch(*branch)?, id, *side),
@@ -164,7 +165,13 @@ fn root(ground: &Ground<'_>, act: &Act, name: &Arc<str>) -> Result<Prepared, Err
     Ok(prepared.step(Step::Add(Box::new(branch))))
 }
 
-fn fork(ground: &Ground<'_>, act: &Act, parent: BranchId, name: &Arc<str>, from: Option<&str>) -> Result<Prepared, Error> {
+fn fork(
+    ground: &Ground<'_>,
+    act: &Act,
+    parent: BranchId,
+    name: &Arc<str>,
+    from: Option<&str>,
+) -> Result<Prepared, Error> {
     check_name(name)?;
     let parent = ground.world.branch(parent)?;
     if parent.children.contains_key(name) {
@@ -203,7 +210,12 @@ pub(super) fn check_vector(dim: Option<usize>, metric: Metric, content: &Content
         && dim != vector.len()
     {
         let message = format!("the vector has {} numbers, and vectors here have {dim}", vector.len());
-        return Err(Error::new(Kind::Invalid, "wrong_dimension", message, "use the embedding model that the memory was made with"));
+        return Err(Error::new(
+            Kind::Invalid,
+            "wrong_dimension",
+            message,
+            "use the embedding model that the memory was made with",
+        ));
     }
     if metric == Metric::Cosine && norm == 0.0 {
         let message = "a vector of zeros has no direction to compare by cosine";
@@ -236,7 +248,13 @@ fn commit(world: &World, act: &Act, branch: &Branch, changes: &[Change]) -> Resu
 }
 
 /// Fixes dimension and metric once there is a vector.
-fn fix(world: &World, branch: &Branch, dim: Option<usize>, vectors: bool, prepared: &mut Prepared) -> Result<(), Error> {
+fn fix(
+    world: &World,
+    branch: &Branch,
+    dim: Option<usize>,
+    vectors: bool,
+    prepared: &mut Prepared,
+) -> Result<(), Error> {
     if let Some(dim) = dim
         && vectors
         && !world.branch(branch.root)?.vectors_fixed
@@ -260,14 +278,26 @@ fn stamp(act: &Act, prepared: &Prepared, created: Time) -> Stamp {
     Stamp { created, modified: act.time, branch: prepared.path.clone(), agent, session }
 }
 
-fn bulk(ground: &Ground<'_>, act: &Act, branch: &Branch, segment: &Hash, deletes: &[Arc<str>]) -> Result<Prepared, Error> {
+fn bulk(
+    ground: &Ground<'_>,
+    act: &Act,
+    branch: &Branch,
+    segment: &Hash,
+    deletes: &[Arc<str>],
+) -> Result<Prepared, Error> {
     let mut prepared = about(ground.world, act, branch, Op::Commit);
     let segment = (ground.segment)(segment)?;
     let settings = ground.world.shared_settings(branch)?;
     let dim = (segment.dim() > 0).then_some(segment.dim());
     if settings.dim().is_some_and(|fixed| dim.is_some_and(|dim| dim != fixed)) {
-        let message = format!("the vectors have {} numbers, and vectors here have {}", segment.dim(), settings.get(Setting::Dim));
-        return Err(Error::new(Kind::Invalid, "wrong_dimension", message, "use the embedding model that the memory was made with"));
+        let message =
+            format!("the vectors have {} numbers, and vectors here have {}", segment.dim(), settings.get(Setting::Dim));
+        return Err(Error::new(
+            Kind::Invalid,
+            "wrong_dimension",
+            message,
+            "use the embedding model that the memory was made with",
+        ));
     }
     let mut state = (*branch.state).clone();
     for id in deletes {
@@ -322,7 +352,12 @@ fn rollback(world: &World, act: &Act, branch: &Branch, label: &Arc<str>) -> Resu
 fn discard(world: &World, act: &Act, branch: &Branch) -> Result<Prepared, Error> {
     if branch.parent.is_none() && &*branch.name == "main" {
         let message = "main was made with the store and can't be discarded";
-        return Err(Error::new(Kind::NotPermitted, "main_stays", message, "discard its child branches, or remove the store"));
+        return Err(Error::new(
+            Kind::NotPermitted,
+            "main_stays",
+            message,
+            "discard its child branches, or remove the store",
+        ));
     }
     joining::without_children(world, branch)?;
     Ok(about(world, act, branch, Op::Discard).step(Step::Remove(branch.id)))

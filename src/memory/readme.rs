@@ -15,7 +15,10 @@ pub(super) fn render(world: &World, view: &View, seen: &Seen<'_>) -> Result<Stri
     let dim = settings.dim();
     let mut out = format!("# {path}: a branch of an agent's memory\n\n");
     let where_am_i = match (view, branch.parent) {
-        (View::Checkpoint(_, label), _) => format!("This is the checkpoint `{label}` of it: read-only, as it was at {}.", seen.until.unwrap_or_default()),
+        (View::Checkpoint(_, label), _) => format!(
+            "This is the checkpoint `{label}` of it: read-only, as it was at {}.",
+            seen.until.unwrap_or_default()
+        ),
         (_, None) => "This is a root branch.".to_owned(),
         (_, Some(_)) => "It began as a fork of its parent and does not see the parent's later changes.".to_owned(),
     };

@@ -105,7 +105,7 @@ impl Memory {
             history.recent[..upto].to_vec()
         };
         if !recent.is_empty() {
-            manifest.archives.push(write_archive(&self.shelf, &recent)?);
+            manifest.archives.push(write_archive(&self.segments.shelf, &recent)?);
         }
         let mut moves = Moves::new(&sealed);
         moves.world(&mut manifest.world);
@@ -124,7 +124,8 @@ impl Memory {
         }
         let Some(old) = chain.journal.clone() else { return Err(Error::read_only("it was opened for reading")) };
         old.finish()?;
-        let numbers = self.disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", &error))?;
+        let numbers =
+            self.disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", &error))?;
         let numbers = numbers.iter().filter_map(|name| Journal::number_of(name));
         // Last of all that can fail: a file that is there and not in use would stand in the way.
         let new = Journal::create(&self.disk, old.number() + 1)?;

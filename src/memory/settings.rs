@@ -193,7 +193,9 @@ pub fn check(setting: Setting, value: &str) -> Result<String, Error> {
     };
     let one_line = !value.chars().any(char::is_control);
     match setting {
-        Setting::Strategy if value.parse::<Strategy>().is_err() => bad("child-wins, parent-wins, newest-wins or manual"),
+        Setting::Strategy if value.parse::<Strategy>().is_err() => {
+            bad("child-wins, parent-wins, newest-wins or manual")
+        }
         Setting::Metric if value.parse::<Metric>().is_err() => bad("cosine, l2 or dot"),
         Setting::Dim if !value.parse::<usize>().is_ok_and(|dim| (1..=DIM_MAX).contains(&dim)) => {
             bad("a number from 1 to 65536")
@@ -205,7 +207,9 @@ pub fn check(setting: Setting, value: &str) -> Result<String, Error> {
         Setting::Approvers if !value.is_empty() && !value.split([',', ' ']).all(|uid| uid.parse::<u32>().is_ok()) => {
             bad("uids with commas between them, or nothing")
         }
-        Setting::Ttl if !value.is_empty() && parse_duration(value).is_err() => bad("a duration such as 1h or 7d, or nothing"),
+        Setting::Ttl if !value.is_empty() && parse_duration(value).is_err() => {
+            bad("a duration such as 1h or 7d, or nothing")
+        }
         Setting::Keep if parse_duration(value).is_err() => bad("a duration such as 1h or 30d"),
         Setting::ScratchSize if parse_size(value).is_none() => bad("a size such as 64M"),
         Setting::Rules if value.len() > RULES_BYTES_MAX => bad("rules of up to 64 KiB"),
@@ -239,7 +243,9 @@ mod tests {
     #[test]
     fn a_fork_inherits_just_what_the_contract_says() {
         let mut settings = Settings::default();
-        for (setting, value) in [(Setting::Strategy, "manual"), (Setting::Agent, "ann"), (Setting::Keep, "1d"), (Setting::Ttl, "1h")] {
+        for (setting, value) in
+            [(Setting::Strategy, "manual"), (Setting::Agent, "ann"), (Setting::Keep, "1d"), (Setting::Ttl, "1h")]
+        {
             settings = settings.with(setting, value);
         }
         let fork = settings.for_fork();

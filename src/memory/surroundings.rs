@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::Actor;
 use crate::object::Time;
 
 /// Tells the time.
@@ -10,21 +11,23 @@ type Clock = Box<dyn Fn() -> Time + Send + Sync>;
 /// Fills a buffer with random bytes.
 type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
-/// The clock and the source of randomness that a store is given.
+/// The clock and the source of randomness that a store is given, and its maker.
 pub struct Surroundings {
     /// Tells the present moment.
     pub clock: Clock,
     /// Fills a buffer with random bytes; the signing key comes from here.
     pub entropy: Entropy,
+    /// Who makes a store that is not there yet.
+    pub owner: Actor,
 }
 
 impl Surroundings {
-    /// Returns the system's clock and randomness. Nothing else in the house fetches either.
+    /// Returns the system's clock and randomness, for `owner`. Nothing else in the house fetches either.
     ///
     /// # Panics
     ///
     /// The randomness panics where /dev/urandom can't be read: a guessable key is worse.
-    pub fn real() -> Surroundings {
+    pub fn real(owner: Actor) -> Surroundings {
         let clock = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             Time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
@@ -33,6 +36,6 @@ impl Surroundings {
             let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(buffer));
             read.expect("/dev/urandom can always be read on Linux");
         };
-        Surroundings { clock: Box::new(clock), entropy: Box::new(entropy) }
+        Surroundings { clock: Box::new(clock), entropy: Box::new(entropy), owner }
     }
 }

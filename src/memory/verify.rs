@@ -1,8 +1,8 @@
 //! `verify`: reads and checks everything, changes nothing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -10,6 +10,7 @@ use super::gc::live_files;
 use super::history::{Archive, open_archive, read_archive};
 use super::load::{Loaded, Source, load};
 use super::open::{check_format, is_holder, read_file, read_keys};
+use super::segments::Segments;
 use super::{Error, Kind, manifest, seal};
 use crate::branch::State;
 use crate::disk::{Disk, RealDisk};
@@ -54,36 +55,29 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     {
         return Err(Error::damaged("the store is signed by another key than the one given"));
     }
-    let shelf = Shelf::over(disk.clone(), segment::FOLDER);
-    let open: Mutex<HashMap<Hash, Arc<Segment>>> = Mutex::default();
-    let segment = |name: &Hash| -> Result<Arc<Segment>, Error> {
-        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(segment) = open.get(name) {
-            return Ok(segment.clone());
-        }
-        let segment = Arc::new(Segment::open(&shelf, *name)?);
-        segment.verify()?;
-        open.insert(*name, segment.clone());
-        Ok(segment)
-    };
+    let segments = Segments::new(Shelf::over(disk.clone(), segment::FOLDER), true);
+    let (shelf, segment) = (&segments.shelf, |name: &Hash| segments.get(name));
     let source = Source { disk, public: &public, segment: &segment, writing: false };
     let loaded = load(&source)?;
     if let Some(torn) = loaded.torn.as_ref().filter(|torn| !torn.cut_short) {
-        let message = format!("{} is damaged at byte {}: a frame does not match its check", loaded.replay.path(), torn.offset);
+        let message =
+            format!("{} is damaged at byte {}: a frame does not match its check", loaded.replay.path(), torn.offset);
         return Err(Error::damaged(message));
     }
-    let entries = all_entries(&shelf, &loaded)?;
+    let entries = all_entries(shelf, &loaded)?;
     check_chain(&entries, &public)?;
     if let Some(tip) = options.expect_tip
         && !entries.iter().any(|entry| entry.hash == tip)
     {
-        return Err(Error::damaged(format!("the tip {tip} is not in the chain: the store was cut off or put back to an earlier state")));
+        return Err(Error::damaged(format!(
+            "the tip {tip} is not in the chain: the store was cut off or put back to an earlier state"
+        )));
     }
     let states = check_states(&loaded)?;
-    check_files(disk, &shelf, &loaded)?;
+    check_files(disk, shelf, &loaded)?;
     Ok(json!({
-        "entries": entries.len(), "tip": loaded.tip.to_string(), "branches": loaded.world.branches.len(),
-        "states": states, "segments": open.into_inner().unwrap_or_else(PoisonError::into_inner).len(), "key": public.hash().to_string(),
+        "entries": entries.len(), "tip": loaded.chain.tip.to_string(), "branches": loaded.world.branches.len(),
+        "states": states, "segments": segments.count(), "key": public.hash().to_string(),
     }))
 }
 
@@ -104,10 +98,16 @@ fn check_chain(entries: &[Arc<SignedEntry>], public: &PublicKey) -> Result<(), E
     for (signed, seq) in entries.iter().zip(1..) {
         let entry = &signed.entry;
         if entry.seq != seq || entry.prev != prev {
-            return Err(Error::damaged(format!("entry {seq} does not follow the one before: an entry was removed, added or moved")));
+            return Err(Error::damaged(format!(
+                "entry {seq} does not follow the one before: an entry was removed, added or moved"
+            )));
         }
         if !signed.verifies(public) {
-            return Err(Error::damaged(format!("entry {seq} ({} {}) is not signed by the store's key", entry.op.name(), entry.branch)));
+            return Err(Error::damaged(format!(
+                "entry {seq} ({} {}) is not signed by the store's key",
+                entry.op.name(),
+                entry.branch
+            )));
         }
         prev = signed.hash;
     }
@@ -140,7 +140,10 @@ fn check_state(state: &State) -> Result<(), Error> {
         records += 1;
     }
     if records != state.totals().records || State::head_of(&sum) != state.head() {
-        return Err(Error::damaged(format!("the {records} records of a branch do not add up to its head {}", state.head())));
+        return Err(Error::damaged(format!(
+            "the {records} records of a branch do not add up to its head {}",
+            state.head()
+        )));
     }
     Ok(())
 }
@@ -148,7 +151,17 @@ fn check_state(state: &State) -> Result<(), Error> {
 /// Looks for files that should not be there, or should be.
 fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded) -> Result<(), Error> {
     let io = |error: std::io::Error| Error::io("the store's folder could not be read", &error);
-    let known = ["format", "key", "key.pub", "journal", segment::FOLDER, "lock", manifest::PATH, manifest::NEW_PATH, "lost+found"];
+    let known = [
+        "format",
+        "key",
+        "key.pub",
+        "journal",
+        segment::FOLDER,
+        "lock",
+        manifest::PATH,
+        manifest::NEW_PATH,
+        "lost+found",
+    ];
     for name in disk.list("").map_err(io)? {
         if !known.contains(&name.as_str()) {
             return Err(Error::damaged(format!("the file {name} does not belong into a store")));
@@ -167,7 +180,9 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded) -> Result<(
     for name in shelf.strangers(&live).map_err(io)? {
         // What a crash left is swept by gc; whatever else it is, it must at least be whole.
         let Ok(hash) = name.parse::<Hash>() else {
-            if name.starts_with("draft-") { continue }
+            if name.starts_with("draft-") {
+                continue;
+            }
             return Err(Error::damaged(format!("the file segments/{name} does not belong into a store")));
         };
         check_stranger(shelf, hash)?;
@@ -195,7 +210,11 @@ fn check_journals(disk: &Arc<dyn Disk>) -> Result<(), Error> {
         if let Some(older) = older.replace(number)
             && let Some(torn) = Replay::open(disk, older)?.run::<Error>(0, |_| Ok(()))?
         {
-            let message = format!("{} is damaged at byte {}, and a later journal file follows it", Journal::path_of(older), torn.offset);
+            let message = format!(
+                "{} is damaged at byte {}, and a later journal file follows it",
+                Journal::path_of(older),
+                torn.offset
+            );
             return Err(Error::damaged(message));
         }
     }

@@ -110,7 +110,14 @@ impl Branch {
     pub const CHILD_MODE: u32 = 0o700;
 
     /// Makes a branch without checkpoints and children, whose base is its state.
-    pub fn new(id: BranchId, name: Arc<str>, parent: Option<&Branch>, state: Arc<State>, uid: u32, time: Time) -> Branch {
+    pub fn new(
+        id: BranchId,
+        name: Arc<str>,
+        parent: Option<&Branch>,
+        state: Arc<State>,
+        uid: u32,
+        time: Time,
+    ) -> Branch {
         Branch {
             id,
             name,

@@ -40,7 +40,10 @@ impl Receipt {
 
     /// Returns one line of JSON without its line end.
     pub fn to_json(&self) -> String {
-        format!("{{\"put\":{},\"deleted\":{},\"head\":\"{}\",\"entry\":\"{}\"}}", self.put, self.deleted, self.head, self.entry)
+        format!(
+            "{{\"put\":{},\"deleted\":{},\"head\":\"{}\",\"entry\":\"{}\"}}",
+            self.put, self.deleted, self.head, self.entry
+        )
     }
 }
 
@@ -155,7 +158,7 @@ impl Memory {
             let changes = deletes.into_iter().map(|id| Change::Delete { id }).collect();
             return Ok(Receipt::of(&*self.act(who, || Ok(Deed::Commit(branch, changes)))?));
         }
-        let name = write_segment(&self.shelf, &rows, dim)?;
+        let name = write_segment(&self.segments.shelf, &rows, dim)?;
         drop(rows);
         Ok(Receipt::of(&*self.act(who, || Ok(Deed::Bulk(branch, name, deletes)))?))
     }
@@ -300,7 +303,8 @@ impl Maker {
 
     fn version(&self, id: Arc<str>, draft: Draft) -> Result<Version, Error> {
         let state = &self.world.branch(self.branch)?.state;
-        let created: Time = if state.totals().records == 0 { self.stamp.created } else { created(state, self.stamp.created, &id)? };
+        let created: Time =
+            if state.totals().records == 0 { self.stamp.created } else { created(state, self.stamp.created, &id)? };
         Ok(Version::new(id, draft.into_content(), Stamp { created, ..self.stamp.clone() }))
     }
 

@@ -166,7 +166,13 @@ mod tests {
     }
 
     /// One row of the truth table of docs/SEMANTICS.md.
-    fn check(base: Option<&str>, child: Option<&str>, parent: Option<&str>, strategy: Strategy, expect: (Option<&str>, Option<Option<Side>>)) {
+    fn check(
+        base: Option<&str>,
+        child: Option<&str>,
+        parent: Option<&str>,
+        strategy: Strategy,
+        expect: (Option<&str>, Option<Option<Side>>),
+    ) {
         let empty = State::default();
         let start = base.map_or(empty.clone(), |text| with(&empty, Some(text), 1));
         let side = |value: Option<&str>, time| if value == base { start.clone() } else { with(&start, value, time) };
@@ -199,7 +205,12 @@ mod tests {
             check(Some("b"), Some("b"), None, strategy, (None, None));
             check(Some("b"), None, None, strategy, (None, both));
         }
-        let conflicts = [(None, Some("c"), Some("p")), (Some("b"), Some("c"), Some("p")), (Some("b"), Some("c"), None), (Some("b"), None, Some("p"))];
+        let conflicts = [
+            (None, Some("c"), Some("p")),
+            (Some("b"), Some("c"), Some("p")),
+            (Some("b"), Some("c"), None),
+            (Some("b"), None, Some("p")),
+        ];
         for (base, child, parent) in conflicts {
             check(base, child, parent, ChildWins, (child, Some(Some(Side::Child))));
             check(base, child, parent, ParentWins, (parent, Some(Some(Side::Parent))));
@@ -215,11 +226,13 @@ mod tests {
         let start = with(&State::default(), Some("b"), 1);
         for (child_time, parent_time, expect) in [(10, 20, Some("p")), (20, 10, Some("c")), (15, 15, Some("c"))] {
             let (child, parent) = (with(&start, Some("c"), child_time), with(&start, Some("p"), parent_time));
-            let plan = plan(&Sides { base: &start, child: &child, parent: &parent }, Strategy::NewestWins, |_| None).unwrap();
+            let plan =
+                plan(&Sides { base: &start, child: &child, parent: &parent }, Strategy::NewestWins, |_| None).unwrap();
             assert_eq!(text_of(&plan.apply(&parent).unwrap()).as_deref(), expect);
         }
         let (child, parent) = (with(&start, None, 30), with(&start, Some("p"), 20));
-        let plan = plan(&Sides { base: &start, child: &child, parent: &parent }, Strategy::NewestWins, |_| None).unwrap();
+        let plan =
+            plan(&Sides { base: &start, child: &child, parent: &parent }, Strategy::NewestWins, |_| None).unwrap();
         assert_eq!(text_of(&plan.apply(&parent).unwrap()), None);
     }
 

@@ -22,8 +22,7 @@ pub enum Strategy {
 
 impl Strategy {
     /// All strategies.
-    pub const ALL: [Strategy; 4] =
-        [Strategy::ChildWins, Strategy::ParentWins, Strategy::NewestWins, Strategy::Manual];
+    pub const ALL: [Strategy; 4] = [Strategy::ChildWins, Strategy::ParentWins, Strategy::NewestWins, Strategy::Manual];
 
     /// Returns the word for it.
     pub fn name(self) -> &'static str {

@@ -52,9 +52,7 @@ impl FromStr for Hash {
         if text.bytes().any(|b| b.is_ascii_uppercase()) {
             return Err(bad());
         }
-        blake3::Hash::from_hex(text)
-            .map(|hash| Hash(*hash.as_bytes()))
-            .map_err(|_| bad())
+        blake3::Hash::from_hex(text).map(|hash| Hash(*hash.as_bytes())).map_err(|_| bad())
     }
 }
 

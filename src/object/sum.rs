@@ -119,7 +119,11 @@ mod tests {
     fn joining_equals_adding_one_by_one() {
         let (mut left, mut right, mut whole) = (SetHash::default(), SetHash::default(), SetHash::default());
         for n in 0..20 {
-            if n % 3 == 0 { left.add(&element(n)) } else { right.add(&element(n)) }
+            if n % 3 == 0 {
+                left.add(&element(n))
+            } else {
+                right.add(&element(n))
+            }
             whole.add(&element(n));
         }
         left.join(&right);

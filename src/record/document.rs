@@ -1,7 +1,7 @@
 //! The document of `vectors/<id>.json` and the line of `export/records.jsonl`.
 
-use super::{Stamp, Version};
 use super::float::{vector_bytes, write_vector};
+use super::{Stamp, Version};
 
 /// What stands before each value of a document, and behind the last.
 const DOCUMENT: [&str; 10] = [
@@ -38,7 +38,8 @@ const fn total(pieces: &[&str]) -> usize {
 /// Returns the length of [`write_document`]'s output for a version of that stamp and dimension, whose
 /// id, text and metadata take `json_bytes` as JSON. Nothing is rendered.
 pub fn document_bytes(json_bytes: u32, stamp: &Stamp, dim: Option<usize>) -> u64 {
-    let labels: usize = [&stamp.branch, &stamp.agent, &stamp.session].into_iter().map(|label| string_bytes(label)).sum();
+    let labels: usize =
+        [&stamp.branch, &stamp.agent, &stamp.session].into_iter().map(|label| string_bytes(label)).sum();
     (DOCUMENT_BYTES + json_bytes as usize + labels + vector_bytes(dim)) as u64
 }
 

@@ -89,8 +89,12 @@ fn wanted(places: &[Place], metric: Metric, question: &Question) -> Result<Wante
         (None, mode) => (mode, None),
         (Some(asked), Mode::Hybrid) => (asked, None),
         (Some(asked), mode) if asked == mode => (mode, None),
-        (Some(asked), Mode::Vector) => (Mode::Vector, Some(format!("{asked} was asked for, and there is no text to compare with"))),
-        (Some(asked), mode) => (mode, Some(format!("{asked} was asked for, and there is no vector to compare with; no embedder is set"))),
+        (Some(asked), Mode::Vector) => {
+            (Mode::Vector, Some(format!("{asked} was asked for, and there is no text to compare with")))
+        }
+        (Some(asked), mode) => {
+            (mode, Some(format!("{asked} was asked for, and there is no vector to compare with; no embedder is set")))
+        }
     };
     let vector = vector.filter(|_| mode != Mode::Text).map(|vector| Prepared::new(metric, vector));
     if metric == Metric::Cosine && vector.as_ref().is_some_and(|vector| vector.norm() == 0.0) {
@@ -102,7 +106,9 @@ fn wanted(places: &[Place], metric: Metric, question: &Question) -> Result<Wante
 /// The dimension of a state's vectors, if it has any.
 fn dim_of(state: &State) -> Option<usize> {
     let sealed = state.layers().iter().map(|layer| layer.segment.dim()).find(|dim| *dim > 0);
-    sealed.or_else(|| state.loose().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len())))
+    sealed.or_else(|| {
+        state.loose().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len()))
+    })
 }
 
 fn hits_of(scan: &Scan<'_>, source: &Arc<str>, wanted: &Wanted, question: &Question) -> Result<Vec<Hit>, SearchError> {
@@ -111,12 +117,24 @@ fn hits_of(scan: &Scan<'_>, source: &Arc<str>, wanted: &Wanted, question: &Quest
         (Some(vector), None) => {
             let found = scan.nearest(vector, question.k)?;
             let explain = |score: f32| json!({ "mode": "vector", "score": score });
-            found.iter().map(|found| make.hit(&found.row, Score::Single(found.score), Some(vector.distance(found.score)), || explain(found.score))).collect::<Result<_, _>>().map_err(Into::into)
+            found
+                .iter()
+                .map(|found| {
+                    make.hit(&found.row, Score::Single(found.score), Some(vector.distance(found.score)), || {
+                        explain(found.score)
+                    })
+                })
+                .collect::<Result<_, _>>()
+                .map_err(Into::into)
         }
         (None, Some(text)) => {
             let found = words::best(scan, text, question.k)?;
             let explain = |score: f64| json!({ "mode": "text", "score": score });
-            found.iter().map(|found| make.hit(&found.row, Score::Double(found.score), None, || explain(found.score))).collect::<Result<_, _>>().map_err(Into::into)
+            found
+                .iter()
+                .map(|found| make.hit(&found.row, Score::Double(found.score), None, || explain(found.score)))
+                .collect::<Result<_, _>>()
+                .map_err(Into::into)
         }
         (Some(vector), Some(text)) => {
             let depth = question.k.max(FUSED_MIN);
@@ -134,7 +152,13 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn hit(&self, row: &Row, score: Score, distance: Option<f32>, explain: impl FnOnce() -> Value) -> Result<Hit, SegmentError> {
+    fn hit(
+        &self,
+        row: &Row,
+        score: Score,
+        distance: Option<f32>,
+        explain: impl FnOnce() -> Value,
+    ) -> Result<Hit, SegmentError> {
         let (id, branch, text, metadata) = match row {
             Row::Loose(version) => {
                 let content = &version.content;

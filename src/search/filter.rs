@@ -31,9 +31,7 @@ pub const FILTER_DEPTH_MAX: usize = 32;
 #[non_exhaustive]
 pub enum FilterError {
     /// A filter is something else than an object.
-    #[error(
-        "a filter is an object like {{\"key\": \"value\"}}, but {found} stands there; write an object"
-    )]
+    #[error("a filter is an object like {{\"key\": \"value\"}}, but {found} stands there; write an object")]
     NoObject {
         /// The kind of value that stands there.
         found: &'static str,
@@ -129,11 +127,12 @@ impl Test {
             Self::All(tests) => tests.iter().all(|test| test.holds(stored)),
             Self::Not(test) => !test.holds(stored),
             Self::Equal(operand) => stored.is_some_and(|stored| is_or_holds(stored, operand)),
-            Self::OneOf(operands) => stored
-                .is_some_and(|stored| operands.iter().any(|operand| is_or_holds(stored, operand))),
-            Self::Order(operand, wanted) => stored
-                .and_then(|stored| order(stored, operand))
-                .is_some_and(|found| wanted.contains(&found)),
+            Self::OneOf(operands) => {
+                stored.is_some_and(|stored| operands.iter().any(|operand| is_or_holds(stored, operand)))
+            }
+            Self::Order(operand, wanted) => {
+                stored.and_then(|stored| order(stored, operand)).is_some_and(|found| wanted.contains(&found))
+            }
         }
     }
 }
@@ -148,23 +147,16 @@ fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
 }
 
 fn is_or_holds(stored: &Value, operand: &Value) -> bool {
-    equal(stored, operand)
-        || stored
-            .as_array()
-            .is_some_and(|items| items.iter().any(|item| equal(item, operand)))
+    equal(stored, operand) || stored.as_array().is_some_and(|items| items.iter().any(|item| equal(item, operand)))
 }
 
 /// Tells whether two values are the same, numbers inside of them compared as numbers.
 fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => order_of_numbers(a, b) == Some(Ordering::Equal),
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b))
-        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len()
-                && a.iter()
-                    .all(|(key, a)| b.get(key).is_some_and(|b| equal(a, b)))
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| equal(a, b)))
         }
         _ => a == b,
     }

@@ -31,16 +31,8 @@ pub fn fuse<I: Ord + Clone, const N: usize>(lists: [&[I]; N]) -> Vec<Fused<I, N>
     }
     let reciprocal = |rank: &u32| 1.0 / (RRF_K + f64::from(*rank));
     let fused = all.into_iter().map(|(id, ranks)| {
-        let score = ranks
-            .iter()
-            .flatten()
-            .map(reciprocal)
-            .fold(0.0, |sum, part| sum + part);
-        Fused {
-            id: id.clone(),
-            score,
-            ranks,
-        }
+        let score = ranks.iter().flatten().map(reciprocal).fold(0.0, |sum, part| sum + part);
+        Fused { id: id.clone(), score, ranks }
     });
     let mut fused: Vec<_> = fused.collect();
     // Stable, and the map gave the ids in order: so equal scores stay by id.
@@ -59,10 +51,7 @@ mod tests {
         assert_eq!(order, ["b", "a", "d", "c"]);
         assert_eq!(fused[0].score, 1.0 / 62.0 + 1.0 / 61.0);
         assert_eq!(fused[0].ranks, [Some(2), Some(1)]);
-        assert_eq!(
-            (fused[2].score, fused[2].ranks),
-            (1.0 / 62.0, [None, Some(2)])
-        );
+        assert_eq!((fused[2].score, fused[2].ranks), (1.0 / 62.0, [None, Some(2)]));
     }
 
     #[test]
@@ -76,9 +65,6 @@ mod tests {
     fn empty_lists_and_doubles() {
         assert!(fuse::<&str, 2>([&[], &[]]).is_empty());
         let fused = fuse([&["a", "a", "b"][..], &[]]);
-        assert_eq!(
-            (fused[0].ranks, fused[1].ranks),
-            ([Some(1), None], [Some(3), None])
-        );
+        assert_eq!((fused[0].ranks, fused[1].ranks), ([Some(1), None], [Some(3), None]));
     }
 }

@@ -29,7 +29,9 @@ pub enum SearchError {
     #[error(transparent)]
     Segment(#[from] SegmentError),
     /// The vector is of another length than those it is compared with.
-    #[error("the question's vector has {found} numbers, and vectors here have {expected}; use the embedding model that the memory was made with")]
+    #[error(
+        "the question's vector has {found} numbers, and vectors here have {expected}; use the embedding model that the memory was made with"
+    )]
     Dimension {
         /// Numbers in the question's vector.
         found: usize,

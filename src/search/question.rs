@@ -32,9 +32,7 @@ pub const ECHO_BYTES_MAX: usize = 80;
 #[non_exhaustive]
 pub enum QuestionError {
     /// The line holds nothing, or nothing that could be looked for.
-    #[error(
-        "the question asks for nothing; write some words, or an object with \"text\", \"vector\" or \"id\""
-    )]
+    #[error("the question asks for nothing; write some words, or an object with \"text\", \"vector\" or \"id\"")]
     Empty,
     /// A line that begins with `{` is no JSON object of the right shape.
     #[error(
@@ -56,9 +54,7 @@ pub enum QuestionError {
         expected: &'static str,
     },
     /// `id` stands beside `vector` or `text`.
-    #[error(
-        "\"id\" stands beside {other:?}, and one question has one or the other; leave one of them out"
-    )]
+    #[error("\"id\" stands beside {other:?}, and one question has one or the other; leave one of them out")]
     Both {
         /// The key beside it.
         other: &'static str,
@@ -140,9 +136,7 @@ impl Question {
             vector: fields.vector.take(),
             text: fields.string("text")?,
             id: fields.string("id")?,
-            k: fields
-                .whole("k", K_RANGE, "a whole number from 1 to 10000")?
-                .unwrap_or(K_DEFAULT),
+            k: fields.whole("k", K_RANGE, "a whole number from 1 to 10000")?.unwrap_or(K_DEFAULT),
             mode: fields.mode()?,
             filter: fields.filter()?,
             exact: fields.flag("exact")?,
@@ -152,11 +146,7 @@ impl Question {
             explain: fields.flag("explain")?,
             tag: fields.tag()?,
             timeout_ms: fields
-                .whole(
-                    "timeout_ms",
-                    TIMEOUT_MS_RANGE,
-                    "a whole number of milliseconds from 1 to 600000",
-                )?
+                .whole("timeout_ms", TIMEOUT_MS_RANGE, "a whole number of milliseconds from 1 to 600000")?
                 .unwrap_or(TIMEOUT_MS_DEFAULT),
             echo: shortened(line, ECHO_BYTES_MAX).to_owned(),
         };
@@ -188,8 +178,7 @@ impl Question {
 
     /// Passes a question on when it asks for something, and for one thing.
     fn checked(self) -> Result<Self, QuestionError> {
-        let blank =
-            |text: &Option<String>| text.as_ref().is_some_and(|text| text.trim().is_empty());
+        let blank = |text: &Option<String>| text.as_ref().is_some_and(|text| text.trim().is_empty());
         let nothing = self.vector.is_none() && self.text.is_none() && self.id.is_none();
         if nothing || blank(&self.text) || blank(&self.id) {
             return Err(QuestionError::Empty);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::SearchError;
 use super::filter::Filter;
 use super::top::Top;
-use super::SearchError;
 use crate::branch::State;
 use crate::segment::{Row, Segment, SegmentError};
 use crate::vector::{Code, Prepared};

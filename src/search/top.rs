@@ -31,10 +31,7 @@ pub struct Top<S, I, P> {
 impl<S: PartialOrd + Copy, I: Ord, P> Top<S, I, P> {
     /// Returns an empty collection of at most `k` entries; with `k` 0 nothing is ever kept.
     pub fn new(k: usize) -> Self {
-        Self {
-            k,
-            heap: BinaryHeap::with_capacity(k.min(CAPACITY_AT_FIRST)),
-        }
+        Self { k, heap: BinaryHeap::with_capacity(k.min(CAPACITY_AT_FIRST)) }
     }
 
     /// Returns the worst kept score once there are `k` entries, or nothing before.
@@ -81,11 +78,7 @@ impl<S: PartialOrd + Copy, I: Ord, P> Top<S, I, P> {
 
     /// Returns the kept entries, best first.
     pub fn into_sorted(self) -> Vec<Ranked<S, I, P>> {
-        self.heap
-            .into_sorted_vec()
-            .into_iter()
-            .map(|ByWorst(entry)| entry)
-            .collect()
+        self.heap.into_sorted_vec().into_iter().map(|ByWorst(entry)| entry).collect()
     }
 }
 
@@ -95,11 +88,7 @@ struct ByWorst<S, I, P>(Ranked<S, I, P>);
 
 impl<S: PartialOrd, I: Ord, P> Ord for ByWorst<S, I, P> {
     fn cmp(&self, other: &Self) -> Ordering {
-        let by_score = other
-            .0
-            .score
-            .partial_cmp(&self.0.score)
-            .unwrap_or(Ordering::Equal);
+        let by_score = other.0.score.partial_cmp(&self.0.score).unwrap_or(Ordering::Equal);
         by_score.then_with(|| self.0.id.cmp(&other.0.id))
     }
 }
@@ -127,10 +116,7 @@ mod tests {
         for &(score, id) in entries {
             top.push(score, id, ());
         }
-        top.into_sorted()
-            .into_iter()
-            .map(|entry| (entry.score, entry.id))
-            .collect()
+        top.into_sorted().into_iter().map(|entry| (entry.score, entry.id)).collect()
     }
 
     #[test]
@@ -157,31 +143,16 @@ mod tests {
                 all.push((score, &*ids[at]));
             }
             all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-            let got: Vec<_> = top
-                .into_sorted()
-                .iter()
-                .map(|entry| (entry.score, entry.id))
-                .collect();
+            let got: Vec<_> = top.into_sorted().iter().map(|entry| (entry.score, entry.id)).collect();
             assert_eq!(got, all[..k]);
         }
     }
 
     #[test]
     fn nan_never_enters_and_infinities_do() {
-        let entries = [
-            (f32::NAN, "n"),
-            (f32::NEG_INFINITY, "low"),
-            (f32::INFINITY, "high"),
-            (f32::NAN, "m"),
-        ];
-        assert_eq!(
-            best(3, &entries),
-            [(f32::INFINITY, "high"), (f32::NEG_INFINITY, "low")]
-        );
-        assert_eq!(
-            best(2, &[(-0.0, "b"), (0.0, "c"), (-0.0, "a")]),
-            [(-0.0, "a"), (-0.0, "b")]
-        );
+        let entries = [(f32::NAN, "n"), (f32::NEG_INFINITY, "low"), (f32::INFINITY, "high"), (f32::NAN, "m")];
+        assert_eq!(best(3, &entries), [(f32::INFINITY, "high"), (f32::NEG_INFINITY, "low")]);
+        assert_eq!(best(2, &[(-0.0, "b"), (0.0, "c"), (-0.0, "a")]), [(-0.0, "a"), (-0.0, "b")]);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::SearchError;
 use super::scan::{Scan, Scored};
 use super::top::Top;
-use super::SearchError;
 use crate::segment::Row;
 use crate::text::{Collection, Scorer, Union, question_terms};
 
@@ -25,7 +25,13 @@ pub fn best(scan: &Scan<'_>, text: &str, k: usize) -> Result<Vec<Scored<f64>>, S
         if counts.iter().all(|count| *count == 0) {
             continue;
         }
-        offer(scan, &mut top, scorer.score(version.terms, &counts), || version.id.clone(), || Row::Loose(version.clone()))?;
+        offer(
+            scan,
+            &mut top,
+            scorer.score(version.terms, &counts),
+            || version.id.clone(),
+            || Row::Loose(version.clone()),
+        )?;
     }
     for layer in scan.state.layers() {
         let postings = layer.segment.postings()?;
@@ -79,7 +85,9 @@ fn holding(scan: &Scan<'_>, terms: &[Box<str>]) -> Result<Vec<u64>, SearchError>
             let Some(list) = postings.term(term) else { continue };
             *count += match layer.visible.is_all() {
                 true => u64::from(list.documents()),
-                false => list.filter(|(row, _)| *row < layer.segment.rows() && layer.visible.contains(*row)).count() as u64,
+                false => {
+                    list.filter(|(row, _)| *row < layer.segment.rows() && layer.visible.contains(*row)).count() as u64
+                }
             };
         }
         scan.check_time()?;

@@ -114,8 +114,8 @@ impl Segment {
             Ok((rows, dim, totals, sum))
         };
         let (rows, dim, totals, sum) = parse().map_err(|error| container.damaged(POSTINGS + 1, &error.to_string()))?;
-        let stamps = read_stamps(container.section(STAMPS)?)
-            .map_err(|error| container.damaged(STAMPS, &error.to_string()))?;
+        let stamps =
+            read_stamps(container.section(STAMPS)?).map_err(|error| container.damaged(STAMPS, &error.to_string()))?;
         Ok(Segment { container, rows, dim, sum, totals, stamps })
     }
 
@@ -230,11 +230,8 @@ impl Segment {
     pub fn version(&self, row: u32) -> Result<Version, SegmentError> {
         let payload = self.payload(row)?;
         let (stamp, text, metadata) = self.parse(&payload)?;
-        let content = Content {
-            vector: self.vector(row)?.map(Arc::from),
-            text: text.map(Arc::from),
-            metadata: metadata.into(),
-        };
+        let content =
+            Content { vector: self.vector(row)?.map(Arc::from), text: text.map(Arc::from), metadata: metadata.into() };
         let computed = Computed { hash: self.hash(row)?, norm: self.norm(row)?.max(0.0), lengths: self.lengths(row)? };
         Ok(Version::stored(self.id(row)?.into(), content, stamp, computed))
     }

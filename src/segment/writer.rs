@@ -90,10 +90,7 @@ fn write_ids_and_hashes(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<S
 type Labels = [Arc<str>; 3];
 
 /// Sections 8 to 10; returns the stamps, the sums and the postings.
-fn write_payloads(
-    out: &mut ContainerWriter<'_>,
-    rows: &[Row],
-) -> Result<(Vec<Labels>, Totals, Vec<u8>), SegmentError> {
+fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<(Vec<Labels>, Totals, Vec<u8>), SegmentError> {
     let mut totals = Totals::default();
     let (mut ends, mut lengths) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len() * 2));
     let mut postings = PostingsWriter::new();

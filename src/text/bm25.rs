@@ -72,28 +72,16 @@ pub struct Scorer {
 impl Scorer {
     /// Makes a scorer; `holding[i]` is how many visible documents contain the i-th of the sorted terms.
     pub fn new(collection: Collection, holding: &[u64]) -> Self {
-        let idfs = holding
-            .iter()
-            .map(|&holding| idf(collection.documents, holding))
-            .collect();
-        Self {
-            idfs,
-            average: collection.average(),
-        }
+        let idfs = holding.iter().map(|&holding| idf(collection.documents, holding)).collect();
+        Self { idfs, average: collection.average() }
     }
 
     /// Returns the score of a document of `length` tokens; `counts[i]` is how often it holds the i-th term.
     ///
     /// Above 0 when any count is, and never NaN.
     pub fn score(&self, length: u32, counts: &[u32]) -> f64 {
-        let terms = self
-            .idfs
-            .iter()
-            .zip(counts)
-            .filter(|(_, count)| **count > 0);
-        terms
-            .map(|(idf, count)| weight(*idf, *count, length, self.average))
-            .fold(0.0, |sum, part| sum + part)
+        let terms = self.idfs.iter().zip(counts).filter(|(_, count)| **count > 0);
+        terms.map(|(idf, count)| weight(*idf, *count, length, self.average)).fold(0.0, |sum, part| sum + part)
     }
 }
 

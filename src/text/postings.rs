@@ -1,8 +1,8 @@
 //! Reading one segment's inverted index in place: nothing is decoded before it is asked for.
 
 use super::layout::{
-    BLOCK, HEADER_BYTES, LENGTH_BYTES, LISTS_BYTES_AT, MAGIC, NAMES_BYTES_AT, ROWS_AT,
-    SKIP_ENTRY_BYTES, TERM_ENTRY_BYTES, TERMS_AT, TOTAL_AT, size_at, take_varint, u32_at,
+    BLOCK, HEADER_BYTES, LENGTH_BYTES, LISTS_BYTES_AT, MAGIC, NAMES_BYTES_AT, ROWS_AT, SKIP_ENTRY_BYTES,
+    TERM_ENTRY_BYTES, TERMS_AT, TOTAL_AT, size_at, take_varint, u32_at,
 };
 
 /// Why bytes can't be read as an inverted index.
@@ -10,9 +10,7 @@ use super::layout::{
 #[non_exhaustive]
 pub enum TextError {
     /// The first bytes are not this layout's.
-    #[error(
-        "the text index does not begin with its mark; run `engramfs verify` to find the damaged segment"
-    )]
+    #[error("the text index does not begin with its mark; run `engramfs verify` to find the damaged segment")]
     Mark,
     /// The layout is another version than this program reads.
     #[error("the text index has layout version {found}, and this engramfs reads {}; use the engramfs that wrote it", MAGIC[7])]
@@ -50,9 +48,7 @@ impl<'a> Postings<'a> {
     ///
     /// [`TextError::Mark`], [`TextError::Version`] or [`TextError::Size`] where it is something else.
     pub fn open(bytes: &'a [u8]) -> Result<Self, TextError> {
-        let mark = bytes
-            .first_chunk::<{ MAGIC.len() }>()
-            .ok_or(TextError::Mark)?;
+        let mark = bytes.first_chunk::<{ MAGIC.len() }>().ok_or(TextError::Mark)?;
         if mark[..7] != MAGIC[..7] {
             return Err(TextError::Mark);
         }
@@ -72,14 +68,7 @@ impl<'a> Postings<'a> {
         let (dictionary, rest) = rest.split_at_checked(terms.checked_mul(TERM_ENTRY_BYTES)?)?;
         let (names, lists) = rest.split_at_checked(size_at(bytes, NAMES_BYTES_AT)?)?;
         let whole = lists.len() == size_at(bytes, LISTS_BYTES_AT)?;
-        whole.then_some(Self {
-            lengths,
-            dictionary,
-            names,
-            lists,
-            rows,
-            total_length,
-        })
+        whole.then_some(Self { lengths, dictionary, names, lists, rows, total_length })
     }
 
     /// Returns how many rows there are; rows are numbered from 0.
@@ -152,21 +141,9 @@ pub struct PostingList<'a> {
 impl<'a> PostingList<'a> {
     fn open(mut list: &'a [u8], rows: u32) -> Option<Self> {
         let documents = take_varint(&mut list).filter(|&documents| documents <= rows)?;
-        let blocks = if documents > BLOCK {
-            documents.div_ceil(BLOCK) as usize
-        } else {
-            0
-        };
+        let blocks = if documents > BLOCK { documents.div_ceil(BLOCK) as usize } else { 0 };
         let (skips, blocks) = list.split_at_checked(blocks.checked_mul(SKIP_ENTRY_BYTES)?)?;
-        Some(Self {
-            skips,
-            blocks,
-            rest: blocks,
-            left: documents,
-            documents,
-            next_row: 0,
-            rows,
-        })
+        Some(Self { skips, blocks, rest: blocks, left: documents, documents, next_row: 0, rows })
     }
 
     /// Returns how many rows hold the term, hidden ones included.
@@ -186,8 +163,7 @@ impl<'a> PostingList<'a> {
     fn leap(&mut self, row: u32) {
         let blocks = self.skips.len() / SKIP_ENTRY_BYTES;
         let here = ((self.documents - self.left) / BLOCK) as usize;
-        let last_row =
-            |block: usize| u32_at(self.skips, block * SKIP_ENTRY_BYTES).unwrap_or(u32::MAX);
+        let last_row = |block: usize| u32_at(self.skips, block * SKIP_ENTRY_BYTES).unwrap_or(u32::MAX);
         if here >= blocks || last_row(here) >= row {
             return;
         }
@@ -201,19 +177,11 @@ impl<'a> PostingList<'a> {
         let mut high = (low + step).min(blocks);
         while low + 1 < high {
             let middle = low + (high - low) / 2;
-            if last_row(middle) < row {
-                low = middle
-            } else {
-                high = middle
-            }
+            if last_row(middle) < row { low = middle } else { high = middle }
         }
         let end = size_at(self.skips, low * SKIP_ENTRY_BYTES + size_of::<u32>());
-        self.rest = end
-            .and_then(|end| self.blocks.get(end..))
-            .unwrap_or_default();
-        self.left = self
-            .documents
-            .saturating_sub((low as u32 + 1).saturating_mul(BLOCK));
+        self.rest = end.and_then(|end| self.blocks.get(end..)).unwrap_or_default();
+        self.left = self.documents.saturating_sub((low as u32 + 1).saturating_mul(BLOCK));
         self.next_row = last_row(low).saturating_add(1);
     }
 

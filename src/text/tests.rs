@@ -60,18 +60,11 @@ fn reference(documents: &[(usize, Vec<String>)], question: &str) -> BTreeMap<usi
         terms.insert(term.to_owned());
     });
     let n = documents.len() as f64;
-    let average = documents
-        .iter()
-        .map(|(_, words)| words.len())
-        .sum::<usize>() as f64
-        / n;
+    let average = documents.iter().map(|(_, words)| words.len()).sum::<usize>() as f64 / n;
     let mut scores = BTreeMap::new();
     for term in &terms {
         let count = |words: &[String]| words.iter().filter(|word| *word == term).count() as f64;
-        let df = documents
-            .iter()
-            .filter(|(_, words)| count(words) > 0.0)
-            .count() as f64;
+        let df = documents.iter().filter(|(_, words)| count(words) > 0.0).count() as f64;
         let idf = (1.0 + (n - df + 0.5) / (df + 0.5)).ln();
         for (id, words) in documents.iter().filter(|(_, words)| count(words) > 0.0) {
             let tf = count(words);
@@ -93,17 +86,10 @@ fn answer(
     let terms = question_terms(question);
     let mut collection = Collection::default();
     let mut holding = vec![0u64; terms.len()];
-    let mut note = |counts: &[u32]| {
-        holding
-            .iter_mut()
-            .zip(counts)
-            .for_each(|(h, c)| *h += u64::from(*c > 0))
-    };
+    let mut note = |counts: &[u32]| holding.iter_mut().zip(counts).for_each(|(h, c)| *h += u64::from(*c > 0));
     for (part, postings) in parts.iter().enumerate() {
         let shown = |row: u32| visible(part * per + row as usize);
-        (0..postings.rows())
-            .filter(|&row| shown(row))
-            .for_each(|row| collection.add(postings.length(row)));
+        (0..postings.rows()).filter(|&row| shown(row)).for_each(|row| collection.add(postings.length(row)));
         let mut union = Union::new(postings, &terms);
         while let Some((row, counts)) = union.seek(0) {
             if shown(row) {
@@ -111,12 +97,7 @@ fn answer(
             }
         }
     }
-    let counts_of = |counted: &Frequencies| {
-        terms
-            .iter()
-            .map(|term| counted.count(term))
-            .collect::<Vec<_>>()
-    };
+    let counts_of = |counted: &Frequencies| terms.iter().map(|term| counted.count(term)).collect::<Vec<_>>();
     for (_, counted) in scanned {
         collection.add(counted.length());
         note(&counts_of(counted));
@@ -127,16 +108,11 @@ fn answer(
         let mut union = Union::new(postings, &terms);
         while let Some((row, counts)) = union.seek(0) {
             if visible(part * per + row as usize) {
-                scores.insert(
-                    part * per + row as usize,
-                    scorer.score(postings.length(row), counts),
-                );
+                scores.insert(part * per + row as usize, scorer.score(postings.length(row), counts));
             }
         }
     }
-    let hits = scanned
-        .iter()
-        .map(|(id, counted)| (*id, scorer.score(counted.length(), &counts_of(counted))));
+    let hits = scanned.iter().map(|(id, counted)| (*id, scorer.score(counted.length(), &counts_of(counted))));
     scores.extend(hits.filter(|(_, score)| *score > 0.0));
     scores
 }
@@ -148,58 +124,29 @@ fn scores_are_those_of_a_fresh_index_whatever_the_parts_and_hidden_rows() {
         .iter()
         .map(|(text, metadata)| {
             let mut words = Vec::new();
-            document(Some(text), metadata, &mut |term| {
-                words.push(term.to_owned())
-            });
+            document(Some(text), metadata, &mut |term| words.push(term.to_owned()));
             words
         })
         .collect();
     let whole = index(&all);
     for (per, hidden_in_10) in [(1_000, 0), (1_000, 5), (300, 3), (77, 9), (1, 2)] {
         let mut random = Random(per as u64);
-        let hidden: Vec<bool> = all
-            .iter()
-            .map(|_| random.below(10) < hidden_in_10)
-            .collect();
+        let hidden: Vec<bool> = all.iter().map(|_| random.below(10) < hidden_in_10).collect();
         // The last 100 are in no segment, as a branch's newest edits are.
         let in_segments = 900;
         let bytes: Vec<_> = all[..in_segments].chunks(per).map(index).collect();
-        let parts: Vec<_> = bytes
-            .iter()
-            .map(|bytes| Postings::open(bytes).unwrap())
-            .collect();
+        let parts: Vec<_> = bytes.iter().map(|bytes| Postings::open(bytes).unwrap()).collect();
         let scanned: Vec<_> = (in_segments..all.len())
             .filter(|id| !hidden[*id])
             .map(|id| (id, Frequencies::of(Some(&all[id].0), &all[id].1)))
             .collect();
-        let seen: Vec<_> = words
-            .iter()
-            .cloned()
-            .enumerate()
-            .filter(|(id, _)| !hidden[*id])
-            .collect();
-        for question in [
-            "w0",
-            "W3 w9 w3",
-            "w1-w2 nowhere",
-            "nowhere",
-            "w59 w40 w17 w5 w0",
-        ] {
+        let seen: Vec<_> = words.iter().cloned().enumerate().filter(|(id, _)| !hidden[*id]).collect();
+        for question in ["w0", "W3 w9 w3", "w1-w2 nowhere", "nowhere", "w59 w40 w17 w5 w0"] {
             let got = answer(&parts, &scanned, per, &|id| !hidden[id], question);
             // Bits, not nearly: the sums run in the same order with the same operands.
-            assert_eq!(
-                got,
-                reference(&seen, question),
-                "{question} in parts of {per}"
-            );
+            assert_eq!(got, reference(&seen, question), "{question} in parts of {per}");
             if hidden_in_10 == 0 {
-                let fresh = answer(
-                    &[Postings::open(&whole).unwrap()],
-                    &[],
-                    all.len(),
-                    &|_| true,
-                    question,
-                );
+                let fresh = answer(&[Postings::open(&whole).unwrap()], &[], all.len(), &|_| true, question);
                 assert_eq!(got, fresh);
             }
         }
@@ -211,10 +158,7 @@ fn postings_hold_what_was_added_and_nothing_else() {
     let all = documents(3_000, 1);
     let bytes = index(&all);
     let postings = Postings::open(&bytes).unwrap();
-    let counted: Vec<_> = all
-        .iter()
-        .map(|(text, metadata)| Frequencies::of(Some(text), metadata))
-        .collect();
+    let counted: Vec<_> = all.iter().map(|(text, metadata)| Frequencies::of(Some(text), metadata)).collect();
     let mut expected: BTreeMap<&str, Vec<(u32, u32)>> = BTreeMap::new();
     for (row, counted) in counted.iter().enumerate() {
         assert_eq!(postings.length(row as u32), counted.length());
@@ -223,20 +167,10 @@ fn postings_hold_what_was_added_and_nothing_else() {
         }
     }
     assert_eq!((postings.rows(), postings.terms()), (3_000, expected.len()));
-    assert_eq!(
-        postings.total_length(),
-        counted.iter().map(|c| u64::from(c.length())).sum::<u64>()
-    );
+    assert_eq!(postings.total_length(), counted.iter().map(|c| u64::from(c.length())).sum::<u64>());
     for (term, list) in &expected {
-        assert_eq!(
-            postings.term(term).unwrap().documents() as usize,
-            list.len()
-        );
-        assert_eq!(
-            postings.term(term).unwrap().collect::<Vec<_>>(),
-            *list,
-            "{term}"
-        );
+        assert_eq!(postings.term(term).unwrap().documents() as usize, list.len());
+        assert_eq!(postings.term(term).unwrap().collect::<Vec<_>>(), *list, "{term}");
     }
     for absent in ["", "a", "w00", "zzz", "w"] {
         assert!(postings.term(absent).is_none(), "{absent}");
@@ -261,10 +195,7 @@ fn seeking_is_iterating_with_the_lower_rows_left_out() {
         loop {
             let target = from + random.below(reach) as u32;
             let found = list.seek(target);
-            assert_eq!(
-                found.map(|(row, _)| row),
-                rows.range(target..).next().copied()
-            );
+            assert_eq!(found.map(|(row, _)| row), rows.range(target..).next().copied());
             let Some((row, _)) = found else { break };
             from = row + 1;
         }
@@ -307,10 +238,7 @@ fn a_union_seeks_over_all_its_lists() {
 fn the_empty_index_opens_and_rows_may_be_left_out() {
     let bytes = PostingsWriter::new().finish();
     let postings = Postings::open(&bytes).unwrap();
-    assert_eq!(
-        (postings.rows(), postings.terms(), postings.total_length()),
-        (0, 0, 0)
-    );
+    assert_eq!((postings.rows(), postings.terms(), postings.total_length()), (0, 0, 0));
     assert!(postings.term("x").is_none());
 
     let mut writer = PostingsWriter::new();
@@ -318,15 +246,7 @@ fn the_empty_index_opens_and_rows_may_be_left_out() {
     assert_eq!(writer.add(9, None, &Value::Null), 0);
     let bytes = writer.finish();
     let postings = Postings::open(&bytes).unwrap();
-    assert_eq!(
-        (
-            postings.rows(),
-            postings.length(4),
-            postings.length(5),
-            postings.length(9)
-        ),
-        (10, 0, 3, 0)
-    );
+    assert_eq!((postings.rows(), postings.length(4), postings.length(5), postings.length(9)), (10, 0, 3, 0));
     assert_eq!(postings.term("x").unwrap().collect::<Vec<_>>(), [(5, 2)]);
 }
 
@@ -345,23 +265,12 @@ fn foreign_newer_and_short_bytes_are_errors() {
     assert_eq!(Postings::open(&[0; 100]).unwrap_err(), TextError::Mark);
     let mut newer = bytes.clone();
     newer[7] = 2;
-    assert_eq!(
-        Postings::open(&newer).unwrap_err(),
-        TextError::Version { found: 2 }
-    );
+    assert_eq!(Postings::open(&newer).unwrap_err(), TextError::Version { found: 2 });
     for len in 8..bytes.len() {
-        assert_eq!(
-            Postings::open(&bytes[..len]).unwrap_err(),
-            TextError::Size { bytes: len }
-        );
+        assert_eq!(Postings::open(&bytes[..len]).unwrap_err(), TextError::Size { bytes: len });
     }
     let longer = [&bytes[..], &[0]].concat();
-    assert_eq!(
-        Postings::open(&longer).unwrap_err(),
-        TextError::Size {
-            bytes: longer.len()
-        }
-    );
+    assert_eq!(Postings::open(&longer).unwrap_err(), TextError::Size { bytes: longer.len() });
 }
 
 #[test]

@@ -29,11 +29,7 @@ const JOINERS_MAX: usize = 3;
 ///
 /// A term that occurs twice is given twice. Terms are 1 to [`TERM_BYTES_MAX`] bytes.
 pub fn tokens(text: &str, each: &mut dyn FnMut(&str)) {
-    let mut scan = Scan {
-        text,
-        term: String::with_capacity(TERM_BYTES_MAX),
-        each,
-    };
+    let mut scan = Scan { text, term: String::with_capacity(TERM_BYTES_MAX), each };
     let mut word = None; // where the word at hand begins
     let mut name: Option<Name> = None; // the words so far that nothing has separated yet
     for (at, c) in text.char_indices() {
@@ -74,9 +70,7 @@ pub fn document(text: Option<&str>, metadata: &Value, each: &mut dyn FnMut(&str)
     match metadata {
         Value::String(string) => tokens(string, each),
         Value::Array(items) => items.iter().for_each(|item| document(None, item, each)),
-        Value::Object(fields) => fields
-            .values()
-            .for_each(|field| document(None, field, each)),
+        Value::Object(fields) => fields.values().for_each(|field| document(None, field, each)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -152,13 +146,7 @@ impl Name {
     /// Returns the compound `before` with one word more, or a new one of that word.
     fn grown(before: Option<Self>, start: usize, end: usize) -> Self {
         let (start, words) = before.map_or((start, 0), |name| (name.start, name.words));
-        Self {
-            start,
-            end,
-            words: words + 1,
-            joiners: 0,
-            suffix_end: end,
-        }
+        Self { start, end, words: words + 1, joiners: 0, suffix_end: end }
     }
 
     fn joined(mut self, c: char) -> Self {
@@ -221,10 +209,7 @@ mod tests {
 
     #[test]
     fn words_are_runs_of_letters_and_digits_in_lower_case() {
-        check(
-            "The QUICK, brown fox; 42 foxes!",
-            "the quick brown fox 42 foxes",
-        );
+        check("The QUICK, brown fox; 42 foxes!", "the quick brown fox 42 foxes");
         check("Größe ÉTÉ", "größe été");
         check("  \n\t ?! ", "");
         check("", "");
@@ -274,9 +259,7 @@ mod tests {
     fn a_document_is_text_and_metadata_strings_but_no_keys_or_numbers() {
         let metadata = json!({"k1": "Alpha", "k2": [{"k3": "beta gamma"}, 7, true, null], "k4": 3});
         let mut terms = Vec::new();
-        document(Some("zero"), &metadata, &mut |term| {
-            terms.push(term.to_owned())
-        });
+        document(Some("zero"), &metadata, &mut |term| terms.push(term.to_owned()));
         assert_eq!(terms, ["zero", "alpha", "beta", "gamma"]);
     }
 
@@ -284,11 +267,7 @@ mod tests {
     fn frequencies_count_and_find() {
         let counted = Frequencies::of(Some("b a b"), &json!({"x": "c"}));
         assert_eq!(counted.length(), 4);
-        let terms: Vec<_> = counted
-            .terms()
-            .iter()
-            .map(|(term, n)| (&**term, *n))
-            .collect();
+        let terms: Vec<_> = counted.terms().iter().map(|(term, n)| (&**term, *n)).collect();
         assert_eq!(terms, [("a", 1), ("b", 2), ("c", 1)]);
         assert_eq!((counted.count("b"), counted.count("d")), (2, 0));
     }
@@ -296,9 +275,6 @@ mod tests {
     #[test]
     fn question_terms_are_distinct_and_sorted() {
         let terms = question_terms("b-a b A");
-        assert_eq!(
-            terms.iter().map(|term| &**term).collect::<Vec<_>>(),
-            ["a", "b", "b-a"]
-        );
+        assert_eq!(terms.iter().map(|term| &**term).collect::<Vec<_>>(), ["a", "b", "b-a"]);
     }
 }

@@ -22,10 +22,7 @@ impl<'a> Union<'a> {
             let first = list.next()?;
             Some((list, first))
         });
-        Self {
-            lists: lists.collect(),
-            counts: vec![0; terms.len()],
-        }
+        Self { lists: lists.collect(), counts: vec![0; terms.len()] }
     }
 
     /// Returns the next row that is `from` or above, with how often it holds each term, and goes past it.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::layout::{
-    BLOCK, HEADER_BYTES, LENGTH_BYTES, LISTS_BYTES_AT, MAGIC, NAMES_BYTES_AT, ROWS_AT,
-    TERM_ENTRY_BYTES, TERMS_AT, TOTAL_AT, put_varint,
+    BLOCK, HEADER_BYTES, LENGTH_BYTES, LISTS_BYTES_AT, MAGIC, NAMES_BYTES_AT, ROWS_AT, TERM_ENTRY_BYTES, TERMS_AT,
+    TOTAL_AT, put_varint,
 };
 use super::tokens::document;
 
@@ -38,10 +38,7 @@ impl PostingsWriter {
     ///
     /// When `row` is not above the row added before, or is `u32::MAX`.
     pub fn add(&mut self, row: u32, text: Option<&str>, metadata: &Value) -> u32 {
-        assert!(
-            self.lengths.len() <= row as usize,
-            "rows are added to an index in ascending order"
-        );
+        assert!(self.lengths.len() <= row as usize, "rows are added to an index in ascending order");
         assert!(row < u32::MAX, "an index has room for 2^32 - 1 rows");
         let mut found = std::mem::take(&mut self.document);
         document(text, metadata, &mut |term| found.push(self.place(term)));
@@ -62,8 +59,7 @@ impl PostingsWriter {
         if let Some(&place) = self.terms.get(term) {
             return place;
         }
-        let place =
-            u32::try_from(self.lists.len()).expect("memory ends before 2^32 distinct terms");
+        let place = u32::try_from(self.lists.len()).expect("memory ends before 2^32 distinct terms");
         self.terms.insert(Box::from(term), place);
         self.lists.push(List::default());
         place
@@ -78,14 +74,7 @@ impl PostingsWriter {
         let dictionary = HEADER_BYTES + self.lengths.len() * LENGTH_BYTES;
         let names = dictionary + terms.len() * TERM_ENTRY_BYTES;
         let lists = names + terms.iter().map(|(name, _)| name.len()).sum::<usize>();
-        let mut out = Vec::with_capacity(
-            lists
-                + self
-                    .lists
-                    .iter()
-                    .map(|list| list.blocks.len() + 4)
-                    .sum::<usize>(),
-        );
+        let mut out = Vec::with_capacity(lists + self.lists.iter().map(|list| list.blocks.len() + 4).sum::<usize>());
 
         out.resize(HEADER_BYTES, 0);
         out.extend(self.lengths.iter().flat_map(|length| length.to_le_bytes()));
@@ -144,8 +133,7 @@ impl List {
         put_varint(out, self.postings);
         if self.postings > BLOCK {
             if !self.postings.is_multiple_of(BLOCK) {
-                self.skips
-                    .push((self.next_row - 1, self.blocks.len() as u64));
+                self.skips.push((self.next_row - 1, self.blocks.len() as u64));
             }
             for (row, end) in self.skips {
                 out.extend(row.to_le_bytes());

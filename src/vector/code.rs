@@ -24,11 +24,7 @@ pub fn quantize(v: &[f32], out: &mut [i8]) -> (f32, f32) {
     let largest = v.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
     let scale = largest / 127.0;
     // Values so small that a step of theirs rounds to nothing: the code is zero, the residual all.
-    let per_step = if scale > 0.0 {
-        1.0 / f64::from(scale)
-    } else {
-        0.0
-    };
+    let per_step = if scale > 0.0 { 1.0 / f64::from(scale) } else { 0.0 };
     let mut squares = 0.0_f64;
     for (byte, &x) in out.iter_mut().zip(v) {
         let step = nearest((f64::from(x) * per_step).clamp(-127.0, 127.0));
@@ -53,11 +49,7 @@ fn nearest(x: f64) -> f64 {
 fn rounded_up(length: f64) -> f32 {
     // A sum of 65,536 squares in f64 is right to 1e-11; the margin is far above that and far below
     // one step of f32, so that it costs one step at most.
-    if length == 0.0 {
-        0.0
-    } else {
-        ((length * (1.0 + 1e-9)) as f32).next_up()
-    }
+    if length == 0.0 { 0.0 } else { ((length * (1.0 + 1e-9)) as f32).next_up() }
 }
 
 #[cfg(test)]
@@ -65,8 +57,7 @@ mod tests {
     use super::*;
 
     fn length_of_difference(v: &[f32], bytes: &[i8], scale: f32) -> f64 {
-        let square =
-            |(&x, &b): (&f32, &i8)| (f64::from(x) - f64::from(scale) * f64::from(b)).powi(2);
+        let square = |(&x, &b): (&f32, &i8)| (f64::from(x) - f64::from(scale) * f64::from(b)).powi(2);
         v.iter().zip(bytes).map(square).sum::<f64>().sqrt()
     }
 
@@ -89,19 +80,11 @@ mod tests {
 
     #[test]
     fn extreme_values_keep_a_true_residual() {
-        for v in [
-            [1e-45, -1e-45, 0.0],
-            [1e-43, 3e-44, -1e-43],
-            [f32::MAX, f32::MIN, 1.0],
-            [1e-38, 1e38, 0.0],
-        ] {
+        for v in [[1e-45, -1e-45, 0.0], [1e-43, 3e-44, -1e-43], [f32::MAX, f32::MIN, 1.0], [1e-38, 1e38, 0.0]] {
             let mut bytes = [0; 3];
             let (scale, residual) = quantize(&v, &mut bytes);
             assert!(scale.is_finite());
-            assert!(
-                f64::from(residual) >= length_of_difference(&v, &bytes, scale),
-                "{v:?}"
-            );
+            assert!(f64::from(residual) >= length_of_difference(&v, &bytes, scale), "{v:?}");
         }
     }
 }

@@ -32,9 +32,7 @@ impl Metric {
     /// Returns the metric that a stored number stands for, `None` for a number never given out.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|metric| metric.to_code() == code)
+        Self::ALL.into_iter().find(|metric| metric.to_code() == code)
     }
 
     /// Returns the name that users write: `cosine`, `l2` or `dot`.
@@ -63,10 +61,7 @@ impl FromStr for Metric {
     type Err = UnknownMetric;
 
     fn from_str(name: &str) -> Result<Self, UnknownMetric> {
-        Self::ALL
-            .into_iter()
-            .find(|metric| metric.name() == name)
-            .ok_or_else(|| UnknownMetric(name.to_owned()))
+        Self::ALL.into_iter().find(|metric| metric.name() == name).ok_or_else(|| UnknownMetric(name.to_owned()))
     }
 }
 
@@ -88,9 +83,6 @@ mod tests {
     fn what_is_no_metric_is_refused_with_the_allowed_names() {
         assert_eq!(Metric::from_code(3), None);
         let error = "L2".parse::<Metric>().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "metric \"L2\" is unknown; use cosine, l2 or dot"
-        );
+        assert_eq!(error.to_string(), "metric \"L2\" is unknown; use cosine, l2 or dot");
     }
 }

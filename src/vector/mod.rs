@@ -78,11 +78,7 @@ pub fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
 #[must_use]
 pub fn norm(a: &[f32]) -> f32 {
     let fast = dot(a, a).sqrt();
-    if NORM_SAFE.contains(&fast) {
-        fast
-    } else {
-        prepared::to_f32(prepared::dot_wide(a, a).sqrt())
-    }
+    if NORM_SAFE.contains(&fast) { fast } else { prepared::to_f32(prepared::dot_wide(a, a).sqrt()) }
 }
 
 /// Asks the processor to bring a slice into its cache, without waiting for it.

@@ -67,9 +67,7 @@ impl Prepared {
             return self.score_wide(row);
         }
         match self.metric {
-            Metric::Cosine => {
-                (self.kernels.dot(&self.vector, row) / (self.norm * row_norm)).clamp(-1.0, 1.0)
-            }
+            Metric::Cosine => (self.kernels.dot(&self.vector, row) / (self.norm * row_norm)).clamp(-1.0, 1.0),
             Metric::L2 => 0.0 - self.kernels.l2_squared(&self.vector, row).sqrt(),
             Metric::Dot => self.kernels.dot(&self.vector, row),
         }
@@ -123,10 +121,7 @@ impl Prepared {
         if !self.is_safe(row_norm) {
             return self.range();
         }
-        let (product, off) = (
-            self.product(code),
-            self.product_error(code.residual, row_norm),
-        );
+        let (product, off) = (self.product(code), self.product_error(code.residual, row_norm));
         let (a, b) = (f64::from(self.norm), f64::from(row_norm));
         match self.metric {
             Metric::Cosine => {
@@ -162,8 +157,7 @@ impl Prepared {
     #[inline]
     fn product_error(&self, residual: f32, row_norm: f32) -> f64 {
         let row_code_norm = f64::from(row_norm) * (1.0 + self.rounding) + f64::from(residual);
-        let off =
-            f64::from(self.norm) * f64::from(residual) + f64::from(self.residual) * row_code_norm;
+        let off = f64::from(self.norm) * f64::from(residual) + f64::from(self.residual) * row_code_norm;
         off * (1.0 + self.rounding)
     }
 
@@ -176,19 +170,11 @@ impl Prepared {
     /// Returns the score in f64, for lengths that f32 cannot square.
     #[cold]
     fn score_wide(&self, row: &[f32]) -> f32 {
-        assert_eq!(
-            self.vector.len(),
-            row.len(),
-            "both vectors have one dimension"
-        );
+        assert_eq!(self.vector.len(), row.len(), "both vectors have one dimension");
         match self.metric {
             Metric::Cosine => {
                 let lengths = (dot_wide(&self.vector, &self.vector) * dot_wide(row, row)).sqrt();
-                let similarity = if lengths > 0.0 {
-                    dot_wide(&self.vector, row) / lengths
-                } else {
-                    0.0
-                };
+                let similarity = if lengths > 0.0 { dot_wide(&self.vector, row) / lengths } else { 0.0 };
                 (similarity as f32).clamp(-1.0, 1.0)
             }
             Metric::L2 => {
@@ -224,9 +210,7 @@ fn rounding(dim: usize) -> f64 {
 
 /// Returns the inner product, summed in f64, where no f32 overflows or vanishes.
 pub(super) fn dot_wide(a: &[f32], b: &[f32]) -> f64 {
-    a.iter()
-        .zip(b)
-        .fold(0.0, |sum, (&x, &y)| sum + f64::from(x) * f64::from(y))
+    a.iter().zip(b).fold(0.0, |sum, (&x, &y)| sum + f64::from(x) * f64::from(y))
 }
 
 /// Returns the nearest finite f32.

@@ -36,24 +36,18 @@ fn lengths() -> impl Iterator<Item = usize> {
 #[test]
 fn the_portable_kernels_agree_with_a_sum_in_f64() {
     let mut random = Random(1);
-    let portable = *Kernels::supported()
-        .last()
-        .expect("the portable variant is always there");
+    let portable = *Kernels::supported().last().expect("the portable variant is always there");
     for dim in lengths() {
         let (a, b) = (random.vector(dim), random.vector(dim));
         let wide = |f: fn(f64, f64) -> f64| -> (f64, f64) {
             let terms = a.iter().zip(&b).map(|(&x, &y)| f(x.into(), y.into()));
             terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()))
         };
-        for (found, (sum, size)) in [
-            (portable.dot(&a, &b), wide(|x, y| x * y)),
-            (portable.l2_squared(&a, &b), wide(|x, y| (x - y) * (x - y))),
-        ] {
+        for (found, (sum, size)) in
+            [(portable.dot(&a, &b), wide(|x, y| x * y)), (portable.l2_squared(&a, &b), wide(|x, y| (x - y) * (x - y)))]
+        {
             let allowed = size * (dim as f64 / 64.0 + 10.0) * f64::from(f32::EPSILON);
-            assert!(
-                (f64::from(found) - sum).abs() <= allowed,
-                "dim {dim}: {found} against {sum}"
-            );
+            assert!((f64::from(found) - sum).abs() <= allowed, "dim {dim}: {found} against {sum}");
         }
     }
 }
@@ -61,20 +55,14 @@ fn the_portable_kernels_agree_with_a_sum_in_f64() {
 #[test]
 fn every_variant_gives_the_same_bits_at_every_length_and_alignment() {
     let mut random = Random(2);
-    let portable = *Kernels::supported()
-        .last()
-        .expect("the portable variant is always there");
+    let portable = *Kernels::supported().last().expect("the portable variant is always there");
     for dim in lengths() {
         let (a, b) = (random.vector(dim + 1), random.vector(dim + 1));
         for kernels in Kernels::supported() {
             for shift in [0, 1] {
                 let (a, b) = (&a[shift..shift + dim], &b[1..=dim]);
                 let name = kernels.name();
-                assert_eq!(
-                    kernels.dot(a, b).to_bits(),
-                    portable.dot(a, b).to_bits(),
-                    "dot, {name}, dim {dim}"
-                );
+                assert_eq!(kernels.dot(a, b).to_bits(), portable.dot(a, b).to_bits(), "dot, {name}, dim {dim}");
                 let (found, plain) = (kernels.l2_squared(a, b), portable.l2_squared(a, b));
                 assert_eq!(found.to_bits(), plain.to_bits(), "l2, {name}, dim {dim}");
             }
@@ -85,29 +73,16 @@ fn every_variant_gives_the_same_bits_at_every_length_and_alignment() {
 #[test]
 fn every_variant_multiplies_codes_exactly() {
     let mut random = Random(3);
-    let exact = |a: &[i8], b: &[i8]| {
-        a.iter()
-            .zip(b)
-            .map(|(&x, &y)| i64::from(x) * i64::from(y))
-            .sum::<i64>()
-    };
+    let exact = |a: &[i8], b: &[i8]| a.iter().zip(b).map(|(&x, &y)| i64::from(x) * i64::from(y)).sum::<i64>();
     for dim in lengths() {
         let (a, b) = (random.codes(dim), random.codes(dim));
         let extremes = [vec![127; dim], vec![-127; dim], vec![-128; dim]];
         for kernels in Kernels::supported() {
             let name = kernels.name();
-            assert_eq!(
-                i64::from(kernels.dot_i8(&a, &b)),
-                exact(&a, &b),
-                "{name}, dim {dim}"
-            );
+            assert_eq!(i64::from(kernels.dot_i8(&a, &b)), exact(&a, &b), "{name}, dim {dim}");
             for x in &extremes {
                 for y in &extremes {
-                    assert_eq!(
-                        i64::from(kernels.dot_i8(x, y)),
-                        exact(x, y),
-                        "{name}, dim {dim}"
-                    );
+                    assert_eq!(i64::from(kernels.dot_i8(x, y)), exact(x, y), "{name}, dim {dim}");
                 }
             }
         }
@@ -159,10 +134,7 @@ fn scores_stay_finite_and_right_for_tiny_huge_and_zero_vectors() {
             let score = prepared.score(&x, norm(&x));
             assert!(score.is_finite(), "{metric} {q:?} {x:?}: {score}");
             if metric == Metric::Cosine {
-                assert!(
-                    (score - cosine).abs() < 1e-6,
-                    "{q:?} {x:?}: {score} against {cosine}"
-                );
+                assert!((score - cosine).abs() < 1e-6, "{q:?} {x:?}: {score} against {cosine}");
             }
         }
     }
@@ -183,11 +155,7 @@ fn a_vector_is_its_own_nearest_row() {
 fn check_bounds(q: &[f32], x: &[f32]) -> f32 {
     let mut bytes = vec![0; x.len()];
     let (scale, residual) = quantize(x, &mut bytes);
-    let code = Code {
-        bytes: &bytes,
-        scale,
-        residual,
-    };
+    let code = Code { bytes: &bytes, scale, residual };
     let mut width = 0.0;
     for metric in Metric::ALL {
         let prepared = Prepared::new(metric, q.to_vec());
@@ -221,10 +189,7 @@ fn bounds_hold_on_clustered_pairs() {
     for dim in [1, 3, 384, 1000] {
         for power in 0..12 {
             let q = random.vector(dim);
-            let near: Vec<f32> = q
-                .iter()
-                .map(|x| x + random.unit() * 10.0_f32.powi(-power))
-                .collect();
+            let near: Vec<f32> = q.iter().map(|x| x + random.unit() * 10.0_f32.powi(-power)).collect();
             check_bounds(&q, &q);
             check_bounds(&q, &near);
             let opposite: Vec<f32> = q.iter().map(|x| -x).collect();
@@ -236,9 +201,7 @@ fn bounds_hold_on_clustered_pairs() {
 #[test]
 fn bounds_hold_on_extreme_pairs() {
     let mut random = Random(7);
-    let sizes = [
-        1e-45, 1e-38, 1e-30, 1e-16, 1e-15, 1e-7, 1.0, 1e7, 1e15, 1e16, 1e30, 1e38,
-    ];
+    let sizes = [1e-45, 1e-38, 1e-30, 1e-16, 1e-15, 1e-7, 1.0, 1e7, 1e15, 1e16, 1e30, 1e38];
     for dim in [1, 3, 384] {
         for a in sizes {
             for b in sizes {
@@ -277,24 +240,10 @@ fn estimates_are_close_to_scores() {
             let x = random.vector(384);
             let mut bytes = vec![0; 384];
             let (scale, residual) = quantize(&x, &mut bytes);
-            let estimate = prepared.estimate(
-                Code {
-                    bytes: &bytes,
-                    scale,
-                    residual,
-                },
-                norm(&x),
-            );
+            let estimate = prepared.estimate(Code { bytes: &bytes, scale, residual }, norm(&x));
             let score = prepared.score(&x, norm(&x));
-            let size = if metric == Metric::Cosine {
-                1.0
-            } else {
-                norm(&q) * norm(&x)
-            };
-            assert!(
-                (estimate - score).abs() <= 0.005 * size,
-                "{metric}: {estimate}, {score}"
-            );
+            let size = if metric == Metric::Cosine { 1.0 } else { norm(&q) * norm(&x) };
+            assert!((estimate - score).abs() <= 0.005 * size, "{metric}: {estimate}, {score}");
         }
     }
 }

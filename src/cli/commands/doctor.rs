@@ -46,7 +46,8 @@ mod tests {
 
     #[test]
     fn a_finding_is_a_line_and_its_advice_another() {
-        let finding = Finding { name: "device", ok: false, detail: "missing".into(), advice: Some("modprobe fuse".into()) };
+        let finding =
+            Finding { name: "device", ok: false, detail: "missing".into(), advice: Some("modprobe fuse".into()) };
         assert_eq!(render(&finding, false), "FAIL  device         missing\n      -> modprobe fuse\n");
     }
 }

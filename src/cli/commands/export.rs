@@ -71,7 +71,8 @@ fn write_file(source: &mut dyn Read, path: &Path, format: Format) -> Result<(), 
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
-    let written = fill(source, &part, format).and_then(|()| std::fs::rename(&part, path).map_err(|e| Failure::file("written", path, &e)));
+    let written = fill(source, &part, format)
+        .and_then(|()| std::fs::rename(&part, path).map_err(|e| Failure::file("written", path, &e)));
     if written.is_err() {
         let _ = std::fs::remove_file(&part);
     }

@@ -49,7 +49,9 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     let [put, deleted] = import.sums;
     if out.is_json() {
         let Import { rows, last, .. } = import;
-        out.line(json!({ "rows": rows, "put": put, "deleted": deleted, "head": last["head"], "entry": last["entry"] }))?;
+        out.line(
+            json!({ "rows": rows, "put": put, "deleted": deleted, "head": last["head"], "entry": last["entry"] }),
+        )?;
     } else {
         remark(format_args!("{} rows read: {put} put, {deleted} deleted", import.rows));
     }
@@ -102,7 +104,8 @@ impl Import<'_> {
     /// Says where the batch begins and what is done already: a mount counts lines from the beginning of the batch.
     fn placed(&self, mut failure: Failure, first: &str) -> Failure {
         let file = self.args.file.display();
-        failure.message = format!("{} (batch from {first} of {file}; {} rows before it are in)", failure.message, self.rows);
+        failure.message =
+            format!("{} (batch from {first} of {file}; {} rows before it are in)", failure.message, self.rows);
         failure
     }
 }

@@ -12,7 +12,8 @@ use crate::memory::{Document, Join};
 /// Joins a branch with its parent and prints the result; exit code 3 where something stands in the way.
 pub fn run(target: &str, join: Join, dry_run: bool, out: &mut Output) -> Result<Exit, Failure> {
     let target: Target = target.parse()?;
-    let outcome = target.with(Access::Write, |branch| branch.join(join, dry_run).map_err(|failure| with_conflicts(branch, failure)))?;
+    let outcome = target
+        .with(Access::Write, |branch| branch.join(join, dry_run).map_err(|failure| with_conflicts(branch, failure)))?;
     if out.is_json() {
         out.line(&outcome)?
     } else {

@@ -23,10 +23,9 @@ pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<
     command.build();
     let page = match &args.verb {
         None => command,
-        Some(verb) => command
-            .find_subcommand(verb)
-            .cloned()
-            .ok_or_else(|| Failure::usage(format!("there is no verb {verb:?}"), "see `engramfs --help` for all of them"))?,
+        Some(verb) => command.find_subcommand(verb).cloned().ok_or_else(|| {
+            Failure::usage(format!("there is no verb {verb:?}"), "see `engramfs --help` for all of them")
+        })?,
     };
     out.bytes(&render(page).map_err(|e| Failure::output(&e))?)?;
     Ok(Exit::Done)

@@ -60,17 +60,23 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     // Before the first thread exists: the child of a fork has none but the one that forked.
     let background = fuse::into_background(args.log.as_deref());
     let background = background.map_err(|e| {
-        Failure::new(Exit::Failed, "background", format!("the mount can't go into the background: {e}"), "use --foreground")
+        Failure::new(
+            Exit::Failed,
+            "background",
+            format!("the mount can't go into the background: {e}"),
+            "use --foreground",
+        )
     })?;
     let mut parent = Some(background);
     // Nobody's directory shall be in use because a mount was started there.
-    let result = std::env::set_current_dir("/").map_err(|e| Failure::file("entered", Path::new("/"), &e)).and_then(|()| {
-        serve(args, &site, || {
-            site.announce(out);
-            let told = parent.take().map_or(Ok(()), Background::ready);
-            told.unwrap_or_else(|e| log::error!("the waiting parent can't be told: {e}"));
-        })
-    });
+    let result =
+        std::env::set_current_dir("/").map_err(|e| Failure::file("entered", Path::new("/"), &e)).and_then(|()| {
+            serve(args, &site, || {
+                site.announce(out);
+                let told = parent.take().map_or(Ok(()), Background::ready);
+                told.unwrap_or_else(|e| log::error!("the waiting parent can't be told: {e}"));
+            })
+        });
     report_to(parent, result, out.is_json())
 }
 
@@ -79,7 +85,8 @@ fn report_to(parent: Option<Background>, result: Result<Exit, Failure>, as_json:
     let failure = match (result, parent) {
         (Ok(exit), None) => return Ok(exit),
         (Ok(exit), Some(parent)) => {
-            let _ = parent.failed(i32::from(exit.code()), "engramfs: the mount ended before it answered; mount it again");
+            let _ =
+                parent.failed(i32::from(exit.code()), "engramfs: the mount ended before it answered; mount it again");
             return Ok(exit);
         }
         (Err(failure), Some(parent)) => {

@@ -42,7 +42,9 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
 
 fn ask_all(conversation: &mut dyn Conversation, k: Option<u32>, out: &mut Output) -> Result<(), Failure> {
     for line in std::io::stdin().lock().lines() {
-        let line = line.map_err(|e| Failure::new(Exit::Failed, "input", format!("standard input cannot be read: {e}"), "send UTF-8"))?;
+        let line = line.map_err(|e| {
+            Failure::new(Exit::Failed, "input", format!("standard input cannot be read: {e}"), "send UTF-8")
+        })?;
         if !line.trim().is_empty() {
             ask(conversation, &line, k, out)?;
             // Whoever asks in turn waits for this answer.

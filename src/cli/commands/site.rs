@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Output, remark};
@@ -48,7 +49,7 @@ impl Site {
     pub fn open(&self, read_only: bool) -> Result<Arc<Memory>, Failure> {
         let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::Create };
         let holder = format!("process {}, mounted at {}", std::process::id(), self.mnt.display());
-        let memory = Memory::open(&self.store, mode, &holder, Surroundings::real())?;
+        let memory = Memory::open(&self.store, mode, &holder, Surroundings::real(actor::current()))?;
         for warning in memory.warnings() {
             remark(format_args!("engramfs: warning: {warning}"));
         }

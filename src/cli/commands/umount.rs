@@ -46,7 +46,8 @@ fn wait_for_release(store: &Path) -> Result<(), Failure> {
     let end = Instant::now() + RELEASE_LIMIT;
     while is_held(store) {
         if Instant::now() >= end {
-            let message = format!("the mount is gone, but after {RELEASE_LIMIT:?} its process still has {}", store.display());
+            let message =
+                format!("the mount is gone, but after {RELEASE_LIMIT:?} its process still has {}", store.display());
             return Err(Failure::new(Exit::Busy, "lingers", message, "look at that process and its log"));
         }
         std::thread::sleep(POLL);

@@ -77,7 +77,8 @@ pub fn write_fvecs(npy: &mut dyn Read, mut output: impl Write) -> Result<(), Fai
     let source = Path::new("export/vectors.npy");
     let mut npy = io::BufReader::with_capacity(super::BUFFER, npy);
     let header = Header::read(source, &mut npy)?;
-    let length = i32::try_from(header.dim).map_err(|_| malformed(source, "has rows too long for fvecs", "export .npy"))?;
+    let length =
+        i32::try_from(header.dim).map_err(|_| malformed(source, "has rows too long for fvecs", "export .npy"))?;
     let mut row = vec![0; header.row_bytes()];
     for _ in 0..header.rows {
         npy.read_exact(&mut row).map_err(|e| Failure::file("read", source, &e))?;

@@ -27,7 +27,11 @@ impl Ids {
         };
         let count = lines()?.count() as u64;
         if count != rows {
-            return Err(malformed(path, format!("holds {count} ids for {rows} rows"), "give one id a line for each row"));
+            return Err(malformed(
+                path,
+                format!("holds {count} ids for {rows} rows"),
+                "give one id a line for each row",
+            ));
         }
         Ok(Ids::File(path.to_owned(), lines()?))
     }

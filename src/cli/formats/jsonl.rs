@@ -31,7 +31,11 @@ impl<R: BufRead> Lines<R> {
         read.map_err(|e| Failure::file("read", &self.path, &e))?;
         self.number += 1;
         if bytes.len() as u64 == LINE_MAX {
-            return Err(malformed(&self.path, format!("holds over 32 MiB in line {}", self.number), "write one record a line"));
+            return Err(malformed(
+                &self.path,
+                format!("holds over 32 MiB in line {}", self.number),
+                "write one record a line",
+            ));
         }
         Ok(bytes)
     }

@@ -40,7 +40,10 @@ impl Format {
             Some("jsonl" | "ndjson") => Ok(Format::JsonLines),
             Some("npy") => Ok(Format::Npy),
             Some("fvecs") => Ok(Format::Fvecs),
-            _ => Err(Failure::usage(format!("{} does not tell its format", path.display()), "end its name in .jsonl, .npy or .fvecs")),
+            _ => Err(Failure::usage(
+                format!("{} does not tell its format", path.display()),
+                "end its name in .jsonl, .npy or .fvecs",
+            )),
         }
     }
 }
@@ -113,7 +116,10 @@ impl Rows {
         let path = path.to_owned();
         let reader: Box<dyn Iterator<Item = _>> = match format {
             Format::JsonLines if ids.is_some() => {
-                return Err(Failure::usage("--ids goes with .npy and .fvecs", "leave it out: the lines hold their ids"));
+                return Err(Failure::usage(
+                    "--ids goes with .npy and .fvecs",
+                    "leave it out: the lines hold their ids",
+                ));
             }
             Format::JsonLines => Box::new(jsonl::Lines::new(path, input)),
             Format::Npy => Box::new(npy::NpyRows::new(path, input, length, ids)?),

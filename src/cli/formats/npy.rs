@@ -75,7 +75,8 @@ fn parse(text: &str, offset: u64) -> Result<Header, String> {
         return Err("is not in C order".to_owned());
     }
     let shape = value("shape").and_then(|rest| rest.strip_prefix('(')).and_then(|rest| rest.split_once(')'));
-    let sizes: Vec<&str> = shape.map_or("", |(inside, _)| inside).split(',').map(str::trim).filter(|s| !s.is_empty()).collect();
+    let sizes: Vec<&str> =
+        shape.map_or("", |(inside, _)| inside).split(',').map(str::trim).filter(|s| !s.is_empty()).collect();
     let [rows, dim] = sizes[..] else {
         return Err(format!("has {} dimensions, not two", sizes.len()));
     };
@@ -99,7 +100,8 @@ impl<R: Read> NpyRows<R> {
     /// Reads the header of `input`, a file of `length` bytes, and opens the ids.
     pub fn new(path: PathBuf, mut input: R, length: u64, ids: Option<&Path>) -> Result<NpyRows<R>, Failure> {
         let header = Header::read(&path, &mut input)?;
-        let whole = (header.row_bytes() as u64).checked_mul(header.rows).and_then(|bytes| bytes.checked_add(header.offset));
+        let whole =
+            (header.row_bytes() as u64).checked_mul(header.rows).and_then(|bytes| bytes.checked_add(header.offset));
         if whole.is_none_or(|whole| whole > length) {
             let what = format!("ends before its {} rows of {} components do", header.rows, header.dim);
             return Err(malformed(&path, what, "copy it again"));

@@ -60,7 +60,9 @@ fn shown(key: &str, value: &Value) -> String {
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
         Value::Array(items) => items.iter().map(|item| shown(key, item)).collect::<Vec<_>>().join(", "),
-        Value::Object(map) => map.iter().map(|(key, value)| format!("{key} {}", shown(key, value))).collect::<Vec<_>>().join(", "),
+        Value::Object(map) => {
+            map.iter().map(|(key, value)| format!("{key} {}", shown(key, value))).collect::<Vec<_>>().join(", ")
+        }
     }
 }
 

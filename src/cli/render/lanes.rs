@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn a_discarded_name_begins_anew() {
-        let entries = [entry("fork", "main/x", "main"), entry("discard", "main/x", "main"), entry("fork", "main/x", "main")];
+        let entries =
+            [entry("fork", "main/x", "main"), entry("discard", "main/x", "main"), entry("fork", "main/x", "main")];
         assert_eq!(Lanes::of(&entries).parents, [vec![], vec![0], vec![]]);
     }
 }

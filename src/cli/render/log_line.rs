@@ -35,7 +35,8 @@ fn subject(entry: &Value) -> String {
 fn counts(entry: &Value) -> String {
     let count = |key: &str| entry.get("counts").and_then(|counts| counts.get(key)).and_then(Value::as_u64).unwrap_or(0);
     let parts = [("+", count("put"), ""), ("-", count("deleted"), ""), ("~", count("files"), " files")];
-    let shown = parts.iter().filter(|(_, count, _)| *count > 0).map(|(sign, count, word)| format!("{sign}{count}{word}"));
+    let shown =
+        parts.iter().filter(|(_, count, _)| *count > 0).map(|(sign, count, word)| format!("{sign}{count}{word}"));
     let conflicts = entry.get("conflicts").and_then(Value::as_array).map_or(0, Vec::len) as u64;
     let conflicts = (conflicts > 0).then(|| super::counted(conflicts, "conflict"));
     shown.chain(conflicts).collect::<Vec<_>>().join(" ")

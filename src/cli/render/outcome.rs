@@ -21,7 +21,12 @@ pub fn render(outcome: &Value) -> String {
         lines.push_str(&format!("  {}\n", conflict_line(conflict)));
     }
     for blocker in &blockers {
-        lines.push_str(&format!("  {}: {}; {}\n", text(blocker, "code"), text(blocker, "message"), text(blocker, "hint")));
+        lines.push_str(&format!(
+            "  {}: {}; {}\n",
+            text(blocker, "code"),
+            text(blocker, "message"),
+            text(blocker, "hint")
+        ));
     }
     lines
 }
@@ -48,8 +53,10 @@ mod tests {
 
     #[test]
     fn a_merge_is_told_in_one_line_and_each_conflict_in_another() {
-        let conflict = json!({"kind": "record", "id": "a", "child": "0123456789abcdef", "parent": null, "decision": "child"});
-        let outcome = json!({"status": "merged", "put": 2, "deleted": 0, "files": 0, "conflicts": [conflict], "blockers": []});
+        let conflict =
+            json!({"kind": "record", "id": "a", "child": "0123456789abcdef", "parent": null, "decision": "child"});
+        let outcome =
+            json!({"status": "merged", "put": 2, "deleted": 0, "files": 0, "conflicts": [conflict], "blockers": []});
         let expected = "merged: 2 put, 0 deleted, 1 conflict\n  record a: child 0123456789, parent deleted -> child\n";
         assert_eq!(render(&outcome), expected);
     }

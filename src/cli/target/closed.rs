@@ -11,7 +11,10 @@ use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::formats::Row;
-use crate::memory::{Actor, BranchId, Document, Edit, Error, Export, Hash, Join, Memory, OpenMode, Question, Snapshot, Surroundings, View};
+use crate::memory::{
+    Actor, BranchId, Document, Edit, Error, Export, Hash, Join, Memory, OpenMode, Question, Snapshot, Surroundings,
+    View,
+};
 
 /// Bytes that one commit of an import takes at the most.
 const BATCH_BYTES: usize = 64 << 20;
@@ -28,7 +31,7 @@ pub struct Closed {
 /// Opens the store at `path` for this process.
 pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, Failure> {
     let holder = format!("process {} (a command of engramfs)", std::process::id());
-    let memory = Memory::open(path, mode, &holder, Surroundings::real())?;
+    let memory = Memory::open(path, mode, &holder, Surroundings::real(actor::current()))?;
     if mode != OpenMode::ReadOnly {
         // Read beside its writer, a store may end in a frame that is just being written.
         for warning in memory.warnings() {
@@ -113,7 +116,9 @@ impl Branch for Closed {
 
     fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, Failure> {
         let snapshot = self.memory.snapshot(&self.view())?;
-        let reader = |&export: &Export| -> Box<dyn Read> { Box::new(ExportReader { snapshot: snapshot.clone(), export, offset: 0 }) };
+        let reader = |&export: &Export| -> Box<dyn Read> {
+            Box::new(ExportReader { snapshot: snapshot.clone(), export, offset: 0 })
+        };
         Ok(wanted.iter().map(reader).collect())
     }
 
@@ -135,8 +140,9 @@ pub fn not_a_hash(text: &str) -> Failure {
 }
 
 fn parse(json: &str) -> Result<Value, Failure> {
-    serde_json::from_str(json)
-        .map_err(|e| Failure::new(Exit::Failed, "result", format!("the result is no JSON: {e}"), "report this with the version"))
+    serde_json::from_str(json).map_err(|e| {
+        Failure::new(Exit::Failed, "result", format!("the result is no JSON: {e}"), "report this with the version")
+    })
 }
 
 struct Questions<'a> {

@@ -129,7 +129,9 @@ impl Target {
     pub fn child(&self, name: &str) -> Target {
         match self {
             Target::Mounted(directory) => Target::Mounted(directory.join("branches").join(name)),
-            Target::Closed { store, name_path } => Target::Closed { store: store.clone(), name_path: format!("{name_path}/{name}") },
+            Target::Closed { store, name_path } => {
+                Target::Closed { store: store.clone(), name_path: format!("{name_path}/{name}") }
+            }
         }
     }
 }
@@ -154,7 +156,10 @@ impl std::str::FromStr for Target {
 fn no_target(text: &Path) -> Failure {
     let shown = text.display();
     let (message, hint) = if text.is_dir() {
-        (format!("{shown} is not under a mount of engramfs"), format!("for a store that is not mounted write {shown}:main"))
+        (
+            format!("{shown} is not under a mount of engramfs"),
+            format!("for a store that is not mounted write {shown}:main"),
+        )
     } else {
         (format!("there is no {shown}"), "name a branch's directory under a mount, or STORE:NAME-PATH".to_owned())
     };

@@ -68,7 +68,12 @@ impl<'a> Mounted<'a> {
         let siblings = self.directory.parent().filter(|above| above.ends_with("branches"));
         siblings.and_then(Path::parent).filter(|parent| shows_a_branch(parent)).ok_or_else(|| {
             let message = format!("{} has no parent that can be reached from here", self.directory.display());
-            Failure::new(Exit::Failed, "no_parent", message, "a root branch has none; in a mount of one branch use promote")
+            Failure::new(
+                Exit::Failed,
+                "no_parent",
+                message,
+                "a root branch has none; in a mount of one branch use promote",
+            )
         })
     }
 
@@ -180,7 +185,10 @@ impl Branch for Mounted<'_> {
             return Ok(self.read("lineage")?.lines().map(str::to_owned).collect());
         }
         self.beside().and_then(|store| store.lineage(true)).or_else(|failure| {
-            log::info!("the store can't be read beside its mount ({}); discarded branches are left out", failure.message);
+            log::info!(
+                "the store can't be read beside its mount ({}); discarded branches are left out",
+                failure.message
+            );
             let mut found = BTreeMap::new();
             self.gather(&mut found)?;
             Ok(found.into_values().collect())

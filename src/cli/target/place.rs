@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn the_store_ends_at_the_first_colon_after_a_directory() {
-        let split = |text: &str| split_at_store(Path::new(text)).map(|(store, name)| (store.display().to_string(), name));
+        let split =
+            |text: &str| split_at_store(Path::new(text)).map(|(store, name)| (store.display().to_string(), name));
         assert_eq!(split("/tmp:main/a:b"), Some(("/tmp".into(), "main/a:b".into())));
         assert_eq!(split("/no/such:main"), Some(("/no/such".into(), "main".into())));
         assert_eq!(split("/tmp/none"), None);

@@ -32,7 +32,9 @@ impl<'a> Attempt<'a> {
     pub fn failed(&self, error: &io::Error) -> Failure {
         let errno = error.raw_os_error().unwrap_or(0);
         let lines = self.branches.iter().filter_map(|branch| std::fs::read_to_string(branch.join("errors")).ok());
-        let newest = lines.filter_map(|text| newest_line(&text, name_of(errno), self.started)).max_by_key(|line| text_of(line, "time"));
+        let newest = lines
+            .filter_map(|text| newest_line(&text, name_of(errno), self.started))
+            .max_by_key(|line| text_of(line, "time"));
         match newest {
             Some(line) => {
                 let code = text_of(&line, "code");
@@ -69,7 +71,8 @@ fn without_number(error: &io::Error) -> String {
 fn newest_line(errors: &str, errno: &str, since: Timestamp) -> Option<Value> {
     errors.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find(|line| {
         let time: Option<Timestamp> = text_of(line, "time").parse().ok();
-        text_of(line, "errno") == errno && time.is_some_and(|time| time.saturating_add(SLACK).is_ok_and(|time| time >= since))
+        text_of(line, "errno") == errno
+            && time.is_some_and(|time| time.saturating_add(SLACK).is_ok_and(|time| time >= since))
     })
 }
 
@@ -115,7 +118,9 @@ mod tests {
 
     fn line(seconds: i64, errno: &str, code: &str) -> String {
         let time = Timestamp::from_second(seconds).unwrap();
-        format!("{{\"time\":\"{time}\",\"errno\":\"{errno}\",\"code\":\"{code}\",\"message\":\"m {code}\",\"hint\":\"h\"}}\n")
+        format!(
+            "{{\"time\":\"{time}\",\"errno\":\"{errno}\",\"code\":\"{code}\",\"message\":\"m {code}\",\"hint\":\"h\"}}\n"
+        )
     }
 
     #[test]

@@ -25,11 +25,7 @@ enum Change {
 impl Content {
     /// Returns a file all of whose bytes are durable.
     pub(super) fn settled(bytes: Vec<u8>) -> Self {
-        Self {
-            live: bytes.clone(),
-            durable: bytes,
-            unsynced: Vec::new(),
-        }
+        Self { live: bytes.clone(), durable: bytes, unsynced: Vec::new() }
     }
 
     pub(super) fn live(&self) -> &[u8] {
@@ -53,10 +49,7 @@ impl Content {
         within_limit(offset.saturating_add(bytes.len() as u64))?;
         let offset = within_limit(offset)?;
         overwrite(&mut self.live, offset, bytes);
-        self.unsynced.push(Change::Write {
-            offset,
-            bytes: bytes.to_vec(),
-        });
+        self.unsynced.push(Change::Write { offset, bytes: bytes.to_vec() });
         Ok(())
     }
 

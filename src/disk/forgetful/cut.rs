@@ -74,16 +74,8 @@ fn tear(random: &mut SplitMix64, target: &mut Vec<u8>, offset: usize, bytes: &[u
         target.resize(end, 0);
     }
     for (number, sector) in sectors.into_iter().enumerate() {
-        if if in_order {
-            number < first
-        } else {
-            random.coin()
-        } {
-            overwrite(
-                target,
-                sector.start,
-                &bytes[sector.start - offset..sector.end - offset],
-            );
+        if if in_order { number < first } else { random.coin() } {
+            overwrite(target, sector.start, &bytes[sector.start - offset..sector.end - offset]);
         }
     }
 }

@@ -60,11 +60,7 @@ impl ForgetfulFile {
     }
 
     fn writable(&self, errno: i32) -> io::Result<()> {
-        if self.writable {
-            Ok(())
-        } else {
-            Err(io::Error::from_raw_os_error(errno))
-        }
+        if self.writable { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
     }
 }
 

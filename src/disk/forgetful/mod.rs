@@ -82,10 +82,7 @@ impl ForgetfulDisk {
     pub fn files(&self) -> Vec<(String, u64)> {
         let names = self.shared.read();
         let len = |node: &Node| guard(node).live().len() as u64;
-        names
-            .files()
-            .map(|(path, node)| (path.to_owned(), len(node)))
-            .collect()
+        names.files().map(|(path, node)| (path.to_owned(), len(node))).collect()
     }
 
     /// Returns the live bytes of a file.
@@ -112,21 +109,12 @@ impl ForgetfulDisk {
             }
         }
         let names = RwLock::new(Names::settled(entries));
-        Self {
-            shared: Arc::new(Shared {
-                names,
-                ..Shared::default()
-            }),
-        }
+        Self { shared: Arc::new(Shared { names, ..Shared::default() }) }
     }
 
     fn handle(&self, node: &Node, writable: bool) -> Box<dyn DiskFile> {
         let (disk, node) = (Arc::clone(&self.shared), Arc::clone(node));
-        Box::new(ForgetfulFile {
-            disk,
-            node,
-            writable,
-        })
+        Box::new(ForgetfulFile { disk, node, writable })
     }
 }
 
@@ -184,12 +172,6 @@ impl Disk for ForgetfulDisk {
         let used: u64 = files.iter().map(|(_, len)| len).sum();
         let free = TOTAL.saturating_sub(used);
         let files_free = FILES_TOTAL.saturating_sub(files.len() as u64);
-        Ok(Space {
-            total: TOTAL,
-            free,
-            available: free,
-            files_total: FILES_TOTAL,
-            files_free,
-        })
+        Ok(Space { total: TOTAL, free, available: free, files_total: FILES_TOTAL, files_free })
     }
 }

@@ -39,11 +39,7 @@ impl Step {
     /// Returns the folders that it changes: one, or two for a rename between folders.
     fn folders(&self) -> BTreeSet<&str> {
         let new = self.new.as_ref().map(|(path, _)| path);
-        self.gone
-            .iter()
-            .chain(new)
-            .map(|path| folder_of(path))
-            .collect()
+        self.gone.iter().chain(new).map(|path| folder_of(path)).collect()
     }
 
     fn apply(&self, entries: &mut Entries) {
@@ -59,11 +55,7 @@ impl Step {
 impl Names {
     /// Returns names that are all durable.
     pub(super) fn settled(entries: Entries) -> Self {
-        Self {
-            live: entries.clone(),
-            durable: entries,
-            unsynced: Vec::new(),
-        }
+        Self { live: entries.clone(), durable: entries, unsynced: Vec::new() }
     }
 
     /// Returns the file that has this path now.
@@ -110,10 +102,7 @@ impl Names {
         if self.live.contains_key(path) {
             return Err(errno(libc::EEXIST));
         }
-        self.step(Step {
-            gone: None,
-            new: Some((path.to_owned(), entry)),
-        });
+        self.step(Step { gone: None, new: Some((path.to_owned(), entry)) });
         Ok(())
     }
 
@@ -132,19 +121,13 @@ impl Names {
             return Err(errno(libc::EISDIR));
         }
         let new = Some((to.to_owned(), Entry::File(node)));
-        self.step(Step {
-            gone: Some(from.to_owned()),
-            new,
-        });
+        self.step(Step { gone: Some(from.to_owned()), new });
         Ok(())
     }
 
     pub(super) fn remove(&mut self, path: &str) -> io::Result<()> {
         self.file(path)?;
-        self.step(Step {
-            gone: Some(path.to_owned()),
-            new: None,
-        });
+        self.step(Step { gone: Some(path.to_owned()), new: None });
         Ok(())
     }
 

@@ -17,19 +17,11 @@ fn with_file(bytes: &[u8]) -> (ForgetfulDisk, Box<dyn DiskFile>) {
 }
 
 fn after_cuts(disk: &ForgetfulDisk, path: &str) -> BTreeSet<Vec<u8>> {
-    (0..SEEDS)
-        .map(|seed| disk.power_cut(seed).bytes(path).unwrap())
-        .collect()
+    (0..SEEDS).map(|seed| disk.power_cut(seed).bytes(path).unwrap()).collect()
 }
 
 fn names_after_cuts(disk: &ForgetfulDisk) -> BTreeSet<Vec<String>> {
-    let names = |seed| {
-        disk.power_cut(seed)
-            .files()
-            .into_iter()
-            .map(|(path, _)| path)
-            .collect()
-    };
+    let names = |seed| disk.power_cut(seed).files().into_iter().map(|(path, _)| path).collect();
     (0..SEEDS).map(names).collect()
 }
 
@@ -45,10 +37,7 @@ fn synced_bytes_survive_every_cut_and_unsynced_ones_may_not() {
     file.sync().unwrap();
     assert_eq!(after_cuts(&disk, "a"), BTreeSet::from([b"synced".to_vec()]));
     file.write_all_at(b"SYN", 0).unwrap();
-    assert_eq!(
-        after_cuts(&disk, "a"),
-        BTreeSet::from([b"SYNced".to_vec(), b"synced".to_vec()])
-    );
+    assert_eq!(after_cuts(&disk, "a"), BTreeSet::from([b"SYNced".to_vec(), b"synced".to_vec()]));
     assert_eq!(disk.power_cut_keep_nothing().bytes("a").unwrap(), b"synced");
     assert_eq!(disk.power_cut_keep_all().bytes("a").unwrap(), b"SYNced");
     assert_eq!(disk.bytes("a").unwrap(), b"SYNced", "the cut disk goes on");
@@ -85,28 +74,16 @@ fn a_torn_write_leaves_old_or_new_sectors_and_no_other_bytes() {
     let mut patterns = BTreeSet::new();
     for bytes in after_cuts(&disk, "a") {
         assert_eq!(bytes.len(), 2048);
-        assert!(
-            bytes[..300]
-                .iter()
-                .chain(&bytes[1800..])
-                .all(|&byte| byte == b'o')
-        );
+        assert!(bytes[..300].iter().chain(&bytes[1800..]).all(|&byte| byte == b'o'));
         let inside = [300..512, 512..1024, 1024..1536, 1536..1800];
         for sector in inside.clone() {
             let first = bytes[sector.start];
             assert!(first == b'o' || first == b'n');
-            assert!(
-                bytes[sector].iter().all(|&byte| byte == first),
-                "a sector is not torn"
-            );
+            assert!(bytes[sector].iter().all(|&byte| byte == first), "a sector is not torn");
         }
         patterns.insert(inside.map(|sector| bytes[sector.start]));
     }
-    assert_eq!(
-        patterns.len(),
-        16,
-        "every subset of the four sectors comes up"
-    );
+    assert_eq!(patterns.len(), 16, "every subset of the four sectors comes up");
 }
 
 #[test]
@@ -121,20 +98,14 @@ fn a_torn_append_is_cut_short_or_has_zeros() {
         assert!(bytes[4..].iter().all(|&byte| byte == b'n' || byte == 0));
     }
     let zeros = |bytes: &&Vec<u8>| bytes.len() == 1024 && bytes[4..].iter().all(|&byte| byte == 0);
-    assert!(
-        found.iter().find(zeros).is_some(),
-        "the length can come without the bytes"
-    );
+    assert!(found.iter().find(zeros).is_some(), "the length can come without the bytes");
 }
 
 #[test]
 fn set_len_is_kept_or_lost() {
     let (disk, file) = with_file(b"12345");
     file.set_len(2).unwrap();
-    assert_eq!(
-        after_cuts(&disk, "a"),
-        BTreeSet::from([b"12".to_vec(), b"12345".to_vec()])
-    );
+    assert_eq!(after_cuts(&disk, "a"), BTreeSet::from([b"12".to_vec(), b"12345".to_vec()]));
     file.sync().unwrap();
     assert_eq!(disk.power_cut_keep_nothing().bytes("a").unwrap(), b"12");
     file.set_len(0).unwrap();
@@ -159,10 +130,7 @@ fn a_name_needs_sync_dir_and_bytes_need_sync() {
     let late = disk.create("b").unwrap();
     late.write_all_at(b"data", 0).unwrap();
     disk.sync_dir("").unwrap();
-    assert_eq!(
-        after_cuts(&disk, "b"),
-        BTreeSet::from([b"".to_vec(), b"\0\0\0\0".to_vec(), b"data".to_vec()])
-    );
+    assert_eq!(after_cuts(&disk, "b"), BTreeSet::from([b"".to_vec(), b"\0\0\0\0".to_vec(), b"data".to_vec()]));
 }
 
 #[test]
@@ -172,10 +140,7 @@ fn names_of_one_folder_survive_as_a_prefix() {
     disk.create("b").unwrap();
     disk.remove("a").unwrap();
     disk.create("c").unwrap();
-    assert_eq!(
-        names_after_cuts(&disk),
-        sets([&[], &["a"], &["a", "b"], &["b"], &["b", "c"]])
-    );
+    assert_eq!(names_after_cuts(&disk), sets([&[], &["a"], &["a", "b"], &["b"], &["b", "c"]]));
 }
 
 #[test]
@@ -186,10 +151,7 @@ fn folders_are_independent_of_each_other() {
     disk.sync_dir("").unwrap();
     disk.create("d/1").unwrap();
     disk.create("e/2").unwrap();
-    assert_eq!(
-        names_after_cuts(&disk),
-        sets([&[], &["d/1"], &["e/2"], &["d/1", "e/2"]])
-    );
+    assert_eq!(names_after_cuts(&disk), sets([&[], &["d/1"], &["e/2"], &["d/1", "e/2"]]));
     disk.sync_dir("d").unwrap();
     assert_eq!(names_after_cuts(&disk), sets([&["d/1"], &["d/1", "e/2"]]));
 }
@@ -214,10 +176,7 @@ fn a_replacing_rename_shows_the_old_or_the_new_file() {
     new.write_all_at(b"new", 0).unwrap();
     new.sync().unwrap();
     disk.rename("new", "a").unwrap();
-    assert_eq!(
-        after_cuts(&disk, "a"),
-        BTreeSet::from([b"old".to_vec(), b"new".to_vec()])
-    );
+    assert_eq!(after_cuts(&disk, "a"), BTreeSet::from([b"old".to_vec(), b"new".to_vec()]));
     disk.sync_dir("").unwrap();
     assert_eq!(after_cuts(&disk, "a"), BTreeSet::from([b"new".to_vec()]));
     assert_eq!(names_after_cuts(&disk), sets([&["a"]]));
@@ -314,31 +273,19 @@ fn a_flip_is_seen_by_open_handles_and_outlives_sync_and_cut() {
     assert_eq!(&bytes, b"`abc");
     file.sync().unwrap();
     assert_eq!(disk.power_cut_keep_nothing().bytes("a").unwrap(), b"`abc");
-    assert_eq!(
-        disk.flip("a", 4, 1).unwrap_err().kind(),
-        ErrorKind::InvalidInput
-    );
-    assert_eq!(
-        disk.flip("b", 0, 1).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
+    assert_eq!(disk.flip("a", 4, 1).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(disk.flip("b", 0, 1).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
 fn replace_plants_a_durable_file() {
     let disk = ForgetfulDisk::new();
-    assert_eq!(
-        disk.replace("d/a", vec![]).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
+    assert_eq!(disk.replace("d/a", vec![]).unwrap_err().kind(), ErrorKind::NotFound);
     disk.make_dir("d").unwrap();
     disk.sync_dir("").unwrap();
     disk.replace("d/a", b"1".to_vec()).unwrap();
     disk.replace("d/a", b"22".to_vec()).unwrap();
-    assert_eq!(
-        disk.power_cut_keep_nothing().files(),
-        [("d/a".to_owned(), 2)]
-    );
+    assert_eq!(disk.power_cut_keep_nothing().files(), [("d/a".to_owned(), 2)]);
 }
 
 #[test]
@@ -358,14 +305,8 @@ fn an_armed_sync_failure_hits_this_thread_only_and_once() {
 #[test]
 fn an_absurd_offset_is_an_error_and_not_an_empty_memory() {
     let (_, file) = with_file(b"");
-    assert_eq!(
-        file.write_all_at(b"x", u64::MAX).unwrap_err().kind(),
-        ErrorKind::FileTooLarge
-    );
-    assert_eq!(
-        file.set_len(1 << 60).unwrap_err().kind(),
-        ErrorKind::FileTooLarge
-    );
+    assert_eq!(file.write_all_at(b"x", u64::MAX).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    assert_eq!(file.set_len(1 << 60).unwrap_err().kind(), ErrorKind::FileTooLarge);
 }
 
 #[test]
@@ -375,8 +316,7 @@ fn a_cut_is_one_instant_for_all_files() {
     disk.sync_dir("").unwrap();
     // What is copied between the two files gives the writer time to slip in, if it could.
     for number in 0..200 {
-        disk.replace(&format!("filler-{number}"), vec![0; 4096])
-            .unwrap();
+        disk.replace(&format!("filler-{number}"), vec![0; 4096]).unwrap();
     }
     std::thread::scope(|scope| {
         let writer = scope.spawn(move || {
@@ -390,10 +330,7 @@ fn a_cut_is_one_instant_for_all_files() {
         while !writer.is_finished() {
             let after = disk.power_cut_keep_nothing();
             let len = |path| after.bytes(path).unwrap().len();
-            assert!(
-                len("index") <= len("data"),
-                "the index points to data that is there"
-            );
+            assert!(len("index") <= len("data"), "the index points to data that is there");
         }
     });
 }

@@ -68,10 +68,7 @@ fn a_failed_write_changes_nothing_and_a_short_one_half() {
     file.write_all_at(b"....", 0).unwrap();
     assert_eq!(code(file.write_all_at(b"abcd", 0)), Some(libc::ENOSPC));
     assert_eq!(read(&*file), b"....");
-    disk.plan(Fault {
-        short_write: true,
-        ..Fault::once(1, &[Kind::Write], libc::EIO)
-    });
+    disk.plan(Fault { short_write: true, ..Fault::once(1, &[Kind::Write], libc::EIO) });
     assert_eq!(code(file.write_all_at(b"abcd", 0)), Some(libc::EIO));
     assert_eq!(read(&*file), b"ab..");
     file.write_all_at(b"abcd", 0).unwrap();
@@ -80,10 +77,7 @@ fn a_failed_write_changes_nothing_and_a_short_one_half() {
 #[test]
 fn a_sticky_fault_stays_until_cleared() {
     let (disk, file) = with_file();
-    disk.plan(Fault {
-        sticky: true,
-        ..Fault::once(2, Kind::CHANGES, libc::ENOSPC)
-    });
+    disk.plan(Fault { sticky: true, ..Fault::once(2, Kind::CHANGES, libc::ENOSPC) });
     file.write_all_at(b"a", 0).unwrap();
     assert_eq!(code(file.write_all_at(b"b", 1)), Some(libc::ENOSPC));
     assert_eq!(code(disk.create("b")), Some(libc::ENOSPC));
@@ -101,18 +95,9 @@ fn a_failed_sync_makes_nothing_durable() {
     file.write_all_at(b"data", 0).unwrap();
     disk.plan(Fault::once(1, &[Kind::Sync], libc::EIO));
     assert_eq!(code(file.sync()), Some(libc::EIO));
-    assert!(
-        disk.inner()
-            .power_cut_keep_nothing()
-            .bytes("a")
-            .unwrap()
-            .is_empty()
-    );
+    assert!(disk.inner().power_cut_keep_nothing().bytes("a").unwrap().is_empty());
     file.sync().unwrap();
-    assert_eq!(
-        disk.inner().power_cut_keep_nothing().bytes("a").unwrap(),
-        b"data"
-    );
+    assert_eq!(disk.inner().power_cut_keep_nothing().bytes("a").unwrap(), b"data");
 }
 
 #[test]

@@ -16,10 +16,7 @@ fn makes_the_parents_of_its_root() {
     assert_eq!(kind(disk.list("")), ErrorKind::NotFound);
     disk.make_dir("").unwrap();
     write(&disk, "a", b"here");
-    assert_eq!(
-        std::fs::read(folder.0.join("deep/store/a")).unwrap(),
-        b"here"
-    );
+    assert_eq!(std::fs::read(folder.0.join("deep/store/a")).unwrap(), b"here");
 }
 
 #[test]
@@ -55,19 +52,12 @@ fn a_second_lock_names_the_first_holder() {
     let (folder, disk) = real();
     let lock = disk.lock("pid 123,\nmounted at /mnt/x").unwrap();
     assert_eq!(disk.mode("lock").unwrap(), 0o600);
-    assert_eq!(
-        std::fs::read(folder.0.join("lock")).unwrap(),
-        b"pid 123, mounted at /mnt/x\n"
-    );
+    assert_eq!(std::fs::read(folder.0.join("lock")).unwrap(), b"pid 123, mounted at /mnt/x\n");
     match disk.lock("pid 456") {
         Err(LockError::Held { holder, .. }) => assert_eq!(holder, "pid 123, mounted at /mnt/x"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(
-        content(&disk, "lock"),
-        b"pid 123, mounted at /mnt/x\n",
-        "the loser wrote nothing"
-    );
+    assert_eq!(content(&disk, "lock"), b"pid 123, mounted at /mnt/x\n", "the loser wrote nothing");
     drop(lock);
     assert_eq!(content(&disk, "lock"), b"");
     drop(disk.lock("pid 456").unwrap());
@@ -76,11 +66,7 @@ fn a_second_lock_names_the_first_holder() {
 #[test]
 fn a_stale_longer_holder_is_overwritten() {
     let (folder, disk) = real();
-    std::fs::write(
-        folder.0.join("lock"),
-        "a very long line of a process that was killed\nx",
-    )
-    .unwrap();
+    std::fs::write(folder.0.join("lock"), "a very long line of a process that was killed\nx").unwrap();
     let _lock = disk.lock("pid 7").unwrap();
     assert_eq!(content(&disk, "lock"), b"pid 7\n");
 }

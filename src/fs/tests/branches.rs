@@ -9,8 +9,7 @@ fn with_fork() -> Rig {
     let rig = Rig::new();
     rig.write("main/vectors/a.json", &document("old")).unwrap();
     rig.mkdir("main/branches/x").unwrap();
-    rig.write("main/branches/x/vectors/b.json", &document("new"))
-        .unwrap();
+    rig.write("main/branches/x/vectors/b.json", &document("new")).unwrap();
     rig
 }
 
@@ -28,24 +27,16 @@ fn a_fork_sees_its_parent_and_keeps_to_itself() {
 #[test]
 fn moving_a_branch_into_its_parent_merges_it() {
     let rig = with_fork();
-    let handle = rig
-        .open("main/branches/x/vectors/a.json", libc::O_RDONLY)
-        .unwrap();
+    let handle = rig.open("main/branches/x/vectors/a.json", libc::O_RDONLY).unwrap();
     let directory = rig.ino("main/branches/x/vectors").unwrap();
     let afterwards = rig.rename("main/branches/x", "main/x", 0).unwrap();
-    assert_eq!(
-        afterwards.stale_name,
-        Some((rig.ino("main").unwrap(), "x".into()))
-    );
+    assert_eq!(afterwards.stale_name, Some((rig.ino("main").unwrap(), "x".into())));
     assert_eq!(rig.list("main/vectors"), ["a.json", "b.json"]);
     assert!(rig.list("main/branches").is_empty());
     assert_eq!(rig.ino("main/x"), Err(Errno::ENOENT));
     assert_eq!(rig.fs.read(handle, 0, 10), Err(Errno::ESTALE));
     assert_eq!(rig.fs.getattr(directory, None), Err(Errno::ESTALE));
-    assert_eq!(
-        rig.fs.lookup(directory, OsStr::new("a.json")),
-        Err(Errno::ESTALE)
-    );
+    assert_eq!(rig.fs.lookup(directory, OsStr::new("a.json")), Err(Errno::ESTALE));
 }
 
 #[test]
@@ -55,35 +46,14 @@ fn a_branch_is_renamed_in_its_place_and_nowhere_else() {
     rig.mkdir("main/branches/z").unwrap();
     rig.mv("main/branches/x", "main/branches/y").unwrap();
     assert_eq!(rig.ino("main/branches/y"), Ok(ino));
-    assert_eq!(
-        rig.mv("main/branches/y", "main/branches/z").unwrap_err(),
-        Errno::EEXIST
-    );
-    assert_eq!(
-        rig.mv("main/branches/y", "main/other").unwrap_err(),
-        Errno::EINVAL
-    );
+    assert_eq!(rig.mv("main/branches/y", "main/branches/z").unwrap_err(), Errno::EEXIST);
+    assert_eq!(rig.mv("main/branches/y", "main/other").unwrap_err(), Errno::EINVAL);
     assert_eq!(rig.mv("main/branches/y", "y").unwrap_err(), Errno::EINVAL);
-    assert_eq!(
-        rig.mv("main/branches/y", "main/branches/z/branches/y")
-            .unwrap_err(),
-        Errno::EINVAL
-    );
-    assert_eq!(
-        rig.mv("main/branches/y", "main/vectors/y").unwrap_err(),
-        Errno::EINVAL
-    );
-    assert_eq!(
-        rig.mv("main/branches/y", "main/vectors").unwrap_err(),
-        Errno::EPERM
-    );
-    assert_eq!(
-        rig.mv_flags("main/branches/y", "main/branches/w", libc::RENAME_WHITEOUT)
-            .unwrap_err(),
-        Errno::EINVAL
-    );
-    rig.mv_flags("main/branches/y", "main/branches/w", libc::RENAME_NOREPLACE)
-        .unwrap();
+    assert_eq!(rig.mv("main/branches/y", "main/branches/z/branches/y").unwrap_err(), Errno::EINVAL);
+    assert_eq!(rig.mv("main/branches/y", "main/vectors/y").unwrap_err(), Errno::EINVAL);
+    assert_eq!(rig.mv("main/branches/y", "main/vectors").unwrap_err(), Errno::EPERM);
+    assert_eq!(rig.mv_flags("main/branches/y", "main/branches/w", libc::RENAME_WHITEOUT).unwrap_err(), Errno::EINVAL);
+    rig.mv_flags("main/branches/y", "main/branches/w", libc::RENAME_NOREPLACE).unwrap();
     assert_eq!(rig.list("main/branches").len(), 2);
 }
 
@@ -92,20 +62,11 @@ fn a_branch_with_bytes_in_the_air_is_busy() {
     let rig = with_fork();
     let handle = rig.open("main/branches/x/vectors/c.json", ANEW).unwrap();
     rig.fs.write(handle, 0, b"{\"text\":").unwrap();
-    assert_eq!(
-        rig.mv("main/branches/x", "main/x").unwrap_err(),
-        Errno::EBUSY
-    );
+    assert_eq!(rig.mv("main/branches/x", "main/x").unwrap_err(), Errno::EBUSY);
     assert_eq!(rig.rmdir("main/branches/x"), Err(Errno::EBUSY));
-    assert_eq!(
-        rig.write("main/branches/x/ctl", "merge\n"),
-        Err(Errno::EBUSY)
-    );
+    assert_eq!(rig.write("main/branches/x/ctl", "merge\n"), Err(Errno::EBUSY));
     assert_eq!(rig.last_error("main")["code"], "uncommitted_bytes");
-    assert_eq!(
-        rig.last_error("main/branches/x")["code"],
-        "uncommitted_bytes"
-    );
+    assert_eq!(rig.last_error("main/branches/x")["code"], "uncommitted_bytes");
     rig.fs.release(handle);
     rig.mv("main/branches/x", "main/x").unwrap();
 }
@@ -113,22 +74,14 @@ fn a_branch_with_bytes_in_the_air_is_busy() {
 #[test]
 fn discarding_ends_a_branch_for_those_who_have_it_open() {
     let rig = with_fork();
-    let writer = rig
-        .open("main/branches/x/vectors/b.json", libc::O_WRONLY)
-        .unwrap();
+    let writer = rig.open("main/branches/x/vectors/b.json", libc::O_WRONLY).unwrap();
     let query = rig.open("main/branches/x/query", libc::O_RDWR).unwrap();
-    let listing = rig
-        .fs
-        .opendir(ROOT, rig.ino("main/branches/x/vectors").unwrap())
-        .unwrap();
+    let listing = rig.fs.opendir(ROOT, rig.ino("main/branches/x/vectors").unwrap()).unwrap();
     rig.rmdir("main/branches/x").unwrap();
     assert_eq!(rig.fs.write(writer, 0, b"{"), Err(Errno::ESTALE));
     rig.fs.flush(writer).unwrap();
     assert_eq!(rig.fs.write(query, 0, b"old\n"), Err(Errno::ESTALE));
-    assert_eq!(
-        rig.fs.readdir(listing, 0, &mut |_, _, _, _| false),
-        Err(Errno::ESTALE)
-    );
+    assert_eq!(rig.fs.readdir(listing, 0, &mut |_, _, _, _| false), Err(Errno::ESTALE));
     let before = rig.mkdir("main/branches/x").unwrap();
     assert_eq!(rig.list("main/branches/x/vectors"), ["a.json"]);
     assert_eq!(rig.ino("main/branches/x"), Ok(before));
@@ -139,10 +92,7 @@ fn what_has_children_stays_and_main_stays_always() {
     let rig = with_fork();
     rig.mkdir("main/branches/x/branches/y").unwrap();
     assert_eq!(rig.rmdir("main/branches/x"), Err(Errno::ENOTEMPTY));
-    assert_eq!(
-        rig.mv("main/branches/x", "main/x").unwrap_err(),
-        Errno::ENOTEMPTY
-    );
+    assert_eq!(rig.mv("main/branches/x", "main/x").unwrap_err(), Errno::ENOTEMPTY);
     assert_eq!(rig.rmdir("main"), Err(Errno::EPERM));
     rig.mkdir("other").unwrap();
     assert_eq!(rig.mv("other", "another").unwrap_err(), Errno::EINVAL);
@@ -154,31 +104,17 @@ fn what_has_children_stays_and_main_stays_always() {
 #[test]
 fn directories_are_made_where_they_mean_something() {
     let rig = with_fork();
-    for path in [
-        "main/folder",
-        "main/vectors/folder",
-        "main/config/folder",
-        "main/export/folder",
-        "main/search/folder",
-    ] {
+    for path in ["main/folder", "main/vectors/folder", "main/config/folder", "main/export/folder", "main/search/folder"]
+    {
         assert_eq!(rig.mkdir(path), Err(Errno::EPERM), "{path}");
     }
-    for path in [
-        "main/branches/vectors",
-        "main/branches/.x",
-        "bad name",
-        "main/checkpoints/a b",
-    ] {
+    for path in ["main/branches/vectors", "main/branches/.x", "bad name", "main/checkpoints/a b"] {
         assert_eq!(rig.mkdir(path), Err(Errno::EINVAL), "{path}");
     }
     assert_eq!(rig.mkdir("main/branches/x"), Err(Errno::EEXIST));
     for path in ["main/vectors", "main/branches", "main/config"] {
         assert_eq!(rig.rmdir(path), Err(Errno::EPERM), "{path}");
-        assert_eq!(
-            rig.mv(path, "main/branches/q").unwrap_err(),
-            Errno::EPERM,
-            "{path}"
-        );
+        assert_eq!(rig.mv(path, "main/branches/q").unwrap_err(), Errno::EPERM, "{path}");
     }
     assert_eq!(rig.open("main/file", ANEW), Err(Errno::EPERM));
 }
@@ -187,53 +123,21 @@ fn directories_are_made_where_they_mean_something() {
 fn a_checkpoint_has_the_same_shape_and_never_changes() {
     let rig = with_fork();
     rig.mkdir("main/checkpoints/v1").unwrap();
-    rig.write("main/vectors/a.json", &document("changed"))
-        .unwrap();
+    rig.write("main/vectors/a.json", &document("changed")).unwrap();
     assert_eq!(rig.list("main/checkpoints/v1"), rig.list("main"));
-    assert!(
-        rig.read("main/checkpoints/v1/vectors/a.json")
-            .unwrap()
-            .contains("old")
-    );
+    assert!(rig.read("main/checkpoints/v1/vectors/a.json").unwrap().contains("old"));
     rig.write("main/checkpoints/v1/query", "old\n").unwrap();
-    assert!(
-        rig.read("main/checkpoints/v1/query")
-            .unwrap()
-            .contains("\"id\":\"a\"")
-    );
-    assert_eq!(
-        rig.write("main/checkpoints/v1/vectors/a.json", &document("x")),
-        Err(Errno::EROFS)
-    );
-    assert_eq!(
-        rig.write("main/checkpoints/v1/vectors/new.json", &document("x")),
-        Err(Errno::EROFS)
-    );
-    assert_eq!(
-        rig.write("main/checkpoints/v1/vectors/.tmp", "x"),
-        Err(Errno::EROFS)
-    );
-    assert_eq!(
-        rig.rm("main/checkpoints/v1/vectors/a.json"),
-        Err(Errno::EROFS)
-    );
+    assert!(rig.read("main/checkpoints/v1/query").unwrap().contains("\"id\":\"a\""));
+    assert_eq!(rig.write("main/checkpoints/v1/vectors/a.json", &document("x")), Err(Errno::EROFS));
+    assert_eq!(rig.write("main/checkpoints/v1/vectors/new.json", &document("x")), Err(Errno::EROFS));
+    assert_eq!(rig.write("main/checkpoints/v1/vectors/.tmp", "x"), Err(Errno::EROFS));
+    assert_eq!(rig.rm("main/checkpoints/v1/vectors/a.json"), Err(Errno::EROFS));
     for name in ["ctl", "ingest", "config/task"] {
-        assert_eq!(
-            rig.open(&format!("main/checkpoints/v1/{name}"), libc::O_WRONLY),
-            Err(Errno::EROFS),
-            "{name}"
-        );
+        assert_eq!(rig.open(&format!("main/checkpoints/v1/{name}"), libc::O_WRONLY), Err(Errno::EROFS), "{name}");
     }
-    assert_eq!(
-        rig.mkdir("main/checkpoints/v1/branches/y"),
-        Err(Errno::EROFS)
-    );
+    assert_eq!(rig.mkdir("main/checkpoints/v1/branches/y"), Err(Errno::EROFS));
     assert_eq!(rig.last_error("main")["path"], "checkpoints/v1/branches/y");
-    assert_eq!(
-        rig.mv("main/checkpoints/v1", "main/checkpoints/v2")
-            .unwrap_err(),
-        Errno::EPERM
-    );
+    assert_eq!(rig.mv("main/checkpoints/v1", "main/checkpoints/v2").unwrap_err(), Errno::EPERM);
 }
 
 #[test]
@@ -249,59 +153,28 @@ fn a_checkpoint_that_is_taken_again_is_a_new_directory() {
 #[test]
 fn the_directory_of_a_branch_takes_permission_bits() {
     let rig = with_fork();
-    let changes = Changes {
-        mode: Some(0o750),
-        ..Changes::default()
-    };
-    assert_eq!(
-        rig.fs
-            .setattr(ROOT, rig.ino("main/branches/x").unwrap(), changes, None)
-            .unwrap()
-            .mode,
-        0o750
-    );
-    assert_eq!(
-        rig.fs
-            .setattr(ROOT, rig.ino("main/vectors").unwrap(), changes, None),
-        Err(Errno::EPERM)
-    );
-    rig.fs
-        .setattr(
-            ROOT,
-            rig.ino("main/vectors").unwrap(),
-            Changes::default(),
-            None,
-        )
-        .unwrap();
+    let changes = Changes { mode: Some(0o750), ..Changes::default() };
+    assert_eq!(rig.fs.setattr(ROOT, rig.ino("main/branches/x").unwrap(), changes, None).unwrap().mode, 0o750);
+    assert_eq!(rig.fs.setattr(ROOT, rig.ino("main/vectors").unwrap(), changes, None), Err(Errno::EPERM));
+    rig.fs.setattr(ROOT, rig.ino("main/vectors").unwrap(), Changes::default(), None).unwrap();
 }
 
 #[test]
 fn a_record_goes_to_another_branch_as_to_another_file_system() {
     let rig = with_fork();
-    assert_eq!(
-        rig.mv("main/branches/x/vectors/b.json", "main/vectors/b.json")
-            .unwrap_err(),
-        Errno::EXDEV
-    );
-    assert_eq!(
-        rig.mv("main/vectors/a.json", "main/a.json").unwrap_err(),
-        Errno::EPERM
-    );
+    assert_eq!(rig.mv("main/branches/x/vectors/b.json", "main/vectors/b.json").unwrap_err(), Errno::EXDEV);
+    assert_eq!(rig.mv("main/vectors/a.json", "main/a.json").unwrap_err(), Errno::EPERM);
 }
 
 #[test]
 fn a_mount_of_one_branch_ends_at_that_branch() {
     let mut rig = with_fork();
     let branch = rig.memory.resolve("main/x").unwrap();
-    rig.fs = rig.view(FsOptions {
-        branch: Some(branch),
-        ..FsOptions::default()
-    });
+    rig.fs = rig.view(FsOptions { branch: Some(branch), ..FsOptions::default() });
     assert_eq!(rig.list("vectors"), ["a.json", "b.json"]);
     assert_eq!(rig.mkdir("folder"), Err(Errno::EPERM));
     rig.mkdir("branches/y").unwrap();
-    rig.write("branches/y/vectors/c.json", &document("y"))
-        .unwrap();
+    rig.write("branches/y/vectors/c.json", &document("y")).unwrap();
     rig.mv("branches/y", "y").unwrap();
     assert_eq!(rig.list("vectors"), ["a.json", "b.json", "c.json"]);
     assert_eq!(rig.write("ctl", "merge\n"), Err(Errno::EPERM));
@@ -312,37 +185,20 @@ fn a_mount_of_one_branch_ends_at_that_branch() {
 #[test]
 fn a_read_only_mount_answers_and_changes_nothing() {
     let mut rig = with_fork();
-    rig.fs = rig.view(FsOptions {
-        read_only: true,
-        ..FsOptions::default()
-    });
+    rig.fs = rig.view(FsOptions { read_only: true, ..FsOptions::default() });
     rig.write("main/query", "old\n").unwrap();
     assert!(rig.read("main/query").unwrap().contains("\"id\":\"a\""));
-    assert!(
-        rig.read("main/search/old")
-            .unwrap()
-            .contains("\"id\":\"a\"")
-    );
-    rig.write("main/branches/x/ctl", "merge --dry-run\n")
-        .unwrap();
-    assert_eq!(
-        rig.write("main/branches/x/ctl", "promote\n"),
-        Err(Errno::EROFS)
-    );
-    assert_eq!(
-        rig.write("main/vectors/a.json", &document("x")),
-        Err(Errno::EROFS)
-    );
+    assert!(rig.read("main/search/old").unwrap().contains("\"id\":\"a\""));
+    rig.write("main/branches/x/ctl", "merge --dry-run\n").unwrap();
+    assert_eq!(rig.write("main/branches/x/ctl", "promote\n"), Err(Errno::EROFS));
+    assert_eq!(rig.write("main/vectors/a.json", &document("x")), Err(Errno::EROFS));
     assert_eq!(rig.write("main/vectors/.tmp", "x"), Err(Errno::EROFS));
     assert_eq!(rig.write("main/ingest", "{}\n"), Err(Errno::EROFS));
     assert_eq!(rig.write("main/config/task", "x\n"), Err(Errno::EROFS));
     assert_eq!(rig.mkdir("main/branches/y"), Err(Errno::EROFS));
     assert_eq!(rig.mkdir("main/checkpoints/v1"), Err(Errno::EROFS));
     assert_eq!(rig.rmdir("main/branches/x"), Err(Errno::EROFS));
-    assert_eq!(
-        rig.mv("main/branches/x", "main/x").unwrap_err(),
-        Errno::EROFS
-    );
+    assert_eq!(rig.mv("main/branches/x", "main/x").unwrap_err(), Errno::EROFS);
     assert_eq!(rig.rm("main/vectors/a.json"), Err(Errno::EROFS));
     assert_eq!(rig.last_error("main")["errno"], "EROFS");
 }
@@ -353,9 +209,6 @@ fn a_branch_belongs_to_whom_made_it() {
     rig.who = ANN;
     rig.mkdir("main/branches/mine").unwrap();
     assert_eq!(rig.stat("main/branches/mine").unwrap().uid, ANN.uid);
-    assert_eq!(
-        rig.stat("main/branches/mine/vectors/a.json").unwrap().uid,
-        ANN.uid
-    );
+    assert_eq!(rig.stat("main/branches/mine/vectors/a.json").unwrap().uid, ANN.uid);
     assert_eq!(rig.stat("main/vectors/a.json").unwrap().uid, ROOT.uid);
 }

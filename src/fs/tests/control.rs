@@ -8,17 +8,13 @@ use crate::fs::{Caller, Changes, Errno};
 
 fn with_records() -> Rig {
     let rig = Rig::new();
-    rig.write("main/vectors/a.json", &document("apples and pears"))
-        .unwrap();
-    rig.write("main/vectors/b.json", &document("pears alone"))
-        .unwrap();
+    rig.write("main/vectors/a.json", &document("apples and pears")).unwrap();
+    rig.write("main/vectors/b.json", &document("pears alone")).unwrap();
     rig
 }
 
 fn headers(answer: &str) -> Vec<serde_json::Value> {
-    let lines = answer
-        .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let lines = answer.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     lines.filter(|line| line.get("ok").is_some()).collect()
 }
 
@@ -28,13 +24,7 @@ fn echo_then_cat_shows_the_last_answers_of_the_same_user() {
     assert_eq!(rig.read("main/query").unwrap(), "");
     rig.write("main/query", "apples\npears\n").unwrap();
     let answer = rig.read("main/query").unwrap();
-    assert_eq!(
-        headers(&answer)
-            .iter()
-            .map(|header| header["hits"].as_u64().unwrap())
-            .collect::<Vec<_>>(),
-        [1, 2]
-    );
+    assert_eq!(headers(&answer).iter().map(|header| header["hits"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);
     rig.who = ANN;
     assert_eq!(rig.read("main/query").unwrap(), "");
 }
@@ -50,10 +40,7 @@ fn one_handle_writes_and_reads_in_turn_from_wherever() {
     let position = 7 + first.len() as u64;
     rig.fs.write(handle, position, b"pears\n").unwrap();
     let second = rig.read_on(handle, position + 6).unwrap();
-    assert_eq!(
-        (headers(&second).len(), &headers(&second)[0]["q"]),
-        (1, &1.into())
-    );
+    assert_eq!((headers(&second).len(), &headers(&second)[0]["q"]), (1, &1.into()));
 }
 
 #[test]
@@ -62,10 +49,7 @@ fn a_bad_question_fails_in_the_write_and_does_nothing() {
     rig.write("main/query", "apples\n").unwrap();
     let before = rig.read("main/query").unwrap();
     let handle = rig.open("main/query", libc::O_RDWR).unwrap();
-    assert_eq!(
-        rig.fs.write(handle, 0, b"pears\n{\"text\":\n"),
-        Err(Errno::EINVAL)
-    );
+    assert_eq!(rig.fs.write(handle, 0, b"pears\n{\"text\":\n"), Err(Errno::EINVAL));
     assert_eq!(rig.read_on(handle, 0).unwrap(), "");
     rig.fs.write(handle, 0, b"pears\n").unwrap();
     assert_eq!(headers(&rig.read_on(handle, 6).unwrap()).len(), 1);
@@ -107,8 +91,7 @@ fn a_name_in_search_is_a_question_of_exact_size() {
 #[test]
 fn verbs_are_done_as_they_are_written_and_leave_an_outcome() {
     let rig = with_records();
-    rig.write("main/ctl", "checkpoint v1\nfork x from v1\n")
-        .unwrap();
+    rig.write("main/ctl", "checkpoint v1\nfork x from v1\n").unwrap();
     assert_eq!(rig.list("main/checkpoints"), ["v1"]);
     let outcome = rig.read("main/ctl").unwrap();
     assert_eq!(outcome.lines().count(), 2);
@@ -121,40 +104,18 @@ fn verbs_are_done_as_they_are_written_and_leave_an_outcome() {
 #[test]
 fn a_line_that_is_no_verb_stops_the_others_too() {
     let rig = with_records();
-    assert_eq!(
-        rig.write("main/ctl", "checkpoint v1\nexplode\n"),
-        Err(Errno::EINVAL)
-    );
+    assert_eq!(rig.write("main/ctl", "checkpoint v1\nexplode\n"), Err(Errno::EINVAL));
     assert!(rig.list("main/checkpoints").is_empty());
-    assert!(
-        rig.last_error("main")["hint"]
-            .as_str()
-            .unwrap()
-            .contains("rollback")
-    );
-    assert_eq!(
-        rig.write("main/ctl", "rollback nowhere\n"),
-        Err(Errno::ENOENT)
-    );
+    assert!(rig.last_error("main")["hint"].as_str().unwrap().contains("rollback"));
+    assert_eq!(rig.write("main/ctl", "rollback nowhere\n"), Err(Errno::ENOENT));
 }
 
 #[test]
 fn a_write_is_short_by_the_verb_that_failed() {
     let rig = with_records();
     let handle = rig.open("main/ctl", libc::O_WRONLY).unwrap();
-    assert_eq!(
-        rig.fs.write(
-            handle,
-            0,
-            b"checkpoint v1\nrollback nowhere\ncheckpoint v2\n"
-        ),
-        Ok(14)
-    );
-    assert_eq!(
-        rig.fs
-            .write(handle, 14, b"rollback nowhere\ncheckpoint v2\n"),
-        Err(Errno::ENOENT)
-    );
+    assert_eq!(rig.fs.write(handle, 0, b"checkpoint v1\nrollback nowhere\ncheckpoint v2\n"), Ok(14));
+    assert_eq!(rig.fs.write(handle, 14, b"rollback nowhere\ncheckpoint v2\n"), Err(Errno::ENOENT));
     assert_eq!(rig.list("main/checkpoints"), ["v1"]);
 }
 
@@ -163,22 +124,12 @@ fn promoting_needs_permission_to_write_to_the_parent() {
     let mut rig = with_records();
     rig.who = ANN;
     rig.mkdir("main/branches/ann").unwrap();
-    rig.write("main/branches/ann/vectors/c.json", &document("from ann"))
-        .unwrap();
-    rig.write("main/branches/ann/ctl", "promote --dry-run\n")
-        .unwrap();
+    rig.write("main/branches/ann/vectors/c.json", &document("from ann")).unwrap();
+    rig.write("main/branches/ann/ctl", "promote --dry-run\n").unwrap();
     assert!(rig.read("main/branches/ann/ctl").unwrap().contains("ready"));
-    assert_eq!(
-        rig.write("main/branches/ann/ctl", "promote\n"),
-        Err(Errno::EACCES)
-    );
-    let may = Changes {
-        mode: Some(0o777),
-        ..Changes::default()
-    };
-    rig.fs
-        .setattr(super::rig::ROOT, rig.ino("main").unwrap(), may, None)
-        .unwrap();
+    assert_eq!(rig.write("main/branches/ann/ctl", "promote\n"), Err(Errno::EACCES));
+    let may = Changes { mode: Some(0o777), ..Changes::default() };
+    rig.fs.setattr(super::rig::ROOT, rig.ino("main").unwrap(), may, None).unwrap();
     rig.write("main/branches/ann/ctl", "promote\n").unwrap();
     assert!(rig.ino("main/vectors/c.json").is_ok());
     assert!(rig.ino("main/branches/ann").is_ok());
@@ -188,8 +139,7 @@ fn promoting_needs_permission_to_write_to_the_parent() {
 fn a_merge_by_ctl_leaves_its_outcome_to_the_handle() {
     let rig = with_records();
     rig.mkdir("main/branches/x").unwrap();
-    rig.write("main/branches/x/vectors/c.json", &document("x"))
-        .unwrap();
+    rig.write("main/branches/x/vectors/c.json", &document("x")).unwrap();
     let handle = rig.open("main/branches/x/ctl", libc::O_RDWR).unwrap();
     rig.fs.write(handle, 0, b"merge\n").unwrap();
     assert!(rig.read_on(handle, 6).unwrap().contains("merged"));
@@ -205,10 +155,7 @@ fn a_setting_is_one_value_a_file() {
     rig.write("main/config/strategy", "child-wins\n").unwrap();
     assert_eq!(rig.read("main/config/strategy").unwrap(), "child-wins\n");
     assert_eq!(rig.stat("main/config/strategy").unwrap().size, 11);
-    assert_eq!(
-        rig.write("main/config/strategy", "best-wins\n"),
-        Err(Errno::EINVAL)
-    );
+    assert_eq!(rig.write("main/config/strategy", "best-wins\n"), Err(Errno::EINVAL));
     assert_eq!(rig.read("main/config/strategy").unwrap(), "child-wins\n");
     rig.write("main/config/task", "one\n").unwrap();
     rig.write("main/config/task", "").unwrap();
@@ -225,31 +172,15 @@ fn a_value_may_come_line_by_line() {
     rig.fs.write(handle, 0, b"core/** text manual\n").unwrap();
     rig.fs.write(handle, 20, b"** text\n").unwrap();
     rig.fs.flush(handle).unwrap();
-    assert_eq!(
-        rig.read("main/config/rules").unwrap(),
-        "core/** text manual\n** text\n"
-    );
+    assert_eq!(rig.read("main/config/rules").unwrap(), "core/** text manual\n** text\n");
 }
 
 #[test]
 fn generated_files_have_their_exact_size_and_take_nothing() {
     let rig = with_records();
-    for name in [
-        "README.md",
-        "status",
-        "lineage",
-        "diff",
-        "conflicts",
-        "events.jsonl",
-        "errors",
-        "export/ids.txt",
-    ] {
+    for name in ["README.md", "status", "lineage", "diff", "conflicts", "events.jsonl", "errors", "export/ids.txt"] {
         let path = format!("main/{name}");
-        assert_eq!(
-            rig.stat(&path).unwrap().size,
-            rig.read(&path).unwrap().len() as u64,
-            "{name}"
-        );
+        assert_eq!(rig.stat(&path).unwrap().size, rig.read(&path).unwrap().len() as u64, "{name}");
         assert_eq!(rig.open(&path, libc::O_WRONLY), Err(Errno::EPERM), "{name}");
         assert_eq!(rig.rm(&path), Err(Errno::EPERM), "{name}");
     }
@@ -264,16 +195,9 @@ fn generated_files_have_their_exact_size_and_take_nothing() {
 fn what_was_open_shows_the_state_at_its_open() {
     let rig = with_records();
     let handle = rig.open("main/export/ids.txt", libc::O_RDONLY).unwrap();
-    rig.write("main/vectors/c.json", &document("later"))
-        .unwrap();
+    rig.write("main/vectors/c.json", &document("later")).unwrap();
     assert_eq!(rig.read_on(handle, 0).unwrap(), "a\nb\n");
-    assert_eq!(
-        rig.fs
-            .getattr(rig.ino("main/export/ids.txt").unwrap(), Some(handle))
-            .unwrap()
-            .size,
-        4
-    );
+    assert_eq!(rig.fs.getattr(rig.ino("main/export/ids.txt").unwrap(), Some(handle)).unwrap().size, 4);
 }
 
 #[test]
@@ -283,11 +207,7 @@ fn events_grow_under_their_reader_and_wake_who_waits() {
     assert_eq!(rig.fs.poll(handle, None), Ok(true));
     let before = rig.read_on(handle, 0).unwrap();
     let (sender, receiver) = mpsc::channel();
-    assert_eq!(
-        rig.fs
-            .poll(handle, Some(Box::new(move || sender.send(()).unwrap()))),
-        Ok(false)
-    );
+    assert_eq!(rig.fs.poll(handle, Some(Box::new(move || sender.send(()).unwrap()))), Ok(false));
     rig.write("main/vectors/c.json", &document("news")).unwrap();
     receiver.recv_timeout(Duration::from_secs(5)).unwrap();
     assert_eq!(rig.fs.poll(handle, None), Ok(true));
@@ -298,9 +218,7 @@ fn events_grow_under_their_reader_and_wake_who_waits() {
 fn who_seeks_to_the_end_of_the_events_waits_for_new_ones() {
     let rig = with_records();
     let handle = rig.open("main/events.jsonl", libc::O_RDONLY).unwrap();
-    rig.fs
-        .getattr(rig.ino("main/events.jsonl").unwrap(), Some(handle))
-        .unwrap();
+    rig.fs.getattr(rig.ino("main/events.jsonl").unwrap(), Some(handle)).unwrap();
     assert_eq!(rig.fs.poll(handle, None), Ok(false));
 }
 
@@ -312,19 +230,10 @@ fn many_conversations_do_not_mix() {
             let rig = &rig;
             scope.spawn(move || {
                 let ino = rig.ino("main/query").unwrap();
-                let handle = rig
-                    .fs
-                    .open(Caller { uid, gid: 0 }, ino, libc::O_RDWR)
-                    .unwrap();
+                let handle = rig.fs.open(Caller { uid, gid: 0 }, ino, libc::O_RDWR).unwrap();
                 let word = if uid % 2 == 0 { "apples" } else { "alone" };
                 for turn in 0..100 {
-                    rig.fs
-                        .write(
-                            handle,
-                            0,
-                            format!("{{\"text\":\"{word}\",\"tag\":{turn}}}\n").as_bytes(),
-                        )
-                        .unwrap();
+                    rig.fs.write(handle, 0, format!("{{\"text\":\"{word}\",\"tag\":{turn}}}\n").as_bytes()).unwrap();
                     let answer = rig.read_on(handle, 0).unwrap();
                     assert_eq!(headers(&answer).len(), 1);
                     assert!(answer.contains(word), "{answer}");

@@ -5,9 +5,7 @@ use crate::fs::Errno;
 
 fn with_records(count: usize) -> Rig {
     let rig = Rig::new();
-    let lines: String = (0..count)
-        .map(|number| format!("{{\"id\":\"r{number:05}\",\"text\":\"x\"}}\n"))
-        .collect();
+    let lines: String = (0..count).map(|number| format!("{{\"id\":\"r{number:05}\",\"text\":\"x\"}}\n")).collect();
     rig.write("main/ingest", &lines).unwrap();
     rig
 }
@@ -31,15 +29,8 @@ fn every_branch_has_the_same_names() {
     ] {
         assert!(names.iter().any(|found| found == name), "{name}");
     }
-    assert!(
-        names
-            .iter()
-            .all(|name| rig.stat(&format!("main/{name}")).is_ok())
-    );
-    assert_eq!(
-        rig.list("main/export"),
-        ["vectors.npy", "ids.txt", "records.jsonl"]
-    );
+    assert!(names.iter().all(|name| rig.stat(&format!("main/{name}")).is_ok()));
+    assert_eq!(rig.list("main/export"), ["vectors.npy", "ids.txt", "records.jsonl"]);
 }
 
 #[test]
@@ -53,39 +44,22 @@ fn a_long_listing_is_whole_and_in_order() {
 #[test]
 fn a_listing_stays_as_it_was_at_open() {
     let rig = with_records(10);
-    let handle = rig
-        .fs
-        .opendir(ROOT, rig.ino("main/vectors").unwrap())
-        .unwrap();
+    let handle = rig.fs.opendir(ROOT, rig.ino("main/vectors").unwrap()).unwrap();
     rig.rm("main/vectors/r00003.json").unwrap();
-    rig.write("main/ingest", "{\"id\":\"another\",\"text\":\"x\"}\n")
-        .unwrap();
-    let names: Vec<_> = rig
-        .list_from(handle, 0)
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect();
-    assert!(
-        names.contains(&"r00003.json".to_owned()) && !names.contains(&"another.json".to_owned())
-    );
+    rig.write("main/ingest", "{\"id\":\"another\",\"text\":\"x\"}\n").unwrap();
+    let names: Vec<_> = rig.list_from(handle, 0).into_iter().map(|(name, _)| name).collect();
+    assert!(names.contains(&"r00003.json".to_owned()) && !names.contains(&"another.json".to_owned()));
 }
 
 #[test]
 fn any_cookie_leads_back_to_its_place() {
     let rig = with_records(2_500);
     rig.write("main/vectors/.temporary", "x").unwrap();
-    let handle = rig
-        .fs
-        .opendir(ROOT, rig.ino("main/vectors").unwrap())
-        .unwrap();
+    let handle = rig.fs.opendir(ROOT, rig.ino("main/vectors").unwrap()).unwrap();
     let all = rig.list_from(handle, 0);
     assert_eq!(all.len(), 2_503);
     for place in [2_499, 1_026, 1_027, 3, 0, 2_050] {
-        assert_eq!(
-            rig.list_from(handle, all[place].1),
-            all[place + 1..],
-            "behind {place}"
-        );
+        assert_eq!(rig.list_from(handle, all[place].1), all[place + 1..], "behind {place}");
     }
     assert_eq!(rig.list_from(handle, 0), all);
     assert!(rig.list_from(handle, 1_000_000).is_empty());
@@ -94,26 +68,15 @@ fn any_cookie_leads_back_to_its_place() {
 #[test]
 fn a_cookie_that_was_never_given_is_walked_to() {
     let rig = with_records(2_500);
-    let all = rig.list_from(
-        rig.fs
-            .opendir(ROOT, rig.ino("main/vectors").unwrap())
-            .unwrap(),
-        0,
-    );
-    let fresh = rig
-        .fs
-        .opendir(ROOT, rig.ino("main/vectors").unwrap())
-        .unwrap();
+    let all = rig.list_from(rig.fs.opendir(ROOT, rig.ino("main/vectors").unwrap()).unwrap(), 0);
+    let fresh = rig.fs.opendir(ROOT, rig.ino("main/vectors").unwrap()).unwrap();
     assert_eq!(rig.list_from(fresh, 2_400), all[2_400..]);
 }
 
 #[test]
 fn numbers_in_a_listing_are_those_of_stat() {
     let rig = with_records(3);
-    let handle = rig
-        .fs
-        .opendir(ROOT, rig.ino("main/vectors").unwrap())
-        .unwrap();
+    let handle = rig.fs.opendir(ROOT, rig.ino("main/vectors").unwrap()).unwrap();
     let mut numbers = Vec::new();
     rig.fs
         .readdir(handle, 2, &mut |ino, _, _, name| {
@@ -122,12 +85,7 @@ fn numbers_in_a_listing_are_those_of_stat() {
         })
         .unwrap();
     for (ino, name) in numbers {
-        assert_eq!(
-            rig.stat(&format!("main/vectors/{}", name.to_str().unwrap()))
-                .unwrap()
-                .ino,
-            ino
-        );
+        assert_eq!(rig.stat(&format!("main/vectors/{}", name.to_str().unwrap())).unwrap().ino, ino);
     }
     rig.fs
         .readdir(handle, 1, &mut |ino, _, _, _| {
@@ -140,15 +98,8 @@ fn numbers_in_a_listing_are_those_of_stat() {
 #[test]
 fn files_are_no_directories_and_directories_no_files() {
     let rig = with_records(1);
-    assert_eq!(
-        rig.fs.opendir(ROOT, rig.ino("main/query").unwrap()),
-        Err(Errno::ENOTDIR)
-    );
-    assert_eq!(
-        rig.fs
-            .open(ROOT, rig.ino("main/vectors").unwrap(), libc::O_RDONLY),
-        Err(Errno::EISDIR)
-    );
+    assert_eq!(rig.fs.opendir(ROOT, rig.ino("main/query").unwrap()), Err(Errno::ENOTDIR));
+    assert_eq!(rig.fs.open(ROOT, rig.ino("main/vectors").unwrap(), libc::O_RDONLY), Err(Errno::EISDIR));
     assert_eq!(rig.ino("main/query/deeper"), Err(Errno::ENOTDIR));
     assert_eq!(rig.fs.getattr(42, None), Err(Errno::ESTALE));
     assert_eq!(rig.fs.read(42, 0, 1), Err(Errno::EBADF));

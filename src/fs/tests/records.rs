@@ -12,16 +12,11 @@ fn text(rig: &Rig, path: &str) -> String {
 fn a_record_counts_when_it_is_closed_and_its_size_is_exact() {
     let rig = Rig::new();
     let handle = rig.open("main/vectors/a.json", ANEW).unwrap();
-    rig.fs
-        .write(handle, 0, document("hello").as_bytes())
-        .unwrap();
+    rig.fs.write(handle, 0, document("hello").as_bytes()).unwrap();
     assert_eq!(rig.ino("main/vectors/a.json"), Err(Errno::ENOENT));
     rig.fs.flush(handle).unwrap();
     assert_eq!(text(&rig, "main/vectors/a.json"), "hello");
-    assert_eq!(
-        rig.stat("main/vectors/a.json").unwrap().size,
-        rig.read("main/vectors/a.json").unwrap().len() as u64
-    );
+    assert_eq!(rig.stat("main/vectors/a.json").unwrap().size, rig.read("main/vectors/a.json").unwrap().len() as u64);
     assert_eq!(rig.list("main/vectors"), ["a.json"]);
 }
 
@@ -52,23 +47,11 @@ fn emptying_alone_changes_nothing() {
 #[test]
 fn what_is_wrong_for_certain_fails_in_the_write_and_says_why() {
     let rig = Rig::new();
-    for bad in [
-        "hello\n",
-        "{\"vektor\":[1]}",
-        "{\"id\":\"b\",\"text\":\"x\"}",
-        "[1,2]",
-    ] {
-        assert_eq!(
-            rig.write("main/vectors/a.json", bad),
-            Err(Errno::EINVAL),
-            "{bad}"
-        );
+    for bad in ["hello\n", "{\"vektor\":[1]}", "{\"id\":\"b\",\"text\":\"x\"}", "[1,2]"] {
+        assert_eq!(rig.write("main/vectors/a.json", bad), Err(Errno::EINVAL), "{bad}");
     }
     let line = rig.last_error("main");
-    assert_eq!(
-        (line["path"].as_str(), line["errno"].as_str()),
-        (Some("vectors/a.json"), Some("EINVAL"))
-    );
+    assert_eq!((line["path"].as_str(), line["errno"].as_str()), (Some("vectors/a.json"), Some("EINVAL")));
     assert!(!line["hint"].as_str().unwrap().is_empty());
     assert!(rig.list("main/vectors").is_empty());
 }
@@ -76,13 +59,9 @@ fn what_is_wrong_for_certain_fails_in_the_write_and_says_why() {
 #[test]
 fn a_vector_of_another_length_fails_in_the_write() {
     let rig = Rig::new();
-    rig.write("main/vectors/a.json", &document("three"))
-        .unwrap();
+    rig.write("main/vectors/a.json", &document("three")).unwrap();
     let handle = rig.open("main/vectors/b.json", ANEW).unwrap();
-    assert_eq!(
-        rig.fs.write(handle, 0, b"{\"vector\":[1,2]}"),
-        Err(Errno::EINVAL)
-    );
+    assert_eq!(rig.fs.write(handle, 0, b"{\"vector\":[1,2]}"), Err(Errno::EINVAL));
     rig.fs.flush(handle).unwrap();
     assert_eq!(rig.list("main/vectors"), ["a.json"]);
 }
@@ -94,9 +73,7 @@ fn an_incomplete_document_waits_for_its_rest() {
     let handle = rig.open("main/vectors/a.json", ANEW).unwrap();
     rig.fs.write(handle, 0, first.as_bytes()).unwrap();
     assert_eq!(rig.fs.flush(handle), Err(Errno::EINVAL));
-    rig.fs
-        .write(handle, first.len() as u64, rest.as_bytes())
-        .unwrap();
+    rig.fs.write(handle, first.len() as u64, rest.as_bytes()).unwrap();
     rig.fs.flush(handle).unwrap();
     assert_eq!(text(&rig, "main/vectors/a.json"), "in two parts");
 }
@@ -104,10 +81,7 @@ fn an_incomplete_document_waits_for_its_rest() {
 #[test]
 fn an_incomplete_document_goes_with_its_handle() {
     let rig = Rig::new();
-    assert_eq!(
-        rig.write("main/vectors/a.json", "{\"text\":"),
-        Err(Errno::EINVAL)
-    );
+    assert_eq!(rig.write("main/vectors/a.json", "{\"text\":"), Err(Errno::EINVAL));
     assert!(rig.list("main/vectors").is_empty());
     assert_eq!(rig.rmdir("main"), Err(Errno::EPERM));
 }
@@ -115,22 +89,11 @@ fn an_incomplete_document_goes_with_its_handle() {
 #[test]
 fn an_editor_may_write_over_a_longer_document_and_cut_the_rest() {
     let rig = Rig::new();
-    rig.write(
-        "main/vectors/a.json",
-        &document("a rather long text that will be replaced"),
-    )
-    .unwrap();
+    rig.write("main/vectors/a.json", &document("a rather long text that will be replaced")).unwrap();
     let handle = rig.open("main/vectors/a.json", libc::O_RDWR).unwrap();
     assert!(rig.read_on(handle, 0).unwrap().contains("rather long"));
-    rig.fs
-        .write(handle, 0, document("short").as_bytes())
-        .unwrap();
-    rig.ftruncate(
-        handle,
-        "main/vectors/a.json",
-        document("short").len() as u64,
-    )
-    .unwrap();
+    rig.fs.write(handle, 0, document("short").as_bytes()).unwrap();
+    rig.ftruncate(handle, "main/vectors/a.json", document("short").len() as u64).unwrap();
     rig.fs.flush(handle).unwrap();
     assert_eq!(text(&rig, "main/vectors/a.json"), "short");
 }
@@ -138,15 +101,9 @@ fn an_editor_may_write_over_a_longer_document_and_cut_the_rest() {
 #[test]
 fn appending_to_a_whole_document_fails_at_once() {
     let rig = Rig::new();
-    rig.write("main/vectors/a.json", &document("whole"))
-        .unwrap();
-    let handle = rig
-        .open("main/vectors/a.json", libc::O_WRONLY | libc::O_APPEND)
-        .unwrap();
-    assert_eq!(
-        rig.fs.write(handle, 0, document("more").as_bytes()),
-        Err(Errno::EINVAL)
-    );
+    rig.write("main/vectors/a.json", &document("whole")).unwrap();
+    let handle = rig.open("main/vectors/a.json", libc::O_WRONLY | libc::O_APPEND).unwrap();
+    assert_eq!(rig.fs.write(handle, 0, document("more").as_bytes()), Err(Errno::EINVAL));
     rig.fs.flush(handle).unwrap();
     assert_eq!(text(&rig, "main/vectors/a.json"), "whole");
 }
@@ -154,8 +111,7 @@ fn appending_to_a_whole_document_fails_at_once() {
 #[test]
 fn a_record_is_cut_by_its_handle_only() {
     let rig = Rig::new();
-    rig.write("main/vectors/a.json", &document("whole"))
-        .unwrap();
+    rig.write("main/vectors/a.json", &document("whole")).unwrap();
     assert_eq!(rig.truncate("main/vectors/a.json", 0), Err(Errno::EINVAL));
     assert_eq!(rig.last_error("main")["code"], "truncate");
 }
@@ -171,28 +127,17 @@ fn a_document_without_end_is_too_large() {
 fn rights_and_times_of_records_are_accepted_and_stay() {
     let rig = Rig::new();
     rig.write("main/vectors/a.json", &document("a")).unwrap();
-    let changes = Changes {
-        mode: Some(0o600),
-        uid: Some(7),
-        gid: Some(7),
-        size: None,
-    };
-    let attr = rig
-        .fs
-        .setattr(ROOT, rig.ino("main/vectors/a.json").unwrap(), changes, None)
-        .unwrap();
+    let changes = Changes { mode: Some(0o600), uid: Some(7), gid: Some(7), size: None };
+    let attr = rig.fs.setattr(ROOT, rig.ino("main/vectors/a.json").unwrap(), changes, None).unwrap();
     assert_eq!((attr.mode, attr.uid), (0o644, 0));
 }
 
 #[test]
 fn an_open_record_outlives_its_name() {
     let rig = Rig::new();
-    rig.write("main/vectors/a.json", &document("read me"))
-        .unwrap();
-    let (ino, handle) = (
-        rig.ino("main/vectors/a.json").unwrap(),
-        rig.open("main/vectors/a.json", libc::O_RDONLY).unwrap(),
-    );
+    rig.write("main/vectors/a.json", &document("read me")).unwrap();
+    let (ino, handle) =
+        (rig.ino("main/vectors/a.json").unwrap(), rig.open("main/vectors/a.json", libc::O_RDONLY).unwrap());
     rig.rm("main/vectors/a.json").unwrap();
     assert!(rig.read_on(handle, 0).unwrap().contains("read me"));
     assert!(rig.fs.getattr(ino, None).unwrap().size > 0);
@@ -203,11 +148,9 @@ fn an_open_record_outlives_its_name() {
 #[test]
 fn an_atomic_saver_commits_by_renaming() {
     let rig = Rig::new();
-    rig.write("main/vectors/.a.json.tmp", &document("saved"))
-        .unwrap();
+    rig.write("main/vectors/.a.json.tmp", &document("saved")).unwrap();
     assert_eq!(rig.list("main/vectors"), [".a.json.tmp"]);
-    rig.mv("main/vectors/.a.json.tmp", "main/vectors/a.json")
-        .unwrap();
+    rig.mv("main/vectors/.a.json.tmp", "main/vectors/a.json").unwrap();
     assert_eq!(rig.list("main/vectors"), ["a.json"]);
     assert_eq!(text(&rig, "main/vectors/a.json"), "saved");
 }
@@ -216,26 +159,19 @@ fn an_atomic_saver_commits_by_renaming() {
 fn a_temporary_that_is_no_record_stays_one() {
     let rig = Rig::new();
     rig.write("main/vectors/notes", "no record").unwrap();
-    assert_eq!(
-        rig.mv("main/vectors/notes", "main/vectors/a.json")
-            .unwrap_err(),
-        Errno::EINVAL
-    );
+    assert_eq!(rig.mv("main/vectors/notes", "main/vectors/a.json").unwrap_err(), Errno::EINVAL);
     assert_eq!(rig.read("main/vectors/notes").unwrap(), "no record");
 }
 
 #[test]
 fn an_editors_backup_takes_the_text_along() {
     let rig = Rig::new();
-    rig.write("main/vectors/a.json", &document("first"))
-        .unwrap();
+    rig.write("main/vectors/a.json", &document("first")).unwrap();
     let before = rig.read("main/vectors/a.json").unwrap();
-    rig.mv("main/vectors/a.json", "main/vectors/a.json~")
-        .unwrap();
+    rig.mv("main/vectors/a.json", "main/vectors/a.json~").unwrap();
     assert_eq!(rig.ino("main/vectors/a.json"), Err(Errno::ENOENT));
     assert_eq!(rig.read("main/vectors/a.json~").unwrap(), before);
-    rig.write("main/vectors/a.json", &document("second"))
-        .unwrap();
+    rig.write("main/vectors/a.json", &document("second")).unwrap();
     rig.rm("main/vectors/a.json~").unwrap();
     assert_eq!(text(&rig, "main/vectors/a.json"), "second");
 }
@@ -245,20 +181,11 @@ fn a_record_may_be_renamed_onto_another_unless_that_is_forbidden() {
     let rig = Rig::new();
     rig.write("main/vectors/a.json", &document("a")).unwrap();
     rig.write("main/vectors/b.json", &document("b")).unwrap();
-    let only_new = rig.mv_flags(
-        "main/vectors/a.json",
-        "main/vectors/b.json",
-        libc::RENAME_NOREPLACE,
-    );
+    let only_new = rig.mv_flags("main/vectors/a.json", "main/vectors/b.json", libc::RENAME_NOREPLACE);
     assert_eq!(only_new.unwrap_err(), Errno::EEXIST);
-    let exchange = rig.mv_flags(
-        "main/vectors/a.json",
-        "main/vectors/b.json",
-        libc::RENAME_EXCHANGE,
-    );
+    let exchange = rig.mv_flags("main/vectors/a.json", "main/vectors/b.json", libc::RENAME_EXCHANGE);
     assert_eq!(exchange.unwrap_err(), Errno::EINVAL);
-    rig.mv("main/vectors/a.json", "main/vectors/b.json")
-        .unwrap();
+    rig.mv("main/vectors/a.json", "main/vectors/b.json").unwrap();
     assert_eq!(rig.list("main/vectors"), ["b.json"]);
     assert_eq!(text(&rig, "main/vectors/b.json"), "a");
 }
@@ -286,26 +213,11 @@ fn names_that_no_record_can_have_are_refused() {
 #[test]
 fn a_batch_counts_as_a_whole() {
     let rig = Rig::new();
-    rig.write(
-        "main/ingest",
-        "{\"id\":\"a\",\"text\":\"one\"}\n{\"id\":\"b\",\"text\":\"two\"}",
-    )
-    .unwrap();
+    rig.write("main/ingest", "{\"id\":\"a\",\"text\":\"one\"}\n{\"id\":\"b\",\"text\":\"two\"}").unwrap();
     assert_eq!(rig.list("main/vectors"), ["a.json", "b.json"]);
     assert!(rig.read("main/ingest").unwrap().contains("\"put\":2"));
-    assert_eq!(
-        rig.write(
-            "main/ingest",
-            "{\"id\":\"c\",\"text\":\"three\"}\nnonsense\n"
-        ),
-        Err(Errno::EINVAL)
-    );
-    assert!(
-        rig.last_error("main")["message"]
-            .as_str()
-            .unwrap()
-            .contains("line 2")
-    );
+    assert_eq!(rig.write("main/ingest", "{\"id\":\"c\",\"text\":\"three\"}\nnonsense\n"), Err(Errno::EINVAL));
+    assert!(rig.last_error("main")["message"].as_str().unwrap().contains("line 2"));
     assert_eq!(rig.list("main/vectors"), ["a.json", "b.json"]);
 }
 
@@ -313,20 +225,12 @@ fn a_batch_counts_as_a_whole() {
 fn after_a_bad_line_nothing_counts_up_to_the_next_commit() {
     let rig = Rig::new();
     let handle = rig.open("main/ingest", libc::O_WRONLY).unwrap();
-    rig.fs
-        .write(handle, 0, b"{\"id\":\"a\",\"text\":\"one\"}\n")
-        .unwrap();
+    rig.fs.write(handle, 0, b"{\"id\":\"a\",\"text\":\"one\"}\n").unwrap();
     assert_eq!(rig.fs.write(handle, 25, b"nonsense\n"), Err(Errno::EINVAL));
-    assert_eq!(
-        rig.fs
-            .write(handle, 25, b"{\"id\":\"b\",\"text\":\"two\"}\n"),
-        Err(Errno::EINVAL)
-    );
+    assert_eq!(rig.fs.write(handle, 25, b"{\"id\":\"b\",\"text\":\"two\"}\n"), Err(Errno::EINVAL));
     assert_eq!(rig.fs.flush(handle), Err(Errno::EINVAL));
     assert_eq!(rig.fs.fsync(handle), Err(Errno::EINVAL));
-    rig.fs
-        .write(handle, 25, b"{\"id\":\"c\",\"text\":\"three\"}\n")
-        .unwrap();
+    rig.fs.write(handle, 25, b"{\"id\":\"c\",\"text\":\"three\"}\n").unwrap();
     rig.fs.flush(handle).unwrap();
     assert_eq!(rig.list("main/vectors"), ["c.json"]);
 }
@@ -340,7 +244,6 @@ fn a_line_in_two_writes_is_one_line() {
     rig.fs.write(handle, 10, b"\"text\":\"x\"}\n").unwrap();
     assert!(rig.read_on(handle, 22).unwrap().contains("\"put\":1"));
     assert_eq!(rig.list("main/vectors"), ["a.json"]);
-    rig.write("main/ingest", "{\"id\":\"a\",\"delete\":true}\n")
-        .unwrap();
+    rig.write("main/ingest", "{\"id\":\"a\",\"delete\":true}\n").unwrap();
     assert!(rig.list("main/vectors").is_empty());
 }

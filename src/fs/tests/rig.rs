@@ -7,10 +7,7 @@ use crate::fs::{Afterwards, Attr, Caller, Changes, Errno, Filesystem, FsOptions}
 use crate::memory::{Memory, OpenMode, Surroundings};
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
-pub const ANN: Caller = Caller {
-    uid: 1000,
-    gid: 1000,
-};
+pub const ANN: Caller = Caller { uid: 1000, gid: 1000 };
 /// What `>` of a shell opens with.
 pub const ANEW: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
 
@@ -32,16 +29,11 @@ impl Rig {
             &store.path().join("store"),
             OpenMode::Create,
             "a test",
-            Surroundings::real(),
+            Surroundings::real(Actor { uid: 0, name: "root".into() }),
         )
         .unwrap();
         let fs = Filesystem::new(memory.clone(), options(&memory));
-        Rig {
-            fs,
-            memory,
-            who: ROOT,
-            _store: store,
-        }
+        Rig { fs, memory, who: ROOT, _store: store }
     }
 
     /// A second view of the same store.
@@ -52,9 +44,7 @@ impl Rig {
     pub fn ino(&self, path: &str) -> Result<u64, Errno> {
         path.split('/')
             .filter(|name| !name.is_empty())
-            .try_fold(1, |ino, name| {
-                Ok(self.fs.lookup(ino, OsStr::new(name))?.attr.ino)
-            })
+            .try_fold(1, |ino, name| Ok(self.fs.lookup(ino, OsStr::new(name))?.attr.ino))
     }
 
     fn parent<'a>(&self, path: &'a str) -> (u64, &'a OsStr) {
@@ -71,9 +61,7 @@ impl Rig {
             Ok(ino) => self.fs.open(self.who, ino, flags),
             Err(Errno::ENOENT) if flags & libc::O_CREAT != 0 => {
                 let (parent, name) = self.parent(path);
-                self.fs
-                    .create(self.who, parent, name, 0o644, flags)
-                    .map(|(_, handle)| handle)
+                self.fs.create(self.who, parent, name, 0o644, flags).map(|(_, handle)| handle)
             }
             Err(errno) => Err(errno),
         }
@@ -83,11 +71,7 @@ impl Rig {
     pub fn write(&self, path: &str, bytes: &str) -> Result<(), Errno> {
         let handle = self.open(path, ANEW)?;
         // The kernel passes no empty write on.
-        let taken = if bytes.is_empty() {
-            Ok(0)
-        } else {
-            self.fs.write(handle, 0, bytes.as_bytes())
-        };
+        let taken = if bytes.is_empty() { Ok(0) } else { self.fs.write(handle, 0, bytes.as_bytes()) };
         let written = taken.map(|taken| assert_eq!(taken as usize, bytes.len()));
         let flushed = self.fs.flush(handle);
         self.fs.release(handle);
@@ -145,9 +129,7 @@ impl Rig {
 
     pub fn mkdir(&self, path: &str) -> Result<u64, Errno> {
         let (parent, name) = self.parent(path);
-        self.fs
-            .mkdir(self.who, parent, name)
-            .map(|entry| entry.attr.ino)
+        self.fs.mkdir(self.who, parent, name).map(|entry| entry.attr.ino)
     }
 
     pub fn rmdir(&self, path: &str) -> Result<(), Errno> {
@@ -169,28 +151,17 @@ impl Rig {
     }
 
     pub fn rename(&self, from: &str, to: &str, flags: u32) -> Result<Afterwards, Errno> {
-        self.fs
-            .rename(self.who, self.parent(from), self.parent(to), flags)
+        self.fs.rename(self.who, self.parent(from), self.parent(to), flags)
     }
 
     pub fn truncate(&self, path: &str, size: u64) -> Result<(), Errno> {
-        let changes = Changes {
-            size: Some(size),
-            ..Changes::default()
-        };
-        self.fs
-            .setattr(self.who, self.ino(path)?, changes, None)
-            .map(drop)
+        let changes = Changes { size: Some(size), ..Changes::default() };
+        self.fs.setattr(self.who, self.ino(path)?, changes, None).map(drop)
     }
 
     pub fn ftruncate(&self, handle: u64, path: &str, size: u64) -> Result<(), Errno> {
-        let changes = Changes {
-            size: Some(size),
-            ..Changes::default()
-        };
-        self.fs
-            .setattr(self.who, self.ino(path)?, changes, Some(handle))
-            .map(drop)
+        let changes = Changes { size: Some(size), ..Changes::default() };
+        self.fs.setattr(self.who, self.ino(path)?, changes, Some(handle)).map(drop)
     }
 
     /// The newest line of a branch's `errors`.

@@ -30,32 +30,15 @@ pub struct Finding {
 
 impl Finding {
     pub(super) fn good(name: &'static str, detail: impl Into<String>) -> Self {
-        Self {
-            name,
-            ok: true,
-            detail: detail.into(),
-            advice: None,
-        }
+        Self { name, ok: true, detail: detail.into(), advice: None }
     }
 
-    pub(super) fn bad(
-        name: &'static str,
-        detail: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> Self {
-        Self {
-            name,
-            ok: false,
-            detail: detail.into(),
-            advice: Some(advice.into()),
-        }
+    pub(super) fn bad(name: &'static str, detail: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { name, ok: false, detail: detail.into(), advice: Some(advice.into()) }
     }
 
     pub(super) fn advise(self, advice: impl Into<String>) -> Self {
-        Self {
-            advice: Some(advice.into()),
-            ..self
-        }
+        Self { advice: Some(advice.into()), ..self }
     }
 }
 
@@ -99,26 +82,17 @@ fn device() -> Finding {
     }
     match OpenOptions::new().read(true).write(true).open(DEVICE) {
         Ok(_) => Finding::good(NAME, format!("{DEVICE} is there and opens")),
-        Err(e) if is_root() => Finding::bad(
-            NAME,
-            format!("{DEVICE}: {e}"),
-            "in a container, start it with --device /dev/fuse",
-        ),
-        Err(e) => Finding::bad(
-            NAME,
-            format!("{DEVICE}: {e}"),
-            format!("chmod 666 {DEVICE} as root, or run as root"),
-        ),
+        Err(e) if is_root() => {
+            Finding::bad(NAME, format!("{DEVICE}: {e}"), "in a container, start it with --device /dev/fuse")
+        }
+        Err(e) => Finding::bad(NAME, format!("{DEVICE}: {e}"), format!("chmod 666 {DEVICE} as root, or run as root")),
     }
 }
 
 fn filesystem() -> Finding {
     const NAME: &str = "file system";
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    if known
-        .lines()
-        .any(|line| line.split_whitespace().next_back() == Some("fuse"))
-    {
+    if known.lines().any(|line| line.split_whitespace().next_back() == Some("fuse")) {
         Finding::good(NAME, "the kernel knows the type fuse")
     } else {
         Finding::bad(
@@ -134,38 +108,23 @@ fn kernel() -> Finding {
     let release = release.trim();
     match offered_abi() {
         Ok((major, minor)) => {
-            let finding = Finding::good(
-                "kernel",
-                format!("Linux {release}, FUSE ABI {major}.{minor}"),
-            );
+            let finding = Finding::good("kernel", format!("Linux {release}, FUSE ABI {major}.{minor}"));
             if (major, minor) < COMFORTABLE_ABI {
                 finding.advise("Linux 6.6 or later lets programs map control files into memory")
             } else {
                 finding
             }
         }
-        Err(e) => Finding::good(
-            "kernel",
-            format!("Linux {release}; the FUSE ABI can't be asked here ({e})"),
-        ),
+        Err(e) => Finding::good("kernel", format!("Linux {release}; the FUSE ABI can't be asked here ({e})")),
     }
 }
 
 /// Makes a FUSE instance that is attached nowhere, reads the kernel's greeting and lets both go. Needs root and Linux 5.2.
 fn offered_abi() -> io::Result<(u32, u32)> {
-    let mut device = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(DEVICE)?;
+    let mut device = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)?;
     let context = FsContext::open(c"fuse")?;
     let fd = std::ffi::CString::new(device.as_raw_fd().to_string())?;
-    for (key, value) in [
-        (c"fd", fd.as_c_str()),
-        (c"rootmode", c"40000"),
-        (c"user_id", c"0"),
-        (c"group_id", c"0"),
-    ] {
+    for (key, value) in [(c"fd", fd.as_c_str()), (c"rootmode", c"40000"), (c"user_id", c"0"), (c"group_id", c"0")] {
         context.set(key, value)?;
     }
     context.create()?;
@@ -174,17 +133,8 @@ fn offered_abi() -> io::Result<(u32, u32)> {
     let length = device.read(&mut greeting)?;
     // The device goes first: that ends the connection, and nothing waits for an answer to the greeting.
     drop(device);
-    let word = |at: usize| {
-        greeting
-            .get(..length)?
-            .get(at..at + 4)?
-            .try_into()
-            .ok()
-            .map(u32::from_le_bytes)
-    };
-    word(40)
-        .zip(word(44))
-        .ok_or_else(|| io::Error::other("the greeting is too short"))
+    let word = |at: usize| greeting.get(..length)?.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    word(40).zip(word(44)).ok_or_else(|| io::Error::other("the greeting is too short"))
 }
 
 #[cfg(test)]
@@ -194,12 +144,7 @@ mod tests {
 
     #[test]
     fn whatever_is_bad_comes_with_advice() {
-        for mountpoint in [
-            None,
-            Some(Path::new("/no/such/place")),
-            Some(Path::new("/proc")),
-            Some(Path::new("/usr")),
-        ] {
+        for mountpoint in [None, Some(Path::new("/no/such/place")), Some(Path::new("/proc")), Some(Path::new("/usr"))] {
             for finding in examine(mountpoint) {
                 assert!(finding.ok || finding.advice.is_some(), "{finding:?}");
             }

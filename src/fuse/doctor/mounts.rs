@@ -19,25 +19,14 @@ pub(super) fn at(mountpoint: &Path) -> Vec<Finding> {
         Ok(path) => path,
         Err(e) => {
             let shown = mountpoint.display();
-            return vec![Finding::bad(
-                NAME,
-                format!("{shown}: {e}"),
-                format!("mkdir -p {shown}"),
-            )];
+            return vec![Finding::bad(NAME, format!("{shown}: {e}"), format!("mkdir -p {shown}"))];
         }
     };
     match topmost_at(&path) {
         Ok(Some(entry)) if entry.is_fuse() => mounted(&path, &entry),
-        Ok(Some(entry)) => vec![Finding::good(
-            NAME,
-            format!("{} is mounted at {}", entry.describe(), path.display()),
-        )],
+        Ok(Some(entry)) => vec![Finding::good(NAME, format!("{} is mounted at {}", entry.describe(), path.display()))],
         Ok(None) => vec![plain(&path)],
-        Err(e) => vec![Finding::bad(
-            NAME,
-            format!("/proc/self/mountinfo: {e}"),
-            "mount /proc",
-        )],
+        Err(e) => vec![Finding::bad(NAME, format!("/proc/self/mountinfo: {e}"), "mount /proc")],
     }
 }
 
@@ -49,11 +38,7 @@ fn plain(path: &Path) -> Finding {
             Some(_) => Finding::good("mountpoint", format!("{shown} is a directory, not empty"))
                 .advise("a mount hides what is in it"),
         },
-        Err(e) => Finding::bad(
-            "mountpoint",
-            format!("{shown}: {e}"),
-            "give an existing directory that you may read",
-        ),
+        Err(e) => Finding::bad("mountpoint", format!("{shown}: {e}"), "give an existing directory that you may read"),
     }
 }
 
@@ -65,36 +50,19 @@ fn mounted(path: &Path, entry: &MountEntry) -> Vec<Finding> {
         format!("fusermount3 -u -z {shown}")
     };
     let state = match ask(path, ASK_LIMIT) {
-        Ok(Answer::Alive) => Finding::good(
-            "mountpoint",
-            format!("{what} is mounted at {shown} and answers"),
-        ),
-        Ok(Answer::Dead) => Finding::bad(
-            "mountpoint",
-            format!("{what} at {shown} is stale: its process is gone"),
-            remedy,
-        ),
-        Ok(Answer::Denied) => Finding::good(
-            "mountpoint",
-            format!("{what} at {shown} belongs to another user"),
-        ),
-        Ok(Answer::Silent) => {
-            let advice = format!(
-                "end its connection: echo 1 > {}/{}/abort, then {remedy}",
-                connection::CONTROL,
-                entry.minor
-            );
-            Finding::bad(
-                "mountpoint",
-                format!("{what} at {shown} does not answer within {ASK_LIMIT:?}"),
-                advice,
-            )
+        Ok(Answer::Alive) => Finding::good("mountpoint", format!("{what} is mounted at {shown} and answers")),
+        Ok(Answer::Dead) => {
+            Finding::bad("mountpoint", format!("{what} at {shown} is stale: its process is gone"), remedy)
         }
-        Ok(Answer::Failed(errno)) => Finding::bad(
-            "mountpoint",
-            format!("{what} at {shown}: {}", io::Error::from_raw_os_error(errno)),
-            remedy,
-        ),
+        Ok(Answer::Denied) => Finding::good("mountpoint", format!("{what} at {shown} belongs to another user")),
+        Ok(Answer::Silent) => {
+            let advice =
+                format!("end its connection: echo 1 > {}/{}/abort, then {remedy}", connection::CONTROL, entry.minor);
+            Finding::bad("mountpoint", format!("{what} at {shown} does not answer within {ASK_LIMIT:?}"), advice)
+        }
+        Ok(Answer::Failed(errno)) => {
+            Finding::bad("mountpoint", format!("{what} at {shown}: {}", io::Error::from_raw_os_error(errno)), remedy)
+        }
         Err(e) => Finding::bad(
             "mountpoint",
             format!("{shown} can't be asked: {e}"),
@@ -107,36 +75,19 @@ fn mounted(path: &Path, entry: &MountEntry) -> Vec<Finding> {
 /// Returns the state of each engramfs mount that is there.
 pub(super) fn all() -> Vec<Finding> {
     let table = entries().unwrap_or_default();
-    table
-        .iter()
-        .filter(|entry| entry.is_engramfs())
-        .flat_map(|entry| mounted(&entry.mountpoint, entry))
-        .collect()
+    table.iter().filter(|entry| entry.is_engramfs()).flat_map(|entry| mounted(&entry.mountpoint, entry)).collect()
 }
 
 fn requests(entry: &MountEntry) -> Finding {
     const NAME: &str = "connection";
     let number = entry.minor;
-    let abort = format!(
-        "if it hangs, end it: echo 1 > {}/{number}/abort",
-        connection::CONTROL
-    );
-    let control_seen = Path::new(connection::CONTROL)
-        .join(number.to_string())
-        .exists();
-    let abort = if control_seen {
-        abort
-    } else {
-        format!("mount -t fusectl none {}; {abort}", connection::CONTROL)
-    };
+    let abort = format!("if it hangs, end it: echo 1 > {}/{number}/abort", connection::CONTROL);
+    let control_seen = Path::new(connection::CONTROL).join(number.to_string()).exists();
+    let abort = if control_seen { abort } else { format!("mount -t fusectl none {}; {abort}", connection::CONTROL) };
     match connection::waiting(number) {
         Ok(0) => Finding::good(NAME, format!("number {number}, no request waits")),
-        Ok(count) => Finding::good(NAME, format!("number {number}, {count} waiting request(s)"))
-            .advise(abort),
-        Err(e) => Finding::good(
-            NAME,
-            format!("number {number}; its requests can't be counted from here ({e})"),
-        ),
+        Ok(count) => Finding::good(NAME, format!("number {number}, {count} waiting request(s)")).advise(abort),
+        Err(e) => Finding::good(NAME, format!("number {number}; its requests can't be counted from here ({e})")),
     }
 }
 
@@ -149,10 +100,7 @@ mod tests {
     fn a_missing_mountpoint_is_named() {
         let findings = at(Path::new("/no/such/place"));
         let place = findings.first().unwrap();
-        assert!(
-            !place.ok && place.detail.contains("/no/such/place"),
-            "{place:?}"
-        );
+        assert!(!place.ok && place.detail.contains("/no/such/place"), "{place:?}");
     }
 
     #[test]

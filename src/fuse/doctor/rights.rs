@@ -34,24 +34,15 @@ pub(super) fn helper(status: &str) -> Finding {
             Finding::bad(NAME, detail, INSTALL)
         };
     };
-    let setuid = fs::metadata(&path)
-        .is_ok_and(|found| found.mode() & libc::S_ISUID != 0 && found.uid() == 0);
+    let setuid = fs::metadata(&path).is_ok_and(|found| found.mode() & libc::S_ISUID != 0 && found.uid() == 0);
     let shown = path.display();
     if is_root() {
         Finding::good(NAME, format!("{shown}; root does without"))
     } else if !setuid {
-        Finding::bad(
-            NAME,
-            format!("{shown} is not setuid root"),
-            format!("chown root {shown}; chmod u+s {shown}"),
-        )
+        Finding::bad(NAME, format!("{shown} is not setuid root"), format!("chown root {shown}; chmod u+s {shown}"))
     } else if status_field(status, "NoNewPrivs") == Some("1") {
         let advice = "run outside of this sandbox, or pass a mounted descriptor with --fuse-fd";
-        Finding::bad(
-            NAME,
-            format!("{shown} can't gain root's rights here (no_new_privs)"),
-            advice,
-        )
+        Finding::bad(NAME, format!("{shown} can't gain root's rights here (no_new_privs)"), advice)
     } else {
         Finding::good(NAME, format!("{shown}, setuid root"))
     }
@@ -90,10 +81,7 @@ pub(super) fn container(status: &str) -> Finding {
 }
 
 fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-        .map(str::trim)
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
 fn has_capability(status: &str, number: u32) -> bool {

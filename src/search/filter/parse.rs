@@ -11,9 +11,7 @@ pub(super) fn parse_filter(filter: &Value, depth: usize) -> Result<Node, FilterE
     if depth > FILTER_DEPTH_MAX {
         return Err(FilterError::Depth);
     }
-    let object = filter.as_object().ok_or(FilterError::NoObject {
-        found: kind(filter),
-    })?;
+    let object = filter.as_object().ok_or(FilterError::NoObject { found: kind(filter) })?;
     let mut nodes = Vec::with_capacity(object.len());
     for (key, value) in object {
         nodes.push(match key.as_str() {
@@ -26,25 +24,13 @@ pub(super) fn parse_filter(filter: &Value, depth: usize) -> Result<Node, FilterE
             _ => Node::Key(key.as_str().into(), parse_condition(key, value, depth)?),
         });
     }
-    Ok(if nodes.len() == 1 {
-        nodes.remove(0)
-    } else {
-        Node::All(nodes)
-    })
+    Ok(if nodes.len() == 1 { nodes.remove(0) } else { Node::All(nodes) })
 }
 
-fn parse_list(
-    operator: &'static str,
-    value: &Value,
-    depth: usize,
-) -> Result<Vec<Node>, FilterError> {
+fn parse_list(operator: &'static str, value: &Value, depth: usize) -> Result<Vec<Node>, FilterError> {
     let filters = value.as_array().filter(|filters| !filters.is_empty());
-    let filters =
-        filters.ok_or_else(|| bad_operand(operator, value, "a list of one or more filters"))?;
-    filters
-        .iter()
-        .map(|filter| parse_filter(filter, depth + 1))
-        .collect()
+    let filters = filters.ok_or_else(|| bad_operand(operator, value, "a list of one or more filters"))?;
+    filters.iter().map(|filter| parse_filter(filter, depth + 1)).collect()
 }
 
 /// Parses what stands behind a key: operators, or a value to be equal to.
@@ -55,17 +41,11 @@ fn parse_condition(key: &str, value: &Value, depth: usize) -> Result<Test, Filte
     match object.keys().filter(|name| name.starts_with('$')).count() {
         0 => Ok(Test::Equal(value.clone())),
         operators if operators == object.len() => parse_operators(key, object, depth),
-        _ => Err(FilterError::Mixed {
-            key: key.to_owned(),
-        }),
+        _ => Err(FilterError::Mixed { key: key.to_owned() }),
     }
 }
 
-fn parse_operators(
-    key: &str,
-    operators: &Map<String, Value>,
-    depth: usize,
-) -> Result<Test, FilterError> {
+fn parse_operators(key: &str, operators: &Map<String, Value>, depth: usize) -> Result<Test, FilterError> {
     use Ordering::{Equal, Greater, Less};
     if depth > FILTER_DEPTH_MAX {
         return Err(FilterError::Depth);
@@ -81,26 +61,17 @@ fn parse_operators(
             "$lte" => Test::Order(ordered("$lte", value)?, [Less, Equal]),
             "$in" => Test::OneOf(values("$in", value)?),
             "$nin" => Test::Not(Box::new(Test::OneOf(values("$nin", value)?))),
-            "$exists" => Test::Exists(
-                value
-                    .as_bool()
-                    .ok_or_else(|| bad_operand("$exists", value, "true or false"))?,
-            ),
+            "$exists" => Test::Exists(value.as_bool().ok_or_else(|| bad_operand("$exists", value, "true or false"))?),
             "$not" => {
                 let inner = value.as_object().filter(|inner| !inner.is_empty());
-                let inner = inner.ok_or_else(|| {
-                    bad_operand("$not", value, "an object of operators like {\"$gt\": 1}")
-                })?;
+                let inner =
+                    inner.ok_or_else(|| bad_operand("$not", value, "an object of operators like {\"$gt\": 1}"))?;
                 Test::Not(Box::new(parse_operators(key, inner, depth + 1)?))
             }
             other => return Err(unknown(other, format!("the condition on {key:?}"))),
         });
     }
-    Ok(if tests.len() == 1 {
-        tests.remove(0)
-    } else {
-        Test::All(tests)
-    })
+    Ok(if tests.len() == 1 { tests.remove(0) } else { Test::All(tests) })
 }
 
 fn ordered(operator: &'static str, value: &Value) -> Result<Value, FilterError> {
@@ -111,25 +82,15 @@ fn ordered(operator: &'static str, value: &Value) -> Result<Value, FilterError> 
 }
 
 fn values(operator: &'static str, value: &Value) -> Result<Vec<Value>, FilterError> {
-    value
-        .as_array()
-        .cloned()
-        .ok_or_else(|| bad_operand(operator, value, "a list of values"))
+    value.as_array().cloned().ok_or_else(|| bad_operand(operator, value, "a list of values"))
 }
 
 fn bad_operand(operator: &'static str, value: &Value, expected: &'static str) -> FilterError {
-    FilterError::Operand {
-        operator,
-        found: kind(value),
-        expected,
-    }
+    FilterError::Operand { operator, found: kind(value), expected }
 }
 
 fn unknown(operator: &str, place: String) -> FilterError {
-    FilterError::Operator {
-        operator: operator.to_owned(),
-        place,
-    }
+    FilterError::Operator { operator: operator.to_owned(), place }
 }
 
 fn kind(value: &Value) -> &'static str {

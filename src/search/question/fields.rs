@@ -9,20 +9,8 @@ use serde_json::{Map, Value};
 use super::{Filter, Mode, QuestionError, TAG_BYTES_MAX, shortened};
 
 /// The keys of a question besides `vector`, in the order of their importance.
-pub(super) const KEYS: [&str; 12] = [
-    "text",
-    "id",
-    "k",
-    "mode",
-    "filter",
-    "exact",
-    "ef",
-    "scope",
-    "include",
-    "explain",
-    "tag",
-    "timeout_ms",
-];
+pub(super) const KEYS: [&str; 12] =
+    ["text", "id", "k", "mode", "filter", "exact", "ef", "scope", "include", "explain", "tag", "timeout_ms"];
 
 /// Returns what is searched when the question does not say.
 pub(super) fn default_scope() -> Vec<String> {
@@ -52,9 +40,7 @@ impl Fields {
 
     pub(super) fn flag(&mut self, key: &'static str) -> Result<bool, QuestionError> {
         let value = self.take(key).unwrap_or(Value::Bool(false));
-        value
-            .as_bool()
-            .ok_or_else(|| wrong(key, &value, "true or false"))
+        value.as_bool().ok_or_else(|| wrong(key, &value, "true or false"))
     }
 
     pub(super) fn whole<N: TryFrom<u64> + PartialOrd>(
@@ -94,23 +80,11 @@ impl Fields {
         let Some(value) = self.take("scope") else {
             return Ok(default_scope());
         };
-        let wrong = || {
-            wrong(
-                "scope",
-                &value,
-                "a list of names out of \"branch\", \"log\" and root branches",
-            )
-        };
-        let items = value
-            .as_array()
-            .filter(|items| !items.is_empty())
-            .ok_or_else(wrong)?;
+        let wrong = || wrong("scope", &value, "a list of names out of \"branch\", \"log\" and root branches");
+        let items = value.as_array().filter(|items| !items.is_empty()).ok_or_else(wrong)?;
         let mut scope: Vec<String> = Vec::with_capacity(items.len());
         for item in items {
-            let name = item
-                .as_str()
-                .filter(|name| !name.is_empty())
-                .ok_or_else(wrong)?;
+            let name = item.as_str().filter(|name| !name.is_empty()).ok_or_else(wrong)?;
             if scope.iter().all(|known| known != name) {
                 scope.push(name.to_owned());
             }
@@ -140,16 +114,8 @@ impl Fields {
 fn wrong(key: &'static str, value: &Value, expected: &'static str) -> QuestionError {
     let written = value.to_string();
     let start = shortened(&written, 60);
-    let dots = if start.len() < written.len() {
-        "…"
-    } else {
-        ""
-    };
-    QuestionError::Field {
-        key,
-        found: format!("{start}{dots}"),
-        expected,
-    }
+    let dots = if start.len() < written.len() { "…" } else { "" };
+    QuestionError::Field { key, found: format!("{start}{dots}"), expected }
 }
 
 impl<'de> Deserialize<'de> for Fields {
@@ -172,20 +138,13 @@ impl<'de> Visitor<'de> for FieldsVisitor {
         let mut vector_seen = false;
         while let Some(key) = map.next_key::<String>()? {
             let twice = if key == "vector" {
-                fields.vector = map
-                    .next_value::<Option<Floats>>()?
-                    .map(|Floats(floats)| floats);
+                fields.vector = map.next_value::<Option<Floats>>()?.map(|Floats(floats)| floats);
                 std::mem::replace(&mut vector_seen, true)
             } else if KEYS.contains(&key.as_str()) {
-                fields
-                    .others
-                    .insert(key.clone(), map.next_value()?)
-                    .is_some()
+                fields.others.insert(key.clone(), map.next_value()?).is_some()
             } else {
                 let known = KEYS.join(", ");
-                return Err(A::Error::custom(format!(
-                    "unknown key {key:?}, expected one of vector, {known}"
-                )));
+                return Err(A::Error::custom(format!("unknown key {key:?}, expected one of vector, {known}")));
             };
             if twice {
                 return Err(A::Error::custom(format!("{key:?} is given twice")));
@@ -219,9 +178,7 @@ impl<'de> Visitor<'de> for FloatsVisitor {
             // A finite f64 can be beyond the largest f32.
             let float = number as f32;
             if !float.is_finite() {
-                return Err(A::Error::custom(format!(
-                    "\"vector\" has {number:e}, which is beyond the range of f32"
-                )));
+                return Err(A::Error::custom(format!("\"vector\" has {number:e}, which is beyond the range of f32")));
             }
             floats.push(float);
         }

@@ -21,21 +21,12 @@ fn refused(line: &str, part: &str) {
 fn bare_text_has_the_defaults_of_an_object() {
     let bare = parse("  how do I fork?\r\n");
     let mut object = parse(r#"{"text": "how do I fork?"}"#);
-    assert_eq!(
-        (bare.text.as_deref(), bare.echo.as_str()),
-        (Some("how do I fork?"), "how do I fork?")
-    );
+    assert_eq!((bare.text.as_deref(), bare.echo.as_str()), (Some("how do I fork?"), "how do I fork?"));
     object.echo.clone_from(&bare.echo);
     assert_eq!(bare, object);
-    assert_eq!(
-        (bare.k, bare.timeout_ms, bare.mode, bare.ef),
-        (10, 2_000, None, None)
-    );
+    assert_eq!((bare.k, bare.timeout_ms, bare.mode, bare.ef), (10, 2_000, None, None));
     assert_eq!(bare.scope, ["branch", "log"]);
-    assert_eq!(
-        (bare.exact, bare.explain, bare.include_vector, bare.tag),
-        (false, false, false, Value::Null)
-    );
+    assert_eq!((bare.exact, bare.explain, bare.include_vector, bare.tag), (false, false, false, Value::Null));
     assert_eq!(parse("[1, 2]").text.unwrap(), "[1, 2]");
 }
 
@@ -47,10 +38,7 @@ fn every_key_is_read() {
             "tag": {"n": [1]}, "timeout_ms": 600000}"#,
     );
     assert_eq!(question.vector.unwrap(), [1.0, -0.5, 0.001]);
-    assert_eq!(
-        (question.k, question.ef, question.timeout_ms),
-        (10_000, Some(64), 600_000)
-    );
+    assert_eq!((question.k, question.ef, question.timeout_ms), (10_000, Some(64), 600_000));
     assert_eq!(question.mode, Some(Mode::Hybrid));
     assert!(question.filter.unwrap().matches(&json!({"a": 1})));
     assert_eq!(question.scope, ["other", "branch"]);
@@ -61,14 +49,8 @@ fn every_key_is_read() {
 
 #[test]
 fn null_is_a_key_left_out() {
-    let keys = KEYS
-        .iter()
-        .filter(|key| **key != "text")
-        .map(|key| format!(", {key:?}: null"));
-    let line = format!(
-        r#"{{"text": "x", "vector": null{}}}"#,
-        keys.collect::<String>()
-    );
+    let keys = KEYS.iter().filter(|key| **key != "text").map(|key| format!(", {key:?}: null"));
+    let line = format!(r#"{{"text": "x", "vector": null{}}}"#, keys.collect::<String>());
     let mut question = parse(&line);
     question.echo = "x".to_owned();
     assert_eq!(question, parse("x"));
@@ -76,19 +58,8 @@ fn null_is_a_key_left_out() {
 
 #[test]
 fn a_question_for_nothing_or_for_two_things_is_refused() {
-    for line in [
-        "",
-        "  \n",
-        "{}",
-        r#"{"k": 3}"#,
-        r#"{"text": " "}"#,
-        r#"{"id": ""}"#,
-        r#"{"text": null}"#,
-    ] {
-        assert!(
-            matches!(Question::parse(line), Err(QuestionError::Empty)),
-            "{line}"
-        );
+    for line in ["", "  \n", "{}", r#"{"k": 3}"#, r#"{"text": " "}"#, r#"{"id": ""}"#, r#"{"text": null}"#] {
+        assert!(matches!(Question::parse(line), Err(QuestionError::Empty)), "{line}");
     }
     refused(r#"{"id": "a", "vector": [1]}"#, "beside \"vector\"");
     refused(r#"{"id": "a", "text": "x"}"#, "leave one of them out");
@@ -98,10 +69,7 @@ fn a_question_for_nothing_or_for_two_things_is_refused() {
 fn wrong_values_say_what_to_write() {
     let with = |rest: &str| format!(r#"{{"text": "x", {rest}}}"#);
     for (rest, part) in [
-        (
-            r#""k": 0"#,
-            r#""k" is 0; write a whole number from 1 to 10000"#,
-        ),
+        (r#""k": 0"#, r#""k" is 0; write a whole number from 1 to 10000"#),
         (r#""k": 10001"#, "from 1 to 10000"),
         (r#""k": 2.5"#, "2.5"),
         (r#""k": "3""#, "a whole number"),
@@ -116,10 +84,7 @@ fn wrong_values_say_what_to_write() {
         (r#""include": ["text"]"#, r#"write ["vector"]"#),
         (r#""filter": {"a": {"$gtt": 1}}"#, "$gte"),
         (r#""filter": 3"#, "write an object"),
-        (
-            r#""colour": 3"#,
-            r#"unknown key "colour", expected one of vector, text, id, k"#,
-        ),
+        (r#""colour": 3"#, r#"unknown key "colour", expected one of vector, text, id, k"#),
         (r#""k": 3, "k": 4"#, r#""k" is given twice"#),
         (r#""text": 5"#, "given twice"),
     ] {
@@ -141,24 +106,15 @@ fn vectors_are_lists_of_finite_numbers() {
     refused(r#"{"vector": [null]}"#, "invalid type");
     refused(r#"{"vector": "1,2"}"#, "a list of numbers like");
     refused(r#"{"vector": [1], "vector": [2]}"#, "given twice");
-    assert_eq!(
-        parse(r#"{"vector": [3.4028234e38, 1e-60]}"#)
-            .vector
-            .unwrap(),
-        [f32::MAX, 0.0]
-    );
+    assert_eq!(parse(r#"{"vector": [3.4028234e38, 1e-60]}"#).vector.unwrap(), [f32::MAX, 0.0]);
 }
 
 #[test]
 fn tag_and_echo_have_their_limits() {
-    let tagged =
-        |len: usize| Question::parse(&format!(r#"{{"text": "x", "tag": "{}"}}"#, "t".repeat(len)));
+    let tagged = |len: usize| Question::parse(&format!(r#"{{"text": "x", "tag": "{}"}}"#, "t".repeat(len)));
     assert!(tagged(1_022).is_ok());
     let message = tagged(1_023).unwrap_err().to_string();
-    assert!(
-        message.contains("at most 1024 bytes") && message.len() < 200,
-        "{message}"
-    );
+    assert!(message.contains("at most 1024 bytes") && message.len() < 200, "{message}");
     assert_eq!(parse(&"é".repeat(60)).echo, "é".repeat(40));
     assert_eq!(parse(&format!("a{}", "é".repeat(60))).echo.len(), 79);
 }

@@ -4,12 +4,7 @@ use super::{BLOCK, Kernels, padded};
 use std::arch::x86_64::*;
 
 /// The variant for processors since about 2013.
-pub(super) const KERNELS: Kernels = Kernels {
-    name: "avx2",
-    dot,
-    l2_squared,
-    dot_i8,
-};
+pub(super) const KERNELS: Kernels = Kernels { name: "avx2", dot, l2_squared, dot_i8 };
 
 /// How many f32 a register holds.
 const WIDTH: usize = 8;
@@ -89,10 +84,7 @@ fn fold(mut lanes: Lanes) -> f32 {
             lanes[i] = _mm256_add_ps(lanes[i], lanes[i + registers]);
         }
     }
-    let four = _mm_add_ps(
-        _mm256_castps256_ps128(lanes[0]),
-        _mm256_extractf128_ps::<1>(lanes[0]),
-    );
+    let four = _mm_add_ps(_mm256_castps256_ps128(lanes[0]), _mm256_extractf128_ps::<1>(lanes[0]));
     let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
 }
@@ -110,14 +102,8 @@ fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
     if !a_rest.is_empty() {
         add_codes(&mut sums, &padded(a_rest), &padded(b_rest));
     }
-    let sum = _mm256_add_epi32(
-        _mm256_add_epi32(sums[0], sums[1]),
-        _mm256_add_epi32(sums[2], sums[3]),
-    );
-    let four = _mm_add_epi32(
-        _mm256_castsi256_si128(sum),
-        _mm256_extracti128_si256::<1>(sum),
-    );
+    let sum = _mm256_add_epi32(_mm256_add_epi32(sums[0], sums[1]), _mm256_add_epi32(sums[2], sums[3]));
+    let four = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
     let two = _mm_add_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
     _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two)))
 }

@@ -4,12 +4,7 @@ use super::{BLOCK, Kernels, padded};
 use std::arch::x86_64::*;
 
 /// The variant for server processors since about 2019.
-pub(super) const KERNELS: Kernels = Kernels {
-    name: "avx512",
-    dot,
-    l2_squared,
-    dot_i8,
-};
+pub(super) const KERNELS: Kernels = Kernels { name: "avx512", dot, l2_squared, dot_i8 };
 
 /// How many f32 a register holds.
 const WIDTH: usize = 16;
@@ -82,16 +77,10 @@ fn load(block: &[f32; BLOCK], i: usize) -> __m512 {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn fold(lanes: Lanes) -> f32 {
-    let sixteen = _mm512_add_ps(
-        _mm512_add_ps(lanes[0], lanes[2]),
-        _mm512_add_ps(lanes[1], lanes[3]),
-    );
+    let sixteen = _mm512_add_ps(_mm512_add_ps(lanes[0], lanes[2]), _mm512_add_ps(lanes[1], lanes[3]));
     let upper = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(sixteen)));
     let eight = _mm256_add_ps(_mm512_castps512_ps256(sixteen), upper);
-    let four = _mm_add_ps(
-        _mm256_castps256_ps128(eight),
-        _mm256_extractf128_ps::<1>(eight),
-    );
+    let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
     let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
 }
@@ -120,12 +109,7 @@ fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
 fn add_codes(sums: &mut [__m512i; 2], x: &[i8; BLOCK], y: &[i8; BLOCK]) {
     let shift = _mm512_set1_epi8(i8::MIN);
     // SAFETY: each reference covers exactly the 64 bytes read; no alignment is asked for.
-    let (x, y) = unsafe {
-        (
-            _mm512_loadu_si512(x.as_ptr().cast()),
-            _mm512_loadu_si512(y.as_ptr().cast()),
-        )
-    };
+    let (x, y) = unsafe { (_mm512_loadu_si512(x.as_ptr().cast()), _mm512_loadu_si512(y.as_ptr().cast())) };
     sums[0] = _mm512_dpbusd_epi32(sums[0], _mm512_xor_si512(x, shift), y);
     sums[1] = _mm512_dpbusd_epi32(sums[1], shift, y);
 }

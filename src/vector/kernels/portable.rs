@@ -3,12 +3,7 @@
 use super::{BLOCK, Kernels, padded};
 
 /// The variant that runs everywhere, and that the others are checked against.
-pub(super) const KERNELS: Kernels = Kernels {
-    name: "portable",
-    dot,
-    l2_squared,
-    dot_i8,
-};
+pub(super) const KERNELS: Kernels = Kernels { name: "portable", dot, l2_squared, dot_i8 };
 
 /// Returns the inner product.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
@@ -48,8 +43,5 @@ fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
 
 /// Returns the inner product of two codes. Whole numbers need no order.
 fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
-    a.iter()
-        .zip(b)
-        .map(|(&x, &y)| i32::from(x) * i32::from(y))
-        .sum()
+    a.iter().zip(b).map(|(&x, &y)| i32::from(x) * i32::from(y)).sum()
 }

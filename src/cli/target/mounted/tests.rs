@@ -25,7 +25,10 @@ fn branch() -> tempfile::TempDir {
 #[test]
 fn the_result_of_a_merge_comes_from_its_entry() {
     let result = merge_result(&format!("{{\"op\":\"root\"}}\n{MERGE}\n{{\"op\":\"commit\"}}\n"), "main/x");
-    assert_eq!((&result["put"], &result["status"], &result["conflicts"][0]["id"]), (&json!(2), &json!("merged"), &json!("a")));
+    assert_eq!(
+        (&result["put"], &result["status"], &result["conflicts"][0]["id"]),
+        (&json!(2), &json!("merged"), &json!("a"))
+    );
     assert_eq!(merge_result(MERGE, "main/y"), json!({"status": "merged"}));
 }
 

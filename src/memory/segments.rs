@@ -1,0 +1,52 @@
+//! The open segments of a store, each opened once.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Error;
+use crate::object::{Hash, Shelf};
+use crate::segment::Segment;
+
+/// The shelf, and what is open of it.
+pub(super) struct Segments {
+    /// The folder of immutable files.
+    pub shelf: Shelf,
+    /// Whether every byte of a segment is checked when it is opened, not only when it is touched.
+    thorough: bool,
+    open: Mutex<HashMap<Hash, Arc<Segment>>>,
+}
+
+impl Segments {
+    /// Opens nothing yet.
+    pub fn new(shelf: Shelf, thorough: bool) -> Segments {
+        Segments { shelf, thorough, open: Mutex::default() }
+    }
+
+    /// Returns the segment of that name.
+    pub fn get(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
+        let mut open = self.open();
+        if let Some(segment) = open.get(name) {
+            return Ok(segment.clone());
+        }
+        let segment = Arc::new(Segment::open(&self.shelf, *name)?);
+        if self.thorough {
+            segment.verify()?;
+        }
+        open.insert(*name, segment.clone());
+        Ok(segment)
+    }
+
+    /// Lets go of those that are not in `live`; who still reads one keeps it.
+    pub fn retain(&self, live: &HashSet<Hash>) {
+        self.open().retain(|name, _| live.contains(name));
+    }
+
+    /// Returns how many are open.
+    pub fn count(&self) -> usize {
+        self.open().len()
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<Hash, Arc<Segment>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
