@@ -5,13 +5,14 @@ use super::conversation::Speech;
 use super::errno::{Failure, invalid, not_permitted};
 use super::handle::HandleTable;
 use super::node::Fixed;
-use crate::memory::{BranchInfo, Error, Join, Kind, Side};
+use crate::memory::{BranchInfo, Error, Join, Kind, Side, parse_duration};
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What can be written, for those who wrote something else.
 const VERBS: &str = "write one of: fork NAME [from LABEL], pull, promote, merge [--dry-run], checkpoint LABEL [TEXT], rollback LABEL, \
-                     resolve ID child|parent; promote and pull take --dry-run too";
+                     resolve ID child|parent, gc [--older-than AGE] [--dry-run]; promote and pull take --dry-run too";
 
 /// What a line of `ctl` means.
 pub(super) struct Ctl {
@@ -27,6 +28,7 @@ pub(super) enum Verb {
     Checkpoint { label: String, text: Option<String> },
     Rollback { label: String },
     Resolve { id: String, side: Side },
+    Collect { older_than: Option<Duration>, dry_run: bool },
 }
 
 impl Speech for Ctl {
@@ -41,7 +43,7 @@ impl Speech for Ctl {
 
     fn perform(&self, place: &Place, verb: Verb, _number: usize) -> Result<String, Failure> {
         place.check_alive()?;
-        if !matches!(verb, Verb::Join { dry_run: true, .. }) {
+        if !matches!(verb, Verb::Join { dry_run: true, .. } | Verb::Collect { dry_run: true, .. }) {
             place.check_writable()?;
         }
         let (memory, branch, who) = (place.memory(), place.branch(), place.actor());
@@ -62,9 +64,21 @@ impl Speech for Ctl {
                 memory.resolve_conflict(&who, branch, &id, side)?;
                 json!({"status": "resolved", "id": id, "decision": if side == Side::Child { "child" } else { "parent" }})
             }
+            Verb::Collect { older_than, dry_run } => {
+                check_root(place)?;
+                memory.gc(&who, older_than, dry_run)?
+            }
         };
         Ok(format!("{outcome}\n"))
     }
+}
+
+/// Garbage is the store's: it is collected by who owns a root branch, which a mounted child is not.
+fn check_root(place: &Place) -> Result<(), Failure> {
+    if place.memory().info(place.branch())?.parent.is_none() {
+        return Ok(());
+    }
+    Err(not_permitted("garbage is collected for the whole store", "write gc to the ctl of a root branch"))
 }
 
 impl Ctl {
@@ -135,6 +149,22 @@ fn may_write(parent: &BranchInfo, group: u32, caller: Caller) -> bool {
     caller.uid == 0 || parent.mode & class != 0
 }
 
+fn collect(rest: &str) -> Option<Verb> {
+    let (mut older_than, mut dry_run) = (None, false);
+    let mut words = rest.split_whitespace();
+    while let Some(word) = words.next() {
+        match word {
+            "--dry-run" => dry_run = true,
+            "--older-than" => {
+                let nanos = parse_duration(words.next()?).ok()?;
+                older_than = Some(Duration::from_nanos(nanos.unsigned_abs()));
+            }
+            _ => return None,
+        }
+    }
+    Some(Verb::Collect { older_than, dry_run })
+}
+
 fn verb(line: &str) -> Option<Verb> {
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
@@ -166,6 +196,7 @@ fn verb(line: &str) -> Option<Verb> {
             };
             Some(Verb::Resolve { id: id.trim().to_owned(), side })
         }
+        "gc" => collect(rest),
         _ => None,
     }
 }
@@ -185,6 +216,10 @@ mod tests {
 
     #[test]
     fn verbs_take_their_arguments() {
+        let week = Some(Duration::from_secs(7 * 86_400));
+        assert_eq!(verb("gc --older-than 7d --dry-run"), Some(Verb::Collect { older_than: week, dry_run: true }));
+        assert_eq!(verb("gc"), Some(Verb::Collect { older_than: None, dry_run: false }));
+        assert_eq!(verb("gc now"), None);
         assert_eq!(verb("pull"), Some(Verb::Join { join: Join::Pull, dry_run: false }));
         assert_eq!(verb("merge --dry-run"), Some(Verb::Join { join: Join::Merge, dry_run: true }));
         assert_eq!(verb("fork x from v1"), Some(Verb::Fork { name: "x".into(), from: Some("v1".into()) }));

@@ -111,3 +111,33 @@ fn an_id_that_was_deleted_and_put_again_is_found() {
         assert_eq!(ask(&memory, &fork, &question, 1)[0].0, "r00042");
     }
 }
+
+/// The journal's two locks were taken in opposite orders by `sync` and by a write: four threads
+/// stood still within a second.
+#[test]
+fn forks_commits_seals_and_syncs_side_by_side_never_stand_still() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    let (done, all) = std::sync::mpsc::channel();
+    for thread in 0..4 {
+        let (memory, done) = (memory.clone(), done.clone());
+        std::thread::spawn(move || {
+            for round in 0..150 {
+                let fork = memory.fork(&who(), main, &format!("t{thread}-{round}"), None).unwrap();
+                memory.commit(&who(), fork, vec![put("x", None, Some("text"))]).unwrap();
+                memory.sync().unwrap();
+                if round % 50 == 7 {
+                    memory.seal().unwrap();
+                }
+            }
+            done.send(()).unwrap();
+        });
+    }
+    for _ in 0..4 {
+        all.recv_timeout(std::time::Duration::from_secs(60)).expect("all four threads come to their end");
+    }
+    assert_eq!(memory.children(main).unwrap().len(), 600);
+    memory.close().unwrap();
+    crate::support::verify(&disk).unwrap();
+}
