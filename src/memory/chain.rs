@@ -175,6 +175,9 @@ impl Memory {
     /// Writes a signed end and takes nothing more. Calling it again does nothing.
     pub fn close(&self) -> Result<(), Error> {
         self.stop_keeper();
+        if self.chain().refusal().is_none() {
+            self.seal_to_close();
+        }
         let mut chain = self.chain();
         if chain.closed.replace("the store was closed").is_some() {
             return Ok(());

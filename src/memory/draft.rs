@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::{Error, Kind};
@@ -52,9 +53,10 @@ pub enum Edit {
 /// The keys of a document. Those that reading adds are accepted and ignored.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Keys {
+struct Keys<'a> {
     id: Option<String>,
-    vector: Option<Vec<f32>>,
+    #[serde(borrow)]
+    vector: Option<&'a RawValue>,
     text: Option<String>,
     metadata: Option<Map<String, Value>>,
     delete: Option<bool>,
@@ -76,8 +78,8 @@ fn invalid(code: &'static str, message: impl Into<String>) -> Error {
     Error::new(Kind::Invalid, code, message, SHAPE)
 }
 
-impl Keys {
-    fn parse(bytes: &[u8]) -> Result<Keys, Error> {
+impl<'a> Keys<'a> {
+    fn parse(bytes: &'a [u8]) -> Result<Keys<'a>, Error> {
         if bytes.len() > DOCUMENT_BYTES_MAX {
             let message = format!("the document has {} bytes, and 16 MiB is the most", bytes.len());
             return Err(Error::new(
@@ -98,13 +100,34 @@ impl Keys {
         if self.delete.is_some() {
             return Err(invalid("bad_document", "'delete' belongs into ingest; here, remove the file"));
         }
-        match &self.vector {
+        let vector = self.vector.map(|json| parse_numbers(json.get())).transpose()?.flatten();
+        match &vector {
             None if self.text.is_none() => return Err(invalid("empty_record", "a record needs a vector or a text")),
             Some(vector) => check_numbers(vector)?,
             None => {}
         }
-        Ok(Draft { vector: self.vector, text: self.text.map(Arc::from), metadata: self.metadata.unwrap_or_default() })
+        Ok(Draft { vector, text: self.text.map(Arc::from), metadata: self.metadata.unwrap_or_default() })
     }
+}
+
+/// Reads an array of numbers out of JSON that is known to be well-formed; nothing for `null`.
+///
+/// Each number is rounded to f32 once, from its decimal form: going through f64 could round twice.
+fn parse_numbers(json: &str) -> Result<Option<Vec<f32>>, Error> {
+    if json == "null" {
+        return Ok(None);
+    }
+    let wrong = || invalid("bad_document", "the vector is no array of numbers");
+    let inside = json.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).ok_or_else(wrong)?.trim();
+    if inside.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
+    let number = |text: &str| {
+        let text = text.trim();
+        let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+        text.parse::<f32>().ok().filter(|_| is_number).ok_or_else(wrong)
+    };
+    inside.split(',').map(number).collect::<Result<_, _>>().map(Some)
 }
 
 /// Checks what holds for vectors of any memory.
@@ -203,7 +226,10 @@ mod tests {
         assert_eq!(code("{\"vector\":[1,2"), "incomplete");
         assert_eq!(code("{\"vector\":[1,,2]}"), "not_json");
         assert_eq!(code("{\"vector\":[NaN]}"), "not_json");
-        assert_eq!(code("{\"vector\":[1e39]}"), "not_json");
+        assert_eq!(code("{\"vector\":[1e39]}"), "not_finite");
+        assert_eq!(code("{\"vector\":[[1]]}"), "bad_document");
+        assert_eq!(code("{\"vector\":[1,\"2\"]}"), "bad_document");
+        assert_eq!(code("{\"vector\":{}}"), "bad_document");
         assert_eq!(code("{\"vector\":[]}"), "wrong_dimension");
         assert_eq!(code("{\"metadata\":{}}"), "empty_record");
         assert_eq!(code("{\"id\":\"b\",\"text\":\"t\"}"), "other_id");
@@ -231,7 +257,7 @@ mod tests {
         assert!(Draft::probe("a", whole).unwrap());
         assert!(Draft::probe("a", b"hello").is_err());
         assert!(Draft::probe("a", br#"{"vector":["#).is_ok());
-        assert!(Draft::probe("a", br#"{"vector":["x""#).is_err());
+        assert!(Draft::probe("a", br#"{"text":7"#).is_err());
     }
 
     #[test]

@@ -15,8 +15,8 @@ use crate::segment::{Row, Segment, write_segment};
 const SEGMENTS_MAX: usize = 8;
 /// How many are left then, beside the new one.
 const SEGMENTS_LEFT: usize = 4;
-/// A segment of more rows is never rewritten.
-const FOLDED_ROWS_MAX: u32 = 1 << 21;
+/// A segment of which more rows are seen is never rewritten.
+const FOLDED_ROWS_MAX: u32 = 1 << 15;
 /// Stands for a row that nobody sees any longer.
 const NOWHERE: u32 = u32::MAX;
 

@@ -40,6 +40,8 @@ impl Memory {
         let disk = RealDisk::new(path);
         if mode == OpenMode::Create {
             disk.make_dir("").map_err(|error| Error::io("the store's folder could not be made", &error))?;
+            // Before the lock, which is a file too: a folder that is no store is left as it is.
+            is_made(&disk)?;
         } else if !path.join("format").exists() {
             let message = format!("there is no store at {}", path.display());
             return Err(Error::new(

@@ -111,11 +111,16 @@ pub fn prepare(ground: &Ground<'_>, act: &Act) -> Result<Prepared, Error> {
 /// The entry of an act on a branch that changes nothing yet.
 pub(super) fn about(world: &World, act: &Act, branch: &Branch, op: Op) -> Prepared {
     let parent = branch.parent.and_then(|id| world.branches.get(&id));
+    let parent = parent.map(|parent| (parent.id, world.path(parent)));
+    let path = match &parent {
+        Some((_, above)) => format!("{above}/{}", branch.name).into(),
+        None => branch.name.clone(),
+    };
     Prepared {
         op,
         branch: branch.id,
-        path: world.path(branch),
-        parent: parent.map(|parent| (parent.id, world.path(parent))),
+        path,
+        parent,
         base: branch.base.head(),
         head: branch.state.head(),
         counts: Counts::default(),

@@ -25,8 +25,10 @@ use crate::object::Hash;
 
 /// Bytes of acts after which a seal begins.
 const SEAL_BYTES: u64 = 16 << 20;
-/// What a bulk commit counts: replaying it goes through all its rows.
-pub(super) const BULK_WEIGHT: u64 = 4 << 20;
+/// What a bulk commit counts: replaying it goes through all its rows, so it asks for a seal.
+pub(super) const BULK_WEIGHT: u64 = SEAL_BYTES;
+/// Bytes of acts after which a store is sealed as it is closed, so that it opens at once.
+const CLOSING_BYTES: u64 = 1 << 20;
 
 /// What the keeper is asked to do.
 #[derive(Default)]
@@ -182,6 +184,16 @@ impl Memory {
             log::warn!("sealing in the background is off, the journal will grow: {error}");
         }
         self.wake_keeper();
+    }
+
+    /// Seals a store that is about to be closed, where opening it would take long otherwise.
+    pub(super) fn seal_to_close(&self) {
+        let loose = self.chain().loose_bytes;
+        if loose >= CLOSING_BYTES
+            && let Err(error) = self.seal()
+        {
+            log::warn!("the store could not be sealed and will take longer to open: {error}");
+        }
     }
 
     /// Tells the keeper to end, and waits for a seal that is under way.

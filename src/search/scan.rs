@@ -7,10 +7,13 @@ use super::filter::Filter;
 use super::top::Top;
 use crate::branch::State;
 use crate::segment::{Row, Segment, SegmentError};
-use crate::vector::{Code, Prepared};
+use crate::vector::{Code, Prepared, prefetch};
 
 /// Rows between two looks at the clock.
 const ROWS_AT_ONCE: u32 = 4096;
+
+/// How far ahead of the row at hand codes are fetched.
+const ROWS_AHEAD: usize = 12;
 
 /// The state that is scanned, and the rules of the scan.
 pub struct Scan<'a> {
@@ -90,6 +93,7 @@ impl Scan<'_> {
                     budget = ROWS_AT_ONCE;
                 }
                 budget -= 1;
+                columns.fetch(row);
                 let Some((code, norm)) = columns.row(row) else { continue };
                 let (lower, upper) = question.bounds(code, norm);
                 let ruled_out = |worst: f32| upper < worst;
@@ -143,6 +147,14 @@ impl<'a> Columns<'a> {
     fn of(segment: &'a Segment) -> Result<Columns<'a>, SegmentError> {
         let (scales, residuals) = segment.scales()?;
         Ok(Columns { dim: segment.dim(), codes: segment.codes()?, scales, residuals, norms: segment.norms()? })
+    }
+
+    /// Has the code of a row that comes soon brought near: memory is what a scan waits for.
+    fn fetch(&self, row: u32) {
+        let start = (row as usize + ROWS_AHEAD) * self.dim;
+        if let Some(code) = self.codes.get(start..start + self.dim) {
+            prefetch(code);
+        }
     }
 
     /// Returns a row's code and norm; nothing where it has no vector.

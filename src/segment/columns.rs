@@ -91,6 +91,20 @@ impl Totals {
     }
 }
 
+/// The ids of a segment, one behind the other.
+#[derive(Clone, Copy)]
+struct Ids<'a> {
+    ends: &'a [u32],
+    bytes: &'a [u8],
+}
+
+impl<'a> Ids<'a> {
+    fn get(&self, row: u32) -> Option<&'a [u8]> {
+        let start = if row == 0 { 0 } else { *self.ends.get(row as usize - 1)? };
+        self.bytes.get(start as usize..*self.ends.get(row as usize)? as usize)
+    }
+}
+
 /// An open segment.
 pub struct Segment {
     pub(super) container: Container,
@@ -151,26 +165,36 @@ impl Segment {
 
     /// Returns a row's id.
     pub fn id(&self, row: u32) -> Result<&str, SegmentError> {
-        let start = if row == 0 { 0 } else { self.u32(ID_ENDS, row - 1)? };
-        let end = self.u32(ID_ENDS, row)?;
-        let bytes = self.container.slice(IDS, u64::from(start), u64::from(end.saturating_sub(start)))?;
+        let bytes = self.ids()?.get(row).ok_or_else(|| self.container.damaged(IDS, "a row points behind its end"))?;
         std::str::from_utf8(bytes).map_err(|_| self.container.damaged(IDS, "an id is not UTF-8"))
     }
 
     /// Returns the first row at or behind `from` whose id is not below `id`. Steps grow from
     /// `from` on, so that a walk through many ascending ids costs little each.
     pub fn lower_bound(&self, id: &str, from: u32) -> Result<u32, SegmentError> {
+        let ids = self.ids()?;
+        let below = |row: u32| ids.get(row).is_some_and(|found| found < id.as_bytes());
+        if self.rows == 0 || from >= self.rows || below(self.rows - 1) {
+            return Ok(self.rows);
+        }
         let (mut low, mut high, mut step) = (from, from, 1u32);
-        while high < self.rows && self.id(high)? < id {
+        while high < self.rows && below(high) {
             low = high + 1;
             high = high.saturating_add(step).min(self.rows);
             step = step.saturating_mul(2);
         }
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.id(middle)? < id { low = middle + 1 } else { high = middle }
+            if below(middle) { low = middle + 1 } else { high = middle }
         }
         Ok(low)
+    }
+
+    /// The ids of all rows; the whole columns are checked at the first look-up.
+    fn ids(&self) -> Result<Ids<'_>, SegmentError> {
+        let ends = bytemuck::try_cast_slice(self.container.section(ID_ENDS)?);
+        let ends = ends.map_err(|_| self.container.damaged(ID_ENDS, "it is not aligned"))?;
+        Ok(Ids { ends, bytes: self.container.section(IDS)? })
     }
 
     /// Returns a row's content hash.

@@ -6,6 +6,9 @@ mod architecture;
 /// Named finds, each with its story.
 mod regressions;
 
+/// The built program on real mounts.
+mod mount;
+
 /// Kills, power cuts and torn writes.
 mod durability;
 /// Every disk call fails in turn.

@@ -26,9 +26,17 @@ impl Site {
         Ok(Site { store: absolute(store)?, mnt: absolute(mnt)? })
     }
 
-    /// Refuses what nothing can be mounted on.
+    /// Refuses what nothing can be mounted on, and a mount that would hide its own store or lie in it.
     pub fn check_mountpoint(&self) -> Result<(), Failure> {
         let mnt = &self.mnt;
+        if self.store.starts_with(mnt) || mnt.starts_with(&self.store) {
+            let message = format!(
+                "the mountpoint {} and the store {} lie within each other",
+                mnt.display(),
+                self.store.display()
+            );
+            return Err(Failure::usage(message, "mount it at a directory beside the store"));
+        }
         if mnt.is_dir() {
             return Ok(());
         }
@@ -87,5 +95,12 @@ mod tests {
         assert!(check("/no/such/place").unwrap_err().hint.starts_with("make it with mkdir"));
         assert!(check("/proc/version").unwrap_err().message.contains("no directory"));
         assert_eq!(check("/proc"), Ok(()));
+    }
+
+    #[test]
+    fn a_mount_never_hides_its_store() {
+        let check = |store: &str| Site::new(Path::new(store), Path::new("/proc")).unwrap().check_mountpoint();
+        assert!(["/proc", "/proc/none", "/"].into_iter().all(|store| check(store).is_err()));
+        assert_eq!(check("/procession"), Ok(()));
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use crate::fs::{Afterwards, Attr, Caller, Changes, Errno, Filesystem, FsOptions};
-use crate::memory::{Memory, OpenMode, Surroundings};
+use crate::memory::{Actor, Memory, OpenMode, Surroundings};
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
 pub const ANN: Caller = Caller { uid: 1000, gid: 1000 };

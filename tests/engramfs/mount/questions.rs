@@ -1,0 +1,171 @@
+//! Conversations with `query` out of many languages, and `search/`.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::{Mounted, errno, lines, read, save};
+
+/// Forty records on a circle, each with a word of its own; `group` is the number's remainder by 4.
+fn circle() -> Mounted {
+    let mount = Mounted::new();
+    let line = |n: u32| {
+        let angle = f64::from(n) * std::f64::consts::TAU / 40.0;
+        let (vector, text) = ([angle.cos(), angle.sin()], format!("tea word{n}"));
+        json!({"id": format!("r{n:02}"), "vector": vector, "text": text, "metadata": {"group": n % 4}}).to_string() + "\n"
+    };
+    save(mount.at("main/ingest"), &(0..40).map(line).collect::<String>()).unwrap();
+    mount
+}
+
+fn ask(mount: &Mounted, branch: &str, question: &Value) -> Vec<Value> {
+    let mut file = File::options().read(true).write(true).open(mount.at(&format!("{branch}/query"))).unwrap();
+    file.write_all(format!("{question}\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    file.read_to_string(&mut answer).unwrap();
+    lines(&answer)
+}
+
+fn ids(answer: &[Value]) -> Vec<&str> {
+    answer[1..].iter().map(|hit| hit["id"].as_str().unwrap()).collect()
+}
+
+/// Checks that `text` is the answers to `word7` and `word9`, one after the other.
+#[track_caller]
+fn assert_two_answers(text: &str) {
+    let answers = lines(text);
+    let found: Vec<&Value> = answers.iter().map(|line| line.get("id").unwrap_or(&line["hits"])).collect();
+    assert_eq!(found, [&json!(1), &json!("r07"), &json!(1), &json!("r09")]);
+}
+
+#[test]
+fn shells_ask_and_read_in_turn() {
+    let mount = circle();
+    for shell in ["bash", "dash"] {
+        let talk = |script: &str| mount.shell(shell, script);
+        assert_two_answers(&talk("exec 3<>main/query; echo word7 >&3; cat <&3; echo word9 >&3; cat <&3"));
+        assert_two_answers(&talk("exec 3<>main/query; printf 'word7\\nword9\\n' >&3; cat <&3"));
+        assert_two_answers(&talk("exec 3<>main/query; printf 'word7\\nword9' >&3; cat <&3"));
+        assert_two_answers(&talk("echo word7 > main/query; cat main/query; echo word9 > main/query; cat main/query"));
+        let two = talk("exec 3<>main/query; echo tea >&3; read -r a <&3; read -r b <&3; echo \"$a\"; echo \"$b\"");
+        assert_eq!(lines(&two)[1]["rank"], 1, "{shell} reads lines byte by byte");
+    }
+}
+
+#[test]
+fn python_asks_raw_buffered_in_text_and_by_position() {
+    let mount = circle();
+    for code in [
+        "f = open('main/query', 'r+b', buffering=0)\nfor q in (b'word7\\n', b'word9\\n'): f.write(q); print(f.read().decode(), end='')",
+        "f = open('main/query', 'r+b')\nfor q in (b'word7\\n', b'word9\\n'): f.write(q); f.flush(); print(f.read().decode(), end='')",
+        "f = open('main/query', 'r+b')\nf.write(b'word7\\nword9\\n'); f.seek(0); print(f.read().decode(), end='')",
+        "f = open('main/query', 'r+')\nfor q in ('word7\\n', 'word9\\n'): f.write(q); f.flush(); f.seek(0); print(f.read(), end='')",
+        "f = open('main/query', 'w+')\nf.write('word7\\nword9\\n'); f.flush(); print(f.read(), end='')",
+        "import os\nf = os.open('main/query', os.O_RDWR)\nfor q in (b'word7\\n', b'word9\\n'): os.write(f, q); print(os.pread(f, 65536, 0).decode(), end='')",
+    ] {
+        assert_two_answers(&mount.python(code));
+    }
+}
+
+#[test]
+fn perl_asks_with_and_without_buffers() {
+    let mount = circle();
+    let perl = |code: &str| super::succeed(super::command("perl", &["-MIO::Handle", "-e", code]).current_dir(mount.at("")));
+    assert_two_answers(&perl("open F,'+<','main/query'; for('word7','word9'){syswrite F,\"$_\\n\"; sysread F,$b,65536; print $b}"));
+    assert_two_answers(&perl("open F,'+<','main/query'; F->autoflush(1); print F \"word7\\nword9\\n\"; seek F,0,0; print while <F>"));
+}
+
+#[test]
+fn an_answer_has_one_header_and_its_hits_by_rank() {
+    let mount = circle();
+    let answer = ask(&mount, "main", &json!({"vector": [1, 0], "k": 3, "tag": "mine", "exact": true}));
+    let header = &answer[0];
+    assert_eq!((&header["ok"], &header["hits"], &header["tag"], &header["exact"]), (&true.into(), &3.into(), &"mine".into(), &true.into()));
+    assert_eq!((&header["mode"], &header["branch"], &header["head"]), (&"vector".into(), &"main".into(), &mount.status("main")["head"]));
+    assert_eq!(ids(&answer), ["r00", "r01", "r39"], "equal scores go by id");
+    assert_eq!((&answer[1]["rank"], &answer[1]["source"], &answer[1]["branch"]), (&1.into(), &"branch".into(), &"main".into()));
+    assert!((answer[1]["score"].as_f64().unwrap() - 1.0).abs() < 1e-6 && answer[1]["distance"].as_f64().unwrap().abs() < 1e-6);
+
+    assert_eq!(ids(&ask(&mount, "main", &json!({"id": "r05", "k": 1}))), ["r05"]);
+    let some = ask(&mount, "main", &json!({"vector": [1, 0], "k": 5, "filter": {"group": {"$in": [2]}}}));
+    assert_eq!(some[0]["hits"], 5);
+    assert!(some[1..].iter().all(|hit| hit["metadata"]["group"] == 2));
+    assert_eq!(ask(&mount, "main", &json!({"text": "word3", "vector": [1, 0]}))[0]["mode"], "hybrid");
+    assert_eq!(ask(&mount, "main", &json!({"text": "word3"}))[1]["distance"], Value::Null);
+}
+
+#[test]
+fn a_bad_question_fails_in_the_write() {
+    let mount = circle();
+    for question in [
+        r#"{"k":3}"#,
+        r#"{"text":"tea","k":0}"#,
+        r#"{"text":"tea","k":10001}"#,
+        r#"{"text":"tea","colour":"red"}"#,
+        r#"{"vector":[1,2,3]}"#,
+        r#"{"text":"tea","mode":"psychic"}"#,
+        r#"{"text":"tea","filter":{"group":{"$near":1}}}"#,
+        r#"{"text":"tea""#,
+    ] {
+        assert_eq!(errno(save(mount.at("main/query"), &format!("{question}\n"))), libc::EINVAL, "{question}");
+        assert_eq!((&mount.refusal("main")["path"], &mount.refusal("main")["errno"]), (&"query".into(), &"EINVAL".into()));
+    }
+    let said = mount.sh("echo '{\"k\":3}' > main/query 2>/dev/null && echo taken || echo refused");
+    assert_eq!(said.trim(), "refused");
+}
+
+#[test]
+fn search_answers_the_question_in_its_name() {
+    let mount = circle();
+    let path = mount.at("main/search/word7 word9");
+    for _ in 0..20 {
+        let length = fs::metadata(&path).unwrap().len();
+        assert_eq!(read(&path).len() as u64, length, "the size is that of the answer");
+    }
+    let found = lines(&read(&path));
+    assert_eq!((&found[0]["hits"], &found[0]["question"]), (&2.into(), &"word7 word9".into()));
+    mount.sh("cp 'main/search/word7 word9' ../copy");
+    assert_eq!(ids(&lines(&read(mount.beside("copy")))), ids(&found));
+    mount.put("main/vectors/new.json", "word7 again");
+    assert_eq!(lines(&read(&path))[0]["hits"], 3, "the next look sees the new record");
+}
+
+#[test]
+fn a_branch_answers_with_its_own_edits() {
+    let mount = circle();
+    fs::create_dir(mount.at("main/branches/x")).unwrap();
+    fs::remove_file(mount.at("main/branches/x/vectors/r00.json")).unwrap();
+    save(mount.at("main/branches/x/vectors/r01.json"), r#"{"vector":[-1,0],"text":"moved"}"#).unwrap();
+    save(mount.at("main/branches/x/vectors/new.json"), r#"{"vector":[1,0],"text":"new"}"#).unwrap();
+    let near = json!({"vector": [1, 0], "k": 3});
+    assert_eq!(ids(&ask(&mount, "main", &near)), ["r00", "r01", "r39"]);
+    let answer = ask(&mount, "main/branches/x", &near);
+    assert_eq!(ids(&answer), ["new", "r39", "r02"]);
+    assert_eq!((&answer[1]["branch"], &answer[2]["branch"]), (&"main/x".into(), &"main".into()));
+    fs::rename(mount.at("main/branches/x"), mount.at("main/x")).unwrap();
+    assert_eq!(ids(&ask(&mount, "main", &near)), ["new", "r39", "r02"]);
+}
+
+#[test]
+fn conversations_at_once_do_not_mix() {
+    let mount = circle();
+    thread::scope(|scope| {
+        for talker in 0..4 {
+            let mount = &mount;
+            scope.spawn(move || {
+                let mut file = File::options().read(true).write(true).open(mount.at("main/query")).unwrap();
+                for turn in 0..50 {
+                    let n = (talker * 11 + turn) % 40;
+                    let question = json!({"id": format!("r{n:02}"), "k": 1, "tag": format!("{talker}-{turn}")});
+                    file.write_all(format!("{question}\n").as_bytes()).unwrap();
+                    let mut answer = String::new();
+                    file.read_to_string(&mut answer).unwrap();
+                    let answer = lines(&answer);
+                    assert_eq!((&answer[0]["tag"], ids(&answer)), (&question["tag"], vec![format!("r{n:02}").as_str()]));
+                }
+            });
+        }
+    });
+}
