@@ -90,6 +90,7 @@ impl<'a> Keys<'a> {
             ));
         }
         serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+            _ if ends_in_a_number(bytes, &error) => invalid("incomplete", "the document ends in the middle"),
             serde_json::error::Category::Eof => invalid("incomplete", "the document ends in the middle"),
             serde_json::error::Category::Syntax => invalid("not_json", format!("the document is not JSON: {error}")),
             _ => invalid("bad_document", format!("the document is no record: {error}")),
@@ -108,6 +109,14 @@ impl<'a> Keys<'a> {
         }
         Ok(Draft { vector, text: self.text.map(Arc::from), metadata: self.metadata.unwrap_or_default() })
     }
+}
+
+/// Tells whether the document just ends within a number, which the reader of raw values calls a
+/// wrong number instead of an end.
+fn ends_in_a_number(bytes: &[u8], error: &serde_json::Error) -> bool {
+    let last_line = bytes.split(|byte| *byte == b'\n').next_back().unwrap_or_default();
+    let at_end = error.column() >= last_line.len() && bytes.split(|byte| *byte == b'\n').count() == error.line();
+    at_end && bytes.last().is_some_and(|byte| b"-+.eE".contains(byte)) && error.is_syntax()
 }
 
 /// Reads an array of numbers out of JSON that is known to be well-formed; nothing for `null`.

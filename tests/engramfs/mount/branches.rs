@@ -30,12 +30,20 @@ fn a_fork_starts_as_its_parent_and_then_goes_its_own_way() {
     fs::remove_file(mount.at("main/branches/x/vectors/b.json")).unwrap();
     assert_eq!(names(mount.at("main/vectors")), ["a.json", "b.json", "c.json"]);
     assert_eq!(names(mount.at("main/branches/x/vectors")), ["a.json"]);
-    assert_eq!((mount.text("main/vectors/a.json"), mount.text("main/branches/x/vectors/a.json")), ("a of main".into(), "a of x".into()));
+    assert_eq!(
+        (mount.text("main/vectors/a.json"), mount.text("main/branches/x/vectors/a.json")),
+        ("a of main".into(), "a of x".into())
+    );
 
     let status = mount.status("main/branches/x");
-    assert_eq!((&status["path"], &status["parent"], &status["own_edits"]), (&"main/x".into(), &"main".into(), &2.into()));
-    let changes: Vec<String> =
-        lines(&read(mount.at("main/branches/x/diff"))).iter().map(|line| format!("{} {}", line["id"], line["change"])).collect();
+    assert_eq!(
+        (&status["path"], &status["parent"], &status["own_edits"]),
+        (&"main/x".into(), &"main".into(), &2.into())
+    );
+    let changes: Vec<String> = lines(&read(mount.at("main/branches/x/diff")))
+        .iter()
+        .map(|line| format!("{} {}", line["id"], line["change"]))
+        .collect();
     assert_eq!(changes, ["\"a\" \"modified\"", "\"b\" \"deleted\""]);
     assert_eq!(mount.status("main")["children"], 1);
 }
@@ -66,14 +74,38 @@ fn the_fixed_names_stay() {
         assert_eq!(errno(fs::remove_dir(mount.at(&format!("main/{name}")))), libc::EPERM, "{name}");
         assert_eq!(errno(fs::rename(mount.at(&format!("main/{name}")), mount.at("main/moved"))), libc::EPERM, "{name}");
     }
-    for name in ["query", "ingest", "ctl", "status", "lineage", "diff", "conflicts", "errors", "README.md", "config/agent", "export/ids.txt"] {
+    for name in [
+        "query",
+        "ingest",
+        "ctl",
+        "status",
+        "lineage",
+        "diff",
+        "conflicts",
+        "errors",
+        "README.md",
+        "config/agent",
+        "export/ids.txt",
+    ] {
         assert_eq!(errno(fs::remove_file(mount.at(&format!("main/{name}")))), libc::EPERM, "{name}");
-        assert_eq!(errno(fs::rename(mount.at("main/vectors/a.json"), mount.at(&format!("main/{name}")))), libc::EPERM, "{name}");
+        assert_eq!(
+            errno(fs::rename(mount.at("main/vectors/a.json"), mount.at(&format!("main/{name}")))),
+            libc::EPERM,
+            "{name}"
+        );
     }
     for place in ["main/new", "main/config/new", "main/export/new", "main/vectors/new"] {
         assert_eq!(errno(fs::create_dir(mount.at(place))), libc::EPERM, "{place}");
     }
-    for place in ["new", "main/new", "main/branches/new", "main/checkpoints/new", "main/export/new", "main/status", "main/search/new"] {
+    for place in [
+        "new",
+        "main/new",
+        "main/branches/new",
+        "main/checkpoints/new",
+        "main/export/new",
+        "main/status",
+        "main/search/new",
+    ] {
         assert_eq!(errno(File::create(mount.at(place))), libc::EPERM, "{place}");
     }
 }
@@ -88,7 +120,10 @@ fn mv_to_the_parent_merges_in_one_commit_and_ends_the_branch() {
     assert_eq!(names(mount.at("main/vectors")), ["a.json", "c.json"]);
     assert_eq!((mount.has("main/branches/x"), mount.has("main/x")), (false, false));
     let last = lines(&read(mount.at("main/lineage"))).pop().unwrap();
-    assert_eq!((&last["op"], &last["branch"], &last["parent"], &last["head"]), (&"merge".into(), &"main/x".into(), &"main".into(), &head));
+    assert_eq!(
+        (&last["op"], &last["branch"], &last["parent"], &last["head"]),
+        (&"merge".into(), &"main/x".into(), &"main".into(), &head)
+    );
     assert_eq!((&last["counts"]["put"], &last["counts"]["deleted"]), (&1.into(), &1.into()));
     // The name is free again.
     fs::create_dir(mount.at("main/branches/x")).unwrap();
@@ -102,7 +137,15 @@ fn renames_of_branches_lead_to_few_places() {
         fs::create_dir(mount.at(path)).unwrap();
     }
     let rename = |from: &str, to: &str| rename_with(&mount.at(from), &mount.at(to), 0);
-    for to in ["main/z", "z", "main/branches/z", "main/branches/x/other", "main/branches/x/vectors/z", "main/branches/x/checkpoints/z", "main/branches/y/branches/z"] {
+    for to in [
+        "main/z",
+        "z",
+        "main/branches/z",
+        "main/branches/x/other",
+        "main/branches/x/vectors/z",
+        "main/branches/x/checkpoints/z",
+        "main/branches/y/branches/z",
+    ] {
         assert_eq!(errno(rename("main/branches/x/branches/z", to)), libc::EINVAL, "{to}");
     }
     for bad in ["main/branches/status", "main/branches/a b"] {
@@ -117,7 +160,10 @@ fn renames_of_branches_lead_to_few_places() {
     assert_eq!(names(mount.at("main/branches")), ["renamed", "x"]);
     assert_eq!(mount.status("main/branches/renamed")["path"], "main/renamed");
     let mv = mount.sh("mv main/branches/x/branches/z main/ 2>&1 || true");
-    assert!(mv.contains("mv:") && mount.has("main/branches/x/branches/z/status"), "mv neither copies nor removes: {mv}");
+    assert!(
+        mv.contains("mv:") && mount.has("main/branches/x/branches/z/status"),
+        "mv neither copies nor removes: {mv}"
+    );
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn watch(pid: u32, minor: u32) -> Sender<()> {
 /// A mount of a new store, with what most tests want at hand.
 pub struct Mounted {
     // Dropped first: the folder must not be removed through the mount.
-    server: Server,
+    _server: Server,
     site: Site,
 }
 
@@ -147,7 +147,7 @@ impl Mounted {
 
     pub fn with(options: &[&str]) -> Mounted {
         let site = Site::new();
-        Mounted { server: site.serve(options), site }
+        Mounted { _server: site.serve(options), site }
     }
 
     /// A path below the mountpoint.

@@ -14,7 +14,8 @@ fn circle() -> Mounted {
     let line = |n: u32| {
         let angle = f64::from(n) * std::f64::consts::TAU / 40.0;
         let (vector, text) = ([angle.cos(), angle.sin()], format!("tea word{n}"));
-        json!({"id": format!("r{n:02}"), "vector": vector, "text": text, "metadata": {"group": n % 4}}).to_string() + "\n"
+        json!({"id": format!("r{n:02}"), "vector": vector, "text": text, "metadata": {"group": n % 4}}).to_string()
+            + "\n"
     };
     save(mount.at("main/ingest"), &(0..40).map(line).collect::<String>()).unwrap();
     mount
@@ -72,9 +73,14 @@ fn python_asks_raw_buffered_in_text_and_by_position() {
 #[test]
 fn perl_asks_with_and_without_buffers() {
     let mount = circle();
-    let perl = |code: &str| super::succeed(super::command("perl", &["-MIO::Handle", "-e", code]).current_dir(mount.at("")));
-    assert_two_answers(&perl("open F,'+<','main/query'; for('word7','word9'){syswrite F,\"$_\\n\"; sysread F,$b,65536; print $b}"));
-    assert_two_answers(&perl("open F,'+<','main/query'; F->autoflush(1); print F \"word7\\nword9\\n\"; seek F,0,0; print while <F>"));
+    let perl =
+        |code: &str| super::succeed(super::command("perl", &["-MIO::Handle", "-e", code]).current_dir(mount.at("")));
+    assert_two_answers(&perl(
+        "open F,'+<','main/query'; for('word7','word9'){syswrite F,\"$_\\n\"; sysread F,$b,65536; print $b}",
+    ));
+    assert_two_answers(&perl(
+        "open F,'+<','main/query'; F->autoflush(1); print F \"word7\\nword9\\n\"; seek F,0,0; print while <F>",
+    ));
 }
 
 #[test]
@@ -82,11 +88,23 @@ fn an_answer_has_one_header_and_its_hits_by_rank() {
     let mount = circle();
     let answer = ask(&mount, "main", &json!({"vector": [1, 0], "k": 3, "tag": "mine", "exact": true}));
     let header = &answer[0];
-    assert_eq!((&header["ok"], &header["hits"], &header["tag"], &header["exact"]), (&true.into(), &3.into(), &"mine".into(), &true.into()));
-    assert_eq!((&header["mode"], &header["branch"], &header["head"]), (&"vector".into(), &"main".into(), &mount.status("main")["head"]));
+    assert_eq!(
+        (&header["ok"], &header["hits"], &header["tag"], &header["exact"]),
+        (&true.into(), &3.into(), &"mine".into(), &true.into())
+    );
+    assert_eq!(
+        (&header["mode"], &header["branch"], &header["head"]),
+        (&"vector".into(), &"main".into(), &mount.status("main")["head"])
+    );
     assert_eq!(ids(&answer), ["r00", "r01", "r39"], "equal scores go by id");
-    assert_eq!((&answer[1]["rank"], &answer[1]["source"], &answer[1]["branch"]), (&1.into(), &"branch".into(), &"main".into()));
-    assert!((answer[1]["score"].as_f64().unwrap() - 1.0).abs() < 1e-6 && answer[1]["distance"].as_f64().unwrap().abs() < 1e-6);
+    assert_eq!(
+        (&answer[1]["rank"], &answer[1]["source"], &answer[1]["branch"]),
+        (&1.into(), &"branch".into(), &"main".into())
+    );
+    assert!(
+        (answer[1]["score"].as_f64().unwrap() - 1.0).abs() < 1e-6
+            && answer[1]["distance"].as_f64().unwrap().abs() < 1e-6
+    );
 
     assert_eq!(ids(&ask(&mount, "main", &json!({"id": "r05", "k": 1}))), ["r05"]);
     let some = ask(&mount, "main", &json!({"vector": [1, 0], "k": 5, "filter": {"group": {"$in": [2]}}}));
@@ -110,7 +128,10 @@ fn a_bad_question_fails_in_the_write() {
         r#"{"text":"tea""#,
     ] {
         assert_eq!(errno(save(mount.at("main/query"), &format!("{question}\n"))), libc::EINVAL, "{question}");
-        assert_eq!((&mount.refusal("main")["path"], &mount.refusal("main")["errno"]), (&"query".into(), &"EINVAL".into()));
+        assert_eq!(
+            (&mount.refusal("main")["path"], &mount.refusal("main")["errno"]),
+            (&"query".into(), &"EINVAL".into())
+        );
     }
     let said = mount.sh("echo '{\"k\":3}' > main/query 2>/dev/null && echo taken || echo refused");
     assert_eq!(said.trim(), "refused");
@@ -163,7 +184,10 @@ fn conversations_at_once_do_not_mix() {
                     let mut answer = String::new();
                     file.read_to_string(&mut answer).unwrap();
                     let answer = lines(&answer);
-                    assert_eq!((&answer[0]["tag"], ids(&answer)), (&question["tag"], vec![format!("r{n:02}").as_str()]));
+                    assert_eq!(
+                        (&answer[0]["tag"], ids(&answer)),
+                        (&question["tag"], vec![format!("r{n:02}").as_str()])
+                    );
                 }
             });
         }

@@ -9,7 +9,9 @@ use super::{Mounted, command, names, read, save, succeed};
 /// Twelve records in main.
 fn filled() -> Mounted {
     let mount = Mounted::new();
-    let line = |n: usize| format!("{{\"id\":\"r{n:02}\",\"vector\":[1,{n}],\"text\":\"black tea {n}\",\"metadata\":{{\"n\":{n}}}}}\n");
+    let line = |n: usize| {
+        format!("{{\"id\":\"r{n:02}\",\"vector\":[1,{n}],\"text\":\"black tea {n}\",\"metadata\":{{\"n\":{n}}}}}\n")
+    };
     save(mount.at("main/ingest"), &(0..12).map(line).collect::<String>()).unwrap();
     mount
 }
@@ -17,7 +19,8 @@ fn filled() -> Mounted {
 /// All files below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
-    let inside = entries.flat_map(|entry| if entry.file_type().unwrap().is_dir() { files(&entry.path()) } else { vec![entry.path()] });
+    let inside = entries
+        .flat_map(|entry| if entry.file_type().unwrap().is_dir() { files(&entry.path()) } else { vec![entry.path()] });
     inside.collect()
 }
 
@@ -54,7 +57,11 @@ print('mapped')";
 #[test]
 fn vim_saves_in_every_way_of_its_own() {
     let mount = filled();
-    for (turn, how) in ["nobackup nowritebackup", "backup backupcopy=no", "backup backupcopy=yes", "writebackup backupcopy=auto"].iter().enumerate() {
+    for (turn, how) in
+        ["nobackup nowritebackup", "backup backupcopy=no", "backup backupcopy=yes", "writebackup backupcopy=auto"]
+            .iter()
+            .enumerate()
+    {
         let (old, new) = (format!("tea{}", "!".repeat(turn)), format!("tea{}", "!".repeat(turn + 1)));
         let edit = format!("vim -es -u NONE -c 'set {how}' -c '%s/{old}/{new}/' -c wq main/vectors/r03.json");
         mount.sh(&edit);
@@ -93,7 +100,10 @@ fd, path = tempfile.mkstemp(dir='main/vectors')
 os.write(fd, b'{\"text\":\"atomic\"}'); os.fsync(fd); os.close(fd); os.replace(path, 'main/vectors/at.json')
 d = os.open('main/vectors', os.O_RDONLY); os.fsync(d); os.close(d)";
     mount.python(code);
-    assert_eq!((mount.text("main/vectors/py.json"), mount.text("main/vectors/at.json")), ("ünïcode".into(), "atomic".into()));
+    assert_eq!(
+        (mount.text("main/vectors/py.json"), mount.text("main/vectors/at.json")),
+        ("ünïcode".into(), "atomic".into())
+    );
 }
 
 #[test]
@@ -105,16 +115,25 @@ fn copies_out_and_back_in_are_the_same_memory() {
     mount.sh("cp -a main/vectors ../out/cp; tar cf ../out/all.tar -C main vectors status README.md export config; rsync -a main/vectors/ ../out/rsync/");
     mount.python("import shutil; shutil.copytree('main/vectors', '../out/shutil'); shutil.copy2('main/export/vectors.npy', '../out/v.npy')");
     let listed = succeed(command("tar", &["tvf"]).arg(out.join("all.tar")));
-    assert!(listed.lines().count() > 12 + 3 && !listed.lines().any(|line| line.contains(" 0 ") && line.ends_with(".json")));
+    assert!(
+        listed.lines().count() > 12 + 3 && !listed.lines().any(|line| line.contains(" 0 ") && line.ends_with(".json"))
+    );
     assert_eq!(fs::metadata(out.join("v.npy")).unwrap().size(), 128 + 12 * 2 * 4);
     for copy in ["cp", "rsync", "shutil"] {
-        assert_eq!(fs::read(out.join(copy).join("r07.json")).unwrap(), fs::read(mount.at("main/vectors/r07.json")).unwrap(), "{copy}");
+        assert_eq!(
+            fs::read(out.join(copy).join("r07.json")).unwrap(),
+            fs::read(mount.at("main/vectors/r07.json")).unwrap(),
+            "{copy}"
+        );
     }
     for (name, script) in [
         ("cp", "cp -a ../out/cp/. back/vectors/"),
         ("tar", "tar xf ../out/all.tar -C back vectors"),
         ("rsync", "rsync -a ../out/rsync/ back/vectors/"),
-        ("shutil", "python3 -c \"import shutil; shutil.copytree('../out/shutil', 'back/vectors', dirs_exist_ok=True)\""),
+        (
+            "shutil",
+            "python3 -c \"import shutil; shutil.copytree('../out/shutil', 'back/vectors', dirs_exist_ok=True)\"",
+        ),
         ("ingest", "cat main/export/records.jsonl > back/ingest"),
     ] {
         fs::create_dir(mount.at("back")).unwrap();

@@ -56,7 +56,10 @@ fn others_read_ask_and_fork_a_root_branch_and_change_nothing() {
     ] {
         assert_refused(&mount, 1001, script);
     }
-    assert_eq!((mount.text("main/vectors/a.json"), mount.status("main")["records"].as_u64()), ("a of main".into(), Some(1)));
+    assert_eq!(
+        (mount.text("main/vectors/a.json"), mount.status("main")["records"].as_u64()),
+        ("a of main".into(), Some(1))
+    );
     act(&mount, 1001, "cat main/vectors/a.json main/status main/README.md > /dev/null; ls main/vectors").unwrap();
     let answer = act(&mount, 1001, "exec 3<>main/query; echo 'a of main' >&3; cat <&3").unwrap();
     assert!(answer.contains("\"hits\":1"), "{answer}");
@@ -66,10 +69,17 @@ fn others_read_ask_and_fork_a_root_branch_and_change_nothing() {
 #[test]
 fn a_child_branch_is_its_makers_alone_until_he_opens_it() {
     let Some(mount) = shared() else { return };
-    act(&mount, 1001, "mkdir main/branches/ann; echo '{\"text\":\"mine\"}' > main/branches/ann/vectors/m.json").unwrap();
+    act(&mount, 1001, "mkdir main/branches/ann; echo '{\"text\":\"mine\"}' > main/branches/ann/vectors/m.json")
+        .unwrap();
     let made = fs::metadata(mount.at("main/branches/ann")).unwrap();
-    assert_eq!((made.uid(), made.mode() & 0o7777, mount.status("main/branches/ann")["owner"].as_u64()), (1001, 0o700, Some(1001)));
-    assert_eq!(super::json(mount.at("main/branches/ann/vectors/m.json"))["agent"], read(mount.at("main/branches/ann/config/agent")).trim());
+    assert_eq!(
+        (made.uid(), made.mode() & 0o7777, mount.status("main/branches/ann")["owner"].as_u64()),
+        (1001, 0o700, Some(1001))
+    );
+    assert_eq!(
+        super::json(mount.at("main/branches/ann/vectors/m.json"))["agent"],
+        read(mount.at("main/branches/ann/config/agent")).trim()
+    );
     for script in [
         "ls main/branches/ann",
         "cat main/branches/ann/status",
@@ -84,7 +94,12 @@ fn a_child_branch_is_its_makers_alone_until_he_opens_it() {
     assert_eq!(act(&mount, 1002, "ls main/branches/ann/vectors").unwrap(), "a.json\nm.json\n");
     assert_refused(&mount, 1002, "rm -f main/branches/ann/vectors/m.json");
     assert_refused(&mount, 1002, "echo pull > main/branches/ann/ctl");
-    act(&mount, 1002, "mkdir main/branches/ann/branches/bob; echo '{\"text\":\"b\"}' > main/branches/ann/branches/bob/vectors/b.json").unwrap();
+    act(
+        &mount,
+        1002,
+        "mkdir main/branches/ann/branches/bob; echo '{\"text\":\"b\"}' > main/branches/ann/branches/bob/vectors/b.json",
+    )
+    .unwrap();
     assert_refused(&mount, 1002, "mv main/branches/ann/branches/bob main/branches/ann/");
     act(&mount, 1002, "rmdir main/branches/ann/branches/bob").unwrap();
     act(&mount, 1001, "rmdir main/branches/ann").unwrap();
@@ -93,7 +108,8 @@ fn a_child_branch_is_its_makers_alone_until_he_opens_it() {
 #[test]
 fn a_merge_takes_write_permission_on_the_parent_by_every_way() {
     let Some(mount) = shared() else { return };
-    act(&mount, 1001, "mkdir main/branches/ann; echo '{\"text\":\"mine\"}' > main/branches/ann/vectors/m.json").unwrap();
+    act(&mount, 1001, "mkdir main/branches/ann; echo '{\"text\":\"mine\"}' > main/branches/ann/vectors/m.json")
+        .unwrap();
     assert_refused(&mount, 1001, "mv main/branches/ann main/");
     assert_refused(&mount, 1001, "echo merge > main/branches/ann/ctl");
     assert_refused(&mount, 1001, "echo promote > main/branches/ann/ctl");
