@@ -56,8 +56,18 @@ pub fn run(large: usize) {
         drop(memory);
         let mount = Mount::new(&store, &mnt);
         let how = format!("{rows} records");
-        row("mount, from start of the process to the first answer", "< 100 ms", &format!("{:.0} ms", mount.took * 1e3), &how);
-        row("resident memory after mounting", "grows with edits", &format!("{:.1} MB", mount.resident() as f64 / 1e6), &how);
+        row(
+            "mount, from start of the process to the first answer",
+            "< 100 ms",
+            &format!("{:.0} ms", mount.took * 1e3),
+            &how,
+        );
+        row(
+            "resident memory after mounting",
+            "grows with edits",
+            &format!("{:.1} MB", mount.resident() as f64 / 1e6),
+            &how,
+        );
         forks(&mount, &how);
         questions(&mount, &how);
     }
@@ -90,7 +100,12 @@ fn questions(mount: &Mount, how: &str) {
         micros(|| assert_eq!(ask(&mut file, &line), 11))
     };
     let times: Vec<f64> = (0..20).map(ask_once).collect();
-    row("an exact question through the mount, p50", "–", &format!("{:.2} ms", p50(times) / 1e3), &format!("{how}, random vectors: the bounds rule out little"));
+    row(
+        "an exact question through the mount, p50",
+        "–",
+        &format!("{:.2} ms", p50(times) / 1e3),
+        &format!("{how}, random vectors: the bounds rule out little"),
+    );
 }
 
 fn ingest(folder: &Path, mnt: &Path) {
@@ -99,7 +114,10 @@ fn ingest(folder: &Path, mnt: &Path) {
     let mut lines = String::new();
     let mut seed = 1;
     for n in 0..rows {
-        lines.push_str(&format!("{{\"id\":\"r{n:06}\",\"vector\":{:?},\"text\":\"a sentence of an agent number {n}\"}}\n", vector(&mut seed)));
+        lines.push_str(&format!(
+            "{{\"id\":\"r{n:06}\",\"vector\":{:?},\"text\":\"a sentence of an agent number {n}\"}}\n",
+            vector(&mut seed)
+        ));
     }
     let before = process_cpu(mount.process.id());
     let start = Instant::now();
@@ -107,7 +125,12 @@ fn ingest(folder: &Path, mnt: &Path) {
     let wall = start.elapsed().as_secs_f64();
     let cpu = process_cpu(mount.process.id()) - before;
     let measured = format!("{:.0} records/s; {:.0} records a CPU s", f64::from(rows) / wall, f64::from(rows) / cpu);
-    row("ingest of JSON Lines through the mount", "measured", &measured, &format!("{rows} records, {} MB", lines.len() / 1_000_000));
+    row(
+        "ingest of JSON Lines through the mount",
+        "measured",
+        &measured,
+        &format!("{rows} records, {} MB", lines.len() / 1_000_000),
+    );
     let parse = micros(|| {
         for line in lines.lines() {
             engramfs::memory::Edit::parse_line(line.as_bytes(), 1, &|| "x".into()).map(drop).unwrap();

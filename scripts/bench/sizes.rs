@@ -36,7 +36,12 @@ pub fn run() {
         }
         memory.seal().unwrap();
         let each = (bytes_of(folder.path()) - empty) as f64 / count as f64;
-        row("the same sealed (no graph yet)", "≤ 1.45 × raw", &format!("{:.3} ×", each / RAW), &format!("{count} records"));
+        row(
+            "the same sealed (no graph yet)",
+            "≤ 1.45 × raw",
+            &format!("{:.3} ×", each / RAW),
+            &format!("{count} records"),
+        );
     }
     hundred_on_large();
 }
@@ -52,5 +57,10 @@ fn hundred_on_large() {
     let edits = (0..100).map(|n| edit(format!("row-{:08}", n * (rows / 100)), &mut seed));
     memory.commit(&who(), fork, edits.collect()).unwrap();
     let bytes = (bytes_of(folder.path()) - before) as f64 / 1e3;
-    row("100 edits on a large parent, not sealed yet", "≤ 200 KB", &format!("{bytes:.0} KB"), &format!("{rows} records"));
+    row(
+        "100 edits on a large parent, not sealed yet",
+        "≤ 200 KB",
+        &format!("{bytes:.0} KB"),
+        &format!("{rows} records"),
+    );
 }

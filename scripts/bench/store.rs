@@ -33,7 +33,8 @@ pub fn vector(seed: &mut u64) -> Vec<f32> {
 
 /// A record like the real ones: a sentence and a little metadata.
 pub fn edit(id: String, seed: &mut u64) -> Edit {
-    let text = "A sentence of about the length that notes of agents have, so that sizes are true to life and not flattering.";
+    let text =
+        "A sentence of about the length that notes of agents have, so that sizes are true to life and not flattering.";
     let mut draft = Draft::of_vector(vector(seed)).unwrap();
     draft.text = Some(text.into());
     draft.metadata.insert("package".into(), "example".into());
@@ -58,7 +59,9 @@ pub fn fill(memory: &Memory, rows: usize) -> BranchId {
 /// Returns the sum of the lengths of all files below a folder.
 pub fn bytes_of(path: &Path) -> u64 {
     let entries = std::fs::read_dir(path).unwrap().map(Result::unwrap);
-    let length = |entry: std::fs::DirEntry| if entry.path().is_dir() { bytes_of(&entry.path()) } else { entry.metadata().unwrap().len() };
+    let length = |entry: std::fs::DirEntry| {
+        if entry.path().is_dir() { bytes_of(&entry.path()) } else { entry.metadata().unwrap().len() }
+    };
     entries.map(length).sum()
 }
 
@@ -78,18 +81,33 @@ pub fn forks(rows: usize) {
     let how = format!("{rows} records");
     row("bytes a fork adds to the store, name of 7 letters, signed", "≤ 162", &bytes.to_string(), &how);
     let few = fork_p50(&memory, main, "few-");
-    row("fork in process, acknowledged, p50", "< 40 µs", &format!("{few:.1} µs"), &format!("{how}, 1 to 500 siblings, depth 1"));
+    row(
+        "fork in process, acknowledged, p50",
+        "< 40 µs",
+        &format!("{few:.1} µs"),
+        &format!("{how}, 1 to 500 siblings, depth 1"),
+    );
     for n in 0..10_000 {
         memory.fork(&who(), main, &format!("sib-{n:05}"), None).unwrap();
     }
     let many = fork_p50(&memory, main, "many");
-    row("the same with 10,000 siblings", "the same", &format!("{many:.1} µs"), &format!("{:.2} × that with few", many / few));
+    row(
+        "the same with 10,000 siblings",
+        "the same",
+        &format!("{many:.1} µs"),
+        &format!("{:.2} × that with few", many / few),
+    );
     let mut deep = main;
     for _ in 0..64 {
         deep = memory.fork(&who(), deep, "deeper1", None).unwrap();
     }
     let depth = fork_p50(&memory, deep, "deep");
-    row("the same at depth 64", "the same", &format!("{depth:.1} µs"), &format!("{:.2} × that at depth 1", depth / few));
+    row(
+        "the same at depth 64",
+        "the same",
+        &format!("{depth:.1} µs"),
+        &format!("{:.2} × that at depth 1", depth / few),
+    );
     let start = std::time::Instant::now();
     let one = 50;
     for n in 0..one {
@@ -119,5 +137,10 @@ pub fn forks(rows: usize) {
     memory.close().unwrap();
     drop(memory);
     let open_time = p50((0..5).map(|_| micros(|| open(folder.path()).close().unwrap())).collect());
-    row("opening in process", "< 100 ms", &format!("{:.1} ms", open_time / 1e3), &format!("{how}, 11,000 branches since the last seal"));
+    row(
+        "opening in process",
+        "< 100 ms",
+        &format!("{:.1} ms", open_time / 1e3),
+        &format!("{how}, 11,000 branches since the last seal"),
+    );
 }

@@ -130,7 +130,7 @@ impl Memory {
         chain.loose_bytes += bytes.len() as u64;
         if let Deed::Bulk(_, segment, _) = &act.deed {
             self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(*segment);
-            chain.loose_bytes += super::seal::BULK_WEIGHT;
+            chain.loose_bytes += prepared.counts.put * super::seal::BULK_ROW_BYTES;
         }
         let change = Change {
             branch: prepared.branch,

@@ -161,7 +161,7 @@ impl Reading<'_> {
         self.chain.loose_bytes += bytes.len() as u64;
         if let Deed::Bulk(_, segment, _) = &act.deed {
             self.named.insert(*segment);
-            self.chain.loose_bytes += seal::BULK_WEIGHT;
+            self.chain.loose_bytes += prepared.counts.put * seal::BULK_ROW_BYTES;
         }
         self.world.enact(prepared.branch, prepared.steps, seq, act.time);
         self.history.push(Arc::new(signed));

@@ -25,8 +25,8 @@ use crate::object::Hash;
 
 /// Bytes of acts after which a seal begins.
 const SEAL_BYTES: u64 = 16 << 20;
-/// What a bulk commit counts: replaying it goes through all its rows, so it asks for a seal.
-pub(super) const BULK_WEIGHT: u64 = SEAL_BYTES;
+/// What each row of a bulk commit counts: replaying it costs time, so 65,536 of them ask for a seal.
+pub(super) const BULK_ROW_BYTES: u64 = 256;
 /// Bytes of acts after which a store is sealed as it is closed, so that it opens at once.
 const CLOSING_BYTES: u64 = 1 << 20;
 

@@ -59,14 +59,18 @@ fn read_all(disk: &ForgetfulDisk) -> Vec<(String, Result<Vec<u8>, Error>)> {
     let mut todo: Vec<_> = memory.roots().into_iter().map(|(_, id)| id).collect();
     while let Some(branch) = todo.pop() {
         todo.extend(memory.children(branch).unwrap().into_iter().map(|(_, id)| id));
-        all.push((format!("{branch:?} lineage"), memory.lineage_lines(branch, true).map(|lines| lines.join("\n").into_bytes())));
+        all.push((
+            format!("{branch:?} lineage"),
+            memory.lineage_lines(branch, true).map(|lines| lines.join("\n").into_bytes()),
+        ));
         let checkpoints = memory.checkpoints(branch).unwrap().into_iter().map(|label| View::Checkpoint(branch, label));
         for view in [View::Branch(branch)].into_iter().chain(checkpoints) {
             let snapshot = memory.snapshot(&view).unwrap();
             let ids = snapshot.ids_after(None, usize::MAX);
             all.push((format!("{view:?}"), ids.map(|ids| ids.join("\n").into_bytes())));
             for id in ["r0", "r1", "r2", "r3", "r4", "r5", "r9", "words"] {
-                let document = snapshot.get(id).map(|record| record.map(|record| record.to_document()).unwrap_or_default());
+                let document =
+                    snapshot.get(id).map(|record| record.map(|record| record.to_document()).unwrap_or_default());
                 all.push((format!("{view:?} {id}"), document));
             }
         }
@@ -100,7 +104,10 @@ fn files(disk: &ForgetfulDisk) -> Vec<(String, u64)> {
 fn names_it(error: &Error, path: &str) -> bool {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
     let newer_format = error.kind == Kind::Unsupported && path == "format";
-    newer_format || error.message.contains(name) || error.message.contains("entry ") || (path.starts_with("journal/") && error.message.contains("tip"))
+    newer_format
+        || error.message.contains(name)
+        || error.message.contains("entry ")
+        || (path.starts_with("journal/") && error.message.contains("tip"))
 }
 
 #[test]
@@ -180,14 +187,29 @@ fn every_cut_of_a_file_is_found() {
     let right = right_content(&disk);
     for (path, length) in files(&disk) {
         let good = disk.bytes(&path).unwrap();
-        for kept in [0, 1, 7, 8, 16, 17, length / 3, length / 2, end.min(length) - 1, length - 64.min(length), length - 9.min(length), length - 1] {
+        for kept in [
+            0,
+            1,
+            7,
+            8,
+            16,
+            17,
+            length / 3,
+            length / 2,
+            end.min(length) - 1,
+            length - 64.min(length),
+            length - 9.min(length),
+            length - 1,
+        ] {
             disk.replace(&path, good[..kept as usize].to_vec()).unwrap();
             if path == journal && kept >= end {
                 verify_tip(&disk, tip).unwrap();
                 check_reads(&disk, &right, &format!("{path} cut to {kept}"));
                 continue;
             }
-            let error = verify_tip(&disk, tip).err().unwrap_or_else(|| panic!("{path} cut to {kept} of {length} goes unnoticed"));
+            let error = verify_tip(&disk, tip)
+                .err()
+                .unwrap_or_else(|| panic!("{path} cut to {kept} of {length} goes unnoticed"));
             assert!(is_right_kind(&error) && names_it(&error, &path), "{path} cut to {kept}: {error}");
         }
         disk.replace(&path, good).unwrap();
@@ -256,7 +278,8 @@ fn a_missing_file_is_found_and_nothing_is_put_in_its_place() {
 fn every_file_in_the_wrong_place_is_found() {
     let (disk, tip) = store();
     let all = files(&disk);
-    let segments: Vec<&String> = all.iter().map(|(path, _)| path).filter(|path| path.starts_with("segments/")).collect();
+    let segments: Vec<&String> =
+        all.iter().map(|(path, _)| path).filter(|path| path.starts_with("segments/")).collect();
     let found = |broken: &ForgetfulDisk, what: String| {
         let error = verify_tip(broken, tip).expect_err(&what);
         assert!(is_right_kind(&error), "{what}: {error}");
@@ -270,7 +293,12 @@ fn every_file_in_the_wrong_place_is_found() {
             let error = found(&broken, format!("{one} swapped with {other}"));
             assert!(names_it(&error, one) || names_it(&error, other), "{error}");
         }
-        for name in [format!("segments/{}", "7".repeat(64)), "segments/x".to_owned(), "segments/.hidden".to_owned(), "copy".to_owned()] {
+        for name in [
+            format!("segments/{}", "7".repeat(64)),
+            "segments/x".to_owned(),
+            "segments/.hidden".to_owned(),
+            "copy".to_owned(),
+        ] {
             let broken = disk.power_cut_keep_all();
             broken.replace(&name, disk.bytes(one).unwrap()).unwrap();
             let error = found(&broken, format!("{one} copied to {name}"));
@@ -278,7 +306,9 @@ fn every_file_in_the_wrong_place_is_found() {
         }
     }
     let (journal, _) = last_act_end(&disk);
-    for name in ["journal/0000000000000001", "journal/00000000000000ff", "journal/3", "journal/x", "journal/0000000000000004"] {
+    for name in
+        ["journal/0000000000000001", "journal/00000000000000ff", "journal/3", "journal/x", "journal/0000000000000004"]
+    {
         let broken = disk.power_cut_keep_all();
         broken.replace(name, disk.bytes(&journal).unwrap()).unwrap();
         found(&broken, format!("the journal copied to {name}"));

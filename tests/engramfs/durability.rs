@@ -79,7 +79,8 @@ fn the_death_of_the_process_loses_nothing_acknowledged() {
             story.step(*step).unwrap();
             let least = story.log.acknowledged;
             // The dead process's memory of files is the kernel's: nothing of it is lost.
-            recover(&disk.power_cut_keep_all(), &story.log, least).unwrap_or_else(|error| panic!("seed {seed}, {step:?}: {error}"));
+            recover(&disk.power_cut_keep_all(), &story.log, least)
+                .unwrap_or_else(|error| panic!("seed {seed}, {step:?}: {error}"));
         }
         drop(story);
     }
@@ -147,7 +148,9 @@ fn lost_sectors_give_an_old_state_and_never_a_mix() {
     let (disk, story, _, ends) = with_a_tail();
     let good = disk.bytes(&Journal::path_of(1)).unwrap();
     let first = ends[0] as usize;
-    let sectors: Vec<_> = (first / 512..good.len().div_ceil(512)).map(|n| (n * 512).max(first)..((n + 1) * 512).min(good.len())).collect();
+    let sectors: Vec<_> = (first / 512..good.len().div_ceil(512))
+        .map(|n| (n * 512).max(first)..((n + 1) * 512).min(good.len()))
+        .collect();
     assert!((2..16).contains(&sectors.len()), "{}", sectors.len());
     for lost in 1..1usize << sectors.len() {
         let mut bytes = good.clone();
@@ -197,7 +200,8 @@ fn a_power_cut_during_a_clean_end_is_no_damage() {
         }
         faulty.plan(Fault { sticky: true, ..Fault::once(1 + seed % 2, &[Call::Sync], libc::EIO) });
         assert!(story.memory.close().is_err());
-        recover(&faulty.inner().power_cut(seed), &story.log, story.log.synced).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        recover(&faulty.inner().power_cut(seed), &story.log, story.log.synced)
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }
 
@@ -250,12 +254,16 @@ fn a_record_that_looks_like_a_frame_vouches_for_nothing() {
     let mut story = Story::begin(Arc::new(disk.clone()), 5).unwrap();
     story.step(Step::Checkpoint).unwrap();
     let before = disk.bytes(&Journal::path_of(1)).unwrap().len();
-    story.memory.commit(&who(), main_of(&story.memory), vec![put("trap", Some(vector), Some(&"x".repeat(50)))]).unwrap();
+    story
+        .memory
+        .commit(&who(), main_of(&story.memory), vec![put("trap", Some(vector), Some(&"x".repeat(50)))])
+        .unwrap();
     let bytes = disk.bytes(&Journal::path_of(1)).unwrap();
     for length in before..bytes.len() {
         let cut = disk.power_cut_keep_all();
         cut.replace(&Journal::path_of(1), bytes[..length].to_vec()).unwrap();
-        recover(&cut, &story.log, story.log.acknowledged).unwrap_or_else(|error| panic!("{length} of {}: {error}", bytes.len()));
+        recover(&cut, &story.log, story.log.acknowledged)
+            .unwrap_or_else(|error| panic!("{length} of {}: {error}", bytes.len()));
     }
 }
 

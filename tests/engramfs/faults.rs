@@ -12,13 +12,42 @@ use crate::support::{main_of, open_on, put, rounds, texts, who};
 use Step::{Collect, Commit, Die, Fork, Merge, Promote, Reopen, Rollback, Seal, Sync};
 
 const STEPS: [Step; 22] = [
-    Commit, Sync, Fork, Commit, Step::Checkpoint, Commit, Seal, Commit, Fork, Commit, Promote, Commit, Sync, Die, Rollback, Merge, Reopen,
-    Commit, Seal, Collect, Commit, Sync,
+    Commit,
+    Sync,
+    Fork,
+    Commit,
+    Step::Checkpoint,
+    Commit,
+    Seal,
+    Commit,
+    Fork,
+    Commit,
+    Promote,
+    Commit,
+    Sync,
+    Die,
+    Rollback,
+    Merge,
+    Reopen,
+    Commit,
+    Seal,
+    Collect,
+    Commit,
+    Sync,
 ];
 
 const EACH: [&[Call]; 11] = [
-    &[Call::Create], &[Call::Open], &[Call::Write], &[Call::Sync], &[Call::SyncDir], &[Call::Rename], &[Call::Remove], &[Call::SetLen],
-    &[Call::Read], &[Call::List], &[Call::Map],
+    &[Call::Create],
+    &[Call::Open],
+    &[Call::Write],
+    &[Call::Sync],
+    &[Call::SyncDir],
+    &[Call::Rename],
+    &[Call::Remove],
+    &[Call::SetLen],
+    &[Call::Read],
+    &[Call::List],
+    &[Call::Map],
 ];
 
 /// What a run with one failing call came to.
@@ -81,7 +110,9 @@ fn fail_each(kinds: &'static [Call], errno: i32, short_write: bool) -> (u64, u64
             check_kind(fault, *step, error);
         }
         let log = &run.story.log;
-        let check = |disk: ForgetfulDisk, least| recover(&disk, log, least).unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+        let check = |disk: ForgetfulDisk, least| {
+            recover(&disk, log, least).unwrap_or_else(|error| panic!("{fault:?}: {error}"))
+        };
         check(faulty.inner().power_cut_keep_nothing(), log.synced);
         check(faulty.inner().power_cut(nth), log.synced);
         drop(run.story.memory);
@@ -124,7 +155,13 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     let mut story = Story::begin(Arc::new(faulty.clone()), 3).unwrap();
     story.step(Commit).unwrap();
     for round in 0..rounds(20) as u64 {
-        let fault = Fault { nth: 1, kinds: &[Call::Write, Call::Create], errno: libc::ENOSPC, short_write: round.is_multiple_of(2), sticky: true };
+        let fault = Fault {
+            nth: 1,
+            kinds: &[Call::Write, Call::Create],
+            errno: libc::ENOSPC,
+            short_write: round.is_multiple_of(2),
+            sticky: true,
+        };
         faulty.plan(fault);
         for step in [Commit, Fork, Step::Checkpoint, Step::Bulk] {
             assert_eq!(story.step(step).unwrap_err().kind, Kind::Full, "{step:?}");
@@ -144,7 +181,13 @@ fn a_half_written_frame_that_stays_ends_writing() {
     let faulty = FaultyDisk::new(ForgetfulDisk::new());
     let mut story = Story::begin(Arc::new(faulty.clone()), 3).unwrap();
     story.step(Commit).unwrap();
-    faulty.plan(Fault { nth: 1, kinds: &[Call::Write, Call::SetLen], errno: libc::EIO, short_write: true, sticky: true });
+    faulty.plan(Fault {
+        nth: 1,
+        kinds: &[Call::Write, Call::SetLen],
+        errno: libc::EIO,
+        short_write: true,
+        sticky: true,
+    });
     assert_eq!(story.step(Commit).unwrap_err().kind, Kind::Io);
     faulty.clear();
     assert_eq!(story.step(Commit).unwrap_err().kind, Kind::ReadOnly);
@@ -160,17 +203,30 @@ fn fail_each_of(work: &dyn Fn(&mut Story) -> Result<(), Error>) -> u64 {
         for step in [Commit, Fork, Commit, Seal, Commit, Step::Discard, Commit] {
             story.step(step).unwrap();
         }
-        let sync_free: &[Call] = &[Call::Create, Call::Open, Call::Write, Call::SyncDir, Call::Rename, Call::Remove, Call::Read, Call::List, Call::Map];
+        let sync_free: &[Call] = &[
+            Call::Create,
+            Call::Open,
+            Call::Write,
+            Call::SyncDir,
+            Call::Rename,
+            Call::Remove,
+            Call::Read,
+            Call::List,
+            Call::Map,
+        ];
         faulty.plan(Fault::once(nth, sync_free, libc::EIO));
         let result = work(&mut story);
         let hit = faulty.calls() >= nth;
         faulty.clear();
         failures += u64::from(result.is_err());
-        recover(&faulty.inner().power_cut_keep_all(), &story.log, story.log.acknowledged).unwrap_or_else(|error| panic!("call {nth}: {error}"));
-        recover(&faulty.inner().power_cut(nth), &story.log, story.log.synced).unwrap_or_else(|error| panic!("call {nth}: {error}"));
+        recover(&faulty.inner().power_cut_keep_all(), &story.log, story.log.acknowledged)
+            .unwrap_or_else(|error| panic!("call {nth}: {error}"));
+        recover(&faulty.inner().power_cut(nth), &story.log, story.log.synced)
+            .unwrap_or_else(|error| panic!("call {nth}: {error}"));
         story.step(Commit).unwrap();
         work(&mut story).unwrap_or_else(|error| panic!("after call {nth} failed: {error}"));
-        recover(&faulty.inner().power_cut_keep_nothing(), &story.log, story.log.synced).unwrap_or_else(|error| panic!("call {nth}: {error}"));
+        recover(&faulty.inner().power_cut_keep_nothing(), &story.log, story.log.synced)
+            .unwrap_or_else(|error| panic!("call {nth}: {error}"));
         if !hit {
             return failures;
         }
@@ -200,7 +256,8 @@ fn a_store_that_could_not_be_made_is_made_by_the_next_try() {
         let hit = faulty.calls() >= nth;
         faulty.clear();
         assert!(first.is_err() || !hit, "call {nth}");
-        let memory = open_on(Arc::new(faulty.inner().power_cut(nth))).unwrap_or_else(|error| panic!("call {nth}: {error}"));
+        let memory =
+            open_on(Arc::new(faulty.inner().power_cut(nth))).unwrap_or_else(|error| panic!("call {nth}: {error}"));
         memory.commit(&who(), main_of(&memory), vec![put("a", None, Some("text"))]).unwrap();
         let memory = open_on(Arc::new(faulty.clone())).unwrap_or_else(|error| panic!("call {nth}: {error}"));
         memory.commit(&who(), main_of(&memory), vec![put("a", None, Some("text"))]).unwrap();

@@ -91,7 +91,7 @@ fn refused(disk: &ForgetfulDisk, entry: usize, what: &str) {
 fn a_journal_put_together_again_unchanged_is_accepted() {
     let (disk, tip) = store(7, "text");
     let acts = acts(&disk);
-    assert!(acts.len() >= 15, "{}", acts.len());
+    assert!(acts.len() >= 14, "{}", acts.len());
     let options = VerifyOptions { expect_tip: Some(tip), ..Default::default() };
     let found = verify(&forged(&disk, &acts), &options).unwrap();
     assert_eq!(found["entries"], acts.len());
@@ -186,7 +186,13 @@ fn an_entry_without_or_with_another_signature_is_refused() {
         let signed = |signature: &[u8]| [signature, act].concat();
         let stolen = &good[(at + 1) % good.len()][..SIGNATURE_BYTES];
         let own = forger.sign(&Hash::of("engramfs 2026 act v1", act));
-        for (what, payload) in [("none", signed(&[])), ("zeros", signed(&[0; SIGNATURE_BYTES])), ("stolen", signed(stolen)), ("own", signed(&own)), ("empty", Vec::new())] {
+        for (what, payload) in [
+            ("none", signed(&[])),
+            ("zeros", signed(&[0; SIGNATURE_BYTES])),
+            ("stolen", signed(stolen)),
+            ("own", signed(&own)),
+            ("empty", Vec::new()),
+        ] {
             let mut acts = good.clone();
             acts[at] = payload;
             // To open a store, the newest signature is enough: it stands for every act before.
@@ -218,7 +224,14 @@ fn another_key_is_refused() {
     verify(&other, &VerifyOptions::default()).unwrap();
     assert!(verify(&other, &with_key).unwrap_err().message.contains("another key"));
     assert!(verify(&other, &VerifyOptions { public_key: None, expect_tip: Some(tip) }).is_err());
-    for names in [&["key.pub"][..], &["key"], &["key", "key.pub"], &["manifest"], &["key", "key.pub", "manifest"], &["journal/0000000000000001"]] {
+    for names in [
+        &["key.pub"][..],
+        &["key"],
+        &["key", "key.pub"],
+        &["manifest"],
+        &["key", "key.pub", "manifest"],
+        &["journal/0000000000000001"],
+    ] {
         let mixed = disk.power_cut_keep_all();
         names.iter().for_each(|name| mixed.replace(name, other.bytes(name).unwrap()).unwrap());
         assert_eq!(verify(&mixed, &VerifyOptions::default()).expect_err(&format!("{names:?}")).kind, Kind::Damaged);

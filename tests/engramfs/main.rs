@@ -9,18 +9,18 @@ mod regressions;
 /// The built program on real mounts.
 mod mount;
 
+/// Flipped, cut, swapped and deleted bytes and files.
+mod damage;
 /// Kills, power cuts and torn writes.
 mod durability;
 /// Every disk call fails in turn.
 mod faults;
-/// Flipped, cut, swapped and deleted bytes and files.
-mod damage;
 /// Forged lineages.
 mod forgery;
-/// Names and vectors that are refused.
-mod refusals;
 /// Random operations against a plain model.
 mod model;
+/// Names and vectors that are refused.
+mod refusals;
 /// Histories that note what was acknowledged.
 mod story;
 /// Stores in memory, clocks that tick, chance from seeds.

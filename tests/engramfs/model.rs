@@ -128,7 +128,8 @@ impl World {
         }
         let name = format!("b{}", self.branches.len());
         let labels: Vec<String> = self.branches[at].checkpoints.keys().cloned().collect();
-        let from = (!labels.is_empty() && self.chance.one_in(2)).then(|| labels[self.chance.below(labels.len())].clone());
+        let from =
+            (!labels.is_empty() && self.chance.one_in(2)).then(|| labels[self.chance.below(labels.len())].clone());
         let id = self.memory.fork(&who(), self.ids[&at], &name, from.as_deref()).unwrap();
         self.tick();
         let parent = &self.branches[at];
@@ -207,7 +208,8 @@ impl World {
 
     fn enact(&mut self, at: usize, parent: usize, join: Join, merged: ModelBranch) {
         let (records, graves) = (merged.records, merged.graves);
-        let values: BTreeMap<String, String> = records.iter().map(|(id, (text, _))| (id.clone(), text.clone())).collect();
+        let values: BTreeMap<String, String> =
+            records.iter().map(|(id, (text, _))| (id.clone(), text.clone())).collect();
         if join == Join::Pull {
             self.branches[at].base = self.branches[parent].values();
         } else {
@@ -325,7 +327,8 @@ impl World {
             .collect();
         expected.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         expected.truncate(5);
-        let found: Vec<(f32, String)> = answer.hits.iter().map(|hit| (hit.score.value() as f32, hit.id.to_string())).collect();
+        let found: Vec<(f32, String)> =
+            answer.hits.iter().map(|hit| (hit.score.value() as f32, hit.id.to_string())).collect();
         assert_eq!(found, expected);
     }
 }

@@ -18,9 +18,49 @@ fn strings() -> Vec<String> {
     all.extend((0..300).map(|length| "n".repeat(length)));
     all.extend((60..70).map(|length| "é".repeat(length / 2)));
     let tried = [
-        "..", ".", "...", "../x", "../../etc/passwd", "/", "/etc", "a/b", "a/../b", "a\\b", "a\0b", "con", "-rf", "--", "~", "%2e%2e", "\u{202e}gnp",
-        "\u{feff}x", "x ", " x", "ｘ", "\u{1f600}", "README.md", "vectors", "files", "branches", "checkpoints", "scratch", "shared", "search",
-        "export", "query", "ingest", "ctl", "config", "status", "lineage", "diff", "conflicts", "events.jsonl", "errors", "Ctl", "main",
+        "..",
+        ".",
+        "...",
+        "../x",
+        "../../etc/passwd",
+        "/",
+        "/etc",
+        "a/b",
+        "a/../b",
+        "a\\b",
+        "a\0b",
+        "con",
+        "-rf",
+        "--",
+        "~",
+        "%2e%2e",
+        "\u{202e}gnp",
+        "\u{feff}x",
+        "x ",
+        " x",
+        "ｘ",
+        "\u{1f600}",
+        "README.md",
+        "vectors",
+        "files",
+        "branches",
+        "checkpoints",
+        "scratch",
+        "shared",
+        "search",
+        "export",
+        "query",
+        "ingest",
+        "ctl",
+        "config",
+        "status",
+        "lineage",
+        "diff",
+        "conflicts",
+        "events.jsonl",
+        "errors",
+        "Ctl",
+        "main",
     ];
     all.extend(tried.map(str::to_owned));
     let mut seen = std::collections::HashSet::new();
@@ -31,8 +71,25 @@ fn strings() -> Vec<String> {
 /// The contract's words, written down once more.
 fn is_name(name: &str) -> bool {
     let taken = [
-        "README.md", "vectors", "files", "branches", "checkpoints", "scratch", "shared", "search", "export", "query", "ingest", "ctl", "config",
-        "status", "lineage", "diff", "conflicts", "events.jsonl", "errors",
+        "README.md",
+        "vectors",
+        "files",
+        "branches",
+        "checkpoints",
+        "scratch",
+        "shared",
+        "search",
+        "export",
+        "query",
+        "ingest",
+        "ctl",
+        "config",
+        "status",
+        "lineage",
+        "diff",
+        "conflicts",
+        "events.jsonl",
+        "errors",
     ];
     let allowed = |c: char| matches!(c, 'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '.' | '-' | ':' | '@');
     matches!(name.len(), 1..=64) && name.chars().all(allowed) && !name.starts_with('.') && !taken.contains(&name)
@@ -136,8 +193,16 @@ fn records_have_exactly_the_allowed_ids() {
 
 /// Vectors that a memory of two numbers by cosine refuses.
 fn bad_vectors() -> Vec<Vec<f32>> {
-    let mut all = vec![vec![], vec![1.0], vec![1.0; 3], vec![0.0, 0.0], vec![-0.0, 0.0], vec![1.0; 65_536], vec![1.0; 65_537]];
-    for odd in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7f80_0001), f32::from_bits(0xffff_ffff)] {
+    let mut all =
+        vec![vec![], vec![1.0], vec![1.0; 3], vec![0.0, 0.0], vec![-0.0, 0.0], vec![1.0; 65_536], vec![1.0; 65_537]];
+    for odd in [
+        f32::NAN,
+        -f32::NAN,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::from_bits(0x7f80_0001),
+        f32::from_bits(0xffff_ffff),
+    ] {
         all.extend([vec![odd, 1.0], vec![1.0, odd], vec![odd, odd]]);
     }
     all
@@ -169,7 +234,9 @@ fn bad_vectors_are_refused_and_leave_no_trace() {
 fn a_memory_s_first_vector_is_checked_as_well() {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk).unwrap();
-    for vector in bad_vectors().into_iter().filter(|vector| vector.len() != 1 && vector.len() != 3 && vector.len() != 65_536) {
+    for vector in
+        bad_vectors().into_iter().filter(|vector| vector.len() != 1 && vector.len() != 3 && vector.len() != 65_536)
+    {
         let error = memory.commit(&who(), main_of(&memory), vec![put("bad", Some(vector), None)]).unwrap_err();
         assert_eq!(error.kind, Kind::Invalid);
     }
@@ -185,8 +252,14 @@ fn odd_and_good_vectors_are_kept_to_the_bit() {
     let (disk, memory) = begun();
     let main = main_of(&memory);
     let good = [
-        [f32::MIN_POSITIVE / 4.0, 1.0], [f32::from_bits(1), 1.0], [f32::from_bits(1), 0.0], [-f32::from_bits(0x007f_ffff), 0.0],
-        [f32::MAX, f32::MIN], [-0.0, 1.0], [f32::EPSILON, -1.0], [16_777_217.0, 0.1],
+        [f32::MIN_POSITIVE / 4.0, 1.0],
+        [f32::from_bits(1), 1.0],
+        [f32::from_bits(1), 0.0],
+        [-f32::from_bits(0x007f_ffff), 0.0],
+        [f32::MAX, f32::MIN],
+        [-0.0, 1.0],
+        [f32::EPSILON, -1.0],
+        [16_777_217.0, 0.1],
     ];
     let edits = good.iter().enumerate().map(|(n, vector)| put(&format!("odd{n}"), Some(vector.to_vec()), None));
     memory.commit(&who(), main, edits.collect()).unwrap();

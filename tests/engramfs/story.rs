@@ -37,15 +37,15 @@ use Step::*;
 
 /// Every kind of step, in an order in which each has something to do.
 pub const SCRIPT: [Step; 30] = [
-    Commit, Sync, Fork, Commit, Checkpoint, Commit, Sync, Bulk, Commit, Seal, Fork, Commit, Pull, Promote, Sync, Die, Commit,
-    Rollback, Merge, Commit, Reopen, Commit, Commit, Seal, Discard, Sync, Collect, Commit, Sync, Commit,
+    Commit, Sync, Fork, Commit, Checkpoint, Commit, Sync, Bulk, Commit, Seal, Fork, Commit, Pull, Promote, Sync, Die,
+    Commit, Rollback, Merge, Commit, Reopen, Commit, Commit, Seal, Discard, Sync, Collect, Commit, Sync, Commit,
 ];
 
 /// The first of these; what follows concerns no bulk commit, and is quick to run again and again.
 pub fn random_steps(chance: &mut Chance, count: usize) -> Vec<Step> {
     let all = [
-        Commit, Commit, Commit, Commit, Fork, Fork, Merge, Promote, Pull, Discard, Checkpoint, Rollback, Sync, Sync, Seal, Collect, Reopen,
-        Die,
+        Commit, Commit, Commit, Commit, Fork, Fork, Merge, Promote, Pull, Discard, Checkpoint, Rollback, Sync, Sync,
+        Seal, Collect, Reopen, Die,
     ];
     [Commit, Sync].into_iter().chain((0..count).map(|_| all[chance.below(all.len())])).collect()
 }
@@ -114,7 +114,11 @@ impl Story {
         for _ in 0..1 + self.chance.below(4) {
             let id = format!("r{}", self.chance.below(9));
             let text = format!("{} {}", self.count, "x".repeat(self.chance.below(700)));
-            edits.push(if self.chance.one_in(4) { delete(&id) } else { put(&id, Some(vec![1.0, self.count as f32]), Some(&text)) });
+            edits.push(if self.chance.one_in(4) {
+                delete(&id)
+            } else {
+                put(&id, Some(vec![1.0, self.count as f32]), Some(&text))
+            });
         }
         self.memory.commit(&who(), branch, edits).map(|_| ())
     }
@@ -210,7 +214,9 @@ pub fn recover(disk: &ForgetfulDisk, log: &Log, least: u64) -> Result<u64, Strin
         match log.pictures.get(&seq) {
             None => return Err(format!("entry {seq} was never acknowledged as the last one")),
             Some((tip, _)) if *tip != memory.tip() => return Err(format!("entry {seq} is another one")),
-            Some((_, noted)) if *noted != picture(&memory) => return Err(format!("the records at entry {seq} are a mix")),
+            Some((_, noted)) if *noted != picture(&memory) => {
+                return Err(format!("the records at entry {seq} are a mix"));
+            }
             Some(_) => {}
         }
     }

@@ -73,7 +73,14 @@ impl Site {
             panic!("the mount never answered: {why}");
         }
         let watchdog = watch(child.id(), libc::minor(fs::metadata(&self.mnt).unwrap().dev()));
-        Server { child, mnt: self.mnt.clone(), _watchdog: watchdog }
+        Server { child, mnt: self.mnt.clone(), crashed: false, _watchdog: watchdog }
+    }
+}
+
+impl Drop for Site {
+    /// What a failed test left mounted must go before the folder does.
+    fn drop(&mut self) {
+        take_away(&self.mnt);
     }
 }
 
@@ -81,6 +88,7 @@ impl Site {
 pub struct Server {
     child: Child,
     mnt: PathBuf,
+    crashed: bool,
     _watchdog: Sender<()>,
 }
 
@@ -98,7 +106,7 @@ impl Server {
     pub fn crash(mut self) {
         self.signal(libc::SIGKILL);
         self.wait();
-        self.mnt = PathBuf::new();
+        self.crashed = true;
     }
 }
 
@@ -106,7 +114,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        if !self.mnt.as_os_str().is_empty() {
+        if !self.crashed {
             take_away(&self.mnt);
         }
     }
