@@ -21,6 +21,14 @@ pub struct Difference {
 /// Returns what differs by content between `old` and `new`, in order of ids.
 pub fn differences(old: &State, new: &State) -> Result<Vec<Difference>, SegmentError> {
     let mut found = Vec::new();
+    if old.totals().records == 0 {
+        for row in new.rows(None)? {
+            let row = row?;
+            let id = Arc::from(&*row.id()?);
+            found.push(Difference { id, old: None, new: Some(row) });
+        }
+        return Ok(found);
+    }
     for id in candidates(old, new)? {
         let (before, after) = (old.find(&id)?, new.find(&id)?);
         let hash = |row: &Option<Row>| row.as_ref().map(Row::hash).transpose();

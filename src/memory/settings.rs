@@ -1,6 +1,6 @@
 //! The settings of a branch: the files of `config/`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{Error, Kind};
 use crate::merge::Strategy;
@@ -119,8 +119,11 @@ const RULES_BYTES_MAX: usize = 64 * 1024;
 pub struct Settings(Arc<[Arc<str>; Setting::ALL.len()]>);
 
 impl Default for Settings {
+    /// Returns the values of a new root branch; all that are default share them.
     fn default() -> Settings {
-        Settings(Arc::new(Setting::ALL.map(|setting| setting.default_value().into())))
+        static DEFAULTS: OnceLock<Settings> = OnceLock::new();
+        let make = || Settings(Arc::new(Setting::ALL.map(|setting| setting.default_value().into())));
+        DEFAULTS.get_or_init(make).clone()
     }
 }
 
@@ -139,11 +142,12 @@ impl Settings {
 
     /// Returns what a fork of the branch begins with.
     pub fn for_fork(&self) -> Settings {
-        let value = |setting: Setting| match setting.is_inherited() {
-            true => self.get(setting).clone(),
-            false => setting.default_value().into(),
-        };
-        Settings(Arc::new(Setting::ALL.map(value)))
+        let defaults = Settings::default();
+        if Arc::ptr_eq(&self.0, &defaults.0) {
+            return defaults;
+        }
+        let source = |setting: Setting| if setting.is_inherited() { self } else { &defaults };
+        Settings(Arc::new(Setting::ALL.map(|setting| source(setting).get(setting).clone())))
     }
 
     /// Returns the strategy.
@@ -175,11 +179,14 @@ impl Settings {
 
     /// Reads the stored form.
     pub fn read(input: &mut Reader<'_>) -> Result<Settings, CodecError> {
-        let mut settings = Settings::default();
-        for setting in Setting::ALL {
-            settings = settings.with(setting, input.text()?);
+        let mut values = (*Settings::default().0).clone();
+        for value in &mut values {
+            let text = input.text()?;
+            if **value != *text {
+                *value = text.into();
+            }
         }
-        Ok(settings)
+        Ok(Settings(Arc::new(values)))
     }
 }
 

@@ -112,6 +112,11 @@ pub(super) fn render(memory: &Memory, world: &World, view: &View, seen: &Seen<'_
 }
 
 fn own(seen: &Seen<'_>) -> Result<Own, Error> {
+    let totals = seen.state.totals();
+    if seen.branch.base.totals().records == 0 {
+        // Without a base all records are its own; a root branch may hold very many.
+        return Ok(Own { edits: totals.records, deleted: 0, bytes: totals.raw });
+    }
     let mut own = Own::default();
     for change in crate::branch::differences(&seen.branch.base, &seen.state)? {
         own.edits += 1;

@@ -60,7 +60,7 @@ impl Notes {
             save(&path, &format!("{{\"text\":\"{text}\"}}"))?;
             self.fact(Fact::Record(id.to_owned(), text));
         }
-        if turn % 2 == 0 {
+        if turn.is_multiple_of(2) {
             fs::remove_file(&path)?;
             self.fact(Fact::NoRecord(id.to_owned()));
         }

@@ -258,11 +258,11 @@ fn twenty_thousand_records_are_listed_each_once() {
 
     fs::create_dir(mount.at("main/branches/x")).unwrap();
     assert_eq!(names(mount.at("main/branches/x/vectors")).len(), all.len());
-    let mut listing = fs::read_dir(mount.at("main/vectors")).unwrap();
+    let listing = fs::read_dir(mount.at("main/vectors")).unwrap();
     let mut seen: Vec<String> = Vec::new();
-    while let Some(entry) = listing.next() {
+    for entry in listing {
         seen.push(entry.unwrap().file_name().into_string().unwrap());
-        if seen.len() % 100 == 0 {
+        if seen.len().is_multiple_of(100) {
             fs::remove_file(mount.at("main/vectors").join(&seen[seen.len() - 1])).unwrap();
         }
     }
