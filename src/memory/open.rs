@@ -137,8 +137,9 @@ pub(super) fn is_holder(text: &str) -> bool {
 fn locked(error: LockError) -> Error {
     match error {
         LockError::Held { holder, path } => {
+            let store = path.parent().unwrap_or(&path);
             let holder = holder.rsplit_once(" #").map_or(holder.clone(), |(holder, _)| holder.to_owned());
-            let message = format!("the store {} is in use by another engramfs process ({holder})", path.display());
+            let message = format!("the store {} is in use by another engramfs process ({holder})", store.display());
             Error::new(Kind::Locked, "locked", message, "use its mount, or unmount it first with engramfs umount")
         }
         LockError::Io { source, .. } => Error::io("the store's lock could not be taken", &source),
