@@ -7,6 +7,7 @@
 
 mod merging;
 mod mounted;
+mod real;
 mod sizes;
 mod store;
 
@@ -26,6 +27,9 @@ fn main() {
     if wants("fork") {
         store::forks(20_000);
         store::forks(large);
+    }
+    if wants("real") {
+        real::run();
     }
     if wants("mounted") {
         mounted::run(large);

@@ -87,6 +87,7 @@ fn widened(half: u16) -> f32 {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn real_embeddings_are_found_with_a_recall_of_98_percent_and_find_themselves() {
     let Some(folder) = std::env::var_os("ENGRAMFS_TEST_DATA") else {
         eprintln!("skipped: ENGRAMFS_TEST_DATA names no folder with records.f16.bin and questions.f16.bin");

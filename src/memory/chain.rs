@@ -127,7 +127,7 @@ impl Memory {
         let bytes = act.to_bytes();
         let signed = SignedEntry::sign(chain.entry(&prepared, &act, &bytes, &self.public), &self.key);
         journal.append(Kind::Act, &[&signed.signature, &bytes])?;
-        chain.loose_bytes += bytes.len() as u64;
+        chain.loose_bytes += bytes.len() as u64 + super::seal::ACT_BYTES;
         if let Deed::Bulk(_, segment, _) = &act.deed {
             self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(*segment);
             chain.loose_bytes += prepared.counts.put * super::seal::BULK_ROW_BYTES;

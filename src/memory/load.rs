@@ -158,7 +158,7 @@ impl Reading<'_> {
         let hash = entry.hash();
         let signed = SignedEntry { entry, hash, signature };
         self.chain.advance(&signed);
-        self.chain.loose_bytes += bytes.len() as u64;
+        self.chain.loose_bytes += bytes.len() as u64 + seal::ACT_BYTES;
         if let Deed::Bulk(_, segment, _) = &act.deed {
             self.named.insert(*segment);
             self.chain.loose_bytes += prepared.counts.put * seal::BULK_ROW_BYTES;

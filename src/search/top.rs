@@ -45,18 +45,6 @@ impl<S: PartialOrd + Copy, I: Ord, P> Top<S, I, P> {
         self.heap.peek().map(|ByWorst(entry)| entry.score)
     }
 
-    /// Returns how many entries are kept, at most `k`.
-    #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.heap.len()
-    }
-
-    /// Tells whether nothing is kept.
-    #[cfg(test)]
-    pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
-    }
-
     /// Offers an entry and tells whether it was kept; the worst one leaves when there are more than `k`.
     pub fn push(&mut self, score: S, id: I, payload: P) -> bool {
         if score.partial_cmp(&score).is_none() {
@@ -159,7 +147,7 @@ mod tests {
     fn worst_is_known_once_full() {
         let mut top = Top::new(2);
         assert!(top.push(1.0, "a", ()));
-        assert_eq!((top.worst(), top.len()), (None, 1));
+        assert_eq!((top.worst(), top.heap.len()), (None, 1));
         assert!(top.push(3.0, "b", ()));
         assert_eq!(top.worst(), Some(1.0));
         assert!(top.push(2.0, "c", ()));
