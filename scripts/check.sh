@@ -5,5 +5,5 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh
 cargo fmt --check
 cargo clippy --all-targets --locked -- -D warnings
-cargo build --locked
+cargo test --locked --no-run
 cargo test --locked
