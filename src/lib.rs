@@ -1,4 +1,15 @@
 //! engramfs: agent memory as a filesystem.
+//!
+//! You may walk down the stairs, never up:
+//!
+//! - street: [`cli`] (one file per verb; prints), [`fuse`] (the kernel's protocol)
+//! - windows: [`fs`] (names and handles become operations)
+//! - front door: [`memory`] (everything a caller does to a store)
+//! - living rooms: [`search`], [`merge`]
+//! - ground floor: [`branch`], [`lineage`]
+//! - cellar: [`segment`], [`record`], [`journal`], [`object`], [`graph`], [`text`], [`vector`], [`disk`]
+//!
+//! `docs/ARCHITECTURE.md` says who may use whom, and a test holds the code against it.
 
 pub mod branch;
 pub mod cli;
