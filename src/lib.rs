@@ -6,14 +6,16 @@
 //! - windows: [`fs`] (names and handles become operations)
 //! - front door: [`memory`] (everything a caller does to a store)
 //! - living rooms: [`search`], [`merge`]
-//! - ground floor: [`branch`], [`lineage`]
-//! - cellar: [`segment`], [`record`], [`journal`], [`object`], [`graph`], [`text`], [`vector`], [`disk`]
+//! - ground floor: [`branch`], [`workspace`], [`lineage`]
+//! - cellar: [`segment`], [`record`], [`journal`], [`object`], [`graph`], [`text`],
+//!   [`facet`], [`vector`], [`disk`]
 //!
 //! `docs/ARCHITECTURE.md` says who may use whom, and a test holds the code against it.
 
 pub mod branch;
 pub mod cli;
 pub mod disk;
+pub mod facet;
 pub mod fs;
 pub mod fuse;
 pub mod graph;
@@ -27,3 +29,4 @@ pub mod search;
 pub mod segment;
 pub mod text;
 pub mod vector;
+pub mod workspace;

@@ -8,6 +8,7 @@
 mod merging;
 mod mounted;
 mod real;
+mod search;
 mod sizes;
 mod store;
 
@@ -33,6 +34,10 @@ fn main() {
     }
     if wants("mounted") {
         mounted::run(large);
+    }
+    // Last: its tables follow that of the figures.
+    if wants("search") {
+        search::run();
     }
 }
 

@@ -1,15 +1,17 @@
-//! All records of a branch at one moment.
+//! All records and files of a branch at one moment.
 
 use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 
 use super::Visible;
-use crate::object::{Hash, SetHash, Time};
+use crate::object::{Hash, Hasher, SetHash, Time};
 use crate::record::Version;
 use crate::segment::{Row, Segment, SegmentError, Totals};
+use crate::workspace::Tree;
 
-const HEAD_CONTEXT: &str = "engramfs 2026 head v1";
+const HEAD_CONTEXT: &str = "engramfs 2026 head v2";
+const RECORDS_CONTEXT: &str = "engramfs 2026 records v1";
 
 /// A segment, and which of its rows the branch sees.
 #[derive(Clone)]
@@ -20,7 +22,7 @@ pub struct Layer {
     pub visible: Visible,
 }
 
-/// The records of a branch: loose versions, and rows of segments.
+/// The records of a branch, which are loose versions and rows of segments, and its files.
 ///
 /// **Invariant:** an id is visible in one place at most, so a look-up never depends on how many
 /// levels of forks lie above. A clone shares everything with its original until one of them changes.
@@ -31,18 +33,38 @@ pub struct State {
     pub(super) sum: Arc<SetHash>,
     pub(super) totals: Totals,
     pub(super) graves: OrdMap<Arc<str>, Time>,
+    pub(super) files: Tree,
     pub(super) head: OnceLock<Hash>,
 }
 
 impl State {
     /// Returns the hash of the content: the same for equal records, whatever their history.
     pub fn head(&self) -> Hash {
-        *self.head.get_or_init(|| State::head_of(&self.sum))
+        *self.head.get_or_init(|| State::head_of(&self.sum, &self.files))
     }
 
-    /// Returns the head of a state whose records have that set hash.
-    pub fn head_of(sum: &SetHash) -> Hash {
-        sum.hash(HEAD_CONTEXT)
+    /// Returns the head of a state whose records have that set hash, with those files.
+    pub fn head_of(sum: &SetHash, files: &Tree) -> Hash {
+        let mut hasher = Hasher::new(HEAD_CONTEXT);
+        hasher.field(&sum.hash(RECORDS_CONTEXT).0);
+        hasher.field(&files.hash().0);
+        hasher.finish()
+    }
+
+    /// Returns the files.
+    pub fn files(&self) -> &Tree {
+        &self.files
+    }
+
+    /// Puts equal files in place that are stored elsewhere.
+    pub fn settle_files(&mut self, files: Tree) {
+        self.files = files;
+    }
+
+    /// Puts other files in place.
+    pub fn set_files(&mut self, files: Tree) {
+        self.files = files;
+        self.head = OnceLock::new();
     }
 
     /// Returns what the records add up to.

@@ -7,9 +7,10 @@ use imbl::OrdMap;
 use super::{Layer, State, Visible};
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
 use crate::segment::{Segment, Totals};
+use crate::workspace::Tree;
 
 impl State {
-    /// Appends the stored form; loose versions are not in it, so there must be none.
+    /// Appends the stored form; loose versions are not in it, so there must be none, nor are files.
     pub fn write(&self, out: &mut Writer) {
         out.raw(&self.sum.to_bytes());
         self.totals.write(out);
@@ -24,8 +25,13 @@ impl State {
         }
     }
 
-    /// Reads the stored form; `segment` gives the open segments by name.
-    pub fn read(input: &mut Reader<'_>, segment: impl Fn(&Hash) -> Option<Arc<Segment>>) -> Result<State, CodecError> {
+    /// Reads the stored form; `segment` gives the open segments by name, and the files are stored
+    /// elsewhere.
+    pub fn read(
+        input: &mut Reader<'_>,
+        segment: impl Fn(&Hash) -> Option<Arc<Segment>>,
+        files: Tree,
+    ) -> Result<State, CodecError> {
         let sum = SetHash::from_bytes(input.raw(SetHash::BYTES)?).ok_or(CodecError::Short)?;
         let totals = Totals::read(input)?;
         let mut layers = Vec::new();
@@ -37,6 +43,6 @@ impl State {
         for _ in 0..input.length()? {
             graves.insert(input.text()?.into(), Time(input.signed()?));
         }
-        Ok(State { layers, loose: OrdMap::new(), sum: Arc::new(sum), totals, graves, head: OnceLock::new() })
+        Ok(State { layers, loose: OrdMap::new(), sum: Arc::new(sum), totals, graves, files, head: OnceLock::new() })
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::common::Common;
 use super::errno::{Errno, Failure};
 use super::node::{Fixed, Node};
-use super::{config, search};
-use crate::memory::{BranchId, BranchInfo, Time, View};
+use super::{config, files, search};
+use crate::memory::{BranchId, BranchInfo, FileKind, Time, View};
 
 /// How long the kernel keeps names that are always there, and what does not change by itself.
 const STEADY: Duration = Duration::from_secs(1);
@@ -18,20 +18,60 @@ const NEVER: Duration = Duration::ZERO;
 pub struct Attr {
     /// The node's number, its own as long as the mount lives.
     pub ino: u64,
-    /// Whether it is a directory; else it is a regular file.
-    pub directory: bool,
+    /// What it is; outside of `files/` a directory or a regular file.
+    pub kind: FileKind,
     /// Bytes: exact for all but `query`, `ingest` and `ctl`, where it is 0.
     pub size: u64,
+    /// Space, in units of 512 bytes.
+    pub blocks: u64,
     /// Permission bits.
     pub mode: u32,
+    /// Number of names; outside of `files/` 1, which tells find(1) not to count on it.
+    pub links: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Last change.
+    /// Number of a device, as the kernel gave it.
+    pub device: u32,
+    /// Last reading, as somebody set it; nothing is noted when files are read.
+    pub accessed: Time,
+    /// Last change of the content.
     pub modified: Time,
+    /// Last change of anything.
+    pub changed: Time,
     /// How long the kernel may believe this.
     pub lifetime: Duration,
+}
+
+impl Attr {
+    /// Returns attributes of what is generated or in RAM: everything follows from these.
+    pub(super) fn plain(ino: u64, directory: bool, modified: Time, (uid, gid): (u32, u32)) -> Attr {
+        Attr {
+            ino,
+            kind: if directory { FileKind::Directory } else { FileKind::File },
+            size: 0,
+            blocks: 0,
+            mode: 0o644,
+            links: 1,
+            uid,
+            gid,
+            device: 0,
+            accessed: modified,
+            modified,
+            changed: modified,
+            lifetime: NEVER,
+        }
+    }
+
+    /// The same with another length.
+    pub(super) fn sized(self, size: u64) -> Attr {
+        Attr { size, blocks: size.div_ceil(512), ..self }
+    }
+
+    fn dated(self, modified: Time) -> Attr {
+        Attr { accessed: modified, modified, changed: modified, ..self }
+    }
 }
 
 /// A name that was found.
@@ -47,6 +87,7 @@ pub struct Entry {
 pub(super) fn name_lifetime(common: &Common, node: &Node) -> Duration {
     match node {
         Node::Mount | Node::Fixed(..) | Node::Export(..) | Node::Setting(..) => STEADY,
+        Node::File(..) => files::name_lifetime(),
         // Root branches go by rmdir(2) alone, and the kernel sees that.
         Node::Branch(branch) if common.memory.info(*branch).is_ok_and(|info| info.parent.is_none()) => STEADY,
         Node::Branch(_) | Node::Checkpoint { .. } | Node::Record(..) | Node::Temporary(..) | Node::Question(..) => {
@@ -63,20 +104,15 @@ pub(super) fn attr(common: &Common, ino: u64, node: &Node) -> Result<Attr, Failu
     let Some(view) = node.view() else {
         return mount(common, ino);
     };
+    if let Node::File(of, inode) = node {
+        return files::attr(common, ino, of, *inode);
+    }
     let info = common.memory.info(view.branch())?;
     let modified = changed(common, &view, &info)?;
-    let base = Attr {
-        ino,
-        directory: node.is_directory(),
-        size: 0,
-        mode: 0o644,
-        uid: info.uid,
-        gid: common.user(info.uid).gid,
-        modified,
-        lifetime: NEVER,
-    };
+    let base = Attr::plain(ino, node.is_directory(), modified, (info.uid, common.user(info.uid).gid));
     match node {
         Node::Mount => mount(common, ino),
+        Node::File(of, inode) => files::attr(common, ino, of, *inode),
         Node::Branch(_) => {
             let lifetime = if info.parent.is_none() { STEADY } else { NEVER };
             Ok(Attr { mode: info.mode, lifetime, ..base })
@@ -86,25 +122,25 @@ pub(super) fn attr(common: &Common, ino: u64, node: &Node) -> Result<Attr, Failu
         Node::Fixed(_, fixed) => {
             let lifetime = if fixed.is_directory() { STEADY } else { NEVER };
             let size = fixed_size(common, &view, *fixed)?;
-            Ok(Attr { mode: fixed.mode(), size, lifetime, ..base })
+            Ok(Attr { mode: fixed.mode(), lifetime, ..base.sized(size) })
         }
         Node::Temporary(branch, number) => temporary(common, base, *branch, *number),
         Node::Record(_, id) => {
             let stat = common.memory.snapshot(&view)?.stat(id)?.ok_or(Errno::ENOENT)?;
-            Ok(Attr { size: stat.length, modified: stat.modified, ..base })
+            Ok(base.sized(stat.length).dated(stat.modified))
         }
         // What is wrong with a question is told when it is opened.
         Node::Question(_, text) => {
             let size = search::answer(common, &view, text).map_or(0, |lines| lines.len() as u64);
-            Ok(Attr { mode: 0o444, size, ..base })
+            Ok(Attr { mode: 0o444, ..base.sized(size) })
         }
         Node::Export(_, export) => {
             let size = common.memory.snapshot(&view)?.export_length(*export);
-            Ok(Attr { mode: 0o444, size, ..base })
+            Ok(Attr { mode: 0o444, ..base.sized(size) })
         }
         Node::Setting(_, setting) => {
             let value = common.memory.setting(&view, *setting)?;
-            Ok(Attr { size: config::shown(&value).len() as u64, ..base })
+            Ok(base.sized(config::shown(&value).len() as u64))
         }
     }
 }
@@ -112,23 +148,14 @@ pub(super) fn attr(common: &Common, ino: u64, node: &Node) -> Result<Attr, Failu
 fn temporary(common: &Common, base: Attr, branch: BranchId, number: u64) -> Result<Attr, Failure> {
     let state = common.states.known(branch).ok_or(Errno::ENOENT)?;
     let look = state.temporaries.numbered(number).ok_or(Errno::ENOENT)?.look();
-    let (size, modified) = (look.length, look.modified);
-    Ok(Attr { size, mode: look.mode, uid: look.uid, gid: look.gid, modified, ..base })
+    let base = base.sized(look.length).dated(look.modified);
+    Ok(Attr { mode: look.mode, uid: look.uid, gid: look.gid, ..base })
 }
 
 /// Returns the attributes of a record that is being written and not committed yet.
 pub(super) fn unborn(common: &Common, ino: u64, branch: BranchId, size: u64) -> Result<Attr, Failure> {
     let info = common.memory.info(branch)?;
-    Ok(Attr {
-        ino,
-        directory: false,
-        size,
-        mode: 0o644,
-        uid: info.uid,
-        gid: common.user(info.uid).gid,
-        modified: common.memory.now(),
-        lifetime: NEVER,
-    })
+    Ok(Attr::plain(ino, false, common.memory.now(), (info.uid, common.user(info.uid).gid)).sized(size))
 }
 
 /// The mount belongs to whom `main` belongs to: to the user who made the store.
@@ -138,16 +165,8 @@ fn mount(common: &Common, ino: u64) -> Result<Attr, Failure> {
     let modified =
         common.memory.roots().iter().filter_map(|(_, id)| common.memory.info(*id).ok()).map(|root| root.created).max();
     let modified = modified.unwrap_or(info.created);
-    Ok(Attr {
-        ino,
-        directory: true,
-        size: 0,
-        mode: 0o755,
-        uid: info.uid,
-        gid: common.user(info.uid).gid,
-        modified,
-        lifetime: STEADY,
-    })
+    let base = Attr::plain(ino, true, modified, (info.uid, common.user(info.uid).gid));
+    Ok(Attr { mode: 0o755, lifetime: STEADY, ..base })
 }
 
 fn changed(common: &Common, view: &View, info: &BranchInfo) -> Result<Time, Failure> {

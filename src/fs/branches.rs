@@ -5,7 +5,7 @@ use super::ctl::check_settled;
 use super::errno::{Failure, invalid, not_permitted};
 use super::handle::HandleTable;
 use super::node::{Fixed, Node};
-use crate::memory::{BranchId, Join, View};
+use crate::memory::{BranchId, BranchInfo, Join, View};
 
 /// The root branch that every store has.
 const MAIN: &str = "main";
@@ -33,9 +33,8 @@ pub(super) fn rename(
     (new_parent, new_name): (&Node, &str),
 ) -> Result<bool, Failure> {
     let info = common.memory.info(branch)?;
-    let elsewhere = |hint| invalid("bad_rename", format!("{} can't be moved there", info.path), hint);
     let Some(parent) = info.parent else {
-        return Err(elsewhere("a root branch keeps its name"));
+        return Err(elsewhere(&info));
     };
     common.check_writable()?;
     match new_parent {
@@ -51,8 +50,15 @@ pub(super) fn rename(
             common.states.bury(branch);
             Ok(true)
         }
-        _ => Err(elsewhere(
-            "move it to its parent's directory under its own name to merge it, or within branches/ to rename it",
-        )),
+        _ => Err(elsewhere(&info)),
     }
+}
+
+/// Returns why a branch can't be moved where nothing is meant by that.
+pub(super) fn elsewhere(info: &BranchInfo) -> Failure {
+    let hint = match info.parent {
+        None => "a root branch keeps its name",
+        Some(_) => "move it to its parent's directory under its own name to merge it, or within branches/ to rename it",
+    };
+    invalid("bad_rename", format!("{} can't be moved there", info.path), hint)
 }

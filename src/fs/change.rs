@@ -8,39 +8,51 @@ use super::errno::{Errno, Failure, invalid, not_permitted};
 use super::news::Afterwards;
 use super::node::{Fixed, Node};
 use super::{Filesystem, branches, vectors};
-use crate::memory::{Error, Kind, View};
+use crate::memory::{Error, FILES_ROOT, Kind, Make, View};
 
 impl Filesystem {
-    /// Makes a root branch, a fork or a checkpoint; EPERM where a directory means none of these.
-    pub fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
+    /// Makes a root branch, a fork, a checkpoint or a directory in `files/`; EPERM where a directory
+    /// means none of these. `mode` is for `files/`.
+    pub fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Result<Entry, Errno> {
         let parent = self.nodes.node(parent)?;
-        let made = self.make(caller, &parent, name).and_then(|node| self.entry(&node));
+        let made = match &parent {
+            Node::File(of, directory) => self.make_file(caller, of, *directory, name, Make::Directory, mode),
+            _ => self.make(caller, &parent, name).and_then(|node| self.entry(&node)),
+        };
         self.audit_at(&parent, name, made)
     }
 
-    /// Discards a branch with all that is in it, or deletes a checkpoint.
+    /// Discards a branch with all that is in it, deletes a checkpoint, or removes an empty directory
+    /// in `files/`.
     ///
     /// EPERM for `main` and fixed names, ENOTEMPTY while the branch has child branches, EBUSY while
     /// a handle holds bytes of it that no commit took.
     pub fn rmdir(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let parent = self.nodes.node(parent)?;
-        let removed = self.find(&parent, name).and_then(|node| self.remove_directory(caller, &parent, &node));
+        let removed = match &parent {
+            Node::File(of, directory) => self.remove_file(caller, of, *directory, name, true),
+            _ => self.find(&parent, name).and_then(|node| self.remove_directory(caller, &parent, &node)),
+        };
         self.audit_at(&parent, name, removed)
     }
 
-    /// Removes a record in this branch, or a temporary; EPERM for everything else.
+    /// Removes a record in this branch, a temporary, or a file in `files/`; EPERM for everything else.
     pub fn unlink(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let parent = self.nodes.node(parent)?;
-        let removed = self.find(&parent, name).and_then(|node| match (&parent, node) {
-            (Node::Fixed(view, Fixed::Vectors), _) => vectors::unlink(&self.common.place(view, caller)?, name),
-            (_, node) => Err(fixed(&node)),
-        });
+        let removed = match &parent {
+            Node::File(of, directory) => self.remove_file(caller, of, *directory, name, false),
+            Node::Fixed(view, Fixed::Vectors) => {
+                self.common.place(view, caller).and_then(|place| vectors::unlink(&place, name))
+            }
+            _ => self.find(&parent, name).and_then(|node| Err(fixed(&node))),
+        };
         self.audit_at(&parent, name, removed)
     }
 
-    /// Renames: within `vectors/` records and temporaries, within `branches/` a branch; from
-    /// `branches/` to the parent's directory under the same name it merges. `flags` are those of
-    /// renameat2(2); only `RENAME_NOREPLACE` has a meaning here.
+    /// Renames: within `files/` anything, within `vectors/` records and temporaries, within
+    /// `branches/` a branch; from `branches/` to the parent's directory under the same name it
+    /// merges. `flags` are those of renameat2(2); outside of `files/` only `RENAME_NOREPLACE` has a
+    /// meaning.
     ///
     /// EEXIST onto a branch, EINVAL to anywhere else, EPERM for fixed names, and what a merge is
     /// refused for. What comes back is to be announced after the reply.
@@ -52,6 +64,10 @@ impl Filesystem {
         flags: u32,
     ) -> Result<Afterwards, Errno> {
         let (parent, new_parent) = (self.nodes.node(from.0)?, self.nodes.node(to.0)?);
+        if matches!((&parent, &new_parent), (Node::File(..), _) | (_, Node::File(..))) {
+            let moved = self.rename_at(caller, (&parent, from.1), (&new_parent, to.1), flags);
+            return self.audit_at(&parent, from.1, moved).map(|()| Afterwards::default());
+        }
         let moved = self.find(&parent, from.1).and_then(|node| {
             let renamed = self.rename_node(caller, (&parent, from.1, &node), (&new_parent, to.1), flags);
             renamed.inspect_err(|failure| self.record_for_branch(&node, failure))
@@ -77,7 +93,7 @@ impl Filesystem {
             }
             _ => Err(not_permitted(
                 "no directory can be made here",
-                "mkdir makes a fork in branches/ and a checkpoint in checkpoints/",
+                "mkdir makes a fork in branches/, a checkpoint in checkpoints/ and a directory in files/",
             )),
         }
     }
@@ -140,7 +156,7 @@ impl Filesystem {
     }
 
     /// The kernel marks a directory that is replaced as dead for everybody, so that must never be.
-    fn check_target(&self, node: &Node, new_parent: &Node, new_name: &OsStr) -> Result<(), Failure> {
+    pub(super) fn check_target(&self, node: &Node, new_parent: &Node, new_name: &OsStr) -> Result<(), Failure> {
         match self.find(new_parent, new_name) {
             Ok(target) if target == *node => Ok(()),
             Ok(Node::Branch(_)) => {
@@ -156,6 +172,7 @@ impl Filesystem {
             Ok(target @ (Node::Fixed(..) | Node::Setting(..) | Node::Export(..) | Node::Checkpoint { .. })) => {
                 Err(fixed(&target))
             }
+            Ok(target @ Node::File(_, FILES_ROOT)) => Err(fixed(&target)),
             Ok(_) | Err(_) => Ok(()),
         }
     }
@@ -169,7 +186,8 @@ impl Filesystem {
     }
 }
 
-fn fixed(node: &Node) -> Failure {
+/// Returns the refusal to move or remove what is always there.
+pub(super) fn fixed(node: &Node) -> Failure {
     not_permitted(
         format!("{} is a fixed part of the tree", node.path()),
         "leave it; rmdir of the branch's directory discards the branch",

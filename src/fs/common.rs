@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::FsOptions;
 use super::branch_state::{BranchState, BranchStates};
 use super::errno::{Errno, Failure};
+use super::files::{FileNumbers, Opened};
 use super::lock;
 use super::news::News;
 use super::search::SearchCache;
@@ -26,6 +27,9 @@ pub(super) struct Common {
     pub states: BranchStates,
     pub searches: SearchCache,
     pub news: News,
+    pub file_numbers: Arc<FileNumbers>,
+    /// What is open in `files/`.
+    pub opened: Opened,
     options: FsOptions,
     users: Mutex<HashMap<u32, User>>,
 }
@@ -37,6 +41,8 @@ impl Common {
             states: BranchStates::default(),
             searches: SearchCache::default(),
             news: News::start(),
+            file_numbers: Arc::default(),
+            opened: Opened::default(),
             options,
             users: Mutex::default(),
         }
@@ -49,17 +55,21 @@ impl Common {
 
     /// Returns EROFS where nothing may change: in a read-only mount, or after a failed flush.
     pub fn check_writable(&self) -> Result<(), Failure> {
-        let (message, hint) = if self.options.read_only {
-            ("the mount is read-only", "mount it without --read-only")
-        } else if self.memory.is_read_only() {
-            (
-                "the store takes no changes any more, since it could not be written",
-                "look at the mount's log, then mount it anew",
-            )
-        } else {
+        self.check_mount()?;
+        if !self.memory.is_read_only() {
             return Ok(());
-        };
-        Err(Error::new(Kind::ReadOnly, "read_only", message, hint).into())
+        }
+        let message = "the store takes no changes any more, since it could not be written";
+        Err(Error::new(Kind::ReadOnly, "read_only", message, "look at the mount's log, then mount it anew").into())
+    }
+
+    /// Returns EROFS in a read-only mount.
+    pub fn check_mount(&self) -> Result<(), Failure> {
+        if !self.options.read_only {
+            return Ok(());
+        }
+        let hint = "mount it without --read-only";
+        Err(Error::new(Kind::ReadOnly, "read_only", "the mount is read-only", hint).into())
     }
 
     /// Makes all that was acknowledged durable; where this mount changes nothing there is nothing
@@ -90,13 +100,21 @@ impl Common {
         Ok(Place { common: self.clone(), view: view.clone(), state, caller })
     }
 
-    /// Hears of every change: wakes who polls, and ends what belonged to a branch that is gone.
+    /// Hears of every change: wakes who polls, has the kernel forget files that it did not see
+    /// change, and ends what belonged to a branch that is gone.
     pub fn changed(&self, change: &Change) {
+        for replaced in &change.files {
+            self.files_changed(replaced.branch, replaced.before.clone(), replaced.after.clone());
+        }
         for branch in [Some(change.branch), change.parent].into_iter().flatten() {
+            let is_gone = self.memory.info(branch).is_err();
+            if is_gone {
+                self.files_gone(branch);
+            }
             let Some(state) = self.states.known(branch) else {
                 continue;
             };
-            if self.memory.info(branch).is_err() {
+            if is_gone {
                 self.states.bury(branch);
             }
             self.news.send_all(state.take_waiting());

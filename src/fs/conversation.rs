@@ -131,6 +131,10 @@ impl<S: Speech> Conversation<S> {
 }
 
 impl<S: Speech> File for Conversation<S> {
+    fn takes_long(&self) -> bool {
+        true
+    }
+
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         self.finish_line()?;
         let mut talk = lock(&self.talk);

@@ -4,8 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use super::errno::Failure;
+use super::files::FileNames;
 use super::node::Node;
-use crate::memory::Snapshot;
+use crate::memory::{FileName, Snapshot};
 
 /// How many record ids are held at a time.
 const PAGE: usize = 1_024;
@@ -17,17 +18,25 @@ pub(super) struct Name {
     pub node: Node,
 }
 
-/// One open directory: some names held here, then the records of a snapshot, page by page.
+/// One open directory: some names held here, then the records of a snapshot or the files of a
+/// tree, page by page.
 ///
 /// The cookie of a name is its place in the listing, which stays as it was at open. So telldir(3),
 /// seekdir(3) and rewinddir(3) work whatever happens meanwhile, and a listing of any length takes
 /// the same memory but for one id a page.
 pub(super) struct Listing {
     names: Vec<Name>,
-    records: Option<Records>,
+    more: More,
 }
 
-struct Records {
+/// What comes after the names that are held.
+pub(super) enum More {
+    Nothing,
+    Records(Records),
+    Files(FileNames),
+}
+
+pub(super) struct Records {
     snapshot: Snapshot,
     /// The last id of each page, as far as they were read.
     ends: Vec<Arc<str>>,
@@ -40,14 +49,18 @@ struct Records {
 pub(super) enum Item<'a> {
     Named(&'a OsStr, &'a Node),
     Record(Arc<str>),
+    /// With its inode.
+    File(FileName, u64),
 }
 
 impl Listing {
-    pub fn new(names: Vec<Name>, records: Option<Snapshot>) -> Listing {
-        Listing {
-            names,
-            records: records.map(|snapshot| Records { snapshot, ends: Vec::new(), page: Vec::new(), at: None }),
-        }
+    pub fn new(names: Vec<Name>, more: More) -> Listing {
+        Listing { names, more }
+    }
+
+    /// Begins anew: files are listed as they are now, all else as at open.
+    pub fn rewind(&mut self) -> Result<(), Failure> {
+        if let More::Files(files) = &mut self.more { files.rewind() } else { Ok(()) }
     }
 
     /// Returns what stands at `cookie`, counted from 0; nothing behind the end.
@@ -56,14 +69,20 @@ impl Listing {
         if let Some(found) = self.names.get(index) {
             return Ok(Some(Item::Named(&found.name, &found.node)));
         }
-        let Some(records) = &mut self.records else {
-            return Ok(None);
-        };
-        Ok(records.id(index - self.names.len())?.map(Item::Record))
+        let index = index - self.names.len();
+        Ok(match &mut self.more {
+            More::Nothing => None,
+            More::Records(records) => records.id(index)?.map(Item::Record),
+            More::Files(files) => files.get(index)?.map(|(name, inode)| Item::File(name, inode)),
+        })
     }
 }
 
 impl Records {
+    pub fn new(snapshot: Snapshot) -> Records {
+        Records { snapshot, ends: Vec::new(), page: Vec::new(), at: None }
+    }
+
     fn id(&mut self, index: usize) -> Result<Option<Arc<str>>, Failure> {
         let page = index / PAGE;
         // A cookie that was given leads to a page whose beginning is known. Another one, made up by

@@ -1,6 +1,6 @@
 //! The one table from failures to errno.
 
-use crate::memory::{Error, Kind};
+use crate::memory::{EditError, Error, Kind, TreeError};
 
 /// An error number of the kernel, positive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +24,8 @@ macro_rules! errnos {
 }
 
 errnos! {
-    EACCES EBADF EBUSY EEXIST EFBIG EINVAL EIO EISDIR ENAMETOOLONG ENODATA ENOENT ENOSPC ENOSYS ENOTDIR ENOTEMPTY ENOTTY
-    EOPNOTSUPP EPERM EROFS ESTALE ETIMEDOUT EXDEV
+    E2BIG EACCES EBADF EBUSY EEXIST EFBIG EINVAL EIO EISDIR EMLINK ENAMETOOLONG ENODATA ENOENT ENOSPC ENOSYS ENOTDIR
+    ENOTEMPTY ENOTTY ENXIO EOPNOTSUPP EPERM ERANGE EROFS ESTALE ETIMEDOUT EXDEV
 }
 
 impl From<Kind> for Errno {
@@ -71,6 +71,46 @@ impl Failure {
 impl From<Errno> for Failure {
     fn from(errno: Errno) -> Failure {
         Failure::Plain(errno)
+    }
+}
+
+/// What any file system refuses is told to the caller alone; bytes that can't be read, or are not
+/// those that were written, stand in `errors` too.
+impl From<TreeError> for Failure {
+    fn from(error: TreeError) -> Failure {
+        let errno = match error {
+            TreeError::NotFound => Errno::ENOENT,
+            TreeError::Exists => Errno::EEXIST,
+            TreeError::NotDirectory => Errno::ENOTDIR,
+            TreeError::IsDirectory => Errno::EISDIR,
+            TreeError::NotEmpty => Errno::ENOTEMPTY,
+            TreeError::Invalid(_) => Errno::EINVAL,
+            TreeError::NotPermitted => Errno::EPERM,
+            TreeError::TooManyLinks => Errno::EMLINK,
+            TreeError::NameTooLong => Errno::ENAMETOOLONG,
+            TreeError::NoAttribute => Errno::ENODATA,
+            TreeError::AttributeTooLarge => Errno::E2BIG,
+            TreeError::AttributeName => Errno::ERANGE,
+            TreeError::NoSpace => Errno::ENOSPC,
+            TreeError::TooLarge => Errno::EFBIG,
+            TreeError::Stale => Errno::ESTALE,
+            TreeError::Segment(error) => return Failure::Refused(error.into()),
+            TreeError::Codec(error) => return Failure::Refused(error.into()),
+            TreeError::Stored(what) => {
+                let message = format!("the stored form of a tree is damaged: {what}");
+                return Error::new(Kind::Damaged, "damaged", message, "restore the store from a backup").into();
+            }
+        };
+        Failure::Plain(errno)
+    }
+}
+
+impl From<EditError> for Failure {
+    fn from(error: EditError) -> Failure {
+        match error {
+            EditError::Tree(error) => error.into(),
+            EditError::Refused(error) => error.into(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::common::Place;
+use super::common::{Caller, Place};
 use super::directory::Listing;
 use super::errno::{Errno, Failure};
 use super::lock;
@@ -31,8 +31,18 @@ pub(super) trait File: Send + Sync {
         Ok(())
     }
 
+    /// Takes setuid and setgid away, since somebody writes who may not keep them.
+    fn drop_rights(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Tells whether bytes were written that no commit took yet.
     fn is_pending(&self) -> bool {
+        false
+    }
+
+    /// Tells whether its operations may take more than a moment.
+    fn takes_long(&self) -> bool {
         false
     }
 
@@ -55,9 +65,11 @@ pub(super) trait File: Send + Sync {
 
 pub(super) struct Handle {
     pub node: Node,
-    /// The path in `errors`.
+    /// The path in `errors`; empty in `files/`, where it may change.
     pub path: String,
-    /// Nothing for the mount's own directory.
+    /// Who opened it.
+    pub caller: Caller,
+    /// Nothing for the mount's own directory, and in `files/`, where the tree says what is gone.
     pub place: Option<Place>,
     pub open: Open,
 }

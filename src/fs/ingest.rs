@@ -152,6 +152,10 @@ impl Batch {
 }
 
 impl File for Ingest {
+    fn takes_long(&self) -> bool {
+        true
+    }
+
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         self.commit()?;
         let mut batch = lock(&self.batch);

@@ -7,6 +7,7 @@ use super::common::{Caller, check_changeable};
 use super::errno::{Errno, Failure, invalid, not_permitted};
 use super::node::{Fixed, Node};
 use super::{Filesystem, tree};
+use crate::memory::Time;
 
 /// What setattr(2)-like calls ask for.
 #[derive(Clone, Copy, Default, Debug)]
@@ -19,9 +20,30 @@ pub struct Changes {
     pub gid: Option<u32>,
     /// Length.
     pub size: Option<u64>,
+    /// Time of last reading.
+    pub accessed: Option<TimeSet>,
+    /// Time of last change.
+    pub modified: Option<TimeSet>,
 }
 
-/// Room on the store's device, in bytes.
+impl Changes {
+    /// Tells whether nothing is asked for.
+    pub(super) fn is_empty(&self) -> bool {
+        let rights = self.mode.or(self.uid).or(self.gid).is_some();
+        !rights && self.size.is_none() && self.accessed.or(self.modified).is_none()
+    }
+}
+
+/// A time to set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeSet {
+    /// The present moment.
+    Now,
+    /// A moment that the caller names.
+    At(Time),
+}
+
+/// Room on the store's device, in bytes, and inodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Space {
     /// All of it.
@@ -30,6 +52,8 @@ pub struct Space {
     pub free: u64,
     /// What an unprivileged user may still use.
     pub available: u64,
+    /// Inodes of the branch's files.
+    pub inodes: u64,
 }
 
 impl Filesystem {
@@ -39,7 +63,10 @@ impl Filesystem {
     /// discarded.
     pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
         let parent = self.nodes.node(parent)?;
-        let found = self.find(&parent, name).and_then(|node| self.entry(&node));
+        let found = match &parent {
+            Node::File(of, directory) => self.lookup_file(of, *directory, name),
+            _ => self.find(&parent, name).and_then(|node| self.entry(&node)),
+        };
         self.audit_at(&parent, name, found)
     }
 
@@ -51,7 +78,7 @@ impl Filesystem {
     /// Returns the attributes of a node; of an open file with the length that this handle sees.
     pub fn getattr(&self, ino: u64, handle: Option<u64>) -> Result<Attr, Errno> {
         let node = self.nodes.node(ino)?;
-        self.audit(node.view().as_ref(), || node.path(), self.attr_of(ino, &node, handle))
+        self.audit_node(&node, self.attr_of(ino, &node, handle))
     }
 
     /// Changes attributes, as far as there is something to change.
@@ -62,13 +89,17 @@ impl Filesystem {
     pub fn setattr(&self, caller: Caller, ino: u64, changes: Changes, handle: Option<u64>) -> Result<Attr, Errno> {
         let node = self.nodes.node(ino)?;
         let set = self.set(caller, &node, changes, handle).and_then(|()| self.attr_of(ino, &node, handle));
-        self.audit(node.view().as_ref(), || node.path(), set)
+        self.audit_node(&node, set)
     }
 
-    /// Returns the room on the store's device.
-    pub fn statfs(&self) -> Result<Space, Errno> {
+    /// Returns the room on the store's device, and how many inodes the files of the branch have that
+    /// `ino` belongs to.
+    pub fn statfs(&self, ino: u64) -> Result<Space, Errno> {
         let (total, free, available) = self.common.memory.space().map_err(|error| Errno::from(error.kind))?;
-        Ok(Space { total, free, available })
+        let view = self.nodes.node(ino)?.view();
+        let totals = view.and_then(|view| self.common.memory.files(&view).ok()).map(|files| files.totals());
+        let inodes = totals.map_or(0, |totals| totals.files + totals.directories);
+        Ok(Space { total, free, available, inodes })
     }
 
     pub(super) fn find(&self, parent: &Node, name: &OsStr) -> Result<Node, Failure> {
@@ -82,16 +113,24 @@ impl Filesystem {
     pub(super) fn entry(&self, node: &Node) -> Result<Entry, Failure> {
         let attr = self.attr_of(self.nodes.number(node), node, None)?;
         let ino = self.nodes.remember(node);
+        self.nodes.tell_length(ino, attr.size);
         Ok(Entry { attr: Attr { ino, ..attr }, lifetime: name_lifetime(&self.common, node) })
     }
 
     /// An open record has attributes while it is not committed yet, or not there any more.
-    fn attr_of(&self, ino: u64, node: &Node, handle: Option<u64>) -> Result<Attr, Failure> {
+    pub(super) fn attr_of(&self, ino: u64, node: &Node, handle: Option<u64>) -> Result<Attr, Failure> {
+        if let Node::File(..) = node {
+            return attr(&self.common, ino, node);
+        }
         let handle = handle.map(|handle| self.handles.get(handle)).transpose()?;
         let found = attr(&self.common, ino, node);
         let length = |handle: &super::handle::Handle| handle.file().ok().and_then(|file| file.length());
         match (found, node) {
-            (Ok(attr), _) => Ok(Attr { size: handle.and_then(|handle| length(&handle)).unwrap_or(attr.size), ..attr }),
+            (Ok(attr), _) => {
+                let length = handle.and_then(|handle| length(&handle)).unwrap_or(attr.size);
+                self.nodes.tell_length(ino, length);
+                Ok(attr.sized(length))
+            }
             (Err(Failure::Plain(Errno::ENOENT)), Node::Record(view, _)) => {
                 let handle = handle.or_else(|| self.handles.on(node)).ok_or(Errno::ENOENT)?;
                 unborn(&self.common, ino, view.branch(), length(&handle).unwrap_or(0))
@@ -105,6 +144,9 @@ impl Filesystem {
         // change.
         if matches!(node, Node::Fixed(_, Fixed::Query)) && changes.mode.is_none() {
             return Ok(());
+        }
+        if let Node::File(of, inode) = node {
+            return self.set_file(caller, of, *inode, changes);
         }
         if let Some(view) = node.view() {
             check_changeable(&view)?;

@@ -3,9 +3,10 @@
 //! ```text
 //! look    lookup getattr setattr statfs ─┐
 //! open    open read write flush poll …  ─┼─ tree: names → nodes ── attr: nodes → stat
-//! change  mkdir rmdir unlink rename     ─┘    │
-//!                                             └─ a File for each kind of node: record_file, temporary, query and ctl
+//! list    readdir readdirplus           ─┤    │
+//! change  mkdir rmdir unlink rename     ─┘    └─ a File for each kind of node: record_file, temporary, query and ctl
 //!                                                (conversation), ingest, config, watch, frozen
+//! files/  what is in files/, where all of this is a tree's business
 //! ```
 //!
 //! [`Filesystem`] takes node and handle numbers as the kernel gives them and returns an [`Errno`].
@@ -25,9 +26,11 @@ mod ctl;
 mod directory;
 mod errno;
 mod errors;
+mod files;
 mod frozen;
 mod handle;
 mod ingest;
+mod list;
 mod look;
 mod news;
 mod node;
@@ -51,14 +54,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use attr::{Attr, Entry};
 pub use common::Caller;
 pub use errno::Errno;
-pub use look::{Changes, Space};
+pub use look::{Changes, Space, TimeSet};
 pub use news::{Afterwards, Errand, Kernel};
 pub use user::User;
+
+pub use crate::memory::{FileKind, Time};
 
 use crate::memory::{BranchId, Error, Kind, Memory, View};
 use common::Common;
 use errno::Failure;
-use handle::HandleTable;
+use handle::{Handle, HandleTable};
 use node::Node;
 use table::NodeTable;
 
@@ -101,7 +106,8 @@ impl Filesystem {
                 common.changed(change);
             }
         }));
-        Filesystem { common, nodes: NodeTable::new(root), handles: Arc::default() }
+        let nodes = NodeTable::new(root, common.file_numbers.clone());
+        Filesystem { common, nodes, handles: Arc::default() }
     }
 
     /// Sets who takes notices from now on; nothing ends that. A mount sets it when it answers, and
@@ -147,13 +153,24 @@ impl Filesystem {
 
     /// As [`Filesystem::audit`], for what was tried at a name in a directory.
     fn audit_at<T>(&self, parent: &Node, name: &OsStr, result: Result<T, Failure>) -> Result<T, Errno> {
-        self.audit(parent.view().as_ref(), || path_of(parent, name), result)
+        self.audit(parent.view().as_ref(), || path_of(&self.shown_path(parent), name), result)
+    }
+
+    /// As [`Filesystem::audit`], for what was tried with a node.
+    fn audit_node<T>(&self, node: &Node, result: Result<T, Failure>) -> Result<T, Errno> {
+        self.audit(node.view().as_ref(), || self.shown_path(node), result)
+    }
+
+    /// As [`Filesystem::audit`], for what was tried with an open file.
+    fn audit_handle<T>(&self, handle: &Handle, result: Result<T, Failure>) -> Result<T, Errno> {
+        let path = || if handle.path.is_empty() { self.shown_path(&handle.node) } else { handle.path.clone() };
+        self.audit(handle.node.view().as_ref(), path, result)
     }
 }
 
 /// Returns the path of a name in a directory, as `errors` shows it.
-fn path_of(parent: &Node, name: &OsStr) -> String {
-    let (parent, name) = (parent.path(), name.to_string_lossy());
+fn path_of(parent: &str, name: &OsStr) -> String {
+    let name = name.to_string_lossy();
     if parent.is_empty() { name.into_owned() } else { format!("{parent}/{name}") }
 }
 

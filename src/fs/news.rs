@@ -13,10 +13,16 @@ use super::lock;
 pub trait Kernel: Send + Sync {
     /// Makes the kernel forget where `name` in the directory `parent` leads.
     fn forget_name(&self, parent: u64, name: &OsStr);
+
+    /// Makes the kernel forget the attributes of a node, and its pages.
+    fn forget_file(&self, ino: u64);
 }
 
 /// One call to make on the thread of notices, such as waking a poll(2).
 pub type Errand = Box<dyn FnOnce() + Send>;
+
+/// What is to be told to the kernel, where there is one.
+pub(super) type Notice = Box<dyn FnOnce(&dyn Kernel) + Send>;
 
 /// What the kernel must be told once it has the answer to a request: see
 /// [`Filesystem::announce`](super::Filesystem::announce).
@@ -59,11 +65,15 @@ impl News {
     }
 
     pub fn forget_name(&self, parent: u64, name: OsString) {
+        self.tell(Box::new(move |kernel| kernel.forget_name(parent, &name)));
+    }
+
+    pub fn tell(&self, notice: Notice) {
         let kernel = self.kernel.clone();
         self.send_all(vec![Box::new(move || {
             let kernel = lock(&kernel).clone();
             if let Some(kernel) = kernel {
-                kernel.forget_name(parent, &name);
+                notice(&*kernel);
             }
         })]);
     }
@@ -80,6 +90,10 @@ mod tests {
     impl Kernel for Heard {
         fn forget_name(&self, parent: u64, name: &OsStr) {
             self.0.lock().unwrap().send((parent, name.to_owned())).unwrap();
+        }
+
+        fn forget_file(&self, ino: u64) {
+            self.0.lock().unwrap().send((ino, OsString::new())).unwrap();
         }
     }
 

@@ -3,7 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crate::memory::{BranchId, Document, Export, Setting, Time, View};
+use super::files::{FILES, FilesOf};
+use crate::memory::{BranchId, Document, Export, FILES_ROOT, Setting, Time, View};
 
 /// One thing in the tree. It is named by what it is and not by its path, so that renaming a branch
 /// leaves its nodes alone.
@@ -22,6 +23,8 @@ pub(super) enum Node {
     /// What every branch and checkpoint has.
     Fixed(View, Fixed),
     Record(View, Arc<str>),
+    /// Something in `files/`, by its inode in the tree; the root is `files` itself.
+    File(FilesOf, u64),
     /// A file in RAM, by its number in the branch.
     Temporary(BranchId, u64),
     /// `search/<text>`.
@@ -129,6 +132,7 @@ impl Node {
         match self {
             Node::Mount => None,
             Node::Branch(branch) | Node::Temporary(branch, _) => Some(View::Branch(*branch)),
+            Node::File(of, _) => Some(of.view.clone()),
             Node::Checkpoint { branch, label, .. } => Some(View::Checkpoint(*branch, label.clone())),
             Node::Fixed(view, _)
             | Node::Record(view, _)
@@ -142,6 +146,8 @@ impl Node {
         match self {
             Node::Mount | Node::Branch(_) | Node::Checkpoint { .. } => true,
             Node::Fixed(_, fixed) => fixed.is_directory(),
+            // The tree knows of the others.
+            Node::File(_, inode) => *inode == FILES_ROOT,
             Node::Record(..) | Node::Temporary(..) | Node::Question(..) | Node::Export(..) | Node::Setting(..) => false,
         }
     }
@@ -153,6 +159,7 @@ impl Node {
             Node::Fixed(_, fixed) => fixed.name().to_owned(),
             Node::Record(_, id) => format!("vectors/{id}.json"),
             Node::Temporary(..) => "vectors".to_owned(),
+            Node::File(..) => FILES.to_owned(),
             Node::Question(_, text) => format!("search/{text}"),
             Node::Export(_, export) => {
                 format!(
@@ -171,11 +178,11 @@ impl Node {
     }
 
     /// Returns a number that is the node's own for as long as this process lives, but for
-    /// collisions of 63 bits: nothing has to be remembered for the names of a listing.
+    /// collisions of 62 bits: nothing has to be remembered for the names of a listing.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
-        (hasher.finish() >> 1).max(2)
+        (hasher.finish() >> 2).max(2)
     }
 }
 
@@ -189,7 +196,7 @@ mod tests {
             assert_eq!(Fixed::from_name(name), Some(fixed));
             assert_eq!(fixed.name(), name);
         }
-        assert_eq!(Fixed::from_name("files"), None);
+        assert_eq!(Fixed::from_name("nothing"), None);
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! Operations on open files and directories.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 
 use super::attr::Entry;
 use super::common::{Caller, Place, check_changeable};
 use super::config::{SettingFile, shown};
 use super::conversation::Conversation;
 use super::ctl::Ctl;
-use super::directory::Item;
 use super::errno::{Errno, Failure, not_permitted};
 use super::frozen::{ExportFile, Frozen};
 use super::handle::{File, Handle, Open};
@@ -18,8 +17,8 @@ use super::query::Query;
 use super::record_file::RecordFile;
 use super::temporary::TemporaryFile;
 use super::watch::EventsFile;
-use super::{Filesystem, lock, path_of, search, tree, vectors};
-use crate::memory::Document;
+use super::{Filesystem, path_of, search, tree, vectors};
+use crate::memory::{Document, FileKind};
 use std::sync::Mutex;
 
 /// What a caller wants to do with a file, out of the flags of open(2).
@@ -46,11 +45,15 @@ impl Filesystem {
     /// where nothing changes. What is wrong with the question of `search/<text>` is told here.
     pub fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
-        let opened = self.open_node(caller, &node, node.path(), Wish::of(flags));
-        self.audit(node.view().as_ref(), || node.path(), opened)
+        let opened = match &node {
+            Node::File(of, inode) => self.open_file(caller, of, *inode, Wish::of(flags)),
+            _ => self.open_node(caller, &node, node.path(), Wish::of(flags)),
+        };
+        self.audit_node(&node, opened)
     }
 
-    /// Makes a file in `vectors/` and opens it. A record is there once a commit took its document.
+    /// Makes a file in `files/` or `vectors/` and opens it. A record is there once a commit took its
+    /// document.
     pub fn create(
         &self,
         caller: Caller,
@@ -64,9 +67,15 @@ impl Filesystem {
         self.audit_at(&parent, name, created)
     }
 
+    /// Tells whether reading, writing or closing an open file may take more than a moment: questions,
+    /// verbs and bulk writes do.
+    pub fn takes_long(&self, handle: u64) -> bool {
+        self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(File::takes_long))
+    }
+
     /// Reads up to `size` bytes at `offset`; fewer only at the end.
     pub fn read(&self, handle: u64, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
-        self.on_file(handle, |handle, file| {
+        self.on_handle(handle, |handle, file| {
             if !file.outlives_branch() {
                 handle.check_alive()?;
             }
@@ -77,7 +86,7 @@ impl Filesystem {
     /// Writes, and returns how many bytes were taken; fewer than given when a later line of `query`
     /// or `ctl` fails.
     pub fn write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<u32, Errno> {
-        let taken = self.on_file(handle, |handle, file| {
+        let taken = self.on_handle(handle, |handle, file| {
             handle.check_alive()?;
             file.write(offset, data)
         })?;
@@ -85,16 +94,22 @@ impl Filesystem {
         Ok(u32::try_from(taken).unwrap_or(u32::MAX))
     }
 
+    /// Takes setuid and setgid away from an open file, where they are rights: before a write by
+    /// somebody who may not keep them.
+    pub fn drop_rights(&self, handle: u64) -> Result<(), Errno> {
+        self.on_handle(handle, |_, file| file.drop_rights())
+    }
+
     /// Commits what the handle wrote since its last commit: at each close(2) of a descriptor. With
     /// nothing new it does nothing.
     pub fn flush(&self, handle: u64) -> Result<(), Errno> {
-        self.on_file(handle, |_, file| file.commit())
+        self.on_handle(handle, |_, file| file.commit())
     }
 
     /// Commits as [`Filesystem::flush`] does, and makes all that was acknowledged in the store
     /// durable.
     pub fn fsync(&self, handle: u64) -> Result<(), Errno> {
-        self.on_file(handle, |_, file| {
+        self.on_handle(handle, |_, file| {
             file.commit()?;
             self.common.sync()
         })
@@ -119,66 +134,62 @@ impl Filesystem {
         Ok(!alive || open.file().map_err(|failure| failure.errno())?.is_readable())
     }
 
-    /// Opens a directory and returns the handle. Its listing stays as it is now.
+    /// Opens a directory and returns the handle. Its listing stays as it is now; in `files/`, until
+    /// it is read from the beginning again.
     pub fn opendir(&self, caller: Caller, ino: u64) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
-        let opened = self.place_of(&node, caller).and_then(|place| {
-            let open = Open::Directory(Mutex::new(tree::list(&self.common, &node)?));
-            Ok(self.handles.add(Handle { node: node.clone(), path: node.path(), place, open }))
-        });
-        self.audit(node.view().as_ref(), || node.path(), opened)
+        let opened = match &node {
+            Node::File(of, inode) => self.open_files(caller, of, *inode),
+            _ => self.place_of(&node, caller).and_then(|place| {
+                let open = Open::Directory(Mutex::new(tree::list(&self.common, &node)?));
+                Ok(self.handles.add(Handle { node: node.clone(), path: node.path(), caller, place, open }))
+            }),
+        };
+        self.audit_node(&node, opened)
     }
 
     /// Gives the names from the cookie `offset` on to `sink`, until it returns true for "full".
     ///
-    /// `sink` takes a node number, the cookie of the next name, whether it is a directory, and the
-    /// name.
+    /// `sink` takes a node number, the cookie of the next name, what it is, and the name.
     pub fn readdir(
         &self,
         handle: u64,
         offset: u64,
-        sink: &mut dyn FnMut(u64, u64, bool, &OsStr) -> bool,
+        sink: &mut dyn FnMut(u64, u64, FileKind, &OsStr) -> bool,
     ) -> Result<(), Errno> {
         let handle = self.handles.get(handle)?;
         let read = handle.check_alive().and_then(|()| self.fill(&handle, offset, sink));
-        self.audit(handle.node.view().as_ref(), || handle.path.clone(), read)
+        self.audit_handle(&handle, read)
+    }
+
+    /// The same with the attributes of what stands there, and a look-up is counted for each but `.`
+    /// and `..`. Attributes that are not at hand are left out: the kernel asks for them when they
+    /// are needed.
+    pub fn readdirplus(
+        &self,
+        handle: u64,
+        offset: u64,
+        sink: &mut dyn FnMut(&Entry, u64, &OsStr) -> bool,
+    ) -> Result<(), Errno> {
+        let handle = self.handles.get(handle)?;
+        let read = handle.check_alive().and_then(|()| self.fill_plus(&handle, offset, sink));
+        self.audit_handle(&handle, read)
     }
 
     /// Makes all that was acknowledged in the store durable, on behalf of a directory.
     pub fn fsyncdir(&self, handle: u64) -> Result<(), Errno> {
         let handle = self.handles.get(handle)?;
-        self.audit(handle.node.view().as_ref(), || handle.path.clone(), self.common.sync())
+        self.audit_handle(&handle, self.common.sync())
     }
 
-    fn fill(
+    fn on_handle<T>(
         &self,
-        handle: &Handle,
-        offset: u64,
-        sink: &mut dyn FnMut(u64, u64, bool, &OsStr) -> bool,
-    ) -> Result<(), Failure> {
-        let mut listing = lock(handle.listing()?);
-        for cookie in offset.. {
-            let full = match (listing.item(cookie)?, handle.node.view()) {
-                (Some(Item::Named(name, node)), _) => {
-                    sink(self.nodes.number(node), cookie + 1, node.is_directory(), name)
-                }
-                (Some(Item::Record(id)), Some(view)) => {
-                    let name = OsString::from(format!("{id}.json"));
-                    sink(self.nodes.number(&Node::Record(view, id)), cookie + 1, false, &name)
-                }
-                (Some(Item::Record(_)) | None, _) => true,
-            };
-            if full {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn on_file<T>(&self, handle: u64, act: impl FnOnce(&Handle, &dyn File) -> Result<T, Failure>) -> Result<T, Errno> {
+        handle: u64,
+        act: impl FnOnce(&Handle, &dyn File) -> Result<T, Failure>,
+    ) -> Result<T, Errno> {
         let handle = self.handles.get(handle)?;
         let done = handle.file().and_then(|file| act(&handle, file));
-        self.audit(handle.node.view().as_ref(), || handle.path.clone(), done)
+        self.audit_handle(&handle, done)
     }
 
     pub(super) fn place_of(&self, node: &Node, caller: Caller) -> Result<Option<Place>, Failure> {
@@ -193,12 +204,15 @@ impl Filesystem {
         mode: u32,
         wish: Wish,
     ) -> Result<(Entry, u64), Failure> {
+        if let Node::File(of, directory) = parent {
+            return self.create_file(caller, of, *directory, name, mode, wish);
+        }
         let Node::Fixed(view, Fixed::Vectors) = parent else {
-            return Err(not_permitted("files are made in vectors/ only", "write the file to vectors/"));
+            return Err(not_permitted("files are made in files/ and vectors/ only", "write the file there"));
         };
         let place = self.common.place(view, caller)?;
         let node = vectors::create(&place, name, mode, wish)?;
-        let handle = self.open_node(caller, &node, path_of(parent, name), wish)?;
+        let handle = self.open_node(caller, &node, path_of(&parent.path(), name), wish)?;
         let entry = self.entry(&node).inspect_err(|_| self.release(handle))?;
         Ok((entry, handle))
     }
@@ -209,7 +223,8 @@ impl Filesystem {
         if wish.truncate {
             file.truncate(0)?;
         }
-        Ok(self.handles.add(Handle { node: node.clone(), path, place: Some(place), open: Open::File(file) }))
+        let open = Open::File(file);
+        Ok(self.handles.add(Handle { node: node.clone(), path, caller, place: Some(place), open }))
     }
 
     /// The one place that says how each kind of file behaves when it is open.
@@ -217,7 +232,8 @@ impl Filesystem {
         let memory = place.memory();
         let frozen = |bytes: Vec<u8>| -> Box<dyn File> { Box::new(Frozen(bytes.into())) };
         Ok(match node {
-            Node::Mount | Node::Branch(_) | Node::Checkpoint { .. } => {
+            // Those in files/ have a way of their own.
+            Node::Mount | Node::Branch(_) | Node::Checkpoint { .. } | Node::File(..) => {
                 return Err(Errno::EISDIR.into());
             }
             Node::Fixed(_, fixed) => self.fixed_file(*fixed, place, wish)?,

@@ -1,9 +1,10 @@
 //! Which nodes the kernel knows, and by which numbers.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::errno::Errno;
+use super::files::FileNumbers;
 use super::lock;
 use super::node::Node;
 
@@ -13,35 +14,57 @@ pub(super) const ROOT: u64 = 1;
 /// Nodes by number, each for as long as the kernel holds look-ups of it.
 ///
 /// A number is the node's fingerprint, or the next free one above it. The root is never forgotten.
+/// Numbers of files tell what they stand for, and need no place in the table.
 pub(super) struct NodeTable {
     root: Node,
+    files: Arc<FileNumbers>,
     known: Mutex<HashMap<u64, Known>>,
 }
 
 struct Known {
     node: Node,
     lookups: u64,
+    /// The length that the kernel was told last.
+    length: u64,
 }
 
 impl NodeTable {
-    pub fn new(root: Node) -> NodeTable {
-        NodeTable { root, known: Mutex::default() }
+    pub fn new(root: Node, files: Arc<FileNumbers>) -> NodeTable {
+        NodeTable { root, files, known: Mutex::default() }
     }
 
     /// Returns the number of a node without counting a look-up.
     pub fn number(&self, node: &Node) -> u64 {
+        if let Some(number) = self.file_number(node) {
+            return number;
+        }
         self.free_or_own(&lock(&self.known), node)
     }
 
     /// Returns the number of a node that the kernel is about to be told of, and counts that
     /// look-up.
     pub fn remember(&self, node: &Node) -> u64 {
+        if let Some(number) = self.file_number(node) {
+            return number;
+        }
         let mut known = lock(&self.known);
         let number = self.free_or_own(&known, node);
         if number != ROOT {
-            known.entry(number).or_insert_with(|| Known { node: node.clone(), lookups: 0 }).lookups += 1;
+            known.entry(number).or_insert_with(|| Known { node: node.clone(), lookups: 0, length: 0 }).lookups += 1;
         }
         number
+    }
+
+    /// Notes the length that the kernel is about to be told of a node.
+    pub fn tell_length(&self, number: u64, length: u64) {
+        if let Some(known) = lock(&self.known).get_mut(&number) {
+            known.length = length;
+        }
+    }
+
+    /// Returns the length that the kernel was told last; 0 for what it does not know.
+    pub fn told_length(&self, number: u64) -> u64 {
+        lock(&self.known).get(&number).map_or(0, |known| known.length)
     }
 
     /// Takes back `lookups` look-ups.
@@ -61,7 +84,15 @@ impl NodeTable {
         if number == ROOT {
             return Ok(self.root.clone());
         }
+        if let Some((of, inode)) = self.files.find(number) {
+            return Ok(Node::File(of, inode));
+        }
         lock(&self.known).get(&number).map(|known| known.node.clone()).ok_or(Errno::ESTALE)
+    }
+
+    fn file_number(&self, node: &Node) -> Option<u64> {
+        let Node::File(of, inode) = node else { return None };
+        self.files.number(of, *inode)
     }
 
     fn free_or_own(&self, known: &HashMap<u64, Known>, node: &Node) -> u64 {
@@ -82,9 +113,13 @@ mod tests {
     use super::*;
     use crate::memory::BranchId;
 
+    fn table(root: Node) -> NodeTable {
+        NodeTable::new(root, Arc::default())
+    }
+
     #[test]
     fn a_node_lives_until_its_last_look_up_is_taken_back() {
-        let table = NodeTable::new(Node::Mount);
+        let table = table(Node::Mount);
         let node = Node::Branch(BranchId(4));
         let number = table.remember(&node);
         assert_eq!(table.remember(&node), number);
@@ -97,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_root_is_number_one_whatever_it_is_and_stays() {
-        let table = NodeTable::new(Node::Branch(BranchId(4)));
+        let table = table(Node::Branch(BranchId(4)));
         assert_eq!(table.remember(&Node::Branch(BranchId(4))), ROOT);
         table.forget(ROOT, 100);
         assert_eq!(table.node(ROOT).unwrap(), Node::Branch(BranchId(4)));
@@ -105,9 +140,9 @@ mod tests {
 
     #[test]
     fn two_nodes_of_one_fingerprint_have_two_numbers() {
-        let table = NodeTable::new(Node::Mount);
+        let table = table(Node::Mount);
         let (first, second) = (Node::Branch(BranchId(1)), Node::Branch(BranchId(2)));
-        lock(&table.known).insert(first.fingerprint(), Known { node: second.clone(), lookups: 1 });
+        lock(&table.known).insert(first.fingerprint(), Known { node: second.clone(), lookups: 1, length: 0 });
         assert_eq!(table.remember(&first), first.fingerprint() + 1);
         assert_eq!(table.node(first.fingerprint()).unwrap(), second);
     }

@@ -3,10 +3,11 @@
 use std::ffi::OsStr;
 
 use super::common::Common;
-use super::directory::{Listing, Name};
+use super::directory::{Listing, More, Name, Records};
 use super::errno::{Errno, Failure};
+use super::files::{FILES, FilesOf};
 use super::node::{Fixed, Node, exports, is_temporary};
-use crate::memory::{BranchId, Error, Kind, Setting, Time, View};
+use crate::memory::{BranchId, Error, FILES_ROOT, Kind, Setting, Time, View};
 
 /// Bytes of the longest name; the kernel leaves this check to the file system.
 const NAME_BYTES_MAX: usize = 255;
@@ -15,6 +16,10 @@ const NAME_BYTES_MAX: usize = 255;
 pub(super) fn find(common: &Common, parent: &Node, name: &OsStr) -> Result<Node, Failure> {
     if name.len() > NAME_BYTES_MAX {
         return Err(Errno::ENAMETOOLONG.into());
+    }
+    if let Node::File(of, directory) = parent {
+        let inode = common.tree(of)?.lookup(*directory, name.as_encoded_bytes())?;
+        return Ok(Node::File(of.clone(), inode));
     }
     // A temporary's name may be any bytes.
     if let Some(node) = temporary(common, parent, name) {
@@ -25,10 +30,18 @@ pub(super) fn find(common: &Common, parent: &Node, name: &OsStr) -> Result<Node,
         Node::Mount => common.memory.root(name).map(Node::Branch),
         Node::Branch(_) | Node::Checkpoint { .. } => {
             let view = parent.view().ok_or(Errno::ENOTDIR)?;
-            Fixed::from_name(name).map(|fixed| Node::Fixed(view, fixed))
+            match name {
+                FILES => FilesOf::directory(parent).map(|of| Node::File(of, FILES_ROOT)),
+                _ => Fixed::from_name(name).map(|fixed| Node::Fixed(view, fixed)),
+            }
         }
         Node::Fixed(view, fixed) => find_inside(common, view, *fixed, name)?,
-        Node::Record(..) | Node::Temporary(..) | Node::Question(..) | Node::Export(..) | Node::Setting(..) => {
+        Node::Record(..)
+        | Node::File(..)
+        | Node::Temporary(..)
+        | Node::Question(..)
+        | Node::Export(..)
+        | Node::Setting(..) => {
             return Err(Errno::ENOTDIR.into());
         }
     };
@@ -78,7 +91,7 @@ fn checkpoint(common: &Common, branch: BranchId, label: &str) -> Result<Option<N
     }
 }
 
-/// Returns the directory that holds `node`.
+/// Returns the directory that holds `node`; for what is in `files/`, that one.
 pub(super) fn parent_of(common: &Common, node: &Node) -> Node {
     match node {
         Node::Mount => Node::Mount,
@@ -89,6 +102,8 @@ pub(super) fn parent_of(common: &Common, node: &Node) -> Node {
         Node::Checkpoint { branch, .. } => Node::Fixed(View::Branch(*branch), Fixed::Checkpoints),
         Node::Fixed(view, _) => of_view(common, view),
         Node::Record(view, _) => Node::Fixed(view.clone(), Fixed::Vectors),
+        Node::File(of, FILES_ROOT) => of.above(),
+        Node::File(of, _) => Node::File(of.clone(), FILES_ROOT),
         Node::Temporary(branch, _) => Node::Fixed(View::Branch(*branch), Fixed::Vectors),
         Node::Question(view, _) => Node::Fixed(view.clone(), Fixed::Search),
         Node::Export(view, _) => Node::Fixed(view.clone(), Fixed::Exports),
@@ -104,10 +119,10 @@ fn of_view(common: &Common, view: &View) -> Node {
     Node::of_view(view, taken)
 }
 
-/// Opens the listing of a directory.
+/// Opens the listing of a directory; those in `files/` have their own.
 pub(super) fn list(common: &Common, directory: &Node) -> Result<Listing, Failure> {
     let mut names = vec![name(".", directory.clone()), name("..", parent_of(common, directory))];
-    let mut records = None;
+    let mut more = More::Nothing;
     match directory {
         Node::Mount => {
             names.extend(common.memory.roots().into_iter().map(|(label, branch)| name(&label, Node::Branch(branch))))
@@ -115,6 +130,7 @@ pub(super) fn list(common: &Common, directory: &Node) -> Result<Listing, Failure
         Node::Branch(_) | Node::Checkpoint { .. } => {
             let view = directory.view().ok_or(Errno::ENOTDIR)?;
             names.extend(Fixed::all().map(|(label, fixed)| name(label, Node::Fixed(view.clone(), fixed))));
+            names.extend(FilesOf::directory(directory).map(|of| name(FILES, Node::File(of, FILES_ROOT))));
         }
         Node::Fixed(view, Fixed::Vectors) => {
             let files = common.states.known(view.branch()).filter(|_| matches!(view, View::Branch(_)));
@@ -122,14 +138,19 @@ pub(super) fn list(common: &Common, directory: &Node) -> Result<Listing, Failure
             names.extend(
                 files.into_iter().map(|(name, number)| Name { name, node: Node::Temporary(view.branch(), number) }),
             );
-            records = Some(common.memory.snapshot(view)?);
+            more = More::Records(Records::new(common.memory.snapshot(view)?));
         }
         Node::Fixed(view, fixed) => names.extend(list_inside(common, view, *fixed)?),
-        Node::Record(..) | Node::Temporary(..) | Node::Question(..) | Node::Export(..) | Node::Setting(..) => {
+        Node::Record(..)
+        | Node::File(..)
+        | Node::Temporary(..)
+        | Node::Question(..)
+        | Node::Export(..)
+        | Node::Setting(..) => {
             return Err(Errno::ENOTDIR.into());
         }
     }
-    Ok(Listing::new(names, records))
+    Ok(Listing::new(names, more))
 }
 
 fn list_inside(common: &Common, view: &View, fixed: Fixed) -> Result<Vec<Name>, Failure> {

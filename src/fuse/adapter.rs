@@ -6,42 +6,76 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, INodeNo, InitFlags, IoctlFlags,
     KernelConfig, LockOwner, Notifier, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use super::reply::{BLOCK, GENERATION, answer, answer_attr, answer_entry, answer_open, caller, file_attr, guard, kind};
-use crate::fs::{Changes, Errand, Filesystem, Kernel};
+use super::patience::Patience;
+use super::reply::{
+    BLOCK, GENERATION, answer, answer_attr, answer_data, answer_entry, answer_open, answer_written, answer_xattr, caller,
+    file_attr, guard, kind, manner, time_set,
+};
+use crate::fs::{Changes, Entry, Errand, Filesystem, Kernel};
 
 /// What this file system can do with, of what a kernel offers. Nothing else is asked for.
-const WANTED: [InitFlags; 4] = [
+const WANTED: [InitFlags; 7] = [
     // Open carries O_TRUNC, so that emptying is the matter of one handle.
     InitFlags::FUSE_ATOMIC_O_TRUNC,
     // Generated files are read past the page cache, and mapped nevertheless.
     InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
     // Look-ups in one directory do not wait for each other.
     InitFlags::FUSE_PARALLEL_DIROPS,
-    // Pages of a mapping go when the file's time or length changes.
-    InitFlags::FUSE_AUTO_INVAL_DATA,
+    // Pages go when they are said to be stale: what is written here through the kernel is not.
+    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+    // A listing brings the attributes of what is in files/, so that nobody asks for each of them.
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    // Setuid and setgid are cleared here: the kernel would ask for the capabilities of a file
+    // before each write.
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
 ];
+/// Requests that the kernel sends ahead of those who wait, such as reading ahead.
+const BACKGROUND: u16 = 64;
+/// Free inodes that statfs(2) shows: there is no limit that anybody reaches.
+const INODES_FREE: u64 = 1 << 32;
 /// Bytes of the longest name.
 const NAME_MAX: u32 = 255;
 
 /// A [`Filesystem`] as the FUSE session wants it.
 pub struct Adapter {
     fs: Arc<Filesystem>,
+    patience: Patience,
 }
 
 impl Adapter {
     /// Wraps a file system; keep the other `Arc` to connect it with the session's notifier.
     pub fn new(fs: Arc<Filesystem>) -> Adapter {
-        Adapter { fs }
+        Adapter { fs, patience: Patience::new() }
+    }
+
+    /// Does an operation on an open file where there is time for it, and has the reply sent.
+    fn on_handle<T: 'static>(
+        &self,
+        what: &'static str,
+        handle: FileHandle,
+        operation: impl FnOnce(&Filesystem) -> Result<T, crate::fs::Errno> + Send + 'static,
+        reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) {
+        let (fs, takes_long) = (Arc::clone(&self.fs), self.fs.takes_long(handle.0));
+        let work = move || reply(guard(what, || operation(&fs)));
+        if takes_long { self.patience.run(work) } else { work() }
+    }
+
+    /// Does what is quickly done in `files/` and may take long elsewhere.
+    fn unless_file(&self, ino: INodeNo, work: impl FnOnce() + Send + 'static) {
+        if self.fs.is_file(ino.0) { work() } else { self.patience.run(work) }
     }
 }
 
@@ -59,6 +93,12 @@ impl Kernel for Mounted {
             log::debug!("the kernel did not take a notice: {error}");
         }
     }
+
+    fn forget_file(&self, ino: u64) {
+        if let Err(error) = self.0.inval_inode(INodeNo(ino), 0, 0) {
+            log::debug!("the kernel did not take a notice: {error}");
+        }
+    }
 }
 
 impl fuser::Filesystem for Adapter {
@@ -68,6 +108,8 @@ impl fuser::Filesystem for Adapter {
             .iter()
             .filter_map(|flag| config.add_capabilities(*flag).err())
             .for_each(|flag| log::info!("this kernel lacks {flag:?}"));
+        // Any number but 0 is taken.
+        let _ = config.set_max_background(BACKGROUND);
         Ok(())
     }
 
@@ -91,8 +133,8 @@ impl fuser::Filesystem for Adapter {
         uid: Option<u32>,
         gid: Option<u32>,
         size: Option<u64>,
-        _atime: Option<TimeOrNow>,
-        _mtime: Option<TimeOrNow>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
         _ctime: Option<SystemTime>,
         handle: Option<FileHandle>,
         _crtime: Option<SystemTime>,
@@ -101,15 +143,16 @@ impl fuser::Filesystem for Adapter {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let changes = Changes { mode, uid, gid, size };
+        let (accessed, modified) = (atime.map(time_set), mtime.map(time_set));
+        let changes = Changes { mode, uid, gid, size, accessed, modified };
         answer_attr(
             reply,
             guard("setattr", || self.fs.setattr(caller(request), ino.0, changes, handle.map(|handle| handle.0))),
         );
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, _mode: u32, _umask: u32, reply: ReplyEntry) {
-        answer_entry(reply, guard("mkdir", || self.fs.mkdir(caller(request), parent.0, name)));
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        answer_entry(reply, guard("mkdir", || self.fs.mkdir(caller(request), parent.0, name, mode & !umask)));
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -130,49 +173,49 @@ impl fuser::Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let rename = || self.fs.rename(caller(request), (parent.0, name), (new_parent.0, new_name), flags.bits());
-        let renamed = guard("rename", rename);
-        let (afterwards, outcome) =
-            renamed.map_or_else(|error| (None, Err(error)), |afterwards| (Some(afterwards), Ok(())));
-        answer(reply, outcome);
-        // Only now: the kernel holds both directories until it has the reply.
-        afterwards.into_iter().for_each(|afterwards| self.fs.announce(afterwards));
+        let (fs, caller, flags) = (Arc::clone(&self.fs), caller(request), flags.bits());
+        let (name, new_name) = (name.to_owned(), new_name.to_owned());
+        // It may be a merge.
+        self.unless_file(parent, move || {
+            let renamed = guard("rename", || fs.rename(caller, (parent.0, &name), (new_parent.0, &new_name), flags));
+            let (afterwards, outcome) =
+                renamed.map_or_else(|error| (None, Err(error)), |afterwards| (Some(afterwards), Ok(())));
+            answer(reply, outcome);
+            // Only now: the kernel holds both directories until it has the reply.
+            afterwards.into_iter().for_each(|afterwards| fs.announce(afterwards));
+        });
     }
 
     fn mknod(
         &self,
-        _request: &Request,
-        _parent: INodeNo,
-        _name: &OsStr,
-        _mode: u32,
-        _umask: u32,
-        _rdev: u32,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
         reply: ReplyEntry,
     ) {
-        reply.error(Errno::EPERM);
+        answer_entry(reply, guard("mknod", || self.fs.mknod(caller(request), parent.0, name, mode & !umask, rdev)));
     }
 
-    fn symlink(
-        &self,
-        _request: &Request,
-        _parent: INodeNo,
-        _name: &OsStr,
-        _target: &std::path::Path,
-        reply: ReplyEntry,
-    ) {
-        reply.error(Errno::EPERM);
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let target = target.as_os_str();
+        answer_entry(reply, guard("symlink", || self.fs.symlink(caller(request), parent.0, name, target)));
     }
 
-    fn link(&self, _request: &Request, _ino: INodeNo, _parent: INodeNo, _name: &OsStr, reply: ReplyEntry) {
-        reply.error(Errno::EPERM);
+    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        answer_data(reply, guard("readlink", || self.fs.readlink(ino.0)));
+    }
+
+    fn link(&self, request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        answer_entry(reply, guard("link", || self.fs.link(caller(request), ino.0, parent.0, name)));
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        answer_open(
-            reply,
-            guard("open", || self.fs.open(caller(request), ino.0, flags.0)),
-            FopenFlags::FOPEN_DIRECT_IO,
-        );
+        // What is generated is generated now, and that may take long.
+        let (fs, caller, manner) = (Arc::clone(&self.fs), caller(request), manner(self.fs.is_file(ino.0)));
+        self.unless_file(ino, move || answer_open(reply, guard("open", || fs.open(caller, ino.0, flags.0)), manner));
     }
 
     fn create(
@@ -192,7 +235,7 @@ impl fuser::Filesystem for Adapter {
                     &file_attr(&entry.attr),
                     GENERATION,
                     FileHandle(handle),
-                    FopenFlags::FOPEN_DIRECT_IO,
+                    manner(self.fs.is_file(parent.0)),
                 );
             }
             Err(error) => reply.error(error),
@@ -210,10 +253,8 @@ impl fuser::Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match guard("read", || self.fs.read(handle.0, offset, size)) {
-            Ok(bytes) => reply.data(&bytes),
-            Err(error) => reply.error(error),
-        }
+        let answer = |outcome| answer_data(reply, outcome);
+        self.on_handle("read", handle, move |fs| fs.read(handle.0, offset, size), answer);
     }
 
     fn write(
@@ -223,23 +264,28 @@ impl fuser::Filesystem for Adapter {
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
+        write_flags: WriteFlags,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match guard("write", || self.fs.write(handle.0, offset, data)) {
-            Ok(taken) => reply.written(taken),
-            Err(error) => reply.error(error),
+        if !self.fs.takes_long(handle.0) {
+            let strips = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+            let stripped = || if strips { self.fs.drop_rights(handle.0) } else { Ok(()) };
+            let write = || stripped().and_then(|()| self.fs.write(handle.0, offset, data));
+            return answer_written(reply, guard("write", write));
         }
+        let (fs, data) = (Arc::clone(&self.fs), data.to_vec());
+        self.patience.run(move || answer_written(reply, guard("write", || fs.write(handle.0, offset, &data))));
     }
 
     fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
-        answer(reply, guard("flush", || self.fs.flush(handle.0)));
+        self.on_handle("flush", handle, move |fs| fs.flush(handle.0), |outcome| answer(reply, outcome));
     }
 
     fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        answer(reply, guard("fsync", || self.fs.fsync(handle.0)));
+        let fs = Arc::clone(&self.fs);
+        self.patience.run(move || answer(reply, guard("fsync", || fs.fsync(handle.0))));
     }
 
     fn release(
@@ -264,8 +310,26 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let mut sink = |ino, next, directory, name: &OsStr| reply.add(INodeNo(ino), next, kind(directory), name);
+        let mut sink = |ino, next, what, name: &OsStr| reply.add(INodeNo(ino), next, kind(what), name);
         match guard("readdir", || self.fs.readdir(handle.0, offset, &mut sink)) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let mut sink = |entry: &Entry, next, name: &OsStr| {
+            let lifetime = entry.lifetime.min(entry.attr.lifetime);
+            reply.add(INodeNo(entry.attr.ino), next, name, &lifetime, &file_attr(&entry.attr), GENERATION)
+        };
+        match guard("readdirplus", || self.fs.readdirplus(handle.0, offset, &mut sink)) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
         }
@@ -280,19 +344,20 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        answer(reply, guard("fsyncdir", || self.fs.fsyncdir(handle.0)));
+        let fs = Arc::clone(&self.fs);
+        self.patience.run(move || answer(reply, guard("fsyncdir", || fs.fsyncdir(handle.0))));
     }
 
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, _request: &Request, ino: INodeNo, reply: ReplyStatfs) {
         let blocks = |bytes: u64| bytes / u64::from(BLOCK);
-        match guard("statfs", || self.fs.statfs()) {
+        match guard("statfs", || self.fs.statfs(ino.0)) {
             Ok(space) => {
                 reply.statfs(
                     blocks(space.total),
                     blocks(space.free),
                     blocks(space.available),
-                    0,
-                    0,
+                    space.inodes + INODES_FREE,
+                    INODES_FREE,
                     BLOCK,
                     NAME_MAX,
                     BLOCK,
@@ -322,79 +387,83 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    // No file carries extended attributes. ENOSYS would say so for the whole mount and for ever;
-    // these say it for one name.
-
     fn setxattr(
         &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _name: &OsStr,
-        _value: &[u8],
-        _flags: i32,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        reply.error(Errno::EOPNOTSUPP);
+        answer(reply, guard("setxattr", || self.fs.setxattr(caller(request), ino.0, name, value, flags)));
     }
 
-    fn getxattr(&self, _request: &Request, _ino: INodeNo, _name: &OsStr, _size: u32, reply: ReplyXattr) {
-        reply.error(Errno::ENODATA);
+    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        answer_xattr(reply, size, guard("getxattr", || self.fs.getxattr(ino.0, name)));
     }
 
-    fn listxattr(&self, _request: &Request, _ino: INodeNo, size: u32, reply: ReplyXattr) {
-        if size == 0 { reply.size(0) } else { reply.data(&[]) }
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        answer_xattr(reply, size, guard("listxattr", || self.fs.listxattr(caller(request), ino.0)));
     }
 
-    fn removexattr(&self, _request: &Request, _ino: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
-        reply.error(Errno::ENODATA);
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer(reply, guard("removexattr", || self.fs.removexattr(caller(request), ino.0, name)));
     }
-
-    // ENOSYS, once, makes the kernel do these by itself.
 
     fn access(&self, _request: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        // ENOSYS, once, makes the kernel do it by itself.
         reply.error(Errno::ENOSYS);
     }
+
+    // ENOSYS here would say so for the whole mount and for ever; each file answers for itself.
 
     fn lseek(
         &self,
         _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        _offset: i64,
-        _whence: i32,
+        ino: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
         reply: ReplyLseek,
     ) {
-        reply.error(Errno::ENOSYS);
+        // Behind the end, as is everything that is too far for a number.
+        let offset = u64::try_from(offset).unwrap_or(u64::MAX);
+        match guard("lseek", || self.fs.seek(ino.0, handle.0, offset, whence)) {
+            Ok(found) => reply.offset(found.cast_signed()),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn copy_file_range(
         &self,
         _request: &Request,
         _from: INodeNo,
-        _from_handle: FileHandle,
-        _from_offset: u64,
+        from_handle: FileHandle,
+        from_offset: u64,
         _to: INodeNo,
-        _to_handle: FileHandle,
-        _to_offset: u64,
-        _length: u64,
+        to_handle: FileHandle,
+        to_offset: u64,
+        length: u64,
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        reply.error(Errno::ENOSYS);
+        let (from, to) = ((from_handle.0, from_offset), (to_handle.0, to_offset));
+        answer_written(reply, guard("copy_file_range", || self.fs.copy_range(from, to, length)));
     }
 
     fn fallocate(
         &self,
         _request: &Request,
         _ino: INodeNo,
-        _handle: FileHandle,
-        _offset: u64,
-        _length: u64,
-        _mode: i32,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
         reply: ReplyEmpty,
     ) {
-        reply.error(Errno::EOPNOTSUPP);
+        answer(reply, guard("fallocate", || self.fs.fallocate(handle.0, offset, length, mode)));
     }
 
     fn ioctl(

@@ -11,6 +11,7 @@ mod fusermount;
 mod holders;
 mod mount;
 mod mountinfo;
+mod patience;
 mod probe;
 mod reply;
 mod session;

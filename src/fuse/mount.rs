@@ -31,8 +31,6 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// A `/dev/fuse` descriptor that somebody else has mounted; it is taken over and closed, and never unmounted by us.
     pub fuse_fd: Option<RawFd>,
-    /// Threads that read requests; 0 counts as 1.
-    pub threads: usize,
 }
 
 /// A mount that this process made.
@@ -186,7 +184,6 @@ mod tests {
             mountpoint: mountpoint.to_owned(),
             allow_other: false,
             fuse_fd: None,
-            threads: 1,
         }
     }
 

@@ -4,11 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyEmpty, ReplyEntry,
-    ReplyOpen, Request,
+    Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
+    ReplyOpen, ReplyWrite, ReplyXattr, Request, TimeOrNow,
 };
 
-use crate::fs::{self, Attr, Caller};
+use crate::fs::{self, Attr, Caller, FileKind, Time, TimeSet};
 
 /// Bytes of a block in statfs(2).
 pub(super) const BLOCK: u32 = 4_096;
@@ -28,34 +28,60 @@ pub(super) fn caller(request: &Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid() }
 }
 
-pub(super) fn time(nanos: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_nanos(nanos.max(0).unsigned_abs())
+/// Returns a moment as fuser takes it.
+pub(super) fn time(time: Time) -> SystemTime {
+    let distance = Duration::from_nanos(time.0.unsigned_abs());
+    if time.0 < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
+}
+
+/// Returns a time to set, out of what fuser makes of the kernel's seconds and nanoseconds: before
+/// 1970 it takes both for negative, and the kernel means the seconds alone.
+pub(super) fn time_set(time: TimeOrNow) -> TimeSet {
+    let TimeOrNow::SpecificTime(time) = time else { return TimeSet::Now };
+    let (seconds, nanos) = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => (i128::from(after.as_secs()), after.subsec_nanos()),
+        Err(error) => (-i128::from(error.duration().as_secs()), error.duration().subsec_nanos()),
+    };
+    let nanos = seconds * 1_000_000_000 + i128::from(nanos);
+    TimeSet::At(Time(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64))
 }
 
 pub(super) fn file_attr(attr: &Attr) -> FileAttr {
-    let modified = time(attr.modified.0);
     FileAttr {
         ino: INodeNo(attr.ino),
         size: attr.size,
-        blocks: attr.size.div_ceil(512),
-        atime: modified,
-        mtime: modified,
-        ctime: modified,
-        crtime: modified,
-        kind: kind(attr.directory),
+        blocks: attr.blocks,
+        atime: time(attr.accessed),
+        mtime: time(attr.modified),
+        ctime: time(attr.changed),
+        crtime: UNIX_EPOCH,
+        kind: kind(attr.kind),
         perm: (attr.mode & 0o7777) as u16,
-        // 1 for a directory tells find(1) not to count on it.
-        nlink: 1,
+        nlink: attr.links,
         uid: attr.uid,
         gid: attr.gid,
-        rdev: 0,
+        rdev: attr.device,
         blksize: BLOCK,
         flags: 0,
     }
 }
 
-pub(super) fn kind(directory: bool) -> FileType {
-    if directory { FileType::Directory } else { FileType::RegularFile }
+pub(super) fn kind(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::File => FileType::RegularFile,
+        FileKind::Directory => FileType::Directory,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::Fifo => FileType::NamedPipe,
+        FileKind::Socket => FileType::Socket,
+        FileKind::CharDevice => FileType::CharDevice,
+        FileKind::BlockDevice => FileType::BlockDevice,
+    }
+}
+
+/// Returns how an open file behaves: files keep their pages, whose changes the kernel sees or is
+/// told of, and have nothing to do at close(2); what is generated is read past the cache.
+pub(super) fn manner(is_file: bool) -> FopenFlags {
+    if is_file { FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH } else { FopenFlags::FOPEN_DIRECT_IO }
 }
 
 /// Replies to what gives nothing back.
@@ -80,6 +106,30 @@ pub(super) fn answer_attr(reply: ReplyAttr, outcome: Result<Attr, Errno>) {
     }
 }
 
+pub(super) fn answer_data(reply: ReplyData, outcome: Result<Vec<u8>, Errno>) {
+    match outcome {
+        Ok(bytes) => reply.data(&bytes),
+        Err(error) => reply.error(error),
+    }
+}
+
+pub(super) fn answer_written(reply: ReplyWrite, outcome: Result<u32, Errno>) {
+    match outcome {
+        Ok(taken) => reply.written(taken),
+        Err(error) => reply.error(error),
+    }
+}
+
+/// Replies with the length where `size` is 0, and with ERANGE where the caller has too little room.
+pub(super) fn answer_xattr(reply: ReplyXattr, size: u32, outcome: Result<Vec<u8>, Errno>) {
+    match outcome {
+        Ok(bytes) if size == 0 => reply.size(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
+        Ok(bytes) if bytes.len() > size as usize => reply.error(Errno::ERANGE),
+        Ok(bytes) => reply.data(&bytes),
+        Err(error) => reply.error(error),
+    }
+}
+
 pub(super) fn answer_open(reply: ReplyOpen, outcome: Result<u64, Errno>, flags: FopenFlags) {
     match outcome {
         Ok(handle) => reply.opened(FileHandle(handle), flags),
@@ -99,8 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn times_before_1970_are_1970() {
-        assert_eq!(time(-5), UNIX_EPOCH);
-        assert_eq!(time(1_500_000_000), UNIX_EPOCH + Duration::from_millis(1_500));
+    fn times_before_1970_keep_their_fractions() {
+        assert_eq!(time(Time(-500_000_000)), UNIX_EPOCH - Duration::from_millis(500));
+        assert_eq!(time(Time(1_500_000_000)), UNIX_EPOCH + Duration::from_millis(1_500));
+        // What fuser makes of the seconds -2 and the nanoseconds 250,000,000, which is -1.75 s.
+        let read = TimeOrNow::SpecificTime(UNIX_EPOCH - Duration::new(2, 250_000_000));
+        assert_eq!(time_set(read), TimeSet::At(Time(-1_750_000_000)));
+        assert_eq!(time_set(TimeOrNow::Now), TimeSet::Now);
     }
 }

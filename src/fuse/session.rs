@@ -19,6 +19,7 @@ use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 use super::attachment::Attachment;
 use super::connection;
 use super::error::MountError;
+use super::patience::Patience;
 use super::mount::{MountOptions, OwnMount};
 use super::probe::{Answer, ask};
 use super::signals::Watcher;
@@ -61,7 +62,7 @@ pub fn serve<F: Filesystem>(fs: F, options: &MountOptions, ready: impl FnOnce(No
     let _watcher = Watcher::start(move |signal| drop(signals.send(Event::Signal(signal))))
         .map_err(|source| MountError::System { what: "watching for signals", source })?;
     let (attachment, fd) = Attachment::open(options)?;
-    let (threads, sender) = (options.threads.max(1), events.clone());
+    let (threads, sender) = (Patience::session_threads(), events.clone());
     let session = std::thread::Builder::new()
         .name("engramfs-session".into())
         .spawn(move || converse(fs, fd, threads, &sender))

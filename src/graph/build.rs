@@ -1,115 +1,159 @@
-//! Building a graph with hnsw_rs, and taking its lists out.
+//! Building a graph: row after row is looked for in what there is, and linked with what is found.
 
-use super::adjacency::{Adjacency, Level};
-use super::distance::Between;
-use super::layout::{LEVELS_MAX, freeze};
-use super::mend::Mender;
-use super::source::{Params, Rows, in_parallel};
-use crate::vector::{Metric, norm};
-use hnsw_rs::hnsw::{Hnsw, Point};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use super::growing::Growing;
+use super::hierarchy::{self, Hierarchy};
+use super::layout::{self, Parts};
+use super::order;
+use super::sample::{self, SAMPLED};
+use super::source::{Params, Rows};
+use super::space::Space;
+use super::walk::{Lists, Scratch, walk};
+use crate::vector::Metric;
 
-type Hierarchy<'a> = Hnsw<'a, u32, Between<'a>>;
+/// A graph that is being built, a few rows at a time.
+pub struct Builder<'a> {
+    pub(super) params: Params,
+    pub(super) growing: Growing<'a>,
+    pub(super) section: Vec<u8>,
+    pub(super) hierarchy: Hierarchy,
+    pub(super) done: usize,
+    pub(super) scratch: Scratch,
+}
 
 /// Builds the graph of all rows and returns it frozen, for [`Graph::open`](super::Graph::open).
 ///
-/// `progress` is told now and then, from any of the threads, how many rows are done; when it
-/// returns false the work is given up and the result is `None`. Vectors are not copied; the
-/// builder needs about 2 KiB a row besides, until it returns.
+/// `progress` is told now and then how many steps are done and how many there are in all; when it
+/// returns false the work is given up and the result is `None`.
 #[must_use]
 pub fn build(
-    rows: &dyn Rows,
+    rows: Rows<'_>,
     metric: Metric,
     params: Params,
-    progress: &(dyn Fn(usize) -> bool + Sync),
+    progress: &mut dyn FnMut(usize, usize) -> bool,
 ) -> Option<Vec<u8>> {
-    let count = rows.len();
-    if count == 0 {
-        return Some(freeze(&Adjacency { levels: vec![Level::default()], entry: 0 }));
-    }
-    let params = Params {
-        m: params.m.clamp(2, 128),
-        ef_construction: params.ef_construction.max(params.m),
-        threads: params.threads.max(1),
-    };
-    let norms: Vec<f32> = (0..count as u32).map(|row| norm(rows.vector(row))).collect();
-    let mut graph = linked(rows, &norms, metric, params, progress)?;
-    let mender = Mender { rows, norms: &norms, metric, params };
-    mender.mend(&mut graph, &|| progress(count))?;
-    Some(freeze(&graph))
-}
-
-/// Lets hnsw_rs find the links of all rows; `None` when told to stop.
-fn linked(
-    rows: &dyn Rows,
-    norms: &[f32],
-    metric: Metric,
-    params: Params,
-    progress: &(dyn Fn(usize) -> bool + Sync),
-) -> Option<Adjacency> {
-    let Params { m, ef_construction, threads } = params;
-    let distance = Between::new(rows, norms, metric);
-    let hierarchy = Hnsw::new(m, norms.len(), LEVELS_MAX, ef_construction, distance);
-    insert_all(&hierarchy, norms.len(), threads, progress).then(|| take_out(&hierarchy, norms.len()))
-}
-
-/// Inserts rows 0 to `count`, and tells whether it came to the end.
-fn insert_all(
-    hierarchy: &Hierarchy<'_>,
-    count: usize,
-    threads: usize,
-    progress: &(dyn Fn(usize) -> bool + Sync),
-) -> bool {
-    // The first row alone: two threads that both find an empty graph would each begin one.
-    hierarchy.insert((&[0], 0));
-    let done = AtomicUsize::new(1);
-    in_parallel(1..count, threads, &|rows| {
-        for row in rows.clone() {
-            hierarchy.insert((&[row as u32], row));
-        }
-        progress(done.fetch_add(rows.len(), Ordering::Relaxed) + rows.len())
-    })
-}
-
-/// Takes the lists of all levels out of the builder's structure.
-fn take_out(hierarchy: &Hierarchy<'_>, count: usize) -> Adjacency {
-    let top = usize::from(hierarchy.get_max_level_observed());
-    let mut levels: Vec<Level> = (0..=top).map(|level| members(hierarchy, level)).collect();
-    levels[0].lists = vec![Vec::new(); count];
-    for layer in 0..=top {
-        // The builder keeps each point in the highest layer that it belongs to.
-        for point in hierarchy.get_point_indexation().get_layer_iterator(layer) {
-            take_lists(&point, &mut levels[..=layer]);
+    let mut builder = Builder::new(rows, metric, params);
+    while !builder.step(STEP) {
+        if !progress(builder.done(), builder.total()) {
+            return None;
         }
     }
-    Adjacency { levels, entry: 0 }
+    Some(builder.finish())
 }
 
-/// Returns a level with its members and without links.
-fn members(hierarchy: &Hierarchy<'_>, level: usize) -> Level {
-    let top = usize::from(hierarchy.get_max_level_observed());
-    let points = (level..=top).flat_map(|layer| hierarchy.get_point_indexation().get_layer_iterator(layer));
-    let mut members: Vec<u32> = points.map(|point| point.get_origin_id() as u32).collect();
-    members.sort_unstable();
-    Level { lists: vec![Vec::new(); members.len()], members }
-}
+/// How many steps are done between two calls of `progress`.
+const STEP: usize = 64;
 
-/// Copies the lists of one point into the levels that it belongs to.
-fn take_lists(point: &Arc<Point<'_, u32>>, levels: &mut [Level]) {
-    let row = point.get_origin_id() as u32;
-    for (level, found) in levels.iter_mut().zip(point.get_neighborhood_id()) {
-        let Ok(place) = level.members.binary_search(&row) else {
-            continue;
-        };
-        // The builder also notes neighbours that are not in the level themselves; they have no
-        // list there and would end the walk.
-        let links = found.iter().filter_map(|near| level.members.binary_search(&(near.d_id as u32)).ok());
-        let list = &mut level.lists[place];
-        for near in links {
-            if near != place && !list.contains(&(near as u32)) {
-                list.push(near as u32);
+impl<'a> Builder<'a> {
+    /// Begins, and has hnsw_rs find the hierarchy over a sample of the rows.
+    #[must_use]
+    pub fn new(rows: Rows<'a>, metric: Metric, params: Params) -> Self {
+        let params = params.limited();
+        let space = Space::new(rows, metric);
+        let levels = sample::levels(&space);
+        let section = hierarchy::freeze(&levels);
+        let hierarchy = Hierarchy::open(&section).expect("what has just been frozen opens");
+        let mut growing = Growing::new(space, params.links);
+        growing.begin(&levels);
+        Self { params, growing, section, hierarchy, done: 0, scratch: Scratch::default() }
+    }
+
+    /// Returns how many steps are done.
+    #[must_use]
+    pub fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Returns how many steps there are: for each row with a vector one a pass and two that take
+    /// little time.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        (self.params.passes + 2) * self.growing.nodes()
+    }
+
+    /// Does so many more steps and tells whether all are done.
+    pub fn step(&mut self, steps: usize) -> bool {
+        let nodes = self.growing.nodes();
+        let end = self.total().min(self.done.saturating_add(steps));
+        while self.done < end {
+            let node = scattered(self.done % nodes, nodes);
+            match self.done / nodes {
+                pass if pass < self.params.passes => self.link(node, pass),
+                pass if pass == self.params.passes => self.growing.shorten(node),
+                _ => self.check(node),
             }
+            self.done += 1;
+        }
+        self.done == self.total()
+    }
+
+    /// Looks for a node and links it with what is found. Those of the sample are linked already
+    /// when the first pass begins; later ones find better links in what is by then complete.
+    fn link(&mut self, node: u32, pass: usize) {
+        if pass > 0 || !(node as usize).is_multiple_of(SAMPLED) {
+            let near = self.near(node, self.params.ef);
+            self.growing.connect(node, near.into_iter().map(|(_, near)| near));
         }
     }
+
+    /// Returns what a walk for a node finds, each with its worth, best first.
+    pub(super) fn near(&mut self, node: u32, ef: usize) -> Vec<(f32, u32)> {
+        let question = self.growing.space.question(node);
+        let mut found = self.scratch.take_ranked();
+        if let Some(start) = self.hierarchy.descend(&self.section, &question, self.growing.coarse()) {
+            walk(&self.growing, &question, |_| true, (start, ef), &mut found, &mut self.scratch);
+        }
+        let near = found.iter().map(|ranked| (ranked.worth(), ranked.node())).collect();
+        self.scratch.give_ranked(found);
+        near
+    }
+
+    /// Returns the finished graph's bytes.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<u8> {
+        while !self.step(usize::MAX) {}
+        self.mend();
+        let order = order::near_together(&self.growing);
+        let mut renumbered = vec![0; order.len()];
+        order.iter().zip(0..).for_each(|(&node, place)| renumbered[node as usize] = place);
+        self.hierarchy.renumber(&mut self.section, &renumbered);
+        let space = &self.growing.space;
+        let nodes: Vec<u32> = order.iter().map(|&node| space.nodes[node as usize]).collect();
+        let parts = Parts {
+            rows: space.rows.len(),
+            dim: space.rows.dim,
+            metric: space.metric,
+            slots: self.params.links,
+            nodes: &nodes,
+            hierarchy: &self.section,
+        };
+        layout::freeze(&parts, |place, coarse, links| {
+            let node = order[place as usize];
+            coarse.copy_from_slice(space.coarse().row(node));
+            for (slot, near) in links.iter_mut().zip(self.growing.neighbours(node)) {
+                *slot = renumbered[near as usize].to_le_bytes();
+            }
+        })
+    }
+}
+
+/// Returns the number at a place when so many are visited in an order without a pattern.
+///
+/// Rows come sorted by id, and neighbours in that order are often neighbours in space; a graph
+/// that grows everywhere at once has better links than one that grows from one end.
+fn scattered(place: usize, all: usize) -> u32 {
+    let all = all as u64;
+    // Steps of the golden ratio scatter most evenly; without a common divisor they miss nobody.
+    let mut stride = (all as f64 * 0.618_033_988_749_895) as u64 | 1;
+    while greatest_common_divisor(stride, all) != 1 {
+        stride += 2;
+    }
+    (place as u64 * stride % all) as u32
+}
+
+/// Returns the largest number that divides both.
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }

@@ -1,9 +1,10 @@
 //! A neighbour graph over the vectors of a segment: built once, frozen to bytes, walked in place.
 //!
-//! [`build`] lets the crate hnsw_rs find the neighbours, and writes them down as flat lists.
-//! [`Graph`] walks these bytes where they lie, usually in a mapped file: opening reads the header
-//! alone, and a question allocates nothing. What a row is worth to a question, and whether it may
-//! be seen, the walk asks of a [`View`]; the graph itself holds row numbers only.
+//! [`build`], or [`Builder`] a few rows at a time, links every row with some near ones and writes
+//! that down as flat lists beside a coarse copy of the vectors. The crate hnsw_rs finds the
+//! hierarchy over a sample of the rows, where building and walking begin. [`Graph`] walks the bytes
+//! where they lie, usually in a mapped file: opening reads the header alone, and a question
+//! allocates next to nothing.
 //!
 //! **Invariant: every row can be reached from every other.** A walk that is given enough room finds
 //! all rows, hidden ones in between notwithstanding.
@@ -12,12 +13,16 @@
 //! used, so that a walk ends without a panic whatever the bytes are. Telling that they are damaged
 //! is the segment's business, which holds their hash.
 
-mod adjacency;
 mod build;
-mod distance;
+mod growing;
+mod hierarchy;
 mod layout;
 mod mend;
+mod order;
+mod sample;
 mod source;
+mod space;
+mod state;
 mod walk;
 
 #[cfg(test)]
@@ -25,7 +30,7 @@ mod real_tests;
 #[cfg(test)]
 mod tests;
 
-pub use build::build;
+pub use build::{Builder, build};
 pub use layout::{Graph, GraphError};
 pub use source::{Params, Rows};
-pub use walk::{Scratch, View};
+pub use walk::Scratch;

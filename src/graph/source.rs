@@ -1,64 +1,71 @@
-//! What a graph is built from, and the work over all rows that building consists of.
+//! What a graph is built from.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+/// The compact columns of a segment, by row number from 0; vectors themselves are not needed.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// The dimension of all vectors.
+    pub dim: usize,
+    /// The int8 codes, row after row, see [`quantize`](crate::vector::quantize).
+    pub codes: &'a [i8],
+    /// What one step of each row's code is worth.
+    pub scales: &'a [f32],
+    /// The length of each row's vector; negative where a row has none, and so no place in the graph.
+    pub norms: &'a [f32],
+}
 
-/// The vectors that a graph is built over, by row number from 0.
-pub trait Rows: Sync {
-    /// Returns the number of rows; below 2^27, so that links can be counted in 32 bits.
-    fn len(&self) -> usize;
-
-    /// Returns a row's vector; all have one dimension and finite values.
-    fn vector(&self, row: u32) -> &[f32];
+impl<'a> Rows<'a> {
+    /// Returns the number of rows, those without a vector included; the shortest column counts.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let whole = self.codes.len().checked_div(self.dim).unwrap_or(self.norms.len());
+        self.norms.len().min(self.scales.len()).min(whole).min(ROWS_MAX)
+    }
 
     /// Tells whether there are no rows.
-    fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns the numbers of the rows that have a vector, ascending.
+    pub(super) fn with_vector(&self) -> Vec<u32> {
+        (0..self.len() as u32).filter(|&row| self.norms[row as usize] >= 0.0).collect()
+    }
+
+    /// Returns a row's int8 code.
+    pub(super) fn code(&self, row: u32) -> &'a [i8] {
+        &self.codes[row as usize * self.dim..][..self.dim]
     }
 }
 
-/// How a graph is built.
+/// More rows than fit a segment; the numbers above mean no row.
+const ROWS_MAX: usize = 1 << 31;
+
+/// How a graph is built. Equal rows and parameters give equal bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// Links a row may have in an upper level, half of what it may have in level 0; 2 to 128.
-    pub m: usize,
-    /// How many candidates are looked at for each row: more is slower and finds better links.
-    pub ef_construction: usize,
-    /// Threads that work. With one, equal rows give equal bytes; with more they do not.
-    pub threads: usize,
+    /// The most links that a row gets; 4 to 128. More make a walk find more and each of its steps
+    /// dearer.
+    pub links: usize,
+    /// How many candidates are kept while a row's links are looked for; more is slower and finds
+    /// better ones.
+    pub ef: usize,
+    /// How often every row's links are looked for, 1 to 4. A second time costs as much as the first
+    /// and lets a walk find the same with a fifth fewer steps.
+    pub passes: usize,
+}
+
+impl Params {
+    /// Returns the parameters within their limits.
+    pub(super) fn limited(self) -> Self {
+        let links = self.links.clamp(4, 128);
+        Self { links, ef: self.ef.max(links), passes: self.passes.clamp(1, 4) }
+    }
 }
 
 impl Default for Params {
-    /// Returns 16 links, 200 candidates, one thread.
+    /// Returns 32 links, 150 candidates and two passes.
     fn default() -> Self {
-        Self { m: 16, ef_construction: 200, threads: 1 }
+        Self { links: 32, ef: 150, passes: 2 }
     }
-}
-
-/// How many rows a thread takes at a time, and so how soon it hears that it shall stop.
-const STEP: usize = 64;
-
-/// Has the numbers of a range worked on by several threads, a few at a time and in order.
-///
-/// `work` returns whether to go on; once it does not, no more are begun. Tells whether all were.
-pub(super) fn in_parallel(range: Range<usize>, threads: usize, work: &(dyn Fn(Range<usize>) -> bool + Sync)) -> bool {
-    let (next, stopped) = (AtomicUsize::new(range.start), AtomicBool::new(false));
-    let take = || {
-        while !stopped.load(Ordering::Relaxed) {
-            let start = next.fetch_add(STEP, Ordering::Relaxed);
-            if start >= range.end {
-                break;
-            }
-            if !work(start..range.end.min(start + STEP)) {
-                stopped.store(true, Ordering::Relaxed);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(take);
-        }
-        take();
-    });
-    !stopped.into_inner()
 }

@@ -34,6 +34,8 @@ pub enum Kind {
     Mark,
     /// A clean end: everything before it in the file is whole.
     End,
+    /// A small step that a later act gathers with others.
+    Edit,
 }
 
 impl Kind {
@@ -42,11 +44,12 @@ impl Kind {
             Kind::Act => 0xA1,
             Kind::Mark => 0xA2,
             Kind::End => 0xA3,
+            Kind::Edit => 0xA4,
         }
     }
 
     fn from_code(code: u8) -> Option<Kind> {
-        [Kind::Act, Kind::Mark, Kind::End].into_iter().find(|kind| kind.code() == code)
+        [Kind::Act, Kind::Mark, Kind::End, Kind::Edit].into_iter().find(|kind| kind.code() == code)
     }
 }
 

@@ -46,10 +46,12 @@ pub enum Op {
     User = 15,
     /// States that nobody keeps any longer were let go.
     Expire = 16,
+    /// Files were written, made, moved or deleted.
+    Files = 17,
 }
 
 impl Op {
-    const ALL: [(Op, &'static str); 16] = [
+    const ALL: [(Op, &'static str); 17] = [
         (Op::Root, "root"),
         (Op::Fork, "fork"),
         (Op::Commit, "commit"),
@@ -66,6 +68,7 @@ impl Op {
         (Op::Refuse, "refuse"),
         (Op::User, "user"),
         (Op::Expire, "expire"),
+        (Op::Files, "files"),
     ];
 
     /// Returns the word that readers see.
@@ -106,7 +109,8 @@ pub enum Side {
 /// One item that both sides changed, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// The record's id.
+    /// The record's id, or the file's path in its branch, which begins with `files/`. No id has a
+    /// slash in it.
     pub id: Arc<str>,
     /// The version in the base, if there was one.
     pub base: Option<Hash>,
@@ -271,11 +275,17 @@ impl Decision {
         Ok(Decision { id, base, child, parent, decision })
     }
 
+    /// Returns whether it is about a file.
+    pub fn is_file(&self) -> bool {
+        self.id.starts_with("files/")
+    }
+
     /// Returns the form in results, `conflicts` and lineage.
     pub fn to_json(&self) -> Value {
         let version = |hash: Option<Hash>| hash.map(|hash| hash.to_string());
+        let (kind, key) = if self.is_file() { ("file", "path") } else { ("record", "id") };
         json!({
-            "kind": "record", "id": &*self.id, "base": version(self.base), "child": version(self.child),
+            "kind": kind, key: &*self.id, "base": version(self.base), "child": version(self.child),
             "parent": version(self.parent), "decision": self.decision,
         })
     }

@@ -97,6 +97,8 @@ pub enum Deed {
     Resolve(BranchId, Arc<str>, Side),
     /// A merge was refused, and why.
     Refuse(BranchId, Arc<str>),
+    /// Files were changed by operations that stand in the journal already; so many paths differ.
+    Files(BranchId, u64),
     /// A user is seen for the first time.
     User(Arc<str>),
 }
@@ -131,6 +133,7 @@ mod code {
     pub const RESOLVE: u8 = 15;
     pub const REFUSE: u8 = 16;
     pub const USER: u8 = 17;
+    pub const FILES: u8 = 18;
 }
 
 impl Act {
@@ -154,6 +157,27 @@ impl Act {
 }
 
 impl Deed {
+    /// Returns the branches whose heads the deed looks at: what was done to their files must stand
+    /// in an entry before.
+    pub fn concerns(&self) -> Option<BranchId> {
+        match self {
+            Deed::Root(_) | Deed::User(_) | Deed::Files(..) => None,
+            Deed::Fork { parent: branch, .. }
+            | Deed::Checkpoint { branch, .. }
+            | Deed::Commit(branch, _)
+            | Deed::Bulk(branch, ..)
+            | Deed::Uncheckpoint(branch, _)
+            | Deed::Rollback(branch, _)
+            | Deed::Join(branch, _)
+            | Deed::Discard(branch)
+            | Deed::Rename(branch, _)
+            | Deed::Config(branch, ..)
+            | Deed::Mode(branch, _)
+            | Deed::Resolve(branch, ..)
+            | Deed::Refuse(branch, _) => Some(*branch),
+        }
+    }
+
     fn code(&self) -> u8 {
         match self {
             Deed::Root(_) => code::ROOT,
@@ -173,6 +197,7 @@ impl Deed {
             Deed::Resolve(..) => code::RESOLVE,
             Deed::Refuse(..) => code::REFUSE,
             Deed::User(_) => code::USER,
+            Deed::Files(..) => code::FILES,
         }
     }
 
@@ -196,6 +221,7 @@ impl Deed {
             | Deed::Rename(branch, text)
             | Deed::Refuse(branch, text) => out.number(branch.0).text(text),
             Deed::Config(branch, setting, value) => out.number(branch.0).byte(*setting as u8).text(value),
+            Deed::Files(branch, count) => out.number(branch.0).number(*count),
             Deed::Mode(branch, mode) => out.number(branch.0).number(u64::from(*mode)),
             Deed::Resolve(branch, id, side) => out.number(branch.0).text(id).byte(u8::from(*side == Side::Parent)),
         };
@@ -244,6 +270,7 @@ impl Deed {
                 let id = input.text()?.into();
                 Deed::Resolve(branch, id, if input.byte()? == 1 { Side::Parent } else { Side::Child })
             }
+            code::FILES => Deed::Files(branch, input.number()?),
             code::REFUSE => Deed::Refuse(branch, input.text()?.into()),
             code => return Err(CodecError::Code(code)),
         })
@@ -343,6 +370,7 @@ mod tests {
         round_trip(Deed::Mode(branch, 0o750));
         round_trip(Deed::Resolve(branch, name.clone(), Side::Parent));
         round_trip(Deed::Refuse(branch, name.clone()));
+        round_trip(Deed::Files(branch, 12));
         round_trip(Deed::User(name));
     }
 

@@ -41,7 +41,7 @@ impl Memory {
             reason: asked.reason,
             branch: path,
             head,
-            exact: true,
+            exact: asked.exact,
             micros: (self.now().0 - start.0).max(0) as u64 / 1000,
             question: question.echo.clone(),
             tag: question.tag.clone(),

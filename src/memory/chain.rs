@@ -1,12 +1,15 @@
 //! The one way in which anything changes: prepare, sign, append, enact.
 
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
-use super::act::{Act, Deed};
-use super::prepare::{Ground, Prepared, prepare};
-use super::{Actor, Change, Error, Memory};
+use super::act::{Act, Deed, Join};
+use super::files::Pending;
+use super::prepare::{Ground, Prepared, Step, prepare};
+use super::world::BranchId;
+use super::{Actor, Change, Error, Memory, Replaced};
 use crate::journal::{Journal, Kind};
-use crate::lineage::{Entry, PublicKey, SignedEntry};
+use crate::lineage::{Entry, Op, PublicKey, SignedEntry};
 use crate::object::{Hash, Time, Writer};
 
 const ACT_CONTEXT: &str = "engramfs 2026 act v1";
@@ -26,6 +29,8 @@ pub(super) struct Chain {
     pub loose_bytes: u64,
     /// Length of the journal just behind a clean end.
     pub ended_at: u64,
+    /// What was done to files and stands in no entry yet.
+    pub pending: HashMap<BranchId, Pending>,
     /// Why nothing more is taken.
     pub closed: Option<&'static str>,
 }
@@ -42,7 +47,7 @@ impl Chain {
         }
     }
 
-    fn writable(&self) -> Result<Arc<Journal>, Error> {
+    pub(super) fn writable(&self) -> Result<Arc<Journal>, Error> {
         match (self.refusal(), &self.journal) {
             (None, Some(journal)) => Ok(journal.clone()),
             (reason, _) => Err(Error::read_only(&reason.unwrap_or_default())),
@@ -101,7 +106,9 @@ impl Memory {
             let mut chain = self.chain();
             chain.writable()?;
             self.introduce(&mut chain, who)?;
-            self.perform(&mut chain, who.uid, deed()?)?
+            let deed = deed()?;
+            self.gather_for(&mut chain, &deed)?;
+            self.perform(&mut chain, who.uid, deed)?
         };
         self.tell(&change);
         Ok(entry)
@@ -115,19 +122,33 @@ impl Memory {
         Ok(())
     }
 
-    fn perform(&self, chain: &mut Chain, uid: u32, deed: Deed) -> Result<(Arc<SignedEntry>, Change), Error> {
+    /// Gathers the files of those branches whose heads the deed looks at.
+    fn gather_for(&self, chain: &mut Chain, deed: &Deed) -> Result<(), Error> {
+        let Some(branch) = deed.concerns() else { return Ok(()) };
+        let parent = self.world().branches.get(&branch).and_then(|branch| branch.parent);
+        self.gather(chain, branch)?;
+        match (deed, parent) {
+            (Deed::Join(..) | Deed::Resolve(..), Some(parent)) => self.gather(chain, parent),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn perform(&self, chain: &mut Chain, uid: u32, deed: Deed) -> Result<(Arc<SignedEntry>, Change), Error> {
         let journal = chain.writable()?;
         let time = self.now().max(chain.time.after(1));
         let act = Act { time, uid, deed };
         let prepared = {
             let world = self.world();
             let segment = |name: &Hash| self.segments.get(name);
-            prepare(&Ground { world: &world, seq: chain.seq + 1, segment: &segment }, &act)?
+            prepare(&Ground { world: &world, seq: chain.seq + 1, packs: &self.trees, segment: &segment }, &act)?
         };
         let bytes = act.to_bytes();
         let signed = SignedEntry::sign(chain.entry(&prepared, &act, &bytes, &self.public), &self.key);
         journal.append(Kind::Act, &[&signed.signature, &bytes])?;
         chain.loose_bytes += bytes.len() as u64 + super::seal::ACT_BYTES;
+        if let Deed::Files(branch, _) | Deed::Discard(branch) | Deed::Join(branch, Join::Merge) = &act.deed {
+            chain.pending.remove(branch);
+        }
         if let Deed::Bulk(_, segment, _) = &act.deed {
             self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(*segment);
             chain.loose_bytes += prepared.counts.put * super::seal::BULK_ROW_BYTES;
@@ -136,8 +157,26 @@ impl Memory {
             branch: prepared.branch,
             parent: prepared.parent.as_ref().map(|(id, _)| *id),
             what: prepared.op.name(),
+            files: self.replaced(&prepared),
         };
         Ok((self.enact(chain, prepared, signed), change))
+    }
+
+    /// Returns the files that a prepared act puts in place of others.
+    fn replaced(&self, prepared: &Prepared) -> Vec<Replaced> {
+        if !matches!(prepared.op, Op::Merge | Op::Promote | Op::Pull | Op::Rollback) {
+            return Vec::new();
+        }
+        let world = self.world();
+        let states = prepared.steps.iter().filter_map(|step| match step {
+            Step::State(branch, state) => Some((*branch, state)),
+            _ => None,
+        });
+        let replaced = states.filter_map(|(branch, state)| {
+            let before = world.branches.get(&branch)?.state.files().clone();
+            Some(Replaced { branch, before, after: state.files().clone() })
+        });
+        replaced.collect()
     }
 
     /// Swaps the world for the one after the entry.
@@ -152,7 +191,7 @@ impl Memory {
         signed
     }
 
-    fn tell(&self, change: &Change) {
+    pub(super) fn tell(&self, change: &Change) {
         for listener in self.listeners.read().unwrap_or_else(PoisonError::into_inner).iter() {
             listener(change);
         }
@@ -161,6 +200,7 @@ impl Memory {
 
     /// Makes everything acknowledged so far durable; all who wait share one device flush.
     pub fn sync(&self) -> Result<(), Error> {
+        self.gather_all()?;
         let (journal, upto) = {
             let chain = self.chain();
             match &chain.journal {
@@ -174,8 +214,10 @@ impl Memory {
 
     /// Writes a signed end and takes nothing more. Calling it again does nothing.
     pub fn close(&self) -> Result<(), Error> {
+        self.stop_indexer();
         self.stop_keeper();
         if self.chain().refusal().is_none() {
+            self.gather_all()?;
             self.seal_to_close();
         }
         let mut chain = self.chain();

@@ -8,9 +8,11 @@ use serde_json::json;
 use super::act::Join;
 use super::look::Seen;
 use super::world::{BranchId, View, World};
+use super::joining::Table;
 use super::{Error, Memory, joining, readme, status};
-use crate::branch::differences;
+use crate::branch::{State, differences};
 use crate::lineage::{Decision, Op, SignedEntry};
+use crate::workspace::ChangeKind;
 
 /// One generated document.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -37,7 +39,7 @@ pub(super) struct Cache(HashMap<(View, Document), Rendered>);
 type Rendered = (Stamp, Arc<[u8]>);
 
 /// Changes whenever a document may.
-type Stamp = [u64; 4];
+type Stamp = [u64; 6];
 
 /// How many documents are kept; when there are more, all go.
 const CACHED_MAX: usize = 4096;
@@ -66,14 +68,15 @@ impl Memory {
     }
 
     fn stamp(&self, world: &World, seen: &Seen<'_>, document: Document) -> Stamp {
-        let parent = seen.branch.parent.and_then(|id| world.branches.get(&id)).map_or(0, |parent| parent.stamp);
+        let parent = seen.branch.parent.and_then(|id| world.branches.get(&id));
+        let (parent, parent_edits) = parent.map_or((0, 0), |parent| (parent.stamp, parent.edits));
         let root = world.branches.get(&seen.branch.root).map_or(0, |root| root.stamp);
         // The status shows the store's tip and the last refusal as well.
         let everything = match document {
             Document::Status => self.version() + self.refusals(),
             _ => 0,
         };
-        [seen.branch.stamp, parent, root, everything]
+        [seen.branch.stamp, seen.branch.edits, parent, parent_edits, root, everything]
     }
 
     fn render(&self, world: &World, view: &View, seen: &Seen<'_>, document: Document) -> Result<Vec<u8>, Error> {
@@ -82,7 +85,7 @@ impl Memory {
             Document::Status => status::render(self, world, view, seen),
             Document::Lineage => self.lineage(seen),
             Document::Diff => diff(seen),
-            Document::Conflicts => conflicts(world, seen),
+            Document::Conflicts => self.conflicts(world, seen),
             Document::Events => self.events(seen),
         }
     }
@@ -123,7 +126,7 @@ fn event_line(signed: &SignedEntry) -> String {
     let mut line = json!({
         "time": entry.time.to_string(), "event": entry.op.name(), "branch": &*entry.branch, "agent": &*entry.agent,
         "seq": entry.seq, "head": entry.head.to_string(), "entry": signed.hash.to_string(),
-        "put": entry.counts.put, "deleted": entry.counts.deleted,
+        "put": entry.counts.put, "deleted": entry.counts.deleted, "files": entry.counts.files,
     });
     if let Some(label) = &entry.detail.label {
         line["label"] = json!(**label);
@@ -146,25 +149,52 @@ fn diff(seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
         let id = serde_json::to_string(&*change.id).unwrap_or_default();
         out.extend_from_slice(format!("{{\"kind\":\"record\",\"id\":{id},\"change\":\"{what}\"}}\n").as_bytes());
     }
-    Ok(out)
-}
-
-/// What both sides changed since the base, with the texts of all three versions.
-fn conflicts(world: &World, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
-    let mut out = Vec::new();
-    if seen.branch.parent.is_none() || seen.until.is_some() {
-        return Ok(out);
-    }
-    let parent = world.parent(seen.branch)?;
-    for item in joining::plan_of(world, seen.branch, Join::Merge)?.both_changed {
-        let mut line = item.to_json();
-        for (side, state) in [("base", &seen.branch.base), ("child", &seen.state), ("parent", &parent.state)] {
-            let text = state.find(&item.id)?.map(|row| row.version()).transpose()?;
-            line[format!("{side}_text")] = json!(text.and_then(|version| version.content.text.clone()).as_deref());
-        }
+    for change in seen.branch.base.files().changes(seen.state.files()) {
+        let path = format!("files/{}", String::from_utf8_lossy(&change.path));
+        let line = json!({ "kind": "file", "path": path, "change": name_of(change.kind) });
         out.extend_from_slice(format!("{line}\n").as_bytes());
     }
     Ok(out)
+}
+
+fn name_of(kind: ChangeKind) -> &'static str {
+    match kind {
+        ChangeKind::Added => "added",
+        ChangeKind::Modified => "modified",
+        ChangeKind::Deleted => "deleted",
+    }
+}
+
+impl Memory {
+    /// Returns what joins of this moment are worked out from.
+    pub(super) fn table<'a>(&'a self, world: &'a World) -> Table<'a> {
+        Table { world, packs: &self.trees, time: self.now() }
+    }
+
+    /// What both sides changed since the base, records with the texts of all three versions.
+    fn conflicts(&self, world: &World, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
+        let mut out = Vec::new();
+        if seen.branch.parent.is_none() || seen.until.is_some() {
+            return Ok(out);
+        }
+        let parent = world.parent(seen.branch)?;
+        for item in joining::plan_of(self.table(world), seen.branch, Join::Merge)?.both_changed {
+            let mut line = item.to_json();
+            if !item.is_file() {
+                add_texts(&mut line, &item, seen, &parent.state)?;
+            }
+            out.extend_from_slice(format!("{line}\n").as_bytes());
+        }
+        Ok(out)
+    }
+}
+
+fn add_texts(line: &mut serde_json::Value, item: &Decision, seen: &Seen<'_>, parent: &State) -> Result<(), Error> {
+    for (side, state) in [("base", &*seen.branch.base), ("child", &*seen.state), ("parent", parent)] {
+        let text = state.find(&item.id)?.map(|row| row.version()).transpose()?;
+        line[format!("{side}_text")] = json!(text.and_then(|version| version.content.text.clone()).as_deref());
+    }
+    Ok(())
 }
 
 /// Returns how many conflicts of a list differ and how many of those are open.

@@ -82,6 +82,7 @@ impl Memory {
         let _nobody_names = self.naming.write().unwrap_or_else(PoisonError::into_inner);
         let live = self.live_files();
         self.segments.retain(&live);
+        self.trees.retain_packs(&live);
         self.segments.shelf.sweep(&live).map_err(|error| Error::io("unreachable segments could not be removed", &error))
     }
 
@@ -91,6 +92,7 @@ impl Memory {
         live.extend(
             self.history.read().unwrap_or_else(PoisonError::into_inner).archives.iter().map(|archive| archive.name),
         );
+        live.extend(self.trees.snapshots());
         live.extend(self.named.lock().unwrap_or_else(PoisonError::into_inner).iter());
         live
     }

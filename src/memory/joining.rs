@@ -7,12 +7,15 @@ use serde_json::Value;
 
 use super::act::{Act, Join};
 use super::prepare::{Prepared, Step, about};
+use super::trees::stored;
 use super::world::{Branch, Kept, World};
 use super::{Error, Kind};
 use crate::branch::{State, differences};
-use crate::lineage::{Counts, Decision, Detail};
+use crate::lineage::{Counts, Decision, Detail, Side};
+use crate::merge::files::{FileDecision, FileMerge, FilePlan, Rules, Trees, plan_files};
 use crate::merge::{Plan, Sides, Strategy, plan};
-use crate::object::Hash;
+use crate::object::{Hash, Time};
+use crate::workspace::{Op, Packs};
 
 /// What a merge, promote or pull did, or would do.
 #[derive(Clone, Debug)]
@@ -75,10 +78,48 @@ impl Outcome {
     }
 }
 
+/// What a join is worked out from.
+#[derive(Clone, Copy)]
+pub struct Table<'a> {
+    /// All branches.
+    pub world: &'a World,
+    /// Where the contents of files are read.
+    pub packs: &'a dyn Packs,
+    /// When it is done.
+    pub time: Time,
+}
+
+/// The plan of a join, for records and files.
+pub struct Joint {
+    /// What becomes of the records.
+    pub records: Plan,
+    /// What becomes of the files of the branch that receives.
+    pub files: FilePlan,
+    /// Everything that both sides changed: records by id, then files by path.
+    pub both_changed: Vec<Decision>,
+}
+
+impl Joint {
+    /// Returns what both sides changed differently.
+    pub fn conflicts(&self) -> impl Iterator<Item = &Decision> {
+        self.both_changed.iter().filter(|item| item.decision != Some(Side::Both))
+    }
+
+    /// Returns whether some conflict waits for a decision by hand.
+    pub fn is_blocked(&self) -> bool {
+        self.both_changed.iter().any(|item| item.decision.is_none())
+    }
+
+    /// Returns whether one side's version of something was not kept.
+    fn has_losers(&self) -> bool {
+        self.conflicts().next().is_some() || !self.files.losers.is_empty()
+    }
+}
+
 /// A join worked out: its plan and the state that results.
 pub struct Worked {
     /// The plan, seen from the child.
-    pub plan: Plan,
+    pub plan: Joint,
     /// The result.
     pub merged: Arc<State>,
     /// What changes in the branch that receives.
@@ -94,16 +135,61 @@ pub fn without_children(world: &World, branch: &Branch) -> Result<(), Error> {
     Err(Error::new(Kind::NotEmpty, "has_children", message, "merge or discard them first"))
 }
 
-/// Plans a join with the strategy that the contract names: the parent's, for a pull the branch's own.
-pub fn plan_of(world: &World, branch: &Branch, join: Join) -> Result<Plan, Error> {
-    let parent = world.parent(branch)?;
+/// Plans a join with the strategy and rules that the contract names: the parent's, for a pull the
+/// branch's own.
+pub fn plan_of(table: Table<'_>, branch: &Branch, join: Join) -> Result<Joint, Error> {
+    let parent = table.world.parent(branch)?;
     let strategy = strategy_of(branch, parent, join);
     let sides = Sides { base: &branch.base, child: &branch.state, parent: &parent.state };
     let resolved = |item: &Decision| {
         let resolution = branch.resolutions.get(&item.id)?;
         (resolution.child == item.child && resolution.parent == item.parent).then_some(resolution.side)
     };
-    Ok(plan(&sides, strategy, resolved)?)
+    let records = plan(&sides, strategy, resolved)?;
+    let files = plan_of_files(table, branch, join, &resolved)?;
+    let mut both_changed = records.both_changed.clone();
+    both_changed.extend(files.both_changed.iter().map(|item| decision(item, join)));
+    Ok(Joint { records, files, both_changed })
+}
+
+/// Plans what becomes of the files of the branch that receives. Its numbers of files stay; so for a
+/// pull the branch stands where the parent does otherwise.
+fn plan_of_files(
+    table: Table<'_>,
+    branch: &Branch,
+    join: Join,
+    resolved: &dyn Fn(&Decision) -> Option<Side>,
+) -> Result<FilePlan, Error> {
+    let parent = table.world.parent(branch)?;
+    let (base, own, above) = (branch.base.files(), branch.state.files(), parent.state.files());
+    let pulls = join == Join::Pull;
+    let (giver, receiver) = if pulls { (above, own) } else { (own, above) };
+    let strategy = strategy_of(branch, parent, join);
+    let resolved = |item: &FileDecision| resolved(&decision(item, join)).map(|side| seen_from(side, join));
+    let how = FileMerge {
+        rules: if pulls { branch.settings.rules() } else { parent.settings.rules() },
+        strategy: if pulls { strategy.turned() } else { strategy },
+        resolved: &resolved,
+        packs: table.packs,
+        time: table.time,
+    };
+    plan_files(Trees { base, child: giver, parent: receiver }, &how).map_err(stored)
+}
+
+/// Turns a side of the plan of files into the one that users know, and back.
+fn seen_from(side: Side, join: Join) -> Side {
+    match (side, join) {
+        (Side::Child, Join::Pull) => Side::Parent,
+        (Side::Parent, Join::Pull) => Side::Child,
+        (side, _) => side,
+    }
+}
+
+fn decision(item: &FileDecision, join: Join) -> Decision {
+    let id = format!("files/{}", String::from_utf8_lossy(&item.path)).into();
+    let decision = item.decision.map(|side| seen_from(side, join));
+    let (child, parent) = if join == Join::Pull { (item.parent, item.child) } else { (item.child, item.parent) };
+    Decision { id, base: item.base, child, parent, decision }
 }
 
 fn strategy_of(branch: &Branch, parent: &Branch, join: Join) -> Strategy {
@@ -111,30 +197,56 @@ fn strategy_of(branch: &Branch, parent: &Branch, join: Join) -> Strategy {
 }
 
 /// Works a join out without doing it.
-pub fn work_out(world: &World, branch: &Branch, join: Join) -> Result<Worked, Error> {
-    let parent = world.parent(branch)?;
-    let plan = plan_of(world, branch, join)?;
-    let merged = Arc::new(plan.apply(&parent.state)?);
-    let mut counts = Counts::default();
+pub fn work_out(table: Table<'_>, branch: &Branch, join: Join) -> Result<Worked, Error> {
+    let parent = table.world.parent(branch)?;
+    let plan = plan_of(table, branch, join)?;
+    let mut merged = plan.records.apply(&parent.state)?;
+    let mut files = plan.files.tree.clone();
+    for inode in &plan.files.removed {
+        files.apply(&Op::Drop { inode: *inode }, table.time, table.packs).map_err(stored)?;
+    }
+    merged.set_files(files);
+    let mut counts = Counts { files: plan.files.files, ..Counts::default() };
     if join == Join::Pull {
         for change in differences(&branch.state, &merged)? {
             if change.new.is_some() { counts.put += 1 } else { counts.deleted += 1 }
         }
     } else {
-        counts.put = plan.actions.iter().filter(|action| action.take.is_some()).count() as u64;
-        counts.deleted = plan.actions.len() as u64 - counts.put;
+        counts.put = plan.records.actions.iter().filter(|action| action.take.is_some()).count() as u64;
+        counts.deleted = plan.records.actions.len() as u64 - counts.put;
     }
-    Ok(Worked { plan, merged, counts })
+    Ok(Worked { plan, merged: Arc::new(merged), counts })
+}
+
+/// Returns a branch's new state after a promote: the parent's content, with each file that stays
+/// under the number that it has in the branch, since handles are open on it.
+fn promoted(table: Table<'_>, branch: &Branch, merged: &Arc<State>) -> Result<Arc<State>, Error> {
+    let own = branch.state.files();
+    if own.hash() == merged.files().hash() && own.next_inode() == merged.files().next_inode() {
+        return Ok(merged.clone());
+    }
+    let all = Rules::parse("** whole").unwrap_or_default();
+    let how = FileMerge {
+        rules: &all,
+        strategy: Strategy::ChildWins,
+        resolved: &|_| None,
+        packs: table.packs,
+        time: table.time,
+    };
+    let trees = Trees { base: own, child: merged.files(), parent: own };
+    let mut state = State::clone(merged);
+    state.set_files(plan_files(trees, &how).map_err(stored)?.tree);
+    Ok(Arc::new(state))
 }
 
 /// Returns the error for a merge that waits for `resolve`.
-pub fn conflict(plan: &Plan) -> Error {
+pub fn conflict(plan: &Joint) -> Error {
     let open: Vec<&str> =
         plan.both_changed.iter().filter(|item| item.decision.is_none()).map(|item| &*item.id).collect();
     let shown = open.iter().take(5).copied().collect::<Vec<_>>().join(", ");
     let more = if open.len() > 5 { ", …" } else { "" };
     let message =
-        format!("{} records were changed on both sides and the strategy is manual: {shown}{more}", open.len());
+        format!("{} records or files were changed on both sides and wait for a decision: {shown}{more}", open.len());
     Error::new(
         Kind::Conflict,
         "conflicts",
@@ -144,12 +256,13 @@ pub fn conflict(plan: &Plan) -> Error {
 }
 
 /// Prepares a join.
-pub fn join(world: &World, act: &Act, branch: &Branch, join: Join) -> Result<Prepared, Error> {
+pub fn join(table: Table<'_>, act: &Act, branch: &Branch, join: Join) -> Result<Prepared, Error> {
+    let world = table.world;
     let parent = world.parent(branch)?;
     if join == Join::Merge {
         without_children(world, branch)?;
     }
-    let worked = work_out(world, branch, join)?;
+    let worked = work_out(table, branch, join)?;
     if worked.plan.is_blocked() {
         return Err(conflict(&worked.plan));
     }
@@ -161,7 +274,7 @@ pub fn join(world: &World, act: &Act, branch: &Branch, join: Join) -> Result<Pre
     prepared.head = worked.merged.head();
     prepared.counts = worked.counts;
     let receiver = if join == Join::Pull { branch } else { parent };
-    if worked.plan.conflicts().next().is_some() {
+    if worked.plan.has_losers() {
         // The losers are only there; they stay readable by their hashes.
         for state in [&parent.state, &branch.state] {
             prepared.steps.push(Step::Keep(receiver.id, Kept { state: state.clone(), time: act.time }));
@@ -172,7 +285,7 @@ pub fn join(world: &World, act: &Act, branch: &Branch, join: Join) -> Result<Pre
         Join::Merge => prepared.steps.push(Step::Remove(branch.id)),
         Join::Pull => prepared.steps.push(Step::Base(branch.id, parent.state.clone())),
         Join::Promote => {
-            prepared.steps.push(Step::State(branch.id, worked.merged.clone()));
+            prepared.steps.push(Step::State(branch.id, promoted(table, branch, &worked.merged)?));
             prepared.steps.push(Step::Base(branch.id, worked.merged));
         }
     }

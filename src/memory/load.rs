@@ -1,21 +1,22 @@
 //! From the files to the world: the manifest's snapshot, and the journal's acts on top.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::act::Deed;
+use super::act::{Deed, Join};
 use super::chain::{Chain, split};
 use super::history::History;
 use super::manifest;
 use super::open::parse_act;
 use super::prepare::{Ground, prepare};
+use super::segments::Segments;
+use super::trees::Trees;
 use super::world::World;
 use super::{Error, seal};
 use crate::disk::Disk;
 use crate::journal::{Frame, Journal, Kind, Replay, Torn};
 use crate::lineage::{PublicKey, SIGNATURE_BYTES, SignedEntry};
 use crate::object::Hash;
-use crate::segment::Segment;
 
 /// Where a store is read from.
 pub(super) struct Source<'a> {
@@ -23,8 +24,10 @@ pub(super) struct Source<'a> {
     pub disk: &'a Arc<dyn Disk>,
     /// The key that entries must be signed with.
     pub public: &'a PublicKey,
-    /// Opens a segment.
-    pub segment: &'a dyn Fn(&Hash) -> Result<Arc<Segment>, Error>,
+    /// Where segments are opened.
+    pub segments: &'a Segments,
+    /// Where the contents and trees of files are read from.
+    pub trees: &'a Trees,
     /// Whether the journal will be continued.
     pub writing: bool,
 }
@@ -48,7 +51,7 @@ pub(super) struct Loaded {
 /// Reads a store. The signature of the newest entry is checked, and with it the whole chain: each
 /// entry's bytes hold the hash of the one before.
 pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
-    let manifest = manifest::read(&**source.disk, source.public, source.segment)?;
+    let manifest = manifest::read(&**source.disk, source.public, source.segments, source.trees)?;
     let numbers = journal_numbers(source, manifest.journal)?;
     let mut reading = Reading {
         source,
@@ -61,6 +64,7 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
             journal: None,
             loose_bytes: 0,
             ended_at: 0,
+            pending: HashMap::new(),
             closed: None,
         },
         named: HashSet::new(),
@@ -129,6 +133,7 @@ impl Reading<'_> {
         match frame.kind {
             Kind::Mark => Ok(()),
             Kind::Act => self.act(frame.payload),
+            Kind::Edit => self.chain.replay_edit(&mut self.world, self.source.trees, frame.payload),
             Kind::End => {
                 let signature: &[u8; SIGNATURE_BYTES] = frame
                     .payload
@@ -148,7 +153,8 @@ impl Reading<'_> {
         let (signature, bytes) =
             split(payload).ok_or_else(|| Error::damaged(format!("entry {seq} has no signature")))?;
         let act = parse_act(bytes, seq).map_err(|error| self.first_wrong(error))?;
-        let ground = Ground { world: &self.world, seq, segment: self.source.segment };
+        let segment = |name: &Hash| self.source.segments.get(name);
+        let ground = Ground { world: &self.world, seq, packs: self.source.trees, segment: &segment };
         let prepared = prepare(&ground, &act).map_err(|error| match error.kind {
             super::Kind::Io | super::Kind::Full => error,
             super::Kind::Damaged => self.first_wrong(error),
@@ -159,6 +165,9 @@ impl Reading<'_> {
         let signed = SignedEntry { entry, hash, signature };
         self.chain.advance(&signed);
         self.chain.loose_bytes += bytes.len() as u64 + seal::ACT_BYTES;
+        if let Deed::Files(branch, _) | Deed::Discard(branch) | Deed::Join(branch, Join::Merge) = &act.deed {
+            self.chain.pending.remove(branch);
+        }
         if let Deed::Bulk(_, segment, _) = &act.deed {
             self.named.insert(*segment);
             self.chain.loose_bytes += prepared.counts.put * seal::BULK_ROW_BYTES;

@@ -3,25 +3,29 @@
 //! ```text
 //!  "engrMAN1" · payload · signature (64 bytes) over the payload's hash
 //!
-//!  payload: journal number, seq, tip, time · archives · users · states · branches
+//!  payload: journal number, seq, tip, time · archives · users · states · graphs · branches
 //! ```
 //!
 //! It is replaced as a whole by an atomic rename. All versions in it are sealed. A state that
 //! several branches, bases or checkpoints share is stored once.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Error;
 use super::history::Archive;
 use super::open::read_file;
+use super::segments::Segments;
 use super::settings::Settings;
+use super::trees::{StoredTree, Trees};
 use super::world::{Branch, BranchId, Checkpoint, Kept, Resolution, World};
 use crate::branch::State;
 use crate::disk::Disk;
 use crate::lineage::{Key, PublicKey, SIGNATURE_BYTES, Side};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::segment::Segment;
+use crate::workspace::Tree;
 
 /// The file.
 pub const PATH: &str = "manifest";
@@ -52,7 +56,7 @@ impl Manifest {
         Manifest { journal: 1, seq: 0, tip: Hash::ZERO, time: Time(0), archives: Vec::new(), world: World::default() }
     }
 
-    fn to_bytes(&self) -> Vec<u8> {
+    fn to_bytes(&self, trees: &Trees) -> Result<Vec<u8>, Error> {
         let mut out = Writer::new();
         out.number(self.journal).number(self.seq).hash(&self.tip).signed(self.time.0);
         out.number(self.archives.len() as u64);
@@ -70,12 +74,24 @@ impl Manifest {
         branches.number(sorted.len() as u64);
         sorted.into_iter().for_each(|branch| write_branch(&mut branches, branch, &mut states));
         out.number(states.list.len() as u64);
-        states.list.iter().for_each(|state| state.write(&mut out));
+        let mut snapshots = HashSet::new();
+        for state in &states.list {
+            let files = trees.store(state.files())?;
+            snapshots.insert(files.snapshot);
+            out.hash(&files.snapshot).bytes(&files.delta);
+            state.write(&mut out);
+        }
+        let graphs = graphs_of(&states.list);
+        out.number(graphs.len() as u64);
+        graphs.iter().for_each(|name| {
+            out.hash(name);
+        });
         out.raw(branches.as_slice());
-        out.finish()
+        trees.retain_snapshots(&snapshots);
+        Ok(out.finish())
     }
 
-    fn from_bytes(bytes: &[u8], segment: &dyn Fn(&Hash) -> Option<Arc<Segment>>) -> Result<Manifest, CodecError> {
+    fn from_bytes(bytes: &[u8], files: &Files<'_>) -> Result<Manifest, CodecError> {
         let mut input = Reader::new(bytes);
         let (journal, seq, tip, time) = (input.number()?, input.number()?, input.hash()?, Time(input.signed()?));
         let mut archives = Vec::new();
@@ -89,7 +105,12 @@ impl Manifest {
         }
         let mut states = Vec::new();
         for _ in 0..input.length()? {
-            states.push(Arc::new(State::read(&mut input, segment)?));
+            let tree = StoredTree { snapshot: input.hash()?, delta: input.bytes()?.to_vec() };
+            let tree = files.tree(&tree).ok_or(CodecError::Number)?;
+            states.push(Arc::new(State::read(&mut input, |name| files.segment(name), tree)?));
+        }
+        for _ in 0..input.length()? {
+            files.attach(&input.hash()?);
         }
         for _ in 0..input.length()? {
             let branch = read_branch(&mut input, &states)?;
@@ -102,6 +123,35 @@ impl Manifest {
             Err(CodecError::Number)
         }
     }
+}
+
+/// Opens the files that a manifest names, and keeps the error where that fails.
+struct Files<'a> {
+    segments: &'a Segments,
+    trees: &'a Trees,
+    failure: RefCell<Option<Error>>,
+}
+
+impl Files<'_> {
+    fn segment(&self, name: &Hash) -> Option<Arc<Segment>> {
+        self.segments.get(name).map_err(|error| self.failure.replace(Some(error))).ok()
+    }
+
+    fn tree(&self, stored: &StoredTree) -> Option<Tree> {
+        self.trees.load(stored).map_err(|error| self.failure.replace(Some(error))).ok()
+    }
+
+    fn attach(&self, name: &Hash) {
+        if let Err(error) = self.segments.attach(name) {
+            self.failure.replace(Some(error));
+        }
+    }
+}
+
+/// Returns the graphs of the segments that some states see, each once.
+fn graphs_of(states: &[Arc<State>]) -> BTreeSet<Hash> {
+    let layers = states.iter().flat_map(|state| state.layers());
+    layers.flat_map(|layer| layer.segment.graphs()).map(|graph| graph.name()).collect()
 }
 
 /// Numbers the distinct states.
@@ -155,6 +205,7 @@ fn read_branch(input: &mut Reader<'_>, states: &[Arc<State>]) -> Result<Branch, 
         created: Time(input.signed()?),
         changed: Time(input.signed()?),
         stamp: input.number()?,
+        edits: 0,
         vectors_fixed: input.byte()? == 1,
         state: state(input.number()?)?,
         base: state(input.number()?)?,
@@ -194,8 +245,8 @@ fn link(world: &mut World) {
 }
 
 /// Replaces the manifest: data, then the name, then the folder.
-pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, key: &Key) -> Result<(), Error> {
-    let payload = manifest.to_bytes();
+pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, key: &Key, trees: &Trees) -> Result<(), Error> {
+    let payload = manifest.to_bytes(trees)?;
     let signature = key.sign(&Hash::of(CONTEXT, &payload));
     let bytes = [&MAGIC[..], &payload, &signature].concat();
     let put = || -> std::io::Result<()> {
@@ -216,7 +267,8 @@ pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, key: &Key) -> Result<(),
 pub fn read(
     disk: &dyn Disk,
     public: &PublicKey,
-    segment: &dyn Fn(&Hash) -> Result<Arc<Segment>, Error>,
+    segments: &Segments,
+    trees: &Trees,
 ) -> Result<Manifest, Error> {
     let bytes = read_file(disk, PATH)?;
     let damaged = |what: &str| Error::damaged(format!("the manifest {what}"));
@@ -225,10 +277,9 @@ pub fn read(
     if !public.verifies(&Hash::of(CONTEXT, payload), signature) {
         return Err(damaged("is not signed by the store's key"));
     }
-    let failure = std::cell::RefCell::new(None);
-    let open = |name: &Hash| segment(name).map_err(|error| failure.replace(Some(error))).ok();
-    let manifest = Manifest::from_bytes(payload, &open);
-    match (failure.into_inner(), manifest) {
+    let files = Files { segments, trees, failure: RefCell::default() };
+    let manifest = Manifest::from_bytes(payload, &files);
+    match (files.failure.into_inner(), manifest) {
         (Some(error), _) => Err(error),
         (None, manifest) => Ok(manifest?),
     }

@@ -13,8 +13,10 @@ mod document;
 mod draft;
 mod error;
 mod export;
+mod files;
 mod gc;
 mod history;
+mod indexer;
 mod joining;
 mod load;
 mod look;
@@ -29,6 +31,8 @@ mod settings;
 mod snapshot;
 mod status;
 mod surroundings;
+mod trees;
+mod unfinished;
 mod verify;
 mod world;
 mod write;
@@ -42,6 +46,7 @@ pub use document::Document;
 pub use draft::{DOCUMENT_BYTES_MAX, Draft, Edit};
 pub use error::{Error, Kind};
 pub use export::Export;
+pub use files::EditError;
 pub use joining::Outcome;
 pub use look::BranchInfo;
 pub use open::OpenMode;
@@ -57,11 +62,18 @@ pub use crate::lineage::Side;
 pub use crate::object::{Hash, Time};
 pub use crate::search::{Answer, Question};
 
+// Trees of files, which the windows show node by node.
+pub use crate::workspace::{
+    Attrs, Extent, Kind as FileKind, Make, NAME_BYTES_MAX, Name as FileName, Node as FileNode, Op as FileOp,
+    Outcome as FileOutcome, ROOT as FILES_ROOT, RangeOp, RenameHow, Tree, TreeError, XattrHow,
+};
+
 use crate::disk::{Disk, Lock};
 use crate::lineage::{Key, PublicKey};
 use chain::Chain;
 use history::History;
 use segments::Segments;
+use trees::Trees;
 use world::World;
 
 /// Who acts: the caller's uid, and the name that user has.
@@ -74,7 +86,7 @@ pub struct Actor {
 }
 
 /// What a listener is told after something changed.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Change {
     /// The branch.
     pub branch: BranchId,
@@ -82,6 +94,19 @@ pub struct Change {
     pub parent: Option<BranchId>,
     /// The word of the lineage for what was done.
     pub what: &'static str,
+    /// The files of branches that others were put in place of: by a merge, promote, pull or rollback.
+    pub files: Vec<Replaced>,
+}
+
+/// A branch's files before and after.
+#[derive(Clone)]
+pub struct Replaced {
+    /// The branch.
+    pub branch: BranchId,
+    /// Its files as they were.
+    pub before: Tree,
+    /// Its files as they are.
+    pub after: Tree,
 }
 
 type Listener = Box<dyn Fn(&Change) + Send + Sync>;
@@ -103,6 +128,7 @@ pub struct Memory {
     world: RwLock<World>,
     history: RwLock<History>,
     segments: Segments,
+    trees: Trees,
     documents: Mutex<document::Cache>,
     /// Number of refusals noted, and the last one of each branch.
     errors: Mutex<(u64, HashMap<BranchId, serde_json::Value>)>,
@@ -110,6 +136,7 @@ pub struct Memory {
     refused: Mutex<HashMap<BranchId, Time>>,
     listeners: RwLock<Vec<Listener>>,
     keeper: seal::Keeper,
+    indexer: indexer::Indexer,
     /// Segments that a journal frame names and that are therefore never swept before the next seal.
     named: Mutex<HashSet<Hash>>,
     _lock: Option<Lock>,

@@ -4,19 +4,22 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::seal::each_state;
+use super::trees::stored;
 use super::world::{Checkpoint, World};
 use super::{Error, Memory};
 use crate::branch::{State, Visible};
 use crate::object::Hash;
 use crate::record::Version;
 use crate::segment::{Row, Segment, write_segment};
+use crate::workspace::{Packed, write_packs};
 
 /// Segments of one dimension from which on the smallest are folded into one.
 const SEGMENTS_MAX: usize = 8;
 /// How many are left then, beside the new one.
 const SEGMENTS_LEFT: usize = 4;
-/// A segment of which more rows are seen is never rewritten.
-const FOLDED_ROWS_MAX: u32 = 1 << 15;
+/// Rows of older segments that are rewritten at once. What is larger stays: rewriting it would cost
+/// more, its graph above all, than one segment less to search saves.
+const FOLDED_ROWS_MAX: u32 = 1 << 20;
 /// Stands for a row that nobody sees any longer.
 const NOWHERE: u32 = u32::MAX;
 
@@ -53,24 +56,28 @@ impl Group {
             self.segments.values().map(|(segment, seen)| (seen.count(), segment.name())).collect();
         sizes.sort_unstable();
         let count = if sizes.len() > SEGMENTS_MAX { sizes.len() - SEGMENTS_LEFT } else { 0 };
-        let fits = |(rows, _): &&(u32, Hash)| *rows <= FOLDED_ROWS_MAX;
-        let chosen: HashSet<Hash> = sizes.iter().take(count).filter(fits).map(|(_, name)| *name).collect();
+        let mut rows = 0u32;
+        let fits = |(more, _): &&(u32, Hash)| {
+            rows = rows.saturating_add(*more);
+            rows <= FOLDED_ROWS_MAX
+        };
+        let chosen: HashSet<Hash> = sizes.iter().take(count).take_while(fits).map(|(_, name)| *name).collect();
         self.segments.retain(|name, _| chosen.contains(name));
     }
 
     /// All rows of the new segment, in order of ids.
     fn rows(&self) -> Result<Vec<Row>, Error> {
-        let mut rows: Vec<(Arc<str>, Hash, Row)> = Vec::new();
-        for version in self.loose.values() {
-            rows.push((version.id.clone(), version.hash, Row::Loose(version.clone())));
-        }
+        let mut rows: Vec<Row> = self.loose.values().map(|version| Row::Loose(version.clone())).collect();
         for (segment, seen) in self.segments.values() {
-            for row in seen.iter() {
-                rows.push((segment.id(row)?.into(), segment.hash(row)?, Row::Sealed(segment.clone(), row)));
-            }
+            rows.extend(seen.iter().map(|row| Row::Sealed(segment.clone(), row)));
         }
-        rows.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-        Ok(rows.into_iter().map(|(_, _, row)| row).collect())
+        rows.iter().try_for_each(|row| row.id().map(|_| ()))?;
+        // Each segment's rows are a run in order already, which this sort makes use of.
+        rows.sort_by(|a, b| match (a.id(), b.id()) {
+            (Ok(first), Ok(second)) => first.cmp(&second).then_with(|| a.hash().ok().cmp(&b.hash().ok())),
+            _ => std::cmp::Ordering::Equal,
+        });
+        Ok(rows)
     }
 }
 
@@ -109,6 +116,16 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// Writes every content of files that is in no pack yet into one.
+    pub(super) fn pack_files(&self, world: &World) -> Result<Packed, Error> {
+        let mut states = Vec::new();
+        each_state(world, |state| states.push(state.clone()));
+        let trees = states.iter().map(|state| state.files());
+        write_packs(&self.segments.shelf, &self.trees, trees).map_err(stored)
+    }
+}
+
 /// Gathers all that the world reaches, by dimension.
 fn groups(world: &World) -> BTreeMap<usize, Group> {
     let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
@@ -134,14 +151,15 @@ fn groups(world: &World) -> BTreeMap<usize, Group> {
 /// Moves states over to new segments, each distinct state once.
 pub(super) struct Moves<'a> {
     sealed: &'a [Sealed],
+    packed: &'a mut Packed,
     /// Old state to new; the old one is held so that its address stays its own.
     done: HashMap<*const State, (Arc<State>, Arc<State>)>,
 }
 
 impl<'a> Moves<'a> {
     /// Begins with no state moved.
-    pub(super) fn new(sealed: &'a [Sealed]) -> Moves<'a> {
-        Moves { sealed, done: HashMap::new() }
+    pub(super) fn new(sealed: &'a [Sealed], packed: &'a mut Packed) -> Moves<'a> {
+        Moves { sealed, packed, done: HashMap::new() }
     }
 
     /// Moves every state that the world reaches.
@@ -174,6 +192,11 @@ impl<'a> Moves<'a> {
                 };
                 new = Arc::new(new.moved(&sealed.segment, place));
             }
+        }
+        if new.files().is_loose() {
+            let mut settled = State::clone(&new);
+            settled.settle_files(self.packed.settle(new.files()));
+            new = Arc::new(settled);
         }
         self.done.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
         new

@@ -8,7 +8,9 @@ use super::act::{Act, Deed};
 use super::chain::Chain;
 use super::load::{Source, load};
 use super::manifest::{self, Manifest};
+use super::unfinished;
 use super::segments::Segments;
+use super::trees::Trees;
 use super::{Error, Kind, Memory, Surroundings};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
 use crate::journal::{Journal, Torn};
@@ -72,8 +74,9 @@ impl Memory {
         let (key, public) = read_keys(&*disk)?;
         let segments = Segments::new(Shelf::over(disk.clone(), segment::FOLDER), false);
         let writing = mode != OpenMode::ReadOnly;
-        let open_segment = |name: &Hash| segments.get(name);
-        let loaded = load(&Source { disk: &disk, public: &public, segment: &open_segment, writing })?;
+        let trees = Trees::new(disk.clone(), false);
+        let mut loaded = load(&Source { disk: &disk, public: &public, segments: &segments, trees: &trees, writing })?;
+        loaded.world.drop_orphans();
         let warnings = loaded.torn.iter().map(torn_warning).collect();
         let journal = if writing { Some(Arc::new(loaded.replay.carry_on(loaded.torn.as_ref())?)) } else { None };
         let chain = Chain { journal, ..loaded.chain };
@@ -90,11 +93,13 @@ impl Memory {
             world: RwLock::new(loaded.world),
             history: RwLock::new(loaded.history),
             segments,
+            trees,
             documents: Mutex::default(),
             errors: Mutex::default(),
             refused: Mutex::default(),
             listeners: RwLock::default(),
             keeper: super::seal::Keeper::default(),
+            indexer: super::indexer::Indexer::default(),
             named: Mutex::new(loaded.named),
             _lock: lock,
         });
@@ -102,7 +107,9 @@ impl Memory {
             memory.make_main()?;
         }
         if writing {
+            memory.gather_all()?;
             memory.start_keeper();
+            memory.start_indexer();
         }
         Ok(memory)
     }
@@ -153,7 +160,7 @@ fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
     if has(manifest::PATH) || has_content(disk, &has)? {
         return Ok(true);
     }
-    let ours = ["format", "key", "key.pub", "journal", segment::FOLDER, "lock", manifest::NEW_PATH, "lost+found"];
+    let ours = ["format", "key", "key.pub", "journal", segment::FOLDER, "lock", manifest::NEW_PATH, unfinished::PATH, unfinished::NEW_PATH, "lost+found"];
     if let Some(other) = names.iter().find(|name| !ours.contains(&name.as_str())) {
         let message = format!("the folder is no store and holds {other}");
         return Err(Error::new(Kind::Invalid, "not_a_store", message, "name an empty or new folder"));
@@ -197,7 +204,7 @@ fn make(disk: &Arc<dyn Disk>, surroundings: &Surroundings) -> Result<(), Error> 
     };
     write().map_err(|error| Error::io("the store could not be made", &error))?;
     Journal::create(disk, 1)?;
-    manifest::write(disk, &Manifest::empty(), &key)
+    manifest::write(disk, &Manifest::empty(), &key, &Trees::new(disk.clone(), false))
 }
 
 /// Writes a whole small file in place of what an earlier attempt left.

@@ -6,6 +6,7 @@ use super::act::{Act, Change, Deed, Join};
 use super::draft::check_numbers;
 use super::settings::Setting;
 use super::world::{Branch, BranchId, Checkpoint, Kept, Resolution, World};
+use super::joining::Table;
 use super::{Error, Kind, joining};
 use crate::branch::{State, check_name, check_record_id, differences};
 use crate::lineage::{Counts, Detail, Op, Side};
@@ -13,6 +14,7 @@ use crate::object::{Hash, Time};
 use crate::record::{Content, Stamp, Version};
 use crate::segment::{Row, Segment};
 use crate::vector::Metric;
+use crate::workspace::Packs;
 
 /// One change of the world.
 pub enum Step {
@@ -74,8 +76,16 @@ pub struct Ground<'a> {
     pub world: &'a World,
     /// `seq` of the entry to come.
     pub seq: u64,
+    /// Where the contents of files are read.
+    pub packs: &'a dyn Packs,
     /// Opens the segment of a bulk commit.
     pub segment: &'a dyn Fn(&Hash) -> Result<Arc<Segment>, Error>,
+}
+
+impl<'a> Ground<'a> {
+    fn table(&self, act: &Act) -> Table<'a> {
+        Table { world: self.world, packs: self.packs, time: act.time }
+    }
 }
 
 /// Checks an act against the rules and works out what it changes.
@@ -90,7 +100,7 @@ pub fn prepare(ground: &Ground<'_>, act: &Act) -> Result<Prepared, Error> {
         Deed::Checkpoint { branch, label, text } => checkpoint(world, act, world.branch(*branch)?, label, text),
         Deed::Uncheckpoint(branch, label) => uncheckpoint(world, act, world.branch(*branch)?, label),
         Deed::Rollback(branch, label) => rollback(world, act, world.branch(*branch)?, label),
-        Deed::Join(branch, join) => joining::join(world, act, world.branch(*branch)?, *join),
+        Deed::Join(branch, join) => joining::join(ground.table(act), act, world.branch(*branch)?, *join),
         Deed::Discard(branch) => discard(world, act, world.branch(*branch)?),
         Deed::Rename(branch, name) => rename(world, act, world.branch(*branch)?, name),
         Deed::Config(branch, setting, value) => config(world, act, world.branch(*branch)?, *setting, value),
@@ -100,7 +110,12 @@ pub fn prepare(ground: &Ground<'_>, act: &Act) -> Result<Prepared, Error> {
                 Detail { label: Some("mode".into()), text: Some(format!("{mode:04o}").into()), ..Detail::default() };
             Ok(about(world, act, branch, Op::Config).with_detail(detail).step(Step::Mode(branch.id, *mode)))
         }
-        Deed::Resolve(branch, id, side) => resolve(world, act, world.branch(*branch)?, id, *side),
+        Deed::Resolve(branch, id, side) => resolve(ground, act, world.branch(*branch)?, id, *side),
+        Deed::Files(branch, count) => {
+            let mut prepared = about(world, act, world.branch(*branch)?, Op::Files);
+            prepared.counts.files = *count;
+            Ok(prepared)
+        }
         Deed::Refuse(branch, reason) => {
             let detail = Detail { text: Some(reason.clone()), ..Detail::default() };
             Ok(about(world, act, world.branch(*branch)?, Op::Refuse).with_detail(detail))
@@ -183,13 +198,24 @@ fn fork(
         return Err(exists(&format!("{}/{name}", ground.world.path(parent))));
     }
     let state = match from {
-        None => parent.state.clone(),
+        None => without_orphans(&parent.state),
         Some(label) => find_checkpoint(parent, label)?.state.clone(),
     };
     let branch = Branch::new(BranchId(ground.seq), name.clone(), Some(parent), state, act.uid, act.time);
     let detail = Detail { label: from.map(Arc::from), ..Detail::default() };
     let prepared = about(ground.world, act, &branch, Op::Fork).with_detail(detail);
     Ok(prepared.step(Step::Add(Box::new(branch))))
+}
+
+/// Returns the state without files that only open handles of its branch still hold.
+fn without_orphans(state: &Arc<State>) -> Arc<State> {
+    if state.files().orphans().next().is_none() {
+        return state.clone();
+    }
+    let (mut state, mut files) = (State::clone(state), state.files().clone());
+    files.drop_orphans();
+    state.set_files(files);
+    Arc::new(state)
 }
 
 fn user(act: &Act, name: &Arc<str>) -> Prepared {
@@ -326,7 +352,7 @@ fn checkpoint(world: &World, act: &Act, branch: &Branch, label: &Arc<str>, text:
     }
     let text_detail = (!text.is_empty()).then(|| text.clone());
     let detail = Detail { label: Some(label.clone()), text: text_detail, ..Detail::default() };
-    let checkpoint = Checkpoint { state: branch.state.clone(), time: act.time, text: text.clone() };
+    let checkpoint = Checkpoint { state: without_orphans(&branch.state), time: act.time, text: text.clone() };
     let prepared = about(world, act, branch, Op::Checkpoint).with_detail(detail);
     Ok(prepared.step(Step::Checkpoint(branch.id, label.clone(), checkpoint)))
 }
@@ -342,6 +368,11 @@ fn rollback(world: &World, act: &Act, branch: &Branch, label: &Arc<str>) -> Resu
     let mut state = (*find_checkpoint(branch, label)?.state).clone();
     let detail = Detail { label: Some(label.clone()), ..Detail::default() };
     let mut prepared = about(world, act, branch, Op::Rollback).with_detail(detail);
+    let mut files = state.files().clone();
+    prepared.counts.files = branch.state.files().changes(&files).len() as u64;
+    // A number that a handle may still hold is never given to another file.
+    files.reserve(branch.state.files().next_inode());
+    state.set_files(files);
     for change in differences(&branch.state, &state)? {
         if change.new.is_some() {
             prepared.counts.put += 1;
@@ -395,8 +426,8 @@ fn config(world: &World, act: &Act, branch: &Branch, setting: Setting, value: &A
     Ok(prepared.step(Step::Set(target.id, setting, value)))
 }
 
-fn resolve(world: &World, act: &Act, branch: &Branch, id: &Arc<str>, side: Side) -> Result<Prepared, Error> {
-    let plan = joining::plan_of(world, branch, Join::Merge)?;
+fn resolve(ground: &Ground<'_>, act: &Act, branch: &Branch, id: &Arc<str>, side: Side) -> Result<Prepared, Error> {
+    let plan = joining::plan_of(ground.table(act), branch, Join::Merge)?;
     let Some(item) = plan.conflicts().find(|item| item.id == *id) else {
         let message = format!("{id} is not in conflict");
         return Err(Error::new(Kind::NotFound, "no_conflict", message, "see the branch's file conflicts"));
@@ -404,6 +435,6 @@ fn resolve(world: &World, act: &Act, branch: &Branch, id: &Arc<str>, side: Side)
     let resolution = Resolution { side, child: item.child, parent: item.parent };
     let text = if side == Side::Child { "child" } else { "parent" };
     let detail = Detail { label: Some(id.clone()), text: Some(text.into()), ..Detail::default() };
-    let prepared = about(world, act, branch, Op::Resolve).with_detail(detail);
+    let prepared = about(ground.world, act, branch, Op::Resolve).with_detail(detail);
     Ok(prepared.step(Step::Resolve(branch.id, id.clone(), resolution)))
 }

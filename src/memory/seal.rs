@@ -13,6 +13,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::history::write_archive;
 use super::manifest::{self, Manifest};
@@ -22,9 +23,11 @@ use super::{Error, Memory};
 use crate::branch::State;
 use crate::journal::Journal;
 use crate::object::Hash;
+use crate::workspace::packs_of;
 
-/// Bytes of acts after which a seal begins.
-const SEAL_BYTES: u64 = 16 << 20;
+/// Bytes of acts after which a seal begins: some 4,000 records of 384 dimensions, which a question
+/// scans in a tenth of a millisecond.
+const SEAL_BYTES: u64 = 8 << 20;
 /// What each act counts beside its bytes: replaying 26,000 small ones takes a third of a second.
 pub(super) const ACT_BYTES: u64 = 512;
 /// What each row of a bulk commit counts: replaying it costs time, so 65,536 of them ask for a seal.
@@ -32,11 +35,20 @@ pub(super) const BULK_ROW_BYTES: u64 = 256;
 /// Bytes of acts after which a store is sealed as it is closed, so that it opens at once.
 const CLOSING_BYTES: u64 = 1 << 20;
 
+/// How long operations on files may wait for the entry that gathers them.
+const GATHERING: Duration = Duration::from_secs(1);
+
 /// What the keeper is asked to do.
 #[derive(Default)]
 struct Wish {
     seal: bool,
+    gather: bool,
     stop: bool,
+}
+
+/// What the keeper does next; it gathers in any case.
+struct Duty {
+    seal: bool,
 }
 
 /// The thread that seals in the background, seen from outside. The thread does not hold the store.
@@ -49,13 +61,27 @@ impl Keeper {
         self.0.1.notify_all();
     }
 
-    /// Waits for a wish; returns whether to seal, or to end.
-    fn next(&self) -> bool {
+    /// Asks for an entry about files within a second.
+    pub(super) fn gather_soon(&self) {
+        let mut wish = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !wish.gather {
+            wish.gather = true;
+            self.0.1.notify_all();
+        }
+    }
+
+    /// Waits for a wish; returns what to do, or nothing when the thread shall end.
+    fn next(&self) -> Option<Duty> {
         let wish = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.0.1.wait_while(wish, |wish| !wish.seal && !wish.stop);
+        let waited = self.0.1.wait_while(wish, |wish| !wish.seal && !wish.stop && !wish.gather);
         let mut wish = waited.unwrap_or_else(PoisonError::into_inner);
-        wish.seal = false;
-        !wish.stop
+        if !wish.seal && !wish.stop {
+            let waited = self.0.1.wait_timeout_while(wish, GATHERING, |wish| !wish.seal && !wish.stop);
+            wish = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let duty = Duty { seal: wish.seal };
+        (wish.seal, wish.gather) = (false, false);
+        (!wish.stop).then_some(duty)
     }
 
     /// Tells the thread to end.
@@ -98,6 +124,7 @@ impl Memory {
         if folded && let Err(error) = self.sweep() {
             log::warn!("segments that were folded into a larger one stay until the next gc: {error}");
         }
+        self.indexer.wake();
         Ok(())
     }
 
@@ -113,9 +140,10 @@ impl Memory {
         if !recent.is_empty() {
             manifest.archives.push(write_archive(&self.segments.shelf, &recent)?);
         }
-        let mut moves = Moves::new(&sealed);
+        let mut packed = self.pack_files(&manifest.world)?;
+        let mut moves = Moves::new(&sealed, &mut packed);
         moves.world(&mut manifest.world);
-        manifest::write(&self.disk, &manifest, &self.key)?;
+        manifest::write(&self.disk, &manifest, &self.key, &self.trees)?;
         self.install(&mut moves, &manifest, recent.len());
         Ok(sealed.iter().any(Sealed::folds))
     }
@@ -128,6 +156,8 @@ impl Memory {
         if let Some(reason) = chain.refusal() {
             return Err(Error::read_only(&reason));
         }
+        // The manifest holds no operations, so all of them must stand in entries.
+        self.gather_each(&mut chain)?;
         let Some(old) = chain.journal.clone() else { return Err(Error::read_only("it was opened for reading")) };
         old.finish()?;
         let numbers =
@@ -174,10 +204,11 @@ impl Memory {
     pub(super) fn start_keeper(self: &Arc<Self>) {
         let (memory, keeper) = (Arc::downgrade(self), self.keeper.clone());
         let life = move || {
-            while keeper.next()
+            while let Some(duty) = keeper.next()
                 && let Some(memory) = memory.upgrade()
             {
-                if let Err(error) = memory.seal() {
+                let kept = memory.gather_all().and_then(|()| if duty.seal { memory.seal() } else { Ok(()) });
+                if let Err(error) = kept {
                     log::warn!("sealing failed and will be tried again: {error}");
                 }
             }
@@ -208,6 +239,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         self.keeper.stop();
+        self.indexer.stop();
     }
 }
 
@@ -221,9 +253,17 @@ pub(super) fn each_state(world: &World, mut each: impl FnMut(&Arc<State>)) {
     }
 }
 
-/// Returns the names of all segments that the world reaches.
+/// Returns the names of all segments that the world reaches, of their graphs, and of the packs of
+/// its files.
 pub(super) fn segments_of(world: &World) -> HashSet<Hash> {
-    let mut names = HashSet::new();
-    each_state(world, |state| names.extend(state.layers().iter().map(|layer| layer.segment.name())));
+    let (mut names, mut states) = (HashSet::new(), Vec::new());
+    each_state(world, |state| {
+        for layer in state.layers() {
+            names.insert(layer.segment.name());
+            names.extend(layer.segment.graphs().map(|graph| graph.name()));
+        }
+        states.push(state.clone());
+    });
+    names.extend(packs_of(states.iter().map(|state| state.files())));
     names
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Error;
 use crate::object::{Hash, Shelf};
-use crate::segment::Segment;
+use crate::segment::{GraphFile, Segment};
 
 /// The shelf, and what is open of it.
 pub(super) struct Segments {
@@ -34,6 +34,18 @@ impl Segments {
         }
         open.insert(*name, segment.clone());
         Ok(segment)
+    }
+
+    /// Opens a graph and gives it to its segment, where that is open.
+    pub fn attach(&self, name: &Hash) -> Result<(), Error> {
+        let graph = GraphFile::open(&self.shelf, *name)?;
+        if self.thorough {
+            graph.verify()?;
+        }
+        if let Some(segment) = self.open().get(&graph.segment()) {
+            segment.attach(Arc::new(graph));
+        }
+        Ok(())
     }
 
     /// Lets go of those that are not in `live`; who still reads one keeps it.

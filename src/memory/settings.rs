@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Error, Kind};
 use crate::merge::Strategy;
+use crate::merge::files::{DEFAULT_RULES, Rules};
 use crate::object::{CodecError, Reader, Writer};
 use crate::vector::{DIM_MAX, Metric};
 
@@ -99,45 +100,50 @@ impl Setting {
     }
 }
 
-/// The rules of the interface's section 6.
-const DEFAULT_RULES: &str = "core/**              text manual
-agent_state/**       newest
-embeddings/index/**  manifest artifact_id
-*.jsonl              union event_id
-cache/**             never
-tmp/**               never
-episodic/**          never ttl=24h
-**                   text";
-
 /// Longest agent, session or task, in bytes.
 const LABEL_BYTES_MAX: usize = 200;
 /// Longest rules, in bytes.
 const RULES_BYTES_MAX: usize = 64 * 1024;
 
 /// The values of all settings; cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Settings(Arc<[Arc<str>; Setting::ALL.len()]>);
+#[derive(Clone)]
+pub struct Settings(Arc<Values>);
+
+struct Values {
+    texts: [Arc<str>; Setting::ALL.len()],
+    /// The rules for files, parsed at first use.
+    rules: OnceLock<Arc<Rules>>,
+}
 
 impl Default for Settings {
     /// Returns the values of a new root branch; all that are default share them.
     fn default() -> Settings {
         static DEFAULTS: OnceLock<Settings> = OnceLock::new();
-        let make = || Settings(Arc::new(Setting::ALL.map(|setting| setting.default_value().into())));
+        let make = || Settings::of(Setting::ALL.map(|setting| setting.default_value().into()));
         DEFAULTS.get_or_init(make).clone()
     }
 }
 
 impl Settings {
+    fn of(texts: [Arc<str>; Setting::ALL.len()]) -> Settings {
+        Settings(Arc::new(Values { texts, rules: OnceLock::new() }))
+    }
+
+    /// Returns the rules for files.
+    pub fn rules(&self) -> &Rules {
+        self.0.rules.get_or_init(|| Arc::new(Rules::parse(self.get(Setting::Rules)).unwrap_or_default()))
+    }
+
     /// Returns a value without its line end, empty where it is unset.
     pub fn get(&self, setting: Setting) -> &Arc<str> {
-        &self.0[setting as usize]
+        &self.0.texts[setting as usize]
     }
 
     /// Returns the settings with one value replaced; the value must have passed [`check`].
     pub fn with(&self, setting: Setting, value: &str) -> Settings {
-        let mut values = (*self.0).clone();
-        values[setting as usize] = value.into();
-        Settings(Arc::new(values))
+        let mut texts = self.0.texts.clone();
+        texts[setting as usize] = value.into();
+        Settings::of(texts).sharing(self)
     }
 
     /// Returns what a fork of the branch begins with.
@@ -147,7 +153,17 @@ impl Settings {
             return defaults;
         }
         let source = |setting: Setting| if setting.is_inherited() { self } else { &defaults };
-        Settings(Arc::new(Setting::ALL.map(|setting| source(setting).get(setting).clone())))
+        Settings::of(Setting::ALL.map(|setting| source(setting).get(setting).clone())).sharing(self)
+    }
+
+    /// Takes over the parsed rules of others that have the same.
+    fn sharing(self, other: &Settings) -> Settings {
+        if let Some(rules) = other.0.rules.get()
+            && self.get(Setting::Rules) == other.get(Setting::Rules)
+        {
+            self.0.rules.get_or_init(|| rules.clone());
+        }
+        self
     }
 
     /// Returns the strategy.
@@ -172,21 +188,22 @@ impl Settings {
 
     /// Appends the stored form.
     pub fn write(&self, out: &mut Writer) {
-        self.0.iter().for_each(|value| {
+        self.0.texts.iter().for_each(|value| {
             out.text(value);
         });
     }
 
     /// Reads the stored form.
     pub fn read(input: &mut Reader<'_>) -> Result<Settings, CodecError> {
-        let mut values = (*Settings::default().0).clone();
-        for value in &mut values {
+        let defaults = Settings::default();
+        let mut texts = defaults.0.texts.clone();
+        for value in &mut texts {
             let text = input.text()?;
             if **value != *text {
                 *value = text.into();
             }
         }
-        Ok(Settings(Arc::new(values)))
+        Ok(Settings::of(texts).sharing(&defaults))
     }
 }
 
@@ -220,6 +237,10 @@ pub fn check(setting: Setting, value: &str) -> Result<String, Error> {
         Setting::Keep if parse_duration(value).is_err() => bad("a duration such as 1h or 30d"),
         Setting::ScratchSize if parse_size(value).is_none() => bad("a size such as 64M"),
         Setting::Rules if value.len() > RULES_BYTES_MAX => bad("rules of up to 64 KiB"),
+        Setting::Rules => match Rules::parse(value) {
+            Ok(_) => Ok(value.to_owned()),
+            Err(error) => Err(Error::new(Kind::Invalid, "bad_rules", error.to_string(), error.hint)),
+        },
         _ => Ok(value.to_owned()),
     }
 }

@@ -71,10 +71,9 @@ pub(super) fn render(memory: &Memory, world: &World, view: &View, seen: &Seen<'_
     let setting = |setting| world.setting(branch, setting);
     let (agent, metric) = (setting(Setting::Agent)?, setting(Setting::Metric)?);
     let conflicts = match (view, branch.parent) {
-        (View::Branch(_), Some(_)) => count_conflicts(&joining::plan_of(world, branch, Join::Merge)?.both_changed),
+        (View::Branch(_), Some(_)) => count_conflicts(&joining::plan_of(memory.table(world), branch, Join::Merge)?.both_changed),
         _ => 0,
     };
-    let indexed = totals.records - seen.state.loose().len() as u64;
     let status = Status {
         name: &branch.name,
         path: &path,
@@ -87,7 +86,7 @@ pub(super) fn render(memory: &Memory, world: &World, view: &View, seen: &Seen<'_
         records: totals.records,
         own_edits: own.edits,
         deleted: own.deleted,
-        files: 0,
+        files: seen.state.files().totals().files,
         bytes_own: own.bytes,
         bytes_shared: totals.raw.saturating_sub(own.bytes),
         depth: world.depth(branch),
@@ -102,13 +101,30 @@ pub(super) fn render(memory: &Memory, world: &World, view: &View, seen: &Seen<'_
         conflicts,
         log_entries: 0,
         unread: 0,
-        index: Index { rows: totals.records, indexed, segments: seen.state.layers().len(), building: false },
+        index: memory.index_of(world, seen)?,
         lease: None,
         last_error: memory.last_error(branch.id),
     };
     let mut line = serde_json::to_vec(&status).unwrap_or_default();
     line.push(b'\n');
     Ok(line)
+}
+
+impl Memory {
+    /// Returns how far a view's records are indexed: all but those of large segments whose graph is
+    /// not there yet, and of the one at hand those that are done.
+    fn index_of(&self, world: &World, seen: &Seen<'_>) -> Result<Index, Error> {
+        let metric = world.shared_settings(seen.branch)?.metric();
+        let layers = seen.state.layers();
+        let mut waiting = 0;
+        let current = self.indexer.current();
+        for layer in layers.iter().filter(|layer| self.wants_graph(layer, metric)) {
+            let done = current.filter(|(segment, _)| *segment == layer.segment.name()).map_or(0, |(_, rows)| rows);
+            waiting += u64::from(layer.visible.count()).saturating_sub(done).max(1);
+        }
+        let rows = seen.state.totals().records;
+        Ok(Index { rows, indexed: rows.saturating_sub(waiting), segments: layers.len(), building: waiting > 0 })
+    }
 }
 
 fn own(seen: &Seen<'_>) -> Result<Own, Error> {

@@ -11,12 +11,17 @@ type Clock = Box<dyn Fn() -> Time + Send + Sync>;
 /// Fills a buffer with random bytes.
 type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
+/// From so many rows on a walk through a graph is cheaper than a scan of them.
+const GRAPH_ROWS: u32 = 8192;
+
 /// The clock and the source of randomness that a store is given, and its maker.
 pub struct Surroundings {
     /// Tells the present moment.
     pub clock: Clock,
     /// Fills a buffer with random bytes; the signing key comes from here.
     pub entropy: Entropy,
+    /// Rows of a segment from which on it gets a neighbour graph; smaller ones are scanned.
+    pub graph_rows: u32,
     /// Who makes a store that is not there yet.
     pub owner: Actor,
 }
@@ -36,6 +41,6 @@ impl Surroundings {
             let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(buffer));
             read.expect("/dev/urandom can always be read on Linux");
         };
-        Surroundings { clock: Box::new(clock), entropy: Box::new(entropy), owner }
+        Surroundings { clock: Box::new(clock), entropy: Box::new(entropy), graph_rows: GRAPH_ROWS, owner }
     }
 }

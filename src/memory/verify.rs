@@ -11,13 +11,15 @@ use super::history::{Archive, open_archive, read_archive};
 use super::load::{Loaded, Source, load};
 use super::open::{check_format, is_holder, read_file, read_keys};
 use super::segments::Segments;
-use super::{Error, Kind, manifest, seal};
+use super::trees::{self, Trees};
+use super::{Error, Kind, manifest, seal, unfinished};
 use crate::branch::State;
 use crate::disk::{Disk, RealDisk};
 use crate::journal::{Journal, Replay};
 use crate::lineage::{PublicKey, SignedEntry};
 use crate::object::{Hash, SetHash, Shelf};
-use crate::segment::{self, Segment};
+use crate::segment::{self, GraphFile, Segment};
+use crate::workspace::{Pack, read_snapshot};
 
 /// What a store is checked against beside itself.
 #[derive(Clone, Copy, Default)]
@@ -56,8 +58,9 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
         return Err(Error::damaged("the store is signed by another key than the one given"));
     }
     let segments = Segments::new(Shelf::over(disk.clone(), segment::FOLDER), true);
-    let (shelf, segment) = (&segments.shelf, |name: &Hash| segments.get(name));
-    let source = Source { disk, public: &public, segment: &segment, writing: false };
+    let shelf = &segments.shelf;
+    let trees = Trees::new(disk.clone(), true);
+    let source = Source { disk, public: &public, segments: &segments, trees: &trees, writing: false };
     let loaded = load(&source)?;
     if let Some(torn) = loaded.torn.as_ref().filter(|torn| !torn.cut_short) {
         let message =
@@ -74,7 +77,7 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
         )));
     }
     let states = check_states(&loaded)?;
-    check_files(disk, shelf, &loaded)?;
+    check_files(disk, shelf, &loaded, &trees)?;
     Ok(json!({
         "entries": entries.len(), "tip": loaded.chain.tip.to_string(), "branches": loaded.world.branches.len(),
         "states": states, "segments": segments.count(), "key": public.hash().to_string(),
@@ -139,7 +142,7 @@ fn check_state(state: &State) -> Result<(), Error> {
         sum.add(&hash);
         records += 1;
     }
-    if records != state.totals().records || State::head_of(&sum) != state.head() {
+    if records != state.totals().records || State::head_of(&sum, state.files()) != state.head() {
         return Err(Error::damaged(format!(
             "the {records} records of a branch do not add up to its head {}",
             state.head()
@@ -149,7 +152,7 @@ fn check_state(state: &State) -> Result<(), Error> {
 }
 
 /// Looks for files that should not be there, or should be.
-fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded) -> Result<(), Error> {
+fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded, trees: &Trees) -> Result<(), Error> {
     let io = |error: std::io::Error| Error::io("the store's folder could not be read", &error);
     let known = [
         "format",
@@ -160,8 +163,11 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded) -> Result<(
         "lock",
         manifest::PATH,
         manifest::NEW_PATH,
+        unfinished::PATH,
+        unfinished::NEW_PATH,
         "lost+found",
     ];
+    unfinished::verify(disk, &disk.list("").map_err(io)?)?;
     for name in disk.list("").map_err(io)? {
         if !known.contains(&name.as_str()) {
             return Err(Error::damaged(format!("the file {name} does not belong into a store")));
@@ -177,6 +183,7 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded) -> Result<(
     let mut live = live_files(&loaded.world);
     live.extend(loaded.history.archives.iter().map(|archive| archive.name));
     live.extend(&loaded.named);
+    live.extend(trees.snapshots());
     for name in shelf.strangers(&live).map_err(io)? {
         // What a crash left is swept by gc; whatever else it is, it must at least be whole.
         let Ok(hash) = name.parse::<Hash>() else {
@@ -190,11 +197,20 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded) -> Result<(
     Ok(())
 }
 
-/// Checks a file that nothing names: a whole segment or archive that has its own name.
+/// Checks a file that nothing names: it must be whole, of whatever kind it is.
 fn check_stranger(shelf: &Shelf, name: Hash) -> Result<(), Error> {
-    match open_archive(shelf, &Archive { name, count: 0 }) {
-        Ok(archive) => Ok(archive.verify()?),
-        Err(_) => Ok(Segment::open(shelf, name)?.verify()?),
+    if let Ok(archive) = open_archive(shelf, &Archive { name, count: 0 }) {
+        return Ok(archive.verify()?);
+    }
+    if let Ok(graph) = GraphFile::open(shelf, name) {
+        return Ok(graph.verify()?);
+    }
+    if let Ok(pack) = Pack::open(shelf, name) {
+        return Ok(pack.verify()?);
+    }
+    match Segment::open(shelf, name) {
+        Ok(segment) => Ok(segment.verify()?),
+        Err(_) => read_snapshot(shelf, name).map(|_| ()).map_err(trees::stored),
     }
 }
 

@@ -99,6 +99,8 @@ pub struct Branch {
     pub kept: Vector<Kept>,
     /// Conflicts settled by hand, by id.
     pub resolutions: OrdMap<Arc<str>, Resolution>,
+    /// Operations on its files since the store was opened.
+    pub edits: u64,
     /// Of a root branch: whether a vector was ever written below it, which fixes `dim` and `metric`.
     pub vectors_fixed: bool,
 }
@@ -135,6 +137,7 @@ impl Branch {
             children: OrdMap::new(),
             kept: Vector::new(),
             resolutions: OrdMap::new(),
+            edits: 0,
             vectors_fixed: false,
         }
     }

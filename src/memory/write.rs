@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::act::{Change, Deed, Join};
 use super::draft::{Draft, Edit};
-use super::joining::{self, Outcome};
+use super::joining::{self, Outcome, Table};
 use super::prepare::{check_vector, created};
 use super::settings::Setting;
 use super::world::{BranchId, World};
@@ -160,7 +160,9 @@ impl Memory {
         }
         let name = write_segment(&self.segments.shelf, &rows, dim)?;
         drop(rows);
-        Ok(Receipt::of(&*self.act(who, || Ok(Deed::Bulk(branch, name, deletes)))?))
+        let entry = self.act(who, || Ok(Deed::Bulk(branch, name, deletes)))?;
+        self.indexer.wake();
+        Ok(Receipt::of(&entry))
     }
 
     /// Fails as a commit of this one record would, and changes nothing.
@@ -209,7 +211,8 @@ impl Memory {
     fn dry_run(&self, branch: BranchId, join: Join) -> Result<Outcome, Error> {
         let world = self.world().clone();
         let branch = world.branch(branch)?;
-        let worked = joining::work_out(&world, branch, join)?;
+        let table = Table { world: &world, packs: &self.trees, time: self.now() };
+        let worked = joining::work_out(table, branch, join)?;
         let mut blockers = Vec::new();
         if join == Join::Merge {
             blockers.extend(joining::without_children(&world, branch).err());

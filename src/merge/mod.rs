@@ -1,6 +1,7 @@
 //! Three-way merge: base, child and parent become actions and conflicts. Planned without touching
 //! the disk, applied as one new state.
 
+pub mod files;
 mod plan;
 mod strategy;
 

@@ -24,6 +24,15 @@ impl Strategy {
     /// All strategies.
     pub const ALL: [Strategy; 4] = [Strategy::ChildWins, Strategy::ParentWins, Strategy::NewestWins, Strategy::Manual];
 
+    /// Returns the strategy with the sides exchanged.
+    pub fn turned(self) -> Strategy {
+        match self {
+            Strategy::ChildWins => Strategy::ParentWins,
+            Strategy::ParentWins => Strategy::ChildWins,
+            Strategy::NewestWins | Strategy::Manual => self,
+        }
+    }
+
     /// Returns the word for it.
     pub fn name(self) -> &'static str {
         match self {

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::object::{Hash, Hasher, Time};
 use crate::text::Frequencies;
-use crate::vector;
+use crate::vector::{self, Code};
 
 const CONTEXT: &str = "engramfs 2026 record v1";
 
@@ -53,6 +53,18 @@ pub struct Version {
     pub terms: u32,
     /// How often it holds each term, counted at the first text question.
     words: OnceLock<Frequencies>,
+    /// The vector's compact copy, made at the first vector question.
+    code: OnceLock<Compact>,
+    /// The metadata as a value, parsed at the first filtered question.
+    parsed: OnceLock<serde_json::Value>,
+}
+
+/// The compact copy of a vector.
+#[derive(Clone, Debug)]
+struct Compact {
+    bytes: Box<[i8]>,
+    scale: f32,
+    residual: f32,
 }
 
 /// What follows from a version's content and was stored with it.
@@ -79,18 +91,35 @@ impl Version {
         let norm = content.vector.as_deref().map_or(0.0, vector::norm);
         let json_bytes = content.json_bytes(&id);
         let terms = content.terms();
-        Version { id, hash, content, stamp, norm, json_bytes, terms, words: OnceLock::new() }
+        Version::stored(id, content, stamp, Computed { hash, norm, lengths: (json_bytes, terms) })
     }
 
     /// Makes a version out of what was stored with it.
     pub fn stored(id: Arc<str>, content: Content, stamp: Stamp, computed: Computed) -> Version {
         let Computed { hash, norm, lengths: (json_bytes, terms) } = computed;
-        Version { id, hash, content, stamp, norm, json_bytes, terms, words: OnceLock::new() }
+        let (words, code, parsed) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Version { id, hash, content, stamp, norm, json_bytes, terms, words, code, parsed }
+    }
+
+    /// Returns the compact copy of the vector, nothing where there is none.
+    pub fn code(&self) -> Option<Code<'_>> {
+        let vector = self.content.vector.as_deref()?;
+        let compact = self.code.get_or_init(|| {
+            let mut bytes = vec![0; vector.len()].into_boxed_slice();
+            let (scale, residual) = vector::quantize(vector, &mut bytes);
+            Compact { bytes, scale, residual }
+        });
+        Some(Code { bytes: &compact.bytes, scale: compact.scale, residual: compact.residual })
+    }
+
+    /// Returns the metadata as a value.
+    pub fn metadata(&self) -> &serde_json::Value {
+        self.parsed.get_or_init(|| self.content.metadata_value())
     }
 
     /// Returns how often the version's document holds each term.
     pub fn words(&self) -> &Frequencies {
-        self.words.get_or_init(|| Frequencies::of(self.content.text.as_deref(), &self.content.metadata_value()))
+        self.words.get_or_init(|| Frequencies::of(self.content.text.as_deref(), self.metadata()))
     }
 
     /// Returns the bytes of id, vector, text and metadata as stored.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::answer::{Hit, Score};
 use super::fusion::fuse;
+use super::nearest::Effort;
 use super::scan::{Scan, Scored};
 use super::{Mode, Question, SearchError, words};
 use crate::branch::State;
@@ -32,6 +33,8 @@ pub struct Asked {
     pub mode: Mode,
     /// Why not in the mode asked for.
     pub reason: Option<String>,
+    /// Whether the hits are proven to be the best: no graph was walked.
+    pub exact: bool,
 }
 
 /// What a question compares records with.
@@ -51,21 +54,23 @@ pub fn ask(
     late: &dyn Fn() -> Option<SearchError>,
 ) -> Result<Asked, SearchError> {
     let wanted = wanted(places, metric, question)?;
-    let mut hits = Vec::new();
+    let (mut hits, mut exact) = (Vec::new(), true);
     for place in places {
         if let (Some(vector), Some(dim)) = (&wanted.vector, dim_of(&place.state))
             && vector.vector().len() != dim
         {
             return Err(SearchError::Dimension { found: vector.vector().len(), expected: dim });
         }
-        let scan = Scan { state: &place.state, filter: question.filter.as_ref(), late };
-        hits.extend(hits_of(&scan, &place.source, &wanted, question)?);
+        let scan = Scan::new(&place.state, question.filter.as_ref(), late)?;
+        let (found, proven) = hits_of(&scan, &place.source, &wanted, question)?;
+        hits.extend(found);
+        exact &= proven;
     }
     if places.len() > 1 {
         hits.sort_by(|a, b| b.score.value().total_cmp(&a.score.value()).then_with(|| a.id.cmp(&b.id)));
         hits.truncate(question.k);
     }
-    Ok(Asked { hits, mode: wanted.mode, reason: wanted.reason })
+    Ok(Asked { hits, mode: wanted.mode, reason: wanted.reason, exact })
 }
 
 /// Works out what to compare with, and in which mode; a mode that can't be had is said with a reason.
@@ -111,37 +116,38 @@ fn dim_of(state: &State) -> Option<usize> {
     })
 }
 
-fn hits_of(scan: &Scan<'_>, source: &Arc<str>, wanted: &Wanted, question: &Question) -> Result<Vec<Hit>, SearchError> {
+/// Returns the hits in one place, and whether they are proven to be the best.
+fn hits_of(
+    scan: &Scan<'_>,
+    source: &Arc<str>,
+    wanted: &Wanted,
+    question: &Question,
+) -> Result<(Vec<Hit>, bool), SearchError> {
     let make = Maker { source, question };
+    let effort = Effort { exact: question.exact, ef: question.ef };
     match (&wanted.vector, &wanted.text) {
         (Some(vector), None) => {
-            let found = scan.nearest(vector, question.k)?;
-            let explain = |score: f32| json!({ "mode": "vector", "score": score });
-            found
-                .iter()
-                .map(|found| {
-                    make.hit(&found.row, Score::Single(found.score), Some(vector.distance(found.score)), || {
-                        explain(found.score)
-                    })
-                })
-                .collect::<Result<_, _>>()
-                .map_err(Into::into)
+            let nearest = scan.nearest(vector, question.k, effort)?;
+            let hit = |found: &Scored<f32>| {
+                let explain = || json!({ "mode": "vector", "score": found.score });
+                make.hit(&found.row, Score::Single(found.score), Some(vector.distance(found.score)), explain)
+            };
+            Ok((nearest.found.iter().map(hit).collect::<Result<_, _>>()?, nearest.exact))
         }
         (None, Some(text)) => {
             let found = words::best(scan, text, question.k)?;
-            let explain = |score: f64| json!({ "mode": "text", "score": score });
-            found
-                .iter()
-                .map(|found| make.hit(&found.row, Score::Double(found.score), None, || explain(found.score)))
-                .collect::<Result<_, _>>()
-                .map_err(Into::into)
+            let hit = |found: &Scored<f64>| {
+                let explain = || json!({ "mode": "text", "score": found.score });
+                make.hit(&found.row, Score::Double(found.score), None, explain)
+            };
+            Ok((found.iter().map(hit).collect::<Result<_, _>>()?, true))
         }
         (Some(vector), Some(text)) => {
             let depth = question.k.max(FUSED_MIN);
-            let (near, worded) = (scan.nearest(vector, depth)?, words::best(scan, text, depth)?);
-            make.fused(&near, &worded, vector)
+            let (near, worded) = (scan.nearest(vector, depth, effort)?, words::best(scan, text, depth)?);
+            Ok((make.fused(&near.found, &worded, vector)?, near.exact))
         }
-        (None, None) => Ok(Vec::new()),
+        (None, None) => Ok((Vec::new(), true)),
     }
 }
 

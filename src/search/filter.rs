@@ -1,4 +1,5 @@
-//! Filters on metadata: parsed once, then asked of every row that a search looks at.
+//! Filters on metadata: parsed once, then turned into the rows of a segment that match, or asked of
+//! one record.
 //!
 //! A filter is an object; all its conditions must hold:
 //!
@@ -19,7 +20,10 @@ use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
+use crate::facet::value_at;
+
 mod parse;
+mod select;
 #[cfg(test)]
 mod tests;
 
@@ -115,7 +119,7 @@ impl Node {
             Self::All(nodes) => nodes.iter().all(|node| node.matches(metadata)),
             Self::Any(nodes) => nodes.iter().any(|node| node.matches(metadata)),
             Self::Not(node) => !node.matches(metadata),
-            Self::Key(key, test) => test.holds(find(metadata, key)),
+            Self::Key(key, test) => test.holds(value_at(metadata, key)),
         }
     }
 }
@@ -135,15 +139,6 @@ impl Test {
             }
         }
     }
-}
-
-/// Returns the value under `key`, or else under the path that its dots spell.
-fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
-    let object = value.as_object()?;
-    object.get(key).or_else(|| {
-        let (first, rest) = key.split_once('.')?;
-        find(object.get(first)?, rest)
-    })
 }
 
 fn is_or_holds(stored: &Value, operand: &Value) -> bool {

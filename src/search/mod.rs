@@ -1,16 +1,21 @@
 //! Questions to a state and their answers.
 //!
 //! The exact scan is the truth: it goes over the int8 copy of the visible rows with bounds that are
-//! proven, and computes the score of every row that the bounds do not rule out. Text questions are
-//! BM25 over the same visible rows, and a hybrid is the fusion of both lists' ranks.
+//! proven, and computes the score of every row that the bounds do not rule out. Large segments are
+//! searched by a walk through their graph where that costs less; the answer then says that it is
+//! not exact. Text questions are BM25 over the same visible rows, and a hybrid is the fusion of both
+//! lists' ranks.
 
 mod answer;
 mod ask;
 mod filter;
 mod fusion;
+mod nearest;
+mod pool;
 mod question;
 mod scan;
 mod top;
+mod walk;
 mod words;
 
 use thiserror::Error;

@@ -25,15 +25,12 @@ pub fn best(scan: &Scan<'_>, text: &str, k: usize) -> Result<Vec<Scored<f64>>, S
         if counts.iter().all(|count| *count == 0) {
             continue;
         }
-        offer(
-            scan,
-            &mut top,
-            scorer.score(version.terms, &counts),
-            || version.id.clone(),
-            || Row::Loose(version.clone()),
-        )?;
+        let score = scorer.score(version.terms, &counts);
+        if admits(&top, score) && scan.filter.is_none_or(|filter| filter.matches(version.metadata())) {
+            top.push(score, version.id.clone(), Row::Loose(version.clone()));
+        }
     }
-    for layer in scan.state.layers() {
+    for (number, layer) in scan.state.layers().iter().enumerate() {
         let postings = layer.segment.postings()?;
         let mut union = Union::new(&postings, &terms);
         let (mut from, mut steps) = (0, 0);
@@ -43,31 +40,20 @@ pub fn best(scan: &Scan<'_>, text: &str, k: usize) -> Result<Vec<Scored<f64>>, S
             if steps % ROWS_AT_ONCE == 0 {
                 scan.check_time()?;
             }
-            if row < layer.segment.rows() && layer.visible.contains(row) {
+            if row < layer.segment.rows() && scan.sees(number, row) {
                 let score = scorer.score(postings.length(row), counts);
-                let id = layer.segment.id(row)?;
-                offer(scan, &mut top, score, || id.into(), || Row::Sealed(layer.segment.clone(), row))?;
+                if admits(&top, score) {
+                    top.push(score, layer.segment.id(row)?.into(), Row::Sealed(layer.segment.clone(), row));
+                }
             }
         }
     }
     Ok(top.into_sorted().into_iter().map(|entry| Scored { row: entry.payload, score: entry.score }).collect())
 }
 
-fn offer(
-    scan: &Scan<'_>,
-    top: &mut Top<f64, Arc<str>, Row>,
-    score: f64,
-    id: impl FnOnce() -> Arc<str>,
-    row: impl FnOnce() -> Row,
-) -> Result<(), SearchError> {
-    if top.worst().is_some_and(|worst| score < worst) {
-        return Ok(());
-    }
-    let row = row();
-    if scan.matches(&row)? {
-        top.push(score, id(), row);
-    }
-    Ok(())
+/// Tells whether a record with that score may be among the best.
+fn admits(top: &Top<f64, Arc<str>, Row>, score: f64) -> bool {
+    top.worst().is_none_or(|worst| score >= worst)
 }
 
 /// How many visible records hold each term.

@@ -15,13 +15,16 @@
 //! | 10 lengths | u32 pairs: bytes of JSON, number of terms | rows × 8 |
 //! | 11 stamps | triples of texts: branch, agent, session | – |
 //! | 12 postings | the inverted index of the rows' texts | – |
+//! | 13 facets | the index of the rows' metadata | – |
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use super::{Container, SegmentError};
+use super::{Container, GraphFile, SegmentError};
+use crate::facet::Facets;
 use crate::object::{CodecError, Hash, Reader, SetHash, Shelf, Time, Writer};
 use crate::record::{Computed, Content, Stamp, Version};
 use crate::text::Postings;
+use crate::vector::Metric;
 
 pub(super) const VECTORS: usize = 0;
 pub(super) const CODES: usize = 1;
@@ -36,8 +39,9 @@ pub(super) const PAYLOADS: usize = 9;
 pub(super) const LENGTHS: usize = 10;
 pub(super) const STAMPS: usize = 11;
 pub(super) const POSTINGS: usize = 12;
-/// Kind byte of a file of records.
-pub(super) const KIND: u8 = 1;
+pub(super) const FACETS: usize = 13;
+/// Kind byte of a file of records; 1 was the form without facets.
+pub(super) const KIND: u8 = 3;
 
 /// What all rows of a segment, or all records of a branch, add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,6 +117,8 @@ pub struct Segment {
     sum: SetHash,
     totals: Totals,
     stamps: Vec<[Arc<str>; 3]>,
+    /// Its neighbour graphs by metric, as far as they are built.
+    pub(super) graphs: [OnceLock<Arc<GraphFile>>; Metric::ALL.len()],
 }
 
 impl Segment {
@@ -127,10 +133,10 @@ impl Segment {
             let sum = SetHash::from_bytes(input.bytes()?).ok_or(CodecError::Short)?;
             Ok((rows, dim, totals, sum))
         };
-        let (rows, dim, totals, sum) = parse().map_err(|error| container.damaged(POSTINGS + 1, &error.to_string()))?;
+        let (rows, dim, totals, sum) = parse().map_err(|error| container.damaged(FACETS + 1, &error.to_string()))?;
         let stamps =
             read_stamps(container.section(STAMPS)?).map_err(|error| container.damaged(STAMPS, &error.to_string()))?;
-        Ok(Segment { container, rows, dim, sum, totals, stamps })
+        Ok(Segment { container, rows, dim, sum, totals, stamps, graphs: Default::default() })
     }
 
     /// Returns the file's name.
@@ -248,6 +254,16 @@ impl Segment {
     pub fn postings(&self) -> Result<Postings<'_>, SegmentError> {
         let bytes = self.container.section(POSTINGS)?;
         Postings::open(bytes).map_err(|error| self.container.damaged(POSTINGS, &error.to_string()))
+    }
+
+    /// Returns the index of the metadata.
+    pub fn facets(&self) -> Result<Facets<'_>, SegmentError> {
+        let facets = Facets::open(self.container.section(FACETS)?);
+        let facets = facets.map_err(|error| self.container.damaged(FACETS, &error.to_string()))?;
+        if facets.rows() != self.rows {
+            return Err(self.container.damaged(FACETS, "it has another number of rows"));
+        }
+        Ok(facets)
     }
 
     /// Reads a whole row.

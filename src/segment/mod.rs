@@ -5,6 +5,7 @@
 
 mod columns;
 mod container;
+mod graph_file;
 mod row;
 mod writer;
 
@@ -14,6 +15,7 @@ use thiserror::Error;
 
 pub use columns::{Segment, Totals};
 pub use container::{Container, ContainerWriter};
+pub use graph_file::{GraphFile, write_graph};
 pub use row::Row;
 pub use writer::write_segment;
 

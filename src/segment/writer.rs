@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::columns::KIND;
 use super::{ContainerWriter, Row, SegmentError, Totals};
+use crate::facet::FacetsWriter;
 use crate::object::{Hash, SetHash, Shelf, Writer};
 use crate::record::{Stamp, Version};
 use crate::text::PostingsWriter;
@@ -21,7 +22,7 @@ pub fn write_segment(shelf: &Shelf, rows: &[Row], dim: usize) -> Result<Hash, Se
     let mut out = ContainerWriter::new(shelf)?;
     write_vectors(&mut out, rows, dim)?;
     let sum = write_ids_and_hashes(&mut out, rows)?;
-    let (stamps, totals, postings) = write_payloads(&mut out, rows)?;
+    let Gathered { stamps, totals, postings, facets } = write_payloads(&mut out, rows)?;
     out.begin()?;
     for stamp in &stamps {
         let mut bytes = Writer::new();
@@ -30,8 +31,10 @@ pub fn write_segment(shelf: &Shelf, rows: &[Row], dim: usize) -> Result<Hash, Se
         });
         out.write(bytes.as_slice())?;
     }
-    out.begin()?;
-    out.write(&postings)?;
+    for index in [postings, facets] {
+        out.begin()?;
+        out.write(&index)?;
+    }
     let mut extra = Writer::new();
     extra.number(rows.len() as u64).number(dim as u64);
     totals.write(&mut extra);
@@ -89,11 +92,19 @@ fn write_ids_and_hashes(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<S
 /// The labels that rows share: branch, agent, session.
 type Labels = [Arc<str>; 3];
 
-/// Sections 8 to 10; returns the stamps, the sums and the postings.
-fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<(Vec<Labels>, Totals, Vec<u8>), SegmentError> {
+/// What is found on the way through the payloads.
+struct Gathered {
+    stamps: Vec<Labels>,
+    totals: Totals,
+    postings: Vec<u8>,
+    facets: Vec<u8>,
+}
+
+/// Sections 8 to 10.
+fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<Gathered, SegmentError> {
     let mut totals = Totals::default();
     let (mut ends, mut lengths) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len() * 2));
-    let mut postings = PostingsWriter::new();
+    let (mut postings, mut facets) = (PostingsWriter::new(), FacetsWriter::new());
     let mut end = 0u64;
     for (number, row) in rows.iter().enumerate() {
         let version = row.version()?;
@@ -103,9 +114,11 @@ fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<(Vec<La
         ends.push(end);
         lengths.extend([version.json_bytes, version.terms]);
         totals.add(row.totals()?);
+        let metadata = content.metadata_value();
         if version.terms > 0 {
-            postings.add(number as u32, content.text.as_deref(), &content.metadata_value());
+            postings.add(number as u32, content.text.as_deref(), &metadata);
         }
+        facets.add(number as u32, &metadata);
     }
     out.begin()?;
     out.write(bytemuck::cast_slice(&ends))?;
@@ -118,7 +131,7 @@ fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<(Vec<La
     }
     out.begin()?;
     out.write(bytemuck::cast_slice(&lengths))?;
-    Ok((stamps.labels, totals, postings.finish()))
+    Ok(Gathered { stamps: stamps.labels, totals, postings: postings.finish(), facets: facets.finish() })
 }
 
 fn payload(version: &Version, stamp: u32) -> Vec<u8> {

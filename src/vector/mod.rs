@@ -8,6 +8,7 @@
 //! the length alone, and multiplies and adds without fusing. So a score is the same on every
 //! processor, at every alignment, and in whatever segment the row is stored.
 
+mod coarse;
 mod code;
 mod kernels;
 mod metric;
@@ -15,6 +16,7 @@ mod prepared;
 #[cfg(test)]
 mod tests;
 
+pub use coarse::{CoarseQuestion, CoarseRows, CoarseSource, Estimates};
 pub use code::{Code, quantize};
 pub use metric::{Metric, UnknownMetric};
 pub use prepared::Prepared;
@@ -68,6 +70,16 @@ pub fn l2_squared(a: &[f32], b: &[f32]) -> f32 {
 #[must_use]
 pub fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
     kernels::best().dot_i8(a, b)
+}
+
+/// Puts the inner products of a code with some rows of `codes`, which lie one behind the other and
+/// are as long as it, into `out`, exactly; rows behind the end give 0.
+///
+/// # Panics
+///
+/// When `out` is not as long as `rows`.
+pub fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
+    kernels::best().dots_i8(a, codes, rows, out);
 }
 
 /// Returns the euclidean length of a vector.

@@ -1,5 +1,6 @@
 //! A question's vector, made ready once and then compared with many rows.
 
+use super::coarse::{CoarseQuestion, CoarseSource};
 use super::code::{Code, quantize};
 use super::kernels::{self, Kernels};
 use super::{Metric, NORM_SAFE, norm};
@@ -54,6 +55,13 @@ impl Prepared {
     #[must_use]
     pub fn norm(&self) -> f32 {
         self.norm
+    }
+
+    /// Returns the question as coarse rows are compared with.
+    #[must_use]
+    pub fn coarse(&self) -> CoarseQuestion {
+        let source = CoarseSource { bytes: &self.bytes, scale: self.scale, norm: self.norm, missing: 0.0 };
+        CoarseQuestion::new(self.metric, source)
     }
 
     /// Returns the score of a row: larger is better, and always finite.

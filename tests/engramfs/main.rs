@@ -17,6 +17,8 @@ mod durability;
 mod faults;
 /// Forged lineages.
 mod forgery;
+/// Walks through graphs, hidden rows and damage.
+mod graphs;
 /// Random operations against a plain model.
 mod model;
 /// Names and vectors that are refused.

@@ -13,6 +13,7 @@ pub fn surroundings() -> Surroundings {
     Surroundings {
         clock: Box::new(|| engramfs::memory::Time(TICKS.fetch_add(1_000, Ordering::Relaxed))),
         entropy: Box::new(|bytes| bytes.fill(7)),
+        graph_rows: u32::MAX,
         owner: who(),
     }
 }

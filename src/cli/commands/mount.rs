@@ -13,9 +13,6 @@ use crate::fs::{Filesystem, FsOptions};
 use crate::fuse::{self, Adapter, Background, Ended, MountOptions};
 use crate::memory::Memory;
 
-/// Threads that take requests; more only wait for each other.
-const THREADS: usize = 4;
-
 /// Mounts a store, and makes it if it is not there.
 #[derive(clap::Args)]
 #[command(before_help = "Examples:
@@ -123,7 +120,6 @@ fn serve_store(args: &Args, site: &Site, memory: &Arc<Memory>, ready: impl FnOnc
         mountpoint: site.mnt.clone(),
         allow_other: args.allow_other,
         fuse_fd: args.fuse_fd,
-        threads: THREADS,
     };
     let ended = fuse::serve(Adapter::new(Arc::clone(&filesystem)), &options, |notifier| {
         fuse::connect(&filesystem, notifier);

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use crate::fs::{Afterwards, Attr, Caller, Changes, Errno, Filesystem, FsOptions};
+use crate::fs::{Afterwards, Attr, Caller, Changes, Errno, FileKind, Filesystem, FsOptions};
 use crate::memory::{Actor, Memory, OpenMode, Surroundings};
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
@@ -111,7 +111,7 @@ impl Rig {
         let mut all = Vec::new();
         loop {
             let (before, mut room) = (all.len(), 7);
-            let mut sink = |_: u64, next: u64, _: bool, name: &OsStr| {
+            let mut sink = |_: u64, next: u64, _: FileKind, name: &OsStr| {
                 if room == 0 {
                     return true;
                 }
@@ -129,7 +129,7 @@ impl Rig {
 
     pub fn mkdir(&self, path: &str) -> Result<u64, Errno> {
         let (parent, name) = self.parent(path);
-        self.fs.mkdir(self.who, parent, name).map(|entry| entry.attr.ino)
+        self.fs.mkdir(self.who, parent, name, 0o755).map(|entry| entry.attr.ino)
     }
 
     pub fn rmdir(&self, path: &str) -> Result<(), Errno> {

@@ -1,10 +1,10 @@
 //! AVX2: eight lanes of f32 at a time, sixteen of int8.
 
-use super::{BLOCK, Kernels, padded};
+use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, Strided, code, padded};
 use std::arch::x86_64::*;
 
 /// The variant for processors since about 2013.
-pub(super) const KERNELS: Kernels = Kernels { name: "avx2", dot, l2_squared, dot_i8 };
+pub(super) const KERNELS: Kernels = Kernels { name: "avx2", dot, l2_squared, dot_i8, dots_i8, dots_coarse };
 
 /// How many f32 a register holds.
 const WIDTH: usize = 8;
@@ -102,7 +102,13 @@ fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
     if !a_rest.is_empty() {
         add_codes(&mut sums, &padded(a_rest), &padded(b_rest));
     }
-    let sum = _mm256_add_epi32(_mm256_add_epi32(sums[0], sums[1]), _mm256_add_epi32(sums[2], sums[3]));
+    fold_whole(_mm256_add_epi32(_mm256_add_epi32(sums[0], sums[1]), _mm256_add_epi32(sums[2], sums[3])))
+}
+
+/// Returns the sum of eight whole numbers.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn fold_whole(sum: __m256i) -> i32 {
     let four = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
     let two = _mm_add_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
     _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two)))
@@ -124,4 +130,48 @@ fn widen(block: &[i8; BLOCK], i: usize) -> __m256i {
     let sixteen = &block.as_chunks::<16>().0[i];
     // SAFETY: the reference covers exactly the sixteen bytes read; no alignment is asked for.
     _mm256_cvtepi8_epi16(unsafe { _mm_loadu_si128(sixteen.as_ptr().cast()) })
+}
+
+/// Puts the inner products of a code with some rows into `out`.
+#[target_feature(enable = "avx2")]
+fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
+    for (&row, out) in rows.iter().zip(out) {
+        *out = dot_i8(a, code(codes, a.len(), row));
+    }
+}
+
+/// Puts the inner products of a code with some rows of half bytes into `out`.
+#[target_feature(enable = "avx2")]
+fn dots_coarse(a: &[i8], codes: Strided<'_>, rows: &[u32], out: &mut [i32]) {
+    let blocks = a.as_chunks::<COARSE>().0;
+    for (&row, out) in rows.iter().zip(out) {
+        let mut sum = _mm256_setzero_si256();
+        for (x, y) in blocks.iter().zip(codes.code(row, blocks.len())) {
+            sum = add_block(sum, x, y);
+        }
+        *out = fold_whole(sum);
+    }
+}
+
+/// Adds the products of one block of half bytes to the sum.
+///
+/// Two products of a byte with a half byte make at most 3,840, and eight times that fits 16 bits.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn add_block(sum: __m256i, x: &[i8; COARSE], y: &[u8; COARSE_BYTES]) -> __m256i {
+    const HALF: usize = COARSE_BYTES / 2;
+    let x = x.as_chunks::<HALF>().0;
+    let low_bits = _mm256_set1_epi8(15);
+    let mut sixteens = _mm256_setzero_si256();
+    for (i, y) in y.as_chunks::<HALF>().0.iter().enumerate() {
+        // SAFETY: each reference covers exactly the 32 bytes read; no alignment is asked for.
+        let (y, x_low, x_high) = unsafe {
+            let load = |bytes: *const i8| _mm256_loadu_si256(bytes.cast());
+            (load(y.as_ptr().cast()), load(x[i].as_ptr()), load(x[i + 2].as_ptr()))
+        };
+        let (y_low, y_high) = (_mm256_and_si256(y, low_bits), _mm256_and_si256(_mm256_srli_epi16::<4>(y), low_bits));
+        sixteens = _mm256_add_epi16(sixteens, _mm256_maddubs_epi16(y_low, x_low));
+        sixteens = _mm256_add_epi16(sixteens, _mm256_maddubs_epi16(y_high, x_high));
+    }
+    _mm256_add_epi32(sum, _mm256_madd_epi16(sixteens, _mm256_set1_epi16(1)))
 }

@@ -1,10 +1,10 @@
 //! AVX-512 with VNNI: sixteen lanes of f32 at a time, 64 of int8.
 
-use super::{BLOCK, Kernels, padded};
+use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, Strided, code, padded};
 use std::arch::x86_64::*;
 
 /// The variant for server processors since about 2019.
-pub(super) const KERNELS: Kernels = Kernels { name: "avx512", dot, l2_squared, dot_i8 };
+pub(super) const KERNELS: Kernels = Kernels { name: "avx512", dot, l2_squared, dot_i8, dots_i8, dots_coarse };
 
 /// How many f32 a register holds.
 const WIDTH: usize = 16;
@@ -112,4 +112,102 @@ fn add_codes(sums: &mut [__m512i; 2], x: &[i8; BLOCK], y: &[i8; BLOCK]) {
     let (x, y) = unsafe { (_mm512_loadu_si512(x.as_ptr().cast()), _mm512_loadu_si512(y.as_ptr().cast())) };
     sums[0] = _mm512_dpbusd_epi32(sums[0], _mm512_xor_si512(x, shift), y);
     sums[1] = _mm512_dpbusd_epi32(sums[1], shift, y);
+}
+
+/// Rows that are multiplied side by side: one load of the question serves all, and so does most of
+/// the adding up at the end.
+const SIDE_BY_SIDE: usize = 4;
+
+/// Puts the inner products of a code with some rows into `out`.
+///
+/// Here the rows are shifted up, so that what is to be taken off is the same for all.
+#[target_feature(enable = "avx512f,avx512vnni")]
+fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
+    let shift = _mm512_set1_epi8(i8::MIN);
+    let (whole, a_rest) = a.as_chunks::<BLOCK>();
+    let a_rest = (!a_rest.is_empty()).then(|| padded(a_rest));
+    let zero = _mm512_setzero_si512();
+    let excess = whole.iter().chain(&a_rest).fold(zero, |sum, x| _mm512_dpbusd_epi32(sum, shift, load_code(x)));
+    for (rows, out) in rows.chunks(SIDE_BY_SIDE).zip(out.chunks_mut(SIDE_BY_SIDE)) {
+        let four = four(rows, |row| code(codes, a.len(), row));
+        let mut sums = [_mm512_sub_epi32(zero, excess); SIDE_BY_SIDE];
+        for (sum, code) in sums.iter_mut().zip(four) {
+            let (b, b_rest) = code.as_chunks::<BLOCK>();
+            for (x, y) in whole.iter().zip(b) {
+                *sum = _mm512_dpbusd_epi32(*sum, _mm512_xor_si512(load_code(y), shift), load_code(x));
+            }
+            if let Some(x) = &a_rest {
+                *sum = _mm512_dpbusd_epi32(*sum, _mm512_xor_si512(load_code(&padded(b_rest)), shift), load_code(x));
+            }
+            if code.len() < a.len() {
+                *sum = zero;
+            }
+        }
+        out.iter_mut().zip(fold_four(sums)).for_each(|(out, sum)| *out = sum);
+    }
+}
+
+/// Returns four codes, the last one more often where there are fewer rows.
+#[inline(always)]
+fn four<'a, T>(rows: &[u32], code: impl Fn(u32) -> &'a [T]) -> [&'a [T]; SIDE_BY_SIDE] {
+    let at = |i: usize| rows[i.min(rows.len() - 1)];
+    [code(at(0)), code(at(1)), code(at(2)), code(at(3))]
+}
+
+/// Returns the sums of four registers.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn fold_four([a, b, c, d]: [__m512i; SIDE_BY_SIDE]) -> [i32; SIDE_BY_SIDE] {
+    let ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    let cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    let all = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    let eight = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64::<1>(all));
+    let four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256::<1>(eight));
+    let mut sums = [0; SIDE_BY_SIDE];
+    // SAFETY: the array is exactly the sixteen bytes written; no alignment is asked for.
+    unsafe { _mm_storeu_si128(sums.as_mut_ptr().cast(), four) };
+    sums
+}
+
+/// Returns one block of a code.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load_code(block: &[i8; BLOCK]) -> __m512i {
+    // SAFETY: the reference covers exactly the 64 bytes read; no alignment is asked for.
+    unsafe { _mm512_loadu_si512(block.as_ptr().cast()) }
+}
+
+/// Puts the inner products of a code with some rows of half bytes into `out`.
+#[target_feature(enable = "avx512f,avx512vnni")]
+fn dots_coarse(a: &[i8], codes: Strided<'_>, rows: &[u32], out: &mut [i32]) {
+    let blocks = a.as_chunks::<COARSE>().0;
+    for (rows, out) in rows.chunks(SIDE_BY_SIDE).zip(out.chunks_mut(SIDE_BY_SIDE)) {
+        let four = four(rows, |row| codes.code(row, blocks.len()));
+        let mut sums = [_mm512_setzero_si512(); SIDE_BY_SIDE];
+        if four.iter().all(|code| code.len() == blocks.len()) {
+            for (i, x) in blocks.iter().enumerate() {
+                for (sum, code) in sums.iter_mut().zip(four) {
+                    add_block(sum, x, &code[i]);
+                }
+            }
+        } else {
+            for (sum, code) in sums.iter_mut().zip(four) {
+                blocks.iter().zip(code).for_each(|(x, y)| add_block(sum, x, y));
+            }
+        }
+        out.iter_mut().zip(fold_four(sums)).for_each(|(out, sum)| *out = sum);
+    }
+}
+
+/// Adds the products of one block of half bytes to the sum.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vnni")]
+fn add_block(sum: &mut __m512i, x: &[i8; COARSE], y: &[u8; COARSE_BYTES]) {
+    let low_bits = _mm512_set1_epi32(0x0F0F_0F0F);
+    let [low, high] = x.as_chunks::<BLOCK>().0 else { return };
+    // SAFETY: the reference covers exactly the 64 bytes read; no alignment is asked for.
+    let y = unsafe { _mm512_loadu_si512(y.as_ptr().cast()) };
+    *sum = _mm512_dpbusd_epi32(*sum, _mm512_and_si512(y, low_bits), load_code(low));
+    let raised = _mm512_and_si512(_mm512_srli_epi32::<4>(y), low_bits);
+    *sum = _mm512_dpbusd_epi32(*sum, raised, load_code(high));
 }

@@ -19,6 +19,10 @@ use std::sync::OnceLock;
 
 /// How many values every loop takes at a time.
 const BLOCK: usize = 64;
+/// Values in a block of half bytes: the low halves hold the first 64, the high halves the rest.
+pub(super) const COARSE: usize = 128;
+/// Bytes in a block of half bytes.
+pub(super) const COARSE_BYTES: usize = COARSE / 2;
 
 /// The kernels of one instruction set.
 ///
@@ -29,6 +33,30 @@ pub(super) struct Kernels {
     dot: unsafe fn(&[f32], &[f32]) -> f32,
     l2_squared: unsafe fn(&[f32], &[f32]) -> f32,
     dot_i8: unsafe fn(&[i8], &[i8]) -> i32,
+    dots_i8: unsafe fn(&[i8], &[i8], &[u32], &mut [i32]),
+    dots_coarse: unsafe fn(&[i8], Strided<'_>, &[u32], &mut [i32]),
+}
+
+/// Codes of half bytes that begin at equal distances in larger bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Strided<'a> {
+    pub bytes: &'a [u8],
+    pub stride: usize,
+}
+
+impl Strided<'_> {
+    /// Returns the code of a row, which ends where the bytes do.
+    #[inline(always)]
+    fn code(&self, row: u32, blocks: usize) -> &[[u8; COARSE_BYTES]] {
+        let found = self.bytes.get(row as usize * self.stride..).unwrap_or_default().as_chunks().0;
+        found.get(..blocks).unwrap_or(found)
+    }
+}
+
+/// Returns the int8 code of a row among codes of equal length, empty where there is none.
+#[inline(always)]
+fn code(codes: &[i8], dim: usize, row: u32) -> &[i8] {
+    codes.get(row as usize * dim..).and_then(|rest| rest.get(..dim)).unwrap_or_default()
 }
 
 impl Kernels {
@@ -72,6 +100,26 @@ impl Kernels {
         assert_eq!(a.len(), b.len(), "both codes have one dimension");
         // SAFETY: `supported` found the instructions of this variant on this processor.
         unsafe { (self.dot_i8)(a, b) }
+    }
+
+    /// Puts the inner products of a code with some rows of `codes`, all of its length, into `out`.
+    ///
+    /// Rows behind the end give 0.
+    #[inline]
+    pub(super) fn dots_i8(&self, a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
+        assert_eq!(rows.len(), out.len(), "one product a row");
+        // SAFETY: `supported` found the instructions of this variant on this processor.
+        unsafe { (self.dots_i8)(a, codes, rows, out) }
+    }
+
+    /// Puts the inner products of a code with some rows of raised half bytes into `out`.
+    ///
+    /// `a` is a whole number of blocks long. Where the bytes end too early, what lacks counts 0.
+    #[inline]
+    pub(super) fn dots_coarse(&self, a: &[i8], codes: Strided<'_>, rows: &[u32], out: &mut [i32]) {
+        assert_eq!(rows.len(), out.len(), "one product a row");
+        // SAFETY: `supported` found the instructions of this variant on this processor.
+        unsafe { (self.dots_coarse)(a, codes, rows, out) }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Plain Rust for every processor; the compiler makes vector code of it where it can.
 
-use super::{BLOCK, Kernels, padded};
+use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, Strided, code, padded};
 
 /// The variant that runs everywhere, and that the others are checked against.
-pub(super) const KERNELS: Kernels = Kernels { name: "portable", dot, l2_squared, dot_i8 };
+pub(super) const KERNELS: Kernels = Kernels { name: "portable", dot, l2_squared, dot_i8, dots_i8, dots_coarse };
 
 /// Returns the inner product.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
@@ -44,4 +44,27 @@ fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
 /// Returns the inner product of two codes. Whole numbers need no order.
 fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
     a.iter().zip(b).map(|(&x, &y)| i32::from(x) * i32::from(y)).sum()
+}
+
+/// Puts the inner products of a code with some rows into `out`.
+fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
+    for (&row, out) in rows.iter().zip(out) {
+        *out = dot_i8(a, code(codes, a.len(), row));
+    }
+}
+
+/// Puts the inner products of a code with some rows of half bytes into `out`.
+fn dots_coarse(a: &[i8], codes: Strided<'_>, rows: &[u32], out: &mut [i32]) {
+    let blocks = a.as_chunks::<COARSE>().0;
+    for (&row, out) in rows.iter().zip(out) {
+        *out = blocks.iter().zip(codes.code(row, blocks.len())).map(|(x, y)| dot_block(x, y)).sum();
+    }
+}
+
+/// Returns the inner product of one block.
+#[inline(always)]
+fn dot_block(x: &[i8; COARSE], y: &[u8; COARSE_BYTES]) -> i32 {
+    let (low, high) = x.split_at(COARSE_BYTES);
+    let products = low.iter().zip(high).zip(y);
+    products.map(|((&l, &h), &y)| i32::from(l) * i32::from(y & 15) + i32::from(h) * i32::from(y >> 4)).sum()
 }

@@ -5,6 +5,8 @@
 
 /// Forks, merges, discards, checkpoints.
 mod branches;
+/// Ordinary files in `files/`.
+mod files;
 /// Starting, ending, dying, coming back.
 mod lifecycle;
 /// Conversations with `query`, and `search/`.

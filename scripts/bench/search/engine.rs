@@ -1,0 +1,134 @@
+//! What answers questions in this process: our own memory, and hnsw_rs as it comes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use engramfs::memory::{Memory, Question, View};
+use engramfs::search::Filter;
+use hnsw_rs::prelude::{AnnT, DistCosine, Hnsw, HnswIo};
+
+use super::K;
+use super::corpus::{Corpus, dot};
+use super::curve::Truth;
+use crate::{cpu_seconds, micros};
+
+/// The ids and scores that answer one question, best first.
+pub type Found = Vec<(Arc<str>, f32)>;
+
+/// Something that answers all questions of a corpus.
+pub trait Engine {
+    fn name(&self) -> &str;
+
+    /// Answers all questions once, searching so broadly; returns microseconds a question, and the answers.
+    fn pass(&mut self, ef: Option<usize>) -> (f64, Vec<Found>);
+}
+
+/// A view of our own memory.
+pub struct Ours<'a> {
+    name: String,
+    memory: &'a Memory,
+    view: View,
+    questions: Vec<Question>,
+}
+
+impl<'a> Ours<'a> {
+    pub fn new(name: &str, memory: &'a Memory, view: View, corpus: &Corpus, filter: Option<&Filter>) -> Ours<'a> {
+        let question = |vector: &Vec<f32>| Question {
+            vector: Some(vector.clone()),
+            text: None,
+            k: K,
+            filter: filter.cloned(),
+            timeout_ms: 600_000,
+            ..Question::of_text("a bench").unwrap()
+        };
+        Ours { name: name.to_owned(), memory, view, questions: corpus.questions.iter().map(question).collect() }
+    }
+
+    /// Scans for the exact answers.
+    pub fn truth(&mut self) -> Truth {
+        self.questions.iter_mut().for_each(|question| question.exact = true);
+        let (_, answers) = self.pass(None);
+        self.questions.iter_mut().for_each(|question| question.exact = false);
+        Truth(answers)
+    }
+
+    /// Asks the first question alone; returns microseconds.
+    pub fn first(&self) -> f64 {
+        micros(|| drop(self.memory.ask(&self.view, &self.questions[0]).unwrap()))
+    }
+
+    /// Returns how many answers call themselves exact with default settings.
+    pub fn exact(&self) -> usize {
+        let exact = |question: &&Question| self.memory.ask(&self.view, question).unwrap().exact;
+        self.questions.iter().filter(exact).count()
+    }
+}
+
+impl Engine for Ours<'_> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn pass(&mut self, ef: Option<usize>) -> (f64, Vec<Found>) {
+        self.questions.iter_mut().for_each(|question| question.ef = ef);
+        let mut answers = Vec::with_capacity(self.questions.len());
+        let us = micros(|| {
+            for question in &self.questions {
+                answers.push(self.memory.ask(&self.view, question).unwrap().hits);
+            }
+        });
+        let found = |hit: engramfs::search::Hit| (hit.id, hit.score.value() as f32);
+        (us / self.questions.len() as f64, answers.into_iter().map(|hits| hits.into_iter().map(found).collect()).collect())
+    }
+}
+
+/// hnsw_rs with its own cosine distance.
+pub struct HnswRs<'a> {
+    graph: Hnsw<'static, f32, DistCosine>,
+    corpus: &'a Corpus,
+    pub build_cpu_s: f64,
+}
+
+impl<'a> HnswRs<'a> {
+    /// Builds the graph on one thread, or reads the one that an earlier run left in the folder.
+    pub fn new(corpus: &'a Corpus, folder: &Path) -> HnswRs<'a> {
+        let built = folder.join("hnsw_rs.cpu");
+        if let Ok(seconds) = std::fs::read_to_string(&built) {
+            // What was read borrows from its reader: both stay until the end of the process.
+            let reader = Box::leak(Box::new(HnswIo::new(folder, "hnsw_rs")));
+            return HnswRs { graph: reader.load_hnsw().unwrap(), corpus, build_cpu_s: seconds.parse().unwrap() };
+        }
+        let graph = Hnsw::new(16, corpus.rows(), 16, 200, DistCosine);
+        let before = cpu_seconds();
+        (0..corpus.rows()).for_each(|row| graph.insert_slice((corpus.vector(row), row)));
+        let build_cpu_s = cpu_seconds() - before;
+        graph.file_dump(folder, "hnsw_rs").unwrap();
+        std::fs::write(&built, build_cpu_s.to_string()).unwrap();
+        HnswRs { graph, corpus, build_cpu_s }
+    }
+}
+
+impl Engine for HnswRs<'_> {
+    fn name(&self) -> &str {
+        "hnsw_rs"
+    }
+
+    fn pass(&mut self, ef: Option<usize>) -> (f64, Vec<Found>) {
+        let mut answers = Vec::new();
+        let start = Instant::now();
+        for question in &self.corpus.questions {
+            answers.push(self.graph.search(question, K, ef.unwrap_or(64)));
+        }
+        let us = start.elapsed().as_secs_f64() * 1e6 / answers.len() as f64;
+        let ids = |hits: Vec<hnsw_rs::prelude::Neighbour>| hits.iter().map(|hit| hit.d_id).collect::<Vec<_>>();
+        (us, scored(self.corpus, &answers.into_iter().map(ids).collect::<Vec<_>>()))
+    }
+}
+
+/// Returns what row numbers stand for, with their true scores.
+pub fn scored(corpus: &Corpus, answers: &[Vec<usize>]) -> Vec<Found> {
+    let found = |question: &[f32], row: usize| (corpus.names[row].clone(), dot(question, corpus.vector(row)));
+    let each = |(question, rows): (&Vec<f32>, &Vec<usize>)| rows.iter().map(|row| found(question, *row)).collect();
+    corpus.questions.iter().zip(answers).map(each).collect()
+}

@@ -1,0 +1,195 @@
+//! Opening, residence in memory, the way through the mount, and questions right after a large import.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use engramfs::memory::{Question, View};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::corpus::Corpus;
+use super::engine::{Engine, Ours};
+use super::holder::{Closed, Holder};
+use crate::{micros, p50, resident, row};
+
+/// Rows of the import after which the first question is asked.
+const INGESTED: usize = 100_000;
+/// Branches that are held against one.
+const BRANCHES: usize = 15;
+
+/// Measures what needs the store closed, and opens it again.
+pub fn run(corpus: &Corpus, holder: Holder) -> Holder {
+    let lines = lines(corpus);
+    let inside = Inside::measure(&holder, &lines);
+    let (store, mnt) = (holder.store(), holder.mount_point());
+    let closed = opening(corpus, holder.close());
+    let mount = Mount::new(&store, &mnt);
+    through(corpus, &mount, &lines, &inside);
+    drop(mount);
+    residence(corpus, &store, &mnt, &lines);
+    closed.open()
+}
+
+/// The questions as lines.
+fn lines(corpus: &Corpus) -> Vec<String> {
+    corpus.questions.iter().map(|vector| json!({ "vector": vector }).to_string() + "\n").collect()
+}
+
+/// Medians in process, in microseconds.
+struct Inside {
+    ask: f64,
+    parse: f64,
+    print: f64,
+}
+
+impl Inside {
+    fn measure(holder: &Holder, lines: &[String]) -> Inside {
+        let (mut ask, mut parse, mut print) = (Vec::new(), Vec::new(), Vec::new());
+        for line in lines.iter().chain(lines) {
+            let (mut question, mut answer, mut printed) = (None, None, String::new());
+            parse.push(micros(|| question = Some(Question::parse(line).unwrap())));
+            let question = question.unwrap();
+            ask.push(micros(|| answer = Some(holder.memory.ask(&holder.view(), &question).unwrap())));
+            print.push(micros(|| printed = answer.unwrap().to_lines(0)));
+            assert!(!printed.is_empty());
+        }
+        // The first round warms up.
+        let median = |times: Vec<f64>| p50(times[lines.len()..].to_vec());
+        Inside { ask: median(ask), parse: median(parse), print: median(print) }
+    }
+}
+
+/// Opens again and again: with a warm page cache, and with a cold one where that is allowed.
+fn opening(corpus: &Corpus, mut closed: Closed) -> Closed {
+    let mut warm = Vec::new();
+    for _ in 0..5 {
+        let start = Instant::now();
+        let holder = closed.open();
+        warm.push(start.elapsed().as_secs_f64() * 1e6);
+        closed = holder.close();
+    }
+    let how = corpus.title();
+    row("opening in process, warm page cache", "< 50 ms", &format!("{:.1} ms", p50(warm) / 1e3), &how);
+    let _ = Command::new("sync").status();
+    if std::fs::write("/proc/sys/vm/drop_caches", "3").is_err() {
+        row("the same, cold page cache", "–", "not measured", "needs root");
+        return closed;
+    }
+    let start = Instant::now();
+    let holder = closed.open();
+    let cold = start.elapsed().as_secs_f64() * 1e3;
+    let mut ours = Ours::new("", &holder.memory, holder.view(), corpus, None);
+    let first = ours.first();
+    let (us, _) = ours.pass(None);
+    let how = format!("{how}; first question {first:.0} µs, then {us:.0} µs a question over {}", corpus.questions.len());
+    row("the same, cold page cache", "–", &format!("{cold:.1} ms"), &how);
+    holder.close()
+}
+
+/// A mounted store.
+struct Mount {
+    process: Child,
+    path: PathBuf,
+}
+
+impl Mount {
+    fn new(store: &Path, path: &Path) -> Mount {
+        let start = Instant::now();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_engramfs"));
+        let process = command.args(["mount", "--foreground"]).arg(store).arg(path).spawn().unwrap();
+        while !path.join("main/status").exists() {
+            assert!(start.elapsed() < Duration::from_secs(60), "the mount does not answer");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Mount { process, path: path.to_owned() }
+    }
+
+    fn open(&self, branch: &str) -> File {
+        OpenOptions::new().read(true).write(true).open(self.path.join(branch).join("query")).unwrap()
+    }
+
+    fn resident_mb(&self) -> f64 {
+        resident(self.process.id()) as f64 / 1e6
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new(env!("CARGO_BIN_EXE_engramfs")).arg("umount").arg(&self.path).status();
+        let _ = self.process.wait();
+    }
+}
+
+/// Asks over an open handle; returns microseconds.
+fn ask(file: &mut File, line: &str, buffer: &mut [u8]) -> f64 {
+    let mut length = 0;
+    let us = micros(|| {
+        file.write_all(line.as_bytes()).unwrap();
+        length = file.read_at(buffer, 0).unwrap();
+    });
+    assert!(buffer[..length].starts_with(b"{\"q\":"), "{}", String::from_utf8_lossy(&buffer[..length]));
+    us
+}
+
+fn through(corpus: &Corpus, mount: &Mount, lines: &[String], inside: &Inside) {
+    let (mut file, mut buffer) = (mount.open("main"), vec![0; 1 << 16]);
+    let mut times = Vec::new();
+    for line in lines.iter().chain(lines) {
+        times.push(ask(&mut file, line, &mut buffer));
+    }
+    let all = p50(times[lines.len()..].to_vec());
+    let rest = all - inside.ask - inside.parse - inside.print;
+    let how = format!(
+        "{}; {all:.0} µs = {:.0} in process + {:.0} parsing + {:.0} printing + the rest; medians, one core for both sides",
+        corpus.title(),
+        inside.ask,
+        inside.parse,
+        inside.print
+    );
+    row("through the mount, on an open handle, over the call in process", "≤ + 30 µs", &format!("+ {rest:.0} µs"), &how);
+}
+
+/// Resident memory of one branch that was asked all questions, and of several.
+fn residence(corpus: &Corpus, store: &Path, mnt: &Path, lines: &[String]) {
+    let mut buffer = vec![0; 1 << 16];
+    let mut measured = Vec::new();
+    for count in [1, BRANCHES] {
+        let mount = Mount::new(store, mnt);
+        let fresh = mount.resident_mb();
+        for number in 0..count {
+            let branch = format!("main/branches/reader-{count}-{number}");
+            std::fs::create_dir(mount.path.join(&branch)).unwrap();
+            let mut file = mount.open(&branch);
+            lines.iter().for_each(|line| drop(ask(&mut file, line, &mut buffer)));
+        }
+        measured.push((fresh, mount.resident_mb()));
+    }
+    let [(fresh, one), (_, many)] = measured[..] else { return };
+    let how = format!("{}; {fresh:.1} MB before them", corpus.title());
+    let what = format!("resident after {} questions, beside page cache", lines.len());
+    row(&what, "< 50 MB", &format!("{one:.1} MB"), &how);
+    let how = format!("{}; {many:.1} MB, each branch asked as many", corpus.title());
+    row(&format!("{BRANCHES} branches against one"), "≤ 1.1 ×", &format!("{:.2} ×", many / one), &how);
+}
+
+/// The first question after a large import, with no graph there.
+pub fn just_ingested(corpus: &Corpus, bench: &Path) {
+    if !corpus.is_real() {
+        return;
+    }
+    let rows = INGESTED.min(corpus.rows());
+    let holder = Holder::just_filled(corpus, rows, TempDir::new_in(bench).unwrap());
+    let mut exact = 0;
+    let mut ask = |vector: &Vec<f32>| {
+        let question = Question::parse(&json!({ "vector": vector }).to_string()).unwrap();
+        micros(|| exact += usize::from(holder.memory.ask(&View::Branch(holder.main), &question).unwrap().exact))
+    };
+    let times: Vec<f64> = corpus.questions.iter().take(100).map(&mut ask).collect();
+    let (first, count) = (times[0], times.len());
+    let how = format!("{exact} of {count} exact while the graph is being built; p50 {:.2} ms", p50(times) / 1e3);
+    row(&format!("{rows} rows just ingested, first question"), "< 5 ms", &format!("{:.2} ms", first / 1e3), &how);
+}

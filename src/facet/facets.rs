@@ -1,0 +1,257 @@
+//! Reading one segment's metadata index in place: nothing is decoded before it is asked for.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use roaring::RoaringBitmap;
+use serde_json::Value;
+
+use super::Rows;
+use super::column::{Column, Place, Same};
+use super::layout::{
+    HEADER_BYTES, MAGIC, NAMES_BYTES_AT, OPEN_BYTES_AT, PARTS, PATH_ENTRY_BYTES, PATHS_AT, Part, ROWS_AT, bitmap,
+    piece, size_at, u32_at,
+};
+use super::number::NumberKey;
+
+/// Elements of a list that are looked up to find lists equal to it.
+const ELEMENTS_USED: usize = 8;
+
+/// Why bytes can't be read as an index of metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FacetError {
+    /// The first bytes are not this layout's.
+    #[error("the metadata index does not begin with its mark; run `engramfs verify` to find the damaged segment")]
+    Mark,
+    /// The layout is another version than this program reads.
+    #[error("the metadata index has layout version {found}, and this engramfs reads {}; use the engramfs that wrote it", MAGIC[7])]
+    Version {
+        /// The version that stands in the bytes.
+        found: u8,
+    },
+    /// The sizes in the header do not add up to the bytes there are.
+    #[error(
+        "the metadata index has {bytes} bytes where its header tells otherwise; run `engramfs verify` to find the damaged segment"
+    )]
+    Size {
+        /// The bytes there are.
+        bytes: usize,
+    },
+}
+
+/// The metadata index of one segment, read in place from mapped or owned bytes.
+///
+/// Opening checks the header alone, at a cost that does not depend on the size. Bytes damaged
+/// behind it make rows missing, never a panic; finding damage is the business of the hashes that
+/// a segment keeps of its blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Facets<'a> {
+    rows: u32,
+    directory: &'a [u8],
+    names: &'a [u8],
+    open: &'a [u8],
+    bodies: &'a [u8],
+}
+
+impl<'a> Facets<'a> {
+    /// Opens what [`FacetsWriter::finish`](super::FacetsWriter::finish) gave.
+    ///
+    /// [`FacetError::Mark`], [`FacetError::Version`] or [`FacetError::Size`] where it is something else.
+    pub fn open(bytes: &'a [u8]) -> Result<Self, FacetError> {
+        let mark = bytes.first_chunk::<{ MAGIC.len() }>().ok_or(FacetError::Mark)?;
+        if mark[..7] != MAGIC[..7] {
+            return Err(FacetError::Mark);
+        }
+        if mark[7] != MAGIC[7] {
+            return Err(FacetError::Version { found: mark[7] });
+        }
+        Self::sections(bytes).ok_or(FacetError::Size { bytes: bytes.len() })
+    }
+
+    /// Cuts the bytes where the header says; nothing unless they are long enough.
+    fn sections(bytes: &'a [u8]) -> Option<Self> {
+        let (rows, paths) = (u32_at(bytes, ROWS_AT)?, u32_at(bytes, PATHS_AT)? as usize);
+        let (_, rest) = bytes.split_at_checked(HEADER_BYTES)?;
+        let (directory, rest) = rest.split_at_checked(paths.checked_mul(PATH_ENTRY_BYTES)?)?;
+        let (names, rest) = rest.split_at_checked(size_at(bytes, NAMES_BYTES_AT)?)?;
+        let (open, bodies) = rest.split_at_checked(size_at(bytes, OPEN_BYTES_AT)?)?;
+        let end = if paths == 0 { 0 } else { size_at(directory, directory.len() - size_of::<u64>())? };
+        (end == bodies.len()).then_some(Self { rows, directory, names, open, bodies })
+    }
+
+    /// Returns how many rows there are; rows are numbered from 0.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Returns the rows that have a path.
+    pub fn present(&self, path: &str) -> Rows {
+        self.body(path).map_or_else(|| self.unknown(), |body| Rows::sure(body.bitmap(Part::Present)))
+    }
+
+    /// Returns the rows whose value under a path is `value`, or is a list with that element.
+    ///
+    /// For a list or an object, all rows that may have it are to be looked at.
+    pub fn equal(&self, path: &str, value: &Value) -> Rows {
+        self.one_of(path, std::slice::from_ref(value))
+    }
+
+    /// Returns the rows whose value under a path is one of `values`, or is a list with such an element.
+    pub fn one_of(&self, path: &str, values: &[Value]) -> Rows {
+        self.body(path).map_or_else(|| self.unknown(), |body| body.one_of(values))
+    }
+
+    /// Returns the rows whose value under a path is a number or a string within all of `bounds`;
+    /// none for no bounds.
+    pub fn ordered(&self, path: &str, bounds: &[Bound<'_>]) -> Rows {
+        self.body(path).map_or_else(|| self.unknown(), |body| body.ordered(bounds))
+    }
+
+    /// The answer for a path that is not indexed: no row has it, unless it has paths beyond those.
+    fn unknown(&self) -> Rows {
+        Rows::unsure(bitmap(self.open, self.rows))
+    }
+
+    fn body(&self, path: &str) -> Option<Body<'a>> {
+        let (mut low, mut high) = (0, self.directory.len() / PATH_ENTRY_BYTES);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match piece(self.directory, PATH_ENTRY_BYTES, 0, self.names, middle)?.cmp(path.as_bytes()) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => {
+                    let body = piece(self.directory, PATH_ENTRY_BYTES, size_of::<u64>(), self.bodies, middle)?;
+                    let (ends, parts) = body.split_at_checked(PARTS * size_of::<u64>())?;
+                    return Some(Body { ends, parts, rows: self.rows });
+                }
+            }
+        }
+        None
+    }
+}
+
+/// What is kept for one path.
+#[derive(Clone, Copy)]
+struct Body<'a> {
+    ends: &'a [u8],
+    parts: &'a [u8],
+    rows: u32,
+}
+
+impl<'a> Body<'a> {
+    fn part(&self, part: Part) -> &'a [u8] {
+        piece(self.ends, size_of::<u64>(), 0, self.parts, part as usize).unwrap_or_default()
+    }
+
+    fn bitmap(&self, part: Part) -> RoaringBitmap {
+        bitmap(self.part(part), self.rows)
+    }
+
+    fn column(&self, part: Part) -> Option<Column<'a>> {
+        Column::open(self.part(part), self.rows)
+    }
+
+    fn one_of(&self, values: &[Value]) -> Rows {
+        let (scalars, others): (Vec<&Value>, Vec<&Value>) =
+            values.iter().partition(|value| value.is_number() || value.is_string());
+        let mut rows = Rows::unsure(if values.is_empty() { RoaringBitmap::new() } else { self.bitmap(Part::Long) });
+        if !scalars.is_empty() {
+            for part in [Part::Numbers, Part::Strings, Part::NumberItems, Part::StringItems] {
+                rows = rows.or(self.holding(part, &scalars));
+            }
+        }
+        others.into_iter().map(|value| self.equal(value)).fold(rows, Rows::or)
+    }
+
+    /// Returns the rows that are equal to a value which no column has.
+    fn equal(&self, value: &Value) -> Rows {
+        match value {
+            Value::Bool(true) => Rows::sure(self.bitmap(Part::True)),
+            Value::Bool(false) => Rows::sure(self.bitmap(Part::False)),
+            Value::Array(elements) => self.equal_list(elements),
+            Value::Object(_) => Rows::unsure(self.bitmap(Part::Objects) | self.bitmap(Part::Nested)),
+            Value::Null | Value::Number(_) | Value::String(_) => Rows::sure(self.bitmap(Part::Null)),
+        }
+    }
+
+    /// A list that is equal has all the elements; one that holds an equal list is nested.
+    fn equal_list(&self, elements: &[Value]) -> Rows {
+        let mut lists = self.bitmap(Part::Lists);
+        let scalars = elements.iter().filter(|element| !element.is_array() && !element.is_object());
+        for element in scalars.take(ELEMENTS_USED) {
+            lists &= self.one_of(std::slice::from_ref(element)).possible();
+        }
+        Rows::unsure(lists | self.bitmap(Part::Nested))
+    }
+
+    /// Returns the rows that have any of these numbers and strings in a column.
+    fn holding(&self, part: Part, scalars: &[&Value]) -> Rows {
+        let Some(column) = self.column(part) else { return Rows::none() };
+        let is_number = matches!(part, Part::Numbers | Part::NumberItems);
+        let (mut sure, mut unsure) = (Vec::new(), Vec::new());
+        for scalar in scalars.iter().filter(|scalar| scalar.is_number() == is_number) {
+            match place(&column, scalar) {
+                Some(Place { less, same: Same::Yes }) => sure.push(less..less + 1),
+                Some(Place { less, same: Same::Unsure }) => unsure.push(less..less + 1),
+                _ => {}
+            }
+        }
+        Rows::sure(column.rows_of(&sure)).or(Rows::unsure(column.rows_of(&unsure)))
+    }
+
+    fn ordered(&self, bounds: &[Bound<'_>]) -> Rows {
+        let Some((first, rest)) = bounds.split_first() else { return Rows::none() };
+        if rest.iter().any(|bound| bound.operand.is_number() != first.operand.is_number()) {
+            return Rows::none();
+        }
+        let part = if first.operand.is_number() { Part::Numbers } else { Part::Strings };
+        let Some(column) = self.column(part) else { return Rows::none() };
+        // Ranges of values: certain ones, and possible ones, which have one more at an end that is cut.
+        let (mut sure, mut possible) = (0..column.values, 0..column.values);
+        for bound in bounds {
+            let Some((inner, outer)) = bound.ranges(&column) else { return Rows::none() };
+            sure = sure.start.max(inner.start)..sure.end.min(inner.end);
+            possible = possible.start.max(outer.start)..possible.end.min(outer.end);
+        }
+        if sure.is_empty() {
+            return Rows::unsure(column.rows_of(&[possible]));
+        }
+        let unsure = column.rows_of(&[possible.start..sure.start, sure.end..possible.end]);
+        Rows { sure: column.rows_of(&[sure]), unsure }
+    }
+}
+
+/// One end of a range: values whose order against `operand` is any of `wanted`.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound<'a> {
+    /// A number or a string.
+    pub operand: &'a Value,
+    /// How a value may compare to it: less or greater, and equal where the end belongs to the range.
+    pub wanted: [Ordering; 2],
+}
+
+impl Bound<'_> {
+    /// Returns the values of a column within the bound for certain, and those that may be.
+    fn ranges(&self, column: &Column<'_>) -> Option<(Range<u32>, Range<u32>)> {
+        let Place { less, same } = place(column, self.operand)?;
+        let greater = less + u32::from(same != Same::No);
+        let equal = same == Same::Yes && self.wanted.contains(&Ordering::Equal);
+        let unsure = same == Same::Unsure;
+        let (with, without) = (|is: bool| if is { greater } else { less }, |is: bool| if is { less } else { greater });
+        Some(if self.wanted.contains(&Ordering::Less) {
+            (0..with(equal), 0..with(equal || unsure))
+        } else {
+            (without(equal)..column.values, without(equal || unsure)..column.values)
+        })
+    }
+}
+
+/// Finds a number or a string among a column's values.
+fn place(column: &Column<'_>, value: &Value) -> Option<Place> {
+    match value {
+        Value::Number(number) => column.place_of_number(NumberKey::of(number)),
+        Value::String(string) => column.place_of_string(string.as_bytes()),
+        _ => None,
+    }
+}

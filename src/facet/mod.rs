@@ -1,0 +1,32 @@
+//! Facets: the index of one segment's metadata, which tells the rows that a filter can match.
+//!
+//! * [`value_at`] says what the key of a filter means in a record's metadata.
+//! * [`FacetsWriter`] and [`Facets`] are the immutable index of one segment: bytes in, bytes out.
+//! * [`Rows`] is an answer: rows that match for certain, and rows that must be looked at. The
+//!   two together never miss a row, through and, or, and not.
+//!
+//! For each path the distinct values are kept sorted, numbers and strings apart, values and
+//! elements of lists apart; a value that many rows share has a bitmap, others have a list of rows.
+//! What can't be kept in small space is left open and comes back as rows to look at: comparing
+//! with lists and objects, the far end of long strings, elements of very long lists, and paths
+//! beyond a number.
+//!
+//! This room uses nothing of ours: it knows rows, not records, and neither files nor filters.
+
+mod column;
+mod column_writer;
+mod facets;
+mod layout;
+mod number;
+mod path;
+mod rows;
+mod values;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use facets::{Bound, FacetError, Facets};
+pub use path::value_at;
+pub use rows::Rows;
+pub use writer::FacetsWriter;

@@ -1,0 +1,98 @@
+//! Rows that match, as far as the index can tell.
+
+use roaring::RoaringBitmap;
+
+/// Rows that match for certain, and rows that may.
+///
+/// A row is never in both. A row in neither does not match.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rows {
+    /// Rows that match.
+    pub sure: RoaringBitmap,
+    /// Rows whose metadata must be looked at.
+    pub unsure: RoaringBitmap,
+}
+
+impl Rows {
+    /// Returns no rows.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Returns the rows below `rows`, for certain.
+    pub fn all(rows: u32) -> Self {
+        let mut all = RoaringBitmap::new();
+        all.insert_range(0..rows);
+        Self::sure(all)
+    }
+
+    /// Returns these rows, for certain.
+    pub fn sure(sure: RoaringBitmap) -> Self {
+        Self { sure, unsure: RoaringBitmap::new() }
+    }
+
+    /// Returns these rows, all of them to look at.
+    pub fn unsure(unsure: RoaringBitmap) -> Self {
+        Self { sure: RoaringBitmap::new(), unsure }
+    }
+
+    /// Returns every row that can match.
+    pub fn possible(self) -> RoaringBitmap {
+        if self.unsure.is_empty() { self.sure } else { self.sure | self.unsure }
+    }
+
+    /// Returns whether no row can match.
+    pub fn is_empty(&self) -> bool {
+        self.sure.is_empty() && self.unsure.is_empty()
+    }
+
+    /// Returns the rows that match both.
+    pub fn and(self, other: Self) -> Self {
+        if self.unsure.is_empty() && other.unsure.is_empty() {
+            return Self::sure(self.sure & other.sure);
+        }
+        let sure = &self.sure & &other.sure;
+        let unsure = (self.possible() & other.possible()) - &sure;
+        Self { sure, unsure }
+    }
+
+    /// Returns the rows that match one or both.
+    pub fn or(self, other: Self) -> Self {
+        let sure = self.sure | other.sure;
+        let unsure = self.unsure | other.unsure;
+        let unsure = if unsure.is_empty() { unsure } else { unsure - &sure };
+        Self { sure, unsure }
+    }
+
+    /// Returns the rows below `rows` that don't match.
+    pub fn not(self, rows: u32) -> Self {
+        let unsure = self.unsure.clone();
+        // Not from a range, which is a run: taking single rows out of bits is many times faster.
+        let bits = vec![u8::MAX; rows.div_ceil(8) as usize];
+        let mut all = RoaringBitmap::from_lsb0_bytes(0, &bits);
+        all.remove_range(rows..);
+        Self { sure: all - self.possible(), unsure }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each row stands for one of three states: 0 no, 1 sure, 2 unsure.
+    fn rows(states: &[u8]) -> Rows {
+        let of = |state: u8| (0..states.len() as u32).filter(|row| states[*row as usize] == state).collect();
+        Rows { sure: of(1), unsure: of(2) }
+    }
+
+    #[test]
+    fn three_states_combine() {
+        let (a, b) = (rows(&[0, 0, 0, 1, 1, 1, 2, 2, 2]), rows(&[0, 1, 2, 0, 1, 2, 0, 1, 2]));
+        assert_eq!(a.clone().and(b.clone()), rows(&[0, 0, 0, 0, 1, 2, 0, 2, 2]));
+        assert_eq!(a.clone().or(b), rows(&[0, 1, 2, 1, 1, 1, 2, 1, 2]));
+        assert_eq!(a.clone().not(9), rows(&[1, 1, 1, 0, 0, 0, 2, 2, 2]));
+        assert_eq!(a.possible(), (3..9).collect());
+        assert_eq!(Rows::all(3).possible().len(), 3);
+        assert!(Rows::none().is_empty());
+    }
+}

@@ -1,0 +1,66 @@
+//! What stat(2) shows of files.
+
+use std::time::Duration;
+
+use super::FilesOf;
+use crate::fs::attr::Attr;
+use crate::fs::common::Common;
+use crate::fs::errno::Failure;
+use crate::memory::{FILES_ROOT, FileNode, Time, View};
+
+/// How long the kernel keeps names and attributes of files. It sees every change but those of
+/// merges and the like, and is told of these.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// Returns how long a name leading to a file may be kept.
+pub(in crate::fs) fn name_lifetime() -> Duration {
+    KEPT
+}
+
+/// Returns the attributes of an inode as it is now.
+pub(in crate::fs) fn attr(common: &Common, ino: u64, of: &FilesOf, inode: u64) -> Result<Attr, Failure> {
+    let tree = common.tree(of)?;
+    attr_of(common, ino, of, inode, tree.node(inode)?)
+}
+
+/// Returns the attributes of a node. The root belongs to the branch's owner, as all fixed
+/// directories do.
+pub(super) fn attr_of(
+    common: &Common,
+    ino: u64,
+    of: &FilesOf,
+    inode: u64,
+    node: &FileNode,
+) -> Result<Attr, Failure> {
+    let (uid, gid) = match inode {
+        FILES_ROOT => {
+            let owner = common.memory.info(of.view.branch())?.uid;
+            (owner, common.user(owner).gid)
+        }
+        _ => (node.uid, node.gid),
+    };
+    // The root of a new branch has no times of its own.
+    let time = |time: Time| if time == Time::default() && inode == FILES_ROOT { made(common, of) } else { time };
+    Ok(Attr {
+        ino,
+        kind: node.kind(),
+        size: node.size(),
+        blocks: node.blocks(),
+        mode: node.mode,
+        links: node.nlink(),
+        uid,
+        gid,
+        device: node.rdev(),
+        accessed: time(node.atime),
+        modified: time(node.mtime),
+        changed: time(node.ctime),
+        lifetime: KEPT,
+    })
+}
+
+fn made(common: &Common, of: &FilesOf) -> Time {
+    match of.view {
+        View::Branch(branch) => common.memory.info(branch).map(|info| info.created).unwrap_or_default(),
+        View::Checkpoint(..) => of.taken,
+    }
+}

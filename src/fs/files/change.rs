@@ -1,0 +1,191 @@
+//! Making, linking, removing and renaming files.
+
+use std::ffi::OsStr;
+
+use super::{FilesOf, name_of};
+use crate::fs::attr::Entry;
+use crate::fs::common::Caller;
+use crate::fs::errno::{Errno, Failure, invalid, not_permitted};
+use crate::fs::change::fixed;
+use crate::fs::node::Node;
+use crate::fs::{Filesystem, branches};
+use crate::memory::{FILES_ROOT, FileName, FileOp, Make, RenameHow, Tree, TreeError};
+
+impl Filesystem {
+    /// Makes a file, fifo, socket or device in `files/`; EPERM elsewhere. `mode` has the kind in the
+    /// bits of `S_IFMT`, `device` counts for devices only.
+    pub fn mknod(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32, device: u32) -> Result<Entry, Errno> {
+        let make = match mode & libc::S_IFMT {
+            0 | libc::S_IFREG => Make::File,
+            libc::S_IFIFO => Make::Fifo,
+            libc::S_IFSOCK => Make::Socket,
+            libc::S_IFCHR => Make::CharDevice(device),
+            libc::S_IFBLK => Make::BlockDevice(device),
+            _ => return Err(Errno::EINVAL),
+        };
+        self.make_at(caller, parent, name, make, mode)
+    }
+
+    /// Makes a symbolic link in `files/`; EPERM elsewhere.
+    pub fn symlink(&self, caller: Caller, parent: u64, name: &OsStr, target: &OsStr) -> Result<Entry, Errno> {
+        self.make_at(caller, parent, name, Make::Symlink(target.as_encoded_bytes().to_vec()), 0o777)
+    }
+
+    /// Gives a file one more name; EXDEV where the two are not in the same `files/`, EPERM where
+    /// nothing has two names.
+    pub fn link(&self, caller: Caller, ino: u64, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
+        let (node, parent) = (self.nodes.node(ino)?, self.nodes.node(parent)?);
+        let linked = match (&node, &parent) {
+            (Node::File(of, inode), Node::File(target, directory)) if of == target => name_of(name)
+                .and_then(|name| {
+                    let op = FileOp::Link { inode: *inode, parent: *directory, name };
+                    self.common.edit(caller, of, op)
+                })
+                .and_then(|_| self.present_entry(of, *inode)),
+            (Node::File(..), _) | (_, Node::File(..)) => Err(Errno::EXDEV.into()),
+            _ => Err(not_permitted("nothing here has two names", "hard links are for files/")),
+        };
+        self.audit_at(&parent, name, linked)
+    }
+
+    fn make_at(&self, caller: Caller, parent: u64, name: &OsStr, make: Make, mode: u32) -> Result<Entry, Errno> {
+        let parent = self.nodes.node(parent)?;
+        let made = match &parent {
+            Node::File(of, directory) => self.make_file(caller, of, *directory, name, make, mode),
+            _ => Err(not_permitted("this kind of file is made in files/ only", "make it in files/")),
+        };
+        self.audit_at(&parent, name, made)
+    }
+
+    /// Makes an inode with a name in a directory. A directory with setgid passes its group on.
+    pub(in crate::fs) fn make_file(
+        &self,
+        caller: Caller,
+        of: &FilesOf,
+        directory: u64,
+        name: &OsStr,
+        make: Make,
+        mode: u32,
+    ) -> Result<Entry, Failure> {
+        let inode = self.make_inode(caller, of, directory, name, make, mode)?;
+        self.present_entry(of, inode)
+    }
+
+    /// The same, and returns the inode.
+    pub(super) fn make_inode(
+        &self,
+        caller: Caller,
+        of: &FilesOf,
+        directory: u64,
+        name: &OsStr,
+        make: Make,
+        mode: u32,
+    ) -> Result<u64, Failure> {
+        let (name, mode) = (name_of(name)?, mode & 0o7777);
+        let op = FileOp::Create { parent: directory, name, make, mode, uid: caller.uid, gid: caller.gid };
+        Ok(self.common.edit(caller, of, op)?.inode)
+    }
+
+    /// Takes the name of a file away, or of an empty directory.
+    pub(in crate::fs) fn remove_file(
+        &self,
+        caller: Caller,
+        of: &FilesOf,
+        directory: u64,
+        name: &OsStr,
+        is_directory: bool,
+    ) -> Result<(), Failure> {
+        let name = name_of(name)?;
+        let inode = self.common.tree(of)?.lookup(directory, &name)?;
+        self.without_name(caller, of, Some(inode), |keep| match is_directory {
+            true => FileOp::Rmdir { parent: directory, name, keep },
+            false => FileOp::Unlink { parent: directory, name, keep },
+        })
+    }
+
+    /// Renames within one `files/`. `flags` are those of renameat2(2), without `RENAME_WHITEOUT`.
+    pub(in crate::fs) fn rename_file(
+        &self,
+        caller: Caller,
+        of: &FilesOf,
+        from: (u64, &OsStr),
+        to: (u64, &OsStr),
+        flags: u32,
+    ) -> Result<(), Failure> {
+        let how = match flags {
+            0 => RenameHow::Plain,
+            libc::RENAME_NOREPLACE => RenameHow::NoReplace,
+            libc::RENAME_EXCHANGE => RenameHow::Exchange,
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        let (name, new_name) = (name_of(from.1)?, name_of(to.1)?);
+        let (parent, new_parent) = (from.0, to.0);
+        let replaced = match how {
+            RenameHow::Plain => target(&self.common.tree(of)?, new_parent, &new_name)?,
+            RenameHow::NoReplace | RenameHow::Exchange => None,
+        };
+        self.without_name(caller, of, replaced, |keep| FileOp::Rename { parent, name, new_parent, new_name, how, keep })
+    }
+
+    /// Does what takes a name of `inode` away. If that was the last one and the inode is open, it
+    /// stays until its last handle is closed.
+    fn without_name(
+        &self,
+        caller: Caller,
+        of: &FilesOf,
+        inode: Option<u64>,
+        op: impl FnOnce(bool) -> FileOp,
+    ) -> Result<(), Failure> {
+        let branch = of.view.branch();
+        let leaving = inode.map(|inode| self.common.opened.leave((branch, inode)));
+        let keep = leaving.as_ref().is_some_and(|leaving| leaving.is_open);
+        let gone = self.common.edit(caller, of, op(keep))?.gone;
+        if let (Some(leaving), Some(gone), true) = (leaving, gone, keep)
+            && leaving.orphaned()
+        {
+            self.common.edit(caller, of, FileOp::Drop { inode: gone })?;
+        }
+        Ok(())
+    }
+
+    /// Renames what is in `files/` or shall be: within one of them, and from one to another not at
+    /// all, so that mv(1) copies. A branch can't be moved there.
+    pub(in crate::fs) fn rename_at(
+        &self,
+        caller: Caller,
+        from: (&Node, &OsStr),
+        to: (&Node, &OsStr),
+        flags: u32,
+    ) -> Result<(), Failure> {
+        if flags & libc::RENAME_WHITEOUT != 0 {
+            return Err(invalid("bad_flags", "names can't be whited out", "rename without this flag"));
+        }
+        match (from.0, to.0) {
+            (Node::File(of, parent), Node::File(other, new_parent)) if of == other => {
+                self.rename_file(caller, of, (*parent, from.1), (*new_parent, to.1), flags)
+            }
+            _ => Err(self.cannot_cross(from, to)?),
+        }
+    }
+
+    /// Returns why something can't be moved into `files/` or out of it.
+    fn cannot_cross(&self, from: (&Node, &OsStr), to: (&Node, &OsStr)) -> Result<Failure, Failure> {
+        let node = self.find(from.0, from.1)?;
+        self.check_target(&node, to.0, to.1)?;
+        Ok(match &node {
+            Node::Branch(branch) => branches::elsewhere(&self.common.memory.info(*branch)?),
+            Node::File(_, inode) if *inode != FILES_ROOT => Errno::EXDEV.into(),
+            Node::Record(..) | Node::Temporary(..) => Errno::EXDEV.into(),
+            other => fixed(other),
+        })
+    }
+}
+
+/// Returns the inode that has a name, if any.
+fn target(tree: &Tree, directory: u64, name: &FileName) -> Result<Option<u64>, Failure> {
+    match tree.lookup(directory, name) {
+        Ok(inode) => Ok(Some(inode)),
+        Err(TreeError::NotFound) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,43 @@
+//! The names in an open directory of files.
+
+use super::open::OpenInode;
+use crate::fs::errno::Failure;
+use crate::memory::{FileName, Tree};
+
+/// How many names are taken at a time.
+const PAGE: usize = 1_024;
+
+/// The entries of a directory as they were at its open, or when it was rewound, loaded as far as
+/// they were asked for.
+pub(in crate::fs) struct FileNames {
+    open: OpenInode,
+    tree: Tree,
+    loaded: Vec<(FileName, u64)>,
+}
+
+impl FileNames {
+    pub fn new(open: OpenInode, tree: Tree) -> FileNames {
+        FileNames { open, tree, loaded: Vec::new() }
+    }
+
+    /// Begins anew with what the directory holds now.
+    pub fn rewind(&mut self) -> Result<(), Failure> {
+        self.tree = self.open.tree()?;
+        self.loaded.clear();
+        Ok(())
+    }
+
+    /// Returns name and inode of an entry, counted from 0; nothing behind the end.
+    pub fn get(&mut self, index: usize) -> Result<Option<(FileName, u64)>, Failure> {
+        while self.loaded.len() <= index {
+            let last = self.loaded.last().map(|(name, _)| name.clone());
+            let before = self.loaded.len();
+            let page = self.tree.entries(self.open.inode(), last.as_deref())?.take(PAGE);
+            self.loaded.extend(page.map(|(name, inode)| (name.clone(), inode)));
+            if self.loaded.len() == before {
+                return Ok(None);
+            }
+        }
+        Ok(self.loaded.get(index).cloned())
+    }
+}

@@ -1,0 +1,64 @@
+//! Names in `files/`.
+
+use std::ffi::OsStr;
+
+use super::attr::attr_of;
+use super::{FilesOf, name_lifetime};
+use crate::fs::attr::Entry;
+use crate::fs::errno::{Errno, Failure};
+use crate::fs::node::Node;
+use crate::fs::Filesystem;
+use crate::memory::{Tree, View};
+
+impl Filesystem {
+    /// Finds a name in a directory of files.
+    pub(in crate::fs) fn lookup_file(&self, of: &FilesOf, directory: u64, name: &OsStr) -> Result<Entry, Failure> {
+        let tree = self.common.tree(of)?;
+        let inode = tree.lookup(directory, name.as_encoded_bytes())?;
+        self.file_entry(of, &tree, inode)
+    }
+
+    /// Counts a look-up of an inode as it is in `tree`.
+    pub(in crate::fs) fn file_entry(&self, of: &FilesOf, tree: &Tree, inode: u64) -> Result<Entry, Failure> {
+        let node = tree.node(inode)?;
+        let ino = self.nodes.remember(&Node::File(of.clone(), inode));
+        let attr = attr_of(&self.common, ino, of, inode, node).inspect_err(|_| self.nodes.forget(ino, 1))?;
+        Ok(Entry { attr, lifetime: name_lifetime() })
+    }
+
+    /// Counts a look-up of an inode as it is now.
+    pub(super) fn present_entry(&self, of: &FilesOf, inode: u64) -> Result<Entry, Failure> {
+        self.file_entry(of, &self.common.tree(of)?, inode)
+    }
+
+    /// Returns the target of a symbolic link; EINVAL for anything else.
+    pub fn readlink(&self, ino: u64) -> Result<Vec<u8>, Errno> {
+        let node = self.nodes.node(ino)?;
+        let target = match &node {
+            Node::File(of, inode) => self.common.tree(of).and_then(|tree| {
+                Ok(tree.node(*inode)?.target().ok_or(Errno::EINVAL)?.to_vec())
+            }),
+            _ => Err(Errno::EINVAL.into()),
+        };
+        self.audit_node(&node, target)
+    }
+
+    /// Tells whether a number is that of something in `files/`: what is asked of it is done at once,
+    /// and its pages may stay in the kernel's cache.
+    pub fn is_file(&self, ino: u64) -> bool {
+        matches!(self.nodes.node(ino), Ok(Node::File(..)))
+    }
+
+    /// Returns the path of a node below its branch's directory, as `errors` shows it. A file that
+    /// has no name any more is shown by its number.
+    pub(in crate::fs) fn shown_path(&self, node: &Node) -> String {
+        let Node::File(of, inode) = node else { return node.path() };
+        let inside = self.common.tree(of).ok().and_then(|tree| tree.path(*inode));
+        let inside = inside.map_or_else(|| format!("#{inode}"), |path| String::from_utf8_lossy(&path).into_owned());
+        let path = format!("{}/{inside}", super::FILES).trim_end_matches('/').to_owned();
+        match &of.view {
+            View::Branch(_) => path,
+            View::Checkpoint(_, label) => format!("checkpoints/{label}/{path}"),
+        }
+    }
+}

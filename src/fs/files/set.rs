@@ -1,0 +1,85 @@
+//! Attributes of files: what chmod(2), chown(2), truncate(2) and utimensat(2) ask for.
+
+use super::FilesOf;
+use crate::fs::Filesystem;
+use crate::fs::common::Caller;
+use crate::fs::errno::{Failure, not_permitted};
+use crate::fs::look::{Changes, TimeSet};
+use crate::memory::{Attrs, FILES_ROOT, FileKind, FileNode, FileOp};
+
+const SETUID: u32 = libc::S_ISUID;
+const SETGID: u32 = libc::S_ISGID;
+/// A file with setgid that its group can't run has a lock's mark, not a right.
+const GROUP_RUNS: u32 = libc::S_IXGRP;
+
+impl Filesystem {
+    /// Changes attributes of an inode. The kernel has checked whether the caller may.
+    pub(in crate::fs) fn set_file(
+        &self,
+        caller: Caller,
+        of: &FilesOf,
+        inode: u64,
+        changes: Changes,
+    ) -> Result<(), Failure> {
+        let tree = self.common.tree(of)?;
+        let node = tree.node(inode)?;
+        let (mut uid, mut gid) = (changes.uid, changes.gid);
+        if inode == FILES_ROOT && (uid.is_some() || gid.is_some()) {
+            self.check_owner(of, (uid, gid))?;
+            (uid, gid) = (None, None);
+        }
+        let time = |set: TimeSet| match set {
+            TimeSet::Now => self.common.memory.now(),
+            TimeSet::At(time) => time,
+        };
+        let attrs = Attrs {
+            mode: mode_after(caller, changes, node),
+            uid,
+            gid,
+            size: changes.size,
+            atime: changes.accessed.map(time),
+            mtime: changes.modified.map(time),
+        };
+        self.common.edit(caller, of, FileOp::SetAttr { inode, attrs }).map(drop)
+    }
+
+    /// The root belongs to the branch's owner; cp -a and the like end by giving it what it has.
+    fn check_owner(&self, of: &FilesOf, (uid, gid): (Option<u32>, Option<u32>)) -> Result<(), Failure> {
+        let owner = self.common.memory.info(of.view.branch())?.uid;
+        let group = self.common.user(owner).gid;
+        if uid.is_none_or(|uid| uid == owner) && gid.is_none_or(|gid| gid == group) {
+            return Ok(());
+        }
+        Err(not_permitted("files/ belongs to the branch's owner", "change the owner of what is in it"))
+    }
+}
+
+/// Returns the permission bits to set, if any. A new owner, and a new length by somebody else than
+/// root, take setuid and setgid away; the kernel leaves that to us, and asks for nothing else in a
+/// chown(2) that names neither owner nor group.
+fn mode_after(caller: Caller, changes: Changes, node: &FileNode) -> Option<u32> {
+    let owner_changes = changes.uid.or(changes.gid).is_some() || changes.is_empty();
+    let length_changes = changes.size.is_some() && caller.uid != 0;
+    let mode = changes.mode.map_or(node.mode, |mode| mode & 0o7777);
+    let strips = node.kind() != FileKind::Directory && (owner_changes || length_changes);
+    let mode = if strips { stripped(mode) } else { mode };
+    (changes.mode.is_some() || mode != node.mode).then_some(mode)
+}
+
+/// Returns permission bits without the rights of owner and group for whoever runs the file.
+pub(super) fn stripped(mode: u32) -> u32 {
+    let mode = mode & !SETUID;
+    if mode & GROUP_RUNS != 0 { mode & !SETGID } else { mode }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stripped;
+
+    #[test]
+    fn setgid_without_group_execution_is_no_right() {
+        assert_eq!(stripped(0o6755), 0o755);
+        assert_eq!(stripped(0o6745), 0o2745);
+        assert_eq!(stripped(0o1644), 0o1644);
+    }
+}

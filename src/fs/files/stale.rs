@@ -1,0 +1,63 @@
+//! What the kernel has to forget: it sees what goes through it, and nothing of a merge, a pull or a
+//! rollback.
+//!
+//! Notices go out on the thread of notices, after the act and with no lock held. They name files
+//! and directories inside `files/` only, whose locks no request holds that is answered by the act.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use super::FilesOf;
+use crate::fs::common::Common;
+use crate::fs::news::Kernel;
+use crate::memory::{BranchId, Time, Tree, View};
+
+impl Common {
+    /// Has the kernel forget what differs between the files of a branch before and after something
+    /// that it did not see.
+    pub fn files_changed(&self, branch: BranchId, before: Tree, after: Tree) {
+        let of = FilesOf { view: View::Branch(branch), taken: Time::default() };
+        let numbers = self.file_numbers.clone();
+        self.news.tell(Box::new(move |kernel| {
+            if numbers.is_told(&of) {
+                forget(kernel, |inode| numbers.number(&of, inode), &before, &after);
+            }
+        }));
+    }
+
+    /// Has the kernel forget the pages of all open files of a branch that is gone, so that reading
+    /// them asks, and is told that they are.
+    pub fn files_gone(&self, branch: BranchId) {
+        let of = FilesOf { view: View::Branch(branch), taken: Time::default() };
+        let open: Vec<u64> =
+            self.opened.of(branch).into_iter().filter_map(|inode| self.file_numbers.number(&of, inode)).collect();
+        if !open.is_empty() {
+            self.news.tell(Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_file(*ino))));
+        }
+    }
+}
+
+fn forget(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tree, after: &Tree) {
+    for difference in before.differences(after) {
+        let inode = |place: &Option<(u64, _)>| place.as_ref().map(|(inode, _)| *inode);
+        let (old, new) = (inode(&difference.old), inode(&difference.new));
+        [old, new].into_iter().flatten().filter_map(&number).for_each(|ino| kernel.forget_file(ino));
+        if old == new {
+            continue;
+        }
+        let (above, name) = split(&difference.path);
+        let parents = [before, after].map(|tree| tree.resolve(above).ok().and_then(&number));
+        for parent in parents.into_iter().flatten() {
+            kernel.forget_file(parent);
+            kernel.forget_name(parent, &OsString::from_vec(name.to_vec()));
+        }
+    }
+}
+
+/// Returns the path of the directory above, and the last name.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (&[], path),
+    }
+}

@@ -1,0 +1,121 @@
+//! What open directories give out, name by name.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use super::attr::{Attr, Entry};
+use super::common::Common;
+use super::directory::Item;
+use super::errno::Failure;
+use super::files::FilesOf;
+use super::handle::Handle;
+use super::node::Node;
+use super::{Filesystem, lock};
+use crate::memory::{FileKind, Time, Tree};
+
+/// Takes a node number, the cookie of the next name, what it is, and the name; true is "full".
+pub(super) type Sink<'a> = &'a mut dyn FnMut(u64, u64, FileKind, &OsStr) -> bool;
+/// Takes an entry, the cookie of the next name, and the name; true is "full".
+pub(super) type PlusSink<'a> = &'a mut dyn FnMut(&Entry, u64, &OsStr) -> bool;
+
+/// Cookies of `.` and `..`, of which no look-up is counted.
+const DOTS: u64 = 2;
+
+impl Filesystem {
+    pub(super) fn fill(&self, handle: &Handle, offset: u64, sink: Sink<'_>) -> Result<(), Failure> {
+        let files = files(&self.common, handle)?;
+        self.each(handle, offset, &mut |cookie, node, name| {
+            let kind = match (node, &files) {
+                (Node::File(_, inode), Some((_, tree))) => tree.node(*inode).map(|node| node.kind()).ok(),
+                _ => Some(if node.is_directory() { FileKind::Directory } else { FileKind::File }),
+            };
+            Ok(kind.is_some_and(|kind| sink(self.nodes.number(node), cookie + 1, kind, name)))
+        })
+    }
+
+    pub(super) fn fill_plus(&self, handle: &Handle, offset: u64, sink: PlusSink<'_>) -> Result<(), Failure> {
+        let files = files(&self.common, handle)?;
+        self.each(handle, offset, &mut |cookie, node, name| {
+            let entry = match (node, &files) {
+                _ if cookie < DOTS => Some(self.shell(node)),
+                (Node::File(_, inode), Some((of, tree))) => self.file_if_there(of, tree, handle, (name, *inode)),
+                _ if node.is_directory() => self.entry(node).ok(),
+                _ => Some(self.remembered(node)),
+            };
+            // What is gone meanwhile is passed over.
+            let Some(entry) = entry else { return Ok(false) };
+            let full = sink(&entry, cookie + 1, name);
+            if full && cookie >= DOTS {
+                self.nodes.forget(entry.attr.ino, 1);
+            }
+            Ok(full)
+        })
+    }
+
+    /// Goes through the names from a cookie on, until `visit` returns true for "full".
+    fn each(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        visit: &mut dyn FnMut(u64, &Node, &OsStr) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        let mut listing = lock(handle.listing()?);
+        if offset == 0 {
+            listing.rewind()?;
+        }
+        for cookie in offset.. {
+            let full = match (listing.item(cookie)?, &handle.node) {
+                (Some(Item::Named(name, node)), _) => visit(cookie, node, name)?,
+                (Some(Item::File(name, inode)), Node::File(of, _)) => {
+                    visit(cookie, &Node::File(of.clone(), inode), OsStr::from_bytes(&name))?
+                }
+                (Some(Item::Record(id)), node) => match node.view() {
+                    Some(view) => visit(cookie, &Node::Record(view, id.clone()), &OsString::from(format!("{id}.json")))?,
+                    None => true,
+                },
+                (Some(Item::File(..)) | None, _) => true,
+            };
+            if full {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the entry of a file where the name still leads to it: the kernel would believe in a
+    /// name that is not there any more.
+    fn file_if_there(
+        &self,
+        of: &FilesOf,
+        tree: &Tree,
+        handle: &Handle,
+        (name, inode): (&OsStr, u64),
+    ) -> Option<Entry> {
+        let Node::File(_, directory) = &handle.node else { return None };
+        let there = tree.lookup(*directory, name.as_bytes()).ok()? == inode;
+        there.then(|| self.file_entry(of, tree, inode).ok())?
+    }
+
+    /// Returns an entry without attributes that anybody may believe.
+    fn shell(&self, node: &Node) -> Entry {
+        let ino = self.nodes.number(node);
+        let attr = Attr::plain(ino, node.is_directory() || matches!(node, Node::File(..)), Time::default(), (0, 0));
+        Entry { attr, lifetime: attr.lifetime }
+    }
+
+    /// Returns the entry of what is generated, and counts a look-up. Its length is worked out when
+    /// somebody asks: until then it is the one that the kernel was told last, or 0 where it knows
+    /// of none. Another one would cut off what somebody has mapped.
+    fn remembered(&self, node: &Node) -> Entry {
+        let shell = self.shell(node);
+        let ino = self.nodes.remember(node);
+        let attr = Attr { ino, ..shell.attr.sized(self.nodes.told_length(ino)) };
+        Entry { attr, ..shell }
+    }
+}
+
+/// Returns the files that a handle lists, as they are now.
+fn files(common: &Common, handle: &Handle) -> Result<Option<(FilesOf, Tree)>, Failure> {
+    let Node::File(of, _) = &handle.node else { return Ok(None) };
+    Ok(Some((of.clone(), common.tree(of)?)))
+}

@@ -1,0 +1,87 @@
+//! Requests that may take long do not keep the session's threads from the others.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Threads of a session that no long request ever holds.
+const ALWAYS_FREE: usize = 2;
+
+/// Where long requests are done: on the session's own threads while enough of them stay free, which
+/// costs nothing, and on threads of their own beyond that.
+#[derive(Clone)]
+pub(super) struct Patience(Arc<AtomicUsize>);
+
+impl Patience {
+    /// Returns how many threads a session needs: one for each processor, and those that stay free.
+    pub fn session_threads() -> usize {
+        processors() + ALWAYS_FREE
+    }
+
+    /// Begins with nothing under way.
+    pub fn new() -> Patience {
+        Patience(Arc::default())
+    }
+
+    /// Does the work, here or elsewhere. Whatever it has to say it says by itself.
+    pub fn run(&self, work: impl FnOnce() + Send + 'static) {
+        let here = Turn::begin(&self.0);
+        if here.number < processors() {
+            work();
+            return;
+        }
+        drop(here);
+        // As many of these as there are callers waiting; each of them waits in the kernel anyway.
+        let spawned = thread::Builder::new().name("patient".to_owned()).spawn(work);
+        if let Err(error) = spawned {
+            log::error!("a request got no thread to be done on, and its caller an error: {error}");
+        }
+    }
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// One long request on a thread of the session.
+struct Turn<'a> {
+    running: &'a AtomicUsize,
+    /// How many others were running when it began.
+    number: usize,
+}
+
+impl Turn<'_> {
+    fn begin(running: &AtomicUsize) -> Turn<'_> {
+        Turn { running, number: running.fetch_add(1, Ordering::AcqRel) }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.running.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn more_long_requests_than_processors_go_to_other_threads() {
+        let (patience, own) = (Patience::new(), thread::current().id());
+        let (tell, told) = mpsc::channel();
+        let note = move || tell.send(thread::current().id()).unwrap();
+        patience.run(note.clone());
+        assert_eq!(told.recv().unwrap(), own);
+        // Others are under way on every thread that long requests may have.
+        let under_way: Vec<_> = (0..processors()).map(|_| Turn::begin(&patience.0)).collect();
+        patience.run(note.clone());
+        assert_ne!(told.recv().unwrap(), own);
+        drop(under_way);
+        patience.run(note);
+        assert_eq!(told.recv().unwrap(), own);
+    }
+}

@@ -1,0 +1,261 @@
+//! The lists of a graph while it is being made.
+
+use super::hierarchy::Level;
+use super::layout::EMPTY;
+use super::space::{Distances, Space};
+use super::walk::Lists;
+use crate::vector::CoarseRows;
+
+/// A list may grow to this many times its final length before it is pruned: pruning seldom, it
+/// costs little, and a walk meanwhile finds more.
+const SLACK: f32 = 1.5;
+
+/// Every node's neighbours with their distances, in slots of equal number.
+pub(super) struct Growing<'a> {
+    pub space: Space<'a>,
+    slots: usize,
+    /// How many links pruning leaves.
+    keep: usize,
+    links: Vec<[u8; 4]>,
+    distances: Vec<f32>,
+    counts: Vec<u8>,
+    memory: Memory,
+}
+
+/// What pruning needs, to be used again.
+#[derive(Default)]
+struct Memory {
+    distances: Distances,
+    /// Candidates, the nearest first.
+    candidates: Vec<(f32, u32)>,
+    /// The numbers of those still to be looked at.
+    open: Vec<u32>,
+    /// What selecting has dropped.
+    dropped: Vec<(f32, u32)>,
+}
+
+impl Lists for Growing<'_> {
+    #[inline]
+    fn nodes(&self) -> usize {
+        self.counts.len()
+    }
+
+    #[inline]
+    fn coarse(&self) -> CoarseRows<'_> {
+        self.space.coarse()
+    }
+
+    #[inline]
+    fn list(&self, node: u32) -> &[[u8; 4]] {
+        &self.links[node as usize * self.slots..][..usize::from(self.counts[node as usize])]
+    }
+}
+
+impl<'a> Growing<'a> {
+    /// Begins without links; a node will have `most` of them at last, the last but by mending.
+    pub fn new(space: Space<'a>, most: usize) -> Self {
+        let keep = most - 1;
+        let slots = ((keep as f32 * SLACK) as usize).min(usize::from(u8::MAX));
+        let nodes = space.len();
+        Self {
+            links: vec![EMPTY; nodes * slots],
+            distances: vec![0.0; nodes * slots],
+            counts: vec![0; nodes],
+            space,
+            slots,
+            keep,
+            memory: Memory::default(),
+        }
+    }
+
+    /// Takes the lists of the lowest level as the first links.
+    pub fn begin(&mut self, levels: &[Level]) {
+        let Some(lowest) = levels.first() else {
+            return;
+        };
+        for (&node, list) in lowest.members.iter().zip(&lowest.lists) {
+            self.memory.open.clear();
+            self.memory.open.extend(list.iter().map(|&place| lowest.members[place as usize]));
+            self.set_near(node, self.keep);
+        }
+    }
+
+    /// Returns the neighbours of a node.
+    pub fn neighbours(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
+        self.list(node).iter().map(|&near| u32::from_le_bytes(near))
+    }
+
+    /// Links a node with the best of the candidates and of its present neighbours, both ways.
+    pub fn connect(&mut self, node: u32, candidates: impl Iterator<Item = u32>) {
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.open.clear();
+        memory.open.extend(candidates.filter(|&near| near != node));
+        let found = memory.open.len();
+        memory.open.extend(self.neighbours(node));
+        // Few are named twice, and looking through so short a list costs less than a set.
+        for i in (found..memory.open.len()).rev() {
+            if memory.open[..found].contains(&memory.open[i]) {
+                memory.open.swap_remove(i);
+            }
+        }
+        self.space.distances(node, &memory.open, &mut memory.distances);
+        memory.candidates.clear();
+        memory.candidates.extend(memory.distances.found.iter().copied().zip(memory.open.iter().copied()));
+        self.memory = memory;
+        self.select();
+        self.fill_up();
+        let chosen = std::mem::take(&mut self.memory.candidates);
+        self.set(node, &chosen);
+        for &(distance, near) in &chosen {
+            self.add(near, node, distance);
+        }
+        self.memory.candidates = chosen;
+    }
+
+    /// Replaces a node's list.
+    pub fn set(&mut self, node: u32, chosen: &[(f32, u32)]) {
+        let at = node as usize * self.slots;
+        for (i, &(distance, near)) in chosen.iter().enumerate() {
+            self.links[at + i] = near.to_le_bytes();
+            self.distances[at + i] = distance;
+        }
+        self.counts[node as usize] = chosen.len() as u8;
+    }
+
+    /// Adds one link, and prunes the list when it is full.
+    fn add(&mut self, node: u32, near: u32, distance: f32) {
+        let (at, count) = (node as usize * self.slots, usize::from(self.counts[node as usize]));
+        if self.list(node).contains(&near.to_le_bytes()) {
+            return;
+        }
+        if count < self.slots {
+            self.links[at + count] = near.to_le_bytes();
+            self.distances[at + count] = distance;
+            self.counts[node as usize] += 1;
+            return;
+        }
+        let chosen = std::mem::take(&mut self.memory.candidates);
+        self.memory.candidates.push((distance, near));
+        self.prune(node);
+        self.memory.candidates = chosen;
+    }
+
+    /// Prunes a node's list together with the candidates in memory.
+    fn prune(&mut self, node: u32) {
+        let at = node as usize * self.slots;
+        let count = usize::from(self.counts[node as usize]);
+        let links = self.links[at..at + count].iter().map(|&near| u32::from_le_bytes(near));
+        self.memory.candidates.extend(self.distances[at..at + count].iter().copied().zip(links));
+        self.select();
+        let chosen = std::mem::take(&mut self.memory.candidates);
+        self.set(node, &chosen);
+        self.memory.candidates = chosen;
+    }
+
+    /// Prunes a list that is longer than a finished one may be.
+    pub fn shorten(&mut self, node: u32) {
+        if usize::from(self.counts[node as usize]) > self.keep {
+            self.memory.candidates.clear();
+            self.prune(node);
+        }
+    }
+
+    /// Tells whether a finished list can take one more link and keep its last slot.
+    pub fn has_room(&self, node: u32) -> bool {
+        usize::from(self.counts[node as usize]) < self.keep
+    }
+
+    /// Adds a link to a finished list, at most one to a list without room.
+    pub fn push(&mut self, node: u32, near: u32) {
+        let count = &mut self.counts[node as usize];
+        self.links[node as usize * self.slots + usize::from(*count)] = near.to_le_bytes();
+        *count += 1;
+    }
+
+    /// Puts a node that nothing depends on into the last link of another: what could be reached
+    /// over that link still can.
+    pub fn put_between(&mut self, from: u32, node: u32) {
+        let last = from as usize * self.slots + usize::from(self.counts[from as usize]) - 1;
+        let to = std::mem::replace(&mut self.links[last], node.to_le_bytes());
+        if !self.list(node).contains(&to) {
+            if self.has_room(node) {
+                self.counts[node as usize] += 1;
+            }
+            let last = node as usize * self.slots + usize::from(self.counts[node as usize]) - 1;
+            self.links[last] = to;
+        }
+    }
+
+    /// Takes saved lists back: for each node the number of its links, and the links. Tells whether
+    /// they make sense.
+    pub fn restore(&mut self, mut saved: &[[u8; 4]]) -> bool {
+        for node in 0..self.counts.len() as u32 {
+            let Some((count, rest)) = saved.split_first() else {
+                return false;
+            };
+            let count = u32::from_le_bytes(*count) as usize;
+            if count > self.slots || count > rest.len() {
+                return false;
+            }
+            let (list, rest) = rest.split_at(count);
+            self.memory.open.clear();
+            self.memory.open.extend(list.iter().map(|&near| u32::from_le_bytes(near)));
+            if self.memory.open.iter().any(|&near| near as usize >= self.counts.len()) {
+                return false;
+            }
+            self.set_near(node, count);
+            saved = rest;
+        }
+        saved.is_empty()
+    }
+
+    /// Replaces a node's list by the first of those in memory.
+    fn set_near(&mut self, node: u32, most: usize) {
+        self.space.distances(node, &self.memory.open, &mut self.memory.distances);
+        let near = self.memory.distances.found.iter().copied().zip(self.memory.open.iter().copied());
+        let chosen: Vec<(f32, u32)> = near.take(most).collect();
+        self.set(node, &chosen);
+    }
+
+    /// Leaves those candidates that lead in different directions: each is nearer to the node than
+    /// to any that is nearer than itself.
+    fn select(&mut self) {
+        let Memory { distances, candidates, open, dropped } = &mut self.memory;
+        candidates.sort_unstable_by(by_distance);
+        dropped.clear();
+        let mut chosen = 0;
+        while chosen < candidates.len() && chosen < self.keep {
+            let (_, node) = candidates[chosen];
+            chosen += 1;
+            open.clear();
+            open.extend(candidates[chosen..].iter().map(|&(_, near)| near));
+            self.space.distances(node, open, distances);
+            let mut kept = chosen;
+            for (i, &apart) in distances.found.iter().enumerate() {
+                let candidate = candidates[chosen + i];
+                if apart >= candidate.0 {
+                    candidates[kept] = candidate;
+                    kept += 1;
+                } else {
+                    dropped.push(candidate);
+                }
+            }
+            candidates.truncate(kept);
+        }
+        candidates.truncate(self.keep);
+    }
+
+    /// Takes the nearest of those that selecting dropped, until the list is full. For a node's own
+    /// list that pays; lists that others have added to would only be pruned more often.
+    fn fill_up(&mut self) {
+        let Memory { candidates, dropped, .. } = &mut self.memory;
+        dropped.sort_unstable_by(by_distance);
+        candidates.extend(dropped.iter().take(self.keep - candidates.len()));
+        candidates.sort_unstable_by(by_distance);
+    }
+}
+
+/// Orders candidates: the nearest first, and of equally near ones the lower number.
+fn by_distance(a: &(f32, u32), b: &(f32, u32)) -> std::cmp::Ordering {
+    a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
+}

@@ -1,0 +1,178 @@
+//! The levels above the graph, through which a walk comes near its goal in a few steps.
+
+use super::layout::{aligned, number, numbers, put, put_all};
+use crate::vector::{CoarseQuestion, CoarseRows};
+
+// Within the hierarchy's section, each part at the next multiple of 64:
+//
+//   0    4  levels, 0 to 16
+//   4    4  entry: the place in the top level where a walk begins
+//   8  128  for each level from the lowest: members (u32), links (u32); zero beyond the top
+// 192       the lowest level: members, the nodes of the level; below, their places in the level
+//           below; offsets, (members + 1) * u32; links, as places in members; then the next level,
+//           and so on to the top
+//
+// The list of a member is links[offsets[i] .. offsets[i + 1]].
+
+/// The most levels; hnsw_rs makes no more.
+pub(super) const LEVELS_MAX: usize = 16;
+const LEVELS_AT: usize = 0;
+const ENTRY_AT: usize = LEVELS_AT + 4;
+const COUNTS_AT: usize = ENTRY_AT + 4;
+/// Bytes before the first level.
+pub(super) const HEADER_SIZE: usize = aligned(COUNTS_AT + LEVELS_MAX * 8);
+
+/// A list is at most twice 128 links long. What claims to be longer is damaged, and following it
+/// could keep a walk busy for hours.
+const LIST_MAX: usize = 512;
+
+/// One level in memory: its nodes and what each links to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Level {
+    /// The nodes of the level, ascending.
+    pub members: Vec<u32>,
+    /// For each member the places of its neighbours in `members`, nearest first.
+    pub lists: Vec<Vec<u32>>,
+}
+
+/// Where one level lies in the section.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    members_at: usize,
+    members: usize,
+    below_at: usize,
+    offsets_at: usize,
+    links_at: usize,
+    links: usize,
+}
+
+/// Where the levels lie in the section: what its header says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hierarchy {
+    levels: usize,
+    entry: u32,
+    places: [Place; LEVELS_MAX],
+}
+
+impl Hierarchy {
+    /// Reads the header of a section, `None` when it does not fit the section's length.
+    pub fn open(section: &[u8]) -> Option<Self> {
+        if section.len() < HEADER_SIZE {
+            return None;
+        }
+        let (levels, entry) = (number(section, LEVELS_AT) as usize, number(section, ENTRY_AT));
+        if levels > LEVELS_MAX {
+            return None;
+        }
+        let counts = |level| {
+            let at = COUNTS_AT + level * 8;
+            (number(section, at) as usize, number(section, at + 4) as usize)
+        };
+        let (places, size) = places(levels, counts);
+        (size == section.len()).then_some(Self { levels, entry, places })
+    }
+
+    /// Goes down the levels, in each to the best node near, and returns the last; `None` without
+    /// levels.
+    pub fn descend(&self, section: &[u8], question: &CoarseQuestion, rows: CoarseRows<'_>) -> Option<u32> {
+        let mut level = self.levels.checked_sub(1)?;
+        let (mut place, mut node) = (self.entry, self.member(section, level, self.entry)?);
+        let mut worth = question.estimate(rows, node);
+        loop {
+            let near = self.list(section, level, place).iter().filter_map(|&near| {
+                let near = u32::from_le_bytes(near);
+                let node = self.member(section, level, near)?;
+                Some((question.estimate(rows, node), near, node))
+            });
+            match near.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1))) {
+                Some((better, near, found)) if better > worth => (worth, place, node) = (better, near, found),
+                _ if level == 0 => return Some(node),
+                _ => {
+                    let below = self.number(section, self.places[level].below_at, level, place)?;
+                    level -= 1;
+                    (place, node) = (below, self.member(section, level, below)?);
+                    worth = question.estimate(rows, node);
+                }
+            }
+        }
+    }
+
+    /// Returns the places that one place of a level links to; empty where the bytes make no sense.
+    fn list<'a>(&self, section: &'a [u8], level: usize, place: u32) -> &'a [[u8; 4]] {
+        let (found, place) = (self.places[level], place as usize);
+        if place >= found.members {
+            return &[];
+        }
+        let &[start, end] = numbers(section, found.offsets_at + place * 4, 2) else {
+            return &[];
+        };
+        let (start, end) = (u32::from_le_bytes(start) as usize, u32::from_le_bytes(end) as usize);
+        if start > end || end > found.links || end - start > LIST_MAX {
+            return &[];
+        }
+        numbers(section, found.links_at + start * 4, end - start)
+    }
+
+    /// Returns the node at a place of a level.
+    fn member(&self, section: &[u8], level: usize, place: u32) -> Option<u32> {
+        self.number(section, self.places[level].members_at, level, place)
+    }
+
+    /// Returns what is noted at `at` for a place of a level.
+    fn number(&self, section: &[u8], at: usize, level: usize, place: u32) -> Option<u32> {
+        let all = numbers(section, at, self.places[level].members);
+        all.get(place as usize).map(|&number| u32::from_le_bytes(number))
+    }
+
+    /// Gives the nodes of all levels other numbers.
+    pub fn renumber(&self, section: &mut [u8], renumbered: &[u32]) {
+        for place in &self.places[..self.levels] {
+            for at in (place.members_at..).step_by(4).take(place.members) {
+                let node = number(section, at);
+                put(section, at, renumbered[node as usize]);
+            }
+        }
+    }
+}
+
+/// Writes the section.
+pub(super) fn freeze(levels: &[Level]) -> Vec<u8> {
+    let (places, size) =
+        places(levels.len(), |level| (levels[level].members.len(), levels[level].lists.iter().map(Vec::len).sum()));
+    let mut section = vec![0; size];
+    put(&mut section, LEVELS_AT, levels.len() as u32);
+    for (number, (level, place)) in levels.iter().zip(&places).enumerate() {
+        put(&mut section, COUNTS_AT + number * 8, place.members as u32);
+        put(&mut section, COUNTS_AT + number * 8 + 4, place.links as u32);
+        put_all(&mut section, place.members_at, &level.members);
+        if number > 0 {
+            let below = |node| levels[number - 1].members.binary_search(node).expect("a level holds all above it");
+            let below: Vec<u32> = level.members.iter().map(|node| below(node) as u32).collect();
+            put_all(&mut section, place.below_at, &below);
+        }
+        let mut end = 0;
+        for (i, list) in level.lists.iter().enumerate() {
+            put_all(&mut section, place.links_at + end * 4, list);
+            end += list.len();
+            put(&mut section, place.offsets_at + (i + 1) * 4, end as u32);
+        }
+    }
+    section
+}
+
+/// Returns where each level lies, and the number of bytes in all.
+///
+/// Counts of u32 cannot overflow the sums: each level takes less than 2^36 bytes.
+fn places(levels: usize, counts: impl Fn(usize) -> (usize, usize)) -> ([Place; LEVELS_MAX], usize) {
+    let mut places = [Place::default(); LEVELS_MAX];
+    let mut at = HEADER_SIZE;
+    for (level, place) in places.iter_mut().enumerate().take(levels) {
+        let (members, links) = counts(level);
+        let (members_at, below_at) = (at, aligned(at + members * 4));
+        let offsets_at = aligned(below_at + members * 4);
+        let links_at = aligned(offsets_at + (members + 1) * 4);
+        *place = Place { members_at, members, below_at, offsets_at, links_at, links };
+        at = aligned(links_at + links * 4);
+    }
+    (places, at)
+}

@@ -1,0 +1,88 @@
+//! The hierarchy over a sample of the nodes, found by hnsw_rs.
+
+use super::hierarchy::{LEVELS_MAX, Level};
+use super::space::{Distances, Space};
+use hnsw_rs::anndists::dist::distances::Distance;
+use hnsw_rs::hnsw::{Hnsw, Point};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// One node in so many is in the sample.
+pub(super) const SAMPLED: usize = 32;
+/// Links of a sampled node in the upper levels of the hierarchy; twice that in the lowest.
+const LINKS: usize = 12;
+/// Candidates while the links of a sampled node are looked for.
+const EF: usize = 80;
+
+/// The distance between nodes that are named by their numbers.
+///
+/// hnsw_rs copies what it inserts. Given a node's number in place of its vector it copies four
+/// bytes, and the codes are read where they lie.
+struct Between<'a>(&'a Space<'a>);
+
+impl Distance<u32> for Between<'_> {
+    fn eval(&self, a: &[u32], b: &[u32]) -> f32 {
+        thread_local!(static MEMORY: RefCell<Distances> = RefCell::default());
+        MEMORY.with_borrow_mut(|memory| {
+            self.0.distances(a[0], &b[..1], memory);
+            memory.found[0]
+        })
+    }
+}
+
+type Found<'a> = Hnsw<'a, u32, Between<'a>>;
+
+/// Returns the levels over the sampled nodes, the lowest first.
+pub(super) fn levels(space: &Space<'_>) -> Vec<Level> {
+    let sampled = space.len().div_ceil(SAMPLED);
+    if sampled == 0 {
+        return Vec::new();
+    }
+    let found: Found<'_> = Hnsw::new(LINKS, sampled, LEVELS_MAX, EF, Between(space));
+    for i in 0..sampled {
+        let node = i * SAMPLED;
+        found.insert((&[node as u32], node));
+    }
+    take_out(&found)
+}
+
+/// Takes the lists of all levels out of the builder's structure.
+fn take_out(found: &Found<'_>) -> Vec<Level> {
+    let top = usize::from(found.get_max_level_observed());
+    let mut levels: Vec<Level> = (0..=top).map(|level| members(found, level)).collect();
+    for layer in 0..=top {
+        // The builder keeps each point in the highest layer that it belongs to.
+        for point in found.get_point_indexation().get_layer_iterator(layer) {
+            take_lists(&point, &mut levels[..=layer]);
+        }
+    }
+    levels
+}
+
+/// Returns a level with its members and without links.
+fn members(found: &Found<'_>, level: usize) -> Level {
+    let top = usize::from(found.get_max_level_observed());
+    let points = (level..=top).flat_map(|layer| found.get_point_indexation().get_layer_iterator(layer));
+    let mut members: Vec<u32> = points.map(|point| point.get_origin_id() as u32).collect();
+    members.sort_unstable();
+    Level { lists: vec![Vec::new(); members.len()], members }
+}
+
+/// Copies the lists of one point into the levels that it belongs to.
+fn take_lists(point: &Arc<Point<'_, u32>>, levels: &mut [Level]) {
+    let node = point.get_origin_id() as u32;
+    for (level, found) in levels.iter_mut().zip(point.get_neighborhood_id()) {
+        let Ok(place) = level.members.binary_search(&node) else {
+            continue;
+        };
+        // The builder also notes neighbours that are not in the level themselves; they have no
+        // list there and would end the walk.
+        let links = found.iter().filter_map(|near| level.members.binary_search(&(near.d_id as u32)).ok());
+        let list = &mut level.lists[place];
+        for near in links {
+            if near != place && !list.contains(&(near as u32)) {
+                list.push(near as u32);
+            }
+        }
+    }
+}

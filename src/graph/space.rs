@@ -1,0 +1,111 @@
+//! The rows as points: how far they lie apart, as the builder of the graph needs it.
+
+use super::source::Rows;
+use crate::vector::{self, CoarseQuestion, CoarseRows, CoarseSource, Metric};
+
+/// The rows that have a vector, numbered from 0 as nodes of a graph, and the distances between them.
+pub(super) struct Space<'a> {
+    pub rows: Rows<'a>,
+    pub metric: Metric,
+    /// The row that each node stands for, ascending.
+    pub nodes: Vec<u32>,
+    /// The length of the longest vector.
+    longest: f32,
+    /// For each node what a step of its code is worth, under cosine by its length; and its size.
+    factors: Vec<(f32, f32)>,
+    /// The coarse copies of all nodes.
+    coarse: Vec<u8>,
+}
+
+/// The memory for distances to several nodes, to be used again.
+#[derive(Default)]
+pub(super) struct Distances {
+    rows: Vec<u32>,
+    products: Vec<i32>,
+    /// The distances, in the order that was asked for.
+    pub found: Vec<f32>,
+}
+
+impl<'a> Space<'a> {
+    /// Takes the rows that have a vector, and makes their coarse copies.
+    pub fn new(rows: Rows<'a>, metric: Metric) -> Self {
+        let nodes = rows.with_vector();
+        let longest = nodes.iter().map(|&row| rows.norms[row as usize]).fold(0.0, f32::max);
+        let mut space = Self { rows, metric, nodes, longest, factors: Vec::new(), coarse: Vec::new() };
+        let stride = CoarseRows::stride(rows.dim);
+        space.coarse = vec![0; space.nodes.len() * stride];
+        let mut coarse = std::mem::take(&mut space.coarse);
+        for (node, out) in coarse.chunks_exact_mut(stride).enumerate() {
+            space.source(node as u32).write(metric, out);
+        }
+        space.coarse = coarse;
+        space.factors = (0..space.nodes.len() as u32).map(|node| space.factor(node)).collect();
+        space
+    }
+
+    /// Returns the number of nodes.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Returns the coarse copies of all nodes.
+    pub fn coarse(&self) -> CoarseRows<'_> {
+        CoarseRows::new(&self.coarse, self.rows.dim)
+    }
+
+    /// Returns a node as a question that finds what lies near to it.
+    pub fn question(&self, node: u32) -> CoarseQuestion {
+        CoarseQuestion::new(self.metric, self.source(node))
+    }
+
+    /// Returns a node's int8 code with its factors.
+    fn source(&self, node: u32) -> CoarseSource<'a> {
+        let row = self.nodes[node as usize];
+        let norm = self.rows.norms[row as usize];
+        let missing = ((self.longest - norm) * (self.longest + norm)).max(0.0).sqrt();
+        let missing = if missing.is_finite() { missing } else { 0.0 };
+        CoarseSource { bytes: self.rows.code(row), scale: self.rows.scales[row as usize], norm, missing }
+    }
+
+    /// Returns what a step of a node's code is worth, and its size.
+    fn factor(&self, node: u32) -> (f32, f32) {
+        let source = self.source(node);
+        match self.metric {
+            Metric::Cosine if source.norm > 0.0 => ((f64::from(source.scale) / f64::from(source.norm)) as f32, 0.0),
+            Metric::Cosine => (0.0, 0.0),
+            Metric::L2 => (source.scale, source.norm),
+            Metric::Dot => (source.scale, source.missing),
+        }
+    }
+
+    /// Puts the distances from one node to others into `out.found`: 0 or more, never NaN.
+    ///
+    /// The inner product is no distance: a row may be nearer to another than to itself. So each
+    /// row is given one more dimension that brings it to the length of the longest (Bachrach and
+    /// others, 2014). A question has 0 there, so that its products, and their order, stay.
+    pub fn distances(&self, node: u32, others: &[u32], out: &mut Distances) {
+        out.rows.clear();
+        out.rows.extend(others.iter().map(|&other| self.nodes[other as usize]));
+        out.products.resize(others.len(), 0);
+        let code = self.rows.code(self.nodes[node as usize]);
+        vector::dots_i8(code, self.rows.codes, &out.rows, &mut out.products);
+        out.found.clear();
+        let own = self.factors[node as usize];
+        let products = others.iter().zip(&out.products);
+        out.found.extend(products.map(|(&other, &product)| self.distance(product, own, self.factors[other as usize])));
+    }
+
+    /// Returns the distance that a product of two codes stands for.
+    #[inline]
+    fn distance(&self, product: i32, (a, a_size): (f32, f32), (b, b_size): (f32, f32)) -> f32 {
+        // The factors first, so that both ways give the same bits.
+        let product = f64::from(product) * (f64::from(a) * f64::from(b));
+        let (a_size, b_size) = (f64::from(a_size), f64::from(b_size));
+        let distance = match self.metric {
+            Metric::Cosine => 1.0 - product,
+            Metric::L2 => a_size * a_size + b_size * b_size - 2.0 * product,
+            Metric::Dot => f64::from(self.longest) * f64::from(self.longest) - product - a_size * b_size,
+        };
+        distance.clamp(0.0, f64::from(f32::MAX)) as f32
+    }
+}

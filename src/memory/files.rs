@@ -1,0 +1,181 @@
+//! The files of a branch: an operation is one frame of the journal, and what was done within a
+//! second is one entry of the lineage.
+//!
+//! A frame of an operation is not signed by itself. The entry that gathers it is: its head covers
+//! the files. So every act that looks at a branch's head gathers first, and so does a sync.
+
+use std::sync::{Arc, PoisonError};
+
+use super::act::Deed;
+use super::chain::Chain;
+use super::world::{BranchId, View, World};
+use super::{Actor, Error, Memory, seal};
+use crate::journal::Kind;
+use crate::object::{CodecError, Reader, Time, Writer};
+use crate::workspace::{Op, Outcome, Packs, Tree, TreeError};
+
+/// What was done to a branch's files since its last entry.
+pub(super) struct Pending {
+    /// Who did it.
+    uid: u32,
+    /// The files before.
+    before: Tree,
+}
+
+/// An operation as the journal holds it.
+pub(super) struct Edit {
+    /// The branch.
+    pub branch: BranchId,
+    /// When.
+    pub time: Time,
+    /// Who.
+    pub uid: u32,
+    /// What.
+    pub op: Op,
+}
+
+/// Why an operation on files was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    /// As any file system would: a name that is taken, a directory that is not empty.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// The store could not take it, or a rule forbids it.
+    #[error(transparent)]
+    Refused(#[from] Error),
+}
+
+impl Edit {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        out.number(self.branch.0).signed(self.time.0).number(u64::from(self.uid));
+        self.op.write(&mut out);
+        out.finish()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Edit, CodecError> {
+        let mut input = Reader::new(bytes);
+        let (branch, time) = (BranchId(input.number()?), Time(input.signed()?));
+        let uid = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
+        let op = Op::read(&mut input)?;
+        if input.is_empty() { Ok(Edit { branch, time, uid, op }) } else { Err(CodecError::Number) }
+    }
+}
+
+impl Memory {
+    /// Returns the files of a view at this moment: a value that never changes.
+    pub fn files(&self, view: &View) -> Result<Tree, Error> {
+        let world = self.world();
+        Ok(super::look::Seen::new(&world, view)?.state.files().clone())
+    }
+
+    /// Returns where the contents of sealed files are read from.
+    pub fn packs(&self) -> &dyn Packs {
+        &self.trees
+    }
+
+    /// Carries out one operation on a branch's files, atomically.
+    pub fn edit(&self, who: &Actor, branch: BranchId, op: Op) -> Result<Outcome, EditError> {
+        let outcome = {
+            let mut chain = self.chain();
+            let journal = chain.writable()?;
+            self.introduce(&mut chain, who)?;
+            if chain.pending.get(&branch).is_some_and(|pending| pending.uid != who.uid) {
+                self.gather(&mut chain, branch)?;
+            }
+            let time = self.now().max(chain.time.after(1));
+            let edit = Edit { branch, time, uid: who.uid, op };
+            let before = self.world().branch(branch)?.state.files().clone();
+            let mut after = before.clone();
+            let outcome = after.apply(&edit.op, time, &self.trees)?;
+            let bytes = edit.to_bytes();
+            journal.append(Kind::Edit, &[&bytes]).map_err(Error::from)?;
+            chain.note(&edit, before, bytes.len());
+            self.world.write().unwrap_or_else(PoisonError::into_inner).edit(branch, after, time);
+            outcome
+        };
+        self.keeper.gather_soon();
+        self.wake_keeper();
+        Ok(outcome)
+    }
+
+    /// Makes one entry of what was done to a branch's files since its last one.
+    pub(super) fn gather(&self, chain: &mut Chain, branch: BranchId) -> Result<(), Error> {
+        let Some(pending) = chain.pending.get(&branch) else { return Ok(()) };
+        let (uid, before) = (pending.uid, pending.before.clone());
+        let Some(after) = self.world().branches.get(&branch).map(|branch| branch.state.files().clone()) else {
+            chain.pending.remove(&branch);
+            return Ok(());
+        };
+        let count = before.changes(&after).len() as u64;
+        self.perform(chain, uid, Deed::Files(branch, count)).map(|_| ())
+    }
+
+    /// Gathers what was done to the files of every branch.
+    pub(super) fn gather_all(&self) -> Result<(), Error> {
+        let gathered = self.gather_each(&mut self.chain())?;
+        gathered.into_iter().for_each(|branch| self.tell_files(branch));
+        Ok(())
+    }
+
+    /// Like [`Memory::gather_all`], for who holds the chain; returns the branches.
+    pub(super) fn gather_each(&self, chain: &mut Chain) -> Result<Vec<BranchId>, Error> {
+        let mut branches: Vec<BranchId> = chain.pending.keys().copied().collect();
+        branches.sort_unstable();
+        branches.iter().try_for_each(|branch| self.gather(chain, *branch))?;
+        Ok(branches)
+    }
+
+    fn tell_files(&self, branch: BranchId) {
+        let parent = self.world().branches.get(&branch).and_then(|branch| branch.parent);
+        self.tell(&super::Change { branch, parent, what: "files", files: Vec::new() });
+    }
+}
+
+impl Chain {
+    /// Notes an operation that was written down.
+    fn note(&mut self, edit: &Edit, before: Tree, bytes: usize) {
+        self.time = edit.time;
+        self.loose_bytes += bytes as u64 + seal::ACT_BYTES;
+        self.pending.entry(edit.branch).or_insert(Pending { uid: edit.uid, before });
+    }
+
+    /// Carries out an operation that stands in the journal.
+    pub(super) fn replay_edit(&mut self, world: &mut World, packs: &dyn Packs, bytes: &[u8]) -> Result<(), Error> {
+        let damaged = |what: String| Error::damaged(format!("an operation on files in the journal {what}"));
+        let edit = Edit::from_bytes(bytes).map_err(|error| damaged(format!("can't be read: {error}")))?;
+        let before = world.branch(edit.branch)?.state.files().clone();
+        let mut after = before.clone();
+        match after.apply(&edit.op, edit.time, packs) {
+            Ok(_) => {}
+            Err(TreeError::Segment(error)) => return Err(error.into()),
+            Err(error) => return Err(damaged(format!("does what can't be done: {error}"))),
+        }
+        self.note(&edit, before, bytes.len());
+        world.edit(edit.branch, after, edit.time);
+        Ok(())
+    }
+}
+
+impl World {
+    /// Lets go of files that were deleted while open: nothing is open any more.
+    pub(super) fn drop_orphans(&mut self) {
+        self.each_branch(|branch| {
+            if branch.state.files().orphans().next().is_some() {
+                let mut files = branch.state.files().clone();
+                files.drop_orphans();
+                Arc::make_mut(&mut branch.state).set_files(files);
+            }
+        });
+    }
+
+    /// Puts other files in place of a branch's.
+    fn edit(&mut self, id: BranchId, files: Tree, time: Time) {
+        if let Some(branch) = self.branches.get_mut(&id) {
+            let branch = Arc::make_mut(branch);
+            Arc::make_mut(&mut branch.state).set_files(files);
+            branch.changed = time;
+            branch.edits += 1;
+        }
+    }
+}

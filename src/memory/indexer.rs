@@ -1,0 +1,209 @@
+//! The indexer: the thread that builds the neighbour graphs of large segments in the background.
+//!
+//! A segment is searched by scan until its graph is there. The thread holds the segment and not the
+//! store while it works, is never in the way of a writer or a reader, and stops within
+//! milliseconds when told to. A finished graph is a file on the shelf; the seal that follows puts
+//! its name into the manifest.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::world::Branch;
+use super::{Error, Memory, unfinished};
+use crate::branch::{Layer, State};
+use crate::disk::Disk;
+use crate::graph::{Builder, Params};
+use crate::object::Hash;
+use crate::segment::{GraphFile, Segment, write_graph};
+use crate::vector::Metric;
+
+/// How soon the thread hears that it shall stop.
+const STEPS_AT_ONCE: usize = 64;
+/// How much work is lost at most when the process dies.
+const STEPS_BETWEEN_SAVES: usize = 100_000;
+
+/// What the indexer is asked to do, and what it is at.
+#[derive(Default)]
+struct Wish {
+    look: bool,
+    stop: bool,
+    /// A graph is being built or put in place.
+    busy: bool,
+    /// The segment at hand, and how many of its rows are done.
+    current: Option<(Hash, u64)>,
+}
+
+/// The thread that builds graphs, seen from outside.
+#[derive(Clone, Default)]
+pub(super) struct Indexer(Arc<(Mutex<Wish>, Condvar)>);
+
+/// A graph that is wanted.
+struct Task {
+    segment: Arc<Segment>,
+    metric: Metric,
+}
+
+impl Indexer {
+    fn lock(&self) -> MutexGuard<'_, Wish> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wish(&self, change: impl FnOnce(&mut Wish)) {
+        change(&mut self.lock());
+        self.0.1.notify_all();
+    }
+
+    /// Asks the thread to look for segments that want a graph.
+    pub(super) fn wake(&self) {
+        self.wish(|wish| wish.look = true);
+    }
+
+    /// Tells the thread to end.
+    pub(super) fn stop(&self) {
+        self.wish(|wish| wish.stop = true);
+    }
+
+    /// Waits for a wish; returns whether to look, or to end.
+    fn next(&self) -> bool {
+        let mut wish = self.lock();
+        wish.busy = false;
+        self.0.1.notify_all();
+        let waited = self.0.1.wait_while(wish, |wish| !wish.look && !wish.stop);
+        let mut wish = waited.unwrap_or_else(PoisonError::into_inner);
+        (wish.look, wish.busy) = (false, !wish.stop);
+        !wish.stop
+    }
+
+    /// Waits until the thread is at rest: it has nothing to do, or was told to end and did.
+    fn rest(&self) {
+        let resting = |wish: &mut Wish| wish.busy || (wish.look && !wish.stop);
+        drop(self.0.1.wait_while(self.lock(), resting).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Notes how many rows are done; returns whether to go on.
+    fn progress(&self, segment: Hash, rows: u64) -> bool {
+        let mut wish = self.lock();
+        wish.current = Some((segment, rows));
+        !wish.stop
+    }
+
+    /// Returns the segment whose graph is being built, and how many rows are done.
+    pub(super) fn current(&self) -> Option<(Hash, u64)> {
+        self.lock().current
+    }
+}
+
+impl Memory {
+    /// Starts the thread that builds graphs. It ends with the store.
+    pub(super) fn start_indexer(self: &Arc<Self>) {
+        let (memory, disk, indexer) = (Arc::downgrade(self), self.disk.clone(), self.indexer.clone());
+        let life = move || {
+            if let Err(error) = rustix::process::nice(19) {
+                log::debug!("graphs are built at the usual priority: {error}");
+            }
+            while indexer.next() {
+                build_all(&memory, &*disk, &indexer);
+            }
+        };
+        self.indexer.wake();
+        if let Err(error) = std::thread::Builder::new().name("indexer".to_owned()).spawn(life) {
+            log::warn!("no graphs are built, questions stay scans: {error}");
+            self.indexer.stop();
+        }
+    }
+
+    /// Tells the indexer to end, and waits until it has.
+    pub(super) fn stop_indexer(&self) {
+        self.indexer.stop();
+        self.indexer.rest();
+    }
+
+    /// Waits until every segment that is large enough has its graph.
+    ///
+    /// Returns at once where nothing is built: on a store opened for reading.
+    pub fn wait_indexed(&self) {
+        if !self.read_only {
+            self.indexer.rest();
+        }
+    }
+
+    /// Tells whether questions under a metric wait for a graph of what a branch sees of a segment.
+    pub(super) fn wants_graph(&self, layer: &Layer, metric: Metric) -> bool {
+        let segment = &layer.segment;
+        let large = segment.dim() > 0 && layer.visible.count() >= self.surroundings.graph_rows;
+        large && segment.graph(metric).is_none()
+    }
+
+    /// Returns the largest segment that wants a graph and has none.
+    fn next_task(&self) -> Option<Task> {
+        let world = self.world().clone();
+        let mut largest: Option<Task> = None;
+        for branch in world.branches.values() {
+            let Ok(settings) = world.shared_settings(branch) else { continue };
+            let metric = settings.metric();
+            each_asked_state(branch, |state| {
+                for layer in state.layers().iter().filter(|layer| self.wants_graph(layer, metric)) {
+                    if largest.as_ref().is_none_or(|task| layer.segment.rows() > task.segment.rows()) {
+                        largest = Some(Task { segment: layer.segment.clone(), metric });
+                    }
+                }
+            });
+        }
+        largest
+    }
+
+    /// Puts a finished graph onto the shelf and in use, and has the manifest name it.
+    fn install_graph(&self, task: &Task, bytes: &[u8]) -> Result<(), Error> {
+        {
+            // No sweep meanwhile: nothing names the file before it is attached.
+            let _naming = self.naming.read().unwrap_or_else(PoisonError::into_inner);
+            let name = write_graph(&self.segments.shelf, &task.segment.name(), task.metric, bytes)?;
+            task.segment.attach(Arc::new(GraphFile::open(&self.segments.shelf, name)?));
+        }
+        self.seal()
+    }
+}
+
+/// Builds one graph after the other, until none is wanted or the thread is told to end.
+fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
+    loop {
+        let Some(task) = memory.upgrade().and_then(|memory| memory.next_task()) else { return };
+        let built = build(disk, &task, indexer);
+        indexer.lock().current = None;
+        let Some(memory) = memory.upgrade().filter(|_| !indexer.lock().stop) else { return };
+        if let Err(error) = built.and_then(|bytes| bytes.map_or(Ok(()), |bytes| memory.install_graph(&task, &bytes))) {
+            log::warn!("a search graph could not be built and is tried again later: {error}");
+            return;
+        }
+        unfinished::drop_kept(disk);
+    }
+}
+
+/// Builds a graph, from where it was left off if it was; nothing when told to stop.
+fn build(disk: &dyn Disk, task: &Task, indexer: &Indexer) -> Result<Option<Vec<u8>>, Error> {
+    let (name, metric, params) = (task.segment.name(), task.metric, Params::default());
+    let rows = task.segment.graph_rows()?;
+    log::info!("building the search graph of {} rows of segment {name}", task.segment.rows());
+    let kept = unfinished::resume(disk, &name, metric, || rows, params);
+    let mut builder = kept.unwrap_or_else(|| Builder::new(rows, metric, params));
+    let mut saved = builder.done();
+    while !builder.step(STEPS_AT_ONCE) {
+        let rows_done = builder.done() as u64 * u64::from(task.segment.rows()) / builder.total().max(1) as u64;
+        let stopped = !indexer.progress(name, rows_done);
+        if stopped || builder.done() - saved >= STEPS_BETWEEN_SAVES {
+            saved = builder.done();
+            if let Err(error) = unfinished::save(disk, &name, metric, &builder) {
+                log::warn!("a half-built search graph could not be kept and may be built anew: {error}");
+            }
+        }
+        if stopped {
+            return Ok(None);
+        }
+    }
+    Ok(Some(builder.finish()))
+}
+
+/// Calls `each` with the states of a branch that questions are put to.
+fn each_asked_state(branch: &Branch, mut each: impl FnMut(&State)) {
+    each(&branch.state);
+    branch.checkpoints.values().for_each(|checkpoint| each(&checkpoint.state));
+}

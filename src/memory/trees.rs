@@ -1,0 +1,126 @@
+//! How trees of files are stored: contents in packs, the tree itself as a snapshot and what differs
+//! from it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Error;
+use crate::disk::Disk;
+use crate::object::{Hash, Shelf};
+use crate::segment::{FOLDER, SegmentError};
+use crate::workspace::{Pack, Packs, Tree, TreeError, read_snapshot, write_snapshot};
+
+/// Bytes of a difference from which on a new snapshot is written, where it is also a fourth of the
+/// snapshot.
+const DELTA_BYTES_MAX: usize = 256 << 10;
+
+/// The open packs and the snapshots of a store.
+pub(super) struct Trees {
+    shelf: Shelf,
+    /// Whether every byte is checked when a file is opened, not only when it is touched.
+    thorough: bool,
+    packs: Mutex<HashMap<Hash, Arc<Pack>>>,
+    snapshots: Mutex<Vec<Snapshot>>,
+}
+
+/// A tree that stands in a file of its own.
+#[derive(Clone)]
+struct Snapshot {
+    name: Hash,
+    tree: Tree,
+    bytes: usize,
+}
+
+/// A tree as the manifest holds it.
+pub(super) struct StoredTree {
+    /// The snapshot, zeros for the empty tree.
+    pub snapshot: Hash,
+    /// What differs from it.
+    pub delta: Vec<u8>,
+}
+
+impl Packs for Trees {
+    fn pack(&self, name: &Hash) -> Result<Arc<Pack>, SegmentError> {
+        let mut packs = lock(&self.packs);
+        if let Some(pack) = packs.get(name) {
+            return Ok(pack.clone());
+        }
+        let pack = Arc::new(Pack::open(&self.shelf, *name)?);
+        if self.thorough {
+            pack.verify()?;
+        }
+        packs.insert(*name, pack.clone());
+        Ok(pack)
+    }
+}
+
+impl Trees {
+    /// Opens nothing yet.
+    pub fn new(disk: Arc<dyn Disk>, thorough: bool) -> Trees {
+        let shelf = Shelf::over(disk, FOLDER);
+        Trees { shelf, thorough, packs: Mutex::default(), snapshots: Mutex::default() }
+    }
+
+    /// Returns the stored form of a tree without loose contents; writes a new snapshot where it
+    /// has moved far from those there are.
+    pub fn store(&self, tree: &Tree) -> Result<StoredTree, Error> {
+        let mut snapshots = lock(&self.snapshots);
+        let empty = Snapshot { name: Hash::ZERO, tree: Tree::default(), bytes: 0 };
+        let candidates = std::iter::once(&empty).chain(snapshots.iter());
+        let deltas = candidates.map(|snapshot| (snapshot, tree.delta_from(&snapshot.tree)));
+        let nearest = deltas.min_by_key(|(_, delta)| delta.len());
+        if let Some((snapshot, delta)) = nearest
+            && (delta.len() <= DELTA_BYTES_MAX || delta.len() <= snapshot.bytes / 4)
+        {
+            return Ok(StoredTree { snapshot: snapshot.name, delta });
+        }
+        let name = write_snapshot(&self.shelf, tree).map_err(stored)?;
+        let bytes = tree.delta_from(&Tree::default()).len();
+        snapshots.push(Snapshot { name, tree: tree.clone(), bytes });
+        Ok(StoredTree { snapshot: name, delta: tree.delta_from(tree) })
+    }
+
+    /// Returns the tree of a stored form.
+    pub fn load(&self, stored_tree: &StoredTree) -> Result<Tree, Error> {
+        let base = if stored_tree.snapshot == Hash::ZERO { Tree::default() } else { self.snapshot(&stored_tree.snapshot)? };
+        base.with_delta(&stored_tree.delta).map_err(stored)
+    }
+
+    fn snapshot(&self, name: &Hash) -> Result<Tree, Error> {
+        let mut snapshots = lock(&self.snapshots);
+        if let Some(found) = snapshots.iter().find(|snapshot| snapshot.name == *name) {
+            return Ok(found.tree.clone());
+        }
+        let tree = read_snapshot(&self.shelf, *name).map_err(stored)?;
+        let bytes = tree.delta_from(&Tree::default()).len();
+        snapshots.push(Snapshot { name: *name, tree: tree.clone(), bytes });
+        Ok(tree)
+    }
+
+    /// Lets go of snapshots that a new manifest does not name.
+    pub fn retain_snapshots(&self, named: &HashSet<Hash>) {
+        lock(&self.snapshots).retain(|snapshot| named.contains(&snapshot.name));
+    }
+
+    /// Lets go of packs that are not in `live`; who still reads one keeps it.
+    pub fn retain_packs(&self, live: &HashSet<Hash>) {
+        lock(&self.packs).retain(|name, _| live.contains(name));
+    }
+
+    /// Returns the names of the snapshots.
+    pub fn snapshots(&self) -> Vec<Hash> {
+        lock(&self.snapshots).iter().map(|snapshot| snapshot.name).collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Turns an error of stored trees into the store's.
+pub(super) fn stored(error: TreeError) -> Error {
+    match error {
+        TreeError::Segment(error) => error.into(),
+        error => Error::damaged(format!("a tree of files can't be read or written: {error}")),
+    }
+}

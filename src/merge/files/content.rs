@@ -1,0 +1,195 @@
+//! The contents of one file on three sides, and what becomes of them.
+
+use std::fmt;
+
+use super::{Kind, Side, Strategy, manifest, text, union};
+use crate::object::Time;
+
+/// Longest content that is merged by its lines or entries, in bytes; longer ones are `whole`.
+///
+/// It bounds the memory of a merge, which holds the three versions and what it makes of them.
+pub const CONTENT_BYTES_MAX: u64 = 256 << 20;
+
+/// One side's content.
+#[derive(Clone, Copy, Debug)]
+pub struct Version<'a> {
+    /// The bytes of the file.
+    pub bytes: &'a [u8],
+    /// When they were last written.
+    pub modified: Time,
+}
+
+/// One file as three sides have it.
+#[derive(Clone, Copy, Debug)]
+pub struct Contents<'a> {
+    /// What both began with; none where both added the file.
+    pub base: Option<&'a [u8]>,
+    /// The branch that is merged, or that pulls.
+    pub child: Version<'a>,
+    /// Its parent.
+    pub parent: Version<'a>,
+}
+
+impl Contents<'_> {
+    /// Returns the side that wrote later; a tie goes to the child.
+    pub(super) fn later(&self) -> Side {
+        if self.parent.modified > self.child.modified { Side::Parent } else { Side::Child }
+    }
+
+    /// Returns the side that a strategy decides for; none under `manual`.
+    pub(super) fn winner(&self, strategy: Strategy) -> Option<Side> {
+        match strategy {
+            Strategy::ChildWins => Some(Side::Child),
+            Strategy::ParentWins => Some(Side::Parent),
+            Strategy::NewestWins => Some(self.later()),
+            Strategy::Manual => None,
+        }
+    }
+
+    /// Returns how to say that the result has these bytes.
+    pub(super) fn take(&self, bytes: Vec<u8>) -> Take {
+        if bytes == self.parent.bytes {
+            Take::Parent
+        } else if bytes == self.child.bytes {
+            Take::Child
+        } else {
+            Take::Joined(bytes)
+        }
+    }
+}
+
+/// The content that a merge gives a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// The child's, byte for byte.
+    Child,
+    /// The parent's, byte for byte.
+    Parent,
+    /// Bytes that neither side has.
+    Joined(Vec<u8>),
+}
+
+impl Take {
+    /// Returns the bytes.
+    pub fn bytes<'a>(&'a self, contents: &Contents<'a>) -> &'a [u8] {
+        match self {
+            Take::Child => contents.child.bytes,
+            Take::Parent => contents.parent.bytes,
+            Take::Joined(bytes) => bytes,
+        }
+    }
+}
+
+/// What a merge did not keep, so that it can be logged by its hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loser {
+    /// A side's file; where only some of its lines lost, too.
+    File(Side),
+    /// A line or an entry.
+    Part {
+        /// Whose it was.
+        side: Side,
+        /// The line without its line end, or the entry's JSON text as it stood in the file.
+        bytes: Vec<u8>,
+    },
+}
+
+/// Says why a file was merged as `whole` and not by its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// It holds NUL bytes or is not UTF-8.
+    Binary,
+    /// Its sides differ in so much that comparing them line by line would take too long, or it is
+    /// longer than [`CONTENT_BYTES_MAX`].
+    TooLarge,
+    /// It is no JSON array of objects and no JSON object, or the sides are not of one shape.
+    NoManifest,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Note::Binary => "merged as a whole: it is binary",
+            Note::TooLarge => "merged as a whole: it is too large to compare line by line",
+            Note::NoManifest => "merged as a whole: not all sides are JSON arrays of objects, or all JSON objects",
+        })
+    }
+}
+
+/// What becomes of a file's content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merged {
+    /// The content to have; the parent's where a conflict waits.
+    pub take: Take,
+    /// The side that conflicts were decided for, `Both` where there was none; none where one waits
+    /// for a decision by hand.
+    pub decision: Option<Side>,
+    /// What was not kept.
+    pub losers: Vec<Loser>,
+    /// Why the kind of the rule could not be followed.
+    pub note: Option<Note>,
+}
+
+impl Merged {
+    /// A merge in which nothing was lost.
+    pub(super) fn clean(take: Take) -> Merged {
+        Merged { take, decision: Some(Side::Both), losers: Vec::new(), note: None }
+    }
+
+    /// A conflict that waits for a decision by hand.
+    pub(super) fn waiting() -> Merged {
+        Merged { take: Take::Parent, decision: None, losers: Vec::new(), note: None }
+    }
+}
+
+/// Merges the contents of one file that both sides have.
+///
+/// Where one side is as the base was, or both are the same, the result is the other side, byte for
+/// byte, whatever the kind. `strategy` decides conflicts: see [`super::Rule::strategy`]. Never fails: what
+/// is not of its kind is merged as `whole`, and the note says so.
+///
+/// `never` gives the parent's content.
+pub fn merge_contents(kind: &Kind, contents: &Contents<'_>, strategy: Strategy) -> Merged {
+    let (child, parent) = (contents.child.bytes, contents.parent.bytes);
+    if child == parent || contents.base == Some(child) || *kind == Kind::Never {
+        return Merged::clean(Take::Parent);
+    }
+    if contents.base == Some(parent) {
+        return Merged::clean(Take::Child);
+    }
+    let by_kind = match kind {
+        Kind::Newest | Kind::Whole | Kind::Never => return whole(contents, strategy),
+        _ if is_too_long(contents) => Err(Note::TooLarge),
+        Kind::Union { key } => Ok(union::merge(contents, key, strategy)),
+        Kind::Manifest { key } => manifest::merge(contents, key, strategy).ok_or(Note::NoManifest),
+        Kind::Text => text::merge(contents, strategy),
+    };
+    by_kind.unwrap_or_else(|note| Merged { note: Some(note), ..whole(contents, strategy) })
+}
+
+fn is_too_long(contents: &Contents<'_>) -> bool {
+    let longest = contents.child.bytes.len().max(contents.parent.bytes.len());
+    contents.base.map_or(longest, |base| longest.max(base.len())) as u64 > CONTENT_BYTES_MAX
+}
+
+/// Decides between two different contents.
+pub(super) fn whole(contents: &Contents<'_>, strategy: Strategy) -> Merged {
+    match contents.winner(strategy) {
+        None => Merged::waiting(),
+        Some(side) => decided(if side == Side::Child { Take::Child } else { Take::Parent }, side),
+    }
+}
+
+/// A conflict decided for a side: the other side's file is the loser.
+pub(super) fn decided(take: Take, winner: Side) -> Merged {
+    Merged { take, decision: Some(winner), losers: vec![Loser::File(other(winner))], note: None }
+}
+
+/// The side that is not this one.
+pub(super) fn other(side: Side) -> Side {
+    match side {
+        Side::Child => Side::Parent,
+        Side::Parent => Side::Child,
+        Side::Both => Side::Both,
+    }
+}

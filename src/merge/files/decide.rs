@@ -1,0 +1,220 @@
+//! What becomes of one file or folder: where it stands, its content, its attributes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::content::{other, whole};
+use super::item::{Fate, FileDecision, Item, NewBody, Seen, same_body};
+use super::kin::{Id, Trees, places};
+use super::verdict::{Verdict, move_names, xattrs};
+use super::{
+    CONTENT_BYTES_MAX, Contents, Kind, Loser, Merged, Note, Rules, Side, Strategy, Take, Version, merge_contents,
+};
+use crate::object::{Hash, Time};
+use crate::workspace::{Kind as NodeKind, Node, Packs, ROOT, Tree, TreeError};
+
+/// A loser and whose path it had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The path of the [`FileDecision`].
+    pub path: Vec<u8>,
+    /// What was lost.
+    pub what: Loser,
+}
+
+/// Decides, and keeps the minutes.
+pub(super) struct Court<'a> {
+    pub trees: Trees<'a>,
+    pub rules: &'a Rules,
+    pub strategy: Strategy,
+    pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,
+    pub packs: &'a dyn Packs,
+    pub both_changed: Vec<FileDecision>,
+    pub losers: Vec<Lost>,
+    pub notes: Vec<(Vec<u8>, Note)>,
+}
+
+impl<'a> Court<'a> {
+    /// Returns a file as all sides have it.
+    pub(super) fn item(&self, id: Id) -> Item {
+        let trees = &self.trees;
+        Item {
+            id,
+            base: self.seen(trees.base, trees.in_base(id), |inode| trees.id_in_base(inode)),
+            child: self.seen(trees.child, trees.in_child(id), |inode| trees.id_in_child(inode)),
+            parent: self.seen(trees.parent, trees.in_parent(id), |inode| trees.id_in_parent(inode)),
+        }
+    }
+
+    fn seen(&self, tree: &Tree, inode: Option<u64>, id: impl Fn(u64) -> Option<Id>) -> Option<Seen> {
+        let inode = inode?;
+        let node = tree.node(inode).ok()?.clone();
+        let (places, path) = places(tree, inode, self.rules, id);
+        let path = if inode == ROOT { Vec::new() } else { path? };
+        Some(Seen { hash: tree.hash_of(inode), node, places, path })
+    }
+
+    /// Decides what becomes of a file that the child may have changed.
+    pub(super) fn decide(&mut self, item: &Item) -> Result<Option<Fate>, TreeError> {
+        let is_folder = item.is_folder();
+        match (&item.base, &item.child, &item.parent) {
+            (None, Some(child), None) => Ok(Some(item.added(child))),
+            (Some(_), None, None) if !is_folder => {
+                self.record(item.undecided(Some(Side::Both)));
+                Ok(None)
+            }
+            // A folder goes when nothing is left in it, and comes back with what is put into it.
+            (Some(_), None, Some(parent)) if is_folder => Ok(Some(item.removed(parent))),
+            (Some(base), None, Some(parent)) if parent.is_as(base) => Ok(Some(item.removed(parent))),
+            (Some(base), None, Some(parent)) => {
+                let times = [self.deleted_at(self.trees.child, base), parent.changed_at(base)];
+                let winner = self.contradiction(item, times);
+                Ok((winner == Some(Side::Child)).then(|| item.removed(parent)))
+            }
+            (Some(base), Some(child), None) if !is_folder && !child.is_as(base) => {
+                let times = [child.changed_at(base), self.deleted_at(self.trees.parent, base)];
+                let winner = self.contradiction(item, times);
+                Ok((winner == Some(Side::Child)).then(|| item.added(child)))
+            }
+            (base, Some(child), Some(parent)) => self.joined(item, base.as_ref(), child, parent).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Decides between a delete and a change, or two things at one place; the other side loses.
+    pub(super) fn contradiction(&mut self, item: &Item, times: [Time; 2]) -> Option<Side> {
+        let winner = self.verdict(item, times).winner();
+        self.record(item.undecided(winner));
+        if let (Some(winner), Some(path)) = (winner, item.path()) {
+            let loser = other(winner);
+            let is_there = if loser == Side::Child { item.child.is_some() } else { item.parent.is_some() };
+            if is_there {
+                self.lose(path.to_vec(), Loser::File(loser));
+            }
+        }
+        winner
+    }
+
+    /// Notes that the child's file can't be where it should; the parent's way stays, unless a person
+    /// has to see it first.
+    pub(super) fn parent_stays(&mut self, item: &Item) -> Option<Side> {
+        let decision = self.verdict(item, [Time::default(); 2]).winner().map(|_| Side::Parent);
+        let undecided = item.undecided(decision);
+        if decision.is_some() {
+            self.lose(undecided.path.clone(), Loser::File(Side::Child));
+        }
+        self.record(undecided);
+        decision
+    }
+
+    pub(super) fn lose(&mut self, path: Vec<u8>, what: Loser) {
+        self.losers.push(Lost { path, what });
+    }
+
+    /// Returns something of the result that stands where a file of the child should.
+    pub(super) fn stranger(&self, node: &Arc<Node>, hash: Option<Hash>) -> Option<Seen> {
+        Some(Seen { node: node.clone(), places: BTreeSet::new(), hash, path: Vec::new() })
+    }
+
+    fn verdict(&self, item: &Item, times: [Time; 2]) -> Verdict {
+        let path = item.path().unwrap_or_default();
+        let mut strategy = self.rules.of(path).strategy(self.strategy);
+        if strategy == Strategy::Manual {
+            strategy = match (self.resolved)(&item.undecided(None)) {
+                Some(Side::Child) => Strategy::ChildWins,
+                Some(Side::Parent) => Strategy::ParentWins,
+                Some(Side::Both) | None => Strategy::Manual,
+            };
+        }
+        Verdict { strategy, times, decision: Some(Side::Both) }
+    }
+
+    pub(super) fn record(&mut self, decision: FileDecision) {
+        self.both_changed.push(decision);
+    }
+
+    /// Merges content, attributes and places, each for itself.
+    fn joined(&mut self, item: &Item, base: Option<&Seen>, child: &Seen, parent: &Seen) -> Result<Fate, TreeError> {
+        let times = |of: fn(&Node) -> Time| [of(&child.node), of(&parent.node)];
+        let is_same = same_body(&child.node, &parent.node);
+        let mut verdict = self.verdict(item, if is_same { times(|node| node.ctime) } else { times(|node| node.mtime) });
+        let mut fate = Fate::nothing(item.id);
+        if !item.is_folder() {
+            fate.body = self.body(item, base, &mut verdict)?;
+        }
+        let mode = |seen: &Seen| seen.node.mode;
+        if verdict.takes_child(base.map(mode), mode(child), mode(parent)) {
+            fate.mode = Some(mode(child));
+        }
+        fate.xattrs = xattrs(base, child, parent, &mut verdict);
+        move_names(&mut fate, base, child, parent, &mut verdict);
+        let both = base.is_none_or(|base| !child.is_as(base) && !parent.is_as(base));
+        if both && (!item.is_folder() || verdict.decision != Some(Side::Both)) {
+            self.record(item.undecided(verdict.decision));
+        }
+        Ok(fate)
+    }
+
+    /// Merges content.
+    fn body(&mut self, item: &Item, base: Option<&Seen>, verdict: &mut Verdict) -> Result<NewBody, TreeError> {
+        let (Some(child), Some(parent)) = (&item.child, &item.parent) else { return Ok(NewBody::Keep) };
+        let is_base = |side: &Seen| base.is_some_and(|base| same_body(&base.node, &side.node));
+        if same_body(&child.node, &parent.node) || is_base(child) {
+            return Ok(NewBody::Keep);
+        }
+        if is_base(parent) {
+            return Ok(NewBody::Child);
+        }
+        let path = item.path().unwrap_or_default();
+        let merged = self.contents(path, base, child, parent, verdict.strategy)?;
+        verdict.note(merged.decision);
+        self.losers.extend(merged.losers.into_iter().map(|what| Lost { path: path.to_vec(), what }));
+        self.notes.extend(merged.note.map(|note| (path.to_vec(), note)));
+        Ok(match merged.take {
+            Take::Parent => NewBody::Keep,
+            Take::Child => NewBody::Child,
+            Take::Joined(bytes) => NewBody::Joined(bytes),
+        })
+    }
+
+    /// Merges two different contents; only kinds that look into them make it read them.
+    fn contents(
+        &self,
+        path: &[u8],
+        base: Option<&Seen>,
+        child: &Seen,
+        parent: &Seen,
+        strategy: Strategy,
+    ) -> Result<Merged, TreeError> {
+        let sides = [Some(child), Some(parent), base];
+        let are_files = sides.iter().flatten().all(|seen| seen.node.kind() == NodeKind::File);
+        let is_short = sides.iter().flatten().all(|seen| seen.node.size() <= CONTENT_BYTES_MAX);
+        let kind = &self.rules.of(path).kind;
+        let looks_inside = matches!(kind, Kind::Text | Kind::Union { .. } | Kind::Manifest { .. });
+        let version = |bytes, seen: &Seen| Version { bytes, modified: seen.node.mtime };
+        if !are_files || !looks_inside || !is_short {
+            let contents = Contents { base: None, child: version(&[], child), parent: version(&[], parent) };
+            let note = (are_files && looks_inside).then_some(Note::TooLarge);
+            return Ok(Merged { note, ..whole(&contents, strategy) });
+        }
+        let read = |seen: &Seen| seen.node.read(0, seen.node.size() as usize, self.packs);
+        let base = base.map(read).transpose()?;
+        let (ours, theirs) = (read(child)?, read(parent)?);
+        let contents =
+            Contents { base: base.as_deref(), child: version(&ours, child), parent: version(&theirs, parent) };
+        Ok(merge_contents(kind, &contents, strategy))
+    }
+
+    /// When a side deleted a file, as well as the tree knows: when the nearest folder that is left of
+    /// those above it last lost or got an entry.
+    fn deleted_at(&self, side: &Tree, base: &Seen) -> Time {
+        let mut folder = base.places.first().and_then(|(folder, _)| self.trees.in_base(*folder));
+        while let Some(inode) = folder {
+            if let Some(node) = self.trees.heir(side, inode).and_then(|inode| side.node(inode).ok()) {
+                return node.mtime;
+            }
+            folder = self.trees.base.node(inode).ok().and_then(|node| node.names().next().map(|(folder, _)| folder));
+        }
+        Time::default()
+    }
+}

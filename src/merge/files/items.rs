@@ -1,0 +1,127 @@
+//! Named items in an order: the lines of a union, the entries of a manifest.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use super::content::other;
+use super::{Contents, Loser, Merged, Side, Strategy};
+
+/// Items in the order in which their names first came.
+pub(super) struct Items<N, V> {
+    items: Vec<(N, V)>,
+    places: HashMap<N, usize>,
+}
+
+impl<N: Hash + Eq + Clone, V> Items<N, V> {
+    /// Returns no items.
+    pub(super) fn new() -> Items<N, V> {
+        Items { items: Vec::new(), places: HashMap::new() }
+    }
+
+    /// Puts an item at the place of the one of that name, which it returns, or at the end.
+    pub(super) fn put(&mut self, name: N, value: V) -> Option<V> {
+        if let Some(place) = self.places.get(&name) {
+            return Some(std::mem::replace(&mut self.items[*place].1, value));
+        }
+        self.places.insert(name.clone(), self.items.len());
+        self.items.push((name, value));
+        None
+    }
+
+    fn get(&self, name: &N) -> Option<&V> {
+        self.places.get(name).map(|place| &self.items[*place].1)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &N> {
+        self.items.iter().map(|(name, _)| name)
+    }
+}
+
+/// The items of one file on three sides.
+pub(super) struct Three<N, V> {
+    /// Those of the base; none where there is no base.
+    pub base: Items<N, V>,
+    /// Those of the child.
+    pub child: Items<N, V>,
+    /// Those of the parent.
+    pub parent: Items<N, V>,
+}
+
+impl<N: Hash + Eq + Clone, V: PartialEq + Clone> Three<N, V> {
+    /// Merges item by item, in base order, then the parent's additions, then the child's.
+    ///
+    /// What one side changed, added or removed is taken; where both did it differently, `decide`
+    /// gets the child's and the parent's item, none for a removed one, and gives what to keep.
+    pub(super) fn merge(&self, mut decide: impl FnMut(Option<&V>, Option<&V>) -> Option<V>) -> Vec<(N, V)> {
+        let mut merged = Vec::with_capacity(self.child.items.len().max(self.parent.items.len()));
+        let (base, parent, child) = (self.base.names(), self.parent.names(), self.child.names());
+        let parent = parent.filter(|name| !self.base.places.contains_key(*name));
+        let child =
+            child.filter(|name| !self.base.places.contains_key(*name) && !self.parent.places.contains_key(*name));
+        for name in base.chain(parent).chain(child) {
+            let (base, child, parent) = (self.base.get(name), self.child.get(name), self.parent.get(name));
+            let kept = if child == parent || child == base {
+                parent.cloned()
+            } else if parent == base {
+                child.cloned()
+            } else {
+                decide(child, parent)
+            };
+            merged.extend(kept.map(|value| (name.clone(), value)));
+        }
+        merged
+    }
+}
+
+/// Decides items and remembers what lost.
+pub(super) struct Judge<'a> {
+    contents: &'a Contents<'a>,
+    strategy: Strategy,
+    losers: Vec<Loser>,
+    is_waiting: bool,
+    decision: Side,
+}
+
+impl<'a> Judge<'a> {
+    /// Returns a judge who decides by a strategy.
+    pub(super) fn new(contents: &'a Contents<'a>, strategy: Strategy) -> Judge<'a> {
+        Judge { contents, strategy, losers: Vec::new(), is_waiting: false, decision: Side::Both }
+    }
+
+    /// Takes note of an item that was not kept.
+    pub(super) fn lose(&mut self, side: Side, bytes: &[u8]) {
+        self.losers.push(Loser::Part { side, bytes: bytes.to_vec() });
+    }
+
+    /// Returns what the strategy keeps of two different items: a conflict.
+    pub(super) fn choose<V: Clone + AsRef<[u8]>>(&mut self, child: Option<&V>, parent: Option<&V>) -> Option<V> {
+        let Some(winner) = self.contents.winner(self.strategy) else {
+            self.is_waiting = true;
+            return parent.cloned();
+        };
+        self.decision = winner;
+        self.keep(winner, child, parent)
+    }
+
+    /// Returns the later of two different items: no conflict, but the other one is noted.
+    pub(super) fn later<V: Clone + AsRef<[u8]>>(&mut self, child: Option<&V>, parent: Option<&V>) -> Option<V> {
+        self.keep(self.contents.later(), child, parent)
+    }
+
+    fn keep<V: Clone + AsRef<[u8]>>(&mut self, winner: Side, child: Option<&V>, parent: Option<&V>) -> Option<V> {
+        let (kept, lost) = if winner == Side::Parent { (parent, child) } else { (child, parent) };
+        if let Some(lost) = lost {
+            self.lose(other(winner), lost.as_ref());
+        }
+        kept.cloned()
+    }
+
+    /// Returns the merge of a file whose items are decided.
+    pub(super) fn finish(self, bytes: Vec<u8>) -> Merged {
+        if self.is_waiting {
+            return Merged::waiting();
+        }
+        let take = self.contents.take(bytes);
+        Merged { take, decision: Some(self.decision), losers: self.losers, note: None }
+    }
+}

@@ -1,0 +1,225 @@
+//! Which file of one tree is which file of another.
+//!
+//! A file keeps its inode number in all trees that come from the base, wherever it is moved; a number
+//! that two trees gave to different files, as two forks do, is told by the time of birth. A file
+//! that was written anew and renamed over the old one, as editors do, has another number but stands
+//! at the same place: it is the heir of the old one. New files of both sides are the same when they
+//! stand at the same place.
+
+use std::collections::BTreeSet;
+
+use super::Kind as RuleKind;
+use super::Rules;
+use crate::workspace::{Kind, Name, ROOT, Tree};
+
+/// The three trees of a merge.
+#[derive(Clone, Copy)]
+pub struct Trees<'a> {
+    /// What both began with.
+    pub base: &'a Tree,
+    /// The branch that is merged, or that pulls.
+    pub child: &'a Tree,
+    /// Its parent.
+    pub parent: &'a Tree,
+}
+
+/// One file or folder, on whatever side.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Id {
+    /// It was in the base, with that inode number.
+    Base(u64),
+    /// The child added it, under that number; maybe the parent did, too.
+    Child(u64),
+    /// The parent alone added it.
+    Parent(u64),
+}
+
+/// A name in a folder.
+pub(super) type Place = (Id, Name);
+
+/// Whether two inodes may be one file: a folder and a file never are.
+fn alike(one: (&Tree, u64), other: (&Tree, u64)) -> bool {
+    let is_folder = |(tree, inode): (&Tree, u64)| tree.node(inode).is_ok_and(|node| node.kind() == Kind::Directory);
+    is_folder(one) == is_folder(other)
+}
+
+fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
+}
+
+impl Trees<'_> {
+    /// Returns whether an inode of that number is one and the same file in the base and on a side.
+    fn is_shared(&self, side: &Tree, inode: u64) -> bool {
+        let born = |tree: &Tree| tree.node(inode).ok().filter(|node| node.nlink() > 0).map(|node| node.crtime);
+        inode == ROOT || born(side).is_some_and(|time| born(self.base) == Some(time))
+    }
+
+    /// Returns the inode that a side has of one that the base has.
+    pub(super) fn heir(&self, side: &Tree, inode: u64) -> Option<u64> {
+        if self.is_shared(side, inode) {
+            return Some(inode);
+        }
+        let path = self.base.path(inode)?;
+        let (mut at, mut from) = (ROOT, ROOT);
+        for name in names(&path) {
+            from = self.base.lookup(from, name).ok()?;
+            at = if self.is_shared(side, from) { from } else { self.added(side, at, name)? };
+            if !alike((self.base, from), (side, at)) {
+                return None;
+            }
+        }
+        Some(at)
+    }
+
+    /// Returns the inode of a name if the base does not have it.
+    fn added(&self, side: &Tree, folder: u64, name: &[u8]) -> Option<u64> {
+        let inode = side.lookup(folder, name).ok()?;
+        (!self.is_shared(side, inode)).then_some(inode)
+    }
+
+    /// Returns what an inode of the base is.
+    pub(super) fn id_in_base(&self, inode: u64) -> Option<Id> {
+        Some(Id::Base(inode))
+    }
+
+    /// Returns what an inode of the child is.
+    pub(super) fn id_in_child(&self, inode: u64) -> Option<Id> {
+        if self.is_shared(self.child, inode) {
+            return Some(Id::Base(inode));
+        }
+        let path = self.child.path(inode)?;
+        let (mut at, mut id) = (ROOT, Id::Base(ROOT));
+        for name in names(&path) {
+            at = self.child.lookup(at, name).ok()?;
+            id = self.inherited(self.child, id, name, at).unwrap_or(Id::Child(at));
+        }
+        Some(id)
+    }
+
+    /// Returns what an inode of the parent is.
+    pub(super) fn id_in_parent(&self, inode: u64) -> Option<Id> {
+        if self.is_shared(self.parent, inode) {
+            return Some(Id::Base(inode));
+        }
+        let path = self.parent.path(inode)?;
+        let (mut at, mut id) = (ROOT, Id::Base(ROOT));
+        for name in names(&path) {
+            at = self.parent.lookup(at, name).ok()?;
+            let inherited = self.inherited(self.parent, id, name, at);
+            id = inherited.or_else(|| self.added_by_both(id, name, at)).unwrap_or(Id::Parent(at));
+        }
+        Some(id)
+    }
+
+    /// Returns what an inode is that a side has at a place, where the base had it.
+    fn inherited(&self, side: &Tree, folder: Id, name: &[u8], inode: u64) -> Option<Id> {
+        if self.is_shared(side, inode) {
+            return Some(Id::Base(inode));
+        }
+        let Id::Base(folder) = folder else { return None };
+        let old = self.base.lookup(folder, name).ok()?;
+        (self.heir(side, old) == Some(inode)).then_some(Id::Base(old))
+    }
+
+    /// Returns what an inode is that the parent added at a place, where the child added one, too.
+    fn added_by_both(&self, folder: Id, name: &[u8], inode: u64) -> Option<Id> {
+        let twin = self.added(self.child, self.in_child(folder)?, name)?;
+        let is_new = self.inherited(self.child, folder, name, twin).is_none();
+        (is_new && alike((self.child, twin), (self.parent, inode))).then_some(Id::Child(twin))
+    }
+
+    /// Returns the base's inode of a file.
+    pub(super) fn in_base(&self, id: Id) -> Option<u64> {
+        if let Id::Base(inode) = id { Some(inode) } else { None }
+    }
+
+    /// Returns the child's inode of a file.
+    pub(super) fn in_child(&self, id: Id) -> Option<u64> {
+        match id {
+            Id::Base(inode) => self.heir(self.child, inode),
+            Id::Child(inode) => Some(inode),
+            Id::Parent(_) => None,
+        }
+    }
+
+    /// Returns the parent's inode of a file.
+    pub(super) fn in_parent(&self, id: Id) -> Option<u64> {
+        let inode = match id {
+            Id::Base(inode) => return self.heir(self.parent, inode),
+            Id::Parent(inode) => return Some(inode),
+            Id::Child(inode) => inode,
+        };
+        let path = self.child.path(inode)?;
+        let (mut at, mut own, mut folder) = (ROOT, ROOT, Id::Base(ROOT));
+        for name in names(&path) {
+            own = self.child.lookup(own, name).ok()?;
+            let inherited = self.inherited(self.child, folder, name, own);
+            at = match inherited {
+                Some(Id::Base(old)) => self.heir(self.parent, old)?,
+                _ => self.parent_twin(folder, at, name, own)?,
+            };
+            folder = inherited.unwrap_or(Id::Child(own));
+        }
+        Some(at)
+    }
+
+    /// Returns what the base had where the child has a file, and what the child has where the base
+    /// had it.
+    pub(super) fn replaced(&self, id: Id) -> Vec<Id> {
+        let mut found = Vec::new();
+        let names = |tree: &Tree, inode: Option<u64>| -> Vec<(u64, Name)> {
+            let node = inode.and_then(|inode| tree.node(inode).ok());
+            node.into_iter().flat_map(|node| node.names().map(|(folder, name)| (folder, name.clone()))).collect()
+        };
+        for (folder, name) in names(self.child, self.in_child(id)) {
+            let folder = self.id_in_child(folder).and_then(|folder| self.in_base(folder));
+            found.extend(folder.and_then(|folder| self.base.lookup(folder, &name).ok()).map(Id::Base));
+        }
+        for (folder, name) in names(self.base, self.in_base(id)) {
+            let there = self.heir(self.child, folder).and_then(|folder| self.child.lookup(folder, &name).ok());
+            found.extend(there.and_then(|inode| self.id_in_child(inode)));
+        }
+        found
+    }
+
+    /// Returns what the parent added where the child added an inode.
+    fn parent_twin(&self, folder: Id, at: u64, name: &[u8], own: u64) -> Option<u64> {
+        let twin = self.added(self.parent, at, name)?;
+        let is_new = self.inherited(self.parent, folder, name, twin).is_none();
+        (is_new && alike((self.child, own), (self.parent, twin))).then_some(twin)
+    }
+}
+
+/// Returns the places of an inode, without those that do not merge, and the path of the first.
+pub(super) fn places(
+    tree: &Tree,
+    inode: u64,
+    rules: &Rules,
+    id: impl Fn(u64) -> Option<Id>,
+) -> (BTreeSet<Place>, Option<Vec<u8>>) {
+    let (mut places, mut first) = (BTreeSet::new(), None);
+    let Ok(node) = tree.node(inode) else { return (places, first) };
+    for (folder, name) in node.names() {
+        let Some(mut path) = tree.path(folder) else { continue };
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+        if is_never(rules, &path, node.kind() == Kind::Directory) {
+            continue;
+        }
+        if let Some(folder) = id(folder) {
+            places.insert((folder, name.clone()));
+            first.get_or_insert(path);
+        }
+    }
+    (places, first)
+}
+
+/// Whether a path does not merge. A rule for all that is in a folder is for the folder, too.
+fn is_never(rules: &Rules, path: &[u8], is_folder: bool) -> bool {
+    if is_folder {
+        return rules.of(&[path, b"/"].concat()).kind == RuleKind::Never;
+    }
+    rules.of(path).kind == RuleKind::Never
+}

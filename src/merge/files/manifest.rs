@@ -1,0 +1,276 @@
+//! A JSON array or object of entries, merged entry by entry.
+
+use std::rc::Rc;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::items::{Items, Judge, Three};
+use super::json::{Layout, Members};
+use super::{Contents, Merged, Side, Strategy};
+
+/// What tells apart what models made of one artifact.
+const MODEL_VERSION: &str = "model_version";
+/// Set on an entry whose model is not the other side's.
+const NEEDS_REEMBEDDING: &str = "needs_reembedding";
+
+/// One entry of a manifest.
+#[derive(Clone)]
+struct Entry<'a> {
+    /// The name it stands under; none in an array.
+    member: Option<Rc<str>>,
+    /// The bytes in which it was written.
+    raw: &'a str,
+    value: Rc<Value>,
+    /// Whether it must be marked.
+    is_stale: bool,
+}
+
+impl PartialEq for Entry<'_> {
+    /// Entries are equal whatever their layout.
+    fn eq(&self, other: &Entry<'_>) -> bool {
+        self.value == other.value
+    }
+}
+
+impl AsRef<[u8]> for Entry<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.raw.as_bytes()
+    }
+}
+
+/// A file as a manifest.
+struct Manifest<'a> {
+    is_array: bool,
+    items: Items<String, Entry<'a>>,
+    /// Entries that a later one of the same key replaced.
+    doubles: Vec<&'a str>,
+    is_empty: bool,
+}
+
+/// Merges manifests; returns none where a side is none, or the sides are not of one shape.
+///
+/// An entry that one side alone changed, added or removed is taken. Where both did it differently
+/// and the entries differ in `model_version`, the one of the file that was written later is kept,
+/// marked, and the other is a loser, which is no conflict; else `strategy` decides. In an object an
+/// entry without the key goes by the name it stands under; in an array such entries are kept once
+/// each. Entries keep the bytes in which they were written, in the base's order, then the parent's
+/// additions, then the child's.
+pub(super) fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Option<Merged> {
+    let (child, parent) = (read(contents.child.bytes, key)?, read(contents.parent.bytes, key)?);
+    let base = match contents.base {
+        // An empty file is where many manifests begin.
+        Some(bytes) if !bytes.trim_ascii().is_empty() => Some(read(bytes, key)?),
+        _ => None,
+    };
+    let is_array = parent.is_array;
+    if child.is_array != is_array || base.as_ref().is_some_and(|base| base.is_array != is_array) {
+        return None;
+    }
+    let template = if parent.is_empty { contents.child.bytes } else { contents.parent.bytes };
+    let mut judge = Judge::new(contents, strategy);
+    for (side, manifest) in [(Side::Child, &child), (Side::Parent, &parent)] {
+        manifest.doubles.iter().for_each(|entry| judge.lose(side, entry.as_bytes()));
+    }
+    let base = base.map_or_else(Items::new, |base| base.items);
+    let three = Three { base, child: child.items, parent: parent.items };
+    let merged = three.merge(|child, parent| decide(&mut judge, child, parent));
+    let entries: Vec<Entry<'_>> = merged.into_iter().map(|(_, entry)| entry).collect();
+    let text = render(&entries, is_array, &Layout::of(std::str::from_utf8(template).ok()?))?;
+    Some(judge.finish(text.into_bytes()))
+}
+
+/// What to keep of an entry that both sides changed differently.
+fn decide<'a>(judge: &mut Judge<'_>, child: Option<&Entry<'a>>, parent: Option<&Entry<'a>>) -> Option<Entry<'a>> {
+    let model = |entry: Option<&Entry<'a>>| entry.and_then(|entry| entry.value.get(MODEL_VERSION)).cloned();
+    if child.is_some() && parent.is_some() && model(child) != model(parent) {
+        return judge.later(child, parent).map(|entry| Entry { is_stale: true, ..entry });
+    }
+    judge.choose(child, parent)
+}
+
+fn read<'a>(bytes: &'a [u8], key: &str) -> Option<Manifest<'a>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let is_array = text.trim_start().starts_with('[');
+    let mut manifest = Manifest { is_array, items: Items::new(), doubles: Vec::new(), is_empty: true };
+    if is_array {
+        let entries: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+        entries.into_iter().try_for_each(|raw| manifest.put(None, raw, key))?;
+    } else {
+        let Members(members) = serde_json::from_str(text).ok()?;
+        members.into_iter().try_for_each(|(name, raw)| manifest.put(Some(name), raw, key))?;
+    }
+    Some(manifest)
+}
+
+impl<'a> Manifest<'a> {
+    /// Takes one entry; returns none where it can't be one.
+    fn put(&mut self, member: Option<String>, raw: &'a RawValue, key: &str) -> Option<()> {
+        let value: Value = serde_json::from_str(raw.get()).ok()?;
+        if member.is_none() && !value.is_object() {
+            return None;
+        }
+        let name = match (value.get(key).filter(|value| !value.is_null()), &member) {
+            (Some(value), _) => format!("key {value}"),
+            (None, Some(member)) => format!("key {}", Value::from(member.as_str())),
+            (None, None) => format!("entry {value}"),
+        };
+        let entry = Entry { member: member.map(Rc::from), raw: raw.get(), value: Rc::new(value), is_stale: false };
+        let raw = entry.raw;
+        self.doubles.extend(self.items.put(name, entry).map(|old| old.raw).filter(|old| *old != raw));
+        self.is_empty = false;
+        Some(())
+    }
+}
+
+/// The text of a manifest; none where two entries stand under one name.
+fn render(entries: &[Entry<'_>], is_array: bool, layout: &Layout<'_>) -> Option<String> {
+    let mut names = std::collections::HashSet::new();
+    let mut pieces = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let text = if entry.is_stale { marked(entry.raw)? } else { entry.raw.to_owned() };
+        pieces.push(match &entry.member {
+            Some(name) if !names.insert(name) => return None,
+            Some(name) => layout.member(name, &text),
+            None => text,
+        });
+    }
+    Some(layout.render(if is_array { ["[", "]"] } else { ["{", "}"] }, &pieces))
+}
+
+/// An entry with the mark, in its own layout; none where it is no object.
+fn marked(raw: &str) -> Option<String> {
+    let Members(members) = serde_json::from_str(raw).ok()?;
+    let layout = Layout::of(raw);
+    let others = members.iter().filter(|(name, _)| name != NEEDS_REEMBEDDING);
+    let mut pieces: Vec<String> = others.map(|(name, value)| layout.member(name, value.get())).collect();
+    pieces.push(layout.member(NEEDS_REEMBEDDING, "true"));
+    Some(layout.render(["{", "}"], &pieces))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use serde_json::json;
+
+    use super::super::{Kind, Loser, Note, Take, merge_contents};
+    use super::*;
+    use crate::merge::files::tests::contents;
+
+    /// Merges manifests by the key `id`; the parent wrote later.
+    fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, Merged) {
+        let contents = contents(base.map(str::as_bytes), child.as_bytes(), parent.as_bytes());
+        let merged = merge_contents(&Kind::Manifest { key: "id".into() }, &contents, strategy);
+        (String::from_utf8_lossy(merged.take.bytes(&contents)).into_owned(), merged)
+    }
+
+    /// The same with values, under `newest-wins`.
+    fn check(base: Value, child: Value, parent: Value, expect: Value) -> Merged {
+        let base = (!base.is_null()).then(|| base.to_string());
+        let (text, merged) = merged(base.as_deref(), &child.to_string(), &parent.to_string(), Strategy::NewestWins);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expect);
+        assert_eq!(merged.note, None);
+        merged
+    }
+
+    #[test]
+    fn entries_of_both_sides_come_together() {
+        let merged = check(
+            json!([{"id": 1}, {"id": 2}, {"id": 5}]),
+            json!([{"id": 1, "v": 1}, {"id": 2}, {"id": 3}, {"id": 5}]),
+            json!([{"id": 1}, {"id": 4}, {"id": 5}]),
+            json!([{"id": 1, "v": 1}, {"id": 5}, {"id": 4}, {"id": 3}]),
+        );
+        assert_eq!((merged.decision, merged.losers.len()), (Some(Side::Both), 0));
+        check(
+            json!({"a": {"id": "a"}, "n": 1}),
+            json!({"a": {"id": "a", "v": 1}, "n": 1, "c": {}}),
+            json!({"a": {"id": "a"}, "n": 2, "p": {}}),
+            json!({"a": {"id": "a", "v": 1}, "n": 2, "p": {}, "c": {}}),
+        );
+    }
+
+    #[test]
+    fn entries_of_two_models_leave_the_later_marked() {
+        let (child, parent) = (json!({"id": 1, "model_version": "c"}), json!({"id": 1, "model_version": "p"}));
+        for base in [json!(null), json!([{"id": 1, "model_version": "b"}])] {
+            let merged = check(
+                base,
+                json!([child.clone()]),
+                json!([parent.clone()]),
+                json!([{"id": 1, "model_version": "p", "needs_reembedding": true}]),
+            );
+            assert_eq!(merged.decision, Some(Side::Both));
+            assert_eq!(merged.losers, [Loser::Part { side: Side::Child, bytes: child.to_string().into() }]);
+        }
+        let (text, merged) = merged(None, &json!([child]).to_string(), &json!([parent]).to_string(), Strategy::Manual);
+        assert!(text.contains("needs_reembedding") && merged.decision == Some(Side::Both));
+        check(
+            json!({"a": {"model_version": 1}}),
+            json!({"a": {"model_version": 2}, "x": {}}),
+            json!({"a": {"model_version": 3, "needs_reembedding": false}}),
+            json!({"a": {"model_version": 3, "needs_reembedding": true}, "x": {}}),
+        );
+    }
+
+    #[test]
+    fn a_new_model_on_one_side_alone_needs_no_mark() {
+        check(
+            json!([{"id": 1, "model_version": 1}]),
+            json!([{"id": 1, "model_version": 2}]),
+            json!([{"id": 1, "model_version": 1}, {"id": 2}]),
+            json!([{"id": 1, "model_version": 2}, {"id": 2}]),
+        );
+    }
+
+    #[test]
+    fn an_entry_changed_by_both_is_decided_by_the_strategy() {
+        let base = json!([{"id": 1}, {"id": 2}]).to_string();
+        let child = json!([{"id": 1, "v": "c"}, {"id": 2}, {"id": 3}]).to_string();
+        let parent = json!([{"id": 1, "v": "p"}]).to_string();
+        for (strategy, decision, expect) in [
+            (Strategy::ChildWins, Some(Side::Child), json!([{"id": 1, "v": "c"}, {"id": 3}])),
+            (Strategy::ParentWins, Some(Side::Parent), json!([{"id": 1, "v": "p"}, {"id": 3}])),
+            (Strategy::NewestWins, Some(Side::Parent), json!([{"id": 1, "v": "p"}, {"id": 3}])),
+            (Strategy::Manual, None, json!([{"id": 1, "v": "p"}])),
+        ] {
+            let (text, merged) = merged(Some(&base), &child, &parent, strategy);
+            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expect, "{strategy}");
+            assert_eq!((merged.decision, merged.losers.len()), (decision, usize::from(decision.is_some())));
+        }
+        // A removal against a change is a conflict, too.
+        let (text, merged) = merged(Some("[{\"id\":1}]"), "[]", "[{\"id\":1,\"v\":1}]", Strategy::ChildWins);
+        assert_eq!((text.as_str(), merged.decision), ("[]", Some(Side::Child)));
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_whole_and_says_so() {
+        let array = "[{\"id\":1}]";
+        for (base, child, parent) in [
+            (None, "{\"id\":1}", array),
+            (None, "[1]", array),
+            (None, "not json", array),
+            (None, "", array),
+            (Some("{}"), "[{\"id\":2}]", array),
+            (None, "{\"x\":{\"id\":1}}", "{\"x\":{\"id\":2}}"),
+        ] {
+            let (text, merged) = merged(base, child, parent, Strategy::ChildWins);
+            assert_eq!((text.as_str(), merged.note), (child, Some(Note::NoManifest)), "{child}");
+            assert_eq!((merged.decision, merged.losers), (Some(Side::Child), vec![Loser::File(Side::Parent)]));
+        }
+        let (text, merged) = merged(Some(" \n"), "[{\"id\":2}]", array, Strategy::Manual);
+        assert_eq!((text.as_str(), merged.note), ("[{\"id\":1},{\"id\":2}]", None));
+    }
+
+    #[test]
+    fn layout_and_numbers_stay_as_they_were_written() {
+        let parent = "[\n  {\n    \"id\": 1,\n    \"n\": 123456789012345678901234567890\n  }\n]\n";
+        let (text, _) = merged(None, "[\n  {\n    \"id\": 2\n  }\n]\n", parent, Strategy::Manual);
+        let expect = parent.replace("\n]", ",\n  {\n    \"id\": 2\n  }\n]");
+        assert_eq!(text, expect);
+        let (child, parent) = ("[{\"id\": 1, \"model_version\": 1}]", "[{\"id\": 1, \"model_version\": 1e2}]");
+        let (text, judged) = merged(None, child, parent, Strategy::Manual);
+        assert_eq!(text, "[{\"id\": 1, \"model_version\": 1e2, \"needs_reembedding\": true}]");
+        assert!(matches!(judged.take, Take::Joined(_)));
+    }
+}

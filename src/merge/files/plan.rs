@@ -1,0 +1,129 @@
+//! The plan of a merge of trees: pure, from three trees to the one that the parent gets.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::build::Builder;
+use super::decide::Court;
+use super::item::Fate;
+use super::kin::Id;
+use super::{FileDecision, Lost, Note, Rules, Side, Strategy, Trees};
+use crate::object::Time;
+use crate::workspace::{Packs, Tree, TreeError};
+
+/// What a merge does to the files of the branch that receives.
+pub struct FilePlan {
+    /// The resulting tree; the parent's own where the plan is blocked. Inode numbers are the
+    /// parent's, and what the child added has numbers that neither side gave before.
+    pub tree: Tree,
+    /// Every file that both sides changed, in bytewise order of paths; of folders those where they
+    /// contradict.
+    pub both_changed: Vec<FileDecision>,
+    /// What was not kept.
+    pub losers: Vec<Lost>,
+    /// Files that could not be merged by their kind, and why.
+    pub notes: Vec<(Vec<u8>, Note)>,
+    /// Inodes that have no name any longer and are orphans in the tree: those that no handle has
+    /// open are for `Op::Drop`.
+    pub removed: Vec<u64>,
+    /// How many files the receiving branch then has otherwise, or no longer; folders not counted.
+    pub files: u64,
+}
+
+impl FilePlan {
+    /// Returns the files on which both sides contradict.
+    pub fn conflicts(&self) -> impl Iterator<Item = &FileDecision> {
+        self.both_changed.iter().filter(|item| item.decision != Some(Side::Both))
+    }
+
+    /// Returns whether some conflict waits for a decision by hand.
+    pub fn is_blocked(&self) -> bool {
+        self.both_changed.iter().any(|item| item.decision.is_none())
+    }
+}
+
+/// How files are merged.
+pub struct FileMerge<'a> {
+    /// The kinds of files.
+    pub rules: &'a Rules,
+    /// How conflicts are decided where the rule of a file does not say.
+    pub strategy: Strategy,
+    /// Gives the side chosen by hand for a file whose versions are still those it was chosen for.
+    /// Asked under `manual` only.
+    pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,
+    /// Where contents are read.
+    pub packs: &'a dyn Packs,
+    /// When the merge is done.
+    pub time: Time,
+}
+
+/// Plans a merge of files. The same arguments always give the same tree.
+///
+/// Each file is followed by its inode, so that a rename on one side and a change on the other both
+/// apply; content, mode, each `user.` attribute and the names merge for themselves. What only one
+/// side changed is taken, content that both changed is merged by the kind that the rules give the
+/// path, and the rest is decided by the rule's strategy or else `strategy`: different kinds of things
+/// or different names, a delete against a change, two things at one name. Under `newest-wins` the
+/// times compared are mtime where contents differ and ctime elsewhere; that of a delete is the mtime
+/// of the folder it was in. A folder follows what is in it: removed on one side, it stays or comes
+/// back for what the other put there, and one that holds something is never removed for a name.
+/// Paths that do not merge stay as the parent has them.
+///
+/// It costs what the child changed. Fails only where a content that has to be merged can't be read.
+pub fn plan_files(trees: Trees<'_>, how: &FileMerge<'_>) -> Result<FilePlan, TreeError> {
+    let FileMerge { rules, strategy, resolved, packs, time } = *how;
+    let (both_changed, losers, notes) = Default::default();
+    let mut court = Court { trees, rules, strategy, resolved, packs, both_changed, losers, notes };
+    let mut fates: Vec<Fate> = Vec::new();
+    for id in changed_by_child(trees) {
+        let item = court.item(id);
+        fates.extend(court.decide(&item)?);
+    }
+    let mut builder = Builder::new(&mut court, time);
+    builder.build(&fates)?;
+    let Builder { tree, removed, files, .. } = builder;
+    let files = files.len() as u64;
+    let mut plan =
+        FilePlan { tree, both_changed: court.both_changed, losers: court.losers, notes: court.notes, removed, files };
+    tidy(&mut plan.both_changed);
+    if plan.is_blocked() {
+        (plan.tree, plan.removed) = (trees.parent.clone(), Vec::new());
+    }
+    Ok(plan)
+}
+
+/// Everything in which the child differs from the base, folders before what is in them.
+fn changed_by_child(trees: Trees<'_>) -> Vec<Id> {
+    let mut todo: Vec<Id> = Vec::new();
+    for difference in trees.base.differences(trees.child) {
+        todo.extend(difference.old.map(|(inode, _)| Id::Base(inode)));
+        todo.extend(difference.new.and_then(|(inode, _)| trees.id_in_child(inode)));
+    }
+    let mut seen = HashSet::new();
+    let mut found: BTreeSet<(Vec<u8>, Id)> = BTreeSet::new();
+    while let Some(id) = todo.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        // Where a file was replaced by an equal one, paths show no difference.
+        todo.extend(trees.replaced(id));
+        let path = match (trees.in_child(id), trees.in_base(id)) {
+            (Some(inode), _) => trees.child.path(inode),
+            (None, Some(inode)) => trees.base.path(inode),
+            (None, None) => None,
+        };
+        found.extend(path.map(|path| (path, id)));
+    }
+    found.into_iter().map(|(_, id)| id).collect()
+}
+
+/// Brings decisions into order and leaves one a path: one that waits outdoes the others, one for a
+/// side outdoes `Both`.
+fn tidy(decisions: &mut Vec<FileDecision>) {
+    let weight = |decision: &FileDecision| match decision.decision {
+        None => 0,
+        Some(Side::Child | Side::Parent) => 1,
+        Some(Side::Both) => 2,
+    };
+    decisions.sort_by(|a, b| a.path.cmp(&b.path).then(weight(a).cmp(&weight(b))));
+    decisions.dedup_by(|later, first| later.path == first.path);
+}

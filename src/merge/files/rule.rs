@@ -1,0 +1,214 @@
+//! One rule: what becomes of the files that a pattern names.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Strategy;
+
+/// Says how the contents of a file merge that both sides changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// JSON Lines: both sides' lines, one for each value of the key.
+    Union {
+        /// The top-level key that tells lines apart.
+        key: Arc<str>,
+    },
+    /// The file that was changed later is taken.
+    Newest,
+    /// A JSON array or object of entries, one for each value of the key.
+    Manifest {
+        /// The key that tells entries apart.
+        key: Arc<str>,
+    },
+    /// Three-way by lines; overlapping changes are a conflict.
+    Text,
+    /// Both changed is a conflict.
+    Whole,
+    /// The file does not merge at all.
+    Never,
+}
+
+impl Kind {
+    /// Returns the word for it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kind::Union { .. } => "union",
+            Kind::Newest => "newest",
+            Kind::Manifest { .. } => "manifest",
+            Kind::Text => "text",
+            Kind::Whole => "whole",
+            Kind::Never => "never",
+        }
+    }
+}
+
+/// A user or a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Principal {
+    /// The user of that number.
+    Uid(u32),
+    /// The group of that number.
+    Gid(u32),
+}
+
+/// One rule of `config/rules`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The paths it is for, as written.
+    pub pattern: Arc<str>,
+    /// How contents merge.
+    pub kind: Kind,
+    /// How its conflicts are decided; none where the rule leaves that to the branch. See
+    /// [`Rule::strategy`].
+    pub strategy: Option<Strategy>,
+    /// After how many nanoseconds without a write a file is purged; none keeps it.
+    pub ttl: Option<i64>,
+    /// Who may write; none leaves that to the permissions alone.
+    pub write: Option<Arc<[Principal]>>,
+    /// Whether only appending writes are allowed.
+    pub append: bool,
+}
+
+impl Rule {
+    /// Returns a rule without options.
+    pub(super) fn new(pattern: &str, kind: Kind) -> Rule {
+        Rule { pattern: pattern.into(), kind, strategy: None, ttl: None, write: None, append: false }
+    }
+
+    /// Returns how conflicts under this rule are decided, where the branch's strategy is `branch`.
+    ///
+    /// The rule's own strategy comes first. `union` and `newest` mean the later one without it,
+    /// whatever the branch says; all other kinds follow the branch.
+    pub fn strategy(&self, branch: Strategy) -> Strategy {
+        let by_kind = match self.kind {
+            Kind::Union { .. } | Kind::Newest => Strategy::NewestWins,
+            Kind::Manifest { .. } | Kind::Text | Kind::Whole | Kind::Never => branch,
+        };
+        self.strategy.unwrap_or(by_kind)
+    }
+
+    /// Returns whether the rule lets a user write who has these groups.
+    ///
+    /// The superuser is bound like everyone: the rule guards against mistakes of agents, which
+    /// often run as root.
+    pub fn allows(&self, uid: u32, gids: &[u32]) -> bool {
+        self.write.as_ref().is_none_or(|list| {
+            list.iter().any(|who| match who {
+                Principal::Uid(allowed) => *allowed == uid,
+                Principal::Gid(allowed) => gids.contains(allowed),
+            })
+        })
+    }
+}
+
+/// What is wrong with one line of the rules.
+pub(super) struct Fault {
+    /// What is wrong.
+    pub problem: String,
+    /// What to write, beginning with "write".
+    pub hint: &'static str,
+}
+
+impl Fault {
+    pub(super) fn new(problem: impl fmt::Display, hint: &'static str) -> Fault {
+        Fault { problem: problem.to_string(), hint }
+    }
+}
+
+const KINDS: &str = "write union KEY, newest, manifest KEY, text, whole or never behind the pattern";
+const KEY: &str = "write the key behind the kind, as in union event_id";
+const OPTIONS: &str = "write a strategy (child-wins, parent-wins, newest-wins, manual), ttl=1h, write=uid:1001,gid:50 \
+                       or append, each at most once";
+
+impl Rule {
+    /// Parses one line that is neither blank nor a comment.
+    pub(super) fn parse(line: &str) -> Result<Rule, Fault> {
+        // A word that begins with `#` starts a comment, as a line does.
+        let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
+        let pattern = words.next().ok_or_else(|| Fault::new("there is no pattern", KINDS))?;
+        let kind = kind(&mut words)?;
+        let mut rule = Rule::new(pattern, kind);
+        words.try_for_each(|word| rule.option(word))?;
+        Ok(rule)
+    }
+}
+
+fn kind<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<Kind, Fault> {
+    let word = words.next().ok_or_else(|| Fault::new("there is no kind", KINDS))?;
+    let mut key = || match words.next() {
+        // The line would parse with such a word as key, and mean something else than it says.
+        Some(key) if !is_option(key) => Ok(Arc::from(key)),
+        _ => Err(Fault::new(format_args!("'{word}' comes without a key"), KEY)),
+    };
+    match word {
+        "union" => Ok(Kind::Union { key: key()? }),
+        "manifest" => Ok(Kind::Manifest { key: key()? }),
+        "newest" => Ok(Kind::Newest),
+        "text" => Ok(Kind::Text),
+        "whole" => Ok(Kind::Whole),
+        "never" => Ok(Kind::Never),
+        other => Err(Fault::new(format_args!("'{}' is no kind of merge", shown(other)), KINDS)),
+    }
+}
+
+fn is_option(word: &str) -> bool {
+    word == "append" || word.starts_with("ttl=") || word.starts_with("write=") || word.parse::<Strategy>().is_ok()
+}
+
+impl Rule {
+    /// Takes one word behind the kind.
+    fn option(&mut self, word: &str) -> Result<(), Fault> {
+        let is_new = if let Some(text) = word.strip_prefix("ttl=") {
+            self.ttl.replace(ttl(text)?).is_none()
+        } else if let Some(list) = word.strip_prefix("write=") {
+            self.write.replace(principals(list)?).is_none()
+        } else if word == "append" {
+            !std::mem::replace(&mut self.append, true)
+        } else if let Ok(strategy) = word.parse() {
+            self.strategy.replace(strategy).is_none()
+        } else {
+            return Err(Fault::new(format_args!("'{}' is no option of a rule", shown(word)), OPTIONS));
+        };
+        match is_new {
+            true => Ok(()),
+            false => Err(Fault::new(format_args!("'{}' says again what was said before", shown(word)), OPTIONS)),
+        }
+    }
+}
+
+/// Parses a duration such as `90s`, `24h` or `7d` into nanoseconds; a day is 24 hours.
+fn ttl(text: &str) -> Result<i64, Fault> {
+    let nanos = text
+        .parse::<jiff::Span>()
+        .ok()
+        .and_then(|span| span.total((jiff::Unit::Nanosecond, jiff::SpanRelativeTo::days_are_24_hours())).ok());
+    match nanos {
+        Some(nanos) if nanos >= 1.0 => Ok(nanos.min(i64::MAX as f64) as i64),
+        _ => Err(Fault::new(
+            format_args!("'{}' is no lifetime", shown(text)),
+            "write a duration such as ttl=1h or ttl=7d",
+        )),
+    }
+}
+
+fn principals(list: &str) -> Result<Arc<[Principal]>, Fault> {
+    let one = |text: &str| {
+        let (sort, number) = text.split_once(':')?;
+        let number = number.bytes().all(|digit| digit.is_ascii_digit()).then(|| number.parse().ok())??;
+        match sort {
+            "uid" => Some(Principal::Uid(number)),
+            "gid" => Some(Principal::Gid(number)),
+            _ => None,
+        }
+    };
+    let wrong = || {
+        let problem = format!("'{}' is no list of users and groups", shown(list));
+        Fault::new(problem, "write numbers, as in write=uid:1001,gid:50")
+    };
+    list.split(',').map(one).collect::<Option<Arc<[Principal]>>>().ok_or_else(wrong)
+}
+
+/// The first 80 characters, for messages.
+pub(super) fn shown(text: &str) -> String {
+    text.chars().take(80).collect()
+}

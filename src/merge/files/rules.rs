@@ -1,0 +1,240 @@
+//! All rules of a branch, and which of them is for a path.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::{Candidate, Glob, GlobBuilder, GlobSet};
+use thiserror::Error;
+
+use super::rule::{Fault, Kind, Rule, shown};
+
+/// The rules of a new root branch, as `config/rules` shows them.
+pub const DEFAULT_RULES: &str = "core/**              text manual
+agent_state/**       newest
+embeddings/index/**  manifest artifact_id
+*.jsonl              union event_id
+cache/**             never
+tmp/**               never
+episodic/**          never ttl=24h
+**                   text";
+
+/// Longest pattern, in bytes. It bounds how deep braces nest, which the matcher follows by recursion.
+const PATTERN_BYTES_MAX: usize = 1024;
+
+/// Says which line of the rules is wrong.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("line {line} of the rules: {problem}; {hint}")]
+pub struct RuleError {
+    /// The line's number, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub problem: String,
+    /// What to write instead, beginning with "write".
+    pub hint: String,
+}
+
+/// The rules for the files of a branch; the first that matches a path counts.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    patterns: GlobSet,
+    /// In order of their lines, and one more: for the paths that none matches.
+    rules: Box<[Rule]>,
+}
+
+impl Rules {
+    /// Parses the text of `config/rules`: one rule a line, blank lines and `#` comments allowed.
+    ///
+    /// A line is `PATTERN KIND [KEY] [OPTION …]`. In patterns `*` and `?` stand for anything but
+    /// `/`, `**` for any number of folders, `[a-z]` for one of these characters and `[!a-z]` for any
+    /// other, `{a,b}` for either, `\` takes the next character as it is; blanks are written `?`. A
+    /// pattern that begins with `/` starts at `files/`, all others match at any depth. Fails at the
+    /// first bad line.
+    pub fn parse(text: &str) -> Result<Rules, RuleError> {
+        let (mut globs, mut rules) = (Vec::new(), Vec::new());
+        for (index, line) in text.lines().enumerate() {
+            if line.trim_start().is_empty() || line.trim_start().starts_with('#') {
+                continue;
+            }
+            let at = |fault: Fault| RuleError { line: index + 1, problem: fault.problem, hint: fault.hint.into() };
+            let rule = Rule::parse(line).map_err(at)?;
+            globs.push(glob(&rule.pattern).map_err(at)?);
+            rules.push(rule);
+        }
+        // A list of rules names exceptions. What it does not name merges as under the last default.
+        rules.push(Rule::new("**", Kind::Text));
+        let patterns = GlobSet::new(&globs).map_err(|error| RuleError {
+            line: text.lines().count(),
+            problem: format!("the patterns up to here are too much for the matcher ({error})"),
+            hint: "write fewer or simpler patterns".into(),
+        })?;
+        Ok(Rules { patterns, rules: rules.into() })
+    }
+
+    /// Returns the rule for a path, which is relative to `files/` and has no `/` in front.
+    ///
+    /// A path that no rule matches is `text` without options, like under the default's last line.
+    pub fn of(&self, path: &[u8]) -> &Rule {
+        let matching = self.patterns.matches_candidate(&Candidate::new(Path::new(OsStr::from_bytes(path))));
+        let first = matching.into_iter().min().unwrap_or(self.rules.len() - 1);
+        &self.rules[first]
+    }
+
+    /// Returns the rules in order of their lines.
+    pub fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.rules[..self.rules.len() - 1].iter()
+    }
+}
+
+impl Default for Rules {
+    /// Returns [`DEFAULT_RULES`].
+    fn default() -> Rules {
+        Rules::parse(DEFAULT_RULES).expect("the default rules are well formed, as a test proves")
+    }
+}
+
+/// Compiles a pattern into a glob over paths relative to `files/`.
+fn glob(pattern: &str) -> Result<Glob, Fault> {
+    const HINT: &str = "write a pattern such as *.md, core/** or /notes/{a,b}.txt";
+    let wrong = |why: &str| Fault::new(format_args!("'{}' is no pattern: {why}", shown(pattern)), HINT);
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Err(wrong("it is longer than 1024 bytes"));
+    }
+    if pattern.ends_with('/') {
+        return Err(Fault::new(
+            format_args!("'{}' ends in a slash", shown(pattern)),
+            "write core/** for all that is in the folder core",
+        ));
+    }
+    let anchored = match pattern.strip_prefix('/') {
+        Some(path) => path.to_owned(),
+        None => format!("**/{pattern}"),
+    };
+    let built = GlobBuilder::new(&anchored).literal_separator(true).backslash_escape(true).build();
+    built.map_err(|error| wrong(&error.kind().to_string()))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::super::rule::Principal;
+    use super::*;
+    use crate::merge::Strategy;
+
+    fn kind_of(rules: &Rules, path: &str) -> String {
+        rules.of(path.as_bytes()).kind.name().into()
+    }
+
+    #[test]
+    fn the_default_rules_say_what_the_contract_says() {
+        let rules = Rules::default();
+        for (path, kind) in [
+            ("core/a.md", "text"),
+            ("agent_state/plan.json", "newest"),
+            ("x/agent_state/deep/er.json", "newest"),
+            ("embeddings/index/m.json", "manifest"),
+            ("embeddings/other.json", "text"),
+            ("log.jsonl", "union"),
+            ("a/b/log.jsonl", "union"),
+            ("core/log.jsonl", "text"),
+            ("cache/x", "never"),
+            ("a/cache/x.jsonl", "union"),
+            ("tmp/x", "never"),
+            ("episodic/x", "never"),
+            ("README", "text"),
+        ] {
+            assert_eq!(kind_of(&rules, path), kind, "{path}");
+        }
+        assert_eq!(rules.of(b"core/a").strategy, Some(Strategy::Manual));
+        assert_eq!(rules.of(b"episodic/a").ttl, Some(86_400_000_000_000));
+        assert_eq!(rules.of(b"x.jsonl").kind, Kind::Union { key: "event_id".into() });
+        assert_eq!(rules.iter().count(), 8);
+    }
+
+    #[test]
+    fn patterns_match_by_depth_wildcards_and_alternatives() {
+        let cases: [(&str, &[&str], &[&str]); 9] = [
+            ("*.md", &["a.md", "x/y/a.md", ".md"], &["a.md/x", "amd"]),
+            ("/*.md", &["a.md"], &["x/a.md"]),
+            ("/a/**", &["a/b", "a/b/c"], &["a", "x/a/b"]),
+            ("a/**/z", &["a/z", "a/b/c/z", "x/a/z"], &["az", "a/zz"]),
+            ("a?c", &["abc", "x/abc"], &["a/c", "ac"]),
+            ("[a-c]x[!0-9]", &["axy", "cxz"], &["dxy", "ax1"]),
+            ("*.{rs,toml}", &["a.rs", "b/c.toml"], &["a.txt"]),
+            ("**", &["a", "a/b"], &[]),
+            ("a\\*", &["a*"], &["ab"]),
+        ];
+        for (pattern, hits, misses) in cases {
+            let rules = Rules::parse(&format!("{pattern} never")).unwrap();
+            hits.iter().for_each(|path| assert_eq!(kind_of(&rules, path), "never", "{pattern} × {path}"));
+            misses.iter().for_each(|path| assert_eq!(kind_of(&rules, path), "text", "{pattern} × {path}"));
+        }
+        let rules = Rules::parse("*.bin never").unwrap();
+        assert_eq!(rules.of(b"\xff\xfe/\x80.bin").kind, Kind::Never, "names need not be UTF-8");
+    }
+
+    #[test]
+    fn the_first_match_counts_and_comments_do_not() {
+        let text = "# mine\n\n  /a/b  whole  # here\n\ta/* newest\r\n* never";
+        let rules = Rules::parse(text).unwrap();
+        assert_eq!(kind_of(&rules, "a/b"), "whole");
+        assert_eq!(kind_of(&rules, "a/c"), "newest");
+        assert_eq!(kind_of(&rules, "c"), "never");
+        assert_eq!(kind_of(&Rules::parse("").unwrap(), "c"), "text");
+    }
+
+    #[test]
+    fn options_come_in_any_order() {
+        let rules = Rules::parse("logs/** text append write=uid:1001,gid:50 child-wins ttl=90s").unwrap();
+        let rule = rules.of(b"logs/x");
+        assert_eq!((rule.append, rule.ttl, rule.strategy), (true, Some(90_000_000_000), Some(Strategy::ChildWins)));
+        assert_eq!(rule.write.as_deref(), Some(&[Principal::Uid(1001), Principal::Gid(50)][..]));
+        assert!(rule.allows(1001, &[]) && rule.allows(7, &[1, 50]));
+        assert!(!rule.allows(50, &[1001]) && !rule.allows(0, &[0]));
+        assert!(rules.of(b"other").allows(7, &[]));
+    }
+
+    #[test]
+    fn the_kind_decides_where_neither_rule_nor_branch_should() {
+        let rules = Rules::parse("a newest\nb newest manual\nc union id\nd text").unwrap();
+        let strategy = |path: &str| rules.of(path.as_bytes()).strategy(Strategy::ParentWins);
+        assert_eq!(strategy("a"), Strategy::NewestWins);
+        assert_eq!(strategy("b"), Strategy::Manual);
+        assert_eq!(strategy("c"), Strategy::NewestWins);
+        assert_eq!(strategy("d"), Strategy::ParentWins);
+    }
+
+    #[test]
+    fn a_bad_line_is_named_with_what_to_write() {
+        for (line, problem) in [
+            ("core/**", "no kind"),
+            ("core/** merge", "'merge' is no kind"),
+            ("*.jsonl union", "without a key"),
+            ("*.jsonl union manual", "without a key"),
+            ("*.json manifest ttl=1h", "without a key"),
+            ("a text best-wins", "no option"),
+            ("a text ttl=soon", "no lifetime"),
+            ("a text ttl=-1h", "no lifetime"),
+            ("a text ttl=0s", "no lifetime"),
+            ("a text write=", "no list"),
+            ("a text write=uid:ann", "no list"),
+            ("a text write=uid:+1", "no list"),
+            ("a text write=uid:1,", "no list"),
+            ("a text append append", "again"),
+            ("a text manual child-wins", "again"),
+            ("[a text", "no pattern"),
+            ("{a text", "no pattern"),
+            ("core/ text", "slash"),
+            ("/ text", "slash"),
+        ] {
+            let error = Rules::parse(&format!("# one\n\n{line}\n* text")).unwrap_err();
+            assert_eq!(error.line, 3, "{line}");
+            assert!(error.problem.contains(problem), "{line}: {error}");
+            assert!(error.hint.starts_with("write "), "{error}");
+        }
+        let deep = format!("{}{} text", "{".repeat(600), "}".repeat(600));
+        assert!(Rules::parse(&deep).unwrap_err().problem.contains("1024"));
+        let deep = format!("{}{} text", "{".repeat(500), "}".repeat(500));
+        assert!(Rules::parse(&deep).is_ok_and(|rules| rules.of(b"a").kind == Kind::Text));
+    }
+}

@@ -1,0 +1,367 @@
+//! Merging trees: each test makes a base, changes it on two sides and looks at the result.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use super::test_files::{Files, listing};
+use super::tests::Chance;
+use super::{FileMerge, FilePlan, Loser, Rules, Side, Strategy, Trees, plan_files};
+use crate::object::Time;
+use crate::workspace::{Extent, Make, NoPacks, Op, RenameHow, Tree};
+
+const RULES: &str = "tmp/** never\n*.bin whole\n*.log union id\n** text";
+
+fn plan_by(
+    rules: &str,
+    base: &Files,
+    child: &Files,
+    parent: &Files,
+    strategy: Strategy,
+    chosen: Option<Side>,
+) -> FilePlan {
+    let trees = Trees { base: &base.tree, child: &child.tree, parent: &parent.tree };
+    let (rules, time) = (Rules::parse(rules).unwrap(), Time(1_000_000));
+    let how = FileMerge { rules: &rules, strategy, resolved: &|_| chosen, packs: &NoPacks, time };
+    let plan = plan_files(trees, &how).unwrap();
+    let again = plan_files(trees, &how).unwrap();
+    assert_eq!(plan.tree.hash(), again.tree.hash(), "a plan is the same each time");
+    assert_eq!((&plan.both_changed, &plan.losers), (&again.both_changed, &again.losers));
+    plan
+}
+
+fn plan(base: &Files, child: &Files, parent: &Files, strategy: Strategy) -> FilePlan {
+    plan_by(RULES, base, child, parent, strategy, None)
+}
+
+/// Merges and compares with what is expected, whatever the strategy; there must be no conflict.
+fn clean(base: &Files, child: &Files, parent: &Files, expect: &[(&str, &str)]) {
+    for strategy in Strategy::ALL {
+        let plan = plan(base, child, parent, strategy);
+        assert_eq!(conflicts(&plan), [], "{strategy}");
+        assert_eq!(plan.losers, []);
+        assert_eq!(shown(&plan.tree), expect);
+    }
+}
+
+fn shown(tree: &Tree) -> Vec<(&'static str, &'static str)> {
+    let leak = |text: String| -> &'static str { text.leak() };
+    listing(tree).into_iter().map(|(path, text)| (leak(path), leak(text))).collect()
+}
+
+fn conflicts(plan: &FilePlan) -> Vec<(String, Option<Side>)> {
+    plan.conflicts().map(|it| (String::from_utf8_lossy(&it.path).into_owned(), it.decision)).collect()
+}
+
+/// A base with a folder and two files, and both sides, the parent the later one.
+fn three() -> [Files; 3] {
+    let mut base = Files::new();
+    base.mkdir("d").write("a", "1\n2\n3\n4\n").write("d/b", "b\n");
+    let (child, parent) = (base.later(100), base.later(200));
+    [base, child, parent]
+}
+
+const A: (&str, &str) = ("a", "1\n2\n3\n4\n");
+const B: (&str, &str) = ("d/b", "b\n");
+const D: (&str, &str) = ("d/", "");
+
+#[test]
+fn changes_of_one_side_are_taken() {
+    let [base, mut child, mut parent] = three();
+    child.write("new", "n").mkdir("e").write("e/x", "x").rm("d/b");
+    parent.write("a", "parent");
+    clean(&base, &child, &parent, &[("a", "parent"), D, ("e/", ""), ("e/x", "x"), ("new", "n")]);
+    let plan = plan(&base, &child, &parent, Strategy::Manual);
+    assert_eq!((plan.files, plan.both_changed.len(), plan.removed.len()), (3, 0, 1));
+}
+
+#[test]
+fn contents_that_both_changed_merge_by_their_kind() {
+    let [base, mut child, mut parent] = three();
+    child.write("a", "one\n2\n3\n4\n").write("x.log", "{\"id\":1}\n");
+    parent.save("a", "1\n2\n3\nfour\n").write("x.log", "{\"id\":2}\n");
+    clean(&base, &child, &parent, &[("a", "one\n2\n3\nfour\n"), D, B, ("x.log", "{\"id\":2}\n{\"id\":1}\n")]);
+    let plan = plan(&base, &child, &parent, Strategy::Manual);
+    assert_eq!((plan.files, plan.both_changed.len()), (2, 2));
+    assert!(plan.both_changed.iter().all(|it| it.decision == Some(Side::Both)));
+}
+
+#[test]
+fn a_conflict_is_decided_by_strategy_time_or_hand() {
+    let [base, mut child, mut parent] = three();
+    child.write("a", "child\n").mkdir("c");
+    parent.write("a", "parent\n");
+    for (strategy, chosen, winner, text) in [
+        (Strategy::ChildWins, None, Some(Side::Child), "child\n"),
+        (Strategy::ParentWins, None, Some(Side::Parent), "parent\n"),
+        (Strategy::NewestWins, None, Some(Side::Parent), "parent\n"),
+        (Strategy::Manual, Some(Side::Child), Some(Side::Child), "child\n"),
+        (Strategy::Manual, Some(Side::Parent), Some(Side::Parent), "parent\n"),
+    ] {
+        let plan = plan_by(RULES, &base, &child, &parent, strategy, chosen);
+        assert_eq!(conflicts(&plan), [("a".into(), winner)]);
+        assert_eq!(shown(&plan.tree), [("a", text), ("c/", ""), D, B]);
+        assert_eq!(plan.losers.len(), 1);
+        let hashes = &plan.both_changed[0];
+        assert_eq!(hashes.child, child.tree.hash_of(child.tree.resolve(b"a").unwrap()));
+        assert!(hashes.base.is_some() && hashes.parent.is_some() && hashes.base != hashes.parent);
+    }
+    let plan = plan(&base, &child, &parent, Strategy::Manual);
+    assert!(plan.is_blocked());
+    assert_eq!((conflicts(&plan), plan.tree.hash()), (vec![("a".into(), None)], parent.tree.hash()));
+}
+
+#[test]
+fn a_rename_and_a_change_both_apply() {
+    let [base, mut child, mut parent] = three();
+    child.mv("a", "d/z").mv("d", "e");
+    parent.write("a", "changed").write("d/b", "B\n").write("d/new", "n");
+    clean(&base, &child, &parent, &[("e/", ""), ("e/b", "B\n"), ("e/new", "n"), ("e/z", "changed")]);
+    clean(&base, &parent, &child, &[("e/", ""), ("e/b", "B\n"), ("e/new", "n"), ("e/z", "changed")]);
+    let inode = |files: &Files, path: &[u8]| files.tree.resolve(path).unwrap();
+    let plan = plan(&base, &child, &parent, Strategy::Manual);
+    assert_eq!(plan.tree.resolve(b"e/z").unwrap(), inode(&parent, b"a"), "a moved file keeps its inode");
+}
+
+#[test]
+fn files_that_change_places_do_so() {
+    let [base, mut child, mut parent] = three();
+    child.mv("a", "t").mv("d/b", "a").mv("t", "d/b");
+    parent.write("a", "A");
+    clean(&base, &child, &parent, &[("a", "b\n"), D, ("d/b", "A")]);
+    let mut child = base.later(100);
+    child.mkdir("x").mv("d", "x/d").mv("x", "d");
+    clean(&base, &child, &parent, &[("a", "A"), ("d/", ""), ("d/d/", ""), ("d/d/b", "b\n")]);
+}
+
+#[test]
+fn two_new_names_for_one_file_are_a_conflict() {
+    let [base, mut child, mut parent] = three();
+    child.mv("a", "c");
+    parent.mv("a", "p");
+    for (strategy, winner, name) in [(Strategy::ChildWins, Side::Child, "c"), (Strategy::ParentWins, Side::Parent, "p")]
+    {
+        let plan = plan(&base, &child, &parent, strategy);
+        assert_eq!(conflicts(&plan), [("c".into(), Some(winner))]);
+        let mut expect = vec![(name, A.1), D, B];
+        expect.sort();
+        assert_eq!(shown(&plan.tree), expect);
+    }
+    assert!(plan(&base, &child, &parent, Strategy::Manual).is_blocked());
+    parent.mv("p", "c");
+    clean(&base, &child, &parent, &[("c", A.1), D, B]);
+}
+
+#[test]
+fn a_delete_against_a_change_is_a_conflict() {
+    let [base, mut child, mut parent] = three();
+    child.rm("a").write("d/b", "changed");
+    parent.write("a", "changed").rm("d/b");
+    for (strategy, expect) in [
+        (Strategy::ChildWins, vec![D, ("d/b", "changed")]),
+        (Strategy::ParentWins, vec![("a", "changed"), D]),
+        (Strategy::NewestWins, vec![("a", "changed"), D]),
+    ] {
+        let plan = plan(&base, &child, &parent, strategy);
+        assert_eq!(plan.conflicts().count(), 2);
+        assert_eq!(shown(&plan.tree), expect, "{strategy}");
+        assert_eq!(plan.losers.len(), 1, "a delete leaves nothing to keep");
+    }
+    assert!(plan(&base, &child, &parent, Strategy::Manual).is_blocked());
+    let plan = plan(&base, &parent, &child, Strategy::NewestWins);
+    assert_eq!(shown(&plan.tree), [("a", "changed"), D], "by time from the other side, too");
+    let [base, mut child, mut parent] = three();
+    child.rm("a");
+    parent.rm("a");
+    clean(&base, &child, &parent, &[D, B]);
+}
+
+#[test]
+fn modes_and_attributes_merge_apart_from_content() {
+    let [base, mut child, mut parent] = three();
+    child.chmod("a", 0o755).tag("a", "user.x", "c").write("d/b", "B").chmod("d", 0o700);
+    parent.write("a", "changed").tag("a", "user.y", "p").tag("a", "security.z", "p").chmod("d/b", 0o600);
+    clean(&base, &child, &parent, &[("a", "changed"), D, ("d/b", "B")]);
+    let plan = plan(&base, &child, &parent, Strategy::Manual);
+    let node = |path: &[u8]| plan.tree.node(plan.tree.resolve(path).unwrap()).unwrap().clone();
+    assert_eq!((node(b"a").mode, node(b"d/b").mode, node(b"d").mode), (0o755, 0o600, 0o700));
+    let tags: Vec<&[u8]> = node(b"a").xattrs().map(|(name, _)| name.to_vec().leak() as &[u8]).collect();
+    assert_eq!(tags, [&b"security.z"[..], b"user.x", b"user.y"]);
+}
+
+#[test]
+fn two_modes_of_one_file_are_a_conflict() {
+    let [base, mut child, mut parent] = three();
+    child.chmod("a", 0o700).write("a", "1\n2\n3\nchild\n");
+    parent.chmod("a", 0o600);
+    for (strategy, mode) in [(Strategy::ChildWins, 0o700), (Strategy::ParentWins, 0o600)] {
+        let plan = plan(&base, &child, &parent, strategy);
+        let node = plan.tree.node(plan.tree.resolve(b"a").unwrap()).unwrap();
+        assert_eq!((node.mode, plan.conflicts().count()), (mode, 1));
+        assert_eq!(listing(&plan.tree)["a"], "1\n2\n3\nchild\n", "the content is no conflict");
+    }
+}
+
+#[test]
+fn a_folder_follows_what_is_in_it() {
+    let [base, mut child, mut parent] = three();
+    child.rm("d/b").rmdir("d");
+    parent.write("d/new", "n");
+    clean(&base, &child, &parent, &[A, D, ("d/new", "n")]);
+    clean(&base, &parent, &child, &[A, D, ("d/new", "n")]);
+    let [base, mut child, mut parent] = three();
+    child.mkdir("new").mkdir("new/in").write("new/in/c", "c");
+    parent.mkdir("new").write("new/p", "p");
+    let expect = [A, D, B, ("new/", ""), ("new/in/", ""), ("new/in/c", "c"), ("new/p", "p")];
+    clean(&base, &child, &parent, &expect);
+    clean(&base, &parent, &child, &expect);
+}
+
+#[test]
+fn two_things_at_one_name_are_a_conflict() {
+    let [base, mut child, mut parent] = three();
+    child.mkdir("x").write("x/c", "c").mv("a", "y");
+    parent.write("x", "file").write("y", "other");
+    for (strategy, expect) in [
+        (Strategy::ChildWins, vec![D, B, ("x/", ""), ("x/c", "c"), ("y", A.1)]),
+        (Strategy::ParentWins, vec![A, D, B, ("x", "file"), ("y", "other")]),
+    ] {
+        let plan = plan(&base, &child, &parent, strategy);
+        assert_eq!(shown(&plan.tree), expect, "{strategy}");
+        assert!(plan.conflicts().count() >= 2 && !plan.losers.is_empty());
+    }
+    assert!(plan(&base, &child, &parent, Strategy::Manual).is_blocked());
+    // A folder that holds something is not removed for a name.
+    let plan = plan(&base, &parent, &child, Strategy::ChildWins);
+    assert_eq!(listing(&plan.tree)["x/c"], "c");
+    assert!(plan.losers.iter().any(|lost| lost.path == b"x" && lost.what == Loser::File(Side::Child)));
+}
+
+#[test]
+fn folders_moved_into_each_other_stay_with_the_parent() {
+    let [mut base, ..] = three();
+    base.mkdir("e");
+    let (mut child, mut parent) = (base.later(1), base.later(2));
+    child.mv("d", "e/d");
+    parent.mv("e", "d/e");
+    let plan = plan(&base, &child, &parent, Strategy::ChildWins);
+    assert_eq!(shown(&plan.tree), [A, D, B, ("d/e/", "")]);
+    assert_eq!(conflicts(&plan), [("e/d".into(), Some(Side::Parent))]);
+}
+
+#[test]
+fn links_and_binaries_are_whole_and_hard_links_survive() {
+    let [mut base, ..] = three();
+    base.make("s", Make::Symlink(b"base".to_vec()), 0o777).unwrap();
+    base.link("a", "hard");
+    let (mut child, mut parent) = (base.later(1), base.later(2));
+    for (side, word) in [(&mut child, "child"), (&mut parent, "parent")] {
+        side.rm("s").make("s", Make::Symlink(word.into()), 0o777).unwrap();
+        side.write("x.bin", word);
+    }
+    child.link("a", "d/hard").write("new", "n").link("new", "d/new");
+    parent.write("a", "changed");
+    let plan = plan(&base, &child, &parent, Strategy::ChildWins);
+    assert_eq!(conflicts(&plan).len(), 2);
+    let list = listing(&plan.tree);
+    assert_eq!((list["s"].as_str(), list["x.bin"].as_str()), ("-> child", "child"));
+    assert_eq!((list["hard"].as_str(), list["d/hard"].as_str()), ("changed", "changed"));
+    let inode = |path: &[u8]| plan.tree.resolve(path).unwrap();
+    assert_eq!(inode(b"d/hard"), inode(b"a"));
+    assert_eq!(inode(b"d/new"), inode(b"new"));
+    assert_eq!(plan.tree.node(inode(b"a")).unwrap().nlink(), 3);
+}
+
+#[test]
+fn paths_that_never_merge_stay_as_the_parent_has_them() {
+    let [mut base, ..] = three();
+    base.mkdir("tmp").write("tmp/x", "base").write("tmp/y", "base");
+    let (mut child, mut parent) = (base.later(100), base.later(1));
+    child.write("tmp/x", "child").write("tmp/new", "n").rm("tmp/y").mv("a", "tmp/a").mv("tmp/x", "x").mkdir("d/tmp");
+    parent.write("tmp/x", "parent");
+    clean(&base, &child, &parent, &[D, B, ("tmp/", ""), ("tmp/x", "parent"), ("tmp/y", "base"), ("x", "child")]);
+}
+
+#[test]
+fn an_exception_inside_a_folder_that_never_merges_brings_the_folder() {
+    let rules = "/tmp/keep whole\ntmp/** never";
+    let [base, mut child, parent] = three();
+    child.mkdir("tmp").write("tmp/keep", "k").write("tmp/drop", "d");
+    let plan = plan_by(rules, &base, &child, &parent, Strategy::Manual, None);
+    assert_eq!(shown(&plan.tree), [A, D, B, ("tmp/", ""), ("tmp/keep", "k")]);
+}
+
+#[test]
+fn one_number_for_two_files_does_not_make_them_one() {
+    let [base, mut child, mut parent] = three();
+    child.write("c", "child").write("both", "c");
+    parent.write("p", "parent").write("both", "p");
+    let inode = |files: &Files, path: &[u8]| files.tree.resolve(path).unwrap();
+    assert_eq!(inode(&child, b"c"), inode(&parent, b"p"));
+    let plan_for = |base: &Files| plan(base, &child, &parent, Strategy::ChildWins);
+    assert_eq!(shown(&plan_for(&base).tree), [A, ("both", "c"), ("c", "child"), D, B, ("p", "parent")]);
+    // As after a rollback across a pull: the base has what the child does not come from.
+    assert_eq!(shown(&plan_for(&parent).tree), [A, ("both", "c"), ("c", "child"), D, B]);
+}
+
+/// Does something at random.
+fn shake(files: &mut Files, chance: &mut Chance) {
+    const PATHS: [&str; 9] = ["a", "b", "c", "d", "d/a", "d/b", "d/e", "d/e/a", "c/a"];
+    for _ in 0..chance.below(6) {
+        let (path, other) = (*chance.pick(&PATHS.each_ref()), *chance.pick(&PATHS.each_ref()));
+        let text = format!("{}\nsame\nsame\n{}\n", chance.below(3), chance.below(3));
+        let _ = match chance.below(8) {
+            0 => files.make(path, Make::Directory, 0o755),
+            1 | 2 => files.make(path, Make::File, 0o644),
+            3 => files.rename(path, other, RenameHow::Plain),
+            4 => files.rename(path, other, RenameHow::Exchange),
+            5 => files.place(path).and_then(|(parent, name)| files.apply(Op::Unlink { parent, name, keep: false })),
+            6 => files.place(path).and_then(|(parent, name)| files.apply(Op::Rmdir { parent, name, keep: false })),
+            _ => files.tree.resolve(path.as_bytes()).and_then(|inode| {
+                files.apply(Op::Write { inode, extents: vec![Extent { offset: 0, bytes: text.into() }] })
+            }),
+        };
+    }
+}
+
+#[test]
+fn random_trees_merge_without_loss_of_what_one_side_alone_changed() {
+    let mut chance = Chance(7);
+    let (mut both, mut clean) = (0, 0);
+    for round in 0..3_000 {
+        let mut base = Files::new();
+        shake(&mut base, &mut chance);
+        shake(&mut base, &mut chance);
+        let (mut child, mut parent) = (base.later(100), base.later(110));
+        shake(&mut child, &mut chance);
+        let only_child = plan(&base, &child, &base, Strategy::Manual);
+        assert!(
+            !only_child.is_blocked(),
+            "round {round}: {:?} {:?} {:?}",
+            listing(&base.tree),
+            listing(&child.tree),
+            only_child.both_changed
+        );
+        assert_eq!(listing(&only_child.tree), listing(&child.tree), "round {round}");
+        assert_eq!(only_child.tree.hash(), child.tree.hash());
+        shake(&mut parent, &mut chance);
+        assert_eq!(plan(&base, &base, &parent, Strategy::Manual).tree.hash(), parent.tree.hash());
+        for strategy in Strategy::ALL {
+            let merged = plan(&base, &child, &parent, strategy);
+            both += usize::from(merged.both_changed.is_empty());
+            if strategy != Strategy::Manual {
+                assert!(!merged.is_blocked());
+            }
+            let no_room = listing(&merged.tree).keys().all(|path| !path.starts_with(".moving"));
+            assert!(no_room, "round {round}");
+            let orphans: Vec<u64> = merged.tree.orphans().collect();
+            assert!(
+                orphans.iter().all(|inode| merged.removed.contains(inode)) && orphans.len() == merged.removed.len()
+            );
+            let other = plan(&base, &parent, &child, strategy);
+            if merged.conflicts().next().is_none() && other.conflicts().next().is_none() {
+                clean += 1;
+                assert_eq!(listing(&merged.tree), listing(&other.tree), "round {round}: from either side");
+            }
+        }
+    }
+    assert!(both > 1_000 && clean > 1_000, "{both} {clean}");
+}

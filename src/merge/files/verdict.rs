@@ -1,0 +1,100 @@
+//! How the conflicts of one file are decided, and what follows for its attributes and names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::item::{Fate, Seen, user_xattrs};
+use super::kin::Place;
+use super::{Side, Strategy};
+use crate::object::Time;
+
+/// How conflicts of one file are decided.
+pub(super) struct Verdict {
+    pub strategy: Strategy,
+    /// When the child changed it, when the parent did.
+    pub times: [Time; 2],
+    /// What was decided so far.
+    pub decision: Option<Side>,
+}
+
+impl Verdict {
+    /// Returns the side that a conflict is decided for.
+    pub(super) fn winner(&self) -> Option<Side> {
+        let [child, parent] = self.times;
+        match self.strategy {
+            Strategy::ChildWins => Some(Side::Child),
+            Strategy::ParentWins => Some(Side::Parent),
+            Strategy::NewestWins if parent > child => Some(Side::Parent),
+            Strategy::NewestWins => Some(Side::Child),
+            Strategy::Manual => None,
+        }
+    }
+
+    /// Takes a decision into the file's: one that waits outdoes all, one for a side outdoes `Both`.
+    pub(super) fn note(&mut self, decision: Option<Side>) {
+        if self.decision.is_some() && decision != Some(Side::Both) {
+            self.decision = decision;
+        }
+    }
+
+    /// Returns whether the child's is taken of two things of which the base's is a third.
+    pub(super) fn takes_child<T: PartialEq>(&mut self, base: Option<T>, child: T, parent: T) -> bool {
+        if child == parent || base.as_ref() == Some(&child) {
+            return false;
+        }
+        if base.as_ref() == Some(&parent) {
+            return true;
+        }
+        let winner = self.winner();
+        self.note(winner);
+        winner == Some(Side::Child)
+    }
+}
+
+/// The attributes to have, if the child gives some; all but the user's stay the parent's.
+pub(super) fn xattrs(
+    base: Option<&Seen>,
+    child: &Seen,
+    parent: &Seen,
+    verdict: &mut Verdict,
+) -> Option<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let all: BTreeSet<&[u8]> =
+        user_xattrs(&child.node).chain(user_xattrs(&parent.node)).map(|(name, _)| name).collect();
+    let mut taken = Vec::new();
+    for name in all {
+        let value = |seen: &Seen| seen.node.xattr(name).map(<[u8]>::to_vec);
+        if verdict.takes_child(Some(base.and_then(value)), value(child), value(parent)) {
+            taken.push((name.to_vec(), value(child)));
+        }
+    }
+    if taken.is_empty() {
+        return None;
+    }
+    let own = parent.node.xattrs().map(|(name, value)| (name.to_vec(), value.to_vec()));
+    let mut result: BTreeMap<Vec<u8>, Vec<u8>> = own.collect();
+    for (name, value) in taken {
+        match value {
+            Some(value) => drop(result.insert(name, value)),
+            None => drop(result.remove(&name)),
+        }
+    }
+    Some(result)
+}
+
+/// Merges the places: what either side added or took away, unless both moved the same name or
+/// nothing would be left; then one side's places count.
+pub(super) fn move_names(fate: &mut Fate, base: Option<&Seen>, child: &Seen, parent: &Seen, verdict: &mut Verdict) {
+    let none = BTreeSet::new();
+    let (base, child, parent) = (base.map_or(&none, |base| &base.places), &child.places, &parent.places);
+    if child == parent || child == base {
+        return;
+    }
+    let gone = |side: &BTreeSet<Place>| -> BTreeSet<Place> { base.difference(side).cloned().collect() };
+    let (gone_child, gone_parent) = (gone(child), gone(parent));
+    let mut wanted: BTreeSet<Place> = parent.difference(&gone_child).cloned().collect();
+    wanted.extend(child.difference(base).cloned());
+    if !gone_child.is_disjoint(&gone_parent) || wanted.is_empty() {
+        wanted = if verdict.takes_child(None, child, parent) { child.clone() } else { parent.clone() };
+    }
+    fate.remove = parent.difference(&wanted).cloned().collect();
+    fate.add = wanted.difference(parent).cloned().collect();
+}

@@ -1,0 +1,140 @@
+//! The nearest records to a vector: a walk through the graphs of large segments, a scan of the rest.
+//!
+//! Every row that is looked at goes into one pool with proven bounds on its score, wherever it is
+//! stored. Rows that the `k`-th best lower bound rules out are dropped, the others are scored in
+//! f32. So the answer is exact among the rows looked at, and exact altogether where no graph was
+//! walked.
+
+use std::sync::Arc;
+
+use super::SearchError;
+use super::pool::{Place, Pool};
+use super::scan::{Columns, ROWS_AT_ONCE, Scan, Scored};
+use super::top::Top;
+use super::walk::walk;
+use crate::segment::{Row, SegmentError};
+use crate::vector::Prepared;
+
+/// How broadly a graph is walked where the question does not say: this much, or [`EF_PER_K`]
+/// times `k` where that is more.
+const EF_DEFAULT: usize = 160;
+const EF_PER_K: usize = 2;
+/// To walk past one candidate costs as much as to scan so many rows.
+const ROWS_PER_CANDIDATE: u64 = 32;
+
+/// How thoroughly is searched.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Effort {
+    /// Whether every row must be looked at.
+    pub exact: bool,
+    /// How broadly graphs are walked.
+    pub ef: Option<usize>,
+}
+
+/// What was found.
+pub struct Nearest {
+    /// Best first, equal scores by id.
+    pub found: Vec<Scored<f32>>,
+    /// Whether nothing can be missing: no graph was walked.
+    pub exact: bool,
+}
+
+impl Scan<'_> {
+    /// Returns the `k` records that are worth most to the question: best first, equal scores by id.
+    pub fn nearest(&self, question: &Prepared, k: usize, effort: Effort) -> Result<Nearest, SearchError> {
+        let mut pool = Pool::new(k);
+        let mut exact = true;
+        let ef = effort.ef.unwrap_or(EF_DEFAULT.max(k.saturating_mul(EF_PER_K))).max(k);
+        for layer in 0..self.state.layers().len() {
+            if self.walks(layer, question, ef, effort.exact)? {
+                walk(self, layer, question, ef, &mut pool)?;
+                exact = false;
+            } else {
+                self.scan_layer(layer, question, &mut pool)?;
+            }
+        }
+        self.scan_loose(question, &mut pool)?;
+        Ok(Nearest { found: self.ranked(question, pool)?, exact })
+    }
+
+    /// Tells whether a segment's graph is there and costs less than a scan of the rows in question.
+    ///
+    /// Where few rows are visible or match, a walk passes through many others: its cost grows as
+    /// their share falls.
+    fn walks(&self, layer: usize, question: &Prepared, ef: usize, exact: bool) -> Result<bool, SearchError> {
+        let segment = &self.state.layers()[layer].segment;
+        if exact || segment.graph(question.metric()).is_none() {
+            return Ok(false);
+        }
+        let (rows, all) = (u64::from(self.rows_of(layer)), u64::from(segment.rows()));
+        Ok(rows * rows > (ef as u64 * ROWS_PER_CANDIDATE).saturating_mul(all))
+    }
+
+    /// Pools every row in question of one segment.
+    fn scan_layer(&self, layer: usize, question: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
+        let seen = &self.state.layers()[layer];
+        if seen.segment.dim() == 0 || seen.visible.count() == 0 {
+            return Ok(());
+        }
+        let columns = Columns::of(&seen.segment)?;
+        let mut budget = 0;
+        self.each_row(layer, &mut |row| {
+            if budget == 0 {
+                self.check_time()?;
+                budget = ROWS_AT_ONCE;
+            }
+            budget -= 1;
+            columns.fetch(row);
+            if let Some((code, norm)) = columns.row(row) {
+                pool.offer(question.bounds(code, norm), Place::Sealed(layer, row));
+            }
+            Ok(())
+        })
+    }
+
+    /// Pools the versions that are in no segment. They come last: what was pooled before spares
+    /// most of them a look at their metadata.
+    fn scan_loose(&self, question: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
+        for version in self.state.loose().values() {
+            let Some(code) = version.code() else { continue };
+            let bounds = question.bounds(code, version.norm);
+            if pool.admits(bounds.1) && self.filter.is_none_or(|filter| filter.matches(version.metadata())) {
+                pool.offer(bounds, Place::Loose(version.clone()));
+            }
+        }
+        self.check_time()
+    }
+
+    /// Scores what the bounds leave in doubt, the likeliest first.
+    fn ranked(&self, question: &Prepared, pool: Pool) -> Result<Vec<Scored<f32>>, SearchError> {
+        let mut top: Top<f32, Arc<str>, Row> = Top::new(pool.k());
+        for (number, candidate) in pool.into_candidates().into_iter().enumerate() {
+            if number.is_multiple_of(ROWS_AT_ONCE as usize) {
+                self.check_time()?;
+            }
+            if top.worst().is_some_and(|worst| candidate.upper < worst) {
+                break;
+            }
+            let (row, score) = match candidate.place {
+                Place::Loose(version) => {
+                    let score = version.content.vector.as_deref().map(|vector| question.score(vector, version.norm));
+                    (Row::Loose(version), score)
+                }
+                Place::Sealed(layer, row) => self.sealed(question, layer, row)?,
+            };
+            if let Some(score) = score
+                && top.worst().is_none_or(|worst| score >= worst)
+            {
+                top.push(score, Arc::from(&*row.id()?), row);
+            }
+        }
+        Ok(top.into_sorted().into_iter().map(|entry| Scored { row: entry.payload, score: entry.score }).collect())
+    }
+
+    fn sealed(&self, question: &Prepared, layer: usize, row: u32) -> Result<(Row, Option<f32>), SegmentError> {
+        let segment = &self.state.layers()[layer].segment;
+        let norm = segment.norm(row)?;
+        let score = segment.vector(row)?.map(|vector| question.score(vector, norm));
+        Ok((Row::Sealed(segment.clone(), row), score))
+    }
+}

@@ -1,0 +1,66 @@
+//! Rows that may be among the best, with proven bounds on their scores.
+
+use std::sync::Arc;
+
+use super::top::Top;
+use crate::record::Version;
+
+/// Where a row is.
+pub enum Place {
+    /// In no segment.
+    Loose(Arc<Version>),
+    /// The layer's number, and the row's in its segment.
+    Sealed(usize, u32),
+}
+
+/// A row that the bounds do not rule out.
+pub struct Candidate {
+    /// Its score is not above this.
+    pub upper: f32,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// All candidates so far. A row is ruled out by its upper bound being below the `k`-th best lower
+/// bound: then `k` others are certainly better.
+pub struct Pool {
+    k: usize,
+    lowers: Top<f32, u32, ()>,
+    candidates: Vec<Candidate>,
+}
+
+impl Pool {
+    /// Begins empty; the best `k` are wanted.
+    pub fn new(k: usize) -> Pool {
+        Pool { k, lowers: Top::new(k), candidates: Vec::new() }
+    }
+
+    /// Returns how many are wanted.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// Tells whether a row with that upper bound may be among the best.
+    #[inline]
+    pub fn admits(&self, upper: f32) -> bool {
+        self.lowers.worst().is_none_or(|worst| upper >= worst)
+    }
+
+    /// Takes a row in, with its lower and upper bound, unless it is ruled out.
+    #[inline]
+    pub fn offer(&mut self, (lower, upper): (f32, f32), place: Place) {
+        if self.admits(upper) {
+            self.lowers.push(lower, self.candidates.len() as u32, ());
+            self.candidates.push(Candidate { upper, place });
+        }
+    }
+
+    /// Returns the rows that are left in doubt, the largest upper bound first.
+    pub fn into_candidates(mut self) -> Vec<Candidate> {
+        if let Some(worst) = self.lowers.worst() {
+            self.candidates.retain(|candidate| candidate.upper >= worst);
+        }
+        self.candidates.sort_unstable_by(|a, b| b.upper.total_cmp(&a.upper));
+        self.candidates
+    }
+}

@@ -1,0 +1,94 @@
+//! The neighbour graph of a segment: a file of its own, since it comes later than the rows.
+
+use std::sync::{Arc, OnceLock};
+
+use super::{Container, ContainerWriter, Segment, SegmentError};
+use crate::graph::{Graph, Rows};
+use crate::object::{CodecError, Hash, Reader, Shelf, Writer};
+use crate::vector::Metric;
+
+/// Kind byte of a file that holds a graph.
+const KIND: u8 = 4;
+const GRAPH: usize = 0;
+
+/// The open graph of one segment under one metric.
+pub struct GraphFile {
+    container: Container,
+    segment: Hash,
+    metric: Metric,
+}
+
+impl GraphFile {
+    /// Opens the file of that name; reads its footer alone.
+    pub fn open(shelf: &Shelf, name: Hash) -> Result<GraphFile, SegmentError> {
+        let container = Container::open(shelf, name, KIND)?;
+        let mut input = Reader::new(container.extra());
+        let mut parse = || -> Result<_, CodecError> {
+            let (segment, code) = (input.hash()?, input.byte()?);
+            Ok((segment, Metric::from_code(code).ok_or(CodecError::Code(code))?))
+        };
+        let (segment, metric) = parse().map_err(|error| container.damaged(GRAPH, &error.to_string()))?;
+        Ok(GraphFile { container, segment, metric })
+    }
+
+    /// Returns the file's name.
+    pub fn name(&self) -> Hash {
+        self.container.name()
+    }
+
+    /// Returns the segment whose rows are linked.
+    pub fn segment(&self) -> Hash {
+        self.segment
+    }
+
+    /// Returns the metric by which they are near.
+    pub fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    /// Returns the graph; the first call reads and checks the whole file.
+    pub fn graph(&self) -> Result<Graph<&[u8]>, SegmentError> {
+        let bytes = self.container.section(GRAPH)?;
+        Graph::open(bytes).map_err(|error| self.container.damaged(GRAPH, &error.to_string()))
+    }
+
+    /// Reads and hashes the whole file.
+    pub fn verify(&self) -> Result<(), SegmentError> {
+        self.container.verify()
+    }
+}
+
+/// Writes a graph that was built over a segment's rows and returns the file's name.
+pub fn write_graph(shelf: &Shelf, segment: &Hash, metric: Metric, bytes: &[u8]) -> Result<Hash, SegmentError> {
+    let mut out = ContainerWriter::new(shelf)?;
+    out.begin()?;
+    out.write(bytes)?;
+    let mut extra = Writer::new();
+    extra.hash(segment).byte(metric.to_code());
+    out.finish(KIND, extra.as_slice())
+}
+
+impl Segment {
+    /// Returns the compact copies of all rows, as a graph is built over them.
+    pub fn graph_rows(&self) -> Result<Rows<'_>, SegmentError> {
+        Ok(Rows { dim: self.dim(), codes: self.codes()?, scales: self.scales()?.0, norms: self.norms()? })
+    }
+
+    /// Gives the segment its graph for a metric; a later one for the same metric is dropped.
+    pub fn attach(&self, graph: Arc<GraphFile>) {
+        let place = &self.graphs[usize::from(graph.metric().to_code())];
+        if graph.segment() == self.name() {
+            place.get_or_init(|| graph);
+        }
+    }
+
+    /// Returns the graphs it has so far.
+    pub fn graphs(&self) -> impl Iterator<Item = &Arc<GraphFile>> {
+        self.graphs.iter().filter_map(OnceLock::get)
+    }
+
+    /// Returns the graph for a metric, if there is one yet.
+    pub fn graph(&self, metric: Metric) -> Option<&Arc<GraphFile>> {
+        self.graphs[usize::from(metric.to_code())].get()
+    }
+}

@@ -1,0 +1,215 @@
+//! The coarse copy of a vector: four bits a dimension, for walks over many rows.
+//!
+//! A row takes half the bytes of its int8 code, which is what a walk through a large graph waits
+//! for. The estimate is not exact; whoever walks keeps more rows than asked for and scores them.
+
+use super::Metric;
+use super::kernels::{self, COARSE as BLOCK, COARSE_BYTES as BLOCK_BYTES, Kernels, Strided};
+
+/// What a stored half byte has been raised by: -8 to 7 is stored as 0 to 15.
+const RAISED: i32 = 8;
+/// Bytes behind the code: two f32, weight and size.
+const FACTORS: usize = 8;
+
+/// Rows in four bits, one behind the other, as they lie in a file.
+///
+/// A row is its half bytes, in blocks of 128 values, then two little-endian f32: what one step is
+/// worth (under cosine divided by the row's length), and its size: the length under l2, under the
+/// inner product what the row lacks to the longest, 0 under cosine.
+#[derive(Clone, Copy, Debug)]
+pub struct CoarseRows<'a> {
+    bytes: &'a [u8],
+    stride: usize,
+}
+
+impl<'a> CoarseRows<'a> {
+    /// Takes bytes as rows of so many dimensions; rows behind the end of the bytes are all zero.
+    #[must_use]
+    #[inline]
+    pub fn new(bytes: &'a [u8], dim: usize) -> Self {
+        Self { bytes, stride: Self::stride(dim) }
+    }
+
+    /// Returns the number of bytes that one row takes.
+    #[must_use]
+    #[inline]
+    pub const fn stride(dim: usize) -> usize {
+        dim.div_ceil(BLOCK) * BLOCK_BYTES + FACTORS
+    }
+
+    /// Returns the bytes of one row, empty behind the end.
+    #[must_use]
+    #[inline]
+    pub fn row(&self, row: u32) -> &'a [u8] {
+        let at = row as usize * self.stride;
+        self.bytes.get(at..at + self.stride).unwrap_or_default()
+    }
+
+    /// Returns weight and size of a row.
+    #[inline]
+    fn factors(&self, row: u32) -> (f32, f32) {
+        let Some((_, [a, b, c, d, e, f, g, h])) = self.row(row).split_last_chunk::<FACTORS>() else {
+            return (0.0, 0.0);
+        };
+        (f32::from_le_bytes([*a, *b, *c, *d]), f32::from_le_bytes([*e, *f, *g, *h]))
+    }
+}
+
+/// A row as an int8 code, with what its coarse copy and comparisons with it need.
+#[derive(Clone, Copy, Debug)]
+pub struct CoarseSource<'a> {
+    /// The int8 code, see [`quantize`](super::quantize).
+    pub bytes: &'a [i8],
+    /// What one step of the int8 code is worth.
+    pub scale: f32,
+    /// The row's length, as [`norm`](super::norm) gives it.
+    pub norm: f32,
+    /// Under the inner product what the row lacks to the longest of all, so that all rows with it
+    /// as one more dimension are equally long; otherwise ignored. A question has 0.
+    pub missing: f32,
+}
+
+impl CoarseSource<'_> {
+    /// Returns what a step is worth, before the coarse code's own share, and the size.
+    fn factors(&self, metric: Metric) -> (f64, f32) {
+        match metric {
+            Metric::Cosine if self.norm > 0.0 => (f64::from(self.scale) / f64::from(self.norm), 0.0),
+            Metric::Cosine => (0.0, 0.0),
+            Metric::L2 => (f64::from(self.scale), self.norm),
+            Metric::Dot => (f64::from(self.scale), self.missing),
+        }
+    }
+
+    /// Writes the row's coarse copy to `out`.
+    ///
+    /// # Panics
+    ///
+    /// When `out` has another length than [`CoarseRows::stride`] says.
+    pub fn write(&self, metric: Metric, out: &mut [u8]) {
+        assert_eq!(out.len(), CoarseRows::stride(self.bytes.len()), "a coarse row has a fixed length");
+        let table = best_table(self.bytes);
+        let (code, factors) = out.split_at_mut(out.len() - FACTORS);
+        code.fill(RAISED as u8 * 0x11);
+        // The product with the row itself shall come out exact, which takes the shrinking that
+        // rounding brings out of all estimates.
+        let (mut own, mut estimated) = (0_i64, 0_i64);
+        for (i, &byte) in self.bytes.iter().enumerate() {
+            let value = i32::from(table[usize::from(byte as u8)]);
+            own += i64::from(byte) * i64::from(byte);
+            estimated += i64::from(byte) * i64::from(value);
+            let (at, shift) = (i / BLOCK * BLOCK_BYTES + i % BLOCK_BYTES, i % BLOCK / BLOCK_BYTES * 4);
+            code[at] = code[at] & !(0xF << shift) | ((value + RAISED) as u8) << shift;
+        }
+        let share = if estimated > 0 { own as f64 / estimated as f64 } else { 0.0 };
+        let (weight, size) = self.factors(metric);
+        factors[..4].copy_from_slice(&super::prepared::to_f32(weight * share).to_le_bytes());
+        factors[4..].copy_from_slice(&size.to_le_bytes());
+    }
+}
+
+/// Returns the coarse values that int8 ones become, when `step` of the latter make one of the former.
+fn table(step: f32) -> [i8; 256] {
+    // Adding 1.5 * 2^23 rounds to the nearest whole number, the same on every processor.
+    const SHIFT: f32 = 12_582_912.0;
+    std::array::from_fn(|raw| {
+        let byte = f32::from(raw as u8 as i8);
+        ((byte / step + SHIFT) - SHIFT).clamp(-8.0, 7.0) as i8
+    })
+}
+
+/// Returns the table by which the coarse code points most nearly where the int8 code does.
+///
+/// A step that the largest value needs wastes resolution on all others; a smaller one cuts off the
+/// largest.
+fn best_table(bytes: &[i8]) -> [i8; 256] {
+    let largest = f32::from(bytes.iter().map(|byte| byte.unsigned_abs()).max().unwrap_or(0).max(1));
+    let mut counts = [0_i64; 256];
+    bytes.iter().for_each(|&byte| counts[usize::from(byte as u8)] += 1);
+    let likeness = |table: &[i8; 256]| {
+        let (mut along, mut length) = (0, 0);
+        for (raw, (&count, &value)) in counts.iter().zip(table).enumerate() {
+            along += count * i64::from(raw as u8 as i8) * i64::from(value);
+            length += count * i64::from(value) * i64::from(value);
+        }
+        if length == 0 { 0.0 } else { along as f64 * along as f64 / length as f64 }
+    };
+    let mut best = table(largest / 7.0);
+    for levels in [8.0, 9.0, 10.5, 12.0, 14.0] {
+        let other = table(largest / levels);
+        if likeness(&other) > likeness(&best) {
+            best = other;
+        }
+    }
+    best
+}
+
+/// The memory for estimates of several rows, to be used again.
+#[derive(Clone, Debug, Default)]
+pub struct Estimates {
+    products: Vec<i32>,
+    /// What the rows are worth, in the order that was asked for.
+    pub worths: Vec<f32>,
+}
+
+/// A question in int8, ready to be compared with coarse rows.
+#[derive(Clone, Debug)]
+pub struct CoarseQuestion {
+    metric: Metric,
+    /// The code, filled up with zeros to whole blocks.
+    bytes: Vec<i8>,
+    /// What the products of the code with a row's raised values have too much.
+    excess: i32,
+    weight: f64,
+    size: f64,
+    kernels: &'static Kernels,
+}
+
+impl CoarseQuestion {
+    /// Makes a question of a vector's int8 code.
+    #[must_use]
+    pub fn new(metric: Metric, source: CoarseSource<'_>) -> Self {
+        let mut bytes = source.bytes.to_vec();
+        bytes.resize(source.bytes.len().next_multiple_of(BLOCK), 0);
+        let (weight, size) = source.factors(metric);
+        let excess = RAISED * source.bytes.iter().map(|&byte| i32::from(byte)).sum::<i32>();
+        Self { metric, bytes, excess, weight, size: f64::from(size), kernels: kernels::best() }
+    }
+
+    /// Puts about the scores of some rows into `out`, in their order; what was in it is dropped.
+    ///
+    /// Larger is better, as in [`Prepared::score`](super::Prepared::score), and never NaN. The rows
+    /// must have been written under this metric and dimension; what lies behind their end is 0.
+    #[inline]
+    pub fn estimates(&self, rows: CoarseRows<'_>, places: &[u32], out: &mut Estimates) {
+        out.products.resize(places.len(), 0);
+        let codes = Strided { bytes: rows.bytes, stride: rows.stride };
+        self.kernels.dots_coarse(&self.bytes, codes, places, &mut out.products);
+        let products = places.iter().zip(&out.products);
+        out.worths.clear();
+        out.worths.extend(products.map(|(&place, &product)| self.worth(product, rows.factors(place))));
+    }
+
+    /// Returns about the score of one row.
+    #[must_use]
+    #[inline]
+    pub fn estimate(&self, rows: CoarseRows<'_>, place: u32) -> f32 {
+        let mut product = [0];
+        let codes = Strided { bytes: rows.bytes, stride: rows.stride };
+        self.kernels.dots_coarse(&self.bytes, codes, &[place], &mut product);
+        self.worth(product[0], rows.factors(place))
+    }
+
+    /// Returns the score that a product of codes stands for.
+    #[inline]
+    fn worth(&self, product: i32, (weight, size): (f32, f32)) -> f32 {
+        let product = f64::from(product - self.excess) * self.weight * f64::from(weight);
+        let size = f64::from(size);
+        let worth = match self.metric {
+            Metric::Cosine | Metric::Dot => product + self.size * size,
+            Metric::L2 => 0.0 - (self.size * self.size + size * size - 2.0 * product).max(0.0).sqrt(),
+        };
+        // In this form NaN, which only damaged factors make, becomes the least of all; and minus
+        // zero becomes zero, so that equal numbers have equal bits.
+        (worth as f32).max(f32::MIN).min(f32::MAX) + 0.0
+    }
+}

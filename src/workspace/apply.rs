@@ -1,0 +1,236 @@
+//! Carrying out an op: names. What concerns one inode alone is in `change`.
+
+use super::node::{Body, Directory, Node};
+use super::op::{Make, Op, Outcome, RenameHow};
+use super::pack::Packs;
+use super::{Content, Kind, Name, Tree, TreeError};
+use crate::object::Time;
+
+/// Most names of a file, and most directories in a directory.
+pub const LINKS_MAX: u32 = 65_000;
+/// Longest target of a symbolic link.
+const TARGET_BYTES_MAX: usize = 4095;
+const SETGID: u32 = 0o2000;
+
+impl Tree {
+    /// Carries out an op at `time`; on an error nothing has changed.
+    ///
+    /// The same ops in the same order give the same tree with the same inode numbers. `packs` is
+    /// asked when some bytes of a sealed chunk are kept and others change.
+    pub fn apply(&mut self, op: &Op, time: Time, packs: &dyn Packs) -> Result<Outcome, TreeError> {
+        let done = |inode: u64| Outcome { inode, gone: None };
+        match op {
+            Op::Create { parent, name, make, mode, uid, gid } => {
+                self.create(*parent, name, make, [*mode, *uid, *gid], time).map(done)
+            }
+            Op::Link { inode, parent, name } => self.link(*inode, *parent, name, time).map(|()| done(*inode)),
+            Op::Unlink { parent, name, keep } => self.unlink(*parent, name, *keep, time),
+            Op::Rmdir { parent, name, keep } => self.rmdir(*parent, name, *keep, time),
+            Op::Rename { parent, name, new_parent, new_name, how: RenameHow::Exchange, keep: _ } => {
+                self.exchange((*parent, name), (*new_parent, new_name), time).map(done)
+            }
+            Op::Rename { parent, name, new_parent, new_name, how, keep } => {
+                let replace = *how == RenameHow::Plain;
+                self.rename((*parent, name), (*new_parent, new_name), replace, *keep, time)
+            }
+            Op::Drop { inode } => {
+                if self.orphans.remove(inode).is_some() {
+                    self.forget(*inode);
+                }
+                Ok(done(*inode))
+            }
+            _ => self.change(op, time, packs).map(done),
+        }
+    }
+
+    /// Returns the inode of a name that may be free, in a directory that is not removed.
+    fn find(&self, parent: u64, name: &Name) -> Result<Option<u64>, TreeError> {
+        let node = self.node(parent)?;
+        let directory = node.directory().ok_or(TreeError::NotDirectory)?;
+        if node.is_nameless() {
+            return Err(TreeError::NotFound);
+        }
+        Ok(directory.get(name))
+    }
+
+    /// Checks that a directory takes a new name.
+    pub(super) fn check_free(&self, parent: u64, name: &Name, is_directory: bool) -> Result<(), TreeError> {
+        if self.find(parent, name)?.is_some() {
+            return Err(TreeError::Exists);
+        }
+        self.check_room(parent, is_directory)
+    }
+
+    fn check_room(&self, parent: u64, is_directory: bool) -> Result<(), TreeError> {
+        let full = is_directory && self.directory(parent)?.subdirectories >= LINKS_MAX - 2;
+        if full { Err(TreeError::TooManyLinks) } else { Ok(()) }
+    }
+
+    fn create(
+        &mut self,
+        parent: u64,
+        name: &Name,
+        make: &Make,
+        [mut mode, uid, mut gid]: [u32; 3],
+        time: Time,
+    ) -> Result<u64, TreeError> {
+        let body = body_of(make)?;
+        let is_directory = matches!(body, Body::Directory(_));
+        self.check_free(parent, name, is_directory)?;
+        let above = self.node(parent)?;
+        if above.mode & SETGID != 0 {
+            gid = above.gid;
+            mode |= if is_directory { SETGID } else { 0 };
+        }
+        let inode = self.add(Node::new(body, mode, uid, gid, time));
+        self.enter(parent, name, inode, time)?;
+        Ok(inode)
+    }
+
+    fn link(&mut self, inode: u64, parent: u64, name: &Name, time: Time) -> Result<(), TreeError> {
+        let node = self.node(inode)?;
+        if node.kind() == Kind::Directory {
+            return Err(TreeError::NotPermitted);
+        }
+        if node.is_nameless() {
+            return Err(TreeError::NotFound);
+        }
+        if node.nlink() >= LINKS_MAX {
+            return Err(TreeError::TooManyLinks);
+        }
+        self.check_free(parent, name, false)?;
+        self.node_mut(inode)?.ctime = time;
+        self.enter(parent, name, inode, time)
+    }
+
+    fn unlink(&mut self, parent: u64, name: &Name, keep: bool, time: Time) -> Result<Outcome, TreeError> {
+        let inode = self.find(parent, name)?.ok_or(TreeError::NotFound)?;
+        if self.node(inode)?.kind() == Kind::Directory {
+            return Err(TreeError::IsDirectory);
+        }
+        self.remove(parent, name, keep, time)
+    }
+
+    fn rmdir(&mut self, parent: u64, name: &Name, keep: bool, time: Time) -> Result<Outcome, TreeError> {
+        let inode = self.find(parent, name)?.ok_or(TreeError::NotFound)?;
+        if !self.directory(inode)?.is_empty() {
+            return Err(TreeError::NotEmpty);
+        }
+        self.remove(parent, name, keep, time)
+    }
+
+    /// Takes a name away, and the inode with its last one.
+    fn remove(&mut self, parent: u64, name: &Name, keep: bool, time: Time) -> Result<Outcome, TreeError> {
+        let inode = self.leave(parent, name, time)?;
+        let node = self.node_mut(inode)?;
+        node.ctime = time;
+        if !node.is_nameless() {
+            return Ok(Outcome { inode, gone: None });
+        }
+        if keep {
+            self.orphans.insert(inode);
+        } else {
+            self.forget(inode);
+        }
+        Ok(Outcome { inode, gone: Some(inode) })
+    }
+
+    fn rename(
+        &mut self,
+        from: (u64, &Name),
+        to: (u64, &Name),
+        replace: bool,
+        keep: bool,
+        time: Time,
+    ) -> Result<Outcome, TreeError> {
+        let inode = self.find(from.0, from.1)?.ok_or(TreeError::NotFound)?;
+        let target = self.find(to.0, to.1)?;
+        if target.is_some() && !replace {
+            return Err(TreeError::Exists);
+        }
+        // Two names of one inode: POSIX says that nothing happens.
+        if target == Some(inode) {
+            return Ok(Outcome { inode, gone: None });
+        }
+        self.check_move(inode, from.0, to.0, target)?;
+        let gone = match target {
+            Some(_) => self.remove(to.0, to.1, keep, time)?.gone,
+            None => None,
+        };
+        self.leave(from.0, from.1, time)?;
+        self.enter(to.0, to.1, inode, time)?;
+        self.node_mut(inode)?.ctime = time;
+        Ok(Outcome { inode, gone })
+    }
+
+    /// Checks whether an inode can take the place of `target` in another directory or the same.
+    fn check_move(&self, inode: u64, from: u64, to: u64, target: Option<u64>) -> Result<(), TreeError> {
+        let is_directory = self.node(inode)?.kind() == Kind::Directory;
+        if is_directory && self.is_within(to, inode)? {
+            return Err(TreeError::Invalid("a directory can't be moved into itself"));
+        }
+        let Some(target) = target else {
+            return if from == to { Ok(()) } else { self.check_room(to, is_directory) };
+        };
+        match (is_directory, self.node(target)?.directory()) {
+            (true, None) => Err(TreeError::NotDirectory),
+            (false, Some(_)) => Err(TreeError::IsDirectory),
+            (true, Some(directory)) if !directory.is_empty() => Err(TreeError::NotEmpty),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether a directory is `above` or somewhere in it.
+    pub(super) fn is_within(&self, directory: u64, above: u64) -> Result<bool, TreeError> {
+        let mut at = directory;
+        loop {
+            if at == above {
+                return Ok(true);
+            }
+            match self.node(at)?.names().next() {
+                Some((parent, _)) => at = parent,
+                None => return Ok(false),
+            }
+        }
+    }
+
+    fn exchange(&mut self, one: (u64, &Name), other: (u64, &Name), time: Time) -> Result<u64, TreeError> {
+        let first = self.find(one.0, one.1)?.ok_or(TreeError::NotFound)?;
+        let second = self.find(other.0, other.1)?.ok_or(TreeError::NotFound)?;
+        for (inode, into, out_of, back) in [(first, other.0, one.0, second), (second, one.0, other.0, first)] {
+            let is_directory = self.node(inode)?.kind() == Kind::Directory;
+            if is_directory && self.is_within(into, inode)? {
+                return Err(TreeError::Invalid("a directory can't be moved into itself"));
+            }
+            let swaps = into == out_of || self.node(back)?.kind() == Kind::Directory;
+            if !swaps {
+                self.check_room(into, is_directory)?;
+            }
+        }
+        if first == second {
+            return Ok(first);
+        }
+        self.leave(one.0, one.1, time)?;
+        self.leave(other.0, other.1, time)?;
+        self.enter(one.0, one.1, second, time)?;
+        self.enter(other.0, other.1, first, time)?;
+        for inode in [first, second] {
+            self.node_mut(inode)?.ctime = time;
+        }
+        Ok(first)
+    }
+}
+
+fn body_of(make: &Make) -> Result<Body, TreeError> {
+    Ok(match make {
+        Make::File => Body::File(Content::default()),
+        Make::Directory => Body::Directory(Directory::default()),
+        Make::Symlink(target) if target.is_empty() => return Err(TreeError::NotFound),
+        Make::Symlink(target) if target.len() > TARGET_BYTES_MAX => return Err(TreeError::NameTooLong),
+        Make::Symlink(target) => Body::Symlink(target.as_slice().into()),
+        Make::Fifo => Body::Fifo,
+        Make::Socket => Body::Socket,
+        Make::CharDevice(rdev) => Body::CharDevice(*rdev),
+        Make::BlockDevice(rdev) => Body::BlockDevice(*rdev),
+    })
+}

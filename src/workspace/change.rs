@@ -1,0 +1,241 @@
+//! Carrying out an op: attributes and content of one inode.
+
+use super::content::FILE_BYTES_MAX;
+use super::node::{Body, Node};
+use super::op::{Attrs, Extent, Op, RangeOp, XattrHow};
+use super::pack::Packs;
+use super::{Content, Tree, TreeError};
+use crate::object::Time;
+
+/// Longest name of an extended attribute.
+const XATTR_NAME_BYTES_MAX: usize = 255;
+/// Longest value of an extended attribute.
+const XATTR_BYTES_MAX: usize = 64 * 1024;
+/// Most bytes of all extended attributes of an inode.
+const XATTRS_BYTES_MAX: usize = 1 << 20;
+
+impl Tree {
+    pub(super) fn change(&mut self, op: &Op, time: Time, packs: &dyn Packs) -> Result<u64, TreeError> {
+        match op {
+            Op::SetAttr { inode, attrs } => self.set_attrs(*inode, attrs, time, packs).map(|()| *inode),
+            Op::Write { inode, extents } => self.write(*inode, extents, time, packs).map(|()| *inode),
+            Op::Range { inode, what, offset, length, keep_size } => {
+                self.range(*inode, *what, (*offset, *length), *keep_size, time, packs).map(|()| *inode)
+            }
+            Op::Copy { from, from_offset, to, to_offset, length } => {
+                let content = self.node(*from)?.file()?.clone();
+                if from == to && from_offset.abs_diff(*to_offset) < *length {
+                    return Err(TreeError::Invalid("the two ranges of one file overlap"));
+                }
+                self.copy(&content, *from_offset, (*to, *to_offset), *length, time, packs).map(|()| *to)
+            }
+            Op::SetXattr { inode, name, value, how } => {
+                self.set_xattr(*inode, name, value, *how, time).map(|()| *inode)
+            }
+            Op::RemoveXattr { inode, name } => {
+                self.node(*inode)?.xattr(name).ok_or(TreeError::NoAttribute)?;
+                let node = self.node_mut(*inode)?;
+                node.xattrs.remove(name.as_slice());
+                node.ctime = time;
+                Ok(*inode)
+            }
+            _ => Err(TreeError::Invalid("it is about names")),
+        }
+    }
+
+    /// Changes a file's content in its place, keeps the totals, and sets mtime and ctime.
+    fn edit<T>(
+        &mut self,
+        inode: u64,
+        time: Time,
+        edit: impl FnOnce(&mut Content) -> Result<T, TreeError>,
+    ) -> Result<T, TreeError> {
+        self.node(inode)?.file()?;
+        let node = self.node_mut(inode)?;
+        let is_counted = !node.is_nameless();
+        let content = node.file_mut()?;
+        let before = (content.size(), content.allocated());
+        let done = edit(content);
+        let after = (content.size(), content.allocated());
+        if done.is_ok() {
+            (node.mtime, node.ctime) = (time, time);
+        }
+        if is_counted {
+            self.totals.bytes = self.totals.bytes - before.0 + after.0;
+            self.totals.allocated = self.totals.allocated - before.1 + after.1;
+        }
+        // A chunk that was brought into memory is loose, whatever came of the change.
+        if after.1 == 0 {
+            self.loose.remove(&inode);
+        } else if !self.loose.contains(&inode) {
+            self.loose.insert(inode);
+        }
+        done
+    }
+
+    fn set_attrs(&mut self, inode: u64, attrs: &Attrs, time: Time, packs: &dyn Packs) -> Result<(), TreeError> {
+        if let Some(size) = attrs.size {
+            if size > FILE_BYTES_MAX {
+                return Err(TreeError::TooLarge);
+            }
+            self.edit(inode, time, |content| {
+                content.warm(size, 0, packs)?;
+                content.truncate(size, packs)
+            })?;
+        }
+        let node = self.node_mut(inode)?;
+        node.mode = attrs.mode.map_or(node.mode, |mode| mode & 0o7777);
+        node.uid = attrs.uid.unwrap_or(node.uid);
+        node.gid = attrs.gid.unwrap_or(node.gid);
+        node.atime = attrs.atime.unwrap_or(node.atime);
+        node.mtime = attrs.mtime.unwrap_or(node.mtime);
+        node.ctime = time;
+        Ok(())
+    }
+
+    fn write(&mut self, inode: u64, extents: &[Extent], time: Time, packs: &dyn Packs) -> Result<(), TreeError> {
+        let end = |extent: &Extent| extent.offset.checked_add(extent.bytes.len() as u64);
+        if extents.iter().any(|extent| end(extent).is_none_or(|end| end > FILE_BYTES_MAX)) {
+            return Err(TreeError::TooLarge);
+        }
+        self.edit(inode, time, |content| {
+            for extent in extents {
+                content.warm(extent.offset, extent.bytes.len() as u64, packs)?;
+            }
+            extents.iter().try_for_each(|extent| content.write(extent.offset, &extent.bytes, packs))
+        })
+    }
+
+    fn range(
+        &mut self,
+        inode: u64,
+        what: RangeOp,
+        (offset, length): (u64, u64),
+        keep_size: bool,
+        time: Time,
+        packs: &dyn Packs,
+    ) -> Result<(), TreeError> {
+        self.node(inode)?.file()?;
+        if length == 0 {
+            return Err(TreeError::Invalid("a range has at least one byte"));
+        }
+        let end = offset.checked_add(length).filter(|end| *end <= FILE_BYTES_MAX).ok_or(TreeError::TooLarge)?;
+        self.edit(inode, time, |content| {
+            if what != RangeOp::Allocate {
+                content.warm(offset, length, packs)?;
+                content.punch(offset, length, packs)?;
+            }
+            if what != RangeOp::Punch {
+                content.allocate(offset, length)?;
+            }
+            if what != RangeOp::Punch && !keep_size {
+                content.grow(end);
+            }
+            Ok(())
+        })
+    }
+
+    fn copy(
+        &mut self,
+        source: &Content,
+        from: u64,
+        (to, at): (u64, u64),
+        length: u64,
+        time: Time,
+        packs: &dyn Packs,
+    ) -> Result<(), TreeError> {
+        let length = length.min(source.size().saturating_sub(from));
+        if at.checked_add(length).is_none_or(|end| end > FILE_BYTES_MAX) {
+            return Err(TreeError::TooLarge);
+        }
+        self.edit(to, time, |content| {
+            // A source that can't be read must not leave half a copy.
+            let mut copy = content.clone();
+            copy.copy(at, source, from, length, packs)?;
+            *content = copy;
+            Ok(())
+        })
+    }
+
+    fn set_xattr(&mut self, inode: u64, name: &[u8], value: &[u8], how: XattrHow, time: Time) -> Result<(), TreeError> {
+        let node = self.node(inode)?;
+        if name.is_empty() || name.len() > XATTR_NAME_BYTES_MAX {
+            return Err(TreeError::AttributeName);
+        }
+        if value.len() > XATTR_BYTES_MAX {
+            return Err(TreeError::AttributeTooLarge);
+        }
+        match (how, node.xattr(name)) {
+            (XattrHow::Create, Some(_)) => return Err(TreeError::Exists),
+            (XattrHow::Replace, None) => return Err(TreeError::NoAttribute),
+            _ => {}
+        }
+        let others = node.xattrs().filter(|(other, _)| *other != name);
+        let bytes: usize = others.map(|(name, value)| name.len() + value.len()).sum();
+        if bytes + name.len() + value.len() > XATTRS_BYTES_MAX {
+            return Err(TreeError::NoSpace);
+        }
+        let node = self.node_mut(inode)?;
+        node.xattrs.insert(name.into(), value.into());
+        node.ctime = time;
+        Ok(())
+    }
+
+    /// Makes a new inode under a free name with the kind, attributes, times and content of `node`;
+    /// of a directory without its entries. Chunks are shared.
+    ///
+    /// For merging: it is no op, as what is grafted follows from the trees that are merged.
+    pub fn graft(&mut self, parent: u64, name: &[u8], node: &Node, time: Time) -> Result<u64, TreeError> {
+        let name = super::Name::new(name)?;
+        let mut copy = Node::new(Body::Fifo, node.mode, node.uid, node.gid, time);
+        copy.take_over(node);
+        self.check_free(parent, &name, copy.directory().is_some())?;
+        let inode = self.add(copy);
+        self.enter(parent, &name, inode, time)?;
+        Ok(inode)
+    }
+
+    /// Gives an inode kind, attributes, times and content of `node`; number and names stay, and the
+    /// entries of a directory. ctime becomes `time`. `IsDirectory` or `NotDirectory` when one of the
+    /// two is a directory and the other is not.
+    pub fn replace(&mut self, inode: u64, node: &Node, time: Time) -> Result<(), TreeError> {
+        match (self.node(inode)?.directory(), node.directory()) {
+            (Some(_), None) => return Err(TreeError::IsDirectory),
+            (None, Some(_)) => return Err(TreeError::NotDirectory),
+            _ => {}
+        }
+        let is_counted = !self.node(inode)?.is_nameless();
+        if is_counted {
+            self.totals.subtract(self.nodes.get(&inode));
+        }
+        let own = self.node_mut(inode)?;
+        own.take_over(node);
+        own.ctime = time;
+        if own.content().is_some_and(Content::is_loose) {
+            self.loose.insert(inode);
+        } else {
+            self.loose.remove(&inode);
+        }
+        if is_counted {
+            self.totals.add(self.nodes.get(&inode));
+        }
+        Ok(())
+    }
+}
+
+impl Node {
+    /// Takes everything of another node but its names; a directory keeps its own entries.
+    fn take_over(&mut self, other: &Node) {
+        let own = std::mem::replace(&mut self.body, Body::Fifo);
+        let body = match (own, &other.body) {
+            (own @ Body::Directory(_), Body::Directory(_)) => own,
+            (_, Body::Directory(_)) => Body::Directory(super::node::Directory::default()),
+            (_, body) => body.clone(),
+        };
+        let (links, xattrs) = (self.links.clone(), other.xattrs.clone());
+        let (mode, uid, gid) = (other.mode, other.uid, other.gid);
+        let (atime, mtime, ctime, crtime) = (other.atime, other.mtime, other.ctime, other.crtime);
+        let hash = std::sync::OnceLock::new();
+        *self = Node { mode, uid, gid, atime, mtime, ctime, crtime, links, xattrs, body, hash };
+    }
+}

@@ -1,0 +1,246 @@
+//! One chunk of a file's content: 64 KiB that are shared until they change.
+
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use super::TreeError;
+use super::pack::Packs;
+use crate::object::Hash;
+
+/// Bytes of a chunk; only the last one of a file, or one before a hole, has fewer.
+pub(super) const CHUNK_BYTES: u64 = 64 * 1024;
+const CHUNK_CONTEXT: &str = "engramfs 2026 file chunk v1";
+
+/// The bytes at one place of a file. Whatever is behind its length is zeros.
+#[derive(Clone)]
+pub(super) enum Chunk {
+    /// So many zeros that take up space.
+    Zeros(u32),
+    /// Bytes in memory.
+    Loose(Arc<Loose>),
+    /// Bytes in a pack.
+    Sealed(Arc<Sealed>),
+}
+
+/// Bytes in memory: the first `filled` of a buffer, then zeros up to `length`.
+///
+/// Versions of a growing chunk share one buffer, of which each sees its own beginning, so that an
+/// append costs what it adds also while older versions are held. Bytes that were once in a shared
+/// buffer never change.
+#[derive(Clone)]
+pub(super) struct Loose {
+    buffer: Arc<RwLock<Vec<u8>>>,
+    filled: u32,
+    length: u32,
+    hash: OnceLock<Option<Hash>>,
+}
+
+/// Where the bytes are in a pack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sealed {
+    /// The pack.
+    pub pack: Hash,
+    /// Their number in it.
+    pub number: u32,
+    /// How many there are, zeros at the end left out.
+    pub stored: u32,
+    /// Bytes that the chunk has in its file.
+    pub length: u32,
+    /// Their hash.
+    pub hash: Hash,
+}
+
+/// Two are equal when they are the same bytes at the same place: contents are not looked at.
+impl PartialEq for Chunk {
+    fn eq(&self, other: &Chunk) -> bool {
+        match (self, other) {
+            (Chunk::Zeros(mine), Chunk::Zeros(theirs)) => mine == theirs,
+            (Chunk::Loose(mine), Chunk::Loose(theirs)) => Arc::ptr_eq(mine, theirs),
+            (Chunk::Sealed(mine), Chunk::Sealed(theirs)) => Arc::ptr_eq(mine, theirs) || mine == theirs,
+            _ => false,
+        }
+    }
+}
+
+/// Returns the bytes without the zeros at their end.
+pub(super) fn trimmed(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &bytes[..end]
+}
+
+impl Loose {
+    /// Takes bytes over.
+    pub fn new(bytes: Vec<u8>) -> Loose {
+        let length = bytes.len() as u32;
+        Loose { buffer: Arc::new(RwLock::new(bytes)), filled: length, length, hash: OnceLock::new() }
+    }
+
+    /// Takes bytes over, with zeros behind them up to `length`.
+    pub fn stretched(bytes: Vec<u8>, length: u32) -> Loose {
+        Loose { length, ..Loose::new(bytes) }
+    }
+
+    /// Returns the length with the zeros behind its bytes.
+    pub fn length(&self) -> u32 {
+        self.length
+    }
+
+    /// Calls `look` with the bytes, without the zeros behind them that are not in memory.
+    pub fn with<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        let buffer = self.buffer.read().unwrap_or_else(PoisonError::into_inner);
+        look(&buffer[..self.filled as usize])
+    }
+
+    /// Returns the hash of the bytes up to the last that is not zero; none when all are zero.
+    pub fn hash(&self) -> Option<Hash> {
+        let hash = |bytes: &[u8]| match trimmed(bytes) {
+            [] => None,
+            bytes => Some(Hash::of(CHUNK_CONTEXT, bytes)),
+        };
+        *self.hash.get_or_init(|| self.with(hash))
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.hash = OnceLock::new();
+        let (filled, end) = (self.filled as usize, at + bytes.len());
+        if at < filled || !self.append(at, bytes) {
+            let mut own = self.own(end);
+            own.resize(end.max(filled), 0);
+            own[at..end].copy_from_slice(bytes);
+            self.buffer = Arc::new(RwLock::new(own));
+        }
+        self.filled = self.filled.max(end as u32);
+        self.length = self.length.max(self.filled);
+    }
+
+    /// Adds bytes behind those that are there, if no other version did so before.
+    fn append(&self, at: usize, bytes: &[u8]) -> bool {
+        let mut buffer = self.buffer.write().unwrap_or_else(PoisonError::into_inner);
+        if buffer.len() != self.filled as usize {
+            return false;
+        }
+        let end = at + bytes.len();
+        if end > buffer.capacity() {
+            let room = (buffer.capacity() * 2).clamp(end, CHUNK_BYTES as usize);
+            let more = room - buffer.len();
+            buffer.reserve_exact(more);
+        }
+        buffer.resize(at, 0);
+        buffer.extend_from_slice(bytes);
+        true
+    }
+
+    /// Returns the bytes to change: taken out of the buffer if nobody else has it, else copied.
+    fn own(&mut self, room: usize) -> Vec<u8> {
+        let filled = self.filled as usize;
+        if let Some(buffer) = Arc::get_mut(&mut self.buffer) {
+            let mut bytes = std::mem::take(buffer.get_mut().unwrap_or_else(PoisonError::into_inner));
+            bytes.truncate(filled);
+            return bytes;
+        }
+        let mut bytes = Vec::with_capacity(room.max(filled));
+        self.with(|old| bytes.extend_from_slice(old));
+        bytes
+    }
+}
+
+impl Chunk {
+    /// Returns how many bytes it takes up.
+    pub fn length(&self) -> u32 {
+        match self {
+            Chunk::Zeros(length) => *length,
+            Chunk::Loose(loose) => loose.length,
+            Chunk::Sealed(sealed) => sealed.length,
+        }
+    }
+
+    /// Returns the hash of the bytes up to the last that is not zero; none when all are zero.
+    pub fn hash(&self) -> Option<Hash> {
+        match self {
+            Chunk::Zeros(_) => None,
+            Chunk::Loose(loose) => loose.hash(),
+            Chunk::Sealed(sealed) => Some(sealed.hash),
+        }
+    }
+
+    /// Copies bytes from `from` on into `out`, which holds zeros.
+    pub fn read(&self, from: usize, out: &mut [u8], packs: &dyn Packs) -> Result<(), TreeError> {
+        let copy = |bytes: &[u8], out: &mut [u8]| {
+            let bytes = bytes.get(from..).unwrap_or_default();
+            let count = bytes.len().min(out.len());
+            out[..count].copy_from_slice(&bytes[..count]);
+        };
+        match self {
+            Chunk::Zeros(_) => {}
+            Chunk::Loose(loose) => loose.with(|bytes| copy(bytes, out)),
+            Chunk::Sealed(sealed) if from >= sealed.stored as usize => {}
+            Chunk::Sealed(sealed) => {
+                let count = out.len().min(sealed.stored as usize - from);
+                let bytes = packs.pack(&sealed.pack)?.read(sealed, from as u32, count as u32)?;
+                out[..count].copy_from_slice(&bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the same chunk with its bytes in memory.
+    pub fn loosened(&self, packs: &dyn Packs) -> Result<Chunk, TreeError> {
+        let Chunk::Sealed(sealed) = self else { return Ok(self.clone()) };
+        let mut bytes = vec![0; sealed.stored as usize];
+        self.read(0, &mut bytes, packs)?;
+        Ok(Chunk::Loose(Arc::new(Loose::stretched(bytes, sealed.length))))
+    }
+
+    /// Writes bytes, which lie within 64 KiB. Only a sealed chunk that keeps some of its bytes is read.
+    pub fn write(&mut self, at: usize, bytes: &[u8], packs: &dyn Packs) -> Result<(), TreeError> {
+        if at == 0 && bytes.len() >= self.length() as usize {
+            *self = Chunk::Loose(Arc::new(Loose::new(bytes.to_vec())));
+            return Ok(());
+        }
+        if let Chunk::Zeros(length) = self {
+            *self = Chunk::Loose(Arc::new(Loose::stretched(Vec::new(), *length)));
+        }
+        *self = self.loosened(packs)?;
+        if let Chunk::Loose(loose) = self {
+            Arc::make_mut(loose).write(at, bytes);
+        }
+        Ok(())
+    }
+
+    /// Cuts it to `length` bytes; a sealed chunk is read when bytes of it go.
+    pub fn cut(&mut self, length: u32, packs: &dyn Packs) -> Result<(), TreeError> {
+        if length >= self.length() {
+            return Ok(());
+        }
+        if matches!(self, Chunk::Sealed(sealed) if length < sealed.stored) {
+            *self = self.loosened(packs)?;
+        }
+        match self {
+            Chunk::Zeros(zeros) => *zeros = length,
+            Chunk::Sealed(sealed) => Arc::make_mut(sealed).length = length,
+            Chunk::Loose(loose) => {
+                let loose = Arc::make_mut(loose);
+                loose.filled = loose.filled.min(length);
+                loose.length = length;
+                loose.hash = OnceLock::new();
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes it take up at least `length` bytes.
+    pub fn stretch(&mut self, length: u32) {
+        if length <= self.length() {
+            return;
+        }
+        match self {
+            Chunk::Zeros(zeros) => *zeros = length,
+            Chunk::Sealed(sealed) => Arc::make_mut(sealed).length = length,
+            Chunk::Loose(loose) => Arc::make_mut(loose).length = length,
+        }
+    }
+
+    /// Returns whether its bytes are in memory only.
+    pub fn is_loose(&self) -> bool {
+        matches!(self, Chunk::Loose(_))
+    }
+}

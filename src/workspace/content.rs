@@ -1,0 +1,203 @@
+//! The bytes of one file.
+
+use std::sync::OnceLock;
+
+use super::TreeError;
+use super::chunk::{CHUNK_BYTES, Chunk};
+use super::chunks::Chunks;
+use super::pack::Packs;
+use crate::object::{Hash, Hasher};
+
+/// Largest size of a file: 16 TiB.
+pub const FILE_BYTES_MAX: u64 = 1 << 44;
+/// What takes up space does so in units of this.
+const BLOCK_BYTES: u64 = 4096;
+const CONTENT_CONTEXT: &str = "engramfs 2026 file content v1";
+
+/// The content of a file: a size, and chunks that clones share until they change.
+///
+/// **Invariant:** whatever a chunk has behind the file's size is zeros, so that a file that is cut
+/// and grows again shows zeros there.
+#[derive(Clone, Default)]
+pub struct Content {
+    size: u64,
+    allocated: u64,
+    pub(super) chunks: Chunks,
+    hash: OnceLock<Hash>,
+}
+
+/// The part of one chunk that a range of a file covers.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub number: u64,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// Cuts a range into the parts of chunks that it covers.
+pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
+    let end = offset.saturating_add(length);
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        let number = at / CHUNK_BYTES;
+        let stop = end.min((number + 1) * CHUNK_BYTES);
+        let part = Part { number, start: (at % CHUNK_BYTES) as usize, end: (stop - number * CHUNK_BYTES) as usize };
+        let there = at < end;
+        at = stop;
+        there.then_some(part)
+    })
+}
+
+fn space(chunk: &Chunk) -> u64 {
+    u64::from(chunk.length()).next_multiple_of(BLOCK_BYTES)
+}
+
+impl Content {
+    /// Returns the size in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Returns how many bytes the chunks take up, each in whole units of 4 KiB.
+    pub fn allocated(&self) -> u64 {
+        self.allocated
+    }
+
+    /// Returns the hash of size and bytes; holes are zeros. Lazy: only chunks that changed are hashed.
+    pub fn hash(&self) -> Hash {
+        *self.hash.get_or_init(|| {
+            let mut hasher = Hasher::new(CONTENT_CONTEXT);
+            hasher.update(&self.size.to_le_bytes());
+            for (number, chunk) in self.chunks.iter() {
+                if let Some(hash) = chunk.hash() {
+                    hasher.update(&number.to_le_bytes());
+                    hasher.update(&hash.0);
+                }
+            }
+            hasher.finish()
+        })
+    }
+
+    /// Returns whether some chunk is in memory only.
+    pub(super) fn is_loose(&self) -> bool {
+        self.chunks.iter().any(|(_, chunk)| chunk.is_loose())
+    }
+
+    /// Returns up to `length` bytes from `offset`, fewer at the end. Sealed chunks are read and checked.
+    pub fn read(&self, offset: u64, length: usize, packs: &dyn Packs) -> Result<Vec<u8>, TreeError> {
+        let length = (length as u64).min(self.size.saturating_sub(offset));
+        let mut bytes = vec![0; length as usize];
+        let mut done = 0;
+        for part in parts(offset, length) {
+            let count = part.end - part.start;
+            if let Some(chunk) = self.chunks.get(part.number) {
+                chunk.read(part.start, &mut bytes[done..done + count], packs)?;
+            }
+            done += count;
+        }
+        Ok(bytes)
+    }
+
+    /// Changes one chunk in its place and keeps the sums right.
+    pub(super) fn change(
+        &mut self,
+        number: u64,
+        change: impl FnOnce(&mut Chunk) -> Result<(), TreeError>,
+    ) -> Result<(), TreeError> {
+        let chunk = self.chunks.get_mut(number);
+        let before = space(chunk);
+        let done = change(chunk);
+        let after = space(chunk);
+        let empty = chunk.length() == 0;
+        if empty {
+            self.chunks.remove(number);
+        }
+        self.allocated = self.allocated - before + after;
+        self.hash = OnceLock::new();
+        done
+    }
+
+    pub(super) fn remove(&mut self, number: u64) {
+        if let Some(chunk) = self.chunks.remove(number) {
+            self.allocated -= space(&chunk);
+            self.hash = OnceLock::new();
+        }
+    }
+
+    /// Puts other chunks of equal bytes and length in the place of some.
+    pub(super) fn settle(&mut self, other: impl Fn(&Chunk) -> Option<Chunk>) {
+        let others: Vec<(u64, Chunk)> =
+            self.chunks.iter().filter_map(|(number, chunk)| Some((number, other(chunk)?))).collect();
+        for (number, chunk) in others {
+            *self.chunks.get_mut(number) = chunk;
+        }
+    }
+
+    /// Puts a chunk, or a hole, at a place as it was stored.
+    pub(super) fn put(&mut self, number: u64, chunk: Option<Chunk>) {
+        self.remove(number);
+        if let Some(chunk) = chunk {
+            self.allocated += space(&chunk);
+            *self.chunks.get_mut(number) = chunk;
+        }
+        self.hash = OnceLock::new();
+    }
+
+    /// Sets the size as it was stored, without a look at the chunks.
+    pub(super) fn resize(&mut self, size: u64) {
+        self.size = size;
+        self.hash = OnceLock::new();
+    }
+
+    /// Brings those chunks into memory that a change of this range keeps bytes of, so that the
+    /// change itself can't fail half done.
+    pub(super) fn warm(&mut self, offset: u64, length: u64, packs: &dyn Packs) -> Result<(), TreeError> {
+        let end = offset.saturating_add(length);
+        for edge in [offset, end] {
+            let number = edge / CHUNK_BYTES;
+            let kept = match self.chunks.get(number) {
+                Some(chunk @ Chunk::Sealed(_)) if !edge.is_multiple_of(CHUNK_BYTES) => chunk.loosened(packs)?,
+                _ => continue,
+            };
+            self.put(number, Some(kept));
+        }
+        Ok(())
+    }
+
+    /// Writes bytes at an offset; the file grows if they end behind it. No bytes change nothing.
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8], packs: &dyn Packs) -> Result<(), TreeError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut rest = bytes;
+        for part in parts(offset, bytes.len() as u64) {
+            let (head, tail) = rest.split_at(part.end - part.start);
+            self.change(part.number, |chunk| chunk.write(part.start, head, packs))?;
+            rest = tail;
+        }
+        self.grow(offset + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Makes the size at least `size`.
+    pub(super) fn grow(&mut self, size: u64) {
+        if size > self.size {
+            self.size = size;
+            self.hash = OnceLock::new();
+        }
+    }
+
+    /// Sets the size; what is behind it goes.
+    pub(super) fn truncate(&mut self, size: u64, packs: &dyn Packs) -> Result<(), TreeError> {
+        let (number, keep) = (size / CHUNK_BYTES, (size % CHUNK_BYTES) as u32);
+        if keep > 0 && self.chunks.get(number).is_some_and(|chunk| chunk.length() > keep) {
+            self.change(number, |chunk| chunk.cut(keep, packs))?;
+        }
+        while let Some((found, _)) = self.chunks.next(size.div_ceil(CHUNK_BYTES)) {
+            self.remove(found);
+        }
+        self.size = size;
+        self.hash = OnceLock::new();
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! The stored form of a tree: what it has other than a base.
+//!
+//! ```text
+//!  version 1 · next inode · packs n, n × name · gone n, n × inode · changed n, n × node
+//!  node       inode · kind · mode · uid · gid · atime · mtime · ctime · crtime · attributes n, n × (name, value) · body
+//!  file       size · chunks n, n × (number, 0 = hole | 1 zeros length | 2 loose length, bytes | 3 sealed length,
+//!             stored, pack's place, number in it, hash): what differs from the base's file
+//!  directory  removed n, n × name · set n, n × (name, inode): likewise
+//!  link       target              device   number              fifo, socket   nothing
+//! ```
+//!
+//! Names of inodes, numbers of links and totals follow from the entries. Orphans are left out.
+
+use std::collections::HashMap;
+
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+
+use super::chunk::{Chunk, trimmed};
+use super::node::{Body, Directory, Node};
+use super::{Content, Name, Tree};
+use crate::object::{Hash, Writer};
+
+/// First byte of the stored form.
+pub(super) const VERSION: u8 = 1;
+
+/// Codes of chunks.
+pub(super) mod code {
+    pub const HOLE: u8 = 0;
+    pub const ZEROS: u8 = 1;
+    pub const LOOSE: u8 = 2;
+    pub const SEALED: u8 = 3;
+}
+
+/// The packs that a delta names, in order of their first use.
+#[derive(Default)]
+struct Table {
+    places: HashMap<Hash, u64>,
+    names: Vec<Hash>,
+}
+
+impl Tree {
+    /// Returns what this tree has other than `base`, for [`Tree::with_delta`]. Costs what differs.
+    ///
+    /// Bytes of loose chunks are in it, so a tree should be settled first. Orphans are not in it.
+    pub fn delta_from(&self, base: &Tree) -> Vec<u8> {
+        let (mut gone, mut changed) = (Vec::new(), Vec::new());
+        let is_there = |tree: &Tree, inode: u64| tree.nodes.get(&inode).is_some_and(|node| !node.0.is_nameless());
+        for item in base.nodes.diff(&self.nodes) {
+            let inode = match item {
+                DiffItem::Add(inode, _) | DiffItem::Remove(inode, _) | DiffItem::Update { new: (inode, _), .. } => {
+                    *inode
+                }
+            };
+            match (is_there(base, inode), is_there(self, inode)) {
+                (_, true) => changed.push(inode),
+                (true, false) => gone.push(inode),
+                (false, false) => {}
+            }
+        }
+        let (mut table, mut nodes) = (Table::default(), Writer::new());
+        nodes.number(changed.len() as u64);
+        for inode in changed {
+            let old = base.nodes.get(&inode).filter(|node| !node.0.is_nameless()).map(|node| &*node.0);
+            if let Some(new) = self.nodes.get(&inode) {
+                nodes.number(inode);
+                write_node(old, new, &mut table, &mut nodes);
+            }
+        }
+        let mut out = Writer::new();
+        out.byte(VERSION).number(self.next).number(table.names.len() as u64);
+        table.names.iter().for_each(|name| {
+            out.hash(name);
+        });
+        out.number(gone.len() as u64);
+        gone.iter().for_each(|inode| {
+            out.number(*inode);
+        });
+        out.raw(nodes.as_slice());
+        out.finish()
+    }
+}
+
+fn write_node(old: Option<&Node>, new: &Node, table: &mut Table, out: &mut Writer) {
+    out.byte(new.kind() as u8).number(new.mode.into()).number(new.uid.into()).number(new.gid.into());
+    out.signed(new.atime.0).signed(new.mtime.0).signed(new.ctime.0).signed(new.crtime.0);
+    out.number(new.xattrs.len() as u64);
+    for (name, value) in new.xattrs() {
+        out.bytes(name).bytes(value);
+    }
+    match (old.map(Node::body), new.body()) {
+        (Some(Body::File(old)), Body::File(new)) => write_content(old, new, table, out),
+        (_, Body::File(new)) => write_content(&Content::default(), new, table, out),
+        (Some(Body::Directory(old)), Body::Directory(new)) => write_entries(&old.entries, new, out),
+        (_, Body::Directory(new)) => write_entries(&OrdMap::new(), new, out),
+        (_, Body::Symlink(target)) => {
+            out.bytes(target);
+        }
+        (_, Body::CharDevice(rdev) | Body::BlockDevice(rdev)) => {
+            out.number((*rdev).into());
+        }
+        (_, Body::Fifo | Body::Socket) => {}
+    }
+}
+
+fn write_entries(old: &OrdMap<Name, u64>, new: &Directory, out: &mut Writer) {
+    let (mut removed, mut set) = (Vec::new(), Vec::new());
+    for item in old.diff(&new.entries) {
+        match item {
+            DiffItem::Add(name, inode) | DiffItem::Update { new: (name, inode), .. } => set.push((name, *inode)),
+            DiffItem::Remove(name, _) => removed.push(name),
+        }
+    }
+    out.number(removed.len() as u64);
+    removed.into_iter().for_each(|name| {
+        out.bytes(name);
+    });
+    out.number(set.len() as u64);
+    set.into_iter().for_each(|(name, inode)| {
+        out.bytes(name).number(inode);
+    });
+}
+
+fn write_content(old: &Content, new: &Content, table: &mut Table, out: &mut Writer) {
+    let (mut count, mut chunks) = (0, Writer::new());
+    old.chunks.differences(&new.chunks, |number, chunk| {
+        count += 1;
+        chunks.number(number);
+        write_chunk(chunk, table, &mut chunks);
+    });
+    out.number(new.size()).number(count).raw(chunks.as_slice());
+}
+
+fn write_chunk(chunk: Option<&Chunk>, table: &mut Table, out: &mut Writer) {
+    match chunk {
+        None => out.byte(code::HOLE),
+        Some(Chunk::Zeros(length)) => out.byte(code::ZEROS).number((*length).into()),
+        Some(Chunk::Loose(loose)) => {
+            out.byte(code::LOOSE).number(loose.length().into());
+            loose.with(|bytes| {
+                out.bytes(trimmed(bytes));
+            });
+            out
+        }
+        Some(Chunk::Sealed(sealed)) => {
+            let place = *table.places.entry(sealed.pack).or_insert_with(|| {
+                table.names.push(sealed.pack);
+                table.names.len() as u64 - 1
+            });
+            out.byte(code::SEALED).number(sealed.length.into()).number(sealed.stored.into());
+            out.number(place).number(sealed.number.into()).hash(&sealed.hash)
+        }
+    };
+}

@@ -1,0 +1,58 @@
+//! Under which names an inode is found.
+
+use imbl::OrdSet;
+
+use super::Name;
+
+/// The names of an inode: parent and name. One is the rule.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Links {
+    /// The root, which needs no name.
+    Root,
+    /// An orphan.
+    None,
+    /// One name.
+    One(u64, Name),
+    /// Hard links.
+    Many(OrdSet<(u64, Name)>),
+}
+
+impl Links {
+    /// Adds a name that is not there.
+    pub fn insert(&mut self, parent: u64, name: Name) {
+        *self = match std::mem::replace(self, Links::None) {
+            Links::Root => Links::Root,
+            Links::None => Links::One(parent, name),
+            Links::One(other, old) => Links::Many([(other, old), (parent, name)].into_iter().collect()),
+            Links::Many(mut all) => {
+                all.insert((parent, name));
+                Links::Many(all)
+            }
+        };
+    }
+
+    /// Takes a name away, if it is there.
+    pub fn remove(&mut self, parent: u64, name: &Name) {
+        *self = match std::mem::replace(self, Links::None) {
+            Links::One(other, old) if other == parent && old == *name => Links::None,
+            links @ (Links::Root | Links::None | Links::One(..)) => links,
+            Links::Many(mut all) => {
+                all.remove(&(parent, name.clone()));
+                match (all.len(), all.get_min()) {
+                    (1, Some((parent, name))) => Links::One(*parent, name.clone()),
+                    _ => Links::Many(all),
+                }
+            }
+        };
+    }
+
+    /// Goes through all names.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Name)> {
+        let (one, many) = match self {
+            Links::None | Links::Root => (None, None),
+            Links::One(parent, name) => (Some((*parent, name)), None),
+            Links::Many(all) => (None, Some(all)),
+        };
+        one.into_iter().chain(many.into_iter().flatten().map(|(parent, name)| (*parent, name)))
+    }
+}

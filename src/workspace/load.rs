@@ -1,0 +1,234 @@
+//! Reading the stored form of a tree. Whatever the bytes are, the result is a whole tree or an error.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::chunk::{CHUNK_BYTES, Chunk, Loose, Sealed};
+use super::delta::{VERSION, code};
+use super::links::Links;
+use super::node::{Body, Directory, Node};
+use super::op_bytes::{read_name, read_u32};
+use super::tree::{Held, ROOT};
+use super::{Content, FILE_BYTES_MAX, Kind, Name, Tree, TreeError};
+use crate::object::{CodecError, Hash, Reader, Time};
+
+/// A name that was taken away or given: directory, name and inode.
+pub(super) type Entry = (u64, Name, u64);
+
+/// What a delta does, gathered while its nodes are read.
+#[derive(Default)]
+pub(super) struct Changes {
+    packs: Vec<Hash>,
+    pub removed: Vec<Entry>,
+    pub set: Vec<Entry>,
+    /// Names that inodes had that are gone; no such entry may be left.
+    pub gone: Vec<Entry>,
+    /// Inodes that must be looked at in the end.
+    pub touched: HashSet<u64>,
+    /// Directories whose directories must be counted in the end.
+    pub counted: HashSet<u64>,
+}
+
+impl Tree {
+    /// Returns the tree that gave `bytes` by [`Tree::delta_from`] this one.
+    ///
+    /// `Codec` or `Stored` when the bytes are damaged or of another base.
+    pub fn with_delta(&self, bytes: &[u8]) -> Result<Tree, TreeError> {
+        let mut tree = self.clone();
+        tree.drop_orphans();
+        tree.dirty();
+        let (mut input, mut changes) = (Reader::new(bytes), Changes::default());
+        match input.byte()? {
+            VERSION => {}
+            other => return Err(CodecError::Code(other).into()),
+        }
+        tree.next = input.number()?;
+        changes.packs = (0..input.length()?).map(|_| input.hash()).collect::<Result<_, _>>()?;
+        for _ in 0..input.length()? {
+            tree.take_away(input.number()?, &mut changes)?;
+        }
+        for _ in 0..input.length()? {
+            let inode = input.number()?;
+            tree.read_node(inode, &mut changes, &mut input)?;
+        }
+        if !input.is_empty() {
+            return Err(TreeError::Stored("bytes follow its end"));
+        }
+        tree.relink(&changes)?;
+        tree.check(&changes)?;
+        let entries = changes.removed.iter().chain(&changes.set);
+        let moved = entries.filter(|(_, _, inode)| self.is_directory(*inode) || tree.is_directory(*inode));
+        changes.counted.extend(moved.map(|(parent, ..)| *parent));
+        changes.counted.iter().for_each(|inode| tree.count(*inode));
+        Ok(tree)
+    }
+
+    /// Removes an inode; that its names go, too, is seen in the end.
+    fn take_away(&mut self, inode: u64, changes: &mut Changes) -> Result<(), TreeError> {
+        let old = self.nodes.remove(&inode).filter(|_| inode != ROOT);
+        let old = old.ok_or(TreeError::Stored("an inode goes that is not there"))?;
+        self.totals.subtract(Some(&old));
+        self.loose.remove(&inode);
+        for (name, child) in old.directory().into_iter().flat_map(|directory| &directory.entries) {
+            changes.removed.push((inode, name.clone(), *child));
+        }
+        changes.gone.extend(old.names().map(|(parent, name)| (parent, name.clone(), inode)));
+        Ok(())
+    }
+
+    fn read_node(&mut self, inode: u64, changes: &mut Changes, input: &mut Reader<'_>) -> Result<(), TreeError> {
+        let old = self.nodes.get(&inode).cloned();
+        let kind = input.byte()?;
+        let (mode, uid, gid) = (read_u32(input)?, read_u32(input)?, read_u32(input)?);
+        let mut time = || input.signed().map(Time);
+        let (atime, mtime, ctime, crtime) = (time()?, time()?, time()?, time()?);
+        let mut node = Node::new(Body::Fifo, mode, uid, gid, crtime);
+        (node.atime, node.mtime, node.ctime) = (atime, mtime, ctime);
+        for _ in 0..input.length()? {
+            let (name, value) = (input.bytes()?, input.bytes()?);
+            node.xattrs.insert(name.into(), value.into());
+        }
+        node.body = read_body(kind, inode, old.as_deref(), changes, input)?;
+        node.links = match (inode, &old) {
+            (ROOT, _) => Links::Root,
+            (_, Some(old)) => old.links.clone(),
+            (_, None) => Links::None,
+        };
+        if inode >= self.next || inode == 0 || (inode == ROOT && node.kind() != Kind::Directory) {
+            return Err(TreeError::Stored("an inode has a number that it can't have"));
+        }
+        if let Some(old) = &old
+            && old.directory().is_some() != node.directory().is_some()
+        {
+            changes.counted.extend(old.names().map(|(parent, _)| parent));
+        }
+        if node.content().is_some_and(Content::is_loose) {
+            self.loose.insert(inode);
+        } else {
+            self.loose.remove(&inode);
+        }
+        if inode != ROOT {
+            self.totals.subtract(old.as_ref());
+        }
+        changes.touched.insert(inode);
+        self.nodes.insert(inode, Held(Arc::new(node)));
+        if inode != ROOT {
+            self.totals.add(self.nodes.get(&inode));
+        }
+        Ok(())
+    }
+
+    /// Gives inodes the names that entries have.
+    fn relink(&mut self, changes: &Changes) -> Result<(), TreeError> {
+        for (parent, name, inode) in &changes.removed {
+            changes_of(self, *inode, |node| node.unlink(*parent, name));
+        }
+        for (parent, name, inode) in &changes.set {
+            let linked = changes_of(self, *inode, |node| node.link(*parent, name.clone()));
+            linked.ok_or(TreeError::Stored("an entry leads nowhere"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Changes an inode, if it is there.
+pub(super) fn changes_of(tree: &mut Tree, inode: u64, change: impl FnOnce(&mut Node)) -> Option<()> {
+    tree.node_mut(inode).ok().map(change)
+}
+
+fn read_body(
+    kind: u8,
+    inode: u64,
+    old: Option<&Node>,
+    changes: &mut Changes,
+    input: &mut Reader<'_>,
+) -> Result<Body, TreeError> {
+    const FILE: u8 = Kind::File as u8;
+    const DIRECTORY: u8 = Kind::Directory as u8;
+    let old_entries = old.and_then(Node::directory);
+    if kind != DIRECTORY {
+        // A directory that becomes something else loses its entries.
+        let entries = old_entries.into_iter().flat_map(|directory| &directory.entries);
+        changes.removed.extend(entries.map(|(name, child)| (inode, name.clone(), *child)));
+    }
+    Ok(match kind {
+        FILE => Body::File(read_content(old.and_then(Node::content), &changes.packs, input)?),
+        DIRECTORY => Body::Directory(read_entries(inode, old_entries, changes, input)?),
+        3 => Body::Symlink(input.bytes()?.into()),
+        4 => Body::Fifo,
+        5 => Body::Socket,
+        6 => Body::CharDevice(read_u32(input)?),
+        7 => Body::BlockDevice(read_u32(input)?),
+        other => return Err(CodecError::Code(other).into()),
+    })
+}
+
+fn read_entries(
+    inode: u64,
+    old: Option<&Directory>,
+    changes: &mut Changes,
+    input: &mut Reader<'_>,
+) -> Result<Directory, TreeError> {
+    let mut directory = old.cloned().unwrap_or_default();
+    for _ in 0..input.length()? {
+        let name = read_name(input)?;
+        let child = directory.entries.remove(&*name).ok_or(TreeError::Stored("a name goes that is not there"))?;
+        changes.removed.push((inode, name, child));
+    }
+    for _ in 0..input.length()? {
+        let (name, child) = (read_name(input)?, input.number()?);
+        if let Some(before) = directory.entries.insert(name.clone(), child) {
+            changes.removed.push((inode, name.clone(), before));
+        }
+        changes.set.push((inode, name, child));
+    }
+    Ok(directory)
+}
+
+fn read_content(old: Option<&Content>, packs: &[Hash], input: &mut Reader<'_>) -> Result<Content, TreeError> {
+    let mut content = old.cloned().unwrap_or_default();
+    let size = input.number()?;
+    if size > FILE_BYTES_MAX {
+        return Err(TreeError::Stored("a file is too large"));
+    }
+    for _ in 0..input.length()? {
+        let number = input.number()?;
+        let chunk = read_chunk(packs, input)?;
+        let end = number.checked_mul(CHUNK_BYTES).filter(|start| *start < FILE_BYTES_MAX);
+        end.ok_or(TreeError::Stored("a chunk lies too far behind"))?;
+        content.put(number, chunk);
+    }
+    content.resize(size);
+    Ok(content)
+}
+
+fn read_chunk(packs: &[Hash], input: &mut Reader<'_>) -> Result<Option<Chunk>, TreeError> {
+    let code = input.byte()?;
+    if code == code::HOLE {
+        return Ok(None);
+    }
+    let length = read_u32(input)?;
+    if length == 0 || u64::from(length) > CHUNK_BYTES {
+        return Err(TreeError::Stored("a chunk has no length that it can have"));
+    }
+    Ok(Some(match code {
+        code::ZEROS => Chunk::Zeros(length),
+        code::LOOSE => {
+            let bytes = input.bytes()?;
+            if bytes.len() > length as usize {
+                return Err(TreeError::Stored("a chunk has more bytes than its length"));
+            }
+            Chunk::Loose(Arc::new(Loose::stretched(bytes.to_vec(), length)))
+        }
+        code::SEALED => {
+            let stored = read_u32(input)?;
+            let pack = usize::try_from(input.number()?).ok().and_then(|place| packs.get(place));
+            let pack = *pack.ok_or(TreeError::Stored("a chunk is in a pack that is not named"))?;
+            if stored > length {
+                return Err(TreeError::Stored("a chunk has more bytes than its length"));
+            }
+            Chunk::Sealed(Arc::new(Sealed { pack, number: read_u32(input)?, stored, length, hash: input.hash()? }))
+        }
+        other => return Err(CodecError::Code(other).into()),
+    }))
+}

@@ -1,0 +1,50 @@
+//! The files of a branch: a tree of inodes whose clones share everything until it changes.
+//!
+//! A [`Tree`] is a value: fork, checkpoint, base and rollback are clones, in constant time. It
+//! changes by [`Op`]s alone, which have canonical bytes for the journal, and the same ops give the
+//! same tree, inode numbers and head. Contents are chunks of 64 KiB, in memory or in packs on the
+//! shelf; what is read from a pack is checked.
+//!
+//! Nothing here knows of branches, handles, the journal or the kernel; time is passed in.
+
+mod apply;
+mod buffer;
+mod change;
+mod check;
+mod chunk;
+mod chunks;
+mod content;
+mod delta;
+mod diff;
+mod error;
+mod hash;
+mod links;
+mod load;
+mod name;
+mod node;
+mod op;
+mod op_bytes;
+mod pack;
+mod ranges;
+mod sealing;
+mod snapshot;
+mod totals;
+mod touched;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+pub use apply::LINKS_MAX;
+pub use buffer::Buffer;
+pub use content::{Content, FILE_BYTES_MAX};
+pub use diff::{Change, ChangeKind, Difference, Place};
+pub use error::TreeError;
+pub use name::{NAME_BYTES_MAX, Name};
+pub use node::{Body, Directory, Kind, Node};
+pub use op::{Attrs, Extent, Make, Op, Outcome, RangeOp, RenameHow, XattrHow};
+pub use pack::{NoPacks, Pack, Packs};
+pub use sealing::{Packed, packs_of, write_packs};
+pub use snapshot::{read_snapshot, write_snapshot};
+pub use totals::Totals;
+pub use tree::{ROOT, Tree};

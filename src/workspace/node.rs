@@ -1,0 +1,254 @@
+//! One inode: attributes, names, and what it is.
+
+use std::sync::{Arc, OnceLock};
+
+use imbl::OrdMap;
+
+use super::content::Content;
+use super::links::Links;
+use super::pack::Packs;
+use super::{Name, TreeError};
+use crate::object::{Hash, Hasher, Time};
+
+/// The size that directories have, and the space that they and long links are said to take.
+const DIRECTORY_BYTES: u64 = 4096;
+const NODE_CONTEXT: &str = "engramfs 2026 file node v1";
+
+/// What an inode is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Kind {
+    File = 1,
+    Directory = 2,
+    Symlink = 3,
+    Fifo = 4,
+    Socket = 5,
+    CharDevice = 6,
+    BlockDevice = 7,
+}
+
+/// What an inode is, with what only this kind has.
+#[derive(Clone)]
+pub enum Body {
+    /// A file and its bytes.
+    File(Content),
+    /// A directory and its entries.
+    Directory(Directory),
+    /// A symbolic link and its target.
+    Symlink(Arc<[u8]>),
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device and its number.
+    CharDevice(u32),
+    /// A block device and its number.
+    BlockDevice(u32),
+}
+
+/// The entries of a directory.
+#[derive(Clone, Default)]
+pub struct Directory {
+    pub(super) entries: OrdMap<Name, u64>,
+    pub(super) subdirectories: u32,
+}
+
+impl Directory {
+    /// Returns the number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns the inode of a name.
+    pub fn get(&self, name: &[u8]) -> Option<u64> {
+        self.entries.get(name).copied()
+    }
+}
+
+/// One inode. Handles may hold it: it never changes, the tree replaces it.
+#[derive(Clone)]
+pub struct Node {
+    /// Permission bits with setuid, setgid and sticky: 12 bits.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// When it was last read, as the caller says.
+    pub atime: Time,
+    /// When its content last changed.
+    pub mtime: Time,
+    /// When anything of it last changed.
+    pub ctime: Time,
+    /// When it was made.
+    pub crtime: Time,
+    pub(super) links: Links,
+    pub(super) xattrs: OrdMap<Arc<[u8]>, Arc<[u8]>>,
+    pub(super) body: Body,
+    pub(super) hash: OnceLock<Hash>,
+}
+
+impl Node {
+    /// Makes a node without names, all of whose times are `time`.
+    pub(super) fn new(body: Body, mode: u32, uid: u32, gid: u32, time: Time) -> Node {
+        let (links, xattrs, hash) = (Links::None, OrdMap::new(), OnceLock::new());
+        let mode = mode & 0o7777;
+        Node { mode, uid, gid, atime: time, mtime: time, ctime: time, crtime: time, links, xattrs, body, hash }
+    }
+
+    /// Returns what it is and what only its kind has.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// Returns what it is.
+    pub fn kind(&self) -> Kind {
+        match self.body {
+            Body::File(_) => Kind::File,
+            Body::Directory(_) => Kind::Directory,
+            Body::Symlink(_) => Kind::Symlink,
+            Body::Fifo => Kind::Fifo,
+            Body::Socket => Kind::Socket,
+            Body::CharDevice(_) => Kind::CharDevice,
+            Body::BlockDevice(_) => Kind::BlockDevice,
+        }
+    }
+
+    /// Returns the number of links: of a directory 2 and one for each directory in it, of an orphan 0.
+    pub fn nlink(&self) -> u32 {
+        match (&self.body, &self.links) {
+            (_, Links::None) => 0,
+            (Body::Directory(directory), _) => directory.subdirectories + 2,
+            (_, Links::One(..) | Links::Root) => 1,
+            (_, Links::Many(all)) => all.len() as u32,
+        }
+    }
+
+    /// Returns the size: bytes of a file, bytes of a link's target, 4096 for a directory, else 0.
+    pub fn size(&self) -> u64 {
+        match &self.body {
+            Body::File(content) => content.size(),
+            Body::Directory(_) => DIRECTORY_BYTES,
+            Body::Symlink(target) => target.len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// Returns the space it takes up in units of 512 bytes.
+    pub fn blocks(&self) -> u64 {
+        match &self.body {
+            Body::File(content) => content.allocated() / 512,
+            Body::Directory(_) => DIRECTORY_BYTES / 512,
+            _ => 0,
+        }
+    }
+
+    /// Goes through its names, each with the directory that has it.
+    pub fn names(&self) -> impl Iterator<Item = (u64, &Name)> {
+        self.links.iter()
+    }
+
+    /// Returns an extended attribute.
+    pub fn xattr(&self, name: &[u8]) -> Option<&[u8]> {
+        self.xattrs.get(name).map(|value| &**value)
+    }
+
+    /// Goes through the extended attributes by name.
+    pub fn xattrs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.xattrs.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Returns a symbolic link's target.
+    pub fn target(&self) -> Option<&[u8]> {
+        if let Body::Symlink(target) = &self.body { Some(target) } else { None }
+    }
+
+    /// Returns a device's number, or 0.
+    pub fn rdev(&self) -> u32 {
+        if let Body::CharDevice(rdev) | Body::BlockDevice(rdev) = self.body { rdev } else { 0 }
+    }
+
+    /// Returns a file's content.
+    pub fn content(&self) -> Option<&Content> {
+        if let Body::File(content) = &self.body { Some(content) } else { None }
+    }
+
+    /// Returns a directory's entries.
+    pub fn directory(&self) -> Option<&Directory> {
+        if let Body::Directory(directory) = &self.body { Some(directory) } else { None }
+    }
+
+    /// Returns the hash of a file's size and bytes alone.
+    pub fn content_hash(&self) -> Option<Hash> {
+        self.content().map(Content::hash)
+    }
+
+    /// Returns the hash of kind, mode, content, target, device number and user attributes; none for a
+    /// directory, whose hash is its tree's to know.
+    pub fn hash(&self) -> Option<Hash> {
+        if let Body::Directory(_) = self.body { None } else { Some(self.own_hash()) }
+    }
+
+    /// The same, also for a directory, whose entries are not in it.
+    pub(super) fn own_hash(&self) -> Hash {
+        *self.hash.get_or_init(|| {
+            let mut hasher = Hasher::new(NODE_CONTEXT);
+            hasher.update(&[self.kind() as u8]);
+            hasher.update(&self.mode.to_le_bytes());
+            match &self.body {
+                Body::File(content) => hasher.update(&content.hash().0),
+                Body::Symlink(target) => hasher.field(target),
+                Body::CharDevice(rdev) | Body::BlockDevice(rdev) => hasher.update(&rdev.to_le_bytes()),
+                Body::Directory(_) | Body::Fifo | Body::Socket => {}
+            }
+            for (name, value) in self.xattrs.iter().filter(|(name, _)| name.starts_with(b"user.")) {
+                hasher.field(name);
+                hasher.field(value);
+            }
+            hasher.finish()
+        })
+    }
+
+    /// Returns up to `length` bytes of a file from `offset`; `IsDirectory` or `Invalid` for others.
+    pub fn read(&self, offset: u64, length: usize, packs: &dyn Packs) -> Result<Vec<u8>, TreeError> {
+        self.file()?.read(offset, length, packs)
+    }
+
+    /// Returns a file's content, or the error that it is no file.
+    pub(super) fn file(&self) -> Result<&Content, TreeError> {
+        match &self.body {
+            Body::File(content) => Ok(content),
+            Body::Directory(_) => Err(TreeError::IsDirectory),
+            _ => Err(TreeError::Invalid("it is not a regular file")),
+        }
+    }
+
+    /// The same, to change it.
+    pub(super) fn file_mut(&mut self) -> Result<&mut Content, TreeError> {
+        match &mut self.body {
+            Body::File(content) => Ok(content),
+            Body::Directory(_) => Err(TreeError::IsDirectory),
+            _ => Err(TreeError::Invalid("it is not a regular file")),
+        }
+    }
+
+    /// Gives it one more name.
+    pub(super) fn link(&mut self, parent: u64, name: Name) {
+        self.links.insert(parent, name);
+    }
+
+    /// Takes a name away.
+    pub(super) fn unlink(&mut self, parent: u64, name: &Name) {
+        self.links.remove(parent, name);
+    }
+
+    /// Returns whether no name leads to it.
+    pub(super) fn is_nameless(&self) -> bool {
+        self.links == Links::None
+    }
+}

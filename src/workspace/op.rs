@@ -1,0 +1,122 @@
+//! What can be done to a tree, as values with canonical bytes.
+
+use super::Name;
+use crate::object::Time;
+
+/// What a new inode is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Make {
+    File,
+    Directory,
+    /// With its target, 1 to 4095 bytes.
+    Symlink(Vec<u8>),
+    Fifo,
+    Socket,
+    /// With its number.
+    CharDevice(u32),
+    /// With its number.
+    BlockDevice(u32),
+}
+
+/// What a rename does with the name that it gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameHow {
+    /// Replaces what has it.
+    Plain,
+    /// Fails with `Exists` when something has it.
+    NoReplace,
+    /// Gives the old name to what has it; `NotFound` when nothing has it.
+    Exchange,
+}
+
+/// Whether an extended attribute must be there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrHow {
+    /// Either way.
+    Any,
+    /// It must not: `Exists`.
+    Create,
+    /// It must: `NoAttribute`.
+    Replace,
+}
+
+/// What is done with a range of a file (fallocate).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeOp {
+    /// Makes a hole; the size always stays.
+    Punch,
+    /// Makes zeros that take up space.
+    Zero,
+    /// Takes up space and changes no byte.
+    Allocate,
+}
+
+/// New values of attributes; what is none stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attrs {
+    /// Permission bits, 12 of them.
+    pub mode: Option<u32>,
+    /// The owner.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// The size of a file; mtime follows unless it is given too.
+    pub size: Option<u64>,
+    /// When it was last read.
+    pub atime: Option<Time>,
+    /// When its content last changed.
+    pub mtime: Option<Time>,
+}
+
+/// Bytes for a place of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where they go.
+    pub offset: u64,
+    /// What goes there.
+    pub bytes: Vec<u8>,
+}
+
+/// One change of a tree.
+///
+/// Whether the caller may is not asked here: permissions and sticky directories are the kernel's,
+/// and the clearing of setuid and setgid after a write is a `SetAttr` of the caller's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields that need words have them")]
+pub enum Op {
+    /// Makes an inode. In a directory with setgid it gets that directory's group, and a directory the bit.
+    Create { parent: u64, name: Name, make: Make, mode: u32, uid: u32, gid: u32 },
+    /// Gives an inode one more name.
+    Link { inode: u64, parent: u64, name: Name },
+    /// Takes a name of anything but a directory away. `keep`: a handle is open, so that the inode
+    /// stays as an orphan after its last name.
+    Unlink { parent: u64, name: Name, keep: bool },
+    /// Removes an empty directory. `keep` as for `Unlink`.
+    Rmdir { parent: u64, name: Name, keep: bool },
+    /// Moves a name. `keep` is for what is replaced.
+    Rename { parent: u64, name: Name, new_parent: u64, new_name: Name, how: RenameHow, keep: bool },
+    /// Sets attributes.
+    SetAttr { inode: u64, attrs: Attrs },
+    /// Writes bytes, in that order.
+    Write { inode: u64, extents: Vec<Extent> },
+    /// Changes a range. `keep_size`: the file does not grow where the range ends behind it.
+    Range { inode: u64, what: RangeOp, offset: u64, length: u64, keep_size: bool },
+    /// Copies bytes from file to file; whole chunks are shared. Fewer where `from` ends before.
+    Copy { from: u64, from_offset: u64, to: u64, to_offset: u64, length: u64 },
+    /// Sets an extended attribute.
+    SetXattr { inode: u64, name: Vec<u8>, value: Vec<u8>, how: XattrHow },
+    /// Removes an extended attribute.
+    RemoveXattr { inode: u64, name: Vec<u8> },
+    /// The last handle of an orphan is closed; of anything else nothing changes.
+    Drop { inode: u64 },
+}
+
+/// What an op did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The inode that was made, linked, moved, unlinked or changed.
+    pub inode: u64,
+    /// The inode that lost its last name: an orphan if it was to be kept, else removed.
+    pub gone: Option<u64>,
+}

@@ -1,0 +1,211 @@
+//! The canonical bytes of an op, as the journal holds them.
+
+use super::op::{Attrs, Extent, Make, Op, RangeOp, RenameHow, XattrHow};
+use super::{Name, TreeError};
+use crate::object::{CodecError, Reader, Time, Writer};
+
+/// Codes of ops.
+mod code {
+    pub const CREATE: u8 = 1;
+    pub const LINK: u8 = 2;
+    pub const UNLINK: u8 = 3;
+    pub const RMDIR: u8 = 4;
+    pub const RENAME: u8 = 5;
+    pub const SET_ATTR: u8 = 6;
+    pub const WRITE: u8 = 7;
+    pub const RANGE: u8 = 8;
+    pub const COPY: u8 = 9;
+    pub const SET_XATTR: u8 = 10;
+    pub const REMOVE_XATTR: u8 = 11;
+    pub const DROP: u8 = 12;
+}
+
+impl Op {
+    /// Returns the canonical bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        self.write(&mut out);
+        out.finish()
+    }
+
+    /// Reads canonical bytes; all of them must be used.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Op, CodecError> {
+        let mut input = Reader::new(bytes);
+        let op = Op::read(&mut input)?;
+        if input.is_empty() { Ok(op) } else { Err(CodecError::Number) }
+    }
+
+    /// Appends the canonical bytes.
+    pub fn write(&self, out: &mut Writer) {
+        match self {
+            Op::Create { parent, name, make, mode, uid, gid } => {
+                out.byte(code::CREATE).number(*parent).bytes(name);
+                write_make(make, out);
+                out.number((*mode).into()).number((*uid).into()).number((*gid).into())
+            }
+            Op::Link { inode, parent, name } => out.byte(code::LINK).number(*inode).number(*parent).bytes(name),
+            Op::Unlink { parent, name, keep } => {
+                out.byte(code::UNLINK).number(*parent).bytes(name).byte((*keep).into())
+            }
+            Op::Rmdir { parent, name, keep } => out.byte(code::RMDIR).number(*parent).bytes(name).byte((*keep).into()),
+            Op::Rename { parent, name, new_parent, new_name, how, keep } => {
+                out.byte(code::RENAME).number(*parent).bytes(name).number(*new_parent).bytes(new_name);
+                out.byte(*how as u8).byte((*keep).into())
+            }
+            Op::SetAttr { inode, attrs } => {
+                out.byte(code::SET_ATTR).number(*inode);
+                write_attrs(attrs, out);
+                out
+            }
+            Op::Write { inode, extents } => {
+                out.byte(code::WRITE).number(*inode).number(extents.len() as u64);
+                extents.iter().fold(out, |out, extent| out.number(extent.offset).bytes(&extent.bytes))
+            }
+            Op::Range { inode, what, offset, length, keep_size } => {
+                out.byte(code::RANGE).number(*inode).byte(*what as u8).number(*offset).number(*length);
+                out.byte((*keep_size).into())
+            }
+            Op::Copy { from, from_offset, to, to_offset, length } => {
+                out.byte(code::COPY).number(*from).number(*from_offset).number(*to).number(*to_offset).number(*length)
+            }
+            Op::SetXattr { inode, name, value, how } => {
+                out.byte(code::SET_XATTR).number(*inode).bytes(name).bytes(value).byte(*how as u8)
+            }
+            Op::RemoveXattr { inode, name } => out.byte(code::REMOVE_XATTR).number(*inode).bytes(name),
+            Op::Drop { inode } => out.byte(code::DROP).number(*inode),
+        };
+    }
+
+    /// Reads canonical bytes and leaves what is behind them.
+    pub fn read(input: &mut Reader<'_>) -> Result<Op, CodecError> {
+        let code = input.byte()?;
+        // Every op begins with an inode's number.
+        let inode = input.number()?;
+        Ok(match code {
+            code::CREATE => Op::Create {
+                parent: inode,
+                name: read_name(input)?,
+                make: read_make(input)?,
+                mode: read_u32(input)?,
+                uid: read_u32(input)?,
+                gid: read_u32(input)?,
+            },
+            code::LINK => Op::Link { inode, parent: input.number()?, name: read_name(input)? },
+            code::UNLINK => Op::Unlink { parent: inode, name: read_name(input)?, keep: read_bool(input)? },
+            code::RMDIR => Op::Rmdir { parent: inode, name: read_name(input)?, keep: read_bool(input)? },
+            code::RENAME => Op::Rename {
+                parent: inode,
+                name: read_name(input)?,
+                new_parent: input.number()?,
+                new_name: read_name(input)?,
+                how: one_of(&[RenameHow::Plain, RenameHow::NoReplace, RenameHow::Exchange], input)?,
+                keep: read_bool(input)?,
+            },
+            code::SET_ATTR => Op::SetAttr { inode, attrs: read_attrs(input)? },
+            code::WRITE => {
+                let extent = |input: &mut Reader<'_>| -> Result<Extent, CodecError> {
+                    Ok(Extent { offset: input.number()?, bytes: input.bytes()?.to_vec() })
+                };
+                let count = input.length()?;
+                Op::Write { inode, extents: (0..count).map(|_| extent(input)).collect::<Result<_, _>>()? }
+            }
+            code::RANGE => Op::Range {
+                inode,
+                what: one_of(&[RangeOp::Punch, RangeOp::Zero, RangeOp::Allocate], input)?,
+                offset: input.number()?,
+                length: input.number()?,
+                keep_size: read_bool(input)?,
+            },
+            code::COPY => Op::Copy {
+                from: inode,
+                from_offset: input.number()?,
+                to: input.number()?,
+                to_offset: input.number()?,
+                length: input.number()?,
+            },
+            code::SET_XATTR => Op::SetXattr {
+                inode,
+                name: input.bytes()?.to_vec(),
+                value: input.bytes()?.to_vec(),
+                how: one_of(&[XattrHow::Any, XattrHow::Create, XattrHow::Replace], input)?,
+            },
+            code::REMOVE_XATTR => Op::RemoveXattr { inode, name: input.bytes()?.to_vec() },
+            code::DROP => Op::Drop { inode },
+            code => return Err(CodecError::Code(code)),
+        })
+    }
+}
+
+fn write_make(make: &Make, out: &mut Writer) {
+    match make {
+        Make::File => out.byte(0),
+        Make::Directory => out.byte(1),
+        Make::Symlink(target) => out.byte(2).bytes(target),
+        Make::Fifo => out.byte(3),
+        Make::Socket => out.byte(4),
+        Make::CharDevice(rdev) => out.byte(5).number((*rdev).into()),
+        Make::BlockDevice(rdev) => out.byte(6).number((*rdev).into()),
+    };
+}
+
+fn read_make(input: &mut Reader<'_>) -> Result<Make, CodecError> {
+    Ok(match input.byte()? {
+        0 => Make::File,
+        1 => Make::Directory,
+        2 => Make::Symlink(input.bytes()?.to_vec()),
+        3 => Make::Fifo,
+        4 => Make::Socket,
+        5 => Make::CharDevice(read_u32(input)?),
+        6 => Make::BlockDevice(read_u32(input)?),
+        code => return Err(CodecError::Code(code)),
+    })
+}
+
+/// Bits that tell which attributes follow, in this order.
+fn write_attrs(attrs: &Attrs, out: &mut Writer) {
+    let numbers = [attrs.mode.map(u64::from), attrs.uid.map(u64::from), attrs.gid.map(u64::from), attrs.size];
+    let times = [attrs.atime, attrs.mtime];
+    let there = numbers.iter().map(Option::is_some).chain(times.iter().map(Option::is_some));
+    out.byte(there.enumerate().fold(0, |bits, (bit, there)| bits | u8::from(there) << bit));
+    numbers.into_iter().flatten().for_each(|number| {
+        out.number(number);
+    });
+    times.into_iter().flatten().for_each(|time| {
+        out.signed(time.0);
+    });
+}
+
+fn read_attrs(input: &mut Reader<'_>) -> Result<Attrs, CodecError> {
+    let bits = input.byte()?;
+    if bits >= 1 << 6 {
+        return Err(CodecError::Code(bits));
+    }
+    let there = |bit: u8| bits & 1 << bit != 0;
+    Ok(Attrs {
+        mode: there(0).then(|| read_u32(input)).transpose()?,
+        uid: there(1).then(|| read_u32(input)).transpose()?,
+        gid: there(2).then(|| read_u32(input)).transpose()?,
+        size: there(3).then(|| input.number()).transpose()?,
+        atime: there(4).then(|| input.signed().map(Time)).transpose()?,
+        mtime: there(5).then(|| input.signed().map(Time)).transpose()?,
+    })
+}
+
+/// Reads a name; one that no entry can have is refused as a number out of its bounds.
+pub(super) fn read_name(input: &mut Reader<'_>) -> Result<Name, CodecError> {
+    Name::new(input.bytes()?).map_err(|_: TreeError| CodecError::Number)
+}
+
+pub(super) fn read_u32(input: &mut Reader<'_>) -> Result<u32, CodecError> {
+    u32::try_from(input.number()?).map_err(|_| CodecError::Number)
+}
+
+fn read_bool(input: &mut Reader<'_>) -> Result<bool, CodecError> {
+    one_of(&[false, true], input)
+}
+
+/// Reads a code that is a place in a list.
+fn one_of<T: Copy>(all: &[T], input: &mut Reader<'_>) -> Result<T, CodecError> {
+    let code = input.byte()?;
+    all.get(usize::from(code)).copied().ok_or(CodecError::Code(code))
+}

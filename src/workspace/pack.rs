@@ -1,0 +1,160 @@
+//! The immutable file of many chunks.
+//!
+//! ```text
+//!  section 0   the bytes of the chunks, one after the other: full ones first, so that they lie in whole blocks
+//!  section 1   where each ends, u64
+//!  section 2   the hash of each, 32 bytes
+//!  section 3   the numbers of the chunks in order of their hashes, u32
+//!  extra       the number of chunks
+//! ```
+
+use std::sync::Arc;
+
+use super::TreeError;
+use super::chunk::{Chunk, Sealed};
+use crate::object::{Hash, Reader, Shelf, Writer};
+use crate::segment::{Container, ContainerWriter, SegmentError};
+
+/// The kind of container that a pack is.
+const KIND: u8 = 0x70;
+const BYTES: usize = 0;
+const ENDS: usize = 1;
+const HASHES: usize = 2;
+const ORDER: usize = 3;
+
+/// Gives open packs by name; the caller keeps them, and opens each at its first use.
+pub trait Packs: Send + Sync {
+    /// Returns a pack; the error is what `Pack::open` says.
+    fn pack(&self, name: &Hash) -> Result<Arc<Pack>, SegmentError>;
+}
+
+/// Has no packs: for trees that were never sealed.
+pub struct NoPacks;
+
+impl Packs for NoPacks {
+    fn pack(&self, name: &Hash) -> Result<Arc<Pack>, SegmentError> {
+        Err(SegmentError::Damaged { name: name.to_string(), reason: "there are no packs here".to_owned() })
+    }
+}
+
+/// An open pack.
+pub struct Pack {
+    file: Container,
+    chunks: u64,
+}
+
+impl Pack {
+    /// Opens a pack; reads and checks its footer, nothing else.
+    pub fn open(shelf: &Shelf, name: Hash) -> Result<Pack, SegmentError> {
+        let file = Container::open(shelf, name, KIND)?;
+        let mut extra = Reader::new(file.extra());
+        let damaged =
+            || SegmentError::Damaged { name: name.to_string(), reason: "its footer is not a pack's".to_owned() };
+        let chunks = extra.number().map_err(|_| damaged())?;
+        Ok(Pack { file, chunks })
+    }
+
+    /// Returns the pack's name.
+    pub fn name(&self) -> Hash {
+        self.file.name()
+    }
+
+    /// Returns the length of the file in bytes.
+    pub fn length(&self) -> u64 {
+        self.file.length()
+    }
+
+    /// Checks every byte.
+    pub fn verify(&self) -> Result<(), SegmentError> {
+        self.file.verify()
+    }
+
+    /// Returns bytes of a chunk, checked, read through the disk.
+    pub(super) fn read(&self, sealed: &Sealed, from: u32, length: u32) -> Result<Vec<u8>, SegmentError> {
+        let (start, stored) = self.place(sealed.number)?;
+        let fits = u64::from(from) + u64::from(length) <= stored && stored == u64::from(sealed.stored);
+        if !fits || self.hash(sealed.number)? != sealed.hash {
+            return Err(self.file.damaged(HASHES, "a chunk is not the one that a file has"));
+        }
+        self.file.read(BYTES, start + u64::from(from), u64::from(length))
+    }
+
+    /// Returns a chunk of that hash.
+    pub(super) fn find(&self, hash: &Hash) -> Result<Option<Sealed>, SegmentError> {
+        let (mut low, mut high) = (0, self.chunks);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let number = self.ordered(middle)?;
+            match self.hash(number)?.cmp(hash) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => {
+                    let stored = u32::try_from(self.place(number)?.1)
+                        .map_err(|_| self.file.damaged(ENDS, "a chunk is too long"))?;
+                    return Ok(Some(Sealed { pack: self.name(), number, stored, length: stored, hash: *hash }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn ordered(&self, place: u64) -> Result<u32, SegmentError> {
+        let bytes = self.file.slice(ORDER, place * 4, 4)?;
+        Ok(u32::from_le_bytes(bytes.try_into().unwrap_or_default()))
+    }
+
+    fn hash(&self, number: u32) -> Result<Hash, SegmentError> {
+        let bytes = self.file.slice(HASHES, u64::from(number) * 32, 32)?;
+        Ok(Hash(bytes.try_into().unwrap_or_default()))
+    }
+
+    /// Returns where a chunk begins and how many bytes it has.
+    fn place(&self, number: u32) -> Result<(u64, u64), SegmentError> {
+        let end = |number: u32| -> Result<u64, SegmentError> {
+            let bytes = self.file.slice(ENDS, u64::from(number) * 8, 8)?;
+            Ok(u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
+        };
+        let (start, end) = (if number == 0 { 0 } else { end(number - 1)? }, end(number)?);
+        let length = end.checked_sub(start).ok_or_else(|| self.file.damaged(ENDS, "the ends do not ascend"))?;
+        Ok((start, length))
+    }
+}
+
+/// Writes chunks, whose bytes are not all zeros and whose hashes are distinct, into a new pack.
+///
+/// Returns its name. Memory holds one chunk at a time, and the table.
+pub(super) fn write_pack(shelf: &Shelf, chunks: &[Chunk], packs: &dyn Packs) -> Result<(Hash, Vec<Sealed>), TreeError> {
+    let mut out = ContainerWriter::new(shelf)?;
+    let (mut ends, mut sealed, mut end) = (Vec::with_capacity(chunks.len()), Vec::with_capacity(chunks.len()), 0u64);
+    out.begin()?;
+    for chunk in chunks {
+        let mut bytes = vec![0; chunk.length() as usize];
+        chunk.read(0, &mut bytes, packs)?;
+        let bytes = super::chunk::trimmed(&bytes);
+        out.write(bytes)?;
+        end += bytes.len() as u64;
+        ends.push(end);
+        let (number, stored) = (sealed.len() as u32, bytes.len() as u32);
+        let hash = chunk.hash().unwrap_or(Hash::ZERO);
+        sealed.push(Sealed { pack: Hash::ZERO, number, stored, length: stored, hash });
+    }
+    out.begin()?;
+    for end in &ends {
+        out.write(&end.to_le_bytes())?;
+    }
+    out.begin()?;
+    for it in &sealed {
+        out.write(&it.hash.0)?;
+    }
+    let mut order: Vec<u32> = (0..sealed.len() as u32).collect();
+    order.sort_unstable_by_key(|number| sealed[*number as usize].hash);
+    out.begin()?;
+    for number in order {
+        out.write(&number.to_le_bytes())?;
+    }
+    let mut extra = Writer::new();
+    extra.number(sealed.len() as u64);
+    let name = out.finish(KIND, extra.as_slice())?;
+    sealed.iter_mut().for_each(|it| it.pack = name);
+    Ok((name, sealed))
+}

@@ -1,0 +1,214 @@
+//! Moving chunks out of memory into packs, and the trees that see them there.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use imbl::OrdSet;
+use imbl::ordmap::DiffItem;
+
+use super::chunk::{CHUNK_BYTES, Chunk, Loose, Sealed};
+use super::hash::Memo;
+use super::node::{Body, Node};
+use super::pack::{Pack, Packs, write_pack};
+use super::tree::{Held, Nodes};
+use super::{Tree, TreeError};
+use crate::object::{Hash, Shelf};
+
+/// Chunks that are in a pack now, by their place in memory. The old ones are held, so that their
+/// addresses stay theirs, and bytes in a shared buffer stay as they are.
+pub struct Packed {
+    name: Option<Hash>,
+    places: HashMap<*const Loose, (Arc<Loose>, Place)>,
+    /// Nodes that were settled before, so that trees that shared one share it again.
+    nodes: HashMap<*const Node, (Held, Held)>,
+    /// The last tree that was settled, before and after: what the next shares with it stays shared.
+    last: Option<(Nodes, Nodes)>,
+}
+
+/// Where the bytes of a loose chunk are now.
+enum Place {
+    /// They were zeros all of them.
+    Nowhere,
+    In(Sealed),
+}
+
+/// Writes the loose chunks of all `trees` into at most one new pack on the shelf.
+///
+/// Equal chunks are written once, and not at all where a pack that the trees reach has them. Chunks
+/// are hashed here, so a tree that is settled afterwards has its head at once.
+pub fn write_packs<'a>(
+    shelf: &Shelf,
+    packs: &dyn Packs,
+    trees: impl Iterator<Item = &'a Tree>,
+) -> Result<Packed, TreeError> {
+    let trees: Vec<&Tree> = trees.collect();
+    let loose = loose_chunks(&trees);
+    let mut packed = Packed { name: None, places: HashMap::new(), nodes: HashMap::new(), last: None };
+    if loose.is_empty() {
+        return Ok(packed);
+    }
+    let mut known = sealed_chunks(packs, &trees, &loose)?;
+    let mut fresh = Vec::new();
+    let mut seen = HashSet::new();
+    for chunk in &loose {
+        if let Some(hash) = chunk.hash()
+            && !known.contains_key(&hash)
+            && seen.insert(hash)
+        {
+            fresh.push(Chunk::Loose(chunk.clone()));
+        }
+    }
+    // Full chunks first, so that each lies in one block of the file. The sort keeps the order else.
+    fresh.sort_by_key(|chunk| u64::from(chunk.length()) != CHUNK_BYTES);
+    if !fresh.is_empty() {
+        let (name, sealed) = write_pack(shelf, &fresh, packs)?;
+        packed.name = Some(name);
+        known.extend(sealed.into_iter().map(|it| (it.hash, it)));
+    }
+    for chunk in loose {
+        let place = match chunk.hash() {
+            None => Place::Nowhere,
+            Some(hash) => match known.get(&hash) {
+                Some(sealed) => Place::In(sealed.clone()),
+                None => continue,
+            },
+        };
+        packed.places.insert(Arc::as_ptr(&chunk), (chunk, place));
+    }
+    Ok(packed)
+}
+
+/// Returns every loose chunk of some trees once.
+fn loose_chunks(trees: &[&Tree]) -> Vec<Arc<Loose>> {
+    let (mut nodes, mut chunks, mut found) = (HashSet::new(), HashSet::new(), Vec::new());
+    for tree in trees {
+        for node in tree.loose.iter().filter_map(|inode| tree.nodes.get(inode)) {
+            if !nodes.insert(Arc::as_ptr(&node.0)) {
+                continue;
+            }
+            for (_, chunk) in node.content().into_iter().flat_map(|content| content.chunks.iter()) {
+                if let Chunk::Loose(loose) = chunk
+                    && chunks.insert(Arc::as_ptr(loose))
+                {
+                    found.push(loose.clone());
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Returns where packs that the trees reach have some of the chunks already.
+fn sealed_chunks(packs: &dyn Packs, trees: &[&Tree], loose: &[Arc<Loose>]) -> Result<HashMap<Hash, Sealed>, TreeError> {
+    let mut known = HashMap::new();
+    // A pack that can't be read is no reason not to write another.
+    let open = packs_of(trees.iter().copied()).into_iter().filter_map(|name| packs.pack(&name).ok());
+    let open: Vec<Arc<Pack>> = open.collect();
+    for hash in loose.iter().filter_map(|chunk| chunk.hash()) {
+        let found = open.iter().find_map(|pack| pack.find(&hash).ok().flatten());
+        known.extend(found.map(|sealed| (hash, sealed)));
+    }
+    Ok(known)
+}
+
+/// Returns the names of all packs that some trees reach. Of each tree only what it does not share
+/// with the one before is looked at.
+pub fn packs_of<'a>(trees: impl Iterator<Item = &'a Tree>) -> HashSet<Hash> {
+    let mut names = HashSet::new();
+    let mut before = Nodes::new();
+    for tree in trees {
+        for item in before.diff(&tree.nodes) {
+            let (_, Some(node)) = changed(item) else { continue };
+            for (_, chunk) in node.content().into_iter().flat_map(|content| content.chunks.iter()) {
+                if let Chunk::Sealed(sealed) = chunk {
+                    names.insert(sealed.pack);
+                }
+            }
+        }
+        before = tree.nodes.clone();
+    }
+    names
+}
+
+/// Returns an inode that differs and its newer node.
+fn changed(item: DiffItem<'_, '_, u64, Held>) -> (u64, Option<Held>) {
+    match item {
+        DiffItem::Add(inode, node) | DiffItem::Update { new: (inode, node), .. } => (*inode, Some(node.clone())),
+        DiffItem::Remove(inode, _) => (*inode, None),
+    }
+}
+
+impl Packed {
+    /// Returns the name of the new pack, if one was needed.
+    pub fn name(&self) -> Option<Hash> {
+        self.name
+    }
+
+    /// Returns a tree of equal content that sees its chunks in the pack; what came into it since
+    /// stays loose. Numbers, times and head are the same.
+    pub fn settle(&mut self, tree: &Tree) -> Tree {
+        let mut new = tree.clone();
+        for inode in &tree.loose {
+            let Some(node) = tree.nodes.get(inode).map(|held| self.node(held)) else { continue };
+            if !node.content().is_some_and(super::Content::is_loose) {
+                new.loose.remove(inode);
+            }
+        }
+        new.nodes = self.nodes(&tree.nodes, &tree.loose);
+        if let Some(memo) = tree.memo.get() {
+            let directories = memo.directories.clone();
+            new.memo = Arc::new(Memo { nodes: new.nodes.clone(), directories }).into();
+            new.older = None;
+        }
+        new
+    }
+
+    /// Returns a map of nodes with the loose ones settled.
+    fn nodes(&mut self, old: &Nodes, loose: &OrdSet<u64>) -> Nodes {
+        let mut new = self.beginning(old, loose);
+        let changed: Vec<(u64, Option<Held>)> = match &self.last {
+            Some((before, after)) if new.ptr_eq(after) => before.diff(old).map(changed).collect(),
+            _ => loose.iter().map(|inode| (*inode, old.get(inode).cloned())).collect(),
+        };
+        for (inode, held) in changed {
+            match held {
+                None => new.remove(&inode),
+                Some(held) if loose.contains(&inode) => new.insert(inode, self.node(&held)),
+                Some(held) => new.insert(inode, held),
+            };
+        }
+        self.last = Some((old.clone(), new.clone()));
+        new
+    }
+
+    /// Returns what to begin with: the last settled map where less differs from it than is loose.
+    fn beginning(&self, old: &Nodes, loose: &OrdSet<u64>) -> Nodes {
+        match &self.last {
+            Some((before, after)) if before.diff(old).nth(loose.len()).is_none() => after.clone(),
+            _ => old.clone(),
+        }
+    }
+
+    /// Returns a node with its chunks in the pack.
+    fn node(&mut self, old: &Held) -> Held {
+        if let Some((_, new)) = self.nodes.get(&Arc::as_ptr(&old.0)) {
+            return new.clone();
+        }
+        let mut node = (*old.0).clone();
+        if let Body::File(content) = &mut node.body {
+            content.settle(|chunk| self.chunk(chunk));
+        }
+        let new = Held(Arc::new(node));
+        self.nodes.insert(Arc::as_ptr(&old.0), (old.clone(), new.clone()));
+        new
+    }
+
+    /// Returns the chunk in the pack that a chunk in memory became.
+    fn chunk(&self, chunk: &Chunk) -> Option<Chunk> {
+        let Chunk::Loose(loose) = chunk else { return None };
+        Some(match &self.places.get(&Arc::as_ptr(loose))?.1 {
+            Place::Nowhere => Chunk::Zeros(chunk.length()),
+            Place::In(sealed) => Chunk::Sealed(Arc::new(Sealed { length: chunk.length(), ..sealed.clone() })),
+        })
+    }
+}

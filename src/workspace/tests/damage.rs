@@ -1,0 +1,105 @@
+//! Damaged bytes are refused: no panic, no wrong byte served.
+
+use super::super::{NoPacks, Pack, ROOT, Tree, TreeError, packs_of, read_snapshot, write_packs, write_snapshot};
+use super::{Cellar, Random, create, random_op, write};
+use crate::disk::Disk;
+use crate::object::{Hash, Time};
+
+fn some_tree(seed: u64) -> Tree {
+    let (mut random, mut tree) = (Random(seed), Tree::default());
+    for time in 0..80 {
+        let _ = tree.apply(&random_op(&mut random, tree.next_inode()), Time(time), &NoPacks);
+    }
+    tree.drop_orphans();
+    tree
+}
+
+#[test]
+fn a_damaged_delta_gives_an_error_or_a_whole_tree() {
+    for seed in 0..8 {
+        let (base, tree) = (some_tree(seed), some_tree(seed + 1));
+        let bytes = tree.delta_from(&base);
+        let mut random = Random(seed);
+        for _ in 0..400 {
+            let mut damaged = bytes.clone();
+            for _ in 0..=random.below(3) {
+                // Most of the bytes are contents; the structure is in front of and between them.
+                let place =
+                    if random.chance(2) { random.below(bytes.len()) } else { random.below(bytes.len().min(300)) };
+                damaged[place] = random.below(256) as u8;
+            }
+            damaged.truncate(damaged.len() - if random.chance(5) { random.below(40).min(damaged.len()) } else { 0 });
+            if let Ok(read) = base.with_delta(&damaged) {
+                read.hash();
+                read.changes(&base);
+                for inode in read.nodes.keys() {
+                    assert_eq!(read.resolve(&read.path(*inode).unwrap()).unwrap(), *inode);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_circle_of_directories_is_refused() {
+    let mut tree = Tree::default();
+    let one = super::mkdir(&mut tree, ROOT, b"one");
+    super::mkdir(&mut tree, one, b"two");
+    let base = tree.clone();
+    let bytes = tree.delta_from(&Tree::default());
+    // `two` leads to `one` itself: its number is the only byte that is 3 behind that name.
+    let place = bytes.windows(4).position(|four| four == b"two\x03").unwrap() + 3;
+    let mut damaged = bytes.clone();
+    damaged[place] = 2;
+    assert!(matches!(Tree::default().with_delta(&damaged), Err(TreeError::Stored(_))));
+    assert!(base.with_delta(&base.delta_from(&base)).is_ok());
+}
+
+/// Flips one bit of a file on the shelf.
+fn flip(cellar: &Cellar, name: &Hash, offset: u64, bit: usize) {
+    let file = cellar.disk.open_write(&cellar.shelf.path(name)).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).unwrap();
+    file.write_all_at(&[byte[0] ^ 1 << bit], offset).unwrap();
+}
+
+#[test]
+fn a_damaged_pack_or_snapshot_never_gives_a_wrong_byte() {
+    let cellar = Cellar::new();
+    let mut tree = Tree::default();
+    let file = create(&mut tree, ROOT, b"f");
+    let bytes: Vec<u8> = (0..70_000u32).map(|number| (number * 7 % 251) as u8 + 1).collect();
+    write(&mut tree, file, 0, &bytes);
+    let tree = write_packs(&cellar.shelf, &cellar, std::iter::once(&tree)).unwrap().settle(&tree);
+    let pack = packs_of(std::iter::once(&tree)).into_iter().next().unwrap();
+    let snapshot = write_snapshot(&cellar.shelf, &tree).unwrap();
+    let mut random = Random(4);
+    for name in [pack, snapshot] {
+        let length = cellar.shelf.open(&name).unwrap().len().unwrap();
+        for _ in 0..300 {
+            let (offset, bit) = (random.below(length as usize) as u64, random.below(8));
+            flip(&cellar, &name, offset, bit);
+            let fresh = Opened(&cellar);
+            match tree.read(file, 0, 80_000, &fresh) {
+                Ok(read) => assert!(read == bytes),
+                Err(error) => assert_eq!((super::variant(&error), name), ("Segment".to_owned(), pack)),
+            }
+            if let Ok(read) = read_snapshot(&cellar.shelf, snapshot) {
+                assert_eq!(read.hash(), tree.hash());
+            }
+            flip(&cellar, &name, offset, bit);
+        }
+    }
+    assert!(Pack::open(&cellar.shelf, pack).unwrap().verify().is_ok());
+    assert_eq!(tree.read(file, 0, 80_000, &cellar).unwrap(), bytes);
+    assert!(matches!(tree.read(file, 0, 1, &NoPacks), Err(TreeError::Segment(_))));
+}
+
+/// Opens a pack anew each time, so that nothing counts as checked.
+struct Opened<'a>(&'a Cellar);
+
+impl super::super::Packs for Opened<'_> {
+    fn pack(&self, name: &Hash) -> Result<std::sync::Arc<Pack>, crate::segment::SegmentError> {
+        Pack::open(&self.0.shelf, *name).map(std::sync::Arc::new)
+    }
+}

@@ -1,0 +1,180 @@
+//! What tests of this room share: chance from a seed, short hands for ops, and packs in memory.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod damage;
+mod head;
+mod laws;
+mod model;
+mod plain;
+mod rules;
+mod storing;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use super::{Attrs, Extent, Make, Name, Op, Pack, Packs, RangeOp, RenameHow, Tree, TreeError, XattrHow};
+use crate::disk::ForgetfulDisk;
+use crate::object::{Hash, Shelf, Time};
+use crate::segment::SegmentError;
+
+/// A small generator; the same seed gives the same numbers.
+pub(super) struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+
+    pub fn chance(&mut self, one_in: usize) -> bool {
+        self.below(one_in) == 0
+    }
+
+    /// Fewer than `bound` bytes, sometimes zeros.
+    pub fn bytes(&mut self, bound: usize) -> Vec<u8> {
+        let count = self.below(bound);
+        let zeros = self.chance(4);
+        (0..count).map(|_| if zeros { 0 } else { self.below(256) as u8 }).collect()
+    }
+}
+
+pub(super) fn name(text: &[u8]) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// Makes a file.
+pub(super) fn create(tree: &mut Tree, parent: u64, text: &[u8]) -> u64 {
+    made(tree, parent, text, Make::File)
+}
+
+/// Makes a directory.
+pub(super) fn mkdir(tree: &mut Tree, parent: u64, text: &[u8]) -> u64 {
+    made(tree, parent, text, Make::Directory)
+}
+
+pub(super) fn made(tree: &mut Tree, parent: u64, text: &[u8], make: Make) -> u64 {
+    let op = Op::Create { parent, name: name(text), make, mode: 0o644, uid: 0, gid: 0 };
+    tree.apply(&op, Time(1), &super::NoPacks).unwrap().inode
+}
+
+pub(super) fn write(tree: &mut Tree, inode: u64, offset: u64, bytes: &[u8]) {
+    let op = Op::Write { inode, extents: vec![Extent { offset, bytes: bytes.to_vec() }] };
+    tree.apply(&op, Time(2), &super::NoPacks).unwrap();
+}
+
+/// A shelf in memory and the packs on it.
+pub(super) struct Cellar {
+    pub disk: ForgetfulDisk,
+    pub shelf: Shelf,
+    open: Mutex<HashMap<Hash, Arc<Pack>>>,
+}
+
+impl Cellar {
+    pub fn new() -> Cellar {
+        let disk = ForgetfulDisk::new();
+        let shelf = Shelf::new(Arc::new(disk.clone()), "segments").unwrap();
+        Cellar { disk, shelf, open: Mutex::default() }
+    }
+}
+
+impl Packs for Cellar {
+    fn pack(&self, name: &Hash) -> Result<Arc<Pack>, SegmentError> {
+        let mut open = self.open.lock().unwrap();
+        if let Some(pack) = open.get(name) {
+            return Ok(pack.clone());
+        }
+        let pack = Arc::new(Pack::open(&self.shelf, *name)?);
+        open.insert(*name, pack.clone());
+        Ok(pack)
+    }
+}
+
+/// A random op about few inodes and names, so that most meet something.
+pub(super) fn random_op(random: &mut Random, inodes: u64) -> Op {
+    let inode = |random: &mut Random| 1 + random.below(inodes as usize) as u64;
+    let short = |random: &mut Random| name(&[b'a' + random.below(6) as u8]);
+    let attribute = |random: &mut Random| [&b"user.a"[..], b"user.b", b"trusted.c"][random.below(3)].to_vec();
+    let offset = |random: &mut Random| {
+        let near = [0, 100, 65_536, 131_072, 200_000][random.below(5)];
+        (near + random.below(200)) as u64
+    };
+    let long = |random: &mut Random| if random.chance(4) { random.below(150_000) } else { random.below(300) };
+    match random.below(20) {
+        0..=4 => Op::Create {
+            parent: inode(random),
+            name: short(random),
+            make: match random.below(8) {
+                0..=2 => Make::File,
+                3..=5 => Make::Directory,
+                6 => Make::Symlink(b"target".to_vec()),
+                _ => [Make::Fifo, Make::Socket, Make::CharDevice(7), Make::BlockDevice(8)][random.below(4)].clone(),
+            },
+            mode: [0o644, 0o755, 0o2755][random.below(3)],
+            uid: random.below(3) as u32,
+            gid: random.below(3) as u32,
+        },
+        5 => Op::Link { inode: inode(random), parent: inode(random), name: short(random) },
+        6 => Op::Unlink { parent: inode(random), name: short(random), keep: random.chance(2) },
+        7 => Op::Rmdir { parent: inode(random), name: short(random), keep: random.chance(2) },
+        8..=10 => Op::Rename {
+            parent: inode(random),
+            name: short(random),
+            new_parent: inode(random),
+            new_name: short(random),
+            how: [RenameHow::Plain, RenameHow::Plain, RenameHow::NoReplace, RenameHow::Exchange][random.below(4)],
+            keep: random.chance(2),
+        },
+        11 => Op::SetAttr {
+            inode: inode(random),
+            attrs: Attrs {
+                mode: random.chance(2).then(|| random.below(0o10000) as u32),
+                uid: random.chance(3).then(|| random.below(3) as u32),
+                gid: random.chance(3).then(|| random.below(3) as u32),
+                size: random.chance(2).then(|| offset(random)),
+                atime: random.chance(3).then(|| Time(random.below(1000) as i64 - 500)),
+                mtime: random.chance(3).then(|| Time(random.below(1000) as i64 - 500)),
+            },
+        },
+        12..=14 => {
+            let extents = 1 + random.below(2);
+            let mut extent = || Extent {
+                offset: offset(random),
+                bytes: {
+                    let bound = 1 + long(random);
+                    random.bytes(bound)
+                },
+            };
+            let extents = (0..extents).map(|_| extent()).collect();
+            Op::Write { inode: inode(random), extents }
+        }
+        15 => Op::Range {
+            inode: inode(random),
+            what: [RangeOp::Punch, RangeOp::Zero, RangeOp::Allocate][random.below(3)],
+            offset: offset(random),
+            length: long(random) as u64,
+            keep_size: random.chance(2),
+        },
+        16 => Op::Copy {
+            from: inode(random),
+            from_offset: offset(random),
+            to: inode(random),
+            to_offset: offset(random),
+            length: long(random) as u64,
+        },
+        17 => Op::SetXattr {
+            inode: inode(random),
+            name: attribute(random),
+            value: random.bytes(20),
+            how: [XattrHow::Any, XattrHow::Create, XattrHow::Replace][random.below(3)],
+        },
+        18 => Op::RemoveXattr { inode: inode(random), name: attribute(random) },
+        _ => Op::Drop { inode: inode(random) },
+    }
+}
+
+/// The name of an error's variant.
+pub(super) fn variant(error: &TreeError) -> String {
+    let text = format!("{error:?}");
+    text.split(['(', ' ']).next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,180 @@
+//! Single rules of POSIX and of the room, where chance seldom comes by.
+
+use super::super::apply::LINKS_MAX;
+use super::super::{Attrs, Extent, FILE_BYTES_MAX, Make, NoPacks, Op, ROOT, RangeOp, Tree, TreeError, XattrHow};
+use super::{create, made, mkdir, name, variant, write};
+use crate::object::Time;
+
+fn fails(tree: &mut Tree, op: &Op) -> String {
+    variant(&tree.apply(op, Time(5), &NoPacks).unwrap_err())
+}
+
+#[test]
+fn a_file_takes_so_many_links_and_no_more() {
+    let mut tree = Tree::default();
+    let file = create(&mut tree, ROOT, b"f");
+    let link = |number: u32| Op::Link { inode: file, parent: ROOT, name: name(format!("l{number}").as_bytes()) };
+    for number in 1..LINKS_MAX {
+        tree.apply(&link(number), Time(1), &NoPacks).unwrap();
+    }
+    assert_eq!(fails(&mut tree, &link(LINKS_MAX)), "TooManyLinks");
+    assert_eq!(tree.node(file).unwrap().nlink(), LINKS_MAX);
+}
+
+#[test]
+fn sizes_targets_and_attributes_have_their_limits() {
+    let mut tree = Tree::default();
+    let file = create(&mut tree, ROOT, b"f");
+    let size = |size| Op::SetAttr { inode: file, attrs: Attrs { size: Some(size), ..Attrs::default() } };
+    assert_eq!(fails(&mut tree, &size(FILE_BYTES_MAX + 1)), "TooLarge");
+    tree.apply(&size(FILE_BYTES_MAX), Time(1), &NoPacks).unwrap();
+    for offset in [FILE_BYTES_MAX, u64::MAX] {
+        let extents = vec![Extent { offset, bytes: vec![1] }];
+        assert_eq!(fails(&mut tree, &Op::Write { inode: file, extents }), "TooLarge");
+        let what = RangeOp::Allocate;
+        assert_eq!(fails(&mut tree, &Op::Range { inode: file, what, offset, length: 1, keep_size: true }), "TooLarge");
+    }
+    let xattr = |name: &[u8], bytes| Op::SetXattr {
+        inode: file,
+        name: name.to_vec(),
+        value: vec![0; bytes],
+        how: XattrHow::Any,
+    };
+    assert_eq!(fails(&mut tree, &xattr(b"user.a", 65_537)), "AttributeTooLarge");
+    assert_eq!(fails(&mut tree, &xattr(&[b'u'; 256], 1)), "AttributeName");
+    for number in 0..15 {
+        tree.apply(&xattr(&[b'a' + number], 65_536), Time(1), &NoPacks).unwrap();
+    }
+    assert_eq!(fails(&mut tree, &xattr(b"z", 65_536)), "NoSpace");
+    let long = Make::Symlink(vec![b'x'; 4096]);
+    let create = Op::Create { parent: ROOT, name: name(b"l"), make: long, mode: 0o777, uid: 0, gid: 0 };
+    assert_eq!(fails(&mut tree, &create), "NameTooLong");
+    assert!(matches!(tree.lookup(ROOT, &[b'x'; 256]), Err(TreeError::NameTooLong)));
+}
+
+#[test]
+fn a_setgid_directory_gives_its_group_on() {
+    let mut tree = Tree::default();
+    let top = mkdir(&mut tree, ROOT, b"d");
+    let attrs = Attrs { mode: Some(0o2775), gid: Some(50), ..Attrs::default() };
+    tree.apply(&Op::SetAttr { inode: top, attrs }, Time(1), &NoPacks).unwrap();
+    let file = create(&mut tree, top, b"f");
+    let inner = mkdir(&mut tree, top, b"d");
+    assert_eq!((tree.node(file).unwrap().gid, tree.node(file).unwrap().mode), (50, 0o644));
+    assert_eq!((tree.node(inner).unwrap().gid, tree.node(inner).unwrap().mode), (50, 0o2644));
+}
+
+#[test]
+fn an_orphan_lives_until_it_is_dropped() {
+    let mut tree = Tree::default();
+    let file = create(&mut tree, ROOT, b"f");
+    write(&mut tree, file, 0, b"still here");
+    let gone = tree.apply(&Op::Unlink { parent: ROOT, name: name(b"f"), keep: true }, Time(3), &NoPacks).unwrap().gone;
+    assert_eq!(gone, Some(file));
+    assert_eq!(tree.node(file).unwrap().nlink(), 0);
+    assert_eq!(tree.totals(), Tree::default().totals());
+    write(&mut tree, file, 5, b"!");
+    assert_eq!(tree.read(file, 0, 99, &NoPacks).unwrap(), b"still!here");
+    assert_eq!(tree.totals(), Tree::default().totals());
+    assert_eq!(tree.hash(), Tree::default().hash());
+    let mut fork = tree.clone();
+    fork.drop_orphans();
+    assert!(fork.node(file).is_err() && tree.node(file).is_ok());
+    tree.apply(&Op::Drop { inode: file }, Time(4), &NoPacks).unwrap();
+    assert!(matches!(tree.node(file), Err(TreeError::Stale)));
+    // A number is never given twice.
+    assert_ne!(create(&mut tree, ROOT, b"f"), file);
+}
+
+#[test]
+fn nothing_is_made_in_a_removed_directory() {
+    let mut tree = Tree::default();
+    let directory = mkdir(&mut tree, ROOT, b"d");
+    tree.apply(&Op::Rmdir { parent: ROOT, name: name(b"d"), keep: true }, Time(1), &NoPacks).unwrap();
+    let create = Op::Create { parent: directory, name: name(b"f"), make: Make::File, mode: 0, uid: 0, gid: 0 };
+    assert_eq!(fails(&mut tree, &create), "NotFound");
+}
+
+#[test]
+fn holes_are_found_and_take_no_space() {
+    let mut tree = Tree::default();
+    let file = create(&mut tree, ROOT, b"f");
+    write(&mut tree, file, 200_000, b"data");
+    let node = tree.node(file).unwrap().clone();
+    let content = node.content().unwrap();
+    assert_eq!((content.next_data(0), content.next_data(200_003)), (Some(196_608), Some(200_003)));
+    assert_eq!((content.next_data(200_004), content.next_hole(200_004)), (None, None));
+    assert_eq!((content.next_hole(0), content.next_hole(200_000)), (Some(0), Some(200_004)));
+    assert_eq!(node.blocks(), 8);
+    let punch = Op::Range { inode: file, what: RangeOp::Punch, offset: 0, length: 300_000, keep_size: true };
+    tree.apply(&punch, Time(1), &NoPacks).unwrap();
+    let node = tree.node(file).unwrap();
+    assert_eq!((node.blocks(), node.size()), (0, 200_004));
+    assert_eq!(node.content().unwrap().next_data(0), None);
+    assert_eq!(tree.read(file, 199_990, 100, &NoPacks).unwrap(), [0; 14]);
+}
+
+#[test]
+fn a_cut_file_that_grows_again_shows_zeros() {
+    let mut tree = Tree::default();
+    let file = create(&mut tree, ROOT, b"f");
+    write(&mut tree, file, 0, &[7; 100_000]);
+    for size in [70_000, 10, 100_000] {
+        let attrs = Attrs { size: Some(size), ..Attrs::default() };
+        tree.apply(&Op::SetAttr { inode: file, attrs }, Time(1), &NoPacks).unwrap();
+    }
+    let bytes = tree.read(file, 0, 200_000, &NoPacks).unwrap();
+    assert!(bytes.len() == 100_000 && bytes[..10] == [7; 10] && bytes[10..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_copy_shares_whole_chunks() {
+    let mut tree = Tree::default();
+    let (from, to) = (create(&mut tree, ROOT, b"f"), create(&mut tree, ROOT, b"t"));
+    write(&mut tree, from, 0, &[3; 150_000]);
+    let op = Op::Copy { from, from_offset: 0, to, to_offset: 0, length: 1 << 30 };
+    tree.apply(&op, Time(1), &NoPacks).unwrap();
+    let content = |inode| tree.node(inode).unwrap().content().unwrap().clone();
+    let (one, other) = (content(from), content(to));
+    assert!(one.chunks.iter().zip(other.chunks.iter()).all(|(one, other)| one == other));
+    assert_eq!((other.size(), one.hash()), (150_000, other.hash()));
+}
+
+#[test]
+fn appends_share_one_buffer_also_while_older_trees_are_held() {
+    let mut tree = Tree::default();
+    let file = create(&mut tree, ROOT, b"log");
+    let mut held = Vec::new();
+    for number in 0..300u32 {
+        write(&mut tree, file, u64::from(number) * 4, &number.to_le_bytes());
+        held.push(tree.clone());
+    }
+    let mut fork = held[100].clone();
+    write(&mut fork, file, 404, b"fork");
+    for (number, tree) in held.iter().enumerate() {
+        let bytes = tree.read(file, 0, 10_000, &NoPacks).unwrap();
+        assert_eq!(bytes.len(), number * 4 + 4);
+        assert!(bytes.chunks(4).zip(0u32..).all(|(bytes, number)| bytes == number.to_le_bytes()));
+    }
+    assert_eq!(fork.read(file, 404, 10, &NoPacks).unwrap(), b"fork");
+}
+
+#[test]
+fn grafted_and_replaced_nodes_take_everything_but_number_and_names() {
+    let mut source = Tree::default();
+    let file = create(&mut source, ROOT, b"f");
+    write(&mut source, file, 0, b"theirs");
+    let link = made(&mut source, ROOT, b"l", Make::Symlink(b"f".to_vec()));
+    let mut tree = Tree::default();
+    let directory = mkdir(&mut tree, ROOT, b"d");
+    let node = source.node(file).unwrap().clone();
+    let copy = tree.graft(directory, b"copy", &node, Time(9)).unwrap();
+    assert_eq!(tree.read(copy, 0, 99, &NoPacks).unwrap(), b"theirs");
+    assert_eq!(tree.node(copy).unwrap().mtime, node.mtime);
+    assert!(matches!(tree.graft(directory, b"copy", &node, Time(9)), Err(TreeError::Exists)));
+    tree.replace(copy, source.node(link).unwrap(), Time(10)).unwrap();
+    assert_eq!(tree.node(copy).unwrap().target(), Some(&b"f"[..]));
+    assert_eq!(tree.path(copy).unwrap(), b"d/copy");
+    assert_eq!(tree.totals().bytes, 0);
+    assert!(matches!(tree.replace(directory, &node, Time(1)), Err(TreeError::IsDirectory)));
+}

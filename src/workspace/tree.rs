@@ -1,0 +1,240 @@
+//! All files of a branch at one moment.
+
+use std::ops::{Bound, Deref};
+use std::sync::{Arc, OnceLock};
+
+use imbl::{OrdMap, OrdSet};
+
+use super::hash::Memo;
+use super::links::Links;
+use super::node::{Body, Directory, Node};
+use super::pack::Packs;
+use super::{Kind, NAME_BYTES_MAX, Name, Totals, TreeError};
+use crate::object::Time;
+
+/// The inode number of a tree's root.
+pub const ROOT: u64 = 1;
+
+/// A node in the map of inodes. Two are equal when they are the same: a difference of two trees
+/// must not look into what they share.
+#[derive(Clone)]
+pub(super) struct Held(pub Arc<Node>);
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Held) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for Held {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.0
+    }
+}
+
+/// The map from inode numbers to nodes.
+pub(super) type Nodes = OrdMap<u64, Held>;
+
+/// A tree of files. It is a value: a clone costs the same whatever it holds, and no clone ever sees
+/// another's later changes.
+///
+/// **Invariants:** an entry of a directory and the name in its inode are there together; every
+/// inode has a name that leads to it from the root, but for the root and the orphans.
+#[derive(Clone)]
+pub struct Tree {
+    pub(super) nodes: Nodes,
+    pub(super) next: u64,
+    pub(super) totals: Totals,
+    /// Inodes without a name that some handle has open.
+    pub(super) orphans: OrdSet<u64>,
+    /// Files with a chunk in memory only.
+    pub(super) loose: OrdSet<u64>,
+    /// What is known of the hashes of this tree, once asked for.
+    pub(super) memo: OnceLock<Arc<Memo>>,
+    /// The same of an earlier state.
+    pub(super) older: Option<Arc<Memo>>,
+}
+
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree::new(0o755, 0, 0, Time(0))
+    }
+}
+
+impl Tree {
+    /// Makes an empty tree whose root has that mode and owner.
+    pub fn new(mode: u32, uid: u32, gid: u32, time: Time) -> Tree {
+        let mut root = Node::new(Body::Directory(Directory::default()), mode, uid, gid, time);
+        root.links = Links::Root;
+        Tree {
+            nodes: OrdMap::unit(ROOT, Held(Arc::new(root))),
+            next: ROOT + 1,
+            totals: Totals::default(),
+            orphans: OrdSet::new(),
+            loose: OrdSet::new(),
+            memo: OnceLock::new(),
+            older: None,
+        }
+    }
+
+    /// Returns what the files add up to.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Returns the number that the next inode gets; whatever has one not below it is newer than this tree.
+    pub fn next_inode(&self) -> u64 {
+        self.next
+    }
+
+    /// Hands out no number below `next` from now on: a branch that went back to an earlier tree must
+    /// not use numbers again that it used for other files.
+    pub fn reserve(&mut self, next: u64) {
+        self.next = self.next.max(next);
+    }
+
+    /// Returns an inode; `Stale` when there is none of that number.
+    pub fn node(&self, inode: u64) -> Result<&Arc<Node>, TreeError> {
+        self.nodes.get(&inode).map(|held| &held.0).ok_or(TreeError::Stale)
+    }
+
+    /// Returns the inode of a name in a directory.
+    ///
+    /// `NotFound`; `NotDirectory`, `NameTooLong`, or `Stale` for an unknown parent.
+    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<u64, TreeError> {
+        if name.len() > NAME_BYTES_MAX {
+            return Err(TreeError::NameTooLong);
+        }
+        self.directory(parent)?.get(name).ok_or(TreeError::NotFound)
+    }
+
+    /// Returns the inode at a path of names joined by `/`; empty is the root. Links are not followed.
+    pub fn resolve(&self, path: &[u8]) -> Result<u64, TreeError> {
+        let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        names.try_fold(ROOT, |inode, name| self.lookup(inode, name))
+    }
+
+    /// Returns the path of an inode by the first of its names; none for an orphan or unknown number.
+    pub fn path(&self, inode: u64) -> Option<Vec<u8>> {
+        let mut names = Vec::new();
+        let mut at = inode;
+        while at != ROOT {
+            let (parent, name) = self.nodes.get(&at)?.0.names().next()?;
+            names.push(name);
+            at = parent;
+        }
+        names.reverse();
+        Some(names.iter().map(|name| &***name).collect::<Vec<&[u8]>>().join(&b'/'))
+    }
+
+    /// Goes through the entries of a directory whose names are behind `after`, or all, in bytewise order.
+    pub fn entries(
+        &self,
+        inode: u64,
+        after: Option<&[u8]>,
+    ) -> Result<impl Iterator<Item = (&Name, u64)> + use<'_>, TreeError> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.directory(inode)?.entries.range::<_, [u8]>((from, Bound::Unbounded));
+        Ok(range.map(|(name, inode)| (name, *inode)))
+    }
+
+    /// Returns up to `length` bytes of a file from `offset`, fewer at its end.
+    pub fn read(&self, inode: u64, offset: u64, length: usize, packs: &dyn Packs) -> Result<Vec<u8>, TreeError> {
+        self.node(inode)?.read(offset, length, packs)
+    }
+
+    /// Goes through the inodes that have no name any longer and are kept for their open handles.
+    pub fn orphans(&self) -> impl Iterator<Item = u64> {
+        self.orphans.iter().copied()
+    }
+
+    /// Removes all orphans: at load, and from a clone that outlives the handles.
+    pub fn drop_orphans(&mut self) {
+        for inode in std::mem::take(&mut self.orphans) {
+            self.forget(inode);
+        }
+    }
+
+    /// Returns whether some chunk is in memory only.
+    pub fn is_loose(&self) -> bool {
+        !self.loose.is_empty()
+    }
+
+    pub(super) fn directory(&self, inode: u64) -> Result<&Directory, TreeError> {
+        self.node(inode)?.directory().ok_or(TreeError::NotDirectory)
+    }
+
+    /// Returns an inode to change it. What is known of hashes becomes what was known.
+    pub(super) fn node_mut(&mut self, inode: u64) -> Result<&mut Node, TreeError> {
+        self.dirty();
+        let held = self.nodes.get_mut(&inode).ok_or(TreeError::Stale)?;
+        let node = Arc::make_mut(&mut held.0);
+        node.hash.take();
+        Ok(node)
+    }
+
+    pub(super) fn dirty(&mut self) {
+        if let Some(memo) = self.memo.take() {
+            self.older = Some(memo);
+        }
+    }
+
+    /// Adds a node without a name and returns its number.
+    pub(super) fn add(&mut self, node: Node) -> u64 {
+        self.dirty();
+        let inode = self.next;
+        self.next += 1;
+        if node.content().is_some_and(|content| content.is_loose()) {
+            self.loose.insert(inode);
+        }
+        self.nodes.insert(inode, Held(Arc::new(node)));
+        inode
+    }
+
+    /// Removes a node without a name.
+    pub(super) fn forget(&mut self, inode: u64) {
+        self.dirty();
+        self.nodes.remove(&inode);
+        self.loose.remove(&inode);
+    }
+
+    /// Gives an inode a name that is free, and touches the directory.
+    pub(super) fn enter(&mut self, parent: u64, name: &Name, inode: u64, time: Time) -> Result<(), TreeError> {
+        let node = self.node_mut(inode)?;
+        let is_first = node.is_nameless();
+        node.link(parent, name.clone());
+        let is_directory = node.kind() == Kind::Directory;
+        if is_first {
+            self.totals.add(self.nodes.get(&inode));
+        }
+        let node = self.node_mut(parent)?;
+        (node.mtime, node.ctime) = (time, time);
+        if let Body::Directory(directory) = &mut node.body {
+            directory.entries.insert(name.clone(), inode);
+            directory.subdirectories += u32::from(is_directory);
+        }
+        Ok(())
+    }
+
+    /// Takes a name away and touches the directory; the inode may have no name afterwards.
+    pub(super) fn leave(&mut self, parent: u64, name: &Name, time: Time) -> Result<u64, TreeError> {
+        let inode = self.lookup(parent, name)?;
+        let before = self.totals;
+        self.totals.subtract(self.nodes.get(&inode));
+        let node = self.node_mut(inode)?;
+        node.unlink(parent, name);
+        let is_directory = node.kind() == Kind::Directory;
+        if !node.is_nameless() {
+            self.totals = before;
+        }
+        let node = self.node_mut(parent)?;
+        (node.mtime, node.ctime) = (time, time);
+        if let Body::Directory(directory) = &mut node.body {
+            directory.entries.remove(&**name);
+            directory.subdirectories -= u32::from(is_directory);
+        }
+        Ok(inode)
+    }
+}

@@ -1,0 +1,189 @@
+//! Questions that walk graphs: what is true of scans is true of them, but for proven exactness.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use engramfs::disk::{Disk, ForgetfulDisk};
+use engramfs::memory::{Answer, Edit, Memory, OpenMode, Question, Surroundings, View};
+
+use crate::support::{Chance, delete, main_of, put, surroundings, verify, who};
+
+const DIM: usize = 16;
+const ROWS: usize = 8_000;
+
+/// Opens a store in which every segment of 64 rows gets a graph.
+fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
+    let around = Surroundings { graph_rows: 64, ..surroundings() };
+    Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap()
+}
+
+fn note(number: usize, chance: &mut Chance) -> Edit {
+    let mut draft = crate::support::draft(Some(chance.vector(DIM)), None);
+    draft.metadata = serde_json::json!({ "bucket": number % 1000 }).as_object().unwrap().clone();
+    Edit::Put { id: format!("r{number:05}").into(), draft }
+}
+
+/// A store of 8,000 records with their graph, and a fork of it.
+fn indexed() -> (ForgetfulDisk, Arc<Memory>, View) {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk);
+    let mut chance = Chance(1);
+    let edits = (0..ROWS).map(|number| note(number, &mut chance)).collect();
+    memory.commit(&who(), main_of(&memory), edits).unwrap();
+    memory.wait_indexed();
+    let fork = memory.fork(&who(), main_of(&memory), "fork", None).unwrap();
+    (disk, memory, View::Branch(fork))
+}
+
+fn ask(memory: &Memory, view: &View, vector: &[f32], k: usize, more: &serde_json::Value) -> Answer {
+    let mut line = serde_json::json!({ "vector": vector, "k": k });
+    line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    memory.ask(view, &Question::parse(&line.to_string()).unwrap()).unwrap()
+}
+
+fn ids(answer: &Answer) -> Vec<String> {
+    answer.hits.iter().map(|hit| hit.id.to_string()).collect()
+}
+
+/// Asks 50 questions by walk and by scan; returns the share of true hits, and whether any walk was one.
+fn recall(memory: &Memory, view: &View, more: &serde_json::Value) -> (f64, bool) {
+    let (mut hits, mut wanted, mut walked) = (0, 0, false);
+    for seed in 0..50 {
+        let question = Chance(1000 + seed).vector(DIM);
+        let found = ask(memory, view, &question, 10, more);
+        let mut exactly = more.clone();
+        exactly["exact"] = true.into();
+        let truth = ask(memory, view, &question, 10, &exactly);
+        assert!(truth.exact);
+        assert_eq!(found.hits.len(), truth.hits.len(), "as many answers as there are");
+        let truth: BTreeSet<String> = ids(&truth).into_iter().collect();
+        hits += ids(&found).iter().filter(|id| truth.contains(*id)).count();
+        wanted += truth.len();
+        walked |= !found.exact;
+    }
+    (hits as f64 / wanted as f64, walked)
+}
+
+fn plain() -> serde_json::Value {
+    serde_json::json!({})
+}
+
+#[test]
+fn a_walk_finds_99_of_100_and_says_that_it_proves_nothing() {
+    let (_disk, memory, fork) = indexed();
+    let (recall, walked) = recall(&memory, &fork, &plain());
+    assert!(walked, "nothing was walked");
+    assert!(recall >= 0.99, "recall {recall}");
+}
+
+#[test]
+fn deleted_and_overridden_rows_are_walked_through_and_never_shown() {
+    let (_disk, memory, fork) = indexed();
+    let question = Chance(9).vector(DIM);
+    let nearest = ids(&ask(&memory, &fork, &question, 120, &serde_json::json!({ "exact": true })));
+    let away: Vec<f32> = question.iter().map(|number| -number).collect();
+    let mut edits: Vec<Edit> = nearest[..60].iter().map(|id| delete(id)).collect();
+    edits.extend(nearest[60..110].iter().map(|id| put(id, Some(away.clone()), None)));
+    memory.commit(&who(), fork.branch(), edits).unwrap();
+    let answer = ask(&memory, &fork, &question, 10, &plain());
+    assert!(!answer.exact);
+    assert_eq!(ids(&answer), nearest[110..]);
+    let main = View::Branch(main_of(&memory));
+    assert_eq!(ids(&ask(&memory, &main, &question, 60, &plain()))[..10], nearest[..10], "the parent is untouched");
+}
+
+#[test]
+fn filters_of_every_selectivity_find_what_there_is() {
+    let (_disk, memory, fork) = indexed();
+    for (limit, walks) in [(900, true), (500, false), (100, false), (10, false), (1, false)] {
+        let filter = serde_json::json!({ "filter": { "bucket": { "$lt": limit } } });
+        let (recall, walked) = recall(&memory, &fork, &filter);
+        assert!(recall >= 0.99, "filter {limit}: recall {recall}");
+        assert_eq!(walked, walks, "filter {limit}");
+    }
+}
+
+#[test]
+fn a_branch_that_sees_few_rows_of_a_large_segment_gets_all_it_has() {
+    let (_disk, memory, fork) = indexed();
+    let gone = (0..ROWS).filter(|number| number % 1000 != 7).map(|number| delete(&format!("r{number:05}"))).collect();
+    memory.commit(&who(), fork.branch(), gone).unwrap();
+    let answer = ask(&memory, &fork, &Chance(3).vector(DIM), 100, &plain());
+    assert_eq!((answer.hits.len(), answer.exact), (ROWS / 1000, true));
+}
+
+#[test]
+fn a_graph_outlives_the_process_and_verify_reads_it() {
+    let (disk, memory, fork) = indexed();
+    let before = ids(&ask(&memory, &fork, &Chance(4).vector(DIM), 10, &plain()));
+    memory.close().unwrap();
+    drop(memory);
+    let again = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, surroundings()).unwrap();
+    let answer = ask(&again, &fork, &Chance(4).vector(DIM), 10, &plain());
+    assert!(!answer.exact, "the graph is there without being built");
+    assert_eq!(ids(&answer), before);
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn gc_keeps_the_graphs_of_what_lives_and_removes_the_others() {
+    let (disk, memory, fork) = indexed();
+    let graphs = || disk.list("segments").unwrap().iter().filter(|name| is_graph(&disk, name)).count();
+    memory.gc(&who(), None, false).unwrap();
+    assert_eq!(graphs(), 1);
+    assert!(!ask(&memory, &fork, &Chance(4).vector(DIM), 10, &plain()).exact);
+    let gone = (0..ROWS).map(|number| delete(&format!("r{number:05}"))).collect();
+    memory.commit(&who(), main_of(&memory), gone).unwrap();
+    memory.discard(&who(), fork.branch()).unwrap();
+    memory.gc(&who(), None, false).unwrap();
+    assert_eq!(graphs(), 0);
+    memory.close().unwrap();
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn a_store_that_is_closed_while_a_graph_is_built_goes_on_with_it_later() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk);
+    let mut chance = Chance(1);
+    let edits = (0..ROWS).map(|number| note(number, &mut chance)).collect();
+    memory.commit(&who(), main_of(&memory), edits).unwrap();
+    let view = View::Branch(main_of(&memory));
+    assert!(ask(&memory, &view, &chance.vector(DIM), 10, &plain()).exact, "answered at once, by scan");
+    memory.close().unwrap();
+    drop(memory);
+    verify(&disk).unwrap();
+    let memory = open(&disk);
+    memory.wait_indexed();
+    assert!(!ask(&memory, &view, &chance.vector(DIM), 10, &plain()).exact);
+}
+
+#[test]
+fn a_damaged_graph_is_found_at_its_first_walk_and_never_walked() {
+    let (disk, memory, fork) = indexed();
+    memory.close().unwrap();
+    drop(memory);
+    let graphs: Vec<_> = disk.list("segments").unwrap().into_iter().filter(|name| is_graph(&disk, name)).collect();
+    let [graph] = &graphs[..] else { panic!("one graph, found {graphs:?}") };
+    let file = disk.open_write(&format!("segments/{graph}")).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 1000).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], 1000).unwrap();
+    assert!(verify(&disk).is_err());
+    let again = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, surroundings()).unwrap();
+    let question = serde_json::json!({ "vector": Chance(4).vector(DIM), "k": 10 }).to_string();
+    let error = again.ask(&fork, &Question::parse(&question).unwrap()).unwrap_err();
+    assert!(error.message.contains("damaged"), "{error}");
+}
+
+/// The footer of a graph's file names its kind.
+fn is_graph(disk: &ForgetfulDisk, name: &str) -> bool {
+    let file = disk.open(&format!("segments/{name}")).unwrap();
+    let length = file.len().unwrap();
+    let mut trailer = [0; 16];
+    file.read_exact_at(&mut trailer, length - 16).unwrap();
+    let footer = u64::from_le_bytes(trailer[..8].try_into().unwrap());
+    let mut kind = [0];
+    file.read_exact_at(&mut kind, length - 16 - footer).unwrap();
+    kind[0] == 4
+}
