@@ -113,12 +113,14 @@ impl State {
         }
         self.change(|sum| sum.add(&hash));
         self.totals.add(totals);
+        self.drop_unseen();
         Ok(())
     }
 
     /// Deletes a record; returns whether it was there.
     pub fn delete(&mut self, id: &str, time: Time) -> Result<bool, SegmentError> {
         let there = self.take_out(id)?;
+        self.drop_unseen();
         if there {
             self.graves.insert(id.into(), time);
         }
@@ -144,7 +146,13 @@ impl State {
         self.layers.push(Layer { segment: segment.clone(), visible });
         self.change(|sum| sum.join(segment.sum()));
         self.totals.add(segment.totals());
+        self.drop_unseen();
         Ok(())
+    }
+
+    /// Lets go of segments of which nothing is seen any longer.
+    fn drop_unseen(&mut self) {
+        self.layers.retain(|layer| layer.visible.count() > 0);
     }
 
     /// Returns the same content with those loose versions sealed that `row_of` finds in `segment`.

@@ -128,8 +128,8 @@ impl Hierarchy {
     pub fn renumber(&self, section: &mut [u8], renumbered: &[u32]) {
         for place in &self.places[..self.levels] {
             for at in (place.members_at..).step_by(4).take(place.members) {
-                let node = number(section, at);
-                put(section, at, renumbered[node as usize]);
+                let node = number(section, at) as usize;
+                put(section, at, renumbered.get(node).copied().unwrap_or_default());
             }
         }
     }

@@ -121,10 +121,10 @@ fn equal_rows_come_by_number() {
 #[test]
 fn crowds_of_equal_rows_strand_nobody() {
     // Building drops links to and from a crowd of equals; mending must bring all back.
-    let mut rows = Flat::clustered(3000, 8, 3);
+    let mut rows = Flat::clustered(700, 8, 3);
     let crowd = rows.vector(5).to_vec();
     for share in [3, 30, 1] {
-        for row in (0..3000).filter(|row| row % share == 0) {
+        for row in (0..700).filter(|row| row % share == 0) {
             rows.values[row * 8..][..8].copy_from_slice(&crowd);
         }
         let rows = Flat::new(8, rows.values.clone());
@@ -132,9 +132,9 @@ fn crowds_of_equal_rows_strand_nobody() {
             let graph = Graph::open(rows.built(metric)).unwrap();
             for question in [5, 7, 100] {
                 let question = Prepared::new(metric, rows.vector(question).to_vec());
-                let mut found = walked(&graph, &question, |_| true, 3000);
+                let mut found = walked(&graph, &question, |_| true, 700);
                 found.sort_unstable();
-                assert!(found.into_iter().eq(0..3000), "{metric}: a walk with room for all finds all");
+                assert!(found.into_iter().eq(0..700), "{metric}: a walk with room for all finds all");
             }
         }
     }
@@ -270,9 +270,7 @@ fn what_was_saved_is_refused_when_it_does_not_fit() {
     for at in 0..saved.len() {
         let mut damaged = saved.clone();
         damaged[at] ^= 0x81;
-        if let Some(builder) = Builder::resume(rows.rows(), Metric::L2, params, &damaged) {
-            assert!(Graph::open(builder.finish()).is_ok(), "byte {at}");
-        }
+        assert!(Builder::resume(rows.rows(), Metric::L2, params, &damaged).is_none(), "byte {at}");
     }
 }
 
@@ -281,7 +279,13 @@ fn progress_counts_up_to_all_steps_and_can_stop_the_work() {
     let rows = Flat::clustered(500, 8, 8);
     let mut calls = Vec::new();
     let params = Params::default();
-    assert!(build(rows.rows(), Metric::Cosine, params, &mut |done, total| { calls.push((done, total)); true }).is_some());
+    assert!(
+        build(rows.rows(), Metric::Cosine, params, &mut |done, total| {
+            calls.push((done, total));
+            true
+        })
+        .is_some()
+    );
     assert!(calls.is_sorted() && calls.iter().all(|&(done, total)| done < total && total == 2000));
     assert!(calls.len() > 20);
     assert_eq!(build(rows.rows(), Metric::Cosine, params, &mut |done, _| done < 200), None);

@@ -201,6 +201,7 @@ impl CoarseQuestion {
 
     /// Returns the score that a product of codes stands for.
     #[inline]
+    #[expect(clippy::manual_clamp, reason = "clamp would keep NaN")]
     fn worth(&self, product: i32, (weight, size): (f32, f32)) -> f32 {
         let product = f64::from(product - self.excess) * self.weight * f64::from(weight);
         let size = f64::from(size);

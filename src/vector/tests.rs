@@ -1,6 +1,6 @@
 //! Every kernel against the plain sum, and every bound against the score.
 
-use super::kernels::Kernels;
+use super::kernels::{COARSE, COARSE_BYTES, Kernels, Strided};
 use super::*;
 
 /// A small deterministic source of numbers (splitmix64).
@@ -31,6 +31,10 @@ impl Random {
 
 fn lengths() -> impl Iterator<Item = usize> {
     (0..=200).chain([255, 256, 257, 384, 1000, 1536, DIM_MAX])
+}
+
+fn exact(a: &[i8], b: &[i8]) -> i64 {
+    a.iter().zip(b).map(|(&x, &y)| i64::from(x) * i64::from(y)).sum()
 }
 
 #[test]
@@ -73,7 +77,6 @@ fn every_variant_gives_the_same_bits_at_every_length_and_alignment() {
 #[test]
 fn every_variant_multiplies_codes_exactly() {
     let mut random = Random(3);
-    let exact = |a: &[i8], b: &[i8]| a.iter().zip(b).map(|(&x, &y)| i64::from(x) * i64::from(y)).sum::<i64>();
     for dim in lengths() {
         let (a, b) = (random.codes(dim), random.codes(dim));
         let extremes = [vec![127; dim], vec![-127; dim], vec![-128; dim]];
@@ -84,6 +87,131 @@ fn every_variant_multiplies_codes_exactly() {
                 for y in &extremes {
                     assert_eq!(i64::from(kernels.dot_i8(x, y)), exact(x, y), "{name}, dim {dim}");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_variant_multiplies_several_rows_of_codes_exactly() {
+    let mut random = Random(9);
+    for dim in lengths().filter(|&dim| dim <= 1536) {
+        let rows = 7;
+        let mut codes = random.codes(rows * dim);
+        codes[..dim].fill(-128);
+        let asked: Vec<u32> = (0..9).map(|i| i * 5 % 7).collect();
+        for a in [random.codes(dim), vec![-128; dim], vec![127; dim]] {
+            let expected: Vec<i32> =
+                asked.iter().map(|&row| exact(&a, &codes[row as usize * dim..][..dim]) as i32).collect();
+            for kernels in Kernels::supported() {
+                for count in 0..=asked.len() {
+                    let mut out = vec![7; count];
+                    kernels.dots_i8(&a, &codes, &asked[..count], &mut out);
+                    assert_eq!(out, expected[..count], "{}, dim {dim}", kernels.name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_variant_multiplies_half_bytes_exactly() {
+    let mut random = Random(10);
+    for blocks in [0, 1, 2, 3, 8, 12, 512] {
+        let (dim, stride) = (blocks * COARSE, blocks * COARSE_BYTES + 8);
+        let mut bytes: Vec<u8> = (0..5 * stride).map(|_| random.next() as u8).collect();
+        bytes[..stride].fill(0xFF);
+        let codes = Strided { bytes: &bytes, stride };
+        let half = |row: usize, i: usize| {
+            let byte = bytes[row * stride + i / COARSE * COARSE_BYTES + i % COARSE_BYTES];
+            i64::from(if i % COARSE < COARSE_BYTES { byte & 15 } else { byte >> 4 })
+        };
+        let asked: Vec<u32> = (0..9).map(|i| i * 3 % 5).collect();
+        for a in [random.codes(dim), vec![-128; dim], vec![127; dim]] {
+            let product = |row: u32| (0..dim).map(|i| i64::from(a[i]) * half(row as usize, i)).sum::<i64>() as i32;
+            let expected: Vec<i32> = asked.iter().map(|&row| product(row)).collect();
+            for kernels in Kernels::supported() {
+                for count in 0..=asked.len() {
+                    let mut out = vec![7; count];
+                    kernels.dots_coarse(&a, codes, &asked[..count], &mut out);
+                    assert_eq!(out, expected[..count], "{}, {blocks} blocks", kernels.name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_behind_the_end_are_zero_in_every_variant() {
+    let mut random = Random(11);
+    let (a, codes) = (random.codes(384), random.codes(384 * 2));
+    let halves: Vec<u8> = (0..500).map(|_| random.next() as u8).collect();
+    let mut cut = Vec::new();
+    for kernels in Kernels::supported() {
+        let mut out = [7; 5];
+        kernels.dots_i8(&a, &codes, &[1, 2, 0, u32::MAX, 3], &mut out);
+        assert_eq!(out.map(|product| product != 0), [true, false, true, false, false], "{}", kernels.name());
+        // Row 2 of 200 bytes ends after its first block.
+        kernels.dots_coarse(&a, Strided { bytes: &halves, stride: 200 }, &[2, 3, 0, u32::MAX, 1], &mut out);
+        assert_eq!(out.map(|product| product != 0), [true, false, true, false, true], "{}", kernels.name());
+        cut.push(out);
+    }
+    assert!(cut.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn coarse_estimates_are_near_the_scores_and_equal_in_any_company() {
+    let mut random = Random(12);
+    for dim in [1, 2, 5, 64, 100, 128, 129, 384, 1000] {
+        let vectors: Vec<Vec<f32>> = (0..9).map(|_| random.vector(dim)).collect();
+        for metric in Metric::ALL {
+            let stride = CoarseRows::stride(dim);
+            let mut bytes = vec![0; vectors.len() * stride];
+            for (vector, out) in vectors.iter().zip(bytes.chunks_mut(stride)) {
+                let mut code = vec![0; dim];
+                let scale = quantize(vector, &mut code).0;
+                CoarseSource { bytes: &code, scale, norm: norm(vector), missing: 0.0 }.write(metric, out);
+            }
+            let rows = CoarseRows::new(&bytes, dim);
+            let prepared = Prepared::new(metric, random.vector(dim));
+            let question = prepared.coarse();
+            let mut estimates = Estimates::default();
+            question.estimates(rows, &[8, 0, 1, 2, 3, 4, 5, 6, 7], &mut estimates);
+            for (i, row) in [8, 0, 1, 2, 3, 4, 5, 6, 7].into_iter().enumerate() {
+                let (vector, estimate) = (&vectors[row as usize], estimates.worths[i]);
+                assert_eq!(question.estimate(rows, row).to_bits(), estimate.to_bits());
+                let score = prepared.score(vector, norm(vector));
+                let size = if metric == Metric::Cosine { 1.0 } else { norm(vector).max(prepared.norm()) };
+                let size = if metric == Metric::Dot { size * size } else { size };
+                assert!((estimate - score).abs() <= 0.15 * size, "{metric}, dim {dim}: {estimate}, {score}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_coarse_row_keeps_zeros_and_its_own_length() {
+    let mut code = vec![0; 200];
+    (code[3], code[150]) = (127, -60);
+    let mut out = vec![0; CoarseRows::stride(200)];
+    let source = CoarseSource { bytes: &code, scale: 0.5, norm: 70.2, missing: 0.0 };
+    source.write(Metric::Dot, &mut out);
+    assert!(out[..128].iter().all(|&byte| byte & 0xF0 == 0x80 || byte & 15 == 8));
+    let own = CoarseQuestion::new(Metric::Dot, source).estimate(CoarseRows::new(&out, 200), 0);
+    let exact = 0.25 * (127.0 * 127.0 + 60.0 * 60.0);
+    assert!((own - exact).abs() < 1e-3 * exact, "{own} against {exact}");
+}
+
+#[test]
+fn damaged_factors_of_a_coarse_row_give_a_number() {
+    let mut random = Random(13);
+    for metric in Metric::ALL {
+        let question = Prepared::new(metric, random.vector(64)).coarse();
+        for factors in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
+            for size in [factors, 0.0] {
+                let mut bytes = vec![0x5A; 64];
+                bytes.extend(factors.to_le_bytes().into_iter().chain(size.to_le_bytes()));
+                assert!(question.estimate(CoarseRows::new(&bytes, 64), 0).is_finite());
             }
         }
     }

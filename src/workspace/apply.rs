@@ -99,7 +99,6 @@ impl Tree {
             return Err(TreeError::TooManyLinks);
         }
         self.check_free(parent, name, false)?;
-        self.node_mut(inode)?.ctime = time;
         self.enter(parent, name, inode, time)
     }
 
@@ -108,7 +107,7 @@ impl Tree {
         if self.node(inode)?.kind() == Kind::Directory {
             return Err(TreeError::IsDirectory);
         }
-        self.remove(parent, name, keep, time)
+        self.remove((parent, name), inode, keep, time)
     }
 
     fn rmdir(&mut self, parent: u64, name: &Name, keep: bool, time: Time) -> Result<Outcome, TreeError> {
@@ -116,23 +115,18 @@ impl Tree {
         if !self.directory(inode)?.is_empty() {
             return Err(TreeError::NotEmpty);
         }
-        self.remove(parent, name, keep, time)
+        self.remove((parent, name), inode, keep, time)
     }
 
-    /// Takes a name away, and the inode with its last one.
-    fn remove(&mut self, parent: u64, name: &Name, keep: bool, time: Time) -> Result<Outcome, TreeError> {
-        let inode = self.leave(parent, name, time)?;
-        let node = self.node_mut(inode)?;
-        node.ctime = time;
-        if !node.is_nameless() {
-            return Ok(Outcome { inode, gone: None });
-        }
-        if keep {
+    /// Takes a name of an inode away, and the inode with its last one.
+    fn remove(&mut self, from: (u64, &Name), inode: u64, keep: bool, time: Time) -> Result<Outcome, TreeError> {
+        let is_last = self.leave(from.0, from.1, inode, time)?;
+        if is_last && keep {
             self.orphans.insert(inode);
-        } else {
+        } else if is_last {
             self.forget(inode);
         }
-        Ok(Outcome { inode, gone: Some(inode) })
+        Ok(Outcome { inode, gone: is_last.then_some(inode) })
     }
 
     fn rename(
@@ -154,12 +148,11 @@ impl Tree {
         }
         self.check_move(inode, from.0, to.0, target)?;
         let gone = match target {
-            Some(_) => self.remove(to.0, to.1, keep, time)?.gone,
+            Some(target) => self.remove(to, target, keep, time)?.gone,
             None => None,
         };
-        self.leave(from.0, from.1, time)?;
+        self.leave(from.0, from.1, inode, time)?;
         self.enter(to.0, to.1, inode, time)?;
-        self.node_mut(inode)?.ctime = time;
         Ok(Outcome { inode, gone })
     }
 
@@ -210,13 +203,10 @@ impl Tree {
         if first == second {
             return Ok(first);
         }
-        self.leave(one.0, one.1, time)?;
-        self.leave(other.0, other.1, time)?;
+        self.leave(one.0, one.1, first, time)?;
+        self.leave(other.0, other.1, second, time)?;
         self.enter(one.0, one.1, second, time)?;
         self.enter(other.0, other.1, first, time)?;
-        for inode in [first, second] {
-            self.node_mut(inode)?.ctime = time;
-        }
         Ok(first)
     }
 }

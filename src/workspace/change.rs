@@ -4,7 +4,7 @@ use super::content::FILE_BYTES_MAX;
 use super::node::{Body, Node};
 use super::op::{Attrs, Extent, Op, RangeOp, XattrHow};
 use super::pack::Packs;
-use super::{Content, Tree, TreeError};
+use super::{Content, Totals, Tree, TreeError};
 use crate::object::Time;
 
 /// Longest name of an extended attribute.
@@ -182,7 +182,7 @@ impl Tree {
     }
 
     /// Makes a new inode under a free name with the kind, attributes, times and content of `node`;
-    /// of a directory without its entries. Chunks are shared.
+    /// of a directory without its entries. Chunks are shared; ctime becomes `time`.
     ///
     /// For merging: it is no op, as what is grafted follows from the trees that are merged.
     pub fn graft(&mut self, parent: u64, name: &[u8], node: &Node, time: Time) -> Result<u64, TreeError> {
@@ -205,19 +205,19 @@ impl Tree {
             _ => {}
         }
         let is_counted = !self.node(inode)?.is_nameless();
-        if is_counted {
-            self.totals.subtract(self.nodes.get(&inode));
-        }
+        let before = Totals::of(self.node(inode)?);
         let own = self.node_mut(inode)?;
         own.take_over(node);
         own.ctime = time;
+        let after = Totals::of(own);
         if own.content().is_some_and(Content::is_loose) {
             self.loose.insert(inode);
         } else {
             self.loose.remove(&inode);
         }
         if is_counted {
-            self.totals.add(self.nodes.get(&inode));
+            self.totals.subtract(before);
+            self.totals.add(after);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The chunks of one file by their number; numbers that are missing are holes.
 
 use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
 
 use super::chunk::Chunk;
 
@@ -61,22 +62,21 @@ impl Chunks {
         first.map(|chunk| (0, chunk)).into_iter().chain(many)
     }
 
-    /// Calls `each` with every number whose chunk is not the same in `newer`, and the chunk there.
-    pub fn differences(&self, newer: &Chunks, mut each: impl FnMut(u64, Option<&Chunk>)) {
+    /// Returns every number whose chunk is not the same in `newer`, in order, and the chunk there.
+    pub fn differences<'a>(&'a self, newer: &'a Chunks) -> Vec<(u64, Option<&'a Chunk>)> {
         if let (Chunks::Many(old), Chunks::Many(new)) = (self, newer) {
-            for item in old.diff(new) {
-                match item {
-                    imbl::ordmap::DiffItem::Add(number, chunk) => each(*number, Some(chunk)),
-                    imbl::ordmap::DiffItem::Update { new: (number, chunk), .. } => each(*number, Some(chunk)),
-                    imbl::ordmap::DiffItem::Remove(number, _) => each(*number, None),
-                }
-            }
-            return;
+            let item = |item| match item {
+                DiffItem::Add(number, chunk) | DiffItem::Update { new: (number, chunk), .. } => (*number, Some(chunk)),
+                DiffItem::Remove(number, _) => (*number, None),
+            };
+            return old.diff(new).map(item).collect();
         }
         // One of the two is a file of one chunk at most, so this costs what differs, too.
-        self.iter().filter(|(number, _)| newer.get(*number).is_none()).for_each(|(number, _)| each(number, None));
+        let gone = self.iter().filter(|(number, _)| newer.get(*number).is_none()).map(|(number, _)| (number, None));
         let changed = newer.iter().filter(|(number, chunk)| self.get(*number) != Some(chunk));
-        changed.for_each(|(number, chunk)| each(number, Some(chunk)));
+        let mut all: Vec<_> = gone.chain(changed.map(|(number, chunk)| (number, Some(chunk)))).collect();
+        all.sort_unstable_by_key(|(number, _)| *number);
+        all
     }
 }
 

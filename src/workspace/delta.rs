@@ -122,13 +122,12 @@ fn write_entries(old: &OrdMap<Name, u64>, new: &Directory, out: &mut Writer) {
 }
 
 fn write_content(old: &Content, new: &Content, table: &mut Table, out: &mut Writer) {
-    let (mut count, mut chunks) = (0, Writer::new());
-    old.chunks.differences(&new.chunks, |number, chunk| {
-        count += 1;
-        chunks.number(number);
-        write_chunk(chunk, table, &mut chunks);
-    });
-    out.number(new.size()).number(count).raw(chunks.as_slice());
+    let changed = old.chunks.differences(&new.chunks);
+    out.number(new.size()).number(changed.len() as u64);
+    for (number, chunk) in changed {
+        out.number(number);
+        write_chunk(chunk, table, out);
+    }
 }
 
 fn write_chunk(chunk: Option<&Chunk>, table: &mut Table, out: &mut Writer) {

@@ -4,7 +4,7 @@
 //! is a boundary is told by the name alone, so equal directories have equal groups, whatever their
 //! history. A directory's hash covers its own attributes and the hashes of its groups, a group's
 //! hash its names and the hashes of what they lead to. One change in a directory of 100,000 names
-//! so costs one group of about 64 names and the list of groups.
+//! so costs one group of about 16 names and the list of groups.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -21,7 +21,7 @@ use crate::object::{Hash, Hasher};
 const DIRECTORY_CONTEXT: &str = "engramfs 2026 file directory v1";
 const GROUP_CONTEXT: &str = "engramfs 2026 file names v1";
 /// One name in so many is a boundary: 2 to the power of this.
-const GROUP_BITS: u32 = 6;
+const GROUP_BITS: u32 = 4;
 
 /// What is known of the hashes of a tree.
 pub(super) struct Memo {

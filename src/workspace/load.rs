@@ -9,7 +9,7 @@ use super::links::Links;
 use super::node::{Body, Directory, Node};
 use super::op_bytes::{read_name, read_u32};
 use super::tree::{Held, ROOT};
-use super::{Content, FILE_BYTES_MAX, Kind, Name, Tree, TreeError};
+use super::{Content, FILE_BYTES_MAX, Kind, Name, Totals, Tree, TreeError};
 use crate::object::{CodecError, Hash, Reader, Time};
 
 /// A name that was taken away or given: directory, name and inode.
@@ -67,7 +67,7 @@ impl Tree {
     fn take_away(&mut self, inode: u64, changes: &mut Changes) -> Result<(), TreeError> {
         let old = self.nodes.remove(&inode).filter(|_| inode != ROOT);
         let old = old.ok_or(TreeError::Stored("an inode goes that is not there"))?;
-        self.totals.subtract(Some(&old));
+        self.totals.subtract(Totals::of(&old));
         self.loose.remove(&inode);
         for (name, child) in old.directory().into_iter().flat_map(|directory| &directory.entries) {
             changes.removed.push((inode, name.clone(), *child));
@@ -108,23 +108,21 @@ impl Tree {
             self.loose.remove(&inode);
         }
         if inode != ROOT {
-            self.totals.subtract(old.as_ref());
+            self.totals.subtract(old.as_deref().map(Totals::of).unwrap_or_default());
+            self.totals.add(Totals::of(&node));
         }
         changes.touched.insert(inode);
         self.nodes.insert(inode, Held(Arc::new(node)));
-        if inode != ROOT {
-            self.totals.add(self.nodes.get(&inode));
-        }
         Ok(())
     }
 
     /// Gives inodes the names that entries have.
     fn relink(&mut self, changes: &Changes) -> Result<(), TreeError> {
         for (parent, name, inode) in &changes.removed {
-            changes_of(self, *inode, |node| node.unlink(*parent, name));
+            changes_of(self, *inode, |node| node.links.remove(*parent, name));
         }
         for (parent, name, inode) in &changes.set {
-            let linked = changes_of(self, *inode, |node| node.link(*parent, name.clone()));
+            let linked = changes_of(self, *inode, |node| node.links.insert(*parent, name.clone()));
             linked.ok_or(TreeError::Stored("an entry leads nowhere"))?;
         }
         Ok(())

@@ -237,16 +237,6 @@ impl Node {
         }
     }
 
-    /// Gives it one more name.
-    pub(super) fn link(&mut self, parent: u64, name: Name) {
-        self.links.insert(parent, name);
-    }
-
-    /// Takes a name away.
-    pub(super) fn unlink(&mut self, parent: u64, name: &Name) {
-        self.links.remove(parent, name);
-    }
-
     /// Returns whether no name leads to it.
     pub(super) fn is_nameless(&self) -> bool {
         self.links == Links::None

@@ -1,7 +1,6 @@
 //! Sums over a tree, kept while it changes.
 
-use super::node::Body;
-use super::tree::Held;
+use super::node::{Body, Node};
 
 /// What the files of a tree add up to; what no name leads to is not in it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -17,43 +16,28 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds a node.
-    pub(super) fn add(&mut self, node: Option<&Held>) {
-        let Some(node) = node else { return };
+    /// Returns what one node adds.
+    pub(super) fn of(node: &Node) -> Totals {
         match &node.body {
-            Body::Directory(_) => self.directories += 1,
+            Body::Directory(_) => Totals { directories: 1, ..Totals::default() },
             Body::File(content) => {
-                self.files += 1;
-                self.bytes += content.size();
-                self.allocated += content.allocated();
+                Totals { files: 1, directories: 0, bytes: content.size(), allocated: content.allocated() }
             }
-            _ => self.files += 1,
+            _ => Totals { files: 1, ..Totals::default() },
         }
     }
 
-    /// Takes out a node that was added as it is.
-    pub(super) fn subtract(&mut self, node: Option<&Held>) {
-        let Some(node) = node else { return };
-        match &node.body {
-            Body::Directory(_) => self.directories -= 1,
-            Body::File(content) => {
-                self.files -= 1;
-                self.bytes -= content.size();
-                self.allocated -= content.allocated();
-            }
-            _ => self.files -= 1,
-        }
+    pub(super) fn add(&mut self, other: Totals) {
+        self.files += other.files;
+        self.directories += other.directories;
+        self.bytes += other.bytes;
+        self.allocated += other.allocated;
     }
 
-    /// Adds a tree up anew.
-    #[cfg(test)]
-    pub(super) fn of(tree: &super::Tree) -> Totals {
-        let mut totals = Totals::default();
-        for (inode, held) in &tree.nodes {
-            if *inode != super::ROOT && !held.is_nameless() {
-                totals.add(Some(held));
-            }
-        }
-        totals
+    pub(super) fn subtract(&mut self, other: Totals) {
+        self.files -= other.files;
+        self.directories -= other.directories;
+        self.bytes -= other.bytes;
+        self.allocated -= other.allocated;
     }
 }

@@ -200,15 +200,14 @@ impl Tree {
         self.loose.remove(&inode);
     }
 
-    /// Gives an inode a name that is free, and touches the directory.
+    /// Gives an inode a name that is free, and touches it and the directory.
     pub(super) fn enter(&mut self, parent: u64, name: &Name, inode: u64, time: Time) -> Result<(), TreeError> {
         let node = self.node_mut(inode)?;
-        let is_first = node.is_nameless();
-        node.link(parent, name.clone());
+        let gained = if node.is_nameless() { Totals::of(node) } else { Totals::default() };
+        node.links.insert(parent, name.clone());
+        node.ctime = time;
         let is_directory = node.kind() == Kind::Directory;
-        if is_first {
-            self.totals.add(self.nodes.get(&inode));
-        }
+        self.totals.add(gained);
         let node = self.node_mut(parent)?;
         (node.mtime, node.ctime) = (time, time);
         if let Body::Directory(directory) = &mut node.body {
@@ -218,23 +217,20 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes a name away and touches the directory; the inode may have no name afterwards.
-    pub(super) fn leave(&mut self, parent: u64, name: &Name, time: Time) -> Result<u64, TreeError> {
-        let inode = self.lookup(parent, name)?;
-        let before = self.totals;
-        self.totals.subtract(self.nodes.get(&inode));
+    /// Takes the name of an inode away, and touches it and the directory; returns whether it was the last.
+    pub(super) fn leave(&mut self, parent: u64, name: &Name, inode: u64, time: Time) -> Result<bool, TreeError> {
         let node = self.node_mut(inode)?;
-        node.unlink(parent, name);
-        let is_directory = node.kind() == Kind::Directory;
-        if !node.is_nameless() {
-            self.totals = before;
-        }
+        node.links.remove(parent, name);
+        node.ctime = time;
+        let (is_directory, is_last) = (node.kind() == Kind::Directory, node.is_nameless());
+        let lost = if is_last { Totals::of(node) } else { Totals::default() };
+        self.totals.subtract(lost);
         let node = self.node_mut(parent)?;
         (node.mtime, node.ctime) = (time, time);
         if let Body::Directory(directory) = &mut node.body {
             directory.entries.remove(&**name);
             directory.subdirectories -= u32::from(is_directory);
         }
-        Ok(inode)
+        Ok(is_last)
     }
 }

@@ -60,9 +60,9 @@ const { version } = JSON.parse(fs.readFileSync(new URL('node_modules/agenticow/p
 tell({ engine, version, open_ms, resident_mb: residentMb() - before, ...JSON.parse(fs.readFileSync(built)) });
 for await (const line of readline.createInterface({ input: process.stdin })) {
   const ef = Number(line);
-  const begin = process.hrtime.bigint();
+  const begin = cpuSeconds();
   const answers = questions.map((question) => memory.query(question, K, { efSearch: ef }));
-  const us = Number(process.hrtime.bigint() - begin) / 1e3 / asked;
+  const us = ((cpuSeconds() - begin) * 1e6) / asked;
   const ids = answers.flatMap((hits) => Array.from({ length: K }, (_, n) => hits[n]?.id ?? -1));
   tell({ ef, us, ids });
 }

@@ -41,7 +41,7 @@ impl Truth {
 #[derive(Clone, Debug)]
 pub struct Point {
     pub ef: usize,
-    /// Microseconds a question, the median of the passes.
+    /// CPU microseconds a question, the median of the passes.
     pub us: f64,
     pub recall: f64,
 }

@@ -24,6 +24,11 @@ pub(super) const COARSE: usize = 128;
 /// Bytes in a block of half bytes.
 pub(super) const COARSE_BYTES: usize = COARSE / 2;
 
+/// Multiplies a code with those rows of codes that are named, one product each.
+type Dots = unsafe fn(&[i8], &[i8], &[u32], &mut [i32]);
+/// The same with rows of half bytes.
+type DotsCoarse = unsafe fn(&[i8], Strided<'_>, &[u32], &mut [i32]);
+
 /// The kernels of one instruction set.
 ///
 /// A value of this type exists only where [`Kernels::supported`] found the instructions present.
@@ -33,8 +38,8 @@ pub(super) struct Kernels {
     dot: unsafe fn(&[f32], &[f32]) -> f32,
     l2_squared: unsafe fn(&[f32], &[f32]) -> f32,
     dot_i8: unsafe fn(&[i8], &[i8]) -> i32,
-    dots_i8: unsafe fn(&[i8], &[i8], &[u32], &mut [i32]),
-    dots_coarse: unsafe fn(&[i8], Strided<'_>, &[u32], &mut [i32]),
+    dots_i8: Dots,
+    dots_coarse: DotsCoarse,
 }
 
 /// Codes of half bytes that begin at equal distances in larger bytes.

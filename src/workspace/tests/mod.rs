@@ -13,7 +13,7 @@ mod storing;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use super::{Attrs, Extent, Make, Name, Op, Pack, Packs, RangeOp, RenameHow, Tree, TreeError, XattrHow};
+use super::{Attrs, Extent, Make, Name, Op, Pack, Packs, ROOT, RangeOp, RenameHow, Totals, Tree, TreeError, XattrHow};
 use crate::disk::ForgetfulDisk;
 use crate::object::{Hash, Shelf, Time};
 use crate::segment::SegmentError;
@@ -63,6 +63,15 @@ pub(super) fn write(tree: &mut Tree, inode: u64, offset: u64, bytes: &[u8]) {
     tree.apply(&op, Time(2), &super::NoPacks).unwrap();
 }
 
+/// The totals of a tree, added up anew.
+pub(super) fn added_up(tree: &Tree) -> Totals {
+    let mut totals = Totals::default();
+    for (_, node) in tree.nodes.iter().filter(|(inode, node)| **inode != ROOT && !node.is_nameless()) {
+        totals.add(Totals::of(node));
+    }
+    totals
+}
+
 /// A shelf in memory and the packs on it.
 pub(super) struct Cellar {
     pub disk: ForgetfulDisk,
@@ -95,11 +104,6 @@ pub(super) fn random_op(random: &mut Random, inodes: u64) -> Op {
     let inode = |random: &mut Random| 1 + random.below(inodes as usize) as u64;
     let short = |random: &mut Random| name(&[b'a' + random.below(6) as u8]);
     let attribute = |random: &mut Random| [&b"user.a"[..], b"user.b", b"trusted.c"][random.below(3)].to_vec();
-    let offset = |random: &mut Random| {
-        let near = [0, 100, 65_536, 131_072, 200_000][random.below(5)];
-        (near + random.below(200)) as u64
-    };
-    let long = |random: &mut Random| if random.chance(4) { random.below(150_000) } else { random.below(300) };
     match random.below(20) {
         0..=4 => Op::Create {
             parent: inode(random),
@@ -125,8 +129,31 @@ pub(super) fn random_op(random: &mut Random, inodes: u64) -> Op {
             how: [RenameHow::Plain, RenameHow::Plain, RenameHow::NoReplace, RenameHow::Exchange][random.below(4)],
             keep: random.chance(2),
         },
-        11 => Op::SetAttr {
+        11..=16 => {
+            let inode = inode(random);
+            random_change(random, inode)
+        }
+        17 => Op::SetXattr {
             inode: inode(random),
+            name: attribute(random),
+            value: random.bytes(20),
+            how: [XattrHow::Any, XattrHow::Create, XattrHow::Replace][random.below(3)],
+        },
+        18 => Op::RemoveXattr { inode: inode(random), name: attribute(random) },
+        _ => Op::Drop { inode: inode(random) },
+    }
+}
+
+/// A random op about one inode's attributes or content.
+fn random_change(random: &mut Random, inode: u64) -> Op {
+    let offset = |random: &mut Random| {
+        let near = [0, 100, 65_536, 131_072, 200_000][random.below(5)];
+        (near + random.below(200)) as u64
+    };
+    let long = |random: &mut Random| if random.chance(4) { random.below(150_000) } else { random.below(300) };
+    match random.below(6) {
+        0 => Op::SetAttr {
+            inode,
             attrs: Attrs {
                 mode: random.chance(2).then(|| random.below(0o10000) as u32),
                 uid: random.chance(3).then(|| random.below(3) as u32),
@@ -136,7 +163,7 @@ pub(super) fn random_op(random: &mut Random, inodes: u64) -> Op {
                 mtime: random.chance(3).then(|| Time(random.below(1000) as i64 - 500)),
             },
         },
-        12..=14 => {
+        1..=3 => {
             let extents = 1 + random.below(2);
             let mut extent = || Extent {
                 offset: offset(random),
@@ -146,30 +173,22 @@ pub(super) fn random_op(random: &mut Random, inodes: u64) -> Op {
                 },
             };
             let extents = (0..extents).map(|_| extent()).collect();
-            Op::Write { inode: inode(random), extents }
+            Op::Write { inode, extents }
         }
-        15 => Op::Range {
-            inode: inode(random),
+        4 => Op::Range {
+            inode,
             what: [RangeOp::Punch, RangeOp::Zero, RangeOp::Allocate][random.below(3)],
             offset: offset(random),
             length: long(random) as u64,
             keep_size: random.chance(2),
         },
-        16 => Op::Copy {
-            from: inode(random),
+        _ => Op::Copy {
+            from: inode,
             from_offset: offset(random),
-            to: inode(random),
+            to: if random.chance(3) { inode } else { 2 + random.below(10) as u64 },
             to_offset: offset(random),
             length: long(random) as u64,
         },
-        17 => Op::SetXattr {
-            inode: inode(random),
-            name: attribute(random),
-            value: random.bytes(20),
-            how: [XattrHow::Any, XattrHow::Create, XattrHow::Replace][random.below(3)],
-        },
-        18 => Op::RemoveXattr { inode: inode(random), name: attribute(random) },
-        _ => Op::Drop { inode: inode(random) },
     }
 }
 

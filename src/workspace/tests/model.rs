@@ -1,8 +1,8 @@
 //! Random ops against the plain tree, errors included; and what must hold after each of them.
 
-use super::super::{NoPacks, Op, Packs, Totals, Tree, write_packs};
+use super::super::{NoPacks, Op, Packs, Tree, write_packs};
 use super::plain::{Plain, assert_alike};
-use super::{Cellar, Random, random_op, variant};
+use super::{Cellar, Random, added_up, random_op, variant};
 use crate::object::Time;
 
 /// Applies one op to both and compares what they say.
@@ -22,7 +22,7 @@ fn step(tree: &mut Tree, plain: &mut Plain, op: &Op, time: i64, packs: &dyn Pack
 
 fn check(tree: &Tree, plain: &Plain, packs: &dyn Packs) {
     assert_alike(&Plain::of(tree, packs), plain);
-    assert_eq!(tree.totals(), Totals::of(tree));
+    assert_eq!(tree.totals(), added_up(tree));
     for inode in plain.nodes.keys() {
         match tree.path(*inode) {
             Some(path) => assert_eq!(tree.resolve(&path).unwrap(), *inode),

@@ -1,8 +1,8 @@
 //! Packs, deltas and snapshots give back what was stored.
 
-use super::super::{NoPacks, ROOT, Totals, Tree, packs_of, read_snapshot, write_packs, write_snapshot};
+use super::super::{NoPacks, ROOT, Tree, packs_of, read_snapshot, write_packs, write_snapshot};
 use super::plain::{Plain, assert_alike};
-use super::{Cellar, Random, create, random_op, write};
+use super::{Cellar, Random, added_up, create, random_op, write};
 use crate::object::Time;
 
 /// Without orphans, which are not stored.
@@ -15,7 +15,7 @@ fn whole(tree: &Tree) -> Tree {
 fn assert_same(one: &Tree, other: &Tree, cellar: &Cellar) {
     assert_alike(&Plain::of(one, cellar), &Plain::of(other, cellar));
     assert_eq!((one.hash(), one.totals(), one.next_inode()), (other.hash(), other.totals(), other.next_inode()));
-    assert_eq!(other.totals(), Totals::of(other));
+    assert_eq!(other.totals(), added_up(other));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_tree_comes_back_from_its_delta_and_from_a_snapshot() {
                 let delta = to.delta_from(from);
                 let back = from.with_delta(&delta).unwrap();
                 assert_same(to, &back, &cellar);
-                assert_eq!(back.delta_from(from), delta);
+                assert!(back.delta_from(from) == delta, "the same tree has another delta");
             }
         }
         let name = write_snapshot(&cellar.shelf, &forks[0]).unwrap();

@@ -158,7 +158,7 @@ fn pipes_and_sockets_connect_processes() {
 #[test]
 fn extended_attributes_are_kept_and_have_their_limits() {
     let (mount, _) = mounted();
-    let code = "import os, errno
+    let code = "import os, errno, struct
 os.chdir('main/files'); open('f', 'w').close(); os.mkdir('d'); os.symlink('f', 's')
 def fails(number, call, *args, **more):
     try: call(*args, **more)
@@ -175,7 +175,8 @@ for path in ('f', 'd'):
     os.removexattr(path, 'user.a')
     fails(errno.ENODATA, os.getxattr, path, 'user.a'); fails(errno.ENODATA, os.removexattr, path, 'user.a')
 fails(errno.E2BIG, os.setxattr, 'f', 'user.a', b'2' * 65537)
-fails(errno.ENOTSUP, os.setxattr, 'f', 'system.posix_acl_access', b'x')
+acl = struct.pack('<I', 2) + b''.join(struct.pack('<HHi', tag, 6, -1) for tag in (1, 4, 32))
+fails(errno.ENOTSUP, os.setxattr, 'f', 'system.posix_acl_access', acl)
 fails(errno.EPERM, os.setxattr, 's', 'user.a', b'1', follow_symlinks=False)
 if os.getuid() == 0:
     os.setxattr('s', 'trusted.t', b'1', follow_symlinks=False)
