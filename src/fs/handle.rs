@@ -76,7 +76,7 @@ pub(super) struct Handle {
 
 pub(super) enum Open {
     File(Box<dyn File>),
-    Directory(Mutex<Listing>),
+    Directory(Box<Mutex<Listing>>),
 }
 
 impl Handle {

@@ -70,7 +70,9 @@ impl Filesystem {
                     visit(cookie, &Node::File(of.clone(), inode), OsStr::from_bytes(&name))?
                 }
                 (Some(Item::Record(id)), node) => match node.view() {
-                    Some(view) => visit(cookie, &Node::Record(view, id.clone()), &OsString::from(format!("{id}.json")))?,
+                    Some(view) => {
+                        visit(cookie, &Node::Record(view, id.clone()), &OsString::from(format!("{id}.json")))?
+                    }
                     None => true,
                 },
                 (Some(Item::File(..)) | None, _) => true,
@@ -84,13 +86,7 @@ impl Filesystem {
 
     /// Returns the entry of a file where the name still leads to it: the kernel would believe in a
     /// name that is not there any more.
-    fn file_if_there(
-        &self,
-        of: &FilesOf,
-        tree: &Tree,
-        handle: &Handle,
-        (name, inode): (&OsStr, u64),
-    ) -> Option<Entry> {
+    fn file_if_there(&self, of: &FilesOf, tree: &Tree, handle: &Handle, (name, inode): (&OsStr, u64)) -> Option<Entry> {
         let Node::File(_, directory) = &handle.node else { return None };
         let there = tree.lookup(*directory, name.as_bytes()).ok()? == inode;
         there.then(|| self.file_entry(of, tree, inode).ok())?

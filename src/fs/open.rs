@@ -141,7 +141,7 @@ impl Filesystem {
         let opened = match &node {
             Node::File(of, inode) => self.open_files(caller, of, *inode),
             _ => self.place_of(&node, caller).and_then(|place| {
-                let open = Open::Directory(Mutex::new(tree::list(&self.common, &node)?));
+                let open = Open::Directory(Box::new(Mutex::new(tree::list(&self.common, &node)?)));
                 Ok(self.handles.add(Handle { node: node.clone(), path: node.path(), caller, place, open }))
             }),
         };

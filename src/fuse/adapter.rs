@@ -13,14 +13,14 @@ use std::time::SystemTime;
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, INodeNo, InitFlags, IoctlFlags,
     KernelConfig, LockOwner, Notifier, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek,
+    ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use super::patience::Patience;
 use super::reply::{
-    BLOCK, GENERATION, answer, answer_attr, answer_data, answer_entry, answer_open, answer_written, answer_xattr, caller,
-    file_attr, guard, kind, manner, time_set,
+    BLOCK, GENERATION, answer, answer_attr, answer_data, answer_entry, answer_open, answer_written, answer_xattr,
+    caller, file_attr, guard, kind, manner, time_set,
 };
 use crate::fs::{Changes, Entry, Errand, Filesystem, Kernel};
 
@@ -419,15 +419,7 @@ impl fuser::Filesystem for Adapter {
 
     // ENOSYS here would say so for the whole mount and for ever; each file answers for itself.
 
-    fn lseek(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        handle: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
+    fn lseek(&self, _request: &Request, ino: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         // Behind the end, as is everything that is too far for a number.
         let offset = u64::try_from(offset).unwrap_or(u64::MAX);
         match guard("lseek", || self.fs.seek(ino.0, handle.0, offset, whence)) {

@@ -19,8 +19,8 @@ use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 use super::attachment::Attachment;
 use super::connection;
 use super::error::MountError;
-use super::patience::Patience;
 use super::mount::{MountOptions, OwnMount};
+use super::patience::Patience;
 use super::probe::{Answer, ask};
 use super::signals::Watcher;
 

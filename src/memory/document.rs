@@ -73,7 +73,7 @@ impl Memory {
         let root = world.branches.get(&seen.branch.root).map_or(0, |root| root.stamp);
         // The status shows the store's tip and the last refusal as well.
         let everything = match document {
-            Document::Status => self.version() + self.refusals(),
+            Document::Status => self.version() + self.refusals() + self.indexer.steps(),
             _ => 0,
         };
         [seen.branch.stamp, seen.branch.edits, parent, parent_edits, root, everything]
@@ -151,8 +151,8 @@ fn diff(seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
     }
     for change in seen.branch.base.files().changes(seen.state.files()) {
         let path = format!("files/{}", String::from_utf8_lossy(&change.path));
-        let line = json!({ "kind": "file", "path": path, "change": name_of(change.kind) });
-        out.extend_from_slice(format!("{line}\n").as_bytes());
+        let (path, what) = (serde_json::to_string(&path).unwrap_or_default(), name_of(change.kind));
+        out.extend_from_slice(format!("{{\"kind\":\"file\",\"path\":{path},\"change\":\"{what}\"}}\n").as_bytes());
     }
     Ok(out)
 }

@@ -30,6 +30,8 @@ struct Wish {
     busy: bool,
     /// The segment at hand, and how many of its rows are done.
     current: Option<(Hash, u64)>,
+    /// Grows with every step, so that a status can be told from a later one.
+    steps: u64,
 }
 
 /// The thread that builds graphs, seen from outside.
@@ -83,7 +85,21 @@ impl Indexer {
     fn progress(&self, segment: Hash, rows: u64) -> bool {
         let mut wish = self.lock();
         wish.current = Some((segment, rows));
+        wish.steps += 1;
         !wish.stop
+    }
+
+    /// Returns a number that grows as the work goes on.
+    pub(super) fn steps(&self) -> u64 {
+        self.lock().steps
+    }
+
+    /// Notes that no graph is being built any longer.
+    fn leave(&self) {
+        self.wish(|wish| {
+            wish.current = None;
+            wish.steps += 1;
+        });
     }
 
     /// Returns the segment whose graph is being built, and how many rows are done.
@@ -168,12 +184,13 @@ fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
     loop {
         let Some(task) = memory.upgrade().and_then(|memory| memory.next_task()) else { return };
         let built = build(disk, &task, indexer);
-        indexer.lock().current = None;
         let Some(memory) = memory.upgrade().filter(|_| !indexer.lock().stop) else { return };
         if let Err(error) = built.and_then(|bytes| bytes.map_or(Ok(()), |bytes| memory.install_graph(&task, &bytes))) {
             log::warn!("a search graph could not be built and is tried again later: {error}");
+            indexer.leave();
             return;
         }
+        indexer.leave();
         unfinished::drop_kept(disk);
     }
 }

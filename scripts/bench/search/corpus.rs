@@ -258,7 +258,8 @@ fn halves(data: &Path, name: &str) -> Vec<f32> {
 /// The f32 of an IEEE half float that is finite.
 fn widened(half: u16) -> f32 {
     let (exponent, fraction) = (i32::from(half >> 10 & 31), f32::from(half & 1023));
-    let magnitude = if exponent == 0 { fraction / 1024.0 * 2.0 } else { 1.0 + fraction / 1024.0 } * 2f32.powi(exponent - 15);
+    let magnitude =
+        if exponent == 0 { fraction / 1024.0 * 2.0 } else { 1.0 + fraction / 1024.0 } * 2f32.powi(exponent - 15);
     if half >> 15 == 1 { -magnitude } else { magnitude }
 }
 

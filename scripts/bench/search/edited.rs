@@ -45,7 +45,8 @@ fn fork(holder: &Holder, parent: BranchId, name: &str) -> BranchId {
 
 /// Measures views side by side, each against its own exact answers.
 fn curves(corpus: &Corpus, holder: &Holder, views: &[(String, BranchId)]) -> Vec<Curve> {
-    let new = |(name, branch): &(String, BranchId)| Ours::new(name, &holder.memory, View::Branch(*branch), corpus, None);
+    let new =
+        |(name, branch): &(String, BranchId)| Ours::new(name, &holder.memory, View::Branch(*branch), corpus, None);
     let truths: Vec<Truth> = views.iter().map(|view| new(view).truth()).collect();
     let mut engines: Vec<Box<dyn Engine + '_>> =
         views.iter().map(|view| Box::new(new(view)) as Box<dyn Engine + '_>).collect();

@@ -79,7 +79,10 @@ impl Engine for Ours<'_> {
             }
         });
         let found = |hit: engramfs::search::Hit| (hit.id, hit.score.value() as f32);
-        (us / self.questions.len() as f64, answers.into_iter().map(|hits| hits.into_iter().map(found).collect()).collect())
+        (
+            us / self.questions.len() as f64,
+            answers.into_iter().map(|hits| hits.into_iter().map(found).collect()).collect(),
+        )
     }
 }
 

@@ -65,7 +65,8 @@ fn axes(out: &mut String, scales: &Scales) {
         let x = scales.x(recall);
         rule(out, [x, top, x, bottom]);
         if step % 3 == 0 || step == 14 {
-            let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{recall:.2}</text>", bottom + 18.0);
+            let _ =
+                writeln!(out, "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{recall:.2}</text>", bottom + 18.0);
         }
     }
     for power in 0..7 {
@@ -77,7 +78,8 @@ fn axes(out: &mut String, scales: &Scales) {
             }
             rule(out, [left, y, right, y]);
             if [1, 2, 5].contains(&digit) {
-                let _ = writeln!(out, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{speed}</text>", left - 8.0, y + 4.0);
+                let _ =
+                    writeln!(out, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{speed}</text>", left - 8.0, y + 4.0);
             }
         }
     }
@@ -106,11 +108,8 @@ fn line(out: &mut String, scales: &Scales, curve: &Curve, colour: &str, number: 
         .map(|point| (scales.x(point.recall), scales.y(a_second(point))))
         .collect();
     let path: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-    let _ = writeln!(
-        out,
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
-        path.join(" ")
-    );
+    let _ =
+        writeln!(out, "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>", path.join(" "));
     for (x, y) in places {
         let _ = writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
     }

@@ -81,7 +81,8 @@ fn rows(corpus: &Corpus, curves: &[Curve]) {
     if let Some(curve) = others.iter().find(|curve| curve.name == "hnsw_rs") {
         versus(corpus, "hnsw_rs as it comes", "≥ 12 ×", ours.us, curve);
     }
-    let reaching = others.iter().filter(|curve| !["hnsw_rs", "agenticow"].contains(&&*curve.name) && curve.at(RECALL).reached);
+    let reaching =
+        others.iter().filter(|curve| !["hnsw_rs", "agenticow"].contains(&&*curve.name) && curve.at(RECALL).reached);
     if let Some(best) = reaching.min_by(|one, two| one.at(RECALL).us.total_cmp(&two.at(RECALL).us)) {
         versus(corpus, &format!("the best library, {}", best.name), "≥ 4.5 ×", ours.us, best);
     }
@@ -108,7 +109,11 @@ fn table(corpus: &Corpus, bench: &Path, curves: &[Curve], built: &[Built]) -> St
     for (curve, built) in curves.iter().zip(built) {
         let cell = |recall: f64| {
             let at = curve.at(recall);
-            if at.reached { format!("{:.0} µs", at.us) } else { format!("tops out: {:.4}, {:.0} µs", at.recall, at.us) }
+            if at.reached {
+                format!("{:.0} µs", at.us)
+            } else {
+                format!("tops out: {:.4}, {:.0} µs", at.recall, at.us)
+            }
         };
         let beside = curve.at(RECALL).us / best;
         let cells = format!("{} | {} | {}", cell(0.95), cell(0.975), cell(RECALL));

@@ -25,13 +25,7 @@ pub(in crate::fs) fn attr(common: &Common, ino: u64, of: &FilesOf, inode: u64) -
 
 /// Returns the attributes of a node. The root belongs to the branch's owner, as all fixed
 /// directories do.
-pub(super) fn attr_of(
-    common: &Common,
-    ino: u64,
-    of: &FilesOf,
-    inode: u64,
-    node: &FileNode,
-) -> Result<Attr, Failure> {
+pub(super) fn attr_of(common: &Common, ino: u64, of: &FilesOf, inode: u64, node: &FileNode) -> Result<Attr, Failure> {
     let (uid, gid) = match inode {
         FILES_ROOT => {
             let owner = common.memory.info(of.view.branch())?.uid;

@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 
 use super::{FilesOf, name_of};
 use crate::fs::attr::Entry;
+use crate::fs::change::fixed;
 use crate::fs::common::Caller;
 use crate::fs::errno::{Errno, Failure, invalid, not_permitted};
-use crate::fs::change::fixed;
 use crate::fs::node::Node;
 use crate::fs::{Filesystem, branches};
 use crate::memory::{FILES_ROOT, FileName, FileOp, Make, RenameHow, Tree, TreeError};

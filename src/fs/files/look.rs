@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 
 use super::attr::attr_of;
 use super::{FilesOf, name_lifetime};
+use crate::fs::Filesystem;
 use crate::fs::attr::Entry;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::node::Node;
-use crate::fs::Filesystem;
 use crate::memory::{Tree, View};
 
 impl Filesystem {
@@ -35,9 +35,9 @@ impl Filesystem {
     pub fn readlink(&self, ino: u64) -> Result<Vec<u8>, Errno> {
         let node = self.nodes.node(ino)?;
         let target = match &node {
-            Node::File(of, inode) => self.common.tree(of).and_then(|tree| {
-                Ok(tree.node(*inode)?.target().ok_or(Errno::EINVAL)?.to_vec())
-            }),
+            Node::File(of, inode) => {
+                self.common.tree(of).and_then(|tree| Ok(tree.node(*inode)?.target().ok_or(Errno::EINVAL)?.to_vec()))
+            }
             _ => Err(Errno::EINVAL.into()),
         };
         self.audit_node(&node, target)

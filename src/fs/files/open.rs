@@ -57,7 +57,7 @@ impl Filesystem {
         let above = parent_of(&tree, of, directory)?;
         let names = vec![Name { name: ".".into(), node: node.clone() }, Name { name: "..".into(), node: above }];
         let listing = Listing::new(names, More::Files(FileNames::new(open, tree)));
-        Ok(self.add_file(caller, node, Open::Directory(Mutex::new(listing))))
+        Ok(self.add_file(caller, node, Open::Directory(Box::new(Mutex::new(listing)))))
     }
 
     /// Makes a file and opens it; opens the one that is there, where that is not forbidden.

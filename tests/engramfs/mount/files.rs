@@ -140,7 +140,10 @@ fn a_rollback_brings_files_back_under_the_eyes_of_their_readers() {
     assert_eq!((read(mount.at("main/files/a")).len(), mount.has("main/files/d/b")), (31, false));
     mount.ctl("main", "rollback v1").unwrap();
     std::thread::sleep(std::time::Duration::from_millis(100));
-    assert_eq!((read(mount.at("main/files/a")), read(mount.at("main/files/d/b"))), ("a of main\n".into(), "b of main\n".into()));
+    assert_eq!(
+        (read(mount.at("main/files/a")), read(mount.at("main/files/d/b"))),
+        ("a of main\n".into(), "b of main\n".into())
+    );
     assert!(!mount.has("main/files/new"));
     assert_eq!(names(mount.at("main/files")), ["a", "d"]);
 }

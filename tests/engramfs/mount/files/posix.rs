@@ -276,7 +276,9 @@ assert s.st_mtime_ns > now and s.st_atime_ns == 7
 d = os.stat('.').st_mtime_ns; open('g', 'w').close(); assert os.stat('.').st_mtime_ns > d
 print('kept')";
     assert_eq!(mount.python(code).trim(), "kept");
-    mount.sh("cd main/files; touch -a -d 2020-01-01 f; touch -m -d 2021-01-01 f; [ $(stat -c %x f | cut -c1-4) = 2020 ]");
+    mount.sh(
+        "cd main/files; touch -a -d 2020-01-01 f; touch -m -d 2021-01-01 f; [ $(stat -c %x f | cut -c1-4) = 2020 ]",
+    );
     assert_eq!(fs::metadata(at("f")).unwrap().mtime(), 1_609_459_200);
 }
 

@@ -7,11 +7,9 @@ use crate::mount::{Mounted, Site, command, read, succeed};
 #[test]
 fn git_works_in_a_branch_and_in_its_fork() {
     let mount = Mounted::new();
-    mount.sh(
-        "cd main/files; git init -q r; cd r; git config user.email a@b; git config user.name ann; \
+    mount.sh("cd main/files; git init -q r; cd r; git config user.email a@b; git config user.name ann; \
          for i in $(seq 50); do echo $i > f$i; done; git add .; git commit -qm one; \
-         for i in $(seq 25); do echo more >> f$i; done; git commit -qam two; git gc -q; git fsck --strict",
-    );
+         for i in $(seq 25); do echo more >> f$i; done; git commit -qam two; git gc -q; git fsck --strict");
     fs::create_dir(mount.at("main/branches/x")).unwrap();
     mount.sh(
         "cd main/branches/x/files/r; [ -z \"$(git status --porcelain)\" ]; git checkout -qb y; rm f1; git commit -qam three; \
@@ -56,12 +54,13 @@ fn copiers_and_archivers_bring_a_tree_back_as_it_was() {
          head -c 200000 /dev/urandom > a/b/data; chmod 600 a/b/data; truncate -s 2M a/sparse; \
          find . -exec touch -h -d '2001-02-03 04:05:06.789012345' {} +",
     );
-    let listing = "find . -printf '%P %y %s %m %n %T@ %l\\n' | grep -v '^ ' | sort; find . -type f | sort | xargs sha256sum";
+    let listing =
+        "find . -printf '%P %y %s %m %n %T@ %l\\n' | grep -v '^ ' | sort; find . -type f | sort | xargs sha256sum";
     let original = mount.sh(&format!("cd ../t; {listing}"));
     for (name, copy) in [
         ("cp", "cp -a ../t/. main/files/cp/"),
         ("rsync", "rsync -aH ../t/ main/files/rsync/"),
-        ("tar", "tar cf - -C ../t . | tar xf - -C main/files/tar"),
+        ("tar", "tar cf - --format=posix -C ../t . | tar xf - -C main/files/tar"),
     ] {
         mount.sh(&format!("mkdir main/files/{name}; {copy}"));
         assert_eq!(mount.sh(&format!("cd main/files/{name}; {listing}")), original, "{name}");
@@ -73,8 +72,13 @@ fn copiers_and_archivers_bring_a_tree_back_as_it_was() {
 #[test]
 fn vim_and_locks_work() {
     let mount = Mounted::new();
-    mount.sh("cd main/files; echo black tea > f; vim -es -u NONE -c 'set backup backupskip=' -c '%s/black/green/' -c wq f");
-    assert_eq!((read(mount.at("main/files/f")), read(mount.at("main/files/f~"))), ("green tea\n".into(), "black tea\n".into()));
+    mount.sh(
+        "cd main/files; echo black tea > f; vim -es -u NONE -c 'set backup backupskip=' -c '%s/black/green/' -c wq f",
+    );
+    assert_eq!(
+        (read(mount.at("main/files/f")), read(mount.at("main/files/f~"))),
+        ("green tea\n".into(), "black tea\n".into())
+    );
     let code = "import fcntl, os, subprocess, sys
 os.chdir('main/files'); f = open('f', 'r+'); g = open('f', 'r+')
 fcntl.flock(f, fcntl.LOCK_EX)
