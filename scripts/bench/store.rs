@@ -15,7 +15,7 @@ pub fn rows_of_large() -> usize {
 }
 
 pub fn who() -> Actor {
-    Actor { uid: 0, name: "root".into() }
+    Actor { uid: 0, gid: 0, name: "root".into() }
 }
 
 pub fn open(path: &Path) -> Arc<Memory> {

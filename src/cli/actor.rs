@@ -8,10 +8,10 @@ use crate::memory::Actor;
 
 /// Returns the effective user of this process.
 pub fn current() -> Actor {
-    // The owner of a process's own directory in /proc is its effective uid.
-    let uid = fs::metadata("/proc/self").map(|found| found.uid()).unwrap_or(u32::MAX);
+    // The owner of a process's own directory in /proc is its effective uid, the group its gid.
+    let (uid, gid) = fs::metadata("/proc/self").map_or((u32::MAX, u32::MAX), |found| (found.uid(), found.gid()));
     let name = user(uid).map_or_else(|| format!("uid-{uid}"), |user| user.name);
-    Actor { uid, name: name.into() }
+    Actor { uid, gid, name: name.into() }
 }
 
 /// Returns what this machine knows of a uid.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::FsOptions;
 use super::branch_state::{BranchState, BranchStates};
 use super::errno::{Errno, Failure};
-use super::files::{FileNumbers, Opened};
+use super::files::{FileNumbers, Opened, Removed};
 use super::lock;
 use super::news::News;
 use super::search::SearchCache;
@@ -30,6 +30,7 @@ pub(super) struct Common {
     pub file_numbers: Arc<FileNumbers>,
     /// What is open in `files/`.
     pub opened: Opened,
+    pub removed: Removed,
     options: FsOptions,
     users: Mutex<HashMap<u32, User>>,
 }
@@ -43,6 +44,7 @@ impl Common {
             news: News::start(),
             file_numbers: Arc::default(),
             opened: Opened::default(),
+            removed: Removed::default(),
             options,
             users: Mutex::default(),
         }
@@ -80,7 +82,7 @@ impl Common {
 
     /// Returns the caller as the lineage names him.
     pub fn actor(&self, caller: Caller) -> Actor {
-        Actor { uid: caller.uid, name: self.user(caller.uid).name.into() }
+        Actor { uid: caller.uid, gid: caller.gid, name: self.user(caller.uid).name.into() }
     }
 
     /// Returns who has a uid.

@@ -26,7 +26,7 @@ pub(super) enum Verb {
     Fork { name: String, from: Option<String> },
     Join { join: Join, dry_run: bool },
     Checkpoint { label: String, text: Option<String> },
-    Rollback { label: String },
+    Rollback { label: String, patterns: Vec<String> },
     Resolve { id: String, side: Side },
     Collect { older_than: Option<Duration>, dry_run: bool },
 }
@@ -57,8 +57,11 @@ impl Speech for Ctl {
                 memory.checkpoint(&who, branch, &label, text.as_deref())?;
                 json!({"status": "taken", "checkpoint": label})
             }
-            Verb::Rollback { label } => {
+            Verb::Rollback { label, patterns } if patterns.is_empty() => {
                 return Ok(memory.rollback(&who, branch, &label)?.to_json() + "\n");
+            }
+            Verb::Rollback { label, patterns } => {
+                return Ok(memory.rollback_files(&who, branch, &label, &patterns)?.to_json() + "\n");
             }
             Verb::Resolve { id, side } => {
                 memory.resolve_conflict(&who, branch, &id, side)?;
@@ -127,6 +130,18 @@ impl Ctl {
     }
 }
 
+/// Parses `LABEL` or `LABEL -- files/PATTERN …`.
+fn rollback(rest: &str) -> Option<Verb> {
+    let mut words = rest.split_whitespace().map(str::to_owned);
+    let label = words.next()?;
+    let patterns = match words.next().as_deref() {
+        None => return Some(Verb::Rollback { label, patterns: Vec::new() }),
+        Some("--") => words.collect::<Vec<_>>(),
+        Some(_) => return None,
+    };
+    (!patterns.is_empty()).then_some(Verb::Rollback { label, patterns })
+}
+
 /// Returns EBUSY while a handle holds written bytes of the branch that no commit took.
 pub(super) fn check_settled(handles: &HandleTable, info: &BranchInfo) -> Result<(), Failure> {
     if !handles.is_pending(info.id) {
@@ -183,9 +198,7 @@ fn verb(line: &str) -> Option<Verb> {
             let text = Some(text.trim().to_owned()).filter(|text| !text.is_empty());
             (!label.is_empty()).then(|| Verb::Checkpoint { label: label.to_owned(), text })
         }
-        "rollback" => {
-            (!rest.is_empty() && !rest.contains(char::is_whitespace)).then(|| Verb::Rollback { label: rest.to_owned() })
-        }
+        "rollback" => rollback(rest),
         "resolve" => {
             // An id may have spaces in it, a side has none.
             let (id, side) = rest.rsplit_once(char::is_whitespace)?;
@@ -229,7 +242,9 @@ mod tests {
             Some(Verb::Checkpoint { label: "v1".into(), text: Some("before  the storm".into()) })
         );
         assert_eq!(verb("checkpoint v1"), Some(Verb::Checkpoint { label: "v1".into(), text: None }));
-        assert_eq!(verb("rollback v1"), Some(Verb::Rollback { label: "v1".into() }));
+        assert_eq!(verb("rollback v1"), Some(Verb::Rollback { label: "v1".into(), patterns: Vec::new() }));
+        let patterns = vec!["files/a".into(), "files/b/**".into()];
+        assert_eq!(verb("rollback v1 -- files/a files/b/**"), Some(Verb::Rollback { label: "v1".into(), patterns }));
         assert_eq!(verb("resolve a b child"), Some(Verb::Resolve { id: "a b".into(), side: Side::Child }));
     }
 
@@ -241,7 +256,8 @@ mod tests {
             "fork",
             "fork x of v1",
             "rollback",
-            "rollback v1 -- files/a",
+            "rollback v1 files/a",
+            "rollback v1 --",
             "resolve a",
             "resolve a both",
             "checkpoint",

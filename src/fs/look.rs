@@ -73,6 +73,7 @@ impl Filesystem {
     /// Takes back look-ups that [`Entry`]s stood for.
     pub fn forget(&self, ino: u64, lookups: u64) {
         self.nodes.forget(ino, lookups);
+        self.common.removed.forget(ino);
     }
 
     /// Returns the attributes of a node; of an open file with the length that this handle sees.
@@ -119,8 +120,8 @@ impl Filesystem {
 
     /// An open record has attributes while it is not committed yet, or not there any more.
     pub(super) fn attr_of(&self, ino: u64, node: &Node, handle: Option<u64>) -> Result<Attr, Failure> {
-        if let Node::File(..) = node {
-            return attr(&self.common, ino, node);
+        if let Node::File(of, inode) = node {
+            return self.file_attr(ino, of, *inode);
         }
         let handle = handle.map(|handle| self.handles.get(handle)).transpose()?;
         let found = attr(&self.common, ino, node);

@@ -106,6 +106,10 @@ impl Filesystem {
                 common.changed(change);
             }
         }));
+        let opened = Arc::downgrade(&common);
+        memory.ask_for_open_files(Some(Box::new(move |branch, inode| {
+            opened.upgrade().is_some_and(|common| common.opened.of(branch).contains(&inode))
+        })));
         let nodes = NodeTable::new(root, common.file_numbers.clone());
         Filesystem { common, nodes, handles: Arc::default() }
     }

@@ -6,8 +6,12 @@
 use std::ffi::{OsStr, OsString};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::lock;
+
+/// How long an act waits for the kernel to hear of it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The side of the kernel that takes notices.
 pub trait Kernel: Send + Sync {
@@ -68,6 +72,7 @@ impl News {
         self.tell(Box::new(move |kernel| kernel.forget_name(parent, &name)));
     }
 
+    /// Tells the kernel something, soon.
     pub fn tell(&self, notice: Notice) {
         let kernel = self.kernel.clone();
         self.send_all(vec![Box::new(move || {
@@ -76,6 +81,22 @@ impl News {
                 notice(&*kernel);
             }
         })]);
+    }
+
+    /// Tells the kernel something, and returns when it has heard of it: who reads after an act must
+    /// not see what was before. It may not be about what the kernel holds for the request that is
+    /// waiting; if something is stuck all the same, the act goes on after [`PATIENCE`].
+    pub fn tell_now(&self, notice: Notice) {
+        let (heard, wait) = mpsc::channel::<()>();
+        self.tell(Box::new(move |kernel| {
+            notice(kernel);
+            drop(heard);
+        }));
+        if wait.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            log::warn!(
+                "the kernel did not hear within {PATIENCE:?} of files that changed; it may show them as they were"
+            );
+        }
     }
 }
 

@@ -19,8 +19,8 @@ use fuser::{
 
 use super::patience::Patience;
 use super::reply::{
-    BLOCK, GENERATION, answer, answer_attr, answer_data, answer_entry, answer_open, answer_written, answer_xattr,
-    caller, file_attr, guard, kind, manner, time_set,
+    BLOCK, GENERATION, answer, answer_absent, answer_attr, answer_data, answer_entry, answer_open, answer_written,
+    answer_xattr, caller, file_attr, guard, kind, manner, time_set,
 };
 use crate::fs::{Changes, Entry, Errand, Filesystem, Kernel};
 
@@ -114,7 +114,12 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer_entry(reply, guard("lookup", || self.fs.lookup(parent.0, name)));
+        let found = guard("lookup", || self.fs.lookup(parent.0, name));
+        match found.as_ref().err().filter(|error| error.code() == libc::ENOENT).and_then(|_| self.fs.absence(parent.0))
+        {
+            Some(lifetime) => answer_absent(reply, lifetime),
+            None => answer_entry(reply, found),
+        }
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {

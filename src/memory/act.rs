@@ -83,6 +83,15 @@ pub enum Deed {
     Uncheckpoint(BranchId, Arc<str>),
     /// The branch goes back to a checkpoint.
     Rollback(BranchId, Arc<str>),
+    /// Some files go back to a checkpoint.
+    RollbackFiles {
+        /// The branch.
+        branch: BranchId,
+        /// The checkpoint.
+        label: Arc<str>,
+        /// Which files, each pattern beginning with `files/`.
+        patterns: Vec<Arc<str>>,
+    },
     /// States are joined.
     Join(BranchId, Join),
     /// The branch is thrown away.
@@ -134,6 +143,7 @@ mod code {
     pub const REFUSE: u8 = 16;
     pub const USER: u8 = 17;
     pub const FILES: u8 = 18;
+    pub const ROLLBACK_FILES: u8 = 19;
 }
 
 impl Act {
@@ -168,6 +178,7 @@ impl Deed {
             | Deed::Bulk(branch, ..)
             | Deed::Uncheckpoint(branch, _)
             | Deed::Rollback(branch, _)
+            | Deed::RollbackFiles { branch, .. }
             | Deed::Join(branch, _)
             | Deed::Discard(branch)
             | Deed::Rename(branch, _)
@@ -198,6 +209,7 @@ impl Deed {
             Deed::Refuse(..) => code::REFUSE,
             Deed::User(_) => code::USER,
             Deed::Files(..) => code::FILES,
+            Deed::RollbackFiles { .. } => code::ROLLBACK_FILES,
         }
     }
 
@@ -222,6 +234,10 @@ impl Deed {
             | Deed::Refuse(branch, text) => out.number(branch.0).text(text),
             Deed::Config(branch, setting, value) => out.number(branch.0).byte(*setting as u8).text(value),
             Deed::Files(branch, count) => out.number(branch.0).number(*count),
+            Deed::RollbackFiles { branch, label, patterns } => {
+                out.number(branch.0).text(label).number(patterns.len() as u64);
+                patterns.iter().fold(out, |out, pattern| out.text(pattern))
+            }
             Deed::Mode(branch, mode) => out.number(branch.0).number(u64::from(*mode)),
             Deed::Resolve(branch, id, side) => out.number(branch.0).text(id).byte(u8::from(*side == Side::Parent)),
         };
@@ -271,6 +287,11 @@ impl Deed {
                 Deed::Resolve(branch, id, if input.byte()? == 1 { Side::Parent } else { Side::Child })
             }
             code::FILES => Deed::Files(branch, input.number()?),
+            code::ROLLBACK_FILES => {
+                let (label, count) = (input.text()?.into(), input.length()?);
+                let patterns = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
+                Deed::RollbackFiles { branch, label, patterns }
+            }
             code::REFUSE => Deed::Refuse(branch, input.text()?.into()),
             code => return Err(CodecError::Code(code)),
         })
@@ -371,6 +392,7 @@ mod tests {
         round_trip(Deed::Resolve(branch, name.clone(), Side::Parent));
         round_trip(Deed::Refuse(branch, name.clone()));
         round_trip(Deed::Files(branch, 12));
+        round_trip(Deed::RollbackFiles { branch, label: name.clone(), patterns: vec![name.clone(), "b".into()] });
         round_trip(Deed::User(name));
     }
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError};
 use serde_json::json;
 
 use super::act::Join;
+use super::joining::Table;
 use super::look::Seen;
 use super::world::{BranchId, View, World};
-use super::joining::Table;
 use super::{Error, Memory, joining, readme, status};
 use crate::branch::{State, differences};
 use crate::lineage::{Decision, Op, SignedEntry};

@@ -74,8 +74,23 @@ impl Memory {
         &self.trees
     }
 
-    /// Carries out one operation on a branch's files, atomically.
+    /// Carries out one operation on a branch's files, atomically; what the branch's rules forbid is
+    /// refused and noted in the lineage.
     pub fn edit(&self, who: &Actor, branch: BranchId, op: Op) -> Result<Outcome, EditError> {
+        let checked = {
+            let world = self.world();
+            let branch = world.branch(branch)?;
+            super::guard::check(branch.settings.rules(), branch.state.files(), who, &op)
+        };
+        if let Err(error) = checked {
+            self.note_refusal(who, branch, &error);
+            return Err(error.into());
+        }
+        self.edit_unguarded(who, branch, op)
+    }
+
+    /// Like [`Memory::edit`], whatever the rules say.
+    pub(super) fn edit_unguarded(&self, who: &Actor, branch: BranchId, op: Op) -> Result<Outcome, EditError> {
         let outcome = {
             let mut chain = self.chain();
             let journal = chain.writable()?;

@@ -27,18 +27,18 @@ impl Memory {
         };
         if dry_run {
             let states = self.world().branches.values().map(|branch| outdated(branch, now).count()).sum::<usize>();
-            return Ok(
-                json!({ "dry_run": true, "branches": paths, "states": states, "bytes": self.unreachable_bytes()? }),
-            );
+            let (files, bytes) = (self.expire_files(true)?, self.unreachable_bytes()?);
+            return Ok(json!({ "dry_run": true, "branches": paths, "states": states, "files": files, "bytes": bytes }));
         }
         for branch in &expired {
             self.act(who, || Ok(Deed::Discard(*branch)))?;
         }
+        let files = self.expire_files(false)?;
         let _one = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
         let states = self.drop_outdated(now);
         self.seal_alone()?;
         let bytes = self.sweep()?;
-        Ok(json!({ "dry_run": false, "branches": paths, "states": states, "bytes": bytes }))
+        Ok(json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes }))
     }
 
     /// Returns expired branches, children before their parents.

@@ -15,7 +15,7 @@ use crate::lineage::{Counts, Decision, Detail, Side};
 use crate::merge::files::{FileDecision, FileMerge, FilePlan, Rules, Trees, plan_files};
 use crate::merge::{Plan, Sides, Strategy, plan};
 use crate::object::{Hash, Time};
-use crate::workspace::{Op, Packs};
+use crate::workspace::{Op, Packs, Tree};
 
 /// What a merge, promote or pull did, or would do.
 #[derive(Clone, Debug)]
@@ -237,6 +237,36 @@ fn promoted(table: Table<'_>, branch: &Branch, merged: &Arc<State>) -> Result<Ar
     let mut state = State::clone(merged);
     state.set_files(plan_files(trees, &how).map_err(stored)?.tree);
     Ok(Arc::new(state))
+}
+
+/// Returns a branch's files with those at the patterns as `wanted` has them, and how many differ.
+pub fn restored(table: Table<'_>, branch: &Branch, wanted: &Tree, patterns: &[Arc<str>]) -> Result<(Tree, u64), Error> {
+    let bad = |pattern: &str| {
+        let message = format!("'{pattern}' is no pattern of files to roll back");
+        Error::new(Kind::Invalid, "bad_pattern", message, "write files/ and a path or pattern, such as files/notes/**")
+    };
+    let mut text = String::new();
+    for pattern in patterns {
+        // Blanks end a word in rules; any one character stands for them.
+        let inside = pattern.strip_prefix("files/").filter(|inside| !inside.is_empty()).ok_or_else(|| bad(pattern))?;
+        let inside = inside.trim_end_matches('/').replace(char::is_whitespace, "?");
+        text.push_str(&format!("/{inside} whole\n/{inside}/** whole\n"));
+    }
+    let rules = Rules::parse(&format!("{text}** never")).map_err(|_| bad(&patterns.join(" ")))?;
+    let own = branch.state.files();
+    let how = FileMerge {
+        rules: &rules,
+        strategy: Strategy::ChildWins,
+        resolved: &|_| None,
+        packs: table.packs,
+        time: table.time,
+    };
+    let plan = plan_files(Trees { base: own, child: wanted, parent: own }, &how).map_err(stored)?;
+    let mut files = plan.tree;
+    for inode in &plan.removed {
+        files.apply(&Op::Drop { inode: *inode }, table.time, table.packs).map_err(stored)?;
+    }
+    Ok((files, plan.files))
 }
 
 /// Returns the error for a merge that waits for `resolve`.

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::settings::Setting;
+use super::trees::stored;
 use super::world::{Branch, BranchId, View, World};
 use super::{Error, Memory};
 use crate::branch::State;
 use crate::object::{Hash, Time};
 use crate::record::{Version, write_export_line};
 use crate::segment::{Row, SegmentError};
+use crate::workspace::{Node, ROOT, Tree};
 
 /// What a directory shows of a branch.
 #[derive(Clone, Debug)]
@@ -37,6 +39,21 @@ pub struct BranchInfo {
     pub children: usize,
     /// Number of checkpoints.
     pub checkpoints: usize,
+}
+
+/// What a hash stands for.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// One line of JSON. A file's `text` is null where it is no UTF-8.
+    pub line: String,
+    /// The bytes of a file.
+    pub content: Option<Vec<u8>>,
+}
+
+impl Shown {
+    fn line(line: String) -> Shown {
+        Shown { line, content: None }
+    }
 }
 
 impl Memory {
@@ -103,26 +120,60 @@ impl Memory {
         Ok(world.setting(world.branch(view.branch())?, setting)?.to_string())
     }
 
-    /// Returns what has that hash, as JSON: a record's version, an entry, or a head.
+    /// Returns what has that hash: a version of a record or a file, an entry, or a head.
     ///
     /// Versions are found in the branch, its base, its checkpoints, and the states that
     /// `config/keep` keeps: those before rollbacks, and both sides of merges with conflicts.
-    pub fn show(&self, branch: BranchId, hash: &Hash) -> Result<String, Error> {
+    pub fn show(&self, branch: BranchId, hash: &Hash) -> Result<Shown, Error> {
         for state in self.readable_states(branch)? {
             if state.head() == *hash {
                 let totals = state.totals();
                 let value =
                     json!({ "kind": "head", "head": hash.to_string(), "records": totals.records, "bytes": totals.raw });
-                return Ok(format!("{value}\n"));
+                return Ok(Shown::line(format!("{value}\n")));
+            }
+            if let Some(file) = self.file_of(&state, hash)? {
+                return Ok(file);
             }
             if let Some(version) = version_of(&state, hash)? {
                 let mut line = Vec::new();
                 write_export_line(&mut line, &version);
-                return Ok(String::from_utf8_lossy(&line).into_owned());
+                return Ok(Shown::line(String::from_utf8_lossy(&line).into_owned()));
             }
         }
         let entry = self.entries()?.into_iter().find(|entry| entry.hash == *hash);
-        entry.map(|entry| entry.to_line() + "\n").ok_or_else(|| Error::no_hash(hash))
+        entry.map(|entry| Shown::line(entry.to_line() + "\n")).ok_or_else(|| Error::no_hash(hash))
+    }
+
+    /// Finds a file by the hash that merges and `conflicts` name, or by that of its content alone.
+    fn file_of(&self, state: &State, hash: &Hash) -> Result<Option<Shown>, Error> {
+        let tree = state.files();
+        let mut folders = vec![ROOT];
+        while let Some(folder) = folders.pop() {
+            for (name, inode) in tree.entries(folder, None).map_err(stored)? {
+                let node = tree.node(inode).map_err(stored)?;
+                if node.directory().is_some() {
+                    folders.push(inode);
+                } else if node.hash() == Some(*hash) || node.content_hash() == Some(*hash) {
+                    return self.shown_file(tree, folder, name, node).map(Some);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn shown_file(&self, tree: &Tree, folder: u64, name: &[u8], node: &Node) -> Result<Shown, Error> {
+        let content = match node.target() {
+            Some(target) => target.to_vec(),
+            None => node.read(0, usize::try_from(node.size()).unwrap_or(usize::MAX), &self.trees).map_err(stored)?,
+        };
+        let path = [&tree.path(folder).unwrap_or_default()[..], name].join(&b'/');
+        let path = format!("files/{}", String::from_utf8_lossy(&path).trim_start_matches('/'));
+        let value = json!({
+            "kind": "file", "path": path, "mode": format!("{:04o}", node.mode), "size": node.size(),
+            "modified": node.mtime.to_string(), "text": String::from_utf8(content.clone()).ok(),
+        });
+        Ok(Shown { line: format!("{value}\n"), content: Some(content) })
     }
 
     fn readable_states(&self, branch: BranchId) -> Result<Vec<Arc<State>>, Error> {

@@ -264,12 +264,7 @@ pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, key: &Key, trees: &Trees
 }
 
 /// Reads the manifest and checks its signature.
-pub fn read(
-    disk: &dyn Disk,
-    public: &PublicKey,
-    segments: &Segments,
-    trees: &Trees,
-) -> Result<Manifest, Error> {
+pub fn read(disk: &dyn Disk, public: &PublicKey, segments: &Segments, trees: &Trees) -> Result<Manifest, Error> {
     let bytes = read_file(disk, PATH)?;
     let damaged = |what: &str| Error::damaged(format!("the manifest {what}"));
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("does not begin as one"))?;

@@ -12,9 +12,11 @@ mod chain;
 mod document;
 mod draft;
 mod error;
+mod expiry;
 mod export;
 mod files;
 mod gc;
+mod guard;
 mod history;
 mod indexer;
 mod joining;
@@ -45,10 +47,11 @@ pub use backup::backup;
 pub use document::Document;
 pub use draft::{DOCUMENT_BYTES_MAX, Draft, Edit};
 pub use error::{Error, Kind};
+pub use expiry::IsOpen;
 pub use export::Export;
 pub use files::EditError;
 pub use joining::Outcome;
-pub use look::BranchInfo;
+pub use look::{BranchInfo, Shown};
 pub use open::OpenMode;
 pub use settings::{Setting, parse_duration};
 pub use snapshot::{Record, RecordStat, Snapshot};
@@ -81,6 +84,8 @@ use world::World;
 pub struct Actor {
     /// The uid.
     pub uid: u32,
+    /// The group; other groups of the user are not known.
+    pub gid: u32,
     /// The user's name; it stands in entries where `config/agent` is not set.
     pub name: Arc<str>,
 }
@@ -137,6 +142,7 @@ pub struct Memory {
     listeners: RwLock<Vec<Listener>>,
     keeper: seal::Keeper,
     indexer: indexer::Indexer,
+    expiry: expiry::Expiry,
     /// Segments that a journal frame names and that are therefore never swept before the next seal.
     named: Mutex<HashSet<Hash>>,
     _lock: Option<Lock>,

@@ -8,9 +8,9 @@ use super::act::{Act, Deed};
 use super::chain::Chain;
 use super::load::{Source, load};
 use super::manifest::{self, Manifest};
-use super::unfinished;
 use super::segments::Segments;
 use super::trees::Trees;
+use super::unfinished;
 use super::{Error, Kind, Memory, Surroundings};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
 use crate::journal::{Journal, Torn};
@@ -100,6 +100,7 @@ impl Memory {
             listeners: RwLock::default(),
             keeper: super::seal::Keeper::default(),
             indexer: super::indexer::Indexer::default(),
+            expiry: super::expiry::Expiry::default(),
             named: Mutex::new(loaded.named),
             _lock: lock,
         });
@@ -160,7 +161,18 @@ fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
     if has(manifest::PATH) || has_content(disk, &has)? {
         return Ok(true);
     }
-    let ours = ["format", "key", "key.pub", "journal", segment::FOLDER, "lock", manifest::NEW_PATH, unfinished::PATH, unfinished::NEW_PATH, "lost+found"];
+    let ours = [
+        "format",
+        "key",
+        "key.pub",
+        "journal",
+        segment::FOLDER,
+        "lock",
+        manifest::NEW_PATH,
+        unfinished::PATH,
+        unfinished::NEW_PATH,
+        "lost+found",
+    ];
     if let Some(other) = names.iter().find(|name| !ours.contains(&name.as_str())) {
         let message = format!("the folder is no store and holds {other}");
         return Err(Error::new(Kind::Invalid, "not_a_store", message, "name an empty or new folder"));

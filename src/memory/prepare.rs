@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::act::{Act, Change, Deed, Join};
 use super::draft::check_numbers;
+use super::joining::Table;
 use super::settings::Setting;
 use super::world::{Branch, BranchId, Checkpoint, Kept, Resolution, World};
-use super::joining::Table;
 use super::{Error, Kind, joining};
 use crate::branch::{State, check_name, check_record_id, differences};
 use crate::lineage::{Counts, Detail, Op, Side};
@@ -100,6 +100,9 @@ pub fn prepare(ground: &Ground<'_>, act: &Act) -> Result<Prepared, Error> {
         Deed::Checkpoint { branch, label, text } => checkpoint(world, act, world.branch(*branch)?, label, text),
         Deed::Uncheckpoint(branch, label) => uncheckpoint(world, act, world.branch(*branch)?, label),
         Deed::Rollback(branch, label) => rollback(world, act, world.branch(*branch)?, label),
+        Deed::RollbackFiles { branch, label, patterns } => {
+            rollback_files(ground, act, world.branch(*branch)?, label, patterns)
+        }
         Deed::Join(branch, join) => joining::join(ground.table(act), act, world.branch(*branch)?, *join),
         Deed::Discard(branch) => discard(world, act, world.branch(*branch)?),
         Deed::Rename(branch, name) => rename(world, act, world.branch(*branch)?, name),
@@ -381,6 +384,24 @@ fn rollback(world: &World, act: &Act, branch: &Branch, label: &Arc<str>) -> Resu
             state.mourn(&change.id, act.time);
         }
     }
+    let kept = Kept { state: branch.state.clone(), time: act.time };
+    Ok(prepared.with_state(state).step(Step::Keep(branch.id, kept)))
+}
+
+fn rollback_files(
+    ground: &Ground<'_>,
+    act: &Act,
+    branch: &Branch,
+    label: &Arc<str>,
+    patterns: &[Arc<str>],
+) -> Result<Prepared, Error> {
+    let checkpoint = find_checkpoint(branch, label)?;
+    let (files, count) = joining::restored(ground.table(act), branch, checkpoint.state.files(), patterns)?;
+    let mut state = (*branch.state).clone();
+    state.set_files(files);
+    let detail = Detail { label: Some(label.clone()), text: Some(patterns.join(" ").into()), ..Detail::default() };
+    let mut prepared = about(ground.world, act, branch, Op::Rollback).with_detail(detail);
+    prepared.counts.files = count;
     let kept = Kept { state: branch.state.clone(), time: act.time };
     Ok(prepared.with_state(state).step(Step::Keep(branch.id, kept)))
 }

@@ -46,7 +46,10 @@ struct Wish {
     stop: bool,
 }
 
-/// What the keeper does next; it gathers in any case.
+/// How often files are looked for that have outlived their rule.
+const EXPIRING: Duration = Duration::from_secs(60);
+
+/// What the keeper does next; it gathers and expires in any case.
 struct Duty {
     seal: bool,
 }
@@ -73,9 +76,10 @@ impl Keeper {
     /// Waits for a wish; returns what to do, or nothing when the thread shall end.
     fn next(&self) -> Option<Duty> {
         let wish = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.0.1.wait_while(wish, |wish| !wish.seal && !wish.stop && !wish.gather);
-        let mut wish = waited.unwrap_or_else(PoisonError::into_inner);
-        if !wish.seal && !wish.stop {
+        let idle = |wish: &mut Wish| !wish.seal && !wish.stop && !wish.gather;
+        let waited = self.0.1.wait_timeout_while(wish, EXPIRING, idle);
+        let (mut wish, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !timeout.timed_out() && !wish.seal && !wish.stop {
             let waited = self.0.1.wait_timeout_while(wish, GATHERING, |wish| !wish.seal && !wish.stop);
             wish = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -207,7 +211,10 @@ impl Memory {
             while let Some(duty) = keeper.next()
                 && let Some(memory) = memory.upgrade()
             {
-                let kept = memory.gather_all().and_then(|()| if duty.seal { memory.seal() } else { Ok(()) });
+                let mut kept = memory.gather_all().and_then(|()| memory.expire_in_time(EXPIRING));
+                if duty.seal {
+                    kept = kept.and_then(|()| memory.seal());
+                }
                 if let Err(error) = kept {
                     log::warn!("sealing failed and will be tried again: {error}");
                 }

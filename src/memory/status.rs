@@ -71,7 +71,9 @@ pub(super) fn render(memory: &Memory, world: &World, view: &View, seen: &Seen<'_
     let setting = |setting| world.setting(branch, setting);
     let (agent, metric) = (setting(Setting::Agent)?, setting(Setting::Metric)?);
     let conflicts = match (view, branch.parent) {
-        (View::Branch(_), Some(_)) => count_conflicts(&joining::plan_of(memory.table(world), branch, Join::Merge)?.both_changed),
+        (View::Branch(_), Some(_)) => {
+            count_conflicts(&joining::plan_of(memory.table(world), branch, Join::Merge)?.both_changed)
+        }
         _ => 0,
     };
     let status = Status {

@@ -82,7 +82,8 @@ impl Trees {
 
     /// Returns the tree of a stored form.
     pub fn load(&self, stored_tree: &StoredTree) -> Result<Tree, Error> {
-        let base = if stored_tree.snapshot == Hash::ZERO { Tree::default() } else { self.snapshot(&stored_tree.snapshot)? };
+        let base =
+            if stored_tree.snapshot == Hash::ZERO { Tree::default() } else { self.snapshot(&stored_tree.snapshot)? };
         base.with_delta(&stored_tree.delta).map_err(stored)
     }
 

@@ -191,6 +191,20 @@ impl Memory {
         Ok(Receipt::of(&*self.act(who, || Ok(Deed::Rollback(branch, label.into())))?))
     }
 
+    /// Makes the files at some paths those of a checkpoint, and leaves all else. Patterns are those
+    /// of `config/rules` behind `files/`; one that matches nothing changes nothing.
+    pub fn rollback_files(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        label: &str,
+        patterns: &[String],
+    ) -> Result<Receipt, Error> {
+        let patterns = patterns.iter().map(|pattern| pattern.as_str().into()).collect();
+        let deed = || Ok(Deed::RollbackFiles { branch, label: label.into(), patterns });
+        Ok(Receipt::of(&*self.act(who, deed)?))
+    }
+
     /// Merges, promotes or pulls. With `dry_run` nothing changes, and what stands in the way is in
     /// the outcome; otherwise it is the error, and the refusal is an entry of the lineage.
     pub fn join(&self, who: &Actor, branch: BranchId, join: Join, dry_run: bool) -> Result<Outcome, Error> {
@@ -226,7 +240,7 @@ impl Memory {
     }
 
     /// Writes a refusal into the lineage, at most one a second and branch.
-    fn note_refusal(&self, who: &Actor, branch: BranchId, error: &Error) {
+    pub(super) fn note_refusal(&self, who: &Actor, branch: BranchId, error: &Error) {
         let now = self.now();
         {
             let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
@@ -237,7 +251,7 @@ impl Memory {
         }
         let reason = format!("{}: {}", error.code, error.message);
         if let Err(error) = self.act(who, || Ok(Deed::Refuse(branch, reason.into()))) {
-            log::warn!("a refused merge could not be noted in the lineage: {error}");
+            log::warn!("a refusal could not be noted in the lineage: {error}");
         }
     }
 

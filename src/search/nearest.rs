@@ -17,7 +17,7 @@ use crate::vector::Prepared;
 
 /// How broadly a graph is walked where the question does not say: this much, or [`EF_PER_K`]
 /// times `k` where that is more.
-const EF_DEFAULT: usize = 160;
+const EF_DEFAULT: usize = 128;
 const EF_PER_K: usize = 2;
 /// To walk past one candidate costs as much as to scan so many rows.
 const ROWS_PER_CANDIDATE: u64 = 32;

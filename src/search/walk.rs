@@ -14,13 +14,7 @@ thread_local! {
 }
 
 /// Pools the best rows that a walk of breadth `ef` finds. Hidden rows are walked through.
-pub fn walk(
-    scan: &Scan<'_>,
-    layer: usize,
-    question: &Prepared,
-    ef: usize,
-    pool: &mut Pool,
-) -> Result<(), SearchError> {
+pub fn walk(scan: &Scan<'_>, layer: usize, question: &Prepared, ef: usize, pool: &mut Pool) -> Result<(), SearchError> {
     let segment = &scan.state.layers()[layer].segment;
     let Some(file) = segment.graph(question.metric()) else { return Ok(()) };
     let (graph, columns) = (file.graph()?, Columns::of(segment)?);

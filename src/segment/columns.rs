@@ -281,6 +281,13 @@ impl Segment {
         Ok(self.parse(&self.payload(row)?)?.0)
     }
 
+    /// Reads all that a hit shows of a row beside its vector: who wrote it, text and metadata.
+    pub fn shown(&self, row: u32) -> Result<(Stamp, Option<Arc<str>>, Arc<str>), SegmentError> {
+        let payload = self.payload(row)?;
+        let (stamp, text, metadata) = self.parse(&payload)?;
+        Ok((stamp, text.map(Arc::from), metadata.into()))
+    }
+
     /// Reads a row's text and metadata.
     pub fn words(&self, row: u32) -> Result<(Option<String>, String), SegmentError> {
         let payload = self.payload(row)?;

@@ -17,6 +17,8 @@ mod durability;
 mod faults;
 /// Forged lineages.
 mod forgery;
+/// Files without a mount: rules, lifetimes, rollback, what lost.
+mod files;
 /// Walks through graphs, hidden rows and damage.
 mod graphs;
 /// Random operations against a plain model.

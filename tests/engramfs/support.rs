@@ -31,7 +31,7 @@ pub fn verify(disk: &ForgetfulDisk) -> Result<serde_json::Value, Error> {
 }
 
 pub fn who() -> Actor {
-    Actor { uid: 1000, name: "ann".into() }
+    Actor { uid: 1000, gid: 1000, name: "ann".into() }
 }
 
 pub fn draft(vector: Option<Vec<f32>>, text: Option<&str>) -> Draft {

@@ -56,9 +56,11 @@ fn curves(corpus: &Corpus, holder: &Holder, views: &[(String, BranchId)]) -> Vec
 /// Branches with more and more edits against their base.
 fn branches(corpus: &Corpus, holder: &Holder, bench: &Path) {
     let mut views = vec![("base".to_owned(), holder.main)];
-    for (count, _) in EDITS {
+    // A small corpus takes fewer.
+    let edits = EDITS.map(|(count, figure)| (count.min(corpus.rows() / 4), figure));
+    for (count, _) in edits {
         let branch = fork(holder, holder.main, &format!("edited-{count}"));
-        commit(holder, branch, corpus.edits(count, count.min(corpus.rows() / 4)), COMMIT_EDITS);
+        commit(holder, branch, corpus.edits(count, count), COMMIT_EDITS);
         views.push((format!("{count} edits"), branch));
     }
     // What goes on in the background by itself is done then.
@@ -68,7 +70,7 @@ fn branches(corpus: &Corpus, holder: &Holder, bench: &Path) {
     let sealed = curves(corpus, holder, &views);
     let title = format!("{}: branches and their base, edits as committed", corpus.title());
     save_plot(corpus, bench, "branches-", &plot::svg(&title, &fresh));
-    for (number, (count, figure)) in EDITS.iter().enumerate() {
+    for (number, (count, figure)) in edits.iter().enumerate() {
         let [fresh, sealed] = [&fresh, &sealed].map(|curves| (curves[number + 1].at(RECALL), curves[0].at(RECALL)));
         let how = format!(
             "{}; {:.0} µs against {:.0} µs at recall {:.4}; sealed: {:.2} ×",

@@ -5,7 +5,7 @@ use crate::cli::failure::Failure;
 use crate::cli::output::Output;
 use crate::cli::target::{Access, Target};
 
-/// Prints a version of a record, an entry of the lineage or a head by its hash, as JSON.
+/// Prints a version of a record, an entry of the lineage or a head by its hash, as JSON; of a file its bytes.
 #[derive(clap::Args)]
 #[command(before_help = "Examples:
   engramfs show /mnt/memory/main 3b1f…64 hex digits
@@ -21,6 +21,9 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     let target: Target = args.target.parse()?;
     let found = target.with(Access::Read, |branch| branch.show(&args.hash))?;
-    out.text(&found)?;
+    match found.content.filter(|_| !out.is_json()) {
+        Some(content) => out.bytes(&content)?,
+        None => out.text(&found.line)?,
+    }
     Ok(Exit::Done)
 }

@@ -12,8 +12,8 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::formats::Row;
 use crate::memory::{
-    Actor, BranchId, Document, Edit, Error, Export, Hash, Join, Memory, OpenMode, Question, Snapshot, Surroundings,
-    View,
+    Actor, BranchId, Document, Edit, Error, Export, Hash, Join, Memory, OpenMode, Question, Shown, Snapshot,
+    Surroundings, View,
 };
 
 /// Bytes that one commit of an import takes at the most.
@@ -91,12 +91,15 @@ impl Branch for Closed {
         Ok(self.memory.checkpoint(&self.who, self.branch, label, text)?)
     }
 
-    fn rollback(&self, label: &str) -> Result<Value, Failure> {
-        let receipt = self.memory.rollback(&self.who, self.branch, label)?;
+    fn rollback(&self, label: &str, patterns: &[String]) -> Result<Value, Failure> {
+        let receipt = match patterns {
+            [] => self.memory.rollback(&self.who, self.branch, label)?,
+            patterns => self.memory.rollback_files(&self.who, self.branch, label, patterns)?,
+        };
         parse(&receipt.to_json())
     }
 
-    fn show(&self, hash: &str) -> Result<String, Failure> {
+    fn show(&self, hash: &str) -> Result<Shown, Failure> {
         let wanted: Hash = hash.parse().map_err(|_| not_a_hash(hash))?;
         Ok(self.memory.show(self.branch, &wanted)?)
     }

@@ -19,7 +19,7 @@ use super::actor;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::formats::Row;
-use crate::memory::{Document, Export, Join, OpenMode};
+use crate::memory::{Document, Export, Join, OpenMode, Shown};
 use closed::Closed;
 use mounted::Mounted;
 
@@ -59,9 +59,9 @@ pub trait Branch {
     /// Takes a checkpoint; `text` goes to the shared log.
     fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), Failure>;
     /// Goes back to a checkpoint, and returns what that took.
-    fn rollback(&self, label: &str) -> Result<Value, Failure>;
+    fn rollback(&self, label: &str, patterns: &[String]) -> Result<Value, Failure>;
     /// Returns a version, an entry or a head by its hash, as JSON.
-    fn show(&self, hash: &str) -> Result<String, Failure>;
+    fn show(&self, hash: &str) -> Result<Shown, Failure>;
     /// Returns a generated document.
     fn document(&self, document: Document) -> Result<String, Failure>;
     /// Returns the lines of its lineage, oldest first; with `subtree` those of all branches ever forked below it, merged or not.

@@ -16,7 +16,7 @@ use super::{Access, Branch, Conversation};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::formats::Row;
-use crate::memory::{Document, Error, Export, Hash, Join, check_name};
+use crate::memory::{Document, Error, Export, Hash, Join, Shown, check_name};
 
 /// Bytes of rows in one batch; as JSON Lines, which the mount keeps until the commit, vectors take about three times as much.
 const BATCH_BYTES: usize = 24 << 20;
@@ -159,12 +159,13 @@ impl Branch for Mounted<'_> {
         self.command(&format!("checkpoint {label}{text}")).map(drop)
     }
 
-    fn rollback(&self, label: &str) -> Result<Value, Failure> {
+    fn rollback(&self, label: &str, patterns: &[String]) -> Result<Value, Failure> {
         check(label)?;
-        self.result(&format!("rollback {label}"))
+        let which = if patterns.is_empty() { String::new() } else { format!(" -- {}", patterns.join(" ")) };
+        self.result(&format!("rollback {label}{which}"))
     }
 
-    fn show(&self, hash: &str) -> Result<String, Failure> {
+    fn show(&self, hash: &str) -> Result<Shown, Failure> {
         hash.parse::<Hash>().map_err(|_| not_a_hash(hash))?;
         self.beside()?.show(hash)
     }

@@ -1,6 +1,7 @@
 //! Making, linking, removing and renaming files.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
 
 use super::{FilesOf, name_of};
 use crate::fs::attr::Entry;
@@ -96,8 +97,9 @@ impl Filesystem {
         is_directory: bool,
     ) -> Result<(), Failure> {
         let name = name_of(name)?;
-        let inode = self.common.tree(of)?.lookup(directory, &name)?;
-        self.without_name(caller, of, Some(inode), |keep| match is_directory {
+        let tree = self.common.tree(of)?;
+        let inode = tree.lookup(directory, &name)?;
+        self.without_name(caller, of, &tree, Some(inode), |keep| match is_directory {
             true => FileOp::Rmdir { parent: directory, name, keep },
             false => FileOp::Unlink { parent: directory, name, keep },
         })
@@ -120,11 +122,19 @@ impl Filesystem {
         };
         let (name, new_name) = (name_of(from.1)?, name_of(to.1)?);
         let (parent, new_parent) = (from.0, to.0);
+        let tree = self.common.tree(of)?;
         let replaced = match how {
-            RenameHow::Plain => target(&self.common.tree(of)?, new_parent, &new_name)?,
+            RenameHow::Plain => target(&tree, new_parent, &new_name)?,
             RenameHow::NoReplace | RenameHow::Exchange => None,
         };
-        self.without_name(caller, of, replaced, |keep| FileOp::Rename { parent, name, new_parent, new_name, how, keep })
+        self.without_name(caller, of, &tree, replaced, |keep| FileOp::Rename {
+            parent,
+            name,
+            new_parent,
+            new_name,
+            how,
+            keep,
+        })
     }
 
     /// Does what takes a name of `inode` away. If that was the last one and the inode is open, it
@@ -133,17 +143,24 @@ impl Filesystem {
         &self,
         caller: Caller,
         of: &FilesOf,
+        tree: &Tree,
         inode: Option<u64>,
         op: impl FnOnce(bool) -> FileOp,
     ) -> Result<(), Failure> {
         let branch = of.view.branch();
         let leaving = inode.map(|inode| self.common.opened.leave((branch, inode)));
         let keep = leaving.as_ref().is_some_and(|leaving| leaving.is_open);
-        let gone = self.common.edit(caller, of, op(keep))?.gone;
-        if let (Some(leaving), Some(gone), true) = (leaving, gone, keep)
-            && leaving.orphaned()
-        {
-            self.common.edit(caller, of, FileOp::Drop { inode: gone })?;
+        let Some(gone) = self.common.edit(caller, of, op(keep))?.gone else { return Ok(()) };
+        match leaving.filter(|leaving| leaving.is_open) {
+            Some(leaving) if leaving.orphaned() => {
+                self.common.edit(caller, of, FileOp::Drop { inode: gone })?;
+            }
+            Some(_) => {}
+            None => {
+                let last = tree.node(gone).map(Arc::clone);
+                let number = self.nodes.number(&Node::File(of.clone(), gone));
+                last.into_iter().for_each(|last| self.common.removed.keep(number, last));
+            }
         }
         Ok(())
     }

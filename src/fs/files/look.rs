@@ -1,11 +1,12 @@
 //! Names in `files/`.
 
 use std::ffi::OsStr;
+use std::time::Duration;
 
 use super::attr::attr_of;
 use super::{FilesOf, name_lifetime};
 use crate::fs::Filesystem;
-use crate::fs::attr::Entry;
+use crate::fs::attr::{Attr, Entry};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::node::Node;
 use crate::memory::{Tree, View};
@@ -16,6 +17,21 @@ impl Filesystem {
         let tree = self.common.tree(of)?;
         let inode = tree.lookup(directory, name.as_encoded_bytes())?;
         self.file_entry(of, &tree, inode)
+    }
+
+    /// Returns the attributes of an inode, also of one that is gone and that the kernel still holds.
+    pub(in crate::fs) fn file_attr(&self, ino: u64, of: &FilesOf, inode: u64) -> Result<Attr, Failure> {
+        let tree = self.common.tree(of)?;
+        if let Ok(node) = tree.node(inode) {
+            return attr_of(&self.common, ino, of, inode, node);
+        }
+        let node = self.common.removed.find(ino).ok_or(Errno::ESTALE)?;
+        Ok(Attr { links: 0, ..attr_of(&self.common, ino, of, inode, &node)? })
+    }
+
+    /// Returns how long the kernel may believe that a name is not there, where it may.
+    pub fn absence(&self, parent: u64) -> Option<Duration> {
+        self.is_file(parent).then(name_lifetime)
     }
 
     /// Counts a look-up of an inode as it is in `tree`.

@@ -8,7 +8,7 @@
 //! range    holes, copies          ─┤
 //! xattr    extended attributes    ─┘
 //! numbers  (view, inode) ↔ the kernel's number       listing  open directories
-//! opened   who is open, so that what loses its last name lives on
+//! opened   who is open, so that what loses its last name lives on; removed: what the kernel holds on to
 //! stale    what the kernel must forget when a merge or a rollback changed it
 //! ```
 //!
@@ -23,6 +23,7 @@ mod numbers;
 mod open;
 mod opened;
 mod range;
+mod removed;
 mod set;
 mod stale;
 mod xattr;
@@ -31,6 +32,7 @@ pub(super) use attr::{attr, name_lifetime};
 pub(super) use listing::FileNames;
 pub(super) use numbers::FileNumbers;
 pub(super) use opened::Opened;
+pub(super) use removed::Removed;
 
 use std::ffi::OsStr;
 

@@ -54,9 +54,18 @@ impl Filesystem {
         let open = OpenInode::new(&self.common, caller, of, directory);
         let tree = self.common.tree(of)?;
         let node = Node::File(of.clone(), directory);
-        let above = parent_of(&tree, of, directory)?;
-        let names = vec![Name { name: ".".into(), node: node.clone() }, Name { name: "..".into(), node: above }];
-        let listing = Listing::new(names, More::Files(FileNames::new(open, tree)));
+        let listing = match parent_of(&tree, of, directory) {
+            Ok(above) => {
+                let names =
+                    vec![Name { name: ".".into(), node: node.clone() }, Name { name: "..".into(), node: above }];
+                Listing::new(names, More::Files(FileNames::new(open, tree)))
+            }
+            // Somebody's working directory that was removed: there is nothing in it.
+            Err(_) if self.common.removed.find(self.nodes.number(&node)).is_some() => {
+                Listing::new(Vec::new(), More::Nothing)
+            }
+            Err(failure) => return Err(failure),
+        };
         Ok(self.add_file(caller, node, Open::Directory(Box::new(Mutex::new(listing)))))
     }
 

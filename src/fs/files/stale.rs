@@ -1,11 +1,13 @@
 //! What the kernel has to forget: it sees what goes through it, and nothing of a merge, a pull or a
 //! rollback.
 //!
-//! Notices go out on the thread of notices, after the act and with no lock held. They name files
-//! and directories inside `files/` only, whose locks no request holds that is answered by the act.
+//! Notices go out on the thread of notices, after the act, with no lock held, and before the act is
+//! answered, so that who asked for it sees what it did. They are about what is inside `files/` only,
+//! and the request that asks for an act holds nothing there.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 use super::FilesOf;
 use crate::fs::common::Common;
@@ -18,7 +20,7 @@ impl Common {
     pub fn files_changed(&self, branch: BranchId, before: Tree, after: Tree) {
         let of = FilesOf { view: View::Branch(branch), taken: Time::default() };
         let numbers = self.file_numbers.clone();
-        self.news.tell(Box::new(move |kernel| {
+        self.news.tell_now(Box::new(move |kernel| {
             if numbers.is_told(&of) {
                 forget(kernel, |inode| numbers.number(&of, inode), &before, &after);
             }
@@ -32,26 +34,29 @@ impl Common {
         let open: Vec<u64> =
             self.opened.of(branch).into_iter().filter_map(|inode| self.file_numbers.number(&of, inode)).collect();
         if !open.is_empty() {
-            self.news.tell(Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_file(*ino))));
+            self.news.tell_now(Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_file(*ino))));
         }
     }
 }
 
 fn forget(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tree, after: &Tree) {
+    let mut directories = HashSet::new();
     for difference in before.differences(after) {
         let inode = |place: &Option<(u64, _)>| place.as_ref().map(|(inode, _)| *inode);
         let (old, new) = (inode(&difference.old), inode(&difference.new));
-        [old, new].into_iter().flatten().filter_map(&number).for_each(|ino| kernel.forget_file(ino));
+        old.and_then(&number).into_iter().for_each(|ino| kernel.forget_file(ino));
         if old == new {
             continue;
         }
+        // The name leads elsewhere now, or is there or gone: the kernel remembers that, too.
         let (above, name) = split(&difference.path);
         let parents = [before, after].map(|tree| tree.resolve(above).ok().and_then(&number));
-        for parent in parents.into_iter().flatten() {
-            kernel.forget_file(parent);
-            kernel.forget_name(parent, &OsString::from_vec(name.to_vec()));
+        for parent in parents.into_iter().flatten().collect::<HashSet<u64>>() {
+            kernel.forget_name(parent, OsStr::from_bytes(name));
+            directories.insert(parent);
         }
     }
+    directories.into_iter().for_each(|ino| kernel.forget_file(ino));
 }
 
 /// Returns the path of the directory above, and the last name.

@@ -29,7 +29,7 @@ impl Rig {
             &store.path().join("store"),
             OpenMode::Create,
             "a test",
-            Surroundings::real(Actor { uid: 0, name: "root".into() }),
+            Surroundings::real(Actor { uid: 0, gid: 0, name: "root".into() }),
         )
         .unwrap();
         let fs = Filesystem::new(memory.clone(), options(&memory));

@@ -3,8 +3,12 @@
 //! Each test has a store and a mountpoint of its own. A guard takes the mount away, and a watchdog ends a server that
 //! a test waits for in vain.
 
+/// Random operations beside an ordinary file system.
+mod against_ext4;
 /// Forks, merges, discards, checkpoints.
 mod branches;
+/// The death of the server while programs write files.
+mod crash_files;
 /// Ordinary files in `files/`.
 mod files;
 /// Starting, ending, dying, coming back.

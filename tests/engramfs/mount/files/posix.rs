@@ -110,6 +110,15 @@ fn an_unlinked_file_lives_until_it_is_closed() {
 }
 
 #[test]
+fn a_working_directory_that_is_removed_is_empty() {
+    let (mount, _) = mounted();
+    let script = "mkdir -p main/files/d/e; cd main/files/d/e; rmdir ../e; [ -z \"$(ls -a)\" ]; [ $(stat -c %h .) = 0 ]; \
+                  ! touch x 2>&1; cd ..; ls -a | tr '\n' ' '";
+    let said = mount.sh(script);
+    assert!(said.contains("No such file or directory") && said.ends_with(". .. "), "{said}");
+}
+
+#[test]
 fn hard_links_are_one_file_and_symbolic_links_lead_there() {
     let (_mount, at) = mounted();
     save(at("a"), "one").unwrap();

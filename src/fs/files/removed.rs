@@ -1,0 +1,41 @@
+//! What is gone from a tree while the kernel still holds it: somebody's working directory, or a
+//! descriptor that was opened without a handle (`O_PATH`).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::fs::lock;
+use crate::memory::FileNode;
+
+/// The last state of inodes by the kernel's numbers, each until the kernel forgets it.
+#[derive(Default)]
+pub(in crate::fs) struct Removed {
+    nodes: Mutex<HashMap<u64, Arc<FileNode>>>,
+    /// As many as there are, so that who forgets other numbers need not ask.
+    count: AtomicUsize,
+}
+
+impl Removed {
+    /// Keeps the last state of an inode that was removed.
+    pub fn keep(&self, ino: u64, node: Arc<FileNode>) {
+        let mut nodes = lock(&self.nodes);
+        nodes.insert(ino, node);
+        self.count.store(nodes.len(), Ordering::Release);
+    }
+
+    /// Returns the last state of an inode that was removed.
+    pub fn find(&self, ino: u64) -> Option<Arc<FileNode>> {
+        lock(&self.nodes).get(&ino).cloned()
+    }
+
+    /// Lets go of an inode that the kernel does not hold any more.
+    pub fn forget(&self, ino: u64) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut nodes = lock(&self.nodes);
+        nodes.remove(&ino);
+        self.count.store(nodes.len(), Ordering::Release);
+    }
+}

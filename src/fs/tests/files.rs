@@ -1,0 +1,270 @@
+//! `files/` without a kernel: what only handles, notices and several requests at once show.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::{Arc, Mutex};
+
+use super::rig::{ANN, ROOT, Rig};
+use crate::fs::{Changes, Errno, FileKind, FsOptions, Kernel, TimeSet};
+use crate::memory::{Time, View};
+
+/// A branch with a folder and two files.
+fn filled() -> Rig {
+    let rig = Rig::new();
+    rig.mkdir("main/files/d").unwrap();
+    rig.write("main/files/a", "a of main").unwrap();
+    rig.write("main/files/d/b", "b of main").unwrap();
+    rig
+}
+
+/// What the kernel was told.
+#[derive(Default)]
+struct Told {
+    names: Mutex<Vec<(u64, OsString)>>,
+    files: Mutex<Vec<u64>>,
+}
+
+impl Kernel for Told {
+    fn forget_name(&self, parent: u64, name: &OsStr) {
+        self.names.lock().unwrap().push((parent, name.to_owned()));
+    }
+
+    fn forget_file(&self, ino: u64) {
+        self.files.lock().unwrap().push(ino);
+    }
+}
+
+impl Told {
+    fn by(rig: &Rig) -> Arc<Told> {
+        let told = Arc::new(Told::default());
+        rig.fs.set_kernel(Some(told.clone()));
+        told
+    }
+}
+
+#[test]
+fn a_file_is_made_written_read_and_removed() {
+    let rig = filled();
+    assert_eq!(rig.list("main/files"), ["a", "d"]);
+    assert_eq!(rig.read("main/files/d/b").unwrap(), "b of main");
+    let stat = rig.stat("main/files/a").unwrap();
+    assert_eq!((stat.kind, stat.size, stat.links, stat.mode), (FileKind::File, 9, 1, 0o644));
+    assert_eq!((rig.rm("main/files/d"), rig.rmdir("main/files/d")), (Err(Errno::EISDIR), Err(Errno::ENOTEMPTY)));
+    rig.rm("main/files/d/b").unwrap();
+    rig.rmdir("main/files/d").unwrap();
+    assert_eq!((rig.list("main/files"), rig.stat("main/files/d")), (vec!["a".to_owned()], Err(Errno::ENOENT)));
+}
+
+#[test]
+fn the_root_is_the_branchs_owners_and_keeps_its_place() {
+    let mut rig = filled();
+    rig.who = ANN;
+    rig.mkdir("main/branches/ann").unwrap();
+    let root = rig.stat("main/branches/ann/files").unwrap();
+    assert_eq!((root.kind, root.uid, root.mode), (FileKind::Directory, ANN.uid, 0o755));
+    let ino = rig.ino("main/branches/ann/files").unwrap();
+    let give = |uid| rig.fs.setattr(ANN, ino, Changes { uid: Some(uid), ..Changes::default() }, None).map(drop);
+    assert_eq!((give(ANN.uid), give(0)), (Ok(()), Err(Errno::EPERM)));
+    assert_eq!(rig.last_error("main/branches/ann")["path"], "files");
+    assert_eq!(rig.rmdir("main/branches/ann/files"), Err(Errno::EPERM));
+    rig.who = ROOT;
+    assert_eq!(
+        (rig.mv("main/files/a", "main/status"), rig.mv("main/files", "main/x")),
+        (Err(Errno::EPERM), Err(Errno::EPERM))
+    );
+}
+
+#[test]
+fn an_orphan_goes_with_its_last_handle() {
+    let rig = filled();
+    let (first, second) = (rig.open("main/files/a", libc::O_RDWR).unwrap(), rig.open("main/files/a", 0).unwrap());
+    let main = View::Branch(rig.memory.root("main").unwrap());
+    rig.rm("main/files/a").unwrap();
+    rig.fs.write(first, 0, b"A").unwrap();
+    rig.fs.release(first);
+    assert_eq!(rig.read_on(second, 0).unwrap(), "A of main");
+    assert_eq!(rig.memory.files(&main).unwrap().orphans().count(), 1);
+    rig.fs.release(second);
+    assert_eq!(rig.memory.files(&main).unwrap().orphans().count(), 0);
+    // The same for what a rename replaces.
+    rig.write("main/files/a", "again").unwrap();
+    let handle = rig.open("main/files/a", 0).unwrap();
+    rig.mv("main/files/d/b", "main/files/a").unwrap();
+    assert_eq!(
+        (rig.read_on(handle, 0).unwrap(), rig.read("main/files/a").unwrap()),
+        ("again".into(), "b of main".into())
+    );
+    rig.fs.release(handle);
+    assert_eq!(rig.memory.files(&main).unwrap().orphans().count(), 0);
+}
+
+#[test]
+fn what_the_kernel_still_holds_has_attributes_after_its_end() {
+    let rig = filled();
+    rig.rm("main/files/d/b").unwrap();
+    let directory = rig.ino("main/files/d").unwrap();
+    rig.rmdir("main/files/d").unwrap();
+    assert_eq!(rig.fs.getattr(directory, None).unwrap().links, 0);
+    let handle = rig.fs.opendir(ROOT, directory).unwrap();
+    assert_eq!(rig.list_from(handle, 0), []);
+    rig.fs.release(handle);
+    rig.fs.forget(directory, 2);
+    assert_eq!(rig.fs.getattr(directory, None), Err(Errno::ESTALE));
+}
+
+#[test]
+fn a_listing_tells_of_nothing_that_is_gone() {
+    let rig = filled();
+    rig.write("main/files/c", "").unwrap();
+    let handle = rig.fs.opendir(ROOT, rig.ino("main/files").unwrap()).unwrap();
+    rig.rm("main/files/a").unwrap();
+    rig.write("main/files/new", "").unwrap();
+    let mut names = Vec::new();
+    let mut sink = |entry: &crate::fs::Entry, _: u64, name: &OsStr| {
+        names.push((name.to_owned(), entry.attr.kind));
+        false
+    };
+    // From behind the two dots on; from the beginning it would be listed anew.
+    rig.fs.readdirplus(handle, 2, &mut sink).unwrap();
+    assert_eq!(names, [("c".into(), FileKind::File), ("d".into(), FileKind::Directory)]);
+    let all: Vec<String> = rig.list_from(handle, 0).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(all, [".", "..", "c", "d", "new"]);
+}
+
+#[test]
+fn lists_with_attributes_work_out_no_document() {
+    let rig = filled();
+    let mut seen = Vec::new();
+    let mut listed = |path: &str| {
+        let handle = rig.fs.opendir(ROOT, rig.ino(path).unwrap()).unwrap();
+        let mut sink = |entry: &crate::fs::Entry, _: u64, name: &OsStr| {
+            seen.push((name.to_str().unwrap().to_owned(), entry.attr));
+            false
+        };
+        rig.fs.readdirplus(handle, 0, &mut sink).unwrap();
+        rig.fs.release(handle);
+        std::mem::take(&mut seen)
+    };
+    let found = |list: Vec<(String, crate::fs::Attr)>, name: &str| {
+        list.into_iter().find_map(|(found, attr)| (found == name).then_some(attr)).unwrap()
+    };
+    let status = found(listed("main"), "status");
+    assert!(status.lifetime.is_zero(), "the kernel asks before it believes");
+    // A length that the kernel was told stays: another one would cut what somebody has mapped.
+    let told = rig.stat("main/status").unwrap();
+    assert_eq!((status.size, found(listed("main"), "status").size), (0, told.size));
+    assert_eq!(found(listed("main/files"), "a"), rig.stat("main/files/a").unwrap());
+}
+
+#[test]
+fn rights_go_when_somebody_else_writes() {
+    let rig = filled();
+    let ino = rig.ino("main/files/a").unwrap();
+    let chmod =
+        |mode| rig.fs.setattr(ROOT, ino, Changes { mode: Some(mode), ..Changes::default() }, None).unwrap().mode;
+    let set = |who, changes| rig.fs.setattr(who, ino, changes, None).unwrap().mode;
+    let size = Changes { size: Some(3), ..Changes::default() };
+    chmod(0o6755);
+    assert_eq!((set(ROOT, size), set(ANN, size)), (0o6755, 0o755));
+    chmod(0o6745);
+    assert_eq!(set(ROOT, Changes { gid: Some(7), ..Changes::default() }), 0o2745);
+    chmod(0o4755);
+    let handle = rig.fs.open(ANN, ino, libc::O_RDWR).unwrap();
+    rig.fs.drop_rights(handle).unwrap();
+    assert_eq!(rig.stat("main/files/a").unwrap().mode, 0o755);
+    chmod(0o4755);
+    let emptied = rig.fs.open(ANN, ino, libc::O_WRONLY | libc::O_TRUNC).unwrap();
+    assert_eq!((rig.stat("main/files/a").unwrap().mode, rig.stat("main/files/a").unwrap().size), (0o755, 0));
+    rig.fs.release(handle);
+    rig.fs.release(emptied);
+}
+
+#[test]
+fn times_are_set_to_the_nanosecond_and_now() {
+    let rig = filled();
+    let ino = rig.ino("main/files/a").unwrap();
+    let changes = Changes {
+        accessed: Some(TimeSet::At(Time(-1))),
+        modified: Some(TimeSet::At(Time(1_234_567_890_123_456_789))),
+        ..Changes::default()
+    };
+    let before = rig.memory.now();
+    let attr = rig.fs.setattr(ROOT, ino, changes, None).unwrap();
+    assert_eq!((attr.accessed, attr.modified), (Time(-1), Time(1_234_567_890_123_456_789)));
+    assert!(attr.changed >= before);
+    let now = Changes { modified: Some(TimeSet::Now), ..Changes::default() };
+    assert!(rig.fs.setattr(ROOT, ino, now, None).unwrap().modified >= before);
+}
+
+#[test]
+fn a_read_only_mount_and_a_checkpoint_refuse_with_a_reason() {
+    let rig = filled();
+    rig.mkdir("main/checkpoints/v1").unwrap();
+    assert_eq!(rig.write("main/checkpoints/v1/files/a", "x"), Err(Errno::EROFS));
+    assert_eq!(rig.mkdir("main/checkpoints/v1/files/new"), Err(Errno::EROFS));
+    assert_eq!(rig.last_error("main")["path"], "checkpoints/v1/files/new");
+    assert_eq!(rig.read("main/checkpoints/v1/files/d/b").unwrap(), "b of main");
+    let frozen = rig.view(FsOptions { read_only: true, ..FsOptions::default() });
+    let root = ["main", "files"].iter().fold(1, |ino, name| frozen.lookup(ino, OsStr::new(name)).unwrap().attr.ino);
+    assert_eq!(frozen.mkdir(ROOT, root, OsStr::new("new"), 0o755).unwrap_err(), Errno::EROFS);
+    let file = frozen.lookup(root, OsStr::new("a")).unwrap().attr.ino;
+    assert_eq!(frozen.open(ROOT, file, libc::O_RDWR).unwrap_err(), Errno::EROFS);
+    assert!(frozen.open(ROOT, file, libc::O_RDONLY).is_ok());
+}
+
+#[test]
+fn the_kernel_forgets_what_a_merge_changed_and_nothing_else() {
+    let rig = filled();
+    rig.write("main/files/same", "same").unwrap();
+    rig.mkdir("main/branches/x").unwrap();
+    rig.write("main/branches/x/files/a", "a of x").unwrap();
+    rig.write("main/branches/x/files/d/new", "new").unwrap();
+    rig.rm("main/branches/x/files/d/b").unwrap();
+    let [root, folder, a, b, same] =
+        ["", "/d", "/a", "/d/b", "/same"].map(|name| rig.ino(&format!("main/files{name}")).unwrap());
+    let told = Told::by(&rig);
+    rig.mv("main/branches/x", "main/x").unwrap();
+    // The act returns when the kernel has heard.
+    let (mut names, files) = (told.names.lock().unwrap().clone(), told.files.lock().unwrap().clone());
+    names.sort();
+    assert_eq!(names, [(folder, "b".into()), (folder, "new".into())]);
+    assert!([a, b, folder].iter().all(|ino| files.contains(ino)), "{files:?}");
+    assert!(!files.contains(&same) && !files.contains(&root), "{files:?}");
+}
+
+#[test]
+fn the_kernel_forgets_the_open_files_of_a_branch_that_goes() {
+    let rig = filled();
+    rig.mkdir("main/branches/x").unwrap();
+    let (open, closed) = (rig.ino("main/branches/x/files/a").unwrap(), rig.ino("main/branches/x/files/d/b").unwrap());
+    let handle = rig.open("main/branches/x/files/a", libc::O_RDWR).unwrap();
+    let told = Told::by(&rig);
+    rig.rmdir("main/branches/x").unwrap();
+    let files = told.files.lock().unwrap().clone();
+    assert!(files.contains(&open) && !files.contains(&closed));
+    assert_eq!(rig.fs.read(handle, 0, 9), Err(Errno::ESTALE));
+    assert_eq!(rig.fs.write(handle, 0, b"x"), Err(Errno::ESTALE));
+    assert_eq!(rig.fs.getattr(open, None), Err(Errno::ESTALE));
+    rig.fs.release(handle);
+}
+
+#[test]
+fn what_is_opened_while_it_is_removed_is_there_or_gone() {
+    let rig = Rig::new();
+    for _ in 0..50 {
+        rig.write("main/files/f", "text").unwrap();
+        let ino = rig.ino("main/files/f").unwrap();
+        std::thread::scope(|scope| {
+            let opened = scope.spawn(|| rig.fs.open(ROOT, ino, libc::O_RDONLY));
+            rig.rm("main/files/f").unwrap();
+            match opened.join().unwrap() {
+                Ok(handle) => {
+                    assert_eq!(rig.read_on(handle, 0).unwrap(), "text");
+                    rig.fs.release(handle);
+                }
+                Err(errno) => assert_eq!(errno, Errno::ESTALE),
+            }
+        });
+    }
+    let main = View::Branch(rig.memory.root("main").unwrap());
+    assert_eq!(rig.memory.files(&main).unwrap().orphans().count(), 0);
+}

@@ -1,0 +1,136 @@
+//! Files whose rule gives them a lifetime, and their end.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::world::BranchId;
+use super::{Actor, Change, EditError, Error, Memory, Replaced, View};
+use crate::merge::files::Rules;
+use crate::object::Time;
+use crate::workspace::{Name, Op, ROOT, Tree};
+
+/// Tells whether a file of a branch is open.
+pub type IsOpen = Box<dyn Fn(BranchId, u64) -> bool + Send + Sync>;
+
+/// Who has files open, and when to look again.
+#[derive(Default)]
+pub(super) struct Expiry {
+    is_open: Mutex<Option<IsOpen>>,
+    /// The number of edits and the rules that a branch was last looked through with, and when the
+    /// next of its files expires.
+    looked: Mutex<HashMap<BranchId, (u64, Arc<str>, Time)>>,
+    /// When all branches were looked through.
+    last: Mutex<Time>,
+}
+
+/// A file that has outlived its rule.
+struct Expired {
+    parent: u64,
+    name: Name,
+    inode: u64,
+}
+
+impl Memory {
+    /// Lets the store ask who has files open: these never expire.
+    pub fn ask_for_open_files(&self, is_open: Option<IsOpen>) {
+        *self.expiry.is_open.lock().unwrap_or_else(PoisonError::into_inner) = is_open;
+    }
+
+    /// Lets files expire, unless that was done less than `interval` ago.
+    pub(super) fn expire_in_time(&self, interval: Duration) -> Result<(), Error> {
+        let now = self.now();
+        {
+            let mut last = self.expiry.last.lock().unwrap_or_else(PoisonError::into_inner);
+            if now < last.after(i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX)) {
+                return Ok(());
+            }
+            *last = now;
+        }
+        self.expire_files(false).map(|_| ())
+    }
+
+    /// Deletes every file that has outlived the `ttl=` of its rule and is not open; returns how many
+    /// went, or with `dry_run` would go. A file's age counts from its last change of content.
+    pub(super) fn expire_files(&self, dry_run: bool) -> Result<u64, Error> {
+        let world = self.world().clone();
+        let mut count = 0;
+        for branch in world.branches.values() {
+            let rules = branch.settings.rules();
+            let tree = branch.state.files();
+            let text = branch.settings.get(super::Setting::Rules);
+            if tree.totals().files == 0 || !rules.iter().any(|rule| rule.ttl.is_some()) {
+                continue;
+            }
+            let now = self.now();
+            let looked = self.expiry.looked.lock().unwrap_or_else(PoisonError::into_inner).get(&branch.id).cloned();
+            if looked.is_some_and(|(edits, rules, next)| edits == branch.edits && rules == *text && now < next) {
+                continue;
+            }
+            let (expired, next) = expired(tree, rules, now);
+            let seen = (branch.edits, text.clone(), next);
+            self.expiry.looked.lock().unwrap_or_else(PoisonError::into_inner).insert(branch.id, seen);
+            let owner = Actor { uid: branch.uid, name: world.user(branch.uid), gid: 0 };
+            count += self.expire_in(&owner, branch.id, expired, dry_run)?;
+        }
+        Ok(count)
+    }
+
+    fn expire_in(&self, owner: &Actor, branch: BranchId, expired: Vec<Expired>, dry_run: bool) -> Result<u64, Error> {
+        let before = self.files(&View::Branch(branch))?;
+        let mut count = 0;
+        for file in expired {
+            let open = self.expiry.is_open.lock().unwrap_or_else(PoisonError::into_inner);
+            if open.as_ref().is_some_and(|is_open| is_open(branch, file.inode)) {
+                continue;
+            }
+            drop(open);
+            count += 1;
+            if !dry_run {
+                let op = Op::Unlink { parent: file.parent, name: file.name, keep: true };
+                match self.edit_unguarded(owner, branch, op) {
+                    // It went or was replaced meanwhile.
+                    Ok(_) | Err(EditError::Tree(_)) => {}
+                    Err(EditError::Refused(error)) => return Err(error),
+                }
+                let drop_it = Op::Drop { inode: file.inode };
+                if let Err(EditError::Refused(error)) = self.edit_unguarded(owner, branch, drop_it) {
+                    return Err(error);
+                }
+            }
+        }
+        if count > 0 && !dry_run {
+            let after = self.files(&View::Branch(branch))?;
+            let parent = self.world().branches.get(&branch).and_then(|branch| branch.parent);
+            self.tell(&Change { branch, parent, what: "files", files: vec![Replaced { branch, before, after }] });
+        }
+        Ok(count)
+    }
+}
+
+/// Returns the files that have outlived their rule, and when the next one will have.
+fn expired(tree: &Tree, rules: &Rules, now: Time) -> (Vec<Expired>, Time) {
+    let (mut found, mut next) = (Vec::new(), Time(i64::MAX));
+    let mut folders = vec![(ROOT, Vec::new())];
+    while let Some((folder, path)) = folders.pop() {
+        let Ok(entries) = tree.entries(folder, None) else { continue };
+        for (name, inode) in entries {
+            let Ok(node) = tree.node(inode) else { continue };
+            let below = if path.is_empty() { name.to_vec() } else { [&path, &b"/"[..], name].concat() };
+            if node.directory().is_some() {
+                folders.push((inode, below));
+                continue;
+            }
+            let Some(ttl) = rules.of(&below).ttl else { continue };
+            let end = node.mtime.after(ttl);
+            if end <= now {
+                found.push(Expired { parent: folder, name: name.clone(), inode });
+            } else {
+                next = next.min(end);
+            }
+        }
+    }
+    // A file that is open now is looked at again with the next change, or after a minute.
+    let next = if found.is_empty() { next } else { now };
+    (found, next)
+}

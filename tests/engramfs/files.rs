@@ -1,0 +1,262 @@
+//! Files without a mount: rules, lifetimes, rollback, merging, and what is left of what lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use engramfs::disk::{Disk, ForgetfulDisk};
+use engramfs::memory::{
+    Actor, Attrs, BranchId, EditError, Extent, FILES_ROOT, FileName, FileOp, Hash, Join, Kind, Make, Memory, OpenMode, Setting,
+    Surroundings, Time, View,
+};
+
+use crate::support::{main_of, open, put, surroundings, verify, who};
+
+/// Makes a file or gives it other bytes.
+fn write(memory: &Memory, branch: BranchId, path: &str, bytes: &str) {
+    try_write(memory, &who(), branch, path, bytes).unwrap();
+}
+
+fn try_write(memory: &Memory, who: &Actor, branch: BranchId, path: &str, bytes: &str) -> Result<(), EditError> {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let parent = folders(memory, branch, folder);
+    let tree = memory.files(&View::Branch(branch)).unwrap();
+    let inode = match tree.lookup(parent, name.as_bytes()) {
+        Ok(inode) => {
+            let attrs = Attrs { size: Some(0), ..Attrs::default() };
+            memory.edit(who, branch, FileOp::SetAttr { inode, attrs })?;
+            inode
+        }
+        Err(_) => memory.edit(who, branch, create(parent, name, Make::File))?.inode,
+    };
+    let extents = vec![Extent { offset: 0, bytes: bytes.into() }];
+    memory.edit(who, branch, FileOp::Write { inode, extents })?;
+    Ok(())
+}
+
+fn create(parent: u64, name: &str, make: Make) -> FileOp {
+    FileOp::Create { parent, name: FileName::new(name.as_bytes()).unwrap(), make, mode: 0o755, uid: 1000, gid: 1000 }
+}
+
+fn folders(memory: &Memory, branch: BranchId, path: &str) -> u64 {
+    path.split('/').filter(|name| !name.is_empty()).fold(FILES_ROOT, |parent, name| {
+        let tree = memory.files(&View::Branch(branch)).unwrap();
+        tree.lookup(parent, name.as_bytes())
+            .unwrap_or_else(|_| memory.edit(&who(), branch, create(parent, name, Make::Directory)).unwrap().inode)
+    })
+}
+
+fn read(memory: &Memory, branch: BranchId, path: &str) -> Option<String> {
+    read_in(memory, &View::Branch(branch), path)
+}
+
+fn read_in(memory: &Memory, view: &View, path: &str) -> Option<String> {
+    let tree = memory.files(view).unwrap();
+    let inode = tree.resolve(path.as_bytes()).ok()?;
+    Some(String::from_utf8(tree.read(inode, 0, 1 << 20, memory.packs()).unwrap()).unwrap())
+}
+
+fn refused(result: Result<(), EditError>) -> engramfs::memory::Error {
+    match result {
+        Err(EditError::Refused(error)) => error,
+        other => panic!("{other:?} should have been refused"),
+    }
+}
+
+#[test]
+fn only_those_whom_a_rule_names_may_write_there_and_the_refusal_is_an_entry() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "plans/** text write=uid:1001,gid:50\n** text").unwrap();
+    folders(&memory, main, "notes");
+    write(&memory, main, "notes/a", "free");
+    let ann = who();
+    let bob = Actor { uid: 1001, ..who() };
+    let staff = Actor { uid: 7, gid: 50, ..who() };
+    let plans = memory.edit(&bob, main, create(FILES_ROOT, "plans", Make::Directory));
+    assert!(plans.is_ok(), "{plans:?}");
+    let error = refused(try_write(&memory, &ann, main, "plans/p", "no"));
+    assert_eq!((error.kind, error.code), (Kind::Denied, "write_rule"));
+    assert_eq!(read(&memory, main, "plans/p"), None);
+    try_write(&memory, &bob, main, "plans/p", "by bob").unwrap();
+    try_write(&memory, &staff, main, "plans/q", "by staff").unwrap();
+    let inode = memory.files(&View::Branch(main)).unwrap().resolve(b"plans/p").unwrap();
+    for op in [
+        FileOp::Unlink { parent: folders(&memory, main, "plans"), name: FileName::new(b"p").unwrap(), keep: false },
+        FileOp::Link { inode, parent: FILES_ROOT, name: FileName::new(b"free").unwrap() },
+        FileOp::SetAttr { inode, attrs: Attrs { mode: Some(0o777), ..Attrs::default() } },
+    ] {
+        assert_eq!(refused(memory.edit(&ann, main, op).map(|_| ())).kind, Kind::Denied);
+    }
+    let lines = memory.lineage_lines(main, false).unwrap();
+    assert!(lines.iter().any(|line| line.contains("\"op\":\"refuse\"") && line.contains("write_rule")), "{lines:#?}");
+}
+
+#[test]
+fn a_log_that_may_only_be_appended_to_keeps_every_byte() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "logs/** text append\n** text").unwrap();
+    let logs = folders(&memory, main, "logs");
+    let inode = memory.edit(&who(), main, create(logs, "l", Make::File)).unwrap().inode;
+    let at = |offset: u64, bytes: &str| FileOp::Write { inode, extents: vec![Extent { offset, bytes: bytes.into() }] };
+    memory.edit(&who(), main, at(0, "one\n")).unwrap();
+    memory.edit(&who(), main, at(4, "two\n")).unwrap();
+    let cut = Attrs { size: Some(2), ..Attrs::default() };
+    let name = || FileName::new(b"l").unwrap();
+    let forbidden = [
+        at(3, "x"),
+        FileOp::SetAttr { inode, attrs: cut },
+        FileOp::Unlink { parent: logs, name: name(), keep: false },
+        FileOp::Rename {
+            parent: logs,
+            name: name(),
+            new_parent: FILES_ROOT,
+            new_name: name(),
+            how: engramfs::memory::RenameHow::Plain,
+            keep: false,
+        },
+    ];
+    for op in forbidden {
+        let error = refused(memory.edit(&who(), main, op).map(|_| ()));
+        assert_eq!((error.kind, error.code), (Kind::NotPermitted, "append_rule"));
+    }
+    assert_eq!(read(&memory, main, "logs/l").unwrap(), "one\ntwo\n");
+}
+
+#[test]
+fn a_file_goes_when_its_rule_says_so_unless_it_is_open_or_its_rule_has_no_ttl() {
+    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+    let around = Surroundings { clock: Box::new(|| Time(NOW.fetch_add(1_000, Ordering::Relaxed))), ..surroundings() };
+    let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "episodic/** never ttl=1h\n** text").unwrap();
+    for path in ["episodic/old", "episodic/open", "notes/old"] {
+        write(&memory, main, path, "x");
+    }
+    let held = memory.files(&View::Branch(main)).unwrap().resolve(b"episodic/open").unwrap();
+    memory.ask_for_open_files(Some(Box::new(move |_, inode| inode == held)));
+    memory.gc(&who(), None, false).unwrap();
+    assert!(read(&memory, main, "episodic/old").is_some(), "not old yet");
+    NOW.fetch_add(3_600_000_000_000, Ordering::Relaxed);
+    write(&memory, main, "episodic/young", "x");
+    assert_eq!(memory.gc(&who(), None, true).unwrap()["files"], 1);
+    assert!(read(&memory, main, "episodic/old").is_some(), "a dry run takes nothing");
+    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
+    let there = |path: &str| read(&memory, main, path).is_some();
+    assert!(!there("episodic/old"));
+    assert!(there("episodic/open") && there("episodic/young") && there("notes/old"));
+    memory.ask_for_open_files(None);
+    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
+    assert!(!there("episodic/open"));
+}
+
+#[test]
+fn a_rollback_may_be_limited_to_files_at_some_paths() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    for path in ["notes/a", "notes/deep/b", "other/c"] {
+        write(&memory, main, path, "before");
+    }
+    memory.commit(&who(), main, vec![put("r", None, Some("before"))]).unwrap();
+    memory.checkpoint(&who(), main, "v1", None).unwrap();
+    for path in ["notes/a", "notes/deep/b", "notes/new", "other/c"] {
+        write(&memory, main, path, "after");
+    }
+    memory.commit(&who(), main, vec![put("r", None, Some("after"))]).unwrap();
+    let receipt = memory.rollback_files(&who(), main, "v1", &["files/notes/**".to_owned()]).unwrap();
+    assert_eq!((receipt.put, receipt.deleted), (0, 0));
+    assert_eq!(read(&memory, main, "notes/a").unwrap(), "before");
+    assert_eq!(read(&memory, main, "notes/deep/b").unwrap(), "before");
+    assert_eq!(read(&memory, main, "notes/new"), None);
+    assert_eq!(read(&memory, main, "other/c").unwrap(), "after");
+    assert_eq!(crate::support::texts(&memory, &View::Branch(main)), [("r".to_owned(), "after".to_owned())]);
+    for bad in ["notes/**", "files/", "files/[a"] {
+        assert_eq!(memory.rollback_files(&who(), main, "v1", &[bad.to_owned()]).unwrap_err().kind, Kind::Invalid, "{bad}");
+    }
+    memory.rollback(&who(), main, "v1").unwrap();
+    assert_eq!(read(&memory, main, "other/c").unwrap(), "before");
+    memory.close().unwrap();
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn what_lost_a_merge_is_read_again_by_its_hash() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "agent_state/s", "base");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, main, "agent_state/s", "of the parent");
+    write(&memory, fork, "agent_state/s", "of the child");
+    let outcome = memory.join(&who(), fork, Join::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "agent_state/s").unwrap(), "of the child");
+    let [conflict] = &outcome.conflicts[..] else { panic!("{:?}", outcome.conflicts) };
+    assert_eq!(&*conflict.id, "files/agent_state/s");
+    let shown = memory.show(main, &conflict.parent.unwrap()).unwrap();
+    assert_eq!(shown.content.unwrap(), b"of the parent");
+}
+
+#[test]
+fn a_conflict_by_hand_blocks_the_merge_until_it_is_settled() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "core/plan", "base\n");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, main, "core/plan", "parent\n");
+    write(&memory, fork, "core/plan", "child\n");
+    let error = memory.join(&who(), fork, Join::Merge, false).unwrap_err();
+    assert_eq!(error.kind, Kind::Conflict);
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
+    memory.resolve_conflict(&who(), fork, "files/core/plan", engramfs::memory::Side::Parent).unwrap();
+    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
+}
+
+#[test]
+fn a_pull_and_a_promote_leave_each_file_its_number() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "a", "base");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, main, "of-parent", "p");
+    write(&memory, fork, "of-child", "c");
+    let number = |branch, path: &str| memory.files(&View::Branch(branch)).unwrap().resolve(path.as_bytes()).unwrap();
+    let before = (number(fork, "a"), number(fork, "of-child"));
+    memory.join(&who(), fork, Join::Pull, false).unwrap();
+    assert_eq!((number(fork, "a"), number(fork, "of-child")), before);
+    assert_eq!(read(&memory, fork, "of-parent").unwrap(), "p");
+    memory.join(&who(), fork, Join::Promote, false).unwrap();
+    assert_eq!((number(fork, "a"), number(fork, "of-child")), before);
+    assert_eq!(read(&memory, main, "of-child").unwrap(), "c");
+    let head = |branch| memory.snapshot(&View::Branch(branch)).unwrap().head();
+    assert_eq!(head(main), head(fork));
+}
+
+#[test]
+fn files_survive_seals_reopening_and_gc_and_verify_reads_them() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    let big: String = (0..40_000).map(|n| format!("{n}\n")).collect();
+    write(&memory, main, "big", &big);
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    for round in 0..6 {
+        write(&memory, fork, &format!("d{round}/f"), &format!("round {round}"));
+        memory.seal().unwrap();
+    }
+    memory.gc(&who(), None, false).unwrap();
+    let head: Hash = memory.snapshot(&View::Branch(fork)).unwrap().head();
+    memory.close().unwrap();
+    drop(memory);
+    verify(&disk).unwrap();
+    let again = open(&disk).unwrap();
+    assert_eq!(again.snapshot(&View::Branch(fork)).unwrap().head(), head);
+    assert_eq!(read(&again, fork, "big").unwrap(), big);
+    assert_eq!(read(&again, fork, "d3/f").unwrap(), "round 3");
+    again.discard(&who(), fork).unwrap();
+    again.gc(&who(), None, false).unwrap();
+    assert_eq!(read(&again, main, "big").unwrap(), big);
+    assert!(disk.list("segments").unwrap().len() >= 2);
+    again.close().unwrap();
+    verify(&disk).unwrap();
+}
