@@ -23,15 +23,14 @@ pub(super) fn discard(common: &Common, handles: &HandleTable, caller: Caller, br
     Ok(())
 }
 
-/// Gives a branch another name in its `branches/`, or merges it into its parent; tells whether it
-/// merged.
+/// Gives a branch another name in its `branches/`, or merges it into its parent.
 pub(super) fn rename(
     common: &Common,
     handles: &HandleTable,
     caller: Caller,
     branch: BranchId,
     (new_parent, new_name): (&Node, &str),
-) -> Result<bool, Failure> {
+) -> Result<(), Failure> {
     let info = common.memory.info(branch)?;
     let Some(parent) = info.parent else {
         return Err(elsewhere(&info));
@@ -42,13 +41,13 @@ pub(super) fn rename(
             if new_name != &*info.name {
                 common.memory.rename_branch(&common.actor(caller), branch, new_name)?;
             }
-            Ok(false)
+            Ok(())
         }
         Node::Branch(target) if *target == parent && new_name == &*info.name => {
             check_settled(handles, &info)?;
             common.memory.join(&common.actor(caller), branch, Join::Merge, false)?;
             common.states.bury(branch);
-            Ok(true)
+            Ok(())
         }
         _ => Err(elsewhere(&info)),
     }

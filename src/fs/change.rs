@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 use super::attr::Entry;
 use super::common::{Caller, check_changeable};
 use super::errno::{Errno, Failure, invalid, not_permitted};
-use super::news::Afterwards;
 use super::node::{Fixed, Node};
 use super::{Filesystem, branches, vectors};
 use crate::memory::{Error, FILES_ROOT, Kind, Make, View};
@@ -55,18 +54,12 @@ impl Filesystem {
     /// meaning.
     ///
     /// EEXIST onto a branch, EINVAL to anywhere else, EPERM for fixed names, and what a merge is
-    /// refused for. What comes back is to be announced after the reply.
-    pub fn rename(
-        &self,
-        caller: Caller,
-        from: (u64, &OsStr),
-        to: (u64, &OsStr),
-        flags: u32,
-    ) -> Result<Afterwards, Errno> {
+    /// refused for.
+    pub fn rename(&self, caller: Caller, from: (u64, &OsStr), to: (u64, &OsStr), flags: u32) -> Result<(), Errno> {
         let (parent, new_parent) = (self.nodes.node(from.0)?, self.nodes.node(to.0)?);
         if matches!((&parent, &new_parent), (Node::File(..), _) | (_, Node::File(..))) {
             let moved = self.rename_at(caller, (&parent, from.1), (&new_parent, to.1), flags);
-            return self.audit_at(&parent, from.1, moved).map(|()| Afterwards::default());
+            return self.audit_at(&parent, from.1, moved);
         }
         let moved = self.find(&parent, from.1).and_then(|node| {
             let renamed = self.rename_node(caller, (&parent, from.1, &node), (&new_parent, to.1), flags);
@@ -122,7 +115,7 @@ impl Filesystem {
         from: (&Node, &OsStr, &Node),
         to: (&Node, &OsStr),
         flags: u32,
-    ) -> Result<Afterwards, Failure> {
+    ) -> Result<(), Failure> {
         let ((parent, name, node), (new_parent, new_name)) = (from, to);
         if flags & !libc::RENAME_NOREPLACE != 0 {
             return Err(invalid("bad_flags", "names can't be exchanged or whited out", "rename without these flags"));
@@ -144,15 +137,11 @@ impl Filesystem {
                 return Err(Errno::EXDEV.into());
             }
             (Node::Branch(branch), _) => {
-                let merged =
-                    branches::rename(&self.common, &self.handles, caller, *branch, (new_parent, text(new_name)?))?;
-                return Ok(Afterwards {
-                    stale_name: merged.then(|| (self.nodes.number(new_parent), new_name.to_owned())),
-                });
+                branches::rename(&self.common, &self.handles, caller, *branch, (new_parent, text(new_name)?))?;
             }
             _ => return Err(fixed(node)),
         }
-        Ok(Afterwards::default())
+        Ok(())
     }
 
     /// The kernel marks a directory that is replaced as dead for everybody, so that must never be.

@@ -55,7 +55,7 @@ pub use attr::{Attr, Entry};
 pub use common::Caller;
 pub use errno::Errno;
 pub use look::{Changes, Space, TimeSet};
-pub use news::{Afterwards, Errand, Kernel};
+pub use news::{Errand, Kernel};
 pub use user::User;
 
 pub use crate::memory::{FileKind, Time};
@@ -118,14 +118,6 @@ impl Filesystem {
     /// takes it away at its end.
     pub fn set_kernel(&self, kernel: Option<Arc<dyn Kernel>>) {
         self.common.news.set_kernel(kernel);
-    }
-
-    /// Tells the kernel what a request has left stale. To be called after the reply to that
-    /// request, and from any thread.
-    pub fn announce(&self, afterwards: Afterwards) {
-        if let Some((parent, name)) = afterwards.stale_name {
-            self.common.news.forget_name(parent, name);
-        }
     }
 
     /// Turns a failure into its number; a refusal is written to `errors` of the branch that `view`

@@ -1,9 +1,11 @@
 //! Telling the kernel something by itself, on a thread that serves no request and holds no lock.
 //!
-//! A notice about a directory waits for the request that the kernel holds the directory for. So it
-//! must never be sent by the thread that has to answer that request.
+//! No notice names a directory's entry or pages: for those the kernel waits for whatever request
+//! holds the directory or the page, and if this process is killed meanwhile, both wait for ever and
+//! keep the mount. Attributes are forgotten without waiting. Whatever else changed shows by them: a
+//! file's pages go when its time or length did, and a name that leads to something gone is looked up
+//! anew.
 
-use std::ffi::{OsStr, OsString};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,11 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The side of the kernel that takes notices.
 pub trait Kernel: Send + Sync {
-    /// Makes the kernel forget where `name` in the directory `parent` leads.
-    fn forget_name(&self, parent: u64, name: &OsStr);
-
-    /// Makes the kernel forget the attributes of a node, and its pages.
-    fn forget_file(&self, ino: u64);
+    /// Makes the kernel forget the attributes of a node.
+    fn forget_attributes(&self, ino: u64);
 }
 
 /// One call to make on the thread of notices, such as waking a poll(2).
@@ -27,14 +26,6 @@ pub type Errand = Box<dyn FnOnce() + Send>;
 
 /// What is to be told to the kernel, where there is one.
 pub(super) type Notice = Box<dyn FnOnce(&dyn Kernel) + Send>;
-
-/// What the kernel must be told once it has the answer to a request: see
-/// [`Filesystem::announce`](super::Filesystem::announce).
-#[derive(Debug, Default)]
-#[must_use = "announce it after the reply"]
-pub struct Afterwards {
-    pub(super) stale_name: Option<(u64, OsString)>,
-}
 
 pub(super) struct News {
     queue: Option<Mutex<Sender<Errand>>>,
@@ -66,10 +57,6 @@ impl News {
             // The thread outlives the queue, so there is always somebody to receive.
             let _ = lock(queue).send(errand);
         }
-    }
-
-    pub fn forget_name(&self, parent: u64, name: OsString) {
-        self.tell(Box::new(move |kernel| kernel.forget_name(parent, &name)));
     }
 
     /// Tells the kernel something, soon.
@@ -106,15 +93,11 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    struct Heard(Mutex<Sender<(u64, OsString)>>);
+    struct Heard(Mutex<Sender<u64>>);
 
     impl Kernel for Heard {
-        fn forget_name(&self, parent: u64, name: &OsStr) {
-            self.0.lock().unwrap().send((parent, name.to_owned())).unwrap();
-        }
-
-        fn forget_file(&self, ino: u64) {
-            self.0.lock().unwrap().send((ino, OsString::new())).unwrap();
+        fn forget_attributes(&self, ino: u64) {
+            self.0.lock().unwrap().send(ino).unwrap();
         }
     }
 
@@ -123,10 +106,12 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         let news = News::start();
         news.set_kernel(Some(Arc::new(Heard(Mutex::new(sender)))));
-        news.forget_name(2, "x".into());
-        assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), (2, "x".into()));
+        news.tell(Box::new(|kernel| kernel.forget_attributes(2)));
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), 2);
+        news.tell_now(Box::new(|kernel| kernel.forget_attributes(3)));
+        assert_eq!(receiver.try_recv().unwrap(), 3, "it was heard when this returned");
         news.set_kernel(None);
-        news.forget_name(3, "nobody listens".into());
-        assert!(receiver.recv_timeout(Duration::from_secs(5)).is_err());
+        news.tell_now(Box::new(|_| panic!("nobody listens")));
+        assert!(receiver.try_recv().is_err());
     }
 }

@@ -88,14 +88,9 @@ pub fn connect(fs: &Filesystem, notifier: Notifier) {
 struct Mounted(Notifier);
 
 impl Kernel for Mounted {
-    fn forget_name(&self, parent: u64, name: &OsStr) {
-        if let Err(error) = self.0.inval_entry(INodeNo(parent), name) {
-            log::debug!("the kernel did not take a notice: {error}");
-        }
-    }
-
-    fn forget_file(&self, ino: u64) {
-        if let Err(error) = self.0.inval_inode(INodeNo(ino), 0, 0) {
+    fn forget_attributes(&self, ino: u64) {
+        // From a negative offset no page is looked at, so nothing is waited for.
+        if let Err(error) = self.0.inval_inode(INodeNo(ino), -1, 0) {
             log::debug!("the kernel did not take a notice: {error}");
         }
     }
@@ -183,11 +178,7 @@ impl fuser::Filesystem for Adapter {
         // It may be a merge.
         self.unless_file(parent, move || {
             let renamed = guard("rename", || fs.rename(caller, (parent.0, &name), (new_parent.0, &new_name), flags));
-            let (afterwards, outcome) =
-                renamed.map_or_else(|error| (None, Err(error)), |afterwards| (Some(afterwards), Ok(())));
-            answer(reply, outcome);
-            // Only now: the kernel holds both directories until it has the reply.
-            afterwards.into_iter().for_each(|afterwards| fs.announce(afterwards));
+            answer(reply, renamed);
         });
     }
 

@@ -4,10 +4,10 @@ use super::growing::Growing;
 use super::hierarchy::{self, Hierarchy};
 use super::layout::{self, Parts};
 use super::order;
-use super::sample;
+use super::sample::{self, SAMPLED};
 use super::source::{Params, Rows};
 use super::space::Space;
-use super::walk::{Lists, Scratch, walk_from_top};
+use super::walk::{Lists, Scratch, walk};
 use crate::vector::Metric;
 
 /// A graph that is being built, a few rows at a time.
@@ -89,7 +89,7 @@ impl<'a> Builder<'a> {
     /// Looks for a node and links it with what is found. Those of the sample are linked already
     /// when the first pass begins; later ones find better links in what is by then complete.
     fn link(&mut self, node: u32, pass: usize) {
-        if pass > 0 || node as usize >= self.growing.space.sampled() {
+        if pass > 0 || !(node as usize).is_multiple_of(SAMPLED) {
             let near = self.near(node, self.params.ef);
             self.growing.connect(node, near.into_iter().map(|(_, near)| near));
         }
@@ -99,8 +99,9 @@ impl<'a> Builder<'a> {
     pub(super) fn near(&mut self, node: u32, ef: usize) -> Vec<(f32, u32)> {
         let question = self.growing.space.question(node);
         let mut found = self.scratch.take_ranked();
-        let top = (&self.hierarchy, &self.section[..]);
-        walk_from_top(&self.growing, top, &question, |_| true, ef, &mut found, &mut self.scratch);
+        if let Some(start) = self.hierarchy.descend(&self.section, &question, self.growing.coarse()) {
+            walk(&self.growing, &question, |_| true, (start, ef), &mut found, &mut self.scratch);
+        }
         let near = found.iter().map(|ranked| (ranked.worth(), ranked.node())).collect();
         self.scratch.give_ranked(found);
         near
@@ -112,8 +113,9 @@ impl<'a> Builder<'a> {
         while !self.step(usize::MAX) {}
         self.mend();
         let order = order::near_together(&self.growing);
-        let mut renumbered = vec![0_u32; order.len()];
+        let mut renumbered = vec![0; order.len()];
         order.iter().zip(0..).for_each(|(&node, place)| renumbered[node as usize] = place);
+        self.hierarchy.renumber(&mut self.section, &renumbered);
         let space = &self.growing.space;
         let nodes: Vec<u32> = order.iter().map(|&node| space.nodes[node as usize]).collect();
         let parts = Parts {

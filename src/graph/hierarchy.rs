@@ -1,7 +1,6 @@
 //! The levels above the graph, through which a walk comes near its goal in a few steps.
 
 use super::layout::{aligned, number, numbers, put, put_all};
-use super::walk::Lists;
 use crate::vector::{CoarseQuestion, CoarseRows};
 
 // Within the hierarchy's section, each part at the next multiple of 64:
@@ -73,13 +72,13 @@ impl Hierarchy {
         (size == section.len()).then_some(Self { levels, entry, places })
     }
 
-    /// Goes down to the lowest level, in each above it to the best node near, and returns the last;
-    /// `None` without levels.
+    /// Goes down the levels, in each to the best node near, and returns the last; `None` without
+    /// levels.
     pub fn descend(&self, section: &[u8], question: &CoarseQuestion, rows: CoarseRows<'_>) -> Option<u32> {
         let mut level = self.levels.checked_sub(1)?;
         let (mut place, mut node) = (self.entry, self.member(section, level, self.entry)?);
         let mut worth = question.estimate(rows, node);
-        while level > 0 {
+        loop {
             let near = self.list(section, level, place).iter().filter_map(|&near| {
                 let near = u32::from_le_bytes(near);
                 let node = self.member(section, level, near)?;
@@ -87,6 +86,7 @@ impl Hierarchy {
             });
             match near.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1))) {
                 Some((better, near, found)) if better > worth => (worth, place, node) = (better, near, found),
+                _ if level == 0 => return Some(node),
                 _ => {
                     let below = self.number(section, self.places[level].below_at, level, place)?;
                     level -= 1;
@@ -95,7 +95,6 @@ impl Hierarchy {
                 }
             }
         }
-        Some(node)
     }
 
     /// Returns the places that one place of a level links to; empty where the bytes make no sense.
@@ -125,30 +124,14 @@ impl Hierarchy {
         all.get(place as usize).map(|&number| u32::from_le_bytes(number))
     }
 
-    /// Returns the lowest level as lists to walk over.
-    pub fn lowest<'a>(&'a self, section: &'a [u8], coarse: CoarseRows<'a>) -> Lowest<'a> {
-        Lowest { hierarchy: self, section, coarse }
-    }
-}
-
-/// The lowest level: all nodes of the sample, which are the first of all, so that places are nodes.
-pub(super) struct Lowest<'a> {
-    hierarchy: &'a Hierarchy,
-    section: &'a [u8],
-    coarse: CoarseRows<'a>,
-}
-
-impl Lists for Lowest<'_> {
-    fn nodes(&self) -> usize {
-        self.hierarchy.places[0].members
-    }
-
-    fn coarse(&self) -> CoarseRows<'_> {
-        self.coarse
-    }
-
-    fn list(&self, node: u32) -> &[[u8; 4]] {
-        self.hierarchy.list(self.section, 0, node)
+    /// Gives the nodes of all levels other numbers.
+    pub fn renumber(&self, section: &mut [u8], renumbered: &[u32]) {
+        for place in &self.places[..self.levels] {
+            for at in (place.members_at..).step_by(4).take(place.members) {
+                let node = number(section, at) as usize;
+                put(section, at, renumbered.get(node).copied().unwrap_or_default());
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The frozen graph as bytes: writing, opening, and reading one list.
 
 use super::hierarchy::Hierarchy;
-use super::walk::{Lists, Ranked, Scratch, walk_from_top};
+use super::walk::{Lists, Ranked, Scratch, walk};
 use crate::vector::{CoarseRows, Metric, Prepared};
 
 // All numbers are little-endian. Sections follow one another in this order, each at the next
@@ -161,9 +161,12 @@ impl<B: AsRef<[u8]>> Graph<B> {
         }
         let question = question.coarse();
         let section = &self.bytes.as_ref()[self.sections.hierarchy_at..];
+        let Some(start) = self.hierarchy.descend(section, &question, self.coarse()) else {
+            return;
+        };
         let seen = |node| self.row(node).is_some_and(&visible);
         let mut ranked = scratch.take_ranked();
-        walk_from_top(self, (&self.hierarchy, section), &question, seen, ef, &mut ranked, scratch);
+        walk(self, &question, seen, (start, ef), &mut ranked, scratch);
         found.extend(ranked.iter().filter_map(|ranked| Some((ranked.worth(), self.row(ranked.node())?))));
         found.sort_unstable_by_key(|&(worth, row)| std::cmp::Reverse(Ranked::new(worth, row)));
         scratch.give_ranked(ranked);

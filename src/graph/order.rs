@@ -10,18 +10,15 @@ const GATHERED: usize = 256;
 /// Returns the nodes in the order in which they shall lie in the file.
 ///
 /// A walk then meets fewer pages and cache lines. Around a node as many are gathered as its links,
-/// theirs, and so on lead to; the next begins with the first that was seen and not taken. The nodes
-/// of the sample keep their numbers, by which the hierarchy knows them.
+/// theirs, and so on lead to; the next begins with the first that was seen and not taken.
 pub(super) fn near_together(growing: &Growing<'_>) -> Vec<u32> {
     let nodes = growing.nodes();
-    let sampled = growing.space.sampled();
-    let mut order: Vec<u32> = (0..sampled as u32).collect();
-    let mut is_placed = vec![true; sampled];
-    is_placed.resize(nodes, false);
+    let mut order = Vec::with_capacity(nodes);
+    let mut is_placed = vec![false; nodes];
     let mut seeds = VecDeque::new();
     let mut open = VecDeque::new();
     // Every node is a seed at last, so that none is left out.
-    for first in sampled as u32..nodes as u32 {
+    for first in 0..nodes as u32 {
         seeds.push_back(first);
         while let Some(seed) = seeds.pop_front() {
             open.push_back(seed);

@@ -7,6 +7,8 @@ use hnsw_rs::hnsw::{Hnsw, Point};
 use std::cell::RefCell;
 use std::sync::Arc;
 
+/// One node in so many is in the sample.
+pub(super) const SAMPLED: usize = 32;
 /// Links of a sampled node in the upper levels of the hierarchy; twice that in the lowest.
 const LINKS: usize = 12;
 /// Candidates while the links of a sampled node are looked for.
@@ -32,12 +34,13 @@ type Found<'a> = Hnsw<'a, u32, Between<'a>>;
 
 /// Returns the levels over the sampled nodes, the lowest first.
 pub(super) fn levels(space: &Space<'_>) -> Vec<Level> {
-    let sampled = space.sampled();
+    let sampled = space.len().div_ceil(SAMPLED);
     if sampled == 0 {
         return Vec::new();
     }
     let found: Found<'_> = Hnsw::new(LINKS, sampled, LEVELS_MAX, EF, Between(space));
-    for node in 0..sampled {
+    for i in 0..sampled {
+        let node = i * SAMPLED;
         found.insert((&[node as u32], node));
     }
     take_out(&found)

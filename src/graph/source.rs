@@ -27,12 +27,9 @@ impl<'a> Rows<'a> {
         self.len() == 0
     }
 
-    /// Returns the numbers of the rows that have a vector: first one in so many, as a sample, then
-    /// the others, both ascending.
-    pub(super) fn with_vector(&self, sampled: usize) -> Vec<u32> {
-        let all: Vec<u32> = (0..self.len() as u32).filter(|&row| self.norms[row as usize] >= 0.0).collect();
-        let others = all.iter().enumerate().filter(|(i, _)| !i.is_multiple_of(sampled)).map(|(_, &row)| row);
-        all.iter().copied().step_by(sampled).chain(others).collect()
+    /// Returns the numbers of the rows that have a vector, ascending.
+    pub(super) fn with_vector(&self) -> Vec<u32> {
+        (0..self.len() as u32).filter(|&row| self.norms[row as usize] >= 0.0).collect()
     }
 
     /// Returns a row's int8 code.

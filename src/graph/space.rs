@@ -3,14 +3,11 @@
 use super::source::Rows;
 use crate::vector::{self, CoarseQuestion, CoarseRows, CoarseSource, Metric};
 
-/// One node in so many is in the sample over which the hierarchy is built.
-const SAMPLED: usize = 32;
-
 /// The rows that have a vector, numbered from 0 as nodes of a graph, and the distances between them.
 pub(super) struct Space<'a> {
     pub rows: Rows<'a>,
     pub metric: Metric,
-    /// The row that each node stands for; those of the sample come first.
+    /// The row that each node stands for, ascending.
     pub nodes: Vec<u32>,
     /// The length of the longest vector.
     longest: f32,
@@ -32,7 +29,7 @@ pub(super) struct Distances {
 impl<'a> Space<'a> {
     /// Takes the rows that have a vector, and makes their coarse copies.
     pub fn new(rows: Rows<'a>, metric: Metric) -> Self {
-        let nodes = rows.with_vector(SAMPLED);
+        let nodes = rows.with_vector();
         let longest = nodes.iter().map(|&row| rows.norms[row as usize]).fold(0.0, f32::max);
         let mut space = Self { rows, metric, nodes, longest, factors: Vec::new(), coarse: Vec::new() };
         let stride = CoarseRows::stride(rows.dim);
@@ -49,11 +46,6 @@ impl<'a> Space<'a> {
     /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
-    }
-
-    /// Returns how many nodes are in the sample: the first ones.
-    pub fn sampled(&self) -> usize {
-        self.len().div_ceil(SAMPLED)
     }
 
     /// Returns the coarse copies of all nodes.

@@ -1,6 +1,5 @@
 //! The walk: from the hierarchy towards the nodes that are worth most to a question.
 
-use super::hierarchy::Hierarchy;
 use crate::vector::{CoarseQuestion, CoarseRows, Estimates, prefetch};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -32,8 +31,6 @@ pub struct Scratch {
     estimates: Estimates,
     /// What a walk has found, between two walks.
     ranked: Vec<Ranked>,
-    /// Where a walk begins.
-    starts: Vec<u32>,
 }
 
 /// A node with its worth, as one number: compared by worth, then the lower node wins.
@@ -63,51 +60,22 @@ impl Ranked {
     }
 }
 
-/// Nodes of the sample from which a walk begins. One alone often lies in a wrong neighbourhood from
-/// which no short way leads to the right one.
-const STARTS: usize = 8;
-
-/// Puts about the `ef` best visible nodes of a graph under a hierarchy into `found`, best first.
-pub(super) fn walk_from_top(
-    lists: &impl Lists,
-    (hierarchy, section): (&Hierarchy, &[u8]),
-    question: &CoarseQuestion,
-    visible: impl Fn(u32) -> bool,
-    ef: usize,
-    found: &mut Vec<Ranked>,
-    scratch: &mut Scratch,
-) {
-    found.clear();
-    if let Some(start) = hierarchy.descend(section, question, lists.coarse()) {
-        let lowest = hierarchy.lowest(section, lists.coarse());
-        walk(&lowest, question, |_| true, (&[start], STARTS), found, scratch);
-        let mut starts = std::mem::take(&mut scratch.starts);
-        starts.clear();
-        starts.extend(found.iter().map(|ranked| ranked.node()));
-        walk(lists, question, visible, (&starts, ef), found, scratch);
-        scratch.starts = starts;
-    }
-}
-
-/// Puts about the `ef` best visible nodes into `found`, best first, walking from `starts`.
-fn walk(
+/// Puts the best visible nodes near `start` into `found`, best first, about `ef` of the best.
+pub(super) fn walk(
     lists: &impl Lists,
     question: &CoarseQuestion,
     visible: impl Fn(u32) -> bool,
-    (starts, ef): (&[u32], usize),
+    (start, ef): (u32, usize),
     found: &mut Vec<Ranked>,
     scratch: &mut Scratch,
 ) {
     found.clear();
     scratch.reset(lists.nodes());
-    if ef == 0 {
+    if ef == 0 || start as usize >= lists.nodes() {
         return;
     }
-    for &start in starts {
-        if scratch.is_first_visit(start, lists.nodes()) {
-            scratch.meet(Ranked::new(question.estimate(lists.coarse(), start), start), &visible, ef);
-        }
-    }
+    scratch.is_first_visit(start, lists.nodes());
+    scratch.meet(Ranked::new(question.estimate(lists.coarse(), start), start), &visible, ef);
     while let Some(next) = scratch.open.pop() {
         if scratch.best.len() >= ef && scratch.best.peek().is_some_and(|worst| next < worst.0) {
             break;

@@ -166,8 +166,9 @@ fn plan_of_files(
     let (giver, receiver) = if pulls { (above, own) } else { (own, above) };
     let strategy = strategy_of(branch, parent, join);
     let resolved = |item: &FileDecision| resolved(&decision(item, join)).map(|side| seen_from(side, join));
+    let turned = pulls.then(|| branch.settings.rules().turned());
     let how = FileMerge {
-        rules: if pulls { branch.settings.rules() } else { parent.settings.rules() },
+        rules: turned.as_ref().unwrap_or_else(|| parent.settings.rules()),
         strategy: if pulls { strategy.turned() } else { strategy },
         resolved: &resolved,
         packs: table.packs,

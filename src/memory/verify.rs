@@ -19,7 +19,7 @@ use crate::journal::{Journal, Replay};
 use crate::lineage::{PublicKey, SignedEntry};
 use crate::object::{Hash, SetHash, Shelf};
 use crate::segment::{self, GraphFile, Segment};
-use crate::workspace::{Pack, read_snapshot};
+use crate::workspace::{Pack, Packs, packs_of, read_snapshot};
 
 /// What a store is checked against beside itself.
 #[derive(Clone, Copy, Default)]
@@ -77,6 +77,7 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
         )));
     }
     let states = check_states(&loaded)?;
+    check_packs(&loaded, &trees)?;
     check_files(disk, shelf, &loaded, &trees)?;
     Ok(json!({
         "entries": entries.len(), "tip": loaded.chain.tip.to_string(), "branches": loaded.world.branches.len(),
@@ -129,6 +130,16 @@ fn check_states(loaded: &Loaded) -> Result<usize, Error> {
     seal::each_state(&loaded.world, &mut check);
     wrong?;
     Ok(seen.len())
+}
+
+/// Reads every pack that some state needs: opening one for a check reads it whole.
+fn check_packs(loaded: &Loaded, trees: &Trees) -> Result<(), Error> {
+    let mut states = Vec::new();
+    seal::each_state(&loaded.world, |state| states.push(state.clone()));
+    for name in packs_of(states.iter().map(|state| state.files())) {
+        trees.pack(&name)?;
+    }
+    Ok(())
 }
 
 fn check_state(state: &State) -> Result<(), Error> {

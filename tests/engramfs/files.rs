@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, EditError, Extent, FILES_ROOT, FileName, FileOp, Hash, Join, Kind, Make, Memory, OpenMode, Setting,
-    Surroundings, Time, View,
+    Actor, Attrs, BranchId, EditError, Extent, FILES_ROOT, FileName, FileOp, Hash, Join, Kind, Make, Memory, OpenMode,
+    Setting, Surroundings, Time, View,
 };
 
 use crate::support::{main_of, open, put, surroundings, verify, who};
@@ -172,7 +172,11 @@ fn a_rollback_may_be_limited_to_files_at_some_paths() {
     assert_eq!(read(&memory, main, "other/c").unwrap(), "after");
     assert_eq!(crate::support::texts(&memory, &View::Branch(main)), [("r".to_owned(), "after".to_owned())]);
     for bad in ["notes/**", "files/", "files/[a"] {
-        assert_eq!(memory.rollback_files(&who(), main, "v1", &[bad.to_owned()]).unwrap_err().kind, Kind::Invalid, "{bad}");
+        assert_eq!(
+            memory.rollback_files(&who(), main, "v1", &[bad.to_owned()]).unwrap_err().kind,
+            Kind::Invalid,
+            "{bad}"
+        );
     }
     memory.rollback(&who(), main, "v1").unwrap();
     assert_eq!(read(&memory, main, "other/c").unwrap(), "before");
@@ -259,4 +263,42 @@ fn files_survive_seals_reopening_and_gc_and_verify_reads_them() {
     assert!(disk.list("segments").unwrap().len() >= 2);
     again.close().unwrap();
     verify(&disk).unwrap();
+}
+
+#[test]
+fn verify_finds_a_changed_byte_in_every_file_that_holds_files() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "notes/a", "some text that stands in a pack");
+    memory.seal().unwrap();
+    memory.close().unwrap();
+    drop(memory);
+    verify(&disk).unwrap();
+    for name in disk.list("segments").unwrap() {
+        let file = disk.open_write(&format!("segments/{name}")).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 70).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], 70).unwrap();
+        assert!(verify(&disk).is_err(), "a changed byte in {name} was not found");
+        file.write_all_at(&byte, 70).unwrap();
+    }
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn in_a_pull_a_rule_that_names_a_side_means_the_same_side_as_in_a_merge() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "mine/** whole child-wins\ntheirs/** whole parent-wins\n** text").unwrap();
+    write(&memory, main, "mine/a", "base");
+    write(&memory, main, "theirs/a", "base");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    for path in ["mine/a", "theirs/a"] {
+        write(&memory, main, path, "parent");
+        write(&memory, fork, path, "child");
+    }
+    memory.join(&who(), fork, Join::Pull, false).unwrap();
+    assert_eq!(read(&memory, fork, "mine/a").unwrap(), "child");
+    assert_eq!(read(&memory, fork, "theirs/a").unwrap(), "parent");
 }

@@ -15,10 +15,10 @@ mod damage;
 mod durability;
 /// Every disk call fails in turn.
 mod faults;
-/// Forged lineages.
-mod forgery;
 /// Files without a mount: rules, lifetimes, rollback, what lost.
 mod files;
+/// Forged lineages.
+mod forgery;
 /// Walks through graphs, hidden rows and damage.
 mod graphs;
 /// Random operations against a plain model.

@@ -23,11 +23,6 @@ const LEVEL_EDITS: usize = 100;
 /// Edits of one commit.
 const COMMIT_EDITS: usize = 10;
 
-pub fn run(corpus: &Corpus, holder: &Holder, bench: &Path) {
-    branches(corpus, holder, bench);
-    depth(corpus, holder);
-}
-
 fn commit(holder: &Holder, branch: BranchId, edits: Vec<Edit>, at_once: usize) {
     let mut edits = edits.into_iter();
     loop {
@@ -54,7 +49,7 @@ fn curves(corpus: &Corpus, holder: &Holder, views: &[(String, BranchId)]) -> Vec
 }
 
 /// Branches with more and more edits against their base.
-fn branches(corpus: &Corpus, holder: &Holder, bench: &Path) {
+pub fn branches(corpus: &Corpus, holder: &Holder, bench: &Path) {
     let mut views = vec![("base".to_owned(), holder.main)];
     // A small corpus takes fewer.
     let edits = EDITS.map(|(count, figure)| (count.min(corpus.rows() / 4), figure));
@@ -86,7 +81,7 @@ fn branches(corpus: &Corpus, holder: &Holder, bench: &Path) {
 }
 
 /// A chain of branches against one branch with the same content.
-fn depth(corpus: &Corpus, holder: &Holder) {
+pub fn depth(corpus: &Corpus, holder: &Holder) {
     let edits = |level: usize| corpus.edits(20_000 + level * LEVEL_EDITS, LEVEL_EDITS);
     let flat = fork(holder, holder.main, "flat");
     let mut deep = holder.main;

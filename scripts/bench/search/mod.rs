@@ -1,4 +1,4 @@
-//! Search side by side with other libraries, in one run: `scripts/bench.sh search [--million]`.
+//! Search side by side with other libraries, in one run: `scripts/bench.sh search [--million] [--only=PART,…]`.
 //!
 //! One core, one thread, the same rows, the same questions, k = 10. Engines take turns, and their CPU
 //! time is what counts: what else the machine does falls on all of them alike. A hit counts when it stands in the exact answer
@@ -48,16 +48,38 @@ pub fn run() {
     println!("{sections}");
 }
 
-/// Measures all figures of one corpus; returns the table of its engines.
+/// Measures the figures of one corpus; returns the table of its engines.
 fn figures(corpus: &Corpus, bench: &Path, peers: &[String]) -> String {
-    let holder = holder::Holder::build(corpus, bench);
-    let table = versus::run(corpus, &holder, bench, peers);
-    filtered::run(corpus, &holder);
-    filtered::words(corpus, &holder);
-    let holder = opened::run(corpus, holder);
-    edited::run(corpus, &holder, bench);
-    opened::just_ingested(corpus, bench);
+    let mut table = String::new();
+    let mut holder = holder::Holder::build(corpus, bench);
+    if wants("versus") {
+        table = versus::run(corpus, &holder, bench, peers);
+    }
+    if wants("filters") {
+        filtered::run(corpus, &holder);
+    }
+    if wants("words") {
+        filtered::words(corpus, &holder);
+    }
+    if wants("opening") {
+        holder = opened::run(corpus, holder);
+    }
+    if wants("branches") {
+        edited::branches(corpus, &holder, bench);
+    }
+    if wants("depth") {
+        edited::depth(corpus, &holder);
+    }
+    if wants("ingested") {
+        opened::just_ingested(corpus, bench);
+    }
     table
+}
+
+/// Whether a part is measured: all are, unless `--only=` names some.
+fn wants(part: &str) -> bool {
+    let only = std::env::args().find_map(|word| word.strip_prefix("--only=").map(str::to_owned));
+    only.is_none_or(|only| only.split(',').any(|word| word == part))
 }
 
 /// The engines to compare with: a list between commas, or else `usual`.

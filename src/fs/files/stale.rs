@@ -6,8 +6,6 @@
 //! and the request that asks for an act holds nothing there.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use super::FilesOf;
 use crate::fs::common::Common;
@@ -27,42 +25,33 @@ impl Common {
         }));
     }
 
-    /// Has the kernel forget the pages of all open files of a branch that is gone, so that reading
-    /// them asks, and is told that they are.
+    /// Has the kernel forget the attributes of all open files of a branch that is gone, so that
+    /// reading them asks, and is told that they are.
     pub fn files_gone(&self, branch: BranchId) {
         let of = FilesOf { view: View::Branch(branch), taken: Time::default() };
         let open: Vec<u64> =
             self.opened.of(branch).into_iter().filter_map(|inode| self.file_numbers.number(&of, inode)).collect();
         if !open.is_empty() {
-            self.news.tell_now(Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_file(*ino))));
+            self.news.tell_now(Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_attributes(*ino))));
         }
     }
 }
 
 fn forget(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tree, after: &Tree) {
-    let mut directories = HashSet::new();
+    let mut inodes = HashSet::new();
     for difference in before.differences(after) {
         let inode = |place: &Option<(u64, _)>| place.as_ref().map(|(inode, _)| *inode);
-        let (old, new) = (inode(&difference.old), inode(&difference.new));
-        old.and_then(&number).into_iter().for_each(|ino| kernel.forget_file(ino));
-        if old == new {
-            continue;
-        }
-        // The name leads elsewhere now, or is there or gone: the kernel remembers that, too.
-        let (above, name) = split(&difference.path);
-        let parents = [before, after].map(|tree| tree.resolve(above).ok().and_then(&number));
-        for parent in parents.into_iter().flatten().collect::<HashSet<u64>>() {
-            kernel.forget_name(parent, OsStr::from_bytes(name));
-            directories.insert(parent);
+        inodes.extend(inode(&difference.old));
+        if inode(&difference.old) != inode(&difference.new) {
+            // The folder lists other names now.
+            let above = above(&difference.path);
+            inodes.extend([before, after].into_iter().filter_map(|tree| tree.resolve(above).ok()));
         }
     }
-    directories.into_iter().for_each(|ino| kernel.forget_file(ino));
+    inodes.into_iter().filter_map(number).for_each(|ino| kernel.forget_attributes(ino));
 }
 
-/// Returns the path of the directory above, and the last name.
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (&[], path),
-    }
+/// Returns the path of the folder that a path is in.
+fn above(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(&[], |slash| &path[..slash])
 }

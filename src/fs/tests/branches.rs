@@ -29,8 +29,7 @@ fn moving_a_branch_into_its_parent_merges_it() {
     let rig = with_fork();
     let handle = rig.open("main/branches/x/vectors/a.json", libc::O_RDONLY).unwrap();
     let directory = rig.ino("main/branches/x/vectors").unwrap();
-    let afterwards = rig.rename("main/branches/x", "main/x", 0).unwrap();
-    assert_eq!(afterwards.stale_name, Some((rig.ino("main").unwrap(), "x".into())));
+    rig.rename("main/branches/x", "main/x", 0).unwrap();
     assert_eq!(rig.list("main/vectors"), ["a.json", "b.json"]);
     assert!(rig.list("main/branches").is_empty());
     assert_eq!(rig.ino("main/x"), Err(Errno::ENOENT));

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use crate::fs::{Afterwards, Attr, Caller, Changes, Errno, FileKind, Filesystem, FsOptions};
+use crate::fs::{Attr, Caller, Changes, Errno, FileKind, Filesystem, FsOptions};
 use crate::memory::{Actor, Memory, OpenMode, Surroundings};
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
@@ -150,7 +150,7 @@ impl Rig {
         self.rename(from, to, flags).map(drop)
     }
 
-    pub fn rename(&self, from: &str, to: &str, flags: u32) -> Result<Afterwards, Errno> {
+    pub fn rename(&self, from: &str, to: &str, flags: u32) -> Result<(), Errno> {
         self.fs.rename(self.who, self.parent(from), self.parent(to), flags)
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use globset::{Candidate, Glob, GlobBuilder, GlobSet};
 use thiserror::Error;
 
+use super::Strategy;
 use super::rule::{Fault, Kind, Rule, shown};
 
 /// The rules of a new root branch, as `config/rules` shows them.
@@ -78,6 +79,13 @@ impl Rules {
         let matching = self.patterns.matches_candidate(&Candidate::new(Path::new(OsStr::from_bytes(path))));
         let first = matching.into_iter().min().unwrap_or(self.rules.len() - 1);
         &self.rules[first]
+    }
+
+    /// Returns the rules with the sides of their strategies exchanged: for a pull, where the branch
+    /// receives.
+    pub fn turned(&self) -> Rules {
+        let turn = |rule: &Rule| Rule { strategy: rule.strategy.map(Strategy::turned), ..rule.clone() };
+        Rules { patterns: self.patterns.clone(), rules: self.rules.iter().map(turn).collect() }
     }
 
     /// Returns the rules in order of their lines.

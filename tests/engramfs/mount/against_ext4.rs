@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -79,7 +79,7 @@ fn bytes(chance: &mut Chance) -> Bytes {
 }
 
 fn xattr(chance: &mut Chance) -> String {
-    ["user.a", "user.b", "trusted.c", "odd"][chance.below(4)].to_owned()
+    ["user.a", "user.b", "trusted.c", "user.odd"][chance.below(4)].to_owned()
 }
 
 fn step(chance: &mut Chance) -> Step {
@@ -111,7 +111,13 @@ fn step(chance: &mut Chance) -> Step {
         }
         28 => Step::Link(path(chance), path(chance)),
         29 => Step::Symlink(path(chance), path(chance)),
-        30 => if chance.one_in(3) { Step::MakeFifo(path(chance)) } else { Step::Look(target(chance)) },
+        30 => {
+            if chance.one_in(3) {
+                Step::MakeFifo(path(chance))
+            } else {
+                Step::Look(target(chance))
+            }
+        }
         31 => Step::Mode(path(chance), (chance.next() & 0o7777) as u32),
         32 => {
             let flags = [0, 0, libc::XATTR_CREATE, libc::XATTR_REPLACE][chance.below(4)];
@@ -175,9 +181,8 @@ impl Side {
                 // SAFETY: the descriptor is open, and no memory is handed over.
                 shown(checked(unsafe { libc::fallocate(file.as_raw_fd(), *mode, offset, length) }))
             }),
-            Step::Copy { from, to, length } => self.with(&from.0, |source| {
-                self.with(&to.0, |sink| shown(copy((source, from.1), (sink, to.1), *length)))
-            }),
+            Step::Copy { from, to, length } => self
+                .with(&from.0, |source| self.with(&to.0, |sink| shown(copy((source, from.1), (sink, to.1), *length)))),
             Step::MakeDir(path) => shown(fs::create_dir(at(path))),
             Step::RemoveDir(path) => shown(fs::remove_dir(at(path))),
             Step::Unlink(path) => shown(fs::remove_file(at(path))),
@@ -232,9 +237,8 @@ fn content((length, first): Bytes) -> Vec<u8> {
 fn copy(from: (&File, u64), to: (&File, u64), length: usize) -> io::Result<usize> {
     let (mut start, mut end) = (from.1.cast_signed(), to.1.cast_signed());
     // SAFETY: both descriptors are open, and both offsets live through the call.
-    let copied = unsafe {
-        libc::copy_file_range(from.0.as_raw_fd(), &raw mut start, to.0.as_raw_fd(), &raw mut end, length, 0)
-    };
+    let copied =
+        unsafe { libc::copy_file_range(from.0.as_raw_fd(), &raw mut start, to.0.as_raw_fd(), &raw mut end, length, 0) };
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
 }
 
@@ -327,7 +331,8 @@ fn history(mount: PathBuf, plain: PathBuf, seed: u64) -> [Side; 2] {
         let step = step(&mut chance);
         steps.push(step.clone());
         let [ours, theirs] = sides.each_mut().map(|side| side.act(&step));
-        let story = || steps[steps.len().saturating_sub(12)..].iter().map(|step| format!("{step:?}\n")).collect::<String>();
+        let story =
+            || steps[steps.len().saturating_sub(12)..].iter().map(|step| format!("{step:?}\n")).collect::<String>();
         assert_eq!(ours, theirs, "seed {seed}, step {n}; ours, theirs after\n{}", story());
         if n % 60 == 59 {
             let [ours, theirs] = sides.each_ref().map(|side| whole(&side.root));

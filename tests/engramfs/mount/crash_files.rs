@@ -1,0 +1,247 @@
+//! The server dies at random moments while programs write files: what was acknowledged is there, and nothing is torn.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::{Site, command, engramfs, json, read, succeed};
+use crate::support::{Chance, rounds};
+
+/// Commits on and on; prints the number of each that git called done.
+const GIT: &str = "cd git; n=$1
+while n=$((n + 1)); do
+  echo $n > f$((n % 20)) && mkdir -p d$((n % 7)) && echo $n >> d$((n % 7))/log && git add -A && git commit -qm $n || exit 0
+  echo $n
+done";
+
+/// Inserts on and on, in both journal modes; prints the number of each insert that was committed.
+const SQLITE: &str = "import sqlite3, sys
+n = int(sys.argv[1])
+dbs = [sqlite3.connect(mode + '.db') for mode in ('wal', 'delete')]
+try:
+    while True:
+        n += 1
+        for db in dbs:
+            db.execute('pragma synchronous=full')
+            with db: db.executemany('insert into t values (?, ?)', [(n * 10 + i, str(n) * 100) for i in range(10)])
+        print(n, flush=True)
+except sqlite3.Error: pass";
+
+/// Forks, writes a record and a file that say the same, merges; prints what was merged.
+const MERGES: &str = "cd ../branches; n=$1
+while n=$((n + 1)); do
+  mkdir x$n && echo \"{\\\"text\\\":\\\"$n\\\"}\" > x$n/vectors/same.json && printf $n > x$n/files/same && mv x$n ../ || exit 0
+  echo $n
+done";
+
+/// Makes files under a name of their own and puts each in the place of the last; prints the number of each.
+const SAVES: &str = "n=$1
+while n=$((n + 1)); do
+  (for i in $(seq 500); do echo $n || exit 1; done) > saved.new && mv saved.new saved || exit 0
+  echo $n
+done";
+
+/// What works in `files/` until the server dies, and notes beside the mount what was acknowledged.
+struct Programs {
+    notes: PathBuf,
+    children: Vec<Child>,
+    appender: Option<JoinHandle<u64>>,
+    appended: u64,
+}
+
+impl Programs {
+    fn start(site: &Site, last: &Done) -> Programs {
+        let files = site.mnt.join("main/files");
+        let notes = site.beside("notes");
+        fs::create_dir_all(&notes).unwrap();
+        let run = |name: &str, program: &str, code: &str, from: u64| {
+            let note = File::create(notes.join(name)).unwrap();
+            let mut child = command(program, &["-c", code]);
+            if program == "bash" {
+                child.arg("loop");
+            }
+            child.arg(from.to_string()).current_dir(&files).stdout(note).stderr(Stdio::null()).spawn().unwrap()
+        };
+        let children = vec![
+            run("git", "bash", GIT, last.git),
+            run("sqlite", "python3", SQLITE, last.sqlite),
+            run("merges", "bash", MERGES, last.merges),
+            run("saves", "bash", SAVES, last.saves),
+        ];
+        let (log, from) = (files.join("log"), last.appended);
+        let appender = Some(std::thread::spawn(move || append(&log, from)));
+        Programs { notes, children, appender, appended: from }
+    }
+
+    /// Waits until all have seen that the server is gone, and returns what they were told before.
+    fn end(mut self) -> Done {
+        self.appended = self.appender.take().unwrap().join().unwrap();
+        self.children.iter_mut().for_each(|child| assert!(child.wait().unwrap().code().is_some()));
+        let note = |name: &str| {
+            let text = read(self.notes.join(name));
+            text.lines().last().map_or(0, |line| line.parse().unwrap())
+        };
+        Done {
+            git: note("git"),
+            sqlite: note("sqlite"),
+            merges: note("merges"),
+            saves: note("saves"),
+            appended: self.appended,
+        }
+    }
+}
+
+/// The last number that each program called done.
+#[derive(Clone, Copy, Default, Debug)]
+struct Done {
+    git: u64,
+    sqlite: u64,
+    merges: u64,
+    saves: u64,
+    appended: u64,
+}
+
+impl Done {
+    fn each(self, other: Done, choose: impl Fn(u64, u64) -> u64) -> Done {
+        Done {
+            git: choose(self.git, other.git),
+            sqlite: choose(self.sqlite, other.sqlite),
+            merges: choose(self.merges, other.merges),
+            saves: choose(self.saves, other.saves),
+            appended: choose(self.appended, other.appended),
+        }
+    }
+}
+
+/// Appends lines of growing length, syncing each, until it fails; returns the last that was synced.
+fn append(path: &Path, from: u64) -> u64 {
+    let mut last = from;
+    let mut one = || -> io::Result<()> {
+        let mut log = File::options().append(true).create(true).open(path)?;
+        loop {
+            log.write_all(line(last + 1).as_bytes())?;
+            log.sync_all()?;
+            last += 1;
+        }
+    };
+    one().unwrap_err();
+    last
+}
+
+fn line(n: u64) -> String {
+    format!("{n} {}\n", "x".repeat((n * 37 % 5_000) as usize))
+}
+
+/// Makes what the programs work on.
+fn prepare(files: &Path) {
+    let code = "import sqlite3
+for mode in ('wal', 'delete'):
+    db = sqlite3.connect(mode + '.db'); db.execute('pragma journal_mode=' + mode)
+    db.execute('create table t (k integer primary key, v text)'); db.execute('create index i on t (v)'); db.commit()";
+    succeed(command("python3", &["-c", code]).current_dir(files));
+    let script = "git init -q git; cd git; git config user.email a@b; git config user.name ann; git config gc.auto 0; \
+                  git config core.fsync all; git commit -q --allow-empty -m 0";
+    succeed(command("bash", &["-ec", script]).current_dir(files));
+}
+
+/// Looks at everything after a crash: what was done is there, and at most one step more of each program.
+fn check(main: &Path, done: &Done) -> Done {
+    let files = main.join("files");
+    let found = Done {
+        git: git(&files),
+        sqlite: sqlite(&files),
+        merges: merges(main),
+        saves: saved(&files),
+        appended: appended(&files),
+    };
+    let lost = found.each(*done, |found, done| done.saturating_sub(found));
+    let invented = found.each(*done, |found, done| found.saturating_sub(done + 1));
+    let none = |sums: Done| [sums.git, sums.sqlite, sums.merges, sums.saves, sums.appended] == [0; 5];
+    assert!(none(lost) && none(invented), "acknowledged {done:?}, found {found:?}");
+    found
+}
+
+fn git(files: &Path) -> u64 {
+    // A lock of a process that died is for people to remove, as git says.
+    let script = "find .git -name '*.lock' -delete; git fsck --strict --no-dangling --no-progress; \
+                  git log -1 --format=%s; git reset -q --hard; git clean -fdq; git status --porcelain";
+    let said = succeed(command("bash", &["-ec", script]).current_dir(files.join("git")));
+    let mut lines = said.lines();
+    let last = lines.next().unwrap().parse().unwrap();
+    assert_eq!(lines.next(), None, "{said}");
+    last
+}
+
+fn sqlite(files: &Path) -> u64 {
+    let code = "import sqlite3
+least = []
+for mode in ('wal', 'delete'):
+    db = sqlite3.connect(mode + '.db')
+    assert db.execute('pragma integrity_check').fetchall() == [('ok',)], mode
+    rows = db.execute('select k, v from t order by k').fetchall()
+    assert [k for k, _ in rows] == list(range(10, len(rows) + 10)) and len(rows) % 10 == 0, (mode, len(rows))
+    assert all(v == str(k // 10) * 100 for k, v in rows), mode
+    least.append(len(rows) // 10)
+# The second database is written after the first.
+assert 0 <= least[0] - least[1] <= 1, least
+db.execute('delete from t where k >= ?', (least[1] * 10 + 10,)); db.commit()
+db = sqlite3.connect('wal.db'); db.execute('delete from t where k >= ?', (least[1] * 10 + 10,)); db.commit()
+print(least[1])";
+    succeed(command("python3", &["-c", code]).current_dir(files)).trim().parse().unwrap()
+}
+
+/// A record and a file of one merge are there together or not at all; what did not merge is still a branch.
+fn merges(main: &Path) -> u64 {
+    for fork in fs::read_dir(main.join("branches")).unwrap() {
+        fs::remove_dir(fork.unwrap().path()).unwrap();
+    }
+    let (record, file) = (main.join("vectors/same.json"), main.join("files/same"));
+    if !record.exists() && !file.exists() {
+        return 0;
+    }
+    let record = json(record)["text"].as_str().unwrap().to_owned();
+    assert_eq!(record, read(file));
+    record.parse().unwrap()
+}
+
+fn saved(files: &Path) -> u64 {
+    if !files.join("saved").exists() {
+        return 0;
+    }
+    let text = read(files.join("saved"));
+    let number = text.lines().next().unwrap();
+    assert_eq!(text, format!("{number}\n").repeat(500));
+    number.parse().unwrap()
+}
+
+fn appended(files: &Path) -> u64 {
+    let Ok(text) = fs::read_to_string(files.join("log")) else { return 0 };
+    let count = text.lines().count() as u64;
+    assert!(text == (1..=count).map(line).collect::<String>(), "the log is no row of whole lines");
+    count
+}
+
+#[test]
+fn what_programs_were_told_is_there_after_the_server_died() {
+    let site = Site::new();
+    let main = site.mnt.join("main");
+    let mut server = site.serve(&[]);
+    prepare(&main.join("files"));
+    let (mut chance, mut done) = (Chance(1), Done::default());
+    for round in 0..rounds(5) {
+        let programs = Programs::start(&site, &done);
+        std::thread::sleep(Duration::from_millis(50 + chance.below(600) as u64));
+        server.crash();
+        // Whoever did nothing in this round has nothing to lose but what was there before.
+        done = programs.end().each(done, u64::max);
+        let verified = super::output(engramfs(&["verify"]).arg(&site.store));
+        assert!(verified.status.success(), "round {round}: {}", String::from_utf8_lossy(&verified.stderr));
+        server = site.serve(&[]);
+        done = check(&main, &done);
+    }
+    assert!(done.each(Done::default(), |count, _| u64::from(count > 0)).git == 1, "git never came to a commit");
+    drop(server);
+}
