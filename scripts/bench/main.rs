@@ -5,6 +5,8 @@
 #![expect(clippy::unwrap_used, reason = "a bench may panic")]
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
+mod bare;
+mod files;
 mod merging;
 mod mounted;
 mod real;
@@ -16,6 +18,10 @@ use std::time::Instant;
 
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    // The bench starts itself as the file system that it measures beside.
+    if chosen.first().is_some_and(|word| word == bare::WORD) {
+        return bare::serve(chosen[1].as_ref(), chosen.len() > 2);
+    }
     let wants = |name: &str| chosen.is_empty() || chosen.iter().any(|word| word == name);
     println!("| what | figure | measured | how |\n|---|---|---|---|");
     let large = store::rows_of_large();
@@ -34,6 +40,9 @@ fn main() {
     }
     if wants("mounted") {
         mounted::run(large);
+    }
+    if wants("files") {
+        files::run();
     }
     // Last: its tables follow that of the figures.
     if wants("search") {

@@ -10,9 +10,9 @@ use crate::store::{DIM, fill, open, vector};
 use crate::{cpu_seconds, micros, p50, resident, row};
 
 /// A mounted store.
-struct Mount {
+pub struct Mount {
     process: Child,
-    path: PathBuf,
+    pub path: PathBuf,
     /// Seconds until the mount answered.
     took: f64,
 }
@@ -22,7 +22,7 @@ fn binary() -> PathBuf {
 }
 
 impl Mount {
-    fn new(store: &Path, path: &Path) -> Mount {
+    pub fn new(store: &Path, path: &Path) -> Mount {
         let start = Instant::now();
         let process = Command::new(binary()).args(["mount", "--foreground"]).arg(store).arg(path).spawn().unwrap();
         while !path.join("main/status").exists() {

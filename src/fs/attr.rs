@@ -45,11 +45,6 @@ pub struct Attr {
 }
 
 impl Attr {
-    /// Returns attributes that stand for nothing: their number is 0.
-    pub fn absent() -> Attr {
-        Attr::plain(0, false, Time::default(), (0, 0))
-    }
-
     /// Returns attributes of what is generated or in RAM: everything follows from these.
     pub(super) fn plain(ino: u64, directory: bool, modified: Time, (uid, gid): (u32, u32)) -> Attr {
         Attr {

@@ -1,10 +1,10 @@
 //! Telling the kernel something by itself, on a thread that serves no request and holds no lock.
 //!
-//! No notice names a directory's entry or pages: for those the kernel waits for whatever request
-//! holds the directory or the page, and if this process is killed meanwhile, both wait for ever and
-//! keep the mount. Attributes are forgotten without waiting. Whatever else changed shows by them: a
-//! file's pages go when its time or length did, and a name that leads to something gone is looked up
-//! anew.
+//! No notice is about a directory's names: for those the kernel waits for whatever request holds the
+//! directory, and if this process is killed meanwhile, both wait for ever and keep the mount.
+//! Attributes are forgotten without waiting, and a name that leads to something gone is looked up
+//! anew by whoever finds it gone. Pages go only of files whose content became another one; for those
+//! the kernel waits for reads of that very file that are under way.
 
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
@@ -19,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub trait Kernel: Send + Sync {
     /// Makes the kernel forget the attributes of a node.
     fn forget_attributes(&self, ino: u64);
+
+    /// Makes the kernel forget the attributes of a file, and its pages.
+    fn forget_content(&self, ino: u64);
 }
 
 /// One call to make on the thread of notices, such as waking a poll(2).
@@ -98,6 +101,10 @@ mod tests {
     impl Kernel for Heard {
         fn forget_attributes(&self, ino: u64) {
             self.0.lock().unwrap().send(ino).unwrap();
+        }
+
+        fn forget_content(&self, ino: u64) {
+            self.forget_attributes(ino);
         }
     }
 

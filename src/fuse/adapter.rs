@@ -19,8 +19,8 @@ use fuser::{
 
 use super::patience::Patience;
 use super::reply::{
-    BLOCK, GENERATION, answer, answer_absent, answer_attr, answer_data, answer_entry, answer_open, answer_written,
-    answer_xattr, caller, file_attr, guard, kind, manner, time_set,
+    BLOCK, GENERATION, answer, answer_attr, answer_data, answer_entry, answer_open, answer_written, answer_xattr,
+    caller, file_attr, guard, kind, manner, time_set,
 };
 use crate::fs::{Changes, Entry, Errand, Filesystem, Kernel};
 
@@ -87,12 +87,23 @@ pub fn connect(fs: &Filesystem, notifier: Notifier) {
 
 struct Mounted(Notifier);
 
+impl Mounted {
+    /// Makes the kernel forget a node's attributes, and its pages from `offset` on.
+    fn forget(&self, ino: u64, offset: i64) {
+        if let Err(error) = self.0.inval_inode(INodeNo(ino), offset, 0) {
+            log::debug!("the kernel did not take a notice: {error}");
+        }
+    }
+}
+
 impl Kernel for Mounted {
     fn forget_attributes(&self, ino: u64) {
         // From a negative offset no page is looked at, so nothing is waited for.
-        if let Err(error) = self.0.inval_inode(INodeNo(ino), -1, 0) {
-            log::debug!("the kernel did not take a notice: {error}");
-        }
+        self.forget(ino, -1);
+    }
+
+    fn forget_content(&self, ino: u64) {
+        self.forget(ino, 0);
     }
 }
 
@@ -109,12 +120,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = guard("lookup", || self.fs.lookup(parent.0, name));
-        match found.as_ref().err().filter(|error| error.code() == libc::ENOENT).and_then(|_| self.fs.absence(parent.0))
-        {
-            Some(lifetime) => answer_absent(reply, lifetime),
-            None => answer_entry(reply, found),
-        }
+        answer_entry(reply, guard("lookup", || self.fs.lookup(parent.0, name)));
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {

@@ -99,13 +99,6 @@ pub(super) fn answer_entry(reply: ReplyEntry, outcome: Result<fs::Entry, Errno>)
     }
 }
 
-/// Replies that there is nothing of that name, and how long that may be believed: the number 0 says
-/// so to the kernel.
-pub(super) fn answer_absent(reply: ReplyEntry, lifetime: Duration) {
-    let nothing = Attr::absent();
-    reply.entry_with_ttls(&lifetime, &lifetime, &file_attr(&nothing), GENERATION);
-}
-
 pub(super) fn answer_attr(reply: ReplyAttr, outcome: Result<Attr, Errno>) {
     match outcome {
         Ok(attr) => reply.attr(&attr.lifetime, &file_attr(&attr)),

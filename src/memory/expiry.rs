@@ -17,11 +17,19 @@ pub type IsOpen = Box<dyn Fn(BranchId, u64) -> bool + Send + Sync>;
 #[derive(Default)]
 pub(super) struct Expiry {
     is_open: Mutex<Option<IsOpen>>,
-    /// The number of edits and the rules that a branch was last looked through with, and when the
-    /// next of its files expires.
-    looked: Mutex<HashMap<BranchId, (u64, Arc<str>, Time)>>,
+    looked: Mutex<HashMap<BranchId, Looked>>,
     /// When all branches were looked through.
     last: Mutex<Time>,
+}
+
+/// What a branch was when it was last looked through.
+#[derive(Clone)]
+struct Looked {
+    /// Operations on its files so far.
+    edits: u64,
+    rules: Arc<str>,
+    /// When the next of its files expires.
+    next: Time,
 }
 
 /// A file that has outlived its rule.
@@ -64,11 +72,12 @@ impl Memory {
             }
             let now = self.now();
             let looked = self.expiry.looked.lock().unwrap_or_else(PoisonError::into_inner).get(&branch.id).cloned();
-            if looked.is_some_and(|(edits, rules, next)| edits == branch.edits && rules == *text && now < next) {
+            let same = |looked: &Looked| looked.edits == branch.edits && looked.rules == *text && now < looked.next;
+            if looked.as_ref().is_some_and(same) {
                 continue;
             }
             let (expired, next) = expired(tree, rules, now);
-            let seen = (branch.edits, text.clone(), next);
+            let seen = Looked { edits: branch.edits, rules: text.clone(), next };
             self.expiry.looked.lock().unwrap_or_else(PoisonError::into_inner).insert(branch.id, seen);
             let owner = Actor { uid: branch.uid, name: world.user(branch.uid), gid: 0 };
             count += self.expire_in(&owner, branch.id, expired, dry_run)?;

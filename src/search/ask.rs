@@ -171,8 +171,8 @@ impl Maker<'_> {
                 (version.id.clone(), version.stamp.branch.clone(), content.text.clone(), content.metadata.clone())
             }
             Row::Sealed(segment, row) => {
-                let (stamp, text, metadata) = segment.shown(*row)?;
-                (segment.id(*row)?.into(), stamp.branch, text, metadata)
+                let (stamp, content) = segment.shown(*row)?;
+                (segment.id(*row)?.into(), stamp.branch, content.text, content.metadata)
             }
         };
         let vector = if self.question.include_vector { row.vector()?.map(<[f32]>::to_vec) } else { None };

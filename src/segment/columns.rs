@@ -282,10 +282,10 @@ impl Segment {
     }
 
     /// Reads all that a hit shows of a row beside its vector: who wrote it, text and metadata.
-    pub fn shown(&self, row: u32) -> Result<(Stamp, Option<Arc<str>>, Arc<str>), SegmentError> {
+    pub fn shown(&self, row: u32) -> Result<(Stamp, Content), SegmentError> {
         let payload = self.payload(row)?;
         let (stamp, text, metadata) = self.parse(&payload)?;
-        Ok((stamp, text.map(Arc::from), metadata.into()))
+        Ok((stamp, Content { vector: None, text: text.map(Arc::from), metadata: metadata.into() }))
     }
 
     /// Reads a row's text and metadata.

@@ -105,11 +105,11 @@ pub fn measure(engines: &mut [Box<dyn Engine + '_>], truths: &[&Truth], efs: &[u
         us: p50(times[line][column].clone()),
         recall: recalls[line][column],
     };
-    let curve = |(line, engine): (usize, &Box<dyn Engine + '_>)| Curve {
+    let curve = |(line, engine): (usize, &(dyn Engine + '_))| Curve {
         name: engine.name().to_owned(),
         points: (0..efs.len()).map(|column| point(line, column)).collect(),
     };
-    engines.iter().enumerate().map(curve).collect()
+    engines.iter().map(AsRef::as_ref).enumerate().map(curve).collect()
 }
 
 /// Measures an engine with the breadth that it chooses itself.

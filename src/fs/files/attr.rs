@@ -9,7 +9,8 @@ use crate::fs::errno::Failure;
 use crate::memory::{FILES_ROOT, FileNode, Time, View};
 
 /// How long the kernel keeps names and attributes of files. It sees every change but those of
-/// merges and the like, and is told of these.
+/// merges and the like, and is told of attributes that these change. That a name is not there it
+/// may not keep at all: nobody could tell it that the name is there again.
 const KEPT: Duration = Duration::from_secs(1);
 
 /// Returns how long a name leading to a file may be kept.

@@ -1,7 +1,6 @@
 //! Names in `files/`.
 
 use std::ffi::OsStr;
-use std::time::Duration;
 
 use super::attr::attr_of;
 use super::{FilesOf, name_lifetime};
@@ -27,11 +26,6 @@ impl Filesystem {
         }
         let node = self.common.removed.find(ino).ok_or(Errno::ESTALE)?;
         Ok(Attr { links: 0, ..attr_of(&self.common, ino, of, inode, &node)? })
-    }
-
-    /// Returns how long the kernel may believe that a name is not there, where it may.
-    pub fn absence(&self, parent: u64) -> Option<Duration> {
-        self.is_file(parent).then(name_lifetime)
     }
 
     /// Counts a look-up of an inode as it is in `tree`.

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use super::FilesOf;
 use crate::fs::common::Common;
 use crate::fs::news::Kernel;
-use crate::memory::{BranchId, Time, Tree, View};
+use crate::memory::{BranchId, Difference, Time, Tree, View};
 
 impl Common {
     /// Has the kernel forget what differs between the files of a branch before and after something
@@ -39,13 +39,20 @@ impl Common {
 
 fn forget(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tree, after: &Tree) {
     let mut inodes = HashSet::new();
-    for difference in before.differences(after) {
-        let inode = |place: &Option<(u64, _)>| place.as_ref().map(|(inode, _)| *inode);
-        inodes.extend(inode(&difference.old));
-        if inode(&difference.old) != inode(&difference.new) {
-            // The folder lists other names now.
-            let above = above(&difference.path);
-            inodes.extend([before, after].into_iter().filter_map(|tree| tree.resolve(above).ok()));
+    for Difference { path, old, new } in before.differences(after) {
+        match (old, new) {
+            (Some((inode, old)), Some((other, new))) if inode == other => {
+                if old.content_hash() != new.content_hash() {
+                    number(inode).into_iter().for_each(|ino| kernel.forget_content(ino));
+                }
+                inodes.insert(inode);
+            }
+            (old, _) => {
+                inodes.extend(old.map(|(inode, _)| inode));
+                // The folder lists other names now.
+                let above = above(&path);
+                inodes.extend([before, after].into_iter().filter_map(|tree| tree.resolve(above).ok()));
+            }
         }
     }
     inodes.into_iter().filter_map(number).for_each(|ino| kernel.forget_attributes(ino));

@@ -5,10 +5,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Site, command, engramfs, json, read, succeed};
 use crate::support::{Chance, rounds};
+
+/// How long a program may take to see that its file system is gone.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Commits on and on; prints the number of each that git called done.
 const GIT: &str = "cd git; n=$1
@@ -78,8 +81,13 @@ impl Programs {
 
     /// Waits until all have seen that the server is gone, and returns what they were told before.
     fn end(mut self) -> Done {
-        self.appended = self.appender.take().unwrap().join().unwrap();
-        self.children.iter_mut().for_each(|child| assert!(child.wait().unwrap().code().is_some()));
+        let end = Instant::now() + PATIENCE;
+        let appender = self.appender.take().unwrap();
+        while !(appender.is_finished() && self.children.iter_mut().all(|child| child.try_wait().unwrap().is_some())) {
+            assert!(Instant::now() < end, "a program still waits for a server that was killed {PATIENCE:?} ago");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.appended = appender.join().unwrap();
         let note = |name: &str| {
             let text = read(self.notes.join(name));
             text.lines().last().map_or(0, |line| line.parse().unwrap())
@@ -217,10 +225,14 @@ fn saved(files: &Path) -> u64 {
     number.parse().unwrap()
 }
 
+/// The kernel may hand over one write(2) page by page, so that the last line may be a part of one, as anywhere; it goes.
 fn appended(files: &Path) -> u64 {
     let Ok(text) = fs::read_to_string(files.join("log")) else { return 0 };
-    let count = text.lines().count() as u64;
-    assert!(text == (1..=count).map(line).collect::<String>(), "the log is no row of whole lines");
+    let (whole, rest) = text.split_at(text.rfind('\n').map_or(0, |end| end + 1));
+    let count = whole.lines().count() as u64;
+    assert!(whole == (1..=count).map(line).collect::<String>(), "the log is no row of whole lines");
+    assert!(line(count + 1).starts_with(rest), "the log ends in something that was never written");
+    File::options().write(true).open(files.join("log")).unwrap().set_len(whole.len() as u64).unwrap();
     count
 }
 
