@@ -238,12 +238,19 @@ fn appended(files: &Path) -> u64 {
 
 #[test]
 fn what_programs_were_told_is_there_after_the_server_died() {
+    for story in 0..rounds(1) {
+        die_again_and_again(&mut Chance(story as u64));
+    }
+}
+
+/// One store whose server dies five times.
+fn die_again_and_again(chance: &mut Chance) {
     let site = Site::new();
     let main = site.mnt.join("main");
     let mut server = site.serve(&[]);
     prepare(&main.join("files"));
-    let (mut chance, mut done) = (Chance(1), Done::default());
-    for round in 0..rounds(5) {
+    let mut done = Done::default();
+    for round in 0..5 {
         let programs = Programs::start(&site, &done);
         std::thread::sleep(Duration::from_millis(50 + chance.below(600) as u64));
         server.crash();
@@ -254,6 +261,6 @@ fn what_programs_were_told_is_there_after_the_server_died() {
         server = site.serve(&[]);
         done = check(&main, &done);
     }
-    assert!(done.each(Done::default(), |count, _| u64::from(count > 0)).git == 1, "git never came to a commit");
+    assert!(done.appended > 0 && done.saves > 0, "the programs never came to anything: {done:?}");
     drop(server);
 }
