@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::FsOptions;
 use super::branch_state::{BranchState, BranchStates};
 use super::errno::{Errno, Failure};
-use super::files::{FileNumbers, Opened, Removed};
+use super::files::{FileNumbers, Opened, Removed, Scratch};
 use super::lock;
 use super::news::News;
 use super::search::SearchCache;
@@ -28,8 +28,9 @@ pub(super) struct Common {
     pub searches: SearchCache,
     pub news: News,
     pub file_numbers: Arc<FileNumbers>,
-    /// What is open in `files/`.
+    /// What is open in `files/` and `scratch/`.
     pub opened: Opened,
+    pub scratch: Scratch,
     pub removed: Removed,
     options: FsOptions,
     users: Mutex<HashMap<u32, User>>,
@@ -44,6 +45,7 @@ impl Common {
             news: News::start(),
             file_numbers: Arc::default(),
             opened: Opened::default(),
+            scratch: Scratch::default(),
             removed: Removed::default(),
             options,
             users: Mutex::default(),
@@ -109,6 +111,7 @@ impl Common {
             self.files_changed(replaced.branch, replaced.before.clone(), replaced.after.clone());
         }
         for branch in [Some(change.branch), change.parent].into_iter().flatten() {
+            self.scratch_changed(branch);
             let is_gone = self.memory.info(branch).is_err();
             if is_gone {
                 self.files_gone(branch);

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use super::attr::{Attr, Entry, attr, name_lifetime, unborn};
 use super::common::{Caller, check_changeable};
 use super::errno::{Errno, Failure, invalid, not_permitted};
+use super::files::FilesOf;
 use super::node::{Fixed, Node};
 use super::{Filesystem, tree};
 use crate::memory::Time;
@@ -96,11 +97,24 @@ impl Filesystem {
     /// Returns the room on the store's device, and how many inodes the files of the branch have that
     /// `ino` belongs to.
     pub fn statfs(&self, ino: u64) -> Result<Space, Errno> {
+        let node = self.nodes.node(ino)?;
+        if let Node::File(of, _) = &node
+            && node.is_in_ram()
+        {
+            return self.audit_node(&node, self.scratch_room(of));
+        }
         let (total, free, available) = self.common.memory.space().map_err(|error| Errno::from(error.kind))?;
-        let view = self.nodes.node(ino)?.view();
+        let view = node.view();
         let totals = view.and_then(|view| self.common.memory.files(&view).ok()).map(|files| files.totals());
         let inodes = totals.map_or(0, |totals| totals.files + totals.directories);
         Ok(Space { total, free, available, inodes })
+    }
+
+    fn scratch_room(&self, of: &FilesOf) -> Result<Space, Failure> {
+        let (total, used) = self.common.scratch_space(of)?;
+        let totals = self.common.tree(of)?.totals();
+        let free = total.saturating_sub(used);
+        Ok(Space { total, free, available: free, inodes: totals.files + totals.directories })
     }
 
     pub(super) fn find(&self, parent: &Node, name: &OsStr) -> Result<Node, Failure> {

@@ -63,6 +63,7 @@ pub use crate::memory::{FileKind, Time};
 use crate::memory::{BranchId, Error, Kind, Memory, View};
 use common::Common;
 use errno::Failure;
+use files::FilesOf;
 use handle::{Handle, HandleTable};
 use node::Node;
 use table::NodeTable;
@@ -108,7 +109,7 @@ impl Filesystem {
         }));
         let opened = Arc::downgrade(&common);
         memory.ask_for_open_files(Some(Box::new(move |branch, inode| {
-            opened.upgrade().is_some_and(|common| common.opened.of(branch).contains(&inode))
+            opened.upgrade().is_some_and(|common| common.opened.of(&FilesOf::branch(branch)).contains(&inode))
         })));
         let nodes = NodeTable::new(root, common.file_numbers.clone());
         Filesystem { common, nodes, handles: Arc::default() }

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::files::{FILES, FilesOf};
+use super::files::{Area, FilesOf};
 use crate::memory::{BranchId, Document, Export, FILES_ROOT, Setting, Time, View};
 
 /// One thing in the tree. It is named by what it is and not by its path, so that renaming a branch
@@ -23,7 +23,7 @@ pub(super) enum Node {
     /// What every branch and checkpoint has.
     Fixed(View, Fixed),
     Record(View, Arc<str>),
-    /// Something in `files/`, by its inode in the tree; the root is `files` itself.
+    /// Something in `files/` or `scratch/`, by its inode in the tree; the root is that directory itself.
     File(FilesOf, u64),
     /// A file in RAM, by its number in the branch.
     Temporary(BranchId, u64),
@@ -152,6 +152,11 @@ impl Node {
         }
     }
 
+    /// Tells whether it is of `scratch/`.
+    pub fn is_in_ram(&self) -> bool {
+        matches!(self, Node::File(of, _) if of.area == Area::Scratch)
+    }
+
     /// Returns the path below the branch's directory, as `errors` shows it.
     pub fn path(&self) -> String {
         let inside = match self {
@@ -159,7 +164,7 @@ impl Node {
             Node::Fixed(_, fixed) => fixed.name().to_owned(),
             Node::Record(_, id) => format!("vectors/{id}.json"),
             Node::Temporary(..) => "vectors".to_owned(),
-            Node::File(..) => FILES.to_owned(),
+            Node::File(of, _) => of.area.name().to_owned(),
             Node::Question(_, text) => format!("search/{text}"),
             Node::Export(_, export) => {
                 format!(

@@ -109,9 +109,9 @@ impl Filesystem {
     /// Commits as [`Filesystem::flush`] does, and makes all that was acknowledged in the store
     /// durable.
     pub fn fsync(&self, handle: u64) -> Result<(), Errno> {
-        self.on_handle(handle, |_, file| {
+        self.on_handle(handle, |open, file| {
             file.commit()?;
-            self.common.sync()
+            self.sync_node(&open.node)
         })
     }
 
@@ -179,7 +179,11 @@ impl Filesystem {
     /// Makes all that was acknowledged in the store durable, on behalf of a directory.
     pub fn fsyncdir(&self, handle: u64) -> Result<(), Errno> {
         let handle = self.handles.get(handle)?;
-        self.audit_handle(&handle, self.common.sync())
+        self.audit_handle(&handle, self.sync_node(&handle.node))
+    }
+
+    fn sync_node(&self, node: &Node) -> Result<(), Failure> {
+        if node.is_in_ram() { Ok(()) } else { self.common.sync() }
     }
 
     fn on_handle<T>(

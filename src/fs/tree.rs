@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use super::common::Common;
 use super::directory::{Listing, More, Name, Records};
 use super::errno::{Errno, Failure};
-use super::files::{FILES, FilesOf};
+use super::files::Area;
 use super::node::{Fixed, Node, exports, is_temporary};
 use crate::memory::{BranchId, Error, FILES_ROOT, Kind, Setting, Time, View};
 
@@ -30,9 +30,9 @@ pub(super) fn find(common: &Common, parent: &Node, name: &OsStr) -> Result<Node,
         Node::Mount => common.memory.root(name).map(Node::Branch),
         Node::Branch(_) | Node::Checkpoint { .. } => {
             let view = parent.view().ok_or(Errno::ENOTDIR)?;
-            match name {
-                FILES => FilesOf::directory(parent).map(|of| Node::File(of, FILES_ROOT)),
-                _ => Fixed::from_name(name).map(|fixed| Node::Fixed(view, fixed)),
+            match Area::ALL.into_iter().find(|area| area.name() == name) {
+                Some(area) => common.files_in(parent, area).map(|of| Node::File(of, FILES_ROOT)),
+                None => Fixed::from_name(name).map(|fixed| Node::Fixed(view, fixed)),
             }
         }
         Node::Fixed(view, fixed) => find_inside(common, view, *fixed, name)?,
@@ -130,7 +130,8 @@ pub(super) fn list(common: &Common, directory: &Node) -> Result<Listing, Failure
         Node::Branch(_) | Node::Checkpoint { .. } => {
             let view = directory.view().ok_or(Errno::ENOTDIR)?;
             names.extend(Fixed::all().map(|(label, fixed)| name(label, Node::Fixed(view.clone(), fixed))));
-            names.extend(FilesOf::directory(directory).map(|of| name(FILES, Node::File(of, FILES_ROOT))));
+            let area = |area: Area| Some(name(area.name(), Node::File(common.files_in(directory, area)?, FILES_ROOT)));
+            names.extend(Area::ALL.into_iter().filter_map(area));
         }
         Node::Fixed(view, Fixed::Vectors) => {
             let files = common.states.known(view.branch()).filter(|_| matches!(view, View::Branch(_)));

@@ -120,6 +120,11 @@ impl Memory {
         Ok(world.setting(world.branch(view.branch())?, setting)?.to_string())
     }
 
+    /// Returns how many bytes a branch's `scratch/` may hold.
+    pub fn scratch_size(&self, branch: BranchId) -> Result<u64, Error> {
+        Ok(self.world().branch(branch)?.settings.scratch_size())
+    }
+
     /// Returns what has that hash: a version of a record or a file, an entry, or a head.
     ///
     /// Versions are found in the branch, its base, its checkpoints, and the states that

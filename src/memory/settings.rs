@@ -186,6 +186,11 @@ impl Settings {
         parse_duration(self.get(setting)).ok()
     }
 
+    /// Returns how many bytes `scratch/` may hold.
+    pub fn scratch_size(&self) -> u64 {
+        parse_size(self.get(Setting::ScratchSize)).unwrap_or_default()
+    }
+
     /// Appends the stored form.
     pub fn write(&self, out: &mut Writer) {
         self.0.texts.iter().for_each(|value| {

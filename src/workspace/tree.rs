@@ -100,6 +100,11 @@ impl Tree {
         self.nodes.get(&inode).map(|held| &held.0).ok_or(TreeError::Stale)
     }
 
+    /// Goes through the numbers of all inodes, also of those without a name.
+    pub fn inodes(&self) -> impl Iterator<Item = u64> + use<'_> {
+        self.nodes.keys().copied()
+    }
+
     /// Returns the inode of a name in a directory.
     ///
     /// `NotFound`; `NotDirectory`, `NameTooLong`, or `Stale` for an unknown parent.

@@ -147,8 +147,7 @@ impl Filesystem {
         inode: Option<u64>,
         op: impl FnOnce(bool) -> FileOp,
     ) -> Result<(), Failure> {
-        let branch = of.view.branch();
-        let leaving = inode.map(|inode| self.common.opened.leave((branch, inode)));
+        let leaving = inode.map(|inode| self.common.opened.leave((of.clone(), inode)));
         let keep = leaving.as_ref().is_some_and(|leaving| leaving.is_open);
         let Some(gone) = self.common.edit(caller, of, op(keep))?.gone else { return Ok(()) };
         match leaving.filter(|leaving| leaving.is_open) {

@@ -65,7 +65,7 @@ impl Filesystem {
         let Node::File(of, inode) = node else { return node.path() };
         let inside = self.common.tree(of).ok().and_then(|tree| tree.path(*inode));
         let inside = inside.map_or_else(|| format!("#{inode}"), |path| String::from_utf8_lossy(&path).into_owned());
-        let path = format!("{}/{inside}", super::FILES).trim_end_matches('/').to_owned();
+        let path = format!("{}/{inside}", of.area.name()).trim_end_matches('/').to_owned();
         match &of.view {
             View::Branch(_) => path,
             View::Checkpoint(_, label) => format!("checkpoints/{label}/{path}"),

@@ -1,4 +1,4 @@
-//! `files/`: requests become operations on a branch's tree of files.
+//! `files/` and `scratch/`: requests become operations on a branch's tree of files.
 //!
 //! ```text
 //! look     names, attributes      ─┐
@@ -10,6 +10,7 @@
 //! numbers  (view, inode) ↔ the kernel's number       listing  open directories
 //! opened   who is open, so that what loses its last name lives on; removed: what the kernel holds on to
 //! stale    what the kernel must forget when a merge or a rollback changed it
+//! scratch  the trees that are in RAM only
 //! ```
 //!
 //! Who may do what is checked by the kernel, by the modes and owners that it is told. Nothing here
@@ -24,6 +25,7 @@ mod open;
 mod opened;
 mod range;
 mod removed;
+mod scratch;
 mod set;
 mod stale;
 mod xattr;
@@ -33,44 +35,71 @@ pub(super) use listing::FileNames;
 pub(super) use numbers::FileNumbers;
 pub(super) use opened::Opened;
 pub(super) use removed::Removed;
+pub(super) use scratch::Scratch;
 
 use std::ffi::OsStr;
 
 use super::common::{Caller, Common, check_changeable};
 use super::errno::{Errno, Failure};
 use super::node::Node;
-use crate::memory::{FileName, FileOp, FileOutcome, Time, Tree, View};
+use crate::memory::{BranchId, FileName, FileOp, FileOutcome, Time, Tree, View};
 
-/// The name of the tree's root in a branch's directory.
-pub(super) const FILES: &str = "files";
+/// The two trees of files that a branch has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Area {
+    /// `files/`: part of the branch.
+    Files,
+    /// `scratch/`: in RAM.
+    Scratch,
+}
 
-/// Whose files. `taken` tells a checkpoint from a later one of the same label, as in [`Node`]; it is
-/// zero for a branch.
+impl Area {
+    pub const ALL: [Area; 2] = [Area::Files, Area::Scratch];
+
+    /// Returns the name of the tree's root in a branch's directory.
+    pub fn name(self) -> &'static str {
+        match self {
+            Area::Files => "files",
+            Area::Scratch => "scratch",
+        }
+    }
+}
+
+/// Whose files. `taken` tells a checkpoint from a later one of the same label, as in [`Node`], and
+/// `scratch/` from that of an earlier session; it is zero for a branch's `files/`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct FilesOf {
+    pub area: Area,
     pub view: View,
     pub taken: Time,
 }
 
 impl FilesOf {
-    /// Returns the files in the directory of a branch or checkpoint; nothing for other nodes.
-    pub fn directory(node: &Node) -> Option<FilesOf> {
-        let taken = match node {
-            Node::Branch(_) => Time::default(),
-            Node::Checkpoint { taken, .. } => *taken,
-            _ => return None,
-        };
-        Some(FilesOf { view: node.view()?, taken })
+    /// Returns a branch's `files/`.
+    pub fn branch(branch: BranchId) -> FilesOf {
+        FilesOf { area: Area::Files, view: View::Branch(branch), taken: Time::default() }
     }
 
-    /// Returns the directory that holds `files`.
+    /// Returns the directory that holds the tree's root.
     pub fn above(&self) -> Node {
         Node::of_view(&self.view, self.taken)
     }
 }
 
 impl Common {
-    /// Returns the files as they are now; ESTALE when the branch or the checkpoint is gone.
+    /// Returns a tree in the directory of a branch or checkpoint; nothing for other nodes.
+    pub fn files_in(&self, directory: &Node, area: Area) -> Option<FilesOf> {
+        let taken = match (area, directory) {
+            (Area::Files, Node::Branch(_)) => Time::default(),
+            (Area::Scratch, Node::Branch(branch)) => self.scratch.since(*branch),
+            (_, Node::Checkpoint { taken, .. }) => *taken,
+            _ => return None,
+        };
+        Some(FilesOf { area, view: directory.view()?, taken })
+    }
+
+    /// Returns the files as they are now; ESTALE when the branch, the checkpoint or the session is
+    /// gone.
     pub fn tree(&self, of: &FilesOf) -> Result<Tree, Failure> {
         if let View::Checkpoint(branch, label) = &of.view {
             let taken = self.memory.checkpoint_time(*branch, label).map_err(|_| Errno::ESTALE)?;
@@ -78,13 +107,19 @@ impl Common {
                 return Err(Errno::ESTALE.into());
             }
         }
-        Ok(self.memory.files(&of.view)?)
+        match of.area {
+            Area::Files => Ok(self.memory.files(&of.view)?),
+            Area::Scratch => self.scratch_tree(of),
+        }
     }
 
     /// Changes the files by one operation; EROFS in a checkpoint and where nothing may change.
     pub fn edit(&self, caller: Caller, of: &FilesOf, op: FileOp) -> Result<FileOutcome, Failure> {
         check_changeable(&of.view)?;
         self.check_mount()?;
+        if of.area == Area::Scratch {
+            return self.edit_scratch(of, &op);
+        }
         Ok(self.memory.edit(&self.actor(caller), of.view.branch(), op)?)
     }
 }

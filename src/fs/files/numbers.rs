@@ -70,11 +70,12 @@ impl FileNumbers {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use super::super::Area;
     use super::*;
     use crate::memory::{BranchId, Time, View};
 
     fn files(branch: u64, taken: i64) -> FilesOf {
-        FilesOf { view: View::Checkpoint(BranchId(branch), "v1".into()), taken: Time(taken) }
+        FilesOf { area: Area::Files, view: View::Checkpoint(BranchId(branch), "v1".into()), taken: Time(taken) }
     }
 
     #[test]

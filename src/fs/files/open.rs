@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex};
 
+use super::opened::Place;
 use super::set::stripped;
 use super::{FileNames, FilesOf};
 use crate::fs::Filesystem;
@@ -102,30 +103,30 @@ impl Filesystem {
 pub(in crate::fs) struct OpenInode {
     common: Arc<Common>,
     caller: Caller,
-    of: FilesOf,
-    inode: u64,
+    place: Place,
 }
 
 impl OpenInode {
     pub fn new(common: &Arc<Common>, caller: Caller, of: &FilesOf, inode: u64) -> OpenInode {
-        if let View::Branch(branch) = of.view {
-            common.opened.open((branch, inode));
+        let place = (of.clone(), inode);
+        if let View::Branch(_) = of.view {
+            common.opened.open(&place);
         }
-        OpenInode { common: common.clone(), caller, of: of.clone(), inode }
+        OpenInode { common: common.clone(), caller, place }
     }
 
     /// Returns the tree of this moment.
     pub fn tree(&self) -> Result<Tree, Failure> {
-        self.common.tree(&self.of)
+        self.common.tree(&self.place.0)
     }
 
     /// Returns its number in the tree.
     pub fn inode(&self) -> u64 {
-        self.inode
+        self.place.1
     }
 
     fn edit(&self, op: FileOp) -> Result<(), Failure> {
-        self.common.edit(self.caller, &self.of, op).map(drop)
+        self.common.edit(self.caller, &self.place.0, op).map(drop)
     }
 
     /// Takes the capabilities of a program away, before its bytes change.
@@ -133,39 +134,38 @@ impl OpenInode {
         if node.xattr(CAPABILITY).is_none() {
             return Ok(());
         }
-        self.edit(FileOp::RemoveXattr { inode: self.inode, name: CAPABILITY.to_vec() })
+        self.edit(FileOp::RemoveXattr { inode: self.inode(), name: CAPABILITY.to_vec() })
     }
 }
 
 impl File for OpenInode {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        Ok(self.tree()?.read(self.inode, offset, size, self.common.memory.packs())?)
+        Ok(self.tree()?.read(self.inode(), offset, size, self.common.memory.packs())?)
     }
 
     /// The kernel has worked out where appending goes: it lets one writer of a file in at a time.
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
-        self.drop_capability(self.tree()?.node(self.inode)?)?;
+        self.drop_capability(self.tree()?.node(self.inode())?)?;
         let extents = vec![Extent { offset, bytes: data.to_vec() }];
-        self.edit(FileOp::Write { inode: self.inode, extents })?;
+        self.edit(FileOp::Write { inode: self.inode(), extents })?;
         Ok(data.len())
     }
 
     fn drop_rights(&self) -> Result<(), Failure> {
         let tree = self.tree()?;
-        let mode = tree.node(self.inode)?.mode;
+        let mode = tree.node(self.inode())?.mode;
         if stripped(mode) == mode {
             return Ok(());
         }
         let attrs = Attrs { mode: Some(stripped(mode)), ..Attrs::default() };
-        self.edit(FileOp::SetAttr { inode: self.inode, attrs })
+        self.edit(FileOp::SetAttr { inode: self.inode(), attrs })
     }
 }
 
 impl Drop for OpenInode {
     fn drop(&mut self) {
-        let View::Branch(branch) = self.of.view else { return };
-        if self.common.opened.close((branch, self.inode))
-            && let Err(failure) = self.edit(FileOp::Drop { inode: self.inode })
+        if self.common.opened.close(&self.place)
+            && let Err(failure) = self.edit(FileOp::Drop { inode: self.inode() })
         {
             // It goes when the store is opened next.
             log::debug!("a file without a name stays for now: {:?}", failure.errno());

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::FilesOf;
 use crate::fs::lock;
-use crate::memory::BranchId;
 
 /// An inode of a branch.
-pub(in crate::fs) type Place = (BranchId, u64);
+pub(in crate::fs) type Place = (FilesOf, u64);
 
 /// All inodes that have handles, or are just about to lose a name.
 #[derive(Default)]
@@ -35,18 +35,18 @@ impl Uses {
 impl Opened {
     /// Counts a handle. While a name of the inode is being taken away it waits, for no longer than
     /// one edit takes: afterwards the inode is gone, or kept for this handle.
-    pub fn open(&self, place: Place) {
+    pub fn open(&self, place: &Place) {
         let mut places = lock(&self.places);
-        while places.get(&place).is_some_and(|uses| uses.leaving > 0) {
+        while places.get(place).is_some_and(|uses| uses.leaving > 0) {
             places = self.settled.wait(places).unwrap_or_else(PoisonError::into_inner);
         }
-        places.entry(place).or_default().handles += 1;
+        places.entry(place.clone()).or_default().handles += 1;
     }
 
     /// Takes a handle back, and tells whether it was the last one of an inode without a name.
-    pub fn close(&self, place: Place) -> bool {
+    pub fn close(&self, place: &Place) -> bool {
         let mut places = lock(&self.places);
-        let Some(uses) = places.get_mut(&place) else { return false };
+        let Some(uses) = places.get_mut(place) else { return false };
         uses.handles = uses.handles.saturating_sub(1);
         let is_last = uses.handles == 0 && uses.is_orphan;
         forget_idle(&mut places, place);
@@ -56,22 +56,22 @@ impl Opened {
     /// Announces that a name of the inode is about to be taken away.
     pub fn leave(&self, place: Place) -> Leaving<'_> {
         let mut places = lock(&self.places);
-        let uses = places.entry(place).or_default();
+        let uses = places.entry(place.clone()).or_default();
         uses.leaving += 1;
         Leaving { opened: self, place, is_open: uses.handles > 0 }
     }
 
-    /// Returns the inodes of a branch that have handles.
-    pub fn of(&self, branch: BranchId) -> Vec<u64> {
+    /// Returns the inodes of a tree that have handles.
+    pub fn of(&self, files: &FilesOf) -> Vec<u64> {
         let places = lock(&self.places);
-        let of_branch = places.iter().filter(|((of, _), uses)| *of == branch && uses.handles > 0);
-        of_branch.map(|((_, inode), _)| *inode).collect()
+        let open = places.iter().filter(|((of, _), uses)| of == files && uses.handles > 0);
+        open.map(|((_, inode), _)| *inode).collect()
     }
 }
 
-fn forget_idle(places: &mut MutexGuard<'_, HashMap<Place, Uses>>, place: Place) {
-    if places.get(&place).is_some_and(Uses::is_idle) {
-        places.remove(&place);
+fn forget_idle(places: &mut MutexGuard<'_, HashMap<Place, Uses>>, place: &Place) {
+    if places.get(place).is_some_and(Uses::is_idle) {
+        places.remove(place);
     }
 }
 
@@ -88,7 +88,7 @@ impl Leaving<'_> {
     /// gone meanwhile.
     pub fn orphaned(&self) -> bool {
         let mut places = lock(&self.opened.places);
-        let uses = places.entry(self.place).or_default();
+        let uses = places.entry(self.place.clone()).or_default();
         uses.is_orphan = true;
         uses.handles == 0
     }
@@ -100,7 +100,7 @@ impl Drop for Leaving<'_> {
         if let Some(uses) = places.get_mut(&self.place) {
             uses.leaving -= 1;
         }
-        forget_idle(&mut places, self.place);
+        forget_idle(&mut places, &self.place);
         self.opened.settled.notify_all();
     }
 }
@@ -108,31 +108,34 @@ impl Drop for Leaving<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::BranchId;
     use std::time::Duration;
 
-    const PLACE: Place = (BranchId(1), 7);
+    fn place() -> Place {
+        (FilesOf::branch(BranchId(1)), 7)
+    }
 
     #[test]
     fn the_last_handle_of_an_orphan_is_told() {
         let opened = Opened::default();
-        opened.open(PLACE);
-        opened.open(PLACE);
-        let leaving = opened.leave(PLACE);
+        opened.open(&place());
+        opened.open(&place());
+        let leaving = opened.leave(place());
         assert!(leaving.is_open);
         assert!(!leaving.orphaned());
         drop(leaving);
-        assert_eq!(opened.of(BranchId(1)), [7]);
-        assert!(!opened.close(PLACE));
-        assert!(opened.close(PLACE));
+        assert_eq!(opened.of(&place().0), [7]);
+        assert!(!opened.close(&place()));
+        assert!(opened.close(&place()));
         assert!(lock(&opened.places).is_empty());
     }
 
     #[test]
     fn a_handle_that_closes_meanwhile_leaves_the_orphan_to_the_other() {
         let opened = Opened::default();
-        opened.open(PLACE);
-        let leaving = opened.leave(PLACE);
-        assert!(!opened.close(PLACE));
+        opened.open(&place());
+        let leaving = opened.leave(place());
+        assert!(!opened.close(&place()));
         assert!(leaving.orphaned());
         drop(leaving);
         assert!(lock(&opened.places).is_empty());
@@ -141,14 +144,14 @@ mod tests {
     #[test]
     fn who_opens_waits_for_the_name_to_be_taken_away() {
         let opened = Opened::default();
-        let leaving = opened.leave(PLACE);
+        let leaving = opened.leave(place());
         assert!(!leaving.is_open);
         std::thread::scope(|scope| {
-            let opening = scope.spawn(|| opened.open(PLACE));
+            let opening = scope.spawn(|| opened.open(&place()));
             std::thread::sleep(Duration::from_millis(20));
             assert!(!opening.is_finished());
             drop(leaving);
         });
-        assert_eq!(opened.of(BranchId(1)), [7]);
+        assert_eq!(opened.of(&place().0), [7]);
     }
 }

@@ -10,13 +10,13 @@ use std::collections::HashSet;
 use super::FilesOf;
 use crate::fs::common::Common;
 use crate::fs::news::Kernel;
-use crate::memory::{BranchId, Difference, Time, Tree, View};
+use crate::memory::{BranchId, Difference, Tree};
 
 impl Common {
     /// Has the kernel forget what differs between the files of a branch before and after something
     /// that it did not see.
     pub fn files_changed(&self, branch: BranchId, before: Tree, after: Tree) {
-        let of = FilesOf { view: View::Branch(branch), taken: Time::default() };
+        let of = FilesOf::branch(branch);
         let numbers = self.file_numbers.clone();
         self.news.tell_now(Box::new(move |kernel| {
             if numbers.is_told(&of) {
@@ -28,9 +28,9 @@ impl Common {
     /// Has the kernel forget the attributes of all open files of a branch that is gone, so that
     /// reading them asks, and is told that they are.
     pub fn files_gone(&self, branch: BranchId) {
-        let of = FilesOf { view: View::Branch(branch), taken: Time::default() };
+        let of = FilesOf::branch(branch);
         let open: Vec<u64> =
-            self.opened.of(branch).into_iter().filter_map(|inode| self.file_numbers.number(&of, inode)).collect();
+            self.opened.of(&of).into_iter().filter_map(|inode| self.file_numbers.number(&of, inode)).collect();
         if !open.is_empty() {
             self.news.tell_now(Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_attributes(*ino))));
         }

@@ -17,6 +17,8 @@ mod lifecycle;
 mod questions;
 /// Files in `vectors/`, and `ingest`.
 mod records;
+/// Files in RAM.
+mod scratch;
 /// Editors, archivers and copiers.
 mod tools;
 /// Several uids on one mount.

@@ -1,0 +1,153 @@
+//! `scratch/`: trees of files in RAM, each a branch's own.
+//!
+//! A tree ends with the mount, with its branch, and when the branch's `config/session` changes; what
+//! was open in it is stale then. It is never forked, merged or kept, no journal hears of it, and no
+//! rule of `config/rules` is asked.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use super::{Area, FilesOf};
+use crate::fs::common::Common;
+use crate::fs::errno::{Errno, Failure};
+use crate::fs::lock;
+use crate::memory::{BranchId, Error, FileNode, FileOp, FileOutcome, Kind, Setting, Time, Tree, View};
+
+/// What an inode takes up beside its content.
+const INODE_BYTES: u64 = 1024;
+
+/// The trees of all branches that have something in theirs. What has no tree is empty and began at
+/// time 0.
+#[derive(Default)]
+pub(in crate::fs) struct Scratch {
+    held: Mutex<HashMap<BranchId, Arc<Held>>>,
+}
+
+/// The tree of one session.
+struct Held {
+    session: Arc<str>,
+    /// Tells it from those of earlier sessions.
+    since: Time,
+    content: Mutex<Filled>,
+}
+
+#[derive(Clone, Default)]
+struct Filled {
+    tree: Tree,
+    /// Bytes that it takes up, with those that have lost their names and are open.
+    used: u64,
+}
+
+impl Scratch {
+    fn held(&self, branch: BranchId) -> Option<Arc<Held>> {
+        lock(&self.held).get(&branch).cloned()
+    }
+
+    /// Returns when a branch's present tree began.
+    pub fn since(&self, branch: BranchId) -> Time {
+        self.held(branch).map(|held| held.since).unwrap_or_default()
+    }
+
+    /// Returns the tree and how many bytes it takes up; ESTALE for one of an earlier session. That of
+    /// a checkpoint is empty.
+    fn filled(&self, of: &FilesOf) -> Result<Filled, Failure> {
+        let View::Branch(branch) = of.view else { return Ok(Filled::default()) };
+        match self.held(branch) {
+            Some(held) if held.since == of.taken => Ok(lock(&held.content).clone()),
+            None if of.taken == Time::default() => Ok(Filled::default()),
+            _ => Err(Errno::ESTALE.into()),
+        }
+    }
+
+    /// Ends the tree of a branch whose session is another one now, or that is gone; returns what it
+    /// was.
+    fn end(&self, branch: BranchId, session: Option<&Arc<str>>, now: Time) -> Option<(Time, Tree)> {
+        let mut all = lock(&self.held);
+        let held = all.get(&branch).filter(|held| Some(&held.session) != session)?.clone();
+        match session {
+            Some(session) => {
+                let since = now.max(held.since.after(1));
+                let next = Held { session: session.clone(), since, content: Mutex::default() };
+                all.insert(branch, Arc::new(next));
+            }
+            None => drop(all.remove(&branch)),
+        }
+        drop(all);
+        let tree = lock(&held.content).tree.clone();
+        Some((held.since, tree))
+    }
+}
+
+impl Common {
+    /// Returns the tree of a branch's `scratch/`.
+    pub(super) fn scratch_tree(&self, of: &FilesOf) -> Result<Tree, Failure> {
+        self.memory.info(of.view.branch())?;
+        Ok(self.scratch.filled(of)?.tree)
+    }
+
+    /// Changes `scratch/` by one operation; ENOSPC when it would hold more than
+    /// `config/scratch_size` afterwards and more than before.
+    pub(super) fn edit_scratch(&self, of: &FilesOf, op: &FileOp) -> Result<FileOutcome, Failure> {
+        let limit = self.scratch_size(of)?;
+        let held = self.scratch_to_change(of)?;
+        let mut content = lock(&held.content);
+        let mut after = content.tree.clone();
+        let outcome = after.apply(op, self.memory.now(), self.memory.packs())?;
+        let changed = [Some(outcome.inode), outcome.gone.filter(|gone| *gone != outcome.inode)];
+        let size = |tree: &Tree| changed.into_iter().flatten().map(|inode| size_of(tree, inode)).sum::<u64>();
+        let (lost, gained) = (size(&content.tree), size(&after));
+        let used = content.used - lost + gained;
+        if gained > lost && used > limit {
+            return Err(full(limit).into());
+        }
+        *content = Filled { tree: after, used };
+        Ok(outcome)
+    }
+
+    /// Returns how much `scratch/` may hold, and holds, in bytes.
+    pub(in crate::fs) fn scratch_space(&self, of: &FilesOf) -> Result<(u64, u64), Failure> {
+        Ok((self.scratch_size(of)?, self.scratch.filled(of)?.used))
+    }
+
+    /// Hears that a branch changed: where its session is another one now, or it is gone, its
+    /// `scratch/` ends and the kernel forgets it.
+    pub(in crate::fs) fn scratch_changed(&self, branch: BranchId) {
+        if self.scratch.held(branch).is_none() {
+            return;
+        }
+        let session = self.memory.setting(&View::Branch(branch), Setting::Session).ok().map(Arc::from);
+        let Some((taken, tree)) = self.scratch.end(branch, session.as_ref(), self.memory.now()) else { return };
+        let of = FilesOf { area: Area::Scratch, view: View::Branch(branch), taken };
+        let numbers = self.file_numbers.clone();
+        self.news.tell_now(Box::new(move |kernel| {
+            let known = tree.inodes().filter_map(|inode| numbers.number(&of, inode));
+            known.for_each(|ino| kernel.forget_attributes(ino));
+        }));
+    }
+
+    fn scratch_to_change(&self, of: &FilesOf) -> Result<Arc<Held>, Failure> {
+        let branch = of.view.branch();
+        let mut all = lock(&self.scratch.held);
+        if of.taken == Time::default() && !all.contains_key(&branch) {
+            let session = Arc::from(self.memory.setting(&of.view, Setting::Session)?);
+            all.insert(branch, Arc::new(Held { session, since: of.taken, content: Mutex::default() }));
+        }
+        let held = all.get(&branch).filter(|held| held.since == of.taken);
+        Ok(held.cloned().ok_or(Errno::ESTALE)?)
+    }
+
+    fn scratch_size(&self, of: &FilesOf) -> Result<u64, Failure> {
+        Ok(self.memory.scratch_size(of.view.branch())?)
+    }
+}
+
+/// Returns what an inode takes up; nothing for one that is not there. The root is free.
+fn size_of(tree: &Tree, inode: u64) -> u64 {
+    let beside = |node: &FileNode| node.xattrs().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+    tree.node(inode).map_or(0, |node| INODE_BYTES + node.content().map_or(0, |it| it.allocated()) + beside(node) as u64)
+}
+
+fn full(limit: u64) -> Error {
+    let message = format!("scratch/ holds no more than {limit} bytes");
+    Error::new(Kind::Full, "scratch_full", message, "remove files from scratch/, or raise config/scratch_size")
+}
