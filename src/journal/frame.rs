@@ -66,19 +66,17 @@ pub struct Header {
     check: u64,
 }
 
-/// Returns the bytes of a whole frame whose payload is `parts` one after the other.
-pub fn encode(kind: Kind, flushed: u64, parts: &[&[u8]]) -> Vec<u8> {
+/// Returns the header of a frame whose payload is `parts` one after the other.
+pub fn header(kind: Kind, flushed: u64, parts: &[&[u8]]) -> [u8; FRAME_BYTES] {
     let length: usize = parts.iter().map(|part| part.len()).sum();
-    let mut bytes = Vec::with_capacity(FRAME_BYTES + length);
-    bytes.push(kind.code());
-    bytes.extend_from_slice(&(length as u32).to_le_bytes());
-    bytes.extend_from_slice(&flushed.to_le_bytes());
-    let header_check = header_check(&bytes);
-    bytes.extend_from_slice(&header_check.to_le_bytes());
-    bytes.extend_from_slice(&[0; 8]);
-    parts.iter().for_each(|part| bytes.extend_from_slice(part));
-    let check = check(&bytes[..CHECK], &bytes[FRAME_BYTES..]);
-    bytes[CHECK..FRAME_BYTES].copy_from_slice(&check.to_le_bytes());
+    let mut bytes = [0; FRAME_BYTES];
+    bytes[KIND] = kind.code();
+    bytes[LENGTH..FLUSHED].copy_from_slice(&(length as u32).to_le_bytes());
+    bytes[FLUSHED..HEADER_CHECK].copy_from_slice(&flushed.to_le_bytes());
+    let header_check = header_check(&bytes[..HEADER_CHECK]);
+    bytes[HEADER_CHECK..CHECK].copy_from_slice(&header_check.to_le_bytes());
+    let check = check(&bytes[..CHECK], parts);
+    bytes[CHECK..].copy_from_slice(&check.to_le_bytes());
     bytes
 }
 
@@ -100,7 +98,7 @@ pub fn decode(bytes: &[u8]) -> Option<Header> {
 
 /// Returns whether a frame's header and payload are what was written.
 pub fn is_whole(header: &Header, header_bytes: &[u8], payload: &[u8]) -> bool {
-    header.check == check(&header_bytes[..CHECK], payload)
+    header.check == check(&header_bytes[..CHECK], &[payload])
 }
 
 fn header_check(bytes: &[u8]) -> u32 {
@@ -108,10 +106,12 @@ fn header_check(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1], hash.as_bytes()[2], hash.as_bytes()[3]])
 }
 
-fn check(header: &[u8], payload: &[u8]) -> u64 {
+fn check(header: &[u8], payload: &[&[u8]]) -> u64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(header);
-    hasher.update(payload);
+    for part in payload {
+        hasher.update(part);
+    }
     let mut first = [0; 8];
     first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
     u64::from_le_bytes(first)
@@ -121,6 +121,10 @@ fn check(header: &[u8], payload: &[u8]) -> u64 {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+
+    fn encode(kind: Kind, flushed: u64, parts: &[&[u8]]) -> Vec<u8> {
+        [&header(kind, flushed, parts)[..], &parts.concat()].concat()
+    }
 
     #[test]
     fn a_frame_reads_back() {

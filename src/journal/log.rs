@@ -7,6 +7,9 @@ use super::frame::{self, Kind};
 use super::replay::{FILE_HEADER_BYTES, file_header};
 use crate::disk::{Disk, DiskFile};
 
+/// From this length on a part of a frame is not copied to be written with the others.
+const LONG_BYTES: usize = 16 << 10;
+
 /// One journal file that is being appended to.
 pub struct Journal {
     number: u64,
@@ -106,12 +109,13 @@ impl Journal {
         if let Some(reason) = &tail.broken {
             return Err(JournalError::Poisoned { reason: reason.clone() });
         }
-        if parts.iter().map(|part| part.len()).sum::<usize>() > frame::PAYLOAD_MAX {
+        let payload: usize = parts.iter().map(|part| part.len()).sum();
+        if payload > frame::PAYLOAD_MAX {
             return Err(self.io("appended to", std::io::Error::from_raw_os_error(libc::EFBIG)));
         }
         let flushed = self.flush().upto;
-        let bytes = frame::encode(kind, flushed, parts);
-        if let Err(source) = self.file.write_all_at(&bytes, tail.length) {
+        let header = frame::header(kind, flushed, parts);
+        if let Err(source) = self.write_parts(&[&[&header[..]], parts].concat(), tail.length) {
             // Some of the bytes may be there. Cut them, or the next frame would stand behind a
             // broken one.
             if let Err(error) = self.file.set_len(tail.length) {
@@ -119,10 +123,26 @@ impl Journal {
             }
             return Err(self.io("appended to", source));
         }
-        tail.length += bytes.len() as u64;
+        tail.length += (header.len() + payload) as u64;
         let mut flush = self.flush();
         flush.marked = flush.marked.max(flushed);
         Ok(())
+    }
+
+    /// Writes all parts, the short ones together, and a long one from where it is.
+    fn write_parts(&self, parts: &[&[u8]], mut at: u64) -> std::io::Result<()> {
+        let mut together = Vec::new();
+        for part in parts {
+            if part.len() < LONG_BYTES {
+                together.extend_from_slice(part);
+                continue;
+            }
+            self.file.write_all_at(&together, at)?;
+            self.file.write_all_at(part, at + together.len() as u64)?;
+            at += (together.len() + part.len()) as u64;
+            together.clear();
+        }
+        if together.is_empty() { Ok(()) } else { self.file.write_all_at(&together, at) }
     }
 
     /// Returns once everything below `upto` is on the device; all who wait share one flush.

@@ -23,7 +23,7 @@ pub(super) struct Pending {
 }
 
 /// An operation as the journal holds it.
-pub(super) struct Edit {
+pub(super) struct Edit<'a> {
     /// The branch.
     pub branch: BranchId,
     /// When.
@@ -31,7 +31,7 @@ pub(super) struct Edit {
     /// Who.
     pub uid: u32,
     /// What.
-    pub op: Op,
+    pub op: Op<'a>,
 }
 
 /// Why an operation on files was refused.
@@ -45,15 +45,16 @@ pub enum EditError {
     Refused(#[from] Error),
 }
 
-impl Edit {
-    fn to_bytes(&self) -> Vec<u8> {
+impl<'a> Edit<'a> {
+    /// Returns the bytes in two parts: the content of a write, or nothing, is the second.
+    fn to_bytes(&self) -> (Vec<u8>, &[u8]) {
         let mut out = Writer::new();
         out.number(self.branch.0).signed(self.time.0).number(u64::from(self.uid));
-        self.op.write(&mut out);
-        out.finish()
+        let content = self.op.write(&mut out);
+        (out.finish(), content)
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<Edit, CodecError> {
+    fn from_bytes(bytes: &'a [u8]) -> Result<Edit<'a>, CodecError> {
         let mut input = Reader::new(bytes);
         let (branch, time) = (BranchId(input.number()?), Time(input.signed()?));
         let uid = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
@@ -76,7 +77,7 @@ impl Memory {
 
     /// Carries out one operation on a branch's files, atomically; what the branch's rules forbid is
     /// refused and noted in the lineage.
-    pub fn edit(&self, who: &Actor, branch: BranchId, op: Op) -> Result<Outcome, EditError> {
+    pub fn edit(&self, who: &Actor, branch: BranchId, op: Op<'_>) -> Result<Outcome, EditError> {
         let checked = {
             let world = self.world();
             let branch = world.branch(branch)?;
@@ -90,7 +91,7 @@ impl Memory {
     }
 
     /// Like [`Memory::edit`], whatever the rules say.
-    pub(super) fn edit_unguarded(&self, who: &Actor, branch: BranchId, op: Op) -> Result<Outcome, EditError> {
+    pub(super) fn edit_unguarded(&self, who: &Actor, branch: BranchId, op: Op<'_>) -> Result<Outcome, EditError> {
         let outcome = {
             let mut chain = self.chain();
             let journal = chain.writable()?;
@@ -103,9 +104,9 @@ impl Memory {
             let before = self.world().branch(branch)?.state.files().clone();
             let mut after = before.clone();
             let outcome = after.apply(&edit.op, time, &self.trees)?;
-            let bytes = edit.to_bytes();
-            journal.append(Kind::Edit, &[&bytes]).map_err(Error::from)?;
-            chain.note(&edit, before, bytes.len());
+            let (head, content) = edit.to_bytes();
+            journal.append(Kind::Edit, &[&head, content]).map_err(Error::from)?;
+            chain.note(&edit, before, head.len() + content.len());
             self.world.write().unwrap_or_else(PoisonError::into_inner).edit(branch, after, time);
             outcome
         };
@@ -149,7 +150,7 @@ impl Memory {
 
 impl Chain {
     /// Notes an operation that was written down.
-    fn note(&mut self, edit: &Edit, before: Tree, bytes: usize) {
+    fn note(&mut self, edit: &Edit<'_>, before: Tree, bytes: usize) {
         self.time = edit.time;
         self.loose_bytes += bytes as u64 + seal::ACT_BYTES;
         self.pending.entry(edit.branch).or_insert(Pending { uid: edit.uid, before });

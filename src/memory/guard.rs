@@ -8,7 +8,7 @@ use crate::workspace::{Node, Op, RangeOp, Tree};
 ///
 /// A rule binds the paths that an operation makes, changes, moves or removes; a file with several
 /// names is bound by the rules of all of them.
-pub(super) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &Op) -> Result<(), Error> {
+pub(super) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &Op<'_>) -> Result<(), Error> {
     if !rules.iter().any(|rule| rule.write.is_some() || rule.append) {
         return Ok(());
     }
@@ -28,7 +28,7 @@ pub(super) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &Op) -> Result<
 /// An operation and the tree it is about to change.
 struct Touched<'a> {
     tree: &'a Tree,
-    op: &'a Op,
+    op: &'a Op<'a>,
 }
 
 impl Touched<'_> {
@@ -73,7 +73,7 @@ impl Touched<'_> {
         let there = || self.tree.resolve(path).ok().and_then(|inode| self.tree.node(inode).ok());
         let is_file = |node: &Node| node.directory().is_none();
         match self.op {
-            Op::Write { inode, extents } => extents.iter().all(|extent| extent.offset >= size(*inode)),
+            Op::Write { inode, offset, .. } => *offset >= size(*inode),
             Op::SetAttr { inode, attrs } => attrs.size.is_none_or(|wanted| wanted >= size(*inode)),
             Op::Copy { to, to_offset, .. } => *to_offset >= size(*to),
             Op::Range { what, .. } => matches!(what, RangeOp::Allocate),

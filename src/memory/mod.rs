@@ -67,8 +67,8 @@ pub use crate::search::{Answer, Question};
 
 // Trees of files, which the windows show node by node.
 pub use crate::workspace::{
-    Attrs, Difference, Extent, Kind as FileKind, Make, NAME_BYTES_MAX, Name as FileName, Node as FileNode,
-    Op as FileOp, Outcome as FileOutcome, ROOT as FILES_ROOT, RangeOp, RenameHow, Tree, TreeError, XattrHow,
+    Attrs, Difference, Kind as FileKind, Make, NAME_BYTES_MAX, Name as FileName, Node as FileNode, Op as FileOp,
+    Outcome as FileOutcome, ROOT as FILES_ROOT, RangeOp, RenameHow, Tree, TreeError, XattrHow,
 };
 
 use crate::disk::{Disk, Lock};

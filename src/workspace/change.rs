@@ -2,7 +2,7 @@
 
 use super::content::FILE_BYTES_MAX;
 use super::node::{Body, Node};
-use super::op::{Attrs, Extent, Op, RangeOp, XattrHow};
+use super::op::{Attrs, Op, RangeOp, XattrHow};
 use super::pack::Packs;
 use super::{Content, Totals, Tree, TreeError};
 use crate::object::Time;
@@ -18,7 +18,7 @@ impl Tree {
     pub(super) fn change(&mut self, op: &Op, time: Time, packs: &dyn Packs) -> Result<u64, TreeError> {
         match op {
             Op::SetAttr { inode, attrs } => self.set_attrs(*inode, attrs, time, packs).map(|()| *inode),
-            Op::Write { inode, extents } => self.write(*inode, extents, time, packs).map(|()| *inode),
+            Op::Write { inode, offset, bytes } => self.write(*inode, *offset, bytes, time, packs).map(|()| *inode),
             Op::Range { inode, what, offset, length, keep_size } => {
                 self.range(*inode, *what, (*offset, *length), *keep_size, time, packs).map(|()| *inode)
             }
@@ -93,16 +93,14 @@ impl Tree {
         Ok(())
     }
 
-    fn write(&mut self, inode: u64, extents: &[Extent], time: Time, packs: &dyn Packs) -> Result<(), TreeError> {
-        let end = |extent: &Extent| extent.offset.checked_add(extent.bytes.len() as u64);
-        if extents.iter().any(|extent| end(extent).is_none_or(|end| end > FILE_BYTES_MAX)) {
+    fn write(&mut self, inode: u64, offset: u64, bytes: &[u8], time: Time, packs: &dyn Packs) -> Result<(), TreeError> {
+        let length = bytes.len() as u64;
+        if offset.checked_add(length).is_none_or(|end| end > FILE_BYTES_MAX) {
             return Err(TreeError::TooLarge);
         }
         self.edit(inode, time, |content| {
-            for extent in extents {
-                content.warm(extent.offset, extent.bytes.len() as u64, packs)?;
-            }
-            extents.iter().try_for_each(|extent| content.write(extent.offset, &extent.bytes, packs))
+            content.warm(offset, length, packs)?;
+            content.write(offset, bytes, packs)
         })
     }
 

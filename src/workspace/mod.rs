@@ -8,7 +8,6 @@
 //! Nothing here knows of branches, handles, the journal or the kernel; time is passed in.
 
 mod apply;
-mod buffer;
 mod change;
 mod check;
 mod chunk;
@@ -36,13 +35,12 @@ mod tree;
 mod tests;
 
 pub use apply::LINKS_MAX;
-pub use buffer::Buffer;
 pub use content::{Content, FILE_BYTES_MAX};
 pub use diff::{Change, ChangeKind, Difference, Place};
 pub use error::TreeError;
 pub use name::{NAME_BYTES_MAX, Name};
 pub use node::{Body, Directory, Kind, Node};
-pub use op::{Attrs, Extent, Make, Op, Outcome, RangeOp, RenameHow, XattrHow};
+pub use op::{Attrs, Make, Op, Outcome, RangeOp, RenameHow, XattrHow};
 pub use pack::{NoPacks, Pack, Packs};
 pub use sealing::{Packed, packs_of, write_packs};
 pub use snapshot::{read_snapshot, write_snapshot};

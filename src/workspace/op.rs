@@ -1,5 +1,7 @@
 //! What can be done to a tree, as values with canonical bytes.
 
+use std::borrow::Cow;
+
 use super::Name;
 use crate::object::Time;
 
@@ -69,22 +71,13 @@ pub struct Attrs {
     pub mtime: Option<Time>,
 }
 
-/// Bytes for a place of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// Where they go.
-    pub offset: u64,
-    /// What goes there.
-    pub bytes: Vec<u8>,
-}
-
-/// One change of a tree.
+/// One change of a tree. The bytes of a write may be borrowed: they are many.
 ///
 /// Whether the caller may is not asked here: permissions and sticky directories are the kernel's,
 /// and the clearing of setuid and setgid after a write is a `SetAttr` of the caller's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields that need words have them")]
-pub enum Op {
+pub enum Op<'a> {
     /// Makes an inode. In a directory with setgid it gets that directory's group, and a directory the bit.
     Create { parent: u64, name: Name, make: Make, mode: u32, uid: u32, gid: u32 },
     /// Gives an inode one more name.
@@ -98,8 +91,8 @@ pub enum Op {
     Rename { parent: u64, name: Name, new_parent: u64, new_name: Name, how: RenameHow, keep: bool },
     /// Sets attributes.
     SetAttr { inode: u64, attrs: Attrs },
-    /// Writes bytes, in that order.
-    Write { inode: u64, extents: Vec<Extent> },
+    /// Writes bytes at a place of a file.
+    Write { inode: u64, offset: u64, bytes: Cow<'a, [u8]> },
     /// Changes a range. `keep_size`: the file does not grow where the range ends behind it.
     Range { inode: u64, what: RangeOp, offset: u64, length: u64, keep_size: bool },
     /// Copies bytes from file to file; whole chunks are shared. Fewer where `from` ends before.

@@ -1,6 +1,6 @@
 //! The canonical bytes of an op, as the journal holds them.
 
-use super::op::{Attrs, Extent, Make, Op, RangeOp, RenameHow, XattrHow};
+use super::op::{Attrs, Make, Op, RangeOp, RenameHow, XattrHow};
 use super::{Name, TreeError};
 use crate::object::{CodecError, Reader, Time, Writer};
 
@@ -20,23 +20,24 @@ mod code {
     pub const DROP: u8 = 12;
 }
 
-impl Op {
+impl Op<'_> {
     /// Returns the canonical bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
-        self.write(&mut out);
+        let content = self.write(&mut out);
+        out.raw(content);
         out.finish()
     }
 
     /// Reads canonical bytes; all of them must be used.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Op, CodecError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Op<'_>, CodecError> {
         let mut input = Reader::new(bytes);
         let op = Op::read(&mut input)?;
         if input.is_empty() { Ok(op) } else { Err(CodecError::Number) }
     }
 
-    /// Appends the canonical bytes.
-    pub fn write(&self, out: &mut Writer) {
+    /// Appends the canonical bytes but for those that a write ends with, which it returns.
+    pub fn write(&self, out: &mut Writer) -> &[u8] {
         match self {
             Op::Create { parent, name, make, mode, uid, gid } => {
                 out.byte(code::CREATE).number(*parent).bytes(name);
@@ -57,9 +58,9 @@ impl Op {
                 write_attrs(attrs, out);
                 out
             }
-            Op::Write { inode, extents } => {
-                out.byte(code::WRITE).number(*inode).number(extents.len() as u64);
-                extents.iter().fold(out, |out, extent| out.number(extent.offset).bytes(&extent.bytes))
+            Op::Write { inode, offset, bytes } => {
+                out.byte(code::WRITE).number(*inode).number(*offset).number(bytes.len() as u64);
+                return bytes;
             }
             Op::Range { inode, what, offset, length, keep_size } => {
                 out.byte(code::RANGE).number(*inode).byte(*what as u8).number(*offset).number(*length);
@@ -74,10 +75,11 @@ impl Op {
             Op::RemoveXattr { inode, name } => out.byte(code::REMOVE_XATTR).number(*inode).bytes(name),
             Op::Drop { inode } => out.byte(code::DROP).number(*inode),
         };
+        &[]
     }
 
     /// Reads canonical bytes and leaves what is behind them.
-    pub fn read(input: &mut Reader<'_>) -> Result<Op, CodecError> {
+    pub fn read<'b>(input: &mut Reader<'b>) -> Result<Op<'b>, CodecError> {
         let code = input.byte()?;
         // Every op begins with an inode's number.
         let inode = input.number()?;
@@ -102,13 +104,7 @@ impl Op {
                 keep: read_bool(input)?,
             },
             code::SET_ATTR => Op::SetAttr { inode, attrs: read_attrs(input)? },
-            code::WRITE => {
-                let extent = |input: &mut Reader<'_>| -> Result<Extent, CodecError> {
-                    Ok(Extent { offset: input.number()?, bytes: input.bytes()?.to_vec() })
-                };
-                let count = input.length()?;
-                Op::Write { inode, extents: (0..count).map(|_| extent(input)).collect::<Result<_, _>>()? }
-            }
+            code::WRITE => Op::Write { inode, offset: input.number()?, bytes: input.bytes()?.into() },
             code::RANGE => Op::Range {
                 inode,
                 what: one_of(&[RangeOp::Punch, RangeOp::Zero, RangeOp::Allocate], input)?,

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, EditError, Extent, FILES_ROOT, FileName, FileOp, Hash, Join, Kind, Make, Memory, OpenMode,
-    Setting, Surroundings, Time, View,
+    Actor, Attrs, BranchId, EditError, FILES_ROOT, FileName, FileOp, Hash, Join, Kind, Make, Memory, OpenMode, Setting,
+    Surroundings, Time, View,
 };
 
 use crate::support::{main_of, open, put, surroundings, verify, who};
@@ -28,12 +28,11 @@ fn try_write(memory: &Memory, who: &Actor, branch: BranchId, path: &str, bytes: 
         }
         Err(_) => memory.edit(who, branch, create(parent, name, Make::File))?.inode,
     };
-    let extents = vec![Extent { offset: 0, bytes: bytes.into() }];
-    memory.edit(who, branch, FileOp::Write { inode, extents })?;
+    memory.edit(who, branch, FileOp::Write { inode, offset: 0, bytes: bytes.as_bytes().into() })?;
     Ok(())
 }
 
-fn create(parent: u64, name: &str, make: Make) -> FileOp {
+fn create(parent: u64, name: &str, make: Make) -> FileOp<'static> {
     FileOp::Create { parent, name: FileName::new(name.as_bytes()).unwrap(), make, mode: 0o755, uid: 1000, gid: 1000 }
 }
 
@@ -98,7 +97,7 @@ fn a_log_that_may_only_be_appended_to_keeps_every_byte() {
     memory.set(&who(), main, Setting::Rules, "logs/** text append\n** text").unwrap();
     let logs = folders(&memory, main, "logs");
     let inode = memory.edit(&who(), main, create(logs, "l", Make::File)).unwrap().inode;
-    let at = |offset: u64, bytes: &str| FileOp::Write { inode, extents: vec![Extent { offset, bytes: bytes.into() }] };
+    let at = |offset: u64, bytes: &'static str| FileOp::Write { inode, offset, bytes: bytes.as_bytes().into() };
     memory.edit(&who(), main, at(0, "one\n")).unwrap();
     memory.edit(&who(), main, at(4, "two\n")).unwrap();
     let cut = Attrs { size: Some(2), ..Attrs::default() };

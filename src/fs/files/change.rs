@@ -145,7 +145,7 @@ impl Filesystem {
         of: &FilesOf,
         tree: &Tree,
         inode: Option<u64>,
-        op: impl FnOnce(bool) -> FileOp,
+        op: impl FnOnce(bool) -> FileOp<'static>,
     ) -> Result<(), Failure> {
         let leaving = inode.map(|inode| self.common.opened.leave((of.clone(), inode)));
         let keep = leaving.as_ref().is_some_and(|leaving| leaving.is_open);

@@ -14,7 +14,7 @@ use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{File, Handle, Open};
 use crate::fs::node::Node;
 use crate::fs::open::Wish;
-use crate::memory::{Attrs, Extent, FILES_ROOT, FileKind, FileNode, FileOp, Make, Tree, View};
+use crate::memory::{Attrs, FILES_ROOT, FileKind, FileNode, FileOp, Make, Tree, View};
 
 /// What Linux keeps of a program's rights beside setuid; a write takes it away.
 const CAPABILITY: &[u8] = b"security.capability";
@@ -125,7 +125,7 @@ impl OpenInode {
         self.place.1
     }
 
-    fn edit(&self, op: FileOp) -> Result<(), Failure> {
+    fn edit(&self, op: FileOp<'_>) -> Result<(), Failure> {
         self.common.edit(self.caller, &self.place.0, op).map(drop)
     }
 
@@ -146,8 +146,7 @@ impl File for OpenInode {
     /// The kernel has worked out where appending goes: it lets one writer of a file in at a time.
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.drop_capability(self.tree()?.node(self.inode())?)?;
-        let extents = vec![Extent { offset, bytes: data.to_vec() }];
-        self.edit(FileOp::Write { inode: self.inode(), extents })?;
+        self.edit(FileOp::Write { inode: self.inode(), offset, bytes: data.into() })?;
         Ok(data.len())
     }
 

@@ -64,7 +64,7 @@ impl Filesystem {
         caller: Caller,
         ino: u64,
         name: &OsStr,
-        op: impl FnOnce(u64, Vec<u8>) -> FileOp,
+        op: impl FnOnce(u64, Vec<u8>) -> FileOp<'static>,
     ) -> Result<(), Errno> {
         let node = self.nodes.node(ino)?;
         let Node::File(of, inode) = &node else { return Err(Errno::EOPNOTSUPP) };

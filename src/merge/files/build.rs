@@ -8,7 +8,7 @@ use super::item::{Fate, NewBody};
 use super::kin::Id;
 use super::{Loser, Side};
 use crate::object::Time;
-use crate::workspace::{Attrs, Extent, Kind, Name, Node, Op, ROOT, RenameHow, Tree, TreeError, XattrHow};
+use crate::workspace::{Attrs, Kind, Name, Node, Op, ROOT, RenameHow, Tree, TreeError, XattrHow};
 
 /// The tree in the making.
 ///
@@ -315,9 +315,8 @@ impl<'a, 'b> Builder<'a, 'b> {
     }
 
     fn write(&mut self, inode: u64, bytes: &[u8]) -> Result<(), TreeError> {
-        let extents = vec![Extent { offset: 0, bytes: bytes.to_vec() }];
         self.apply(&Op::SetAttr { inode, attrs: Attrs { size: Some(0), ..Attrs::default() } })?;
-        self.apply(&Op::Write { inode, extents }).map(drop)
+        self.apply(&Op::Write { inode, offset: 0, bytes: bytes.into() }).map(drop)
     }
 
     fn set_xattrs(&mut self, inode: u64, wanted: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), TreeError> {

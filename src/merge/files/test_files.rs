@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::object::Time;
-use crate::workspace::{Attrs, Extent, Kind, Make, Name, NoPacks, Op, ROOT, RenameHow, Tree, TreeError, XattrHow};
+use crate::workspace::{Attrs, Kind, Make, Name, NoPacks, Op, ROOT, RenameHow, Tree, TreeError, XattrHow};
 
 /// A tree that is changed by paths, each time a second later.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl Files {
         let there = self.tree.resolve(path.as_bytes());
         let inode = there.or_else(|_| self.make(path, Make::File, 0o644)).unwrap();
         self.apply(Op::SetAttr { inode, attrs: Attrs { size: Some(0), ..Attrs::default() } }).unwrap();
-        self.apply(Op::Write { inode, extents: vec![Extent { offset: 0, bytes: text.into() }] }).unwrap();
+        self.apply(Op::Write { inode, offset: 0, bytes: text.as_bytes().into() }).unwrap();
         self
     }
 

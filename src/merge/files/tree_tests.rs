@@ -6,7 +6,7 @@ use super::test_files::{Files, listing};
 use super::tests::Chance;
 use super::{FileMerge, FilePlan, Loser, Rules, Side, Strategy, Trees, plan_files};
 use crate::object::Time;
-use crate::workspace::{Extent, Make, NoPacks, Op, RenameHow, Tree};
+use crate::workspace::{Make, NoPacks, Op, RenameHow, Tree};
 
 const RULES: &str = "tmp/** never\n*.bin whole\n*.log union id\n** text";
 
@@ -315,9 +315,10 @@ fn shake(files: &mut Files, chance: &mut Chance) {
             4 => files.rename(path, other, RenameHow::Exchange),
             5 => files.place(path).and_then(|(parent, name)| files.apply(Op::Unlink { parent, name, keep: false })),
             6 => files.place(path).and_then(|(parent, name)| files.apply(Op::Rmdir { parent, name, keep: false })),
-            _ => files.tree.resolve(path.as_bytes()).and_then(|inode| {
-                files.apply(Op::Write { inode, extents: vec![Extent { offset: 0, bytes: text.into() }] })
-            }),
+            _ => files
+                .tree
+                .resolve(path.as_bytes())
+                .and_then(|inode| files.apply(Op::Write { inode, offset: 0, bytes: text.as_bytes().into() })),
         };
     }
 }

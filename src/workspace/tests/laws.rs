@@ -15,7 +15,7 @@ fn replayed_ops_give_the_same_tree_numbers_and_head() {
             let op = random_op(&mut random, tree.next_inode());
             let bytes = op.to_bytes();
             let read = Op::from_bytes(&bytes).unwrap();
-            assert_eq!((&read, read.to_bytes()), (&op, bytes));
+            assert_eq!((&read, &read.to_bytes()), (&op, &bytes));
             let (one, other) = (tree.apply(&op, Time(time), &NoPacks), again.apply(&read, Time(time), &NoPacks));
             assert_eq!(one.ok(), other.ok());
         }

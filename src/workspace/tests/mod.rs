@@ -13,7 +13,7 @@ mod storing;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use super::{Attrs, Extent, Make, Name, Op, Pack, Packs, ROOT, RangeOp, RenameHow, Totals, Tree, TreeError, XattrHow};
+use super::{Attrs, Make, Name, Op, Pack, Packs, ROOT, RangeOp, RenameHow, Totals, Tree, TreeError, XattrHow};
 use crate::disk::ForgetfulDisk;
 use crate::object::{Hash, Shelf, Time};
 use crate::segment::SegmentError;
@@ -59,7 +59,7 @@ pub(super) fn made(tree: &mut Tree, parent: u64, text: &[u8], make: Make) -> u64
 }
 
 pub(super) fn write(tree: &mut Tree, inode: u64, offset: u64, bytes: &[u8]) {
-    let op = Op::Write { inode, extents: vec![Extent { offset, bytes: bytes.to_vec() }] };
+    let op = Op::Write { inode, offset, bytes: bytes.into() };
     tree.apply(&op, Time(2), &super::NoPacks).unwrap();
 }
 
@@ -100,7 +100,7 @@ impl Packs for Cellar {
 }
 
 /// A random op about few inodes and names, so that most meet something.
-pub(super) fn random_op(random: &mut Random, inodes: u64) -> Op {
+pub(super) fn random_op(random: &mut Random, inodes: u64) -> Op<'static> {
     let inode = |random: &mut Random| 1 + random.below(inodes as usize) as u64;
     let short = |random: &mut Random| name(&[b'a' + random.below(6) as u8]);
     let attribute = |random: &mut Random| [&b"user.a"[..], b"user.b", b"trusted.c"][random.below(3)].to_vec();
@@ -145,7 +145,7 @@ pub(super) fn random_op(random: &mut Random, inodes: u64) -> Op {
 }
 
 /// A random op about one inode's attributes or content.
-fn random_change(random: &mut Random, inode: u64) -> Op {
+fn random_change(random: &mut Random, inode: u64) -> Op<'static> {
     let offset = |random: &mut Random| {
         let near = [0, 100, 65_536, 131_072, 200_000][random.below(5)];
         (near + random.below(200)) as u64
@@ -164,16 +164,8 @@ fn random_change(random: &mut Random, inode: u64) -> Op {
             },
         },
         1..=3 => {
-            let extents = 1 + random.below(2);
-            let mut extent = || Extent {
-                offset: offset(random),
-                bytes: {
-                    let bound = 1 + long(random);
-                    random.bytes(bound)
-                },
-            };
-            let extents = (0..extents).map(|_| extent()).collect();
-            Op::Write { inode, extents }
+            let (offset, bound) = (offset(random), 1 + long(random));
+            Op::Write { inode, offset, bytes: random.bytes(bound).into() }
         }
         4 => Op::Range {
             inode,

@@ -242,11 +242,9 @@ impl Plain {
                 node.times[1] = attrs.mtime.map_or(node.times[1], |time| time.0);
                 node.times[2] = time;
             }
-            Op::Write { inode, extents } => {
+            Op::Write { inode, offset, bytes } => {
                 self.file(*inode)?;
-                for extent in extents {
-                    self.put(*inode, extent.offset as usize, &extent.bytes);
-                }
+                self.put(*inode, *offset as usize, bytes);
                 self.touch(*inode, time);
             }
             Op::Range { inode, what, offset, length, keep_size } => {

@@ -1,7 +1,7 @@
 //! Single rules of POSIX and of the room, where chance seldom comes by.
 
 use super::super::apply::LINKS_MAX;
-use super::super::{Attrs, Extent, FILE_BYTES_MAX, Make, NoPacks, Op, ROOT, RangeOp, Tree, TreeError, XattrHow};
+use super::super::{Attrs, FILE_BYTES_MAX, Make, NoPacks, Op, ROOT, RangeOp, Tree, TreeError, XattrHow};
 use super::{create, made, mkdir, name, variant, write};
 use crate::object::Time;
 
@@ -29,8 +29,7 @@ fn sizes_targets_and_attributes_have_their_limits() {
     assert_eq!(fails(&mut tree, &size(FILE_BYTES_MAX + 1)), "TooLarge");
     tree.apply(&size(FILE_BYTES_MAX), Time(1), &NoPacks).unwrap();
     for offset in [FILE_BYTES_MAX, u64::MAX] {
-        let extents = vec![Extent { offset, bytes: vec![1] }];
-        assert_eq!(fails(&mut tree, &Op::Write { inode: file, extents }), "TooLarge");
+        assert_eq!(fails(&mut tree, &Op::Write { inode: file, offset, bytes: vec![1].into() }), "TooLarge");
         let what = RangeOp::Allocate;
         assert_eq!(fails(&mut tree, &Op::Range { inode: file, what, offset, length: 1, keep_size: true }), "TooLarge");
     }
