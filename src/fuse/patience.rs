@@ -11,7 +11,12 @@ const ALWAYS_FREE: usize = 2;
 /// Where long requests are done: on the session's own threads while enough of them stay free, which
 /// costs nothing, and on threads of their own beyond that.
 #[derive(Clone)]
-pub(super) struct Patience(Arc<AtomicUsize>);
+pub(super) struct Patience {
+    running: Arc<AtomicUsize>,
+    /// How many may run on the session's threads: as many as there are processors. Counted once,
+    /// since that reads files of the kernel's and takes longer than most requests.
+    here: usize,
+}
 
 impl Patience {
     /// Returns how many threads a session needs: one for each processor, and those that stay free.
@@ -21,17 +26,17 @@ impl Patience {
 
     /// Begins with nothing under way.
     pub fn new() -> Patience {
-        Patience(Arc::default())
+        Patience { running: Arc::default(), here: processors() }
     }
 
     /// Does the work, here or elsewhere. Whatever it has to say it says by itself.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
-        let here = Turn::begin(&self.0);
-        if here.number < processors() {
+        let turn = Turn::begin(&self.running);
+        if turn.number < self.here {
             work();
             return;
         }
-        drop(here);
+        drop(turn);
         // As many of these as there are callers waiting; each of them waits in the kernel anyway.
         let spawned = thread::Builder::new().name("patient".to_owned()).spawn(work);
         if let Err(error) = spawned {
@@ -77,7 +82,7 @@ mod tests {
         patience.run(note.clone());
         assert_eq!(told.recv().unwrap(), own);
         // Others are under way on every thread that long requests may have.
-        let under_way: Vec<_> = (0..processors()).map(|_| Turn::begin(&patience.0)).collect();
+        let under_way: Vec<_> = (0..patience.here).map(|_| Turn::begin(&patience.running)).collect();
         patience.run(note.clone());
         assert_ne!(told.recv().unwrap(), own);
         drop(under_way);
