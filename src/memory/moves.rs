@@ -50,12 +50,16 @@ struct Group {
 }
 
 impl Group {
-    /// Leaves those segments that are folded: the smallest, once there are too many.
-    fn choose(&mut self) {
+    /// Leaves those segments that are folded: the smallest, once there are too many; and all that
+    /// are too small for a graph, once one of `graph_rows` rows can be made of them.
+    fn choose(&mut self, graph_rows: u32) {
         let mut sizes: Vec<(u32, Hash)> =
             self.segments.values().map(|(segment, seen)| (seen.count(), segment.name())).collect();
         sizes.sort_unstable();
-        let count = if sizes.len() > SEGMENTS_MAX { sizes.len() - SEGMENTS_LEFT } else { 0 };
+        let too_many = if sizes.len() > SEGMENTS_MAX { sizes.len() - SEGMENTS_LEFT } else { 0 };
+        let small = sizes.partition_point(|(rows, _)| *rows < graph_rows);
+        let together = sizes[..small].iter().fold(self.loose.len() as u64, |sum, (rows, _)| sum + u64::from(*rows));
+        let count = if together >= u64::from(graph_rows) { too_many.max(small) } else { too_many };
         let mut rows = 0u32;
         let fits = |(more, _): &&(u32, Hash)| {
             rows = rows.saturating_add(*more);
@@ -87,7 +91,7 @@ impl Memory {
     pub(super) fn write_segments(&self, world: &World) -> Result<Vec<Sealed>, Error> {
         let mut sealed = Vec::new();
         for (dim, mut group) in groups(world) {
-            group.choose();
+            group.choose(self.surroundings.graph_rows);
             let rows = group.rows()?;
             if rows.is_empty() {
                 continue;

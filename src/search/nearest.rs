@@ -9,16 +9,19 @@ use std::sync::Arc;
 
 use super::SearchError;
 use super::pool::{Place, Pool};
-use super::scan::{Columns, ROWS_AT_ONCE, Scan, Scored};
+use super::scan::{Columns, ROWS_AT_ONCE, ROWS_SIDE_BY_SIDE, Scan, Scored};
 use super::top::Top;
 use super::walk::walk;
+use crate::record::Version;
 use crate::segment::{Row, SegmentError};
-use crate::vector::Prepared;
+use crate::vector::{Prepared, prefetch};
 
 /// How broadly a graph is walked where the question does not say: this much, or [`EF_PER_K`]
 /// times `k` where that is more.
 const EF_DEFAULT: usize = 128;
 const EF_PER_K: usize = 2;
+/// No graph is walked less broadly than this, unless the question says so.
+const EF_MIN: usize = 32;
 /// To walk past one candidate costs as much as to scan so many rows.
 const ROWS_PER_CANDIDATE: u64 = 32;
 
@@ -39,13 +42,25 @@ pub struct Nearest {
     pub exact: bool,
 }
 
+/// Returns how broadly a graph is walked that has such a share of the rows of the largest.
+///
+/// A small graph holds few of the answers and is nearly always right about them: with all of the
+/// breadth it would take the time of a large one.
+fn breadth(ef: usize, k: usize, share: f64) -> usize {
+    let least = k.max(EF_MIN).min(ef);
+    ((ef as f64 * share.sqrt()) as usize).max(least)
+}
+
 impl Scan<'_> {
     /// Returns the `k` records that are worth most to the question: best first, equal scores by id.
     pub fn nearest(&self, question: &Prepared, k: usize, effort: Effort) -> Result<Nearest, SearchError> {
         let mut pool = Pool::new(k);
         let mut exact = true;
         let ef = effort.ef.unwrap_or(EF_DEFAULT.max(k.saturating_mul(EF_PER_K))).max(k);
-        for layer in 0..self.state.layers().len() {
+        let layers = self.state.layers();
+        let largest = layers.iter().map(|layer| layer.segment.rows()).max().unwrap_or(0);
+        for (layer, seen) in layers.iter().enumerate() {
+            let ef = breadth(ef, k, f64::from(seen.segment.rows()) / f64::from(largest));
             if self.walks(layer, question, ef, effort.exact)? {
                 walk(self, layer, question, ef, &mut pool)?;
                 exact = false;
@@ -77,29 +92,40 @@ impl Scan<'_> {
             return Ok(());
         }
         let columns = Columns::of(&seen.segment)?;
-        let mut budget = 0;
+        let (mut rows, mut scanned) = (Vec::with_capacity(ROWS_SIDE_BY_SIDE), 0);
         self.each_row(layer, &mut |row| {
-            if budget == 0 {
-                self.check_time()?;
-                budget = ROWS_AT_ONCE;
-            }
-            budget -= 1;
             columns.fetch(row);
-            if let Some((code, norm)) = columns.row(row) {
-                pool.offer(question.bounds(code, norm), Place::Sealed(layer, row));
+            rows.push(row);
+            if rows.len() == ROWS_SIDE_BY_SIDE {
+                columns.sift(&rows, layer, question, pool);
+                rows.clear();
+                scanned += ROWS_SIDE_BY_SIDE;
+                if scanned.is_multiple_of(ROWS_AT_ONCE) {
+                    self.check_time()?;
+                }
             }
             Ok(())
-        })
+        })?;
+        columns.sift(&rows, layer, question, pool);
+        self.check_time()
     }
 
     /// Pools the versions that are in no segment. They come last: what was pooled before spares
     /// most of them a look at their metadata.
     fn scan_loose(&self, question: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
-        for version in self.state.loose().values() {
-            let Some(code) = version.code() else { continue };
-            let bounds = question.bounds(code, version.norm);
-            if pool.admits(bounds.1) && self.filter.is_none_or(|filter| filter.matches(version.metadata())) {
-                pool.offer(bounds, Place::Loose(version.clone()));
+        let versions: Vec<&Arc<Version>> = self.state.loose().values().collect();
+        for some in versions.chunks(ROWS_SIDE_BY_SIDE) {
+            some.iter().filter_map(|version| version.code()).for_each(|code| prefetch(code.bytes));
+            let sieve = question.sieve(pool.worst());
+            for version in some {
+                if let Some(code) = version.code()
+                    && sieve.passes(question.product_of(code), code.scale, code.residual, version.norm)
+                {
+                    let bounds = question.bounds(code, version.norm);
+                    if pool.admits(bounds.1) && self.filter.is_none_or(|filter| filter.matches(version.metadata())) {
+                        pool.offer(bounds, Place::Loose((*version).clone()));
+                    }
+                }
             }
         }
         self.check_time()
@@ -109,7 +135,7 @@ impl Scan<'_> {
     fn ranked(&self, question: &Prepared, pool: Pool) -> Result<Vec<Scored<f32>>, SearchError> {
         let mut top: Top<f32, Arc<str>, Row> = Top::new(pool.k());
         for (number, candidate) in pool.into_candidates().into_iter().enumerate() {
-            if number.is_multiple_of(ROWS_AT_ONCE as usize) {
+            if number.is_multiple_of(ROWS_AT_ONCE) {
                 self.check_time()?;
             }
             if top.worst().is_some_and(|worst| candidate.upper < worst) {

@@ -40,10 +40,16 @@ impl Pool {
         self.k
     }
 
+    /// Returns the score below which a row is ruled out, once `k` were taken in.
+    #[inline]
+    pub fn worst(&self) -> Option<f32> {
+        self.lowers.worst()
+    }
+
     /// Tells whether a row with that upper bound may be among the best.
     #[inline]
     pub fn admits(&self, upper: f32) -> bool {
-        self.lowers.worst().is_none_or(|worst| upper >= worst)
+        self.worst().is_none_or(|worst| upper >= worst)
     }
 
     /// Takes a row in, with its lower and upper bound, unless it is ruled out.

@@ -2,16 +2,18 @@
 
 use super::SearchError;
 use super::filter::Filter;
+use super::pool::{Place, Pool};
 use crate::branch::State;
 use crate::segment::{Row, Segment, SegmentError};
-use crate::vector::{Code, prefetch};
+use crate::vector::{Code, Prepared, prefetch};
 use roaring::RoaringBitmap;
 
 /// Rows between two looks at the clock.
-pub const ROWS_AT_ONCE: u32 = 4096;
+pub const ROWS_AT_ONCE: usize = 4096;
 
-/// How far ahead of the row at hand codes are fetched.
-const ROWS_AHEAD: usize = 12;
+/// Rows whose codes are fetched together and then multiplied together: memory is what a scan waits
+/// for, and these fit into the cache that is nearest.
+pub const ROWS_SIDE_BY_SIDE: usize = 64;
 
 /// The state that is searched, and the rules of the search.
 pub struct Scan<'a> {
@@ -97,24 +99,35 @@ impl<'a> Columns<'a> {
         Ok(Columns { dim: segment.dim(), codes: segment.codes()?, scales, residuals, norms: segment.norms()? })
     }
 
-    /// Has the code of a row that comes soon in a scan brought near: memory is what it waits for.
-    #[inline]
-    pub fn fetch(&self, row: u32) {
-        self.fetch_row(row.saturating_add(ROWS_AHEAD as u32));
-    }
-
     /// Has the code of a row brought near.
     #[inline]
-    pub fn fetch_row(&self, row: u32) {
+    pub fn fetch(&self, row: u32) {
         let start = row as usize * self.dim;
         if let Some(code) = self.codes.get(start..start + self.dim) {
             prefetch(code);
         }
     }
 
+    /// Pools those of some rows of a layer that may be among the best.
+    pub fn sift(&self, rows: &[u32], layer: usize, question: &Prepared, pool: &mut Pool) {
+        let mut products = [0; ROWS_SIDE_BY_SIDE];
+        for rows in rows.chunks(ROWS_SIDE_BY_SIDE) {
+            let products = &mut products[..rows.len()];
+            question.products(self.codes, rows, products);
+            let sieve = question.sieve(pool.worst());
+            for (&row, &product) in rows.iter().zip(&*products) {
+                if let Some((code, norm)) = self.row(row)
+                    && sieve.passes(product, code.scale, code.residual, norm)
+                {
+                    pool.offer(question.bounds(code, norm), Place::Sealed(layer, row));
+                }
+            }
+        }
+    }
+
     /// Returns a row's code and norm; nothing where it has no vector.
     #[inline]
-    pub fn row(&self, row: u32) -> Option<(Code<'a>, f32)> {
+    fn row(&self, row: u32) -> Option<(Code<'a>, f32)> {
         let at = row as usize;
         let norm = *self.norms.get(at)?;
         let bytes = self.codes.get(at * self.dim..(at + 1) * self.dim)?;

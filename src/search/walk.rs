@@ -3,14 +3,14 @@
 use std::cell::RefCell;
 
 use super::SearchError;
-use super::pool::{Place, Pool};
+use super::pool::Pool;
 use super::scan::{Columns, Scan};
 use crate::graph::Scratch;
 use crate::vector::Prepared;
 
 thread_local! {
-    /// The memory of this thread's walks: what was found, and what the walk itself needs.
-    static SCRATCH: RefCell<(Vec<(f32, u32)>, Scratch)> = RefCell::default();
+    /// The memory of this thread's walks: what was found, its rows, and what the walk itself needs.
+    static SCRATCH: RefCell<(Vec<(f32, u32)>, Vec<u32>, Scratch)> = RefCell::default();
 }
 
 /// Pools the best rows that a walk of breadth `ef` finds. Hidden rows are walked through.
@@ -18,13 +18,12 @@ pub fn walk(scan: &Scan<'_>, layer: usize, question: &Prepared, ef: usize, pool:
     let segment = &scan.state.layers()[layer].segment;
     let Some(file) = segment.graph(question.metric()) else { return Ok(()) };
     let (graph, columns) = (file.graph()?, Columns::of(segment)?);
-    SCRATCH.with_borrow_mut(|(found, scratch)| {
+    SCRATCH.with_borrow_mut(|(found, rows, scratch)| {
         graph.walk(question, |row| scan.sees(layer, row), ef, found, scratch);
-        for &(_, row) in found.iter() {
-            if let Some((code, norm)) = columns.row(row) {
-                pool.offer(question.bounds(code, norm), Place::Sealed(layer, row));
-            }
-        }
+        rows.clear();
+        rows.extend(found.iter().map(|&(_, row)| row));
+        rows.iter().for_each(|&row| columns.fetch(row));
+        columns.sift(rows, layer, question, pool);
     });
     scan.check_time()
 }

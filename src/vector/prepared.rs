@@ -5,6 +5,10 @@ use super::code::{Code, quantize};
 use super::kernels::{self, Kernels};
 use super::{Metric, NORM_SAFE, norm};
 
+mod sieve;
+
+pub use sieve::Sieve;
+
 /// A question's vector under a metric, with what every comparison needs of it.
 ///
 /// Scores follow one rule for all metrics: larger is better.
@@ -154,8 +158,7 @@ impl Prepared {
     /// Returns the inner product of this vector's code and a row's code.
     #[inline]
     fn product(&self, code: Code<'_>) -> f64 {
-        let steps = self.kernels.dot_i8(&self.bytes, code.bytes);
-        f64::from(steps) * f64::from(self.scale) * f64::from(code.scale)
+        f64::from(self.product_of(code)) * f64::from(self.scale) * f64::from(code.scale)
     }
 
     /// Returns how far the product of the codes can be from the product of the vectors.

@@ -291,6 +291,10 @@ fn check_bounds(q: &[f32], x: &[f32]) -> f32 {
         let (lower, upper) = prepared.bounds(code, norm(x));
         let told = format!("{metric}, dim {}: {lower} <= {score} <= {upper}", x.len());
         assert!(lower <= score && score <= upper, "{told}");
+        let mut product = [0];
+        prepared.products(&bytes, &[0], &mut product);
+        let passes = |worst| prepared.sieve(worst).passes(product[0], scale, residual, norm(x));
+        assert!(passes(Some(upper)) && passes(None), "the sieve holds back what the bounds admit: {told}");
         let estimate = prepared.estimate(code, norm(x));
         assert!(estimate.is_finite(), "{told}: {estimate}");
         if metric == Metric::Cosine {
@@ -354,6 +358,25 @@ fn bounds_hold_where_every_rounding_goes_the_same_way() {
         for value in [0.1, 0.333_333_34, 1.000_000_1, 0.999_999_94] {
             check_bounds(&vec![value; dim], &vec![value; dim]);
             check_bounds(&vec![value; dim], &vec![-value; dim]);
+        }
+    }
+}
+
+#[test]
+fn the_sieve_is_as_fine_as_the_bounds() {
+    let mut random = Random(9);
+    for metric in Metric::ALL {
+        for dim in [3, 384, 1000] {
+            let (q, x) = (random.vector(dim), random.vector(dim));
+            let (prepared, length, mut bytes, mut product) = (Prepared::new(metric, q), norm(&x), vec![0; dim], [0]);
+            let (scale, residual) = quantize(&x, &mut bytes);
+            prepared.products(&bytes, &[0], &mut product);
+            let upper = prepared.bounds(Code { bytes: &bytes, scale, residual }, length).1;
+            let size = if metric == Metric::Cosine { 1.0 } else { prepared.norm() * length };
+            let sieve = prepared.sieve(Some(upper + 1e-5 * size));
+            assert!(!sieve.passes(product[0], scale, residual, length), "{metric}, dim {dim}: {upper}");
+            // A row without a vector, or with damaged numbers, is not for the sieve to judge.
+            assert!(sieve.passes(product[0], scale, residual, -1.0) && sieve.passes(0, f32::NAN, residual, length));
         }
     }
 }

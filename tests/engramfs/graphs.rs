@@ -113,6 +113,24 @@ fn a_branch_that_sees_few_rows_of_a_large_segment_gets_all_it_has() {
 }
 
 #[test]
+fn small_segments_become_one_with_a_graph_once_they_have_the_rows_together() {
+    let memory = open(&ForgetfulDisk::new());
+    let (main, mut chance) = (main_of(&memory), Chance(1));
+    let question = Chance(5).vector(DIM);
+    // The least breadth, so that a walk costs less than a scan of 64 rows.
+    let ask = || ask(&memory, &View::Branch(main), &question, 1, &serde_json::json!({ "ef": 1 })).exact;
+    for (round, exact) in [(0, true), (1, true), (2, false), (3, false)] {
+        let edits = (0..30).map(|number| note(round * 30 + number, &mut chance)).collect();
+        memory.commit(&who(), main, edits).unwrap();
+        memory.seal().unwrap();
+        memory.wait_indexed();
+        assert_eq!(ask(), exact, "after {} rows", (round + 1) * 30);
+    }
+    let (recall, _) = recall(&memory, &View::Branch(main), &plain());
+    assert!(recall >= 0.99, "recall {recall}");
+}
+
+#[test]
 fn a_graph_outlives_the_process_and_verify_reads_it() {
     let (disk, memory, fork) = indexed();
     let before = ids(&ask(&memory, &fork, &Chance(4).vector(DIM), 10, &plain()));

@@ -1,0 +1,114 @@
+//! A cheap test that nearly all rows of a scan fail, so that few need their bounds worked out.
+
+use std::ops::RangeInclusive;
+
+use super::{Prepared, UNDERFLOW};
+use crate::vector::{Code, Metric};
+
+/// Lengths of questions and rows for which no term below leaves the range of f32, not even in its
+/// square; others pass untested.
+const NORM_PLAIN: RangeInclusive<f32> = 1e-6..=1e6;
+
+/// What the sum of five terms in f32 can be off, as a share of the sum of their sizes: a term
+/// passes four roundings, and four more as they are added, which makes less than half of this.
+const SLACK: f64 = 1e-6;
+
+/// Tells from the product of two codes that a row's upper bound lies below some score.
+///
+/// The condition for that, with all that belongs to the row on one side, is a sum of five terms
+/// whose factors depend on the question and the score alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Sieve {
+    product: f32,
+    residual: f32,
+    norm: f32,
+    square: f32,
+    rest: f32,
+}
+
+impl Sieve {
+    /// Lets every row pass.
+    const ALL: Sieve = Sieve { product: 0.0, residual: 0.0, norm: 0.0, square: 0.0, rest: f32::INFINITY };
+
+    /// Tells whether a row may score as much as the question's threshold: its bounds say more.
+    ///
+    /// `product` is that of the two codes, see [`Prepared::products`]; the rest belongs to the row.
+    /// Where this is false, the upper of [`Prepared::bounds`] is certainly below the threshold.
+    #[must_use]
+    #[inline]
+    pub fn passes(&self, product: i32, scale: f32, residual: f32, norm: f32) -> bool {
+        let certain = self.product * (product as f32 * scale) + self.residual * residual;
+        let bound = certain + self.norm * norm + self.square * norm * norm + self.rest;
+        // Written so that NaN passes, which only damaged rows make.
+        !(bound < 0.0 && NORM_PLAIN.contains(&norm))
+    }
+}
+
+impl Prepared {
+    /// Puts the products of the question's code with those of some rows into `out`; the rows' codes
+    /// lie one behind the other in `codes`. Rows behind the end give 0.
+    ///
+    /// # Panics
+    ///
+    /// When `out` is not as long as `rows`.
+    #[inline]
+    pub fn products(&self, codes: &[i8], rows: &[u32], out: &mut [i32]) {
+        self.kernels.dots_i8(&self.bytes, codes, rows, out);
+    }
+
+    /// Returns the product of the question's code with that of one row.
+    ///
+    /// # Panics
+    ///
+    /// When the code has another dimension.
+    #[must_use]
+    #[inline]
+    pub fn product_of(&self, code: Code<'_>) -> i32 {
+        self.kernels.dot_i8(&self.bytes, code.bytes)
+    }
+
+    /// Returns the test by which rows are dropped whose scores are certainly below `worst`.
+    #[must_use]
+    pub fn sieve(&self, worst: Option<f32>) -> Sieve {
+        let Some(worst) = worst.filter(|_| NORM_PLAIN.contains(&self.norm)) else { return Sieve::ALL };
+        // An upper bound is rounded to f32 and raised by one step: what is not above this is below
+        // `worst` after that.
+        let limit = f64::from(worst.next_down().next_down());
+        let (a, q, more) = (f64::from(self.norm), f64::from(self.residual), 1.0 + self.rounding);
+        // `product_error`, as so much for the row's residual and so much for its length; and what
+        // computing the product here may lose.
+        let lost = SLACK * (a * more + q) * more;
+        let (residual, norm) = ((a + q) * more + lost, q * more * more + lost);
+        match self.metric {
+            Metric::Cosine => {
+                let norm = norm + self.rounding * a - limit * a + SLACK * (norm + limit.abs() * a);
+                self.of_terms(1.0, residual, norm, 0.0, 0.0)
+            }
+            Metric::L2 => {
+                let far = (limit * limit + UNDERFLOW) / (1.0 - self.rounding);
+                let square = self.rounding - 1.0 + SLACK;
+                self.of_terms(2.0, 2.0 * residual, 2.0 * norm, square, a * a * square + far * (1.0 + SLACK))
+            }
+            Metric::Dot => {
+                let norm = norm + self.rounding * a;
+                self.of_terms(1.0, residual, norm, 0.0, UNDERFLOW - limit + SLACK * limit.abs())
+            }
+        }
+    }
+
+    /// Rounds the factors up; those of what is never negative get their own slack.
+    fn of_terms(&self, product: f32, residual: f64, norm: f64, square: f64, rest: f64) -> Sieve {
+        Sieve {
+            product: product * self.scale,
+            residual: up(residual * (1.0 + SLACK)),
+            norm: up(norm + SLACK * norm.abs()),
+            square: up(square),
+            rest: up(rest),
+        }
+    }
+}
+
+/// Returns an f32 that is not below `x`.
+fn up(x: f64) -> f32 {
+    (x as f32).next_up()
+}
