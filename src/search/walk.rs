@@ -8,9 +8,16 @@ use super::scan::{Columns, Scan};
 use crate::graph::Scratch;
 use crate::vector::Prepared;
 
+/// The memory of a walk, kept for the next one.
+#[derive(Default)]
+struct Kept {
+    found: Vec<(f32, u32)>,
+    rows: Vec<u32>,
+    scratch: Scratch,
+}
+
 thread_local! {
-    /// The memory of this thread's walks: what was found, its rows, and what the walk itself needs.
-    static SCRATCH: RefCell<(Vec<(f32, u32)>, Vec<u32>, Scratch)> = RefCell::default();
+    static KEPT: RefCell<Kept> = RefCell::default();
 }
 
 /// Pools the best rows that a walk of breadth `ef` finds. Hidden rows are walked through.
@@ -18,7 +25,7 @@ pub fn walk(scan: &Scan<'_>, layer: usize, question: &Prepared, ef: usize, pool:
     let segment = &scan.state.layers()[layer].segment;
     let Some(file) = segment.graph(question.metric()) else { return Ok(()) };
     let (graph, columns) = (file.graph()?, Columns::of(segment)?);
-    SCRATCH.with_borrow_mut(|(found, rows, scratch)| {
+    KEPT.with_borrow_mut(|Kept { found, rows, scratch }| {
         graph.walk(question, |row| scan.sees(layer, row), ef, found, scratch);
         rows.clear();
         rows.extend(found.iter().map(|&(_, row)| row));
