@@ -108,8 +108,8 @@ impl Filesystem {
             }
         }));
         let opened = Arc::downgrade(&common);
-        memory.ask_for_open_files(Some(Box::new(move |branch, inode| {
-            opened.upgrade().is_some_and(|common| common.opened.of(&FilesOf::branch(branch)).contains(&inode))
+        memory.ask_for_open_files(Some(Box::new(move |branch| {
+            opened.upgrade().map(|common| common.opened.of(&FilesOf::branch(branch))).unwrap_or_default()
         })));
         let nodes = NodeTable::new(root, common.file_numbers.clone());
         Filesystem { common, nodes, handles: Arc::default() }

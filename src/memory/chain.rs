@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use super::act::{Act, Deed, Join};
 use super::files::Pending;
 use super::prepare::{Ground, Prepared, Step, prepare};
-use super::world::BranchId;
+use super::world::{BranchId, World};
 use super::{Actor, Change, Error, Memory, Replaced};
 use crate::journal::{Journal, Kind};
 use crate::lineage::{Entry, Op, PublicKey, SignedEntry};
@@ -153,42 +153,49 @@ impl Memory {
             self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(*segment);
             chain.loose_bytes += prepared.counts.put * super::seal::BULK_ROW_BYTES;
         }
-        let change = Change {
-            branch: prepared.branch,
-            parent: prepared.parent.as_ref().map(|(id, _)| *id),
-            what: prepared.op.name(),
-            files: self.replaced(&prepared),
-        };
-        Ok((self.enact(chain, prepared, signed), change))
+        let (branch, what) = (prepared.branch, prepared.op.name());
+        let parent = prepared.parent.as_ref().map(|(id, _)| *id);
+        let (signed, files) = self.enact(chain, prepared, signed);
+        Ok((signed, Change { branch, parent, what, files }))
     }
 
-    /// Returns the files that a prepared act puts in place of others.
-    fn replaced(&self, prepared: &Prepared) -> Vec<Replaced> {
-        if !matches!(prepared.op, Op::Merge | Op::Promote | Op::Pull | Op::Rollback) {
-            return Vec::new();
-        }
-        let world = self.world();
-        let states = prepared.steps.iter().filter_map(|step| match step {
-            Step::State(branch, state) => Some((*branch, state)),
-            _ => None,
-        });
-        let replaced = states.filter_map(|(branch, state)| {
-            let before = world.branches.get(&branch)?.state.files().clone();
-            Some(Replaced { branch, before, after: state.files().clone() })
-        });
-        replaced.collect()
-    }
-
-    /// Swaps the world for the one after the entry.
-    pub(super) fn enact(&self, chain: &mut Chain, prepared: Prepared, signed: SignedEntry) -> Arc<SignedEntry> {
+    /// Swaps the world for the one after the entry; returns the files that others were put in place
+    /// of.
+    fn enact(
+        &self,
+        chain: &mut Chain,
+        mut prepared: Prepared,
+        signed: SignedEntry,
+    ) -> (Arc<SignedEntry>, Vec<Replaced>) {
         chain.advance(&signed);
         let signed = Arc::new(signed);
-        {
+        let replaced = {
             let mut world = self.world.write().unwrap_or_else(PoisonError::into_inner);
+            let replaces = matches!(prepared.op, Op::Merge | Op::Promote | Op::Pull | Op::Rollback);
+            let replaced = if replaces { self.replace(&world, &mut prepared.steps) } else { Vec::new() };
             world.enact(prepared.branch, prepared.steps, signed.entry.seq, signed.entry.time);
-        }
+            replaced
+        };
         self.history.write().unwrap_or_else(PoisonError::into_inner).push(signed.clone());
-        signed
+        (signed, replaced)
+    }
+
+    /// Lets open files live on in the files that are about to be put in place of others; returns
+    /// both. An opening knows nothing of this, as no entry and no head does.
+    fn replace(&self, world: &World, steps: &mut [Step]) -> Vec<Replaced> {
+        let mut replaced = Vec::new();
+        for step in steps {
+            let Step::State(branch, state) = step else { continue };
+            let Some(before) = world.branches.get(branch).map(|branch| branch.state.files().clone()) else { continue };
+            let open = self.open_files(*branch);
+            if !open.is_empty() || state.files().orphans().next().is_some() {
+                let mut files = state.files().clone();
+                files.keep_open(&before, &open);
+                Arc::make_mut(state).set_files(files);
+            }
+            replaced.push(Replaced { branch: *branch, before, after: state.files().clone() });
+        }
+        replaced
     }
 
     pub(super) fn tell(&self, change: &Change) {

@@ -10,13 +10,13 @@ use crate::merge::files::Rules;
 use crate::object::Time;
 use crate::workspace::{Name, Op, ROOT, Tree};
 
-/// Tells whether a file of a branch is open.
-pub type IsOpen = Box<dyn Fn(BranchId, u64) -> bool + Send + Sync>;
+/// Returns the inodes of a branch that handles are open on.
+pub type OpenFiles = Box<dyn Fn(BranchId) -> Vec<u64> + Send + Sync>;
 
 /// Who has files open, and when to look again.
 #[derive(Default)]
 pub(super) struct Expiry {
-    is_open: Mutex<Option<IsOpen>>,
+    open: Mutex<Option<OpenFiles>>,
     looked: Mutex<HashMap<BranchId, Looked>>,
     /// When all branches were looked through.
     last: Mutex<Time>,
@@ -40,9 +40,16 @@ struct Expired {
 }
 
 impl Memory {
-    /// Lets the store ask who has files open: these never expire.
-    pub fn ask_for_open_files(&self, is_open: Option<IsOpen>) {
-        *self.expiry.is_open.lock().unwrap_or_else(PoisonError::into_inner) = is_open;
+    /// Lets the store ask which files are open: these never expire, and live on without a name when
+    /// a merge or a rollback takes it away. `open` may be called with any lock held, so it must call
+    /// nothing here.
+    pub fn ask_for_open_files(&self, open: Option<OpenFiles>) {
+        *self.expiry.open.lock().unwrap_or_else(PoisonError::into_inner) = open;
+    }
+
+    pub(super) fn open_files(&self, branch: BranchId) -> Vec<u64> {
+        let open = self.expiry.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.as_ref().map(|open| open(branch)).unwrap_or_default()
     }
 
     /// Lets files expire, unless that was done less than `interval` ago.
@@ -89,11 +96,9 @@ impl Memory {
         let before = self.files(&View::Branch(branch))?;
         let mut count = 0;
         for file in expired {
-            let open = self.expiry.is_open.lock().unwrap_or_else(PoisonError::into_inner);
-            if open.as_ref().is_some_and(|is_open| is_open(branch, file.inode)) {
+            if self.open_files(branch).contains(&file.inode) {
                 continue;
             }
-            drop(open);
             count += 1;
             if !dry_run {
                 let op = Op::Unlink { parent: file.parent, name: file.name, keep: true };

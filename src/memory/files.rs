@@ -102,11 +102,17 @@ impl Memory {
             let time = self.now().max(chain.time.after(1));
             let edit = Edit { branch, time, uid: who.uid, op };
             let before = self.world().branch(branch)?.state.files().clone();
+            let lasts = lasts(&before, &edit.op)?;
             let mut after = before.clone();
             let outcome = after.apply(&edit.op, time, &self.trees)?;
             let (head, content) = edit.to_bytes();
-            journal.append(Kind::Edit, &[&head, content]).map_err(Error::from)?;
-            chain.note(&edit, before, head.len() + content.len());
+            if lasts {
+                journal.append(Kind::Edit, &[&head, content]).map_err(Error::from)?;
+                chain.note(&edit, before, head.len() + content.len());
+            } else {
+                // Its chunks go into packs all the same.
+                chain.loose_bytes += content.len() as u64;
+            }
             self.world.write().unwrap_or_else(PoisonError::into_inner).edit(branch, after, time);
             outcome
         };
@@ -170,6 +176,28 @@ impl Chain {
         self.note(&edit, before, bytes.len());
         world.edit(edit.branch, after, edit.time);
         Ok(())
+    }
+}
+
+/// Returns whether an operation outlives the handles of its file.
+///
+/// What is done to a file without a name does not, and the journal never speaks of it: a seal stores
+/// no such file, so after it an opening could not do it again. For the same reason none is a source
+/// of bytes for a file that has one: `Stale`.
+fn lasts(tree: &Tree, op: &Op<'_>) -> Result<bool, TreeError> {
+    let has_name = |inode: u64| tree.node(inode).map(|node| node.nlink() > 0);
+    match op {
+        Op::Create { .. } | Op::Link { .. } | Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } => Ok(true),
+        Op::SetAttr { inode, .. }
+        | Op::Write { inode, .. }
+        | Op::Range { inode, .. }
+        | Op::SetXattr { inode, .. }
+        | Op::RemoveXattr { inode, .. } => has_name(*inode),
+        Op::Copy { from, to, .. } => match (has_name(*from)?, has_name(*to)?) {
+            (false, true) => Err(TreeError::Stale),
+            (_, lasts) => Ok(lasts),
+        },
+        Op::Drop { .. } => Ok(false),
     }
 }
 

@@ -47,7 +47,7 @@ pub use backup::backup;
 pub use document::Document;
 pub use draft::{DOCUMENT_BYTES_MAX, Draft, Edit};
 pub use error::{Error, Kind};
-pub use expiry::IsOpen;
+pub use expiry::OpenFiles;
 pub use export::Export;
 pub use files::EditError;
 pub use joining::Outcome;
@@ -67,8 +67,8 @@ pub use crate::search::{Answer, Question};
 
 // Trees of files, which the windows show node by node.
 pub use crate::workspace::{
-    Attrs, Difference, Kind as FileKind, Make, NAME_BYTES_MAX, Name as FileName, Node as FileNode, Op as FileOp,
-    Outcome as FileOutcome, ROOT as FILES_ROOT, RangeOp, RenameHow, Tree, TreeError, XattrHow,
+    Attrs, Kind as FileKind, Make, NAME_BYTES_MAX, Name as FileName, Node as FileNode, Op as FileOp,
+    Outcome as FileOutcome, ROOT as FILES_ROOT, RangeOp, RenameHow, Tree, TreeError, Unlike, XattrHow,
 };
 
 use crate::disk::{Disk, Lock};

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use imbl::ordmap::DiffItem;
+
 use super::touched::Touched;
 use super::tree::ROOT;
 use super::{Name, Node, Tree};
@@ -30,6 +32,16 @@ pub enum ChangeKind {
     Modified,
     /// It is gone.
     Deleted,
+}
+
+/// An inode of which two trees have different nodes, times and owners included.
+pub struct Unlike {
+    /// Its number.
+    pub inode: u64,
+    /// What the older tree has under it.
+    pub old: Option<Arc<Node>>,
+    /// What the newer tree has under it.
+    pub new: Option<Arc<Node>>,
 }
 
 /// A path that differs, and how.
@@ -82,6 +94,19 @@ impl Tree {
         }
         found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         found
+    }
+
+    /// Returns every inode of which a newer tree has another node, whatever differs in it; orphans
+    /// count, too. Two nodes may be alike all the same.
+    pub fn unlike(&self, newer: &Tree) -> Vec<Unlike> {
+        let items = self.nodes.diff(&newer.nodes).map(|item| match item {
+            DiffItem::Add(inode, new) => Unlike { inode: *inode, old: None, new: Some(new.0.clone()) },
+            DiffItem::Remove(inode, old) => Unlike { inode: *inode, old: Some(old.0.clone()), new: None },
+            DiffItem::Update { old: (inode, old), new: (_, new) } => {
+                Unlike { inode: *inode, old: Some(old.0.clone()), new: Some(new.0.clone()) }
+            }
+        });
+        items.collect()
     }
 
     /// Notes a path where both trees differ; returns the directories below which to go on.

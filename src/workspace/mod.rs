@@ -23,6 +23,7 @@ mod name;
 mod node;
 mod op;
 mod op_bytes;
+mod orphans;
 mod pack;
 mod ranges;
 mod sealing;
@@ -36,7 +37,7 @@ mod tests;
 
 pub use apply::LINKS_MAX;
 pub use content::{Content, FILE_BYTES_MAX};
-pub use diff::{Change, ChangeKind, Difference, Place};
+pub use diff::{Change, ChangeKind, Difference, Place, Unlike};
 pub use error::TreeError;
 pub use name::{NAME_BYTES_MAX, Name};
 pub use node::{Body, Directory, Kind, Node};

@@ -150,18 +150,6 @@ impl Tree {
         self.node(inode)?.read(offset, length, packs)
     }
 
-    /// Goes through the inodes that have no name any longer and are kept for their open handles.
-    pub fn orphans(&self) -> impl Iterator<Item = u64> {
-        self.orphans.iter().copied()
-    }
-
-    /// Removes all orphans: at load, and from a clone that outlives the handles.
-    pub fn drop_orphans(&mut self) {
-        for inode in std::mem::take(&mut self.orphans) {
-            self.forget(inode);
-        }
-    }
-
     /// Returns whether some chunk is in memory only.
     pub fn is_loose(&self) -> bool {
         !self.loose.is_empty()

@@ -23,6 +23,8 @@ mod forgery;
 mod graphs;
 /// Random operations against a plain model.
 mod model;
+/// Files without a name, which handles keep alive.
+mod orphans;
 /// Names and vectors that are refused.
 mod refusals;
 /// Histories that note what was acknowledged.

@@ -61,6 +61,17 @@ impl Opened {
         Leaving { opened: self, place, is_open: uses.handles > 0 }
     }
 
+    /// Notes that an inode with handles has lost its last name and was kept; tells whether its
+    /// handles are gone meanwhile.
+    pub fn orphan(&self, place: &Place) -> bool {
+        let mut places = lock(&self.places);
+        let uses = places.entry(place.clone()).or_default();
+        uses.is_orphan = true;
+        let is_closed = uses.handles == 0;
+        forget_idle(&mut places, place);
+        is_closed
+    }
+
     /// Returns the inodes of a tree that have handles.
     pub fn of(&self, files: &FilesOf) -> Vec<u64> {
         let places = lock(&self.places);
@@ -87,10 +98,7 @@ impl Leaving<'_> {
     /// Notes that the inode has lost its last name and was kept; tells whether its handles are
     /// gone meanwhile.
     pub fn orphaned(&self) -> bool {
-        let mut places = lock(&self.opened.places);
-        let uses = places.entry(self.place.clone()).or_default();
-        uses.is_orphan = true;
-        uses.handles == 0
+        self.opened.orphan(&self.place)
     }
 }
 

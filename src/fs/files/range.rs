@@ -86,8 +86,12 @@ impl Filesystem {
             }
             let (from_offset, to_offset) = (from.1, to.1);
             let op = FileOp::Copy { from: *from_inode, from_offset, to: to_inode, to_offset, length };
-            self.common.edit(handle.caller, of, op)?;
-            Ok(u32::try_from(length).unwrap_or(COPY_BYTES_MAX))
+            match self.common.edit(handle.caller, of, op) {
+                Ok(_) => Ok(u32::try_from(length).unwrap_or(COPY_BYTES_MAX)),
+                // From a file without a name nothing can be shared.
+                Err(Failure::Plain(Errno::ESTALE)) => Err(Errno::EOPNOTSUPP.into()),
+                Err(failure) => Err(failure),
+            }
         })
     }
 

@@ -5,24 +5,35 @@
 //! answered, so that who asked for it sees what it did. They are about what is inside `files/` only,
 //! and the request that asks for an act holds nothing there.
 
-use std::collections::HashSet;
-
 use super::FilesOf;
-use crate::fs::common::Common;
+use crate::fs::common::{Caller, Common};
 use crate::fs::news::Kernel;
-use crate::memory::{BranchId, Difference, Tree};
+use crate::memory::{BranchId, FileNode, FileOp, Tree, Unlike};
 
 impl Common {
     /// Has the kernel forget what differs between the files of a branch before and after something
-    /// that it did not see.
+    /// that it did not see, and notes which open files have lost their last name by it.
     pub fn files_changed(&self, branch: BranchId, before: Tree, after: Tree) {
         let of = FilesOf::branch(branch);
+        after.orphans().for_each(|inode| self.orphaned(&of, inode));
         let numbers = self.file_numbers.clone();
         self.news.tell_now(Box::new(move |kernel| {
             if numbers.is_told(&of) {
                 forget(kernel, |inode| numbers.number(&of, inode), &before, &after);
             }
         }));
+    }
+
+    /// An inode that was open has no name any longer; if it was closed meanwhile, it goes.
+    fn orphaned(&self, of: &FilesOf, inode: u64) {
+        if !self.opened.orphan(&(of.clone(), inode)) {
+            return;
+        }
+        let owner = self.memory.info(of.view.branch()).map(|info| Caller { uid: info.uid, gid: 0 });
+        if owner.is_ok_and(|owner| self.edit(owner, of, FileOp::Drop { inode }).is_err()) {
+            // It goes when the store is opened next.
+            log::debug!("a file without a name stays for now: {inode}");
+        }
     }
 
     /// Has the kernel forget the attributes of all open files of a branch that is gone, so that
@@ -37,28 +48,22 @@ impl Common {
     }
 }
 
+/// A file keeps its number wherever it is moved, so inodes are compared and not paths.
 fn forget(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tree, after: &Tree) {
-    let mut inodes = HashSet::new();
-    for Difference { path, old, new } in before.differences(after) {
+    for Unlike { inode, old, new } in before.unlike(after) {
+        // The kernel can't know a number that was never given.
+        let Some(ino) = number(inode).filter(|_| inode < before.next_inode()) else { continue };
         match (old, new) {
-            (Some((inode, old)), Some((other, new))) if inode == other => {
-                if old.content_hash() != new.content_hash() {
-                    number(inode).into_iter().for_each(|ino| kernel.forget_content(ino));
-                }
-                inodes.insert(inode);
-            }
-            (old, _) => {
-                inodes.extend(old.map(|(inode, _)| inode));
-                // The folder lists other names now.
-                let above = above(&path);
-                inodes.extend([before, after].into_iter().filter_map(|tree| tree.resolve(above).ok()));
-            }
+            (Some(old), Some(new)) if same_pages(&old, &new) => kernel.forget_attributes(ino),
+            (Some(_), None) => kernel.forget_attributes(ino),
+            // One that comes back may be remembered from before it went.
+            (_, Some(_)) => kernel.forget_content(ino),
+            (None, None) => {}
         }
     }
-    inodes.into_iter().filter_map(number).for_each(|ino| kernel.forget_attributes(ino));
 }
 
-/// Returns the path of the folder that a path is in.
-fn above(path: &[u8]) -> &[u8] {
-    path.iter().rposition(|byte| *byte == b'/').map_or(&[], |slash| &path[..slash])
+/// Returns whether the pages that the kernel may hold of a file or a link are still right.
+fn same_pages(old: &FileNode, new: &FileNode) -> bool {
+    old.content_hash() == new.content_hash() && old.target() == new.target()
 }

@@ -20,10 +20,12 @@ fn filled() -> Rig {
 #[derive(Default)]
 struct Told {
     files: Mutex<Vec<u64>>,
+    contents: Mutex<Vec<u64>>,
 }
 
 impl Kernel for Told {
     fn forget_content(&self, ino: u64) {
+        self.contents.lock().unwrap().push(ino);
         self.forget_attributes(ino);
     }
 
@@ -226,6 +228,47 @@ fn the_kernel_forgets_what_a_merge_changed_and_nothing_else() {
     let files = told.files.lock().unwrap().clone();
     assert!([a, b, folder].iter().all(|ino| files.contains(ino)), "{files:?}");
     assert!(!files.contains(&same) && !files.contains(&root), "{files:?}");
+}
+
+#[test]
+fn the_kernel_forgets_the_pages_of_what_was_moved_and_changed_or_comes_back() {
+    let rig = filled();
+    rig.mkdir("main/checkpoints/v1").unwrap();
+    rig.mkdir("main/branches/x").unwrap();
+    let (a, b) = (rig.ino("main/files/a").unwrap(), rig.ino("main/files/d/b").unwrap());
+    rig.mv("main/branches/x/files/a", "main/branches/x/files/moved").unwrap();
+    rig.write("main/branches/x/files/moved", "A of x").unwrap();
+    let told = Told::by(&rig);
+    let contents = || std::mem::take(&mut *told.contents.lock().unwrap());
+    rig.mv("main/branches/x", "main/x").unwrap();
+    assert_eq!((contents(), rig.ino("main/files/moved").unwrap()), (vec![a], a));
+    // Times alone are told, too, and cost no pages.
+    let changes = Changes { modified: Some(TimeSet::At(Time(7))), ..Changes::default() };
+    rig.fs.setattr(ROOT, b, changes, None).unwrap();
+    rig.rm("main/files/moved").unwrap();
+    told.files.lock().unwrap().clear();
+    rig.write("main/ctl", "rollback v1\n").unwrap();
+    assert_eq!(contents(), [a], "the kernel may know it from before it went");
+    assert!(told.files.lock().unwrap().contains(&b));
+}
+
+#[test]
+fn a_merge_that_takes_an_open_file_away_leaves_it_to_its_handles() {
+    let rig = filled();
+    let main = View::Branch(rig.memory.root("main").unwrap());
+    rig.mkdir("main/branches/x").unwrap();
+    rig.rm("main/branches/x/files/a").unwrap();
+    rig.rm("main/branches/x/files/d/b").unwrap();
+    let handle = rig.open("main/files/a", libc::O_RDWR).unwrap();
+    let ino = rig.ino("main/files/a").unwrap();
+    rig.mv("main/branches/x", "main/x").unwrap();
+    assert_eq!((rig.list("main/files"), rig.list("main/files/d").len()), (vec!["d".to_owned()], 0));
+    assert_eq!(rig.read_on(handle, 0).unwrap(), "a of main");
+    rig.fs.write(handle, 0, b"A").unwrap();
+    assert_eq!((rig.read_on(handle, 0).unwrap().as_str(), rig.fs.getattr(ino, None).unwrap().links), ("A of main", 0));
+    assert_eq!(rig.memory.files(&main).unwrap().orphans().count(), 1);
+    rig.fs.release(handle);
+    assert_eq!(rig.memory.files(&main).unwrap().orphans().count(), 0);
 }
 
 #[test]

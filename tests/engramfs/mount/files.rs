@@ -124,6 +124,110 @@ fn what_a_merge_brings_is_seen_at_once() {
     assert_eq!((mount.has("main/files/d/b"), read(mount.at("main/files/d/new"))), (false, "new\n".into()));
 }
 
+/// A file keeps its number when it is moved, and the kernel its pages: it went on showing the old ones under the new
+/// name. The same for what a link leads to.
+#[test]
+fn what_a_merge_moves_and_changes_shows_its_new_content() {
+    let mount = filled();
+    std::os::unix::fs::symlink("a", mount.at("main/files/link")).unwrap();
+    fs::create_dir(mount.at("main/branches/x")).unwrap();
+    let mut open = File::open(mount.at("main/files/a")).unwrap();
+    let mut text = String::new();
+    open.read_to_string(&mut text).unwrap();
+    assert_eq!(fs::read_link(mount.at("main/files/link")).unwrap().to_str(), Some("a"));
+    mount.sh(
+        "cd main/branches/x/files; mv a d/moved; printf X | dd of=d/moved conv=notrunc status=none; ln -sfn d link",
+    );
+    mount.sh("mv main/branches/x main/");
+    assert_eq!(read(mount.at("main/files/d/moved")), "X of main\n");
+    open.seek(SeekFrom::Start(0)).unwrap();
+    text.clear();
+    open.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), mount.has("main/files/a")), ("X of main\n", false));
+    assert_eq!(fs::read_link(mount.at("main/files/link")).unwrap().to_str(), Some("d"));
+}
+
+/// What the kernel had of a file that a merge took away was shown again when a rollback brought it back.
+#[test]
+fn what_comes_back_shows_what_it_was() {
+    let mount = filled();
+    fs::create_dir(mount.at("main/checkpoints/v1")).unwrap();
+    save(mount.at("main/files/a"), "A of later\n").unwrap();
+    fs::create_dir(mount.at("main/branches/x")).unwrap();
+    assert_eq!(read(mount.at("main/files/a")), "A of later\n");
+    fs::remove_file(mount.at("main/branches/x/files/a")).unwrap();
+    mount.sh("mv main/branches/x main/");
+    mount.ctl("main", "rollback v1").unwrap();
+    assert_eq!(read(mount.at("main/files/a")), "a of main\n");
+}
+
+/// Readers and mappings in the midst of it: a page that was read from the old files must not come to stay.
+#[test]
+fn reads_under_way_leave_no_old_pages_behind() {
+    let mount = Mounted::new();
+    let path = mount.at("main/files/f");
+    let content = |turn: usize| vec![b'a' + (turn % 26) as u8; 200_000];
+    fs::write(&path, content(0)).unwrap();
+    fs::create_dir(mount.at("main/checkpoints/v0")).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let open = File::open(&path).unwrap();
+                let mut page = [0; 5_000];
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    (0..40).for_each(|at| drop(open.read_at(&mut page, at * 5_000).unwrap()));
+                }
+            });
+        }
+        for turn in 1..=40 {
+            fs::create_dir(mount.at("main/branches/x")).unwrap();
+            fs::write(mount.at("main/branches/x/files/f"), content(turn)).unwrap();
+            match turn % 4 {
+                0 => drop(mount.ctl("main", "rollback v0").unwrap()),
+                1 => drop(mount.ctl("main/branches/x", "promote").unwrap()),
+                _ => fs::rename(mount.at("main/branches/x"), mount.at("main/x")).unwrap(),
+            }
+            let expected = if turn % 4 == 0 { content(0) } else { content(turn) };
+            assert!(fs::read(&path).unwrap() == expected, "turn {turn} shows old pages");
+            if turn % 4 < 2 {
+                fs::remove_dir(mount.at("main/branches/x")).unwrap();
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_handle_on_what_a_merge_or_rollback_takes_away_goes_on() {
+    let mount = filled();
+    fs::create_dir(mount.at("main/checkpoints/v1")).unwrap();
+    save(mount.at("main/files/new"), "new\n").unwrap();
+    fs::create_dir(mount.at("main/branches/x")).unwrap();
+    let mut opened = ["main/files/a", "main/files/new"]
+        .map(|path| File::options().read(true).write(true).open(mount.at(path)).unwrap());
+    fs::remove_file(mount.at("main/branches/x/files/a")).unwrap();
+    mount.sh("mv main/branches/x main/");
+    fs::remove_file(mount.at("main/files/d/b")).unwrap();
+    mount.ctl("main", "rollback v1").unwrap();
+    for (file, text) in opened.iter_mut().zip(["a of main\n", "new\n"]) {
+        file.seek(SeekFrom::End(0)).unwrap();
+        file.write_all(b"more\n").unwrap();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        let mut all = String::new();
+        file.read_to_string(&mut all).unwrap();
+        assert_eq!(all, format!("{text}more\n"));
+    }
+    // The first one is back, and its handle is on what is there.
+    assert_eq!(
+        (names(mount.at("main/files")), opened[1].metadata().unwrap().nlink()),
+        (vec!["a".into(), "d".into()], 0)
+    );
+    assert_eq!(read(mount.at("main/files/a")), "a of main\nmore\n");
+    drop(opened);
+    assert_eq!(mount.status("main")["files"], 2);
+}
+
 #[test]
 fn a_rollback_brings_files_back_under_the_eyes_of_their_readers() {
     let mount = filled();

@@ -1,0 +1,48 @@
+//! Inodes without a name, which live for as long as some handle has them open.
+
+use super::links::Links;
+use super::node::{Body, Directory, Node};
+use super::tree::Held;
+use super::{Content, Tree};
+
+impl Tree {
+    /// Goes through the inodes that have no name any longer and are kept for their open handles.
+    pub fn orphans(&self) -> impl Iterator<Item = u64> {
+        self.orphans.iter().copied()
+    }
+
+    /// Removes all orphans: at load, and from a clone that outlives the handles.
+    pub fn drop_orphans(&mut self) {
+        for inode in std::mem::take(&mut self.orphans) {
+            self.forget(inode);
+        }
+    }
+
+    /// Takes the place of `before` under open handles: of the inodes in `open`, those that have no
+    /// name here live on without one, as they were there. All other orphans go.
+    pub fn keep_open(&mut self, before: &Tree, open: &[u64]) {
+        let is_open = |inode: &u64| open.contains(inode);
+        let (stay, go) = self.orphans.iter().copied().partition::<Vec<u64>, _>(is_open);
+        self.orphans = stay.into_iter().collect();
+        go.into_iter().for_each(|inode| self.forget(inode));
+        for inode in open.iter().copied().filter(|inode| !self.nodes.contains_key(inode)).collect::<Vec<u64>>() {
+            if let Ok(node) = before.node(inode) {
+                self.adopt(inode, Node::clone(node));
+            }
+        }
+    }
+
+    /// Adds an inode of another tree under its own number, without names and entries.
+    fn adopt(&mut self, inode: u64, mut node: Node) {
+        self.dirty();
+        node.links = Links::None;
+        if let Body::Directory(directory) = &mut node.body {
+            *directory = Directory::default();
+        }
+        if node.content().is_some_and(Content::is_loose) {
+            self.loose.insert(inode);
+        }
+        self.nodes.insert(inode, Held(node.into()));
+        self.orphans.insert(inode);
+    }
+}
