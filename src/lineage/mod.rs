@@ -6,5 +6,5 @@
 mod entry;
 mod key;
 
-pub use entry::{Counts, Decision, Detail, Entry, Op, Side, SignedEntry};
+pub use entry::{Counts, Decision, Detail, Entry, Op, Part, Side, SignedEntry};
 pub use key::{Key, KeyError, PublicKey, SIGNATURE_BYTES};

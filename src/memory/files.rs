@@ -78,12 +78,15 @@ impl Memory {
     /// Carries out one operation on a branch's files, atomically; what the branch's rules forbid is
     /// refused and noted in the lineage.
     pub fn edit(&self, who: &Actor, branch: BranchId, op: Op<'_>) -> Result<Outcome, EditError> {
-        let checked = {
+        let guarded = {
             let world = self.world();
             let branch = world.branch(branch)?;
-            super::guard::check(branch.settings.rules(), branch.state.files(), who, &op)
+            let guards = super::guard::guards(branch.settings.rules());
+            guards.then(|| (branch.settings.clone(), branch.state.files().clone()))
         };
-        if let Err(error) = checked {
+        if let Some((settings, tree)) = guarded
+            && let Err(error) = super::guard::check(settings.rules(), &tree, who, &op)
+        {
             self.note_refusal(who, branch, &error);
             return Err(error.into());
         }

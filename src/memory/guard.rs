@@ -1,17 +1,15 @@
 //! What `config/rules` says of who may write where: `write=` and `append`.
 
+use super::trees::stored;
 use super::{Actor, Error, Kind};
 use crate::merge::files::{Rule, Rules};
-use crate::workspace::{Node, Op, RangeOp, Tree};
+use crate::workspace::{Difference, Node, Op, Packs, RangeOp, RenameHow, Tree};
 
-/// Refuses an operation that a rule of the branch forbids.
+/// Refuses an operation that a rule of the branch forbids; only where [`guards`] is true does any.
 ///
-/// A rule binds the paths that an operation makes, changes, moves or removes; a file with several
-/// names is bound by the rules of all of them.
+/// A rule binds the paths that an operation makes, changes, moves or removes, with a folder all that
+/// is in it; a file with several names is bound by the rules of all of them.
 pub(super) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &Op<'_>) -> Result<(), Error> {
-    if !rules.iter().any(|rule| rule.write.is_some() || rule.append) {
-        return Ok(());
-    }
     let touched = Touched { tree, op };
     for path in touched.paths() {
         let rule = rules.of(&path);
@@ -23,6 +21,11 @@ pub(super) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &Op<'_>) -> Res
         }
     }
     Ok(())
+}
+
+/// Returns whether some rule forbids anything.
+pub(super) fn guards(rules: &Rules) -> bool {
+    rules.iter().any(|rule| rule.write.is_some() || rule.append)
 }
 
 /// An operation and the tree it is about to change.
@@ -41,8 +44,14 @@ impl Touched<'_> {
             Op::Link { inode, parent, name } => {
                 self.names(*inode).into_iter().chain(self.below(*parent, name)).collect()
             }
-            Op::Rename { parent, name, new_parent, new_name, .. } => {
-                self.below(*parent, name).into_iter().chain(self.below(*new_parent, new_name)).collect()
+            Op::Rename { parent, name, new_parent, new_name, how, .. } => {
+                let (from, to) = (self.below(*parent, name), self.below(*new_parent, new_name));
+                let (Some(from), Some(to)) = (from, to) else { return Vec::new() };
+                let mut paths = self.moved(&from, &to);
+                if *how == RenameHow::Exchange {
+                    paths.extend(self.moved(&to, &from));
+                }
+                paths
             }
             Op::Write { inode, .. }
             | Op::SetAttr { inode, .. }
@@ -57,6 +66,22 @@ impl Touched<'_> {
     fn below(&self, parent: u64, name: &[u8]) -> Option<Vec<u8>> {
         let path = self.tree.path(parent)?;
         Some(if path.is_empty() { name.to_vec() } else { [&path, &b"/"[..], name].concat() })
+    }
+
+    /// Returns the old and the new path of what is moved, and of all that is in it.
+    fn moved(&self, from: &[u8], to: &[u8]) -> Vec<Vec<u8>> {
+        let mut paths = vec![from.to_vec(), to.to_vec()];
+        let mut folders: Vec<(u64, Vec<u8>)> =
+            self.tree.resolve(from).ok().into_iter().map(|inode| (inode, Vec::new())).collect();
+        while let Some((folder, inside)) = folders.pop() {
+            // What is no folder has no entries.
+            for (name, inode) in self.tree.entries(folder, None).into_iter().flatten() {
+                let inside = [&inside[..], b"/", name].concat();
+                paths.extend([[from, &inside].concat(), [to, &inside].concat()]);
+                folders.push((inode, inside));
+            }
+        }
+        paths
     }
 
     fn names(&self, inode: u64) -> Vec<Vec<u8>> {
@@ -87,6 +112,54 @@ impl Touched<'_> {
             | Op::Drop { .. } => true,
         }
     }
+}
+
+/// A branch that receives a merge, and its files before and after.
+pub(super) struct Received<'a> {
+    /// Its rules.
+    pub rules: &'a Rules,
+    /// Its owner, who sets the rules and may therefore merge what others wrote.
+    pub owner: u32,
+    /// Its files as they are.
+    pub before: &'a Tree,
+    /// Its files as they would be.
+    pub after: &'a Tree,
+    /// Where contents are read.
+    pub packs: &'a dyn Packs,
+}
+
+/// Refuses a merge that would do to the branch that receives what its rules forbid.
+pub(super) fn check_merge(merge: &Received<'_>, who: &Actor) -> Result<(), Error> {
+    for difference in merge.before.differences(merge.after) {
+        let rule = merge.rules.of(&difference.path);
+        if who.uid != merge.owner && !rule.allows(who.uid, &[who.gid]) {
+            return Err(not_yours(&difference.path, rule, who));
+        }
+        if rule.append && !appends(&difference, merge.packs)? {
+            return Err(only_append(&difference.path, rule));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether all bytes that a file has are where they are afterwards.
+fn appends(difference: &Difference, packs: &dyn Packs) -> Result<bool, Error> {
+    const PIECE: usize = 1 << 20;
+    let Some((_, old)) = difference.old.as_ref().filter(|(_, old)| old.directory().is_none()) else { return Ok(true) };
+    let Some((_, new)) = difference.new.as_ref().filter(|(_, new)| new.kind() == old.kind()) else { return Ok(false) };
+    if old.content().is_none() {
+        return Ok(old.target() == new.target());
+    }
+    let mut offset = 0;
+    while offset < old.size() {
+        let length = PIECE.min(usize::try_from(old.size() - offset).unwrap_or(PIECE));
+        let read = |node: &Node| node.read(offset, length, packs).map_err(stored);
+        if read(old)? != read(new)? {
+            return Ok(false);
+        }
+        offset += length as u64;
+    }
+    Ok(true)
 }
 
 fn not_yours(path: &[u8], rule: &Rule, who: &Actor) -> Error {

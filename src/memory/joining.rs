@@ -1,5 +1,6 @@
 //! Merge, promote and pull: which states are joined, and what becomes of them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -11,8 +12,8 @@ use super::trees::stored;
 use super::world::{Branch, Kept, World};
 use super::{Error, Kind};
 use crate::branch::{State, differences};
-use crate::lineage::{Counts, Decision, Detail, Side};
-use crate::merge::files::{FileDecision, FileMerge, FilePlan, Rules, Trees, plan_files};
+use crate::lineage::{Counts, Decision, Detail, Part, Side};
+use crate::merge::files::{FileDecision, FileMerge, FilePlan, Loser, Rules, Trees, plan_files};
 use crate::merge::{Plan, Sides, Strategy, plan};
 use crate::object::{Hash, Time};
 use crate::workspace::{Op, Packs, Tree};
@@ -148,7 +149,7 @@ pub fn plan_of(table: Table<'_>, branch: &Branch, join: Join) -> Result<Joint, E
     let records = plan(&sides, strategy, resolved)?;
     let files = plan_of_files(table, branch, join, &resolved)?;
     let mut both_changed = records.both_changed.clone();
-    both_changed.extend(files.both_changed.iter().map(|item| decision(item, join)));
+    both_changed.extend(file_decisions(&files, join));
     Ok(Joint { records, files, both_changed })
 }
 
@@ -190,7 +191,32 @@ fn decision(item: &FileDecision, join: Join) -> Decision {
     let id = format!("files/{}", String::from_utf8_lossy(&item.path)).into();
     let decision = item.decision.map(|side| seen_from(side, join));
     let (child, parent) = if join == Join::Pull { (item.parent, item.child) } else { (item.child, item.parent) };
-    Decision { id, base: item.base, child, parent, decision }
+    Decision { id, base: item.base, child, parent, decision, ..Decision::default() }
+}
+
+/// Lines and entries that an entry of the lineage shows of one file, and bytes of each.
+const LOST_MAX: usize = 64;
+const LOST_BYTES_MAX: usize = 1000;
+
+/// Returns the decisions on files, each with what was not kept of a file that both sides keep, and
+/// why it did not merge by its kind.
+fn file_decisions(plan: &FilePlan, join: Join) -> Vec<Decision> {
+    let mut parts: HashMap<&[u8], Vec<Part>> = HashMap::new();
+    for lost in &plan.losers {
+        if let Loser::Part { side, bytes } = &lost.what {
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LOST_BYTES_MAX)]).into();
+            parts.entry(&lost.path).or_default().push(Part { side: seen_from(*side, join), text });
+        }
+    }
+    let notes: HashMap<&[u8], Arc<str>> =
+        plan.notes.iter().map(|(path, note)| (&path[..], note.to_string().into())).collect();
+    let with_minutes = |item: &FileDecision| {
+        let mut lost = parts.remove(&item.path[..]).unwrap_or_default();
+        let lost_more = lost.len().saturating_sub(LOST_MAX) as u64;
+        lost.truncate(LOST_MAX);
+        Decision { lost, lost_more, note: notes.get(&item.path[..]).cloned(), ..decision(item, join) }
+    };
+    plan.both_changed.iter().map(with_minutes).collect()
 }
 
 fn strategy_of(branch: &Branch, parent: &Branch, join: Join) -> Strategy {

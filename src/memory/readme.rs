@@ -28,7 +28,8 @@ pub(super) fn render(world: &World, view: &View, seen: &Seen<'_>) -> Result<Stri
     };
     let _ = writeln!(
         out,
-        "{where_am_i}\nIt holds {records} records ({vectors}), {} child branches and {} checkpoints.\nHead: `{}`\n",
+        "{where_am_i}\nIt holds {records} records ({vectors}), {} files, {} child branches and {} checkpoints.\nHead: `{}`\n",
+        seen.state.files().totals().files,
         branch.children.len(),
         branch.checkpoints.len(),
         seen.state.head()
@@ -53,6 +54,7 @@ pub(super) fn render(world: &World, view: &View, seen: &Seen<'_>) -> Result<Stri
     echo '{{"text":"tea at four"}}' > vectors/note-1.json       write one
     echo 'what do we know about tea?' > query; cat query      ask in words
     exec 3<>query; echo '{{"id":"{id}","k":3}}' >&3; cat <&3     ask for the nearest to a record
+    cp -a ~/notes files/                                      keep files; `config/rules` says how they merge
     mkdir branches/try-1                                      fork: constant time, whatever is here
     mv branches/try-1 .                                       merge it back (conflicts: {strategy})
     rmdir branches/try-1                                      or throw it away
@@ -71,6 +73,7 @@ const CONTENTS: &str = "\
 | path | what |
 |---|---|
 | `vectors/<id>.json` | one file per record |
+| `files/` | ordinary files and folders, which fork and merge with the records |
 | `branches/<name>/` | child branches: mkdir forks, rmdir discards, rename into this directory merges |
 | `checkpoints/<label>/` | mkdir takes one, rmdir deletes it; inside, all of this read-only |
 | `search/<text>` | reading it answers the question in its name |

@@ -90,7 +90,7 @@ pub(super) fn render(memory: &Memory, world: &World, view: &View, seen: &Seen<'_
         deleted: own.deleted,
         files: seen.state.files().totals().files,
         bytes_own: own.bytes,
-        bytes_shared: totals.raw.saturating_sub(own.bytes),
+        bytes_shared: (totals.raw + seen.state.files().totals().bytes).saturating_sub(own.bytes),
         depth: world.depth(branch),
         children: branch.children.len(),
         checkpoints: branch.checkpoints.len(),
@@ -130,6 +130,15 @@ impl Memory {
 }
 
 fn own(seen: &Seen<'_>) -> Result<Own, Error> {
+    let (records, files) = (own_records(seen)?, own_files(seen));
+    Ok(Own {
+        edits: records.edits + files.edits,
+        deleted: records.deleted + files.deleted,
+        bytes: records.bytes + files.bytes,
+    })
+}
+
+fn own_records(seen: &Seen<'_>) -> Result<Own, Error> {
     let totals = seen.state.totals();
     if seen.branch.base.totals().records == 0 {
         // Without a base all records are its own; a root branch may hold very many.
@@ -144,6 +153,24 @@ fn own(seen: &Seen<'_>) -> Result<Own, Error> {
         }
     }
     Ok(own)
+}
+
+/// The same of files and folders, as `diff` lists them. What shares chunks with the base counts whole.
+fn own_files(seen: &Seen<'_>) -> Own {
+    let (base, files) = (seen.branch.base.files(), seen.state.files());
+    let totals = files.totals();
+    if base.totals() == crate::workspace::Totals::default() {
+        return Own { edits: totals.files + totals.directories, deleted: 0, bytes: totals.bytes };
+    }
+    let mut own = Own::default();
+    for difference in base.differences(files) {
+        own.edits += 1;
+        match &difference.new {
+            Some((_, node)) => own.bytes += node.content().map_or(0, |content| content.size()),
+            None => own.deleted += 1,
+        }
+    }
+    own
 }
 
 impl Memory {

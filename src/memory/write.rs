@@ -9,7 +9,7 @@ use super::joining::{self, Outcome, Table};
 use super::prepare::{check_vector, created};
 use super::settings::Setting;
 use super::world::{BranchId, World};
-use super::{Actor, Error, Kind, Memory, Side};
+use super::{Actor, Error, Kind, Memory, Side, guard};
 use crate::branch::check_record_id;
 use crate::lineage::{Decision, SignedEntry};
 use crate::object::{Hash, Time};
@@ -209,12 +209,17 @@ impl Memory {
     /// the outcome; otherwise it is the error, and the refusal is an entry of the lineage.
     pub fn join(&self, who: &Actor, branch: BranchId, join: Join, dry_run: bool) -> Result<Outcome, Error> {
         if dry_run {
-            return self.dry_run(branch, join);
+            return self.dry_run(who, branch, join);
         }
-        match self.act(who, || Ok(Deed::Join(branch, join))) {
+        let deed = || {
+            self.check_rules(who, branch, join)?;
+            Ok(Deed::Join(branch, join))
+        };
+        match self.act(who, deed) {
             Ok(entry) => Ok(merged(&entry)),
             Err(error) => {
-                if matches!(error.kind, Kind::Conflict | Kind::NotEmpty | Kind::Refused) {
+                let is_verdict = matches!(error.kind, Kind::Conflict | Kind::NotEmpty | Kind::Refused);
+                if is_verdict || matches!(error.kind, Kind::Denied | Kind::NotPermitted) {
                     self.note_refusal(who, branch, &error);
                 }
                 Err(error)
@@ -222,7 +227,23 @@ impl Memory {
         }
     }
 
-    fn dry_run(&self, branch: BranchId, join: Join) -> Result<Outcome, Error> {
+    /// Refuses what the rules of the parent forbid; a pull takes what they have let pass before.
+    fn check_rules(&self, who: &Actor, branch: BranchId, join: Join) -> Result<(), Error> {
+        let world = self.world().clone();
+        let branch = world.branch(branch)?;
+        let Some(parent) = branch.parent.filter(|_| join != Join::Pull) else { return Ok(()) };
+        let parent = world.branch(parent)?;
+        if !guard::guards(parent.settings.rules()) {
+            return Ok(());
+        }
+        let worked = joining::work_out(self.table(&world), branch, join)?;
+        let (rules, owner, packs) = (parent.settings.rules(), parent.uid, &self.trees);
+        let (before, after) = (parent.state.files(), worked.merged.files());
+        guard::check_merge(&guard::Received { rules, owner, before, after, packs }, who)
+    }
+
+    fn dry_run(&self, who: &Actor, branch: BranchId, join: Join) -> Result<Outcome, Error> {
+        let forbidden = self.check_rules(who, branch, join).err();
         let world = self.world().clone();
         let branch = world.branch(branch)?;
         let table = Table { world: &world, packs: &self.trees, time: self.now() };
@@ -234,6 +255,7 @@ impl Memory {
         if worked.plan.is_blocked() {
             blockers.push(joining::conflict(&worked.plan));
         }
+        blockers.extend(forbidden);
         let status = if blockers.is_empty() { "ready" } else { "blocked" };
         let conflicts = worked.plan.conflicts().cloned().collect();
         Ok(Outcome { status, counts: worked.counts, conflicts, blockers, head: worked.merged.head(), entry: None })

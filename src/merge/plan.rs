@@ -98,7 +98,7 @@ fn decision_on(change: &Difference, sides: &Sides<'_>) -> Result<Decision, Segme
         base: hash(&change.old)?,
         child: hash(&change.new)?,
         parent: hash(&sides.parent.find(&change.id)?)?,
-        decision: None,
+        ..Decision::default()
     })
 }
 

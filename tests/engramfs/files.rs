@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, EditError, FILES_ROOT, FileName, FileOp, Hash, Join, Kind, Make, Memory, OpenMode, Setting,
-    Surroundings, Time, View,
+    Actor, Attrs, BranchId, Document, EditError, FILES_ROOT, FileName, FileOp, Hash, Join, Kind, Make, Memory,
+    OpenMode, Setting, Surroundings, Time, View,
 };
 
 use crate::support::{main_of, open, put, surroundings, verify, who};
@@ -88,6 +88,74 @@ fn only_those_whom_a_rule_names_may_write_there_and_the_refusal_is_an_entry() {
     }
     let lines = memory.lineage_lines(main, false).unwrap();
     assert!(lines.iter().any(|line| line.contains("\"op\":\"refuse\"") && line.contains("write_rule")), "{lines:#?}");
+}
+
+fn rename(from: (u64, &str), to: (u64, &str)) -> FileOp {
+    let name = |name: &str| FileName::new(name.as_bytes()).unwrap();
+    let how = engramfs::memory::RenameHow::Plain;
+    FileOp::Rename { parent: from.0, name: name(from.1), new_parent: to.0, new_name: name(to.1), how, keep: false }
+}
+
+#[test]
+fn a_rule_binds_what_is_in_a_folder_that_is_moved() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let bob = Actor { uid: 1001, ..who() };
+    memory.set(&who(), main, Setting::Rules, "plans/** text write=uid:1001\nlogs/** text append\n** text").unwrap();
+    let (work, free) = (folders(&memory, main, "work"), folders(&memory, main, "free/deep"));
+    let plans = memory.edit(&bob, main, create(work, "plans", Make::Directory)).unwrap().inode;
+    memory.edit(&bob, main, create(plans, "p", Make::File)).unwrap();
+    write(&memory, main, "work/logs/l", "line");
+    write(&memory, main, "free/deep/f", "free");
+    let refusal = |who: &Actor, op| refused(memory.edit(who, main, op).map(|_| ())).code;
+    // Away from where the rule is for, and to there.
+    assert_eq!(refusal(&who(), rename((FILES_ROOT, "work"), (FILES_ROOT, "w"))), "write_rule");
+    assert_eq!(refusal(&who(), rename((FILES_ROOT, "free"), (work, "plans"))), "write_rule");
+    assert_eq!(refusal(&who(), rename((FILES_ROOT, "free"), (FILES_ROOT, "plans"))), "write_rule");
+    // A log may not go anywhere, whoever moves it.
+    assert_eq!(refusal(&bob, rename((FILES_ROOT, "work"), (FILES_ROOT, "w"))), "append_rule");
+    memory.edit(&who(), main, rename((FILES_ROOT, "free"), (FILES_ROOT, "still-free"))).unwrap();
+    memory.edit(&bob, main, rename((free, "f"), (plans, "f"))).unwrap();
+}
+
+#[test]
+fn a_merge_does_not_do_what_the_parents_rules_forbid() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let (owner, bob, eve) = (who(), Actor { uid: 1001, ..who() }, Actor { uid: 1002, ..who() });
+    memory.set(&owner, main, Setting::Rules, "plans/** text write=uid:1001\nlogs/** text append\n** text").unwrap();
+    folders(&memory, main, "plans");
+    folders(&memory, main, "logs");
+    write(&memory, main, "logs/l", "one\n");
+    let forked = |name: &str| {
+        let fork = memory.fork(&eve, main, name, None).unwrap();
+        memory.set(&eve, fork, Setting::Rules, "** text").unwrap();
+        fork
+    };
+    let x = forked("x");
+    try_write(&memory, &eve, x, "plans/p", "by eve").unwrap();
+    for join in [Join::Merge, Join::Promote] {
+        let error = memory.join(&eve, x, join, false).unwrap_err();
+        assert_eq!((error.kind, error.code), (Kind::Denied, "write_rule"));
+    }
+    let dry = memory.join(&eve, x, Join::Merge, true).unwrap();
+    assert_eq!((dry.status, dry.blockers[0].code), ("blocked", "write_rule"));
+    assert_eq!(read(&memory, main, "plans/p"), None);
+    // Whom the rule names may, and so may the owner, who sets the rules.
+    memory.join(&bob, x, Join::Promote, false).unwrap();
+    try_write(&memory, &eve, x, "plans/p", "by eve again").unwrap();
+    memory.join(&owner, x, Join::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "plans/p").unwrap(), "by eve again");
+    // A log gets longer and no other, whoever merges.
+    let y = forked("y");
+    try_write(&memory, &eve, y, "logs/l", "one\ntwo\n").unwrap();
+    memory.join(&owner, y, Join::Promote, false).unwrap();
+    try_write(&memory, &eve, y, "logs/l", "another\n").unwrap();
+    let error = memory.join(&owner, y, Join::Merge, false).unwrap_err();
+    assert_eq!((error.kind, error.code), (Kind::NotPermitted, "append_rule"));
+    assert_eq!(read(&memory, main, "logs/l").unwrap(), "one\ntwo\n");
+    let lines = memory.lineage_lines(y, false).unwrap();
+    assert!(lines.iter().any(|line| line.contains("\"op\":\"refuse\"") && line.contains("append_rule")), "{lines:#?}");
 }
 
 #[test]
@@ -197,6 +265,82 @@ fn what_lost_a_merge_is_read_again_by_its_hash() {
     assert_eq!(&*conflict.id, "files/agent_state/s");
     let shown = memory.show(main, &conflict.parent.unwrap()).unwrap();
     assert_eq!(shown.content.unwrap(), b"of the parent");
+}
+
+/// The entry, and `conflicts` before it, name each line that a union leaves out.
+#[test]
+fn lines_that_lose_are_in_the_minutes_of_the_merge() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "e.jsonl", "{\"event_id\":1}\n");
+    write(&memory, main, "core/b", "\0base");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, fork, "e.jsonl", "{\"event_id\":1,\"v\":\"child\"}\n");
+    write(&memory, fork, "notes", "\0child");
+    write(&memory, main, "e.jsonl", "{\"event_id\":1,\"v\":\"parent\"}\n");
+    write(&memory, main, "notes", "\0parent");
+    let before =
+        String::from_utf8(memory.document(&View::Branch(fork), Document::Conflicts).unwrap().to_vec()).unwrap();
+    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    let entry = memory.lineage_lines(main, false).unwrap().into_iter().find(|line| line.contains("\"op\":\"merge\""));
+    for minutes in [before, entry.clone().unwrap()] {
+        assert!(minutes.contains(r#"{"side":"child","text":"{\"event_id\":1,\"v\":\"child\"}"}"#), "{minutes}");
+        assert!(minutes.contains("merged as a whole: it is binary"), "{minutes}");
+    }
+    memory.seal().unwrap();
+    memory.close().unwrap();
+    drop(memory);
+    verify(&disk).unwrap();
+    let memory = open(&disk).unwrap();
+    assert!(memory.lineage_lines(main_of(&memory), false).unwrap().contains(&entry.unwrap()));
+}
+
+#[test]
+fn all_three_versions_of_an_open_conflict_are_readable() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "core/plan", "base\n");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, main, "core/plan", "parent\n");
+    write(&memory, fork, "core/plan", "child\n");
+    let lines = memory.document(&View::Branch(fork), Document::Conflicts).unwrap();
+    let line: serde_json::Value = serde_json::from_slice(&lines).unwrap();
+    assert_eq!((&line["path"], &line["decision"]), (&"files/core/plan".into(), &serde_json::Value::Null));
+    for side in ["base", "child", "parent"] {
+        let hash: Hash = line[side].as_str().unwrap().parse().unwrap();
+        assert_eq!(memory.show(fork, &hash).unwrap().content.unwrap(), format!("{side}\n").as_bytes());
+    }
+    // Something of one's own: write it, and take the child's.
+    write(&memory, fork, "core/plan", "of both\n");
+    memory.resolve_conflict(&who(), fork, "files/core/plan", engramfs::memory::Side::Child).unwrap();
+    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "of both\n");
+}
+
+#[test]
+fn own_edits_are_the_lines_of_diff() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "notes/a", "base");
+    write(&memory, main, "notes/b", "base");
+    memory.commit(&who(), main, vec![put("r", None, Some("record"))]).unwrap();
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, fork, "notes/a", "longer than before");
+    write(&memory, fork, "new/c", "c");
+    let inode = memory.files(&View::Branch(fork)).unwrap().resolve(b"notes").unwrap();
+    let name = FileName::new(b"b").unwrap();
+    memory.edit(&who(), fork, FileOp::Unlink { parent: inode, name, keep: false }).unwrap();
+    memory.commit(&who(), fork, vec![put("s", None, Some("another"))]).unwrap();
+    for (branch, edits, deleted) in [(fork, 5, 1), (main, 4, 0)] {
+        let status = memory.status(&View::Branch(branch)).unwrap();
+        let diff = memory.diff(&View::Branch(branch)).unwrap();
+        let lines = diff.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!((status["own_edits"].as_u64(), status["deleted"].as_u64()), (Some(edits), Some(deleted)));
+        assert_eq!(lines as u64, edits);
+    }
+    let status = memory.status(&View::Branch(fork)).unwrap();
+    assert!(status["bytes_own"].as_u64().unwrap() > 19 && status["bytes_shared"].as_u64().unwrap() > 0, "{status}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Attrs, BranchId, EditError, Extent, FILES_ROOT, FileName, FileOp, Hash, Join, Make, Memory, TreeError, View,
+    Attrs, BranchId, EditError, FILES_ROOT, FileName, FileOp, Hash, Join, Make, Memory, TreeError, View,
 };
 
 use crate::support::{main_of, open, verify, who};
@@ -19,8 +19,8 @@ fn make(memory: &Memory, branch: BranchId, path: &str, bytes: &str) -> u64 {
     inode
 }
 
-fn write(inode: u64, offset: u64, bytes: &str) -> FileOp {
-    FileOp::Write { inode, extents: vec![Extent { offset, bytes: bytes.into() }] }
+fn write(inode: u64, offset: u64, bytes: &str) -> FileOp<'_> {
+    FileOp::Write { inode, offset, bytes: bytes.as_bytes().into() }
 }
 
 fn unlink(memory: &Memory, branch: BranchId, path: &str) {

@@ -10,8 +10,9 @@ use crate::memory::{FileOp, XattrHow};
 
 /// What only root sees in a list.
 const TRUSTED: &[u8] = b"trusted.";
-/// Lists of access and the like: the kernel would have to act on them, and does not.
-const SYSTEM: &[u8] = b"system.";
+/// Whose attributes files have. Those in `system.` are lists of access and the like: the kernel
+/// would have to act on them, and does not.
+const NAMESPACES: [&[u8]; 3] = [b"user.", TRUSTED, b"security."];
 
 impl Filesystem {
     /// Returns an extended attribute; ENODATA when there is none of that name.
@@ -40,7 +41,7 @@ impl Filesystem {
 
     /// Sets an extended attribute; `flags` are those of setxattr(2).
     ///
-    /// EOPNOTSUPP for what is generated and for names in `system.`.
+    /// EOPNOTSUPP for what is generated and for names in `system.` or in no namespace.
     pub fn setxattr(&self, caller: Caller, ino: u64, name: &OsStr, value: &[u8], flags: i32) -> Result<(), Errno> {
         let how = match flags {
             0 => XattrHow::Any,
@@ -74,7 +75,12 @@ impl Filesystem {
     }
 }
 
+/// Whether a name can be one at all comes before whether an attribute has it.
 fn supported(name: &OsStr) -> Result<&[u8], Errno> {
     let name = name.as_encoded_bytes();
-    if name.starts_with(SYSTEM) { Err(Errno::EOPNOTSUPP) } else { Ok(name) }
+    match NAMESPACES.iter().find_map(|space| name.strip_prefix(*space)) {
+        None => Err(Errno::EOPNOTSUPP),
+        Some(b"") => Err(Errno::EINVAL),
+        Some(_) => Ok(name),
+    }
 }

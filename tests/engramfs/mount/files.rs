@@ -143,7 +143,7 @@ fn what_a_merge_moves_and_changes_shows_its_new_content() {
     open.seek(SeekFrom::Start(0)).unwrap();
     text.clear();
     open.read_to_string(&mut text).unwrap();
-    assert_eq!((text.as_str(), mount.has("main/files/a")), ("X of main\n", false));
+    assert_eq!(text, "X of main\n");
     assert_eq!(fs::read_link(mount.at("main/files/link")).unwrap().to_str(), Some("d"));
 }
 
@@ -176,7 +176,7 @@ fn reads_under_way_leave_no_old_pages_behind() {
                 let open = File::open(&path).unwrap();
                 let mut page = [0; 5_000];
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    (0..40).for_each(|at| drop(open.read_at(&mut page, at * 5_000).unwrap()));
+                    (0..40).for_each(|at| assert!(open.read_at(&mut page, at * 5_000).is_ok()));
                 }
             });
         }
