@@ -72,7 +72,7 @@ pub fn check_record_id(id: &str) -> Result<(), NameError> {
 
 /// The beginning of a refused name, fit for a message.
 fn shown(name: &str) -> String {
-    name.chars().take(80).flat_map(char::escape_default).collect()
+    name.chars().take(80).flat_map(char::escape_debug).collect()
 }
 
 #[cfg(test)]

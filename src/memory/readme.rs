@@ -74,6 +74,7 @@ const CONTENTS: &str = "\
 |---|---|
 | `vectors/<id>.json` | one file per record |
 | `files/` | ordinary files and folders, which fork and merge with the records |
+| `scratch/` | the same in RAM: gone at unmount and with a new `config/session` |
 | `branches/<name>/` | child branches: mkdir forks, rmdir discards, rename into this directory merges |
 | `checkpoints/<label>/` | mkdir takes one, rmdir deletes it; inside, all of this read-only |
 | `search/<text>` | reading it answers the question in its name |

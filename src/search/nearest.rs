@@ -19,7 +19,7 @@ use crate::vector::{Prepared, prefetch};
 /// How broadly a graph is walked where the question does not say: this much, or [`EF_PER_K`]
 /// times `k` where that is more.
 const EF_DEFAULT: usize = 128;
-const EF_PER_K: usize = 2;
+const EF_PER_K: usize = 3;
 /// No graph is walked less broadly than this, unless the question says so.
 const EF_MIN: usize = 32;
 /// To walk past one candidate costs as much as to scan so many rows.
@@ -44,11 +44,12 @@ pub struct Nearest {
 
 /// Returns how broadly a graph is walked that has such a share of the rows of the largest.
 ///
-/// A small graph holds few of the answers and is nearly always right about them: with all of the
-/// breadth it would take the time of a large one.
+/// A small graph needs less breadth for the same recall, also where all answers are in it: with the
+/// fourth root of its share a graph of 20,000 rows beside one of 118,000 keeps a recall of 0.99,
+/// with the square root it does not (0.98).
 fn breadth(ef: usize, k: usize, share: f64) -> usize {
     let least = k.max(EF_MIN).min(ef);
-    ((ef as f64 * share.sqrt()) as usize).max(least)
+    ((ef as f64 * share.sqrt().sqrt()) as usize).max(least)
 }
 
 impl Scan<'_> {
