@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::FsOptions;
 use super::branch_state::{BranchState, BranchStates};
 use super::errno::{Errno, Failure};
-use super::files::{FileNumbers, Opened, Removed, Scratch};
+use super::files::{FileNumbers, FilesOf, Opened, Removed, Scratch};
 use super::lock;
 use super::news::News;
 use super::search::SearchCache;
@@ -114,7 +114,7 @@ impl Common {
             self.scratch_changed(branch);
             let is_gone = self.memory.info(branch).is_err();
             if is_gone {
-                self.files_gone(branch);
+                self.files_gone(&FilesOf::branch(branch));
             }
             let Some(state) = self.states.known(branch) else {
                 continue;

@@ -172,7 +172,7 @@ fn collect(rest: &str) -> Option<Verb> {
             "--dry-run" => dry_run = true,
             "--older-than" => {
                 let nanos = parse_duration(words.next()?).ok()?;
-                older_than = Some(Duration::from_nanos(nanos.unsigned_abs()));
+                older_than = Some(Duration::from_nanos(u64::try_from(nanos).ok()?));
             }
             _ => return None,
         }

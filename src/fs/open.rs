@@ -183,6 +183,10 @@ impl Filesystem {
     }
 
     fn sync_node(&self, node: &Node) -> Result<(), Failure> {
+        if let Node::File(of, _) = node {
+            // What is gone was not made durable.
+            self.common.tree(of)?;
+        }
         if node.is_in_ram() { Ok(()) } else { self.common.sync() }
     }
 

@@ -78,6 +78,17 @@ impl Memory {
     /// Carries out one operation on a branch's files, atomically; what the branch's rules forbid is
     /// refused and noted in the lineage.
     pub fn edit(&self, who: &Actor, branch: BranchId, op: Op<'_>) -> Result<Outcome, EditError> {
+        self.guard(who, branch, &op)?;
+        self.edit_unguarded(who, branch, op)
+    }
+
+    /// Checks whether somebody may write to a file at all, as its `write=` rule says; a refusal is
+    /// noted in the lineage.
+    pub fn check_writer(&self, who: &Actor, branch: BranchId, inode: u64) -> Result<(), Error> {
+        self.guard(who, branch, &Op::Write { inode, offset: u64::MAX, bytes: (&[]).into() })
+    }
+
+    fn guard(&self, who: &Actor, branch: BranchId, op: &Op<'_>) -> Result<(), Error> {
         let guarded = {
             let world = self.world();
             let branch = world.branch(branch)?;
@@ -85,12 +96,12 @@ impl Memory {
             guards.then(|| (branch.settings.clone(), branch.state.files().clone()))
         };
         if let Some((settings, tree)) = guarded
-            && let Err(error) = super::guard::check(settings.rules(), &tree, who, &op)
+            && let Err(error) = super::guard::check(settings.rules(), &tree, who, op)
         {
             self.note_refusal(who, branch, &error);
-            return Err(error.into());
+            return Err(error);
         }
-        self.edit_unguarded(who, branch, op)
+        Ok(())
     }
 
     /// Like [`Memory::edit`], whatever the rules say.

@@ -236,10 +236,10 @@ pub fn check(setting: Setting, value: &str) -> Result<String, Error> {
         Setting::Approvers if !value.is_empty() && !value.split([',', ' ']).all(|uid| uid.parse::<u32>().is_ok()) => {
             bad("uids with commas between them, or nothing")
         }
-        Setting::Ttl if !value.is_empty() && parse_duration(value).is_err() => {
+        Setting::Ttl if !value.is_empty() && !parse_duration(value).is_ok_and(|nanos| nanos > 0) => {
             bad("a duration such as 1h or 7d, or nothing")
         }
-        Setting::Keep if parse_duration(value).is_err() => bad("a duration such as 1h or 30d"),
+        Setting::Keep if !parse_duration(value).is_ok_and(|nanos| nanos >= 0) => bad("a duration such as 1h or 30d"),
         Setting::ScratchSize if parse_size(value).is_none() => bad("a size such as 64M"),
         Setting::Rules if value.len() > RULES_BYTES_MAX => bad("rules of up to 64 KiB"),
         Setting::Rules => match Rules::parse(value) {
@@ -254,7 +254,7 @@ pub fn check(setting: Setting, value: &str) -> Result<String, Error> {
 pub fn parse_duration(text: &str) -> Result<i64, jiff::Error> {
     let span: jiff::Span = text.parse()?;
     let nanos = span.total((jiff::Unit::Nanosecond, jiff::SpanRelativeTo::days_are_24_hours()))?;
-    Ok(nanos.clamp(0.0, i64::MAX as f64) as i64)
+    Ok(nanos as i64)
 }
 
 /// Parses a number of bytes with an optional K, M or G.
@@ -296,6 +296,8 @@ mod tests {
             (Setting::Metric, "hamming"),
             (Setting::Agent, &"a".repeat(201)),
             (Setting::Ttl, "soon"),
+            (Setting::Ttl, "0s"),
+            (Setting::Keep, "-1d"),
             (Setting::ScratchSize, "many"),
             (Setting::Gate, "approval 2"),
         ] {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::opened::Place;
 use super::set::stripped;
-use super::{FileNames, FilesOf};
+use super::{Area, FileNames, FilesOf};
 use crate::fs::Filesystem;
 use crate::fs::attr::Entry;
 use crate::fs::common::{Caller, Common, check_changeable};
@@ -31,6 +31,7 @@ impl Filesystem {
         if wish.write {
             check_changeable(&of.view)?;
             self.common.check_mount()?;
+            self.check_writer(caller, of, inode)?;
         }
         // First the handle, then the look: what is there then stays for this handle.
         let file = OpenInode::new(&self.common, caller, of, inode);
@@ -48,6 +49,14 @@ impl Filesystem {
             file.edit(FileOp::SetAttr { inode, attrs: Attrs { size: Some(0), mode, ..Attrs::default() } })?;
         }
         Ok(self.add_file(caller, Node::File(of.clone(), inode), Open::File(Box::new(file))))
+    }
+
+    /// What a mapping stores is written when it is too late to refuse it to whoever stored it.
+    fn check_writer(&self, caller: Caller, of: &FilesOf, inode: u64) -> Result<(), Failure> {
+        match of.area {
+            Area::Files => Ok(self.common.memory.check_writer(&self.common.actor(caller), of.view.branch(), inode)?),
+            Area::Scratch => Ok(()),
+        }
     }
 
     /// Opens the listing of a directory.
@@ -146,7 +155,8 @@ impl File for OpenInode {
     /// The kernel has worked out where appending goes: it lets one writer of a file in at a time.
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.drop_capability(self.tree()?.node(self.inode())?)?;
-        self.edit(FileOp::Write { inode: self.inode(), offset, bytes: data.into() })?;
+        let written = self.edit(FileOp::Write { inode: self.inode(), offset, bytes: data.into() });
+        written.inspect_err(|_| self.common.write_refused(&self.place))?;
         Ok(data.len())
     }
 

@@ -118,6 +118,7 @@ impl Common {
         let session = self.memory.setting(&View::Branch(branch), Setting::Session).ok().map(Arc::from);
         let Some((taken, tree)) = self.scratch.end(branch, session.as_ref(), self.memory.now()) else { return };
         let of = FilesOf { area: Area::Scratch, view: View::Branch(branch), taken };
+        self.files_gone(&of);
         let numbers = self.file_numbers.clone();
         self.news.tell_now(Box::new(move |kernel| {
             let known = tree.inodes().filter_map(|inode| numbers.number(&of, inode));

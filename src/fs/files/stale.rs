@@ -6,6 +6,7 @@
 //! and the request that asks for an act holds nothing there.
 
 use super::FilesOf;
+use super::opened::Place;
 use crate::fs::common::{Caller, Common};
 use crate::fs::news::Kernel;
 use crate::memory::{BranchId, FileNode, FileOp, Tree, Unlike};
@@ -36,14 +37,21 @@ impl Common {
         }
     }
 
-    /// Has the kernel forget the attributes of all open files of a branch that is gone, so that
-    /// reading them asks, and is told that they are.
-    pub fn files_gone(&self, branch: BranchId) {
-        let of = FilesOf::branch(branch);
+    /// Has the kernel forget all open files of a tree that is gone, so that reading them asks, and is
+    /// told that they are.
+    pub fn files_gone(&self, of: &FilesOf) {
         let open: Vec<u64> =
-            self.opened.of(&of).into_iter().filter_map(|inode| self.file_numbers.number(&of, inode)).collect();
+            self.opened.of(of).into_iter().filter_map(|inode| self.file_numbers.number(of, inode)).collect();
         if !open.is_empty() {
-            self.news.tell_now(Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_attributes(*ino))));
+            self.news.tell_now(Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_content(*ino))));
+        }
+    }
+
+    /// Has the kernel forget the pages of a file, soon: it shows what a mapping stored also when the
+    /// write of it was refused.
+    pub fn write_refused(&self, (of, inode): &Place) {
+        if let Some(ino) = self.file_numbers.number(of, *inode) {
+            self.news.tell(Box::new(move |kernel| kernel.forget_content(ino)));
         }
     }
 }

@@ -147,6 +147,27 @@ fn what_a_merge_moves_and_changes_shows_its_new_content() {
     assert_eq!(fs::read_link(mount.at("main/files/link")).unwrap().to_str(), Some("d"));
 }
 
+/// A mapping stores without asking; what rules forbid must not stay in the kernel's cache for everybody.
+#[test]
+fn mappings_do_not_pass_by_the_rules() {
+    let mount = filled();
+    save(mount.at("main/config/rules"), "/d/** text write=uid:4711\n/a text append\n** text\n").unwrap();
+    assert_eq!(errno(File::options().read(true).write(true).open(mount.at("main/files/d/b"))), libc::EACCES);
+    assert_eq!(mount.refusal("main")["code"], "write_rule");
+    assert_eq!(read(mount.at("main/files/d/b")), "b of main\n");
+    let said = mount.python(
+        "import mmap, os\nfile = os.open('main/files/a', os.O_RDWR)\nmapped = mmap.mmap(file, 10)\nmapped[0:1] = b'X'\n\
+         try: mapped.flush()\nexcept OSError as error: print(error.errno)\nmapped.close(); os.close(file)",
+    );
+    assert_eq!(said, format!("{}\n", libc::EPERM));
+    let mut waited = 0;
+    while read(mount.at("main/files/a")) != "a of main\n" && waited < 40 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        waited += 1;
+    }
+    assert_eq!(read(mount.at("main/files/a")), "a of main\n");
+}
+
 /// What the kernel had of a file that a merge took away was shown again when a rollback brought it back.
 #[test]
 fn what_comes_back_shows_what_it_was() {
