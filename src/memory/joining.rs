@@ -249,8 +249,11 @@ pub fn work_out(table: Table<'_>, branch: &Branch, join: Join) -> Result<Worked,
 /// under the number that it has in the branch, since handles are open on it.
 fn promoted(table: Table<'_>, branch: &Branch, merged: &Arc<State>) -> Result<Arc<State>, Error> {
     let own = branch.state.files();
-    if own.hash() == merged.files().hash() && own.next_inode() == merged.files().next_inode() {
-        return Ok(merged.clone());
+    let mut state = State::clone(merged);
+    if own.hash() == merged.files().hash() {
+        // The same content, and maybe under other numbers.
+        state.set_files(own.clone());
+        return Ok(Arc::new(state));
     }
     let all = Rules::parse("** whole").unwrap_or_default();
     let how = FileMerge {
@@ -261,7 +264,6 @@ fn promoted(table: Table<'_>, branch: &Branch, merged: &Arc<State>) -> Result<Ar
         time: table.time,
     };
     let trees = Trees { base: own, child: merged.files(), parent: own };
-    let mut state = State::clone(merged);
     state.set_files(plan_files(trees, &how).map_err(stored)?.tree);
     Ok(Arc::new(state))
 }

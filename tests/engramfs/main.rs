@@ -21,6 +21,8 @@ mod files;
 mod forgery;
 /// Walks through graphs, hidden rows and damage.
 mod graphs;
+/// Inode numbers lead to one file for ever.
+mod inodes;
 /// Random operations against a plain model.
 mod model;
 /// Files without a name, which handles keep alive.

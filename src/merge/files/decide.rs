@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::content::{other, whole};
 use super::item::{Fate, FileDecision, Item, NewBody, Seen, same_body};
-use super::kin::{Id, Trees, places};
+use super::kin::{Id, Kin, places};
 use super::verdict::{Verdict, move_names, xattrs};
 use super::{
     CONTENT_BYTES_MAX, Contents, Kind, Loser, Merged, Note, Rules, Side, Strategy, Take, Version, merge_contents,
@@ -24,7 +24,7 @@ pub struct Lost {
 
 /// Decides, and keeps the minutes.
 pub(super) struct Court<'a> {
-    pub trees: Trees<'a>,
+    pub trees: Kin<'a>,
     pub rules: &'a Rules,
     pub strategy: Strategy,
     pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,

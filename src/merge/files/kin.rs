@@ -1,16 +1,18 @@
 //! Which file of one tree is which file of another.
 //!
-//! A file keeps its inode number in all trees that come from the base, wherever it is moved; a number
-//! that two trees gave to different files, as two forks do, is told by the time of birth. A file
-//! that was written anew and renamed over the old one, as editors do, has another number but stands
+//! A file keeps its time of birth, which no two files of a store share, in all trees, wherever it is
+//! moved and merged to; nearly always it also keeps its inode number, which is looked at first. A
+//! file that was written anew and renamed over the old one, as editors do, was born later but stands
 //! at the same place: it is the heir of the old one. New files of both sides are the same when they
 //! stand at the same place.
 
-use std::collections::BTreeSet;
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Deref;
 
 use super::Kind as RuleKind;
 use super::Rules;
-use crate::workspace::{Kind, Name, ROOT, Tree};
+use crate::workspace::{Kind, Name, Node, ROOT, Tree};
 
 /// The three trees of a merge.
 #[derive(Clone, Copy)]
@@ -47,23 +49,89 @@ fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }
 
-impl Trees<'_> {
+/// Files that a side has under other numbers than the base: it got them by a merge.
+#[derive(Default)]
+struct Renumbered {
+    /// The side's number for one of the base.
+    there: HashMap<u64, u64>,
+    /// The base's number for one of the side.
+    here: HashMap<u64, u64>,
+}
+
+impl Renumbered {
+    /// Looks at what the two do not share.
+    fn between(base: &Tree, side: &Tree) -> Renumbered {
+        let born = |node: &Node| (node.nlink() > 0).then_some((node.crtime, node.kind() == Kind::Directory));
+        let (mut old, mut new) = (HashMap::new(), HashMap::new());
+        for unlike in base.unlike(side) {
+            let births = [unlike.old, unlike.new].map(|node| node.and_then(|node| born(&node)));
+            if births[0] == births[1] {
+                continue;
+            }
+            old.extend(births[0].map(|birth| (birth, unlike.inode)));
+            new.extend(births[1].map(|birth| (birth, unlike.inode)));
+        }
+        let pairs = old.into_iter().filter_map(|(birth, here)| Some((here, *new.get(&birth)?)));
+        let there: HashMap<u64, u64> = pairs.collect();
+        Renumbered { here: there.iter().map(|(here, there)| (*there, *here)).collect(), there }
+    }
+}
+
+/// The trees of a merge, and who is who in them.
+pub(super) struct Kin<'a> {
+    trees: Trees<'a>,
+    /// Found when a number leads nowhere.
+    of_child: OnceCell<Renumbered>,
+    of_parent: OnceCell<Renumbered>,
+}
+
+impl<'a> Deref for Kin<'a> {
+    type Target = Trees<'a>;
+
+    fn deref(&self) -> &Trees<'a> {
+        &self.trees
+    }
+}
+
+impl<'a> Kin<'a> {
+    pub(super) fn new(trees: Trees<'a>) -> Kin<'a> {
+        Kin { trees, of_child: OnceCell::new(), of_parent: OnceCell::new() }
+    }
+
+    fn renumbered(&self, side: &Tree) -> &Renumbered {
+        let known = if std::ptr::eq(side, self.child) { &self.of_child } else { &self.of_parent };
+        known.get_or_init(|| Renumbered::between(self.base, side))
+    }
+
     /// Returns whether an inode of that number is one and the same file in the base and on a side.
     fn is_shared(&self, side: &Tree, inode: u64) -> bool {
         let born = |tree: &Tree| tree.node(inode).ok().filter(|node| node.nlink() > 0).map(|node| node.crtime);
         inode == ROOT || born(side).is_some_and(|time| born(self.base) == Some(time))
     }
 
+    /// Returns the number that a side has for a file of the base, if it has this very file.
+    fn same(&self, side: &Tree, inode: u64) -> Option<u64> {
+        if self.is_shared(side, inode) { Some(inode) } else { self.renumbered(side).there.get(&inode).copied() }
+    }
+
+    /// Returns the number that the base has for a file of a side, if it has this very file.
+    fn origin(&self, side: &Tree, inode: u64) -> Option<u64> {
+        if self.is_shared(side, inode) { Some(inode) } else { self.renumbered(side).here.get(&inode).copied() }
+    }
+
     /// Returns the inode that a side has of one that the base has.
     pub(super) fn heir(&self, side: &Tree, inode: u64) -> Option<u64> {
-        if self.is_shared(side, inode) {
-            return Some(inode);
+        if let Some(same) = self.same(side, inode) {
+            return Some(same);
         }
         let path = self.base.path(inode)?;
         let (mut at, mut from) = (ROOT, ROOT);
         for name in names(&path) {
             from = self.base.lookup(from, name).ok()?;
-            at = if self.is_shared(side, from) { from } else { self.added(side, at, name)? };
+            at = match self.same(side, from) {
+                Some(same) => same,
+                None => self.added(side, at, name)?,
+            };
             if !alike((self.base, from), (side, at)) {
                 return None;
             }
@@ -74,7 +142,7 @@ impl Trees<'_> {
     /// Returns the inode of a name if the base does not have it.
     fn added(&self, side: &Tree, folder: u64, name: &[u8]) -> Option<u64> {
         let inode = side.lookup(folder, name).ok()?;
-        (!self.is_shared(side, inode)).then_some(inode)
+        self.origin(side, inode).is_none().then_some(inode)
     }
 
     /// Returns what an inode of the base is.
@@ -84,8 +152,8 @@ impl Trees<'_> {
 
     /// Returns what an inode of the child is.
     pub(super) fn id_in_child(&self, inode: u64) -> Option<Id> {
-        if self.is_shared(self.child, inode) {
-            return Some(Id::Base(inode));
+        if let Some(origin) = self.origin(self.child, inode) {
+            return Some(Id::Base(origin));
         }
         let path = self.child.path(inode)?;
         let (mut at, mut id) = (ROOT, Id::Base(ROOT));
@@ -98,8 +166,8 @@ impl Trees<'_> {
 
     /// Returns what an inode of the parent is.
     pub(super) fn id_in_parent(&self, inode: u64) -> Option<Id> {
-        if self.is_shared(self.parent, inode) {
-            return Some(Id::Base(inode));
+        if let Some(origin) = self.origin(self.parent, inode) {
+            return Some(Id::Base(origin));
         }
         let path = self.parent.path(inode)?;
         let (mut at, mut id) = (ROOT, Id::Base(ROOT));
@@ -113,8 +181,8 @@ impl Trees<'_> {
 
     /// Returns what an inode is that a side has at a place, where the base had it.
     fn inherited(&self, side: &Tree, folder: Id, name: &[u8], inode: u64) -> Option<Id> {
-        if self.is_shared(side, inode) {
-            return Some(Id::Base(inode));
+        if let Some(origin) = self.origin(side, inode) {
+            return Some(Id::Base(origin));
         }
         let Id::Base(folder) = folder else { return None };
         let old = self.base.lookup(folder, name).ok()?;

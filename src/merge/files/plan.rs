@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use super::build::Builder;
 use super::decide::Court;
 use super::item::Fate;
-use super::kin::Id;
+use super::kin::{Id, Kin};
 use super::{FileDecision, Lost, Note, Rules, Side, Strategy, Trees};
 use crate::object::Time;
 use crate::workspace::{Packs, Tree, TreeError};
@@ -72,9 +72,9 @@ pub struct FileMerge<'a> {
 pub fn plan_files(trees: Trees<'_>, how: &FileMerge<'_>) -> Result<FilePlan, TreeError> {
     let FileMerge { rules, strategy, resolved, packs, time } = *how;
     let (both_changed, losers, notes) = Default::default();
-    let mut court = Court { trees, rules, strategy, resolved, packs, both_changed, losers, notes };
+    let mut court = Court { trees: Kin::new(trees), rules, strategy, resolved, packs, both_changed, losers, notes };
     let mut fates: Vec<Fate> = Vec::new();
-    for id in changed_by_child(trees) {
+    for id in changed_by_child(&court.trees) {
         let item = court.item(id);
         fates.extend(court.decide(&item)?);
     }
@@ -92,7 +92,7 @@ pub fn plan_files(trees: Trees<'_>, how: &FileMerge<'_>) -> Result<FilePlan, Tre
 }
 
 /// Everything in which the child differs from the base, folders before what is in them.
-fn changed_by_child(trees: Trees<'_>) -> Vec<Id> {
+fn changed_by_child(trees: &Kin<'_>) -> Vec<Id> {
     let mut todo: Vec<Id> = Vec::new();
     for difference in trees.base.differences(trees.child) {
         todo.extend(difference.old.map(|(inode, _)| Id::Base(inode)));
