@@ -11,7 +11,7 @@ use super::lock;
 use super::news::News;
 use super::search::SearchCache;
 use super::user::User;
-use crate::memory::{Actor, BranchId, Change, Error, Kind, Memory, View};
+use crate::memory::{Actor, BranchId, BranchInfo, Change, Error, Kind, Memory, View};
 
 /// Who calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +21,11 @@ pub struct Caller {
     /// Effective group; supplementary groups are not told.
     pub gid: u32,
 }
+
+/// The right to change what a directory holds.
+pub(super) const WRITE: u32 = 0o2;
+/// The right to reach what is in a directory.
+pub(super) const SEARCH: u32 = 0o1;
 
 pub(super) struct Common {
     pub memory: Arc<Memory>,
@@ -95,6 +100,19 @@ impl Common {
         let user = (self.options.users)(uid).unwrap_or_else(|| User::unknown(uid));
         lock(&self.users).insert(uid, user.clone());
         user
+    }
+
+    /// The check of permission bits that the kernel does on a branch's directory, where it is not
+    /// asked: for [`WRITE`] or [`SEARCH`], without supplementary groups.
+    pub fn permits(&self, caller: Caller, branch: &BranchInfo, right: u32) -> bool {
+        let bits = if caller.uid == branch.uid {
+            branch.mode >> 6
+        } else if caller.gid == self.user(branch.uid).gid {
+            branch.mode >> 3
+        } else {
+            branch.mode
+        };
+        caller.uid == 0 || bits & right != 0
     }
 
     /// Returns the place of a view, where its branch lives; ESTALE else.

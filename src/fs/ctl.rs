@@ -1,6 +1,6 @@
 //! `ctl`: one verb a line, done as the line is written.
 
-use super::common::{Caller, Place};
+use super::common::{Place, WRITE};
 use super::conversation::Speech;
 use super::errno::{Failure, invalid, not_permitted};
 use super::handle::HandleTable;
@@ -103,7 +103,7 @@ impl Ctl {
         let info = place.memory().info(place.branch())?;
         if let (Join::Merge | Join::Promote, Some(parent)) = (join, info.parent) {
             let parent = place.memory().info(parent)?;
-            if !may_write(&parent, place.common.user(parent.uid).gid, place.caller) {
+            if !place.common.permits(place.caller, &parent, WRITE) {
                 let message = format!(
                     "{} takes no changes from you: its directory is not writable for uid {}",
                     parent.path, place.caller.uid
@@ -150,18 +150,6 @@ pub(super) fn check_settled(handles: &HandleTable, info: &BranchInfo) -> Result<
     let message = format!("a file is open in {} with bytes that are not committed", info.path);
     Err(Error::new(Kind::Busy, "uncommitted_bytes", message, "close the file that is being written, then try again")
         .into())
-}
-
-/// The permission check that the kernel does for rename(2), without supplementary groups.
-fn may_write(parent: &BranchInfo, group: u32, caller: Caller) -> bool {
-    let class = if caller.uid == parent.uid {
-        0o200
-    } else if caller.gid == group {
-        0o020
-    } else {
-        0o002
-    };
-    caller.uid == 0 || parent.mode & class != 0
 }
 
 fn collect(rest: &str) -> Option<Verb> {

@@ -1,10 +1,10 @@
 //! `query`: one question a line, answered as the line is written.
 
-use super::common::Place;
+use super::common::{Place, SEARCH};
 use super::conversation::Speech;
 use super::errno::Failure;
 use super::node::Fixed;
-use crate::memory::{Error, Question};
+use crate::memory::{Error, Kind, Question};
 
 /// What a line of `query` means.
 pub(super) struct Query;
@@ -18,6 +18,23 @@ impl Speech for Query {
     }
 
     fn perform(&self, place: &Place, question: Question, number: usize) -> Result<String, Failure> {
+        question.scope.iter().try_for_each(|name| check_scope(place, name))?;
         Ok(place.memory().ask(&place.view, &question)?.to_lines(number))
     }
+}
+
+/// Refuses to search a root branch that the caller can't reach by its path.
+fn check_scope(place: &Place, name: &str) -> Result<(), Failure> {
+    // What is no root branch the memory refuses.
+    let Some(root) = place.memory().root(name) else { return Ok(()) };
+    let reached = match place.common.root() {
+        Some(mounted) => mounted == root,
+        None => place.common.permits(place.caller, &place.memory().info(root)?, SEARCH),
+    };
+    if reached {
+        return Ok(());
+    }
+    let message = format!("uid {} can't reach the root branch '{name}' in this mount", place.caller.uid);
+    Err(Error::new(Kind::Denied, "scope_not_reached", message, "leave it out of scope, or ask its owner for access")
+        .into())
 }

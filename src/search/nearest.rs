@@ -14,11 +14,10 @@ use super::top::Top;
 use super::walk::walk;
 use crate::record::Version;
 use crate::segment::{Row, SegmentError};
-use crate::vector::{Prepared, prefetch};
+use crate::vector::{Metric, Prepared, prefetch};
 
-/// How broadly a graph is walked where the question does not say: this much, or [`EF_PER_K`]
-/// times `k` where that is more.
-const EF_DEFAULT: usize = 128;
+/// How broadly a graph is walked where the question does not say: [`ef_default`], or this many times
+/// `k` where that is more.
 const EF_PER_K: usize = 3;
 /// No graph is walked less broadly than this, unless the question says so.
 const EF_MIN: usize = 32;
@@ -42,6 +41,18 @@ pub struct Nearest {
     pub exact: bool,
 }
 
+/// Returns the breadth at which ten answers have a recall of 0.99.
+///
+/// Measured on 20,000 real vectors; for `l2` and `dot` with lengths that vary as exp(N(0, 0.5)),
+/// which makes long vectors the neighbours of nearly all others.
+fn ef_default(metric: Metric) -> usize {
+    match metric {
+        Metric::Cosine => 128,
+        Metric::L2 => 320,
+        Metric::Dot => 512,
+    }
+}
+
 /// Returns how broadly a graph is walked that has such a share of the rows of the largest.
 ///
 /// A small graph needs less breadth for the same recall, also where all answers are in it: with the
@@ -57,7 +68,7 @@ impl Scan<'_> {
     pub fn nearest(&self, question: &Prepared, k: usize, effort: Effort) -> Result<Nearest, SearchError> {
         let mut pool = Pool::new(k);
         let mut exact = true;
-        let ef = effort.ef.unwrap_or(EF_DEFAULT.max(k.saturating_mul(EF_PER_K))).max(k);
+        let ef = effort.ef.unwrap_or(ef_default(question.metric()).max(k.saturating_mul(EF_PER_K))).max(k);
         let layers = self.state.layers();
         let largest = layers.iter().map(|layer| layer.segment.rows()).max().unwrap_or(0);
         for (layer, seen) in layers.iter().enumerate() {

@@ -1,10 +1,11 @@
 //! `query`, `search/`, `ctl`, `config/` and generated files.
 
+use std::ffi::OsStr;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::rig::{ANEW, ANN, Rig, document};
-use crate::fs::{Caller, Changes, Errno};
+use super::rig::{ANEW, ANN, ROOT, Rig, document};
+use crate::fs::{Caller, Changes, Errno, FsOptions};
 
 fn with_records() -> Rig {
     let rig = Rig::new();
@@ -27,6 +28,31 @@ fn echo_then_cat_shows_the_last_answers_of_the_same_user() {
     assert_eq!(headers(&answer).iter().map(|header| header["hits"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);
     rig.who = ANN;
     assert_eq!(rig.read("main/query").unwrap(), "");
+}
+
+#[test]
+fn no_scope_reaches_where_the_caller_can_not() {
+    let mut rig = with_records();
+    rig.mkdir("secret").unwrap();
+    rig.write("secret/vectors/s.json", &document("pears in secret")).unwrap();
+    let secret = rig.ino("secret").unwrap();
+    let scoped = r#"{"text":"pears","scope":["branch","secret"]}"#;
+    let ask = |rig: &Rig| rig.write("main/query", &format!("{scoped}\n"));
+    rig.who = ANN;
+    ask(&rig).unwrap();
+    assert_eq!(headers(&rig.read("main/query").unwrap())[0]["hits"], 3);
+    rig.fs.setattr(ROOT, secret, Changes { mode: Some(0o700), ..Changes::default() }, None).unwrap();
+    assert_eq!(ask(&rig), Err(Errno::EACCES));
+    assert_eq!(rig.last_error("main")["code"], "scope_not_reached");
+    rig.who = ROOT;
+    ask(&rig).unwrap();
+    // A mount of one branch reaches nothing else, whoever asks.
+    let main = rig.memory.root("main");
+    let alone = rig.view(FsOptions { branch: main, ..FsOptions::default() });
+    let query = alone.lookup(1, OsStr::new("query")).unwrap().attr.ino;
+    let handle = alone.open(ROOT, query, libc::O_RDWR).unwrap();
+    assert_eq!(alone.write(handle, 0, format!("{scoped}\n").as_bytes()), Err(Errno::EACCES));
+    alone.write(handle, 0, scoped.replace("secret", "main").as_bytes()).unwrap();
 }
 
 #[test]
