@@ -108,7 +108,25 @@ impl Prepared {
     }
 }
 
-/// Returns an f32 that is not below `x`.
+/// Returns an f32 that is not below `x`. Zero stays zero: the number after it would slow down every
+/// product a hundredfold.
 fn up(x: f64) -> f32 {
-    (x as f32).next_up()
+    if x == 0.0 { 0.0 } else { (x as f32).next_up() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_factor_is_so_small_that_products_with_it_are_slow() {
+        for metric in Metric::ALL {
+            for worst in [-1.0, -0.25, 0.0, 0.5] {
+                let sieve = Prepared::new(metric, vec![0.5, -1.0, 0.25]).sieve(Some(worst));
+                for factor in [sieve.product, sieve.residual, sieve.norm, sieve.square] {
+                    assert!(factor == 0.0 || factor.is_normal(), "{metric}, {worst}: {sieve:?}");
+                }
+            }
+        }
+    }
 }
