@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::act::Deed;
+use super::moves::Fold;
 use super::settings::Setting;
 use super::world::{Branch, BranchId, World};
 use super::{Actor, Error, Memory, seal};
@@ -36,7 +37,7 @@ impl Memory {
         let files = self.expire_files(false)?;
         let _one = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
         let states = self.drop_outdated(now);
-        self.seal_alone()?;
+        self.seal_alone(Fold::Small)?;
         let bytes = self.sweep()?;
         Ok(json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes }))
     }

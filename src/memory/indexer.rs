@@ -6,7 +6,9 @@
 //! its name into the manifest.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
+use super::moves::{FOLDED_ROWS_MAX, Fold};
 use super::world::Branch;
 use super::{Error, Memory, unfinished};
 use crate::branch::{Layer, State};
@@ -20,6 +22,8 @@ use crate::vector::Metric;
 const STEPS_AT_ONCE: usize = 64;
 /// How much work is lost at most when the process dies.
 const STEPS_BETWEEN_SAVES: usize = 100_000;
+/// So many lulls are waited for at most, where seals never end.
+const PAUSES_MAX: usize = 12;
 
 /// What the indexer is asked to do, and what it is at.
 #[derive(Default)]
@@ -42,6 +46,12 @@ pub(super) struct Indexer(Arc<(Mutex<Wish>, Condvar)>);
 struct Task {
     segment: Arc<Segment>,
     metric: Metric,
+}
+
+impl Task {
+    fn is_same(&self, other: &Task) -> bool {
+        self.segment.name() == other.segment.name() && self.metric == other.metric
+    }
 }
 
 impl Indexer {
@@ -72,6 +82,26 @@ impl Indexer {
         let waited = self.0.1.wait_while(wish, |wish| !wish.look && !wish.stop);
         let mut wish = waited.unwrap_or_else(PoisonError::into_inner);
         (wish.look, wish.busy) = (false, !wish.stop);
+        !wish.stop
+    }
+
+    /// Tells whether something was sealed since this was asked last.
+    fn is_woken(&self) -> bool {
+        std::mem::take(&mut self.lock().look)
+    }
+
+    /// Waits until nothing was sealed for a while; returns whether to go on.
+    fn lull(&self, pause: Duration) -> bool {
+        let mut wish = self.lock();
+        for _ in 0..PAUSES_MAX {
+            wish.look = false;
+            let waited = self.0.1.wait_timeout_while(wish, pause, |wish| !wish.look && !wish.stop);
+            let (after, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            wish = after;
+            if timeout.timed_out() || wish.stop {
+                break;
+            }
+        }
         !wish.stop
     }
 
@@ -149,22 +179,43 @@ impl Memory {
         large && segment.graph(metric).is_none()
     }
 
-    /// Returns the largest segment that wants a graph and has none.
-    fn next_task(&self) -> Option<Task> {
+    /// Returns the segments that want a graph and have none, each once.
+    fn tasks(&self) -> Vec<Task> {
         let world = self.world().clone();
-        let mut largest: Option<Task> = None;
+        let mut tasks: Vec<Task> = Vec::new();
         for branch in world.branches.values() {
             let Ok(settings) = world.shared_settings(branch) else { continue };
             let metric = settings.metric();
             each_asked_state(branch, |state| {
                 for layer in state.layers().iter().filter(|layer| self.wants_graph(layer, metric)) {
-                    if largest.as_ref().is_none_or(|task| layer.segment.rows() > task.segment.rows()) {
-                        largest = Some(Task { segment: layer.segment.clone(), metric });
+                    let task = Task { segment: layer.segment.clone(), metric };
+                    if !tasks.iter().any(|other| other.is_same(&task)) {
+                        tasks.push(task);
                     }
                 }
             });
         }
-        largest
+        tasks
+    }
+
+    /// Returns the largest segment that wants a graph, after several were folded into one.
+    fn next_task(&self) -> Option<Task> {
+        if self.tasks().len() > 1
+            && let Err(error) = self.seal_and_fold(Fold::WithoutGraph)
+        {
+            log::warn!("segments stay apart, and each gets a search graph of its own: {error}");
+        }
+        self.tasks().into_iter().max_by_key(|task| task.segment.rows())
+    }
+
+    /// Tells whether so much waits for a graph beside a segment that both should become one first,
+    /// and can.
+    fn is_outgrown(&self, task: &Task) -> bool {
+        let joins =
+            |other: &Task| other.segment.name() != task.segment.name() && other.segment.dim() == task.segment.dim();
+        let others = self.tasks().into_iter().filter(joins).map(|other| u64::from(other.segment.rows())).sum::<u64>();
+        let own = u64::from(task.segment.rows());
+        others >= own / 2 && own + others <= u64::from(FOLDED_ROWS_MAX)
     }
 
     /// Puts a finished graph onto the shelf and in use, and has the manifest name it.
@@ -182,8 +233,14 @@ impl Memory {
 /// Builds one graph after the other, until none is wanted or the thread is told to end.
 fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
     loop {
+        let wanted = |memory: Arc<Memory>| (!memory.tasks().is_empty()).then_some(memory.surroundings.lull);
+        let Some(pause) = memory.upgrade().and_then(wanted) else { return };
+        if !indexer.lull(pause) {
+            return;
+        }
         let Some(task) = memory.upgrade().and_then(|memory| memory.next_task()) else { return };
-        let built = build(disk, &task, indexer);
+        let is_outgrown = || memory.upgrade().is_some_and(|memory| memory.is_outgrown(&task));
+        let built = build(disk, &task, indexer, is_outgrown);
         let Some(memory) = memory.upgrade().filter(|_| !indexer.lock().stop) else { return };
         if let Err(error) = built.and_then(|bytes| bytes.map_or(Ok(()), |bytes| memory.install_graph(&task, &bytes))) {
             log::warn!("a search graph could not be built and is tried again later: {error}");
@@ -195,8 +252,14 @@ fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
     }
 }
 
-/// Builds a graph, from where it was left off if it was; nothing when told to stop.
-fn build(disk: &dyn Disk, task: &Task, indexer: &Indexer) -> Result<Option<Vec<u8>>, Error> {
+/// Builds a graph, from where it was left off if it was; nothing when told to stop, or when more rows
+/// come that belong into it before half of the work is done.
+fn build(
+    disk: &dyn Disk,
+    task: &Task,
+    indexer: &Indexer,
+    is_outgrown: impl Fn() -> bool,
+) -> Result<Option<Vec<u8>>, Error> {
     let (name, metric, params) = (task.segment.name(), task.metric, Params::default());
     let rows = task.segment.graph_rows()?;
     log::info!("building the search graph of {} rows of segment {name}", task.segment.rows());
@@ -212,7 +275,7 @@ fn build(disk: &dyn Disk, task: &Task, indexer: &Indexer) -> Result<Option<Vec<u
                 log::warn!("a half-built search graph could not be kept and may be built anew: {error}");
             }
         }
-        if stopped {
+        if stopped || (builder.done() < builder.total() / 2 && indexer.is_woken() && is_outgrown()) {
             return Ok(None);
         }
     }

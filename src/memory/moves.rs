@@ -19,9 +19,19 @@ const SEGMENTS_MAX: usize = 8;
 const SEGMENTS_LEFT: usize = 4;
 /// Rows of older segments that are rewritten at once. What is larger stays: rewriting it would cost
 /// more, its graph above all, than one segment less to search saves.
-const FOLDED_ROWS_MAX: u32 = 1 << 20;
+pub(super) const FOLDED_ROWS_MAX: u32 = 1 << 20;
 /// Stands for a row that nobody sees any longer.
 const NOWHERE: u32 = u32::MAX;
+
+/// Which older segments a seal folds into the new one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fold {
+    /// Small ones, where that makes them few or worth a graph.
+    Small,
+    /// All that have no graph, so that one is built instead of many: walking one that is twice as
+    /// large costs little more, walking two costs twice as much.
+    WithoutGraph,
+}
 
 /// A new segment, and what moved into it. The rows are held, so that no address of a version can
 /// come to mean another one.
@@ -50,23 +60,32 @@ struct Group {
 }
 
 impl Group {
-    /// Leaves those segments that are folded: the smallest, once there are too many; and all that
-    /// are too small for a graph, once one of `graph_rows` rows can be made of them.
-    fn choose(&mut self, graph_rows: u32) {
-        let mut sizes: Vec<(u32, Hash)> =
-            self.segments.values().map(|(segment, seen)| (seen.count(), segment.name())).collect();
+    /// Leaves those segments that are folded: the smallest of those that may be, as many as `fold` says.
+    fn choose(&mut self, graph_rows: u32, fold: Fold) {
+        let may = |segment: &Segment| fold == Fold::Small || segment.graphs().next().is_none();
+        let segments = self.segments.values().filter(|(segment, _)| may(segment));
+        let mut sizes: Vec<(u32, Hash)> = segments.map(|(segment, seen)| (seen.count(), segment.name())).collect();
         sizes.sort_unstable();
-        let too_many = if sizes.len() > SEGMENTS_MAX { sizes.len() - SEGMENTS_LEFT } else { 0 };
-        let small = sizes.partition_point(|(rows, _)| *rows < graph_rows);
-        let together = sizes[..small].iter().fold(self.loose.len() as u64, |sum, (rows, _)| sum + u64::from(*rows));
-        let count = if together >= u64::from(graph_rows) { too_many.max(small) } else { too_many };
+        let count = if fold == Fold::Small { self.small(&sizes, graph_rows) } else { sizes.len() };
         let mut rows = 0u32;
         let fits = |(more, _): &&(u32, Hash)| {
             rows = rows.saturating_add(*more);
             rows <= FOLDED_ROWS_MAX
         };
-        let chosen: HashSet<Hash> = sizes.iter().take(count).take_while(fits).map(|(_, name)| *name).collect();
+        let mut chosen: HashSet<Hash> = sizes.iter().take(count).take_while(fits).map(|(_, name)| *name).collect();
+        if fold == Fold::WithoutGraph && chosen.len() < 2 {
+            chosen.clear();
+        }
         self.segments.retain(|name, _| chosen.contains(name));
+    }
+
+    /// Returns how many of the smallest are folded in passing: so many that few are left, and all that
+    /// are too small for a graph once one of `graph_rows` rows can be made of them.
+    fn small(&self, sizes: &[(u32, Hash)], graph_rows: u32) -> usize {
+        let too_many = if sizes.len() > SEGMENTS_MAX { sizes.len() - SEGMENTS_LEFT } else { 0 };
+        let small = sizes.partition_point(|(rows, _)| *rows < graph_rows);
+        let together = sizes[..small].iter().fold(self.loose.len() as u64, |sum, (rows, _)| sum + u64::from(*rows));
+        if together >= u64::from(graph_rows) { too_many.max(small) } else { too_many }
     }
 
     /// All rows of the new segment, in order of ids.
@@ -87,11 +106,11 @@ impl Group {
 
 impl Memory {
     /// Writes every loose version that the world reaches, one segment for each dimension, with the
-    /// rows of small older segments where there are many.
-    pub(super) fn write_segments(&self, world: &World) -> Result<Vec<Sealed>, Error> {
+    /// rows of the older segments that are folded.
+    pub(super) fn write_segments(&self, world: &World, fold: Fold) -> Result<Vec<Sealed>, Error> {
         let mut sealed = Vec::new();
         for (dim, mut group) in groups(world) {
-            group.choose(self.surroundings.graph_rows);
+            group.choose(self.surroundings.graph_rows, fold);
             let rows = group.rows()?;
             if rows.is_empty() {
                 continue;

@@ -4,7 +4,8 @@
 //!    wait for, and it costs one flush.
 //! 2. What the world at that moment holds loose is written into segments, the entries into an
 //!    archive, and the world itself into the manifest, which names the new journal file.
-//!    Where there are many small segments, rows that are still seen are folded into the new one.
+//!    Rows of older segments that are still seen are folded into the new one, where that makes few
+//!    segments of many or a graph worth while.
 //! 3. The states in use are replaced by equal ones that see the segments.
 //! 4. The old journal files are removed.
 //!
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use super::history::write_archive;
 use super::manifest::{self, Manifest};
-use super::moves::{Moves, Sealed};
+use super::moves::{Fold, Moves, Sealed};
 use super::world::World;
 use super::{Error, Memory};
 use crate::branch::State;
@@ -107,14 +108,19 @@ struct Rotated {
 impl Memory {
     /// Moves everything loose into segments now, and returns when that is durable.
     pub fn seal(&self) -> Result<(), Error> {
-        let _one = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.seal_alone()
+        self.seal_and_fold(Fold::Small)
     }
 
-    /// Like [`Memory::seal`], for who holds `sealing`.
-    pub(super) fn seal_alone(&self) -> Result<(), Error> {
+    /// Like [`Memory::seal`], and says which segments are folded.
+    pub(super) fn seal_and_fold(&self, fold: Fold) -> Result<(), Error> {
+        let _one = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.seal_alone(fold)
+    }
+
+    /// Like [`Memory::seal_and_fold`], for who holds `sealing`.
+    pub(super) fn seal_alone(&self, fold: Fold) -> Result<(), Error> {
         let Rotated { manifest, journals, named } = self.rotate()?;
-        let folded = self.seal_rotated(manifest).inspect_err(|_| {
+        let folded = self.seal_rotated(manifest, fold).inspect_err(|_| {
             // The acts that name them are still all there is of their rows.
             self.named.lock().unwrap_or_else(PoisonError::into_inner).extend(&named);
             // The next try comes sooner than after a seal, and not with every act.
@@ -133,8 +139,8 @@ impl Memory {
     }
 
     /// Steps 2 and 3; returns whether older segments were folded into new ones.
-    fn seal_rotated(&self, mut manifest: Manifest) -> Result<bool, Error> {
-        let sealed = self.write_segments(&manifest.world)?;
+    fn seal_rotated(&self, mut manifest: Manifest, fold: Fold) -> Result<bool, Error> {
+        let sealed = self.write_segments(&manifest.world, fold)?;
         let recent = {
             let history = self.history.read().unwrap_or_else(PoisonError::into_inner);
             manifest.archives.clone_from(&history.archives);

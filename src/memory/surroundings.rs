@@ -1,7 +1,7 @@
 //! What a store takes from outside: the time and chance.
 
 use std::io::Read;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Actor;
 use crate::object::Time;
@@ -14,6 +14,9 @@ type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 /// From so many rows on a walk through a graph is cheaper than a scan of them.
 const GRAPH_ROWS: u32 = 8192;
 
+/// So long after a seal a graph is begun: the next commit of an import comes sooner.
+const LULL: Duration = Duration::from_secs(5);
+
 /// The clock and the source of randomness that a store is given, and its maker.
 pub struct Surroundings {
     /// Tells the present moment.
@@ -22,6 +25,9 @@ pub struct Surroundings {
     pub entropy: Entropy,
     /// Rows of a segment from which on it gets a neighbour graph; smaller ones are scanned.
     pub graph_rows: u32,
+    /// How long nothing must have been sealed before a graph is begun; what came in many segments
+    /// becomes one first.
+    pub lull: Duration,
     /// Who makes a store that is not there yet.
     pub owner: Actor,
 }
@@ -41,6 +47,6 @@ impl Surroundings {
             let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(buffer));
             read.expect("/dev/urandom can always be read on Linux");
         };
-        Surroundings { clock: Box::new(clock), entropy: Box::new(entropy), graph_rows: GRAPH_ROWS, owner }
+        Surroundings { clock: Box::new(clock), entropy: Box::new(entropy), graph_rows: GRAPH_ROWS, lull: LULL, owner }
     }
 }

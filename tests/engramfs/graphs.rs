@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{Answer, Edit, Memory, OpenMode, Question, Surroundings, View};
@@ -128,6 +129,24 @@ fn small_segments_become_one_with_a_graph_once_they_have_the_rows_together() {
     }
     let (recall, _) = recall(&memory, &View::Branch(main), &plain());
     assert!(recall >= 0.99, "recall {recall}");
+}
+
+#[test]
+fn what_an_import_brings_in_several_segments_gets_one_graph() {
+    let disk = ForgetfulDisk::new();
+    let around = Surroundings { graph_rows: 64, lull: Duration::from_millis(500), ..surroundings() };
+    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap();
+    let mut chance = Chance(1);
+    for batch in 0..3 {
+        let edits = (0..2000).map(|number| note(batch * 2000 + number, &mut chance)).collect();
+        memory.commit(&who(), main_of(&memory), edits).unwrap();
+        memory.seal().unwrap();
+    }
+    memory.wait_indexed();
+    let graphs = disk.list("segments").unwrap().iter().filter(|name| is_graph(&disk, name)).count();
+    assert_eq!(graphs, 1);
+    let (recall, walked) = recall(&memory, &View::Branch(main_of(&memory)), &plain());
+    assert!(walked && recall >= 0.99, "recall {recall}");
 }
 
 #[test]

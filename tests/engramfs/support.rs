@@ -14,6 +14,7 @@ pub fn surroundings() -> Surroundings {
         clock: Box::new(|| engramfs::memory::Time(TICKS.fetch_add(1_000, Ordering::Relaxed))),
         entropy: Box::new(|bytes| bytes.fill(7)),
         graph_rows: u32::MAX,
+        lull: std::time::Duration::ZERO,
         owner: who(),
     }
 }
