@@ -1,5 +1,6 @@
 //! Search side by side with other libraries, in one run: `scripts/bench.sh search [--million] [--only=PART,…]`.
 //!
+//! All real rows, or with `--million` that many, the real ones among them.
 //! One core, one thread, the same rows, the same questions, k = 10. Engines take turns, and their CPU
 //! time is what counts: what else the machine does falls on all of them alike. A hit counts when it stands in the exact answer
 //! or is as near as that answer's last: among equal sentences no order is right.
@@ -17,6 +18,7 @@ mod versus;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::row;
 use corpus::Corpus;
@@ -35,15 +37,15 @@ pub fn run() {
     pin_to(&core());
     let notes = peer::install(&bench.path);
     let real = Corpus::real(&data, &bench.path);
-    let peers = chosen_peers("ENGRAMFS_BENCH_PEERS", peer::ALL);
-    let mut sections = figures(&real, &bench.path, &peers);
-    if std::env::args().any(|word| word == "--million") {
+    let mut sections = if std::env::args().any(|word| word == "--million") {
         let million = real.grown(&bench.path);
         drop(real);
         let peers = chosen_peers("ENGRAMFS_BENCH_MILLION_PEERS", "hnsw_rs,hnswlib,faiss-sq8");
-        sections.push_str(&figures(&million, &bench.path, &peers));
-    }
-    pin_to(&format!("0-{}", std::thread::available_parallelism().map_or(1, usize::from)));
+        figures(&million, &bench.path, &peers)
+    } else {
+        figures(&real, &bench.path, &chosen_peers("ENGRAMFS_BENCH_PEERS", peer::ALL))
+    };
+    pin_to(&all_cores());
     sections.push_str(&notes.iter().map(|note| format!("\nNot compared: {note}\n")).collect::<String>());
     println!("{sections}");
 }
@@ -105,10 +107,16 @@ impl Folder {
     }
 }
 
-/// The core that everything runs on: `ENGRAMFS_BENCH_CORE`, or the last one.
+/// All cores; `taskset` passes over those that are not there.
+fn all_cores() -> String {
+    "0-1023".to_owned()
+}
+
+/// The core that everything runs on: `ENGRAMFS_BENCH_CORE`, or the last one; asked for before anything is bound.
 fn core() -> String {
-    let last = std::thread::available_parallelism().map_or(0, |cores| usize::from(cores) - 1);
-    std::env::var("ENGRAMFS_BENCH_CORE").unwrap_or_else(|_| last.to_string())
+    static CORE: OnceLock<String> = OnceLock::new();
+    let last = || std::thread::available_parallelism().map_or(0, |cores| usize::from(cores) - 1).to_string();
+    CORE.get_or_init(|| std::env::var("ENGRAMFS_BENCH_CORE").unwrap_or_else(|_| last())).clone()
 }
 
 /// Binds every thread of this process, and all that it starts from now on, to some cores.

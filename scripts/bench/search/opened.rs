@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use super::corpus::Corpus;
 use super::engine::{Engine, Ours};
 use super::holder::{Closed, Holder};
+use super::{all_cores, core, pin_to};
 use crate::{micros, p50, resident, row};
 
 /// Rows of the import after which the first question is asked.
@@ -29,13 +30,15 @@ pub fn run(corpus: &Corpus, holder: Holder) -> Holder {
     let inside = Inside::measure(&holder, &lines);
     let (store, mnt) = (holder.store(), holder.mount_point());
     let closed = opening(corpus, holder.close());
-    if let Some(mount) = Mount::new(&store, &mnt) {
-        through(corpus, &mount, &lines, &inside);
-        drop(mount);
-        residence(corpus, &store, &mnt, &lines);
-    } else {
-        row("through the mount, and resident memory", "–", "not measured", "the mount does not answer");
+    for (cores, place) in [(all_cores(), "the cores of the machine"), (core(), "one core for both sides")] {
+        pin_to(&cores);
+        let Some(mount) = Mount::new(&store, &mnt) else {
+            row("through the mount", "–", "not measured", "the mount does not answer");
+            continue;
+        };
+        through(corpus, &mount, &lines, &inside, place);
     }
+    residence(corpus, &store, &mnt, &lines);
     closed.open()
 }
 
@@ -145,7 +148,7 @@ fn ask(file: &mut File, line: &str, buffer: &mut [u8]) -> f64 {
     us
 }
 
-fn through(corpus: &Corpus, mount: &Mount, lines: &[String], inside: &Inside) {
+fn through(corpus: &Corpus, mount: &Mount, lines: &[String], inside: &Inside, place: &str) {
     let (mut file, mut buffer) = (mount.open("main"), vec![0; 1 << 16]);
     let mut times = Vec::new();
     for line in lines.iter().chain(lines) {
@@ -154,7 +157,7 @@ fn through(corpus: &Corpus, mount: &Mount, lines: &[String], inside: &Inside) {
     let all = p50(times[lines.len()..].to_vec());
     let rest = all - inside.ask - inside.parse - inside.print;
     let how = format!(
-        "{}; {all:.0} µs = {:.0} in process + {:.0} parsing + {:.0} printing + the rest; medians, one core for both sides",
+        "{}; {all:.0} µs = {:.0} in process + {:.0} parsing + {:.0} printing + the rest; medians, {place}",
         corpus.title(),
         inside.ask,
         inside.parse,
