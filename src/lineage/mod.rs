@@ -3,8 +3,10 @@
 //! Each entry's canonical bytes hold the hash of the entry before, so that an entry can't be
 //! changed, removed, reordered or put elsewhere without the chain showing it.
 
+mod decision;
 mod entry;
 mod key;
 
-pub use entry::{Counts, Decision, Detail, Entry, Op, Part, Side, SignedEntry};
+pub use decision::{Decision, Part, Side};
+pub use entry::{Counts, Detail, Entry, Op, SignedEntry};
 pub use key::{Key, KeyError, PublicKey, SIGNATURE_BYTES};

@@ -1,6 +1,7 @@
 //! Entries as bytes and as JSON.
 
 use super::*;
+use crate::lineage::Side;
 
 fn entry() -> Entry {
     let version = |n: u8| Some(Hash([n; 32]));

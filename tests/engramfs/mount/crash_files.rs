@@ -47,6 +47,33 @@ while n=$((n + 1)); do
   echo $n
 done";
 
+/// Writes, goes back to a checkpoint, promotes; prints what was promoted.
+const ROLLS: &str = "cd ../branches; n=$1; mkdir r || exit 0
+while n=$((n + 1)); do
+  printf $n > r/files/rolled && mkdir r/checkpoints/c && printf wrong > r/files/rolled && touch r/files/wrong \\
+    && echo 'rollback c' > r/ctl && rmdir r/checkpoints/c && echo promote > r/ctl || exit 0
+  echo $n
+done";
+
+/// Writes to files that have no name any longer, while the store is sealed; prints the number of each that was right.
+const HIDDEN: &str = "import os, sys
+n = int(sys.argv[1])
+try:
+    while True:
+        n += 1
+        with open('hidden', 'w+b', buffering=0) as file:
+            os.unlink('hidden')
+            bytes = os.urandom(100000)
+            file.write(bytes)
+            with open('../ctl', 'w') as ctl: ctl.write('gc\\n')
+            file.write(bytes)
+            file.seek(0)
+            if file.read() != bytes * 2: sys.exit(print('wrong bytes'))
+        with open('seen.new', 'w') as seen: seen.write(str(n))
+        os.rename('seen.new', 'seen')
+        print(n, flush=True)
+except OSError: pass";
+
 /// What works in `files/` until the server dies, and notes beside the mount what was acknowledged.
 struct Programs {
     notes: PathBuf,
@@ -73,6 +100,8 @@ impl Programs {
             run("sqlite", "python3", SQLITE, last.sqlite),
             run("merges", "bash", MERGES, last.merges),
             run("saves", "bash", SAVES, last.saves),
+            run("rolls", "bash", ROLLS, last.rolls),
+            run("hidden", "python3", HIDDEN, last.hidden),
         ];
         let (log, from) = (files.join("log"), last.appended);
         let appender = Some(std::thread::spawn(move || append(&log, from)));
@@ -97,18 +126,22 @@ impl Programs {
             sqlite: note("sqlite"),
             merges: note("merges"),
             saves: note("saves"),
+            rolls: note("rolls"),
+            hidden: note("hidden"),
             appended: self.appended,
         }
     }
 }
 
 /// The last number that each program called done.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
 struct Done {
     git: u64,
     sqlite: u64,
     merges: u64,
     saves: u64,
+    rolls: u64,
+    hidden: u64,
     appended: u64,
 }
 
@@ -119,6 +152,8 @@ impl Done {
             sqlite: choose(self.sqlite, other.sqlite),
             merges: choose(self.merges, other.merges),
             saves: choose(self.saves, other.saves),
+            rolls: choose(self.rolls, other.rolls),
+            hidden: choose(self.hidden, other.hidden),
             appended: choose(self.appended, other.appended),
         }
     }
@@ -163,12 +198,14 @@ fn check(main: &Path, done: &Done) -> Done {
         sqlite: sqlite(&files),
         merges: merges(main),
         saves: saved(&files),
+        rolls: number(&files.join("rolled")),
+        hidden: number(&files.join("seen")),
         appended: appended(&files),
     };
     let lost = found.each(*done, |found, done| done.saturating_sub(found));
     let invented = found.each(*done, |found, done| found.saturating_sub(done + 1));
-    let none = |sums: Done| [sums.git, sums.sqlite, sums.merges, sums.saves, sums.appended] == [0; 5];
-    assert!(none(lost) && none(invented), "acknowledged {done:?}, found {found:?}");
+    assert!(lost == Done::default() && invented == Done::default(), "acknowledged {done:?}, found {found:?}");
+    assert!(!files.join("wrong").exists(), "a promote brought what was rolled back");
     found
 }
 
@@ -213,6 +250,11 @@ fn merges(main: &Path) -> u64 {
     let record = json(record)["text"].as_str().unwrap().to_owned();
     assert_eq!(record, read(file));
     record.parse().unwrap()
+}
+
+/// The number that a file holds, 0 where it is not there yet.
+fn number(file: &Path) -> u64 {
+    if file.exists() { read(file).parse().unwrap() } else { 0 }
 }
 
 fn saved(files: &Path) -> u64 {

@@ -1,0 +1,178 @@
+//! One item that both sides of a merge changed, its canonical bytes and its form for readers.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::object::{CodecError, Hash, Reader, Writer};
+
+/// The side of a merge that a conflict was decided for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The branch that is merged or pulls.
+    Child,
+    /// Its parent.
+    Parent,
+    /// Both hold the same.
+    Both,
+}
+
+/// A line or an entry of a file that a merge did not keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Whose it was.
+    pub side: Side,
+    /// What it said, cut where it is long: the whole of it stands in that side's version of the file.
+    pub text: Arc<str>,
+}
+
+/// One item that both sides changed, and what became of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// The record's id, or the file's path in its branch, which begins with `files/`. No id has a
+    /// slash in it.
+    pub id: Arc<str>,
+    /// The version in the base, if there was one.
+    pub base: Option<Hash>,
+    /// The version in the child, unless it was deleted there.
+    pub child: Option<Hash>,
+    /// The version in the parent, unless it was deleted there.
+    pub parent: Option<Hash>,
+    /// Which side was taken; none when it waits for `resolve`.
+    pub decision: Option<Side>,
+    /// Of a file whose lines or entries were joined: the first of those that were not kept.
+    pub lost: Vec<Part>,
+    /// How many more were not kept.
+    pub lost_more: u64,
+    /// Why a file did not merge by its kind.
+    pub note: Option<Arc<str>>,
+}
+
+/// Set in the code of a decision that minutes follow.
+const WITH_MINUTES: u8 = 0x10;
+
+fn side_code(side: Option<Side>) -> u8 {
+    match side {
+        None => 0,
+        Some(Side::Child) => 1,
+        Some(Side::Parent) => 2,
+        Some(Side::Both) => 3,
+    }
+}
+
+fn side_of(code: u8) -> Result<Option<Side>, CodecError> {
+    match code {
+        0 => Ok(None),
+        1 => Ok(Some(Side::Child)),
+        2 => Ok(Some(Side::Parent)),
+        3 => Ok(Some(Side::Both)),
+        code => Err(CodecError::Code(code)),
+    }
+}
+
+impl Decision {
+    fn has_minutes(&self) -> bool {
+        !self.lost.is_empty() || self.lost_more > 0 || self.note.is_some()
+    }
+
+    /// Appends the canonical bytes.
+    pub(super) fn write(&self, out: &mut Writer) {
+        out.text(&self.id);
+        for version in [&self.base, &self.child, &self.parent] {
+            out.hash(&version.unwrap_or(Hash::ZERO));
+        }
+        if !self.has_minutes() {
+            out.byte(side_code(self.decision));
+            return;
+        }
+        out.byte(side_code(self.decision) | WITH_MINUTES).number(self.lost.len() as u64);
+        for part in &self.lost {
+            out.byte(side_code(Some(part.side))).text(&part.text);
+        }
+        out.number(self.lost_more).maybe_text(self.note.as_deref());
+    }
+
+    /// Reads canonical bytes back.
+    pub(super) fn read(input: &mut Reader<'_>) -> Result<Decision, CodecError> {
+        let id = input.text()?.into();
+        let mut version = || input.hash().map(|hash| (hash != Hash::ZERO).then_some(hash));
+        let (base, child, parent) = (version()?, version()?, version()?);
+        let code = input.byte()?;
+        let decision = side_of(code & !WITH_MINUTES)?;
+        let plain = Decision { id, base, child, parent, decision, ..Decision::default() };
+        if code & WITH_MINUTES == 0 {
+            return Ok(plain);
+        }
+        let lost = (0..input.length()?).map(|_| Part::read(input)).collect::<Result<_, _>>()?;
+        let (lost_more, note) = (input.number()?, input.maybe_text()?.map(Arc::from));
+        let whole = Decision { lost, lost_more, note, ..plain };
+        // There is one form for each decision.
+        if whole.has_minutes() { Ok(whole) } else { Err(CodecError::Code(code)) }
+    }
+
+    /// Returns whether it is about a file.
+    pub fn is_file(&self) -> bool {
+        self.id.starts_with("files/")
+    }
+
+    /// Returns the form in results, `conflicts` and lineage.
+    pub fn to_json(&self) -> Value {
+        let version = |hash: Option<Hash>| hash.map(|hash| hash.to_string());
+        let (kind, key) = if self.is_file() { ("file", "path") } else { ("record", "id") };
+        let mut line = json!({
+            "kind": kind, key: &*self.id, "base": version(self.base), "child": version(self.child),
+            "parent": version(self.parent), "decision": self.decision,
+        });
+        if !self.lost.is_empty() {
+            let part = |part: &Part| json!({ "side": part.side, "text": &*part.text });
+            line["lost"] = self.lost.iter().map(part).collect();
+            line["lost_more"] = json!(self.lost_more);
+        }
+        if let Some(note) = &self.note {
+            line["note"] = json!(**note);
+        }
+        line
+    }
+}
+
+impl Part {
+    fn read(input: &mut Reader<'_>) -> Result<Part, CodecError> {
+        let side = side_of(input.byte()?)?.ok_or(CodecError::Code(0))?;
+        Ok(Part { side, text: input.text()?.into() })
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Decision, CodecError> {
+        Decision::read(&mut Reader::new(bytes))
+    }
+
+    #[test]
+    fn minutes_are_read_back_and_cost_nothing_where_there_are_none() {
+        let plain = Decision { id: "files/a".into(), child: Some(Hash([1; 32])), ..Decision::default() };
+        let part = Part { side: Side::Child, text: "a line".into() };
+        let note = Some("merged as a whole".into());
+        let full = Decision { lost: vec![part], lost_more: 3, note, decision: Some(Side::Both), ..plain.clone() };
+        let bytes = |decision: &Decision| {
+            let mut out = Writer::new();
+            decision.write(&mut out);
+            out.finish()
+        };
+        for decision in [&plain, &full] {
+            assert_eq!(read(&bytes(decision)).unwrap(), *decision);
+        }
+        assert_eq!(bytes(&plain).len(), 1 + 7 + 3 * 32 + 1);
+        // A flag with nothing behind it would be a second form of the same.
+        let mut empty = bytes(&plain);
+        *empty.last_mut().unwrap() |= WITH_MINUTES;
+        read(&[&empty[..], &[0, 0, 0]].concat()).unwrap_err();
+        assert_eq!(full.to_json()["lost"][0]["text"], "a line");
+        assert_eq!(plain.to_json().get("lost"), None);
+    }
+}
