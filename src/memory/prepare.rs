@@ -9,7 +9,7 @@ use super::settings::Setting;
 use super::world::{Branch, BranchId, Checkpoint, Kept, Resolution, World};
 use super::{Error, Kind, joining};
 use crate::branch::{State, check_name, check_record_id, differences};
-use crate::lineage::{Counts, Detail, Op, Side};
+use crate::lineage::{Counts, Decision, Detail, Op, Side};
 use crate::object::{Hash, Time};
 use crate::record::{Content, Stamp, Version};
 use crate::segment::{Row, Segment};
@@ -447,6 +447,20 @@ fn config(world: &World, act: &Act, branch: &Branch, setting: Setting, value: &A
     Ok(prepared.step(Step::Set(target.id, setting, value)))
 }
 
+/// Refuses a decision that a merge would not follow: a folder that holds something stays.
+fn check_resolution(table: Table<'_>, branch: &Branch, id: &Arc<str>, resolution: &Resolution) -> Result<(), Error> {
+    let mut tried = branch.clone();
+    tried.resolutions.insert(id.clone(), resolution.clone());
+    let plan = joining::plan_of(table, &tried, Join::Merge)?;
+    let followed = |item: &Decision| item.id != *id || item.decision.is_none_or(|taken| taken == resolution.side);
+    if plan.both_changed.iter().all(followed) {
+        return Ok(());
+    }
+    let message = format!("{id} can't be resolved so: the other side has a folder there that holds something");
+    let hint = "move away what is in the folder, or resolve for the other side";
+    Err(Error::new(Kind::Invalid, "folder_in_the_way", message, hint))
+}
+
 fn resolve(ground: &Ground<'_>, act: &Act, branch: &Branch, id: &Arc<str>, side: Side) -> Result<Prepared, Error> {
     let plan = joining::plan_of(ground.table(act), branch, Join::Merge)?;
     let Some(item) = plan.conflicts().find(|item| item.id == *id) else {
@@ -454,6 +468,9 @@ fn resolve(ground: &Ground<'_>, act: &Act, branch: &Branch, id: &Arc<str>, side:
         return Err(Error::new(Kind::NotFound, "no_conflict", message, "see the branch's file conflicts"));
     };
     let resolution = Resolution { side, child: item.child, parent: item.parent };
+    if item.decision.is_none() {
+        check_resolution(ground.table(act), branch, id, &resolution)?;
+    }
     let text = if side == Side::Child { "child" } else { "parent" };
     let detail = Detail { label: Some(id.clone()), text: Some(text.into()), ..Detail::default() };
     let prepared = about(ground.world, act, branch, Op::Resolve).with_detail(detail);

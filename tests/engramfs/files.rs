@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
     Actor, Attrs, BranchId, Document, EditError, FILES_ROOT, FileName, FileOp, Hash, Join, Kind, Make, Memory,
-    OpenMode, Setting, Surroundings, Time, View,
+    OpenMode, Setting, Side, Surroundings, Time, View,
 };
 
 use crate::support::{main_of, open, put, surroundings, verify, who};
@@ -357,6 +357,21 @@ fn a_conflict_by_hand_blocks_the_merge_until_it_is_settled() {
     memory.resolve_conflict(&who(), fork, "files/core/plan", engramfs::memory::Side::Parent).unwrap();
     memory.join(&who(), fork, Join::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
+}
+
+#[test]
+fn nobody_is_told_that_a_file_will_replace_a_folder_that_holds_something() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, fork, "n", "file");
+    write(&memory, main, "n/in", "held");
+    let refused = memory.resolve_conflict(&who(), fork, "files/n", Side::Child).unwrap_err();
+    assert_eq!((refused.kind, refused.code), (Kind::Invalid, "folder_in_the_way"));
+    memory.resolve_conflict(&who(), fork, "files/n", Side::Parent).unwrap();
+    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "n/in").unwrap(), "held");
 }
 
 #[test]
