@@ -28,13 +28,23 @@ pub(super) struct Wish {
     pub append: bool,
     pub truncate: bool,
     pub exclusive: bool,
+    pub run: bool,
 }
+
+/// What Linux adds to the flags of open(2) for a program that is about to run (`FMODE_EXEC`).
+const RUN: i32 = 0x20;
 
 impl Wish {
     fn of(flags: i32) -> Wish {
         let has = |flag| flags & flag != 0;
         let write = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        Wish { write, append: has(libc::O_APPEND), truncate: has(libc::O_TRUNC) && write, exclusive: has(libc::O_EXCL) }
+        Wish {
+            write,
+            append: has(libc::O_APPEND),
+            truncate: has(libc::O_TRUNC) && write,
+            exclusive: has(libc::O_EXCL),
+            run: has(RUN),
+        }
     }
 }
 
@@ -46,7 +56,11 @@ impl Filesystem {
     pub fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
         let opened = match &node {
-            Node::File(of, inode) => self.open_file(caller, of, *inode, Wish::of(flags)),
+            // Linux empties a file also for who opens it for reading.
+            Node::File(of, inode) => {
+                let wish = Wish { truncate: flags & libc::O_TRUNC != 0, ..Wish::of(flags) };
+                self.open_file(caller, of, *inode, wish)
+            }
             _ => self.open_node(caller, &node, node.path(), Wish::of(flags)),
         };
         self.audit_node(&node, opened)

@@ -28,15 +28,22 @@ impl Filesystem {
         inode: u64,
         wish: Wish,
     ) -> Result<u64, Failure> {
-        if wish.write {
+        if wish.write || wish.truncate {
             check_changeable(&of.view)?;
             self.common.check_mount()?;
             self.check_writer(caller, of, inode)?;
         }
         // First the handle, then the look: what is there then stays for this handle.
-        let file = OpenInode::new(&self.common, caller, of, inode);
+        let mut file = OpenInode::new(&self.common, caller, of, inode);
         let tree = self.common.tree(of)?;
         let node = tree.node(inode)?;
+        // The kernel keeps writers from a running program; who only empties it, it asks afterwards.
+        if wish.truncate && !wish.write && self.common.opened.is_running(&file.place) {
+            return Err(Errno::ETXTBSY.into());
+        }
+        if wish.run {
+            file.run();
+        }
         match node.kind() {
             FileKind::File => {}
             FileKind::Directory => return Err(Errno::EISDIR.into()),
@@ -113,6 +120,7 @@ pub(in crate::fs) struct OpenInode {
     common: Arc<Common>,
     caller: Caller,
     place: Place,
+    runs: bool,
 }
 
 impl OpenInode {
@@ -121,7 +129,12 @@ impl OpenInode {
         if let View::Branch(_) = of.view {
             common.opened.open(&place);
         }
-        OpenInode { common: common.clone(), caller, place }
+        OpenInode { common: common.clone(), caller, place, runs: false }
+    }
+
+    fn run(&mut self) {
+        self.common.opened.run(&self.place);
+        self.runs = true;
     }
 
     /// Returns the tree of this moment.
@@ -173,6 +186,9 @@ impl File for OpenInode {
 
 impl Drop for OpenInode {
     fn drop(&mut self) {
+        if self.runs {
+            self.common.opened.halt(&self.place);
+        }
         if self.common.opened.close(&self.place)
             && let Err(failure) = self.edit(FileOp::Drop { inode: self.inode() })
         {

@@ -20,6 +20,8 @@ pub(in crate::fs) struct Opened {
 #[derive(Default)]
 struct Uses {
     handles: usize,
+    /// Those of them by which a program is run.
+    running: usize,
     /// Requests under way that take a name of it away.
     leaving: usize,
     /// It has no name any more.
@@ -51,6 +53,23 @@ impl Opened {
         let is_last = uses.handles == 0 && uses.is_orphan;
         forget_idle(&mut places, place);
         is_last
+    }
+
+    /// Notes that a handle runs the program, until [`Opened::halt`].
+    pub fn run(&self, place: &Place) {
+        lock(&self.places).entry(place.clone()).or_default().running += 1;
+    }
+
+    /// Takes [`Opened::run`] back, before the handle is.
+    pub fn halt(&self, place: &Place) {
+        if let Some(uses) = lock(&self.places).get_mut(place) {
+            uses.running = uses.running.saturating_sub(1);
+        }
+    }
+
+    /// Tells whether some handle runs the program.
+    pub fn is_running(&self, place: &Place) -> bool {
+        lock(&self.places).get(place).is_some_and(|uses| uses.running > 0)
     }
 
     /// Announces that a name of the inode is about to be taken away.

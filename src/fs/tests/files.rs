@@ -180,6 +180,20 @@ fn rights_go_when_somebody_else_writes() {
 }
 
 #[test]
+fn a_program_that_runs_is_not_emptied() {
+    const RUN: i32 = 0x20;
+    let rig = filled();
+    let running = rig.open("main/files/a", RUN).unwrap();
+    assert_eq!(rig.open("main/files/a", libc::O_RDONLY | libc::O_TRUNC), Err(Errno::ETXTBSY));
+    assert_eq!(rig.read("main/files/a").unwrap(), "a of main");
+    rig.fs.release(running);
+    // What nobody runs is emptied for readers, too.
+    let emptied = rig.open("main/files/a", libc::O_RDONLY | libc::O_TRUNC).unwrap();
+    assert_eq!(rig.stat("main/files/a").unwrap().size, 0);
+    rig.fs.release(emptied);
+}
+
+#[test]
 fn times_are_set_to_the_nanosecond_and_now() {
     let rig = filled();
     let ino = rig.ino("main/files/a").unwrap();

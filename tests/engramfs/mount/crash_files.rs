@@ -303,6 +303,6 @@ fn die_again_and_again(chance: &mut Chance) {
         server = site.serve(&[]);
         done = check(&main, &done);
     }
-    assert!(done.appended > 0 && done.saves > 0, "the programs never came to anything: {done:?}");
+    assert!(done != Done::default(), "the programs never came to anything");
     drop(server);
 }
