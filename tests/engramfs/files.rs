@@ -319,6 +319,16 @@ fn all_three_versions_of_an_open_conflict_are_readable() {
 }
 
 #[test]
+fn the_page_of_a_branch_shows_its_files() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "notes/a", "text");
+    let page = memory.document(&View::Branch(main), Document::Readme).unwrap();
+    let page = String::from_utf8_lossy(&page);
+    assert!(page.contains("| `files/` |") && page.contains(" 1 files,"), "{page}");
+}
+
+#[test]
 fn own_edits_are_the_lines_of_diff() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
