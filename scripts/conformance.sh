@@ -197,9 +197,9 @@ chmod 777 "$mnt/main/files/p"
 if [ $quick ]; then seeds='1 2' operations=10000 turns=2 limit=60; else seeds='1 2 3 4 5' operations=100000 turns=5 limit=1800; fi
 
 printf '| check | result | time |\n|---|---|---|\n'
-check "pjdfstest 0.2.2" 120 pjdfstest false
+check "pjdfstest 0.2.2" 400 pjdfstest false
 # In a process of its own: the suite leaves files open, and then nothing can be made read-only (on ext4 neither).
-check "pjdfstest 0.2.2, read-only file system" 60 pjdfstest true erofs
+check "pjdfstest 0.2.2, read-only file system" 200 pjdfstest true erofs
 for seed in $seeds; do check "fsx, seed $seed" $limit fsx "main/files/fsx$seed" "$seed" $operations; done
 check "fsx on a fork while the parent is written" $limit on_a_fork 11 $operations
 check "fsx while its branch is promoted and pulled" $limit across_merges 21 $operations
