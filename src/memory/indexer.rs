@@ -172,10 +172,11 @@ impl Memory {
         }
     }
 
-    /// Tells whether questions under a metric wait for a graph of what a branch sees of a segment.
+    /// Tells whether questions under a metric wait for a graph of a segment: a large one, of which a
+    /// branch sees enough that it would be walked. Branches share segments, so that is seldom all.
     pub(super) fn wants_graph(&self, layer: &Layer, metric: Metric) -> bool {
-        let segment = &layer.segment;
-        let large = segment.dim() > 0 && layer.visible.count() >= self.surroundings.graph_rows;
+        let (segment, rows) = (&layer.segment, self.surroundings.graph_rows);
+        let large = segment.dim() > 0 && segment.rows() >= rows && layer.visible.count() >= rows / 2;
         large && segment.graph(metric).is_none()
     }
 
