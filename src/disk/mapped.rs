@@ -2,6 +2,8 @@
 
 use std::ops::{Deref, Range};
 
+use memmap2::Advice;
+
 /// Alignment of the first byte, in bytes: a cache line, and enough for any vector instruction.
 const ALIGNMENT: usize = 64;
 
@@ -17,9 +19,25 @@ enum Bytes {
 }
 
 impl Mapped {
-    /// Takes over a mapping; the kernel aligned it to a page.
+    /// Takes over a mapping; the kernel aligned it to a page, or to a huge one where it has those for files.
     pub(super) fn from_map(map: memmap2::Mmap) -> Self {
+        // One entry of the processor's table of pages then stands for 2 MiB. Where the kernel or the
+        // file system below has no huge pages, it says so and all stays as it was.
+        if let Err(error) = map.advise(Advice::HugePage) {
+            log::debug!("no huge pages for a mapped file: {error}");
+        }
         Self(Bytes::Map(map))
+    }
+
+    /// Has the kernel read a range, in huge pages where it can, before anyone touches it.
+    ///
+    /// Only time depends on it: what can't be read is not there, and whoever reads it next is told why.
+    pub fn bring(&self, range: Range<usize>) {
+        if let Bytes::Map(map) = &self.0
+            && let Err(error) = map.advise_range(Advice::PopulateRead, range.start, range.len())
+        {
+            log::debug!("a mapped file was not read ahead: {error}");
+        }
     }
 
     /// Copies `bytes` to an aligned place in memory, for disks that have nothing to map.

@@ -128,7 +128,7 @@ impl<'a> Builder<'a> {
         };
         layout::freeze(&parts, |place, coarse, links| {
             let node = order[place as usize];
-            coarse.copy_from_slice(space.coarse().row(node));
+            coarse.copy(space.coarse(), node);
             for (slot, near) in links.iter_mut().zip(self.growing.neighbours(node)) {
                 *slot = renumbered[near as usize].to_le_bytes();
             }

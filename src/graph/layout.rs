@@ -2,7 +2,7 @@
 
 use super::hierarchy::Hierarchy;
 use super::walk::{Lists, Ranked, Scratch, walk};
-use crate::vector::{CoarseRows, Metric, Prepared};
+use crate::vector::{CoarsePlace, CoarseRows, Metric, Prepared};
 
 // All numbers are little-endian. Sections follow one another in this order, each at the next
 // multiple of 64, so that nothing but the counts in the header needs to be stored.
@@ -15,13 +15,13 @@ use crate::vector::{CoarseRows, Metric, Prepared};
 //  24    4  metric's code
 //  28    4  slots: links that a node has room for
 //  32    8  bytes in all
-//  64       coarse copies: nodes * stride(dimension), see `vector::CoarseRows`
+//  64       coarse copies: nodes * row_size(dimension), see `vector::CoarseRows`
 //           links: nodes * slots * u32, as nodes; an empty slot is u32::MAX
 //           rows: nodes * u32, the row that each node stands for
 //           hierarchy, to the end
 
 const MAGIC: [u8; 8] = *b"EFSGRAPH";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const ALIGNMENT: usize = 64;
 /// What stands in a slot without a link.
 pub(super) const EMPTY: [u8; 4] = u32::MAX.to_le_bytes();
@@ -55,6 +55,7 @@ pub enum GraphError {
 /// Where the sections lie.
 #[derive(Clone, Copy, Debug)]
 struct Sections {
+    coarse_end: usize,
     links_at: usize,
     rows_at: usize,
     hierarchy_at: usize,
@@ -63,11 +64,11 @@ struct Sections {
 impl Sections {
     /// Returns the places of the sections, `None` when they exceed what memory can hold.
     fn new(nodes: usize, dim: usize, slots: usize) -> Option<Self> {
-        let links_at = nodes.checked_mul(CoarseRows::stride(dim))?.checked_add(HEADER_SIZE)?;
-        let links_at = links_at.checked_next_multiple_of(ALIGNMENT)?;
+        let coarse_end = nodes.checked_mul(CoarseRows::row_size(dim))?.checked_add(HEADER_SIZE)?;
+        let links_at = coarse_end.checked_next_multiple_of(ALIGNMENT)?;
         let rows_at = nodes.checked_mul(slots * 4)?.checked_add(links_at)?.checked_next_multiple_of(ALIGNMENT)?;
         let hierarchy_at = rows_at.checked_add(nodes.checked_mul(4)?)?.checked_next_multiple_of(ALIGNMENT)?;
-        Some(Self { links_at, rows_at, hierarchy_at })
+        Some(Self { coarse_end, links_at, rows_at, hierarchy_at })
     }
 }
 
@@ -188,7 +189,7 @@ impl<B: AsRef<[u8]>> Lists for Graph<B> {
 
     #[inline]
     fn coarse(&self) -> CoarseRows<'_> {
-        CoarseRows::new(self.bytes.as_ref().get(HEADER_SIZE..self.sections.links_at).unwrap_or_default(), self.dim)
+        CoarseRows::new(self.bytes.as_ref().get(HEADER_SIZE..self.sections.coarse_end).unwrap_or_default(), self.dim)
     }
 
     #[inline]
@@ -209,7 +210,7 @@ pub(super) struct Parts<'a> {
 }
 
 /// Writes a graph down. `fill` is given each node with the places of its coarse copy and its slots.
-pub(super) fn freeze(parts: &Parts<'_>, mut fill: impl FnMut(u32, &mut [u8], &mut [[u8; 4]])) -> Vec<u8> {
+pub(super) fn freeze(parts: &Parts<'_>, mut fill: impl FnMut(u32, CoarsePlace<'_>, &mut [[u8; 4]])) -> Vec<u8> {
     let nodes = parts.nodes.len();
     let sections = Sections::new(nodes, parts.dim, parts.slots).expect("what is in memory fits in memory");
     let mut bytes = vec![0; sections.hierarchy_at + parts.hierarchy.len()];
@@ -222,9 +223,9 @@ pub(super) fn freeze(parts: &Parts<'_>, mut fill: impl FnMut(u32, &mut [u8], &mu
     put(&mut bytes, SLOTS_AT, parts.slots as u32);
     let size = bytes.len() as u64;
     bytes[SIZE_AT..SIZE_AT + 8].copy_from_slice(&size.to_le_bytes());
-    let (coarse, links) = bytes[HEADER_SIZE..sections.rows_at].split_at_mut(sections.links_at - HEADER_SIZE);
-    let links = links.as_chunks_mut::<4>().0;
-    let places = coarse.chunks_exact_mut(CoarseRows::stride(parts.dim)).zip(links.chunks_exact_mut(parts.slots));
+    let (coarse, links) = bytes[..sections.rows_at].split_at_mut(sections.links_at);
+    let coarse = CoarseRows::places(&mut coarse[HEADER_SIZE..sections.coarse_end], parts.dim);
+    let places = coarse.zip(links.as_chunks_mut::<4>().0.chunks_exact_mut(parts.slots));
     for (node, (coarse, links)) in places.take(nodes).enumerate() {
         links.fill(EMPTY);
         fill(node as u32, coarse, links);

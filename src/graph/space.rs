@@ -32,11 +32,9 @@ impl<'a> Space<'a> {
         let nodes = rows.with_vector();
         let longest = nodes.iter().map(|&row| rows.norms[row as usize]).fold(0.0, f32::max);
         let mut space = Self { rows, metric, nodes, longest, factors: Vec::new(), coarse: Vec::new() };
-        let stride = CoarseRows::stride(rows.dim);
-        space.coarse = vec![0; space.nodes.len() * stride];
-        let mut coarse = std::mem::take(&mut space.coarse);
-        for (node, out) in coarse.chunks_exact_mut(stride).enumerate() {
-            space.source(node as u32).write(metric, out);
+        let mut coarse = vec![0; space.nodes.len() * CoarseRows::row_size(rows.dim)];
+        for (node, place) in CoarseRows::places(&mut coarse, rows.dim).enumerate() {
+            space.source(node as u32).write(metric, place);
         }
         space.coarse = coarse;
         space.factors = (0..space.nodes.len() as u32).map(|node| space.factor(node)).collect();

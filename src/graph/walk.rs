@@ -144,7 +144,7 @@ impl Scratch {
         }
         // All are asked for before the first is needed, so that memory answers them together.
         let coarse = lists.coarse();
-        fresh.iter().for_each(|&near| prefetch(coarse.row(near)));
+        fresh.iter().for_each(|&near| coarse.fetch(near));
         let mut estimates = std::mem::take(&mut self.estimates);
         question.estimates(coarse, &fresh, &mut estimates);
         for (&near, &worth) in fresh.iter().zip(&estimates.worths) {

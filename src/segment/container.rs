@@ -18,17 +18,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::SegmentError;
 use crate::disk::{DiskFile, Mapped};
-use crate::object::{Draft, Hash, Reader, Shelf, Writer};
+use crate::object::{Hash, Reader, Shelf};
 
-const MAGIC: &[u8; 8] = b"engrSEG1";
+pub(super) const MAGIC: &[u8; 8] = b"engrSEG1";
 /// Sections begin at multiples of this.
-const ALIGN: u64 = 64;
+pub(super) const ALIGN: u64 = 64;
 /// Bytes that are hashed together.
-const BLOCK: u64 = 64 * 1024;
+pub(super) const BLOCK: u64 = 64 * 1024;
 /// Bytes behind the footer.
 const TRAILER: u64 = 16;
-const FOOTER_CONTEXT: &str = "engramfs 2026 segment footer v1";
-const BLOCK_CONTEXT: &str = "engramfs 2026 segment block v1";
+pub(super) const FOOTER_CONTEXT: &str = "engramfs 2026 segment footer v1";
+pub(super) const BLOCK_CONTEXT: &str = "engramfs 2026 segment block v1";
 
 /// One section of an open file.
 struct Section {
@@ -85,6 +85,7 @@ impl Container {
     pub fn section(&self, section: usize) -> Result<&[u8], SegmentError> {
         let it = &self.sections[section];
         if !it.whole.load(Ordering::Acquire) {
+            self.map.bring(it.offset as usize..(it.offset + it.length) as usize);
             self.check(section, 0, it.length)?;
             it.whole.store(true, Ordering::Release);
         }
@@ -214,100 +215,4 @@ fn parse_footer(bytes: &[u8], kind: u8, length: u64) -> Option<(Vec<Section>, Ve
     }
     let extra = input.bytes().ok()?.to_vec();
     input.is_empty().then_some((sections, extra))
-}
-
-/// Writes a file section by section, in bounded memory.
-pub struct ContainerWriter<'a> {
-    draft: Draft<'a>,
-    at: u64,
-    footer: Writer,
-    sections: u64,
-    open: Option<OpenSection>,
-    block: Vec<u8>,
-}
-
-struct OpenSection {
-    offset: u64,
-    hashes: Vec<Hash>,
-}
-
-impl<'a> ContainerWriter<'a> {
-    /// Starts a file on the shelf.
-    pub fn new(shelf: &'a Shelf) -> Result<ContainerWriter<'a>, SegmentError> {
-        let draft = shelf.draft().map_err(new_file_io)?;
-        let mut head = [0; ALIGN as usize];
-        head[..8].copy_from_slice(MAGIC);
-        draft.write_at(&head, 0).map_err(new_file_io)?;
-        let (footer, block) = (Writer::new(), Vec::with_capacity(BLOCK as usize));
-        Ok(ContainerWriter { draft, at: ALIGN, footer, sections: 0, open: None, block })
-    }
-
-    /// Ends the section before and starts the next one.
-    pub fn begin(&mut self) -> Result<(), SegmentError> {
-        self.end()?;
-        let start = self.at.next_multiple_of(ALIGN);
-        let gap = [0; ALIGN as usize];
-        self.draft.write_at(&gap[..(start - self.at) as usize], self.at).map_err(new_file_io)?;
-        self.at = start;
-        self.open = Some(OpenSection { offset: start, hashes: Vec::new() });
-        Ok(())
-    }
-
-    /// Appends bytes to the section.
-    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
-        while !bytes.is_empty() {
-            let room = BLOCK as usize - self.block.len();
-            let (head, tail) = bytes.split_at(room.min(bytes.len()));
-            self.block.extend_from_slice(head);
-            bytes = tail;
-            if self.block.len() == BLOCK as usize {
-                self.flush()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), SegmentError> {
-        if !self.block.is_empty() {
-            self.draft.write_at(&self.block, self.at).map_err(new_file_io)?;
-            self.at += self.block.len() as u64;
-            if let Some(open) = &mut self.open {
-                open.hashes.push(Hash::of(BLOCK_CONTEXT, &self.block));
-            }
-            self.block.clear();
-        }
-        Ok(())
-    }
-
-    fn end(&mut self) -> Result<(), SegmentError> {
-        self.flush()?;
-        if let Some(open) = self.open.take() {
-            self.footer.number(open.offset).number(self.at - open.offset);
-            open.hashes.iter().for_each(|hash| {
-                self.footer.hash(hash);
-            });
-            self.sections += 1;
-        }
-        Ok(())
-    }
-
-    /// Writes the footer with `extra` in it, makes the file durable and returns its name.
-    pub fn finish(mut self, kind: u8, extra: &[u8]) -> Result<Hash, SegmentError> {
-        self.end()?;
-        let mut footer = Writer::new();
-        footer.byte(kind).number(self.sections).raw(self.footer.as_slice()).bytes(extra);
-        let footer = footer.finish();
-        let name = Hash::of(FOOTER_CONTEXT, &footer);
-        let mut tail = vec![0; (self.at.next_multiple_of(ALIGN) - self.at) as usize];
-        tail.extend_from_slice(&footer);
-        tail.extend_from_slice(&(footer.len() as u64).to_le_bytes());
-        tail.extend_from_slice(MAGIC);
-        self.draft.write_at(&tail, self.at).map_err(new_file_io)?;
-        self.draft.keep(&name).map_err(new_file_io)?;
-        Ok(name)
-    }
-}
-
-fn new_file_io(source: io::Error) -> SegmentError {
-    SegmentError::Io { name: "a new one".to_owned(), what: "written", source }
 }

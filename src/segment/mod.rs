@@ -5,6 +5,7 @@
 
 mod columns;
 mod container;
+mod container_writer;
 mod graph_file;
 mod row;
 mod writer;
@@ -14,7 +15,8 @@ use std::io;
 use thiserror::Error;
 
 pub use columns::{Segment, Totals};
-pub use container::{Container, ContainerWriter};
+pub use container::Container;
+pub use container_writer::ContainerWriter;
 pub use graph_file::{GraphFile, write_graph};
 pub use row::Row;
 pub use writer::write_segment;

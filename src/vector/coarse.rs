@@ -4,54 +4,95 @@
 //! for. The estimate is not exact; whoever walks keeps more rows than asked for and scores them.
 
 use super::Metric;
-use super::kernels::{self, COARSE as BLOCK, COARSE_BYTES as BLOCK_BYTES, Kernels, Strided};
+use super::kernels::{self, COARSE as BLOCK, COARSE_BYTES as BLOCK_BYTES, Kernels};
+use super::prefetch;
 
 /// What a stored half byte has been raised by: -8 to 7 is stored as 0 to 15.
 const RAISED: i32 = 8;
-/// Bytes behind the code: two f32, weight and size.
+/// Bytes of a row's factors: two f32, weight and size.
 const FACTORS: usize = 8;
 
-/// Rows in four bits, one behind the other, as they lie in a file.
+/// Rows in four bits, as they lie in a file: the codes of all, then the factors of all.
 ///
-/// A row is its half bytes, in blocks of 128 values, then two little-endian f32: what one step is
-/// worth (under cosine divided by the row's length), and its size: the length under l2, under the
-/// inner product what the row lacks to the longest, 0 under cosine.
+/// A code is its half bytes in blocks of 128 values, so that it is whole cache lines where the first
+/// one begins with one. The factors are two little-endian f32: what one step is worth (under cosine
+/// divided by the row's length), and the row's size: its length under l2, under the inner product
+/// what it lacks to the longest, 0 under cosine.
 #[derive(Clone, Copy, Debug)]
 pub struct CoarseRows<'a> {
-    bytes: &'a [u8],
-    stride: usize,
+    codes: &'a [u8],
+    factors: &'a [[u8; FACTORS]],
+    code_size: usize,
 }
 
 impl<'a> CoarseRows<'a> {
-    /// Takes bytes as rows of so many dimensions; rows behind the end of the bytes are all zero.
+    /// Takes bytes as rows of so many dimensions; rows behind the last whole one are all zero.
     #[must_use]
     #[inline]
     pub fn new(bytes: &'a [u8], dim: usize) -> Self {
-        Self { bytes, stride: Self::stride(dim) }
+        let code_size = code_size(dim);
+        let (codes, factors) = bytes.split_at(bytes.len() / Self::row_size(dim) * code_size);
+        Self { codes, factors: factors.as_chunks().0, code_size }
     }
 
-    /// Returns the number of bytes that one row takes.
+    /// Returns the number of bytes that one row takes, code and factors.
     #[must_use]
     #[inline]
-    pub const fn stride(dim: usize) -> usize {
-        dim.div_ceil(BLOCK) * BLOCK_BYTES + FACTORS
+    pub const fn row_size(dim: usize) -> usize {
+        code_size(dim) + FACTORS
     }
 
-    /// Returns the bytes of one row, empty behind the end.
-    #[must_use]
+    /// Returns the places of all rows that so many bytes hold.
+    pub fn places(bytes: &mut [u8], dim: usize) -> impl Iterator<Item = CoarsePlace<'_>> {
+        let code_size = code_size(dim);
+        let (codes, factors) = bytes.split_at_mut(bytes.len() / Self::row_size(dim) * code_size);
+        let codes = codes.chunks_exact_mut(code_size.max(1));
+        codes.zip(factors.as_chunks_mut().0).map(|(code, factors)| CoarsePlace { code, factors })
+    }
+
+    /// Has a row brought near.
     #[inline]
-    pub fn row(&self, row: u32) -> &'a [u8] {
-        let at = row as usize * self.stride;
-        self.bytes.get(at..at + self.stride).unwrap_or_default()
+    pub fn fetch(&self, row: u32) {
+        prefetch(self.code(row));
+        prefetch(self.factors.get(row as usize).map_or(&[], <[u8; FACTORS]>::as_slice));
+    }
+
+    /// Returns the code of one row, empty behind the end.
+    #[inline]
+    fn code(&self, row: u32) -> &'a [u8] {
+        let at = row as usize * self.code_size;
+        self.codes.get(at..at + self.code_size).unwrap_or_default()
     }
 
     /// Returns weight and size of a row.
     #[inline]
     fn factors(&self, row: u32) -> (f32, f32) {
-        let Some((_, [a, b, c, d, e, f, g, h])) = self.row(row).split_last_chunk::<FACTORS>() else {
-            return (0.0, 0.0);
-        };
-        (f32::from_le_bytes([*a, *b, *c, *d]), f32::from_le_bytes([*e, *f, *g, *h]))
+        let [a, b, c, d, e, f, g, h] = self.factors.get(row as usize).copied().unwrap_or_default();
+        (f32::from_le_bytes([a, b, c, d]), f32::from_le_bytes([e, f, g, h]))
+    }
+}
+
+/// Returns the number of bytes of a code.
+const fn code_size(dim: usize) -> usize {
+    dim.div_ceil(BLOCK) * BLOCK_BYTES
+}
+
+/// Where one row is written.
+#[derive(Debug)]
+pub struct CoarsePlace<'a> {
+    code: &'a mut [u8],
+    factors: &'a mut [u8; FACTORS],
+}
+
+impl CoarsePlace<'_> {
+    /// Writes a row that is written elsewhere already.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such row, or it has another dimension.
+    pub fn copy(self, rows: CoarseRows<'_>, row: u32) {
+        self.code.copy_from_slice(rows.code(row));
+        *self.factors = rows.factors[row as usize];
     }
 }
 
@@ -80,15 +121,15 @@ impl CoarseSource<'_> {
         }
     }
 
-    /// Writes the row's coarse copy to `out`.
+    /// Writes the row's coarse copy.
     ///
     /// # Panics
     ///
-    /// When `out` has another length than [`CoarseRows::stride`] says.
-    pub fn write(&self, metric: Metric, out: &mut [u8]) {
-        assert_eq!(out.len(), CoarseRows::stride(self.bytes.len()), "a coarse row has a fixed length");
+    /// When the place is for another dimension.
+    pub fn write(&self, metric: Metric, place: CoarsePlace<'_>) {
+        let CoarsePlace { code, factors } = place;
+        assert_eq!(code.len(), code_size(self.bytes.len()), "a coarse row has a fixed length");
         let table = best_table(self.bytes);
-        let (code, factors) = out.split_at_mut(out.len() - FACTORS);
         code.fill(RAISED as u8 * 0x11);
         // The product with the row itself shall come out exact, which takes the shrinking that
         // rounding brings out of all estimates.
@@ -182,8 +223,7 @@ impl CoarseQuestion {
     #[inline]
     pub fn estimates(&self, rows: CoarseRows<'_>, places: &[u32], out: &mut Estimates) {
         out.products.resize(places.len(), 0);
-        let codes = Strided { bytes: rows.bytes, stride: rows.stride };
-        self.kernels.dots_coarse(&self.bytes, codes, places, &mut out.products);
+        self.kernels.dots_coarse(&self.bytes, rows.codes, places, &mut out.products);
         let products = places.iter().zip(&out.products);
         out.worths.clear();
         out.worths.extend(products.map(|(&place, &product)| self.worth(product, rows.factors(place))));
@@ -194,8 +234,7 @@ impl CoarseQuestion {
     #[inline]
     pub fn estimate(&self, rows: CoarseRows<'_>, place: u32) -> f32 {
         let mut product = [0];
-        let codes = Strided { bytes: rows.bytes, stride: rows.stride };
-        self.kernels.dots_coarse(&self.bytes, codes, &[place], &mut product);
+        self.kernels.dots_coarse(&self.bytes, rows.codes, &[place], &mut product);
         self.worth(product[0], rows.factors(place))
     }
 

@@ -16,7 +16,7 @@ mod prepared;
 #[cfg(test)]
 mod tests;
 
-pub use coarse::{CoarseQuestion, CoarseRows, CoarseSource, Estimates};
+pub use coarse::{CoarsePlace, CoarseQuestion, CoarseRows, CoarseSource, Estimates};
 pub use code::{Code, quantize};
 pub use metric::{Metric, UnknownMetric};
 pub use prepared::{Prepared, Sieve};

@@ -1,6 +1,6 @@
 //! Every kernel against the plain sum, and every bound against the score.
 
-use super::kernels::{COARSE, COARSE_BYTES, Kernels, Strided};
+use super::kernels::{COARSE, COARSE_BYTES, Kernels};
 use super::*;
 
 /// A small deterministic source of numbers (splitmix64).
@@ -118,12 +118,11 @@ fn every_variant_multiplies_several_rows_of_codes_exactly() {
 fn every_variant_multiplies_half_bytes_exactly() {
     let mut random = Random(10);
     for blocks in [0, 1, 2, 3, 8, 12, 512] {
-        let (dim, stride) = (blocks * COARSE, blocks * COARSE_BYTES + 8);
-        let mut bytes: Vec<u8> = (0..5 * stride).map(|_| random.next() as u8).collect();
-        bytes[..stride].fill(0xFF);
-        let codes = Strided { bytes: &bytes, stride };
+        let (dim, size) = (blocks * COARSE, blocks * COARSE_BYTES);
+        let mut bytes: Vec<u8> = (0..5 * size).map(|_| random.next() as u8).collect();
+        bytes[..size].fill(0xFF);
         let half = |row: usize, i: usize| {
-            let byte = bytes[row * stride + i / COARSE * COARSE_BYTES + i % COARSE_BYTES];
+            let byte = bytes[row * size + i / COARSE * COARSE_BYTES + i % COARSE_BYTES];
             i64::from(if i % COARSE < COARSE_BYTES { byte & 15 } else { byte >> 4 })
         };
         let asked: Vec<u32> = (0..9).map(|i| i * 3 % 5).collect();
@@ -133,7 +132,7 @@ fn every_variant_multiplies_half_bytes_exactly() {
             for kernels in Kernels::supported() {
                 for count in 0..=asked.len() {
                     let mut out = vec![7; count];
-                    kernels.dots_coarse(&a, codes, &asked[..count], &mut out);
+                    kernels.dots_coarse(&a, &bytes, &asked[..count], &mut out);
                     assert_eq!(out, expected[..count], "{}, {blocks} blocks", kernels.name());
                 }
             }
@@ -151,9 +150,9 @@ fn rows_behind_the_end_are_zero_in_every_variant() {
         let mut out = [7; 5];
         kernels.dots_i8(&a, &codes, &[1, 2, 0, u32::MAX, 3], &mut out);
         assert_eq!(out.map(|product| product != 0), [true, false, true, false, false], "{}", kernels.name());
-        // Row 2 of 200 bytes ends after its first block.
-        kernels.dots_coarse(&a, Strided { bytes: &halves, stride: 200 }, &[2, 3, 0, u32::MAX, 1], &mut out);
-        assert_eq!(out.map(|product| product != 0), [true, false, true, false, true], "{}", kernels.name());
+        // Row 2 of 192 bytes ends before its last block.
+        kernels.dots_coarse(&a, &halves, &[2, 3, 0, u32::MAX, 1], &mut out);
+        assert_eq!(out.map(|product| product != 0), [false, false, true, false, true], "{}", kernels.name());
         cut.push(out);
     }
     assert!(cut.windows(2).all(|pair| pair[0] == pair[1]));
@@ -165,12 +164,11 @@ fn coarse_estimates_are_near_the_scores_and_equal_in_any_company() {
     for dim in [1, 2, 5, 64, 100, 128, 129, 384, 1000] {
         let vectors: Vec<Vec<f32>> = (0..9).map(|_| random.vector(dim)).collect();
         for metric in Metric::ALL {
-            let stride = CoarseRows::stride(dim);
-            let mut bytes = vec![0; vectors.len() * stride];
-            for (vector, out) in vectors.iter().zip(bytes.chunks_mut(stride)) {
+            let mut bytes = vec![0; vectors.len() * CoarseRows::row_size(dim)];
+            for (vector, place) in vectors.iter().zip(CoarseRows::places(&mut bytes, dim)) {
                 let mut code = vec![0; dim];
                 let scale = quantize(vector, &mut code).0;
-                CoarseSource { bytes: &code, scale, norm: norm(vector), missing: 0.0 }.write(metric, out);
+                CoarseSource { bytes: &code, scale, norm: norm(vector), missing: 0.0 }.write(metric, place);
             }
             let rows = CoarseRows::new(&bytes, dim);
             let prepared = Prepared::new(metric, random.vector(dim));
@@ -193,9 +191,9 @@ fn coarse_estimates_are_near_the_scores_and_equal_in_any_company() {
 fn a_coarse_row_keeps_zeros_and_its_own_length() {
     let mut code = vec![0; 200];
     (code[3], code[150]) = (127, -60);
-    let mut out = vec![0; CoarseRows::stride(200)];
+    let mut out = vec![0; CoarseRows::row_size(200)];
     let source = CoarseSource { bytes: &code, scale: 0.5, norm: 70.2, missing: 0.0 };
-    source.write(Metric::Dot, &mut out);
+    CoarseRows::places(&mut out, 200).for_each(|place| source.write(Metric::Dot, place));
     assert!(out[..128].iter().all(|&byte| byte & 0xF0 == 0x80 || byte & 15 == 8));
     let own = CoarseQuestion::new(Metric::Dot, source).estimate(CoarseRows::new(&out, 200), 0);
     let exact = 0.25 * (127.0 * 127.0 + 60.0 * 60.0);

@@ -1,6 +1,6 @@
 //! AVX2: eight lanes of f32 at a time, sixteen of int8.
 
-use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, Strided, code, padded};
+use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, coarse_code, code, padded};
 use std::arch::x86_64::*;
 
 /// The variant for processors since about 2013.
@@ -142,11 +142,11 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
 
 /// Puts the inner products of a code with some rows of half bytes into `out`.
 #[target_feature(enable = "avx2")]
-fn dots_coarse(a: &[i8], codes: Strided<'_>, rows: &[u32], out: &mut [i32]) {
+fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
     let blocks = a.as_chunks::<COARSE>().0;
     for (&row, out) in rows.iter().zip(out) {
         let mut sum = _mm256_setzero_si256();
-        for (x, y) in blocks.iter().zip(codes.code(row, blocks.len())) {
+        for (x, y) in blocks.iter().zip(coarse_code(codes, blocks.len(), row)) {
             sum = add_block(sum, x, y);
         }
         *out = fold_whole(sum);

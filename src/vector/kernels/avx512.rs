@@ -1,6 +1,6 @@
 //! AVX-512 with VNNI: sixteen lanes of f32 at a time, 64 of int8.
 
-use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, Strided, code, padded};
+use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, coarse_code, code, padded};
 use std::arch::x86_64::*;
 
 /// The variant for server processors since about 2019.
@@ -179,10 +179,10 @@ fn load_code(block: &[i8; BLOCK]) -> __m512i {
 
 /// Puts the inner products of a code with some rows of half bytes into `out`.
 #[target_feature(enable = "avx512f,avx512vnni")]
-fn dots_coarse(a: &[i8], codes: Strided<'_>, rows: &[u32], out: &mut [i32]) {
+fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
     let blocks = a.as_chunks::<COARSE>().0;
     for (rows, out) in rows.chunks(SIDE_BY_SIDE).zip(out.chunks_mut(SIDE_BY_SIDE)) {
-        let four = four(rows, |row| codes.code(row, blocks.len()));
+        let four = four(rows, |row| coarse_code(codes, blocks.len(), row));
         let mut sums = [_mm512_setzero_si512(); SIDE_BY_SIDE];
         if four.iter().all(|code| code.len() == blocks.len()) {
             for (i, x) in blocks.iter().enumerate() {

@@ -27,7 +27,7 @@ pub(super) const COARSE_BYTES: usize = COARSE / 2;
 /// Multiplies a code with those rows of codes that are named, one product each.
 type Dots = unsafe fn(&[i8], &[i8], &[u32], &mut [i32]);
 /// The same with rows of half bytes.
-type DotsCoarse = unsafe fn(&[i8], Strided<'_>, &[u32], &mut [i32]);
+type DotsCoarse = unsafe fn(&[i8], &[u8], &[u32], &mut [i32]);
 
 /// The kernels of one instruction set.
 ///
@@ -42,20 +42,11 @@ pub(super) struct Kernels {
     dots_coarse: DotsCoarse,
 }
 
-/// Codes of half bytes that begin at equal distances in larger bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Strided<'a> {
-    pub bytes: &'a [u8],
-    pub stride: usize,
-}
-
-impl Strided<'_> {
-    /// Returns the code of a row, which ends where the bytes do.
-    #[inline(always)]
-    fn code(&self, row: u32, blocks: usize) -> &[[u8; COARSE_BYTES]] {
-        let found = self.bytes.get(row as usize * self.stride..).unwrap_or_default().as_chunks().0;
-        found.get(..blocks).unwrap_or(found)
-    }
+/// Returns the code of half bytes of a row among codes of so many blocks, empty where there is none.
+#[inline(always)]
+fn coarse_code(codes: &[u8], blocks: usize, row: u32) -> &[[u8; COARSE_BYTES]] {
+    let all = codes.as_chunks().0;
+    all.get(row as usize * blocks..).and_then(|rest| rest.get(..blocks)).unwrap_or_default()
 }
 
 /// Returns the int8 code of a row among codes of equal length, empty where there is none.
@@ -119,9 +110,9 @@ impl Kernels {
 
     /// Puts the inner products of a code with some rows of raised half bytes into `out`.
     ///
-    /// `a` is a whole number of blocks long. Where the bytes end too early, what lacks counts 0.
+    /// `a` is a whole number of blocks long, and the rows are as many. Rows behind the end give 0.
     #[inline]
-    pub(super) fn dots_coarse(&self, a: &[i8], codes: Strided<'_>, rows: &[u32], out: &mut [i32]) {
+    pub(super) fn dots_coarse(&self, a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
         assert_eq!(rows.len(), out.len(), "one product a row");
         // SAFETY: `supported` found the instructions of this variant on this processor.
         unsafe { (self.dots_coarse)(a, codes, rows, out) }

@@ -1,6 +1,6 @@
 //! Plain Rust for every processor; the compiler makes vector code of it where it can.
 
-use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, Strided, code, padded};
+use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, coarse_code, code, padded};
 
 /// The variant that runs everywhere, and that the others are checked against.
 pub(super) const KERNELS: Kernels = Kernels { name: "portable", dot, l2_squared, dot_i8, dots_i8, dots_coarse };
@@ -54,10 +54,10 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
 }
 
 /// Puts the inner products of a code with some rows of half bytes into `out`.
-fn dots_coarse(a: &[i8], codes: Strided<'_>, rows: &[u32], out: &mut [i32]) {
+fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
     let blocks = a.as_chunks::<COARSE>().0;
     for (&row, out) in rows.iter().zip(out) {
-        *out = blocks.iter().zip(codes.code(row, blocks.len())).map(|(x, y)| dot_block(x, y)).sum();
+        *out = blocks.iter().zip(coarse_code(codes, blocks.len(), row)).map(|(x, y)| dot_block(x, y)).sum();
     }
 }
 

@@ -1,0 +1,169 @@
+//! Writing a file of sections, see [`Container`](super::Container) for its form.
+
+use std::io;
+
+use super::SegmentError;
+use super::container::{ALIGN, BLOCK, BLOCK_CONTEXT, FOOTER_CONTEXT, MAGIC};
+use crate::object::{Draft, Hash, Shelf, Writer};
+
+/// Bytes of one write, but for the last: so many on their own boundary may lie in one huge page of
+/// the page cache, and be mapped as one.
+const WRITE: usize = 2 * 1024 * 1024;
+
+/// Writes a file section by section, in bounded memory.
+pub struct ContainerWriter<'a> {
+    draft: Draft<'a>,
+    /// What was not written yet, and the length of the file with it.
+    waiting: Vec<u8>,
+    length: u64,
+    footer: Writer,
+    sections: u64,
+    open: Option<OpenSection>,
+    block: Vec<u8>,
+}
+
+struct OpenSection {
+    offset: u64,
+    hashes: Vec<Hash>,
+}
+
+impl<'a> ContainerWriter<'a> {
+    /// Starts a file on the shelf.
+    pub fn new(shelf: &'a Shelf) -> Result<ContainerWriter<'a>, SegmentError> {
+        let draft = shelf.draft().map_err(new_file_io)?;
+        let (waiting, block) = (Vec::with_capacity(WRITE), Vec::with_capacity(BLOCK as usize));
+        let mut writer =
+            ContainerWriter { draft, waiting, length: 0, footer: Writer::new(), sections: 0, open: None, block };
+        let mut head = [0; ALIGN as usize];
+        head[..8].copy_from_slice(MAGIC);
+        writer.append(&head)?;
+        Ok(writer)
+    }
+
+    /// Ends the section before and starts the next one.
+    pub fn begin(&mut self) -> Result<(), SegmentError> {
+        self.end()?;
+        self.align()?;
+        self.open = Some(OpenSection { offset: self.length, hashes: Vec::new() });
+        Ok(())
+    }
+
+    /// Appends bytes to the section.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
+        while !bytes.is_empty() {
+            let room = BLOCK as usize - self.block.len();
+            let (head, tail) = bytes.split_at(room.min(bytes.len()));
+            self.block.extend_from_slice(head);
+            bytes = tail;
+            if self.block.len() == BLOCK as usize {
+                self.end_block()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_block(&mut self) -> Result<(), SegmentError> {
+        let mut block = std::mem::take(&mut self.block);
+        if !block.is_empty() {
+            self.append(&block)?;
+            if let Some(open) = &mut self.open {
+                open.hashes.push(Hash::of(BLOCK_CONTEXT, &block));
+            }
+            block.clear();
+        }
+        self.block = block;
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), SegmentError> {
+        self.end_block()?;
+        if let Some(open) = self.open.take() {
+            self.footer.number(open.offset).number(self.length - open.offset);
+            open.hashes.iter().for_each(|hash| {
+                self.footer.hash(hash);
+            });
+            self.sections += 1;
+        }
+        Ok(())
+    }
+
+    /// Appends zeros up to where a section may begin.
+    fn align(&mut self) -> Result<(), SegmentError> {
+        let gap = self.length.next_multiple_of(ALIGN) - self.length;
+        self.append(&[0; ALIGN as usize][..gap as usize])
+    }
+
+    /// Appends bytes to the file; they are written once a whole write has come together.
+    fn append(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
+        while !bytes.is_empty() {
+            let (head, tail) = bytes.split_at((WRITE - self.waiting.len()).min(bytes.len()));
+            self.waiting.extend_from_slice(head);
+            self.length += head.len() as u64;
+            bytes = tail;
+            if self.waiting.len() == WRITE {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), SegmentError> {
+        let start = self.length - self.waiting.len() as u64;
+        self.draft.write_at(&self.waiting, start).map_err(new_file_io)?;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// Writes the footer with `extra` in it, makes the file durable and returns its name.
+    pub fn finish(mut self, kind: u8, extra: &[u8]) -> Result<Hash, SegmentError> {
+        self.end()?;
+        let mut footer = Writer::new();
+        footer.byte(kind).number(self.sections).raw(self.footer.as_slice()).bytes(extra);
+        let footer = footer.finish();
+        let name = Hash::of(FOOTER_CONTEXT, &footer);
+        self.align()?;
+        self.append(&footer)?;
+        self.append(&(footer.len() as u64).to_le_bytes())?;
+        self.append(MAGIC)?;
+        self.flush()?;
+        self.draft.keep(&name).map_err(new_file_io)?;
+        Ok(name)
+    }
+}
+
+fn new_file_io(source: io::Error) -> SegmentError {
+    SegmentError::Io { name: "a new one".to_owned(), what: "written", source }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::segment::Container;
+
+    #[test]
+    fn sections_come_back_as_written_wherever_writes_begin_and_end() {
+        let shelf = Shelf::new(Arc::new(ForgetfulDisk::new()), "segments").unwrap();
+        let lengths = [0, 1, 63, 65_536, WRITE - 200_000, 130_000, WRITE, 3 * WRITE + 7];
+        let byte = |section: usize, at: usize| (at * 31 + at / 251 + section) as u8;
+        let mut out = ContainerWriter::new(&shelf).unwrap();
+        for (section, length) in lengths.into_iter().enumerate() {
+            out.begin().unwrap();
+            let bytes: Vec<u8> = (0..length).map(|at| byte(section, at)).collect();
+            bytes.chunks(100_003).for_each(|some| out.write(some).unwrap());
+        }
+        let name = out.finish(9, b"more").unwrap();
+        let file = Container::open(&shelf, name, 9).unwrap();
+        file.verify().unwrap();
+        assert_eq!(file.extra(), b"more");
+        for (section, length) in lengths.into_iter().enumerate() {
+            let bytes = file.section(section).unwrap();
+            assert_eq!(bytes.len(), length);
+            assert!(bytes.iter().enumerate().all(|(at, found)| *found == byte(section, at)), "section {section}");
+        }
+    }
+}
