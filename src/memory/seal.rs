@@ -33,8 +33,9 @@ const SEAL_BYTES: u64 = 8 << 20;
 pub(super) const ACT_BYTES: u64 = 512;
 /// What each row of a bulk commit counts: replaying it costs time, so 65,536 of them ask for a seal.
 pub(super) const BULK_ROW_BYTES: u64 = 256;
-/// Bytes of acts after which a store is sealed as it is closed, so that it opens at once.
-const CLOSING_BYTES: u64 = 1 << 20;
+/// Bytes of acts after which a store is sealed as it is closed, so that it opens at once, and when it
+/// is left alone: a question then walks a graph of what it would scan.
+const RESTING_BYTES: u64 = 1 << 20;
 
 /// How long operations on files may wait for the entry that gathers them.
 const GATHERING: Duration = Duration::from_secs(1);
@@ -47,12 +48,11 @@ struct Wish {
     stop: bool,
 }
 
-/// How often files are looked for that have outlived their rule.
-const EXPIRING: Duration = Duration::from_secs(60);
-
 /// What the keeper does next; it gathers and expires in any case.
 struct Duty {
     seal: bool,
+    /// Nothing was asked of it for a while.
+    idle: bool,
 }
 
 /// The thread that seals in the background, seen from outside. The thread does not hold the store.
@@ -75,16 +75,16 @@ impl Keeper {
     }
 
     /// Waits for a wish; returns what to do, or nothing when the thread shall end.
-    fn next(&self) -> Option<Duty> {
+    fn next(&self, rest: Duration) -> Option<Duty> {
         let wish = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = |wish: &mut Wish| !wish.seal && !wish.stop && !wish.gather;
-        let waited = self.0.1.wait_timeout_while(wish, EXPIRING, idle);
+        let waited = self.0.1.wait_timeout_while(wish, rest, idle);
         let (mut wish, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         if !timeout.timed_out() && !wish.seal && !wish.stop {
             let waited = self.0.1.wait_timeout_while(wish, GATHERING, |wish| !wish.seal && !wish.stop);
             wish = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let duty = Duty { seal: wish.seal };
+        let duty = Duty { seal: wish.seal, idle: timeout.timed_out() };
         (wish.seal, wish.gather) = (false, false);
         (!wish.stop).then_some(duty)
     }
@@ -213,15 +213,12 @@ impl Memory {
     /// Starts the thread that seals in the background. It ends with the store.
     pub(super) fn start_keeper(self: &Arc<Self>) {
         let (memory, keeper) = (Arc::downgrade(self), self.keeper.clone());
+        let rest = self.surroundings.rest;
         let life = move || {
-            while let Some(duty) = keeper.next()
+            while let Some(duty) = keeper.next(rest)
                 && let Some(memory) = memory.upgrade()
             {
-                let mut kept = memory.gather_all().and_then(|()| memory.expire_in_time(EXPIRING));
-                if duty.seal {
-                    kept = kept.and_then(|()| memory.seal());
-                }
-                if let Err(error) = kept {
+                if let Err(error) = memory.tend(&duty) {
                     log::warn!("sealing failed and will be tried again: {error}");
                 }
             }
@@ -232,10 +229,18 @@ impl Memory {
         self.wake_keeper();
     }
 
+    /// Does what the keeper has to do.
+    fn tend(&self, duty: &Duty) -> Result<(), Error> {
+        self.gather_all()?;
+        self.expire_in_time(self.surroundings.rest)?;
+        let rests = || duty.idle && self.chain().loose_bytes >= RESTING_BYTES;
+        if duty.seal || rests() { self.seal() } else { Ok(()) }
+    }
+
     /// Seals a store that is about to be closed, where opening it would take long otherwise.
     pub(super) fn seal_to_close(&self) {
         let loose = self.chain().loose_bytes;
-        if loose >= CLOSING_BYTES
+        if loose >= RESTING_BYTES
             && let Err(error) = self.seal()
         {
             log::warn!("the store could not be sealed and will take longer to open: {error}");

@@ -17,6 +17,9 @@ const GRAPH_ROWS: u32 = 8192;
 /// So long after a seal a graph is begun: the next commit of an import comes sooner.
 const LULL: Duration = Duration::from_secs(5);
 
+/// So long a store is left alone before it is tidied up; files that have outlived their rule go as often.
+const REST: Duration = Duration::from_secs(60);
+
 /// The clock and the source of randomness that a store is given, and its maker.
 pub struct Surroundings {
     /// Tells the present moment.
@@ -28,6 +31,9 @@ pub struct Surroundings {
     /// How long nothing must have been sealed before a graph is begun; what came in many segments
     /// becomes one first.
     pub lull: Duration,
+    /// How long nothing must have been asked for before loose versions are sealed, however few bytes
+    /// they are; and how often files are looked for that have outlived their rule.
+    pub rest: Duration,
     /// Who makes a store that is not there yet.
     pub owner: Actor,
 }
@@ -47,6 +53,13 @@ impl Surroundings {
             let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(buffer));
             read.expect("/dev/urandom can always be read on Linux");
         };
-        Surroundings { clock: Box::new(clock), entropy: Box::new(entropy), graph_rows: GRAPH_ROWS, lull: LULL, owner }
+        Surroundings {
+            clock: Box::new(clock),
+            entropy: Box::new(entropy),
+            graph_rows: GRAPH_ROWS,
+            lull: LULL,
+            rest: REST,
+            owner,
+        }
     }
 }

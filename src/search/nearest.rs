@@ -126,7 +126,10 @@ impl Scan<'_> {
     /// most of them a look at their metadata.
     fn scan_loose(&self, question: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
         let versions: Vec<&Arc<Version>> = self.state.loose().values().collect();
+        let mut rest = versions.chunks(ROWS_SIDE_BY_SIDE).skip(1);
         for some in versions.chunks(ROWS_SIDE_BY_SIDE) {
+            // A code is found over its version: those that come next are fetched beforehand.
+            rest.next().into_iter().flatten().for_each(|version| prefetch(std::slice::from_ref(&***version)));
             some.iter().filter_map(|version| version.code()).for_each(|code| prefetch(code.bytes));
             let sieve = question.sieve(pool.worst());
             for version in some {

@@ -150,6 +150,22 @@ fn what_an_import_brings_in_several_segments_gets_one_graph() {
 }
 
 #[test]
+fn a_store_that_is_left_alone_seals_its_edits_and_gives_them_a_graph() {
+    let disk = ForgetfulDisk::new();
+    let around = Surroundings { graph_rows: 64, rest: Duration::from_millis(50), ..surroundings() };
+    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap();
+    let mut chance = Chance(2);
+    let edits = (0..3000).map(|number| note(number, &mut chance)).collect();
+    memory.commit(&who(), main_of(&memory), edits).unwrap();
+    let graphs = || disk.list("segments").unwrap().iter().filter(|name| is_graph(&disk, name)).count();
+    let start = std::time::Instant::now();
+    while graphs() == 0 && start.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(graphs(), 1, "nobody asked for a seal");
+}
+
+#[test]
 fn a_graph_outlives_the_process_and_verify_reads_it() {
     let (disk, memory, fork) = indexed();
     let before = ids(&ask(&memory, &fork, &Chance(4).vector(DIM), 10, &plain()));

@@ -15,6 +15,7 @@ pub fn surroundings() -> Surroundings {
         entropy: Box::new(|bytes| bytes.fill(7)),
         graph_rows: u32::MAX,
         lull: std::time::Duration::ZERO,
+        rest: std::time::Duration::from_secs(60),
         owner: who(),
     }
 }
