@@ -186,6 +186,10 @@ for path in ('f', 'd'):
 fails(errno.E2BIG, os.setxattr, 'f', 'user.a', b'2' * 65537)
 acl = struct.pack('<I', 2) + b''.join(struct.pack('<HHi', tag, 6, -1) for tag in (1, 4, 32))
 fails(errno.ENOTSUP, os.setxattr, 'f', 'system.posix_acl_access', acl)
+for name in ('nameless', 'other.a', 'USER.a'):
+    fails(errno.ENOTSUP, os.setxattr, 'f', name, b'1'); fails(errno.ENOTSUP, os.removexattr, 'f', name)
+    fails(errno.ENOTSUP, os.getxattr, 'f', name)
+fails(errno.EINVAL, os.setxattr, 'f', 'user.', b'1')
 fails(errno.EPERM, os.setxattr, 's', 'user.a', b'1', follow_symlinks=False)
 if os.getuid() == 0:
     os.setxattr('s', 'trusted.t', b'1', follow_symlinks=False)
