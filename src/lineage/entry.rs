@@ -44,14 +44,12 @@ pub enum Op {
     Refuse = 14,
     /// A user was seen for the first time: the name its entries carry.
     User = 15,
-    /// States that nobody keeps any longer were let go.
-    Expire = 16,
     /// Files were written, made, moved or deleted.
-    Files = 17,
+    Files = 16,
 }
 
 impl Op {
-    const ALL: [(Op, &'static str); 17] = [
+    const ALL: [(Op, &'static str); 16] = [
         (Op::Root, "root"),
         (Op::Fork, "fork"),
         (Op::Commit, "commit"),
@@ -67,7 +65,6 @@ impl Op {
         (Op::Resolve, "resolve"),
         (Op::Refuse, "refuse"),
         (Op::User, "user"),
-        (Op::Expire, "expire"),
         (Op::Files, "files"),
     ];
 
