@@ -94,6 +94,32 @@ fn deleted_and_overridden_rows_are_walked_through_and_never_shown() {
 }
 
 #[test]
+fn a_chain_of_64_forks_is_walked_and_loses_nothing() {
+    let (_disk, memory, fork) = indexed();
+    let mut chance = Chance(5);
+    let mut at = fork.branch();
+    for level in 0..64 {
+        let edits = (0..10).map(|_| {
+            let number = chance.below(ROWS + 500);
+            if chance.one_in(4) { delete(&format!("r{number:05}")) } else { note(number, &mut chance) }
+        });
+        memory.commit(&who(), at, edits.collect()).unwrap();
+        if level == 40 {
+            memory.seal().unwrap();
+        }
+        at = memory.fork(&who(), at, "deeper", None).unwrap();
+    }
+    for settled in [false, true] {
+        if settled {
+            memory.seal().unwrap();
+            memory.wait_indexed();
+        }
+        let (recall, walked) = recall(&memory, &View::Branch(at), &plain());
+        assert!(walked && recall >= 0.99, "settled {settled}: walked {walked}, recall {recall}");
+    }
+}
+
+#[test]
 fn filters_of_every_selectivity_find_what_there_is() {
     let (_disk, memory, fork) = indexed();
     for (limit, walks) in [(900, true), (500, false), (100, false), (10, false), (1, false)] {
