@@ -21,22 +21,21 @@ enum Bytes {
 impl Mapped {
     /// Takes over a mapping; the kernel aligned it to a page, or to a huge one where it has those for files.
     pub(super) fn from_map(map: memmap2::Mmap) -> Self {
-        // One entry of the processor's table of pages then stands for 2 MiB. Where the kernel or the
-        // file system below has no huge pages, it says so and all stays as it was.
-        if let Err(error) = map.advise(Advice::HugePage) {
-            log::debug!("no huge pages for a mapped file: {error}");
-        }
         Self(Bytes::Map(map))
     }
 
-    /// Has the kernel read a range, in huge pages where it can, before anyone touches it.
+    /// Has the kernel read a range that is wanted whole, in huge pages where it can, before anyone
+    /// touches it: one entry of the processor's table of pages then stands for 2 MiB.
     ///
-    /// Only time depends on it: what can't be read is not there, and whoever reads it next is told why.
+    /// Only time depends on it: where there are no huge pages all stays as it was, and of what can't be
+    /// read, whoever reads it next is told why. The rest of the file keeps its small pages, since one
+    /// row of it should not cost the reading of 2 MiB.
     pub fn bring(&self, range: Range<usize>) {
-        if let Bytes::Map(map) = &self.0
-            && let Err(error) = map.advise_range(Advice::PopulateRead, range.start, range.len())
-        {
-            log::debug!("a mapped file was not read ahead: {error}");
+        let Bytes::Map(map) = &self.0 else { return };
+        for advice in [Advice::HugePage, Advice::PopulateRead] {
+            if let Err(error) = map.advise_range(advice, range.start, range.len()) {
+                log::debug!("a mapped file is read as it is touched: {advice:?}: {error}");
+            }
         }
     }
 
