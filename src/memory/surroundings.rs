@@ -17,7 +17,7 @@ const GRAPH_ROWS: u32 = 8192;
 /// So long after a seal a graph is begun: the next commit of an import comes sooner.
 const LULL: Duration = Duration::from_secs(5);
 
-/// So long a store is left alone before it is tidied up; files that have outlived their rule go as often.
+/// So long the keeper has nothing to do before it tidies up; files that have outlived their rule go as often.
 const REST: Duration = Duration::from_secs(60);
 
 /// The clock and the source of randomness that a store is given, and its maker.
@@ -31,8 +31,8 @@ pub struct Surroundings {
     /// How long nothing must have been sealed before a graph is begun; what came in many segments
     /// becomes one first.
     pub lull: Duration,
-    /// How long nothing must have been asked for before loose versions are sealed, however few bytes
-    /// they are; and how often files are looked for that have outlived their rule.
+    /// How long the keeper must have had nothing to do before it seals also what is a good deal less
+    /// than it waits for otherwise; and how often files are looked for that have outlived their rule.
     pub rest: Duration,
     /// Who makes a store that is not there yet.
     pub owner: Actor,
