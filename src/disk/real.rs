@@ -5,8 +5,9 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::Builder;
 
 use super::lock::{Lock, LockError};
 use super::{Disk, DiskFile, Mapped, Space, checked, checked_dir};
@@ -15,6 +16,8 @@ use super::{Disk, DiskFile, Mapped, Space, checked, checked_dir};
 const FOLDER_MODE: u32 = 0o700;
 /// Permission bits of a file that the disk makes: its owner's alone.
 const FILE_MODE: u32 = 0o600;
+/// Freeing more than this takes longer than starting a thread.
+const COSTLY_BYTES: u64 = 16 << 20;
 
 /// Keeps a store in a folder of the host.
 #[derive(Clone, Debug)]
@@ -164,6 +167,25 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 
 /// One open file of a [`RealDisk`].
 struct RealFile(File);
+
+impl RealFile {
+    /// Returns whether closing it takes long: the last handle of a removed file frees its room.
+    fn is_costly_to_close(&self) -> bool {
+        self.0.metadata().is_ok_and(|found| found.nlink() == 0 && found.len() > COSTLY_BYTES)
+    }
+}
+
+impl Drop for RealFile {
+    /// Who drops it may hold a lock.
+    fn drop(&mut self) {
+        if self.is_costly_to_close()
+            && let Ok(last) = self.0.try_clone()
+        {
+            // Where no thread can be had the closure is dropped here, and the file with it.
+            let _ = Builder::new().name("closer".to_owned()).spawn(move || drop(last));
+        }
+    }
+}
 
 impl DiskFile for RealFile {
     fn len(&self) -> io::Result<u64> {

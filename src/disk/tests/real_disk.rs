@@ -28,6 +28,25 @@ fn a_file_in_the_place_of_the_root_is_an_error() {
 }
 
 #[test]
+fn a_large_file_that_was_removed_is_let_go_by_another_thread() {
+    let (folder, disk) = real();
+    let file = disk.create("large").unwrap();
+    file.set_len(1 << 30).unwrap();
+    disk.remove("large").unwrap();
+    drop(file);
+    let is_open = || {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap();
+        let mut links = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
+        links.any(|path| path.starts_with(&folder.0))
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while is_open() {
+        assert!(std::time::Instant::now() < end, "it is still open");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn symbolic_links_are_not_followed() {
     let (folder, disk) = real();
     std::fs::write(folder.0.join("target"), "secret").unwrap();
