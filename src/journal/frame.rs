@@ -12,6 +12,10 @@
 //! All numbers are little-endian. `flushed` is the offset in the same file below which everything
 //! was known to be on the device when the frame was written. The checks are the first bytes of
 //! BLAKE3; the header has its own, so that a frame whose file ends early is told from a damaged one.
+//!
+//! The payload of a frame of content is in parts: the length of its head as u32, the head, and the
+//! content with what vouches for it. The check covers the first two, since who wrote the rest hashes
+//! it anyway.
 
 const KIND: usize = 0;
 const LENGTH: usize = KIND + 1;
@@ -21,6 +25,9 @@ const CHECK: usize = HEADER_CHECK + 4;
 
 /// Bytes of a frame before its payload.
 pub const FRAME_BYTES: usize = CHECK + 8;
+
+/// Bytes of the length of the head of a frame of content.
+pub(super) const HEAD_LENGTH_BYTES: usize = 4;
 
 /// Largest payload: 1 GiB.
 pub const PAYLOAD_MAX: usize = 1 << 30;
@@ -36,6 +43,8 @@ pub enum Kind {
     End,
     /// A small step that a later act gathers with others.
     Edit,
+    /// The same with content that its writer vouches for: who reads it back judges the content.
+    Content,
 }
 
 impl Kind {
@@ -45,11 +54,12 @@ impl Kind {
             Kind::Mark => 0xA2,
             Kind::End => 0xA3,
             Kind::Edit => 0xA4,
+            Kind::Content => 0xA5,
         }
     }
 
     fn from_code(code: u8) -> Option<Kind> {
-        [Kind::Act, Kind::Mark, Kind::End, Kind::Edit].into_iter().find(|kind| kind.code() == code)
+        [Kind::Act, Kind::Mark, Kind::End, Kind::Edit, Kind::Content].into_iter().find(|kind| kind.code() == code)
     }
 }
 
@@ -66,9 +76,10 @@ pub struct Header {
     check: u64,
 }
 
-/// Returns the header of a frame whose payload is `parts` one after the other.
-pub fn header(kind: Kind, flushed: u64, parts: &[&[u8]]) -> [u8; FRAME_BYTES] {
-    let length: usize = parts.iter().map(|part| part.len()).sum();
+/// Returns the header of a frame whose payload is `parts` one after the other, and `rest` bytes that
+/// the check does not cover.
+pub fn header(kind: Kind, flushed: u64, parts: &[&[u8]], rest: usize) -> [u8; FRAME_BYTES] {
+    let length = parts.iter().map(|part| part.len()).sum::<usize>() + rest;
     let mut bytes = [0; FRAME_BYTES];
     bytes[KIND] = kind.code();
     bytes[LENGTH..FLUSHED].copy_from_slice(&(length as u32).to_le_bytes());
@@ -96,9 +107,20 @@ pub fn decode(bytes: &[u8]) -> Option<Header> {
     })
 }
 
-/// Returns whether a frame's header and payload are what was written.
+/// Returns whether a frame's header and payload are what was written; of content only its head is
+/// looked at.
 pub fn is_whole(header: &Header, header_bytes: &[u8], payload: &[u8]) -> bool {
-    header.check == check(&header_bytes[..CHECK], &[payload])
+    let covered = match header.kind {
+        Kind::Content => content(payload).map(|(head, _)| &payload[..HEAD_LENGTH_BYTES + head.len()]),
+        _ => Some(payload),
+    };
+    covered.is_some_and(|covered| header.check == check(&header_bytes[..CHECK], &[covered]))
+}
+
+/// Returns the head of a frame of content, and what is behind it.
+pub fn content(payload: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = payload.split_first_chunk::<HEAD_LENGTH_BYTES>()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
 fn header_check(bytes: &[u8]) -> u32 {
@@ -123,7 +145,7 @@ mod tests {
     use super::*;
 
     fn encode(kind: Kind, flushed: u64, parts: &[&[u8]]) -> Vec<u8> {
-        [&header(kind, flushed, parts)[..], &parts.concat()].concat()
+        [&header(kind, flushed, parts, 0)[..], &parts.concat()].concat()
     }
 
     #[test]
@@ -145,6 +167,20 @@ mod tests {
                 Some(header) => header.length != 7 || !is_whole(&header, &bytes, &bytes[FRAME_BYTES..]),
             };
             assert!(found, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn of_content_only_the_head_is_covered() {
+        let (length, head, rest) = (4u32.to_le_bytes(), b"head", b"content");
+        let header_bytes = header(Kind::Content, 7, &[&length, head], rest.len());
+        let good = [&length[..], head, rest].concat();
+        let header = decode(&header_bytes).unwrap();
+        assert_eq!((header.length, content(&good)), (good.len(), Some((&head[..], &rest[..]))));
+        for byte in 0..good.len() {
+            let mut bytes = good.clone();
+            bytes[byte] ^= 1;
+            assert_eq!(is_whole(&header, &header_bytes, &bytes), byte >= 8, "byte {byte}");
         }
     }
 }

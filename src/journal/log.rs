@@ -14,7 +14,7 @@ const LONG_BYTES: usize = 16 << 10;
 pub struct Journal {
     number: u64,
     path: String,
-    file: Box<dyn DiskFile>,
+    file: Arc<dyn DiskFile>,
     tail: Mutex<Tail>,
     flush: Mutex<Flush>,
     flushed: Condvar,
@@ -63,7 +63,7 @@ impl Journal {
             Ok(file)
         };
         match make() {
-            Ok(file) => Ok(Journal::over(number, path, file, FILE_HEADER_BYTES)),
+            Ok(file) => Ok(Journal::over(number, path, file.into(), FILE_HEADER_BYTES)),
             Err(source) => {
                 // What was left must not stand in the way of the next try; it holds nothing.
                 let _ = disk.remove(&path).and_then(|()| disk.sync_dir("journal"));
@@ -73,7 +73,7 @@ impl Journal {
     }
 
     /// Continues a file whose first `length` bytes were replayed.
-    pub(super) fn over(number: u64, path: String, file: Box<dyn DiskFile>, length: u64) -> Journal {
+    pub(super) fn over(number: u64, path: String, file: Arc<dyn DiskFile>, length: u64) -> Journal {
         Journal {
             number,
             path,
@@ -94,28 +94,46 @@ impl Journal {
         self.tail().length
     }
 
+    /// Returns the file, for reading content where it stands.
+    pub fn file(&self) -> &Arc<dyn DiskFile> {
+        &self.file
+    }
+
     /// Appends a frame and returns the position just after it. On an error nothing was appended.
     pub fn append(&self, kind: Kind, parts: &[&[u8]]) -> Result<u64, JournalError> {
         let mut tail = self.tail();
-        self.write(&mut tail, kind, parts)?;
+        self.write(&mut tail, kind, parts, &[])?;
         tail.told = tail.length;
         Ok(tail.length)
     }
 
-    fn write(&self, tail: &mut Tail, kind: Kind, parts: &[&[u8]]) -> Result<(), JournalError> {
+    /// Appends a frame of content, with what vouches for it, and returns the position of the content
+    /// in the file.
+    pub fn append_content(&self, head: &[u8], content: &[u8], vouching: &[u8]) -> Result<u64, JournalError> {
+        let length = (head.len() as u32).to_le_bytes();
+        let mut tail = self.tail();
+        let at = tail.length + (frame::FRAME_BYTES + length.len() + head.len()) as u64;
+        self.write(&mut tail, Kind::Content, &[&length, head], &[content, vouching])?;
+        tail.told = tail.length;
+        Ok(at)
+    }
+
+    /// Writes a frame: parts that its check covers, and the rest, which it does not.
+    fn write(&self, tail: &mut Tail, kind: Kind, covered: &[&[u8]], rest: &[&[u8]]) -> Result<(), JournalError> {
         if let Some(reason) = &self.flush().failed {
             return Err(JournalError::Poisoned { reason: reason.clone() });
         }
         if let Some(reason) = &tail.broken {
             return Err(JournalError::Poisoned { reason: reason.clone() });
         }
-        let payload: usize = parts.iter().map(|part| part.len()).sum();
+        let bytes = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
+        let payload = bytes(covered) + bytes(rest);
         if payload > frame::PAYLOAD_MAX {
             return Err(self.io("appended to", std::io::Error::from_raw_os_error(libc::EFBIG)));
         }
         let flushed = self.flush().upto;
-        let header = frame::header(kind, flushed, parts);
-        if let Err(source) = self.write_parts(&[&[&header[..]], parts].concat(), tail.length) {
+        let header = frame::header(kind, flushed, covered, bytes(rest));
+        if let Err(source) = self.write_parts(&[&[&header[..]], covered, rest].concat(), tail.length) {
             // Some of the bytes may be there. Cut them, or the next frame would stand behind a
             // broken one.
             if let Err(error) = self.file.set_len(tail.length) {
@@ -213,7 +231,7 @@ impl Journal {
             (flush.upto, flush.marked)
         };
         if upto > marked && tail.length == upto && !tail.finished {
-            let _ = self.write(&mut tail, Kind::Mark, &[]);
+            let _ = self.write(&mut tail, Kind::Mark, &[], &[]);
         }
     }
 

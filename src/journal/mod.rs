@@ -11,7 +11,7 @@ use std::io;
 
 use thiserror::Error;
 
-pub use frame::{FRAME_BYTES, Kind};
+pub use frame::{FRAME_BYTES, Kind, content};
 pub use log::Journal;
 pub use replay::{Frame, Replay, Torn};
 

@@ -33,8 +33,17 @@ pub struct Frame<'a> {
     pub kind: Kind,
     /// Where it begins in the file.
     pub offset: u64,
-    /// Its payload; the check held.
+    /// Its payload; the check held, which of content covers the head alone.
     pub payload: &'a [u8],
+    /// The file that it stands in.
+    pub file: &'a Arc<dyn DiskFile>,
+}
+
+impl Frame<'_> {
+    /// Returns where in the file something in the payload begins.
+    pub fn position(&self, at: usize) -> u64 {
+        self.offset + (FRAME_BYTES + at) as u64
+    }
 }
 
 /// What was found behind the last whole frame.
@@ -53,7 +62,7 @@ pub struct Torn {
 pub struct Replay {
     number: u64,
     path: String,
-    file: Box<dyn DiskFile>,
+    file: Arc<dyn DiskFile>,
     length: u64,
     /// The largest flushed offset that a frame read so far tells of.
     flushed: u64,
@@ -75,7 +84,7 @@ impl Replay {
     fn over(number: u64, file: std::io::Result<Box<dyn DiskFile>>) -> Result<Replay, JournalError> {
         let path = Journal::path_of(number);
         let io = |source| JournalError::Io { path: Journal::path_of(number), what: "opened", source };
-        let file = file.map_err(io)?;
+        let file: Arc<dyn DiskFile> = file.map_err(io)?.into();
         let length = file.len().map_err(io)?;
         let mut replay =
             Replay { number, path, file, length, flushed: FILE_HEADER_BYTES, window: Vec::new(), start: 0 };
@@ -92,13 +101,15 @@ impl Replay {
     }
 
     /// Calls `each` with every whole frame in order, and returns what stands behind the last one.
+    /// `each` returns false, and does nothing, where a frame's content is not the one
+    /// that was written: such a frame is not whole.
     ///
     /// `synced` is an offset below which the file is known from elsewhere to be whole. A bad frame
     /// below it, or below what any later frame tells, or before a clean end, is damage.
     pub fn run<E: From<JournalError>>(
         &mut self,
         synced: u64,
-        mut each: impl FnMut(Frame<'_>) -> Result<(), E>,
+        mut each: impl FnMut(Frame<'_>) -> Result<bool, E>,
     ) -> Result<Option<Torn>, E> {
         let mut offset = FILE_HEADER_BYTES;
         while offset < self.length {
@@ -109,12 +120,13 @@ impl Replay {
             if offset + total as u64 > self.length {
                 return Ok(Some(self.torn(offset, synced)?));
             }
+            let file = self.file.clone();
             let bytes = self.bytes(offset, total)?;
             let (head, payload) = bytes.split_at(FRAME_BYTES);
-            if !frame::is_whole(&header, head, payload) {
+            let frame = Frame { kind: header.kind, offset, payload, file: &file };
+            if !frame::is_whole(&header, head, payload) || !each(frame)? {
                 return Ok(Some(self.torn(offset, synced)?));
             }
-            each(Frame { kind: header.kind, offset, payload })?;
             self.flushed = self.flushed.max(header.flushed);
             offset += total as u64;
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::contents::is_whole;
 use super::verify::{VerifyOptions, verify};
 use super::{Error, Kind};
 
@@ -83,7 +84,7 @@ fn cut_to_whole_frames(dest: &Path) -> io::Result<()> {
     let Some(last) = names.iter().filter_map(|name| u64::from_str_radix(name, 16).ok()).max() else { return Ok(()) };
     let cut = || -> Result<(), JournalError> {
         let mut replay = Replay::open_to_continue(&disk, last)?;
-        let torn = replay.run::<JournalError>(0, |_| Ok(()))?;
+        let torn = replay.run::<JournalError>(0, |frame| Ok(is_whole(&frame)))?;
         replay.carry_on(torn.filter(|torn| torn.cut_short).as_ref()).map(|_| ())
     };
     cut().map_err(io::Error::other)

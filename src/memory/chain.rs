@@ -27,6 +27,8 @@ pub(super) struct Chain {
     pub journal: Option<Arc<Journal>>,
     /// Bytes in the journal since the last seal.
     pub loose_bytes: u64,
+    /// Bytes of long writes in the journal since the last seal, which take no memory.
+    pub written_bytes: u64,
     /// Length of the journal just behind a clean end.
     pub ended_at: u64,
     /// What was done to files and stands in no entry yet.

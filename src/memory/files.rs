@@ -2,7 +2,8 @@
 //! second is one entry of the lineage.
 //!
 //! A frame of an operation is not signed by itself. The entry that gathers it is: its head covers
-//! the files. So every act that looks at a branch's head gathers first, and so does a sync.
+//! the files. So every act that looks at a branch's head gathers first, and so does a sync. Long writes
+//! are in `contents`.
 
 use std::sync::{Arc, PoisonError};
 
@@ -10,7 +11,7 @@ use super::act::Deed;
 use super::chain::Chain;
 use super::world::{BranchId, View, World};
 use super::{Actor, Error, Memory, seal};
-use crate::journal::Kind;
+use crate::journal::{Journal, Kind};
 use crate::object::{CodecError, Reader, Time, Writer};
 use crate::workspace::{Op, Outcome, Packs, Tree, TreeError};
 
@@ -116,23 +117,43 @@ impl Memory {
             let time = self.now().max(chain.time.after(1));
             let edit = Edit { branch, time, uid: who.uid, op };
             let before = self.world().branch(branch)?.state.files().clone();
-            let lasts = lasts(&before, &edit.op)?;
-            let mut after = before.clone();
-            let outcome = after.apply(&edit.op, time, &self.trees)?;
-            let (head, content) = edit.to_bytes();
-            if lasts {
-                journal.append(Kind::Edit, &[&head, content]).map_err(Error::from)?;
-                chain.note(&edit, before, head.len() + content.len());
-            } else {
-                // Its chunks go into packs all the same.
-                chain.loose_bytes += content.len() as u64;
-            }
+            let (after, outcome) = self.write_down(&mut chain, &journal, &edit, before)?;
             self.world.write().unwrap_or_else(PoisonError::into_inner).edit(branch, after, time);
             outcome
         };
         self.keeper.gather_soon();
         self.wake_keeper();
         Ok(outcome)
+    }
+
+    /// Appends an operation to the journal, where it outlives its file's handles; returns the files
+    /// after it.
+    fn write_down(
+        &self,
+        chain: &mut Chain,
+        journal: &Journal,
+        edit: &Edit<'_>,
+        before: Tree,
+    ) -> Result<(Tree, Outcome), EditError> {
+        let lasts = lasts(&before, &edit.op)?;
+        if let Op::Write { inode, .. } = edit.op
+            && lasts
+            && let Some(after) = chain.write_content(journal, edit, &before)?
+        {
+            return Ok((after, Outcome { inode, gone: None }));
+        }
+        let mut after = before.clone();
+        let outcome = after.apply(&edit.op, edit.time, &self.trees)?;
+        let (head, content) = edit.to_bytes();
+        if lasts {
+            journal.append(Kind::Edit, &[&head, content]).map_err(Error::from)?;
+            let bytes = (head.len() + content.len()) as u64;
+            chain.note(edit.branch, edit.uid, edit.time, before, bytes + seal::ACT_BYTES);
+        } else {
+            // Its chunks go into packs all the same.
+            chain.loose_bytes += content.len() as u64;
+        }
+        Ok((after, outcome))
     }
 
     /// Makes one entry of what was done to a branch's files since its last one.
@@ -170,10 +191,10 @@ impl Memory {
 
 impl Chain {
     /// Notes an operation that was written down.
-    fn note(&mut self, edit: &Edit<'_>, before: Tree, bytes: usize) {
-        self.time = edit.time;
-        self.loose_bytes += bytes as u64 + seal::ACT_BYTES;
-        self.pending.entry(edit.branch).or_insert(Pending { uid: edit.uid, before });
+    pub(super) fn note(&mut self, branch: BranchId, uid: u32, time: Time, before: Tree, loose_bytes: u64) {
+        self.time = time;
+        self.loose_bytes += loose_bytes;
+        self.pending.entry(branch).or_insert(Pending { uid, before });
     }
 
     /// Carries out an operation that stands in the journal.
@@ -187,7 +208,7 @@ impl Chain {
             Err(TreeError::Segment(error)) => return Err(error.into()),
             Err(error) => return Err(damaged(format!("does what can't be done: {error}"))),
         }
-        self.note(&edit, before, bytes.len());
+        self.note(edit.branch, edit.uid, edit.time, before, bytes.len() as u64 + seal::ACT_BYTES);
         world.edit(edit.branch, after, edit.time);
         Ok(())
     }
@@ -228,7 +249,7 @@ impl World {
     }
 
     /// Puts other files in place of a branch's.
-    fn edit(&mut self, id: BranchId, files: Tree, time: Time) {
+    pub(super) fn edit(&mut self, id: BranchId, files: Tree, time: Time) {
         if let Some(branch) = self.branches.get_mut(&id) {
             let branch = Arc::make_mut(branch);
             Arc::make_mut(&mut branch.state).set_files(files);

@@ -63,6 +63,7 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
             time: manifest.time,
             journal: None,
             loose_bytes: 0,
+            written_bytes: 0,
             ended_at: 0,
             pending: HashMap::new(),
             closed: None,
@@ -129,11 +130,13 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn frame(&mut self, frame: Frame<'_>) -> Result<(), Error> {
+    /// Does what a frame says; returns false if its content is not whole.
+    fn frame(&mut self, frame: Frame<'_>) -> Result<bool, Error> {
         match frame.kind {
-            Kind::Mark => Ok(()),
-            Kind::Act => self.act(frame.payload),
-            Kind::Edit => self.chain.replay_edit(&mut self.world, self.source.trees, frame.payload),
+            Kind::Mark => {}
+            Kind::Act => self.act(frame.payload)?,
+            Kind::Edit => self.chain.replay_edit(&mut self.world, self.source.trees, frame.payload)?,
+            Kind::Content => return self.chain.replay_content(&mut self.world, &frame),
             Kind::End => {
                 let signature: &[u8; SIGNATURE_BYTES] = frame
                     .payload
@@ -142,10 +145,10 @@ impl Reading<'_> {
                 if !self.source.public.verifies(&self.chain.end_hash(frame.offset), signature) {
                     return Err(Error::damaged("a clean end of the journal is not signed by the store's key"));
                 }
-                self.chain.ended_at = frame.offset + (crate::journal::FRAME_BYTES + frame.payload.len()) as u64;
-                Ok(())
+                self.chain.ended_at = frame.position(frame.payload.len());
             }
         }
+        Ok(true)
     }
 
     fn act(&mut self, payload: &[u8]) -> Result<(), Error> {

@@ -9,6 +9,7 @@ mod act;
 mod ask;
 mod backup;
 mod chain;
+mod contents;
 mod document;
 mod draft;
 mod error;

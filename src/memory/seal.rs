@@ -36,6 +36,9 @@ pub(super) const BULK_ROW_BYTES: u64 = 256;
 /// Bytes of acts after which a store is sealed as it is closed, so that it opens at once, and when it
 /// is left alone: a question then walks a graph of what it would scan.
 const RESTING_BYTES: u64 = 1 << 20;
+/// Bytes of long writes after which a seal begins also while more of them come: reading them back at
+/// an opening takes a second.
+const WRITTEN_BYTES_MAX: u64 = 2 << 30;
 
 /// How long operations on files may wait for the entry that gathers them.
 const GATHERING: Duration = Duration::from_secs(1);
@@ -53,6 +56,23 @@ struct Duty {
     seal: bool,
     /// Nothing was asked of it for a while.
     idle: bool,
+}
+
+/// Finds the lull after long writes: what is sealed while more of them come takes time and memory from
+/// who writes.
+#[derive(Default)]
+struct Lull {
+    /// Bytes of long writes at the last look.
+    seen: u64,
+}
+
+impl Lull {
+    /// Returns whether it is time to seal so many bytes of long writes: none came since the last look,
+    /// or there are too many.
+    fn is_now(&mut self, written: u64) -> bool {
+        let before = std::mem::replace(&mut self.seen, written);
+        written >= SEAL_BYTES && (written == before || written >= WRITTEN_BYTES_MAX)
+    }
 }
 
 /// The thread that seals in the background, seen from outside. The thread does not hold the store.
@@ -184,7 +204,7 @@ impl Memory {
             world: self.world().clone(),
         };
         chain.journal = Some(Arc::new(new));
-        chain.loose_bytes = 0;
+        (chain.loose_bytes, chain.written_bytes) = (0, 0);
         chain.ended_at = 0;
         let named = std::mem::take(&mut *self.named.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(Rotated { manifest, journals: numbers.filter(|number| *number <= old.number()).collect(), named })
@@ -202,6 +222,21 @@ impl Memory {
         history.recent.drain(..archived);
     }
 
+    /// Returns how many bytes of long writes wait for a seal.
+    fn written_bytes(&self) -> u64 {
+        self.chain().written_bytes
+    }
+
+    /// Seals long writes, if no more of them come.
+    fn seal_in(&self, lull: &mut Lull) -> Result<(), Error> {
+        if !lull.is_now(self.written_bytes()) {
+            return Ok(());
+        }
+        // The flush of so much takes time in which more may come. A seal would hold up its writer.
+        self.sync()?;
+        if lull.is_now(self.written_bytes()) { self.seal() } else { Ok(()) }
+    }
+
     /// Asks the keeper to seal where enough has gathered.
     pub(super) fn wake_keeper(&self) {
         let loose = self.chain().loose_bytes;
@@ -215,10 +250,11 @@ impl Memory {
         let (memory, keeper) = (Arc::downgrade(self), self.keeper.clone());
         let rest = self.surroundings.rest;
         let life = move || {
+            let mut lull = Lull::default();
             while let Some(duty) = keeper.next(rest)
                 && let Some(memory) = memory.upgrade()
             {
-                if let Err(error) = memory.tend(&duty) {
+                if let Err(error) = memory.tend(&duty, &mut lull) {
                     log::warn!("sealing failed and will be tried again: {error}");
                 }
             }
@@ -227,14 +263,23 @@ impl Memory {
             log::warn!("sealing in the background is off, the journal will grow: {error}");
         }
         self.wake_keeper();
+        // For long writes that an earlier process left.
+        self.keeper.gather_soon();
     }
 
     /// Does what the keeper has to do.
-    fn tend(&self, duty: &Duty) -> Result<(), Error> {
+    fn tend(&self, duty: &Duty, lull: &mut Lull) -> Result<(), Error> {
         self.gather_all()?;
         self.expire_in_time(self.surroundings.rest)?;
         let rests = || duty.idle && self.chain().loose_bytes >= RESTING_BYTES;
-        if duty.seal || rests() { self.seal() } else { Ok(()) }
+        if duty.seal || rests() {
+            self.seal()
+        } else if self.written_bytes() >= SEAL_BYTES {
+            self.keeper.gather_soon();
+            self.seal_in(lull)
+        } else {
+            Ok(())
+        }
     }
 
     /// Seals a store that is about to be closed, where opening it would take long otherwise.
@@ -284,4 +329,20 @@ pub(super) fn segments_of(world: &World) -> HashSet<Hash> {
     });
     names.extend(packs_of(states.iter().map(|state| state.files())));
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_writes_are_sealed_in_a_lull_or_when_they_are_too_many() {
+        let mut lull = Lull::default();
+        let mut is_now = |written: u64| lull.is_now(written);
+        assert!(!is_now(SEAL_BYTES - 1) && !is_now(SEAL_BYTES - 1), "too few");
+        assert!(!is_now(SEAL_BYTES) && !is_now(SEAL_BYTES * 2), "more came");
+        assert!(is_now(SEAL_BYTES * 2) && is_now(SEAL_BYTES * 2), "no more came");
+        assert!(!is_now(0) && !is_now(SEAL_BYTES), "sealed, and more came");
+        assert!(is_now(WRITTEN_BYTES_MAX) && is_now(WRITTEN_BYTES_MAX * 2), "too many");
+    }
 }

@@ -67,17 +67,19 @@ impl Trees {
         let mut snapshots = lock(&self.snapshots);
         let empty = Snapshot { name: Hash::ZERO, tree: Tree::default(), bytes: 0 };
         let candidates = std::iter::once(&empty).chain(snapshots.iter());
-        let deltas = candidates.map(|snapshot| (snapshot, tree.delta_from(&snapshot.tree)));
-        let nearest = deltas.min_by_key(|(_, delta)| delta.len());
+        let deltas = candidates.map(|snapshot| Ok((snapshot, tree.delta_from(&snapshot.tree)?)));
+        let deltas: Vec<_> = deltas.collect::<Result<_, _>>().map_err(stored)?;
+        let nearest = deltas.into_iter().min_by_key(|(_, delta)| delta.len());
         if let Some((snapshot, delta)) = nearest
             && (delta.len() <= DELTA_BYTES_MAX || delta.len() <= snapshot.bytes / 4)
         {
             return Ok(StoredTree { snapshot: snapshot.name, delta });
         }
         let name = write_snapshot(&self.shelf, tree).map_err(stored)?;
-        let bytes = tree.delta_from(&Tree::default()).len();
+        let bytes = tree.delta_from(&Tree::default()).map_err(stored)?.len();
         snapshots.push(Snapshot { name, tree: tree.clone(), bytes });
-        Ok(StoredTree { snapshot: name, delta: tree.delta_from(tree) })
+        let delta = tree.delta_from(tree).map_err(stored)?;
+        Ok(StoredTree { snapshot: name, delta })
     }
 
     /// Returns the tree of a stored form.
@@ -93,7 +95,7 @@ impl Trees {
             return Ok(found.tree.clone());
         }
         let tree = read_snapshot(&self.shelf, *name).map_err(stored)?;
-        let bytes = tree.delta_from(&Tree::default()).len();
+        let bytes = tree.delta_from(&Tree::default()).map_err(stored)?.len();
         snapshots.push(Snapshot { name: *name, tree: tree.clone(), bytes });
         Ok(tree)
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::contents::is_whole;
 use super::gc::live_files;
 use super::history::{Archive, open_archive, read_archive};
 use super::load::{Loaded, Source, load};
@@ -235,7 +236,7 @@ fn check_journals(disk: &Arc<dyn Disk>) -> Result<(), Error> {
             return Err(Error::damaged(format!("the file journal/{name} does not belong into a store")));
         };
         if let Some(older) = older.replace(number)
-            && let Some(torn) = Replay::open(disk, older)?.run::<Error>(0, |_| Ok(()))?
+            && let Some(torn) = Replay::open(disk, older)?.run::<Error>(0, |frame| Ok(is_whole(&frame)))?
         {
             let message = format!(
                 "{} is damaged at byte {}, and a later journal file follows it",

@@ -44,7 +44,7 @@ impl Tree {
     }
 
     /// Changes a file's content in its place, keeps the totals, and sets mtime and ctime.
-    fn edit<T>(
+    pub(super) fn edit<T>(
         &mut self,
         inode: u64,
         time: Time,
@@ -95,9 +95,7 @@ impl Tree {
 
     fn write(&mut self, inode: u64, offset: u64, bytes: &[u8], time: Time, packs: &dyn Packs) -> Result<(), TreeError> {
         let length = bytes.len() as u64;
-        if offset.checked_add(length).is_none_or(|end| end > FILE_BYTES_MAX) {
-            return Err(TreeError::TooLarge);
-        }
+        self.check_write(inode, offset, length)?;
         self.edit(inode, time, |content| {
             content.warm(offset, length, packs)?;
             content.write(offset, bytes, packs)

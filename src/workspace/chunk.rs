@@ -4,11 +4,12 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::TreeError;
 use super::pack::Packs;
+use super::written::Written;
 use crate::object::Hash;
 
 /// Bytes of a chunk; only the last one of a file, or one before a hole, has fewer.
 pub(super) const CHUNK_BYTES: u64 = 64 * 1024;
-const CHUNK_CONTEXT: &str = "engramfs 2026 file chunk v1";
+pub(super) const CHUNK_CONTEXT: &str = "engramfs 2026 file chunk v1";
 
 /// The bytes at one place of a file. Whatever is behind its length is zeros.
 #[derive(Clone)]
@@ -17,6 +18,8 @@ pub(super) enum Chunk {
     Zeros(u32),
     /// Bytes in memory.
     Loose(Arc<Loose>),
+    /// 64 KiB in the file that they were written down in.
+    Written(Arc<Written>),
     /// Bytes in a pack.
     Sealed(Arc<Sealed>),
 }
@@ -55,6 +58,7 @@ impl PartialEq for Chunk {
         match (self, other) {
             (Chunk::Zeros(mine), Chunk::Zeros(theirs)) => mine == theirs,
             (Chunk::Loose(mine), Chunk::Loose(theirs)) => Arc::ptr_eq(mine, theirs),
+            (Chunk::Written(mine), Chunk::Written(theirs)) => Arc::ptr_eq(mine, theirs),
             (Chunk::Sealed(mine), Chunk::Sealed(theirs)) => Arc::ptr_eq(mine, theirs) || mine == theirs,
             _ => false,
         }
@@ -65,6 +69,14 @@ impl PartialEq for Chunk {
 pub(super) fn trimmed(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     &bytes[..end]
+}
+
+/// Returns the hash of the bytes up to the last that is not zero; none when all are zero.
+pub(super) fn hash_of(bytes: &[u8]) -> Option<Hash> {
+    match trimmed(bytes) {
+        [] => None,
+        bytes => Some(Hash::of(CHUNK_CONTEXT, bytes)),
+    }
 }
 
 impl Loose {
@@ -92,11 +104,7 @@ impl Loose {
 
     /// Returns the hash of the bytes up to the last that is not zero; none when all are zero.
     pub fn hash(&self) -> Option<Hash> {
-        let hash = |bytes: &[u8]| match trimmed(bytes) {
-            [] => None,
-            bytes => Some(Hash::of(CHUNK_CONTEXT, bytes)),
-        };
-        *self.hash.get_or_init(|| self.with(hash))
+        *self.hash.get_or_init(|| self.with(hash_of))
     }
 
     fn write(&mut self, at: usize, bytes: &[u8]) {
@@ -149,6 +157,7 @@ impl Chunk {
         match self {
             Chunk::Zeros(length) => *length,
             Chunk::Loose(loose) => loose.length,
+            Chunk::Written(_) => CHUNK_BYTES as u32,
             Chunk::Sealed(sealed) => sealed.length,
         }
     }
@@ -158,6 +167,7 @@ impl Chunk {
         match self {
             Chunk::Zeros(_) => None,
             Chunk::Loose(loose) => loose.hash(),
+            Chunk::Written(written) => Some(written.hash),
             Chunk::Sealed(sealed) => Some(sealed.hash),
         }
     }
@@ -172,6 +182,7 @@ impl Chunk {
         match self {
             Chunk::Zeros(_) => {}
             Chunk::Loose(loose) => loose.with(|bytes| copy(bytes, out)),
+            Chunk::Written(written) => copy(&written.read()?, out),
             Chunk::Sealed(sealed) if from >= sealed.stored as usize => {}
             Chunk::Sealed(sealed) => {
                 let count = out.len().min(sealed.stored as usize - from);
@@ -184,13 +195,19 @@ impl Chunk {
 
     /// Returns the same chunk with its bytes in memory.
     pub fn loosened(&self, packs: &dyn Packs) -> Result<Chunk, TreeError> {
-        let Chunk::Sealed(sealed) = self else { return Ok(self.clone()) };
-        let mut bytes = vec![0; sealed.stored as usize];
-        self.read(0, &mut bytes, packs)?;
-        Ok(Chunk::Loose(Arc::new(Loose::stretched(bytes, sealed.length))))
+        let bytes = match self {
+            Chunk::Zeros(_) | Chunk::Loose(_) => return Ok(self.clone()),
+            Chunk::Written(written) => written.read()?,
+            Chunk::Sealed(sealed) => {
+                let mut bytes = vec![0; sealed.stored as usize];
+                self.read(0, &mut bytes, packs)?;
+                bytes
+            }
+        };
+        Ok(Chunk::Loose(Arc::new(Loose::stretched(bytes, self.length()))))
     }
 
-    /// Writes bytes, which lie within 64 KiB. Only a sealed chunk that keeps some of its bytes is read.
+    /// Writes bytes, which lie within 64 KiB. A chunk in a file is read where it keeps some of its bytes.
     pub fn write(&mut self, at: usize, bytes: &[u8], packs: &dyn Packs) -> Result<(), TreeError> {
         if at == 0 && bytes.len() >= self.length() as usize {
             *self = Chunk::Loose(Arc::new(Loose::new(bytes.to_vec())));
@@ -206,17 +223,23 @@ impl Chunk {
         Ok(())
     }
 
-    /// Cuts it to `length` bytes; a sealed chunk is read when bytes of it go.
+    /// Cuts it to `length` bytes; a chunk in a file is read when bytes of it go.
     pub fn cut(&mut self, length: u32, packs: &dyn Packs) -> Result<(), TreeError> {
         if length >= self.length() {
             return Ok(());
         }
-        if matches!(self, Chunk::Sealed(sealed) if length < sealed.stored) {
+        let goes = match self {
+            Chunk::Written(_) => true,
+            Chunk::Sealed(sealed) => length < sealed.stored,
+            Chunk::Zeros(_) | Chunk::Loose(_) => false,
+        };
+        if goes {
             *self = self.loosened(packs)?;
         }
         match self {
             Chunk::Zeros(zeros) => *zeros = length,
             Chunk::Sealed(sealed) => Arc::make_mut(sealed).length = length,
+            Chunk::Written(_) => {}
             Chunk::Loose(loose) => {
                 let loose = Arc::make_mut(loose);
                 loose.filled = loose.filled.min(length);
@@ -236,11 +259,22 @@ impl Chunk {
             Chunk::Zeros(zeros) => *zeros = length,
             Chunk::Sealed(sealed) => Arc::make_mut(sealed).length = length,
             Chunk::Loose(loose) => Arc::make_mut(loose).length = length,
+            // It has all the bytes that a chunk can have.
+            Chunk::Written(_) => {}
         }
     }
 
-    /// Returns whether its bytes are in memory only.
+    /// Returns whether its bytes are in no pack yet.
     pub fn is_loose(&self) -> bool {
-        matches!(self, Chunk::Loose(_))
+        self.address().is_some()
+    }
+
+    /// Returns what tells a loose chunk from all others for as long as it is held.
+    pub fn address(&self) -> Option<*const ()> {
+        match self {
+            Chunk::Loose(loose) => Some(Arc::as_ptr(loose).cast()),
+            Chunk::Written(written) => Some(Arc::as_ptr(written).cast()),
+            Chunk::Zeros(_) | Chunk::Sealed(_) => None,
+        }
     }
 }

@@ -78,7 +78,7 @@ impl Content {
         })
     }
 
-    /// Returns whether some chunk is in memory only.
+    /// Returns whether some chunk is in no pack yet.
     pub(super) fn is_loose(&self) -> bool {
         self.chunks.iter().any(|(_, chunk)| chunk.is_loose())
     }
@@ -156,7 +156,9 @@ impl Content {
         for edge in [offset, end] {
             let number = edge / CHUNK_BYTES;
             let kept = match self.chunks.get(number) {
-                Some(chunk @ Chunk::Sealed(_)) if !edge.is_multiple_of(CHUNK_BYTES) => chunk.loosened(packs)?,
+                Some(chunk @ (Chunk::Sealed(_) | Chunk::Written(_))) if !edge.is_multiple_of(CHUNK_BYTES) => {
+                    chunk.loosened(packs)?
+                }
                 _ => continue,
             };
             self.put(number, Some(kept));

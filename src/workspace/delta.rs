@@ -18,7 +18,7 @@ use imbl::ordmap::DiffItem;
 
 use super::chunk::{Chunk, trimmed};
 use super::node::{Body, Directory, Node};
-use super::{Content, Name, Tree};
+use super::{Content, Name, Tree, TreeError};
 use crate::object::{Hash, Writer};
 
 /// First byte of the stored form.
@@ -42,8 +42,9 @@ struct Table {
 impl Tree {
     /// Returns what this tree has other than `base`, for [`Tree::with_delta`]. Costs what differs.
     ///
-    /// Bytes of loose chunks are in it, so a tree should be settled first. Orphans are not in it.
-    pub fn delta_from(&self, base: &Tree) -> Vec<u8> {
+    /// Bytes of loose chunks are in it, so a tree should be settled first: an error is that of reading
+    /// one. Orphans are not in it.
+    pub fn delta_from(&self, base: &Tree) -> Result<Vec<u8>, TreeError> {
         let (mut gone, mut changed) = (Vec::new(), Vec::new());
         let is_there = |tree: &Tree, inode: u64| tree.nodes.get(&inode).is_some_and(|node| !node.0.is_nameless());
         for item in base.nodes.diff(&self.nodes) {
@@ -64,7 +65,7 @@ impl Tree {
             let old = base.nodes.get(&inode).filter(|node| !node.0.is_nameless()).map(|node| &*node.0);
             if let Some(new) = self.nodes.get(&inode) {
                 nodes.number(inode);
-                write_node(old, new, &mut table, &mut nodes);
+                write_node(old, new, &mut table, &mut nodes)?;
             }
         }
         let mut out = Writer::new();
@@ -77,11 +78,11 @@ impl Tree {
             out.number(*inode);
         });
         out.raw(nodes.as_slice());
-        out.finish()
+        Ok(out.finish())
     }
 }
 
-fn write_node(old: Option<&Node>, new: &Node, table: &mut Table, out: &mut Writer) {
+fn write_node(old: Option<&Node>, new: &Node, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
     out.byte(new.kind() as u8).number(new.mode.into()).number(new.uid.into()).number(new.gid.into());
     out.signed(new.atime.0).signed(new.mtime.0).signed(new.ctime.0).signed(new.crtime.0);
     out.number(new.xattrs.len() as u64);
@@ -89,8 +90,8 @@ fn write_node(old: Option<&Node>, new: &Node, table: &mut Table, out: &mut Write
         out.bytes(name).bytes(value);
     }
     match (old.map(Node::body), new.body()) {
-        (Some(Body::File(old)), Body::File(new)) => write_content(old, new, table, out),
-        (_, Body::File(new)) => write_content(&Content::default(), new, table, out),
+        (Some(Body::File(old)), Body::File(new)) => write_content(old, new, table, out)?,
+        (_, Body::File(new)) => write_content(&Content::default(), new, table, out)?,
         (Some(Body::Directory(old)), Body::Directory(new)) => write_entries(&old.entries, new, out),
         (_, Body::Directory(new)) => write_entries(&OrdMap::new(), new, out),
         (_, Body::Symlink(target)) => {
@@ -101,6 +102,7 @@ fn write_node(old: Option<&Node>, new: &Node, table: &mut Table, out: &mut Write
         }
         (_, Body::Fifo | Body::Socket) => {}
     }
+    Ok(())
 }
 
 fn write_entries(old: &OrdMap<Name, u64>, new: &Directory, out: &mut Writer) {
@@ -121,16 +123,17 @@ fn write_entries(old: &OrdMap<Name, u64>, new: &Directory, out: &mut Writer) {
     });
 }
 
-fn write_content(old: &Content, new: &Content, table: &mut Table, out: &mut Writer) {
+fn write_content(old: &Content, new: &Content, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
     let changed = old.chunks.differences(&new.chunks);
     out.number(new.size()).number(changed.len() as u64);
     for (number, chunk) in changed {
         out.number(number);
-        write_chunk(chunk, table, out);
+        write_chunk(chunk, table, out)?;
     }
+    Ok(())
 }
 
-fn write_chunk(chunk: Option<&Chunk>, table: &mut Table, out: &mut Writer) {
+fn write_chunk(chunk: Option<&Chunk>, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
     match chunk {
         None => out.byte(code::HOLE),
         Some(Chunk::Zeros(length)) => out.byte(code::ZEROS).number((*length).into()),
@@ -141,6 +144,10 @@ fn write_chunk(chunk: Option<&Chunk>, table: &mut Table, out: &mut Writer) {
             });
             out
         }
+        Some(Chunk::Written(written)) => {
+            let bytes = written.read()?;
+            out.byte(code::LOOSE).number(bytes.len() as u64).bytes(trimmed(&bytes))
+        }
         Some(Chunk::Sealed(sealed)) => {
             let place = *table.places.entry(sealed.pack).or_insert_with(|| {
                 table.names.push(sealed.pack);
@@ -150,4 +157,5 @@ fn write_chunk(chunk: Option<&Chunk>, table: &mut Table, out: &mut Writer) {
             out.number(place).number(sealed.number.into()).hash(&sealed.hash)
         }
     };
+    Ok(())
 }

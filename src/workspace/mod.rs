@@ -1,9 +1,9 @@
 //! The files of a branch: a tree of inodes whose clones share everything until it changes.
 //!
 //! A [`Tree`] is a value: fork, checkpoint, base and rollback are clones, in constant time. It
-//! changes by [`Op`]s alone, which have canonical bytes for the journal, and the same ops give the
-//! same tree, inode numbers and head. Contents are chunks of 64 KiB, in memory or in packs on the
-//! shelf; what is read from a pack is checked.
+//! changes by [`Op`]s, which have canonical bytes for the journal, and the same ops give the same
+//! tree, inode numbers and head; a long write can leave its bytes in the journal, as a [`Stretch`]. Contents are chunks of 64 KiB, in memory, in a file
+//! that they were written down in, or in packs on the shelf; what is read from a file is checked.
 //!
 //! Nothing here knows of branches, handles, the journal or the kernel; time is passed in.
 
@@ -31,6 +31,7 @@ mod snapshot;
 mod totals;
 mod touched;
 mod tree;
+mod written;
 
 #[cfg(test)]
 mod tests;
@@ -47,3 +48,4 @@ pub use sealing::{Packed, packs_of, write_packs};
 pub use snapshot::{read_snapshot, write_snapshot};
 pub use totals::Totals;
 pub use tree::{ROOT, Tree};
+pub use written::Stretch;

@@ -1,4 +1,4 @@
-//! Moving chunks out of memory into packs, and the trees that see them there.
+//! Moving chunks out of memory and journal into packs, and the trees that see them there.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::OrdSet;
 use imbl::ordmap::DiffItem;
 
-use super::chunk::{CHUNK_BYTES, Chunk, Loose, Sealed};
+use super::chunk::{CHUNK_BYTES, Chunk, Sealed};
 use super::hash::Memo;
 use super::node::{Body, Node};
 use super::pack::{Pack, Packs, write_pack};
@@ -14,11 +14,11 @@ use super::tree::{Held, Nodes};
 use super::{Tree, TreeError};
 use crate::object::{Hash, Shelf};
 
-/// Chunks that are in a pack now, by their place in memory. The old ones are held, so that their
+/// Chunks that are in a pack now, by their address in memory. The old ones are held, so that their
 /// addresses stay theirs, and bytes in a shared buffer stay as they are.
 pub struct Packed {
     name: Option<Hash>,
-    places: HashMap<*const Loose, (Arc<Loose>, Place)>,
+    places: HashMap<*const (), (Chunk, Place)>,
     /// Nodes that were settled before, so that trees that shared one share it again.
     nodes: HashMap<*const Node, (Held, Held)>,
     /// The last tree that was settled, before and after: what the next shares with it stays shared.
@@ -55,7 +55,7 @@ pub fn write_packs<'a>(
             && !known.contains_key(&hash)
             && seen.insert(hash)
         {
-            fresh.push(Chunk::Loose(chunk.clone()));
+            fresh.push(chunk.clone());
         }
     }
     // Full chunks first, so that each lies in one block of the file. The sort keeps the order else.
@@ -73,13 +73,13 @@ pub fn write_packs<'a>(
                 None => continue,
             },
         };
-        packed.places.insert(Arc::as_ptr(&chunk), (chunk, place));
+        packed.places.extend(chunk.address().map(|address| (address, (chunk, place))));
     }
     Ok(packed)
 }
 
 /// Returns every loose chunk of some trees once.
-fn loose_chunks(trees: &[&Tree]) -> Vec<Arc<Loose>> {
+fn loose_chunks(trees: &[&Tree]) -> Vec<Chunk> {
     let (mut nodes, mut chunks, mut found) = (HashSet::new(), HashSet::new(), Vec::new());
     for tree in trees {
         for node in tree.loose.iter().filter_map(|inode| tree.nodes.get(inode)) {
@@ -87,10 +87,8 @@ fn loose_chunks(trees: &[&Tree]) -> Vec<Arc<Loose>> {
                 continue;
             }
             for (_, chunk) in node.content().into_iter().flat_map(|content| content.chunks.iter()) {
-                if let Chunk::Loose(loose) = chunk
-                    && chunks.insert(Arc::as_ptr(loose))
-                {
-                    found.push(loose.clone());
+                if chunk.address().is_some_and(|address| chunks.insert(address)) {
+                    found.push(chunk.clone());
                 }
             }
         }
@@ -99,7 +97,7 @@ fn loose_chunks(trees: &[&Tree]) -> Vec<Arc<Loose>> {
 }
 
 /// Returns where packs that the trees reach have some of the chunks already.
-fn sealed_chunks(packs: &dyn Packs, trees: &[&Tree], loose: &[Arc<Loose>]) -> Result<HashMap<Hash, Sealed>, TreeError> {
+fn sealed_chunks(packs: &dyn Packs, trees: &[&Tree], loose: &[Chunk]) -> Result<HashMap<Hash, Sealed>, TreeError> {
     let mut known = HashMap::new();
     // A pack that can't be read is no reason not to write another.
     let open = packs_of(trees.iter().copied()).into_iter().filter_map(|name| packs.pack(&name).ok());
@@ -205,8 +203,7 @@ impl Packed {
 
     /// Returns the chunk in the pack that a chunk in memory became.
     fn chunk(&self, chunk: &Chunk) -> Option<Chunk> {
-        let Chunk::Loose(loose) = chunk else { return None };
-        Some(match &self.places.get(&Arc::as_ptr(loose))?.1 {
+        Some(match &self.places.get(&chunk.address()?)?.1 {
             Place::Nowhere => Chunk::Zeros(chunk.length()),
             Place::In(sealed) => Chunk::Sealed(Arc::new(Sealed { length: chunk.length(), ..sealed.clone() })),
         })

@@ -12,7 +12,7 @@ const KIND: u8 = 0x74;
 pub fn write_snapshot(shelf: &Shelf, tree: &Tree) -> Result<Hash, TreeError> {
     let mut out = ContainerWriter::new(shelf)?;
     out.begin()?;
-    out.write(&tree.delta_from(&Tree::default()))?;
+    out.write(&tree.delta_from(&Tree::default())?)?;
     Ok(out.finish(KIND, &[])?)
 }
 

@@ -49,7 +49,7 @@ pub struct Tree {
     pub(super) totals: Totals,
     /// Inodes without a name that some handle has open.
     pub(super) orphans: OrdSet<u64>,
-    /// Files with a chunk in memory only.
+    /// Files with a chunk that is in no pack yet.
     pub(super) loose: OrdSet<u64>,
     /// What is known of the hashes of this tree, once asked for.
     pub(super) memo: OnceLock<Arc<Memo>>,
@@ -150,7 +150,7 @@ impl Tree {
         self.node(inode)?.read(offset, length, packs)
     }
 
-    /// Returns whether some chunk is in memory only.
+    /// Returns whether some chunk is in no pack yet.
     pub fn is_loose(&self) -> bool {
         !self.loose.is_empty()
     }

@@ -170,11 +170,11 @@ fn last_act_end(disk: &ForgetfulDisk) -> (String, u64) {
     let number = engramfs::journal::Journal::number_of(path.trim_start_matches("journal/")).unwrap();
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut end = 0;
-    let each = |frame: engramfs::journal::Frame<'_>| -> Result<(), engramfs::journal::JournalError> {
+    let each = |frame: engramfs::journal::Frame<'_>| -> Result<bool, engramfs::journal::JournalError> {
         if frame.kind == engramfs::journal::Kind::Act {
             end = frame.offset + FRAME_BYTES + frame.payload.len() as u64;
         }
-        Ok(())
+        Ok(true)
     };
     engramfs::journal::Replay::open(&disk, number).unwrap().run(0, each).unwrap();
     (path, end)

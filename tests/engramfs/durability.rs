@@ -285,9 +285,9 @@ fn the_tail_of_the_test_store_is_made_of_whole_frames() {
     let (disk, _, flushed, ends) = with_a_tail();
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let mut starts = Vec::new();
-    let each = |frame: Frame<'_>| -> Result<(), JournalError> {
+    let each = |frame: Frame<'_>| -> Result<bool, JournalError> {
         starts.push((frame.offset, frame.kind));
-        Ok(())
+        Ok(true)
     };
     assert_eq!(Replay::open(&disk, 1).unwrap().run(0, each).unwrap(), None);
     assert!(starts.contains(&(flushed, FrameKind::Mark)));

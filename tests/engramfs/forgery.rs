@@ -39,11 +39,11 @@ fn store(seed: u8, word: &str) -> (ForgetfulDisk, Hash) {
 fn acts(disk: &ForgetfulDisk) -> Acts {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut acts = Vec::new();
-    let each = |frame: Frame<'_>| -> Result<(), JournalError> {
+    let each = |frame: Frame<'_>| -> Result<bool, JournalError> {
         if frame.kind == FrameKind::Act {
             acts.push(frame.payload.to_vec());
         }
-        Ok(())
+        Ok(true)
     };
     assert_eq!(Replay::open(&disk, 1).unwrap().run(0, each).unwrap(), None);
     acts

@@ -23,6 +23,8 @@ mod forgery;
 mod graphs;
 /// Inode numbers lead to one file for ever.
 mod inodes;
+/// Writes whose bytes stay in the journal.
+mod long_writes;
 /// Random operations against a plain model.
 mod model;
 /// Files without a name, which handles keep alive.

@@ -1,20 +1,35 @@
 //! Random ops against the plain tree, errors included; and what must hold after each of them.
 
-use super::super::{NoPacks, Op, Packs, Tree, write_packs};
+use std::sync::Arc;
+
+use super::super::{NoPacks, Op, Packs, Stretch, Tree, TreeError, write_packs};
 use super::plain::{Plain, assert_alike};
 use super::{Cellar, Random, added_up, random_op, variant};
+use crate::disk::{Disk, DiskFile, ForgetfulDisk};
 use crate::object::Time;
 
 /// Applies one op to both and compares what they say.
 fn step(tree: &mut Tree, plain: &mut Plain, op: &Op, time: i64, packs: &dyn Packs) {
     let before = tree.clone();
-    let done = tree.apply(op, Time(time), packs);
+    let done = tree.apply(op, Time(time), packs).map(|_| ());
+    compare((&before, tree), plain, op, time, done, packs);
+}
+
+/// Applies an op to the plain tree and compares what was done with what it says.
+fn compare(
+    (before, tree): (&Tree, &Tree),
+    plain: &mut Plain,
+    op: &Op,
+    time: i64,
+    done: Result<(), TreeError>,
+    packs: &dyn Packs,
+) {
     let expected = plain.apply(op, time);
     match (&done, &expected) {
-        (Ok(_), Ok(())) => {}
+        (Ok(()), Ok(())) => {}
         (Err(error), Err(expected)) => {
             assert_eq!(variant(error), *expected, "{:.300}", format!("{op:?}"));
-            assert_alike(&Plain::of(&before, packs), &Plain::of(tree, packs));
+            assert_alike(&Plain::of(before, packs), &Plain::of(tree, packs));
         }
         _ => panic!("{:.300}: {done:?} and {expected:?}", format!("{op:?}")),
     }
@@ -72,6 +87,103 @@ fn random_ops_do_the_same_when_chunks_are_sealed_now_and_then() {
         }
         check(&tree, &plain, &cellar);
     }
+}
+
+/// Writes of whole chunks whose bytes stay in a file, as in the journal.
+struct Stays {
+    file: Arc<dyn DiskFile>,
+    length: u64,
+}
+
+impl Stays {
+    fn new(disk: &ForgetfulDisk) -> Stays {
+        Stays { file: disk.create("long").unwrap().into(), length: 0 }
+    }
+
+    /// Does what a write does, if it is one of whole chunks.
+    fn write(&mut self, tree: &mut Tree, op: &Op, time: i64) -> Option<Result<(), TreeError>> {
+        let Op::Write { inode, offset, bytes } = op else { return None };
+        let stretch = Stretch::new(*offset, bytes)?;
+        let mut content = [bytes, &stretch.vouching()[..]].concat();
+        assert_eq!(Stretch::vouched(*offset, &content).unwrap().bytes(), &bytes[..]);
+        self.file.write_all_at(&content, self.length).unwrap();
+        let done = tree.place((*inode, *offset), &stretch, (&self.file, self.length), Time(time));
+        self.length += content.len() as u64;
+        assert!(Stretch::vouched(offset + 1, &content).is_none(), "it begins within a chunk");
+        let middle = content.len() / 2;
+        content[middle] ^= 1;
+        assert!(Stretch::vouched(*offset, &content).is_none(), "nothing vouches for that");
+        assert!(Stretch::vouched(0, &vec![0; content.len()]).is_none(), "nothing was written there");
+        Some(done)
+    }
+}
+
+fn long_write(random: &mut Random, inode: u64) -> Op<'static> {
+    let (chunks, zeros) = (1 + random.below(3), random.chance(4));
+    let byte = |at: usize, seed: usize| if zeros && at < 65_536 { 0 } else { ((at * seed) >> 7) as u8 };
+    let seed = 1 + random.below(1000);
+    let bytes: Vec<u8> = (0..chunks * 65_536).map(|at| byte(at, seed)).collect();
+    Op::Write { inode, offset: 65_536 * random.below(4) as u64, bytes: bytes.into() }
+}
+
+#[test]
+fn random_ops_do_the_same_when_long_writes_stay_in_a_file() {
+    let mut stayed = 0;
+    for seed in 200..220 {
+        let (mut random, mut tree, mut plain) = (Random(seed), Tree::default(), Plain::new());
+        let cellar = Cellar::new();
+        let mut stays = Stays::new(&ForgetfulDisk::new());
+        for time in 1..250 {
+            let op = match random.chance(6) {
+                true => long_write(&mut random, 1 + tree.next_inode().min(12) / 2),
+                false => random_op(&mut random, tree.next_inode()),
+            };
+            let before = tree.clone();
+            match stays.write(&mut tree, &op, time) {
+                Some(done) => {
+                    stayed += u32::from(done.is_ok());
+                    compare((&before, &tree), &mut plain, &op, time, done, &cellar);
+                }
+                None => step(&mut tree, &mut plain, &op, time, &cellar),
+            }
+            if random.chance(20) {
+                let head = tree.hash();
+                let mut packed = write_packs(&cellar.shelf, &cellar, std::iter::once(&tree)).unwrap();
+                tree = packed.settle(&tree);
+                assert!(!tree.is_loose());
+                assert_eq!(tree.hash(), head);
+            }
+            if random.chance(20) {
+                check(&tree, &plain, &cellar);
+            }
+        }
+        check(&tree, &plain, &cellar);
+    }
+    assert!(stayed > 100, "only {stayed} writes stayed in the file");
+}
+
+#[test]
+fn what_is_wrong_in_the_file_is_refused_and_never_read_nor_sealed() {
+    let (mut tree, cellar, disk) = (Tree::default(), Cellar::new(), ForgetfulDisk::new());
+    let inode = super::create(&mut tree, super::super::ROOT, b"long");
+    let mut stays = Stays::new(&disk);
+    let bytes = [[7; 65_536], [8; 65_536]].concat();
+    let op = Op::Write { inode, offset: 0, bytes: bytes.clone().into() };
+    stays.write(&mut tree, &op, 1).unwrap().unwrap();
+    assert_eq!(tree.read(inode, 65_530, 9, &cellar).unwrap(), [7, 7, 7, 7, 7, 7, 8, 8, 8]);
+    disk.flip("long", 65_536 + 9, 1).unwrap();
+    assert_eq!(tree.read(inode, 0, 65_536, &cellar).unwrap(), &bytes[..65_536]);
+    for refused in [
+        tree.read(inode, 65_530, 20, &cellar).map(drop),
+        tree.clone().apply(&Op::Write { inode, offset: 65_540, bytes: vec![1].into() }, Time(2), &cellar).map(drop),
+        tree.delta_from(&Tree::default()).map(drop),
+        write_packs(&cellar.shelf, &cellar, std::iter::once(&tree)).map(drop),
+    ] {
+        assert!(matches!(refused, Err(TreeError::Segment(_))), "{refused:?}");
+    }
+    // What keeps none of its bytes does not look at them.
+    tree.apply(&Op::Write { inode, offset: 65_536, bytes: vec![1; 65_536].into() }, Time(3), &cellar).unwrap();
+    assert_eq!(tree.read(inode, 65_530, 7, &cellar).unwrap(), [7, 7, 7, 7, 7, 7, 1]);
 }
 
 #[test]

@@ -74,6 +74,18 @@ try:
         print(n, flush=True)
 except OSError: pass";
 
+/// Writes its number a mebibyte full, in turn to four places of a file; prints the number
+/// of each.
+const LONG: &str = "import os, sys
+n = int(sys.argv[1])
+try:
+    file = os.open('long', os.O_RDWR | os.O_CREAT)
+    while True:
+        n += 1
+        os.pwrite(file, n.to_bytes(8, 'little') * 131072, (n % 4) << 20)
+        print(n, flush=True)
+except OSError: pass";
+
 /// What works in `files/` until the server dies, and notes beside the mount what was acknowledged.
 struct Programs {
     notes: PathBuf,
@@ -102,6 +114,7 @@ impl Programs {
             run("saves", "bash", SAVES, last.saves),
             run("rolls", "bash", ROLLS, last.rolls),
             run("hidden", "python3", HIDDEN, last.hidden),
+            run("long", "python3", LONG, last.long),
         ];
         let (log, from) = (files.join("log"), last.appended);
         let appender = Some(std::thread::spawn(move || append(&log, from)));
@@ -128,6 +141,7 @@ impl Programs {
             saves: note("saves"),
             rolls: note("rolls"),
             hidden: note("hidden"),
+            long: note("long"),
             appended: self.appended,
         }
     }
@@ -142,6 +156,7 @@ struct Done {
     saves: u64,
     rolls: u64,
     hidden: u64,
+    long: u64,
     appended: u64,
 }
 
@@ -154,6 +169,7 @@ impl Done {
             saves: choose(self.saves, other.saves),
             rolls: choose(self.rolls, other.rolls),
             hidden: choose(self.hidden, other.hidden),
+            long: choose(self.long, other.long),
             appended: choose(self.appended, other.appended),
         }
     }
@@ -200,6 +216,7 @@ fn check(main: &Path, done: &Done) -> Done {
         saves: saved(&files),
         rolls: number(&files.join("rolled")),
         hidden: number(&files.join("seen")),
+        long: long(&files),
         appended: appended(&files),
     };
     let lost = found.each(*done, |found, done| done.saturating_sub(found));
@@ -265,6 +282,22 @@ fn saved(files: &Path) -> u64 {
     let number = text.lines().next().unwrap();
     assert_eq!(text, format!("{number}\n").repeat(500));
     number.parse().unwrap()
+}
+
+/// The last four are there, and of the next at most a beginning: the kernel may hand it over in pieces.
+fn long(files: &Path) -> u64 {
+    let Ok(bytes) = fs::read(files.join("long")) else { return 0 };
+    let numbers: Vec<u64> = bytes.chunks_exact(8).map(|eight| u64::from_le_bytes(eight.try_into().unwrap())).collect();
+    let at_end_of = |place: u64| numbers.get((place as usize + 1) * 131_072 - 1).copied().unwrap_or(0);
+    let last = (0..4).map(at_end_of).max().unwrap_or(0);
+    assert!((1..=last).rev().take(4).all(|number| at_end_of(number % 4) == number), "a write before the last is lost");
+    for (place, part) in (0..).zip(numbers.chunks(131_072)) {
+        let whole = at_end_of(place);
+        let begun = part.iter().take_while(|number| **number != whole).count();
+        let is_next = |number: &u64| *number == last + 1 && number % 4 == place;
+        assert!(part[..begun].iter().all(is_next) && part[begun..].iter().all(|number| *number == whole));
+    }
+    last
 }
 
 /// The kernel may hand over one write(2) page by page, so that the last line may be a part of one, as anywhere; it goes.

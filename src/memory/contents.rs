@@ -1,0 +1,90 @@
+//! Long writes: the bytes of whole chunks stay in the journal until they are sealed.
+//!
+//! Such a write is one frame of content: its head says what is written where, and the hashes of the
+//! chunks behind the content vouch for it. They are those that the tree needs anyway. So each byte is
+//! copied once and hashed once, and none is kept in memory.
+
+use super::chain::Chain;
+use super::files::{Edit, EditError};
+use super::world::{BranchId, World};
+use super::{Error, seal};
+use crate::journal::{Frame, Journal, Kind, content};
+use crate::object::{CodecError, Reader, Time, Writer};
+use crate::workspace::{Op, Stretch, Tree, TreeError};
+
+/// What the head of a frame of content says.
+struct Head {
+    branch: BranchId,
+    time: Time,
+    uid: u32,
+    inode: u64,
+    offset: u64,
+}
+
+impl Head {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        out.number(self.branch.0).signed(self.time.0).number(u64::from(self.uid));
+        out.number(self.inode).number(self.offset);
+        out.finish()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Head, CodecError> {
+        let mut input = Reader::new(bytes);
+        let (branch, time) = (BranchId(input.number()?), Time(input.signed()?));
+        let uid = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
+        let head = Head { branch, time, uid, inode: input.number()?, offset: input.number()? };
+        if input.is_empty() { Ok(head) } else { Err(CodecError::Number) }
+    }
+}
+
+/// Returns whether the content of a frame is the one that was written; true of all other kinds.
+pub(super) fn is_whole(frame: &Frame<'_>) -> bool {
+    frame.kind != Kind::Content
+        || content(frame.payload).is_some_and(|(head, rest)| {
+            // A head of another form is no accident: replaying it says what is wrong.
+            Head::from_bytes(head).map_or(true, |head| Stretch::vouched(head.offset, rest).is_some())
+        })
+}
+
+impl Chain {
+    /// Writes an operation down as content, if it is a write of whole chunks; returns the files
+    /// after it.
+    pub(super) fn write_content(
+        &mut self,
+        journal: &Journal,
+        edit: &Edit<'_>,
+        before: &Tree,
+    ) -> Result<Option<Tree>, EditError> {
+        let Op::Write { inode, offset, bytes } = &edit.op else { return Ok(None) };
+        let Some(stretch) = Stretch::new(*offset, bytes) else { return Ok(None) };
+        before.check_write(*inode, *offset, bytes.len() as u64)?;
+        let head = Head { branch: edit.branch, time: edit.time, uid: edit.uid, inode: *inode, offset: *offset };
+        let at = journal.append_content(&head.to_bytes(), bytes, &stretch.vouching()).map_err(Error::from)?;
+        let mut after = before.clone();
+        after.place((*inode, *offset), &stretch, (journal.file(), at), edit.time)?;
+        self.note_content(&head, before.clone(), bytes.len());
+        Ok(Some(after))
+    }
+
+    fn note_content(&mut self, head: &Head, before: Tree, bytes: usize) {
+        self.written_bytes += bytes as u64;
+        self.note(head.branch, head.uid, head.time, before, seal::ACT_BYTES);
+    }
+
+    /// Carries out a write whose content stands in the journal; returns false if it is not whole.
+    pub(super) fn replay_content(&mut self, world: &mut World, frame: &Frame<'_>) -> Result<bool, Error> {
+        let damaged = |what: &str| Error::damaged(format!("a long write in the journal {what}"));
+        let (head, rest) = content(frame.payload).ok_or_else(|| damaged("has no head"))?;
+        let at = frame.position(frame.payload.len() - rest.len());
+        let head = Head::from_bytes(head).map_err(|error| damaged(&format!("can't be read: {error}")))?;
+        let Some(stretch) = Stretch::vouched(head.offset, rest) else { return Ok(false) };
+        let before = world.branch(head.branch)?.state.files().clone();
+        let mut after = before.clone();
+        let placed = after.place((head.inode, head.offset), &stretch, (frame.file, at), head.time);
+        placed.map_err(|error: TreeError| damaged(&format!("does what can't be done: {error}")))?;
+        self.note_content(&head, before, stretch.bytes().len());
+        world.edit(head.branch, after, head.time);
+        Ok(true)
+    }
+}
