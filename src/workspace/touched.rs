@@ -35,7 +35,9 @@ impl Touched {
     fn update(&mut self, inode: u64, old: &Node, new: &Node) {
         // Times and owners do not count.
         if old.links != new.links || old.kind() != new.kind() || old.own_hash() != new.own_hash() {
-            self.node(inode, old);
+            if old.links != new.links || old.kind() != new.kind() {
+                self.node(inode, old);
+            }
             self.node(inode, new);
         }
     }

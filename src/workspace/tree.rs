@@ -57,6 +57,13 @@ pub struct Tree {
     pub(super) older: Option<Arc<Memo>>,
 }
 
+impl Tree {
+    /// Returns whether both hold the very same inodes. Equal trees need not.
+    pub fn is_clone_of(&self, other: &Tree) -> bool {
+        self.nodes.ptr_eq(&other.nodes)
+    }
+}
+
 impl Default for Tree {
     fn default() -> Tree {
         Tree::new(0o755, 0, 0, Time(0))

@@ -38,12 +38,13 @@ impl<'a> Court<'a> {
     /// Returns a file as all sides have it.
     pub(super) fn item(&self, id: Id) -> Item {
         let trees = &self.trees;
-        Item {
-            id,
-            base: self.seen(trees.base, trees.in_base(id), |inode| trees.id_in_base(inode)),
-            child: self.seen(trees.child, trees.in_child(id), |inode| trees.id_in_child(inode)),
-            parent: self.seen(trees.parent, trees.in_parent(id), |inode| trees.id_in_parent(inode)),
-        }
+        let base = self.seen(trees.base, trees.in_base(id), |inode| trees.id_in_base(inode));
+        let child = self.seen(trees.child, trees.in_child(id), |inode| trees.id_in_child(inode));
+        let parent = match trees.parent_is_base() {
+            true => base.clone(),
+            false => self.seen(trees.parent, trees.in_parent(id), |inode| trees.id_in_parent(inode)),
+        };
+        Item { id, base, child, parent }
     }
 
     fn seen(&self, tree: &Tree, inode: Option<u64>, id: impl Fn(u64) -> Option<Id>) -> Option<Seen> {

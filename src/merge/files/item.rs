@@ -24,6 +24,7 @@ pub struct FileDecision {
 }
 
 /// What a file is on one side.
+#[derive(Clone)]
 pub(super) struct Seen {
     pub node: Arc<Node>,
     pub places: BTreeSet<Place>,

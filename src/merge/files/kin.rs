@@ -231,10 +231,28 @@ impl<'a> Kin<'a> {
         Some(at)
     }
 
+    /// Returns whether the parent has nothing that the base has not, nor lacks anything.
+    pub(super) fn parent_is_base(&self) -> bool {
+        self.parent.is_clone_of(self.base)
+    }
+
+    /// Returns whether the child has a file under the number and the names that it has in the base.
+    fn stayed(&self, id: Id) -> bool {
+        let Id::Base(inode) = id else { return false };
+        let is_same = |old: &Node, new: &Node| {
+            old.names().eq(new.names()) && new.names().all(|(folder, _)| self.is_shared(self.child, folder))
+        };
+        self.is_shared(self.child, inode)
+            && self.base.node(inode).is_ok_and(|old| self.child.node(inode).is_ok_and(|new| is_same(old, new)))
+    }
+
     /// Returns what the base had where the child has a file, and what the child has where the base
     /// had it.
     pub(super) fn replaced(&self, id: Id) -> Vec<Id> {
         let mut found = Vec::new();
+        if self.stayed(id) {
+            return found;
+        }
         let names = |tree: &Tree, inode: Option<u64>| -> Vec<(u64, Name)> {
             let node = inode.and_then(|inode| tree.node(inode).ok());
             node.into_iter().flat_map(|node| node.names().map(|(folder, name)| (folder, name.clone()))).collect()
