@@ -225,7 +225,10 @@ impl Memory {
             // No sweep meanwhile: nothing names the file before it is attached.
             let _naming = self.naming.read().unwrap_or_else(PoisonError::into_inner);
             let name = write_graph(&self.segments.shelf, &task.segment.name(), task.metric, bytes)?;
-            task.segment.attach(Arc::new(GraphFile::open(&self.segments.shelf, name)?));
+            let graph = GraphFile::open(&self.segments.shelf, name)?;
+            // Checked here, so that no question waits for it.
+            graph.graph()?;
+            task.segment.attach(Arc::new(graph));
         }
         self.seal()
     }

@@ -115,7 +115,7 @@ impl Memory {
             if rows.is_empty() {
                 continue;
             }
-            let segment = self.segments.get(&write_segment(&self.segments.shelf, &rows, dim)?)?;
+            let segment = self.segments.get_fresh(&write_segment(&self.segments.shelf, &rows, dim)?)?;
             let mut places = HashMap::new();
             let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, Visible))| {
                 (*name, vec![NOWHERE; segment.rows() as usize])

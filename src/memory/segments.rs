@@ -36,6 +36,14 @@ impl Segments {
         Ok(segment)
     }
 
+    /// Opens a segment that was just written, and brings what questions by vector look at: the first
+    /// one then costs what the others do.
+    pub fn get_fresh(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
+        let segment = self.get(name)?;
+        segment.bring()?;
+        Ok(segment)
+    }
+
     /// Opens a graph and gives it to its segment, where that is open.
     pub fn attach(&self, name: &Hash) -> Result<(), Error> {
         let graph = GraphFile::open(&self.shelf, *name)?;

@@ -160,6 +160,7 @@ impl Memory {
         }
         let name = write_segment(&self.segments.shelf, &rows, dim)?;
         drop(rows);
+        self.segments.get_fresh(&name)?;
         let entry = self.act(who, || Ok(Deed::Bulk(branch, name, deletes)))?;
         self.indexer.wake();
         Ok(Receipt::of(&entry))

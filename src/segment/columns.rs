@@ -239,6 +239,14 @@ impl Segment {
         Ok(bytemuck::cast_slice(self.container.section(CODES)?))
     }
 
+    /// Reads and checks what questions by vector look at, which else the first one would wait for.
+    pub fn bring(&self) -> Result<(), SegmentError> {
+        self.ids()?;
+        self.scales()?;
+        self.norms()?;
+        self.codes().map(drop)
+    }
+
     /// Returns the scales and the residuals of all compact copies.
     pub fn scales(&self) -> Result<(&[f32], &[f32]), SegmentError> {
         let scales = self.floats(SCALES, self.container.section(SCALES)?)?;
