@@ -68,6 +68,14 @@ fn random_ops_do_what_a_plain_tree_does_and_fail_where_it_fails() {
     }
 }
 
+/// Returns the same tree with all its chunks in packs.
+fn sealed(tree: &Tree, cellar: &Cellar) -> Tree {
+    let sealed = write_packs(&cellar.shelf, cellar, std::iter::once(tree)).unwrap().settle(tree);
+    assert!(!sealed.is_loose());
+    assert_eq!(sealed.hash(), tree.hash());
+    sealed
+}
+
 #[test]
 fn random_ops_do_the_same_when_chunks_are_sealed_now_and_then() {
     for seed in 100..120 {
@@ -77,11 +85,7 @@ fn random_ops_do_the_same_when_chunks_are_sealed_now_and_then() {
             let op = random_op(&mut random, tree.next_inode());
             step(&mut tree, &mut plain, &op, time, &cellar);
             if random.chance(20) {
-                let head = tree.hash();
-                let mut packed = write_packs(&cellar.shelf, &cellar, std::iter::once(&tree)).unwrap();
-                tree = packed.settle(&tree);
-                assert!(!tree.is_loose());
-                assert_eq!(tree.hash(), head);
+                tree = sealed(&tree, &cellar);
                 check(&tree, &plain, &cellar);
             }
         }
@@ -147,11 +151,7 @@ fn random_ops_do_the_same_when_long_writes_stay_in_a_file() {
                 None => step(&mut tree, &mut plain, &op, time, &cellar),
             }
             if random.chance(20) {
-                let head = tree.hash();
-                let mut packed = write_packs(&cellar.shelf, &cellar, std::iter::once(&tree)).unwrap();
-                tree = packed.settle(&tree);
-                assert!(!tree.is_loose());
-                assert_eq!(tree.hash(), head);
+                tree = sealed(&tree, &cellar);
             }
             if random.chance(20) {
                 check(&tree, &plain, &cellar);
