@@ -38,7 +38,7 @@ pub(super) const BULK_ROW_BYTES: u64 = 256;
 const RESTING_BYTES: u64 = 1 << 20;
 /// Bytes of long writes after which a seal begins also while more of them come: reading them back at
 /// an opening takes a second.
-const WRITTEN_BYTES_MAX: u64 = 2 << 30;
+const WRITTEN_BYTES_MAX: u64 = 1 << 30;
 
 /// How long operations on files may wait for the entry that gathers them.
 const GATHERING: Duration = Duration::from_secs(1);
