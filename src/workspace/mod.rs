@@ -2,8 +2,9 @@
 //!
 //! A [`Tree`] is a value: fork, checkpoint, base and rollback are clones, in constant time. It
 //! changes by [`Op`]s, which have canonical bytes for the journal, and the same ops give the same
-//! tree, inode numbers and head; a long write can leave its bytes in the journal, as a [`Stretch`]. Contents are chunks of 64 KiB, in memory, in a file
-//! that they were written down in, or in packs on the shelf; what is read from a file is checked.
+//! tree, inode numbers and head; a long write can leave its bytes in the journal, as a [`Stretch`].
+//! Contents are chunks of 64 KiB, in memory, in a file that they were written down in, or in packs on
+//! the shelf; what is read from a file is checked.
 //!
 //! Nothing here knows of branches, handles, the journal or the kernel; time is passed in.
 
