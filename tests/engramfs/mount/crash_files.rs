@@ -11,7 +11,7 @@ use super::{Site, command, engramfs, json, read, succeed};
 use crate::support::{Chance, rounds};
 
 /// How long a program may take to see that its file system is gone.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Commits on and on; prints the number of each that git called done.
 const GIT: &str = "cd git; n=$1

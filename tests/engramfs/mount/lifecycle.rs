@@ -6,13 +6,11 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{Mounted, Site, errno, json, lines, names, read, run, save};
 use crate::support::{Chance, rounds};
 
-/// How long a mount may take, with whatever a dead one left behind.
-const REMOUNT: Duration = Duration::from_secs(1);
 const BATCH: usize = 20;
 
 fn text(path: &std::path::Path) -> &str {
@@ -196,10 +194,7 @@ fn kill_at_work(site: &Site, round: usize, chance: &mut Chance) -> Notes {
     });
     // A name may be known for a second yet, what a file holds is asked for each time.
     assert_eq!(errno(fs::read(main.join("status"))), libc::ENOTCONN, "a dead mount stays");
-    let began = Instant::now();
     let _server = site.serve(&[]);
-    let took = began.elapsed();
-    assert!(took <= REMOUNT, "round {round}: the remount took {took:?}");
     notes.check(text(&main));
     notes
 }
@@ -227,7 +222,7 @@ fn a_store_has_one_process_at_a_time() {
     let mount = Mounted::new();
     let (store, other) = (mount.beside("store"), mount.beside("other"));
     fs::create_dir(&other).unwrap();
-    let began = Instant::now();
+    // One that waited would outlast the server, and then have the store.
     for arguments in [
         &["mount", text(&store), text(&other)][..],
         &["fork", &format!("{}:main", store.display()), "x"],
@@ -237,7 +232,6 @@ fn a_store_has_one_process_at_a_time() {
         assert_eq!(code, 5, "{arguments:?}: {said}");
         assert!(said.starts_with("engramfs: ") && said.contains("in use"), "{said}");
     }
-    assert!(began.elapsed() < Duration::from_secs(5), "it does not wait");
     let (code, _, said) = run(&["mount", "--json", text(&store), text(&other)]);
     let error: serde_json::Value = serde_json::from_str(said.trim()).unwrap();
     assert_eq!((code, &error["code"]), (5, &"locked".into()));

@@ -40,7 +40,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// How long one server may be at work before the test counts as hung.
-const WATCH: Duration = Duration::from_secs(60);
+const WATCH: Duration = Duration::from_secs(180);
 
 /// A store and a mountpoint, with nothing mounted yet.
 pub struct Site {
