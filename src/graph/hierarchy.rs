@@ -1,7 +1,7 @@
 //! The levels above the graph, through which a walk comes near its goal in a few steps.
 
 use super::layout::{aligned, number, numbers, put, put_all};
-use crate::vector::{CoarseQuestion, CoarseRows};
+use crate::vector::{CoarseQuestion, CoarseRows, Estimates};
 
 // Within the hierarchy's section, each part at the next multiple of 64:
 //
@@ -46,6 +46,13 @@ struct Place {
     links: usize,
 }
 
+/// What a place links to: places of the level, and the nodes there.
+#[derive(Debug, Default)]
+struct Near {
+    places: Vec<u32>,
+    nodes: Vec<u32>,
+}
+
 /// Where the levels lie in the section: what its header says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hierarchy {
@@ -78,14 +85,14 @@ impl Hierarchy {
         let mut level = self.levels.checked_sub(1)?;
         let (mut place, mut node) = (self.entry, self.member(section, level, self.entry)?);
         let mut worth = question.estimate(rows, node);
+        let (mut near, mut estimates) = (Near::default(), Estimates::default());
         loop {
-            let near = self.list(section, level, place).iter().filter_map(|&near| {
-                let near = u32::from_le_bytes(near);
-                let node = self.member(section, level, near)?;
-                Some((question.estimate(rows, node), near, node))
-            });
-            match near.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1))) {
-                Some((better, near, found)) if better > worth => (worth, place, node) = (better, near, found),
+            self.gather(section, level, place, rows, &mut near);
+            question.estimates(rows, &near.nodes, &mut estimates);
+            let all = estimates.worths.iter().zip(&near.places).zip(&near.nodes);
+            let best = all.max_by(|a, b| a.0.0.total_cmp(b.0.0).then(b.1.cmp(a.1)));
+            match best {
+                Some(((&better, &near), &found)) if better > worth => (worth, place, node) = (better, near, found),
                 _ if level == 0 => return Some(node),
                 _ => {
                     let below = self.number(section, self.places[level].below_at, level, place)?;
@@ -93,6 +100,20 @@ impl Hierarchy {
                     (place, node) = (below, self.member(section, level, below)?);
                     worth = question.estimate(rows, node);
                 }
+            }
+        }
+    }
+
+    /// Finds what one place of a level links to, and asks memory for it.
+    fn gather(&self, section: &[u8], level: usize, place: u32, rows: CoarseRows<'_>, near: &mut Near) {
+        near.places.clear();
+        near.nodes.clear();
+        for &place in self.list(section, level, place) {
+            let place = u32::from_le_bytes(place);
+            if let Some(node) = self.member(section, level, place) {
+                rows.fetch(node);
+                near.places.push(place);
+                near.nodes.push(node);
             }
         }
     }

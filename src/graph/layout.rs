@@ -144,14 +144,15 @@ impl<B: AsRef<[u8]>> Graph<B> {
     ///
     /// Each comes with about its score, from four bits a dimension: whoever needs the true order
     /// scores them. Keeps going until `ef` visible rows are held that no open row can beat, or all
-    /// rows have been visited: fewer than `ef` come back only where fewer are visible. The larger
+    /// rows have been visited: fewer than `ef` come back only where fewer are visible; without
+    /// `visible` all are. The larger
     /// `ef`, the more of the true nearest are among them, at a cost that grows in proportion; so it
     /// does with the share of hidden rows, which are walked through and never returned. What was in
     /// `found` is dropped. A question of another dimension or metric finds nothing.
     pub fn walk(
         &self,
         question: &Prepared,
-        visible: impl Fn(u32) -> bool,
+        visible: Option<impl Fn(u32) -> bool>,
         ef: usize,
         found: &mut Vec<(f32, u32)>,
         scratch: &mut Scratch,
@@ -165,9 +166,15 @@ impl<B: AsRef<[u8]>> Graph<B> {
         let Some(start) = self.hierarchy.descend(section, &question, self.coarse()) else {
             return;
         };
-        let seen = |node| self.row(node).is_some_and(&visible);
         let mut ranked = scratch.take_ranked();
-        walk(self, &question, seen, (start, ef), &mut ranked, scratch);
+        match visible {
+            // Which row a node stands for is looked up for those alone that are found.
+            None => walk(self, &question, |_| true, (start, ef), &mut ranked, scratch),
+            Some(visible) => {
+                let seen = |node| self.row(node).is_some_and(&visible);
+                walk(self, &question, seen, (start, ef), &mut ranked, scratch);
+            }
+        }
         found.extend(ranked.iter().filter_map(|ranked| Some((ranked.worth(), self.row(ranked.node())?))));
         found.sort_unstable_by_key(|&(worth, row)| std::cmp::Reverse(Ranked::new(worth, row)));
         scratch.give_ranked(ranked);

@@ -77,7 +77,7 @@ impl Flat {
 
 fn walked(graph: &Graph<Vec<u8>>, question: &Prepared, visible: fn(u32) -> bool, ef: usize) -> Vec<u32> {
     let mut found = Vec::new();
-    graph.walk(question, visible, ef, &mut found, &mut Scratch::default());
+    graph.walk(question, Some(visible), ef, &mut found, &mut Scratch::default());
     assert!(found.is_sorted_by(|a, b| a.0 > b.0 || (a.0 == b.0 && a.1 < b.1)), "best first, then by row");
     found.into_iter().map(|(_, row)| row).collect()
 }
@@ -319,7 +319,7 @@ fn a_flipped_byte_never_panics_nor_hangs() {
                 let Ok(graph) = Graph::open(damaged) else {
                     continue;
                 };
-                graph.walk(&question, |_| true, 60, &mut found, &mut scratch);
+                graph.walk(&question, None::<fn(u32) -> bool>, 60, &mut found, &mut scratch);
                 assert!(found.len() <= 60 && found.iter().all(|&(worth, row)| row < graph.rows() && !worth.is_nan()));
             }
         }
@@ -345,7 +345,7 @@ fn random_lists_never_panic_nor_hang() {
             continue;
         };
         let mut found = Vec::new();
-        graph.walk(&question, |_| true, 300, &mut found, &mut Scratch::default());
+        graph.walk(&question, None::<fn(u32) -> bool>, 300, &mut found, &mut Scratch::default());
         assert!(found.iter().all(|&(_, row)| row < 300));
     }
 }

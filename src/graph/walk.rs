@@ -25,8 +25,10 @@ pub struct Scratch {
     open: BinaryHeap<Ranked>,
     /// The best visible nodes so far, the worst on top.
     best: BinaryHeap<Reverse<Ranked>>,
-    /// Nodes met for the first time in the list at hand.
+    /// Nodes met for the first time, in the list at hand.
     fresh: Vec<u32>,
+    /// Those of the list before, on their way from memory.
+    fetched: Vec<u32>,
     /// What they are worth.
     estimates: Estimates,
     /// What a walk has found, between two walks.
@@ -76,11 +78,16 @@ pub(super) fn walk(
     }
     scratch.is_first_visit(start, lists.nodes());
     scratch.meet(Ranked::new(question.estimate(lists.coarse(), start), start), &visible, ef);
-    while let Some(next) = scratch.open.pop() {
-        if scratch.best.len() >= ef && scratch.best.peek().is_some_and(|worst| next < worst.0) {
+    // While memory brings the nodes of one list, those of the list before are judged.
+    loop {
+        let next = scratch.next(ef);
+        if let Some(next) = next {
+            scratch.gather(lists, next);
+        } else if scratch.fetched.is_empty() {
             break;
         }
-        scratch.follow(lists, question, next.node(), &visible, ef);
+        scratch.judge(lists, question, &visible, ef);
+        std::mem::swap(&mut scratch.fresh, &mut scratch.fetched);
     }
     found.extend(scratch.best.drain().map(|Reverse(ranked)| ranked));
     found.sort_unstable_by_key(|&ranked| Reverse(ranked));
@@ -103,6 +110,8 @@ impl Scratch {
         self.visited.resize(nodes.div_ceil(64), 0);
         self.open.clear();
         self.best.clear();
+        self.fresh.clear();
+        self.fetched.clear();
     }
 
     /// Marks a node and tells whether it is new; a number that is no node never is.
@@ -117,16 +126,19 @@ impl Scratch {
         first
     }
 
-    /// Meets the nodes that one node links to and that were not visited before.
+    /// Takes the best node whose links are still to be followed, unless it is too far off.
     #[inline]
-    fn follow(
-        &mut self,
-        lists: &impl Lists,
-        question: &CoarseQuestion,
-        node: u32,
-        visible: &impl Fn(u32) -> bool,
-        ef: usize,
-    ) {
+    fn next(&mut self, ef: usize) -> Option<u32> {
+        let next = *self.open.peek()?;
+        if self.best.len() >= ef && self.best.peek().is_some_and(|worst| next < worst.0) {
+            return None;
+        }
+        self.open.pop().map(Ranked::node)
+    }
+
+    /// Asks memory for those nodes that one node links to and that were not visited before.
+    #[inline]
+    fn gather(&mut self, lists: &impl Lists, node: u32) {
         let list = lists.list(node);
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.resize(list.len(), 0);
@@ -142,15 +154,21 @@ impl Scratch {
         if let Some(next) = self.open.peek() {
             prefetch(lists.list(next.node()));
         }
-        // All are asked for before the first is needed, so that memory answers them together.
         let coarse = lists.coarse();
         fresh.iter().for_each(|&near| coarse.fetch(near));
-        let mut estimates = std::mem::take(&mut self.estimates);
-        question.estimates(coarse, &fresh, &mut estimates);
-        for (&near, &worth) in fresh.iter().zip(&estimates.worths) {
+        self.fresh = fresh;
+    }
+
+    /// Meets the nodes that were asked for before.
+    #[inline]
+    fn judge(&mut self, lists: &impl Lists, question: &CoarseQuestion, visible: &impl Fn(u32) -> bool, ef: usize) {
+        let (mut fetched, mut estimates) = (std::mem::take(&mut self.fetched), std::mem::take(&mut self.estimates));
+        question.estimates(lists.coarse(), &fetched, &mut estimates);
+        for (&near, &worth) in fetched.iter().zip(&estimates.worths) {
             self.meet(Ranked::new(worth, near), visible, ef);
         }
-        (self.fresh, self.estimates) = (fresh, estimates);
+        fetched.clear();
+        (self.fetched, self.estimates) = (fetched, estimates);
     }
 
     /// Takes in a node that is met for the first time.

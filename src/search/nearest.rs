@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::SearchError;
 use super::pool::{Place, Pool};
-use super::scan::{Columns, ROWS_AT_ONCE, ROWS_SIDE_BY_SIDE, Scan, Scored};
+use super::scan::{Columns, ROWS_A_SIEVE, ROWS_AT_ONCE, ROWS_SIDE_BY_SIDE, Scan, Scored};
 use super::top::Top;
 use super::walk::walk;
 use crate::record::Version;
@@ -23,6 +23,11 @@ const EF_PER_K: usize = 3;
 const EF_MIN: usize = 32;
 /// To walk past one candidate costs as much as to scan so many rows.
 const ROWS_PER_CANDIDATE: u64 = 32;
+
+/// How many versions before its turn the code of one is asked for; the version itself as many before.
+const VERSIONS_AHEAD: usize = 16;
+/// How many candidates before its turn the vector of one is asked for.
+const VECTORS_AHEAD: usize = 2;
 
 /// How thoroughly is searched.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,7 +111,6 @@ impl Scan<'_> {
         let columns = Columns::of(&seen.segment)?;
         let (mut rows, mut scanned) = (Vec::with_capacity(ROWS_SIDE_BY_SIDE), 0);
         self.each_row(layer, &mut |row| {
-            columns.fetch(row);
             rows.push(row);
             if rows.len() == ROWS_SIDE_BY_SIDE {
                 columns.sift(&rows, layer, question, pool);
@@ -126,20 +130,24 @@ impl Scan<'_> {
     /// most of them a look at their metadata.
     fn scan_loose(&self, question: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
         let versions: Vec<&Arc<Version>> = self.state.loose().values().collect();
-        let mut rest = versions.chunks(ROWS_SIDE_BY_SIDE).skip(1);
-        for some in versions.chunks(ROWS_SIDE_BY_SIDE) {
-            // A code is found over its version: those that come next are fetched beforehand.
-            rest.next().into_iter().flatten().for_each(|version| prefetch(std::slice::from_ref(&***version)));
-            some.iter().filter_map(|version| version.code()).for_each(|code| prefetch(code.bytes));
-            let sieve = question.sieve(pool.worst());
-            for version in some {
-                if let Some(code) = version.code()
-                    && sieve.passes(question.product_of(code), code.scale, code.residual, version.norm)
-                {
-                    let bounds = question.bounds(code, version.norm);
-                    if pool.admits(bounds.1) && self.filter.is_none_or(|filter| filter.matches(version.metadata())) {
-                        pool.offer(bounds, Place::Loose((*version).clone()));
-                    }
+        let mut sieve = question.sieve(pool.worst());
+        for (at, version) in versions.iter().enumerate() {
+            // A code is found over its version, so this is asked for before that, and both in time.
+            if let Some(later) = versions.get(at + 2 * VERSIONS_AHEAD) {
+                prefetch(std::slice::from_ref(&***later));
+            }
+            if let Some(code) = versions.get(at + VERSIONS_AHEAD).and_then(|later| later.code()) {
+                prefetch(code.bytes);
+            }
+            if at.is_multiple_of(ROWS_A_SIEVE) {
+                sieve = question.sieve(pool.worst());
+            }
+            if let Some(found) = version.code().map(|code| question.compared(code, version.norm))
+                && sieve.passes(found)
+            {
+                let bounds = question.bounds(found);
+                if pool.admits(bounds.1) && self.filter.is_none_or(|filter| filter.matches(version.metadata())) {
+                    pool.offer(bounds, Place::Loose((*version).clone()));
                 }
             }
         }
@@ -149,19 +157,22 @@ impl Scan<'_> {
     /// Scores what the bounds leave in doubt, the likeliest first.
     fn ranked(&self, question: &Prepared, pool: Pool) -> Result<Vec<Scored<f32>>, SearchError> {
         let mut top: Top<f32, Arc<str>, Row> = Top::new(pool.k());
-        for (number, candidate) in pool.into_candidates().into_iter().enumerate() {
+        let candidates = pool.into_candidates();
+        for (number, candidate) in candidates.iter().enumerate() {
+            let later = candidates.get(number + VECTORS_AHEAD);
+            later.into_iter().for_each(|later| self.fetch(&later.place));
             if number.is_multiple_of(ROWS_AT_ONCE) {
                 self.check_time()?;
             }
             if top.worst().is_some_and(|worst| candidate.upper < worst) {
                 break;
             }
-            let (row, score) = match candidate.place {
+            let (row, score) = match &candidate.place {
                 Place::Loose(version) => {
                     let score = version.content.vector.as_deref().map(|vector| question.score(vector, version.norm));
-                    (Row::Loose(version), score)
+                    (Row::Loose(version.clone()), score)
                 }
-                Place::Sealed(layer, row) => self.sealed(question, layer, row)?,
+                Place::Sealed(layer, row) => self.sealed(question, *layer, *row)?,
             };
             if let Some(score) = score
                 && top.worst().is_none_or(|worst| score >= worst)
@@ -170,6 +181,15 @@ impl Scan<'_> {
             }
         }
         Ok(top.into_sorted().into_iter().map(|entry| Scored { row: entry.payload, score: entry.score }).collect())
+    }
+
+    /// Has a vector brought near. What is wrong with it is said when it is scored.
+    fn fetch(&self, place: &Place) {
+        let vector = match place {
+            Place::Loose(version) => version.content.vector.as_deref(),
+            Place::Sealed(layer, row) => self.state.layers()[*layer].segment.vector(*row).ok().flatten(),
+        };
+        vector.into_iter().for_each(prefetch);
     }
 
     fn sealed(&self, question: &Prepared, layer: usize, row: u32) -> Result<(Row, Option<f32>), SegmentError> {

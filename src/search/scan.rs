@@ -5,15 +5,17 @@ use super::filter::Filter;
 use super::pool::{Place, Pool};
 use crate::branch::State;
 use crate::segment::{Row, Segment, SegmentError};
-use crate::vector::{Code, Prepared, prefetch};
+use crate::vector::{Compared, Prepared};
 use roaring::RoaringBitmap;
 
 /// Rows between two looks at the clock.
 pub const ROWS_AT_ONCE: usize = 4096;
 
-/// Rows whose codes are fetched together and then multiplied together: memory is what a scan waits
-/// for, and these fit into the cache that is nearest.
-pub const ROWS_SIDE_BY_SIDE: usize = 64;
+/// Rows that are multiplied in one go.
+pub const ROWS_SIDE_BY_SIDE: usize = 256;
+
+/// Rows that are held against one threshold before it is looked up again.
+pub const ROWS_A_SIEVE: usize = 32;
 
 /// The state that is searched, and the rules of the search.
 pub struct Scan<'a> {
@@ -58,6 +60,11 @@ impl<'a> Scan<'a> {
             && self.chosen.get(layer).is_none_or(|chosen| chosen.contains(row))
     }
 
+    /// Tells whether every row of a layer's segment may be an answer.
+    pub fn sees_all(&self, layer: usize) -> bool {
+        self.filter.is_none() && self.state.layers()[layer].visible.is_all()
+    }
+
     /// Returns how many rows of a layer may be answers at most.
     pub fn rows_of(&self, layer: usize) -> u32 {
         let visible = self.state.layers()[layer].visible.count();
@@ -85,7 +92,6 @@ impl<'a> Scan<'a> {
 
 /// The columns of a segment that bounds are made of.
 pub struct Columns<'a> {
-    dim: usize,
     codes: &'a [i8],
     scales: &'a [f32],
     residuals: &'a [f32],
@@ -96,16 +102,7 @@ impl<'a> Columns<'a> {
     /// Returns the columns of a segment; the first call reads and checks them whole.
     pub fn of(segment: &'a Segment) -> Result<Columns<'a>, SegmentError> {
         let (scales, residuals) = segment.scales()?;
-        Ok(Columns { dim: segment.dim(), codes: segment.codes()?, scales, residuals, norms: segment.norms()? })
-    }
-
-    /// Has the code of a row brought near.
-    #[inline]
-    pub fn fetch(&self, row: u32) {
-        let start = row as usize * self.dim;
-        if let Some(code) = self.codes.get(start..start + self.dim) {
-            prefetch(code);
-        }
+        Ok(Columns { codes: segment.codes()?, scales, residuals, norms: segment.norms()? })
     }
 
     /// Pools those of some rows of a layer that may be among the best.
@@ -114,23 +111,24 @@ impl<'a> Columns<'a> {
         for rows in rows.chunks(ROWS_SIDE_BY_SIDE) {
             let products = &mut products[..rows.len()];
             question.products(self.codes, rows, products);
-            let sieve = question.sieve(pool.worst());
-            for (&row, &product) in rows.iter().zip(&*products) {
-                if let Some((code, norm)) = self.row(row)
-                    && sieve.passes(product, code.scale, code.residual, norm)
-                {
-                    pool.offer(question.bounds(code, norm), Place::Sealed(layer, row));
+            for (rows, products) in rows.chunks(ROWS_A_SIEVE).zip(products.chunks(ROWS_A_SIEVE)) {
+                let sieve = question.sieve(pool.worst());
+                for (&row, &product) in rows.iter().zip(products) {
+                    if let Some(found) = self.compared(row, product)
+                        && sieve.passes(found)
+                    {
+                        pool.offer(question.bounds(found), Place::Sealed(layer, row));
+                    }
                 }
             }
         }
     }
 
-    /// Returns a row's code and norm; nothing where it has no vector.
+    /// Returns what is known of a row by its code; nothing where it has no vector.
     #[inline]
-    fn row(&self, row: u32) -> Option<(Code<'a>, f32)> {
+    fn compared(&self, row: u32, product: i32) -> Option<Compared> {
         let at = row as usize;
-        let norm = *self.norms.get(at)?;
-        let bytes = self.codes.get(at * self.dim..(at + 1) * self.dim)?;
-        (norm >= 0.0).then(|| (Code { bytes, scale: self.scales[at], residual: self.residuals[at] }, norm))
+        let (&norm, &scale, &residual) = (self.norms.get(at)?, self.scales.get(at)?, self.residuals.get(at)?);
+        (norm >= 0.0).then_some(Compared { product, scale, residual, norm })
     }
 }

@@ -26,10 +26,10 @@ pub fn walk(scan: &Scan<'_>, layer: usize, question: &Prepared, ef: usize, pool:
     let Some(file) = segment.graph(question.metric()) else { return Ok(()) };
     let (graph, columns) = (file.graph()?, Columns::of(segment)?);
     KEPT.with_borrow_mut(|Kept { found, rows, scratch }| {
-        graph.walk(question, |row| scan.sees(layer, row), ef, found, scratch);
+        let visible = (!scan.sees_all(layer)).then_some(|row| scan.sees(layer, row));
+        graph.walk(question, visible, ef, found, scratch);
         rows.clear();
         rows.extend(found.iter().map(|&(_, row)| row));
-        rows.iter().for_each(|&row| columns.fetch(row));
         columns.sift(rows, layer, question, pool);
     });
     scan.check_time()

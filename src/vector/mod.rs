@@ -19,7 +19,7 @@ mod tests;
 pub use coarse::{CoarsePlace, CoarseQuestion, CoarseRows, CoarseSource, Estimates};
 pub use code::{Code, quantize};
 pub use metric::{Metric, UnknownMetric};
-pub use prepared::{Prepared, Sieve};
+pub use prepared::{Compared, Prepared, Sieve};
 
 /// The largest number of dimensions a vector may have.
 pub const DIM_MAX: usize = 65_536;

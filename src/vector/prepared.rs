@@ -9,6 +9,19 @@ mod sieve;
 
 pub use sieve::Sieve;
 
+/// A row that a question was compared with by their codes.
+#[derive(Clone, Copy, Debug)]
+pub struct Compared {
+    /// The inner product of the two codes.
+    pub product: i32,
+    /// What a step of the row's code is worth.
+    pub scale: f32,
+    /// The length of what the row's code leaves out.
+    pub residual: f32,
+    /// The row's length.
+    pub norm: f32,
+}
+
 /// A question's vector under a metric, with what every comparison needs of it.
 ///
 /// Scores follow one rule for all metrics: larger is better.
@@ -97,25 +110,16 @@ impl Prepared {
         }
     }
 
-    /// Returns about the score of a row, from its code alone.
-    ///
-    /// Meant for a walk or a scan whose best rows are scored again; [`Prepared::bounds`] says how
-    /// far off it can be.
+    /// Compares with the code of one row.
     ///
     /// # Panics
     ///
     /// When the code has another dimension.
     #[must_use]
     #[inline]
-    pub fn estimate(&self, code: Code<'_>, row_norm: f32) -> f32 {
-        let product = self.product(code);
-        let (a, b) = (f64::from(self.norm), f64::from(row_norm));
-        match self.metric {
-            Metric::Cosine if a * b == 0.0 => 0.0,
-            Metric::Cosine => (product / (a * b)) as f32,
-            Metric::L2 => to_f32(-(a * a + b * b - 2.0 * product).max(0.0).sqrt()),
-            Metric::Dot => to_f32(product),
-        }
+    pub fn compared(&self, code: Code<'_>, row_norm: f32) -> Compared {
+        let product = self.kernels.dot_i8(&self.bytes, code.bytes);
+        Compared { product, scale: code.scale, residual: code.residual, norm: row_norm }
     }
 
     /// Returns a lower and an upper bound on [`Prepared::score`], from a row's code alone.
@@ -123,17 +127,14 @@ impl Prepared {
     /// The bounds are proven, not likely: they hold for the score as computed, rounding included.
     /// They say nothing (the whole range of the metric) for rows or questions whose length lies
     /// outside 1e-15 to 1e15.
-    ///
-    /// # Panics
-    ///
-    /// When the code has another dimension.
     #[must_use]
     #[inline]
-    pub fn bounds(&self, code: Code<'_>, row_norm: f32) -> (f32, f32) {
+    pub fn bounds(&self, row: Compared) -> (f32, f32) {
+        let row_norm = row.norm;
         if !self.is_safe(row_norm) {
             return self.range();
         }
-        let (product, off) = (self.product(code), self.product_error(code.residual, row_norm));
+        let (product, off) = (self.product(row), self.product_error(row.residual, row_norm));
         let (a, b) = (f64::from(self.norm), f64::from(row_norm));
         match self.metric {
             Metric::Cosine => {
@@ -157,8 +158,8 @@ impl Prepared {
 
     /// Returns the inner product of this vector's code and a row's code.
     #[inline]
-    fn product(&self, code: Code<'_>) -> f64 {
-        f64::from(self.product_of(code)) * f64::from(self.scale) * f64::from(code.scale)
+    fn product(&self, row: Compared) -> f64 {
+        f64::from(row.product) * f64::from(self.scale) * f64::from(row.scale)
     }
 
     /// Returns how far the product of the codes can be from the product of the vectors.

@@ -1,6 +1,6 @@
 //! AVX2: eight lanes of f32 at a time, sixteen of int8.
 
-use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, coarse_code, code, padded};
+use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, ROWS_AHEAD, ahead, coarse_code, code, fetch, padded};
 use std::arch::x86_64::*;
 
 /// The variant for processors since about 2013.
@@ -135,7 +135,9 @@ fn widen(block: &[i8; BLOCK], i: usize) -> __m256i {
 /// Puts the inner products of a code with some rows into `out`.
 #[target_feature(enable = "avx2")]
 fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
-    for (&row, out) in rows.iter().zip(out) {
+    fetch(codes, a.len(), &rows[..rows.len().min(ROWS_AHEAD)]);
+    for (at, (&row, out)) in rows.iter().zip(out).enumerate() {
+        fetch(codes, a.len(), ahead(rows, at, 1));
         *out = dot_i8(a, code(codes, a.len(), row));
     }
 }

@@ -1,6 +1,6 @@
 //! AVX-512 with VNNI: sixteen lanes of f32 at a time, 64 of int8.
 
-use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, coarse_code, code, padded};
+use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, ROWS_AHEAD, ahead, coarse_code, code, fetch, padded};
 use std::arch::x86_64::*;
 
 /// The variant for server processors since about 2019.
@@ -128,7 +128,10 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
     let a_rest = (!a_rest.is_empty()).then(|| padded(a_rest));
     let zero = _mm512_setzero_si512();
     let excess = whole.iter().chain(&a_rest).fold(zero, |sum, x| _mm512_dpbusd_epi32(sum, shift, load_code(x)));
-    for (rows, out) in rows.chunks(SIDE_BY_SIDE).zip(out.chunks_mut(SIDE_BY_SIDE)) {
+    fetch(codes, a.len(), &rows[..rows.len().min(ROWS_AHEAD)]);
+    let all = rows;
+    for (number, (rows, out)) in rows.chunks(SIDE_BY_SIDE).zip(out.chunks_mut(SIDE_BY_SIDE)).enumerate() {
+        fetch(codes, a.len(), ahead(all, number * SIDE_BY_SIDE, SIDE_BY_SIDE));
         let four = four(rows, |row| code(codes, a.len(), row));
         let mut sums = [_mm512_sub_epi32(zero, excess); SIDE_BY_SIDE];
         for (sum, code) in sums.iter_mut().zip(four) {

@@ -15,6 +15,7 @@ mod avx2;
 mod avx512;
 mod portable;
 
+use super::prefetch;
 use std::sync::OnceLock;
 
 /// How many values every loop takes at a time.
@@ -47,6 +48,23 @@ pub(super) struct Kernels {
 fn coarse_code(codes: &[u8], blocks: usize, row: u32) -> &[[u8; COARSE_BYTES]] {
     let all = codes.as_chunks().0;
     all.get(row as usize * blocks..).and_then(|rest| rest.get(..blocks)).unwrap_or_default()
+}
+
+/// How many rows before its turn the code of a row is asked for. While memory brings it, those
+/// before it are multiplied: rows that lie anywhere cost no more than rows in a line.
+const ROWS_AHEAD: usize = 16;
+
+/// Asks memory for the codes of some rows whose turn comes later.
+#[inline(always)]
+fn fetch(codes: &[i8], dim: usize, rows: &[u32]) {
+    rows.iter().for_each(|&row| prefetch(code(codes, dim, row)));
+}
+
+/// Returns the rows that come so many after the ones at a place, of which there are up to `count`.
+#[inline(always)]
+fn ahead(rows: &[u32], at: usize, count: usize) -> &[u32] {
+    let end = rows.len().min(at + ROWS_AHEAD + count);
+    rows.get(at + ROWS_AHEAD..end).unwrap_or_default()
 }
 
 /// Returns the int8 code of a row among codes of equal length, empty where there is none.

@@ -1,6 +1,6 @@
 //! Plain Rust for every processor; the compiler makes vector code of it where it can.
 
-use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, coarse_code, code, padded};
+use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, ROWS_AHEAD, ahead, coarse_code, code, fetch, padded};
 
 /// The variant that runs everywhere, and that the others are checked against.
 pub(super) const KERNELS: Kernels = Kernels { name: "portable", dot, l2_squared, dot_i8, dots_i8, dots_coarse };
@@ -48,7 +48,9 @@ fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
 
 /// Puts the inner products of a code with some rows into `out`.
 fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
-    for (&row, out) in rows.iter().zip(out) {
+    fetch(codes, a.len(), &rows[..rows.len().min(ROWS_AHEAD)]);
+    for (at, (&row, out)) in rows.iter().zip(out).enumerate() {
+        fetch(codes, a.len(), ahead(rows, at, 1));
         *out = dot_i8(a, code(codes, a.len(), row));
     }
 }

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Prepared, UNDERFLOW};
-use crate::vector::{Code, Metric};
+use super::{Compared, Prepared, UNDERFLOW};
+use crate::vector::Metric;
 
 /// Lengths of questions and rows for which no term below leaves the range of f32, not even in its
 /// square; others pass untested.
@@ -32,11 +32,11 @@ impl Sieve {
 
     /// Tells whether a row may score as much as the question's threshold: its bounds say more.
     ///
-    /// `product` is that of the two codes, see [`Prepared::products`]; the rest belongs to the row.
     /// Where this is false, the upper of [`Prepared::bounds`] is certainly below the threshold.
     #[must_use]
     #[inline]
-    pub fn passes(&self, product: i32, scale: f32, residual: f32, norm: f32) -> bool {
+    pub fn passes(&self, row: Compared) -> bool {
+        let Compared { product, scale, residual, norm } = row;
         let certain = self.product * (product as f32 * scale) + self.residual * residual;
         let bound = certain + self.norm * norm + self.square * norm * norm + self.rest;
         // Written so that NaN passes, which only damaged rows make.
@@ -54,17 +54,6 @@ impl Prepared {
     #[inline]
     pub fn products(&self, codes: &[i8], rows: &[u32], out: &mut [i32]) {
         self.kernels.dots_i8(&self.bytes, codes, rows, out);
-    }
-
-    /// Returns the product of the question's code with that of one row.
-    ///
-    /// # Panics
-    ///
-    /// When the code has another dimension.
-    #[must_use]
-    #[inline]
-    pub fn product_of(&self, code: Code<'_>) -> i32 {
-        self.kernels.dot_i8(&self.bytes, code.bytes)
     }
 
     /// Returns the test by which rows are dropped whose scores are certainly below `worst`.
