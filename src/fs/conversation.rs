@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::anchor::Anchor;
+use super::batch;
 use super::branch_state::Answer;
 use super::common::Place;
 use super::errno::{Failure, invalid};
@@ -29,14 +30,23 @@ pub(super) trait Speech: Send + Sync {
 
     /// Does what the line asks, and returns the lines of the answer. `number` counts the handle's
     /// requests from 0.
-    fn perform(&self, place: &Place, request: Self::Request, number: usize) -> Result<String, Failure>;
+    fn perform(&self, place: &Place, request: &Self::Request, number: usize) -> Result<String, Failure>;
+
+    /// Does the requests of one write, numbered from `first`, and returns their outcomes up to the
+    /// first failure; no more are begun once the answers are longer than `room`.
+    fn perform_all(&self, place: &Place, requests: &[Self::Request], first: usize, room: usize) -> Vec<Outcome> {
+        batch::in_turn(requests, room, |at, request| self.perform(place, request, first + at))
+    }
 }
+
+/// What came of one request.
+pub(super) type Outcome = Result<String, Failure>;
 
 /// One open handle, a conversation of its own.
 ///
 /// A line is done as it is written, so that a bad one fails in the write: first all lines of the
-/// write are understood, or none is done; then they are done in turn, and when a later one fails
-/// the write is short by it and by what follows. A line without its end waits for the rest until
+/// write are understood, or none is done; then they are done, verbs in turn and questions side by
+/// side, and when a later one fails the write is short by it and by what follows. A line without its end waits for the rest until
 /// the handle is read or closed. Answers queue until they are read, and the first write after a
 /// read starts a new queue.
 pub(super) struct Conversation<S: Speech> {
@@ -70,18 +80,19 @@ impl<S: Speech> Conversation<S> {
 
     /// Does all complete lines of `tail` and `data`; returns how much of `data` was taken.
     fn take(&self, tail: &[u8], data: &[u8]) -> Result<usize, Failure> {
-        let lines = split(tail, data);
-        let understood = lines.iter().map(|(line, _)| self.understand(line)).collect::<Result<Vec<_>, _>>()?;
-        let mut taken = None;
-        for (request, (_, end)) in understood.into_iter().zip(&lines) {
-            let done = request.map_or(Ok(()), |request| self.perform(request));
-            match (done, taken) {
-                (Ok(()), _) => taken = Some(*end),
-                (Err(_), Some(taken)) => return Ok(taken),
-                (Err(failure), None) => return Err(failure),
+        let (mut requests, mut ends) = (Vec::new(), Vec::new());
+        for (line, end) in split(tail, data) {
+            if let Some(request) = self.understand(&line)? {
+                requests.push(request);
+                ends.push(end);
             }
         }
-        Ok(data.len())
+        let (done, failure) = self.perform(&requests);
+        match (failure, done) {
+            (None, _) => Ok(data.len()),
+            (Some(failure), 0) => Err(failure),
+            (Some(_), done) => Ok(ends[done - 1]),
+        }
     }
 
     /// Blank lines ask for nothing.
@@ -91,20 +102,35 @@ impl<S: Speech> Conversation<S> {
         if line.trim().is_empty() { Ok(None) } else { self.speech.parse(line.trim_end_matches('\r')).map(Some) }
     }
 
-    fn perform(&self, request: S::Request) -> Result<(), Failure> {
-        let (number, answer) = {
-            let mut talk = lock(&self.talk);
-            talk.requests += 1;
-            (talk.requests - 1, talk.answer.clone())
-        };
-        if lock(&answer).len() > UNREAD_BYTES_MAX {
-            let message = format!("{} MiB of answers wait to be read", UNREAD_BYTES_MAX >> 20);
-            return Err(Error::new(Kind::Full, "unread_answers", message, "read the answers before asking on").into());
+    /// Does requests; returns how many, and why not all.
+    fn perform(&self, requests: &[S::Request]) -> (usize, Option<Failure>) {
+        if requests.is_empty() {
+            return (0, None);
         }
-        let lines = self.speech.perform(&self.place, request, number)?;
-        lock(&answer).extend_from_slice(lines.as_bytes());
-        self.place.state.keep_answer(&self.place.view, S::CHANNEL, self.place.caller.uid, answer);
-        Ok(())
+        let (first, answer) = {
+            let talk = lock(&self.talk);
+            (talk.requests, talk.answer.clone())
+        };
+        let room = UNREAD_BYTES_MAX.checked_sub(lock(&answer).len());
+        let outcomes = room.map(|room| self.speech.perform_all(&self.place, requests, first, room)).unwrap_or_default();
+        let (mut done, mut failure) = (0, None);
+        for outcome in outcomes {
+            match outcome {
+                Ok(lines) => lock(&answer).extend_from_slice(lines.as_bytes()),
+                Err(why) => failure = Some(why),
+            }
+            done += usize::from(failure.is_none());
+        }
+        lock(&self.talk).requests = first + (done + 1).min(requests.len());
+        if done > 0 {
+            self.place.state.keep_answer(&self.place.view, S::CHANNEL, self.place.caller.uid, answer);
+        }
+        if failure.is_none() && done < requests.len() {
+            let message = format!("{} MiB of answers wait to be read", UNREAD_BYTES_MAX >> 20);
+            let hint = "read the answers before asking on";
+            failure = Some(Error::new(Kind::Full, "unread_answers", message, hint).into());
+        }
+        (done, failure)
     }
 
     /// Does the line whose end never came.
@@ -115,7 +141,8 @@ impl<S: Speech> Conversation<S> {
         }
         let _turn = Turn::begin(&self.busy)?;
         let tail = std::mem::take(&mut lock(&self.talk).tail);
-        self.understand(&tail)?.map_or(Ok(()), |request| self.perform(request))
+        let request = self.understand(&tail)?;
+        self.perform(request.as_slice()).1.map_or(Ok(()), Err)
     }
 
     /// Starts a write at `offset`: returns the beginning of its first line.

@@ -1,7 +1,7 @@
 //! `ctl`: one verb a line, done as the line is written.
 
 use super::common::{Place, WRITE};
-use super::conversation::Speech;
+use super::conversation::{Outcome, Speech};
 use super::errno::{Failure, invalid, not_permitted};
 use super::handle::HandleTable;
 use super::node::Fixed;
@@ -41,35 +41,35 @@ impl Speech for Ctl {
         })
     }
 
-    fn perform(&self, place: &Place, verb: Verb, _number: usize) -> Result<String, Failure> {
+    fn perform(&self, place: &Place, verb: &Verb, _number: usize) -> Outcome {
         place.check_alive()?;
         if !matches!(verb, Verb::Join { dry_run: true, .. } | Verb::Collect { dry_run: true, .. }) {
             place.check_writable()?;
         }
         let (memory, branch, who) = (place.memory(), place.branch(), place.actor());
         let outcome = match verb {
-            Verb::Join { join, dry_run } => return self.join(place, join, dry_run),
+            Verb::Join { join, dry_run } => return self.join(place, *join, *dry_run),
             Verb::Fork { name, from } => {
-                let fork = memory.fork(&who, branch, &name, from.as_deref())?;
+                let fork = memory.fork(&who, branch, name, from.as_deref())?;
                 json!({"status": "forked", "branch": &*memory.info(fork)?.path})
             }
             Verb::Checkpoint { label, text } => {
-                memory.checkpoint(&who, branch, &label, text.as_deref())?;
+                memory.checkpoint(&who, branch, label, text.as_deref())?;
                 json!({"status": "taken", "checkpoint": label})
             }
             Verb::Rollback { label, patterns } if patterns.is_empty() => {
-                return Ok(memory.rollback(&who, branch, &label)?.to_json() + "\n");
+                return Ok(memory.rollback(&who, branch, label)?.to_json() + "\n");
             }
             Verb::Rollback { label, patterns } => {
-                return Ok(memory.rollback_files(&who, branch, &label, &patterns)?.to_json() + "\n");
+                return Ok(memory.rollback_files(&who, branch, label, patterns)?.to_json() + "\n");
             }
             Verb::Resolve { id, side } => {
-                memory.resolve_conflict(&who, branch, &id, side)?;
-                json!({"status": "resolved", "id": id, "decision": if side == Side::Child { "child" } else { "parent" }})
+                memory.resolve_conflict(&who, branch, id, *side)?;
+                json!({"status": "resolved", "id": id, "decision": if *side == Side::Child { "child" } else { "parent" }})
             }
             Verb::Collect { older_than, dry_run } => {
                 check_root(place)?;
-                memory.gc(&who, older_than, dry_run)?
+                memory.gc(&who, *older_than, *dry_run)?
             }
         };
         Ok(format!("{outcome}\n"))

@@ -65,6 +65,8 @@ pub(super) trait File: Send + Sync {
 
 pub(super) struct Handle {
     pub node: Node,
+    /// The number under which the kernel knows the node; 0 where nobody will ask.
+    pub number: u64,
     /// The path in `errors`; empty in `files/`, where it may change.
     pub path: String,
     /// Who opened it.

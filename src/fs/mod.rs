@@ -16,6 +16,7 @@
 
 mod anchor;
 mod attr;
+mod batch;
 mod branch_state;
 mod branches;
 mod change;

@@ -152,6 +152,11 @@ impl Node {
         }
     }
 
+    /// Tells whether lines are written to it that may take long to be answered.
+    pub fn is_conversation(&self) -> bool {
+        matches!(self, Node::Fixed(_, Fixed::Query | Fixed::Ctl))
+    }
+
     /// Tells whether it is of `scratch/`.
     pub fn is_in_ram(&self) -> bool {
         matches!(self, Node::File(of, _) if of.area == Area::Scratch)

@@ -61,7 +61,7 @@ impl Filesystem {
                 let wish = Wish { truncate: flags & libc::O_TRUNC != 0, ..Wish::of(flags) };
                 self.open_file(caller, of, *inode, wish)
             }
-            _ => self.open_node(caller, &node, node.path(), Wish::of(flags)),
+            _ => self.open_node(caller, (&node, ino), node.path(), Wish::of(flags)),
         };
         self.audit_node(&node, opened)
     }
@@ -131,7 +131,11 @@ impl Filesystem {
 
     /// Drops a handle, with what no commit took.
     pub fn release(&self, handle: u64) {
-        if let Some(Handle { place: Some(place), .. }) = self.handles.remove(handle).as_deref() {
+        let Some(open) = self.handles.remove(handle) else { return };
+        if open.node.is_conversation() {
+            self.nodes.closed(open.number);
+        }
+        if let Some(place) = &open.place {
             place.state.leave(handle);
         }
     }
@@ -156,7 +160,7 @@ impl Filesystem {
             Node::File(of, inode) => self.open_files(caller, of, *inode),
             _ => self.place_of(&node, caller).and_then(|place| {
                 let open = Open::Directory(Box::new(Mutex::new(tree::list(&self.common, &node)?)));
-                Ok(self.handles.add(Handle { node: node.clone(), path: node.path(), caller, place, open }))
+                Ok(self.handles.add(Handle { node: node.clone(), number: ino, path: node.path(), caller, place, open }))
             }),
         };
         self.audit_node(&node, opened)
@@ -234,19 +238,23 @@ impl Filesystem {
         };
         let place = self.common.place(view, caller)?;
         let node = vectors::create(&place, name, mode, wish)?;
-        let handle = self.open_node(caller, &node, path_of(&parent.path(), name), wish)?;
+        let handle = self.open_node(caller, (&node, 0), path_of(&parent.path(), name), wish)?;
         let entry = self.entry(&node).inspect_err(|_| self.release(handle))?;
         Ok((entry, handle))
     }
 
-    fn open_node(&self, caller: Caller, node: &Node, path: String, wish: Wish) -> Result<u64, Failure> {
+    fn open_node(&self, caller: Caller, known: (&Node, u64), path: String, wish: Wish) -> Result<u64, Failure> {
+        let (node, number) = known;
         let place = self.place_of(node, caller)?.ok_or(Errno::EISDIR)?;
         let file = self.file(node, &place, wish)?;
         if wish.truncate {
             file.truncate(0)?;
         }
+        if node.is_conversation() {
+            self.nodes.opened(number);
+        }
         let open = Open::File(file);
-        Ok(self.handles.add(Handle { node: node.clone(), path, caller, place: Some(place), open }))
+        Ok(self.handles.add(Handle { node: node.clone(), number, path, caller, place: Some(place), open }))
     }
 
     /// The one place that says how each kind of file behaves when it is open.

@@ -1,7 +1,8 @@
 //! `query`: one question a line, answered as the line is written.
 
+use super::batch;
 use super::common::{Place, SEARCH};
-use super::conversation::Speech;
+use super::conversation::{Outcome, Speech};
 use super::errno::Failure;
 use super::node::Fixed;
 use crate::memory::{Error, Kind, Question};
@@ -17,9 +18,14 @@ impl Speech for Query {
         Question::parse(line).map_err(|error| Error::from(error).into())
     }
 
-    fn perform(&self, place: &Place, question: Question, number: usize) -> Result<String, Failure> {
+    fn perform(&self, place: &Place, question: &Question, number: usize) -> Outcome {
         question.scope.iter().try_for_each(|name| check_scope(place, name))?;
-        Ok(place.memory().ask(&place.view, &question)?.to_lines(number))
+        Ok(place.memory().ask(&place.view, question)?.to_lines(number))
+    }
+
+    /// A question changes nothing, so those of a write are answered on all processors.
+    fn perform_all(&self, place: &Place, questions: &[Question], first: usize, room: usize) -> Vec<Outcome> {
+        batch::side_by_side(questions, room, |at, question| self.perform(place, question, first + at))
     }
 }
 

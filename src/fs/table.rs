@@ -15,6 +15,10 @@ pub(super) const ROOT: u64 = 1;
 ///
 /// A number is the node's fingerprint, or the next free one above it. The root is never forgotten.
 /// Numbers of files tell what they stand for, and need no place in the table.
+///
+/// The kernel lets one writer at a time into a node (its inode's lock), and a conversation may take
+/// long over a write. So its number is given to nobody else while a handle is open on it: who opens
+/// the file meanwhile gets another number, and waits for nobody.
 pub(super) struct NodeTable {
     root: Node,
     files: Arc<FileNumbers>,
@@ -26,6 +30,14 @@ struct Known {
     lookups: u64,
     /// The length that the kernel was told last.
     length: u64,
+    /// Open handles, counted for conversations alone.
+    handles: u64,
+}
+
+impl Known {
+    fn new(node: Node) -> Known {
+        Known { node, lookups: 0, length: 0, handles: 0 }
+    }
 }
 
 impl NodeTable {
@@ -50,7 +62,7 @@ impl NodeTable {
         let mut known = lock(&self.known);
         let number = self.free_or_own(&known, node);
         if number != ROOT {
-            known.entry(number).or_insert_with(|| Known { node: node.clone(), lookups: 0, length: 0 }).lookups += 1;
+            known.entry(number).or_insert_with(|| Known::new(node.clone())).lookups += 1;
         }
         number
     }
@@ -65,6 +77,20 @@ impl NodeTable {
     /// Returns the length that the kernel was told last; 0 for what it does not know.
     pub fn told_length(&self, number: u64) -> u64 {
         lock(&self.known).get(&number).map_or(0, |known| known.length)
+    }
+
+    /// Counts a handle that was opened on a conversation.
+    pub fn opened(&self, number: u64) {
+        if let Some(known) = lock(&self.known).get_mut(&number) {
+            known.handles += 1;
+        }
+    }
+
+    /// Takes a handle back that was counted.
+    pub fn closed(&self, number: u64) {
+        if let Some(known) = lock(&self.known).get_mut(&number) {
+            known.handles = known.handles.saturating_sub(1);
+        }
     }
 
     /// Takes back `lookups` look-ups.
@@ -100,7 +126,7 @@ impl NodeTable {
             return ROOT;
         }
         let mut number = node.fingerprint();
-        while known.get(&number).is_some_and(|other| other.node != *node) {
+        while known.get(&number).is_some_and(|other| other.node != *node || other.handles > 0) {
             number += 1;
         }
         number
@@ -111,7 +137,8 @@ impl NodeTable {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
-    use crate::memory::BranchId;
+    use crate::fs::node::Fixed;
+    use crate::memory::{BranchId, View};
 
     fn table(root: Node) -> NodeTable {
         NodeTable::new(root, Arc::default())
@@ -142,8 +169,22 @@ mod tests {
     fn two_nodes_of_one_fingerprint_have_two_numbers() {
         let table = table(Node::Mount);
         let (first, second) = (Node::Branch(BranchId(1)), Node::Branch(BranchId(2)));
-        lock(&table.known).insert(first.fingerprint(), Known { node: second.clone(), lookups: 1, length: 0 });
+        lock(&table.known).insert(first.fingerprint(), Known { lookups: 1, ..Known::new(second.clone()) });
         assert_eq!(table.remember(&first), first.fingerprint() + 1);
         assert_eq!(table.node(first.fingerprint()).unwrap(), second);
+    }
+
+    #[test]
+    fn a_number_with_an_open_conversation_is_given_to_nobody_else() {
+        let table = table(Node::Mount);
+        let node = Node::Fixed(View::Branch(BranchId(4)), Fixed::Query);
+        let first = table.remember(&node);
+        assert_eq!(table.remember(&node), first, "nobody has opened it yet");
+        table.opened(first);
+        let second = table.remember(&node);
+        assert_ne!(second, first);
+        assert_eq!(table.node(second).unwrap(), node);
+        table.closed(first);
+        assert_eq!(table.number(&node), first);
     }
 }

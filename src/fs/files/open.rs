@@ -111,7 +111,7 @@ impl Filesystem {
 
     /// Adds a handle of something in `files/`; its path is worked out when it is needed.
     fn add_file(&self, caller: Caller, node: Node, open: Open) -> u64 {
-        self.handles.add(Handle { node, path: String::new(), caller, place: None, open })
+        self.handles.add(Handle { node, number: 0, path: String::new(), caller, place: None, open })
     }
 }
 

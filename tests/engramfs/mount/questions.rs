@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -192,4 +193,32 @@ fn conversations_at_once_do_not_mix() {
             });
         }
     });
+}
+
+#[test]
+fn a_long_conversation_holds_up_no_other_on_the_same_file() {
+    let mount = circle();
+    let open = || File::options().read(true).write(true).open(mount.at("main/query")).unwrap();
+    let (mut long, mut short, count) = (open(), open(), 40_000);
+    let done = AtomicBool::new(false);
+    let meanwhile = thread::scope(|scope| {
+        scope.spawn(|| {
+            long.write_all("{\"text\":\"tea\",\"k\":1}\n".repeat(count).as_bytes()).unwrap();
+            done.store(true, Ordering::Release);
+        });
+        let mut meanwhile = 0;
+        while !done.load(Ordering::Acquire) {
+            short.write_all(b"word7\n").unwrap();
+            let mut answer = String::new();
+            short.read_to_string(&mut answer).unwrap();
+            assert_eq!(ids(&lines(&answer)), ["r07"]);
+            meanwhile += 1;
+        }
+        meanwhile
+    });
+    assert!(meanwhile >= 10, "{meanwhile} questions were answered beside {count} in one write");
+    let mut answers = String::new();
+    long.read_to_string(&mut answers).unwrap();
+    let numbers: Vec<Value> = lines(&answers).iter().step_by(2).map(|header| header["q"].clone()).collect();
+    assert_eq!(numbers, (0..count).map(Value::from).collect::<Vec<_>>(), "in the order of the questions");
 }
