@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use engramfs::memory::{Question, View};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::corpus::Corpus;
@@ -27,7 +27,7 @@ const BRANCHES: usize = 15;
 /// Measures what needs the store closed, and opens it again.
 pub fn run(corpus: &Corpus, holder: Holder) -> Holder {
     let lines = lines(corpus);
-    let inside = Inside::measure(&holder, &lines);
+    let beside = Beside::measure(&holder, &lines);
     let (store, mnt) = (holder.store(), holder.mount_point());
     let closed = opening(corpus, holder.close());
     for (cores, place) in [(all_cores(), "the cores of the machine"), (core(), "one core for both sides")] {
@@ -36,7 +36,7 @@ pub fn run(corpus: &Corpus, holder: Holder) -> Holder {
             row("through the mount", "–", "not measured", "the mount does not answer");
             continue;
         };
-        through(corpus, &mount, &lines, &inside, place);
+        through(corpus, &mount, &lines, &beside, place);
     }
     residence(corpus, &store, &mnt, &lines);
     closed.open()
@@ -47,27 +47,25 @@ fn lines(corpus: &Corpus) -> Vec<String> {
     corpus.questions.iter().map(|vector| json!({ "vector": vector }).to_string() + "\n").collect()
 }
 
-/// Medians in process, in microseconds.
-struct Inside {
-    ask: f64,
+/// What a question costs beside the call in process: medians, in microseconds.
+struct Beside {
     parse: f64,
     print: f64,
 }
 
-impl Inside {
-    fn measure(holder: &Holder, lines: &[String]) -> Inside {
-        let (mut ask, mut parse, mut print) = (Vec::new(), Vec::new(), Vec::new());
+impl Beside {
+    fn measure(holder: &Holder, lines: &[String]) -> Beside {
+        let (mut parse, mut print) = (Vec::new(), Vec::new());
         for line in lines.iter().chain(lines) {
-            let (mut question, mut answer, mut printed) = (None, None, String::new());
+            let (mut question, mut printed) = (None, String::new());
             parse.push(micros(|| question = Some(Question::parse(line).unwrap())));
-            let question = question.unwrap();
-            ask.push(micros(|| answer = Some(holder.memory.ask(&holder.view(), &question).unwrap())));
-            print.push(micros(|| printed = answer.unwrap().to_lines(0)));
+            let answer = holder.memory.ask(&holder.view(), &question.unwrap()).unwrap();
+            print.push(micros(|| printed = answer.to_lines(0)));
             assert!(!printed.is_empty());
         }
         // The first round warms up.
         let median = |times: Vec<f64>| p50(times[lines.len()..].to_vec());
-        Inside { ask: median(ask), parse: median(parse), print: median(print) }
+        Beside { parse: median(parse), print: median(print) }
     }
 }
 
@@ -137,31 +135,40 @@ impl Drop for Mount {
     }
 }
 
-/// Asks over an open handle; returns microseconds.
-fn ask(file: &mut File, line: &str, buffer: &mut [u8]) -> f64 {
+/// Asks over an open handle; returns microseconds, and those of them that the header tells.
+fn ask(file: &mut File, line: &str, buffer: &mut [u8]) -> (f64, f64) {
     let mut length = 0;
     let us = micros(|| {
         file.write_all(line.as_bytes()).unwrap();
         length = file.read_at(buffer, 0).unwrap();
     });
-    assert!(buffer[..length].starts_with(b"{\"q\":"), "{}", String::from_utf8_lossy(&buffer[..length]));
-    us
+    let header = serde_json::Deserializer::from_slice(&buffer[..length]).into_iter::<Value>().next().unwrap().unwrap();
+    (us, header["us"].as_f64().unwrap())
 }
 
-fn through(corpus: &Corpus, mount: &Mount, lines: &[String], inside: &Inside, place: &str) {
+/// Writes an empty line and reads nothing: what two requests cost that ask for nothing.
+fn ask_nothing(file: &mut File, buffer: &mut [u8]) -> f64 {
+    micros(|| {
+        file.write_all(b"\n").unwrap();
+        assert_eq!(file.read_at(buffer, 0).unwrap(), 0);
+    })
+}
+
+fn through(corpus: &Corpus, mount: &Mount, lines: &[String], beside: &Beside, place: &str) {
     let (mut file, mut buffer) = (mount.open("main"), vec![0; 1 << 16]);
-    let mut times = Vec::new();
-    for line in lines.iter().chain(lines) {
-        times.push(ask(&mut file, line, &mut buffer));
-    }
-    let all = p50(times[lines.len()..].to_vec());
-    let rest = all - inside.ask - inside.parse - inside.print;
+    let nothing = p50((0..lines.len()).map(|_| ask_nothing(&mut file, &mut buffer)).collect());
+    let times: Vec<(f64, f64)> = lines.iter().chain(lines).map(|line| ask(&mut file, line, &mut buffer)).collect();
+    // The first round warms up.
+    let times = &times[lines.len()..];
+    let all = p50(times.iter().map(|(all, _)| *all).collect());
+    let inside = p50(times.iter().map(|(_, inside)| *inside).collect());
+    let rest = p50(times.iter().map(|(all, inside)| all - inside).collect()) - beside.parse - beside.print;
     let how = format!(
-        "{}; {all:.0} µs = {:.0} in process + {:.0} parsing + {:.0} printing + the rest; medians, {place}",
+        "{}; {all:.0} µs = {inside:.0} in process, by the header + {:.0} parsing + {:.0} printing + the rest, of which \
+         an empty write and an empty read are {nothing:.0}; medians, {place}",
         corpus.title(),
-        inside.ask,
-        inside.parse,
-        inside.print
+        beside.parse,
+        beside.print
     );
     row(
         "through the mount, on an open handle, over the call in process",
