@@ -103,6 +103,7 @@ fn exit_of(kind: Kind) -> Exit {
         | Kind::ReadOnly
         | Kind::Timeout
         | Kind::Full
+        | Kind::Quota
         | Kind::Unsupported
         | Kind::Io => Exit::Failed,
     }

@@ -24,7 +24,7 @@ macro_rules! errnos {
 }
 
 errnos! {
-    E2BIG EACCES EBADF EBUSY EEXIST EFBIG EINVAL EIO EISDIR EMLINK ENAMETOOLONG ENODATA ENOENT ENOSPC ENOSYS ENOTDIR
+    E2BIG EACCES EBADF EBUSY EDQUOT EEXIST EFBIG EINVAL EIO EISDIR EMLINK ENAMETOOLONG ENODATA ENOENT ENOSPC ENOSYS ENOTDIR
     ENOTEMPTY ENOTTY ENXIO EOPNOTSUPP EPERM ERANGE EROFS ESTALE ETIMEDOUT ETXTBSY EXDEV
 }
 
@@ -43,6 +43,7 @@ impl From<Kind> for Errno {
             Kind::Gone => Errno::ESTALE,
             Kind::Timeout => Errno::ETIMEDOUT,
             Kind::Full => Errno::ENOSPC,
+            Kind::Quota => Errno::EDQUOT,
             Kind::Unsupported => Errno::EOPNOTSUPP,
             Kind::Io | Kind::Damaged => Errno::EIO,
         }

@@ -41,6 +41,8 @@ pub enum Kind {
     Timeout,
     /// The disk is full.
     Full,
+    /// The user who serves the store may use no more of the disk.
+    Quota,
     /// This build does not do it.
     Unsupported,
     /// The disk failed.
@@ -85,7 +87,10 @@ impl Error {
     /// Wraps an error of the disk.
     pub(super) fn io(what: &str, error: &io::Error) -> Error {
         let (kind, hint) = match error.raw_os_error() {
-            Some(libc::ENOSPC | libc::EDQUOT) => (Kind::Full, "free space on the store's disk, then try again"),
+            Some(libc::ENOSPC) => (Kind::Full, "free space on the store's disk, then try again"),
+            Some(libc::EDQUOT) => {
+                (Kind::Quota, "free space on the store's disk or ask for a larger quota, then try again")
+            }
             _ => (Kind::Io, "check the disk and the store's permissions, then try again"),
         };
         Error::new(kind, "disk", format!("{what}: {error}"), hint)
@@ -190,12 +195,13 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told_from_a_failing_one() {
-        let full = JournalError::Io {
+        let full = |errno| JournalError::Io {
             path: "journal/1".into(),
             what: "appended to",
-            source: io::Error::from_raw_os_error(libc::ENOSPC),
+            source: io::Error::from_raw_os_error(errno),
         };
-        assert_eq!(Error::from(full).kind, Kind::Full);
+        assert_eq!(Error::from(full(libc::ENOSPC)).kind, Kind::Full);
+        assert_eq!(Error::from(full(libc::EDQUOT)).kind, Kind::Quota);
         let failing =
             SegmentError::Io { name: "x".into(), what: "read", source: io::Error::from_raw_os_error(libc::EIO) };
         assert_eq!(Error::from(failing).kind, Kind::Io);

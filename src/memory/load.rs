@@ -159,7 +159,7 @@ impl Reading<'_> {
         let segment = |name: &Hash| self.source.segments.get(name);
         let ground = Ground { world: &self.world, seq, packs: self.source.trees, segment: &segment };
         let prepared = prepare(&ground, &act).map_err(|error| match error.kind {
-            super::Kind::Io | super::Kind::Full => error,
+            super::Kind::Io | super::Kind::Full | super::Kind::Quota => error,
             super::Kind::Damaged => self.first_wrong(error),
             _ => self.first_wrong(Error::damaged(format!("entry {seq} does what can't be done: {}", error.message))),
         })?;

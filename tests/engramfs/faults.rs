@@ -91,6 +91,7 @@ fn check_read_only(story: &mut Story, fault: Fault) {
 fn check_kind(fault: Fault, step: Step, error: &Error) {
     let right = match (fault.errno, error.kind) {
         (libc::ENOSPC, kind) => kind == Kind::Full,
+        (libc::EDQUOT, kind) => kind == Kind::Quota,
         (_, kind) => kind == Kind::Io,
     };
     assert!(right, "{fault:?}: {step:?} gives {:?}: {error}", error.kind);
@@ -142,7 +143,7 @@ fn every_call_that_fails_is_told_and_loses_nothing() {
 
 #[test]
 fn every_write_that_is_half_done_is_undone() {
-    for errno in [libc::EIO, libc::ENOSPC] {
+    for errno in [libc::EIO, libc::ENOSPC, libc::EDQUOT] {
         let (failed, told) = fail_each(&[Call::Write], errno, true);
         assert!(failed > 30 && told * 2 > failed, "{told} of {failed}");
     }

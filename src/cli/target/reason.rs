@@ -105,6 +105,7 @@ fn name_of(errno: i32) -> &'static str {
         libc::ESTALE => "ESTALE",
         libc::ETIMEDOUT => "ETIMEDOUT",
         libc::ENOSPC => "ENOSPC",
+        libc::EDQUOT => "EDQUOT",
         libc::EOPNOTSUPP => "EOPNOTSUPP",
         libc::ENOTCONN => "ENOTCONN",
         _ => "EIO",
