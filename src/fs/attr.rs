@@ -87,7 +87,7 @@ pub struct Entry {
 pub(super) fn name_lifetime(common: &Common, node: &Node) -> Duration {
     match node {
         // Who opens it next may get another number.
-        _ if node.is_conversation() => NEVER,
+        _ if node.stands_apart() => NEVER,
         Node::Mount | Node::Fixed(..) | Node::Export(..) | Node::Setting(..) => STEADY,
         Node::File(..) => files::name_lifetime(),
         // Root branches go by rmdir(2) alone, and the kernel sees that.

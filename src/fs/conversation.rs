@@ -46,9 +46,9 @@ pub(super) type Outcome = Result<String, Failure>;
 ///
 /// A line is done as it is written, so that a bad one fails in the write: first all lines of the
 /// write are understood, or none is done; then they are done, verbs in turn and questions side by
-/// side, and when a later one fails the write is short by it and by what follows. A line without its end waits for the rest until
-/// the handle is read or closed. Answers queue until they are read, and the first write after a
-/// read starts a new queue.
+/// side, and when a later one fails the write is short by it and by what follows. A line without
+/// its end waits for the rest until the handle is read or closed. Answers queue until they are
+/// read, and the first write after a read starts a new queue.
 pub(super) struct Conversation<S: Speech> {
     place: Place,
     speech: S,

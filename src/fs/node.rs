@@ -152,9 +152,9 @@ impl Node {
         }
     }
 
-    /// Tells whether lines are written to it that may take long to be answered.
-    pub fn is_conversation(&self) -> bool {
-        matches!(self, Node::Fixed(_, Fixed::Query | Fixed::Ctl))
+    /// Tells whether a write to it may take long, so that no two handles should share a number.
+    pub fn stands_apart(&self) -> bool {
+        matches!(self, Node::Fixed(_, Fixed::Query | Fixed::Ctl | Fixed::Ingest))
     }
 
     /// Tells whether it is of `scratch/`.

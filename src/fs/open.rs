@@ -132,7 +132,7 @@ impl Filesystem {
     /// Drops a handle, with what no commit took.
     pub fn release(&self, handle: u64) {
         let Some(open) = self.handles.remove(handle) else { return };
-        if open.node.is_conversation() {
+        if open.node.stands_apart() {
             self.nodes.closed(open.number);
         }
         if let Some(place) = &open.place {
@@ -250,7 +250,7 @@ impl Filesystem {
         if wish.truncate {
             file.truncate(0)?;
         }
-        if node.is_conversation() {
+        if node.stands_apart() {
             self.nodes.opened(number);
         }
         let open = Open::File(file);

@@ -16,9 +16,9 @@ pub(super) const ROOT: u64 = 1;
 /// A number is the node's fingerprint, or the next free one above it. The root is never forgotten.
 /// Numbers of files tell what they stand for, and need no place in the table.
 ///
-/// The kernel lets one writer at a time into a node (its inode's lock), and a conversation may take
-/// long over a write. So its number is given to nobody else while a handle is open on it: who opens
-/// the file meanwhile gets another number, and waits for nobody.
+/// The kernel lets one writer at a time into a node (its inode's lock), and some writes take long:
+/// those of [`Node::stands_apart`]. Such a number is given to nobody else while a handle is open on
+/// it: who opens the file meanwhile gets another number, and waits for nobody.
 pub(super) struct NodeTable {
     root: Node,
     files: Arc<FileNumbers>,
@@ -30,7 +30,7 @@ struct Known {
     lookups: u64,
     /// The length that the kernel was told last.
     length: u64,
-    /// Open handles, counted for conversations alone.
+    /// Open handles, counted for what stands apart.
     handles: u64,
 }
 
@@ -79,7 +79,7 @@ impl NodeTable {
         lock(&self.known).get(&number).map_or(0, |known| known.length)
     }
 
-    /// Counts a handle that was opened on a conversation.
+    /// Counts a handle that was opened on what stands apart.
     pub fn opened(&self, number: u64) {
         if let Some(known) = lock(&self.known).get_mut(&number) {
             known.handles += 1;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_with_an_open_conversation_is_given_to_nobody_else() {
+    fn a_number_that_stands_apart_is_given_to_nobody_else_while_it_is_open() {
         let table = table(Node::Mount);
         let node = Node::Fixed(View::Branch(BranchId(4)), Fixed::Query);
         let first = table.remember(&node);
