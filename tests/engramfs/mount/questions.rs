@@ -199,11 +199,12 @@ fn conversations_at_once_do_not_mix() {
 fn a_long_conversation_holds_up_no_other_on_the_same_file() {
     let mount = circle();
     let open = || File::options().read(true).write(true).open(mount.at("main/query")).unwrap();
-    let (mut long, mut short, count) = (open(), open(), 40_000);
+    let (mut long, mut short, count) = (open(), open(), 45_000);
+    let questions = "{\"text\":\"tea\",\"k\":1}\n".repeat(count);
     let done = AtomicBool::new(false);
     let meanwhile = thread::scope(|scope| {
         scope.spawn(|| {
-            long.write_all("{\"text\":\"tea\",\"k\":1}\n".repeat(count).as_bytes()).unwrap();
+            long.write_all(questions.as_bytes()).unwrap();
             done.store(true, Ordering::Release);
         });
         let mut meanwhile = 0;
@@ -216,7 +217,8 @@ fn a_long_conversation_holds_up_no_other_on_the_same_file() {
         }
         meanwhile
     });
-    assert!(meanwhile >= 10, "{meanwhile} questions were answered beside {count} in one write");
+    // Where they wait for each other, two or three come before the long one is under way.
+    assert!(meanwhile >= 6, "{meanwhile} questions were answered beside {count} in one write");
     let mut answers = String::new();
     long.read_to_string(&mut answers).unwrap();
     let numbers: Vec<Value> = lines(&answers).iter().step_by(2).map(|header| header["q"].clone()).collect();
