@@ -40,9 +40,7 @@ impl State {
             cursor.move_to(from)?;
             layers.push(cursor);
         }
-        let range: (std::ops::Bound<&str>, std::ops::Bound<&str>) =
-            (after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded), std::ops::Bound::Unbounded);
-        Ok(Rows { layers, loose: self.loose.range::<_, str>(range).peekable() })
+        Ok(Rows { layers, loose: self.loose.range(after).peekable() })
     }
 }
 

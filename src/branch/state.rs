@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 
-use super::Visible;
+use super::{Loose, Visible};
 use crate::object::{Hash, Hasher, SetHash, Time};
 use crate::record::Version;
 use crate::segment::{Row, Segment, SegmentError, Totals};
@@ -29,7 +29,7 @@ pub struct Layer {
 #[derive(Clone, Default)]
 pub struct State {
     pub(super) layers: Vec<Layer>,
-    pub(super) loose: OrdMap<Arc<str>, Arc<Version>>,
+    pub(super) loose: Loose,
     pub(super) sum: Arc<SetHash>,
     pub(super) totals: Totals,
     pub(super) graves: OrdMap<Arc<str>, Time>,
@@ -77,8 +77,8 @@ impl State {
         &self.layers
     }
 
-    /// Returns the versions that are in no segment yet, by id.
-    pub fn loose(&self) -> &OrdMap<Arc<str>, Arc<Version>> {
+    /// Returns the versions that are in no segment yet.
+    pub fn loose(&self) -> &Loose {
         &self.loose
     }
 
@@ -107,7 +107,7 @@ impl State {
         self.graves.remove(&id);
         match row {
             Row::Loose(version) => {
-                self.loose.insert(version.id.clone(), version);
+                self.loose.insert(version);
             }
             Row::Sealed(segment, row) => self.layer_of(&segment).visible.set(row, true),
         }
@@ -158,9 +158,9 @@ impl State {
     /// Returns the same content with those loose versions sealed that `row_of` finds in `segment`.
     pub fn settled(&self, segment: &Arc<Segment>, row_of: impl Fn(&Arc<Version>) -> Option<u32>) -> State {
         let mut next = self.clone();
-        for (id, version) in &self.loose {
+        for version in self.loose.values() {
             if let Some(row) = row_of(version) {
-                next.loose.remove(id);
+                next.loose.remove(&version.id);
                 next.layer_of(segment).visible.set(row, true);
             }
         }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 
-use super::{Layer, State, Visible};
+use super::{Layer, Loose, State, Visible};
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
 use crate::segment::{Segment, Totals};
 use crate::workspace::Tree;
@@ -43,6 +43,6 @@ impl State {
         for _ in 0..input.length()? {
             graves.insert(input.text()?.into(), Time(input.signed()?));
         }
-        Ok(State { layers, loose: OrdMap::new(), sum: Arc::new(sum), totals, graves, files, head: OnceLock::new() })
+        Ok(State { layers, loose: Loose::default(), sum: Arc::new(sum), totals, graves, files, head: OnceLock::new() })
     }
 }

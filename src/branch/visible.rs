@@ -103,12 +103,26 @@ impl Visible {
 
     /// Goes through the visible rows in order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        let mut from = 0;
-        std::iter::from_fn(move || {
-            let row = self.next(from)?;
-            from = row + 1;
-            Some(row)
+        (0..self.rows.div_ceil(64)).flat_map(|word| {
+            let mut bits = self.word(word);
+            std::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros())?;
+                bits &= bits - 1;
+                Some(word * 64 + bit)
+            })
         })
+    }
+
+    /// Returns 64 rows as bits; those behind the end are not visible.
+    #[inline]
+    fn word(&self, word: u32) -> u64 {
+        let bits = match &self.chunks[word as usize / WORDS] {
+            Chunk::None => 0,
+            Chunk::All => u64::MAX,
+            Chunk::Some(words) => words[word as usize % WORDS],
+        };
+        let rows = self.rows - word * 64;
+        if rows < 64 { bits & ((1 << rows) - 1) } else { bits }
     }
 
     /// Calls `each` with every row that one of the two sees and the other does not. Chunks that

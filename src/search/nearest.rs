@@ -5,6 +5,7 @@
 //! f32. So the answer is exact among the rows looked at, and exact altogether where no graph was
 //! walked.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::SearchError;
@@ -12,6 +13,7 @@ use super::pool::{Place, Pool};
 use super::scan::{Columns, ROWS_A_SIEVE, ROWS_AT_ONCE, ROWS_SIDE_BY_SIDE, Scan, Scored};
 use super::top::Top;
 use super::walk::walk;
+use crate::graph::Breadth;
 use crate::record::Version;
 use crate::segment::{Row, SegmentError};
 use crate::vector::{Metric, Prepared, prefetch};
@@ -58,28 +60,23 @@ fn ef_default(metric: Metric) -> usize {
     }
 }
 
-/// Returns how broadly a graph is walked that has such a share of the rows of the largest.
-///
-/// A small graph needs less breadth for the same recall, also where all answers are in it: with the
-/// fourth root of its share a graph of 20,000 rows beside one of 118,000 keeps a recall of 0.99,
-/// with the square root it does not (0.98).
-fn breadth(ef: usize, k: usize, share: f64) -> usize {
-    let least = k.max(EF_MIN).min(ef);
-    ((ef as f64 * share.sqrt().sqrt()) as usize).max(least)
-}
-
 impl Scan<'_> {
     /// Returns the `k` records that are worth most to the question: best first, equal scores by id.
     pub fn nearest(&self, question: &Prepared, k: usize, effort: Effort) -> Result<Nearest, SearchError> {
         let mut pool = Pool::new(k);
         let mut exact = true;
         let ef = effort.ef.unwrap_or(ef_default(question.metric()).max(k.saturating_mul(EF_PER_K))).max(k);
-        let layers = self.state.layers();
-        let largest = layers.iter().map(|layer| layer.segment.rows()).max().unwrap_or(0);
-        for (layer, seen) in layers.iter().enumerate() {
-            let ef = breadth(ef, k, f64::from(seen.segment.rows()) / f64::from(largest));
-            if self.walks(layer, question, ef, effort.exact)? {
-                walk(self, layer, question, ef, &mut pool)?;
+        let ef_least = k.max(EF_MIN).min(ef);
+        let mut breadth = Breadth::new(ef);
+        // What the walk of a large graph brings tells those of smaller ones what is not worth while.
+        let layers = self.largest_first();
+        for &layer in &layers {
+            let share = f64::from(self.rows_in(layer)) / f64::from(self.rows_in(layers[0]));
+            let kept = ((ef as f64 * share) as usize).max(ef_least);
+            if self.walks(layer, question, kept, effort.exact)? {
+                let last = walk(self, layer, question, breadth, &mut pool)?;
+                breadth.least = ef_least;
+                breadth.floor = last.map_or(breadth.floor, |last| last.max(breadth.floor));
                 exact = false;
             } else {
                 self.scan_layer(layer, question, &mut pool)?;
@@ -87,6 +84,18 @@ impl Scan<'_> {
         }
         self.scan_loose(question, &mut pool)?;
         Ok(Nearest { found: self.ranked(question, pool)?, exact })
+    }
+
+    /// Returns the numbers of the layers, that of the most rows first.
+    fn largest_first(&self) -> Vec<usize> {
+        let mut layers: Vec<usize> = (0..self.state.layers().len()).collect();
+        layers.sort_by_key(|layer| Reverse(self.rows_in(*layer)));
+        layers
+    }
+
+    /// Returns the number of rows in a layer's segment, visible or not.
+    fn rows_in(&self, layer: usize) -> u32 {
+        self.state.layers()[layer].segment.rows()
     }
 
     /// Tells whether a segment's graph is there and costs less than a scan of the rows in question.
@@ -109,27 +118,52 @@ impl Scan<'_> {
             return Ok(());
         }
         let columns = Columns::of(&seen.segment)?;
-        let (mut rows, mut scanned) = (Vec::with_capacity(ROWS_SIDE_BY_SIDE), 0);
-        self.each_row(layer, &mut |row| {
-            rows.push(row);
-            if rows.len() == ROWS_SIDE_BY_SIDE {
-                columns.sift(&rows, layer, question, pool);
-                rows.clear();
+        let sift = |rows: &[u32]| columns.sift(rows, question, pool, |row| Some(Place::Sealed(layer, row)));
+        match self.chosen(layer) {
+            None => self.scan_rows(seen.visible.iter(), sift),
+            Some(chosen) => self.scan_rows(chosen.iter().filter(|row| seen.visible.contains(*row)), sift),
+        }
+    }
+
+    /// Hands over rows some at a time, and looks at the clock now and then.
+    fn scan_rows(&self, rows: impl Iterator<Item = u32>, mut sift: impl FnMut(&[u32])) -> Result<(), SearchError> {
+        let (mut some, mut scanned) = (Vec::with_capacity(ROWS_SIDE_BY_SIDE), 0);
+        for row in rows {
+            some.push(row);
+            if some.len() == ROWS_SIDE_BY_SIDE {
+                sift(&some);
+                some.clear();
                 scanned += ROWS_SIDE_BY_SIDE;
                 if scanned.is_multiple_of(ROWS_AT_ONCE) {
                     self.check_time()?;
                 }
             }
-            Ok(())
-        })?;
-        columns.sift(&rows, layer, question, pool);
+        }
+        sift(&some);
         self.check_time()
     }
 
     /// Pools the versions that are in no segment. They come last: what was pooled before spares
     /// most of them a look at their metadata.
     fn scan_loose(&self, question: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
-        let versions: Vec<&Arc<Version>> = self.state.loose().values().collect();
+        let place = |version: &Arc<Version>| {
+            let matches = self.filter.is_none_or(|filter| filter.matches(version.metadata()));
+            matches.then(|| Place::Loose(version.clone()))
+        };
+        let (table, seen) = self.state.loose().table();
+        let columns = Columns::of_loose(table.codes());
+        self.scan_rows(seen.iter(), |rows| columns.sift(rows, question, pool, |row| place(table.version(row))))?;
+        self.scan_apart(question, pool, place)
+    }
+
+    /// Pools the loose versions that lie apart.
+    fn scan_apart(
+        &self,
+        question: &Prepared,
+        pool: &mut Pool,
+        place: impl Fn(&Arc<Version>) -> Option<Place>,
+    ) -> Result<(), SearchError> {
+        let versions: Vec<&Arc<Version>> = self.state.loose().apart().collect();
         let mut sieve = question.sieve(pool.worst());
         for (at, version) in versions.iter().enumerate() {
             // A code is found over its version, so this is asked for before that, and both in time.
@@ -146,8 +180,10 @@ impl Scan<'_> {
                 && sieve.passes(found)
             {
                 let bounds = question.bounds(found);
-                if pool.admits(bounds.1) && self.filter.is_none_or(|filter| filter.matches(version.metadata())) {
-                    pool.offer(bounds, Place::Loose((*version).clone()));
+                if pool.admits(bounds.1)
+                    && let Some(place) = place(version)
+                {
+                    pool.offer(bounds, place);
                 }
             }
         }

@@ -3,7 +3,7 @@
 use super::SearchError;
 use super::filter::Filter;
 use super::pool::{Place, Pool};
-use crate::branch::State;
+use crate::branch::{Codes, State};
 use crate::segment::{Row, Segment, SegmentError};
 use crate::vector::{Compared, Prepared};
 use roaring::RoaringBitmap;
@@ -71,17 +71,9 @@ impl<'a> Scan<'a> {
         self.chosen.get(layer).map_or(visible, |chosen| visible.min(chosen.len() as u32))
     }
 
-    /// Calls `each` with the rows of a layer that may be answers, in order.
-    pub fn each_row(
-        &self,
-        layer: usize,
-        each: &mut impl FnMut(u32) -> Result<(), SearchError>,
-    ) -> Result<(), SearchError> {
-        let visible = &self.state.layers()[layer].visible;
-        match self.chosen.get(layer) {
-            None => visible.iter().try_for_each(each),
-            Some(chosen) => chosen.iter().filter(|row| visible.contains(*row)).try_for_each(each),
-        }
+    /// Returns the rows of a layer's segment that match the filter, if there is one.
+    pub fn chosen(&self, layer: usize) -> Option<&RoaringBitmap> {
+        self.chosen.get(layer)
     }
 
     /// Fails once the time limit is reached.
@@ -90,7 +82,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The columns of a segment that bounds are made of.
+/// The columns that bounds are made of, of a segment or of loose versions.
 pub struct Columns<'a> {
     codes: &'a [i8],
     scales: &'a [f32],
@@ -105,8 +97,15 @@ impl<'a> Columns<'a> {
         Ok(Columns { codes: segment.codes()?, scales, residuals, norms: segment.norms()? })
     }
 
-    /// Pools those of some rows of a layer that may be among the best.
-    pub fn sift(&self, rows: &[u32], layer: usize, question: &Prepared, pool: &mut Pool) {
+    /// Returns the columns of loose versions.
+    pub fn of_loose(codes: &'a Codes) -> Columns<'a> {
+        let Codes { bytes, scales, residuals, norms } = codes;
+        Columns { codes: bytes, scales, residuals, norms }
+    }
+
+    /// Pools those of some rows that may be among the best; `place` says where a row is, or that it
+    /// is no answer.
+    pub fn sift(&self, rows: &[u32], question: &Prepared, pool: &mut Pool, place: impl Fn(u32) -> Option<Place>) {
         let mut products = [0; ROWS_SIDE_BY_SIDE];
         for rows in rows.chunks(ROWS_SIDE_BY_SIDE) {
             let products = &mut products[..rows.len()];
@@ -117,7 +116,12 @@ impl<'a> Columns<'a> {
                     if let Some(found) = self.compared(row, product)
                         && sieve.passes(found)
                     {
-                        pool.offer(question.bounds(found), Place::Sealed(layer, row));
+                        let bounds = question.bounds(found);
+                        if pool.admits(bounds.1)
+                            && let Some(place) = place(row)
+                        {
+                            pool.offer(bounds, place);
+                        }
                     }
                 }
             }

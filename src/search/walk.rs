@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 
 use super::SearchError;
-use super::pool::Pool;
+use super::pool::{Place, Pool};
 use super::scan::{Columns, Scan};
-use crate::graph::Scratch;
+use crate::graph::{Breadth, Scratch};
 use crate::vector::Prepared;
 
 /// The memory of a walk, kept for the next one.
@@ -20,17 +20,27 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
-/// Pools the best rows that a walk of breadth `ef` finds. Hidden rows are walked through.
-pub fn walk(scan: &Scan<'_>, layer: usize, question: &Prepared, ef: usize, pool: &mut Pool) -> Result<(), SearchError> {
+/// Pools the best rows that a walk finds. Hidden rows are walked through.
+///
+/// Returns what the last of them is worth to the walk, where as many were found as could be.
+pub fn walk(
+    scan: &Scan<'_>,
+    layer: usize,
+    question: &Prepared,
+    breadth: Breadth,
+    pool: &mut Pool,
+) -> Result<Option<f32>, SearchError> {
     let segment = &scan.state.layers()[layer].segment;
-    let Some(file) = segment.graph(question.metric()) else { return Ok(()) };
+    let Some(file) = segment.graph(question.metric()) else { return Ok(None) };
     let (graph, columns) = (file.graph()?, Columns::of(segment)?);
-    KEPT.with_borrow_mut(|Kept { found, rows, scratch }| {
+    let last = KEPT.with_borrow_mut(|Kept { found, rows, scratch }| {
         let visible = (!scan.sees_all(layer)).then_some(|row| scan.sees(layer, row));
-        graph.walk(question, visible, ef, found, scratch);
+        graph.walk(question, visible, breadth, found, scratch);
         rows.clear();
         rows.extend(found.iter().map(|&(_, row)| row));
-        columns.sift(rows, layer, question, pool);
+        columns.sift(rows, question, pool, |row| Some(Place::Sealed(layer, row)));
+        found.get(breadth.ef - 1).map(|&(worth, _)| worth)
     });
-    scan.check_time()
+    scan.check_time()?;
+    Ok(last)
 }

@@ -1,0 +1,215 @@
+//! The versions of a branch that are in no segment yet, most of them with their codes side by side.
+//!
+//! Versions are made one by one, so each lies elsewhere in memory, and a scan waits for memory once
+//! a version. A [`Table`] has their codes in a line, which costs a third of that. It never changes:
+//! what is taken out is hidden, what is put in stays apart until that is a share of all.
+
+use std::sync::{Arc, OnceLock};
+
+use imbl::OrdMap;
+use imbl::ordmap::{DiffIter, RangedIter};
+use imbl::shared_ptr::DefaultSharedPtr;
+
+use super::Visible;
+use crate::record::Version;
+
+/// So many versions stay apart however few there are.
+const APART_MIN: usize = 32;
+/// A table is made anew once one in so many versions is apart from it, so that a version is copied
+/// about so often for each that is put in.
+const APART_SHARE: usize = 16;
+
+type ById = OrdMap<Arc<str>, Arc<Version>>;
+
+/// Loose versions by id. A clone shares everything with its original until one of them changes.
+#[derive(Clone)]
+pub struct Loose {
+    by_id: ById,
+    /// Those of them that are not in the table.
+    apart: ById,
+    table: Arc<Table>,
+    /// The rows of the table that are still there.
+    seen: Visible,
+}
+
+impl Default for Loose {
+    fn default() -> Self {
+        Loose { by_id: ById::new(), apart: ById::new(), table: Arc::default(), seen: Visible::none(0) }
+    }
+}
+
+impl Loose {
+    /// Tells whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Returns the version of a record.
+    pub fn get(&self, id: &str) -> Option<&Arc<Version>> {
+        self.by_id.get(id)
+    }
+
+    /// Goes through all in the order of their ids.
+    pub fn values(&self) -> impl Iterator<Item = &Arc<Version>> {
+        self.by_id.values()
+    }
+
+    /// Returns most of them side by side, with the rows that count.
+    pub fn table(&self) -> (&Table, &Visible) {
+        (&self.table, &self.seen)
+    }
+
+    /// Goes through the others.
+    pub fn apart(&self) -> impl Iterator<Item = &Arc<Version>> {
+        self.apart.values()
+    }
+
+    /// Goes through those whose id is behind `after`, or through all.
+    pub(super) fn range(&self, after: Option<&str>) -> RangedIter<'_, Arc<str>, Arc<Version>, DefaultSharedPtr> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        self.by_id.range::<_, str>((after.map_or(Unbounded, Excluded), Unbounded))
+    }
+
+    /// Goes through what differs from others.
+    pub(super) fn diff<'a>(&'a self, new: &'a Loose) -> DiffIter<'a, 'a, Arc<str>, Arc<Version>, DefaultSharedPtr> {
+        self.by_id.diff(&new.by_id)
+    }
+
+    /// Puts a version in, in the place of an older one.
+    pub(super) fn insert(&mut self, version: Arc<Version>) {
+        self.remove(&version.id);
+        self.by_id.insert(version.id.clone(), version.clone());
+        self.apart.insert(version.id.clone(), version);
+        if self.apart.len() > APART_MIN.max(self.by_id.len() / APART_SHARE) {
+            self.table = Arc::new(Table { versions: self.by_id.values().cloned().collect(), codes: OnceLock::new() });
+            self.seen = Visible::all(self.by_id.len() as u32);
+            self.apart = ById::new();
+        }
+    }
+
+    /// Takes the version of a record out.
+    pub(super) fn remove(&mut self, id: &str) {
+        if self.by_id.remove(id).is_some()
+            && self.apart.remove(id).is_none()
+            && let Ok(row) = self.table.versions.binary_search_by(|version| (*version.id).cmp(id))
+        {
+            self.seen.set(row as u32, false);
+        }
+        if self.seen.count() == 0 {
+            (self.table, self.seen) = (Arc::default(), Visible::none(0));
+        }
+    }
+}
+
+/// Versions in the order of their ids, with what a question is compared with in columns.
+#[derive(Default)]
+pub struct Table {
+    versions: Vec<Arc<Version>>,
+    /// Made at the first vector question.
+    codes: OnceLock<Codes>,
+}
+
+/// The compact copies of vectors as columns, laid out as in a segment.
+#[derive(Default)]
+pub struct Codes {
+    /// One int8 a dimension, row by row.
+    pub bytes: Vec<i8>,
+    /// What a step of each row's code is worth.
+    pub scales: Vec<f32>,
+    /// The length of what each row's code leaves out.
+    pub residuals: Vec<f32>,
+    /// The length of each row's vector, -1 where there is none.
+    pub norms: Vec<f32>,
+}
+
+impl Table {
+    /// Returns the version in a row.
+    pub fn version(&self, row: u32) -> &Arc<Version> {
+        &self.versions[row as usize]
+    }
+
+    /// Returns the columns. All vectors of a branch have one dimension.
+    pub fn codes(&self) -> &Codes {
+        self.codes.get_or_init(|| {
+            let dim = self.versions.iter().find_map(|version| version.content.vector.as_ref()).map_or(0, |v| v.len());
+            let mut codes = Codes::default();
+            for version in &self.versions {
+                let code = version.code();
+                codes.scales.push(code.map_or(0.0, |code| code.scale));
+                codes.residuals.push(code.map_or(0.0, |code| code.residual));
+                codes.norms.push(code.map_or(-1.0, |_| version.norm));
+                codes.bytes.extend_from_slice(code.map_or(&[], |code| code.bytes));
+                codes.bytes.resize(codes.norms.len() * dim, 0);
+            }
+            codes
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Time;
+    use crate::record::{Content, Stamp};
+    use std::collections::BTreeMap;
+
+    fn version(id: &str, value: u32) -> Arc<Version> {
+        let vector = (!value.is_multiple_of(5)).then(|| Arc::from([1.0, value as f32]));
+        let content = Content { vector, text: None, metadata: "{}".into() };
+        let name: Arc<str> = "main".into();
+        let (created, modified) = (Time(0), Time(0));
+        let stamp = Stamp { created, modified, branch: name.clone(), agent: name.clone(), session: name };
+        Arc::new(Version::new(id.into(), content, stamp))
+    }
+
+    /// All that a scan sees: rows of the table by their codes, and what lies apart.
+    fn scanned(loose: &Loose) -> BTreeMap<String, (f32, Vec<i8>)> {
+        let (table, seen) = loose.table();
+        let codes = table.codes();
+        let in_table = seen.iter().map(|row| {
+            let (at, version) = (row as usize, table.version(row));
+            let bytes = codes.bytes[2 * at..2 * at + 2].to_vec();
+            assert_eq!(codes.norms[at] < 0.0, version.content.vector.is_none());
+            (version.id.to_string(), (codes.norms[at].max(0.0), bytes))
+        });
+        let apart = loose.apart().map(|version| {
+            let bytes = version.code().map_or(vec![0; 2], |code| code.bytes.to_vec());
+            (version.id.to_string(), (version.norm, bytes))
+        });
+        let all: Vec<_> = in_table.chain(apart).collect();
+        let found: BTreeMap<_, _> = all.iter().cloned().collect();
+        assert_eq!(found.len(), all.len(), "nothing is seen twice");
+        found
+    }
+
+    #[test]
+    fn table_and_what_lies_apart_are_the_versions_whatever_comes_and_goes() {
+        let (mut loose, mut seed, mut kept) = (Loose::default(), 3u64, Vec::new());
+        for step in 0..3000u32 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let id = format!("r{}", (seed >> 33) % 600);
+            match (seed >> 20) % 4 {
+                0 => loose.remove(&id),
+                _ => loose.insert(version(&id, step)),
+            }
+            if step.is_multiple_of(100) {
+                let expected: BTreeMap<_, _> = loose
+                    .values()
+                    .map(|version| {
+                        let bytes = version.code().map_or(vec![0; 2], |code| code.bytes.to_vec());
+                        (version.id.to_string(), (version.norm, bytes))
+                    })
+                    .collect();
+                assert_eq!(scanned(&loose), expected, "step {step}");
+                kept.push((loose.clone(), expected));
+            }
+        }
+        kept.iter().for_each(|(loose, expected)| assert_eq!(scanned(loose), *expected, "a clone stays as it was"));
+        let apart = loose.apart().count();
+        assert!(apart <= APART_MIN.max(loose.values().count() / APART_SHARE), "{apart} lie apart");
+        let ids: Vec<String> = loose.values().map(|version| version.id.to_string()).collect();
+        ids.iter().for_each(|id| loose.remove(id));
+        assert!(loose.is_empty() && loose.table().0.versions.is_empty(), "an emptied table lets go of its versions");
+        assert!(kept.iter().any(|(loose, _)| loose.get("r1").is_some()));
+    }
+}
