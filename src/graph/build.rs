@@ -7,7 +7,7 @@ use super::order;
 use super::sample::{self, SAMPLED};
 use super::source::{Params, Rows};
 use super::space::Space;
-use super::walk::{Lists, Scratch, walk};
+use super::walk::{All, Breadth, Lists, Scratch, walk};
 use crate::vector::Metric;
 
 /// A graph that is being built, a few rows at a time.
@@ -100,7 +100,7 @@ impl<'a> Builder<'a> {
         let question = self.growing.space.question(node);
         let mut found = self.scratch.take_ranked();
         if let Some(start) = self.hierarchy.descend(&self.section, &question, self.growing.coarse()) {
-            walk(&self.growing, &question, |_| true, (start, ef), &mut found, &mut self.scratch);
+            walk(&self.growing, &question, &All, (start, Breadth::new(ef)), &mut found, &mut self.scratch);
         }
         let near = found.iter().map(|ranked| (ranked.worth(), ranked.node())).collect();
         self.scratch.give_ranked(found);

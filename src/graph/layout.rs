@@ -1,8 +1,8 @@
 //! The frozen graph as bytes: writing, opening, and reading one list.
 
 use super::hierarchy::Hierarchy;
-use super::walk::{Lists, Ranked, Scratch, walk};
-use crate::vector::{CoarsePlace, CoarseRows, Metric, Prepared};
+use super::walk::{All, Breadth, Lists, Ranked, Scratch, Sight, walk};
+use crate::vector::{CoarsePlace, CoarseRows, Metric, Prepared, prefetch};
 
 // All numbers are little-endian. Sections follow one another in this order, each at the next
 // multiple of 64, so that nothing but the counts in the header needs to be stored.
@@ -153,7 +153,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         &self,
         question: &Prepared,
         visible: Option<impl Fn(u32) -> bool>,
-        ef: usize,
+        breadth: Breadth,
         found: &mut Vec<(f32, u32)>,
         scratch: &mut Scratch,
     ) {
@@ -169,10 +169,9 @@ impl<B: AsRef<[u8]>> Graph<B> {
         let mut ranked = scratch.take_ranked();
         match visible {
             // Which row a node stands for is looked up for those alone that are found.
-            None => walk(self, &question, |_| true, (start, ef), &mut ranked, scratch),
+            None => walk(self, &question, &All, (start, breadth), &mut ranked, scratch),
             Some(visible) => {
-                let seen = |node| self.row(node).is_some_and(&visible);
-                walk(self, &question, seen, (start, ef), &mut ranked, scratch);
+                walk(self, &question, &Seen { graph: self, visible }, (start, breadth), &mut ranked, scratch);
             }
         }
         found.extend(ranked.iter().filter_map(|ranked| Some((ranked.worth(), self.row(ranked.node())?))));
@@ -183,8 +182,30 @@ impl<B: AsRef<[u8]>> Graph<B> {
     /// Returns the row that a node stands for.
     #[inline]
     fn row(&self, node: u32) -> Option<u32> {
-        let all = numbers(self.bytes.as_ref(), self.sections.rows_at, self.nodes);
-        all.get(node as usize).map(|&row| u32::from_le_bytes(row)).filter(|&row| row < self.rows)
+        self.row_numbers().get(node as usize).map(|&row| u32::from_le_bytes(row)).filter(|&row| row < self.rows)
+    }
+
+    #[inline]
+    fn row_numbers(&self) -> &[[u8; 4]] {
+        numbers(self.bytes.as_ref(), self.sections.rows_at, self.nodes)
+    }
+}
+
+/// Sees the nodes whose rows are visible.
+struct Seen<'a, B, F> {
+    graph: &'a Graph<B>,
+    visible: F,
+}
+
+impl<B: AsRef<[u8]>, F: Fn(u32) -> bool> Sight for Seen<'_, B, F> {
+    #[inline]
+    fn fetch(&self, node: u32) {
+        prefetch(self.graph.row_numbers().get(node as usize..=node as usize).unwrap_or_default());
+    }
+
+    #[inline]
+    fn sees(&self, node: u32) -> bool {
+        self.graph.row(node).is_some_and(&self.visible)
     }
 }
 

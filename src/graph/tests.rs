@@ -77,7 +77,7 @@ impl Flat {
 
 fn walked(graph: &Graph<Vec<u8>>, question: &Prepared, visible: fn(u32) -> bool, ef: usize) -> Vec<u32> {
     let mut found = Vec::new();
-    graph.walk(question, Some(visible), ef, &mut found, &mut Scratch::default());
+    graph.walk(question, Some(visible), Breadth::new(ef), &mut found, &mut Scratch::default());
     assert!(found.is_sorted_by(|a, b| a.0 > b.0 || (a.0 == b.0 && a.1 < b.1)), "best first, then by row");
     found.into_iter().map(|(_, row)| row).collect()
 }
@@ -95,6 +95,31 @@ fn most_true_neighbours_are_found_under_every_metric() {
             hits += truth[..10].iter().filter(|row| found[..10].contains(row)).count();
         }
         assert!(hits >= 980, "{metric}: {hits} of 1000");
+    }
+}
+
+#[test]
+fn a_floor_spares_what_lies_below_it_and_nothing_above() {
+    let rows = Flat::clustered(2000, 24, 12);
+    let (least, ef) = (16, 64);
+    for metric in Metric::ALL {
+        let graph = Graph::open(rows.built(metric)).unwrap();
+        let (mut full, mut spared, mut scratch) = (Vec::new(), Vec::new(), Scratch::default());
+        let (mut wanted, mut hits) = (0, 0);
+        for row in (0..2000).step_by(20) {
+            let question = Prepared::new(metric, rows.vector(row).iter().map(|x| x + 0.05).collect());
+            let visible = |row: u32| !row.is_multiple_of(3);
+            graph.walk(&question, Some(visible), Breadth::new(ef), &mut full, &mut scratch);
+            for above in [0, 10, 40] {
+                let breadth = Breadth { ef, least, floor: full[above].0 };
+                graph.walk(&question, Some(visible), breadth, &mut spared, &mut scratch);
+                let below = spared.iter().filter(|found| found.0 < breadth.floor).count();
+                assert!(spared.len() >= least && spared.len() <= ef && below <= least, "{metric}");
+                wanted += above + 1;
+                hits += full[..=above].iter().filter(|found| spared.contains(found)).count();
+            }
+        }
+        assert!(hits * 100 >= wanted * 99, "{metric}: {hits} of {wanted}");
     }
 }
 
@@ -319,7 +344,7 @@ fn a_flipped_byte_never_panics_nor_hangs() {
                 let Ok(graph) = Graph::open(damaged) else {
                     continue;
                 };
-                graph.walk(&question, None::<fn(u32) -> bool>, 60, &mut found, &mut scratch);
+                graph.walk(&question, None::<fn(u32) -> bool>, Breadth::new(60), &mut found, &mut scratch);
                 assert!(found.len() <= 60 && found.iter().all(|&(worth, row)| row < graph.rows() && !worth.is_nan()));
             }
         }
@@ -345,7 +370,7 @@ fn random_lists_never_panic_nor_hang() {
             continue;
         };
         let mut found = Vec::new();
-        graph.walk(&question, None::<fn(u32) -> bool>, 300, &mut found, &mut Scratch::default());
+        graph.walk(&question, None::<fn(u32) -> bool>, Breadth::new(300), &mut found, &mut Scratch::default());
         assert!(found.iter().all(|&(_, row)| row < 300));
     }
 }

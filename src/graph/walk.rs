@@ -16,6 +16,31 @@ pub(super) trait Lists {
     fn list(&self, node: u32) -> &[[u8; 4]];
 }
 
+/// Which nodes may be found.
+pub(super) trait Sight {
+    /// Asks memory for what [`Sight::sees`] reads.
+    fn fetch(&self, node: u32);
+
+    /// Tells whether a node may be found.
+    fn sees(&self, node: u32) -> bool;
+
+    /// Whether every node may be found.
+    const ALL: bool = false;
+}
+
+/// Every node may be found.
+pub(super) struct All;
+
+impl Sight for All {
+    fn fetch(&self, _: u32) {}
+
+    fn sees(&self, _: u32) -> bool {
+        true
+    }
+
+    const ALL: bool = true;
+}
+
 /// The memory of a walk, to be used again for the next, so that a question allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
@@ -25,6 +50,8 @@ pub struct Scratch {
     open: BinaryHeap<Ranked>,
     /// The best visible nodes so far, the worst on top.
     best: BinaryHeap<Reverse<Ranked>>,
+    /// Nodes good enough for `best`, of which is not known yet whether they are visible.
+    unseen: Vec<Ranked>,
     /// Nodes met for the first time, in the list at hand.
     fresh: Vec<u32>,
     /// Those of the list before, on their way from memory.
@@ -62,33 +89,55 @@ impl Ranked {
     }
 }
 
-/// Puts the best visible nodes near `start` into `found`, best first, about `ef` of the best.
+/// How far a walk goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Breadth {
+    /// So many are kept at most, and followed while they may lead to better ones.
+    pub ef: usize,
+    /// What is worth less is kept and followed among the best [`Breadth::least`] only.
+    pub floor: f32,
+    /// So many are kept whatever they are worth, which leads a walk to where the best are.
+    pub least: usize,
+}
+
+impl Breadth {
+    /// Keeps `ef`, whatever they are worth.
+    #[must_use]
+    pub fn new(ef: usize) -> Self {
+        Self { ef, floor: f32::NEG_INFINITY, least: ef }
+    }
+}
+
+/// Puts the best visible nodes near `start` into `found`, best first.
 pub(super) fn walk(
     lists: &impl Lists,
     question: &CoarseQuestion,
-    visible: impl Fn(u32) -> bool,
-    (start, ef): (u32, usize),
+    visible: &impl Sight,
+    (start, breadth): (u32, Breadth),
     found: &mut Vec<Ranked>,
     scratch: &mut Scratch,
 ) {
     found.clear();
     scratch.reset(lists.nodes());
-    if ef == 0 || start as usize >= lists.nodes() {
+    if breadth.ef == 0 || start as usize >= lists.nodes() {
         return;
     }
     scratch.is_first_visit(start, lists.nodes());
-    scratch.meet(Ranked::new(question.estimate(lists.coarse(), start), start), &visible, ef);
-    // While memory brings the nodes of one list, those of the list before are judged.
+    scratch.meet(Ranked::new(question.estimate(lists.coarse(), start), start), visible, breadth);
+    // While memory brings the nodes of one list, those of the list before are judged, and those of
+    // the list before that are seen or not.
     loop {
-        let next = scratch.next(ef);
+        let next = scratch.next(breadth);
         if let Some(next) = next {
             scratch.gather(lists, next);
         } else if scratch.fetched.is_empty() {
             break;
         }
-        scratch.judge(lists, question, &visible, ef);
+        scratch.look(visible, breadth);
+        scratch.judge(lists, question, visible, breadth);
         std::mem::swap(&mut scratch.fresh, &mut scratch.fetched);
     }
+    scratch.look(visible, breadth);
     found.extend(scratch.best.drain().map(|Reverse(ranked)| ranked));
     found.sort_unstable_by_key(|&ranked| Reverse(ranked));
 }
@@ -110,6 +159,7 @@ impl Scratch {
         self.visited.resize(nodes.div_ceil(64), 0);
         self.open.clear();
         self.best.clear();
+        self.unseen.clear();
         self.fresh.clear();
         self.fetched.clear();
     }
@@ -128,9 +178,9 @@ impl Scratch {
 
     /// Takes the best node whose links are still to be followed, unless it is too far off.
     #[inline]
-    fn next(&mut self, ef: usize) -> Option<u32> {
+    fn next(&mut self, breadth: Breadth) -> Option<u32> {
         let next = *self.open.peek()?;
-        if self.best.len() >= ef && self.best.peek().is_some_and(|worst| next < worst.0) {
+        if !self.admits(next, breadth) {
             return None;
         }
         self.open.pop().map(Ranked::node)
@@ -161,11 +211,11 @@ impl Scratch {
 
     /// Meets the nodes that were asked for before.
     #[inline]
-    fn judge(&mut self, lists: &impl Lists, question: &CoarseQuestion, visible: &impl Fn(u32) -> bool, ef: usize) {
+    fn judge(&mut self, lists: &impl Lists, question: &CoarseQuestion, visible: &impl Sight, breadth: Breadth) {
         let (mut fetched, mut estimates) = (std::mem::take(&mut self.fetched), std::mem::take(&mut self.estimates));
         question.estimates(lists.coarse(), &fetched, &mut estimates);
         for (&near, &worth) in fetched.iter().zip(&estimates.worths) {
-            self.meet(Ranked::new(worth, near), visible, ef);
+            self.meet(Ranked::new(worth, near), visible, breadth);
         }
         fetched.clear();
         (self.fetched, self.estimates) = (fetched, estimates);
@@ -173,18 +223,55 @@ impl Scratch {
 
     /// Takes in a node that is met for the first time.
     #[inline]
-    fn meet(&mut self, ranked: Ranked, visible: &impl Fn(u32) -> bool, ef: usize) {
-        let is_full = self.best.len() >= ef;
-        if is_full && self.best.peek().is_some_and(|worst| ranked < worst.0) {
+    fn meet<S: Sight>(&mut self, ranked: Ranked, visible: &S, breadth: Breadth) {
+        if !self.admits(ranked, breadth) {
             return;
         }
         self.open.push(ranked);
-        if visible(ranked.node()) {
-            if !is_full {
-                self.best.push(Reverse(ranked));
-            } else if let Some(mut worst) = self.best.peek_mut() {
-                *worst = Reverse(ranked);
+        if S::ALL {
+            self.keep(ranked, breadth);
+        } else {
+            visible.fetch(ranked.node());
+            self.unseen.push(ranked);
+        }
+    }
+
+    /// Keeps those of the nodes met before that are visible.
+    #[inline]
+    fn look(&mut self, visible: &impl Sight, breadth: Breadth) {
+        let mut unseen = std::mem::take(&mut self.unseen);
+        for &ranked in &unseen {
+            if self.admits(ranked, breadth) && visible.sees(ranked.node()) {
+                self.keep(ranked, breadth);
             }
         }
+        unseen.clear();
+        self.unseen = unseen;
+    }
+
+    /// Tells whether a node is to be followed, and to be kept where it is visible.
+    #[inline]
+    fn admits(&self, ranked: Ranked, breadth: Breadth) -> bool {
+        match self.best.peek() {
+            Some(worst) if self.is_full(breadth) => ranked >= worst.0,
+            _ => self.best.len() < breadth.least || ranked.worth() >= breadth.floor,
+        }
+    }
+
+    /// Keeps a visible node, in the place of the worst where there is no more room.
+    #[inline]
+    fn keep(&mut self, ranked: Ranked, breadth: Breadth) {
+        if !self.is_full(breadth) {
+            self.best.push(Reverse(ranked));
+        } else if let Some(mut worst) = self.best.peek_mut() {
+            *worst = Reverse(ranked);
+        }
+    }
+
+    /// Tells whether one goes where one comes: there are `ef`, or `least` of which one is below the floor.
+    #[inline]
+    fn is_full(&self, breadth: Breadth) -> bool {
+        self.best.len() >= breadth.ef
+            || self.best.len() >= breadth.least && self.best.peek().is_some_and(|worst| worst.0.worth() < breadth.floor)
     }
 }
