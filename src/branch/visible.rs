@@ -1,5 +1,6 @@
 //! Which rows of a segment a branch sees: a bitmap whose chunks are shared until they change.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::object::{CodecError, Reader, Writer};
@@ -103,14 +104,24 @@ impl Visible {
 
     /// Goes through the visible rows in order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.rows.div_ceil(64)).flat_map(|word| {
-            let mut bits = self.word(word);
-            std::iter::from_fn(move || {
-                let bit = (bits != 0).then(|| bits.trailing_zeros())?;
-                bits &= bits - 1;
-                Some(word * 64 + bit)
-            })
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let row = self.next(from)?;
+            from = row + 1;
+            Some(row)
         })
+    }
+
+    /// Calls `each` with the visible rows of a range, in order; faster than [`Visible::iter`]. The
+    /// range begins and ends at multiples of 64, or behind the last row.
+    pub fn each(&self, range: Range<u32>, mut each: impl FnMut(u32)) {
+        for word in range.start / 64..range.end.min(self.rows).div_ceil(64) {
+            let mut bits = self.word(word);
+            while bits != 0 {
+                each(word * 64 + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
     }
 
     /// Returns 64 rows as bits; those behind the end are not visible.
@@ -226,6 +237,9 @@ mod tests {
             assert!(differing.len() <= 1, "step {step}");
         }
         assert_eq!(bits.iter().collect::<BTreeSet<_>>(), plain);
+        let mut each = Vec::new();
+        (0..20).for_each(|block| bits.each(block * 512..(block + 1) * 512, |row| each.push(row)));
+        assert!(each.iter().eq(plain.iter()));
         assert_eq!(bits.count() as usize, plain.len());
         let mut out = Writer::new();
         bits.write(&mut out);
@@ -237,6 +251,9 @@ mod tests {
     fn all_of_a_length_that_fills_no_chunk_ends_at_the_last_row() {
         let mut bits = Visible::all(4100);
         assert_eq!(bits.iter().count(), 4100);
+        let mut each = 0;
+        bits.each(0..u32::MAX, |_| each += 1);
+        assert_eq!(each, 4100);
         bits.set(4099, false);
         assert_eq!(bits.iter().last(), Some(4098));
         bits.set(4097, false);

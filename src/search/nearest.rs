@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::SearchError;
 use super::pool::{Place, Pool};
-use super::scan::{Columns, ROWS_A_SIEVE, ROWS_AT_ONCE, ROWS_SIDE_BY_SIDE, Scan, Scored};
+use super::scan::{Columns, ROWS_A_SIEVE, ROWS_AT_ONCE, Scan, Scored};
 use super::top::Top;
 use super::walk::walk;
 use crate::graph::Breadth;
@@ -71,7 +71,7 @@ impl Scan<'_> {
         // What the walk of a large graph brings tells those of smaller ones what is not worth while.
         let layers = self.largest_first();
         for &layer in &layers {
-            let share = f64::from(self.rows_in(layer)) / f64::from(self.rows_in(layers[0]));
+            let share = f64::from(self.size_of(layer)) / f64::from(self.size_of(layers[0]));
             let kept = ((ef as f64 * share) as usize).max(ef_least);
             if self.walks(layer, question, kept, effort.exact)? {
                 let last = walk(self, layer, question, breadth, &mut pool)?;
@@ -89,12 +89,12 @@ impl Scan<'_> {
     /// Returns the numbers of the layers, that of the most rows first.
     fn largest_first(&self) -> Vec<usize> {
         let mut layers: Vec<usize> = (0..self.state.layers().len()).collect();
-        layers.sort_by_key(|layer| Reverse(self.rows_in(*layer)));
+        layers.sort_by_key(|layer| Reverse(self.size_of(*layer)));
         layers
     }
 
     /// Returns the number of rows in a layer's segment, visible or not.
-    fn rows_in(&self, layer: usize) -> u32 {
+    fn size_of(&self, layer: usize) -> u32 {
         self.state.layers()[layer].segment.rows()
     }
 
@@ -118,29 +118,13 @@ impl Scan<'_> {
             return Ok(());
         }
         let columns = Columns::of(&seen.segment)?;
-        let sift = |rows: &[u32]| columns.sift(rows, question, pool, |row| Some(Place::Sealed(layer, row)));
-        match self.chosen(layer) {
-            None => self.scan_rows(seen.visible.iter(), sift),
-            Some(chosen) => self.scan_rows(chosen.iter().filter(|row| seen.visible.contains(*row)), sift),
+        let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
+        for start in (0..seen.segment.rows()).step_by(ROWS_AT_ONCE) {
+            self.rows_in(layer, start..start + ROWS_AT_ONCE as u32, &mut rows);
+            columns.sift(&rows, question, pool, |row| Some(Place::Sealed(layer, row)));
+            self.check_time()?;
         }
-    }
-
-    /// Hands over rows some at a time, and looks at the clock now and then.
-    fn scan_rows(&self, rows: impl Iterator<Item = u32>, mut sift: impl FnMut(&[u32])) -> Result<(), SearchError> {
-        let (mut some, mut scanned) = (Vec::with_capacity(ROWS_SIDE_BY_SIDE), 0);
-        for row in rows {
-            some.push(row);
-            if some.len() == ROWS_SIDE_BY_SIDE {
-                sift(&some);
-                some.clear();
-                scanned += ROWS_SIDE_BY_SIDE;
-                if scanned.is_multiple_of(ROWS_AT_ONCE) {
-                    self.check_time()?;
-                }
-            }
-        }
-        sift(&some);
-        self.check_time()
+        Ok(())
     }
 
     /// Pools the versions that are in no segment. They come last: what was pooled before spares
@@ -152,7 +136,9 @@ impl Scan<'_> {
         };
         let (table, seen) = self.state.loose().table();
         let columns = Columns::of_loose(table.codes());
-        self.scan_rows(seen.iter(), |rows| columns.sift(rows, question, pool, |row| place(table.version(row))))?;
+        let mut rows = Vec::with_capacity(seen.count() as usize);
+        seen.each(0..u32::MAX, |row| rows.push(row));
+        columns.sift(&rows, question, pool, |row| place(table.version(row)));
         self.scan_apart(question, pool, place)
     }
 

@@ -1,5 +1,7 @@
 //! What a question looks at: the rows that a state shows and a filter lets through.
 
+use std::ops::Range;
+
 use super::SearchError;
 use super::filter::Filter;
 use super::pool::{Place, Pool};
@@ -71,9 +73,19 @@ impl<'a> Scan<'a> {
         self.chosen.get(layer).map_or(visible, |chosen| visible.min(chosen.len() as u32))
     }
 
-    /// Returns the rows of a layer's segment that match the filter, if there is one.
-    pub fn chosen(&self, layer: usize) -> Option<&RoaringBitmap> {
-        self.chosen.get(layer)
+    /// Puts those rows of a layer into `rows`, in order, that may be answers.
+    pub fn rows_in(&self, layer: usize, range: Range<u32>, rows: &mut Vec<u32>) {
+        rows.clear();
+        let visible = &self.state.layers()[layer].visible;
+        match self.chosen.get(layer) {
+            None => visible.each(range, |row| rows.push(row)),
+            // Not a loop: a bitmap goes through its containers itself, which is faster.
+            Some(chosen) => chosen.range(range).for_each(|row| {
+                if visible.contains(row) {
+                    rows.push(row);
+                }
+            }),
+        }
     }
 
     /// Fails once the time limit is reached.
