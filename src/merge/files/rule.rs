@@ -124,9 +124,11 @@ impl Rule {
     /// Parses one line that is neither blank nor a comment.
     pub(super) fn parse(line: &str) -> Result<Rule, Fault> {
         // A word that begins with `#` starts a comment, as a line does.
-        let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
+        let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#')).peekable();
         let pattern = words.next().ok_or_else(|| Fault::new("there is no pattern", KINDS))?;
-        let kind = kind(&mut words)?;
+        // A line that is about something else than merging, such as `logs/** append`.
+        let is_kindless = words.peek().is_some_and(|word| is_option(word));
+        let kind = if is_kindless { Kind::Text } else { kind(&mut words)? };
         let mut rule = Rule::new(pattern, kind);
         words.try_for_each(|word| rule.option(word))?;
         Ok(rule)

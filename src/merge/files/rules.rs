@@ -192,6 +192,14 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_without_a_kind_is_text() {
+        let rules = Rules::parse("logs/** append\npriv/** write=uid:1001 # his\n* parent-wins").unwrap();
+        assert!(["logs/x", "priv/x", "x"].iter().all(|path| kind_of(&rules, path) == "text"));
+        assert!(rules.of(b"logs/x").append && !rules.of(b"priv/x").allows(0, &[]));
+        assert_eq!(rules.of(b"x").strategy, Some(Strategy::ParentWins));
+    }
+
+    #[test]
     fn options_come_in_any_order() {
         let rules = Rules::parse("logs/** text append write=uid:1001,gid:50 child-wins ttl=90s").unwrap();
         let rule = rules.of(b"logs/x");
