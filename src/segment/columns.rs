@@ -276,8 +276,7 @@ impl Segment {
 
     /// Reads a whole row.
     pub fn version(&self, row: u32) -> Result<Version, SegmentError> {
-        let payload = self.payload(row)?;
-        let (stamp, text, metadata) = self.parse(&payload)?;
+        let (stamp, text, metadata) = self.parse(self.payload(row)?)?;
         let content =
             Content { vector: self.vector(row)?.map(Arc::from), text: text.map(Arc::from), metadata: metadata.into() };
         let computed = Computed { hash: self.hash(row)?, norm: self.norm(row)?.max(0.0), lengths: self.lengths(row)? };
@@ -286,20 +285,18 @@ impl Segment {
 
     /// Reads who wrote a row, and when.
     pub fn stamp(&self, row: u32) -> Result<Stamp, SegmentError> {
-        Ok(self.parse(&self.payload(row)?)?.0)
+        Ok(self.parse(self.payload(row)?)?.0)
     }
 
     /// Reads all that a hit shows of a row beside its vector: who wrote it, text and metadata.
     pub fn shown(&self, row: u32) -> Result<(Stamp, Content), SegmentError> {
-        let payload = self.payload(row)?;
-        let (stamp, text, metadata) = self.parse(&payload)?;
+        let (stamp, text, metadata) = self.parse(self.payload(row)?)?;
         Ok((stamp, Content { vector: None, text: text.map(Arc::from), metadata: metadata.into() }))
     }
 
     /// Reads a row's text and metadata.
     pub fn words(&self, row: u32) -> Result<(Option<String>, String), SegmentError> {
-        let payload = self.payload(row)?;
-        let (_, text, metadata) = self.parse(&payload)?;
+        let (_, text, metadata) = self.parse(self.payload(row)?)?;
         Ok((text.map(str::to_owned), metadata.to_owned()))
     }
 
@@ -334,9 +331,9 @@ impl Segment {
         Ok((start, end(row)?.saturating_sub(start)))
     }
 
-    fn payload(&self, row: u32) -> Result<Vec<u8>, SegmentError> {
+    fn payload(&self, row: u32) -> Result<&[u8], SegmentError> {
         let (start, length) = self.payload_range(row)?;
-        self.container.read(PAYLOADS, start, length)
+        self.container.slice(PAYLOADS, start, length)
     }
 
     fn parse<'a>(&self, payload: &'a [u8]) -> Result<(Stamp, Option<&'a str>, &'a str), SegmentError> {
