@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 use imbl::OrdMap;
 
 use super::{Loose, Visible};
-use crate::object::{Hash, Hasher, SetHash, Time};
+use crate::object::{Context, Hash, Hasher, SetHash, Time};
 use crate::record::Version;
 use crate::segment::{Row, Segment, SegmentError, Totals};
 use crate::workspace::Tree;
 
-const HEAD_CONTEXT: &str = "engramfs 2026 head v2";
-const RECORDS_CONTEXT: &str = "engramfs 2026 records v1";
+static HEAD_CONTEXT: Context = Context::new("engramfs 2026 head v2");
+static RECORDS_CONTEXT: Context = Context::new("engramfs 2026 records v1");
 
 /// A segment, and which of its rows the branch sees.
 #[derive(Clone)]
@@ -45,8 +45,8 @@ impl State {
 
     /// Returns the head of a state whose records have that set hash, with those files.
     pub fn head_of(sum: &SetHash, files: &Tree) -> Hash {
-        let mut hasher = Hasher::new(HEAD_CONTEXT);
-        hasher.field(&sum.hash(RECORDS_CONTEXT).0);
+        let mut hasher = Hasher::new(&HEAD_CONTEXT);
+        hasher.field(&sum.hash(&RECORDS_CONTEXT).0);
         hasher.field(&files.hash().0);
         hasher.finish()
     }

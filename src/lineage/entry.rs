@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{Decision, Key, PublicKey, SIGNATURE_BYTES};
-use crate::object::{CodecError, Hash, Reader, Time, Writer};
+use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
 
-const CONTEXT: &str = "engramfs 2026 lineage entry v1";
+static CONTEXT: Context = Context::new("engramfs 2026 lineage entry v1");
 
 /// Says what an entry did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -185,7 +185,7 @@ impl Entry {
 
     /// Returns the entry's own hash.
     pub fn hash(&self) -> Hash {
-        Hash::of(CONTEXT, &self.to_bytes())
+        Hash::of(&CONTEXT, &self.to_bytes())
     }
 
     /// Returns whether the entry belongs to a merge into its parent.

@@ -3,12 +3,12 @@
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use thiserror::Error;
 
-use crate::object::Hash;
+use crate::object::{Context, Hash};
 
 /// Bytes of a signature.
 pub const SIGNATURE_BYTES: usize = 64;
 
-const CONTEXT: &str = "engramfs 2026 public key v1";
+static CONTEXT: Context = Context::new("engramfs 2026 public key v1");
 
 /// Says why a key can't be used.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl PublicKey {
 
     /// Returns the hash that entries name the key by.
     pub fn hash(&self) -> Hash {
-        Hash::of(CONTEXT, self.0.as_bytes())
+        Hash::of(&CONTEXT, self.0.as_bytes())
     }
 
     /// Returns whether `signature` over `hash` was made by this key (strict verification).
@@ -98,10 +98,10 @@ mod tests {
     #[test]
     fn a_signature_holds_for_its_hash_and_key_alone() {
         let key = Key::from_seed(&[1; 32]);
-        let hash = Hash::of("test", b"entry");
+        let hash = Hash::of(&Context::new("test"), b"entry");
         let signature = key.sign(&hash);
         assert!(key.public().verifies(&hash, &signature));
-        assert!(!key.public().verifies(&Hash::of("test", b"other"), &signature));
+        assert!(!key.public().verifies(&Hash::of(&Context::new("test"), b"other"), &signature));
         assert!(!Key::from_seed(&[2; 32]).public().verifies(&hash, &signature));
     }
 

@@ -10,10 +10,10 @@ use super::world::{BranchId, World};
 use super::{Actor, Change, Error, Memory, Replaced};
 use crate::journal::{Journal, Kind};
 use crate::lineage::{Entry, Op, PublicKey, SignedEntry};
-use crate::object::{Hash, Time, Writer};
+use crate::object::{Context, Hash, Time, Writer};
 
-const ACT_CONTEXT: &str = "engramfs 2026 act v1";
-const END_CONTEXT: &str = "engramfs 2026 clean end v1";
+static ACT_CONTEXT: Context = Context::new("engramfs 2026 act v1");
+static END_CONTEXT: Context = Context::new("engramfs 2026 clean end v1");
 
 /// The end of the chain of entries.
 pub(super) struct Chain {
@@ -75,7 +75,7 @@ impl Chain {
             head: prepared.head,
             counts: prepared.counts,
             detail: prepared.detail.clone(),
-            act: Hash::of(ACT_CONTEXT, bytes),
+            act: Hash::of(&ACT_CONTEXT, bytes),
             prev: self.tip,
             key: key.hash(),
         }
@@ -92,7 +92,7 @@ impl Chain {
     pub fn end_hash(&self, offset: u64) -> Hash {
         let mut out = Writer::new();
         out.hash(&self.tip).number(offset);
-        Hash::of(END_CONTEXT, out.as_slice())
+        Hash::of(&END_CONTEXT, out.as_slice())
     }
 }
 

@@ -160,11 +160,12 @@ impl Memory {
     pub(super) fn gather(&self, chain: &mut Chain, branch: BranchId) -> Result<(), Error> {
         let Some(pending) = chain.pending.get(&branch) else { return Ok(()) };
         let (uid, before) = (pending.uid, pending.before.clone());
-        let Some(after) = self.world().branches.get(&branch).map(|branch| branch.state.files().clone()) else {
+        // The state itself and no clone of its files: what is hashed here is known when its head is asked for.
+        let Some(after) = self.world().branches.get(&branch).map(|branch| branch.state.clone()) else {
             chain.pending.remove(&branch);
             return Ok(());
         };
-        let count = before.changes(&after).len() as u64;
+        let count = before.changes(after.files()).len() as u64;
         self.perform(chain, uid, Deed::Files(branch, count)).map(|_| ())
     }
 

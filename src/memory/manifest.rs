@@ -23,7 +23,7 @@ use super::world::{Branch, BranchId, Checkpoint, Kept, Resolution, World};
 use crate::branch::State;
 use crate::disk::Disk;
 use crate::lineage::{Key, PublicKey, SIGNATURE_BYTES, Side};
-use crate::object::{CodecError, Hash, Reader, Time, Writer};
+use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
 use crate::segment::Segment;
 use crate::workspace::Tree;
 
@@ -32,7 +32,7 @@ pub const PATH: &str = "manifest";
 /// The file while it is being written.
 pub const NEW_PATH: &str = "manifest.new";
 const MAGIC: &[u8; 8] = b"engrMAN1";
-const CONTEXT: &str = "engramfs 2026 manifest v1";
+static CONTEXT: Context = Context::new("engramfs 2026 manifest v1");
 
 /// What a manifest holds.
 pub struct Manifest {
@@ -247,7 +247,7 @@ fn link(world: &mut World) {
 /// Replaces the manifest: data, then the name, then the folder.
 pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, key: &Key, trees: &Trees) -> Result<(), Error> {
     let payload = manifest.to_bytes(trees)?;
-    let signature = key.sign(&Hash::of(CONTEXT, &payload));
+    let signature = key.sign(&Hash::of(&CONTEXT, &payload));
     let bytes = [&MAGIC[..], &payload, &signature].concat();
     let put = || -> std::io::Result<()> {
         match disk.remove(NEW_PATH) {
@@ -269,7 +269,7 @@ pub fn read(disk: &dyn Disk, public: &PublicKey, segments: &Segments, trees: &Tr
     let damaged = |what: &str| Error::damaged(format!("the manifest {what}"));
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("does not begin as one"))?;
     let (payload, signature) = rest.split_last_chunk::<SIGNATURE_BYTES>().ok_or_else(|| damaged("is too short"))?;
-    if !public.verifies(&Hash::of(CONTEXT, payload), signature) {
+    if !public.verifies(&Hash::of(&CONTEXT, payload), signature) {
         return Err(damaged("is not signed by the store's key"));
     }
     let files = Files { segments, trees, failure: RefCell::default() };

@@ -15,7 +15,7 @@ use super::{Error, Kind, Memory, Surroundings};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
 use crate::journal::{Journal, Torn};
 use crate::lineage::{Key, PublicKey};
-use crate::object::{Hash, Shelf};
+use crate::object::{Context, Hash, Shelf};
 use crate::segment;
 
 /// What the file `format` says; it is read first.
@@ -129,11 +129,11 @@ fn torn_warning(torn: &Torn) -> String {
     )
 }
 
-const HOLDER_CONTEXT: &str = "engramfs 2026 lock holder v1";
+static HOLDER_CONTEXT: Context = Context::new("engramfs 2026 lock holder v1");
 
 /// Returns what the file `lock` holds: who has the store, and a check of it.
 fn signed_holder(holder: &str) -> String {
-    format!("{holder} #{}", Hash::of(HOLDER_CONTEXT, holder.as_bytes()).short())
+    format!("{holder} #{}", Hash::of(&HOLDER_CONTEXT, holder.as_bytes()).short())
 }
 
 /// Returns whether the text of the file `lock` is empty or what a holder wrote.

@@ -12,7 +12,7 @@ use super::Error;
 use super::open::read_file;
 use crate::disk::Disk;
 use crate::graph::{Builder, Params, Rows};
-use crate::object::Hash;
+use crate::object::{Context, Hash};
 use crate::vector::Metric;
 
 /// The file.
@@ -20,14 +20,14 @@ pub const PATH: &str = "graph.part";
 /// The file while it is being written.
 pub const NEW_PATH: &str = "graph.part.new";
 const MAGIC: &[u8; 8] = b"engrGRP1";
-const CONTEXT: &str = "engramfs 2026 unfinished graph v1";
+static CONTEXT: Context = Context::new("engramfs 2026 unfinished graph v1");
 /// Bytes before the builder's own: magic, hash, segment, metric.
 const HEADER_BYTES: usize = MAGIC.len() + 32 + 32 + 1;
 
 /// Keeps a builder's work, in place of any kept before.
 pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &Builder<'_>) -> std::io::Result<()> {
     let payload = [&segment.0[..], &[metric.to_code()], &builder.save()].concat();
-    let bytes = [&MAGIC[..], &Hash::of(CONTEXT, &payload).0, &payload].concat();
+    let bytes = [&MAGIC[..], &Hash::of(&CONTEXT, &payload).0, &payload].concat();
     remove(disk, NEW_PATH)?;
     disk.create(NEW_PATH)?.write_all_at(&bytes, 0)?;
     disk.rename(NEW_PATH, PATH)
@@ -64,7 +64,7 @@ pub fn verify(disk: &Arc<dyn Disk>, names: &[String]) -> Result<(), Error> {
 
 fn payload(bytes: &[u8]) -> Option<&[u8]> {
     let (hash, payload) = bytes.strip_prefix(MAGIC)?.split_at_checked(32)?;
-    (bytes.len() >= HEADER_BYTES && Hash::of(CONTEXT, payload).0 == hash).then_some(payload)
+    (bytes.len() >= HEADER_BYTES && Hash::of(&CONTEXT, payload).0 == hash).then_some(payload)
 }
 
 fn remove(disk: &dyn Disk, path: &str) -> std::io::Result<()> {

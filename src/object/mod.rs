@@ -10,7 +10,7 @@ mod sum;
 mod time;
 
 pub use codec::{CodecError, Reader, Writer};
-pub use hash::{Hash, Hasher, ParseHashError};
+pub use hash::{Context, Hash, Hasher, ParseHashError};
 pub use shelf::{Draft, Shelf};
 pub use sum::SetHash;
 pub use time::Time;

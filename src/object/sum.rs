@@ -1,6 +1,6 @@
 //! A hash of a set that does not depend on the order or the history of its making.
 
-use super::{Hash, Hasher};
+use super::{Context, Hash, Hasher};
 
 /// Number of 16-bit lanes; 1,024 lanes give more than 200 bits of security.
 const LANES: usize = 1024;
@@ -69,7 +69,7 @@ impl SetHash {
     }
 
     /// Returns the 32-byte name of the set.
-    pub fn hash(&self, context: &str) -> Hash {
+    pub fn hash(&self, context: &Context) -> Hash {
         let mut hasher = Hasher::new(context);
         hasher.update(&self.to_bytes());
         hasher.finish()
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     fn element(n: u32) -> Hash {
-        Hash::of("test element", &n.to_le_bytes())
+        Hash::of(&Context::new("test element"), &n.to_le_bytes())
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         forward.add(&element(99));
         assert!(forward != backward);
         forward.remove(&element(99));
-        assert_eq!(forward.hash("test"), backward.hash("test"));
+        assert_eq!(forward.hash(&Context::new("test")), backward.hash(&Context::new("test")));
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::object::{Hash, Hasher, Time};
+use crate::object::{Context, Hash, Hasher, Time};
 use crate::text::Frequencies;
 use crate::vector::{self, Code};
 
-const CONTEXT: &str = "engramfs 2026 record v1";
+static CONTEXT: Context = Context::new("engramfs 2026 record v1");
 
 /// What a record says; equal content has an equal hash, whoever wrote it and when.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,7 +133,7 @@ impl Version {
 impl Content {
     /// Returns the hash of the record `id` with this content: id, vector bits, text, metadata.
     pub fn hash(&self, id: &str) -> Hash {
-        let mut hasher = Hasher::new(CONTEXT);
+        let mut hasher = Hasher::new(&CONTEXT);
         hasher.field(id.as_bytes());
         match &self.vector {
             None => hasher.update(&[0]),

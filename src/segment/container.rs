@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::SegmentError;
 use crate::disk::{DiskFile, Mapped};
-use crate::object::{Hash, Reader, Shelf};
+use crate::object::{Context, Hash, Reader, Shelf};
 
 pub(super) const MAGIC: &[u8; 8] = b"engrSEG1";
 /// Sections begin at multiples of this.
@@ -27,8 +27,8 @@ pub(super) const ALIGN: u64 = 64;
 pub(super) const BLOCK: u64 = 64 * 1024;
 /// Bytes behind the footer.
 const TRAILER: u64 = 16;
-pub(super) const FOOTER_CONTEXT: &str = "engramfs 2026 segment footer v1";
-pub(super) const BLOCK_CONTEXT: &str = "engramfs 2026 segment block v1";
+pub(super) static FOOTER_CONTEXT: Context = Context::new("engramfs 2026 segment footer v1");
+pub(super) static BLOCK_CONTEXT: Context = Context::new("engramfs 2026 segment block v1");
 
 /// One section of an open file.
 struct Section {
@@ -157,7 +157,7 @@ impl Container {
             buffer.resize(length as usize, 0);
             let result = self.file.read_exact_at(&mut buffer, it.offset + block * BLOCK);
             result.map_err(|source| self.io("read", source))?;
-            if Hash::of(BLOCK_CONTEXT, &buffer) != it.hashes[block as usize] {
+            if Hash::of(&BLOCK_CONTEXT, &buffer) != it.hashes[block as usize] {
                 return Err(self.damaged(section, &format!("block {block} does not match its hash")));
             }
             word.fetch_or(bit, Ordering::Release);
@@ -190,7 +190,7 @@ fn read_footer(file: &dyn DiskFile, length: u64, name: &Hash) -> Result<Vec<u8>,
     }
     let mut bytes = vec![0; footer as usize];
     file.read_exact_at(&mut bytes, length - TRAILER - footer).map_err(io)?;
-    if Hash::of(FOOTER_CONTEXT, &bytes) != *name {
+    if Hash::of(&FOOTER_CONTEXT, &bytes) != *name {
         return Err(damaged("its footer does not match its name"));
     }
     Ok(bytes)

@@ -67,7 +67,7 @@ impl<'a> ContainerWriter<'a> {
         if !block.is_empty() {
             self.append(&block)?;
             if let Some(open) = &mut self.open {
-                open.hashes.push(Hash::of(BLOCK_CONTEXT, &block));
+                open.hashes.push(Hash::of(&BLOCK_CONTEXT, &block));
             }
             block.clear();
         }
@@ -120,7 +120,7 @@ impl<'a> ContainerWriter<'a> {
         let mut footer = Writer::new();
         footer.byte(kind).number(self.sections).raw(self.footer.as_slice()).bytes(extra);
         let footer = footer.finish();
-        let name = Hash::of(FOOTER_CONTEXT, &footer);
+        let name = Hash::of(&FOOTER_CONTEXT, &footer);
         self.align()?;
         self.append(&footer)?;
         self.append(&(footer.len() as u64).to_le_bytes())?;

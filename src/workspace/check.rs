@@ -12,10 +12,10 @@ impl Tree {
     /// touched has a name and hangs below the root. The base is whole, so nothing else is looked at.
     pub(super) fn check(&self, changes: &Changes) -> Result<(), TreeError> {
         let has_entry = |parent: u64, name: &Name, inode: u64| {
-            self.nodes.get(&parent).and_then(|node| node.directory()).is_some_and(|it| it.get(name) == Some(inode))
+            self.nodes.get(parent).and_then(|node| node.directory()).is_some_and(|it| it.get(name) == Some(inode))
         };
         let is_left =
-            |(parent, name, inode): &Entry| has_entry(*parent, name, *inode) && !self.nodes.contains_key(inode);
+            |(parent, name, inode): &Entry| has_entry(*parent, name, *inode) && !self.nodes.contains(*inode);
         if changes.gone.iter().any(is_left) {
             return Err(TreeError::Stored("an entry leads nowhere"));
         }
@@ -24,7 +24,7 @@ impl Tree {
         let all: HashSet<u64> = changes.touched.iter().copied().chain(named).collect();
         let mut hanging = HashSet::from([ROOT]);
         for inode in all {
-            let Some(node) = self.nodes.get(&inode) else { continue };
+            let Some(node) = self.nodes.get(inode) else { continue };
             let names = node.names().count();
             if node.is_nameless() || (node.directory().is_some() && inode != ROOT && names != 1) {
                 return Err(TreeError::Stored("an inode has no name, or a directory several"));
@@ -38,7 +38,7 @@ impl Tree {
     }
 
     pub(super) fn is_directory(&self, inode: u64) -> bool {
-        self.nodes.get(&inode).is_some_and(|node| node.0.directory().is_some())
+        self.nodes.get(inode).is_some_and(|node| node.directory().is_some())
     }
 
     /// Counts the directories in a directory.
@@ -58,7 +58,7 @@ impl Tree {
     fn check_hanging(&self, inode: u64, hanging: &mut HashSet<u64>) -> Result<(), TreeError> {
         let (mut at, mut way) = (inode, HashSet::new());
         while !hanging.contains(&at) {
-            let above = self.nodes.get(&at).and_then(|node| node.0.names().next().map(|(parent, _)| parent));
+            let above = self.nodes.get(at).and_then(|node| node.names().next().map(|(parent, _)| parent));
             match above {
                 Some(above) if way.insert(at) => at = above,
                 _ => return Err(TreeError::Stored("a directory is not below the root")),

@@ -5,11 +5,11 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use super::TreeError;
 use super::pack::Packs;
 use super::written::Written;
-use crate::object::Hash;
+use crate::object::{Context, Hash};
 
 /// Bytes of a chunk; only the last one of a file, or one before a hole, has fewer.
 pub(super) const CHUNK_BYTES: u64 = 64 * 1024;
-pub(super) const CHUNK_CONTEXT: &str = "engramfs 2026 file chunk v1";
+pub(super) static CHUNK_CONTEXT: Context = Context::new("engramfs 2026 file chunk v1");
 
 /// The bytes at one place of a file. Whatever is behind its length is zeros.
 #[derive(Clone)]
@@ -75,7 +75,7 @@ pub(super) fn trimmed(bytes: &[u8]) -> &[u8] {
 pub(super) fn hash_of(bytes: &[u8]) -> Option<Hash> {
     match trimmed(bytes) {
         [] => None,
-        bytes => Some(Hash::of(CHUNK_CONTEXT, bytes)),
+        bytes => Some(Hash::of(&CHUNK_CONTEXT, bytes)),
     }
 }
 

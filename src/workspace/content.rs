@@ -6,13 +6,13 @@ use super::TreeError;
 use super::chunk::{CHUNK_BYTES, Chunk};
 use super::chunks::Chunks;
 use super::pack::Packs;
-use crate::object::{Hash, Hasher};
+use crate::object::{Context, Hash, Hasher};
 
 /// Largest size of a file: 16 TiB.
 pub const FILE_BYTES_MAX: u64 = 1 << 44;
 /// What takes up space does so in units of this.
 const BLOCK_BYTES: u64 = 4096;
-const CONTENT_CONTEXT: &str = "engramfs 2026 file content v1";
+static CONTENT_CONTEXT: Context = Context::new("engramfs 2026 file content v1");
 
 /// The content of a file: a size, and chunks that clones share until they change.
 ///
@@ -66,7 +66,7 @@ impl Content {
     /// Returns the hash of size and bytes; holes are zeros. Lazy: only chunks that changed are hashed.
     pub fn hash(&self) -> Hash {
         *self.hash.get_or_init(|| {
-            let mut hasher = Hasher::new(CONTENT_CONTEXT);
+            let mut hasher = Hasher::new(&CONTENT_CONTEXT);
             hasher.update(&self.size.to_le_bytes());
             for (number, chunk) in self.chunks.iter() {
                 if let Some(hash) = chunk.hash() {

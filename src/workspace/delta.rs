@@ -12,12 +12,14 @@
 //! Names of inodes, numbers of links and totals follow from the entries. Orphans are left out.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
 use super::chunk::{Chunk, trimmed};
 use super::node::{Body, Directory, Node};
+use super::nodes::Unlike;
 use super::{Content, Name, Tree, TreeError};
 use crate::object::{Hash, Writer};
 
@@ -46,13 +48,8 @@ impl Tree {
     /// one. Orphans are not in it.
     pub fn delta_from(&self, base: &Tree) -> Result<Vec<u8>, TreeError> {
         let (mut gone, mut changed) = (Vec::new(), Vec::new());
-        let is_there = |tree: &Tree, inode: u64| tree.nodes.get(&inode).is_some_and(|node| !node.0.is_nameless());
-        for item in base.nodes.diff(&self.nodes) {
-            let inode = match item {
-                DiffItem::Add(inode, _) | DiffItem::Remove(inode, _) | DiffItem::Update { new: (inode, _), .. } => {
-                    *inode
-                }
-            };
+        let is_there = |tree: &Tree, inode: u64| tree.nodes.get(inode).is_some_and(|node| !node.is_nameless());
+        for Unlike { inode, .. } in base.nodes.diff(&self.nodes) {
             match (is_there(base, inode), is_there(self, inode)) {
                 (_, true) => changed.push(inode),
                 (true, false) => gone.push(inode),
@@ -62,8 +59,8 @@ impl Tree {
         let (mut table, mut nodes) = (Table::default(), Writer::new());
         nodes.number(changed.len() as u64);
         for inode in changed {
-            let old = base.nodes.get(&inode).filter(|node| !node.0.is_nameless()).map(|node| &*node.0);
-            if let Some(new) = self.nodes.get(&inode) {
+            let old = base.nodes.get(inode).filter(|node| !node.is_nameless()).map(Arc::as_ref);
+            if let Some(new) = self.nodes.get(inode) {
                 nodes.number(inode);
                 write_node(old, new, &mut table, &mut nodes)?;
             }

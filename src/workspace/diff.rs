@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use imbl::ordmap::DiffItem;
-
 use super::touched::Touched;
 use super::tree::ROOT;
-use super::{Name, Node, Tree};
+use super::{Name, Node, Tree, Unlike};
 
 /// An inode and its node.
 pub type Place = (u64, Arc<Node>);
@@ -32,16 +30,6 @@ pub enum ChangeKind {
     Modified,
     /// It is gone.
     Deleted,
-}
-
-/// An inode of which two trees have different nodes, times and owners included.
-pub struct Unlike {
-    /// Its number.
-    pub inode: u64,
-    /// What the older tree has under it.
-    pub old: Option<Arc<Node>>,
-    /// What the newer tree has under it.
-    pub new: Option<Arc<Node>>,
 }
 
 /// A path that differs, and how.
@@ -96,17 +84,10 @@ impl Tree {
         found
     }
 
-    /// Returns every inode of which a newer tree has another node, whatever differs in it; orphans
-    /// count, too. Two nodes may be alike all the same.
-    pub fn unlike(&self, newer: &Tree) -> Vec<Unlike> {
-        let items = self.nodes.diff(&newer.nodes).map(|item| match item {
-            DiffItem::Add(inode, new) => Unlike { inode: *inode, old: None, new: Some(new.0.clone()) },
-            DiffItem::Remove(inode, old) => Unlike { inode: *inode, old: Some(old.0.clone()), new: None },
-            DiffItem::Update { old: (inode, old), new: (_, new) } => {
-                Unlike { inode: *inode, old: Some(old.0.clone()), new: Some(new.0.clone()) }
-            }
-        });
-        items.collect()
+    /// Goes through every inode of which a newer tree has another node, whatever differs in it, times
+    /// and owners included; orphans count, too. Two nodes may be alike all the same.
+    pub fn unlike<'a>(&'a self, newer: &'a Tree) -> impl Iterator<Item = Unlike<'a>> {
+        self.nodes.diff(&newer.nodes)
     }
 
     /// Notes a path where both trees differ; returns the directories below which to go on.
@@ -135,7 +116,7 @@ impl Tree {
     /// Returns the names to look at below a pair of directories.
     fn names(&self, newer: &Tree, pair: &Pair, touched: &Touched) -> BTreeSet<Name> {
         match (pair.old, pair.new) {
-            (Some(old), Some(new)) if old == new => touched.0.get(&new).cloned().unwrap_or_default(),
+            (Some(old), Some(new)) if old == new => touched.names(new).iter().cloned().collect(),
             // Two directories that have nothing to do with each other, or one alone.
             (old, new) => {
                 let directories = [old.map(|inode| self.directory(inode)), new.map(|inode| newer.directory(inode))];

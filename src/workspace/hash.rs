@@ -6,20 +6,21 @@
 //! hash its names and the hashes of what they lead to. One change in a directory of 100,000 names
 //! so costs one group of about 16 names and the list of groups.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::OrdMap;
 
 use super::node::{Directory, Node};
+use super::nodes::Nodes;
 use super::touched::Touched;
-use super::tree::{Nodes, ROOT};
+use super::tree::ROOT;
 use super::{Name, Tree};
-use crate::object::{Hash, Hasher};
+use crate::object::{Context, Hash};
 
-const DIRECTORY_CONTEXT: &str = "engramfs 2026 file directory v1";
-const GROUP_CONTEXT: &str = "engramfs 2026 file names v1";
+static DIRECTORY_CONTEXT: Context = Context::new("engramfs 2026 file directory v1");
+static GROUP_CONTEXT: Context = Context::new("engramfs 2026 file names v1");
 /// One name in so many is a boundary: 2 to the power of this.
 const GROUP_BITS: u32 = 4;
 
@@ -35,8 +36,15 @@ pub(super) struct Memo {
 #[derive(Clone)]
 pub(super) struct Groups {
     pub hash: Hash,
-    /// Each with the boundary it begins with; the first begins with none.
-    groups: Arc<Vec<(Option<Name>, Hash)>>,
+    groups: Arc<Vec<Group>>,
+}
+
+/// Some names of a directory.
+#[derive(Clone)]
+struct Group {
+    /// The boundary it begins with; the first begins with none.
+    begin: Option<Name>,
+    hash: Hash,
 }
 
 impl Tree {
@@ -63,20 +71,20 @@ impl Tree {
 impl Memo {
     /// Hashes what is not known from an older tree.
     fn update(older: Option<&Memo>, nodes: &Nodes) -> Memo {
-        let none = OrdMap::new();
+        let none = Nodes::default();
         let touched = Touched::between(older.map_or(&none, |older| &older.nodes), nodes);
         let directories = older.map(|older| older.directories.clone()).unwrap_or_default();
         let mut memo = Memo { nodes: nodes.clone(), directories };
-        for inode in touched.0.keys() {
-            if nodes.get(inode).is_none_or(|node| node.0.directory().is_none()) {
-                memo.directories.remove(inode);
+        for inode in touched.directories() {
+            if nodes.get(inode).is_none_or(|node| node.directory().is_none()) {
+                memo.directories.remove(&inode);
             }
         }
         for inode in order(&touched, nodes) {
-            let Some(node) = nodes.get(&inode) else { continue };
-            let (Some(directory), Some(names)) = (node.directory(), touched.0.get(&inode)) else { continue };
+            let Some(node) = nodes.get(inode) else { continue };
+            let Some(directory) = node.directory() else { continue };
             let groups = match memo.directories.get(&inode) {
-                Some(known) => memo.regrouped(directory, known, names),
+                Some(known) => memo.regrouped(directory, known, touched.names(inode)),
                 None => memo.grouped(directory),
             };
             memo.directories.insert(inode, Groups { hash: directory_hash(node, &groups), groups: Arc::new(groups) });
@@ -87,75 +95,82 @@ impl Memo {
     /// Returns the hash of what an entry leads to; directories must be hashed before those above them.
     fn child(&self, inode: u64) -> Hash {
         let of_directory = || self.directories.get(&inode).map(|known| known.hash);
-        self.nodes.get(&inode).and_then(|node| node.hash().or_else(of_directory)).unwrap_or(Hash::ZERO)
+        self.nodes.get(inode).and_then(|node| node.hash().or_else(of_directory)).unwrap_or(Hash::ZERO)
     }
 
     /// Hashes all groups of a directory.
-    fn grouped(&self, directory: &Directory) -> Vec<(Option<Name>, Hash)> {
+    fn grouped(&self, directory: &Directory) -> Vec<Group> {
         let boundaries = directory.entries.keys().filter(|name| is_boundary(name)).cloned().map(Some);
-        let begins: Vec<Option<Name>> = std::iter::once(None).chain(boundaries).collect();
-        let hash = |place: usize| self.group(directory, begins[place].as_ref(), begins.get(place + 1));
-        (0..begins.len()).map(|place| (begins[place].clone(), hash(place))).collect()
+        let begins = std::iter::once(None).chain(boundaries);
+        let mut groups: Vec<Group> = begins.map(|begin| Group { begin, hash: Hash::ZERO }).collect();
+        (0..groups.len()).for_each(|place| self.hash_group(directory, &mut groups, place));
+        groups
     }
 
     /// Hashes those groups in which names changed.
-    fn regrouped(&self, directory: &Directory, known: &Groups, names: &BTreeSet<Name>) -> Vec<(Option<Name>, Hash)> {
-        let mut groups: Vec<(Option<Name>, Option<Hash>)> =
-            known.groups.iter().map(|(begin, hash)| (begin.clone(), Some(*hash))).collect();
+    fn regrouped(&self, directory: &Directory, known: &Groups, names: &[Name]) -> Vec<Group> {
+        let mut groups = known.groups.to_vec();
+        let mut split = Vec::new();
         for name in names {
-            // The group that a name is in is the last that does not begin behind it.
-            let behind = groups.partition_point(|(begin, _)| begin.as_ref() <= Some(name));
-            let is_begin = groups[behind - 1].0.as_ref() == Some(name);
-            groups[behind - 1].1 = None;
+            let place = place_of(&groups, name);
+            let is_begin = groups[place].begin.as_ref() == Some(name);
             let must_begin = is_boundary(name) && directory.entries.contains_key(&**name);
             if must_begin && !is_begin {
-                groups.insert(behind, (Some(name.clone()), None));
+                groups.insert(place + 1, Group { begin: Some(name.clone()), hash: Hash::ZERO });
+                split.push(name);
             } else if is_begin && !must_begin {
-                groups.remove(behind - 1);
-                groups[behind - 2].1 = None;
+                groups.remove(place);
             }
         }
-        let begins: Vec<Option<Name>> = groups.iter().map(|(begin, _)| begin.clone()).collect();
-        let hash = |place: usize| self.group(directory, begins[place].as_ref(), begins.get(place + 1));
-        let all = groups.into_iter().enumerate();
-        all.map(|(place, (begin, known))| (begin, known.unwrap_or_else(|| hash(place)))).collect()
+        let mut stale: Vec<usize> = names.iter().map(|name| place_of(&groups, name)).collect();
+        // What a new group got, the one in front of it lost.
+        stale.extend(split.into_iter().map(|name| place_of(&groups, name) - 1));
+        stale.sort_unstable();
+        stale.dedup();
+        stale.into_iter().for_each(|place| self.hash_group(directory, &mut groups, place));
+        groups
     }
 
     /// Hashes the names from a boundary to the next.
-    fn group(&self, directory: &Directory, begin: Option<&Name>, end: Option<&Option<Name>>) -> Hash {
-        let mut hasher = Hasher::new(GROUP_CONTEXT);
-        let end = end.and_then(Option::as_ref);
-        let from = begin.map_or(Bound::Unbounded, |begin| Bound::Included(&**begin));
-        let names = directory.entries.range::<_, [u8]>((from, Bound::Unbounded));
-        for (name, inode) in names.take_while(|(name, _)| end.is_none_or(|end| *name < end)) {
-            hasher.field(name);
-            hasher.update(&self.child(*inode).0);
+    fn hash_group(&self, directory: &Directory, groups: &mut [Group], place: usize) {
+        let end = groups.get(place + 1).and_then(|next| next.begin.as_deref());
+        let from = groups[place].begin.as_deref().map_or(Bound::Unbounded, Bound::Included);
+        let mut bytes = Vec::with_capacity(1024);
+        for (name, inode) in directory.entries.range::<_, [u8]>((from, end.map_or(Bound::Unbounded, Bound::Excluded))) {
+            // A field, as a hasher adds it.
+            bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(name);
+            bytes.extend_from_slice(&self.child(*inode).0);
         }
-        hasher.finish()
+        groups[place].hash = Hash::of(&GROUP_CONTEXT, &bytes);
     }
 }
 
-fn directory_hash(node: &Node, groups: &[(Option<Name>, Hash)]) -> Hash {
-    let mut hasher = Hasher::new(DIRECTORY_CONTEXT);
-    hasher.update(&node.own_hash().0);
-    for (_, hash) in groups {
-        hasher.update(&hash.0);
-    }
-    hasher.finish()
+/// Returns the place of the group that a name is in: the last that does not begin behind it.
+fn place_of(groups: &[Group], name: &Name) -> usize {
+    groups.partition_point(|group| group.begin.as_ref() <= Some(name)) - 1
 }
 
-/// Returns the touched directories, each before those above it.
+fn directory_hash(node: &Node, groups: &[Group]) -> Hash {
+    let mut bytes = Vec::with_capacity(32 * (groups.len() + 1));
+    bytes.extend_from_slice(&node.own_hash().0);
+    groups.iter().for_each(|group| bytes.extend_from_slice(&group.hash.0));
+    Hash::of(&DIRECTORY_CONTEXT, &bytes)
+}
+
+/// Returns the touched directories that a name leads to, each before those above it.
 fn order(touched: &Touched, nodes: &Nodes) -> Vec<u64> {
-    let mut order = vec![ROOT];
-    let mut at = 0;
-    while let Some(directory) = order.get(at).and_then(|inode| nodes.get(inode)).and_then(|node| node.0.directory()) {
-        let below = touched.0.get(&order[at]).into_iter().flatten().filter_map(|name| directory.get(name));
-        let is_directory = |inode: &u64| nodes.get(inode).is_some_and(|node| node.0.directory().is_some());
-        order.extend(below.filter(|inode| touched.0.contains_key(inode) && is_directory(inode)));
-        at += 1;
-    }
-    order.reverse();
-    order
+    let depth = |inode: u64| {
+        let (mut at, mut depth) = (inode, 0u32);
+        while at != ROOT {
+            at = nodes.get(at)?.names().next()?.0;
+            depth += 1;
+        }
+        Some((inode, depth))
+    };
+    let mut order: Vec<(u64, u32)> = touched.directories().filter_map(depth).collect();
+    order.sort_unstable_by_key(|(inode, depth)| (Reverse(*depth), *inode));
+    order.into_iter().map(|(inode, _)| inode).collect()
 }
 
 /// Returns whether a group begins with a name. FNV-1a, with its bits mixed, as that of short names

@@ -8,7 +8,7 @@ use super::delta::{VERSION, code};
 use super::links::Links;
 use super::node::{Body, Directory, Node};
 use super::op_bytes::{read_name, read_u32};
-use super::tree::{Held, ROOT};
+use super::tree::ROOT;
 use super::{Content, FILE_BYTES_MAX, Kind, Name, Totals, Tree, TreeError};
 use crate::object::{CodecError, Hash, Reader, Time};
 
@@ -65,7 +65,7 @@ impl Tree {
 
     /// Removes an inode; that its names go, too, is seen in the end.
     fn take_away(&mut self, inode: u64, changes: &mut Changes) -> Result<(), TreeError> {
-        let old = self.nodes.remove(&inode).filter(|_| inode != ROOT);
+        let old = self.nodes.remove(inode).filter(|_| inode != ROOT);
         let old = old.ok_or(TreeError::Stored("an inode goes that is not there"))?;
         self.totals.subtract(Totals::of(&old));
         self.loose.remove(&inode);
@@ -77,7 +77,7 @@ impl Tree {
     }
 
     fn read_node(&mut self, inode: u64, changes: &mut Changes, input: &mut Reader<'_>) -> Result<(), TreeError> {
-        let old = self.nodes.get(&inode).cloned();
+        let old = self.nodes.get(inode).cloned();
         let kind = input.byte()?;
         let (mode, uid, gid) = (read_u32(input)?, read_u32(input)?, read_u32(input)?);
         let mut time = || input.signed().map(Time);
@@ -112,7 +112,7 @@ impl Tree {
             self.totals.add(Totals::of(&node));
         }
         changes.touched.insert(inode);
-        self.nodes.insert(inode, Held(Arc::new(node)));
+        self.nodes.insert(inode, Arc::new(node));
         Ok(())
     }
 

@@ -8,11 +8,11 @@ use super::content::Content;
 use super::links::Links;
 use super::pack::Packs;
 use super::{Name, TreeError};
-use crate::object::{Hash, Hasher, Time};
+use crate::object::{Context, Hash, Hasher, Time};
 
 /// The size that directories have, and the space that they and long links are said to take.
 const DIRECTORY_BYTES: u64 = 4096;
-const NODE_CONTEXT: &str = "engramfs 2026 file node v1";
+static NODE_CONTEXT: Context = Context::new("engramfs 2026 file node v1");
 
 /// What an inode is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -197,7 +197,7 @@ impl Node {
     /// The same, also for a directory, whose entries are not in it.
     pub(super) fn own_hash(&self) -> Hash {
         *self.hash.get_or_init(|| {
-            let mut hasher = Hasher::new(NODE_CONTEXT);
+            let mut hasher = Hasher::new(&NODE_CONTEXT);
             hasher.update(&[self.kind() as u8]);
             hasher.update(&self.mode.to_le_bytes());
             match &self.body {

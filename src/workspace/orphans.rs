@@ -2,7 +2,6 @@
 
 use super::links::Links;
 use super::node::{Body, Directory, Node};
-use super::tree::Held;
 use super::{Content, Tree};
 
 impl Tree {
@@ -25,7 +24,7 @@ impl Tree {
         let (stay, go) = self.orphans.iter().copied().partition::<Vec<u64>, _>(is_open);
         self.orphans = stay.into_iter().collect();
         go.into_iter().for_each(|inode| self.forget(inode));
-        for inode in open.iter().copied().filter(|inode| !self.nodes.contains_key(inode)).collect::<Vec<u64>>() {
+        for inode in open.iter().copied().filter(|inode| !self.nodes.contains(*inode)).collect::<Vec<u64>>() {
             if let Ok(node) = before.node(inode) {
                 self.adopt(inode, Node::clone(node));
             }
@@ -42,7 +41,7 @@ impl Tree {
         if node.content().is_some_and(Content::is_loose) {
             self.loose.insert(inode);
         }
-        self.nodes.insert(inode, Held(node.into()));
+        self.nodes.insert(inode, node.into());
         self.orphans.insert(inode);
     }
 }

@@ -4,13 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use imbl::OrdSet;
-use imbl::ordmap::DiffItem;
 
 use super::chunk::{CHUNK_BYTES, Chunk, Sealed};
 use super::hash::Memo;
 use super::node::{Body, Node};
 use super::pack::{Pack, Packs, write_pack};
-use super::tree::{Held, Nodes};
+use super::nodes::{Nodes, Unlike};
 use super::{Tree, TreeError};
 use crate::object::{Hash, Shelf};
 
@@ -20,7 +19,7 @@ pub struct Packed {
     name: Option<Hash>,
     places: HashMap<*const (), (Chunk, Place)>,
     /// Nodes that were settled before, so that trees that shared one share it again.
-    nodes: HashMap<*const Node, (Held, Held)>,
+    nodes: HashMap<*const Node, (Arc<Node>, Arc<Node>)>,
     /// The last tree that was settled, before and after: what the next shares with it stays shared.
     last: Option<(Nodes, Nodes)>,
 }
@@ -82,8 +81,8 @@ pub fn write_packs<'a>(
 fn loose_chunks(trees: &[&Tree]) -> Vec<Chunk> {
     let (mut nodes, mut chunks, mut found) = (HashSet::new(), HashSet::new(), Vec::new());
     for tree in trees {
-        for node in tree.loose.iter().filter_map(|inode| tree.nodes.get(inode)) {
-            if !nodes.insert(Arc::as_ptr(&node.0)) {
+        for node in tree.loose.iter().filter_map(|inode| tree.nodes.get(*inode)) {
+            if !nodes.insert(Arc::as_ptr(node)) {
                 continue;
             }
             for (_, chunk) in node.content().into_iter().flat_map(|content| content.chunks.iter()) {
@@ -113,10 +112,9 @@ fn sealed_chunks(packs: &dyn Packs, trees: &[&Tree], loose: &[Chunk]) -> Result<
 /// with the one before is looked at.
 pub fn packs_of<'a>(trees: impl Iterator<Item = &'a Tree>) -> HashSet<Hash> {
     let mut names = HashSet::new();
-    let mut before = Nodes::new();
+    let mut before = Nodes::default();
     for tree in trees {
-        for item in before.diff(&tree.nodes) {
-            let (_, Some(node)) = changed(item) else { continue };
+        for node in before.diff(&tree.nodes).filter_map(|unlike| unlike.new) {
             for (_, chunk) in node.content().into_iter().flat_map(|content| content.chunks.iter()) {
                 if let Chunk::Sealed(sealed) = chunk {
                     names.insert(sealed.pack);
@@ -126,14 +124,6 @@ pub fn packs_of<'a>(trees: impl Iterator<Item = &'a Tree>) -> HashSet<Hash> {
         before = tree.nodes.clone();
     }
     names
-}
-
-/// Returns an inode that differs and its newer node.
-fn changed(item: DiffItem<'_, '_, u64, Held>) -> (u64, Option<Held>) {
-    match item {
-        DiffItem::Add(inode, node) | DiffItem::Update { new: (inode, node), .. } => (*inode, Some(node.clone())),
-        DiffItem::Remove(inode, _) => (*inode, None),
-    }
 }
 
 impl Packed {
@@ -147,7 +137,7 @@ impl Packed {
     pub fn settle(&mut self, tree: &Tree) -> Tree {
         let mut new = tree.clone();
         for inode in &tree.loose {
-            let Some(node) = tree.nodes.get(inode).map(|held| self.node(held)) else { continue };
+            let Some(node) = tree.nodes.get(*inode).map(|node| self.node(node)) else { continue };
             if !node.content().is_some_and(super::Content::is_loose) {
                 new.loose.remove(inode);
             }
@@ -164,16 +154,18 @@ impl Packed {
     /// Returns a map of nodes with the loose ones settled.
     fn nodes(&mut self, old: &Nodes, loose: &OrdSet<u64>) -> Nodes {
         let mut new = self.beginning(old, loose);
-        let changed: Vec<(u64, Option<Held>)> = match &self.last {
-            Some((before, after)) if new.ptr_eq(after) => before.diff(old).map(changed).collect(),
-            _ => loose.iter().map(|inode| (*inode, old.get(inode).cloned())).collect(),
+        let changed: Vec<(u64, Option<Arc<Node>>)> = match &self.last {
+            Some((before, after)) if new.ptr_eq(after) => {
+                before.diff(old).map(|Unlike { inode, new, .. }| (inode, new.cloned())).collect()
+            },
+            _ => loose.iter().map(|inode| (*inode, old.get(*inode).cloned())).collect(),
         };
-        for (inode, held) in changed {
-            match held {
-                None => new.remove(&inode),
-                Some(held) if loose.contains(&inode) => new.insert(inode, self.node(&held)),
-                Some(held) => new.insert(inode, held),
-            };
+        for (inode, node) in changed {
+            match node {
+                None => drop(new.remove(inode)),
+                Some(node) if loose.contains(&inode) => new.insert(inode, self.node(&node)),
+                Some(node) => new.insert(inode, node),
+            }
         }
         self.last = Some((old.clone(), new.clone()));
         new
@@ -188,16 +180,16 @@ impl Packed {
     }
 
     /// Returns a node with its chunks in the pack.
-    fn node(&mut self, old: &Held) -> Held {
-        if let Some((_, new)) = self.nodes.get(&Arc::as_ptr(&old.0)) {
+    fn node(&mut self, old: &Arc<Node>) -> Arc<Node> {
+        if let Some((_, new)) = self.nodes.get(&Arc::as_ptr(old)) {
             return new.clone();
         }
-        let mut node = (*old.0).clone();
+        let mut node = Node::clone(old);
         if let Body::File(content) = &mut node.body {
             content.settle(|chunk| self.chunk(chunk));
         }
-        let new = Held(Arc::new(node));
-        self.nodes.insert(Arc::as_ptr(&old.0), (old.clone(), new.clone()));
+        let new = Arc::new(node);
+        self.nodes.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
         new
     }
 

@@ -1,16 +1,14 @@
 //! Which entries of which directories two trees do not have alike, found from what they do not share.
 
-use std::collections::{BTreeSet, HashMap};
-
-use imbl::ordmap::DiffItem;
+use std::collections::{HashMap, HashSet};
 
 use super::node::Node;
-use super::tree::Nodes;
+use super::nodes::Nodes;
 use super::{Kind, Name};
 
-/// Names by the directory they are in.
+/// Names by the directory they are in, each once and in order.
 #[derive(Default)]
-pub(super) struct Touched(pub HashMap<u64, BTreeSet<Name>>);
+pub(super) struct Touched(HashMap<u64, Vec<Name>>);
 
 impl Touched {
     /// Looks at everything that two trees do not share.
@@ -19,25 +17,40 @@ impl Touched {
     /// to look at. Every directory above a touched one is touched, too, in both trees.
     pub fn between(old: &Nodes, new: &Nodes) -> Touched {
         let mut touched = Touched::default();
-        for item in old.diff(new) {
-            match item {
-                DiffItem::Add(inode, node) | DiffItem::Remove(inode, node) => touched.node(*inode, node),
-                DiffItem::Update { old: (inode, old), new: (_, new) } => touched.update(*inode, old, new),
+        for unlike in old.diff(new) {
+            match (unlike.old, unlike.new) {
+                (Some(old), Some(new)) => touched.update(unlike.inode, old, new),
+                (old, new) => old.into_iter().chain(new).for_each(|node| touched.node(unlike.inode, node)),
             }
         }
-        let directories: Vec<u64> = touched.0.keys().copied().collect();
+        let directories: Vec<u64> = touched.directories().collect();
         for nodes in [old, new] {
-            directories.iter().for_each(|directory| touched.above(*directory, nodes));
+            let mut climbed = HashSet::new();
+            directories.iter().for_each(|directory| touched.above(*directory, nodes, &mut climbed));
+        }
+        for names in touched.0.values_mut() {
+            names.sort_unstable();
+            names.dedup();
         }
         touched
     }
 
+    /// Goes through the touched directories.
+    pub fn directories(&self) -> impl Iterator<Item = u64> {
+        self.0.keys().copied()
+    }
+
+    /// Returns the touched names in a directory.
+    pub fn names(&self, directory: u64) -> &[Name] {
+        self.0.get(&directory).map(Vec::as_slice).unwrap_or_default()
+    }
+
     fn update(&mut self, inode: u64, old: &Node, new: &Node) {
         // Times and owners do not count.
-        if old.links != new.links || old.kind() != new.kind() || old.own_hash() != new.own_hash() {
-            if old.links != new.links || old.kind() != new.kind() {
-                self.node(inode, old);
-            }
+        if old.links != new.links || old.kind() != new.kind() {
+            self.node(inode, old);
+            self.node(inode, new);
+        } else if old.own_hash() != new.own_hash() {
             self.node(inode, new);
         }
     }
@@ -47,17 +60,17 @@ impl Touched {
             self.0.entry(inode).or_default();
         }
         for (parent, name) in node.names() {
-            self.0.entry(parent).or_default().insert(name.clone());
+            self.0.entry(parent).or_default().push(name.clone());
         }
     }
 
     /// Touches the entries that lead to a directory, from the root down.
-    fn above(&mut self, directory: u64, nodes: &Nodes) {
+    fn above(&mut self, directory: u64, nodes: &Nodes, climbed: &mut HashSet<u64>) {
         let mut at = directory;
-        while let Some((parent, name)) = nodes.get(&at).and_then(|node| node.0.names().next()) {
-            if !self.0.entry(parent).or_default().insert(name.clone()) {
-                break;
-            }
+        while climbed.insert(at)
+            && let Some((parent, name)) = nodes.get(at).and_then(|node| node.names().next())
+        {
+            self.0.entry(parent).or_default().push(name.clone());
             at = parent;
         }
     }

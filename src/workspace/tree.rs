@@ -1,41 +1,20 @@
 //! All files of a branch at one moment.
 
-use std::ops::{Bound, Deref};
+use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdSet;
 
 use super::hash::Memo;
 use super::links::Links;
 use super::node::{Body, Directory, Node};
+use super::nodes::Nodes;
 use super::pack::Packs;
 use super::{Kind, NAME_BYTES_MAX, Name, Totals, TreeError};
 use crate::object::Time;
 
 /// The inode number of a tree's root.
 pub const ROOT: u64 = 1;
-
-/// A node in the map of inodes. Two are equal when they are the same: a difference of two trees
-/// must not look into what they share.
-#[derive(Clone)]
-pub(super) struct Held(pub Arc<Node>);
-
-impl PartialEq for Held {
-    fn eq(&self, other: &Held) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Deref for Held {
-    type Target = Node;
-
-    fn deref(&self) -> &Node {
-        &self.0
-    }
-}
-
-/// The map from inode numbers to nodes.
-pub(super) type Nodes = OrdMap<u64, Held>;
 
 /// A tree of files. It is a value: a clone costs the same whatever it holds, and no clone ever sees
 /// another's later changes.
@@ -75,8 +54,10 @@ impl Tree {
     pub fn new(mode: u32, uid: u32, gid: u32, time: Time) -> Tree {
         let mut root = Node::new(Body::Directory(Directory::default()), mode, uid, gid, time);
         root.links = Links::Root;
+        let mut nodes = Nodes::default();
+        nodes.insert(ROOT, Arc::new(root));
         Tree {
-            nodes: OrdMap::unit(ROOT, Held(Arc::new(root))),
+            nodes,
             next: ROOT + 1,
             totals: Totals::default(),
             orphans: OrdSet::new(),
@@ -104,12 +85,12 @@ impl Tree {
 
     /// Returns an inode; `Stale` when there is none of that number.
     pub fn node(&self, inode: u64) -> Result<&Arc<Node>, TreeError> {
-        self.nodes.get(&inode).map(|held| &held.0).ok_or(TreeError::Stale)
+        self.nodes.get(inode).ok_or(TreeError::Stale)
     }
 
     /// Goes through the numbers of all inodes, also of those without a name.
     pub fn inodes(&self) -> impl Iterator<Item = u64> + use<'_> {
-        self.nodes.keys().copied()
+        self.nodes.iter().map(|(inode, _)| inode)
     }
 
     /// Returns the inode of a name in a directory.
@@ -133,7 +114,7 @@ impl Tree {
         let mut names = Vec::new();
         let mut at = inode;
         while at != ROOT {
-            let (parent, name) = self.nodes.get(&at)?.0.names().next()?;
+            let (parent, name) = self.nodes.get(at)?.names().next()?;
             names.push(name);
             at = parent;
         }
@@ -169,8 +150,7 @@ impl Tree {
     /// Returns an inode to change it. What is known of hashes becomes what was known.
     pub(super) fn node_mut(&mut self, inode: u64) -> Result<&mut Node, TreeError> {
         self.dirty();
-        let held = self.nodes.get_mut(&inode).ok_or(TreeError::Stale)?;
-        let node = Arc::make_mut(&mut held.0);
+        let node = Arc::make_mut(self.nodes.get_mut(inode).ok_or(TreeError::Stale)?);
         node.hash.take();
         Ok(node)
     }
@@ -189,14 +169,14 @@ impl Tree {
         if node.content().is_some_and(|content| content.is_loose()) {
             self.loose.insert(inode);
         }
-        self.nodes.insert(inode, Held(Arc::new(node)));
+        self.nodes.insert(inode, Arc::new(node));
         inode
     }
 
     /// Removes a node without a name.
     pub(super) fn forget(&mut self, inode: u64) {
         self.dirty();
-        self.nodes.remove(&inode);
+        self.nodes.remove(inode);
         self.loose.remove(&inode);
     }
 

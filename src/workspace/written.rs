@@ -68,7 +68,7 @@ impl<'a> Stretch<'a> {
     /// Returns the hashes of the chunks as bytes, which vouch for them.
     pub fn vouching(&self) -> Vec<u8> {
         // No zeros stand for zeros: a part of a file that was never written has them.
-        let zeros = || Hash::of(CHUNK_CONTEXT, &[]);
+        let zeros = || Hash::of(&CHUNK_CONTEXT, &[]);
         self.hashes.iter().flat_map(|hash| hash.unwrap_or_else(zeros).0).collect()
     }
 

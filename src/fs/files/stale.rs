@@ -62,7 +62,7 @@ fn forget(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tre
         // The kernel can't know a number that was never given.
         let Some(ino) = number(inode).filter(|_| inode < before.next_inode()) else { continue };
         match (old, new) {
-            (Some(old), Some(new)) if same_pages(&old, &new) => kernel.forget_attributes(ino),
+            (Some(old), Some(new)) if same_pages(old, new) => kernel.forget_attributes(ino),
             (Some(_), None) => kernel.forget_attributes(ino),
             // One that comes back may be remembered from before it went.
             (_, Some(_)) => kernel.forget_content(ino),

@@ -64,7 +64,7 @@ impl Renumbered {
         let born = |node: &Node| (node.nlink() > 0).then_some((node.crtime, node.kind() == Kind::Directory));
         let (mut old, mut new) = (HashMap::new(), HashMap::new());
         for unlike in base.unlike(side) {
-            let births = [unlike.old, unlike.new].map(|node| node.and_then(|node| born(&node)));
+            let births = [unlike.old, unlike.new].map(|node| node.and_then(|node| born(node)));
             if births[0] == births[1] {
                 continue;
             }

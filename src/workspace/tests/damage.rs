@@ -32,8 +32,8 @@ fn a_damaged_delta_gives_an_error_or_a_whole_tree() {
             if let Ok(read) = base.with_delta(&damaged) {
                 read.hash();
                 read.changes(&base);
-                for inode in read.nodes.keys() {
-                    assert_eq!(read.resolve(&read.path(*inode).unwrap()).unwrap(), *inode);
+                for inode in read.inodes() {
+                    assert_eq!(read.resolve(&read.path(inode).unwrap()).unwrap(), inode);
                 }
             }
         }

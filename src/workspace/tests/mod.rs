@@ -6,6 +6,7 @@ mod damage;
 mod head;
 mod laws;
 mod model;
+mod nodes;
 mod plain;
 mod rules;
 mod storing;
@@ -66,7 +67,7 @@ pub(super) fn write(tree: &mut Tree, inode: u64, offset: u64, bytes: &[u8]) {
 /// The totals of a tree, added up anew.
 pub(super) fn added_up(tree: &Tree) -> Totals {
     let mut totals = Totals::default();
-    for (_, node) in tree.nodes.iter().filter(|(inode, node)| **inode != ROOT && !node.is_nameless()) {
+    for (_, node) in tree.nodes.iter().filter(|(inode, node)| *inode != ROOT && !node.is_nameless()) {
         totals.add(Totals::of(node));
     }
     totals

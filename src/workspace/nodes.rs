@@ -1,0 +1,237 @@
+//! The map from inode numbers to nodes: a clone shares everything with its original until one of
+//! them changes.
+//!
+//! Numbers are given one after the other, so it is a trie: the digits of a number lead to its node,
+//! with nothing to compare. Looking at what two maps do not share costs what they do not share.
+
+use std::sync::Arc;
+
+use super::Node;
+
+/// Bits of a digit.
+const BITS: u32 = 4;
+const WAYS: usize = 1 << BITS;
+
+/// The nodes of a tree by their numbers.
+#[derive(Clone, Default)]
+pub(super) struct Nodes {
+    root: Option<Arc<Block>>,
+    /// The digits of a number without the last, as far as they are looked at.
+    level: u32,
+}
+
+/// What follows one digit. One that holds nothing is not there.
+#[derive(Clone)]
+enum Block {
+    Inner([Option<Arc<Block>>; WAYS]),
+    Leaf([Option<Arc<Node>>; WAYS]),
+}
+
+/// A number under which two maps do not have the same node.
+pub struct Unlike<'a> {
+    /// The number.
+    pub inode: u64,
+    /// What the older one has under it.
+    pub old: Option<&'a Arc<Node>>,
+    /// What the newer one has under it.
+    pub new: Option<&'a Arc<Node>>,
+}
+
+/// Returns the digit of a number that counts on a level.
+fn digit(inode: u64, level: u32) -> usize {
+    (inode >> (BITS * level)) as usize % WAYS
+}
+
+impl Block {
+    fn new(level: u32) -> Arc<Block> {
+        Arc::new(match level {
+            0 => Block::Leaf([const { None }; WAYS]),
+            _ => Block::Inner([const { None }; WAYS]),
+        })
+    }
+}
+
+impl Nodes {
+    /// Returns whether both share everything.
+    pub fn ptr_eq(&self, other: &Nodes) -> bool {
+        same(self.root.as_ref(), other.root.as_ref())
+    }
+
+    /// Returns whether a number has no more digits than are looked at.
+    fn reaches(&self, inode: u64) -> bool {
+        inode.checked_shr(BITS * (self.level + 1)).unwrap_or(0) == 0
+    }
+
+    /// Returns a node.
+    pub fn get(&self, inode: u64) -> Option<&Arc<Node>> {
+        let mut at = self.root.as_ref().filter(|_| self.reaches(inode))?;
+        let mut level = self.level;
+        loop {
+            match &**at {
+                Block::Inner(blocks) => at = blocks[digit(inode, level)].as_ref()?,
+                Block::Leaf(nodes) => return nodes[digit(inode, 0)].as_ref(),
+            }
+            level -= 1;
+        }
+    }
+
+    /// Returns whether there is a node.
+    pub fn contains(&self, inode: u64) -> bool {
+        self.get(inode).is_some()
+    }
+
+    /// Returns a node to change or replace it.
+    pub fn get_mut(&mut self, inode: u64) -> Option<&mut Arc<Node>> {
+        if !self.reaches(inode) {
+            return None;
+        }
+        let mut at = self.root.as_mut()?;
+        let mut level = self.level;
+        loop {
+            match Arc::make_mut(at) {
+                Block::Inner(blocks) => at = blocks[digit(inode, level)].as_mut()?,
+                Block::Leaf(nodes) => return nodes[digit(inode, 0)].as_mut(),
+            }
+            level -= 1;
+        }
+    }
+
+    /// Puts a node under a number, in place of what is there.
+    pub fn insert(&mut self, inode: u64, node: Arc<Node>) {
+        while !self.reaches(inode) {
+            self.level += 1;
+            if let Some(root) = self.root.take() {
+                let mut blocks = [const { None }; WAYS];
+                blocks[0] = Some(root);
+                self.root = Some(Arc::new(Block::Inner(blocks)));
+            }
+        }
+        let mut level = self.level;
+        let mut at = self.root.get_or_insert_with(|| Block::new(level));
+        loop {
+            match Arc::make_mut(at) {
+                Block::Inner(blocks) => {
+                    at = blocks[digit(inode, level)].get_or_insert_with(|| Block::new(level - 1));
+                }
+                Block::Leaf(nodes) => {
+                    nodes[digit(inode, 0)] = Some(node);
+                    return;
+                }
+            }
+            level -= 1;
+        }
+    }
+
+    /// Takes a node out.
+    pub fn remove(&mut self, inode: u64) -> Option<Arc<Node>> {
+        self.get(inode)?;
+        take(&mut self.root, inode, self.level)
+    }
+
+    /// Goes through all nodes by their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Arc<Node>)> {
+        let all = Differing { pairs: Vec::from([Pair::new(None, self.root(), self.level)]) };
+        all.filter_map(|unlike| Some((unlike.inode, unlike.new?)))
+    }
+
+    /// Goes through all numbers under which a newer map does not have the very same node.
+    pub fn diff<'a>(&'a self, newer: &'a Nodes) -> impl Iterator<Item = Unlike<'a>> {
+        let top = Pair::new(self.root(), newer.root(), self.level.max(newer.level));
+        Differing { pairs: if self.ptr_eq(newer) { Vec::new() } else { Vec::from([top]) } }
+    }
+
+    fn root(&self) -> Option<Placed<'_>> {
+        self.root.as_ref().map(|block| Placed { block, level: self.level })
+    }
+}
+
+fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
+}
+
+/// Takes a node out of a block, and the block away if that leaves nothing in it.
+fn take(place: &mut Option<Arc<Block>>, inode: u64, level: u32) -> Option<Arc<Node>> {
+    let (taken, is_empty) = match Arc::make_mut(place.as_mut()?) {
+        Block::Inner(blocks) => {
+            (take(&mut blocks[digit(inode, level)], inode, level - 1), blocks.iter().all(Option::is_none))
+        }
+        Block::Leaf(nodes) => (nodes[digit(inode, 0)].take(), nodes.iter().all(Option::is_none)),
+    };
+    if is_empty {
+        *place = None;
+    }
+    taken
+}
+
+/// A block and its level.
+#[derive(Clone, Copy)]
+struct Placed<'a> {
+    block: &'a Arc<Block>,
+    level: u32,
+}
+
+impl<'a> Placed<'a> {
+    /// Returns what follows a digit of `level`, where lower blocks stand for their numbers, too.
+    fn below(self, digit: usize, level: u32) -> Option<Placed<'a>> {
+        match &**self.block {
+            _ if self.level < level => Some(self).filter(|_| digit == 0),
+            Block::Inner(blocks) => blocks[digit].as_ref().map(|block| Placed { block, level: level - 1 }),
+            Block::Leaf(_) => None,
+        }
+    }
+
+    fn node(self, digit: usize) -> Option<&'a Arc<Node>> {
+        if let Block::Leaf(nodes) = &**self.block { nodes[digit].as_ref() } else { None }
+    }
+}
+
+/// What two maps have behind the same digits, and how far that was looked at.
+struct Pair<'a> {
+    old: Option<Placed<'a>>,
+    new: Option<Placed<'a>>,
+    level: u32,
+    /// The number that the digits so far make.
+    number: u64,
+    digit: usize,
+}
+
+impl<'a> Pair<'a> {
+    fn new(old: Option<Placed<'a>>, new: Option<Placed<'a>>, level: u32) -> Pair<'a> {
+        Pair { old, new, level, number: 0, digit: 0 }
+    }
+}
+
+/// Goes through what differs; the innermost pair is the last.
+struct Differing<'a> {
+    pairs: Vec<Pair<'a>>,
+}
+
+impl<'a> Iterator for Differing<'a> {
+    type Item = Unlike<'a>;
+
+    fn next(&mut self) -> Option<Unlike<'a>> {
+        loop {
+            let pair = self.pairs.last_mut()?;
+            let (old, new, level, digit) = (pair.old, pair.new, pair.level, pair.digit);
+            if digit == WAYS {
+                self.pairs.pop();
+                continue;
+            }
+            pair.digit += 1;
+            let number = pair.number * WAYS as u64 + digit as u64;
+            if level == 0 {
+                let node = |side: Option<Placed<'a>>| side.and_then(|side| side.node(digit));
+                let (old, new) = (node(old), node(new));
+                if !same(old, new) {
+                    return Some(Unlike { inode: number, old, new });
+                }
+                continue;
+            }
+            let below = |side: Option<Placed<'a>>| side.and_then(|side| side.below(digit, level));
+            let (old, new) = (below(old), below(new));
+            if !same(old.map(|it| it.block), new.map(|it| it.block)) {
+                self.pairs.push(Pair { number, ..Pair::new(old, new, level - 1) });
+            }
+        }
+    }
+}
