@@ -14,8 +14,7 @@ impl Tree {
         let has_entry = |parent: u64, name: &Name, inode: u64| {
             self.nodes.get(parent).and_then(|node| node.directory()).is_some_and(|it| it.get(name) == Some(inode))
         };
-        let is_left =
-            |(parent, name, inode): &Entry| has_entry(*parent, name, *inode) && !self.nodes.contains(*inode);
+        let is_left = |(parent, name, inode): &Entry| has_entry(*parent, name, *inode) && !self.nodes.contains(*inode);
         if changes.gone.iter().any(is_left) {
             return Err(TreeError::Stored("an entry leads nowhere"));
         }

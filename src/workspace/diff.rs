@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::touched::Touched;
 use super::tree::ROOT;
-use super::{Name, Node, Tree, Unlike};
+use super::{Directory, Name, Node, Tree, Unlike};
 
 /// An inode and its node.
 pub type Place = (u64, Arc<Node>);
@@ -69,15 +69,15 @@ impl Tree {
             return found;
         }
         let touched = Touched::between(&self.nodes, &newer.nodes);
-        self.compare(newer, Vec::new(), Some(ROOT), Some(ROOT), &mut found);
-        let mut pairs = vec![Pair { path: Vec::new(), old: Some(ROOT), new: Some(ROOT) }];
+        let mut pairs = Vec::from_iter(self.compare(newer, Vec::new(), (Some(ROOT), Some(ROOT)), &mut found));
         while let Some(pair) = pairs.pop() {
-            for name in self.names(newer, &pair, &touched) {
-                let child = |tree: &Tree, parent: Option<u64>| tree.directory(parent?).ok()?.get(&name);
-                let (old, new) = (child(self, pair.old), child(newer, pair.new));
+            let before = pair.old.and_then(|inode| self.directory(inode).ok());
+            let after = pair.new.and_then(|inode| newer.directory(inode).ok());
+            for name in names(&pair, (before, after), &touched) {
+                let child = |directory: Option<&Directory>| directory.and_then(|directory| directory.get(name));
                 let slash: &[u8] = if pair.path.is_empty() { b"" } else { b"/" };
-                let path = [&pair.path, slash, &name].concat();
-                pairs.extend(self.compare(newer, path, old, new, &mut found));
+                let path = [&pair.path, slash, name].concat();
+                pairs.extend(self.compare(newer, path, (child(before), child(after)), &mut found));
             }
         }
         found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
@@ -95,33 +95,38 @@ impl Tree {
         &self,
         newer: &Tree,
         path: Vec<u8>,
-        old: Option<u64>,
-        new: Option<u64>,
+        (old, new): (Option<u64>, Option<u64>),
         found: &mut Vec<Difference>,
     ) -> Option<Pair> {
-        let place =
-            |tree: &Tree, inode: Option<u64>| inode.and_then(|inode| Some((inode, tree.node(inode).ok()?.clone())));
-        let (before, after) = (place(self, old), place(newer, new));
-        let own = |place: &Option<Place>| place.as_ref().map(|(_, node)| node.own_hash());
-        let below =
-            |place: &Option<Place>| place.as_ref().filter(|(_, node)| node.directory().is_some()).map(|it| it.0);
-        let pair = Pair { path: path.clone(), old: below(&before), new: below(&after) };
-        if own(&before) != own(&after) {
-            found.push(Difference { path, old: before, new: after });
-        }
+        let before = old.and_then(|inode| self.node(inode).ok());
+        let after = new.and_then(|inode| newer.node(inode).ok());
+        let below = |inode: Option<u64>, node: Option<&Arc<Node>>| {
+            inode.filter(|_| node.is_some_and(|node| node.directory().is_some()))
+        };
+        let (old_below, new_below) = (below(old, before), below(new, after));
         let hash = |tree: &Tree, inode: Option<u64>| inode.and_then(|inode| tree.hash_of(inode));
-        (hash(self, pair.old) != hash(newer, pair.new)).then_some(pair)
+        let goes_on = hash(self, old_below) != hash(newer, new_below);
+        let pair = goes_on.then(|| Pair { path: path.clone(), old: old_below, new: new_below });
+        if before.map(|node| node.own_hash()) != after.map(|node| node.own_hash()) {
+            let place = |inode: Option<u64>, node: Option<&Arc<Node>>| inode.zip(node.cloned());
+            found.push(Difference { path, old: place(old, before), new: place(new, after) });
+        }
+        pair
     }
+}
 
-    /// Returns the names to look at below a pair of directories.
-    fn names(&self, newer: &Tree, pair: &Pair, touched: &Touched) -> BTreeSet<Name> {
-        match (pair.old, pair.new) {
-            (Some(old), Some(new)) if old == new => touched.names(new).iter().cloned().collect(),
-            // Two directories that have nothing to do with each other, or one alone.
-            (old, new) => {
-                let directories = [old.map(|inode| self.directory(inode)), new.map(|inode| newer.directory(inode))];
-                directories.into_iter().flatten().flatten().flat_map(|it| it.entries.keys().cloned()).collect()
-            }
+/// Returns the names to look at below a pair of directories.
+fn names<'a>(
+    pair: &Pair,
+    (old, new): (Option<&'a Directory>, Option<&'a Directory>),
+    touched: &'a Touched,
+) -> Vec<&'a Name> {
+    match pair.new.filter(|new| pair.old == Some(*new)) {
+        Some(inode) => touched.names(inode).iter().collect(),
+        // Two directories that have nothing to do with each other, or one alone.
+        None => {
+            let all = [old, new].into_iter().flatten().flat_map(|directory| directory.entries.keys());
+            all.collect::<BTreeSet<&Name>>().into_iter().collect()
         }
     }
 }

@@ -8,8 +8,8 @@ use imbl::OrdSet;
 use super::chunk::{CHUNK_BYTES, Chunk, Sealed};
 use super::hash::Memo;
 use super::node::{Body, Node};
-use super::pack::{Pack, Packs, write_pack};
 use super::nodes::{Nodes, Unlike};
+use super::pack::{Pack, Packs, write_pack};
 use super::{Tree, TreeError};
 use crate::object::{Hash, Shelf};
 
@@ -157,7 +157,7 @@ impl Packed {
         let changed: Vec<(u64, Option<Arc<Node>>)> = match &self.last {
             Some((before, after)) if new.ptr_eq(after) => {
                 before.diff(old).map(|Unlike { inode, new, .. }| (inode, new.cloned())).collect()
-            },
+            }
             _ => loose.iter().map(|inode| (*inode, old.get(*inode).cloned())).collect(),
         };
         for (inode, node) in changed {

@@ -161,6 +161,14 @@ impl Tree {
         }
     }
 
+    /// Says that this tree is about to become much like another, whose hashes then help to find its own.
+    pub fn become_like(&mut self, other: &Tree) {
+        if let Some(memo) = other.memo.get() {
+            self.memo.take();
+            self.older = Some(memo.clone());
+        }
+    }
+
     /// Adds a node without a name and returns its number.
     pub(super) fn add(&mut self, node: Node) -> u64 {
         self.dirty();

@@ -1,8 +1,12 @@
 //! Numbers of files for the kernel: nothing has to be remembered for each of them.
 //!
 //! ```text
-//!  0 1 ┊ view: 22 bits ┊ inode in the tree: 40 bits
+//!  0 1 ┊ view: 22 bits ┊ inode in the tree, veiled by the view: 40 bits
 //! ```
+//!
+//! The kernel finds what it holds by a hash to which the upper bits of a number hardly matter. A file
+//! has the same inode in all forks: unveiled, all of them would stand in one row there, and each
+//! look-up of one walk along it.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -13,6 +17,11 @@ const INODE_BITS: u32 = 40;
 const VIEW_BITS: u32 = 22;
 /// Set in the numbers of files, and never in a fingerprint.
 const MARK: u64 = 1 << (INODE_BITS + VIEW_BITS);
+
+/// Returns bits that are others for each view; what they veil, they unveil.
+fn veil(view: u64) -> u64 {
+    view.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - INODE_BITS)
+}
 
 /// The views whose files the kernel was told of, by the order in which that happened.
 #[derive(Default)]
@@ -30,7 +39,7 @@ impl FileNumbers {
     /// Returns the number of an inode, the same for ever; nothing when the numbers are used up.
     pub fn number(&self, of: &FilesOf, inode: u64) -> Option<u64> {
         let view = self.view(of).or_else(|| self.add(of))?;
-        (inode >> INODE_BITS == 0).then_some(MARK | view << INODE_BITS | inode)
+        (inode >> INODE_BITS == 0).then_some(MARK | view << INODE_BITS | (inode ^ veil(view)))
     }
 
     /// Tells whether the kernel may know any of these files.
@@ -43,9 +52,10 @@ impl FileNumbers {
         if number & MARK == 0 {
             return None;
         }
-        let view = usize::try_from((number & !MARK) >> INODE_BITS).ok()?;
+        let view = (number & !MARK) >> INODE_BITS;
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.views.get(view).map(|of| (of.clone(), number & ((1 << INODE_BITS) - 1)))
+        let of = known.views.get(usize::try_from(view).ok()?)?;
+        Some((of.clone(), (number & ((1 << INODE_BITS) - 1)) ^ veil(view)))
     }
 
     fn view(&self, of: &FilesOf) -> Option<u64> {
@@ -70,6 +80,8 @@ impl FileNumbers {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use std::collections::HashSet;
+
     use super::super::Area;
     use super::*;
     use crate::memory::{BranchId, Time, View};
@@ -87,6 +99,14 @@ mod tests {
             assert_eq!(numbers.find(number), Some(expected.clone()));
             assert_eq!(numbers.number(&expected.0, expected.1), Some(number));
         }
+    }
+
+    #[test]
+    fn one_file_in_many_forks_has_numbers_far_apart() {
+        let numbers = FileNumbers::default();
+        let lower: HashSet<u64> =
+            (0..1000).map(|view| numbers.number(&files(view, 1), 7).unwrap() >> 6 & 0xffff).collect();
+        assert!(lower.len() > 900, "{}", lower.len());
     }
 
     #[test]

@@ -35,6 +35,9 @@ impl<'a, 'b> Builder<'a, 'b> {
         let mut tree = court.trees.parent.clone();
         // New numbers are new to the child, too, whose open files may go by them after a pull.
         tree.reserve(court.trees.child.next_inode());
+        if court.trees.parent_is_base() {
+            tree.become_like(court.trees.child);
+        }
         let (grafted, waiting) = (HashMap::new(), HashMap::new());
         Builder { court, tree, time, grafted, waiting_room: None, waiting, removed: Vec::new(), files: BTreeSet::new() }
     }
@@ -69,9 +72,10 @@ impl<'a, 'b> Builder<'a, 'b> {
 
     /// Takes away the names that a file loses. What will get others, waits.
     fn detach(&mut self, fate: &Fate) -> Result<(), TreeError> {
-        let Some(inode) = self.inode(fate.id).filter(|_| !fate.is_new && !fate.remove.is_empty()) else {
+        if fate.is_new || fate.remove.is_empty() {
             return Ok(());
-        };
+        }
+        let Some(inode) = self.inode(fate.id) else { return Ok(()) };
         let is_folder = self.is_folder(inode);
         if is_folder && fate.add.is_empty() {
             return Ok(());
@@ -333,7 +337,10 @@ impl<'a, 'b> Builder<'a, 'b> {
 
     /// Removes a folder that the child removed, if nothing is in it.
     fn remove_folder(&mut self, fate: &Fate) -> Result<(), TreeError> {
-        let Some(inode) = self.inode(fate.id).filter(|_| fate.add.is_empty() && !fate.is_new) else { return Ok(()) };
+        if fate.is_new || fate.remove.is_empty() || !fate.add.is_empty() {
+            return Ok(());
+        }
+        let Some(inode) = self.inode(fate.id) else { return Ok(()) };
         for (folder, name) in &fate.remove {
             let is_empty = self.tree.node(inode)?.directory().is_some_and(|directory| directory.is_empty());
             if let Some(parent) = self.inode(*folder).filter(|_| is_empty) {

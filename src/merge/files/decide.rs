@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::content::{other, whole};
 use super::item::{Fate, FileDecision, Item, NewBody, Seen, same_body};
 use super::kin::{Id, Kin, places};
-use super::verdict::{Verdict, move_names, xattrs};
+use super::verdict::{Verdict, move_names};
 use super::{
     CONTENT_BYTES_MAX, Contents, Kind, Loser, Merged, Note, Rules, Side, Strategy, Take, Version, merge_contents,
 };
@@ -147,7 +147,7 @@ impl<'a> Court<'a> {
         if verdict.takes_child(base.map(mode), mode(child), mode(parent)) {
             fate.mode = Some(mode(child));
         }
-        fate.xattrs = xattrs(base, child, parent, &mut verdict);
+        fate.xattrs = verdict.xattrs(base.map(|base| &*base.node), &child.node, &parent.node);
         move_names(&mut fate, base, child, parent, &mut verdict);
         let both = base.is_none_or(|base| !child.is_as(base) && !parent.is_as(base));
         if both && (!item.is_folder() || verdict.decision != Some(Side::Both)) {

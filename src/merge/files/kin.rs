@@ -236,6 +236,13 @@ impl<'a> Kin<'a> {
         self.parent.is_clone_of(self.base)
     }
 
+    /// Returns whether a folder of the base is on both sides, at the path that it has in the base.
+    pub(super) fn stands(&self, folder: u64) -> bool {
+        let path = self.base.path(folder);
+        let stays = |side: &Tree| self.is_shared(side, folder) && side.path(folder) == path;
+        path.is_some() && stays(self.child) && (self.parent_is_base() || stays(self.parent))
+    }
+
     /// Returns whether the child has a file under the number and the names that it has in the base.
     fn stayed(&self, id: Id) -> bool {
         let Id::Base(inode) = id else { return false };

@@ -1,6 +1,7 @@
 //! Merging files by kind: rules say which kind a path has, and each kind merges contents its own
 //! way. Bytes in, bytes out: nothing here reads a disk, and nothing fails on what a file holds.
 
+mod alone;
 mod build;
 mod content;
 mod decide;

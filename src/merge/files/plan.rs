@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::alone::Alone;
 use super::build::Builder;
 use super::decide::Court;
 use super::item::Fate;
 use super::kin::{Id, Kin};
 use super::{FileDecision, Lost, Note, Rules, Side, Strategy, Trees};
 use crate::object::Time;
-use crate::workspace::{Packs, Tree, TreeError};
+use crate::workspace::{Difference, Packs, Tree, TreeError};
 
 /// What a merge does to the files of the branch that receives.
 pub struct FilePlan {
@@ -70,11 +71,27 @@ pub struct FileMerge<'a> {
 ///
 /// It costs what the child changed. Fails only where a content that has to be merged can't be read.
 pub fn plan_files(trees: Trees<'_>, how: &FileMerge<'_>) -> Result<FilePlan, TreeError> {
+    plan_by(trees, how, |files, difference| files.fate(difference))
+}
+
+/// The same, where `alone` says which files the child alone changed; tests have it say none.
+pub(super) fn plan_by(
+    trees: Trees<'_>,
+    how: &FileMerge<'_>,
+    alone: impl Fn(&mut Alone<'_, '_>, &Difference) -> Option<Option<Fate>>,
+) -> Result<FilePlan, TreeError> {
     let FileMerge { rules, strategy, resolved, packs, time } = *how;
     let (both_changed, losers, notes) = Default::default();
     let mut court = Court { trees: Kin::new(trees), rules, strategy, resolved, packs, both_changed, losers, notes };
-    let mut fates: Vec<Fate> = Vec::new();
-    for id in changed_by_child(&court.trees) {
+    let (mut fates, mut others) = (Vec::new(), Vec::new());
+    let mut files = Alone::new(&court.trees, rules);
+    for difference in trees.base.differences(trees.child) {
+        match alone(&mut files, &difference) {
+            Some(fate) => fates.extend(fate),
+            None => others.push(difference),
+        }
+    }
+    for id in changed_by_child(&court.trees, &others) {
         let item = court.item(id);
         fates.extend(court.decide(&item)?);
     }
@@ -91,12 +108,13 @@ pub fn plan_files(trees: Trees<'_>, how: &FileMerge<'_>) -> Result<FilePlan, Tre
     Ok(plan)
 }
 
-/// Everything in which the child differs from the base, folders before what is in them.
-fn changed_by_child(trees: &Kin<'_>) -> Vec<Id> {
+/// Everything that has to do with some differences between base and child, folders before what is in
+/// them.
+fn changed_by_child(trees: &Kin<'_>, differences: &[Difference]) -> Vec<Id> {
     let mut todo: Vec<Id> = Vec::new();
-    for difference in trees.base.differences(trees.child) {
-        todo.extend(difference.old.map(|(inode, _)| Id::Base(inode)));
-        todo.extend(difference.new.and_then(|(inode, _)| trees.id_in_child(inode)));
+    for difference in differences {
+        todo.extend(difference.old.as_ref().map(|(inode, _)| Id::Base(*inode)));
+        todo.extend(difference.new.as_ref().and_then(|(inode, _)| trees.id_in_child(*inode)));
     }
     let mut seen = HashSet::new();
     let mut found: BTreeSet<(Vec<u8>, Id)> = BTreeSet::new();

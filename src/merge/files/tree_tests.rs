@@ -6,7 +6,7 @@ use super::test_files::{Files, listing};
 use super::tests::Chance;
 use super::{FileMerge, FilePlan, Loser, Rules, Side, Strategy, Trees, plan_files};
 use crate::object::Time;
-use crate::workspace::{Make, NoPacks, Op, RenameHow, Tree};
+use crate::workspace::{Make, NoPacks, Node, Op, RenameHow, Tree};
 
 const RULES: &str = "tmp/** never\n*.bin whole\n*.log union id\n** text";
 
@@ -22,10 +22,28 @@ fn plan_by(
     let (rules, time) = (Rules::parse(rules).unwrap(), Time(1_000_000));
     let how = FileMerge { rules: &rules, strategy, resolved: &|_| chosen, packs: &NoPacks, time };
     let plan = plan_files(trees, &how).unwrap();
-    let again = plan_files(trees, &how).unwrap();
-    assert_eq!(plan.tree.hash(), again.tree.hash(), "a plan is the same each time");
-    assert_eq!((&plan.both_changed, &plan.losers), (&again.both_changed, &again.losers));
+    alike(&plan, &plan_files(trees, &how).unwrap(), "a plan is the same each time");
+    let decided = super::plan::plan_by(trees, &how, |_, _| None).unwrap();
+    alike(&plan, &decided, "what the child alone changed needs no decision");
     plan
+}
+
+fn alike(one: &FilePlan, other: &FilePlan, why: &str) {
+    assert_eq!(one.tree.hash(), other.tree.hash(), "{why}");
+    assert_eq!((&one.both_changed, &one.losers), (&other.both_changed, &other.losers), "{why}");
+    assert_eq!((&one.notes, &one.removed, one.files), (&other.notes, &other.removed, other.files), "{why}");
+    assert_eq!((one.tree.next_inode(), one.tree.totals()), (other.tree.next_inode(), other.tree.totals()), "{why}");
+    for unlike in one.tree.unlike(&other.tree) {
+        let [one, other] = [unlike.old, unlike.new].map(Option::unwrap);
+        let attributes = |node: &Node| (node.mode, node.uid, node.gid, node.hash());
+        let times = |node: &Node| [node.atime, node.mtime, node.ctime, node.crtime];
+        assert_eq!((attributes(one), times(one)), (attributes(other), times(other)), "{why}");
+        assert!(one.names().eq(other.names()) && one.xattrs().eq(other.xattrs()), "{why}");
+    }
+    // What is known of the hashes of others was made use of, and led to the same.
+    let mut anew = Tree::default();
+    anew = anew.with_delta(&one.tree.delta_from(&anew).unwrap()).unwrap();
+    assert_eq!(anew.hash(), one.tree.hash(), "{why}");
 }
 
 fn plan(base: &Files, child: &Files, parent: &Files, strategy: Strategy) -> FilePlan {

@@ -6,6 +6,7 @@ use super::item::{Fate, Seen, user_xattrs};
 use super::kin::Place;
 use super::{Side, Strategy};
 use crate::object::Time;
+use crate::workspace::Node;
 
 /// How conflicts of one file are decided.
 pub(super) struct Verdict {
@@ -17,6 +18,11 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
+    /// One for what no side contradicts: it is never asked.
+    pub(super) fn none() -> Verdict {
+        Verdict { strategy: Strategy::Manual, times: [Time::default(); 2], decision: Some(Side::Both) }
+    }
+
     /// Returns the side that a conflict is decided for.
     pub(super) fn winner(&self) -> Option<Side> {
         let [child, parent] = self.times;
@@ -48,36 +54,35 @@ impl Verdict {
         self.note(winner);
         winner == Some(Side::Child)
     }
-}
 
-/// The attributes to have, if the child gives some; all but the user's stay the parent's.
-pub(super) fn xattrs(
-    base: Option<&Seen>,
-    child: &Seen,
-    parent: &Seen,
-    verdict: &mut Verdict,
-) -> Option<BTreeMap<Vec<u8>, Vec<u8>>> {
-    let all: BTreeSet<&[u8]> =
-        user_xattrs(&child.node).chain(user_xattrs(&parent.node)).map(|(name, _)| name).collect();
-    let mut taken = Vec::new();
-    for name in all {
-        let value = |seen: &Seen| seen.node.xattr(name).map(<[u8]>::to_vec);
-        if verdict.takes_child(Some(base.and_then(value)), value(child), value(parent)) {
-            taken.push((name.to_vec(), value(child)));
+    /// Returns the attributes to have, if the child gives some; all but the user's stay the parent's.
+    pub(super) fn xattrs(
+        &mut self,
+        base: Option<&Node>,
+        child: &Node,
+        parent: &Node,
+    ) -> Option<BTreeMap<Vec<u8>, Vec<u8>>> {
+        let all: BTreeSet<&[u8]> = user_xattrs(child).chain(user_xattrs(parent)).map(|(name, _)| name).collect();
+        let mut taken = Vec::new();
+        for name in all {
+            let value = |node: &Node| node.xattr(name).map(<[u8]>::to_vec);
+            if self.takes_child(Some(base.and_then(value)), value(child), value(parent)) {
+                taken.push((name.to_vec(), value(child)));
+            }
         }
-    }
-    if taken.is_empty() {
-        return None;
-    }
-    let own = parent.node.xattrs().map(|(name, value)| (name.to_vec(), value.to_vec()));
-    let mut result: BTreeMap<Vec<u8>, Vec<u8>> = own.collect();
-    for (name, value) in taken {
-        match value {
-            Some(value) => drop(result.insert(name, value)),
-            None => drop(result.remove(&name)),
+        if taken.is_empty() {
+            return None;
         }
+        let own = parent.xattrs().map(|(name, value)| (name.to_vec(), value.to_vec()));
+        let mut result: BTreeMap<Vec<u8>, Vec<u8>> = own.collect();
+        for (name, value) in taken {
+            match value {
+                Some(value) => drop(result.insert(name, value)),
+                None => drop(result.remove(&name)),
+            }
+        }
+        Some(result)
     }
-    Some(result)
 }
 
 /// Merges the places: what either side added or took away, unless both moved the same name or

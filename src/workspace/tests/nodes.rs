@@ -21,7 +21,12 @@ fn same(one: Option<&Arc<Node>>, other: Option<&Arc<Node>>) -> bool {
 }
 
 fn check(nodes: &Nodes, plain: &Plain) {
-    assert!(nodes.iter().map(|(inode, node)| (inode, Arc::as_ptr(node))).eq(plain.iter().map(|it| (*it.0, Arc::as_ptr(it.1)))));
+    assert!(
+        nodes
+            .iter()
+            .map(|(inode, node)| (inode, Arc::as_ptr(node)))
+            .eq(plain.iter().map(|it| (*it.0, Arc::as_ptr(it.1))))
+    );
     for (inode, node) in plain {
         assert!(nodes.get(*inode).is_some_and(|found| Arc::ptr_eq(found, node)));
     }

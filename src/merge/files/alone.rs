@@ -1,0 +1,53 @@
+//! Files that the child alone changed, where they stand: most of what most merges take over, and
+//! there is nothing to decide.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Kind as RuleKind;
+use super::Rules;
+use super::item::{Fate, NewBody, same_body};
+use super::kin::{Id, Kin};
+use super::verdict::Verdict;
+use crate::workspace::{Difference, Kind, Node};
+
+/// Tells such files from all others.
+pub(super) struct Alone<'a, 'b> {
+    trees: &'b Kin<'a>,
+    rules: &'b Rules,
+    /// Folders that were looked at: whether they are the same on all sides, at the same path.
+    folders: HashMap<u64, bool>,
+}
+
+impl<'a, 'b> Alone<'a, 'b> {
+    pub(super) fn new(trees: &'b Kin<'a>, rules: &'b Rules) -> Alone<'a, 'b> {
+        Alone { trees, rules, folders: HashMap::new() }
+    }
+
+    /// Returns what becomes of a file that has one name, the same on all sides, and that the parent
+    /// has as the base had it; the inner none where nothing becomes of it. It is what a decision
+    /// between all sides would give.
+    pub(super) fn fate(&mut self, difference: &Difference) -> Option<Option<Fate>> {
+        let ((inode, old), (number, new)) = (difference.old.as_ref()?, difference.new.as_ref()?);
+        let is_file = |node: &Node| node.kind() != Kind::Directory && node.nlink() == 1;
+        let stayed = inode == number && old.crtime == new.crtime && is_file(old) && is_file(new);
+        if !stayed || !old.names().eq(new.names()) || !Arc::ptr_eq(self.trees.parent.node(*inode).ok()?, old) {
+            return None;
+        }
+        if !self.stands(old.names().next()?.0) {
+            return None;
+        }
+        if self.rules.of(&difference.path).kind == RuleKind::Never {
+            return Some(None);
+        }
+        let body = if same_body(old, new) { NewBody::Keep } else { NewBody::Child };
+        let xattrs = Verdict::none().xattrs(Some(old), new, old);
+        let mode = Some(new.mode).filter(|mode| *mode != old.mode);
+        Some(Some(Fate { body, mode, xattrs, ..Fate::nothing(Id::Base(*inode)) }))
+    }
+
+    /// Returns whether a folder is the same on all sides, at the same path.
+    fn stands(&mut self, folder: u64) -> bool {
+        *self.folders.entry(folder).or_insert_with(|| self.trees.stands(folder))
+    }
+}
