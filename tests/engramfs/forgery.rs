@@ -7,6 +7,7 @@ use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay};
 use engramfs::lineage::{Key, SIGNATURE_BYTES};
 use engramfs::memory::{Error, Hash, Join, Kind, Memory, OpenMode, Surroundings, VerifyOptions, verify_on};
+use engramfs::object::Context;
 
 use crate::support::{delete, main_of, put, surroundings, who};
 
