@@ -7,6 +7,7 @@
 //! so costs one group of about 16 names and the list of groups.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -160,17 +161,24 @@ fn directory_hash(node: &Node, groups: &[Group]) -> Hash {
 
 /// Returns the touched directories that a name leads to, each before those above it.
 fn order(touched: &Touched, nodes: &Nodes) -> Vec<u64> {
-    let depth = |inode: u64| {
-        let (mut at, mut depth) = (inode, 0u32);
-        while at != ROOT {
-            at = nodes.get(at)?.names().next()?.0;
-            depth += 1;
+    let mut depths = HashMap::from([(ROOT, 0)]);
+    for inode in touched.directories() {
+        let (mut at, mut chain) = (inode, Vec::new());
+        // Up to what is known of an earlier one: a long chain is climbed once.
+        while !depths.contains_key(&at)
+            && let Some((above, _)) = nodes.get(at).and_then(|node| node.names().next())
+        {
+            chain.push(at);
+            at = above;
         }
-        Some((inode, depth))
-    };
-    let mut order: Vec<(u64, u32)> = touched.directories().filter_map(depth).collect();
-    order.sort_unstable_by_key(|(inode, depth)| (Reverse(*depth), *inode));
-    order.into_iter().map(|(inode, _)| inode).collect()
+        if let Some(depth) = depths.get(&at).copied() {
+            depths.extend(chain.into_iter().rev().zip(depth + 1..));
+        }
+    }
+    let mut order: Vec<(u32, u64)> =
+        touched.directories().filter_map(|inode| Some((*depths.get(&inode)?, inode))).collect();
+    order.sort_unstable_by_key(|(depth, inode)| (Reverse(*depth), *inode));
+    order.into_iter().map(|(_, inode)| inode).collect()
 }
 
 /// Returns whether a group begins with a name. FNV-1a, with its bits mixed, as that of short names
