@@ -119,6 +119,50 @@ fn a_chain_of_64_forks_is_walked_and_loses_nothing() {
     }
 }
 
+/// A walk of a small graph follows what beats the large one's last candidate only: also where all
+/// answers are in the small one, and its rows are met far from them.
+#[test]
+fn a_small_graph_beside_a_large_one_loses_nothing() {
+    let (disk, memory, fork) = indexed();
+    let mut chance = Chance(6);
+    let edits = (ROWS..ROWS + 2_000).map(|number| {
+        let near = Chance(1000 + (number % 25) as u64).vector(DIM);
+        let vector = near.iter().zip(chance.vector(DIM)).map(|(near, far)| near + 0.3 * far).collect();
+        put(&format!("r{number:05}"), Some(if number % 3 == 0 { vector } else { chance.vector(DIM) }), None)
+    });
+    memory.commit(&who(), fork.branch(), edits.collect()).unwrap();
+    memory.wait_indexed();
+    assert_eq!(graphs(&disk).len(), 2);
+    let (recall, walked) = recall(&memory, &fork, &plain());
+    assert!(walked && recall >= 0.99, "walked {walked}, recall {recall}");
+}
+
+#[test]
+fn loose_versions_answer_as_they_do_once_sealed() {
+    let (_disk, memory, fork) = indexed();
+    let mut chance = Chance(7);
+    for _ in 0..40 {
+        let edits = (0..40).map(|_| {
+            let number = chance.below(ROWS + 1000);
+            if chance.one_in(4) { delete(&format!("r{number:05}")) } else { note(number, &mut chance) }
+        });
+        memory.commit(&who(), fork.branch(), edits.collect()).unwrap();
+    }
+    let filters = [1000, 500, 50, 5].map(|limit| serde_json::json!({ "bucket": { "$lt": limit } }));
+    let asked = || -> Vec<Vec<(String, String)>> {
+        let ask = |number: usize| {
+            let more = serde_json::json!({ "exact": true, "filter": filters[number % filters.len()] });
+            let answer = ask(&memory, &fork, &Chance(2000 + number as u64).vector(DIM), 10, &more);
+            answer.hits.iter().map(|hit| (hit.id.to_string(), format!("{:?}", hit.score))).collect()
+        };
+        (0..80).map(ask).collect()
+    };
+    let loose = asked();
+    memory.seal().unwrap();
+    memory.wait_indexed();
+    assert_eq!(asked(), loose);
+}
+
 #[test]
 fn filters_of_every_selectivity_find_what_there_is() {
     let (_disk, memory, fork) = indexed();
