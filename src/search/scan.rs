@@ -14,7 +14,7 @@ use roaring::RoaringBitmap;
 pub const ROWS_AT_ONCE: usize = 4096;
 
 /// Rows that are multiplied in one go.
-pub const ROWS_SIDE_BY_SIDE: usize = 256;
+const ROWS_SIDE_BY_SIDE: usize = 256;
 
 /// Rows that are held against one threshold before it is looked up again.
 pub const ROWS_A_SIEVE: usize = 32;
