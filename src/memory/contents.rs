@@ -1,8 +1,8 @@
 //! Long writes: the bytes of whole chunks stay in the journal until they are sealed.
 //!
-//! Such a write is one frame of content: its head says what is written where, and the hashes of the
-//! chunks behind the content vouch for it. They are those that the tree needs anyway. So each byte is
-//! copied once and hashed once, and none is kept in memory.
+//! A write with a whole chunk is one frame of content: its head says what is written where, and the
+//! hashes of the chunks behind the content vouch for it. They are those that the tree needs anyway. So
+//! each byte is copied once and hashed once, and none of a whole chunk is kept in memory.
 
 use super::chain::Chain;
 use super::files::{Edit, EditError};
@@ -10,7 +10,11 @@ use super::world::{BranchId, World};
 use super::{Error, seal};
 use crate::journal::{Frame, Journal, Kind, content};
 use crate::object::{CodecError, Reader, Time, Writer};
-use crate::workspace::{Op, Stretch, Tree, TreeError};
+use crate::workspace::{Op, Packs, Stretch, Tree, TreeError};
+
+/// What stands before and behind whole chunks stays in memory, and an eighth of it counts towards a
+/// seal: 64 MiB of it begin one. A seal in the middle of a long file takes time from who writes it.
+const ENDS_SHARE: u64 = 8;
 
 /// What the head of a frame of content says.
 struct Head {
@@ -48,32 +52,39 @@ pub(super) fn is_whole(frame: &Frame<'_>) -> bool {
 }
 
 impl Chain {
-    /// Writes an operation down as content, if it is a write of whole chunks; returns the files
+    /// Writes an operation down as content, if it is a write with a whole chunk; returns the files
     /// after it.
     pub(super) fn write_content(
         &mut self,
         journal: &Journal,
         edit: &Edit<'_>,
         before: &Tree,
+        packs: &dyn Packs,
     ) -> Result<Option<Tree>, EditError> {
         let Op::Write { inode, offset, bytes } = &edit.op else { return Ok(None) };
         let Some(stretch) = Stretch::new(*offset, bytes) else { return Ok(None) };
-        before.check_write(*inode, *offset, bytes.len() as u64)?;
+        let mut after = before.clone();
+        after.place_ends(*inode, &stretch, edit.time, packs)?;
         let head = Head { branch: edit.branch, time: edit.time, uid: edit.uid, inode: *inode, offset: *offset };
         let at = journal.append_content(&head.to_bytes(), bytes, &stretch.vouching()).map_err(Error::from)?;
-        let mut after = before.clone();
-        after.place((*inode, *offset), &stretch, (journal.file(), at), edit.time)?;
-        self.note_content(&head, before.clone(), bytes.len());
+        after.place(*inode, &stretch, (journal.file(), at), edit.time)?;
+        self.note_content(&head, before.clone(), &stretch);
         Ok(Some(after))
     }
 
-    fn note_content(&mut self, head: &Head, before: Tree, bytes: usize) {
-        self.written_bytes += bytes as u64;
-        self.note(head.branch, head.uid, head.time, before, seal::ACT_BYTES);
+    fn note_content(&mut self, head: &Head, before: Tree, stretch: &Stretch<'_>) {
+        self.written_bytes += stretch.bytes().len() as u64;
+        let ends: usize = stretch.ends().map(|(_, bytes)| bytes.len()).sum();
+        self.note(head.branch, head.uid, head.time, before, ends as u64 / ENDS_SHARE + seal::ACT_BYTES);
     }
 
     /// Carries out a write whose content stands in the journal; returns false if it is not whole.
-    pub(super) fn replay_content(&mut self, world: &mut World, frame: &Frame<'_>) -> Result<bool, Error> {
+    pub(super) fn replay_content(
+        &mut self,
+        world: &mut World,
+        packs: &dyn Packs,
+        frame: &Frame<'_>,
+    ) -> Result<bool, Error> {
         let damaged = |what: &str| Error::damaged(format!("a long write in the journal {what}"));
         let (head, rest) = content(frame.payload).ok_or_else(|| damaged("has no head"))?;
         let at = frame.position(frame.payload.len() - rest.len());
@@ -81,9 +92,10 @@ impl Chain {
         let Some(stretch) = Stretch::vouched(head.offset, rest) else { return Ok(false) };
         let before = world.branch(head.branch)?.state.files().clone();
         let mut after = before.clone();
-        let placed = after.place((head.inode, head.offset), &stretch, (frame.file, at), head.time);
+        let placed = after.place_ends(head.inode, &stretch, head.time, packs);
+        let placed = placed.and_then(|()| after.place(head.inode, &stretch, (frame.file, at), head.time));
         placed.map_err(|error: TreeError| damaged(&format!("does what can't be done: {error}")))?;
-        self.note_content(&head, before, stretch.bytes().len());
+        self.note_content(&head, before, &stretch);
         world.edit(head.branch, after, head.time);
         Ok(true)
     }

@@ -138,7 +138,7 @@ impl Memory {
         let lasts = lasts(&before, &edit.op)?;
         if let Op::Write { inode, .. } = edit.op
             && lasts
-            && let Some(after) = chain.write_content(journal, edit, &before)?
+            && let Some(after) = chain.write_content(journal, edit, &before, &self.trees)?
         {
             return Ok((after, Outcome { inode, gone: None }));
         }

@@ -136,7 +136,7 @@ impl Reading<'_> {
             Kind::Mark => {}
             Kind::Act => self.act(frame.payload)?,
             Kind::Edit => self.chain.replay_edit(&mut self.world, self.source.trees, frame.payload)?,
-            Kind::Content => return self.chain.replay_content(&mut self.world, &frame),
+            Kind::Content => return self.chain.replay_content(&mut self.world, self.source.trees, &frame),
             Kind::End => {
                 let signature: &[u8; SIGNATURE_BYTES] = frame
                     .payload

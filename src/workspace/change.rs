@@ -93,7 +93,14 @@ impl Tree {
         Ok(())
     }
 
-    fn write(&mut self, inode: u64, offset: u64, bytes: &[u8], time: Time, packs: &dyn Packs) -> Result<(), TreeError> {
+    pub(super) fn write(
+        &mut self,
+        inode: u64,
+        offset: u64,
+        bytes: &[u8],
+        time: Time,
+        packs: &dyn Packs,
+    ) -> Result<(), TreeError> {
         let length = bytes.len() as u64;
         self.check_write(inode, offset, length)?;
         self.edit(inode, time, |content| {

@@ -1,11 +1,14 @@
 //! Long writes whose bytes stay in the file where they were written down first.
 //!
 //! Whole chunks that are written at once are hashed once, and from then on read from that file, each
-//! time against their hash. So they take no memory until they are sealed.
+//! time against their hash. So they take no memory until they are sealed. What a write has before and
+//! behind whole chunks goes where all other bytes go.
 
 use std::sync::Arc;
 
 use super::chunk::{CHUNK_BYTES, CHUNK_CONTEXT, Chunk, hash_of};
+use super::content::{Part, parts};
+use super::pack::Packs;
 use super::{Tree, TreeError};
 use crate::disk::DiskFile;
 use crate::object::{Hash, Time};
@@ -23,10 +26,11 @@ pub(super) struct Written {
     pub hash: Hash,
 }
 
-/// Whole chunks, one behind the other, and their hashes.
+/// The bytes of a write with at least one whole chunk, and their hashes.
 pub struct Stretch<'a> {
+    offset: u64,
     bytes: &'a [u8],
-    /// None for a chunk of zeros.
+    /// One for each chunk that bytes are written to; none where these are zeros.
     hashes: Vec<Option<Hash>>,
 }
 
@@ -46,17 +50,24 @@ impl Written {
 }
 
 impl<'a> Stretch<'a> {
-    /// Hashes the bytes of a write; nothing if they are not whole chunks.
+    /// Hashes the bytes of a write, chunk by chunk; nothing if no chunk is whole.
     pub fn new(offset: u64, bytes: &'a [u8]) -> Option<Stretch<'a>> {
-        let is_whole = offset.is_multiple_of(CHUNK_BYTES) && bytes.len().is_multiple_of(LENGTH);
-        let there = is_whole && !bytes.is_empty();
-        there.then(|| Stretch { bytes, hashes: bytes.chunks(LENGTH).map(hash_of).collect() })
+        let end = offset.checked_add(bytes.len() as u64)?;
+        let has_whole = offset.div_ceil(CHUNK_BYTES) < end / CHUNK_BYTES;
+        has_whole.then(|| {
+            let hashes = pieces(offset, bytes).map(|(_, piece)| hash_of(piece)).collect();
+            Stretch { offset, bytes, hashes }
+        })
     }
 
     /// Takes bytes with what [`Stretch::vouching`] gave for them; nothing if it does not belong to them.
     pub fn vouched(offset: u64, content: &'a [u8]) -> Option<Stretch<'a>> {
-        let chunks = content.len() / (LENGTH + HASH_BYTES);
-        let (bytes, vouching) = content.split_at_checked(chunks * LENGTH)?;
+        // With more chunks there are fewer bytes, so one number fits at most.
+        let least = content.len() / (LENGTH + HASH_BYTES);
+        let (bytes, vouching) = (least..least + 3).find_map(|chunks| {
+            let (bytes, vouching) = content.split_at_checked(content.len().checked_sub(chunks * HASH_BYTES)?)?;
+            (parts(offset, bytes.len() as u64).count() == chunks).then_some((bytes, vouching))
+        })?;
         Stretch::new(offset, bytes).filter(|stretch| stretch.vouching() == vouching)
     }
 
@@ -65,20 +76,41 @@ impl<'a> Stretch<'a> {
         self.bytes
     }
 
-    /// Returns the hashes of the chunks as bytes, which vouch for them.
+    /// Returns the hashes as bytes, which vouch for those that are written.
     pub fn vouching(&self) -> Vec<u8> {
         // No zeros stand for zeros: a part of a file that was never written has them.
         let zeros = || Hash::of(&CHUNK_CONTEXT, &[]);
         self.hashes.iter().flat_map(|hash| hash.unwrap_or_else(zeros).0).collect()
     }
 
-    /// Returns the chunks as they stand in a file from `at` on.
-    fn chunks(&self, file: &Arc<dyn DiskFile>, at: u64) -> impl Iterator<Item = Chunk> {
-        (at..).step_by(LENGTH).zip(&self.hashes).map(|(at, hash)| match *hash {
-            None => Chunk::Zeros(CHUNK_BYTES as u32),
-            Some(hash) => Chunk::Written(Arc::new(Written { file: file.clone(), at, hash })),
+    /// Returns what stands before and behind whole chunks, with its place in the file.
+    pub fn ends(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
+        let ends = pieces(self.offset, self.bytes).filter(|(_, piece)| piece.len() < LENGTH);
+        ends.map(|(part, piece)| (part.number * CHUNK_BYTES + part.start as u64, piece))
+    }
+
+    /// Returns the whole chunks with their numbers, as they stand in a file where `at` is the first
+    /// byte of the write.
+    fn chunks(&self, file: &Arc<dyn DiskFile>, at: u64) -> impl Iterator<Item = (u64, Chunk)> {
+        let whole = pieces(self.offset, self.bytes).zip(&self.hashes).filter(|((_, piece), _)| piece.len() == LENGTH);
+        whole.map(move |((part, _), hash)| match *hash {
+            None => (part.number, Chunk::Zeros(CHUNK_BYTES as u32)),
+            Some(hash) => {
+                let at = at + (part.number * CHUNK_BYTES - self.offset);
+                (part.number, Chunk::Written(Arc::new(Written { file: file.clone(), at, hash })))
+            }
         })
     }
+}
+
+/// Cuts the bytes of a write where chunks of the file end.
+fn pieces(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (Part, &[u8])> {
+    let mut rest = bytes;
+    parts(offset, bytes.len() as u64).map(move |part| {
+        let (piece, behind) = rest.split_at(part.end - part.start);
+        rest = behind;
+        (part, piece)
+    })
 }
 
 impl Tree {
@@ -90,21 +122,31 @@ impl Tree {
         self.node(inode)?.file().map(|_| ())
     }
 
-    /// Puts chunks, which stand in a file from `at` on, in the place of those from `offset` on: what
-    /// a write of their bytes does.
+    /// Writes what stands before and behind the whole chunks of a stretch: the half of a long write
+    /// that can fail, so it comes first.
+    pub fn place_ends(
+        &mut self,
+        inode: u64,
+        stretch: &Stretch<'_>,
+        time: Time,
+        packs: &dyn Packs,
+    ) -> Result<(), TreeError> {
+        self.check_write(inode, stretch.offset, stretch.bytes.len() as u64)?;
+        stretch.ends().try_for_each(|(offset, bytes)| self.write(inode, offset, bytes, time, packs))
+    }
+
+    /// Puts the whole chunks of a stretch, which stands in a file from `at` on, in the place of those
+    /// that were there.
     pub fn place(
         &mut self,
-        (inode, offset): (u64, u64),
+        inode: u64,
         stretch: &Stretch<'_>,
         (file, at): (&Arc<dyn DiskFile>, u64),
         time: Time,
     ) -> Result<(), TreeError> {
-        self.check_write(inode, offset, stretch.bytes.len() as u64)?;
         self.edit(inode, time, |content| {
-            for (number, chunk) in (offset / CHUNK_BYTES..).zip(stretch.chunks(file, at)) {
-                content.put(number, Some(chunk));
-            }
-            content.grow(offset + stretch.bytes.len() as u64);
+            stretch.chunks(file, at).for_each(|(number, chunk)| content.put(number, Some(chunk)));
+            content.grow(stretch.offset + stretch.bytes.len() as u64);
             Ok(())
         })
     }

@@ -1,4 +1,4 @@
-//! Writes of whole chunks, whose bytes stay in the journal until a seal: they are what short ones are.
+//! Writes with whole chunks, whose bytes stay in the journal until a seal: they are what short ones are.
 
 use std::sync::Arc;
 
@@ -34,6 +34,13 @@ fn read(memory: &Memory, branch: BranchId, path: &str) -> Vec<u8> {
     tree.read(tree.resolve(path.as_bytes()).unwrap(), 0, 64 << 20, memory.packs()).unwrap()
 }
 
+/// What a file becomes by a write.
+fn overwritten(mut old: Vec<u8>, offset: usize, new: &[u8]) -> Vec<u8> {
+    old.resize(old.len().max(offset + new.len()), 0);
+    old[offset..offset + new.len()].copy_from_slice(new);
+    old
+}
+
 fn head(memory: &Memory) -> engramfs::memory::Hash {
     memory.files(&View::Branch(main_of(memory))).unwrap().hash()
 }
@@ -60,9 +67,16 @@ fn a_long_write_is_what_many_short_ones_are_before_and_after_deaths_and_seals() 
     let more = bytes(3, 2);
     write(&memory, main_of(&memory), inode, 11 * CHUNK, &more).unwrap();
     write(&memory, main_of(&memory), inode, 5 * CHUNK + 7, b"some bytes of a chunk").unwrap();
-    expected.resize(14 * CHUNK, 0);
-    expected[11 * CHUNK..].copy_from_slice(&more);
-    expected[5 * CHUNK + 7..][..21].copy_from_slice(b"some bytes of a chunk");
+    expected = overwritten(expected, 11 * CHUNK, &more);
+    expected = overwritten(expected, 5 * CHUNK + 7, b"some bytes of a chunk");
+    // With ends in chunks of every kind: in the journal, in memory, none yet, and bytes missing before.
+    for (seed, offset, length) in
+        [(8, 100, 2 * CHUNK), (9, 6 * CHUNK - 3, CHUNK + 3), (10, 15 * CHUNK + 1, 2 * CHUNK + 5)]
+    {
+        let more = &bytes(3, seed)[..length];
+        write(&memory, main_of(&memory), inode, offset, more).unwrap();
+        expected = overwritten(expected, offset, more);
+    }
 
     let other = open(&ForgetfulDisk::new()).unwrap();
     let pieces = create(&other, main_of(&other), "long");
@@ -105,8 +119,9 @@ fn forks_keep_what_they_saw_of_a_long_write_when_the_journal_is_gone() {
 #[test]
 fn a_power_cut_leaves_all_of_a_long_write_or_nothing() {
     let (disk, memory, inode, old) = store();
-    let new = bytes(12, 3);
-    write(&memory, main_of(&memory), inode, 0, &new).unwrap();
+    let (offset, more) = (CHUNK - 9, &bytes(12, 3)[..11 * CHUNK]);
+    let new = overwritten(old.clone(), offset, more);
+    write(&memory, main_of(&memory), inode, offset, more).unwrap();
     let (mut olds, mut news) = (0, 0);
     let cuts = (0..60).map(|seed| disk.power_cut(seed));
     for cut in cuts.chain([disk.power_cut_keep_nothing(), disk.power_cut_keep_all()]) {
@@ -114,7 +129,7 @@ fn a_power_cut_leaves_all_of_a_long_write_or_nothing() {
         let found = read(&memory, main_of(&memory), "long");
         assert!(found == old || found == new, "a mix of both");
         *(if found == old { &mut olds } else { &mut news }) += 1;
-        write(&memory, main_of(&memory), inode, 0, &new).unwrap();
+        write(&memory, main_of(&memory), inode, offset, more).unwrap();
         memory.sync().unwrap();
         drop(memory);
         let memory = open(&cut.power_cut_keep_nothing()).unwrap();
@@ -152,22 +167,23 @@ fn a_wrong_byte_of_a_long_write_is_damage_where_it_was_flushed_and_a_torn_tail_w
 
 #[test]
 fn a_long_write_that_fails_anywhere_has_not_happened_and_the_next_one_succeeds() {
-    let new = bytes(12, 6);
-    for half in [false, true] {
+    let more = bytes(12, 6);
+    for (half, offset) in [(false, 0), (true, 0), (false, 77), (true, 77)] {
         for nth in 1.. {
             let (disk, memory, inode, old) = store();
+            let new = overwritten(old.clone(), offset, &more);
             drop(memory);
             let faulty = FaultyDisk::new(disk.power_cut_keep_all());
             let memory = open_on(Arc::new(faulty.clone())).unwrap();
             let main = main_of(&memory);
             let kinds = &[Call::Write];
             faulty.plan(Fault { nth, kinds, errno: libc::EIO, short_write: half, sticky: false });
-            let done = write(&memory, main, inode, 0, &new);
+            let done = write(&memory, main, inode, offset, &more);
             let hit = faulty.calls() >= nth;
             faulty.clear();
             assert_eq!(done.is_err(), hit, "call {nth}");
             assert!(read(&memory, main, "long") == if hit { old } else { new.clone() }, "call {nth}");
-            write(&memory, main, inode, CHUNK, &new).unwrap();
+            write(&memory, main, inode, CHUNK, &more).unwrap();
             let expected = read(&memory, main, "long");
             drop(memory);
             let memory = open(&faulty.inner().power_cut_keep_all()).unwrap();

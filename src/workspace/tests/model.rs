@@ -93,7 +93,7 @@ fn random_ops_do_the_same_when_chunks_are_sealed_now_and_then() {
     }
 }
 
-/// Writes of whole chunks whose bytes stay in a file, as in the journal.
+/// Writes with whole chunks, whose bytes stay in a file, as in the journal.
 struct Stays {
     file: Arc<dyn DiskFile>,
     length: u64,
@@ -104,16 +104,18 @@ impl Stays {
         Stays { file: disk.create("long").unwrap().into(), length: 0 }
     }
 
-    /// Does what a write does, if it is one of whole chunks.
-    fn write(&mut self, tree: &mut Tree, op: &Op, time: i64) -> Option<Result<(), TreeError>> {
+    /// Does what a write does, if it has a whole chunk.
+    fn write(&mut self, tree: &mut Tree, op: &Op, time: i64, cellar: &Cellar) -> Option<Result<(), TreeError>> {
         let Op::Write { inode, offset, bytes } = op else { return None };
         let stretch = Stretch::new(*offset, bytes)?;
         let mut content = [bytes, &stretch.vouching()[..]].concat();
         assert_eq!(Stretch::vouched(*offset, &content).unwrap().bytes(), &bytes[..]);
         self.file.write_all_at(&content, self.length).unwrap();
-        let done = tree.place((*inode, *offset), &stretch, (&self.file, self.length), Time(time));
+        let ends = tree.place_ends(*inode, &stretch, Time(time), cellar);
+        let done = ends.and_then(|()| tree.place(*inode, &stretch, (&self.file, self.length), Time(time)));
         self.length += content.len() as u64;
-        assert!(Stretch::vouched(offset + 1, &content).is_none(), "it begins within a chunk");
+        let zeros = bytes.iter().all(|byte| *byte == 0);
+        assert!(zeros || Stretch::vouched(offset + 1, &content).is_none(), "it begins elsewhere");
         let middle = content.len() / 2;
         content[middle] ^= 1;
         assert!(Stretch::vouched(*offset, &content).is_none(), "nothing vouches for that");
@@ -124,10 +126,13 @@ impl Stays {
 
 fn long_write(random: &mut Random, inode: u64) -> Op<'static> {
     let (chunks, zeros) = (1 + random.below(3), random.chance(4));
+    // Most begin or end within a chunk.
+    let mut odd = || [0, 1, 4096, 65_535, random.below(65_536)][random.below(5)];
+    let (before, behind) = (odd(), odd());
     let byte = |at: usize, seed: usize| if zeros && at < 65_536 { 0 } else { ((at * seed) >> 7) as u8 };
     let seed = 1 + random.below(1000);
-    let bytes: Vec<u8> = (0..chunks * 65_536).map(|at| byte(at, seed)).collect();
-    Op::Write { inode, offset: 65_536 * random.below(4) as u64, bytes: bytes.into() }
+    let bytes: Vec<u8> = (0..before + chunks * 65_536 + behind).map(|at| byte(at, seed)).collect();
+    Op::Write { inode, offset: (65_536 * (1 + random.below(4)) - before) as u64, bytes: bytes.into() }
 }
 
 #[test]
@@ -143,7 +148,7 @@ fn random_ops_do_the_same_when_long_writes_stay_in_a_file() {
                 false => random_op(&mut random, tree.next_inode()),
             };
             let before = tree.clone();
-            match stays.write(&mut tree, &op, time) {
+            match stays.write(&mut tree, &op, time, &cellar) {
                 Some(done) => {
                     stayed += u32::from(done.is_ok());
                     compare((&before, &tree), &mut plain, &op, time, done, &cellar);
@@ -169,7 +174,7 @@ fn what_is_wrong_in_the_file_is_refused_and_never_read_nor_sealed() {
     let mut stays = Stays::new(&disk);
     let bytes = [[7; 65_536], [8; 65_536]].concat();
     let op = Op::Write { inode, offset: 0, bytes: bytes.clone().into() };
-    stays.write(&mut tree, &op, 1).unwrap().unwrap();
+    stays.write(&mut tree, &op, 1, &cellar).unwrap().unwrap();
     assert_eq!(tree.read(inode, 65_530, 9, &cellar).unwrap(), [7, 7, 7, 7, 7, 7, 8, 8, 8]);
     disk.flip("long", 65_536 + 9, 1).unwrap();
     assert_eq!(tree.read(inode, 0, 65_536, &cellar).unwrap(), &bytes[..65_536]);
