@@ -19,8 +19,8 @@ use fuser::{
 
 use super::patience::Patience;
 use super::reply::{
-    BLOCK, GENERATION, answer, answer_attr, answer_data, answer_entry, answer_open, answer_written, answer_xattr,
-    caller, file_attr, guard, kind, manner, time_set,
+    BLOCK, GENERATED, GENERATION, PAGED, WRITTEN_THROUGH, answer, answer_attr, answer_data, answer_entry, answer_open,
+    answer_written, answer_xattr, caller, file_attr, guard, kind, time_set,
 };
 use crate::fs::{Changes, Entry, Errand, Filesystem, Kernel};
 
@@ -52,12 +52,14 @@ const NAME_MAX: u32 = 255;
 pub struct Adapter {
     fs: Arc<Filesystem>,
     patience: Patience,
+    /// The kernel drops the pages that a write past them covers.
+    drops_pages: bool,
 }
 
 impl Adapter {
     /// Wraps a file system; keep the other `Arc` to connect it with the session's notifier.
     pub fn new(fs: Arc<Filesystem>) -> Adapter {
-        Adapter { fs, patience: Patience::new() }
+        Adapter { fs, patience: Patience::new(), drops_pages: false }
     }
 
     /// Does an operation on an open file where there is time for it, and has the reply sent.
@@ -71,6 +73,19 @@ impl Adapter {
         let (fs, takes_long) = (Arc::clone(&self.fs), self.fs.takes_long(handle.0));
         let work = move || reply(guard(what, || operation(&fs)));
         if takes_long { self.patience.run(work) } else { work() }
+    }
+
+    /// Returns how a file behaves that is opened with `flags`, where `ino` is it or its directory.
+    /// Who only writes has no use for pages, and without them the kernel copies once less and does
+    /// not ask for the rights of the file first. With O_SYNC the kernel sends a flush after a write
+    /// that went by pages only.
+    fn manner(&self, ino: INodeNo, flags: i32) -> FopenFlags {
+        let only_writes = flags & libc::O_ACCMODE == libc::O_WRONLY && flags & (libc::O_SYNC | libc::O_DSYNC) == 0;
+        match self.fs.is_file(ino.0) {
+            false => GENERATED,
+            true if only_writes && self.drops_pages => WRITTEN_THROUGH,
+            true => PAGED,
+        }
     }
 
     /// Does what is quickly done in `files/` and may take long elsewhere.
@@ -114,6 +129,8 @@ impl fuser::Filesystem for Adapter {
             .iter()
             .filter_map(|flag| config.add_capabilities(*flag).err())
             .for_each(|flag| log::info!("this kernel lacks {flag:?}"));
+        // Since Linux 6.6, which brought this flag.
+        self.drops_pages = config.capabilities().contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         // Any number but 0 is taken.
         let _ = config.set_max_background(BACKGROUND);
         Ok(())
@@ -216,7 +233,7 @@ impl fuser::Filesystem for Adapter {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         // What is generated is generated now, and that may take long.
-        let (fs, caller, manner) = (Arc::clone(&self.fs), caller(request), manner(self.fs.is_file(ino.0)));
+        let (fs, caller, manner) = (Arc::clone(&self.fs), caller(request), self.manner(ino, flags.0));
         self.unless_file(ino, move || answer_open(reply, guard("open", || fs.open(caller, ino.0, flags.0)), manner));
     }
 
@@ -237,7 +254,7 @@ impl fuser::Filesystem for Adapter {
                     &file_attr(&entry.attr),
                     GENERATION,
                     FileHandle(handle),
-                    manner(self.fs.is_file(parent.0)),
+                    self.manner(parent, flags),
                 );
             }
             Err(error) => reply.error(error),

@@ -78,11 +78,13 @@ pub(super) fn kind(kind: FileKind) -> FileType {
     }
 }
 
-/// Returns how an open file behaves: files keep their pages, whose changes the kernel sees or is
-/// told of, and have nothing to do at close(2); what is generated is read past the cache.
-pub(super) fn manner(is_file: bool) -> FopenFlags {
-    if is_file { FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH } else { FopenFlags::FOPEN_DIRECT_IO }
-}
+/// Returns how an open file in `files/` behaves: it keeps its pages, whose changes the kernel sees
+/// or is told of, and has nothing to do at close(2).
+pub(super) const PAGED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
+/// The same where what is written goes past the pages. The kernel drops those that it covers.
+pub(super) const WRITTEN_THROUGH: FopenFlags = PAGED.union(FopenFlags::FOPEN_DIRECT_IO);
+/// What is generated is read past the pages.
+pub(super) const GENERATED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
 /// Replies to what gives nothing back.
 pub(super) fn answer(reply: ReplyEmpty, outcome: Result<(), Errno>) {

@@ -1,5 +1,6 @@
 //! `files/`: what programs do to an ordinary file system, and what only branches have.
 
+mod handles;
 mod posix;
 mod programs;
 
