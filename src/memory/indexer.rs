@@ -22,6 +22,9 @@ use crate::vector::Metric;
 const STEPS_AT_ONCE: usize = 64;
 /// How much work is lost at most when the process dies.
 const STEPS_BETWEEN_SAVES: usize = 100_000;
+/// Beside a large segment a graph pays from this share of the rows on: what the walk of the large one
+/// found tells early that little here is worth following.
+const BESIDE_SHARE: u32 = 4;
 /// So many lulls are waited for at most, where seals never end.
 const PAUSES_MAX: usize = 12;
 
@@ -172,12 +175,17 @@ impl Memory {
         }
     }
 
-    /// Tells whether questions under a metric wait for a graph of a segment: a large one, of which a
-    /// branch sees enough that it would be walked. Branches share segments, so that is seldom all.
-    pub(super) fn wants_graph(&self, layer: &Layer, metric: Metric) -> bool {
-        let (segment, rows) = (&layer.segment, self.surroundings.graph_rows);
-        let large = segment.dim() > 0 && segment.rows() >= rows && layer.visible.count() >= rows / 2;
-        large && segment.graph(metric).is_none()
+    /// Returns the segments of a state for whose graph questions under a metric wait: large ones of
+    /// which it sees enough that they would be walked, and beside a large one also smaller ones.
+    /// Branches share segments, so what a branch sees is seldom all.
+    pub(super) fn without_graph<'a>(&self, state: &'a State, metric: Metric) -> impl Iterator<Item = &'a Layer> {
+        let is_large = |layer: &Layer, rows: u32| {
+            layer.segment.dim() > 0 && layer.segment.rows() >= rows && layer.visible.count() >= rows / 2
+        };
+        let rows = self.surroundings.graph_rows;
+        let beside = state.layers().iter().any(|layer| is_large(layer, rows));
+        let least = if beside { rows / BESIDE_SHARE } else { rows };
+        state.layers().iter().filter(move |layer| is_large(layer, least) && layer.segment.graph(metric).is_none())
     }
 
     /// Returns the segments that want a graph and have none, each once.
@@ -188,7 +196,7 @@ impl Memory {
             let Ok(settings) = world.shared_settings(branch) else { continue };
             let metric = settings.metric();
             each_asked_state(branch, |state| {
-                for layer in state.layers().iter().filter(|layer| self.wants_graph(layer, metric)) {
+                for layer in self.without_graph(state, metric) {
                     let task = Task { segment: layer.segment.clone(), metric };
                     if !tasks.iter().any(|other| other.is_same(&task)) {
                         tasks.push(task);

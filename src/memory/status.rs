@@ -117,15 +117,19 @@ impl Memory {
     /// not there yet, and of the one at hand those that are done.
     fn index_of(&self, world: &World, seen: &Seen<'_>) -> Result<Index, Error> {
         let metric = world.shared_settings(seen.branch)?.metric();
-        let layers = seen.state.layers();
         let mut waiting = 0;
         let current = self.indexer.current();
-        for layer in layers.iter().filter(|layer| self.wants_graph(layer, metric)) {
+        for layer in self.without_graph(&seen.state, metric) {
             let done = current.filter(|(segment, _)| *segment == layer.segment.name()).map_or(0, |(_, rows)| rows);
             waiting += u64::from(layer.visible.count()).saturating_sub(done).max(1);
         }
         let rows = seen.state.totals().records;
-        Ok(Index { rows, indexed: rows.saturating_sub(waiting), segments: layers.len(), building: waiting > 0 })
+        Ok(Index {
+            rows,
+            indexed: rows.saturating_sub(waiting),
+            segments: seen.state.layers().len(),
+            building: waiting > 0,
+        })
     }
 }
 

@@ -220,6 +220,25 @@ fn what_an_import_brings_in_several_segments_gets_one_graph() {
 }
 
 #[test]
+fn a_small_segment_gets_a_graph_beside_a_large_one_only() {
+    let alone = ForgetfulDisk::new();
+    let memory = open(&alone);
+    let few = |chance: &mut Chance| (0..40).map(|number| note(100_000 + number, chance)).collect();
+    memory.commit(&who(), main_of(&memory), few(&mut Chance(3))).unwrap();
+    memory.seal().unwrap();
+    memory.wait_indexed();
+    assert_eq!(graphs(&alone).len(), 0);
+
+    let (disk, memory, fork) = indexed();
+    memory.commit(&who(), fork.branch(), few(&mut Chance(3))).unwrap();
+    memory.seal().unwrap();
+    memory.wait_indexed();
+    assert_eq!(graphs(&disk).len(), 2);
+    let (recall, walked) = recall(&memory, &fork, &plain());
+    assert!(walked && recall >= 0.99, "recall {recall}");
+}
+
+#[test]
 fn a_store_that_is_left_alone_seals_its_edits_and_gives_them_a_graph() {
     let disk = ForgetfulDisk::new();
     let around = Surroundings { graph_rows: 64, rest: Duration::from_millis(50), ..surroundings() };
