@@ -12,9 +12,9 @@ use crate::journal::{Frame, Journal, Kind, content};
 use crate::object::{CodecError, Reader, Time, Writer};
 use crate::workspace::{Op, Packs, Stretch, Tree, TreeError};
 
-/// What stands before and behind whole chunks stays in memory, and an eighth of it counts towards a
-/// seal: 64 MiB of it begin one. A seal in the middle of a long file takes time from who writes it.
-const ENDS_SHARE: u64 = 8;
+/// What counts towards a seal for each end of a long write, which keeps one chunk of 64 KiB in memory at
+/// most: 64 MiB of them begin one. A seal in the middle of a long file takes time from who writes it.
+const END_BYTES: u64 = 8 << 10;
 
 /// What the head of a frame of content says.
 struct Head {
@@ -62,6 +62,7 @@ impl Chain {
         packs: &dyn Packs,
     ) -> Result<Option<Tree>, EditError> {
         let Op::Write { inode, offset, bytes } = &edit.op else { return Ok(None) };
+        before.check_write(*inode, *offset, bytes.len() as u64)?;
         let Some(stretch) = Stretch::new(*offset, bytes) else { return Ok(None) };
         let mut after = before.clone();
         after.place_ends(*inode, &stretch, edit.time, packs)?;
@@ -74,8 +75,8 @@ impl Chain {
 
     fn note_content(&mut self, head: &Head, before: Tree, stretch: &Stretch<'_>) {
         self.written_bytes += stretch.bytes().len() as u64;
-        let ends: usize = stretch.ends().map(|(_, bytes)| bytes.len()).sum();
-        self.note(head.branch, head.uid, head.time, before, ends as u64 / ENDS_SHARE + seal::ACT_BYTES);
+        let loose_bytes = stretch.ends().count() as u64 * END_BYTES + seal::ACT_BYTES;
+        self.note(head.branch, head.uid, head.time, before, loose_bytes);
     }
 
     /// Carries out a write whose content stands in the journal; returns false if it is not whole.
@@ -94,7 +95,11 @@ impl Chain {
         let mut after = before.clone();
         let placed = after.place_ends(head.inode, &stretch, head.time, packs);
         let placed = placed.and_then(|()| after.place(head.inode, &stretch, (frame.file, at), head.time));
-        placed.map_err(|error: TreeError| damaged(&format!("does what can't be done: {error}")))?;
+        match placed {
+            Ok(()) => {}
+            Err(TreeError::Segment(error)) => return Err(error.into()),
+            Err(error) => return Err(damaged(&format!("does what can't be done: {error}"))),
+        }
         self.note_content(&head, before, &stretch);
         world.edit(head.branch, after, head.time);
         Ok(true)

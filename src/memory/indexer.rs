@@ -5,6 +5,7 @@
 //! milliseconds when told to. A finished graph is a file on the shelf; the seal that follows puts
 //! its name into the manifest.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::branch::{Layer, State};
 use crate::disk::Disk;
 use crate::graph::{Builder, Params};
 use crate::object::Hash;
+use crate::search::walk_pays_beside;
 use crate::segment::{GraphFile, Segment, write_graph};
 use crate::vector::Metric;
 
@@ -179,13 +181,17 @@ impl Memory {
     /// which it sees enough that they would be walked, and beside a large one also smaller ones.
     /// Branches share segments, so what a branch sees is seldom all.
     pub(super) fn without_graph<'a>(&self, state: &'a State, metric: Metric) -> impl Iterator<Item = &'a Layer> {
-        let is_large = |layer: &Layer, rows: u32| {
+        let rows = self.surroundings.graph_rows;
+        let is_large = move |layer: &Layer| {
             layer.segment.dim() > 0 && layer.segment.rows() >= rows && layer.visible.count() >= rows / 2
         };
-        let rows = self.surroundings.graph_rows;
-        let beside = state.layers().iter().any(|layer| is_large(layer, rows));
-        let least = if beside { rows / BESIDE_SHARE } else { rows };
-        state.layers().iter().filter(move |layer| is_large(layer, least) && layer.segment.graph(metric).is_none())
+        let is_beside = state.layers().iter().any(is_large);
+        let pays = move |layer: &Layer| {
+            let (all, seen) = (layer.segment.rows(), layer.visible.count());
+            layer.segment.dim() > 0 && all >= rows / BESIDE_SHARE && walk_pays_beside(seen, all)
+        };
+        let wants = move |layer: &&Layer| is_large(layer) || is_beside && pays(layer);
+        state.layers().iter().filter(wants).filter(move |layer| layer.segment.graph(metric).is_none())
     }
 
     /// Returns the segments that want a graph and have none, each once.
@@ -220,9 +226,19 @@ impl Memory {
     /// Tells whether so much waits for a graph beside a segment that both should become one first,
     /// and can.
     fn is_outgrown(&self, task: &Task) -> bool {
-        let joins =
-            |other: &Task| other.segment.name() != task.segment.name() && other.segment.dim() == task.segment.dim();
-        let others = self.tasks().into_iter().filter(joins).map(|other| u64::from(other.segment.rows())).sum::<u64>();
+        // One with a graph for another metric stays as it is.
+        let may = |segment: &Segment| segment.dim() == task.segment.dim() && segment.graphs().next().is_none();
+        if !may(&task.segment) {
+            return false;
+        }
+        let mut rows: HashMap<Hash, u32> = self
+            .tasks()
+            .iter()
+            .filter(|other| may(&other.segment))
+            .map(|other| (other.segment.name(), other.segment.rows()))
+            .collect();
+        rows.remove(&task.segment.name());
+        let others = rows.into_values().map(u64::from).sum::<u64>();
         let own = u64::from(task.segment.rows());
         others >= own / 2 && own + others <= u64::from(FOLDED_ROWS_MAX)
     }

@@ -23,6 +23,7 @@ use thiserror::Error;
 pub use answer::{Answer, Hit, Score};
 pub use ask::{Asked, Place, ask};
 pub use filter::{Filter, FilterError};
+pub use nearest::walk_pays_beside;
 pub use question::{Mode, Question, QuestionError};
 
 use crate::segment::SegmentError;

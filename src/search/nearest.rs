@@ -60,6 +60,21 @@ fn ef_default(metric: Metric) -> usize {
     }
 }
 
+/// Tells whether a walk that keeps `ef` costs less than a scan of `seen` rows of a segment of `all`.
+///
+/// Where few rows are visible or match, a walk passes through many others: its cost grows as their
+/// share falls.
+fn walk_pays(seen: u32, all: u32, ef: usize) -> bool {
+    let seen = u64::from(seen);
+    seen * seen > (ef as u64 * ROWS_PER_CANDIDATE).saturating_mul(u64::from(all))
+}
+
+/// Tells whether a graph of a segment of `all` rows, of which `seen` are visible, would be walked after
+/// that of a larger one.
+pub fn walk_pays_beside(seen: u32, all: u32) -> bool {
+    walk_pays(seen, all, EF_MIN)
+}
+
 impl Scan<'_> {
     /// Returns the `k` records that are worth most to the question: best first, equal scores by id.
     pub fn nearest(&self, question: &Prepared, k: usize, effort: Effort) -> Result<Nearest, SearchError> {
@@ -99,16 +114,12 @@ impl Scan<'_> {
     }
 
     /// Tells whether a segment's graph is there and costs less than a scan of the rows in question.
-    ///
-    /// Where few rows are visible or match, a walk passes through many others: its cost grows as
-    /// their share falls.
     fn walks(&self, layer: usize, question: &Prepared, ef: usize, exact: bool) -> Result<bool, SearchError> {
         let segment = &self.state.layers()[layer].segment;
         if exact || segment.graph(question.metric()).is_none() {
             return Ok(false);
         }
-        let (rows, all) = (u64::from(self.rows_of(layer)), u64::from(segment.rows()));
-        Ok(rows * rows > (ef as u64 * ROWS_PER_CANDIDATE).saturating_mul(all))
+        Ok(walk_pays(self.rows_of(layer), segment.rows(), ef))
     }
 
     /// Pools every row in question of one segment.

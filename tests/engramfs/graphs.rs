@@ -14,7 +14,12 @@ const ROWS: usize = 8_000;
 
 /// Opens a store in which every segment of 64 rows gets a graph.
 fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
-    let around = Surroundings { graph_rows: 64, ..surroundings() };
+    open_with(disk, 64)
+}
+
+/// Opens a store in which every segment of so many rows gets a graph.
+fn open_with(disk: &ForgetfulDisk, graph_rows: u32) -> Arc<Memory> {
+    let around = Surroundings { graph_rows, ..surroundings() };
     Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap()
 }
 
@@ -26,8 +31,12 @@ fn note(number: usize, chance: &mut Chance) -> Edit {
 
 /// A store of 8,000 records with their graph, and a fork of it.
 fn indexed() -> (ForgetfulDisk, Arc<Memory>, View) {
+    indexed_with(64)
+}
+
+fn indexed_with(graph_rows: u32) -> (ForgetfulDisk, Arc<Memory>, View) {
     let disk = ForgetfulDisk::new();
-    let memory = open(&disk);
+    let memory = open_with(&disk, graph_rows);
     let mut chance = Chance(1);
     let edits = (0..ROWS).map(|number| note(number, &mut chance)).collect();
     memory.commit(&who(), main_of(&memory), edits).unwrap();
@@ -221,18 +230,24 @@ fn what_an_import_brings_in_several_segments_gets_one_graph() {
 
 #[test]
 fn a_small_segment_gets_a_graph_beside_a_large_one_only() {
+    let graph_rows = ROWS as u32;
+    let commit = |memory: &Memory, branch, count: usize| {
+        let mut chance = Chance(3);
+        let edits = (0..count).map(|number| note(ROWS + number, &mut chance)).collect();
+        memory.commit(&who(), branch, edits).unwrap();
+        memory.seal().unwrap();
+        memory.wait_indexed();
+    };
     let alone = ForgetfulDisk::new();
-    let memory = open(&alone);
-    let few = |chance: &mut Chance| (0..40).map(|number| note(100_000 + number, chance)).collect();
-    memory.commit(&who(), main_of(&memory), few(&mut Chance(3))).unwrap();
-    memory.seal().unwrap();
-    memory.wait_indexed();
+    let memory = open_with(&alone, graph_rows);
+    commit(&memory, main_of(&memory), 2500);
     assert_eq!(graphs(&alone).len(), 0);
 
-    let (disk, memory, fork) = indexed();
-    memory.commit(&who(), fork.branch(), few(&mut Chance(3))).unwrap();
-    memory.seal().unwrap();
-    memory.wait_indexed();
+    let (disk, memory, fork) = indexed_with(graph_rows);
+    let few = memory.fork(&who(), main_of(&memory), "few", None).unwrap();
+    commit(&memory, few, 1000);
+    assert_eq!(graphs(&disk).len(), 1, "a scan of so few costs less");
+    commit(&memory, fork.branch(), 2500);
     assert_eq!(graphs(&disk).len(), 2);
     let (recall, walked) = recall(&memory, &fork, &plain());
     assert!(walked && recall >= 0.99, "recall {recall}");
