@@ -31,6 +31,12 @@ pub(super) trait File: Send + Sync {
         Ok(())
     }
 
+    /// Tells whether what is written may go past the kernel's pages: the handle writes a file whole,
+    /// and nobody could store to it through a mapping when it was opened.
+    fn goes_past_pages(&self) -> bool {
+        false
+    }
+
     /// Takes setuid and setgid away, since somebody writes who may not keep them.
     fn drop_rights(&self) -> Result<(), Failure> {
         Ok(())

@@ -24,9 +24,12 @@ use std::sync::Mutex;
 /// What a caller wants to do with a file, out of the flags of open(2).
 #[derive(Clone, Copy)]
 pub(super) struct Wish {
+    pub read: bool,
     pub write: bool,
     pub append: bool,
     pub truncate: bool,
+    /// The file is made or emptied, to be written whole.
+    pub replace: bool,
     pub exclusive: bool,
     pub run: bool,
 }
@@ -39,9 +42,11 @@ impl Wish {
         let has = |flag| flags & flag != 0;
         let write = flags & libc::O_ACCMODE != libc::O_RDONLY;
         Wish {
+            read: flags & libc::O_ACCMODE != libc::O_WRONLY,
             write,
             append: has(libc::O_APPEND),
             truncate: has(libc::O_TRUNC) && write,
+            replace: has(libc::O_TRUNC) && write,
             exclusive: has(libc::O_EXCL),
             run: has(RUN),
         }
@@ -106,6 +111,11 @@ impl Filesystem {
         })?;
         // The kernel sends no more than fits.
         Ok(u32::try_from(taken).unwrap_or(u32::MAX))
+    }
+
+    /// Tells whether what a handle writes may go past the kernel's pages.
+    pub fn goes_past_pages(&self, handle: u64) -> bool {
+        self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(|file| file.goes_past_pages()))
     }
 
     /// Takes setuid and setgid away from an open file, where they are rights: before a write by

@@ -12,17 +12,18 @@ use std::time::SystemTime;
 
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, INodeNo, InitFlags, IoctlFlags,
-    KernelConfig, LockOwner, Notifier, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek,
-    ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use super::patience::Patience;
+use super::release;
 use super::reply::{
     BLOCK, GENERATED, GENERATION, PAGED, WRITTEN_THROUGH, answer, answer_attr, answer_data, answer_entry, answer_open,
     answer_written, answer_xattr, caller, file_attr, guard, kind, time_set,
 };
-use crate::fs::{Changes, Entry, Errand, Filesystem, Kernel};
+use crate::fs::{Changes, Entry, Errand, Filesystem};
 
 /// What this file system can do with, of what a kernel offers. Nothing else is asked for.
 const WANTED: [InitFlags; 7] = [
@@ -75,50 +76,15 @@ impl Adapter {
         if takes_long { self.patience.run(work) } else { work() }
     }
 
-    /// Returns how a file behaves that is opened with `flags`, where `ino` is it or its directory.
-    /// Who only writes has no use for pages, and without them the kernel copies once less and does
-    /// not ask for the rights of the file first. With O_SYNC the kernel sends a flush after a write
-    /// that went by pages only.
-    fn manner(&self, ino: INodeNo, flags: i32) -> FopenFlags {
-        let only_writes = flags & libc::O_ACCMODE == libc::O_WRONLY && flags & (libc::O_SYNC | libc::O_DSYNC) == 0;
-        match self.fs.is_file(ino.0) {
-            false => GENERATED,
-            true if only_writes && self.drops_pages => WRITTEN_THROUGH,
-            true => PAGED,
-        }
+    /// Returns how an open file in `files/` behaves. Who writes a file whole has no use for pages, and
+    /// without them the kernel copies once less and does not ask for the rights of the file first.
+    fn manner(&self, handle: u64) -> FopenFlags {
+        if self.drops_pages && self.fs.goes_past_pages(handle) { WRITTEN_THROUGH } else { PAGED }
     }
 
     /// Does what is quickly done in `files/` and may take long elsewhere.
     fn unless_file(&self, ino: INodeNo, work: impl FnOnce() + Send + 'static) {
         if self.fs.is_file(ino.0) { work() } else { self.patience.run(work) }
-    }
-}
-
-/// Lets `fs` send notices to the kernel from now on. To be called when the mount answers; at its
-/// end `fs.set_kernel(None)` lets go.
-pub fn connect(fs: &Filesystem, notifier: Notifier) {
-    fs.set_kernel(Some(Arc::new(Mounted(notifier))));
-}
-
-struct Mounted(Notifier);
-
-impl Mounted {
-    /// Makes the kernel forget a node's attributes, and its pages from `offset` on.
-    fn forget(&self, ino: u64, offset: i64) {
-        if let Err(error) = self.0.inval_inode(INodeNo(ino), offset, 0) {
-            log::debug!("the kernel did not take a notice: {error}");
-        }
-    }
-}
-
-impl Kernel for Mounted {
-    fn forget_attributes(&self, ino: u64) {
-        // From a negative offset no page is looked at, so nothing is waited for.
-        self.forget(ino, -1);
-    }
-
-    fn forget_content(&self, ino: u64) {
-        self.forget(ino, 0);
     }
 }
 
@@ -129,8 +95,7 @@ impl fuser::Filesystem for Adapter {
             .iter()
             .filter_map(|flag| config.add_capabilities(*flag).err())
             .for_each(|flag| log::info!("this kernel lacks {flag:?}"));
-        // Since Linux 6.6, which brought this flag.
-        self.drops_pages = config.capabilities().contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
+        self.drops_pages = release::drops_pages(&rustix::system::uname().release().to_string_lossy());
         // Any number but 0 is taken.
         let _ = config.set_max_background(BACKGROUND);
         Ok(())
@@ -232,9 +197,15 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let (fs, caller) = (Arc::clone(&self.fs), caller(request));
+        let open = move || guard("open", || fs.open(caller, ino.0, flags.0));
+        if self.fs.is_file(ino.0) {
+            let opened = open();
+            let manner = opened.as_ref().map_or(PAGED, |handle| self.manner(*handle));
+            return answer_open(reply, opened, manner);
+        }
         // What is generated is generated now, and that may take long.
-        let (fs, caller, manner) = (Arc::clone(&self.fs), caller(request), self.manner(ino, flags.0));
-        self.unless_file(ino, move || answer_open(reply, guard("open", || fs.open(caller, ino.0, flags.0)), manner));
+        self.patience.run(move || answer_open(reply, open(), GENERATED));
     }
 
     fn create(
@@ -254,7 +225,7 @@ impl fuser::Filesystem for Adapter {
                     &file_attr(&entry.attr),
                     GENERATION,
                     FileHandle(handle),
-                    self.manner(parent, flags),
+                    if self.fs.is_file(parent.0) { self.manner(handle) } else { GENERATED },
                 );
             }
             Err(error) => reply.error(error),
@@ -284,18 +255,29 @@ impl fuser::Filesystem for Adapter {
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        if !self.fs.takes_long(handle.0) {
-            let strips = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-            let stripped = || if strips { self.fs.drop_rights(handle.0) } else { Ok(()) };
-            let write = || stripped().and_then(|()| self.fs.write(handle.0, offset, data));
-            return answer_written(reply, guard("write", write));
+        let strips = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        // The kernel sends a flush of its own only after what was written through pages.
+        let lasts = flags.0 & libc::O_DSYNC != 0 && self.fs.goes_past_pages(handle.0);
+        let fs = Arc::clone(&self.fs);
+        let write = move |data: &[u8]| {
+            if strips {
+                fs.drop_rights(handle.0)?;
+            }
+            let taken = fs.write(handle.0, offset, data)?;
+            if lasts {
+                fs.fsync(handle.0)?;
+            }
+            Ok(taken)
+        };
+        if !lasts && !self.fs.takes_long(handle.0) {
+            return answer_written(reply, guard("write", || write(data)));
         }
-        let (fs, data) = (Arc::clone(&self.fs), data.to_vec());
-        self.patience.run(move || answer_written(reply, guard("write", || fs.write(handle.0, offset, &data))));
+        let data = data.to_vec();
+        self.patience.run(move || answer_written(reply, guard("write", || write(&data))));
     }
 
     fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex};
 
-use super::opened::Place;
+use super::opened::{Doing, Place};
 use super::set::stripped;
 use super::{Area, FileNames, FilesOf};
 use crate::fs::Filesystem;
@@ -38,12 +38,10 @@ impl Filesystem {
         let tree = self.common.tree(of)?;
         let node = tree.node(inode)?;
         // The kernel keeps writers from a running program; who only empties it, it asks afterwards.
-        if wish.truncate && !wish.write && self.common.opened.is_running(&file.place) {
+        if wish.truncate && !wish.write && self.common.opened.is_done(&file.place, Doing::Run) {
             return Err(Errno::ETXTBSY.into());
         }
-        if wish.run {
-            file.run();
-        }
+        file.begin(wish);
         match node.kind() {
             FileKind::File => {}
             FileKind::Directory => return Err(Errno::EISDIR.into()),
@@ -103,7 +101,7 @@ impl Filesystem {
             }
             Err(failure) => return Err(failure),
         };
-        let wish = Wish { truncate: wish.truncate && !is_new, ..wish };
+        let wish = Wish { truncate: wish.truncate && !is_new, replace: wish.replace || is_new, ..wish };
         let handle = self.open_file(caller, of, inode, wish)?;
         let entry = self.present_entry(of, inode).inspect_err(|_| self.release(handle))?;
         Ok((entry, handle))
@@ -120,7 +118,8 @@ pub(in crate::fs) struct OpenInode {
     common: Arc<Common>,
     caller: Caller,
     place: Place,
-    runs: bool,
+    doing: Option<Doing>,
+    goes_past_pages: bool,
 }
 
 impl OpenInode {
@@ -129,12 +128,22 @@ impl OpenInode {
         if let View::Branch(_) = of.view {
             common.opened.open(&place);
         }
-        OpenInode { common: common.clone(), caller, place, runs: false }
+        OpenInode { common: common.clone(), caller, place, doing: None, goes_past_pages: false }
     }
 
-    fn run(&mut self) {
-        self.common.opened.run(&self.place);
-        self.runs = true;
+    /// Notes what the handle is for.
+    fn begin(&mut self, wish: Wish) {
+        let opened = &self.common.opened;
+        self.doing = match wish {
+            Wish { run: true, .. } => Some(Doing::Run),
+            Wish { read: true, write: true, .. } => Some(Doing::Map),
+            _ => None,
+        };
+        if let Some(doing) = self.doing {
+            opened.begin(&self.place, doing);
+        }
+        let only_writes = wish.write && !wish.read && !wish.append;
+        self.goes_past_pages = only_writes && wish.replace && !opened.is_done(&self.place, Doing::Map);
     }
 
     /// Returns the tree of this moment.
@@ -173,6 +182,10 @@ impl File for OpenInode {
         Ok(data.len())
     }
 
+    fn goes_past_pages(&self) -> bool {
+        self.goes_past_pages
+    }
+
     fn drop_rights(&self) -> Result<(), Failure> {
         let tree = self.tree()?;
         let mode = tree.node(self.inode())?.mode;
@@ -186,8 +199,8 @@ impl File for OpenInode {
 
 impl Drop for OpenInode {
     fn drop(&mut self) {
-        if self.runs {
-            self.common.opened.halt(&self.place);
+        if let Some(doing) = self.doing {
+            self.common.opened.end(&self.place, doing);
         }
         if self.common.opened.close(&self.place)
             && let Err(failure) = self.edit(FileOp::Drop { inode: self.inode() })

@@ -17,11 +17,20 @@ pub(in crate::fs) struct Opened {
     settled: Condvar,
 }
 
+/// What some handles do beside reading and writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::fs) enum Doing {
+    /// A program is run by it.
+    Run,
+    /// A mapping may store by it: it reads and writes.
+    Map,
+}
+
 #[derive(Default)]
 struct Uses {
     handles: usize,
-    /// Those of them by which a program is run.
-    running: usize,
+    /// How many of them do each [`Doing`].
+    doing: [usize; 2],
     /// Requests under way that take a name of it away.
     leaving: usize,
     /// It has no name any more.
@@ -55,21 +64,21 @@ impl Opened {
         is_last
     }
 
-    /// Notes that a handle runs the program, until [`Opened::halt`].
-    pub fn run(&self, place: &Place) {
-        lock(&self.places).entry(place.clone()).or_default().running += 1;
+    /// Notes what a handle does, until [`Opened::end`].
+    pub fn begin(&self, place: &Place, doing: Doing) {
+        lock(&self.places).entry(place.clone()).or_default().doing[doing as usize] += 1;
     }
 
-    /// Takes [`Opened::run`] back, before the handle is.
-    pub fn halt(&self, place: &Place) {
+    /// Takes [`Opened::begin`] back, before the handle is.
+    pub fn end(&self, place: &Place, doing: Doing) {
         if let Some(uses) = lock(&self.places).get_mut(place) {
-            uses.running = uses.running.saturating_sub(1);
+            uses.doing[doing as usize] = uses.doing[doing as usize].saturating_sub(1);
         }
     }
 
-    /// Tells whether some handle runs the program.
-    pub fn is_running(&self, place: &Place) -> bool {
-        lock(&self.places).get(place).is_some_and(|uses| uses.running > 0)
+    /// Tells whether some handle does that.
+    pub fn is_done(&self, place: &Place, doing: Doing) -> bool {
+        lock(&self.places).get(place).is_some_and(|uses| uses.doing[doing as usize] > 0)
     }
 
     /// Announces that a name of the inode is about to be taken away.

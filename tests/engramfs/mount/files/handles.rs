@@ -1,4 +1,4 @@
-//! Whoever has a file open sees what the others have written: by a handle that only writes, which goes past the
+//! Whoever has a file open sees what the others have written: by a handle that writes a file whole, which goes past the
 //! kernel's pages, by one that reads and writes, and by a mapping.
 
 use std::fs::{self, File};
@@ -136,6 +136,38 @@ fn what_was_written_is_seen_by_whoever_looks_afterwards() {
         for number in 1..=4000u64 {
             shared.writes.write_all_at(&number.to_le_bytes(), 4096).unwrap();
             written.store(number, Ordering::Release);
+        }
+        done.store(true, Ordering::Release);
+    });
+}
+
+/// A write past the pages would lose here: a store meanwhile brings the whole page back as it was.
+#[test]
+fn what_a_mapping_stores_leaves_what_is_written_beside_it() {
+    let mount = Mounted::new();
+    let path = mount.at("main/files/shared");
+    fs::write(&path, [1; 8192]).unwrap();
+    let both = File::options().read(true).write(true).open(&path).unwrap();
+    // SAFETY: the file is never cut.
+    let mut map = unsafe { memmap2::MmapOptions::new().map_mut(&both) }.unwrap();
+    let writes = File::options().write(true).open(&path).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stored = 0u8;
+            while !done.load(Ordering::Acquire) {
+                stored = stored.wrapping_add(1);
+                map[4096] = stored;
+            }
+        });
+        for number in 1..=2000u64 {
+            writes.write_all_at(&number.to_le_bytes(), 4096 + 2048).unwrap();
+            let mut read = [0; 8];
+            both.read_exact_at(&mut read, 4096 + 2048).unwrap();
+            if u64::from_le_bytes(read) != number {
+                done.store(true, Ordering::Release);
+                panic!("write {number} is lost");
+            }
         }
         done.store(true, Ordering::Release);
     });
