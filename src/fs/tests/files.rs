@@ -55,6 +55,38 @@ fn a_file_is_made_written_read_and_removed() {
     assert_eq!((rig.list("main/files"), rig.stat("main/files/d")), (vec!["a".to_owned()], Err(Errno::ENOENT)));
 }
 
+/// What changes a file in its place, or beside a mapping, must go by the pages that others have.
+#[test]
+fn only_who_writes_a_file_whole_goes_past_the_pages() {
+    let rig = filled();
+    let past = |path: &str, flags: i32| {
+        let handle = rig.open(path, flags).unwrap();
+        let past = rig.fs.goes_past_pages(handle);
+        rig.fs.release(handle);
+        past
+    };
+    let new = libc::O_WRONLY | libc::O_CREAT;
+    for (path, flags, expected) in [
+        ("main/files/new", new, true),
+        ("main/files/new", new | libc::O_TRUNC, true),
+        ("main/files/a", libc::O_WRONLY | libc::O_TRUNC, true),
+        ("main/files/new", new, false),
+        ("main/files/a", libc::O_WRONLY, false),
+        ("main/files/log", new | libc::O_APPEND, false),
+        ("main/files/both", libc::O_RDWR | libc::O_CREAT, false),
+        ("main/files/a", libc::O_RDWR | libc::O_TRUNC, false),
+        ("main/files/a", libc::O_RDONLY | libc::O_TRUNC, false),
+        ("main/files/a", libc::O_RDONLY, false),
+    ] {
+        assert_eq!(past(path, flags), expected, "{path}, {flags:#o}");
+    }
+    let mapped = rig.open("main/files/a", libc::O_RDWR).unwrap();
+    assert!(!past("main/files/a", libc::O_WRONLY | libc::O_TRUNC), "a mapping may store to it");
+    assert!(past("main/files/d/b", libc::O_WRONLY | libc::O_TRUNC), "not to that one");
+    rig.fs.release(mapped);
+    assert!(past("main/files/a", libc::O_WRONLY | libc::O_TRUNC));
+}
+
 #[test]
 fn the_root_is_the_branchs_owners_and_keeps_its_place() {
     let mut rig = filled();
