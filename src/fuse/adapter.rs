@@ -20,7 +20,7 @@ use fuser::{
 use super::patience::Patience;
 use super::release;
 use super::reply::{
-    BLOCK, GENERATED, GENERATION, PAGED, WRITTEN_THROUGH, answer, answer_attr, answer_data, answer_entry, answer_open,
+    BLOCK, GENERATED, GENERATION, PAGED, PAST_PAGES, answer, answer_attr, answer_data, answer_entry, answer_open,
     answer_written, answer_xattr, caller, file_attr, guard, kind, time_set,
 };
 use crate::fs::{Changes, Entry, Errand, Filesystem};
@@ -79,7 +79,7 @@ impl Adapter {
     /// Returns how an open file in `files/` behaves. Who writes a file whole has no use for pages, and
     /// without them the kernel copies once less and does not ask for the rights of the file first.
     fn manner(&self, handle: u64) -> FopenFlags {
-        if self.drops_pages && self.fs.goes_past_pages(handle) { WRITTEN_THROUGH } else { PAGED }
+        if self.drops_pages && self.fs.goes_past_pages(handle) { PAST_PAGES } else { PAGED }
     }
 
     /// Does what is quickly done in `files/` and may take long elsewhere.

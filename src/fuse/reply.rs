@@ -82,7 +82,7 @@ pub(super) fn kind(kind: FileKind) -> FileType {
 /// or is told of, and has nothing to do at close(2).
 pub(super) const PAGED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
 /// The same where what is written goes past the pages. The kernel drops those that it covers.
-pub(super) const WRITTEN_THROUGH: FopenFlags = PAGED.union(FopenFlags::FOPEN_DIRECT_IO);
+pub(super) const PAST_PAGES: FopenFlags = PAGED.union(FopenFlags::FOPEN_DIRECT_IO);
 /// What is generated is read past the pages.
 pub(super) const GENERATED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 

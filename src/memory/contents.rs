@@ -62,7 +62,6 @@ impl Chain {
         packs: &dyn Packs,
     ) -> Result<Option<Tree>, EditError> {
         let Op::Write { inode, offset, bytes } = &edit.op else { return Ok(None) };
-        before.check_write(*inode, *offset, bytes.len() as u64)?;
         let Some(stretch) = Stretch::new(*offset, bytes) else { return Ok(None) };
         let mut after = before.clone();
         after.place_ends(*inode, &stretch, edit.time, packs)?;

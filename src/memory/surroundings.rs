@@ -11,7 +11,7 @@ type Clock = Box<dyn Fn() -> Time + Send + Sync>;
 /// Fills a buffer with random bytes.
 type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
-/// From so many rows on a walk through a graph is cheaper than a scan of them.
+/// From so many rows on a walk through the graph of a segment that stands alone is cheaper than a scan.
 const GRAPH_ROWS: u32 = 8192;
 
 /// So long after a seal a graph is begun: the next commit of an import comes sooner.
@@ -26,7 +26,8 @@ pub struct Surroundings {
     pub clock: Clock,
     /// Fills a buffer with random bytes; the signing key comes from here.
     pub entropy: Entropy,
-    /// Rows of a segment from which on it gets a neighbour graph; smaller ones are scanned.
+    /// Rows of a segment from which on it gets a neighbour graph; beside such a one a quarter of them is
+    /// enough, and what is smaller is scanned.
     pub graph_rows: u32,
     /// How long nothing must have been sealed before a graph is begun; what came in many segments
     /// becomes one first.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::chunk::{CHUNK_BYTES, CHUNK_CONTEXT, Chunk, hash_of};
-use super::content::{Part, parts};
+use super::content::{FILE_BYTES_MAX, Part, parts};
 use super::pack::Packs;
 use super::{Tree, TreeError};
 use crate::disk::DiskFile;
@@ -50,9 +50,9 @@ impl Written {
 }
 
 impl<'a> Stretch<'a> {
-    /// Hashes the bytes of a write, chunk by chunk; nothing if no chunk is whole.
+    /// Hashes the bytes of a write, chunk by chunk; nothing if no chunk is whole, or no file so long.
     pub fn new(offset: u64, bytes: &'a [u8]) -> Option<Stretch<'a>> {
-        let end = offset.checked_add(bytes.len() as u64)?;
+        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= FILE_BYTES_MAX)?;
         let has_whole = offset.div_ceil(CHUNK_BYTES) < end / CHUNK_BYTES;
         has_whole.then(|| {
             let hashes = pieces(offset, bytes).map(|(_, piece)| hash_of(piece)).collect();
@@ -116,7 +116,7 @@ fn pieces(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (Part, &[u8])> {
 impl Tree {
     /// Checks whether a file can be written at a place: `Stale`, `TooLarge`, or it is no file.
     pub fn check_write(&self, inode: u64, offset: u64, length: u64) -> Result<(), TreeError> {
-        if offset.checked_add(length).is_none_or(|end| end > super::FILE_BYTES_MAX) {
+        if offset.checked_add(length).is_none_or(|end| end > FILE_BYTES_MAX) {
             return Err(TreeError::TooLarge);
         }
         self.node(inode)?.file().map(|_| ())

@@ -38,7 +38,7 @@ impl Filesystem {
         let tree = self.common.tree(of)?;
         let node = tree.node(inode)?;
         // The kernel keeps writers from a running program; who only empties it, it asks afterwards.
-        if wish.truncate && !wish.write && self.common.opened.is_done(&file.place, Doing::Run) {
+        if wish.truncate && !wish.write && self.common.opened.any(&file.place, Doing::Run) {
             return Err(Errno::ETXTBSY.into());
         }
         file.begin(wish);
@@ -143,7 +143,7 @@ impl OpenInode {
             opened.begin(&self.place, doing);
         }
         let only_writes = wish.write && !wish.read && !wish.append;
-        self.goes_past_pages = only_writes && wish.replace && !opened.is_done(&self.place, Doing::Map);
+        self.goes_past_pages = only_writes && wish.replace && !opened.any(&self.place, Doing::Map);
     }
 
     /// Returns the tree of this moment.

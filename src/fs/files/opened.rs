@@ -76,8 +76,8 @@ impl Opened {
         }
     }
 
-    /// Tells whether some handle does that.
-    pub fn is_done(&self, place: &Place, doing: Doing) -> bool {
+    /// Tells whether any handle does that.
+    pub fn any(&self, place: &Place, doing: Doing) -> bool {
         lock(&self.places).get(place).is_some_and(|uses| uses.doing[doing as usize] > 0)
     }
 
