@@ -99,7 +99,8 @@ impl<'a> Builder<'a> {
     pub(super) fn near(&mut self, node: u32, ef: usize) -> Vec<(f32, u32)> {
         let question = self.growing.space.question(node);
         let mut found = self.scratch.take_ranked();
-        if let Some(start) = self.hierarchy.descend(&self.section, &question, self.growing.coarse()) {
+        let (section, rows) = (&self.section, self.growing.coarse());
+        if let Some(start) = self.hierarchy.descend(section, &question, rows, &mut self.scratch.near) {
             walk(&self.growing, &question, &All, (start, Breadth::new(ef)), &mut found, &mut self.scratch);
         }
         let near = found.iter().map(|ranked| (ranked.worth(), ranked.node())).collect();

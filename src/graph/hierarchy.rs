@@ -46,11 +46,13 @@ struct Place {
     links: usize,
 }
 
-/// What a place links to: places of the level, and the nodes there.
-#[derive(Debug, Default)]
-struct Near {
+/// The memory of a descent, to be used again: what a place links to, as places of the level and as
+/// nodes, and what these are worth.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Near {
     places: Vec<u32>,
     nodes: Vec<u32>,
+    estimates: Estimates,
 }
 
 /// Where the levels lie in the section: what its header says.
@@ -81,15 +83,20 @@ impl Hierarchy {
 
     /// Goes down the levels, in each to the best node near, and returns the last; `None` without
     /// levels.
-    pub fn descend(&self, section: &[u8], question: &CoarseQuestion, rows: CoarseRows<'_>) -> Option<u32> {
+    pub fn descend(
+        &self,
+        section: &[u8],
+        question: &CoarseQuestion,
+        rows: CoarseRows<'_>,
+        near: &mut Near,
+    ) -> Option<u32> {
         let mut level = self.levels.checked_sub(1)?;
         let (mut place, mut node) = (self.entry, self.member(section, level, self.entry)?);
         let mut worth = question.estimate(rows, node);
-        let (mut near, mut estimates) = (Near::default(), Estimates::default());
         loop {
-            self.gather(section, level, place, rows, &mut near);
-            question.estimates(rows, &near.nodes, &mut estimates);
-            let all = estimates.worths.iter().zip(&near.places).zip(&near.nodes);
+            self.gather(section, level, place, rows, near);
+            question.estimates(rows, &near.nodes, &mut near.estimates);
+            let all = near.estimates.worths.iter().zip(&near.places).zip(&near.nodes);
             let best = all.max_by(|a, b| a.0.0.total_cmp(b.0.0).then(b.1.cmp(a.1)));
             match best {
                 Some(((&better, &near), &found)) if better > worth => (worth, place, node) = (better, near, found),

@@ -163,7 +163,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         }
         let question = question.coarse();
         let section = &self.bytes.as_ref()[self.sections.hierarchy_at..];
-        let Some(start) = self.hierarchy.descend(section, &question, self.coarse()) else {
+        let Some(start) = self.hierarchy.descend(section, &question, self.coarse(), &mut scratch.near) else {
             return;
         };
         let mut ranked = scratch.take_ranked();

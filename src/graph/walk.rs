@@ -1,5 +1,6 @@
 //! The walk: from the hierarchy towards the nodes that are worth most to a question.
 
+use super::hierarchy::Near;
 use crate::vector::{CoarseQuestion, CoarseRows, Estimates, prefetch};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -60,6 +61,8 @@ pub struct Scratch {
     estimates: Estimates,
     /// What a walk has found, between two walks.
     ranked: Vec<Ranked>,
+    /// For the way down to where it begins.
+    pub(super) near: Near,
 }
 
 /// A node with its worth, as one number: compared by worth, then the lower node wins.
