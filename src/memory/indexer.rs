@@ -168,11 +168,12 @@ impl Memory {
         self.indexer.rest();
     }
 
-    /// Waits until every segment that is large enough has its graph.
+    /// Waits until what is being sealed is sealed, and every segment that is large enough has its graph.
     ///
     /// Returns at once where nothing is built: on a store opened for reading.
     pub fn wait_indexed(&self) {
         if !self.read_only {
+            self.keeper.rest();
             self.indexer.rest();
         }
     }

@@ -49,6 +49,8 @@ struct Wish {
     seal: bool,
     gather: bool,
     stop: bool,
+    /// A seal that was asked for is under way.
+    busy: bool,
 }
 
 /// What the keeper does next; it gathers and expires in any case.
@@ -96,7 +98,9 @@ impl Keeper {
 
     /// Waits for a wish; returns what to do, or nothing when the thread shall end.
     fn next(&self, rest: Duration) -> Option<Duty> {
-        let wish = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wish = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        wish.busy = false;
+        self.0.1.notify_all();
         let idle = |wish: &mut Wish| !wish.seal && !wish.stop && !wish.gather;
         let waited = self.0.1.wait_timeout_while(wish, rest, idle);
         let (mut wish, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -105,8 +109,15 @@ impl Keeper {
             wish = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let duty = Duty { seal: wish.seal, idle: timeout.timed_out() };
-        (wish.seal, wish.gather) = (false, false);
+        (wish.seal, wish.gather, wish.busy) = (false, false, duty.seal);
         (!wish.stop).then_some(duty)
+    }
+
+    /// Waits until no seal is asked for or under way, or the thread was told to end.
+    pub(super) fn rest(&self) {
+        let wish = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sealing = |wish: &mut Wish| (wish.seal || wish.busy) && !wish.stop;
+        drop(self.0.1.wait_while(wish, sealing).unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Tells the thread to end.
@@ -261,6 +272,7 @@ impl Memory {
         };
         if let Err(error) = std::thread::Builder::new().name("keeper".to_owned()).spawn(life) {
             log::warn!("sealing in the background is off, the journal will grow: {error}");
+            self.keeper.stop();
         }
         self.wake_keeper();
         // For long writes that an earlier process left.
