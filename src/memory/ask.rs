@@ -27,7 +27,7 @@ impl Memory {
                     }
                 }
             }
-            (places, world.shared_settings(seen.branch)?.metric(), world.path(seen.branch))
+            (places, world.shared_settings(seen.branch)?.metric(), seen.branch.path.clone())
         };
         let deadline = start.after(i64::try_from(question.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
         let late = || (self.now() >= deadline).then_some(SearchError::Timeout(question.timeout_ms));

@@ -23,7 +23,7 @@ impl Memory {
         let expired = self.expired(now, older_than);
         let paths: Vec<String> = {
             let world = self.world();
-            let branch = |id: &BranchId| world.branches.get(id).map(|branch| world.path(branch).to_string());
+            let branch = |id: &BranchId| world.branches.get(id).map(|branch| branch.path.to_string());
             expired.iter().filter_map(branch).collect()
         };
         if dry_run {

@@ -128,11 +128,11 @@ pub struct Worked {
 }
 
 /// Refuses a branch with child branches.
-pub fn without_children(world: &World, branch: &Branch) -> Result<(), Error> {
+pub fn without_children(branch: &Branch) -> Result<(), Error> {
     if branch.children.is_empty() {
         return Ok(());
     }
-    let message = format!("{} has {} child branches", world.path(branch), branch.children.len());
+    let message = format!("{} has {} child branches", branch.path, branch.children.len());
     Err(Error::new(Kind::NotEmpty, "has_children", message, "merge or discard them first"))
 }
 
@@ -319,7 +319,7 @@ pub fn join(table: Table<'_>, act: &Act, branch: &Branch, join: Join) -> Result<
     let world = table.world;
     let parent = world.parent(branch)?;
     if join == Join::Merge {
-        without_children(world, branch)?;
+        without_children(branch)?;
     }
     let worked = work_out(table, branch, join)?;
     if worked.plan.is_blocked() {

@@ -90,7 +90,7 @@ impl Memory {
         Ok(BranchInfo {
             id: branch.id,
             name: branch.name.clone(),
-            path: world.path(branch),
+            path: branch.path.clone(),
             parent: branch.parent,
             root: branch.root,
             uid: branch.uid,

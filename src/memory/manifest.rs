@@ -198,6 +198,8 @@ fn read_branch(input: &mut Reader<'_>, states: &[Arc<State>]) -> Result<Branch, 
     let mut branch = Branch {
         id: BranchId(input.number()?),
         name: input.text()?.into(),
+        // Laid once all are there.
+        path: "".into(),
         parent: Some(BranchId(input.number()?)).filter(|id| id.0 != 0),
         root: BranchId(input.number()?),
         uid: bits(input.number()?)?,
@@ -242,6 +244,8 @@ fn link(world: &mut World) {
             None => world.roots.insert(name, id),
         };
     }
+    let roots: Vec<_> = world.roots.values().copied().collect();
+    roots.into_iter().for_each(|root| world.lay_paths(root));
 }
 
 /// Replaces the manifest: data, then the name, then the folder.

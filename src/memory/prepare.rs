@@ -129,15 +129,11 @@ pub fn prepare(ground: &Ground<'_>, act: &Act) -> Result<Prepared, Error> {
 /// The entry of an act on a branch that changes nothing yet.
 pub(super) fn about(world: &World, act: &Act, branch: &Branch, op: Op) -> Prepared {
     let parent = branch.parent.and_then(|id| world.branches.get(&id));
-    let parent = parent.map(|parent| (parent.id, world.path(parent)));
-    let path = match &parent {
-        Some((_, above)) => format!("{above}/{}", branch.name).into(),
-        None => branch.name.clone(),
-    };
+    let parent = parent.map(|parent| (parent.id, parent.path.clone()));
     Prepared {
         op,
         branch: branch.id,
-        path,
+        path: branch.path.clone(),
         parent,
         base: branch.base.head(),
         head: branch.state.head(),
@@ -198,7 +194,7 @@ fn fork(
     check_name(name)?;
     let parent = ground.world.branch(parent)?;
     if parent.children.contains_key(name) {
-        return Err(exists(&format!("{}/{name}", ground.world.path(parent))));
+        return Err(exists(&format!("{}/{name}", parent.path)));
     }
     let state = match from {
         None => without_orphans(&parent.state),
@@ -416,7 +412,7 @@ fn discard(world: &World, act: &Act, branch: &Branch) -> Result<Prepared, Error>
             "discard its child branches, or remove the store",
         ));
     }
-    joining::without_children(world, branch)?;
+    joining::without_children(branch)?;
     Ok(about(world, act, branch, Op::Discard).step(Step::Remove(branch.id)))
 }
 
@@ -428,7 +424,7 @@ fn rename(world: &World, act: &Act, branch: &Branch, name: &Arc<str>) -> Result<
     }
     let parent = world.parent(branch)?;
     if parent.children.contains_key(name) {
-        return Err(exists(&format!("{}/{name}", world.path(parent))));
+        return Err(exists(&format!("{}/{name}", parent.path)));
     }
     let detail = Detail { label: Some(branch.name.clone()), text: Some(name.clone()), ..Detail::default() };
     let prepared = about(world, act, branch, Op::Rename).with_detail(detail);

@@ -10,7 +10,7 @@ use super::world::{View, World};
 /// Renders the page: where you are, what is here, how to use it, with this branch's own figures.
 pub(super) fn render(world: &World, view: &View, seen: &Seen<'_>) -> Result<String, Error> {
     let branch = seen.branch;
-    let path = world.path(branch);
+    let path = &branch.path;
     let (records, settings) = (seen.state.totals().records, world.shared_settings(branch)?);
     let dim = settings.dim();
     let mut out = format!("# {path}: a branch of an agent's memory\n\n");

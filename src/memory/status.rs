@@ -66,8 +66,8 @@ struct Own {
 /// Renders the status of a view, one line.
 pub(super) fn render(memory: &Memory, world: &World, view: &View, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
     let branch = seen.branch;
-    let (path, totals, own) = (world.path(branch), seen.state.totals(), own(seen)?);
-    let parent = branch.parent.and_then(|id| world.branches.get(&id)).map(|parent| world.path(parent));
+    let (path, totals, own) = (branch.path.clone(), seen.state.totals(), own(seen)?);
+    let parent = branch.parent.and_then(|id| world.branches.get(&id)).map(|parent| parent.path.clone());
     let setting = |setting| world.setting(branch, setting);
     let (agent, metric) = (setting(Setting::Agent)?, setting(Setting::Metric)?);
     let conflicts = match (view, branch.parent) {

@@ -71,6 +71,9 @@ pub struct Branch {
     pub id: BranchId,
     /// Its name.
     pub name: Arc<str>,
+    /// The names from the root branch down to its own, joined by `/`. Kept, since answers and entries
+    /// tell it, and a walk up costs a question at depth 64 more than a twentieth.
+    pub path: Arc<str>,
     /// Its parent; none for a root branch.
     pub parent: Option<BranchId>,
     /// The root branch above it, or itself.
@@ -122,6 +125,7 @@ impl Branch {
     ) -> Branch {
         Branch {
             id,
+            path: joined(parent, &name),
             name,
             parent: parent.map(|parent| parent.id),
             root: parent.map_or(id, |parent| parent.root),
@@ -141,6 +145,11 @@ impl Branch {
             vectors_fixed: false,
         }
     }
+}
+
+/// Returns the path of a branch of that name.
+fn joined(parent: Option<&Branch>, name: &Arc<str>) -> Arc<str> {
+    parent.map_or_else(|| name.clone(), |parent| format!("{}/{name}", parent.path).into())
 }
 
 /// All branches, and what entries of all kinds refer to. A clone costs the same whatever it holds.
@@ -197,18 +206,6 @@ impl World {
     /// Returns the name that a uid's entries carry.
     pub fn user(&self, uid: u32) -> Arc<str> {
         self.users.get(&uid).cloned().unwrap_or_else(|| format!("uid-{uid}").into())
-    }
-
-    /// Returns the names from the root branch down, joined by `/`.
-    pub fn path(&self, branch: &Branch) -> Arc<str> {
-        let mut names = vec![&*branch.name];
-        let mut at = branch;
-        while let Some(parent) = at.parent.and_then(|id| self.branches.get(&id)) {
-            names.push(&parent.name);
-            at = parent;
-        }
-        names.reverse();
-        names.join("/").into()
     }
 
     /// Returns the branch at a name path.
@@ -315,5 +312,45 @@ impl World {
                 parent.children.insert(name, id);
             });
         }
+        self.lay_paths(id);
+    }
+
+    /// Works out the paths of a branch and of all below it, after a name on the way changed.
+    pub(super) fn lay_paths(&mut self, top: BranchId) {
+        let mut left = vec![top];
+        while let Some(id) = left.pop() {
+            let Some(branch) = self.branches.get(&id) else { continue };
+            let path =
+                joined(branch.parent.and_then(|id| self.branches.get(&id)).map(|parent| &**parent), &branch.name);
+            left.extend(branch.children.values());
+            if let Some(branch) = self.branches.get_mut(&id) {
+                Arc::make_mut(branch).path = path;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_name_is_in_the_paths_of_all_below_it() {
+        let mut world = World::default();
+        for (id, name, parent) in
+            [(1, "main", None), (2, "a", Some(1)), (3, "b", Some(2)), (4, "d", Some(3)), (5, "e", Some(1))]
+        {
+            let parent = parent.and_then(|id| world.branches.get(&BranchId(id)).cloned());
+            let branch =
+                Branch::new(BranchId(id), name.into(), parent.as_deref(), Arc::new(State::default()), 0, Time(0));
+            world.add(branch, id);
+        }
+        let paths = |world: &World| (1..6).map(|id| world.branches[&BranchId(id)].path.to_string()).collect::<Vec<_>>();
+        assert_eq!(paths(&world), ["main", "main/a", "main/a/b", "main/a/b/d", "main/e"]);
+        let before = world.clone();
+        world.rename(BranchId(2), "c".into(), 6);
+        assert_eq!(paths(&world), ["main", "main/c", "main/c/b", "main/c/b/d", "main/e"]);
+        assert_eq!(paths(&before)[3], "main/a/b/d", "an earlier world stays as it was");
+        assert_eq!(world.resolve("main/c/b/d").ok(), Some(BranchId(4)));
     }
 }

@@ -251,7 +251,7 @@ impl Memory {
         let worked = joining::work_out(table, branch, join)?;
         let mut blockers = Vec::new();
         if join == Join::Merge {
-            blockers.extend(joining::without_children(&world, branch).err());
+            blockers.extend(joining::without_children(branch).err());
         }
         if worked.plan.is_blocked() {
             blockers.push(joining::conflict(&worked.plan));
@@ -337,7 +337,7 @@ impl Maker {
         let agent = if agent.is_empty() { world.user(who.uid) } else { agent.clone() };
         let session = branch.settings.get(Setting::Session).clone();
         let now = memory.now();
-        let stamp = Stamp { created: now, modified: now, branch: world.path(branch), agent, session };
+        let stamp = Stamp { created: now, modified: now, branch: branch.path.clone(), agent, session };
         Ok(Maker { branch: id, stamp, world })
     }
 
