@@ -29,13 +29,10 @@ pub struct Pool {
     candidates: Vec<Candidate>,
 }
 
-/// Candidates that there is room for at first: a walk for ten answers leaves about so many.
-const ROOM: usize = 64;
-
 impl Pool {
     /// Begins empty; the best `k` are wanted.
     pub fn new(k: usize) -> Pool {
-        Pool { k, lowers: Top::new(k), candidates: Vec::with_capacity(ROOM) }
+        Pool { k, lowers: Top::new(k), candidates: Vec::new() }
     }
 
     /// Returns how many are wanted.
