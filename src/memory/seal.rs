@@ -344,8 +344,28 @@ pub(super) fn segments_of(world: &World) -> HashSet<Hash> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn who_waits_for_the_keeper_waits_while_a_seal_is_asked_for_and_under_way() {
+        let keeper = Keeper::default();
+        keeper.wish(|wish| wish.seal = true);
+        let ((tell, told), waiting) = (channel(), keeper.clone());
+        let waiter = std::thread::spawn(move || {
+            waiting.rest();
+            tell.send(()).unwrap();
+        });
+        let moment = Duration::from_millis(50);
+        assert!(told.recv_timeout(moment).is_err(), "it is asked for");
+        assert!(keeper.next(Duration::ZERO).unwrap().seal);
+        assert!(told.recv_timeout(moment).is_err(), "it is under way");
+        assert!(!keeper.next(Duration::ZERO).unwrap().seal);
+        told.recv_timeout(Duration::from_secs(20)).unwrap();
+        waiter.join().unwrap();
+    }
 
     #[test]
     fn long_writes_are_sealed_in_a_lull_or_when_they_are_too_many() {
