@@ -71,8 +71,8 @@ pub struct Branch {
     pub id: BranchId,
     /// Its name.
     pub name: Arc<str>,
-    /// The names from the root branch down to its own, joined by `/`. Kept, since answers and entries
-    /// tell it, and a walk up costs a question at depth 64 more than a twentieth.
+    /// The names from the root branch down to its own, joined by `/`. Kept, since every answer and entry
+    /// tells it, and putting it together at depth 64 takes some 3 µs.
     pub path: Arc<str>,
     /// Its parent; none for a root branch.
     pub parent: Option<BranchId>,
