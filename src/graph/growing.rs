@@ -10,6 +10,11 @@ use crate::vector::CoarseRows;
 /// costs little, and a walk meanwhile finds more.
 const SLACK: f32 = 1.5;
 
+/// A candidate is dropped where one that is nearer to the node is so many times nearer to it than the
+/// node is. Above 1, rows in crowds keep links that lead out of them (Subramanya and others,
+/// "DiskANN", 2019, whose α is about the distance; this is about its square).
+const ALPHA: f32 = 1.05;
+
 /// Every node's neighbours with their distances, in slots of equal number.
 pub(super) struct Growing<'a> {
     pub space: Space<'a>,
@@ -217,8 +222,8 @@ impl<'a> Growing<'a> {
         self.set(node, &chosen);
     }
 
-    /// Leaves those candidates that lead in different directions: each is nearer to the node than
-    /// to any that is nearer than itself.
+    /// Leaves those candidates that lead in different directions: each is nearer to the node than to
+    /// any that is nearer than itself, or as good as, see [`ALPHA`].
     fn select(&mut self) {
         let Memory { distances, candidates, open, dropped } = &mut self.memory;
         candidates.sort_unstable_by(by_distance);
@@ -233,7 +238,7 @@ impl<'a> Growing<'a> {
             let mut kept = chosen;
             for (i, &apart) in distances.found.iter().enumerate() {
                 let candidate = candidates[chosen + i];
-                if apart >= candidate.0 {
+                if apart * ALPHA >= candidate.0 {
                     candidates[kept] = candidate;
                     kept += 1;
                 } else {

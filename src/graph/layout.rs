@@ -140,15 +140,16 @@ impl<B: AsRef<[u8]>> Graph<B> {
         self.dim
     }
 
-    /// Puts the best visible rows into `found`, best first, about `ef` of the best there are.
+    /// Puts the best visible rows into `found`, best first, and returns the worth below which no more
+    /// than the least of the breadth were kept.
     ///
     /// Each comes with about its score, from four bits a dimension: whoever needs the true order
-    /// scores them. Keeps going until `ef` visible rows are held that no open row can beat, or all
-    /// rows have been visited: fewer than `ef` come back only where fewer are visible; without
-    /// `visible` all are. The larger
-    /// `ef`, the more of the true nearest are among them, at a cost that grows in proportion; so it
-    /// does with the share of hidden rows, which are walked through and never returned. What was in
-    /// `found` is dropped. A question of another dimension or metric finds nothing.
+    /// scores them. Keeps going until no open row can beat what is held, of which the breadth tells
+    /// how much that is, or all rows have been visited: fewer than `breadth.least` come back only where
+    /// fewer are visible; without `visible` all are. The larger the breadth, the more of the true
+    /// nearest are among them, at a cost that grows in proportion; so it does with the share of hidden
+    /// rows, which are walked through and never returned. What was in `found` is dropped. A question of
+    /// another dimension or metric finds nothing.
     pub fn walk(
         &self,
         question: &Prepared,
@@ -156,27 +157,28 @@ impl<B: AsRef<[u8]>> Graph<B> {
         breadth: Breadth,
         found: &mut Vec<(f32, u32)>,
         scratch: &mut Scratch,
-    ) {
+    ) -> f32 {
         found.clear();
         if question.vector().len() != self.dim || question.metric() != self.metric {
-            return;
+            return breadth.floor;
         }
         let question = question.coarse();
         let section = &self.bytes.as_ref()[self.sections.hierarchy_at..];
         let Some(start) = self.hierarchy.descend(section, &question, self.coarse(), &mut scratch.near) else {
-            return;
+            return breadth.floor;
         };
         let mut ranked = scratch.take_ranked();
-        match visible {
+        let floor = match visible {
             // Which row a node stands for is looked up for those alone that are found.
             None => walk(self, &question, &All, (start, breadth), &mut ranked, scratch),
             Some(visible) => {
-                walk(self, &question, &Seen { graph: self, visible }, (start, breadth), &mut ranked, scratch);
+                walk(self, &question, &Seen { graph: self, visible }, (start, breadth), &mut ranked, scratch)
             }
-        }
+        };
         found.extend(ranked.iter().filter_map(|ranked| Some((ranked.worth(), self.row(ranked.node())?))));
         found.sort_unstable_by_key(|&(worth, row)| std::cmp::Reverse(Ranked::new(worth, row)));
         scratch.give_ranked(ranked);
+        floor
     }
 
     /// Returns the row that a node stands for.

@@ -33,4 +33,4 @@ mod tests;
 pub use build::{Builder, build};
 pub use layout::{Graph, GraphError};
 pub use source::{Params, Rows};
-pub use walk::{Breadth, Scratch};
+pub use walk::{Breadth, Scratch, Slack};

@@ -111,7 +111,7 @@ fn a_floor_spares_what_lies_below_it_and_nothing_above() {
             let visible = |row: u32| !row.is_multiple_of(3);
             graph.walk(&question, Some(visible), Breadth::new(ef), &mut full, &mut scratch);
             for above in [0, 10, 40] {
-                let breadth = Breadth { ef, least, floor: full[above].0 };
+                let breadth = Breadth { least, floor: full[above].0, ..Breadth::new(ef) };
                 graph.walk(&question, Some(visible), breadth, &mut spared, &mut scratch);
                 let below = spared.iter().filter(|found| found.0 < breadth.floor).count();
                 assert!(spared.len() >= least && spared.len() <= ef && below <= least, "{metric}");
@@ -120,6 +120,52 @@ fn a_floor_spares_what_lies_below_it_and_nothing_above() {
             }
         }
         assert!(hits * 100 >= wanted * 99, "{metric}: {hits} of {wanted}");
+    }
+}
+
+#[test]
+fn a_rising_floor_spares_what_lies_farther_off_and_finds_as_much() {
+    let rows = Flat::clustered(2000, 24, 13);
+    let (k, least, most) = (10, 16, 200);
+    for metric in [Metric::Cosine, Metric::L2] {
+        let graph = Graph::open(rows.built(metric)).unwrap();
+        let (mut found, mut scratch) = (Vec::new(), Scratch::default());
+        let (mut hits, mut kept) = (0, 0);
+        for row in (0..2000).step_by(20) {
+            let question = Prepared::new(metric, rows.vector(row).iter().map(|x| x + 0.05).collect());
+            let visible = |row: u32| !row.is_multiple_of(3);
+            let breadth = Breadth { least, slack: Some(Slack { k, times: 1.1 }), ..Breadth::new(most) };
+            let floor = graph.walk(&question, Some(visible), breadth, &mut found, &mut scratch);
+            assert!(floor <= question.coarse().worth_farther(found[k - 1].0, 1.1) || found.len() == most, "{metric}");
+            assert!(found.len() >= least && found.iter().filter(|found| found.0 < floor).count() <= least, "{metric}");
+            kept += found.len();
+            let found = rows.ranked(&question, found.iter().map(|found| found.1));
+            let truth = rows.ranked(&question, (0..2000).filter(|&row| visible(row)));
+            hits += truth[..k].iter().filter(|row| found[..k].contains(row)).count();
+        }
+        assert!(hits >= 990, "{metric}: {hits} of 1000");
+        assert!(kept < 100 * most, "{metric}: {kept} kept");
+    }
+}
+
+#[test]
+fn a_rising_floor_never_keeps_fewer_than_are_visible_and_wanted() {
+    let rows = Flat::clustered(600, 16, 14);
+    for metric in Metric::ALL {
+        let graph = Graph::open(rows.built(metric)).unwrap();
+        let (mut found, mut scratch) = (Vec::new(), Scratch::default());
+        for (k, every) in [(1, 7), (10, 7), (40, 7), (200, 7), (10, 600)] {
+            let visible = |row: u32| row.is_multiple_of(every);
+            let seen = 600_usize.div_ceil(every as usize);
+            let slack = Some(Slack { k, times: 1.0 });
+            for row in [0, 77, 500] {
+                let question = Prepared::new(metric, rows.vector(row).to_vec());
+                let breadth = Breadth { least: k, slack, ..Breadth::new(3 * k) };
+                graph.walk(&question, Some(visible), breadth, &mut found, &mut scratch);
+                assert!(found.len() >= k.min(seen), "{metric}: {} for {k} of {seen}", found.len());
+                assert!(found.iter().all(|found| visible(found.1)));
+            }
+        }
     }
 }
 

@@ -51,6 +51,10 @@ pub struct Scratch {
     open: BinaryHeap<Ranked>,
     /// The best visible nodes so far, the worst on top.
     best: BinaryHeap<Reverse<Ranked>>,
+    /// The best of these, as many as the floor follows, the worst on top.
+    top: BinaryHeap<Reverse<Ranked>>,
+    /// What is worth less is kept among the least only: that of the breadth, or higher by now.
+    floor: f32,
     /// Nodes good enough for `best`, of which is not known yet whether they are visible.
     unseen: Vec<Ranked>,
     /// Nodes met for the first time, in the list at hand.
@@ -96,22 +100,34 @@ impl Ranked {
 #[derive(Clone, Copy, Debug)]
 pub struct Breadth {
     /// So many are kept at most, and followed while they may lead to better ones.
-    pub ef: usize,
-    /// What is worth less is kept and followed among the best [`Breadth::least`] only.
-    pub floor: f32,
+    pub most: usize,
     /// So many are kept whatever they are worth, which leads a walk to where the best are.
     pub least: usize,
+    /// What is worth less is kept and followed among the best [`Breadth::least`] only.
+    pub floor: f32,
+    /// How the floor rises while the walk finds better ones; `None` where it stays.
+    pub slack: Option<Slack>,
+}
+
+/// A floor that lies a little farther from the question than the best so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Slack {
+    /// The floor follows the worst of so many, the best visible ones so far.
+    pub k: usize,
+    /// It lies so many times as far from the question; see [`CoarseQuestion::worth_farther`].
+    pub times: f32,
 }
 
 impl Breadth {
-    /// Keeps `ef`, whatever they are worth.
+    /// Keeps so many, whatever they are worth.
     #[must_use]
-    pub fn new(ef: usize) -> Self {
-        Self { ef, floor: f32::NEG_INFINITY, least: ef }
+    pub fn new(most: usize) -> Self {
+        Self { most, least: most, floor: f32::NEG_INFINITY, slack: None }
     }
 }
 
-/// Puts the best visible nodes near `start` into `found`, best first.
+/// Puts the best visible nodes near `start` into `found`, best first. Returns the worth below which no
+/// more than [`Breadth::least`] were kept.
 pub(super) fn walk(
     lists: &impl Lists,
     question: &CoarseQuestion,
@@ -119,14 +135,14 @@ pub(super) fn walk(
     (start, breadth): (u32, Breadth),
     found: &mut Vec<Ranked>,
     scratch: &mut Scratch,
-) {
+) -> f32 {
     found.clear();
-    scratch.reset(lists.nodes());
-    if breadth.ef == 0 || start as usize >= lists.nodes() {
-        return;
+    scratch.reset(lists.nodes(), breadth);
+    if breadth.most == 0 || start as usize >= lists.nodes() {
+        return breadth.floor;
     }
     scratch.is_first_visit(start, lists.nodes());
-    scratch.meet(Ranked::new(question.estimate(lists.coarse(), start), start), visible, breadth);
+    scratch.fetched.push(start);
     // While memory brings the nodes of one list, those of the list before are judged, and those of
     // the list before that are seen or not.
     loop {
@@ -136,13 +152,15 @@ pub(super) fn walk(
         } else if scratch.fetched.is_empty() {
             break;
         }
-        scratch.look(visible, breadth);
+        scratch.look(question, visible, breadth);
         scratch.judge(lists, question, visible, breadth);
         std::mem::swap(&mut scratch.fresh, &mut scratch.fetched);
     }
-    scratch.look(visible, breadth);
+    scratch.look(question, visible, breadth);
+    let worst = scratch.best.peek().filter(|_| scratch.is_full(breadth)).map(|worst| worst.0.worth());
     found.extend(scratch.best.drain().map(|Reverse(ranked)| ranked));
     found.sort_unstable_by_key(|&ranked| Reverse(ranked));
+    worst.map_or(scratch.floor, |worst| worst.max(scratch.floor))
 }
 
 impl Scratch {
@@ -157,11 +175,13 @@ impl Scratch {
     }
 
     /// Forgets the last walk.
-    fn reset(&mut self, nodes: usize) {
+    fn reset(&mut self, nodes: usize, breadth: Breadth) {
         self.visited.clear();
         self.visited.resize(nodes.div_ceil(64), 0);
         self.open.clear();
         self.best.clear();
+        self.top.clear();
+        self.floor = breadth.floor;
         self.unseen.clear();
         self.fresh.clear();
         self.fetched.clear();
@@ -218,7 +238,7 @@ impl Scratch {
         let (mut fetched, mut estimates) = (std::mem::take(&mut self.fetched), std::mem::take(&mut self.estimates));
         question.estimates(lists.coarse(), &fetched, &mut estimates);
         for (&near, &worth) in fetched.iter().zip(&estimates.worths) {
-            self.meet(Ranked::new(worth, near), visible, breadth);
+            self.meet(Ranked::new(worth, near), question, visible, breadth);
         }
         fetched.clear();
         (self.fetched, self.estimates) = (fetched, estimates);
@@ -226,13 +246,13 @@ impl Scratch {
 
     /// Takes in a node that is met for the first time.
     #[inline]
-    fn meet<S: Sight>(&mut self, ranked: Ranked, visible: &S, breadth: Breadth) {
+    fn meet<S: Sight>(&mut self, ranked: Ranked, question: &CoarseQuestion, visible: &S, breadth: Breadth) {
         if !self.admits(ranked, breadth) {
             return;
         }
         self.open.push(ranked);
         if S::ALL {
-            self.keep(ranked, breadth);
+            self.keep(ranked, question, breadth);
         } else {
             visible.fetch(ranked.node());
             self.unseen.push(ranked);
@@ -241,11 +261,11 @@ impl Scratch {
 
     /// Keeps those of the nodes met before that are visible.
     #[inline]
-    fn look(&mut self, visible: &impl Sight, breadth: Breadth) {
+    fn look(&mut self, question: &CoarseQuestion, visible: &impl Sight, breadth: Breadth) {
         let mut unseen = std::mem::take(&mut self.unseen);
         for &ranked in &unseen {
             if self.admits(ranked, breadth) && visible.sees(ranked.node()) {
-                self.keep(ranked, breadth);
+                self.keep(ranked, question, breadth);
             }
         }
         unseen.clear();
@@ -257,24 +277,45 @@ impl Scratch {
     fn admits(&self, ranked: Ranked, breadth: Breadth) -> bool {
         match self.best.peek() {
             Some(worst) if self.is_full(breadth) => ranked >= worst.0,
-            _ => self.best.len() < breadth.least || ranked.worth() >= breadth.floor,
+            _ => self.best.len() < breadth.least || ranked.worth() >= self.floor,
         }
     }
 
     /// Keeps a visible node, in the place of the worst where there is no more room.
     #[inline]
-    fn keep(&mut self, ranked: Ranked, breadth: Breadth) {
+    fn keep(&mut self, ranked: Ranked, question: &CoarseQuestion, breadth: Breadth) {
         if !self.is_full(breadth) {
             self.best.push(Reverse(ranked));
         } else if let Some(mut worst) = self.best.peek_mut() {
             *worst = Reverse(ranked);
         }
+        if let Some(slack) = breadth.slack {
+            self.raise_floor(ranked, question, (slack, breadth.least));
+        }
     }
 
-    /// Tells whether one goes where one comes: there are `ef`, or `least` of which one is below the floor.
+    /// Has the floor follow the best, of which there may be one more, and lets go what comes to lie below.
+    #[inline]
+    fn raise_floor(&mut self, ranked: Ranked, question: &CoarseQuestion, (slack, least): (Slack, usize)) {
+        if self.top.len() < slack.k {
+            self.top.push(Reverse(ranked));
+        } else if let Some(mut worst) = self.top.peek_mut().filter(|worst| worst.0 < ranked) {
+            *worst = Reverse(ranked);
+        } else {
+            return;
+        }
+        if let Some(worst) = self.top.peek().filter(|_| self.top.len() == slack.k) {
+            self.floor = self.floor.max(question.worth_farther(worst.0.worth(), slack.times));
+            while self.best.len() > least && self.best.peek().is_some_and(|worst| worst.0.worth() < self.floor) {
+                self.best.pop();
+            }
+        }
+    }
+
+    /// Tells whether one goes where one comes: there are `most`, or `least` of which one is below the floor.
     #[inline]
     fn is_full(&self, breadth: Breadth) -> bool {
-        self.best.len() >= breadth.ef
-            || self.best.len() >= breadth.least && self.best.peek().is_some_and(|worst| worst.0.worth() < breadth.floor)
+        self.best.len() >= breadth.most
+            || self.best.len() >= breadth.least && self.best.peek().is_some_and(|worst| worst.0.worth() < self.floor)
     }
 }

@@ -22,25 +22,25 @@ thread_local! {
 
 /// Pools the best rows that a walk finds. Hidden rows are walked through.
 ///
-/// Returns what the last of them is worth to the walk, where as many were found as could be.
+/// Returns the worth below which the walk did not look on, to be the floor of the next.
 pub fn walk(
     scan: &Scan<'_>,
     layer: usize,
     question: &Prepared,
     breadth: Breadth,
     pool: &mut Pool,
-) -> Result<Option<f32>, SearchError> {
+) -> Result<f32, SearchError> {
     let segment = &scan.state.layers()[layer].segment;
-    let Some(file) = segment.graph(question.metric()) else { return Ok(None) };
+    let Some(file) = segment.graph(question.metric()) else { return Ok(breadth.floor) };
     let (graph, columns) = (file.graph()?, Columns::of(segment)?);
-    let last = KEPT.with_borrow_mut(|Kept { found, rows, scratch }| {
+    let floor = KEPT.with_borrow_mut(|Kept { found, rows, scratch }| {
         let visible = (!scan.sees_all(layer)).then_some(|row| scan.sees(layer, row));
-        graph.walk(question, visible, breadth, found, scratch);
+        let floor = graph.walk(question, visible, breadth, found, scratch);
         rows.clear();
         rows.extend(found.iter().map(|&(_, row)| row));
         columns.sift(rows, question, pool, |row| Some(Place::Sealed(layer, row)));
-        found.get(breadth.ef - 1).map(|&(worth, _)| worth)
+        floor
     });
     scan.check_time()?;
-    Ok(last)
+    Ok(floor)
 }

@@ -12,6 +12,9 @@ const RAISED: i32 = 8;
 /// Bytes of a row's factors: two f32, weight and size.
 const FACTORS: usize = 8;
 
+/// About what the four bits lack of a vector, as a share of its length.
+const ERROR: f32 = 0.15;
+
 /// Rows in four bits, as they lie in a file: the codes of all, then the factors of all.
 ///
 /// A code is its half bytes in blocks of 128 values, so that it is whole cache lines where the first
@@ -202,6 +205,8 @@ pub struct CoarseQuestion {
     excess: i32,
     weight: f64,
     size: f64,
+    /// About what products are wrong by; under l2 twice that, the squares of distances.
+    error: f32,
     kernels: &'static Kernels,
 }
 
@@ -213,7 +218,10 @@ impl CoarseQuestion {
         bytes.resize(source.bytes.len().next_multiple_of(BLOCK), 0);
         let (weight, size) = source.factors(metric);
         let excess = RAISED * source.bytes.iter().map(|&byte| i32::from(byte)).sum::<i32>();
-        Self { metric, bytes, excess, weight, size: f64::from(size), kernels: kernels::best() }
+        // The error of each dimension is by chance, so that of the whole goes with the root.
+        let error = ERROR / (source.bytes.len().max(1) as f32).sqrt();
+        let error = if metric == Metric::L2 { 2.0 * error * size * size } else { error };
+        Self { metric, bytes, excess, weight, size: f64::from(size), error, kernels: kernels::best() }
     }
 
     /// Puts about the scores of some rows into `out`, in their order; what was in it is dropped.
@@ -236,6 +244,22 @@ impl CoarseQuestion {
         let mut product = [0];
         self.kernels.dots_coarse(&self.bytes, rows.codes, &[place], &mut product);
         self.worth(product[0], rows.factors(place))
+    }
+
+    /// Returns about the score of a row that lies `times` as far from the question as one of this
+    /// worth, and farther by what estimates are wrong by.
+    ///
+    /// Far is meant as the euclidean distance, between vectors of unit length under cosine. The inner
+    /// product is no distance: there the least of all comes back.
+    #[must_use]
+    #[inline]
+    pub fn worth_farther(&self, worth: f32, times: f32) -> f32 {
+        match self.metric {
+            // The square of the distance is 2 (1 - worth).
+            Metric::Cosine => 1.0 - (1.0 - worth).max(0.0) * times * times - self.error,
+            Metric::L2 => -(worth * worth * times * times + self.error).sqrt(),
+            Metric::Dot => f32::MIN,
+        }
     }
 
     /// Returns the score that a product of codes stands for.

@@ -188,6 +188,33 @@ fn coarse_estimates_are_near_the_scores_and_equal_in_any_company() {
 }
 
 #[test]
+fn what_lies_so_many_times_as_far_is_worth_about_what_it_should_be() {
+    let mut random = Random(10);
+    let dim = 384;
+    for metric in Metric::ALL {
+        let question = Prepared::new(metric, random.vector(dim)).coarse();
+        for score in [-0.9_f32, -0.3, 0.0] {
+            let (near, far) = (question.worth_farther(score, 1.0), question.worth_farther(score, 1.5));
+            let wanted = match metric {
+                // Of unit vectors: 2 (1 - worth) is the square of the distance.
+                Metric::Cosine => 1.0 - (1.0 - score) * 2.25,
+                Metric::L2 => score * 1.5,
+                Metric::Dot => f32::MIN,
+            };
+            assert!(far <= wanted && near <= score, "{metric}");
+            if metric == Metric::Cosine {
+                assert!(wanted - far < 0.01 && score - near < 0.01, "{metric}: {far} for {wanted}");
+            }
+        }
+    }
+    // Under l2 what estimates are wrong by is a share of the lengths.
+    let question = Prepared::new(Metric::L2, vec![0.001; dim]).coarse();
+    assert!((question.worth_farther(-2.0, 1.5) + 3.0).abs() < 1e-3);
+    // Lengths whose squares are no numbers leave everything above the floor.
+    assert_eq!(Prepared::new(Metric::L2, vec![1e30; dim]).coarse().worth_farther(-1e30, 1.1), f32::NEG_INFINITY);
+}
+
+#[test]
 fn a_coarse_row_keeps_zeros_and_its_own_length() {
     let mut code = vec![0; 200];
     (code[3], code[150]) = (127, -60);
