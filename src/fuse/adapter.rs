@@ -72,19 +72,14 @@ impl Adapter {
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
         let (fs, takes_long) = (Arc::clone(&self.fs), self.fs.takes_long(handle.0));
-        let work = move || reply(guard(what, || operation(&fs)));
-        if takes_long { self.patience.run(work) } else { work() }
+        let work = move || guard(what, || operation(&fs));
+        if takes_long { self.patience.run(work, reply) } else { reply(work()) }
     }
 
     /// Returns how an open file in `files/` behaves. Who writes a file whole has no use for pages, and
     /// without them the kernel copies once less and does not ask for the rights of the file first.
     fn manner(&self, handle: u64) -> FopenFlags {
         if self.drops_pages && self.fs.goes_past_pages(handle) { PAST_PAGES } else { PAGED }
-    }
-
-    /// Does what is quickly done in `files/` and may take long elsewhere.
-    fn unless_file(&self, ino: INodeNo, work: impl FnOnce() + Send + 'static) {
-        if self.fs.is_file(ino.0) { work() } else { self.patience.run(work) }
     }
 }
 
@@ -164,10 +159,12 @@ impl fuser::Filesystem for Adapter {
         let (fs, caller, flags) = (Arc::clone(&self.fs), caller(request), flags.bits());
         let (name, new_name) = (name.to_owned(), new_name.to_owned());
         // It may be a merge.
-        self.unless_file(parent, move || {
-            let renamed = guard("rename", || fs.rename(caller, (parent.0, &name), (new_parent.0, &new_name), flags));
-            answer(reply, renamed);
-        });
+        let rename = move || guard("rename", || fs.rename(caller, (parent.0, &name), (new_parent.0, &new_name), flags));
+        if self.fs.is_file(parent.0) {
+            answer(reply, rename());
+        } else {
+            self.patience.run(rename, |renamed| answer(reply, renamed));
+        }
     }
 
     fn mknod(
@@ -205,7 +202,7 @@ impl fuser::Filesystem for Adapter {
             return answer_open(reply, opened, manner);
         }
         // What is generated is generated now, and that may take long.
-        self.patience.run(move || answer_open(reply, open(), GENERATED));
+        self.patience.run(open, |opened| answer_open(reply, opened, GENERATED));
     }
 
     fn create(
@@ -277,7 +274,7 @@ impl fuser::Filesystem for Adapter {
             return answer_written(reply, guard("write", || write(data)));
         }
         let data = data.to_vec();
-        self.patience.run(move || answer_written(reply, guard("write", || write(&data))));
+        self.patience.run(move || guard("write", || write(&data)), |written| answer_written(reply, written));
     }
 
     fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
@@ -286,7 +283,7 @@ impl fuser::Filesystem for Adapter {
 
     fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         let fs = Arc::clone(&self.fs);
-        self.patience.run(move || answer(reply, guard("fsync", || fs.fsync(handle.0))));
+        self.patience.run(move || guard("fsync", || fs.fsync(handle.0)), |synced| answer(reply, synced));
     }
 
     fn release(
@@ -346,7 +343,7 @@ impl fuser::Filesystem for Adapter {
 
     fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         let fs = Arc::clone(&self.fs);
-        self.patience.run(move || answer(reply, guard("fsyncdir", || fs.fsyncdir(handle.0))));
+        self.patience.run(move || guard("fsyncdir", || fs.fsyncdir(handle.0)), |synced| answer(reply, synced));
     }
 
     fn statfs(&self, _request: &Request, ino: INodeNo, reply: ReplyStatfs) {

@@ -29,16 +29,18 @@ impl Patience {
         Patience { running: Arc::default(), here: processors() }
     }
 
-    /// Does the work, here or elsewhere. Whatever it has to say it says by itself.
-    pub fn run(&self, work: impl FnOnce() + Send + 'static) {
+    /// Does the work, here or elsewhere, and has the reply say what came of it.
+    pub fn run<T>(&self, work: impl FnOnce() -> T + Send + 'static, reply: impl FnOnce(T) + Send + 'static) {
         let turn = Turn::begin(&self.running);
         if turn.number < self.here {
-            work();
-            return;
+            let outcome = work();
+            // Whoever gets the reply may ask on before this thread goes on.
+            drop(turn);
+            return reply(outcome);
         }
         drop(turn);
         // As many of these as there are callers waiting; each of them waits in the kernel anyway.
-        let spawned = thread::Builder::new().name("patient".to_owned()).spawn(work);
+        let spawned = thread::Builder::new().name("patient".to_owned()).spawn(move || reply(work()));
         if let Err(error) = spawned {
             log::error!("a request got no thread to be done on, and its caller an error: {error}");
         }
@@ -78,15 +80,25 @@ mod tests {
     fn more_long_requests_than_processors_go_to_other_threads() {
         let (patience, own) = (Patience::new(), thread::current().id());
         let (tell, told) = mpsc::channel();
-        let note = move || tell.send(thread::current().id()).unwrap();
-        patience.run(note.clone());
-        assert_eq!(told.recv().unwrap(), own);
+        let run = || {
+            let tell = tell.clone();
+            patience.run(|| thread::current().id(), move |id| tell.send(id).unwrap());
+            told.recv().unwrap()
+        };
+        assert_eq!(run(), own);
         // Others are under way on every thread that long requests may have.
         let under_way: Vec<_> = (0..patience.here).map(|_| Turn::begin(&patience.running)).collect();
-        patience.run(note.clone());
-        assert_ne!(told.recv().unwrap(), own);
+        assert_ne!(run(), own);
         drop(under_way);
-        patience.run(note);
-        assert_eq!(told.recv().unwrap(), own);
+        assert_eq!(run(), own);
+    }
+
+    #[test]
+    fn a_request_is_no_longer_under_way_when_its_reply_is_sent() {
+        let patience = Patience::new();
+        let running = Arc::clone(&patience.running);
+        let (tell, told) = mpsc::channel();
+        patience.run(|| (), move |()| tell.send(running.load(Ordering::Acquire)).unwrap());
+        assert_eq!(told.recv().unwrap(), 0);
     }
 }
