@@ -135,11 +135,6 @@ impl Scan<'_> {
         layers
     }
 
-    /// Returns the number of rows in a layer's segment, visible or not.
-    fn size_of(&self, layer: usize) -> u32 {
-        self.state.layers()[layer].segment.rows()
-    }
-
     /// Tells whether a segment's graph is there and costs less than a scan of the rows in question.
     fn walks(&self, layer: usize, question: &Prepared, ef: usize, exact: bool) -> Result<bool, SearchError> {
         let segment = &self.state.layers()[layer].segment;

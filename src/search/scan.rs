@@ -62,9 +62,9 @@ impl<'a> Scan<'a> {
             && self.chosen.get(layer).is_none_or(|chosen| chosen.contains(row))
     }
 
-    /// Tells whether every row of a layer's segment may be an answer.
-    pub fn sees_all(&self, layer: usize) -> bool {
-        self.filter.is_none() && self.state.layers()[layer].visible.is_all()
+    /// Returns the number of rows in a layer's segment, visible or not.
+    pub fn size_of(&self, layer: usize) -> u32 {
+        self.state.layers()[layer].segment.rows()
     }
 
     /// Returns how many rows of a layer may be answers at most.

@@ -20,7 +20,14 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
+/// A walk takes hidden rows for visible where the best are likely without one: where so many times as
+/// many rows as are hidden would make one in `k`.
+const SELDOM: u64 = 20;
+
 /// Pools the best rows that a walk finds. Hidden rows are walked through.
+///
+/// Where few are hidden, none is looked for while walking: rows that are not among the best do not
+/// matter for where a walk goes. One that is among them has the walk be done again.
 ///
 /// Returns the worth below which the walk did not look on, to be the floor of the next.
 pub fn walk(
@@ -33,14 +40,25 @@ pub fn walk(
     let segment = &scan.state.layers()[layer].segment;
     let Some(file) = segment.graph(question.metric()) else { return Ok(breadth.floor) };
     let (graph, columns) = (file.graph()?, Columns::of(segment)?);
+    let sees = |row| scan.sees(layer, row);
     let floor = KEPT.with_borrow_mut(|Kept { found, rows, scratch }| {
-        let visible = (!scan.sees_all(layer)).then_some(|row| scan.sees(layer, row));
-        let floor = graph.walk(question, visible, breadth, found, scratch);
+        let mut floor = None;
+        if hides_seldom(scan, layer, pool.k()) {
+            let walked = graph.walk(question, None::<fn(u32) -> bool>, breadth, found, scratch);
+            floor = found.iter().take(pool.k()).all(|&(_, row)| sees(row)).then_some(walked);
+        }
+        let floor = floor.unwrap_or_else(|| graph.walk(question, Some(sees), breadth, found, scratch));
         rows.clear();
-        rows.extend(found.iter().map(|&(_, row)| row));
+        rows.extend(found.iter().map(|&(_, row)| row).filter(|&row| sees(row)));
         columns.sift(rows, question, pool, |row| Some(Place::Sealed(layer, row)));
         floor
     });
     scan.check_time()?;
     Ok(floor)
+}
+
+/// Tells whether a hidden row is seldom among the best `k` of a layer.
+fn hides_seldom(scan: &Scan<'_>, layer: usize, k: usize) -> bool {
+    let (all, seen) = (scan.size_of(layer), scan.rows_of(layer));
+    u64::from(all - seen.min(all)) * k as u64 * SELDOM <= u64::from(all)
 }

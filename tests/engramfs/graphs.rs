@@ -102,6 +102,29 @@ fn deleted_and_overridden_rows_are_walked_through_and_never_shown() {
     assert_eq!(ids(&ask(&memory, &main, &question, 60, &plain()))[..10], nearest[..10], "the parent is untouched");
 }
 
+/// With so few rows hidden a walk takes them for visible until it finds one among the best.
+#[test]
+fn a_few_hidden_rows_are_never_shown_and_change_nothing_else() {
+    let (_disk, memory, fork) = indexed();
+    let main = View::Branch(main_of(&memory));
+    let questions: Vec<Vec<f32>> = (0..8).map(|seed| Chance(2000 + seed).vector(DIM)).collect();
+    let before: Vec<Vec<String>> =
+        questions.iter().map(|question| ids(&ask(&memory, &main, question, 60, &plain()))).collect();
+    // The nearest of the first question, the tenth of the second, the eleventh of the third, and so on.
+    let hidden: Vec<&String> = [0, 9, 10, 11, 5, 20, 40, 2].iter().zip(&before).map(|(&at, ids)| &ids[at]).collect();
+    let edits = hidden.iter().map(|id| delete(id)).collect();
+    memory.commit(&who(), fork.branch(), edits).unwrap();
+    for (question, before) in questions.iter().zip(&before) {
+        let answer = ask(&memory, &fork, question, 10, &plain());
+        assert!(!answer.exact);
+        let left: Vec<String> = before.iter().filter(|id| !hidden.contains(id)).take(10).cloned().collect();
+        assert_eq!(ids(&answer), left);
+        // Nor do they take the place of an answer where a walk keeps as many as are asked for.
+        assert_eq!(ask(&memory, &fork, question, 10, &serde_json::json!({ "ef": 10 })).hits.len(), 10);
+        assert_eq!(ids(&ask(&memory, &main, question, 10, &plain())), before[..10]);
+    }
+}
+
 #[test]
 fn a_chain_of_64_forks_is_walked_and_loses_nothing() {
     let (_disk, memory, fork) = indexed();
