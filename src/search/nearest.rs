@@ -254,3 +254,26 @@ impl Scan<'_> {
         Ok((Row::Sealed(segment.clone(), row), score))
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_follows_what_lies_little_farther_and_more_for_a_larger_ef() {
+        for metric in [Metric::Cosine, Metric::L2] {
+            for k in [1, 10, 1_000] {
+                let times = |ef: usize| breadth(metric, k, ef).slack.unwrap().times;
+                let at = |share: f32| times((share * 2.4 * k as f32).round() as usize);
+                assert!((at(10.0) - 1.102_2).abs() < 1e-3, "{metric}, k {k}: {}", at(10.0));
+                assert!((at(100.0) - 1.184_4).abs() < 1e-3, "{metric}, k {k}: {}", at(100.0));
+                assert!(times(k) >= 1.0 && times(usize::MAX).is_finite());
+                let Breadth { most, least, .. } = breadth(metric, k, 12 * k);
+                assert!(most == 36 * k && least >= k && least <= 12 * k);
+            }
+        }
+        let plain = breadth(Metric::Dot, 10, 64);
+        assert!(plain.slack.is_none() && plain.most == 64 && plain.least == 64);
+    }
+}
