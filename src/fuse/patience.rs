@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Threads of a session that no long request ever holds.
+/// Threads of a session that no long request ever holds but to send its reply.
 const ALWAYS_FREE: usize = 2;
 
 /// Where long requests are done: on the session's own threads while enough of them stay free, which

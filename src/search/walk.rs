@@ -27,7 +27,8 @@ const SELDOM: u64 = 20;
 /// Pools the best rows that a walk finds. Hidden rows are walked through.
 ///
 /// Where few are hidden, none is looked for while walking: rows that are not among the best do not
-/// matter for where a walk goes. One that is among them has the walk be done again.
+/// matter for where a walk goes. Where one is among them, or many among what was found, the walk is
+/// done again.
 ///
 /// Returns the worth below which the walk did not look on, to be the floor of the next.
 pub fn walk(
@@ -45,7 +46,9 @@ pub fn walk(
         let mut floor = None;
         if hides_seldom(scan, layer, pool.k()) {
             let walked = graph.walk(question, None::<fn(u32) -> bool>, breadth, found, scratch);
-            floor = found.iter().take(pool.k()).all(|&(_, row)| sees(row)).then_some(walked);
+            let shown = found.iter().filter(|&&(_, row)| sees(row)).count();
+            let serves = found.iter().take(pool.k()).all(|&(_, row)| sees(row)) && shown * 4 >= found.len() * 3;
+            floor = serves.then_some(walked);
         }
         let floor = floor.unwrap_or_else(|| graph.walk(question, Some(sees), breadth, found, scratch));
         rows.clear();

@@ -13,7 +13,7 @@ const RAISED: i32 = 8;
 const FACTORS: usize = 8;
 
 /// About what the four bits lack of a vector, as a share of its length.
-const ERROR: f32 = 0.15;
+const ERROR: f64 = 0.15;
 
 /// Rows in four bits, as they lie in a file: the codes of all, then the factors of all.
 ///
@@ -206,7 +206,7 @@ pub struct CoarseQuestion {
     weight: f64,
     size: f64,
     /// About what products are wrong by; under l2 twice that, the squares of distances.
-    error: f32,
+    error: f64,
     kernels: &'static Kernels,
 }
 
@@ -219,9 +219,9 @@ impl CoarseQuestion {
         let (weight, size) = source.factors(metric);
         let excess = RAISED * source.bytes.iter().map(|&byte| i32::from(byte)).sum::<i32>();
         // The error of each dimension is by chance, so that of the whole goes with the root.
-        let error = ERROR / (source.bytes.len().max(1) as f32).sqrt();
+        let (error, size) = (ERROR / (source.bytes.len().max(1) as f64).sqrt(), f64::from(size));
         let error = if metric == Metric::L2 { 2.0 * error * size * size } else { error };
-        Self { metric, bytes, excess, weight, size: f64::from(size), error, kernels: kernels::best() }
+        Self { metric, bytes, excess, weight, size, error, kernels: kernels::best() }
     }
 
     /// Puts about the scores of some rows into `out`, in their order; what was in it is dropped.
@@ -254,12 +254,14 @@ impl CoarseQuestion {
     #[must_use]
     #[inline]
     pub fn worth_farther(&self, worth: f32, times: f32) -> f32 {
-        match self.metric {
+        let (near, times) = (f64::from(worth), f64::from(times));
+        let far = match self.metric {
             // The square of the distance is 2 (1 - worth).
-            Metric::Cosine => 1.0 - (1.0 - worth).max(0.0) * times * times - self.error,
-            Metric::L2 => -(worth * worth * times * times + self.error).sqrt(),
-            Metric::Dot => f32::MIN,
-        }
+            Metric::Cosine => 1.0 - (1.0 - near).max(0.0) * times * times - self.error,
+            Metric::L2 => -(near * near * times * times + self.error).sqrt(),
+            Metric::Dot => f64::from(f32::MIN),
+        };
+        worth.min(far as f32)
     }
 
     /// Returns the score that a product of codes stands for.
