@@ -34,6 +34,8 @@ const EF_OF_FARTHER: f32 = 2.4;
 /// A walk costs as much as to scan so many rows for each candidate that `ef` asks for: less where
 /// few lie within the slack, more where many do.
 const ROWS_PER_CANDIDATE: u64 = 48;
+/// The same where a walk keeps `ef` whatever they are worth.
+const ROWS_PER_CANDIDATE_OF_DOT: u64 = 32;
 
 /// How many versions before its turn the code of one is asked for; the version itself as many before.
 const VERSIONS_AHEAD: usize = 16;
@@ -89,19 +91,20 @@ fn breadth(metric: Metric, k: usize, ef: usize) -> Breadth {
     }
 }
 
-/// Tells whether a walk that keeps `ef` costs less than a scan of `seen` rows of a segment of `all`.
+/// Tells whether a walk of `ef` candidates, each as dear as a scan of so many rows, costs less than a scan of
+/// `seen` rows of a segment of `all`.
 ///
 /// Where few rows are visible or match, a walk passes through many others: its cost grows as their
 /// share falls.
-fn walk_pays(seen: u32, all: u32, ef: usize) -> bool {
+fn walk_pays(seen: u32, all: u32, ef: usize, rows_per_candidate: u64) -> bool {
     let seen = u64::from(seen);
-    seen * seen > (ef as u64 * ROWS_PER_CANDIDATE).saturating_mul(u64::from(all))
+    seen * seen > (ef as u64 * rows_per_candidate).saturating_mul(u64::from(all))
 }
 
 /// Tells whether a graph of a segment of `all` rows, of which `seen` are visible, would be walked after
 /// that of a larger one.
 pub fn walk_pays_beside(seen: u32, all: u32) -> bool {
-    walk_pays(seen, all, LEAST)
+    walk_pays(seen, all, LEAST, ROWS_PER_CANDIDATE)
 }
 
 impl Scan<'_> {
@@ -142,7 +145,9 @@ impl Scan<'_> {
         if exact || segment.graph(question.metric()).is_none() {
             return Ok(false);
         }
-        Ok(walk_pays(self.rows_of(layer), segment.rows(), ef))
+        let per_candidate =
+            if question.metric() == Metric::Dot { ROWS_PER_CANDIDATE_OF_DOT } else { ROWS_PER_CANDIDATE };
+        Ok(walk_pays(self.rows_of(layer), segment.rows(), ef, per_candidate))
     }
 
     /// Pools every row in question of one segment.
