@@ -121,7 +121,7 @@ impl Scan<'_> {
             let share = f64::from(self.size_of(layer)) / f64::from(self.size_of(layers[0]));
             let kept = ((ef as f64 * share) as usize).max(ef_least);
             if self.walks(layer, question, kept, effort.exact)? {
-                breadth.floor = walk(self, layer, question, breadth, &mut pool)?;
+                breadth.floor = walk(self, layer, question, (breadth, ef), &mut pool)?;
                 breadth.least = ef_least;
                 exact = false;
             } else {

@@ -28,14 +28,14 @@ const SELDOM: u64 = 20;
 ///
 /// Where few are hidden, none is looked for while walking: rows that are not among the best do not
 /// matter for where a walk goes. Where one is among them, or many among what was found, the walk is
-/// done again.
+/// done again and keeps no more than `ef`: around what is hidden many lie about equally far.
 ///
 /// Returns the worth below which the walk did not look on, to be the floor of the next.
 pub fn walk(
     scan: &Scan<'_>,
     layer: usize,
     question: &Prepared,
-    breadth: Breadth,
+    (breadth, ef): (Breadth, usize),
     pool: &mut Pool,
 ) -> Result<f32, SearchError> {
     let segment = &scan.state.layers()[layer].segment;
@@ -43,14 +43,15 @@ pub fn walk(
     let (graph, columns) = (file.graph()?, Columns::of(segment)?);
     let sees = |row| scan.sees(layer, row);
     let floor = KEPT.with_borrow_mut(|Kept { found, rows, scratch }| {
-        let mut floor = None;
+        let (mut floor, mut again) = (None, breadth);
         if hides_seldom(scan, layer, pool.k()) {
             let walked = graph.walk(question, None::<fn(u32) -> bool>, breadth, found, scratch);
             let shown = found.iter().filter(|&&(_, row)| sees(row)).count();
             let serves = found.iter().take(pool.k()).all(|&(_, row)| sees(row)) && shown * 4 >= found.len() * 3;
             floor = serves.then_some(walked);
+            again.most = ef.min(breadth.most);
         }
-        let floor = floor.unwrap_or_else(|| graph.walk(question, Some(sees), breadth, found, scratch));
+        let floor = floor.unwrap_or_else(|| graph.walk(question, Some(sees), again, found, scratch));
         rows.clear();
         rows.extend(found.iter().map(|&(_, row)| row).filter(|&row| sees(row)));
         columns.sift(rows, question, pool, |row| Some(Place::Sealed(layer, row)));
