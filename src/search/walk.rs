@@ -20,8 +20,8 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
-/// A walk takes hidden rows for visible where the best are likely without one: where so many times as
-/// many rows as are hidden would make one in `k`.
+/// Where at most one row in so many times `k` is hidden, one is seldom among the best `k`, and a walk
+/// takes all for visible.
 const SELDOM: u64 = 20;
 
 /// Pools the best rows that a walk finds. Hidden rows are walked through.
