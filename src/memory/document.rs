@@ -48,6 +48,9 @@ impl Memory {
     /// Returns a document's bytes. They are kept until something that stands in them changes, so
     /// asking for the length costs no rendering the second time.
     pub fn document(&self, view: &View, document: Document) -> Result<Arc<[u8]>, Error> {
+        if let (View::Branch(branch), Document::Conflicts) = (view, document) {
+            self.settle_written(*branch);
+        }
         let world = self.world().clone();
         let seen = Seen::new(&world, view)?;
         let stamp = self.stamp(&world, &seen, document);

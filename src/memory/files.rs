@@ -166,7 +166,9 @@ impl Memory {
             return Ok(());
         };
         let count = before.changes(after.files()).len() as u64;
-        self.perform(chain, uid, Deed::Files(branch, count)).map(|_| ())
+        self.perform(chain, uid, Deed::Files(branch, count))?;
+        self.settle(chain, branch, uid);
+        Ok(())
     }
 
     /// Gathers what was done to the files of every branch.

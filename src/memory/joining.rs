@@ -310,7 +310,8 @@ pub fn conflict(plan: &Joint) -> Error {
         Kind::Conflict,
         "conflicts",
         message,
-        "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl",
+        "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl; a file is \
+         settled as well by writing it in the branch",
     )
 }
 

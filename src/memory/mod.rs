@@ -31,6 +31,7 @@ mod readme;
 mod seal;
 mod segments;
 mod settings;
+mod shown;
 mod snapshot;
 mod status;
 mod surroundings;
@@ -140,6 +141,7 @@ pub struct Memory {
     errors: Mutex<(u64, HashMap<BranchId, serde_json::Value>)>,
     /// When a refused merge of a branch was last noted in the lineage.
     refused: Mutex<HashMap<BranchId, Time>>,
+    shown: shown::Shown,
     listeners: RwLock<Vec<Listener>>,
     keeper: seal::Keeper,
     indexer: indexer::Indexer,

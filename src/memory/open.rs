@@ -97,6 +97,7 @@ impl Memory {
             documents: Mutex::default(),
             errors: Mutex::default(),
             refused: Mutex::default(),
+            shown: super::shown::Shown::default(),
             listeners: RwLock::default(),
             keeper: super::seal::Keeper::default(),
             indexer: super::indexer::Indexer::default(),

@@ -223,6 +223,9 @@ impl Memory {
                 if is_verdict || matches!(error.kind, Kind::Denied | Kind::NotPermitted) {
                     self.note_refusal(who, branch, &error);
                 }
+                if error.kind == Kind::Conflict {
+                    self.note_shown(branch, join);
+                }
                 Err(error)
             }
         }
@@ -244,6 +247,7 @@ impl Memory {
     }
 
     fn dry_run(&self, who: &Actor, branch: BranchId, join: Join) -> Result<Outcome, Error> {
+        self.settle_written(branch);
         let forbidden = self.check_rules(who, branch, join).err();
         let world = self.world().clone();
         let branch = world.branch(branch)?;
@@ -254,6 +258,7 @@ impl Memory {
             blockers.extend(joining::without_children(branch).err());
         }
         if worked.plan.is_blocked() {
+            self.shown.note(&world, branch.id, worked.plan.conflicts());
             blockers.push(joining::conflict(&worked.plan));
         }
         blockers.extend(forbidden);
@@ -276,11 +281,6 @@ impl Memory {
         if let Err(error) = self.act(who, || Ok(Deed::Refuse(branch, reason.into()))) {
             log::warn!("a refusal could not be noted in the lineage: {error}");
         }
-    }
-
-    /// Settles one conflict for as long as both sides stay as they are.
-    pub fn resolve_conflict(&self, who: &Actor, branch: BranchId, id: &str, side: Side) -> Result<(), Error> {
-        self.act(who, || Ok(Deed::Resolve(branch, id.into(), side))).map(|_| ())
     }
 
     /// Gives a setting a value.

@@ -267,7 +267,9 @@ fn as_conflict(branch: &Mounted<'_>, mut failure: Failure) -> Failure {
     if failure.code == "ebusy" && branch.read("conflicts").is_ok_and(|text| text.contains("\"decision\":null")) {
         failure.exit = Exit::Refused;
         failure.code = "conflict".to_owned();
-        failure.hint = "settle each with `echo \"resolve ID child|parent\" > ctl` and merge again".to_owned();
+        failure.hint =
+            "settle each with `echo \"resolve ID child|parent\" > ctl`, a file also by writing it, and merge again"
+                .to_owned();
     }
     failure
 }
