@@ -37,8 +37,8 @@ impl Memory {
         let files = self.expire_files(false)?;
         let _one = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
         let states = self.drop_outdated(now);
-        self.seal_alone(Fold::Small)?;
-        let bytes = self.sweep()?;
+        let sealed = self.seal_alone(Fold::Small)?;
+        let bytes = self.sweep(&sealed)?;
         Ok(json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes }))
     }
 
@@ -78,10 +78,12 @@ impl Memory {
         dropped
     }
 
-    /// Removes the files that nothing reaches. Called after a seal, by who holds `sealing`.
-    pub(super) fn sweep(&self) -> Result<u64, Error> {
+    /// Removes the files that nothing reaches. Called by who holds `sealing`, with the world that the manifest names:
+    /// what went out of use since then is needed still, by an opening after a crash.
+    pub(super) fn sweep(&self, sealed: &World) -> Result<u64, Error> {
         let _nobody_names = self.naming.write().unwrap_or_else(PoisonError::into_inner);
-        let live = self.live_files();
+        let mut live = self.live_files();
+        live.extend(live_files(sealed));
         self.segments.retain(&live);
         self.trees.retain_packs(&live);
         self.segments.shelf.sweep(&live).map_err(|error| Error::io("unreachable segments could not be removed", &error))

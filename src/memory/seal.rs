@@ -145,13 +145,13 @@ impl Memory {
     /// Like [`Memory::seal`], and says which segments are folded.
     pub(super) fn seal_and_fold(&self, fold: Fold) -> Result<(), Error> {
         let _one = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.seal_alone(fold)
+        self.seal_alone(fold).map(drop)
     }
 
-    /// Like [`Memory::seal_and_fold`], for who holds `sealing`.
-    pub(super) fn seal_alone(&self, fold: Fold) -> Result<(), Error> {
+    /// Like [`Memory::seal_and_fold`], for who holds `sealing`; returns the world that the new manifest names.
+    pub(super) fn seal_alone(&self, fold: Fold) -> Result<World, Error> {
         let Rotated { manifest, journals, named } = self.rotate()?;
-        let folded = self.seal_rotated(manifest, fold).inspect_err(|_| {
+        let (world, folded) = self.seal_rotated(manifest, fold).inspect_err(|_| {
             // The acts that name them are still all there is of their rows.
             self.named.lock().unwrap_or_else(PoisonError::into_inner).extend(&named);
             // The next try comes sooner than after a seal, and not with every act.
@@ -162,15 +162,15 @@ impl Memory {
                 log::warn!("the journal file {} is not needed any longer and stays: {error}", Journal::path_of(number));
             }
         }
-        if folded && let Err(error) = self.sweep() {
+        if folded && let Err(error) = self.sweep(&world) {
             log::warn!("segments that were folded into a larger one stay until the next gc: {error}");
         }
         self.indexer.wake();
-        Ok(())
+        Ok(world)
     }
 
-    /// Steps 2 and 3; returns whether older segments were folded into new ones.
-    fn seal_rotated(&self, mut manifest: Manifest, fold: Fold) -> Result<bool, Error> {
+    /// Steps 2 and 3; returns the world that the manifest names, and whether older segments were folded into new ones.
+    fn seal_rotated(&self, mut manifest: Manifest, fold: Fold) -> Result<(World, bool), Error> {
         let sealed = self.write_segments(&manifest.world, fold)?;
         let recent = {
             let history = self.history.read().unwrap_or_else(PoisonError::into_inner);
@@ -186,7 +186,7 @@ impl Memory {
         moves.world(&mut manifest.world);
         manifest::write(&self.disk, &manifest, &self.key, &self.trees)?;
         self.install(&mut moves, &manifest, recent.len());
-        Ok(sealed.iter().any(Sealed::folds))
+        Ok((manifest.world, sealed.iter().any(Sealed::folds)))
     }
 
     /// Begins a new journal file.

@@ -1,13 +1,14 @@
 //! Power cuts, torn writes and the death of the process.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 
-use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use engramfs::disk::{Disk, DiskFile, Fault, FaultyDisk, ForgetfulDisk, Kind as Call, Space};
 use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay};
 use engramfs::memory::Kind;
 
 use crate::story::{SCRIPT, Step, Story, random_steps, recover};
-use crate::support::{Chance, main_of, open, put, rounds, who};
+use crate::support::{Chance, main_of, open, put, rounds, verify, who};
 
 /// Runs the steps up to the `nth` call that changes the disk: from there on nothing reaches it.
 /// Returns the story, and whether all calls were made before.
@@ -312,4 +313,81 @@ fn what_broken_seals_left_is_swept() {
     let (journals, others): (Vec<_>, Vec<_>) = files.partition(|path| path.starts_with("journal/"));
     assert_eq!(journals.len(), 1, "{journals:?}");
     assert!(others.len() <= 4 + 6 && !others.iter().any(|path| path.contains("draft")), "{others:?}");
+}
+
+/// A disk on which something happens once, as soon as a file got a name.
+struct Meanwhile {
+    inner: ForgetfulDisk,
+    name: &'static str,
+    what: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Disk for Meanwhile {
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename(from, to)?;
+        let what = (to == self.name).then(|| self.what.lock().unwrap().take()).flatten();
+        what.into_iter().for_each(|what| what());
+        Ok(())
+    }
+
+    fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        self.inner.create(path)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        self.inner.open(path)
+    }
+
+    fn open_write(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        self.inner.open_write(path)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.inner.remove(path)
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+
+    fn make_dir(&self, path: &str) -> io::Result<()> {
+        self.inner.make_dir(path)
+    }
+
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        self.inner.sync_dir(path)
+    }
+
+    fn mode(&self, path: &str) -> io::Result<u32> {
+        self.inner.mode(path)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.inner.space()
+    }
+}
+
+#[test]
+fn what_goes_out_of_use_while_gc_runs_is_kept_for_as_long_as_the_manifest_names_it() {
+    let inner = ForgetfulDisk::new();
+    let disk = Arc::new(Meanwhile { inner: inner.clone(), name: "manifest", what: Mutex::default() });
+    let memory = crate::support::open_on(disk.clone()).unwrap();
+    let fork = memory.fork(&who(), main_of(&memory), "x", None).unwrap();
+    memory.commit(&who(), fork, vec![put("of the fork alone", None, Some("text"))]).unwrap();
+    memory.seal().unwrap();
+    let sealed = inner.list("segments").unwrap();
+    let is_there = |name: &String| inner.list("segments").unwrap().contains(name);
+    let writer = memory.clone();
+    *disk.what.lock().unwrap() = Some(Box::new(move || writer.discard(&who(), fork).unwrap()));
+    memory.gc(&who(), None, false).unwrap();
+    assert!(memory.resolve("main/x").is_err(), "it was discarded meanwhile");
+    assert!(sealed.iter().all(is_there));
+    for cut in [inner.power_cut_keep_nothing(), inner.power_cut_keep_all()] {
+        verify(&cut).unwrap();
+        open(&cut).unwrap();
+    }
+    // The next manifest does not name it.
+    memory.gc(&who(), None, false).unwrap();
+    assert!(!sealed.iter().all(is_there));
+    verify(&inner).unwrap();
 }

@@ -3,6 +3,7 @@
 
 /// Rooms, tables and sizes: the house is as docs/ARCHITECTURE.md says.
 mod architecture;
+mod by_hand;
 /// Named finds, each with its story.
 mod regressions;
 

@@ -1,0 +1,105 @@
+//! Conflicts of files that wait for a decision by hand, and what settles them.
+
+use engramfs::disk::ForgetfulDisk;
+use engramfs::memory::{BranchId, Document, FileName, FileOp, Join, Kind, Memory, Setting, Side, View};
+
+use crate::files::{read, write};
+use crate::support::{main_of, open, verify, who};
+
+#[test]
+fn a_conflict_by_hand_blocks_the_merge_until_it_is_settled() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "core/plan", "base\n");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, main, "core/plan", "parent\n");
+    write(&memory, fork, "core/plan", "child\n");
+    let error = memory.join(&who(), fork, Join::Merge, false).unwrap_err();
+    assert_eq!(error.kind, Kind::Conflict);
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
+    memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Parent).unwrap();
+    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
+}
+
+/// A branch whose file and the parent's contradict under `manual`.
+fn contradicting(memory: &Memory) -> (BranchId, BranchId) {
+    let main = main_of(memory);
+    write(memory, main, "core/plan", "base\n");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(memory, main, "core/plan", "parent\n");
+    write(memory, fork, "core/plan", "child\n");
+    (main, fork)
+}
+
+fn is_refused(memory: &Memory, fork: BranchId) -> bool {
+    memory.join(&who(), fork, Join::Merge, false).is_err_and(|error| error.kind == Kind::Conflict)
+}
+
+#[test]
+fn writing_the_file_settles_a_conflict_that_was_shown() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let (main, fork) = contradicting(&memory);
+    // Whoever writes without knowing of the other side settles nothing.
+    write(&memory, fork, "core/plan", "child again\n");
+    assert!(is_refused(&memory, fork) && is_refused(&memory, fork));
+    write(&memory, fork, "core/plan", "both\n");
+    let conflicts = memory.document(&View::Branch(fork), Document::Conflicts).unwrap();
+    assert!(String::from_utf8_lossy(&conflicts).contains(r#""decision":"child""#), "{conflicts:?}");
+    write(&memory, fork, "core/plan", "both, and better\n");
+    let outcome = memory.join(&who(), fork, Join::Merge, false).unwrap();
+    assert_eq!(outcome.conflicts[0].decision, Some(Side::Child));
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "both, and better\n");
+    let head = memory.snapshot(&View::Branch(main)).unwrap().head();
+    drop(memory);
+    // Entries alone decide: the settlement is one, so an opening does the same merge.
+    let memory = open(&disk).unwrap();
+    assert_eq!(memory.snapshot(&View::Branch(main)).unwrap().head(), head);
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn a_dry_run_shows_a_conflict_as_well_and_deleting_the_file_settles_it() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, fork) = contradicting(&memory);
+    assert!(memory.join(&who(), fork, Join::Pull, true).unwrap().is_blocked());
+    let tree = memory.files(&View::Branch(fork)).unwrap();
+    let unlink =
+        FileOp::Unlink { parent: tree.resolve(b"core").unwrap(), name: FileName::new(b"plan").unwrap(), keep: false };
+    memory.edit(&who(), fork, unlink).unwrap();
+    assert!(!memory.join(&who(), fork, Join::Merge, true).unwrap().is_blocked());
+    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "core/plan"), None);
+}
+
+#[test]
+fn a_write_settles_nothing_where_the_parent_went_on_or_words_had_settled_it() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, fork) = contradicting(&memory);
+    assert!(is_refused(&memory, fork));
+    write(&memory, main, "core/plan", "parent again\n");
+    write(&memory, fork, "core/plan", "of what was shown\n");
+    assert!(is_refused(&memory, fork));
+    memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Parent).unwrap();
+    write(&memory, fork, "core/plan", "void\n");
+    assert!(is_refused(&memory, fork));
+    write(&memory, fork, "core/plan", "now it is known\n");
+    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "now it is known\n");
+}
+
+#[test]
+fn nobody_is_told_that_a_file_will_replace_a_folder_that_holds_something() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, fork, "n", "file");
+    write(&memory, main, "n/in", "held");
+    let refused = memory.resolve_conflict(&who(), fork, "files/n", Side::Child).unwrap_err();
+    assert_eq!((refused.kind, refused.code), (Kind::Invalid, "folder_in_the_way"));
+    memory.resolve_conflict(&who(), fork, "files/n", Side::Parent).unwrap();
+    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "n/in").unwrap(), "held");
+}
