@@ -104,10 +104,22 @@ impl Memory {
         who: &Actor,
         deed: impl FnOnce() -> Result<Deed, Error>,
     ) -> Result<Arc<SignedEntry>, Error> {
+        self.act_on(who, None, deed)
+    }
+
+    /// Like [`Memory::act`], where `deed` looks at a branch: what was written there is gathered before, since that may
+    /// settle conflicts.
+    pub(super) fn act_on(
+        &self,
+        who: &Actor,
+        branch: Option<BranchId>,
+        deed: impl FnOnce() -> Result<Deed, Error>,
+    ) -> Result<Arc<SignedEntry>, Error> {
         let (entry, change) = {
             let mut chain = self.chain();
             chain.writable()?;
             self.introduce(&mut chain, who)?;
+            branch.map_or(Ok(()), |branch| self.gather(&mut chain, branch))?;
             let deed = deed()?;
             self.gather_for(&mut chain, &deed)?;
             self.perform(&mut chain, who.uid, deed)?
@@ -150,6 +162,9 @@ impl Memory {
         chain.loose_bytes += bytes.len() as u64 + super::seal::ACT_BYTES;
         if let Deed::Files(branch, _) | Deed::Discard(branch) | Deed::Join(branch, Join::Merge) = &act.deed {
             chain.pending.remove(branch);
+        }
+        if let Deed::Discard(branch) | Deed::Join(branch, _) = &act.deed {
+            self.shown.forget_branch(*branch);
         }
         if let Deed::Bulk(_, segment, _) = &act.deed {
             self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(*segment);

@@ -101,6 +101,9 @@ impl Memory {
             }
             count += 1;
             if !dry_run {
+                // Time wrote this and nobody who knows of a conflict.
+                let path = before.path(file.inode).unwrap_or_default();
+                self.shown.forget(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
                 let op = Op::Unlink { parent: file.parent, name: file.name, keep: true };
                 match self.edit_unguarded(owner, branch, op) {
                     // It went or was replaced meanwhile.

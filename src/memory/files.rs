@@ -167,7 +167,7 @@ impl Memory {
         };
         let count = before.changes(after.files()).len() as u64;
         self.perform(chain, uid, Deed::Files(branch, count))?;
-        self.settle(chain, branch, uid);
+        self.settle(chain, branch, uid, &before, after.files());
         Ok(())
     }
 

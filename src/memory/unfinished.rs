@@ -29,7 +29,9 @@ pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &Builder<'
     let payload = [&segment.0[..], &[metric.to_code()], &builder.save()].concat();
     let bytes = [&MAGIC[..], &Hash::of(&CONTEXT, &payload).0, &payload].concat();
     remove(disk, NEW_PATH)?;
-    disk.create(NEW_PATH)?.write_all_at(&bytes, 0)?;
+    let file = disk.create(NEW_PATH)?;
+    file.write_all_at(&bytes, 0)?;
+    file.sync()?;
     disk.rename(NEW_PATH, PATH)
 }
 

@@ -216,7 +216,7 @@ impl Memory {
             self.check_rules(who, branch, join)?;
             Ok(Deed::Join(branch, join))
         };
-        match self.act(who, deed) {
+        match self.act_on(who, Some(branch), deed) {
             Ok(entry) => Ok(merged(&entry)),
             Err(error) => {
                 let is_verdict = matches!(error.kind, Kind::Conflict | Kind::NotEmpty | Kind::Refused);
@@ -224,7 +224,7 @@ impl Memory {
                     self.note_refusal(who, branch, &error);
                 }
                 if error.kind == Kind::Conflict {
-                    self.note_shown(branch, join);
+                    self.note_shown(who, branch, join);
                 }
                 Err(error)
             }
@@ -258,7 +258,7 @@ impl Memory {
             blockers.extend(joining::without_children(branch).err());
         }
         if worked.plan.is_blocked() {
-            self.shown.note(&world, branch.id, worked.plan.conflicts());
+            self.shown.note((branch.id, join), who, worked.plan.conflicts());
             blockers.push(joining::conflict(&worked.plan));
         }
         blockers.extend(forbidden);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Hash;
 use crate::disk::{Disk, DiskFile};
 
-/// Prefix of files that are still being written; the next open sweeps them.
+/// Prefix of files that are still being written; what a crash left of them goes with the next sweep.
 const DRAFT: &str = "draft-";
 
 /// A folder of files that never change once they have their name.

@@ -1,7 +1,7 @@
 //! Conflicts of files that wait for a decision by hand, and what settles them.
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{BranchId, Document, FileName, FileOp, Join, Kind, Memory, Setting, Side, View};
+use engramfs::memory::{Actor, Attrs, BranchId, Document, FileName, FileOp, Join, Kind, Memory, Setting, Side, View};
 
 use crate::files::{read, write};
 use crate::support::{main_of, open, verify, who};
@@ -102,4 +102,60 @@ fn nobody_is_told_that_a_file_will_replace_a_folder_that_holds_something() {
     memory.resolve_conflict(&who(), fork, "files/n", Side::Parent).unwrap();
     memory.join(&who(), fork, Join::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "n/in").unwrap(), "held");
+}
+
+#[test]
+fn only_who_was_shown_a_conflict_settles_it_by_writing_and_not_by_a_change_of_mode_or_time() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, fork) = contradicting(&memory);
+    let other = Actor { uid: 1001, gid: 1001, name: "bob".into() };
+    memory.set(&who(), main, Setting::Rules, "core/** text manual ttl=1h").unwrap();
+    assert!(memory.join(&other, fork, Join::Promote, false).is_err());
+    write(&memory, fork, "core/plan", "of one who knows nothing\n");
+    assert!(is_refused(&memory, fork));
+    let inode = memory.files(&View::Branch(fork)).unwrap().resolve(b"core/plan").unwrap();
+    let attrs = Attrs { mode: Some(0o600), ..Attrs::default() };
+    memory.edit(&who(), fork, FileOp::SetAttr { inode, attrs }).unwrap();
+    assert!(is_refused(&memory, fork));
+    write(&memory, fork, "core/plan", "of one who knows\n");
+    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "of one who knows\n");
+}
+
+#[test]
+fn what_was_shown_before_a_promote_counts_no_more_after_it() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, fork) = contradicting(&memory);
+    assert!(is_refused(&memory, fork));
+    write(&memory, fork, "core/plan", "both\n");
+    memory.join(&who(), fork, Join::Promote, false).unwrap();
+    // The parent goes back to the very version that was shown.
+    write(&memory, main, "core/plan", "parent\n");
+    write(&memory, fork, "core/plan", "child\n");
+    assert!(is_refused(&memory, fork));
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
+}
+
+#[test]
+fn a_write_that_settles_a_conflict_is_held_against_the_rules_of_the_parent() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, fork) = contradicting(&memory);
+    memory.set(&who(), main, Setting::Rules, "core/** text manual append").unwrap();
+    assert!(is_refused(&memory, fork));
+    write(&memory, fork, "core/plan", "both\n");
+    let error = memory.join(&who(), fork, Join::Merge, false).unwrap_err();
+    assert_eq!(error.kind, Kind::NotPermitted);
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
+}
+
+#[test]
+fn a_conflict_that_a_pull_showed_is_settled_for_the_pull() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, fork) = contradicting(&memory);
+    // Only the branch itself leaves it to somebody's hand.
+    memory.set(&who(), main, Setting::Rules, "** whole parent-wins").unwrap();
+    assert!(memory.join(&who(), fork, Join::Pull, false).is_err());
+    write(&memory, fork, "core/plan", "both\n");
+    memory.join(&who(), fork, Join::Pull, false).unwrap();
+    assert_eq!(read(&memory, fork, "core/plan").unwrap(), "both\n");
 }

@@ -106,7 +106,8 @@ impl Seen {
     }
 }
 
-pub(super) fn same_body(one: &Node, other: &Node) -> bool {
+/// Returns whether two files are of one kind and hold the same, whatever their modes and attributes.
+pub fn same_body(one: &Node, other: &Node) -> bool {
     one.kind() == other.kind()
         && one.content_hash() == other.content_hash()
         && one.target() == other.target()

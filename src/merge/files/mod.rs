@@ -26,7 +26,7 @@ mod tree_tests;
 
 pub use content::{CONTENT_BYTES_MAX, Contents, Loser, Merged, Note, Take, Version, merge_contents};
 pub use decide::Lost;
-pub use item::FileDecision;
+pub use item::{FileDecision, same_body};
 pub use kin::Trees;
 pub use plan::{FileMerge, FilePlan, plan_files};
 pub use rule::{Kind, Principal, Rule};
