@@ -7,7 +7,7 @@ use super::act::{Deed, Join};
 use super::chain::{Chain, split};
 use super::history::History;
 use super::manifest;
-use super::open::parse_act;
+use super::open::{parse_act, read_file};
 use super::prepare::{Ground, prepare};
 use super::segments::Segments;
 use super::trees::Trees;
@@ -17,6 +17,7 @@ use crate::disk::Disk;
 use crate::journal::{Frame, Journal, Kind, Replay, Torn};
 use crate::lineage::{PublicKey, SIGNATURE_BYTES, SignedEntry};
 use crate::object::Hash;
+use crate::segment::FOLDER;
 
 /// Where a store is read from.
 pub(super) struct Source<'a> {
@@ -46,6 +47,23 @@ pub(super) struct Loaded {
     pub torn: Option<Torn>,
     /// Segments that acts in the journal name.
     pub named: HashSet<Hash>,
+}
+
+/// How often a reader begins anew.
+const ATTEMPTS: usize = 8;
+
+/// Reads beside a process that may be writing: begins anew where it failed and the store was sealed meanwhile, which
+/// takes files away that were named a moment ago.
+pub(super) fn beside_a_writer<T>(disk: &dyn Disk, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    let files = || (read_file(disk, manifest::PATH).ok(), disk.list("journal").ok(), disk.list(FOLDER).ok());
+    for _ in 1..ATTEMPTS {
+        let before = files();
+        match attempt() {
+            Err(_) if files() != before => {}
+            outcome => return outcome,
+        }
+    }
+    attempt()
 }
 
 /// Reads a store. The signature of the newest entry is checked, and with it the whole chain: each

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use super::act::{Act, Deed};
 use super::chain::Chain;
-use super::load::{Source, load};
+use super::load::{Source, beside_a_writer, load};
 use super::manifest::{self, Manifest};
 use super::segments::Segments;
 use super::trees::Trees;
@@ -75,7 +75,8 @@ impl Memory {
         let segments = Segments::new(Shelf::over(disk.clone(), segment::FOLDER), false);
         let writing = mode != OpenMode::ReadOnly;
         let trees = Trees::new(disk.clone(), false);
-        let mut loaded = load(&Source { disk: &disk, public: &public, segments: &segments, trees: &trees, writing })?;
+        let source = Source { disk: &disk, public: &public, segments: &segments, trees: &trees, writing };
+        let mut loaded = if writing { load(&source)? } else { beside_a_writer(&*disk, || load(&source))? };
         loaded.world.drop_orphans();
         let warnings = loaded.torn.iter().map(torn_warning).collect();
         let journal = if writing { Some(Arc::new(loaded.replay.carry_on(loaded.torn.as_ref())?)) } else { None };

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::contents::is_whole;
 use super::gc::live_files;
 use super::history::{Archive, open_archive, read_archive};
-use super::load::{Loaded, Source, load};
+use super::load::{Loaded, Source, beside_a_writer, load};
 use super::open::{check_format, is_holder, read_file, read_keys};
 use super::segments::Segments;
 use super::trees::{self, Trees};
@@ -38,14 +38,7 @@ pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> 
         return Err(Error::new(Kind::NotFound, "no_such_store", message, "name the folder that the store is in"));
     }
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(path));
-    loop {
-        let before = read_file(&*disk, manifest::PATH)?;
-        match verify_on(&disk, options) {
-            // The store is in use and was sealed while it was read.
-            Err(_) if read_file(&*disk, manifest::PATH)? != before => {}
-            result => return result,
-        }
-    }
+    beside_a_writer(&*disk, || verify_on(&disk, options))
 }
 
 /// Checks every byte of every file, every signature and link of the chain, and that every branch's

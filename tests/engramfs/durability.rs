@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use engramfs::disk::{Disk, DiskFile, Fault, FaultyDisk, ForgetfulDisk, Kind as Call, Space};
 use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay};
-use engramfs::memory::Kind;
+use engramfs::memory::{Kind, Memory, OpenMode, View};
 
 use crate::story::{SCRIPT, Step, Story, random_steps, recover};
-use crate::support::{Chance, main_of, open, put, rounds, verify, who};
+use crate::support::{Chance, main_of, open, put, rounds, surroundings, verify, who};
 
 /// Runs the steps up to the `nth` call that changes the disk: from there on nothing reaches it.
 /// Returns the story, and whether all calls were made before.
@@ -315,27 +315,35 @@ fn what_broken_seals_left_is_swept() {
     assert!(others.len() <= 4 + 6 && !others.iter().any(|path| path.contains("draft")), "{others:?}");
 }
 
-/// A disk on which something happens once, as soon as a file got a name.
+/// A disk on which something happens once, as soon as a file of that name was opened or got its name.
 struct Meanwhile {
     inner: ForgetfulDisk,
     name: &'static str,
     what: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
+impl Meanwhile {
+    fn happen(&self, name: &str) {
+        let what = (name == self.name).then(|| self.what.lock().unwrap().take()).flatten();
+        what.into_iter().for_each(|what| what());
+    }
+}
+
 impl Disk for Meanwhile {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.inner.rename(from, to)?;
-        let what = (to == self.name).then(|| self.what.lock().unwrap().take()).flatten();
-        what.into_iter().for_each(|what| what());
+        self.happen(to);
         Ok(())
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.inner.open(path)?;
+        self.happen(path);
+        Ok(file)
     }
 
     fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
         self.inner.create(path)
-    }
-
-    fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        self.inner.open(path)
     }
 
     fn open_write(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
@@ -390,4 +398,19 @@ fn what_goes_out_of_use_while_gc_runs_is_kept_for_as_long_as_the_manifest_names_
     memory.gc(&who(), None, false).unwrap();
     assert!(!sealed.iter().all(is_there));
     verify(&inner).unwrap();
+}
+
+#[test]
+fn who_reads_beside_a_writer_begins_anew_where_the_store_is_sealed_meanwhile() {
+    let inner = ForgetfulDisk::new();
+    let memory = open(&inner).unwrap();
+    let seal = move || {
+        memory.commit(&who(), main_of(&memory), vec![put("a", None, Some("text"))]).unwrap();
+        memory.seal().unwrap();
+    };
+    let disk = Arc::new(Meanwhile { inner, name: "manifest", what: Mutex::default() });
+    // The manifest is read when the journals that it does not name are gone.
+    *disk.what.lock().unwrap() = Some(Box::new(seal));
+    let reader = Memory::open_on(disk, OpenMode::ReadOnly, None, surroundings()).unwrap();
+    assert_eq!(reader.status(&View::Branch(main_of(&reader))).unwrap()["records"], 1);
 }
