@@ -1,10 +1,16 @@
 //! Conflicts of files that wait for a decision by hand, and what settles them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Actor, Attrs, BranchId, Document, FileName, FileOp, Join, Kind, Memory, Setting, Side, View};
+use engramfs::memory::{
+    Actor, Attrs, BranchId, Document, FileName, FileOp, Join, Kind, Memory, OpenMode, Setting, Side, Surroundings,
+    Time, View,
+};
 
 use crate::files::{read, write};
-use crate::support::{main_of, open, verify, who};
+use crate::support::{main_of, open, surroundings, verify, who};
 
 #[test]
 fn a_conflict_by_hand_blocks_the_merge_until_it_is_settled() {
@@ -105,11 +111,11 @@ fn nobody_is_told_that_a_file_will_replace_a_folder_that_holds_something() {
 }
 
 #[test]
-fn only_who_was_shown_a_conflict_settles_it_by_writing_and_not_by_a_change_of_mode_or_time() {
+fn only_who_was_shown_a_conflict_settles_it_by_writing_and_not_by_a_change_of_mode() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
     let other = Actor { uid: 1001, gid: 1001, name: "bob".into() };
-    memory.set(&who(), main, Setting::Rules, "core/** text manual ttl=1h").unwrap();
+    memory.set(&who(), main, Setting::Rules, "core/** text manual").unwrap();
     assert!(memory.join(&other, fork, Join::Promote, false).is_err());
     write(&memory, fork, "core/plan", "of one who knows nothing\n");
     assert!(is_refused(&memory, fork));
@@ -158,4 +164,36 @@ fn a_conflict_that_a_pull_showed_is_settled_for_the_pull() {
     write(&memory, fork, "core/plan", "both\n");
     memory.join(&who(), fork, Join::Pull, false).unwrap();
     assert_eq!(read(&memory, fork, "core/plan").unwrap(), "both\n");
+}
+
+#[test]
+fn what_time_removes_settles_no_conflict() {
+    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+    let around = Surroundings { clock: Box::new(|| Time(NOW.fetch_add(1_000, Ordering::Relaxed))), ..surroundings() };
+    let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
+    let (main, fork) = contradicting(&memory);
+    memory.set(&who(), fork, Setting::Rules, "core/** text manual ttl=1h").unwrap();
+    assert!(is_refused(&memory, fork));
+    NOW.fetch_add(3_600_000_000_000, Ordering::Relaxed);
+    memory.gc(&who(), None, false).unwrap();
+    assert_eq!(read(&memory, fork, "core/plan"), None);
+    assert!(is_refused(&memory, fork));
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
+}
+
+#[test]
+fn a_write_below_a_folder_does_not_settle_what_contradicts_of_the_folder() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "core/plan", "base\n");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    for (branch, mode) in [(main, 0o700), (fork, 0o750)] {
+        let inode = memory.files(&View::Branch(branch)).unwrap().resolve(b"core").unwrap();
+        let attrs = Attrs { mode: Some(mode), ..Attrs::default() };
+        memory.edit(&who(), branch, FileOp::SetAttr { inode, attrs }).unwrap();
+    }
+    memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
+    assert!(is_refused(&memory, fork));
+    write(&memory, fork, "core/plan", "child\n");
+    assert!(is_refused(&memory, fork));
 }
