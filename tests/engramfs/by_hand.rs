@@ -5,28 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, FileName, FileOp, Join, Kind, Memory, OpenMode, Setting, Side, Surroundings,
-    Time, View,
+    Actor, Attrs, BranchId, Document, FileName, FileOp, Hash, Join, Kind, Memory, OpenMode, Setting, Side,
+    Surroundings, Time, View,
 };
 
 use crate::files::{read, write};
 use crate::support::{main_of, open, surroundings, verify, who};
-
-#[test]
-fn a_conflict_by_hand_blocks_the_merge_until_it_is_settled() {
-    let memory = open(&ForgetfulDisk::new()).unwrap();
-    let main = main_of(&memory);
-    write(&memory, main, "core/plan", "base\n");
-    let fork = memory.fork(&who(), main, "x", None).unwrap();
-    write(&memory, main, "core/plan", "parent\n");
-    write(&memory, fork, "core/plan", "child\n");
-    let error = memory.join(&who(), fork, Join::Merge, false).unwrap_err();
-    assert_eq!(error.kind, Kind::Conflict);
-    assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
-    memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Parent).unwrap();
-    memory.join(&who(), fork, Join::Merge, false).unwrap();
-    assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
-}
 
 /// A branch whose file and the parent's contradict under `manual`.
 fn contradicting(memory: &Memory) -> (BranchId, BranchId) {
@@ -40,6 +24,36 @@ fn contradicting(memory: &Memory) -> (BranchId, BranchId) {
 
 fn is_refused(memory: &Memory, fork: BranchId) -> bool {
     memory.join(&who(), fork, Join::Merge, false).is_err_and(|error| error.kind == Kind::Conflict)
+}
+
+#[test]
+fn all_three_versions_of_an_open_conflict_are_readable() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, fork) = contradicting(&memory);
+    let lines = memory.document(&View::Branch(fork), Document::Conflicts).unwrap();
+    let line: serde_json::Value = serde_json::from_slice(&lines).unwrap();
+    assert_eq!((&line["path"], &line["decision"]), (&"files/core/plan".into(), &serde_json::Value::Null));
+    for side in ["base", "child", "parent"] {
+        let hash: Hash = line[side].as_str().unwrap().parse().unwrap();
+        assert_eq!(memory.show(fork, &hash).unwrap().content.unwrap(), format!("{side}\n").as_bytes());
+    }
+    // Something of one's own: write it, and take the child's.
+    write(&memory, fork, "core/plan", "of both\n");
+    memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Child).unwrap();
+    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "of both\n");
+}
+
+#[test]
+fn a_conflict_by_hand_blocks_the_merge_until_it_is_settled() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, fork) = contradicting(&memory);
+    let error = memory.join(&who(), fork, Join::Merge, false).unwrap_err();
+    assert_eq!(error.kind, Kind::Conflict);
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
+    memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Parent).unwrap();
+    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
 }
 
 #[test]

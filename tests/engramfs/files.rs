@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
     Actor, Attrs, BranchId, Document, EditError, FILES_ROOT, FileName, FileOp, Hash, Join, Kind, Make, Memory,
-    OpenMode, Setting, Side, Surroundings, Time, View,
+    OpenMode, Setting, Surroundings, Time, View,
 };
 
 use crate::support::{main_of, open, put, surroundings, verify, who};
@@ -294,28 +294,6 @@ fn lines_that_lose_are_in_the_minutes_of_the_merge() {
     verify(&disk).unwrap();
     let memory = open(&disk).unwrap();
     assert!(memory.lineage_lines(main_of(&memory), false).unwrap().contains(&entry.unwrap()));
-}
-
-#[test]
-fn all_three_versions_of_an_open_conflict_are_readable() {
-    let memory = open(&ForgetfulDisk::new()).unwrap();
-    let main = main_of(&memory);
-    write(&memory, main, "core/plan", "base\n");
-    let fork = memory.fork(&who(), main, "x", None).unwrap();
-    write(&memory, main, "core/plan", "parent\n");
-    write(&memory, fork, "core/plan", "child\n");
-    let lines = memory.document(&View::Branch(fork), Document::Conflicts).unwrap();
-    let line: serde_json::Value = serde_json::from_slice(&lines).unwrap();
-    assert_eq!((&line["path"], &line["decision"]), (&"files/core/plan".into(), &serde_json::Value::Null));
-    for side in ["base", "child", "parent"] {
-        let hash: Hash = line[side].as_str().unwrap().parse().unwrap();
-        assert_eq!(memory.show(fork, &hash).unwrap().content.unwrap(), format!("{side}\n").as_bytes());
-    }
-    // Something of one's own: write it, and take the child's.
-    write(&memory, fork, "core/plan", "of both\n");
-    memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Child).unwrap();
-    memory.join(&who(), fork, Join::Merge, false).unwrap();
-    assert_eq!(read(&memory, main, "core/plan").unwrap(), "of both\n");
 }
 
 #[test]
