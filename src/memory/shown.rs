@@ -45,12 +45,7 @@ impl Shown {
     }
 
     /// Notes the open conflicts of files that somebody is shown.
-    pub(super) fn note<'a>(
-        &self,
-        (branch, join): (BranchId, Join),
-        to: &Actor,
-        items: impl Iterator<Item = &'a Decision>,
-    ) {
+    fn note<'a>(&self, (branch, join): (BranchId, Join), to: &Actor, items: impl Iterator<Item = &'a Decision>) {
         for item in items.filter(|item| item.is_file() && item.decision.is_none()) {
             let fresh = Showing { join, parent: item.parent, to: HashSet::new() };
             self.with(|all| {
@@ -107,8 +102,13 @@ fn is_written(path: &[u8], before: &Tree, after: &Tree) -> bool {
 }
 
 impl Memory {
-    /// Notes what a refused merge, promote or pull stumbled over.
+    /// Notes what somebody's merge, promote or pull stumbled over. What was written until now is gathered before: it was
+    /// written by who did not know.
     pub(super) fn note_shown(&self, who: &Actor, branch: BranchId, join: Join) {
+        let mut chain = self.chain();
+        if chain.writable().is_err() || self.gather(&mut chain, branch).is_err() {
+            return;
+        }
         let world = self.world().clone();
         let plan = world.branch(branch).and_then(|branch| joining::plan_of(self.table(&world), branch, join));
         if let Ok(plan) = plan {

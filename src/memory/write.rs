@@ -258,7 +258,7 @@ impl Memory {
             blockers.extend(joining::without_children(branch).err());
         }
         if worked.plan.is_blocked() {
-            self.shown.note((branch.id, join), who, worked.plan.conflicts());
+            self.note_shown(who, branch.id, join);
             blockers.push(joining::conflict(&worked.plan));
         }
         blockers.extend(forbidden);

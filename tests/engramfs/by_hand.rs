@@ -84,6 +84,8 @@ fn a_dry_run_shows_a_conflict_as_well_and_deleting_the_file_settles_it() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
     assert!(memory.join(&who(), fork, Join::Pull, true).unwrap().is_blocked());
+    // What was written before it, and gathered after it, settles nothing.
+    assert!(is_refused(&memory, fork));
     let tree = memory.files(&View::Branch(fork)).unwrap();
     let unlink =
         FileOp::Unlink { parent: tree.resolve(b"core").unwrap(), name: FileName::new(b"plan").unwrap(), keep: false };
