@@ -8,7 +8,7 @@
 //! - living rooms: [`search`], [`merge`]
 //! - ground floor: [`branch`], [`workspace`], [`lineage`]
 //! - cellar: [`segment`], [`record`], [`journal`], [`object`], [`graph`], [`text`],
-//!   [`facet`], [`vector`], [`disk`]
+//!   [`facet`], [`vector`], [`disk`], [`sync`]
 //!
 //! `docs/ARCHITECTURE.md` says who may use whom, and a test holds the code against it.
 
@@ -27,6 +27,7 @@ pub mod object;
 pub mod record;
 pub mod search;
 pub mod segment;
+pub mod sync;
 pub mod text;
 pub mod vector;
 pub mod workspace;

@@ -20,34 +20,63 @@ pub struct Difference {
 
 /// Returns what differs by content between `old` and `new`, in order of ids.
 pub fn differences(old: &State, new: &State) -> Result<Vec<Difference>, SegmentError> {
+    Ok(differences_at_most(old, new, usize::MAX)?.unwrap_or_default())
+}
+
+/// The same, or nothing where more than `most` records may differ; it then costs no more than `most` do.
+pub fn differences_at_most(old: &State, new: &State, most: usize) -> Result<Option<Vec<Difference>>, SegmentError> {
     let mut found = Vec::new();
     if old.totals().records == 0 {
+        if new.totals().records > most as u64 {
+            return Ok(None);
+        }
         for row in new.rows(None)? {
             let row = row?;
             let id = Arc::from(&*row.id()?);
             found.push(Difference { id, old: None, new: Some(row) });
         }
-        return Ok(found);
+        return Ok(Some(found));
     }
-    for id in candidates(old, new)? {
+    let Some(candidates) = candidates(old, new, most)? else { return Ok(None) };
+    for id in candidates {
         let (before, after) = (old.find(&id)?, new.find(&id)?);
         let hash = |row: &Option<Row>| row.as_ref().map(Row::hash).transpose();
         if hash(&before)? != hash(&after)? {
             found.push(Difference { id, old: before, new: after });
         }
     }
-    Ok(found)
+    Ok(Some(found))
 }
 
-/// Ids that may differ: everything that the two states do not share.
-fn candidates(old: &State, new: &State) -> Result<BTreeSet<Arc<str>>, SegmentError> {
+/// Returns the ids of all records that are not the very same in two states: the content, its stamp, where it
+/// is stored, or when it was deleted; nothing where there are more than `most`.
+pub fn touched_at_most(old: &State, new: &State, most: usize) -> Result<Option<BTreeSet<Arc<str>>>, SegmentError> {
+    let Some(mut ids) = candidates(old, new, most)? else { return Ok(None) };
+    for change in old.graves.diff(&new.graves) {
+        ids.insert(id_of(&change).clone());
+        if ids.len() > most {
+            return Ok(None);
+        }
+    }
+    Ok(Some(ids))
+}
+
+fn id_of<'a, T>(change: &ordmap::DiffItem<'a, 'a, Arc<str>, T>) -> &'a Arc<str> {
+    match change {
+        ordmap::DiffItem::Add(id, _) | ordmap::DiffItem::Remove(id, _) => id,
+        ordmap::DiffItem::Update { new: (id, _), .. } => id,
+    }
+}
+
+/// Ids that may differ: everything that the two states do not share; nothing where there are more than
+/// `most`.
+fn candidates(old: &State, new: &State, most: usize) -> Result<Option<BTreeSet<Arc<str>>>, SegmentError> {
     let mut ids = BTreeSet::new();
     for change in old.loose.diff(&new.loose) {
-        let id = match change {
-            ordmap::DiffItem::Add(id, _) | ordmap::DiffItem::Remove(id, _) => id,
-            ordmap::DiffItem::Update { new: (id, _), .. } => id,
-        };
-        ids.insert(id.clone());
+        ids.insert(id_of(&change).clone());
+        if ids.len() > most {
+            return Ok(None);
+        }
     }
     for (mine, others) in [(old, new), (new, old)] {
         for layer in &mine.layers {
@@ -55,12 +84,16 @@ fn candidates(old: &State, new: &State) -> Result<BTreeSet<Arc<str>>, SegmentErr
             let mut rows = Vec::new();
             match twin {
                 Some(twin) => layer.visible.differences(&twin.visible, |row| rows.push(row)),
+                None if layer.visible.count() as usize > most => return Ok(None),
                 None => rows.extend(layer.visible.iter()),
+            }
+            if rows.len() > most {
+                return Ok(None);
             }
             for row in rows {
                 ids.insert(layer.segment.id(row)?.into());
             }
         }
     }
-    Ok(ids)
+    Ok((ids.len() <= most).then_some(ids))
 }

@@ -11,7 +11,7 @@ mod state;
 mod stored;
 mod visible;
 
-pub use diff::{Difference, differences};
+pub use diff::{Difference, differences, differences_at_most, touched_at_most};
 pub use loose::{Codes, Loose, Table};
 pub use names::{NAME_BYTES_MAX, NameError, RECORD_ID_BYTES_MAX, check_name, check_record_id};
 pub use rows::Rows;

@@ -127,6 +127,20 @@ impl State {
         Ok(there)
     }
 
+    /// Makes a record what it is in another state: its version, or when it was deleted.
+    pub fn take_over(&mut self, id: &Arc<str>, other: &State) -> Result<(), SegmentError> {
+        if let Some(row) = other.find(id)? {
+            return self.put(row);
+        }
+        self.take_out(id)?;
+        self.drop_unseen();
+        match other.graves.get(id) {
+            Some(time) => self.graves.insert(id.clone(), *time),
+            None => self.graves.remove(id),
+        };
+        Ok(())
+    }
+
     /// Notes when a record that is not there was deleted, where other means than a delete removed it.
     pub fn mourn(&mut self, id: &str, time: Time) {
         self.graves.insert(id.into(), time);

@@ -102,6 +102,7 @@ fn exit_of(kind: Kind) -> Exit {
         | Kind::Denied
         | Kind::ReadOnly
         | Kind::Timeout
+        | Kind::WouldWait
         | Kind::Full
         | Kind::Quota
         | Kind::Unsupported

@@ -1,15 +1,15 @@
 //! What the mount keeps in RAM for a branch.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use super::errors::ErrorLog;
-use super::lock;
 use super::news::Errand;
 use super::node::Fixed;
 use super::temporary::Temporaries;
 use crate::memory::{BranchId, View};
+use crate::sync::Mutex;
 
 /// Bytes that are appended while others read them.
 pub(super) type Answer = Arc<Mutex<Vec<u8>>>;
@@ -27,28 +27,28 @@ pub(super) struct BranchState {
 impl BranchState {
     /// Notes the last answer that `uid` got from a control file, for `cat` after `echo`.
     pub fn keep_answer(&self, view: &View, channel: Fixed, uid: u32, answer: Answer) {
-        lock(&self.answers).insert((view.clone(), channel, uid), answer);
+        self.answers.lock().insert((view.clone(), channel, uid), answer);
     }
 
     /// Returns a copy of the last answer that `uid` got, empty when there is none.
     pub fn last_answer(&self, view: &View, channel: Fixed, uid: u32) -> Vec<u8> {
-        let answer = lock(&self.answers).get(&(view.clone(), channel, uid)).cloned();
-        answer.map(|answer| lock(&answer).clone()).unwrap_or_default()
+        let answer = self.answers.lock().get(&(view.clone(), channel, uid)).cloned();
+        answer.map(|answer| answer.lock().clone()).unwrap_or_default()
     }
 
     /// Runs `errand` at the branch's next change; a later one of the same handle takes its place.
     pub fn wait(&self, handle: u64, errand: Errand) {
-        lock(&self.waiting).insert(handle, errand);
+        self.waiting.lock().insert(handle, errand);
     }
 
     /// Forgets what a closed handle waited for.
     pub fn leave(&self, handle: u64) {
-        lock(&self.waiting).remove(&handle);
+        self.waiting.lock().remove(&handle);
     }
 
     /// Returns the errands of all who wait.
     pub fn take_waiting(&self) -> Vec<Errand> {
-        lock(&self.waiting).drain().map(|(_, errand)| errand).collect()
+        self.waiting.lock().drain().map(|(_, errand)| errand).collect()
     }
 
     /// Tells whether the branch was merged or discarded.
@@ -66,17 +66,17 @@ pub(super) struct BranchStates {
 impl BranchStates {
     /// Returns the state of a branch, made when there is none.
     pub fn of(&self, branch: BranchId) -> Arc<BranchState> {
-        lock(&self.states).entry(branch).or_default().clone()
+        self.states.lock().entry(branch).or_default().clone()
     }
 
     /// Returns the state of a branch where there is one.
     pub fn known(&self, branch: BranchId) -> Option<Arc<BranchState>> {
-        lock(&self.states).get(&branch).cloned()
+        self.states.lock().get(&branch).cloned()
     }
 
     /// Ends a branch: open handles find it gone, everything else is dropped with the last of them.
     pub fn bury(&self, branch: BranchId) {
-        if let Some(state) = lock(&self.states).remove(&branch) {
+        if let Some(state) = self.states.lock().remove(&branch) {
             state.gone.store(true, Ordering::Release);
         }
     }

@@ -1,17 +1,17 @@
 //! What every open file and every operation shares.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::FsOptions;
 use super::branch_state::{BranchState, BranchStates};
 use super::errno::{Errno, Failure};
 use super::files::{FileNumbers, FilesOf, Opened, Removed, Scratch};
-use super::lock;
 use super::news::News;
 use super::search::SearchCache;
 use super::user::User;
 use crate::memory::{Actor, BranchId, BranchInfo, Change, Error, Kind, Memory, View};
+use crate::sync::Mutex;
 
 /// Who calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,11 +94,11 @@ impl Common {
 
     /// Returns who has a uid.
     pub fn user(&self, uid: u32) -> User {
-        if let Some(user) = lock(&self.users).get(&uid) {
+        if let Some(user) = self.users.lock().get(&uid) {
             return user.clone();
         }
         let user = (self.options.users)(uid).unwrap_or_else(|| User::unknown(uid));
-        lock(&self.users).insert(uid, user.clone());
+        self.users.lock().insert(uid, user.clone());
         user
     }
 

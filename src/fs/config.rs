@@ -1,11 +1,10 @@
 //! `config/<setting>`: one value a file.
 
-use std::sync::Mutex;
+use crate::sync::Mutex;
 
 use super::common::Place;
 use super::errno::{Failure, invalid};
 use super::handle::{File, part};
-use super::lock;
 use crate::memory::{Error, Kind, Setting};
 
 /// Bytes of the longest value.
@@ -36,12 +35,12 @@ impl SettingFile {
 
 impl File for SettingFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        Ok(part(&lock(&self.value), offset, size))
+        Ok(part(&self.value.lock(), offset, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.place.check_writable()?;
-        let before = lock(&self.value).clone();
+        let before = self.value.lock().clone();
         let kept =
             if self.append { before.len() } else { usize::try_from(offset).unwrap_or(usize::MAX).min(before.len()) };
         let value = [&before[..kept], data].concat();
@@ -52,16 +51,16 @@ impl File for SettingFile {
         let text = std::str::from_utf8(&value)
             .map_err(|_| invalid("not_utf8", "the value is no UTF-8", "write text in UTF-8"))?;
         self.place.memory().set(&self.place.actor(), self.place.branch(), self.setting, text.trim())?;
-        *lock(&self.value) = value;
+        *self.value.lock() = value;
         Ok(data.len())
     }
 
     fn truncate(&self, length: u64) -> Result<(), Failure> {
-        lock(&self.value).truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        self.value.lock().truncate(usize::try_from(length).unwrap_or(usize::MAX));
         Ok(())
     }
 
     fn length(&self) -> Option<u64> {
-        Some(lock(&self.value).len() as u64)
+        Some(self.value.lock().len() as u64)
     }
 }

@@ -1,7 +1,7 @@
 //! Control files that take lines and give answers: `query` and `ctl`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use super::anchor::Anchor;
 use super::batch;
@@ -9,9 +9,9 @@ use super::branch_state::Answer;
 use super::common::Place;
 use super::errno::{Failure, invalid};
 use super::handle::{File, part};
-use super::lock;
 use super::node::Fixed;
 use crate::memory::{Error, Kind};
+use crate::sync::{Mutex, Rank};
 
 /// Bytes of the longest line.
 const LINE_BYTES_MAX: usize = 4 << 20;
@@ -75,7 +75,7 @@ struct Talk {
 
 impl<S: Speech> Conversation<S> {
     pub fn new(place: Place, speech: S) -> Conversation<S> {
-        Conversation { place, speech, talk: Mutex::default(), busy: AtomicBool::new(false) }
+        Conversation { place, speech, talk: Mutex::ranked(Rank::Handle, Talk::default()), busy: AtomicBool::new(false) }
     }
 
     /// Does all complete lines of `tail` and `data`; returns how much of `data` was taken.
@@ -108,20 +108,20 @@ impl<S: Speech> Conversation<S> {
             return (0, None);
         }
         let (first, answer) = {
-            let talk = lock(&self.talk);
+            let talk = self.talk.lock();
             (talk.requests, talk.answer.clone())
         };
-        let room = UNREAD_BYTES_MAX.checked_sub(lock(&answer).len());
+        let room = UNREAD_BYTES_MAX.checked_sub(answer.lock().len());
         let outcomes = room.map(|room| self.speech.perform_all(&self.place, requests, first, room)).unwrap_or_default();
         let (mut done, mut failure) = (0, None);
         for outcome in outcomes {
             match outcome {
-                Ok(lines) => lock(&answer).extend_from_slice(lines.as_bytes()),
+                Ok(lines) => answer.lock().extend_from_slice(lines.as_bytes()),
                 Err(why) => failure = Some(why),
             }
             done += usize::from(failure.is_none());
         }
-        lock(&self.talk).requests = first + (done + 1).min(requests.len());
+        self.talk.lock().requests = first + (done + 1).min(requests.len());
         if done > 0 {
             self.place.state.keep_answer(&self.place.view, S::CHANNEL, self.place.caller.uid, answer);
         }
@@ -136,18 +136,18 @@ impl<S: Speech> Conversation<S> {
     /// Does the line whose end never came.
     fn finish_line(&self) -> Result<(), Failure> {
         // Whoever is busy has taken the tail with him.
-        if lock(&self.talk).tail.is_empty() {
+        if self.talk.lock().tail.is_empty() {
             return Ok(());
         }
         let _turn = Turn::begin(&self.busy)?;
-        let tail = std::mem::take(&mut lock(&self.talk).tail);
+        let tail = std::mem::take(&mut self.talk.lock().tail);
         let request = self.understand(&tail)?;
         self.perform(request.as_slice()).1.map_or(Ok(()), Err)
     }
 
     /// Starts a write at `offset`: returns the beginning of its first line.
     fn begin(&self, offset: u64) -> Vec<u8> {
-        let mut talk = lock(&self.talk);
+        let mut talk = self.talk.lock();
         talk.spoke = true;
         if talk.anchor.wrote(offset) {
             talk.answer = Arc::default();
@@ -164,11 +164,11 @@ impl<S: Speech> File for Conversation<S> {
 
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         self.finish_line()?;
-        let mut talk = lock(&self.talk);
+        let mut talk = self.talk.lock();
         let talk = &mut *talk;
         let place = talk.anchor.place(offset);
         let bytes = if talk.spoke {
-            part(&lock(&talk.answer), place, size)
+            part(&talk.answer.lock(), place, size)
         } else {
             let last = || self.place.state.last_answer(&self.place.view, S::CHANNEL, self.place.caller.uid);
             part(talk.overheard.get_or_insert_with(last), place, size)
@@ -192,7 +192,7 @@ impl<S: Speech> File for Conversation<S> {
         if taken == data.len() {
             tail.extend_from_slice(&data[rest..]);
         }
-        let mut talk = lock(&self.talk);
+        let mut talk = self.talk.lock();
         talk.anchor.wrote(offset + taken as u64);
         talk.tail = tail;
         Ok(taken)
@@ -203,8 +203,8 @@ impl<S: Speech> File for Conversation<S> {
     }
 
     fn is_readable(&self) -> bool {
-        let talk = lock(&self.talk);
-        !talk.spoke || !talk.tail.is_empty() || lock(&talk.answer).len() as u64 > talk.read_to
+        let talk = self.talk.lock();
+        !talk.spoke || !talk.tail.is_empty() || talk.answer.lock().len() as u64 > talk.read_to
     }
 
     fn outlives_branch(&self) -> bool {

@@ -24,7 +24,7 @@ macro_rules! errnos {
 }
 
 errnos! {
-    E2BIG EACCES EBADF EBUSY EDQUOT EEXIST EFBIG EINVAL EIO EISDIR EMLINK ENAMETOOLONG ENODATA ENOENT ENOSPC ENOSYS ENOTDIR
+    E2BIG EACCES EAGAIN EBADF EBUSY EDQUOT EEXIST EFBIG EINVAL EIO EISDIR EMLINK ENAMETOOLONG ENODATA ENOENT ENOSPC ENOSYS ENOTDIR
     ENOTEMPTY ENOTTY ENXIO EOPNOTSUPP EPERM ERANGE EROFS ESTALE ETIMEDOUT ETXTBSY EXDEV
 }
 
@@ -46,6 +46,8 @@ impl From<Kind> for Errno {
             Kind::Quota => Errno::EDQUOT,
             Kind::Unsupported => Errno::EOPNOTSUPP,
             Kind::Io | Kind::Damaged => Errno::EIO,
+            // Never told to anybody: see `Filesystem::at_once`.
+            Kind::WouldWait => Errno::EAGAIN,
         }
     }
 }
@@ -94,6 +96,7 @@ impl From<TreeError> for Failure {
             TreeError::AttributeName => Errno::ERANGE,
             TreeError::NoSpace => Errno::ENOSPC,
             TreeError::TooLarge => Errno::EFBIG,
+            TreeError::Exceeded => Errno::EBUSY,
             TreeError::Stale => Errno::ESTALE,
             TreeError::Segment(error) => return Failure::Refused(error.into()),
             TreeError::Codec(error) => return Failure::Refused(error.into()),

@@ -1,13 +1,12 @@
 //! `errors`: why something was refused.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 
 use serde_json::Value;
 
 use super::errno::Errno;
-use super::lock;
 use crate::memory::{Error, Time};
+use crate::sync::Mutex;
 
 /// How many refusals a branch remembers.
 const LINES_MAX: usize = 1_000;
@@ -31,7 +30,7 @@ impl ErrorLog {
     pub fn record(&self, time: Time, path: &str, error: &Error) -> Value {
         let line = line(time, path, error);
         let value = serde_json::from_str(&line).unwrap_or_default();
-        let mut ring = lock(&self.ring);
+        let mut ring = self.ring.lock();
         ring.bytes += line.len() as u64;
         ring.lines.push_back(line);
         if ring.lines.len() > LINES_MAX {
@@ -43,7 +42,7 @@ impl ErrorLog {
 
     /// Returns all lines, oldest first.
     pub fn text(&self) -> Vec<u8> {
-        let ring = lock(&self.ring);
+        let ring = self.ring.lock();
         let mut text = Vec::with_capacity(usize::try_from(ring.bytes).unwrap_or(0));
         ring.lines.iter().for_each(|line| text.extend_from_slice(line.as_bytes()));
         text
@@ -51,7 +50,7 @@ impl ErrorLog {
 
     /// Returns the length of [`ErrorLog::text`] in bytes.
     pub fn length(&self) -> u64 {
-        lock(&self.ring).bytes
+        self.ring.lock().bytes
     }
 }
 

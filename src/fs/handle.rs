@@ -1,15 +1,15 @@
 //! Open files and directories.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use super::common::{Caller, Place};
 use super::directory::Listing;
 use super::errno::{Errno, Failure};
-use super::lock;
 use super::node::Node;
 use crate::memory::BranchId;
+use crate::sync::Mutex;
 
 /// What an open file does. What a kind of file has no use for stays at its default.
 pub(super) trait File: Send + Sync {
@@ -117,26 +117,26 @@ pub(super) struct HandleTable {
 impl HandleTable {
     pub fn add(&self, handle: Handle) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        lock(&self.handles).insert(number, Arc::new(handle));
+        self.handles.lock().insert(number, Arc::new(handle));
         number
     }
 
     pub fn get(&self, number: u64) -> Result<Arc<Handle>, Errno> {
-        lock(&self.handles).get(&number).cloned().ok_or(Errno::EBADF)
+        self.handles.lock().get(&number).cloned().ok_or(Errno::EBADF)
     }
 
     pub fn remove(&self, number: u64) -> Option<Arc<Handle>> {
-        lock(&self.handles).remove(&number)
+        self.handles.lock().remove(&number)
     }
 
     /// Returns some handle open on `node`.
     pub fn on(&self, node: &Node) -> Option<Arc<Handle>> {
-        lock(&self.handles).values().find(|handle| handle.node == *node).cloned()
+        self.handles.lock().values().find(|handle| handle.node == *node).cloned()
     }
 
     /// Tells whether some handle in the branch holds written bytes that are not committed.
     pub fn is_pending(&self, branch: BranchId) -> bool {
-        let handles: Vec<_> = lock(&self.handles).values().cloned().collect();
+        let handles: Vec<_> = self.handles.lock().values().cloned().collect();
         let inside =
             handles.iter().filter(|handle| handle.place.as_ref().is_some_and(|place| place.branch() == branch));
         inside.filter_map(|handle| handle.file().ok()).any(File::is_pending)

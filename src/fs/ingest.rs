@@ -1,16 +1,16 @@
 //! `ingest`: records in bulk. What one commit takes is one batch, and counts as a whole or not at
 //! all.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use super::anchor::Anchor;
 use super::common::Place;
 use super::errno::Failure;
 use super::handle::{File, part};
-use super::lock;
 use super::node::Fixed;
 use crate::memory::{DOCUMENT_BYTES_MAX, Edit, Error, Kind};
+use crate::sync::{Mutex, Rank};
 
 /// Bytes of the largest batch.
 const BATCH_BYTES_MAX: usize = 1 << 30;
@@ -51,7 +51,7 @@ enum Refusal {
 
 impl Ingest {
     pub fn new(place: Place) -> Ingest {
-        Ingest { place, batch: Mutex::default(), pending: AtomicBool::new(false) }
+        Ingest { place, batch: Mutex::ranked(Rank::Handle, Batch::default()), pending: AtomicBool::new(false) }
     }
 
     fn add(&self, batch: &mut Batch, line: &[u8]) -> Result<(), Failure> {
@@ -158,7 +158,7 @@ impl File for Ingest {
 
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         self.commit()?;
-        let mut batch = lock(&self.batch);
+        let mut batch = self.batch.lock();
         let place = batch.anchor.place(offset);
         let last = || self.place.state.last_answer(&self.place.view, Fixed::Ingest, self.place.caller.uid);
         Ok(part(batch.result.get_or_insert_with(last), place, size))
@@ -166,7 +166,7 @@ impl File for Ingest {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.place.check_writable()?;
-        let mut batch = lock(&self.batch);
+        let mut batch = self.batch.lock();
         if let Refusal::Poisoned(failure) = &batch.refusal {
             return Err(failure.clone());
         }
@@ -183,7 +183,7 @@ impl File for Ingest {
     }
 
     fn commit(&self) -> Result<(), Failure> {
-        let mut batch = lock(&self.batch);
+        let mut batch = self.batch.lock();
         if !batch.is_pending() && !batch.is_refused() {
             return Ok(());
         }

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use super::Filesystem;
 use super::attr::{Attr, Entry};
 use super::common::Common;
 use super::directory::Item;
@@ -10,7 +11,6 @@ use super::errno::Failure;
 use super::files::FilesOf;
 use super::handle::Handle;
 use super::node::Node;
-use super::{Filesystem, lock};
 use crate::memory::{FileKind, Time, Tree};
 
 /// Takes a node number, the cookie of the next name, what it is, and the name; true is "full".
@@ -59,7 +59,7 @@ impl Filesystem {
         offset: u64,
         visit: &mut dyn FnMut(u64, &Node, &OsStr) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
-        let mut listing = lock(handle.listing()?);
+        let mut listing = handle.listing()?.lock();
         if offset == 0 {
             listing.rewind()?;
         }

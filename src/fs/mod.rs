@@ -50,7 +50,7 @@ mod watch;
 mod tests;
 
 use std::ffi::OsStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 pub use attr::{Attr, Entry};
 pub use common::Caller;
@@ -103,7 +103,7 @@ impl Filesystem {
         let root = options.branch.map_or(Node::Mount, Node::Branch);
         let common = Arc::new(Common::new(memory.clone(), options));
         let listener = Arc::downgrade(&common);
-        memory.on_change(Box::new(move |change| {
+        memory.on_change(Arc::new(move |change| {
             if let Some(common) = listener.upgrade() {
                 common.changed(change);
             }
@@ -170,10 +170,4 @@ impl Filesystem {
 fn path_of(parent: &str, name: &OsStr) -> String {
     let name = name.to_string_lossy();
     if parent.is_empty() { name.into_owned() } else { format!("{parent}/{name}") }
-}
-
-/// Locks, also after a panic elsewhere: every change under these locks is whole before anything
-/// that can panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,11 +6,11 @@
 //! anew by whoever finds it gone. Pages go only of files whose content became another one; for those
 //! the kernel waits for reads of that very file that are under way.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::lock;
+use crate::sync::Mutex;
 
 /// How long an act waits for the kernel to hear of it.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -51,14 +51,14 @@ impl News {
 
     /// Sets or takes away the kernel.
     pub fn set_kernel(&self, kernel: Option<Arc<dyn Kernel>>) {
-        *lock(&self.kernel) = kernel;
+        *self.kernel.lock() = kernel;
     }
 
     pub fn send_all(&self, errands: Vec<Errand>) {
         let Some(queue) = &self.queue else { return };
         for errand in errands {
             // The thread outlives the queue, so there is always somebody to receive.
-            let _ = lock(queue).send(errand);
+            let _ = queue.lock().send(errand);
         }
     }
 
@@ -66,7 +66,7 @@ impl News {
     pub fn tell(&self, notice: Notice) {
         let kernel = self.kernel.clone();
         self.send_all(vec![Box::new(move || {
-            let kernel = lock(&kernel).clone();
+            let kernel = kernel.lock().clone();
             if let Some(kernel) = kernel {
                 notice(&*kernel);
             }
@@ -100,7 +100,7 @@ mod tests {
 
     impl Kernel for Heard {
         fn forget_attributes(&self, ino: u64) {
-            self.0.lock().unwrap().send(ino).unwrap();
+            self.0.lock().send(ino).unwrap();
         }
 
         fn forget_content(&self, ino: u64) {

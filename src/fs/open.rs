@@ -19,7 +19,7 @@ use super::temporary::TemporaryFile;
 use super::watch::EventsFile;
 use super::{Filesystem, path_of, search, tree, vectors};
 use crate::memory::{Document, FileKind};
-use std::sync::Mutex;
+use crate::sync::{Mutex, Rank};
 
 /// What a caller wants to do with a file, out of the flags of open(2).
 #[derive(Clone, Copy)]
@@ -169,7 +169,7 @@ impl Filesystem {
         let opened = match &node {
             Node::File(of, inode) => self.open_files(caller, of, *inode),
             _ => self.place_of(&node, caller).and_then(|place| {
-                let open = Open::Directory(Box::new(Mutex::new(tree::list(&self.common, &node)?)));
+                let open = Open::Directory(Box::new(Mutex::ranked(Rank::Handle, tree::list(&self.common, &node)?)));
                 Ok(self.handles.add(Handle { node: node.clone(), number: ino, path: node.path(), caller, place, open }))
             }),
         };

@@ -1,13 +1,13 @@
 //! A record opened for writing: bytes gather here until they are a record.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use super::common::Place;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
-use super::lock;
 use crate::memory::{DOCUMENT_BYTES_MAX, Draft, Edit, Error, Kind};
+use crate::sync::{Mutex, Rank};
 
 /// The bytes of one handle. They begin as the document at open, and no other handle sees them
 /// before a commit.
@@ -35,7 +35,7 @@ impl RecordFile {
         place.check_writable()?;
         let record = place.memory().snapshot(&place.view)?.get(id)?;
         let bytes = record.map(|record| record.to_document()).unwrap_or_default();
-        let buffer = Mutex::new(Buffer { bytes, ..Buffer::default() });
+        let buffer = Mutex::ranked(Rank::Handle, Buffer { bytes, ..Buffer::default() });
         Ok(RecordFile { place, id: id.clone(), append, buffer, pending: AtomicBool::new(false) })
     }
 
@@ -103,12 +103,12 @@ impl Buffer {
 
 impl File for RecordFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        Ok(part(&lock(&self.buffer).bytes, offset, size))
+        Ok(part(&self.buffer.lock().bytes, offset, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.place.check_writable()?;
-        let mut buffer = lock(&self.buffer);
+        let mut buffer = self.buffer.lock();
         let start = if self.append { buffer.bytes.len() as u64 } else { offset };
         check_length(start.saturating_add(data.len() as u64))?;
         let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
@@ -128,7 +128,7 @@ impl File for RecordFile {
     /// content does.
     fn truncate(&self, length: u64) -> Result<(), Failure> {
         check_length(length)?;
-        let mut buffer = lock(&self.buffer);
+        let mut buffer = self.buffer.lock();
         let length = usize::try_from(length).map_err(|_| Errno::EFBIG)?;
         let pending = length > 0 && (buffer.pending || length != buffer.bytes.len());
         buffer.bytes.resize(length, 0);
@@ -139,7 +139,7 @@ impl File for RecordFile {
     }
 
     fn commit(&self) -> Result<(), Failure> {
-        let mut buffer = lock(&self.buffer);
+        let mut buffer = self.buffer.lock();
         if !buffer.pending {
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl File for RecordFile {
     }
 
     fn length(&self) -> Option<u64> {
-        Some(lock(&self.buffer).bytes.len() as u64)
+        Some(self.buffer.lock().bytes.len() as u64)
     }
 }
 

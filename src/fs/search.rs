@@ -1,12 +1,12 @@
 //! `search/<text>`: a question in a name.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::common::Common;
 use super::errno::Failure;
-use super::lock;
 use crate::memory::{Error, Question, View};
+use crate::sync::Mutex;
 
 /// How many answers are kept, so that the length that stat(2) shows is that of the bytes that are
 /// read next.
@@ -29,12 +29,12 @@ struct Kept {
 pub(super) fn answer(common: &Common, view: &View, text: &Arc<str>) -> Result<Arc<[u8]>, Failure> {
     let version = common.memory.version();
     let find = |kept: &&Kept| kept.version == version && kept.text == *text && kept.view == *view;
-    if let Some(kept) = lock(&common.searches.answers).iter().find(find) {
+    if let Some(kept) = common.searches.answers.lock().iter().find(find) {
         return Ok(kept.lines.clone());
     }
     let question = Question::of_text(text).map_err(Error::from)?;
     let lines: Arc<[u8]> = common.memory.ask(view, &question)?.to_lines(0).into_bytes().into();
-    let mut answers = lock(&common.searches.answers);
+    let mut answers = common.searches.answers.lock();
     answers.push_front(Kept { view: view.clone(), text: text.clone(), version, lines: lines.clone() });
     answers.truncate(KEPT);
     Ok(lines)

@@ -1,12 +1,12 @@
 //! Which nodes the kernel knows, and by which numbers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::errno::Errno;
 use super::files::FileNumbers;
-use super::lock;
 use super::node::Node;
+use crate::sync::Mutex;
 
 /// The number of the mount's root.
 pub(super) const ROOT: u64 = 1;
@@ -50,7 +50,7 @@ impl NodeTable {
         if let Some(number) = self.file_number(node) {
             return number;
         }
-        self.free_or_own(&lock(&self.known), node)
+        self.free_or_own(&self.known.lock(), node)
     }
 
     /// Returns the number of a node that the kernel is about to be told of, and counts that
@@ -59,7 +59,7 @@ impl NodeTable {
         if let Some(number) = self.file_number(node) {
             return number;
         }
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let number = self.free_or_own(&known, node);
         if number != ROOT {
             known.entry(number).or_insert_with(|| Known::new(node.clone())).lookups += 1;
@@ -69,33 +69,33 @@ impl NodeTable {
 
     /// Notes the length that the kernel is about to be told of a node.
     pub fn tell_length(&self, number: u64, length: u64) {
-        if let Some(known) = lock(&self.known).get_mut(&number) {
+        if let Some(known) = self.known.lock().get_mut(&number) {
             known.length = length;
         }
     }
 
     /// Returns the length that the kernel was told last; 0 for what it does not know.
     pub fn told_length(&self, number: u64) -> u64 {
-        lock(&self.known).get(&number).map_or(0, |known| known.length)
+        self.known.lock().get(&number).map_or(0, |known| known.length)
     }
 
     /// Counts a handle that was opened on what stands apart.
     pub fn opened(&self, number: u64) {
-        if let Some(known) = lock(&self.known).get_mut(&number) {
+        if let Some(known) = self.known.lock().get_mut(&number) {
             known.handles += 1;
         }
     }
 
     /// Takes a handle back that was counted.
     pub fn closed(&self, number: u64) {
-        if let Some(known) = lock(&self.known).get_mut(&number) {
+        if let Some(known) = self.known.lock().get_mut(&number) {
             known.handles = known.handles.saturating_sub(1);
         }
     }
 
     /// Takes back `lookups` look-ups.
     pub fn forget(&self, number: u64, lookups: u64) {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let Some(entry) = known.get_mut(&number) else {
             return;
         };
@@ -113,7 +113,7 @@ impl NodeTable {
         if let Some((of, inode)) = self.files.find(number) {
             return Ok(Node::File(of, inode));
         }
-        lock(&self.known).get(&number).map(|known| known.node.clone()).ok_or(Errno::ESTALE)
+        self.known.lock().get(&number).map(|known| known.node.clone()).ok_or(Errno::ESTALE)
     }
 
     fn file_number(&self, node: &Node) -> Option<u64> {
@@ -169,7 +169,7 @@ mod tests {
     fn two_nodes_of_one_fingerprint_have_two_numbers() {
         let table = table(Node::Mount);
         let (first, second) = (Node::Branch(BranchId(1)), Node::Branch(BranchId(2)));
-        lock(&table.known).insert(first.fingerprint(), Known { lookups: 1, ..Known::new(second.clone()) });
+        table.known.lock().insert(first.fingerprint(), Known { lookups: 1, ..Known::new(second.clone()) });
         assert_eq!(table.remember(&first), first.fingerprint() + 1);
         assert_eq!(table.node(first.fingerprint()).unwrap(), second);
     }

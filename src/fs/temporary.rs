@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use super::common::{Caller, Place};
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
-use super::lock;
 use crate::memory::{Error, Kind, Time};
+use crate::sync::{Mutex, Rank};
 
 /// Bytes of all temporaries of a branch.
 const BYTES_MAX: u64 = 64 << 20;
@@ -18,7 +18,6 @@ const BYTES_MAX: u64 = 64 << 20;
 const FILE_BYTES: u64 = 512;
 
 /// The temporaries of one branch, in RAM, never forked, merged or counted.
-#[derive(Default)]
 pub(super) struct Temporaries {
     names: Mutex<BTreeMap<OsString, Arc<Temporary>>>,
     numbers: Mutex<HashMap<u64, Weak<Temporary>>>,
@@ -50,18 +49,25 @@ pub(super) struct Look {
     pub modified: Time,
 }
 
+impl Default for Temporaries {
+    fn default() -> Temporaries {
+        let names = Mutex::ranked(Rank::Temporaries, BTreeMap::new());
+        Temporaries { names, numbers: Mutex::default(), last: AtomicU64::default(), used: Arc::default() }
+    }
+}
+
 impl Temporaries {
     pub fn named(&self, name: &OsStr) -> Option<Arc<Temporary>> {
-        lock(&self.names).get(name).cloned()
+        self.names.lock().get(name).cloned()
     }
 
     pub fn numbered(&self, number: u64) -> Option<Arc<Temporary>> {
-        lock(&self.numbers).get(&number)?.upgrade()
+        self.numbers.lock().get(&number)?.upgrade()
     }
 
     /// Returns all names with their numbers, in bytewise order.
     pub fn list(&self) -> Vec<(OsString, u64)> {
-        lock(&self.names).iter().map(|(name, file)| (name.clone(), file.number)).collect()
+        self.names.lock().iter().map(|(name, file)| (name.clone(), file.number)).collect()
     }
 
     /// Makes a file, in place of the one that had the name. ENOSPC when the branch's 64 MiB are
@@ -80,9 +86,9 @@ impl Temporaries {
             Look { length: bytes.len() as u64, mode: mode & 0o7777, uid: owner.uid, gid: owner.gid, modified: now };
         let content = Mutex::new(Content { bytes, look, committed: false });
         let file = Arc::new(Temporary { number, content, used: self.used.clone() });
-        let mut names = lock(&self.names);
+        let mut names = self.names.lock();
         names.insert(name.to_owned(), file.clone());
-        let mut numbers = lock(&self.numbers);
+        let mut numbers = self.numbers.lock();
         if numbers.len() > 2 * names.len() {
             numbers.retain(|_, file| file.strong_count() > 0);
         }
@@ -92,12 +98,12 @@ impl Temporaries {
 
     /// Takes a name away, and returns the file that had it.
     pub fn remove(&self, name: &OsStr) -> Option<Arc<Temporary>> {
-        lock(&self.names).remove(name)
+        self.names.lock().remove(name)
     }
 
     /// Puts back what a name stood for before.
     pub fn restore(&self, name: &OsStr, before: Option<Arc<Temporary>>) {
-        let mut names = lock(&self.names);
+        let mut names = self.names.lock();
         match before {
             Some(file) => names.insert(name.to_owned(), file),
             None => names.remove(name),
@@ -107,7 +113,7 @@ impl Temporaries {
     /// Gives a file another name, in place of the file that had that one; tells whether the file
     /// was there.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> bool {
-        let mut names = lock(&self.names);
+        let mut names = self.names.lock();
         let Some(file) = names.remove(from) else {
             return false;
         };
@@ -118,35 +124,35 @@ impl Temporaries {
 
 impl Temporary {
     pub fn look(&self) -> Look {
-        lock(&self.content).look
+        self.content.lock().look
     }
 
     pub fn bytes(&self) -> Vec<u8> {
-        lock(&self.content).bytes.clone()
+        self.content.lock().bytes.clone()
     }
 
     /// Marks it as having become a record: writing to it is ESTALE from now on.
     pub fn retire(&self) {
-        lock(&self.content).committed = true;
+        self.content.lock().committed = true;
     }
 
     pub fn set_mode(&self, mode: u32) {
-        lock(&self.content).look.mode = mode & 0o7777;
+        self.content.lock().look.mode = mode & 0o7777;
     }
 
     pub fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) {
-        let look = &mut lock(&self.content).look;
+        let look = &mut self.content.lock().look;
         look.uid = uid.unwrap_or(look.uid);
         look.gid = gid.unwrap_or(look.gid);
     }
 
     pub fn resize(&self, length: u64, now: Time) -> Result<(), Failure> {
-        self.set_length(&mut lock(&self.content), length, now)
+        self.set_length(&mut self.content.lock(), length, now)
     }
 
     /// Writes at `offset`, or at the end without one.
     fn write(&self, offset: Option<u64>, data: &[u8], now: Time) -> Result<(), Failure> {
-        let mut content = lock(&self.content);
+        let mut content = self.content.lock();
         let start = offset.unwrap_or(content.look.length);
         let end = start.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?;
         let length = end.max(content.look.length);
@@ -198,7 +204,7 @@ pub(super) struct TemporaryFile {
 
 impl File for TemporaryFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        Ok(part(&lock(&self.file.content).bytes, offset, size))
+        Ok(part(&self.file.content.lock().bytes, offset, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {

@@ -1,11 +1,13 @@
 //! Appending and flushing.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::JournalError;
 use super::frame::{self, Kind};
 use super::replay::{FILE_HEADER_BYTES, file_header};
 use crate::disk::{Disk, DiskFile};
+use crate::sync::{Condvar, Mutex, MutexGuard, Rank};
 
 /// From this length on a part of a frame is not copied to be written with the others.
 const LONG_BYTES: usize = 16 << 10;
@@ -18,6 +20,8 @@ pub struct Journal {
     tail: Mutex<Tail>,
     flush: Mutex<Flush>,
     flushed: Condvar,
+    /// Set once `broken` or `failed` says why.
+    has_failed: AtomicBool,
 }
 
 /// Guards the end of the file. Taken before [`Flush`] where both are needed.
@@ -78,9 +82,10 @@ impl Journal {
             number,
             path,
             file,
-            tail: Mutex::new(Tail { length, told: length, broken: None, finished: false }),
-            flush: Mutex::new(Flush { upto: 0, marked: 0, running: false, failed: None }),
-            flushed: Condvar::new(),
+            tail: Mutex::ranked(Rank::JournalTail, Tail { length, told: length, broken: None, finished: false }),
+            flush: Mutex::ranked(Rank::JournalFlush, Flush { upto: 0, marked: 0, running: false, failed: None }),
+            flushed: Condvar::default(),
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -138,6 +143,7 @@ impl Journal {
             // broken one.
             if let Err(error) = self.file.set_len(tail.length) {
                 tail.broken = Some(format!("a half-written frame could not be cut: {error}"));
+                self.has_failed.store(true, Ordering::Release);
             }
             return Err(self.io("appended to", source));
         }
@@ -197,7 +203,7 @@ impl Journal {
             if !flush.running {
                 break;
             }
-            flush = self.flushed.wait(flush).unwrap_or_else(PoisonError::into_inner);
+            flush = self.flushed.wait(flush);
         }
         flush.running = true;
         drop(flush);
@@ -207,12 +213,20 @@ impl Journal {
         flush.running = false;
         match result {
             Ok(()) => flush.upto = target,
-            Err(ref error) => flush.failed = Some(format!("a flush failed: {error}")),
+            Err(ref error) => {
+                flush.failed = Some(format!("a flush failed: {error}"));
+                self.has_failed.store(true, Ordering::Release);
+            }
         }
         drop(flush);
         self.flushed.notify_all();
         result.map_err(|source| self.io("flushed", source))?;
         Ok(true)
+    }
+
+    /// Returns whether the journal takes no more writes, and takes no lock.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
     }
 
     /// Returns why the journal takes no more writes, if it does not.
@@ -240,10 +254,10 @@ impl Journal {
     }
 
     fn tail(&self) -> MutexGuard<'_, Tail> {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tail.lock()
     }
 
     fn flush(&self) -> MutexGuard<'_, Flush> {
-        self.flush.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flush.lock()
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::object::{CodecError, Hash, Reader, Writer};
 
 /// The side of a merge that a conflict was decided for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     /// The branch that is merged or pulls.

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::settings::Setting;
-use super::world::BranchId;
-use crate::lineage::{Op, Side};
+use super::world::{BranchId, Resolution};
+use crate::lineage::Op;
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::record::Content;
 
@@ -102,8 +102,15 @@ pub enum Deed {
     Config(BranchId, Setting, Arc<str>),
     /// The directory gets permission bits.
     Mode(BranchId, u32),
-    /// A conflict is settled.
-    Resolve(BranchId, Arc<str>, Side),
+    /// A conflict between two versions is settled.
+    Resolve {
+        /// The branch.
+        branch: BranchId,
+        /// The record, or the file as `files/PATH`.
+        id: Arc<str>,
+        /// The side chosen, and the versions that it was chosen between.
+        resolution: Resolution,
+    },
     /// A merge was refused, and why.
     Refuse(BranchId, Arc<str>),
     /// Files were changed by operations that stand in the journal already; so many paths differ.
@@ -117,6 +124,9 @@ pub enum Deed {
 pub struct Act {
     /// When.
     pub time: Time,
+    /// When its outcome was worked out: not later than `time`. Times in the outcome are this one, so that a
+    /// replay, which works it out anew, gets the same.
+    pub planned: Time,
     /// Who.
     pub uid: u32,
     /// What.
@@ -150,7 +160,8 @@ impl Act {
     /// Returns the stored bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
-        out.byte(self.deed.code()).signed(self.time.0).number(u64::from(self.uid));
+        let age = self.time.0.saturating_sub(self.planned.0);
+        out.byte(self.deed.code()).signed(self.time.0).number(age.max(0).cast_unsigned()).number(u64::from(self.uid));
         self.deed.write(&mut out);
         out.finish()
     }
@@ -160,35 +171,15 @@ impl Act {
         let mut input = Reader::new(bytes);
         let code = input.byte()?;
         let time = Time(input.signed()?);
+        let age = i64::try_from(input.number()?).map_err(|_| CodecError::Number)?;
+        let planned = Time(time.0.checked_sub(age).ok_or(CodecError::Number)?);
         let uid = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
         let deed = Deed::read(code, &mut input)?;
-        if input.is_empty() { Ok(Act { time, uid, deed }) } else { Err(CodecError::Number) }
+        if input.is_empty() { Ok(Act { time, planned, uid, deed }) } else { Err(CodecError::Number) }
     }
 }
 
 impl Deed {
-    /// Returns the branches whose heads the deed looks at: what was done to their files must stand
-    /// in an entry before.
-    pub fn concerns(&self) -> Option<BranchId> {
-        match self {
-            Deed::Root(_) | Deed::User(_) | Deed::Files(..) => None,
-            Deed::Fork { parent: branch, .. }
-            | Deed::Checkpoint { branch, .. }
-            | Deed::Commit(branch, _)
-            | Deed::Bulk(branch, ..)
-            | Deed::Uncheckpoint(branch, _)
-            | Deed::Rollback(branch, _)
-            | Deed::RollbackFiles { branch, .. }
-            | Deed::Join(branch, _)
-            | Deed::Discard(branch)
-            | Deed::Rename(branch, _)
-            | Deed::Config(branch, ..)
-            | Deed::Mode(branch, _)
-            | Deed::Resolve(branch, ..)
-            | Deed::Refuse(branch, _) => Some(*branch),
-        }
-    }
-
     fn code(&self) -> u8 {
         match self {
             Deed::Root(_) => code::ROOT,
@@ -205,7 +196,7 @@ impl Deed {
             Deed::Rename(..) => code::RENAME,
             Deed::Config(..) => code::CONFIG,
             Deed::Mode(..) => code::MODE,
-            Deed::Resolve(..) => code::RESOLVE,
+            Deed::Resolve { .. } => code::RESOLVE,
             Deed::Refuse(..) => code::REFUSE,
             Deed::User(_) => code::USER,
             Deed::Files(..) => code::FILES,
@@ -239,7 +230,10 @@ impl Deed {
                 patterns.iter().fold(out, |out, pattern| out.text(pattern))
             }
             Deed::Mode(branch, mode) => out.number(branch.0).number(u64::from(*mode)),
-            Deed::Resolve(branch, id, side) => out.number(branch.0).text(id).byte(u8::from(*side == Side::Parent)),
+            Deed::Resolve { branch, id, resolution } => {
+                out.number(branch.0).text(id);
+                resolution.write(out)
+            }
         };
     }
 
@@ -284,7 +278,7 @@ impl Deed {
             code::MODE => Deed::Mode(branch, u32::try_from(input.number()?).map_err(|_| CodecError::Number)?),
             code::RESOLVE => {
                 let id = input.text()?.into();
-                Deed::Resolve(branch, id, if input.byte()? == 1 { Side::Parent } else { Side::Child })
+                Deed::Resolve { branch, id, resolution: Resolution::read(input)? }
             }
             code::FILES => Deed::Files(branch, input.number()?),
             code::ROLLBACK_FILES => {
@@ -352,9 +346,10 @@ fn read_vector(bytes: &[u8]) -> Arc<[f32]> {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use crate::lineage::Side;
 
     fn round_trip(deed: Deed) {
-        let act = Act { time: Time(5), uid: 1000, deed };
+        let act = Act { time: Time(5), planned: Time(3), uid: 1000, deed };
         let bytes = act.to_bytes();
         assert_eq!(Act::from_bytes(&bytes).unwrap().to_bytes(), bytes);
         for end in 0..bytes.len() {
@@ -389,7 +384,8 @@ mod tests {
             round_trip(Deed::Config(branch, setting, "v".into()));
         }
         round_trip(Deed::Mode(branch, 0o750));
-        round_trip(Deed::Resolve(branch, name.clone(), Side::Parent));
+        let resolution = Resolution { side: Side::Parent, child: Some(Hash([1; 32])), parent: None };
+        round_trip(Deed::Resolve { branch, id: name.clone(), resolution });
         round_trip(Deed::Refuse(branch, name.clone()));
         round_trip(Deed::Files(branch, 12));
         round_trip(Deed::RollbackFiles { branch, label: name.clone(), patterns: vec![name.clone(), "b".into()] });
@@ -399,6 +395,6 @@ mod tests {
     #[test]
     fn a_fork_with_a_name_of_seven_letters_takes_few_bytes() {
         let fork = Deed::Fork { parent: BranchId(1), name: "agent-7".into(), from: None };
-        assert!(Act { time: Time(1), uid: 1000, deed: fork }.to_bytes().len() <= 24);
+        assert!(Act { time: Time(1), planned: Time(1), uid: 1000, deed: fork }.to_bytes().len() <= 24);
     }
 }

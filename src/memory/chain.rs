@@ -1,18 +1,20 @@
 //! The one way in which anything changes: prepare, sign, append, enact.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::act::{Act, Deed, Join};
 use super::files::Pending;
 use super::prepare::{Ground, Prepared, Step, prepare};
 use super::world::{BranchId, World};
+use super::writer::Writer;
 use super::{Actor, Change, Error, Memory, Replaced};
 use crate::journal::{Journal, Kind};
 use crate::lineage::{Entry, Op, PublicKey, SignedEntry};
-use crate::object::{Context, Hash, Time, Writer};
+use crate::object::{self, Context, Hash, Time};
+use crate::sync::{may_wait, no_longer_hurried};
 
-static ACT_CONTEXT: Context = Context::new("engramfs 2026 act v1");
+static ACT_CONTEXT: Context = Context::new("engramfs 2026 act v2");
 static END_CONTEXT: Context = Context::new("engramfs 2026 clean end v1");
 
 /// The end of the chain of entries.
@@ -90,74 +92,87 @@ impl Chain {
 
     /// Returns what a clean end at `offset` of the journal signs.
     pub fn end_hash(&self, offset: u64) -> Hash {
-        let mut out = Writer::new();
+        let mut out = object::Writer::new();
         out.hash(&self.tip).number(offset);
         Hash::of(&END_CONTEXT, out.as_slice())
     }
 }
 
 impl Memory {
-    /// Does what `deed` returns, as one entry, and tells the listeners. `deed` is called by the one
-    /// writer: nothing changes between what it sees and what is done.
+    /// Does what `deed` returns, as one entry, and tells the listeners. Nothing changes between what
+    /// `deed` sees and what is done. What was done to the files of `branches` stands in entries before.
     pub(super) fn act(
         &self,
         who: &Actor,
-        deed: impl FnOnce() -> Result<Deed, Error>,
-    ) -> Result<Arc<SignedEntry>, Error> {
-        self.act_on(who, None, deed)
-    }
-
-    /// Like [`Memory::act`], where `deed` looks at a branch: what was written there is gathered before, since that may
-    /// settle conflicts.
-    pub(super) fn act_on(
-        &self,
-        who: &Actor,
-        branch: Option<BranchId>,
+        branches: &[Option<BranchId>],
         deed: impl FnOnce() -> Result<Deed, Error>,
     ) -> Result<Arc<SignedEntry>, Error> {
         let (entry, change) = {
-            let mut chain = self.chain();
-            chain.writable()?;
-            self.introduce(&mut chain, who)?;
-            branch.map_or(Ok(()), |branch| self.gather(&mut chain, branch))?;
+            let mut writer = self.writer_for(who, branches)?;
             let deed = deed()?;
-            self.gather_for(&mut chain, &deed)?;
-            self.perform(&mut chain, who.uid, deed)?
+            self.perform(&mut writer, who.uid, deed)?
         };
         self.tell(&change);
         Ok(entry)
     }
 
+    /// Returns the right to write, with what was done to the files of some branches standing in entries:
+    /// an entry names their heads.
+    ///
+    /// What takes long to gather is worked out before, without the lock.
+    pub(super) fn writer_for(&self, who: &Actor, branches: &[Option<BranchId>]) -> Result<Writer<'_>, Error> {
+        loop {
+            let mut writer = self.writer()?;
+            writer.writable()?;
+            self.introduce(&mut writer, who)?;
+            let branches = branches.iter().flatten();
+            let Some((branch, before)) = branches.clone().find_map(|branch| writer.takes_long(*branch)) else {
+                branches.into_iter().try_for_each(|branch| self.gather(&mut writer, *branch))?;
+                return Ok(writer);
+            };
+            drop(writer);
+            if !may_wait() {
+                return Err(Error::would_wait());
+            }
+            self.prepare_gather(branch, &before)?;
+        }
+    }
+
     /// Writes down the name of a uid that was never seen before.
-    pub(super) fn introduce(&self, chain: &mut Chain, who: &Actor) -> Result<(), Error> {
+    fn introduce(&self, chain: &mut Chain, who: &Actor) -> Result<(), Error> {
         if !self.world().users.contains_key(&who.uid) {
             self.perform(chain, who.uid, Deed::User(who.name.clone()))?;
         }
         Ok(())
     }
 
-    /// Gathers the files of those branches whose heads the deed looks at.
-    fn gather_for(&self, chain: &mut Chain, deed: &Deed) -> Result<(), Error> {
-        let Some(branch) = deed.concerns() else { return Ok(()) };
-        let parent = self.world().branches.get(&branch).and_then(|branch| branch.parent);
-        self.gather(chain, branch)?;
-        match (deed, parent) {
-            (Deed::Join(..) | Deed::Resolve(..), Some(parent)) => self.gather(chain, parent),
-            _ => Ok(()),
-        }
+    /// Works out what a deed changes, and does it.
+    pub(super) fn perform(&self, chain: &mut Chain, uid: u32, deed: Deed) -> Result<(Arc<SignedEntry>, Change), Error> {
+        let time = self.next_time(chain);
+        let seq = chain.seq + 1;
+        self.perform_planned(chain, Act { time, planned: time, uid, deed }, |world, act| {
+            let segment = |name: &Hash| self.segments.get(name);
+            prepare(&Ground { world, seq, packs: &self.trees, segment: &segment }, act)
+        })
     }
 
-    pub(super) fn perform(&self, chain: &mut Chain, uid: u32, deed: Deed) -> Result<(Arc<SignedEntry>, Change), Error> {
+    /// Returns the time of the next entry.
+    pub(super) fn next_time(&self, chain: &Chain) -> Time {
+        self.now().max(chain.time.after(1))
+    }
+
+    /// Does an act whose outcome `prepare` gives: signs, appends, swaps the world.
+    pub(super) fn perform_planned(
+        &self,
+        chain: &mut Chain,
+        act: Act,
+        prepare: impl FnOnce(&World, &Act) -> Result<Prepared, Error>,
+    ) -> Result<(Arc<SignedEntry>, Change), Error> {
         let journal = chain.writable()?;
-        let time = self.now().max(chain.time.after(1));
-        let act = Act { time, uid, deed };
-        let prepared = {
-            let world = self.world();
-            let segment = |name: &Hash| self.segments.get(name);
-            prepare(&Ground { world: &world, seq: chain.seq + 1, packs: &self.trees, segment: &segment }, &act)?
-        };
+        let prepared = prepare(&self.world(), &act)?;
         let bytes = act.to_bytes();
         let signed = SignedEntry::sign(chain.entry(&prepared, &act, &bytes, &self.public), &self.key);
+        no_longer_hurried();
         journal.append(Kind::Act, &[&signed.signature, &bytes])?;
         chain.loose_bytes += bytes.len() as u64 + super::seal::ACT_BYTES;
         if let Deed::Files(branch, _) | Deed::Discard(branch) | Deed::Join(branch, Join::Merge) = &act.deed {
@@ -165,9 +180,10 @@ impl Memory {
         }
         if let Deed::Discard(branch) | Deed::Join(branch, _) = &act.deed {
             self.shown.forget_branch(*branch);
+            self.planner.forget(*branch);
         }
         if let Deed::Bulk(_, segment, _) = &act.deed {
-            self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(*segment);
+            self.named.lock().insert(*segment);
             chain.loose_bytes += prepared.counts.put * super::seal::BULK_ROW_BYTES;
         }
         let (branch, what) = (prepared.branch, prepared.op.name());
@@ -187,13 +203,13 @@ impl Memory {
         chain.advance(&signed);
         let signed = Arc::new(signed);
         let replaced = {
-            let mut world = self.world.write().unwrap_or_else(PoisonError::into_inner);
+            let mut world = self.world.write();
             let replaces = matches!(prepared.op, Op::Merge | Op::Promote | Op::Pull | Op::Rollback);
             let replaced = if replaces { self.replace(&world, &mut prepared.steps) } else { Vec::new() };
             world.enact(prepared.branch, prepared.steps, signed.entry.seq, signed.entry.time);
             replaced
         };
-        self.history.write().unwrap_or_else(PoisonError::into_inner).push(signed.clone());
+        self.history.write().push(signed.clone());
         (signed, replaced)
     }
 
@@ -216,7 +232,9 @@ impl Memory {
     }
 
     pub(super) fn tell(&self, change: &Change) {
-        for listener in self.listeners.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        // Taken out: a listener looks at the store itself.
+        let listeners = self.listeners.lock().clone();
+        for listener in listeners {
             listener(change);
         }
         self.wake_keeper();
@@ -224,27 +242,20 @@ impl Memory {
 
     /// Makes everything acknowledged so far durable; all who wait share one device flush.
     pub fn sync(&self) -> Result<(), Error> {
-        self.gather_all()?;
-        let (journal, upto) = {
-            let chain = self.chain();
-            match &chain.journal {
-                None => return Ok(()),
-                Some(journal) => (journal.clone(), journal.length()),
-            }
-        };
-        // A journal that was rotated away meanwhile was flushed before.
-        Ok(journal.sync(upto)?)
+        // One that is replaced meanwhile is flushed before the one that follows it.
+        let Some(journal) = self.journal() else { return Ok(()) };
+        Ok(journal.sync(journal.length())?)
     }
 
     /// Writes a signed end and takes nothing more. Calling it again does nothing.
     pub fn close(&self) -> Result<(), Error> {
         self.stop_indexer();
         self.stop_keeper();
-        if self.chain().refusal().is_none() {
+        if !self.is_read_only() {
             self.gather_all()?;
             self.seal_to_close();
         }
-        let mut chain = self.chain();
+        let mut chain = self.writer()?;
         if chain.closed.replace("the store was closed").is_some() {
             return Ok(());
         }

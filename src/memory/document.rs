@@ -1,15 +1,16 @@
 //! Generated documents of a view, and the cache that makes their lengths cheap.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use serde_json::json;
 
 use super::act::Join;
+use super::effort::MergedContents;
 use super::joining::Table;
 use super::look::Seen;
 use super::world::{BranchId, View, World};
-use super::{Error, Memory, joining, readme, status};
+use super::{Error, Memory, readme, status};
 use crate::branch::{State, differences};
 use crate::lineage::{Decision, Op, SignedEntry};
 use crate::workspace::ChangeKind;
@@ -49,20 +50,20 @@ impl Memory {
     /// asking for the length costs no rendering the second time.
     pub fn document(&self, view: &View, document: Document) -> Result<Arc<[u8]>, Error> {
         if let (View::Branch(branch), Document::Conflicts) = (view, document) {
-            self.settle_written(*branch);
+            self.settle_written(*branch)?;
         }
         let world = self.world().clone();
         let seen = Seen::new(&world, view)?;
         let stamp = self.stamp(&world, &seen, document);
         let key = (view.clone(), document);
         {
-            let cache = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+            let cache = self.documents.lock();
             if let Some((_, bytes)) = cache.0.get(&key).filter(|(of, _)| *of == stamp) {
                 return Ok(bytes.clone());
             }
         }
         let bytes: Arc<[u8]> = self.render(&world, view, &seen, document)?.into();
-        let mut cache = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.documents.lock();
         if cache.0.len() >= CACHED_MAX {
             cache.0.clear();
         }
@@ -85,7 +86,7 @@ impl Memory {
     fn render(&self, world: &World, view: &View, seen: &Seen<'_>, document: Document) -> Result<Vec<u8>, Error> {
         match document {
             Document::Readme => readme::render(world, view, seen).map(String::into_bytes),
-            Document::Status => status::render(self, world, view, seen),
+            Document::Status => status::render(self, world, seen),
             Document::Lineage => self.lineage(seen),
             Document::Diff => diff(seen),
             Document::Conflicts => self.conflicts(world, seen),
@@ -181,7 +182,8 @@ impl Memory {
             return Ok(out);
         }
         let parent = world.parent(seen.branch)?;
-        for item in joining::plan_of(self.table(world), seen.branch, Join::Merge)?.both_changed {
+        let planned = self.plan_whole(world, seen.branch.id, Join::Merge, &MergedContents::default())?;
+        for item in planned.both_changed {
             let mut line = item.to_json();
             if !item.is_file() {
                 add_texts(&mut line, &item, seen, &parent.state)?;
@@ -198,9 +200,4 @@ fn add_texts(line: &mut serde_json::Value, item: &Decision, seen: &Seen<'_>, par
         line[format!("{side}_text")] = json!(text.and_then(|version| version.content.text.clone()).as_deref());
     }
     Ok(())
-}
-
-/// Returns how many conflicts of a list differ and how many of those are open.
-pub(super) fn count_conflicts(items: &[Decision]) -> u64 {
-    items.iter().filter(|item| item.decision != Some(crate::lineage::Side::Both)).count() as u64
 }

@@ -51,6 +51,8 @@ pub enum Kind {
     Damaged,
     /// Another process has the store.
     Locked,
+    /// This thread must not wait for another one; the caller repeats it on one that may.
+    WouldWait,
 }
 
 /// What went wrong: how to react, a stable word for programs, a sentence, and what to do next.
@@ -114,6 +116,15 @@ impl Error {
     pub(super) fn gone() -> Error {
         let hint = "its records are in its parent if it was merged; see the parent's lineage";
         Error::new(Kind::Gone, "gone", "the branch was merged or discarded", hint)
+    }
+
+    pub(super) fn internal(what: &str) -> Error {
+        let message = format!("{what} ended in an internal error");
+        Error::new(Kind::Io, "internal", message, "see the mount's log, and report it")
+    }
+
+    pub(super) fn would_wait() -> Error {
+        Error::new(Kind::WouldWait, "would_wait", "somebody else is writing", "this is tried again by itself")
     }
 
     pub(super) fn read_only(reason: &str) -> Error {

@@ -1,25 +1,31 @@
 //! Files whose rule gives them a lifetime, and their end.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::BranchId;
 use super::{Actor, Change, EditError, Error, Memory, Replaced, View};
 use crate::merge::files::Rules;
 use crate::object::Time;
+use crate::sync::{Mutex, Rank};
 use crate::workspace::{Name, Op, ROOT, Tree};
 
 /// Returns the inodes of a branch that handles are open on.
 pub type OpenFiles = Box<dyn Fn(BranchId) -> Vec<u64> + Send + Sync>;
 
 /// Who has files open, and when to look again.
-#[derive(Default)]
 pub(super) struct Expiry {
     open: Mutex<Option<OpenFiles>>,
     looked: Mutex<HashMap<BranchId, Looked>>,
     /// When all branches were looked through.
     last: Mutex<Time>,
+}
+
+impl Default for Expiry {
+    fn default() -> Expiry {
+        Expiry { open: Mutex::ranked(Rank::OpenFiles, None), looked: Mutex::default(), last: Mutex::default() }
+    }
 }
 
 /// What a branch was when it was last looked through.
@@ -44,11 +50,11 @@ impl Memory {
     /// a merge or a rollback takes it away. `open` may be called with any lock held, so it must call
     /// nothing here.
     pub fn ask_for_open_files(&self, open: Option<OpenFiles>) {
-        *self.expiry.open.lock().unwrap_or_else(PoisonError::into_inner) = open;
+        *self.expiry.open.lock() = open;
     }
 
     pub(super) fn open_files(&self, branch: BranchId) -> Vec<u64> {
-        let open = self.expiry.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.expiry.open.lock();
         open.as_ref().map(|open| open(branch)).unwrap_or_default()
     }
 
@@ -56,7 +62,7 @@ impl Memory {
     pub(super) fn expire_in_time(&self, interval: Duration) -> Result<(), Error> {
         let now = self.now();
         {
-            let mut last = self.expiry.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self.expiry.last.lock();
             if now < last.after(i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX)) {
                 return Ok(());
             }
@@ -78,14 +84,14 @@ impl Memory {
                 continue;
             }
             let now = self.now();
-            let looked = self.expiry.looked.lock().unwrap_or_else(PoisonError::into_inner).get(&branch.id).cloned();
+            let looked = self.expiry.looked.lock().get(&branch.id).cloned();
             let same = |looked: &Looked| looked.edits == branch.edits && looked.rules == *text && now < looked.next;
             if looked.as_ref().is_some_and(same) {
                 continue;
             }
             let (expired, next) = expired(tree, rules, now);
             let seen = Looked { edits: branch.edits, rules: text.clone(), next };
-            self.expiry.looked.lock().unwrap_or_else(PoisonError::into_inner).insert(branch.id, seen);
+            self.expiry.looked.lock().insert(branch.id, seen);
             let owner = Actor { uid: branch.uid, name: world.user(branch.uid), gid: 0 };
             count += self.expire_in(&owner, branch.id, expired, dry_run)?;
         }

@@ -1,6 +1,6 @@
 //! The files of `export/`: lengths by arithmetic, reading at any offset, nothing held in memory.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::{Error, Snapshot};
 use crate::branch::State;
@@ -85,13 +85,13 @@ impl Snapshot {
     }
 
     fn take_place(&self, export: Export, offset: u64, start: u64) -> Place {
-        let kept = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let kept = self.place.lock().take();
         let fits = kept.filter(|place| place.export == export && place.offset <= offset);
         fits.unwrap_or(Place { export, offset: start, before: None })
     }
 
     fn put_place(&self, place: Place) {
-        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
+        *self.place.lock() = Some(place);
     }
 }
 

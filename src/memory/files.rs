@@ -5,7 +5,7 @@
 //! the files. So every act that looks at a branch's head gathers first, and so does a sync. Long writes
 //! are in `contents`.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::act::Deed;
 use super::chain::Chain;
@@ -13,7 +13,11 @@ use super::world::{BranchId, View, World};
 use super::{Actor, Error, Memory, seal};
 use crate::journal::{Journal, Kind};
 use crate::object::{CodecError, Reader, Time, Writer};
-use crate::workspace::{Op, Outcome, Packs, Tree, TreeError};
+use crate::sync::no_longer_hurried;
+use crate::workspace::{Op, Outcome, Packs, Stretch, Tree, TreeError};
+
+/// Operations that are gathered with the writer's lock held; what more changed is worked out before.
+const GATHERED_AT_ONCE: u64 = 256;
 
 /// What was done to a branch's files since its last entry.
 pub(super) struct Pending {
@@ -21,18 +25,78 @@ pub(super) struct Pending {
     uid: u32,
     /// The files before.
     before: Tree,
+    /// What was worked out of it so far.
+    worked_out: Option<WorkedOut>,
+    /// Operations on the branch when that was, or when the first came.
+    since: u64,
+    /// Operations on the branch so far.
+    last: u64,
+    /// Operations on the branch when a folder was moved last, with all that is in it.
+    moved: u64,
 }
 
-/// An operation as the journal holds it.
-pub(super) struct Edit<'a> {
+/// How many paths differ, as of some operation.
+struct WorkedOut {
+    after: Tree,
+    count: u64,
+}
+
+impl Pending {
+    /// Returns how many paths differ between the files before and after; one that was changed, and changed again
+    /// after the count was worked out, may count twice.
+    fn count(&self, after: &Tree) -> u64 {
+        let changes = |before: &Tree| before.changes(after).len() as u64;
+        self.worked_out.as_ref().map_or_else(|| changes(&self.before), |done| done.count + changes(&done.after))
+    }
+}
+
+/// Who changes the files of which branch, and when.
+#[derive(Clone, Copy)]
+pub(super) struct Author {
     /// The branch.
     pub branch: BranchId,
     /// When.
     pub time: Time,
     /// Who.
     pub uid: u32,
+}
+
+impl Author {
+    /// Appends the stored form.
+    pub fn write(&self, out: &mut Writer) {
+        out.number(self.branch.0).signed(self.time.0).number(u64::from(self.uid));
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<Author, CodecError> {
+        let (branch, time) = (BranchId(input.number()?), Time(input.signed()?));
+        Ok(Author { branch, time, uid: u32::try_from(input.number()?).map_err(|_| CodecError::Number)? })
+    }
+}
+
+/// An operation as the journal holds it.
+pub(super) struct Edit<'a> {
+    /// Who, where and when.
+    pub by: Author,
     /// What.
     pub op: Op<'a>,
+}
+
+/// The files of a branch before an operation.
+#[derive(Clone)]
+pub(super) struct Edited {
+    /// The files.
+    pub before: Tree,
+    /// Operations on them so far.
+    pub edits: u64,
+}
+
+impl Edited {
+    /// Returns the files of a branch.
+    pub fn of(world: &World, branch: BranchId) -> Result<Edited, Error> {
+        let branch = world.branch(branch)?;
+        Ok(Edited { before: branch.state.files().clone(), edits: branch.edits })
+    }
 }
 
 /// Why an operation on files was refused.
@@ -50,17 +114,15 @@ impl<'a> Edit<'a> {
     /// Returns the bytes in two parts: the content of a write, or nothing, is the second.
     fn to_bytes(&self) -> (Vec<u8>, &[u8]) {
         let mut out = Writer::new();
-        out.number(self.branch.0).signed(self.time.0).number(u64::from(self.uid));
+        self.by.write(&mut out);
         let content = self.op.write(&mut out);
         (out.finish(), content)
     }
 
     fn from_bytes(bytes: &'a [u8]) -> Result<Edit<'a>, CodecError> {
         let mut input = Reader::new(bytes);
-        let (branch, time) = (BranchId(input.number()?), Time(input.signed()?));
-        let uid = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
-        let op = Op::read(&mut input)?;
-        if input.is_empty() { Ok(Edit { branch, time, uid, op }) } else { Err(CodecError::Number) }
+        let edit = Edit { by: Author::read(&mut input)?, op: Op::read(&mut input)? };
+        if input.is_empty() { Ok(edit) } else { Err(CodecError::Number) }
     }
 }
 
@@ -107,19 +169,26 @@ impl Memory {
 
     /// Like [`Memory::edit`], whatever the rules say.
     pub(super) fn edit_unguarded(&self, who: &Actor, branch: BranchId, op: Op<'_>) -> Result<Outcome, EditError> {
-        let outcome = {
-            let mut chain = self.chain();
-            let journal = chain.writable()?;
-            self.introduce(&mut chain, who)?;
-            if chain.pending.get(&branch).is_some_and(|pending| pending.uid != who.uid) {
-                self.gather(&mut chain, branch)?;
+        let mut edit = Edit { by: Author { branch, time: self.now(), uid: who.uid }, op };
+        // The hashes of a long write are worked out before.
+        let stretch = match &edit.op {
+            Op::Write { offset, bytes, .. } => Stretch::new(*offset, bytes),
+            _ => None,
+        };
+        let (outcome, _before) = {
+            let mut writer = self.writer_for(who, &[])?;
+            if writer.pending.get(&branch).is_some_and(|pending| pending.uid != who.uid) {
+                drop(writer);
+                writer = self.writer_for(who, &[Some(branch)])?;
             }
-            let time = self.now().max(chain.time.after(1));
-            let edit = Edit { branch, time, uid: who.uid, op };
-            let before = self.world().branch(branch)?.state.files().clone();
-            let (after, outcome) = self.write_down(&mut chain, &journal, &edit, before)?;
-            self.world.write().unwrap_or_else(PoisonError::into_inner).edit(branch, after, time);
-            outcome
+            let journal = writer.writable()?;
+            edit.by.time = self.next_time(&writer);
+            let files = Edited::of(&self.world(), branch)?;
+            let before = files.before.clone();
+            let (after, outcome) = self.write_down(&mut writer, &journal, &edit, stretch.as_ref(), files)?;
+            self.world.write().edit(branch, after, edit.by.time);
+            // Letting go of files that nobody else has takes time.
+            (outcome, before)
         };
         self.keeper.gather_soon();
         self.wake_keeper();
@@ -133,22 +202,26 @@ impl Memory {
         chain: &mut Chain,
         journal: &Journal,
         edit: &Edit<'_>,
-        before: Tree,
+        stretch: Option<&Stretch<'_>>,
+        files: Edited,
     ) -> Result<(Tree, Outcome), EditError> {
-        let lasts = lasts(&before, &edit.op)?;
-        if let Op::Write { inode, .. } = edit.op
-            && lasts
-            && let Some(after) = chain.write_content(journal, edit, &before, &self.trees)?
-        {
-            return Ok((after, Outcome { inode, gone: None }));
+        let lasts = lasts(&files.before, &edit.op)?;
+        if let (Op::Write { inode, .. }, Some(stretch), true) = (&edit.op, stretch, lasts) {
+            let after = chain.write_content(journal, edit, stretch, files, &self.trees)?;
+            return Ok((after, Outcome { inode: *inode, gone: None }));
         }
-        let mut after = before.clone();
-        let outcome = after.apply(&edit.op, edit.time, &self.trees)?;
+        let mut after = files.before.clone();
+        let outcome = after.apply(&edit.op, edit.by.time, &self.trees)?;
         let (head, content) = edit.to_bytes();
         if lasts {
+            no_longer_hurried();
             journal.append(Kind::Edit, &[&head, content]).map_err(Error::from)?;
             let bytes = (head.len() + content.len()) as u64;
-            chain.note(edit.branch, edit.uid, edit.time, before, bytes + seal::ACT_BYTES);
+            let (moves, edits) = (moves_folder(&files.before, &edit.op), files.edits);
+            chain.note(edit.by, files, bytes + seal::ACT_BYTES);
+            if moves && let Some(pending) = chain.pending.get_mut(&edit.by.branch) {
+                pending.moved = edits + 1;
+            }
         } else {
             // Its chunks go into packs all the same.
             chain.loose_bytes += content.len() as u64;
@@ -165,16 +238,38 @@ impl Memory {
             chain.pending.remove(&branch);
             return Ok(());
         };
-        let count = before.changes(after.files()).len() as u64;
+        let count = pending.count(after.files());
         self.perform(chain, uid, Deed::Files(branch, count))?;
-        self.settle(chain, branch, uid, &before, after.files());
+        self.shown.note_written(branch, uid, &before, after.files());
+        Ok(())
+    }
+
+    /// Works out what takes long of what was done to a branch's files, so that gathering it takes little.
+    pub(super) fn prepare_gather(&self, branch: BranchId, before: &Tree) -> Result<(), Error> {
+        let Some((state, edits)) =
+            self.world().branches.get(&branch).map(|branch| (branch.state.clone(), branch.edits))
+        else {
+            return Ok(());
+        };
+        // Known to the state from now on, and a help with the hashes of later ones.
+        state.head();
+        let count = before.changes(state.files()).len() as u64;
+        if let Some(pending) = self.writer()?.pending.get_mut(&branch)
+            && pending.before.is_clone_of(before)
+        {
+            pending.worked_out = Some(WorkedOut { after: state.files().clone(), count });
+            pending.since = edits;
+        }
         Ok(())
     }
 
     /// Gathers what was done to the files of every branch.
     pub(super) fn gather_all(&self) -> Result<(), Error> {
-        let gathered = self.gather_each(&mut self.chain())?;
-        gathered.into_iter().for_each(|branch| self.tell_files(branch));
+        let branches: Vec<BranchId> = self.writer()?.pending.keys().copied().collect();
+        for branch in branches {
+            drop(self.writer_for(&self.surroundings.owner, &[Some(branch)])?);
+            self.tell_files(branch);
+        }
         Ok(())
     }
 
@@ -194,27 +289,47 @@ impl Memory {
 
 impl Chain {
     /// Notes an operation that was written down.
-    pub(super) fn note(&mut self, branch: BranchId, uid: u32, time: Time, before: Tree, loose_bytes: u64) {
-        self.time = time;
+    pub(super) fn note(&mut self, by: Author, files: Edited, loose_bytes: u64) {
+        self.time = by.time;
         self.loose_bytes += loose_bytes;
-        self.pending.entry(branch).or_insert(Pending { uid, before });
+        let Edited { before, edits } = files;
+        let fresh = || Pending { uid: by.uid, before, worked_out: None, since: edits, last: edits, moved: 0 };
+        self.pending.entry(by.branch).or_insert_with(fresh).last = edits + 1;
+    }
+
+    /// Returns the files before, where gathering what was done to a branch's files takes long.
+    pub(super) fn takes_long(&self, branch: BranchId) -> Option<(BranchId, Tree)> {
+        let pending = self.pending.get(&branch)?;
+        let takes_long = pending.last - pending.since > GATHERED_AT_ONCE || pending.moved > pending.since;
+        takes_long.then(|| (branch, pending.before.clone()))
     }
 
     /// Carries out an operation that stands in the journal.
     pub(super) fn replay_edit(&mut self, world: &mut World, packs: &dyn Packs, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("an operation on files in the journal {what}"));
         let edit = Edit::from_bytes(bytes).map_err(|error| damaged(format!("can't be read: {error}")))?;
-        let before = world.branch(edit.branch)?.state.files().clone();
-        let mut after = before.clone();
-        match after.apply(&edit.op, edit.time, packs) {
+        let by = edit.by;
+        let files = Edited::of(world, by.branch)?;
+        let mut after = files.before.clone();
+        match after.apply(&edit.op, by.time, packs) {
             Ok(_) => {}
             Err(TreeError::Segment(error)) => return Err(error.into()),
             Err(error) => return Err(damaged(format!("does what can't be done: {error}"))),
         }
-        self.note(edit.branch, edit.uid, edit.time, before, bytes.len() as u64 + seal::ACT_BYTES);
-        world.edit(edit.branch, after, edit.time);
+        self.note(by, files, bytes.len() as u64 + seal::ACT_BYTES);
+        world.edit(by.branch, after, by.time);
         Ok(())
     }
+}
+
+/// Returns whether an operation moves a folder that holds something.
+fn moves_folder(tree: &Tree, op: &Op<'_>) -> bool {
+    let Op::Rename { parent, name, new_parent, new_name, .. } = op else { return false };
+    let is_folder = |parent: u64, name: &[u8]| {
+        let node = tree.lookup(parent, name).ok().and_then(|inode| tree.node(inode).ok());
+        node.and_then(|node| node.directory()).is_some_and(|directory| !directory.is_empty())
+    };
+    is_folder(*parent, name) || is_folder(*new_parent, new_name)
 }
 
 /// Returns whether an operation outlives the handles of its file.
@@ -254,7 +369,7 @@ impl World {
     /// Puts other files in place of a branch's.
     pub(super) fn edit(&mut self, id: BranchId, files: Tree, time: Time) {
         if let Some(branch) = self.branches.get_mut(&id) {
-            let branch = Arc::make_mut(branch);
+            let branch = branch.make_mut();
             Arc::make_mut(&mut branch.state).set_files(files);
             branch.changed = time;
             branch.edits += 1;

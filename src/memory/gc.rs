@@ -1,7 +1,7 @@
 //! Letting go of what nobody needs: expired branches, states past `config/keep`, unreachable segments.
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -32,10 +32,10 @@ impl Memory {
             return Ok(json!({ "dry_run": true, "branches": paths, "states": states, "files": files, "bytes": bytes }));
         }
         for branch in &expired {
-            self.act(who, || Ok(Deed::Discard(*branch)))?;
+            self.act(who, &[Some(*branch)], || Ok(Deed::Discard(*branch)))?;
         }
         let files = self.expire_files(false)?;
-        let _one = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.sealing.lock();
         let states = self.drop_outdated(now);
         let sealed = self.seal_alone(Fold::Small)?;
         let bytes = self.sweep(&sealed)?;
@@ -67,7 +67,7 @@ impl Memory {
     }
 
     fn drop_outdated(&self, now: Time) -> usize {
-        let mut world = self.world.write().unwrap_or_else(PoisonError::into_inner);
+        let mut world = self.world.write();
         let mut dropped = 0;
         world.each_branch(|branch| {
             let before = branch.kept.len();
@@ -81,22 +81,22 @@ impl Memory {
     /// Removes the files that nothing reaches. Called by who holds `sealing`, with the world that the manifest names:
     /// what went out of use since then is needed still, by an opening after a crash.
     pub(super) fn sweep(&self, sealed: &World) -> Result<u64, Error> {
-        let _nobody_names = self.naming.write().unwrap_or_else(PoisonError::into_inner);
-        let mut live = self.live_files();
-        live.extend(live_files(sealed));
-        self.segments.retain(&live);
-        self.trees.retain_packs(&live);
-        self.segments.shelf.sweep(&live).map_err(|error| Error::io("unreachable segments could not be removed", &error))
+        let live = || {
+            let mut live = self.live_files();
+            live.extend(live_files(sealed));
+            self.segments.retain(&live);
+            self.trees.retain_packs(&live);
+            live
+        };
+        self.segments.shelf.sweep(live).map_err(|error| Error::io("unreachable segments could not be removed", &error))
     }
 
     /// Returns the names of all files on the shelf that are needed.
     pub(super) fn live_files(&self) -> HashSet<Hash> {
         let mut live = live_files(&self.world());
-        live.extend(
-            self.history.read().unwrap_or_else(PoisonError::into_inner).archives.iter().map(|archive| archive.name),
-        );
+        live.extend(self.history.read().archives.iter().map(|archive| archive.name));
         live.extend(self.trees.snapshots());
-        live.extend(self.named.lock().unwrap_or_else(PoisonError::into_inner).iter());
+        live.extend(self.named.lock().iter());
         live
     }
 

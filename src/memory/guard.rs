@@ -120,22 +120,20 @@ pub(super) struct Received<'a> {
     pub rules: &'a Rules,
     /// Its owner, who sets the rules and may therefore merge what others wrote.
     pub owner: u32,
-    /// Its files as they are.
-    pub before: &'a Tree,
-    /// Its files as they would be.
-    pub after: &'a Tree,
+    /// How its files would differ.
+    pub differences: Vec<Difference>,
     /// Where contents are read.
     pub packs: &'a dyn Packs,
 }
 
 /// Refuses a merge that would do to the branch that receives what its rules forbid.
 pub(super) fn check_merge(merge: &Received<'_>, who: &Actor) -> Result<(), Error> {
-    for difference in merge.before.differences(merge.after) {
+    for difference in &merge.differences {
         let rule = merge.rules.of(&difference.path);
         if who.uid != merge.owner && !rule.allows(who.uid, &[who.gid]) {
             return Err(not_yours(&difference.path, rule, who));
         }
-        if rule.append && !appends(&difference, merge.packs)? {
+        if rule.append && !appends(difference, merge.packs)? {
             return Err(only_append(&difference.path, rule));
         }
     }
@@ -144,22 +142,15 @@ pub(super) fn check_merge(merge: &Received<'_>, who: &Actor) -> Result<(), Error
 
 /// Returns whether all bytes that a file has are where they are afterwards.
 fn appends(difference: &Difference, packs: &dyn Packs) -> Result<bool, Error> {
-    const PIECE: usize = 1 << 20;
     let Some((_, old)) = difference.old.as_ref().filter(|(_, old)| old.directory().is_none()) else { return Ok(true) };
     let Some((_, new)) = difference.new.as_ref().filter(|(_, new)| new.kind() == old.kind()) else { return Ok(false) };
     if old.content().is_none() {
         return Ok(old.target() == new.target());
     }
-    let mut offset = 0;
-    while offset < old.size() {
-        let length = PIECE.min(usize::try_from(old.size() - offset).unwrap_or(PIECE));
-        let read = |node: &Node| node.read(offset, length, packs).map_err(stored);
-        if read(old)? != read(new)? {
-            return Ok(false);
-        }
-        offset += length as u64;
+    match (old.content(), new.content()) {
+        (Some(old), Some(new)) => new.begins_with(old, packs).map_err(stored),
+        _ => Ok(false),
     }
-    Ok(true)
 }
 
 fn not_yours(path: &[u8], rule: &Rule, who: &Actor) -> Error {

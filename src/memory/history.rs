@@ -1,6 +1,6 @@
 //! All entries of the store: the recent ones in memory, the older ones in archives on the shelf.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::world::BranchId;
 use super::{Error, Memory};
@@ -76,7 +76,7 @@ impl Memory {
     /// Returns all entries in order.
     pub(super) fn entries(&self) -> Result<Vec<Arc<SignedEntry>>, Error> {
         let (archives, recent) = {
-            let history = self.history.read().unwrap_or_else(PoisonError::into_inner);
+            let history = self.history.read();
             (history.archives.clone(), history.recent.clone())
         };
         let mut all = Vec::new();

@@ -6,7 +6,7 @@
 //! its name into the manifest.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::moves::{FOLDED_ROWS_MAX, Fold};
@@ -18,6 +18,7 @@ use crate::graph::{Builder, Params};
 use crate::object::Hash;
 use crate::search::walk_pays_beside;
 use crate::segment::{GraphFile, Segment, write_graph};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::vector::Metric;
 
 /// How soon the thread hears that it shall stop.
@@ -61,7 +62,7 @@ impl Task {
 
 impl Indexer {
     fn lock(&self) -> MutexGuard<'_, Wish> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.0.lock()
     }
 
     fn wish(&self, change: impl FnOnce(&mut Wish)) {
@@ -84,8 +85,7 @@ impl Indexer {
         let mut wish = self.lock();
         wish.busy = false;
         self.0.1.notify_all();
-        let waited = self.0.1.wait_while(wish, |wish| !wish.look && !wish.stop);
-        let mut wish = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut wish = self.0.1.wait_while(wish, |wish| !wish.look && !wish.stop);
         (wish.look, wish.busy) = (false, !wish.stop);
         !wish.stop
     }
@@ -100,10 +100,9 @@ impl Indexer {
         let mut wish = self.lock();
         for _ in 0..PAUSES_MAX {
             wish.look = false;
-            let waited = self.0.1.wait_timeout_while(wish, pause, |wish| !wish.look && !wish.stop);
-            let (after, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            let (after, is_quiet) = self.0.1.wait_timeout_while(wish, pause, |wish| !wish.look && !wish.stop);
             wish = after;
-            if timeout.timed_out() || wish.stop {
+            if is_quiet || wish.stop {
                 break;
             }
         }
@@ -113,7 +112,7 @@ impl Indexer {
     /// Waits until the thread is at rest: it has nothing to do, or was told to end and did.
     fn rest(&self) {
         let resting = |wish: &mut Wish| wish.busy || (wish.look && !wish.stop);
-        drop(self.0.1.wait_while(self.lock(), resting).unwrap_or_else(PoisonError::into_inner));
+        drop(self.0.1.wait_while(self.lock(), resting));
     }
 
     /// Notes how many rows are done; returns whether to go on.
@@ -247,8 +246,8 @@ impl Memory {
     /// Puts a finished graph onto the shelf and in use, and has the manifest name it.
     fn install_graph(&self, task: &Task, bytes: &[u8]) -> Result<(), Error> {
         {
-            // No sweep meanwhile: nothing names the file before it is attached.
-            let _naming = self.naming.read().unwrap_or_else(PoisonError::into_inner);
+            // Nothing names the file before it is attached.
+            let _publishing = self.segments.shelf.publishing();
             let name = write_graph(&self.segments.shelf, &task.segment.name(), task.metric, bytes)?;
             let graph = GraphFile::open(&self.segments.shelf, name)?;
             // Checked here, so that no question waits for it.

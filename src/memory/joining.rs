@@ -1,4 +1,6 @@
-//! Merge, promote and pull: which states are joined, and what becomes of them.
+//! Merge, promote and pull: what becomes of two branches, worked out from one version of the world.
+//!
+//! Nothing here takes a lock or changes anything; `merging` says when it is worked out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,14 +9,16 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::act::{Act, Join};
+use super::effort::{Effort, PlanError};
 use super::prepare::{Prepared, Step, about};
+use super::record_merge::RecordMerge;
 use super::trees::stored;
-use super::world::{Branch, Kept, World};
-use super::{Error, Kind};
-use crate::branch::{State, differences};
+use super::world::{Branch, BranchId, BranchRef, Kept, World};
+use super::{Actor, Error, Kind, guard};
+use crate::branch::State;
 use crate::lineage::{Counts, Decision, Detail, Part, Side};
-use crate::merge::files::{FileDecision, FileMerge, FilePlan, Loser, Rules, Trees, plan_files};
-use crate::merge::{Plan, Sides, Strategy, plan};
+use crate::merge::files::{FileDecision, FileMerge, FilePlan, Loser, MergeAll, Rules, Trees, plan_files};
+use crate::merge::{Sides, Strategy};
 use crate::object::{Hash, Time};
 use crate::workspace::{Op, Packs, Tree};
 
@@ -90,17 +94,221 @@ pub struct Table<'a> {
     pub time: Time,
 }
 
-/// The plan of a join, for records and files.
-pub struct Joint {
-    /// What becomes of the records.
-    pub records: Plan,
-    /// What becomes of the files of the branch that receives.
-    pub files: FilePlan,
+/// A merge, promote or pull that was worked out.
+#[derive(Clone)]
+pub struct Planned {
+    /// Which of them.
+    pub join: Join,
+    /// When; times in the outcome are this one.
+    pub time: Time,
+    /// The branch as it was.
+    pub child: BranchRef,
+    /// Its parent as it was.
+    parent: BranchRef,
+    records: RecordMerge,
+    files: Arc<FilePlan>,
     /// Everything that both sides changed: records by id, then files by path.
     pub both_changed: Vec<Decision>,
+    /// The state of the branch that receives.
+    pub merged: Arc<State>,
+    /// The branch's own state after a promote.
+    promoted: Option<Arc<State>>,
+    /// What changes in the branch that receives.
+    pub counts: Counts,
+    /// What the rules of the parent forbid.
+    pub forbidden: Option<Error>,
 }
 
-impl Joint {
+/// Refuses a branch with child branches.
+pub fn without_children(branch: &Branch) -> Result<(), Error> {
+    if branch.children.is_empty() {
+        return Ok(());
+    }
+    let message = format!("{} has {} child branches", branch.path, branch.children.len());
+    Err(Error::new(Kind::NotEmpty, "has_children", message, "merge or discard them first"))
+}
+
+/// What a join is worked out from, beside the world.
+struct Pair<'a> {
+    table: Table<'a>,
+    join: Join,
+    child: &'a BranchRef,
+    parent: &'a BranchRef,
+    /// Who does it; nobody where it is done again as it was done.
+    who: Option<&'a Actor>,
+}
+
+impl<'a> Pair<'a> {
+    fn new(table: Table<'a>, branch: BranchId, join: Join, who: Option<&'a Actor>) -> Result<Pair<'a>, Error> {
+        let child = table.world.branch_ref(branch)?;
+        let parent = table.world.branch_ref(table.world.parent(child)?.id)?;
+        Ok(Pair { table, join, child, parent, who })
+    }
+
+    /// The branch whose settings count: the parent, for a pull the branch itself.
+    fn ruling(&self) -> &'a Branch {
+        if self.join == Join::Pull { self.child } else { self.parent }
+    }
+
+    fn strategy(&self) -> Strategy {
+        self.ruling().settings.strategy()
+    }
+
+    fn sides(&self) -> Sides<'a> {
+        Sides { base: &self.child.base, child: &self.child.state, parent: &self.parent.state }
+    }
+
+    fn resolved(&self, item: &Decision) -> Option<Side> {
+        let resolution = self.child.resolutions.get(&item.id)?;
+        (resolution.child == item.child && resolution.parent == item.parent).then_some(resolution.side)
+    }
+
+    fn records(&self, effort: &Effort<'_>) -> Result<RecordMerge, PlanError> {
+        let receives = self.join == Join::Pull;
+        RecordMerge::plan(&self.sides(), receives, self.strategy(), &|item| self.resolved(item), effort)
+    }
+
+    /// Plans what becomes of the files of the branch that receives. Its numbers of files stay; so for a
+    /// pull the branch stands where the parent does otherwise.
+    fn files(&self, effort: &Effort<'_>) -> Result<FilePlan, PlanError> {
+        let join = self.join;
+        let (base, own, above) = (self.child.base.files(), self.child.state.files(), self.parent.state.files());
+        let pulls = join == Join::Pull;
+        let (giver, receiver) = if pulls { (above, own) } else { (own, above) };
+        let resolved = |item: &FileDecision| self.resolved(&decision(item, join)).map(|side| seen_from(side, join));
+        let turned = pulls.then(|| self.child.settings.rules().turned());
+        let strategy = self.strategy();
+        let how = FileMerge {
+            rules: turned.as_ref().unwrap_or_else(|| self.parent.settings.rules()),
+            strategy: if pulls { strategy.turned() } else { strategy },
+            resolved: &resolved,
+            packs: self.table.packs,
+            merger: effort.merger,
+            most: effort.most,
+            time: self.table.time,
+        };
+        // Where numbers lead nowhere, all that the receiver changed is looked at.
+        effort.check(base.has_unlike_at_most(receiver, effort.most.saturating_mul(16)))?;
+        Ok(plan_files(Trees { base, child: giver, parent: receiver }, &how)?)
+    }
+
+    /// Returns a branch's new state after a promote: the parent's content, with each file that stays
+    /// under the number that it has in the branch, since handles are open on it.
+    fn promoted(&self, merged: &Arc<State>, effort: &Effort<'_>) -> Result<Arc<State>, PlanError> {
+        let own = self.child.state.files();
+        let mut state = State::clone(merged);
+        if own.hash() == merged.files().hash() {
+            // The same content, and maybe under other numbers.
+            state.set_files(own.clone());
+            return Ok(Arc::new(state));
+        }
+        let all = Rules::parse("** whole").unwrap_or_default();
+        let how = FileMerge {
+            rules: &all,
+            strategy: Strategy::ChildWins,
+            resolved: &|_| None,
+            packs: self.table.packs,
+            merger: &MergeAll,
+            most: effort.most,
+            time: self.table.time,
+        };
+        let trees = Trees { base: own, child: merged.files(), parent: own };
+        state.set_files(plan_files(trees, &how)?.tree);
+        Ok(Arc::new(state))
+    }
+
+    fn finish(&self, records: RecordMerge, files: Arc<FilePlan>, effort: &Effort<'_>) -> Result<Planned, PlanError> {
+        let Table { packs, time, .. } = self.table;
+        let mut tree = files.tree.clone();
+        for inode in &files.removed {
+            tree.apply(&Op::Drop { inode: *inode }, time, packs)?;
+        }
+        let mut merged = records.merged().clone();
+        merged.set_files(tree);
+        let merged = Arc::new(merged);
+        let promoted = match self.join {
+            Join::Promote => Some(self.promoted(&merged, effort)?),
+            Join::Merge | Join::Pull => None,
+        };
+        let mut both_changed: Vec<Decision> = records.both_changed().cloned().collect();
+        both_changed.extend(file_decisions(&files, self.join));
+        let counts = Counts { files: files.files, ..records.counts() };
+        let forbidden = self.forbidden(&merged, effort)?;
+        let (child, parent, join) = (self.child.clone(), self.parent.clone(), self.join);
+        Ok(Planned { join, time, child, parent, records, files, both_changed, merged, promoted, counts, forbidden })
+    }
+
+    /// Returns what the rules of the parent forbid; a pull takes what they have let pass before.
+    fn forbidden(&self, merged: &State, effort: &Effort<'_>) -> Result<Option<Error>, PlanError> {
+        let (Some(who), Join::Merge | Join::Promote) = (self.who, self.join) else { return Ok(None) };
+        let (rules, owner, packs) = (self.parent.settings.rules(), self.parent.uid, self.table.packs);
+        if !guard::guards(rules) {
+            return Ok(None);
+        }
+        let (before, after) = (self.parent.state.files(), merged.files());
+        let differences = before.differences_at_most(after, effort.most).ok_or(PlanError::Exceeded)?;
+        Ok(guard::check_merge(&guard::Received { rules, owner, differences, packs }, who).err())
+    }
+}
+
+impl Planned {
+    /// Works a join out; [`PlanError::Exceeded`] where it takes more effort than that.
+    pub fn new(
+        table: Table<'_>,
+        branch: BranchId,
+        join: Join,
+        who: Option<&Actor>,
+        effort: &Effort<'_>,
+    ) -> Result<Planned, PlanError> {
+        let pair = Pair::new(table, branch, join, who)?;
+        let records = pair.records(effort)?;
+        effort.pause();
+        let files = Arc::new(pair.files(effort)?);
+        pair.finish(records, files, effort)
+    }
+
+    /// Returns whether nothing that it rests on has changed since.
+    pub fn holds(&self, world: &World) -> bool {
+        let (Ok(child), Ok(parent)) = (world.branch(self.child.id), world.branch(self.parent.id)) else { return false };
+        self.same_child(child) && parent.has_state_of(&self.parent) && self.same_rules(child, parent)
+    }
+
+    fn same_child(&self, child: &Branch) -> bool {
+        child.has_state_of(&self.child)
+            && self.child.base_seq == child.base_seq
+            && self.child.resolutions == child.resolutions
+    }
+
+    fn same_rules(&self, child: &Branch, parent: &Branch) -> bool {
+        let (was, is) = if self.join == Join::Pull { (&*self.child, child) } else { (&*self.parent, parent) };
+        was.settings.merges_like(&is.settings)
+    }
+
+    /// Works it out anew for what has changed since, as far as that is possible, and else as a whole.
+    pub fn again(&self, table: Table<'_>, who: Option<&Actor>, effort: &Effort<'_>) -> Result<Planned, PlanError> {
+        let pair = Pair::new(table, self.child.id, self.join, who)?;
+        if !self.same_child(pair.child) || !self.same_rules(pair.child, pair.parent) {
+            return Planned::new(table, self.child.id, self.join, who, effort);
+        }
+        let records = match pair.parent.has_state_of(&self.parent) {
+            true => self.records.clone(),
+            false => self.records.again(
+                &self.parent.state,
+                &pair.sides(),
+                pair.strategy(),
+                &|item| pair.resolved(item),
+                effort,
+            )?,
+        };
+        effort.pause();
+        if self.parent.state.files().is_clone_of(pair.parent.state.files()) {
+            let pair = Pair { table: Table { time: self.time, ..table }, ..pair };
+            return pair.finish(records, self.files.clone(), effort);
+        }
+        let files = Arc::new(pair.files(effort)?);
+        pair.finish(records, files, effort)
+    }
+
     /// Returns what both sides changed differently.
     pub fn conflicts(&self) -> impl Iterator<Item = &Decision> {
         self.both_changed.iter().filter(|item| item.decision != Some(Side::Both))
@@ -115,67 +323,48 @@ impl Joint {
     fn has_losers(&self) -> bool {
         self.conflicts().next().is_some() || !self.files.losers.is_empty()
     }
-}
 
-/// A join worked out: its plan and the state that results.
-pub struct Worked {
-    /// The plan, seen from the child.
-    pub plan: Joint,
-    /// The result.
-    pub merged: Arc<State>,
-    /// What changes in the branch that receives.
-    pub counts: Counts,
-}
-
-/// Refuses a branch with child branches.
-pub fn without_children(branch: &Branch) -> Result<(), Error> {
-    if branch.children.is_empty() {
-        return Ok(());
+    /// Returns why it can't be done.
+    pub fn obstacle(&self) -> Option<Error> {
+        self.forbidden.clone().or_else(|| self.is_blocked().then(|| conflict(self)))
     }
-    let message = format!("{} has {} child branches", branch.path, branch.children.len());
-    Err(Error::new(Kind::NotEmpty, "has_children", message, "merge or discard them first"))
-}
 
-/// Plans a join with the strategy and rules that the contract names: the parent's, for a pull the
-/// branch's own.
-pub fn plan_of(table: Table<'_>, branch: &Branch, join: Join) -> Result<Joint, Error> {
-    let parent = table.world.parent(branch)?;
-    let strategy = strategy_of(branch, parent, join);
-    let sides = Sides { base: &branch.base, child: &branch.state, parent: &parent.state };
-    let resolved = |item: &Decision| {
-        let resolution = branch.resolutions.get(&item.id)?;
-        (resolution.child == item.child && resolution.parent == item.parent).then_some(resolution.side)
-    };
-    let records = plan(&sides, strategy, resolved)?;
-    let files = plan_of_files(table, branch, join, &resolved)?;
-    let mut both_changed = records.both_changed.clone();
-    both_changed.extend(file_decisions(&files, join));
-    Ok(Joint { records, files, both_changed })
-}
-
-/// Plans what becomes of the files of the branch that receives. Its numbers of files stay; so for a
-/// pull the branch stands where the parent does otherwise.
-fn plan_of_files(
-    table: Table<'_>,
-    branch: &Branch,
-    join: Join,
-    resolved: &dyn Fn(&Decision) -> Option<Side>,
-) -> Result<FilePlan, Error> {
-    let parent = table.world.parent(branch)?;
-    let (base, own, above) = (branch.base.files(), branch.state.files(), parent.state.files());
-    let pulls = join == Join::Pull;
-    let (giver, receiver) = if pulls { (above, own) } else { (own, above) };
-    let strategy = strategy_of(branch, parent, join);
-    let resolved = |item: &FileDecision| resolved(&decision(item, join)).map(|side| seen_from(side, join));
-    let turned = pulls.then(|| branch.settings.rules().turned());
-    let how = FileMerge {
-        rules: turned.as_ref().unwrap_or_else(|| parent.settings.rules()),
-        strategy: if pulls { strategy.turned() } else { strategy },
-        resolved: &resolved,
-        packs: table.packs,
-        time: table.time,
-    };
-    plan_files(Trees { base, child: giver, parent: receiver }, &how).map_err(stored)
+    /// Returns the entry of the join and what it changes in a world in which the plan holds.
+    pub fn prepare(&self, world: &World, act: &Act) -> Result<Prepared, Error> {
+        let branch = world.branch(self.child.id)?;
+        let parent = world.parent(branch)?;
+        if self.join == Join::Merge {
+            without_children(branch)?;
+        }
+        if self.is_blocked() {
+            return Err(conflict(self));
+        }
+        let receiver = if self.join == Join::Pull { branch } else { parent };
+        let mut prepared = about(world, act, branch, self.join.op()).with_detail(Detail {
+            strategy: Some(receiver.settings.strategy().name()),
+            conflicts: self.both_changed.clone(),
+            ..Detail::default()
+        });
+        prepared.head = self.merged.head();
+        prepared.counts = self.counts;
+        if self.has_losers() {
+            // The losers are only there; they stay readable by their hashes.
+            for state in [&parent.state, &branch.state] {
+                prepared.steps.push(Step::Keep(receiver.id, Kept { state: state.clone(), time: act.time }));
+            }
+        }
+        prepared.steps.push(Step::State(receiver.id, self.merged.clone()));
+        match (self.join, &self.promoted) {
+            (Join::Merge, _) => prepared.steps.push(Step::Remove(branch.id)),
+            (Join::Pull, _) => prepared.steps.push(Step::Base(branch.id, parent.state.clone())),
+            (Join::Promote, promoted) => {
+                let promoted = promoted.clone().unwrap_or_else(|| self.merged.clone());
+                prepared.steps.push(Step::State(branch.id, promoted));
+                prepared.steps.push(Step::Base(branch.id, self.merged.clone()));
+            }
+        }
+        Ok(prepared)
+    }
 }
 
 /// Turns a side of the plan of files into the one that users know, and back.
@@ -219,57 +408,16 @@ fn file_decisions(plan: &FilePlan, join: Join) -> Vec<Decision> {
     plan.both_changed.iter().map(with_minutes).collect()
 }
 
-fn strategy_of(branch: &Branch, parent: &Branch, join: Join) -> Strategy {
-    if join == Join::Pull { branch.settings.strategy() } else { parent.settings.strategy() }
-}
-
-/// Works a join out without doing it.
-pub fn work_out(table: Table<'_>, branch: &Branch, join: Join) -> Result<Worked, Error> {
-    let parent = table.world.parent(branch)?;
-    let plan = plan_of(table, branch, join)?;
-    let mut merged = plan.records.apply(&parent.state)?;
-    let mut files = plan.files.tree.clone();
-    for inode in &plan.files.removed {
-        files.apply(&Op::Drop { inode: *inode }, table.time, table.packs).map_err(stored)?;
-    }
-    merged.set_files(files);
-    let mut counts = Counts { files: plan.files.files, ..Counts::default() };
-    if join == Join::Pull {
-        for change in differences(&branch.state, &merged)? {
-            if change.new.is_some() { counts.put += 1 } else { counts.deleted += 1 }
-        }
-    } else {
-        counts.put = plan.records.actions.iter().filter(|action| action.take.is_some()).count() as u64;
-        counts.deleted = plan.records.actions.len() as u64 - counts.put;
-    }
-    Ok(Worked { plan, merged: Arc::new(merged), counts })
-}
-
-/// Returns a branch's new state after a promote: the parent's content, with each file that stays
-/// under the number that it has in the branch, since handles are open on it.
-fn promoted(table: Table<'_>, branch: &Branch, merged: &Arc<State>) -> Result<Arc<State>, Error> {
-    let own = branch.state.files();
-    let mut state = State::clone(merged);
-    if own.hash() == merged.files().hash() {
-        // The same content, and maybe under other numbers.
-        state.set_files(own.clone());
-        return Ok(Arc::new(state));
-    }
-    let all = Rules::parse("** whole").unwrap_or_default();
-    let how = FileMerge {
-        rules: &all,
-        strategy: Strategy::ChildWins,
-        resolved: &|_| None,
-        packs: table.packs,
-        time: table.time,
-    };
-    let trees = Trees { base: own, child: merged.files(), parent: own };
-    state.set_files(plan_files(trees, &how).map_err(stored)?.tree);
-    Ok(Arc::new(state))
-}
-
 /// Returns a branch's files with those at the patterns as `wanted` has them, and how many differ.
-pub fn restored(table: Table<'_>, branch: &Branch, wanted: &Tree, patterns: &[Arc<str>]) -> Result<(Tree, u64), Error> {
+///
+/// [`PlanError::Exceeded`] where more than `most` paths differ.
+pub fn restored(
+    table: Table<'_>,
+    branch: &Branch,
+    wanted: &Tree,
+    patterns: &[Arc<str>],
+    most: usize,
+) -> Result<(Tree, u64), PlanError> {
     let bad = |pattern: &str| {
         let message = format!("'{pattern}' is no pattern of files to roll back");
         Error::new(Kind::Invalid, "bad_pattern", message, "write files/ and a path or pattern, such as files/notes/**")
@@ -288,9 +436,11 @@ pub fn restored(table: Table<'_>, branch: &Branch, wanted: &Tree, patterns: &[Ar
         strategy: Strategy::ChildWins,
         resolved: &|_| None,
         packs: table.packs,
+        merger: &MergeAll,
+        most,
         time: table.time,
     };
-    let plan = plan_files(Trees { base: own, child: wanted, parent: own }, &how).map_err(stored)?;
+    let plan = plan_files(Trees { base: own, child: wanted, parent: own }, &how)?;
     let mut files = plan.tree;
     for inode in &plan.removed {
         files.apply(&Op::Drop { inode: *inode }, table.time, table.packs).map_err(stored)?;
@@ -299,7 +449,7 @@ pub fn restored(table: Table<'_>, branch: &Branch, wanted: &Tree, patterns: &[Ar
 }
 
 /// Returns the error for a merge that waits for `resolve`.
-pub fn conflict(plan: &Joint) -> Error {
+pub fn conflict(plan: &Planned) -> Error {
     let open: Vec<&str> =
         plan.both_changed.iter().filter(|item| item.decision.is_none()).map(|item| &*item.id).collect();
     let shown = open.iter().take(5).copied().collect::<Vec<_>>().join(", ");
@@ -313,41 +463,4 @@ pub fn conflict(plan: &Joint) -> Error {
         "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl; a file is \
          settled as well by writing it in the branch",
     )
-}
-
-/// Prepares a join.
-pub fn join(table: Table<'_>, act: &Act, branch: &Branch, join: Join) -> Result<Prepared, Error> {
-    let world = table.world;
-    let parent = world.parent(branch)?;
-    if join == Join::Merge {
-        without_children(branch)?;
-    }
-    let worked = work_out(table, branch, join)?;
-    if worked.plan.is_blocked() {
-        return Err(conflict(&worked.plan));
-    }
-    let mut prepared = about(world, act, branch, join.op()).with_detail(Detail {
-        strategy: Some(strategy_of(branch, parent, join).name()),
-        conflicts: worked.plan.both_changed.clone(),
-        ..Detail::default()
-    });
-    prepared.head = worked.merged.head();
-    prepared.counts = worked.counts;
-    let receiver = if join == Join::Pull { branch } else { parent };
-    if worked.plan.has_losers() {
-        // The losers are only there; they stay readable by their hashes.
-        for state in [&parent.state, &branch.state] {
-            prepared.steps.push(Step::Keep(receiver.id, Kept { state: state.clone(), time: act.time }));
-        }
-    }
-    prepared.steps.push(Step::State(receiver.id, worked.merged.clone()));
-    match join {
-        Join::Merge => prepared.steps.push(Step::Remove(branch.id)),
-        Join::Pull => prepared.steps.push(Step::Base(branch.id, parent.state.clone())),
-        Join::Promote => {
-            prepared.steps.push(Step::State(branch.id, promoted(table, branch, &worked.merged)?));
-            prepared.steps.push(Step::Base(branch.id, worked.merged));
-        }
-    }
-    Ok(prepared)
 }

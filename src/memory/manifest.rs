@@ -19,10 +19,10 @@ use super::open::read_file;
 use super::segments::Segments;
 use super::settings::Settings;
 use super::trees::{StoredTree, Trees};
-use super::world::{Branch, BranchId, Checkpoint, Kept, Resolution, World};
+use super::world::{Branch, BranchId, BranchRef, Checkpoint, Kept, Resolution, World};
 use crate::branch::State;
 use crate::disk::Disk;
-use crate::lineage::{Key, PublicKey, SIGNATURE_BYTES, Side};
+use crate::lineage::{Key, PublicKey, SIGNATURE_BYTES};
 use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
 use crate::segment::Segment;
 use crate::workspace::Tree;
@@ -114,7 +114,7 @@ impl Manifest {
         }
         for _ in 0..input.length()? {
             let branch = read_branch(&mut input, &states)?;
-            world.branches.insert(branch.id, Arc::new(branch));
+            world.branches.insert(branch.id, BranchRef::new(branch));
         }
         link(&mut world);
         if input.is_empty() {
@@ -186,15 +186,14 @@ fn write_branch(out: &mut Writer, branch: &Branch, states: &mut States) {
     }
     out.number(branch.resolutions.len() as u64);
     for (id, resolution) in &branch.resolutions {
-        out.text(id).byte(u8::from(resolution.side == Side::Parent));
-        out.hash(&resolution.child.unwrap_or(Hash::ZERO)).hash(&resolution.parent.unwrap_or(Hash::ZERO));
+        out.text(id);
+        resolution.write(out);
     }
 }
 
 fn read_branch(input: &mut Reader<'_>, states: &[Arc<State>]) -> Result<Branch, CodecError> {
     let state = |number: u64| states.get(number as usize).cloned().ok_or(CodecError::Number);
     let bits = |number: u64| u32::try_from(number).map_err(|_| CodecError::Number);
-    let version = |hash: Hash| (hash != Hash::ZERO).then_some(hash);
     let mut branch = Branch {
         id: BranchId(input.number()?),
         name: input.text()?.into(),
@@ -208,6 +207,8 @@ fn read_branch(input: &mut Reader<'_>, states: &[Arc<State>]) -> Result<Branch, 
         changed: Time(input.signed()?),
         stamp: input.number()?,
         edits: 0,
+        state_seq: 0,
+        base_seq: 0,
         vectors_fixed: input.byte()? == 1,
         state: state(input.number()?)?,
         base: state(input.number()?)?,
@@ -228,9 +229,7 @@ fn read_branch(input: &mut Reader<'_>, states: &[Arc<State>]) -> Result<Branch, 
     }
     for _ in 0..input.length()? {
         let id = input.text()?.into();
-        let side = if input.byte()? == 1 { Side::Parent } else { Side::Child };
-        let resolution = Resolution { side, child: version(input.hash()?), parent: version(input.hash()?) };
-        branch.resolutions.insert(id, resolution);
+        branch.resolutions.insert(id, Resolution::read(input)?);
     }
     Ok(branch)
 }
@@ -240,7 +239,7 @@ fn link(world: &mut World) {
     let all: Vec<_> = world.branches.values().map(|branch| (branch.id, branch.parent, branch.name.clone())).collect();
     for (id, parent, name) in all {
         match parent.and_then(|parent| world.branches.get_mut(&parent)) {
-            Some(parent) => Arc::make_mut(parent).children.insert(name, id),
+            Some(parent) => parent.make_mut().children.insert(name, id),
             None => world.roots.insert(name, id),
         };
     }

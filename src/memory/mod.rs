@@ -1,17 +1,18 @@
 //! The front door: everything a caller does to a store goes through [`Memory`].
 //!
 //! Whatever changes is one signed entry, one frame of the journal, one swap of the world; readers
-//! take the world's present states and are never in anyone's way. Lock order: `sealing`, `naming`,
-//! `chain`, then one of `world`, `history`, `named` and the rest at a time; none of them is held when
-//! a listener is called or a caller waits.
+//! take the world's present states and are never in anyone's way. The order of locks is
+//! [`crate::sync::Rank`]; none of them is held when a listener is called or a caller waits.
 
 mod act;
 mod ask;
 mod backup;
+mod bulk;
 mod chain;
 mod contents;
 mod document;
 mod draft;
+mod effort;
 mod error;
 mod expiry;
 mod export;
@@ -24,10 +25,15 @@ mod joining;
 mod load;
 mod look;
 mod manifest;
+mod merging;
 mod moves;
 mod open;
+mod planner;
 mod prepare;
 mod readme;
+mod record_merge;
+mod resolving;
+mod rolling_back;
 mod seal;
 mod segments;
 mod settings;
@@ -40,9 +46,10 @@ mod unfinished;
 mod verify;
 mod world;
 mod write;
+mod writer;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Weak};
 
 pub use act::Join;
 pub use backup::backup;
@@ -75,11 +82,12 @@ pub use crate::workspace::{
 
 use crate::disk::{Disk, Lock};
 use crate::lineage::{Key, PublicKey};
-use chain::Chain;
+use crate::sync::{Mutex, ReadGuard, RwLock, Shares};
 use history::History;
 use segments::Segments;
 use trees::Trees;
 use world::World;
+use writer::WriterLock;
 
 /// Who acts: the caller's uid, and the name that user has.
 #[derive(Clone, Debug)]
@@ -116,7 +124,7 @@ pub struct Replaced {
     pub after: Tree,
 }
 
-type Listener = Box<dyn Fn(&Change) + Send + Sync>;
+type Listener = Arc<dyn Fn(&Change) + Send + Sync>;
 
 /// An open store.
 pub struct Memory {
@@ -128,10 +136,8 @@ pub struct Memory {
     warnings: Vec<String>,
     /// Guards sealing, compaction and sweeping: one at a time.
     sealing: Mutex<()>,
-    /// Held for reading while a new segment has a name but no entry yet; a sweep takes it for writing.
-    naming: RwLock<()>,
     /// The end of the chain. Whoever holds it is the one writer.
-    chain: Mutex<Chain>,
+    writer: WriterLock,
     world: RwLock<World>,
     history: RwLock<History>,
     segments: Segments,
@@ -142,7 +148,12 @@ pub struct Memory {
     /// When a refused merge of a branch was last noted in the lineage.
     refused: Mutex<HashMap<BranchId, Time>>,
     shown: shown::Shown,
-    listeners: RwLock<Vec<Listener>>,
+    planner: planner::Planner,
+    /// Turns of long computations, by user.
+    shares: Arc<Shares>,
+    /// Itself, for what goes on in the background.
+    me: Weak<Memory>,
+    listeners: Mutex<Vec<Listener>>,
     keeper: seal::Keeper,
     indexer: indexer::Indexer,
     expiry: expiry::Expiry,
@@ -152,11 +163,6 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns whether nothing can be written: opened so, closed, or after a failed flush.
-    pub fn is_read_only(&self) -> bool {
-        self.read_only || self.chain().refusal().is_some()
-    }
-
     /// Returns what was found at opening that people should know, such as a torn tail that was cut.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -175,19 +181,9 @@ impl Memory {
         uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid().to_string().into()
     }
 
-    /// Returns the number of the last entry: it grows with every change.
-    pub fn version(&self) -> u64 {
-        self.chain().seq
-    }
-
-    /// Returns the hash of the last entry.
-    pub fn tip(&self) -> Hash {
-        self.chain().tip
-    }
-
     /// Calls `listener` after every change, from the thread that made it and with no lock held.
     pub fn on_change(&self, listener: Listener) {
-        self.listeners.write().unwrap_or_else(PoisonError::into_inner).push(listener);
+        self.listeners.lock().push(listener);
     }
 
     /// Returns bytes of the store's disk: in all, free, and available to others than root.
@@ -199,11 +195,7 @@ impl Memory {
         Ok((space.total, space.free, space.available))
     }
 
-    fn chain(&self) -> MutexGuard<'_, Chain> {
-        self.chain.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn world(&self) -> RwLockReadGuard<'_, World> {
-        self.world.read().unwrap_or_else(PoisonError::into_inner)
+    fn world(&self) -> ReadGuard<'_, World> {
+        self.world.read()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 
 use super::act::{Act, Deed};
 use super::chain::Chain;
@@ -11,15 +11,19 @@ use super::manifest::{self, Manifest};
 use super::segments::Segments;
 use super::trees::Trees;
 use super::unfinished;
+use super::writer::WriterLock;
 use super::{Error, Kind, Memory, Surroundings};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
 use crate::journal::{Journal, Torn};
 use crate::lineage::{Key, PublicKey};
 use crate::object::{Context, Hash, Shelf};
 use crate::segment;
+use crate::sync::{Mutex, Pool, Rank, RwLock, Shares};
 
 /// What the file `format` says; it is read first.
-pub(super) const FORMAT: &str = "engramfs store, format 1\n";
+pub(super) const FORMAT: &str = "engramfs store, format 2\n";
+/// What stores of version 0.1.0 say.
+const FIRST_FORMAT: &str = "engramfs store, format 1\n";
 
 /// How a store is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,25 +85,27 @@ impl Memory {
         let warnings = loaded.torn.iter().map(torn_warning).collect();
         let journal = if writing { Some(Arc::new(loaded.replay.carry_on(loaded.torn.as_ref())?)) } else { None };
         let chain = Chain { journal, ..loaded.chain };
-        let memory = Arc::new(Memory {
+        let memory = Arc::new_cyclic(|me| Memory {
             disk,
             key,
             public,
             surroundings,
             read_only: !writing,
             warnings,
-            sealing: Mutex::new(()),
-            naming: RwLock::new(()),
-            chain: Mutex::new(chain),
-            world: RwLock::new(loaded.world),
-            history: RwLock::new(loaded.history),
+            sealing: Mutex::ranked(Rank::Flush, ()),
+            writer: WriterLock::new(chain),
+            world: RwLock::ranked(Rank::Catalog, loaded.world),
+            history: RwLock::ranked(Rank::History, loaded.history),
             segments,
             trees,
             documents: Mutex::default(),
             errors: Mutex::default(),
             refused: Mutex::default(),
             shown: super::shown::Shown::default(),
-            listeners: RwLock::default(),
+            planner: super::planner::Planner::default(),
+            shares: Shares::new(Pool::processors()),
+            me: me.clone(),
+            listeners: Mutex::default(),
             keeper: super::seal::Keeper::default(),
             indexer: super::indexer::Indexer::default(),
             expiry: super::expiry::Expiry::default(),
@@ -119,7 +125,7 @@ impl Memory {
 
     /// The first entry: the root branch `main`, by whoever made the store.
     fn make_main(&self) -> Result<(), Error> {
-        self.act(&self.surroundings.owner, || Ok(Deed::Root("main".into()))).map(|_| ())
+        self.act(&self.surroundings.owner, &[], || Ok(Deed::Root("main".into()))).map(|_| ())
     }
 }
 
@@ -252,8 +258,14 @@ pub(super) fn check_format(disk: &dyn Disk) -> Result<(), Error> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&bytes);
+    if text == FIRST_FORMAT {
+        let message = "the store was made by engramfs 0.1.0, whose format this version does not read";
+        let hint =
+            "take it over with 0.1.0: engramfs export STORE/BRANCH for the records, cp -a from its mount for files";
+        return Err(Error::new(Kind::Unsupported, "old_format", message, hint));
+    }
     let number = text.strip_prefix("engramfs store, format ").and_then(|rest| rest.strip_suffix('\n'));
-    if number.is_some_and(|number| number.parse::<u32>().is_ok_and(|number| number > 1)) {
+    if number.is_some_and(|number| number.parse::<u32>().is_ok_and(|number| number > 2)) {
         let message = "the store was made by a newer version of engramfs";
         return Err(Error::new(Kind::Unsupported, "newer_format", message, "use that version"));
     }

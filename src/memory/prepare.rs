@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use super::act::{Act, Change, Deed, Join};
+use super::act::{Act, Change, Deed};
+use super::bulk::Bulk;
 use super::draft::check_numbers;
-use super::joining::Table;
+use super::effort::Effort;
+use super::joining::{Planned, Table};
+use super::rolling_back::Rollback;
 use super::settings::Setting;
 use super::world::{Branch, BranchId, Checkpoint, Kept, Resolution, World};
 use super::{Error, Kind, joining};
-use crate::branch::{State, check_name, check_record_id, differences};
-use crate::lineage::{Counts, Decision, Detail, Op, Side};
+use crate::branch::{State, check_name, check_record_id};
+use crate::lineage::{Counts, Detail, Op, Side};
 use crate::object::{Hash, Time};
 use crate::record::{Content, Stamp, Version};
 use crate::segment::{Row, Segment};
@@ -84,7 +87,7 @@ pub struct Ground<'a> {
 
 impl<'a> Ground<'a> {
     fn table(&self, act: &Act) -> Table<'a> {
-        Table { world: self.world, packs: self.packs, time: act.time }
+        Table { world: self.world, packs: self.packs, time: act.planned }
     }
 }
 
@@ -96,14 +99,23 @@ pub fn prepare(ground: &Ground<'_>, act: &Act) -> Result<Prepared, Error> {
         Deed::Fork { parent, name, from } => fork(ground, act, *parent, name, from.as_deref()),
         Deed::User(name) => Ok(user(act, name)),
         Deed::Commit(branch, changes) => commit(world, act, world.branch(*branch)?, changes),
-        Deed::Bulk(branch, segment, deletes) => bulk(ground, act, world.branch(*branch)?, segment, deletes),
+        Deed::Bulk(branch, segment, deletes) => {
+            let segment = (ground.segment)(segment)?;
+            Bulk::new(world, *branch, segment, deletes, act.planned)?.prepare(world, act)
+        }
         Deed::Checkpoint { branch, label, text } => checkpoint(world, act, world.branch(*branch)?, label, text),
         Deed::Uncheckpoint(branch, label) => uncheckpoint(world, act, world.branch(*branch)?, label),
-        Deed::Rollback(branch, label) => rollback(world, act, world.branch(*branch)?, label),
-        Deed::RollbackFiles { branch, label, patterns } => {
-            rollback_files(ground, act, world.branch(*branch)?, label, patterns)
+        Deed::Rollback(branch, label) => {
+            Rollback::new(ground.table(act), *branch, label, None, usize::MAX).map_err(Error::from)?.prepare(world, act)
         }
-        Deed::Join(branch, join) => joining::join(ground.table(act), act, world.branch(*branch)?, *join),
+        Deed::RollbackFiles { branch, label, patterns } => {
+            let planned = Rollback::new(ground.table(act), *branch, label, Some(patterns), usize::MAX);
+            planned.map_err(Error::from)?.prepare(world, act)
+        }
+        Deed::Join(branch, join) => {
+            let planned = Planned::new(ground.table(act), *branch, *join, None, &Effort::ALL);
+            planned.map_err(Error::from)?.prepare(world, act)
+        }
         Deed::Discard(branch) => discard(world, act, world.branch(*branch)?),
         Deed::Rename(branch, name) => rename(world, act, world.branch(*branch)?, name),
         Deed::Config(branch, setting, value) => config(world, act, world.branch(*branch)?, *setting, value),
@@ -113,7 +125,7 @@ pub fn prepare(ground: &Ground<'_>, act: &Act) -> Result<Prepared, Error> {
                 Detail { label: Some("mode".into()), text: Some(format!("{mode:04o}").into()), ..Detail::default() };
             Ok(about(world, act, branch, Op::Config).with_detail(detail).step(Step::Mode(branch.id, *mode)))
         }
-        Deed::Resolve(branch, id, side) => resolve(ground, act, world.branch(*branch)?, id, *side),
+        Deed::Resolve { branch, id, resolution } => resolve(world, act, world.branch(*branch)?, id, resolution),
         Deed::Files(branch, count) => {
             let mut prepared = about(world, act, world.branch(*branch)?, Op::Files);
             prepared.counts.files = *count;
@@ -156,7 +168,7 @@ impl Prepared {
     }
 
     /// The branch's records become `state`.
-    fn with_state(mut self, state: State) -> Prepared {
+    pub(super) fn with_state(mut self, state: State) -> Prepared {
         self.head = state.head();
         let branch = self.branch;
         self.step(Step::State(branch, Arc::new(state)))
@@ -278,7 +290,7 @@ fn commit(world: &World, act: &Act, branch: &Branch, changes: &[Change]) -> Resu
 }
 
 /// Fixes dimension and metric once there is a vector.
-fn fix(
+pub(super) fn fix(
     world: &World,
     branch: &Branch,
     dim: Option<usize>,
@@ -308,38 +320,7 @@ fn stamp(act: &Act, prepared: &Prepared, created: Time) -> Stamp {
     Stamp { created, modified: act.time, branch: prepared.path.clone(), agent, session }
 }
 
-fn bulk(
-    ground: &Ground<'_>,
-    act: &Act,
-    branch: &Branch,
-    segment: &Hash,
-    deletes: &[Arc<str>],
-) -> Result<Prepared, Error> {
-    let mut prepared = about(ground.world, act, branch, Op::Commit);
-    let segment = (ground.segment)(segment)?;
-    let settings = ground.world.shared_settings(branch)?;
-    let dim = (segment.dim() > 0).then_some(segment.dim());
-    if settings.dim().is_some_and(|fixed| dim.is_some_and(|dim| dim != fixed)) {
-        let message =
-            format!("the vectors have {} numbers, and vectors here have {}", segment.dim(), settings.get(Setting::Dim));
-        return Err(Error::new(
-            Kind::Invalid,
-            "wrong_dimension",
-            message,
-            "use the embedding model that the memory was made with",
-        ));
-    }
-    let mut state = (*branch.state).clone();
-    for id in deletes {
-        prepared.counts.deleted += u64::from(state.delete(id, act.time)?);
-    }
-    state.put_segment(&segment)?;
-    prepared.counts.put = u64::from(segment.rows());
-    fix(ground.world, branch, dim, segment.totals().vectors > 0, &mut prepared)?;
-    Ok(prepared.with_state(state))
-}
-
-fn find_checkpoint<'a>(branch: &'a Branch, label: &str) -> Result<&'a Checkpoint, Error> {
+pub(super) fn find_checkpoint<'a>(branch: &'a Branch, label: &str) -> Result<&'a Checkpoint, Error> {
     branch.checkpoints.get(label).ok_or_else(|| Error::no_checkpoint(label))
 }
 
@@ -361,45 +342,6 @@ fn uncheckpoint(world: &World, act: &Act, branch: &Branch, label: &Arc<str>) -> 
     let detail = Detail { label: Some(label.clone()), ..Detail::default() };
     let prepared = about(world, act, branch, Op::Uncheckpoint).with_detail(detail);
     Ok(prepared.step(Step::Uncheckpoint(branch.id, label.clone())))
-}
-
-fn rollback(world: &World, act: &Act, branch: &Branch, label: &Arc<str>) -> Result<Prepared, Error> {
-    let mut state = (*find_checkpoint(branch, label)?.state).clone();
-    let detail = Detail { label: Some(label.clone()), ..Detail::default() };
-    let mut prepared = about(world, act, branch, Op::Rollback).with_detail(detail);
-    let mut files = state.files().clone();
-    prepared.counts.files = branch.state.files().changes(&files).len() as u64;
-    // A number that a handle may still hold is never given to another file.
-    files.reserve(branch.state.files().next_inode());
-    state.set_files(files);
-    for change in differences(&branch.state, &state)? {
-        if change.new.is_some() {
-            prepared.counts.put += 1;
-        } else {
-            prepared.counts.deleted += 1;
-            state.mourn(&change.id, act.time);
-        }
-    }
-    let kept = Kept { state: branch.state.clone(), time: act.time };
-    Ok(prepared.with_state(state).step(Step::Keep(branch.id, kept)))
-}
-
-fn rollback_files(
-    ground: &Ground<'_>,
-    act: &Act,
-    branch: &Branch,
-    label: &Arc<str>,
-    patterns: &[Arc<str>],
-) -> Result<Prepared, Error> {
-    let checkpoint = find_checkpoint(branch, label)?;
-    let (files, count) = joining::restored(ground.table(act), branch, checkpoint.state.files(), patterns)?;
-    let mut state = (*branch.state).clone();
-    state.set_files(files);
-    let detail = Detail { label: Some(label.clone()), text: Some(patterns.join(" ").into()), ..Detail::default() };
-    let mut prepared = about(ground.world, act, branch, Op::Rollback).with_detail(detail);
-    prepared.counts.files = count;
-    let kept = Kept { state: branch.state.clone(), time: act.time };
-    Ok(prepared.with_state(state).step(Step::Keep(branch.id, kept)))
 }
 
 fn discard(world: &World, act: &Act, branch: &Branch) -> Result<Prepared, Error> {
@@ -443,32 +385,16 @@ fn config(world: &World, act: &Act, branch: &Branch, setting: Setting, value: &A
     Ok(prepared.step(Step::Set(target.id, setting, value)))
 }
 
-/// Refuses a decision that a merge would not follow: a folder that holds something stays.
-fn check_resolution(table: Table<'_>, branch: &Branch, id: &Arc<str>, resolution: &Resolution) -> Result<(), Error> {
-    let mut tried = branch.clone();
-    tried.resolutions.insert(id.clone(), resolution.clone());
-    let plan = joining::plan_of(table, &tried, Join::Merge)?;
-    let followed = |item: &Decision| item.id != *id || item.decision.is_none_or(|taken| taken == resolution.side);
-    if plan.both_changed.iter().all(followed) {
-        return Ok(());
-    }
-    let message = format!("{id} can't be resolved so: the other side has a folder there that holds something");
-    let hint = "move away what is in the folder, or resolve for the other side";
-    Err(Error::new(Kind::Invalid, "folder_in_the_way", message, hint))
-}
-
-fn resolve(ground: &Ground<'_>, act: &Act, branch: &Branch, id: &Arc<str>, side: Side) -> Result<Prepared, Error> {
-    let plan = joining::plan_of(ground.table(act), branch, Join::Merge)?;
-    let Some(item) = plan.conflicts().find(|item| item.id == *id) else {
-        let message = format!("{id} is not in conflict");
-        return Err(Error::new(Kind::NotFound, "no_conflict", message, "see the branch's file conflicts"));
-    };
-    let resolution = Resolution { side, child: item.child, parent: item.parent };
-    if item.decision.is_none() {
-        check_resolution(ground.table(act), branch, id, &resolution)?;
-    }
-    let text = if side == Side::Child { "child" } else { "parent" };
+fn resolve(
+    world: &World,
+    act: &Act,
+    branch: &Branch,
+    id: &Arc<str>,
+    resolution: &Resolution,
+) -> Result<Prepared, Error> {
+    world.parent(branch)?;
+    let text = if resolution.side == Side::Child { "child" } else { "parent" };
     let detail = Detail { label: Some(id.clone()), text: Some(text.into()), ..Detail::default() };
-    let prepared = about(ground.world, act, branch, Op::Resolve).with_detail(detail);
-    Ok(prepared.step(Step::Resolve(branch.id, id.clone(), resolution)))
+    let prepared = about(world, act, branch, Op::Resolve).with_detail(detail);
+    Ok(prepared.step(Step::Resolve(branch.id, id.clone(), resolution.clone())))
 }

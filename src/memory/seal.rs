@@ -13,7 +13,7 @@
 //! the new one with the new file: both give the same world.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::history::write_archive;
@@ -24,6 +24,7 @@ use super::{Error, Memory};
 use crate::branch::State;
 use crate::journal::Journal;
 use crate::object::Hash;
+use crate::sync::{Condvar, Mutex};
 use crate::workspace::packs_of;
 
 /// Bytes of acts after which a seal begins: some 4,000 records of 384 dimensions, which a question
@@ -83,13 +84,13 @@ pub(super) struct Keeper(Arc<(Mutex<Wish>, Condvar)>);
 
 impl Keeper {
     fn wish(&self, change: impl FnOnce(&mut Wish)) {
-        change(&mut self.0.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.0.0.lock());
         self.0.1.notify_all();
     }
 
     /// Asks for an entry about files within a second.
     pub(super) fn gather_soon(&self) {
-        let mut wish = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wish = self.0.0.lock();
         if !wish.gather {
             wish.gather = true;
             self.0.1.notify_all();
@@ -98,26 +99,24 @@ impl Keeper {
 
     /// Waits for a wish; returns what to do, or nothing when the thread shall end.
     fn next(&self, rest: Duration) -> Option<Duty> {
-        let mut wish = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wish = self.0.0.lock();
         wish.busy = false;
         self.0.1.notify_all();
         let idle = |wish: &mut Wish| !wish.seal && !wish.stop && !wish.gather;
-        let waited = self.0.1.wait_timeout_while(wish, rest, idle);
-        let (mut wish, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        if !timeout.timed_out() && !wish.seal && !wish.stop {
-            let waited = self.0.1.wait_timeout_while(wish, GATHERING, |wish| !wish.seal && !wish.stop);
-            wish = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let (mut wish, is_idle) = self.0.1.wait_timeout_while(wish, rest, idle);
+        if !is_idle && !wish.seal && !wish.stop {
+            (wish, _) = self.0.1.wait_timeout_while(wish, GATHERING, |wish| !wish.seal && !wish.stop);
         }
-        let duty = Duty { seal: wish.seal, idle: timeout.timed_out() };
+        let duty = Duty { seal: wish.seal, idle: is_idle };
         (wish.seal, wish.gather, wish.busy) = (false, false, duty.seal);
         (!wish.stop).then_some(duty)
     }
 
     /// Waits until no seal is asked for or under way, or the thread was told to end.
     pub(super) fn rest(&self) {
-        let wish = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wish = self.0.0.lock();
         let sealing = |wish: &mut Wish| (wish.seal || wish.busy) && !wish.stop;
-        drop(self.0.1.wait_while(wish, sealing).unwrap_or_else(PoisonError::into_inner));
+        drop(self.0.1.wait_while(wish, sealing));
     }
 
     /// Tells the thread to end.
@@ -144,7 +143,7 @@ impl Memory {
 
     /// Like [`Memory::seal`], and says which segments are folded.
     pub(super) fn seal_and_fold(&self, fold: Fold) -> Result<(), Error> {
-        let _one = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.sealing.lock();
         self.seal_alone(fold).map(drop)
     }
 
@@ -153,9 +152,11 @@ impl Memory {
         let Rotated { manifest, journals, named } = self.rotate()?;
         let (world, folded) = self.seal_rotated(manifest, fold).inspect_err(|_| {
             // The acts that name them are still all there is of their rows.
-            self.named.lock().unwrap_or_else(PoisonError::into_inner).extend(&named);
+            self.named.lock().extend(&named);
             // The next try comes sooner than after a seal, and not with every act.
-            self.chain().loose_bytes += SEAL_BYTES / 2;
+            if let Ok(mut writer) = self.writer() {
+                writer.loose_bytes += SEAL_BYTES / 2;
+            }
         })?;
         for number in journals {
             if let Err(error) = self.disk.remove(&Journal::path_of(number)) {
@@ -173,7 +174,7 @@ impl Memory {
     fn seal_rotated(&self, mut manifest: Manifest, fold: Fold) -> Result<(World, bool), Error> {
         let sealed = self.write_segments(&manifest.world, fold)?;
         let recent = {
-            let history = self.history.read().unwrap_or_else(PoisonError::into_inner);
+            let history = self.history.read();
             manifest.archives.clone_from(&history.archives);
             let upto = history.recent.partition_point(|entry| entry.entry.seq <= manifest.seq);
             history.recent[..upto].to_vec()
@@ -193,13 +194,10 @@ impl Memory {
     fn rotate(&self) -> Result<Rotated, Error> {
         // Most of the flush is done while others still write.
         self.sync()?;
-        let mut chain = self.chain();
-        if let Some(reason) = chain.refusal() {
-            return Err(Error::read_only(&reason));
-        }
+        let mut chain = self.writer()?;
+        let old = chain.writable()?;
         // The manifest holds no operations, so all of them must stand in entries.
         self.gather_each(&mut chain)?;
-        let Some(old) = chain.journal.clone() else { return Err(Error::read_only("it was opened for reading")) };
         old.finish()?;
         let numbers =
             self.disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", &error))?;
@@ -217,25 +215,20 @@ impl Memory {
         chain.journal = Some(Arc::new(new));
         (chain.loose_bytes, chain.written_bytes) = (0, 0);
         chain.ended_at = 0;
-        let named = std::mem::take(&mut *self.named.lock().unwrap_or_else(PoisonError::into_inner));
+        let named = std::mem::take(&mut *self.named.lock());
         Ok(Rotated { manifest, journals: numbers.filter(|number| *number <= old.number()).collect(), named })
     }
 
     /// Puts equal, sealed states in place of those in use.
     fn install(&self, moves: &mut Moves<'_>, manifest: &Manifest, archived: usize) {
         // Nothing is committed meanwhile, so that no branch gets a state that is not moved.
-        let _chain = self.chain();
+        let Ok(_writer) = self.writer() else { return };
         let mut world = self.world().clone();
         moves.world(&mut world);
-        *self.world.write().unwrap_or_else(PoisonError::into_inner) = world;
-        let mut history = self.history.write().unwrap_or_else(PoisonError::into_inner);
+        *self.world.write() = world;
+        let mut history = self.history.write();
         history.archives.clone_from(&manifest.archives);
         history.recent.drain(..archived);
-    }
-
-    /// Returns how many bytes of long writes wait for a seal.
-    fn written_bytes(&self) -> u64 {
-        self.chain().written_bytes
     }
 
     /// Seals long writes, if no more of them come.
@@ -250,8 +243,7 @@ impl Memory {
 
     /// Asks the keeper to seal where enough has gathered.
     pub(super) fn wake_keeper(&self) {
-        let loose = self.chain().loose_bytes;
-        if loose >= SEAL_BYTES {
+        if self.unsealed_bytes() >= SEAL_BYTES {
             self.keeper.wish(|wish| wish.seal = true);
         }
     }
@@ -281,9 +273,10 @@ impl Memory {
 
     /// Does what the keeper has to do.
     fn tend(&self, duty: &Duty, lull: &mut Lull) -> Result<(), Error> {
+        self.settle_all_written();
         self.gather_all()?;
         self.expire_in_time(self.surroundings.rest)?;
-        let rests = || duty.idle && self.chain().loose_bytes >= RESTING_BYTES;
+        let rests = || duty.idle && self.unsealed_bytes() >= RESTING_BYTES;
         if duty.seal || rests() {
             self.seal()
         } else if self.written_bytes() >= SEAL_BYTES {
@@ -296,8 +289,7 @@ impl Memory {
 
     /// Seals a store that is about to be closed, where opening it would take long otherwise.
     pub(super) fn seal_to_close(&self) {
-        let loose = self.chain().loose_bytes;
-        if loose >= RESTING_BYTES
+        if self.unsealed_bytes() >= RESTING_BYTES
             && let Err(error) = self.seal()
         {
             log::warn!("the store could not be sealed and will take longer to open: {error}");
@@ -307,7 +299,7 @@ impl Memory {
     /// Tells the keeper to end, and waits for a seal that is under way.
     pub(super) fn stop_keeper(&self) {
         self.keeper.stop();
-        drop(self.sealing.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.sealing.lock());
     }
 }
 

@@ -1,11 +1,12 @@
 //! The open segments of a store, each opened once.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::Error;
 use crate::object::{Hash, Shelf};
 use crate::segment::{GraphFile, Segment};
+use crate::sync::{Mutex, MutexGuard};
 
 /// The shelf, and what is open of it.
 pub(super) struct Segments {
@@ -67,6 +68,6 @@ impl Segments {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<Hash, Arc<Segment>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }

@@ -2,54 +2,87 @@
 //!
 //! A write tells what is wanted only from who knows of the other version. So it counts after a merge, promote or pull
 //! of theirs was refused for the conflict, or a dry run named it, and for as long as the parent's version is the one
-//! that they were shown. It becomes a `resolve` for the child as soon as the files are gathered: entries alone decide
-//! what a merge does. What was shown is known in memory alone; after an opening it has to be shown again.
+//! that they were shown. `resolving` makes a `resolve` for the child of it: entries alone decide what a merge does.
+//! What was shown is known in memory alone; after an opening it has to be shown again.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use super::act::{Deed, Join};
-use super::chain::Chain;
-use super::joining;
-use super::world::{BranchId, World};
-use super::{Actor, Error, Memory};
-use crate::lineage::{Decision, Side};
+use super::Actor;
+use super::act::Join;
+use super::world::BranchId;
+use crate::lineage::Decision;
 use crate::merge::files::same_body;
 use crate::object::Hash;
+use crate::sync::Mutex;
 use crate::workspace::{Kind, Node, Tree};
 
 /// A conflict as it was shown.
 #[derive(Clone)]
-struct Showing {
+pub(super) struct Showing {
     /// What was tried.
-    join: Join,
+    pub join: Join,
     /// The parent's version.
-    parent: Option<Hash>,
+    pub parent: Option<Hash>,
     /// The uids of those who were shown it.
     to: HashSet<u32>,
 }
 
 type Showings = HashMap<Arc<str>, Showing>;
 
-/// What was shown of each branch, by the ids of the conflicts.
+/// A conflict that somebody was shown and then wrote.
+pub(super) struct Written {
+    /// Who.
+    pub uid: u32,
+    /// The file, as `files/PATH`.
+    pub id: Arc<str>,
+    /// As it was shown.
+    pub showing: Showing,
+}
+
+/// What was shown of one branch, by the ids of the conflicts, and what of it was written since.
 #[derive(Default)]
-pub(super) struct Shown(Mutex<HashMap<BranchId, Showings>>);
+struct OfBranch {
+    shown: Showings,
+    written: Vec<Written>,
+}
+
+/// What was shown of each branch.
+#[derive(Default)]
+pub(super) struct Shown(Mutex<HashMap<BranchId, OfBranch>>);
 
 impl Shown {
-    fn with<T>(&self, work: impl FnOnce(&mut HashMap<BranchId, Showings>) -> T) -> T {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, work: impl FnOnce(&mut HashMap<BranchId, OfBranch>) -> T) -> T {
+        work(&mut self.0.lock())
     }
 
-    fn any_of(&self, branch: BranchId) -> bool {
+    /// Returns whether something was shown of a branch.
+    pub(super) fn any_of(&self, branch: BranchId) -> bool {
         self.with(|all| all.contains_key(&branch))
     }
 
+    /// Returns the branches of which something that was shown was written since.
+    pub(super) fn written(&self) -> Vec<BranchId> {
+        self.with(|all| all.iter().filter(|(_, of)| !of.written.is_empty()).map(|(branch, _)| *branch).collect())
+    }
+
+    /// Takes what was written in a branch since it was shown.
+    pub(super) fn take_written(&self, branch: BranchId) -> Vec<Written> {
+        self.with(|all| all.get_mut(&branch).map(|of| std::mem::take(&mut of.written)).unwrap_or_default())
+    }
+
     /// Notes the open conflicts of files that somebody is shown.
-    fn note<'a>(&self, (branch, join): (BranchId, Join), to: &Actor, items: impl Iterator<Item = &'a Decision>) {
+    pub(super) fn note<'a>(
+        &self,
+        (branch, join): (BranchId, Join),
+        to: &Actor,
+        items: impl Iterator<Item = &'a Decision>,
+    ) {
         for item in items.filter(|item| item.is_file() && item.decision.is_none()) {
             let fresh = Showing { join, parent: item.parent, to: HashSet::new() };
             self.with(|all| {
-                let showing = all.entry(branch).or_default().entry(item.id.clone()).or_insert_with(|| fresh.clone());
+                let shown = &mut all.entry(branch).or_default().shown;
+                let showing = shown.entry(item.id.clone()).or_insert_with(|| fresh.clone());
                 if showing.parent != item.parent {
                     *showing = fresh;
                 }
@@ -62,9 +95,10 @@ impl Shown {
     /// Forgets a conflict: what is written after that settles nothing.
     pub(super) fn forget(&self, branch: BranchId, id: &str) {
         self.with(|all| {
-            if let Some(showings) = all.get_mut(&branch) {
-                showings.remove(id);
-                if showings.is_empty() {
+            if let Some(of) = all.get_mut(&branch) {
+                of.shown.remove(id);
+                of.written.retain(|written| *written.id != *id);
+                if of.shown.is_empty() && of.written.is_empty() {
                     all.remove(&branch);
                 }
             }
@@ -76,14 +110,17 @@ impl Shown {
         self.with(|all| all.remove(&branch));
     }
 
-    /// Returns what somebody was shown and wrote between two states of the files.
-    fn written(&self, branch: BranchId, uid: u32, before: &Tree, after: &Tree) -> Showings {
-        let mut written = self.with(|all| all.get(&branch).cloned()).unwrap_or_default();
-        written.retain(|id, showing| {
-            let path = id.strip_prefix("files/").unwrap_or_default().as_bytes();
-            showing.to.contains(&uid) && is_written(path, before, after)
+    /// Notes what somebody was shown and wrote between two states of the files.
+    pub(super) fn note_written(&self, branch: BranchId, uid: u32, before: &Tree, after: &Tree) {
+        self.with(|all| {
+            let Some(OfBranch { shown, written }) = all.get_mut(&branch) else { return };
+            for (id, showing) in shown {
+                let path = id.strip_prefix("files/").unwrap_or_default().as_bytes();
+                if showing.to.contains(&uid) && is_written(path, before, after) {
+                    written.push(Written { uid, id: id.clone(), showing: showing.clone() });
+                }
+            }
         });
-        written
     }
 }
 
@@ -98,59 +135,5 @@ fn is_written(path: &[u8], before: &Tree, after: &Tree) -> bool {
         _ if is_folder(old) || is_folder(new) => false,
         (Some(old), Some(new)) => !same_body(old, new),
         (old, new) => old.is_some() != new.is_some(),
-    }
-}
-
-impl Memory {
-    /// Notes what somebody's merge, promote or pull stumbled over. What was written until now is gathered before: it was
-    /// written by who did not know.
-    pub(super) fn note_shown(&self, who: &Actor, branch: BranchId, join: Join) {
-        let mut chain = self.chain();
-        if chain.writable().is_err() || self.gather(&mut chain, branch).is_err() {
-            return;
-        }
-        let world = self.world().clone();
-        let plan = world.branch(branch).and_then(|branch| joining::plan_of(self.table(&world), branch, join));
-        if let Ok(plan) = plan {
-            self.shown.note((branch, join), who, plan.conflicts());
-        }
-    }
-
-    /// Settles for the child what somebody wrote who was shown it. Where that can't be done the conflict stays open.
-    pub(super) fn settle(&self, chain: &mut Chain, branch: BranchId, uid: u32, before: &Tree, after: &Tree) {
-        let written = self.shown.written(branch, uid, before, after);
-        for join in [Join::Merge, Join::Promote, Join::Pull] {
-            let of_join = |id: &str| written.get(id).filter(|showing| showing.join == join);
-            if !written.keys().any(|id| of_join(id).is_some()) {
-                continue;
-            }
-            let world: World = self.world().clone();
-            let plan = world.branch(branch).and_then(|branch| joining::plan_of(self.table(&world), branch, join));
-            for item in plan.iter().flat_map(|plan| plan.conflicts()).filter(|item| item.decision.is_none()) {
-                if of_join(&item.id).is_some_and(|showing| showing.parent == item.parent)
-                    && let Err(error) = self.perform(chain, uid, Deed::Resolve(branch, item.id.clone(), Side::Child))
-                {
-                    log::info!("{} was written, and that does not settle its conflict: {error}", item.id);
-                }
-            }
-        }
-    }
-
-    /// Does so for what was written just now, for somebody who is about to look.
-    pub(super) fn settle_written(&self, branch: BranchId) {
-        if self.shown.any_of(branch) {
-            let mut chain = self.chain();
-            if chain.writable().is_ok()
-                && let Err(error) = self.gather(&mut chain, branch)
-            {
-                log::warn!("what was written could not be gathered: {error}");
-            }
-        }
-    }
-
-    /// Settles one conflict for as long as both sides stay as they are; what is written after that opens it again.
-    pub fn resolve_conflict(&self, who: &Actor, branch: BranchId, id: &str, side: Side) -> Result<(), Error> {
-        self.shown.forget(branch, id);
-        self.act(who, || Ok(Deed::Resolve(branch, id.into(), side))).map(|_| ())
     }
 }

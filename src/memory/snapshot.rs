@@ -1,6 +1,6 @@
 //! A view as it was at one moment.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::export::Place;
 use super::{Error, Memory, View};
@@ -8,6 +8,7 @@ use crate::branch::State;
 use crate::object::{Hash, Time};
 use crate::record::{Version, document_bytes, write_document};
 use crate::segment::Row;
+use crate::sync::Mutex;
 
 /// The records of a view at one moment: cheap to take, holds no lock, never changes.
 #[derive(Clone)]

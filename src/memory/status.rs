@@ -1,16 +1,13 @@
 //! The file `status`: a branch in figures.
 
-use std::sync::PoisonError;
-
 use serde::Serialize;
 use serde_json::Value;
 
-use super::act::Join;
-use super::document::{Document, count_conflicts};
+use super::document::Document;
 use super::look::Seen;
 use super::settings::Setting;
 use super::world::{BranchId, View, World};
-use super::{Error, Memory, joining};
+use super::{Error, Memory};
 
 /// The keys of `status`, in their order.
 #[derive(Serialize)]
@@ -38,7 +35,6 @@ struct Status<'a> {
     agent: &'a str,
     session: &'a str,
     task: &'a str,
-    conflicts: u64,
     log_entries: u64,
     unread: u64,
     index: Index,
@@ -64,18 +60,12 @@ struct Own {
 }
 
 /// Renders the status of a view, one line.
-pub(super) fn render(memory: &Memory, world: &World, view: &View, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
+pub(super) fn render(memory: &Memory, world: &World, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
     let branch = seen.branch;
     let (path, totals, own) = (branch.path.clone(), seen.state.totals(), own(seen)?);
     let parent = branch.parent.and_then(|id| world.branches.get(&id)).map(|parent| parent.path.clone());
     let setting = |setting| world.setting(branch, setting);
     let (agent, metric) = (setting(Setting::Agent)?, setting(Setting::Metric)?);
-    let conflicts = match (view, branch.parent) {
-        (View::Branch(_), Some(_)) => {
-            count_conflicts(&joining::plan_of(memory.table(world), branch, Join::Merge)?.both_changed)
-        }
-        _ => 0,
-    };
     let status = Status {
         name: &branch.name,
         path: &path,
@@ -100,7 +90,6 @@ pub(super) fn render(memory: &Memory, world: &World, view: &View, seen: &Seen<'_
         agent: &agent,
         session: branch.settings.get(Setting::Session),
         task: branch.settings.get(Setting::Task),
-        conflicts,
         log_entries: 0,
         unread: 0,
         index: memory.index_of(world, seen)?,
@@ -180,18 +169,18 @@ fn own_files(seen: &Seen<'_>) -> Own {
 impl Memory {
     /// Notes the last refusal in a branch, for its `status`: the line that stands in its `errors`.
     pub fn note_refused(&self, branch: BranchId, line: Value) {
-        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut errors = self.errors.lock();
         errors.0 += 1;
         errors.1.insert(branch, line);
     }
 
     /// Returns how many refusals were noted.
     pub(super) fn refusals(&self) -> u64 {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner).0
+        self.errors.lock().0
     }
 
     fn last_error(&self, branch: BranchId) -> Option<Value> {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner).1.get(&branch).cloned()
+        self.errors.lock().1.get(&branch).cloned()
     }
 
     /// Returns a view's own edits, one line each: [`Document::Diff`].

@@ -2,12 +2,13 @@
 //! from it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::Error;
 use crate::disk::Disk;
 use crate::object::{Hash, Shelf};
 use crate::segment::{FOLDER, SegmentError};
+use crate::sync::Mutex;
 use crate::workspace::{Pack, Packs, Tree, TreeError, read_snapshot, write_snapshot};
 
 /// Bytes of a difference from which on a new snapshot is written, where it is also a fourth of the
@@ -41,7 +42,7 @@ pub(super) struct StoredTree {
 
 impl Packs for Trees {
     fn pack(&self, name: &Hash) -> Result<Arc<Pack>, SegmentError> {
-        let mut packs = lock(&self.packs);
+        let mut packs = self.packs.lock();
         if let Some(pack) = packs.get(name) {
             return Ok(pack.clone());
         }
@@ -64,7 +65,7 @@ impl Trees {
     /// Returns the stored form of a tree without loose contents; writes a new snapshot where it
     /// has moved far from those there are.
     pub fn store(&self, tree: &Tree) -> Result<StoredTree, Error> {
-        let mut snapshots = lock(&self.snapshots);
+        let mut snapshots = self.snapshots.lock();
         let empty = Snapshot { name: Hash::ZERO, tree: Tree::default(), bytes: 0 };
         let candidates = std::iter::once(&empty).chain(snapshots.iter());
         let deltas = candidates.map(|snapshot| Ok((snapshot, tree.delta_from(&snapshot.tree)?)));
@@ -90,7 +91,7 @@ impl Trees {
     }
 
     fn snapshot(&self, name: &Hash) -> Result<Tree, Error> {
-        let mut snapshots = lock(&self.snapshots);
+        let mut snapshots = self.snapshots.lock();
         if let Some(found) = snapshots.iter().find(|snapshot| snapshot.name == *name) {
             return Ok(found.tree.clone());
         }
@@ -102,22 +103,18 @@ impl Trees {
 
     /// Lets go of snapshots that a new manifest does not name.
     pub fn retain_snapshots(&self, named: &HashSet<Hash>) {
-        lock(&self.snapshots).retain(|snapshot| named.contains(&snapshot.name));
+        self.snapshots.lock().retain(|snapshot| named.contains(&snapshot.name));
     }
 
     /// Lets go of packs that are not in `live`; who still reads one keeps it.
     pub fn retain_packs(&self, live: &HashSet<Hash>) {
-        lock(&self.packs).retain(|name, _| live.contains(name));
+        self.packs.lock().retain(|name, _| live.contains(name));
     }
 
     /// Returns the names of the snapshots.
     pub fn snapshots(&self) -> Vec<Hash> {
-        lock(&self.snapshots).iter().map(|snapshot| snapshot.name).collect()
+        self.snapshots.lock().iter().map(|snapshot| snapshot.name).collect()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Turns an error of stored trees into the store's.

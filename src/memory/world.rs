@@ -1,15 +1,16 @@
 //! All branches of a store at one moment.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use imbl::{HashMap, OrdMap, Vector};
+use imbl::{OrdMap, Vector};
 
 use super::prepare::Step;
 use super::settings::{Setting, Settings};
 use super::{Error, Kind};
 use crate::branch::State;
 use crate::lineage::Side;
-use crate::object::{Hash, Time};
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
 /// Names a branch for ever: the `seq` of the entry that made it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -64,6 +65,25 @@ pub struct Resolution {
     pub parent: Option<Hash>,
 }
 
+impl Resolution {
+    /// Appends the stored form.
+    pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
+        out.byte(u8::from(self.side == Side::Parent));
+        out.hash(&self.child.unwrap_or(Hash::ZERO)).hash(&self.parent.unwrap_or(Hash::ZERO))
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<Resolution, CodecError> {
+        let side = match input.byte()? {
+            0 => Side::Child,
+            1 => Side::Parent,
+            code => return Err(CodecError::Code(code)),
+        };
+        let version = |hash: Hash| (hash != Hash::ZERO).then_some(hash);
+        Ok(Resolution { side, child: version(input.hash()?), parent: version(input.hash()?) })
+    }
+}
+
 /// One branch.
 #[derive(Clone)]
 pub struct Branch {
@@ -104,11 +124,21 @@ pub struct Branch {
     pub resolutions: OrdMap<Arc<str>, Resolution>,
     /// Operations on its files since the store was opened.
     pub edits: u64,
+    /// `seq` of the last entry since the store was opened that gave it another state. Unlike the
+    /// state's address, this stays when the state moves into new segments.
+    pub state_seq: u64,
+    /// The same of its base.
+    pub base_seq: u64,
     /// Of a root branch: whether a vector was ever written below it, which fixes `dim` and `metric`.
     pub vectors_fixed: bool,
 }
 
 impl Branch {
+    /// Returns whether it has the state that it had in another version of the world, wherever that is stored.
+    pub fn has_state_of(&self, other: &Branch) -> bool {
+        (self.state_seq, self.edits) == (other.state_seq, other.edits)
+    }
+
     /// Mode of a new root branch's directory.
     pub const ROOT_MODE: u32 = 0o755;
     /// Mode of a new child branch's directory.
@@ -142,8 +172,41 @@ impl Branch {
             kept: Vector::new(),
             resolutions: OrdMap::new(),
             edits: 0,
+            state_seq: id.0,
+            base_seq: id.0,
             vectors_fixed: false,
         }
+    }
+}
+
+/// A branch as a version of the world has it. It equals itself alone, so that a comparison of two
+/// versions finds the branches that changed, at the cost of what changed.
+#[derive(Clone)]
+pub struct BranchRef(Arc<Branch>);
+
+impl BranchRef {
+    /// Takes a branch over.
+    pub fn new(branch: Branch) -> BranchRef {
+        BranchRef(Arc::new(branch))
+    }
+
+    /// Returns the branch to change it; other versions of the world keep theirs.
+    pub fn make_mut(&mut self) -> &mut Branch {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl PartialEq for BranchRef {
+    fn eq(&self, other: &BranchRef) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for BranchRef {
+    type Target = Branch;
+
+    fn deref(&self) -> &Branch {
+        &self.0
     }
 }
 
@@ -156,7 +219,7 @@ fn joined(parent: Option<&Branch>, name: &Arc<str>) -> Arc<str> {
 #[derive(Clone, Default)]
 pub struct World {
     /// Every living branch.
-    pub branches: HashMap<BranchId, Arc<Branch>>,
+    pub branches: OrdMap<BranchId, BranchRef>,
     /// The root branches by name.
     pub roots: OrdMap<Arc<str>, BranchId>,
     /// The name each uid had when it was first seen.
@@ -169,12 +232,24 @@ impl World {
         self.branches.get(&id).map(|branch| &**branch).ok_or_else(Error::gone)
     }
 
+    /// Returns a branch to hold on to, or the error that it is gone.
+    pub fn branch_ref(&self, id: BranchId) -> Result<&BranchRef, Error> {
+        self.branches.get(&id).ok_or_else(Error::gone)
+    }
+
+    /// Changes a branch, if it is there.
+    pub fn change(&mut self, id: BranchId, change: impl FnOnce(&mut Branch)) {
+        if let Some(branch) = self.branches.get_mut(&id) {
+            change(branch.make_mut());
+        }
+    }
+
     /// Changes every branch.
     pub fn each_branch(&mut self, mut change: impl FnMut(&mut Branch)) {
         let ids: Vec<BranchId> = self.branches.keys().copied().collect();
         for id in ids {
             if let Some(branch) = self.branches.get_mut(&id) {
-                change(Arc::make_mut(branch));
+                change(branch.make_mut());
             }
         }
     }
@@ -247,9 +322,13 @@ impl World {
             }
             Step::State(id, state) => self.touch(id, seq, |branch| {
                 branch.state = state;
+                branch.state_seq = seq;
                 branch.changed = time;
             }),
-            Step::Base(id, base) => self.touch(id, seq, |branch| branch.base = base),
+            Step::Base(id, base) => self.touch(id, seq, |branch| {
+                branch.base = base;
+                branch.base_seq = seq;
+            }),
             Step::Keep(id, kept) => self.touch(id, seq, |branch| branch.kept.push_back(kept)),
             Step::Checkpoint(id, label, checkpoint) => self.touch(id, seq, |branch| {
                 branch.checkpoints.insert(label, checkpoint);
@@ -271,7 +350,7 @@ impl World {
 
     fn touch(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
         if let Some(branch) = self.branches.get_mut(&id) {
-            let branch = Arc::make_mut(branch);
+            let branch = branch.make_mut();
             branch.stamp = seq;
             change(branch);
         }
@@ -286,7 +365,7 @@ impl World {
                 parent.children.insert(branch.name.clone(), branch.id);
             }),
         }
-        self.branches.insert(branch.id, Arc::new(branch));
+        self.branches.insert(branch.id, BranchRef::new(branch));
     }
 
     fn remove(&mut self, id: BranchId, seq: u64) {
@@ -303,7 +382,7 @@ impl World {
 
     fn rename(&mut self, id: BranchId, name: Arc<str>, seq: u64) {
         let Some(branch) = self.branches.get_mut(&id) else { return };
-        let branch = Arc::make_mut(branch);
+        let branch = branch.make_mut();
         let old = std::mem::replace(&mut branch.name, name.clone());
         branch.stamp = seq;
         if let Some(parent) = branch.parent {
@@ -324,7 +403,7 @@ impl World {
                 joined(branch.parent.and_then(|id| self.branches.get(&id)).map(|parent| &**parent), &branch.name);
             left.extend(branch.children.values());
             if let Some(branch) = self.branches.get_mut(&id) {
-                Arc::make_mut(branch).path = path;
+                branch.make_mut().path = path;
             }
         }
     }

@@ -1,20 +1,24 @@
 //! What callers do to a store.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use super::act::{Change, Deed, Join};
+use super::act::{Act, Change, Deed};
+use super::bulk::Bulk;
 use super::draft::{Draft, Edit};
-use super::joining::{self, Outcome, Table};
+use super::effort::PlanError;
+use super::joining::Table;
+use super::merging::{AGAIN, ROUNDS, SMALL};
 use super::prepare::{check_vector, created};
+use super::rolling_back::Rollback;
 use super::settings::Setting;
 use super::world::{BranchId, World};
-use super::{Actor, Error, Kind, Memory, Side, guard};
+use super::{Actor, Error, Kind, Memory};
 use crate::branch::check_record_id;
-use crate::lineage::{Decision, SignedEntry};
+use crate::lineage::SignedEntry;
 use crate::object::{Hash, Time};
 use crate::record::{Stamp, Version};
-use crate::segment::{Row, write_segment};
+use crate::segment::{Row, Segment, write_segment};
 
 /// Edits in one commit from which on the records go straight into a segment.
 const BULK_EDITS: usize = 1024;
@@ -50,7 +54,7 @@ impl Receipt {
 impl Memory {
     /// Makes an empty root branch.
     pub fn create_root(&self, who: &Actor, name: &str) -> Result<BranchId, Error> {
-        let entry = self.act(who, || Ok(Deed::Root(name.into())))?;
+        let entry = self.act(who, &[], || Ok(Deed::Root(name.into())))?;
         Ok(BranchId(entry.entry.branch_id))
     }
 
@@ -60,17 +64,17 @@ impl Memory {
     /// `Invalid` where it is no name.
     pub fn fork(&self, who: &Actor, parent: BranchId, name: &str, from: Option<&str>) -> Result<BranchId, Error> {
         let deed = || Ok(Deed::Fork { parent, name: name.into(), from: from.map(Arc::from) });
-        Ok(BranchId(self.act(who, deed)?.entry.branch_id))
+        Ok(BranchId(self.act(who, &[Some(parent)], deed)?.entry.branch_id))
     }
 
     /// Throws a branch away. Kind `NotEmpty` while it has child branches.
     pub fn discard(&self, who: &Actor, branch: BranchId) -> Result<(), Error> {
-        self.act(who, || Ok(Deed::Discard(branch))).map(|_| ())
+        self.act(who, &[Some(branch)], || Ok(Deed::Discard(branch))).map(|_| ())
     }
 
     /// Gives a child branch another name.
     pub fn rename_branch(&self, who: &Actor, branch: BranchId, name: &str) -> Result<(), Error> {
-        self.act(who, || Ok(Deed::Rename(branch, name.into()))).map(|_| ())
+        self.act(who, &[Some(branch)], || Ok(Deed::Rename(branch, name.into()))).map(|_| ())
     }
 
     /// Carries out edits as one atomic entry; of several edits of one id the last counts.
@@ -100,7 +104,7 @@ impl Memory {
             }
             Ok(Deed::Commit(branch, changes))
         };
-        Ok(Receipt::of(&*self.act(who, deed)?))
+        Ok(Receipt::of(&*self.act(who, &[Some(branch)], deed)?))
     }
 
     /// Like [`Memory::commit`], but leaves records alone whose content is already so. An import that
@@ -137,13 +141,7 @@ impl Memory {
 
     /// Writes the records into a segment first; the entry then names it.
     fn commit_bulk(&self, who: &Actor, branch: BranchId, edits: Vec<Edit>) -> Result<Receipt, Error> {
-        {
-            let mut chain = self.chain();
-            if let Some(reason) = chain.refusal() {
-                return Err(Error::read_only(&reason));
-            }
-            self.introduce(&mut chain, who)?;
-        }
+        drop(self.writer_for(who, &[Some(branch)])?);
         let (mut rows, mut deletes) = (Vec::with_capacity(edits.len()), Vec::new());
         let maker = Maker::new(self, who, branch)?;
         for edit in edits {
@@ -153,17 +151,98 @@ impl Memory {
             }
         }
         let dim = maker.check(&rows)?;
-        let _named = self.naming.read().unwrap_or_else(PoisonError::into_inner);
+        let _publishing = self.segments.shelf.publishing();
         if rows.is_empty() {
             let changes = deletes.into_iter().map(|id| Change::Delete { id }).collect();
-            return Ok(Receipt::of(&*self.act(who, || Ok(Deed::Commit(branch, changes)))?));
+            return Ok(Receipt::of(&*self.act(who, &[Some(branch)], || Ok(Deed::Commit(branch, changes)))?));
         }
         let name = write_segment(&self.segments.shelf, &rows, dim)?;
         drop(rows);
-        self.segments.get_fresh(&name)?;
-        let entry = self.act(who, || Ok(Deed::Bulk(branch, name, deletes)))?;
+        let segment = self.segments.get_fresh(&name)?;
+        let entry = self.commit_segment(who, branch, segment, deletes)?;
         self.indexer.wake();
         Ok(Receipt::of(&entry))
+    }
+
+    /// Commits the rows of a segment. What the branch becomes is worked out before the lock is taken, and anew for
+    /// what has changed meanwhile: under the lock where that is little.
+    fn commit_segment(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        segment: Arc<Segment>,
+        deletes: Vec<Arc<str>>,
+    ) -> Result<Arc<SignedEntry>, Error> {
+        let name = segment.name();
+        let mut bulk = Bulk::new(&self.world().clone(), branch, segment, &deletes, self.now())?;
+        for _ in 0..ROUNDS {
+            let mut writer = self.writer_for(who, &[Some(branch)])?;
+            if !bulk.holds(&self.world()) {
+                let world = self.world().clone();
+                match bulk.again(&world, AGAIN) {
+                    Ok(again) => bulk = again,
+                    Err(PlanError::Failed(error)) => return Err(error),
+                    Err(PlanError::Exceeded) => {
+                        drop(writer);
+                        bulk = bulk.again(&world, usize::MAX)?;
+                        continue;
+                    }
+                }
+            }
+            let time = self.next_time(&writer);
+            let act = Act { time, planned: bulk.time.min(time), uid: who.uid, deed: Deed::Bulk(branch, name, deletes) };
+            let (entry, change) = self.perform_planned(&mut writer, act, |world, act| bulk.prepare(world, act))?;
+            drop(writer);
+            self.tell(&change);
+            return Ok(entry);
+        }
+        Err(branch_moves())
+    }
+
+    /// Goes back to a checkpoint: under the lock where little differs, else worked out before.
+    fn roll_back(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        label: Arc<str>,
+        patterns: Option<Vec<Arc<str>>>,
+    ) -> Result<Receipt, Error> {
+        let work_out = |world: &World, time: Time, most: usize| {
+            let table = Table { world, packs: &self.trees, time };
+            Rollback::new(table, branch, &label, patterns.as_deref(), most)
+        };
+        let mut earlier: Option<Rollback> = None;
+        for _ in 0..ROUNDS {
+            let mut writer = self.writer_for(who, &[Some(branch)])?;
+            let (world, time) = (self.world().clone(), self.next_time(&writer));
+            let planned = match earlier.take().filter(|earlier| earlier.holds(&world)) {
+                Some(earlier) => Ok(earlier),
+                None => work_out(&world, time, SMALL),
+            };
+            match planned {
+                Ok(planned) => {
+                    let deed = match &patterns {
+                        None => Deed::Rollback(branch, label.clone()),
+                        Some(patterns) => {
+                            Deed::RollbackFiles { branch, label: label.clone(), patterns: patterns.clone() }
+                        }
+                    };
+                    drop(world);
+                    let act = Act { time, planned: planned.time, uid: who.uid, deed };
+                    let done = self.perform_planned(&mut writer, act, |world, act| planned.prepare(world, act));
+                    drop(writer);
+                    let (entry, change) = done?;
+                    self.tell(&change);
+                    return Ok(Receipt::of(&entry));
+                }
+                Err(PlanError::Failed(error)) => return Err(error),
+                Err(PlanError::Exceeded) => {
+                    drop(writer);
+                    earlier = Some(work_out(&world, self.now(), usize::MAX)?);
+                }
+            }
+        }
+        Err(branch_moves())
     }
 
     /// Fails as a commit of this one record would, and changes nothing.
@@ -178,18 +257,18 @@ impl Memory {
     /// Takes a checkpoint; `text` says why.
     pub fn checkpoint(&self, who: &Actor, branch: BranchId, label: &str, text: Option<&str>) -> Result<(), Error> {
         let deed = || Ok(Deed::Checkpoint { branch, label: label.into(), text: text.unwrap_or_default().into() });
-        self.act(who, deed).map(|_| ())
+        self.act(who, &[Some(branch)], deed).map(|_| ())
     }
 
     /// Deletes a checkpoint.
     pub fn delete_checkpoint(&self, who: &Actor, branch: BranchId, label: &str) -> Result<(), Error> {
-        self.act(who, || Ok(Deed::Uncheckpoint(branch, label.into()))).map(|_| ())
+        self.act(who, &[Some(branch)], || Ok(Deed::Uncheckpoint(branch, label.into()))).map(|_| ())
     }
 
     /// Makes a branch's records those of a checkpoint, as a new commit; the state before stays
     /// readable for as long as `config/keep` says.
     pub fn rollback(&self, who: &Actor, branch: BranchId, label: &str) -> Result<Receipt, Error> {
-        Ok(Receipt::of(&*self.act(who, || Ok(Deed::Rollback(branch, label.into())))?))
+        self.roll_back(who, branch, label.into(), None)
     }
 
     /// Makes the files at some paths those of a checkpoint, and leaves all else. Patterns are those
@@ -202,108 +281,39 @@ impl Memory {
         patterns: &[String],
     ) -> Result<Receipt, Error> {
         let patterns = patterns.iter().map(|pattern| pattern.as_str().into()).collect();
-        let deed = || Ok(Deed::RollbackFiles { branch, label: label.into(), patterns });
-        Ok(Receipt::of(&*self.act(who, deed)?))
-    }
-
-    /// Merges, promotes or pulls. With `dry_run` nothing changes, and what stands in the way is in
-    /// the outcome; otherwise it is the error, and the refusal is an entry of the lineage.
-    pub fn join(&self, who: &Actor, branch: BranchId, join: Join, dry_run: bool) -> Result<Outcome, Error> {
-        if dry_run {
-            return self.dry_run(who, branch, join);
-        }
-        let deed = || {
-            self.check_rules(who, branch, join)?;
-            Ok(Deed::Join(branch, join))
-        };
-        match self.act_on(who, Some(branch), deed) {
-            Ok(entry) => Ok(merged(&entry)),
-            Err(error) => {
-                let is_verdict = matches!(error.kind, Kind::Conflict | Kind::NotEmpty | Kind::Refused);
-                if is_verdict || matches!(error.kind, Kind::Denied | Kind::NotPermitted) {
-                    self.note_refusal(who, branch, &error);
-                }
-                if error.kind == Kind::Conflict {
-                    self.note_shown(who, branch, join);
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Refuses what the rules of the parent forbid; a pull takes what they have let pass before.
-    fn check_rules(&self, who: &Actor, branch: BranchId, join: Join) -> Result<(), Error> {
-        let world = self.world().clone();
-        let branch = world.branch(branch)?;
-        let Some(parent) = branch.parent.filter(|_| join != Join::Pull) else { return Ok(()) };
-        let parent = world.branch(parent)?;
-        if !guard::guards(parent.settings.rules()) {
-            return Ok(());
-        }
-        let worked = joining::work_out(self.table(&world), branch, join)?;
-        let (rules, owner, packs) = (parent.settings.rules(), parent.uid, &self.trees);
-        let (before, after) = (parent.state.files(), worked.merged.files());
-        guard::check_merge(&guard::Received { rules, owner, before, after, packs }, who)
-    }
-
-    fn dry_run(&self, who: &Actor, branch: BranchId, join: Join) -> Result<Outcome, Error> {
-        self.settle_written(branch);
-        let forbidden = self.check_rules(who, branch, join).err();
-        let world = self.world().clone();
-        let branch = world.branch(branch)?;
-        let table = Table { world: &world, packs: &self.trees, time: self.now() };
-        let worked = joining::work_out(table, branch, join)?;
-        let mut blockers = Vec::new();
-        if join == Join::Merge {
-            blockers.extend(joining::without_children(branch).err());
-        }
-        if worked.plan.is_blocked() {
-            self.note_shown(who, branch.id, join);
-            blockers.push(joining::conflict(&worked.plan));
-        }
-        blockers.extend(forbidden);
-        let status = if blockers.is_empty() { "ready" } else { "blocked" };
-        let conflicts = worked.plan.conflicts().cloned().collect();
-        Ok(Outcome { status, counts: worked.counts, conflicts, blockers, head: worked.merged.head(), entry: None })
+        self.roll_back(who, branch, label.into(), Some(patterns))
     }
 
     /// Writes a refusal into the lineage, at most one a second and branch.
     pub(super) fn note_refusal(&self, who: &Actor, branch: BranchId, error: &Error) {
         let now = self.now();
         {
-            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut refused = self.refused.lock();
             let last = refused.insert(branch, now);
             if last.is_some_and(|last| now < last.after(1_000_000_000)) {
                 return;
             }
         }
         let reason = format!("{}: {}", error.code, error.message);
-        if let Err(error) = self.act(who, || Ok(Deed::Refuse(branch, reason.into()))) {
+        if let Err(error) = self.act(who, &[Some(branch)], || Ok(Deed::Refuse(branch, reason.into()))) {
             log::warn!("a refusal could not be noted in the lineage: {error}");
         }
     }
 
     /// Gives a setting a value.
     pub fn set(&self, who: &Actor, branch: BranchId, setting: Setting, value: &str) -> Result<(), Error> {
-        self.act(who, || Ok(Deed::Config(branch, setting, value.into()))).map(|_| ())
+        self.act(who, &[Some(branch)], || Ok(Deed::Config(branch, setting, value.into()))).map(|_| ())
     }
 
     /// Gives a branch's directory permission bits.
     pub fn chmod(&self, who: &Actor, branch: BranchId, mode: u32) -> Result<(), Error> {
-        self.act(who, || Ok(Deed::Mode(branch, mode & 0o7777))).map(|_| ())
+        self.act(who, &[Some(branch)], || Ok(Deed::Mode(branch, mode & 0o7777))).map(|_| ())
     }
 }
 
-fn merged(entry: &SignedEntry) -> Outcome {
-    let differing = |item: &&Decision| item.decision != Some(Side::Both);
-    Outcome {
-        status: "merged",
-        counts: entry.entry.counts,
-        conflicts: entry.entry.detail.conflicts.iter().filter(differing).cloned().collect(),
-        blockers: Vec::new(),
-        head: entry.entry.head,
-        entry: Some(entry.hash),
-    }
+fn branch_moves() -> Error {
+    let message = "the branch changes faster than this can be worked out";
+    Error::new(Kind::Busy, "branch_moves", message, "try again when less is written to it")
 }
 
 /// Keeps the last edit of each id, in order of ids.

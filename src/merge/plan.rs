@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Strategy;
-use crate::branch::{Difference, State, differences};
+use crate::branch::{Difference, State};
 use crate::lineage::{Decision, Side};
 use crate::object::{Hash, Time};
 use crate::segment::{Row, SegmentError};
@@ -19,6 +19,7 @@ pub struct Sides<'a> {
 }
 
 /// One change of the child that the result takes over.
+#[derive(Clone)]
 pub struct Action {
     /// The record's id.
     pub id: Arc<str>,
@@ -29,6 +30,7 @@ pub struct Action {
 }
 
 /// What a merge does: the parent's state with these actions is the result.
+#[derive(Default)]
 pub struct Plan {
     /// What to take from the child, in order of ids.
     pub actions: Vec<Action>,
@@ -51,43 +53,59 @@ impl Plan {
     /// Returns the parent's state with the actions done.
     pub fn apply(&self, parent: &State) -> Result<State, SegmentError> {
         let mut merged = parent.clone();
-        for action in &self.actions {
-            match &action.take {
-                Some(row) => merged.put(row.clone())?,
-                None => {
-                    merged.delete(&action.id, action.deleted_at)?;
-                }
-            }
-        }
+        self.actions.iter().try_for_each(|action| action.apply(&mut merged))?;
         Ok(merged)
     }
 }
 
-/// Plans a merge.
+impl Action {
+    /// Does it.
+    pub fn apply(&self, merged: &mut State) -> Result<(), SegmentError> {
+        match &self.take {
+            Some(row) => merged.put(row.clone()),
+            None => merged.delete(&self.id, self.deleted_at).map(drop),
+        }
+    }
+}
+
+/// Plans a merge of the records that differ between base and child.
 ///
 /// What only the child changed is taken; what only the parent changed stays; what both changed to
 /// the same stays; the rest is decided by `strategy`, or under [`Strategy::Manual`] by `resolved`,
 /// which gives the side chosen for an item whose versions are still those it was chosen for.
 pub fn plan(
+    changes: &[Difference],
     sides: &Sides<'_>,
     strategy: Strategy,
     resolved: impl Fn(&Decision) -> Option<Side>,
 ) -> Result<Plan, SegmentError> {
-    let mut plan = Plan { actions: Vec::new(), both_changed: Vec::new() };
-    for change in differences(sides.base, sides.child)? {
-        let mut item = decision_on(&change, sides)?;
-        if item.parent != item.base {
-            item.decision = decide(&item, &change, sides, strategy, &resolved)?;
-            let side = item.decision;
-            plan.both_changed.push(item);
-            if side != Some(Side::Child) {
-                continue;
-            }
-        }
-        let deleted_at = sides.child.deleted_at(&change.id).unwrap_or_default();
-        plan.actions.push(Action { id: change.id, take: change.new, deleted_at });
+    let mut plan = Plan::default();
+    for change in changes {
+        let (action, both_changed) = plan_one(change, sides, strategy, &resolved)?;
+        plan.actions.extend(action);
+        plan.both_changed.extend(both_changed);
     }
     Ok(plan)
+}
+
+/// Plans what becomes of one record that the child changed; the decision is there where both did.
+pub fn plan_one(
+    change: &Difference,
+    sides: &Sides<'_>,
+    strategy: Strategy,
+    resolved: impl Fn(&Decision) -> Option<Side>,
+) -> Result<(Option<Action>, Option<Decision>), SegmentError> {
+    let mut item = decision_on(change, sides)?;
+    let both_changed = item.parent != item.base;
+    let taken = || {
+        let deleted_at = sides.child.deleted_at(&change.id).unwrap_or_default();
+        Action { id: change.id.clone(), take: change.new.clone(), deleted_at }
+    };
+    if !both_changed {
+        return Ok((Some(taken()), None));
+    }
+    item.decision = decide(&item, change, sides, strategy, resolved)?;
+    Ok(((item.decision == Some(Side::Child)).then(taken), Some(item)))
 }
 
 /// The item's versions on all sides, undecided.
@@ -136,7 +154,12 @@ fn changed_at(state: &State, id: &str, row: Option<&Row>) -> Result<Time, Segmen
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use crate::branch::differences;
     use crate::record::{Content, Stamp, Version};
+
+    fn planned(sides: &Sides<'_>, strategy: Strategy, side: Option<Side>) -> Plan {
+        plan(&differences(sides.base, sides.child).unwrap(), sides, strategy, |_| side).unwrap()
+    }
 
     /// Puts "x" into a state as of `time`: a text, or a delete.
     fn with(base: &State, value: Option<&str>, time: i64) -> State {
@@ -179,7 +202,7 @@ mod tests {
         // The parent acts later than the child.
         let (child_state, parent_state) = (side(child, 10), side(parent, 20));
         let sides = Sides { base: &start, child: &child_state, parent: &parent_state };
-        let plan = plan(&sides, strategy, |_| None).unwrap();
+        let plan = planned(&sides, strategy, None);
         let merged = plan.apply(&parent_state).unwrap();
         let name = format!("{base:?} × {child:?} × {parent:?} under {strategy}");
         assert_eq!(text_of(&merged).as_deref(), expect.0, "{name}");
@@ -226,13 +249,11 @@ mod tests {
         let start = with(&State::default(), Some("b"), 1);
         for (child_time, parent_time, expect) in [(10, 20, Some("p")), (20, 10, Some("c")), (15, 15, Some("c"))] {
             let (child, parent) = (with(&start, Some("c"), child_time), with(&start, Some("p"), parent_time));
-            let plan =
-                plan(&Sides { base: &start, child: &child, parent: &parent }, Strategy::NewestWins, |_| None).unwrap();
+            let plan = planned(&Sides { base: &start, child: &child, parent: &parent }, Strategy::NewestWins, None);
             assert_eq!(text_of(&plan.apply(&parent).unwrap()).as_deref(), expect);
         }
         let (child, parent) = (with(&start, None, 30), with(&start, Some("p"), 20));
-        let plan =
-            plan(&Sides { base: &start, child: &child, parent: &parent }, Strategy::NewestWins, |_| None).unwrap();
+        let plan = planned(&Sides { base: &start, child: &child, parent: &parent }, Strategy::NewestWins, None);
         assert_eq!(text_of(&plan.apply(&parent).unwrap()), None);
     }
 
@@ -241,8 +262,8 @@ mod tests {
         let start = with(&State::default(), Some("b"), 1);
         let (child, parent) = (with(&start, Some("c"), 2), with(&start, Some("p"), 3));
         let sides = Sides { base: &start, child: &child, parent: &parent };
-        assert!(plan(&sides, Strategy::Manual, |_| None).unwrap().is_blocked());
-        let settled = plan(&sides, Strategy::Manual, |_| Some(Side::Child)).unwrap();
+        assert!(planned(&sides, Strategy::Manual, None).is_blocked());
+        let settled = planned(&sides, Strategy::Manual, Some(Side::Child));
         assert!(!settled.is_blocked());
         assert_eq!(text_of(&settled.apply(&parent).unwrap()).as_deref(), Some("c"));
         assert_eq!(settled.conflicts().count(), 1);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// Decides what becomes of a record that both sides changed differently.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// The child's version is taken.
     ChildWins,

@@ -11,6 +11,6 @@ mod time;
 
 pub use codec::{CodecError, Reader, Writer};
 pub use hash::{Context, Hash, Hasher, ParseHashError};
-pub use shelf::{Draft, Shelf};
+pub use shelf::{Draft, Publishing, Shelf};
 pub use sum::SetHash;
 pub use time::Time;

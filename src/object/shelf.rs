@@ -1,4 +1,8 @@
 //! The folder of immutable files, each named by a hash of its content.
+//!
+//! A file gets its name before anything refers to it, and a sweep removes what nothing refers to. So whoever
+//! makes files holds a [`Publishing`] until something refers to them, and a sweep leaves alone what gets its
+//! name under one, or while it runs.
 
 use std::collections::HashSet;
 use std::io;
@@ -7,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Hash;
 use crate::disk::{Disk, DiskFile};
+use crate::sync::Mutex;
 
 /// Prefix of files that are still being written; what a crash left of them goes with the next sweep.
 const DRAFT: &str = "draft-";
@@ -16,6 +21,50 @@ pub struct Shelf {
     disk: Arc<dyn Disk>,
     folder: &'static str,
     drafts: AtomicU64,
+    fresh: Mutex<Fresh>,
+}
+
+/// What a sweep leaves alone although nothing refers to it.
+#[derive(Default)]
+struct Fresh {
+    /// Drafts that are being written.
+    drafts: HashSet<u64>,
+    /// How many publish files.
+    publishing: usize,
+    sweeping: bool,
+    /// Files that got their names while somebody published or a sweep ran.
+    names: HashSet<Hash>,
+}
+
+impl Fresh {
+    /// Forgets names that nobody is about to refer to any more.
+    fn settle(&mut self) {
+        if self.publishing == 0 && !self.sweeping {
+            self.names.clear();
+        }
+    }
+}
+
+/// While this is held, no file that gets its name is removed by a sweep.
+pub struct Publishing<'a>(&'a Shelf);
+
+impl Drop for Publishing<'_> {
+    fn drop(&mut self) {
+        let mut fresh = self.0.fresh.lock();
+        fresh.publishing -= 1;
+        fresh.settle();
+    }
+}
+
+/// A sweep that runs.
+struct Sweeping<'a>(&'a Shelf);
+
+impl Drop for Sweeping<'_> {
+    fn drop(&mut self) {
+        let mut fresh = self.0.fresh.lock();
+        fresh.sweeping = false;
+        fresh.settle();
+    }
 }
 
 impl Shelf {
@@ -27,18 +76,23 @@ impl Shelf {
 
     /// Returns the shelf in a `folder` that is there already, and touches nothing.
     pub fn over(disk: Arc<dyn Disk>, folder: &'static str) -> Shelf {
-        Shelf { disk, folder, drafts: AtomicU64::new(0) }
+        Shelf { disk, folder, drafts: AtomicU64::new(0), fresh: Mutex::default() }
     }
 
     /// Starts a file that has no name yet.
     pub fn draft(&self) -> io::Result<Draft<'_>> {
         loop {
             let number = self.drafts.fetch_add(1, Ordering::Relaxed);
+            self.fresh.lock().drafts.insert(number);
             let path = format!("{}/{DRAFT}{number}", self.folder);
-            match self.disk.create(&path) {
+            let made = self.disk.create(&path);
+            if made.is_err() {
+                self.fresh.lock().drafts.remove(&number);
+            }
+            match made {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
-                Ok(file) => return Ok(Draft { shelf: self, path, file, kept: false }),
+                Ok(file) => return Ok(Draft { shelf: self, number, path, file, kept: false }),
             }
         }
     }
@@ -53,16 +107,31 @@ impl Shelf {
         format!("{}/{name}", self.folder)
     }
 
-    /// Removes what is not in `live`, drafts too, and returns how many bytes that freed.
-    pub fn sweep(&self, live: &HashSet<Hash>) -> io::Result<u64> {
-        let mut freed = 0;
-        for name in self.disk.list(self.folder)? {
-            if name.parse::<Hash>().is_ok_and(|hash| live.contains(&hash)) {
+    /// Protects files that are about to get their names from a sweep, until something refers to them.
+    pub fn publishing(&self) -> Publishing<'_> {
+        self.fresh.lock().publishing += 1;
+        Publishing(self)
+    }
+
+    /// Removes what is not in `live`, drafts too, and returns how many bytes that freed. One sweep runs at a time.
+    ///
+    /// `live` is asked once the names on the shelf are known: what gets a name after that stays in any case.
+    pub fn sweep(&self, live: impl FnOnce() -> HashSet<Hash>) -> io::Result<u64> {
+        self.fresh.lock().sweeping = true;
+        let _sweeping = Sweeping(self);
+        let names = self.disk.list(self.folder)?;
+        let (live, mut freed) = (live(), 0);
+        for name in names.iter().filter(|name| !is_named(name, &live)) {
+            let path = format!("{}/{name}", self.folder);
+            let bytes = self.disk.open(&path)?.len()?;
+            // Under the lock: nobody gives the name anew between the look and the removal.
+            let fresh = self.fresh.lock();
+            let is_draft = name.strip_prefix(DRAFT).and_then(|number| number.parse().ok());
+            if is_draft.is_some_and(|number| fresh.drafts.contains(&number)) || is_named(name, &fresh.names) {
                 continue;
             }
-            let path = format!("{}/{name}", self.folder);
-            freed += self.disk.open(&path)?.len()?;
             self.disk.remove(&path)?;
+            freed += bytes;
         }
         if freed > 0 {
             self.disk.sync_dir(self.folder)?;
@@ -73,14 +142,19 @@ impl Shelf {
     /// Returns the names of all files in the folder that are not in `live`.
     pub fn strangers(&self, live: &HashSet<Hash>) -> io::Result<Vec<String>> {
         let mut names = self.disk.list(self.folder)?;
-        names.retain(|name| !name.parse::<Hash>().is_ok_and(|hash| live.contains(&hash)));
+        names.retain(|name| !is_named(name, live));
         Ok(names)
     }
+}
+
+fn is_named(name: &str, names: &HashSet<Hash>) -> bool {
+    name.parse::<Hash>().is_ok_and(|hash| names.contains(&hash))
 }
 
 /// A file that is being written and has no name yet; dropping it removes it.
 pub struct Draft<'a> {
     shelf: &'a Shelf,
+    number: u64,
     path: String,
     file: Box<dyn DiskFile>,
     kept: bool,
@@ -95,6 +169,11 @@ impl Draft<'_> {
     /// Makes the file durable under its name: data, then the name, then the folder.
     pub fn keep(mut self, name: &Hash) -> io::Result<()> {
         self.file.sync()?;
+        {
+            let mut fresh = self.shelf.fresh.lock();
+            fresh.names.insert(*name);
+            fresh.settle();
+        }
         self.shelf.disk.rename(&self.path, &self.shelf.path(name))?;
         self.kept = true;
         self.shelf.disk.sync_dir(self.shelf.folder)
@@ -108,5 +187,67 @@ impl Drop for Draft<'_> {
         {
             log::warn!("the unfinished file {} stays until the next sweep: {error}", self.path);
         }
+        self.shelf.fresh.lock().drafts.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+
+    const NONE: fn() -> HashSet<Hash> = HashSet::new;
+
+    fn shelf() -> Shelf {
+        Shelf::new(Arc::new(ForgetfulDisk::new()), "segments").unwrap()
+    }
+
+    fn put(shelf: &Shelf, name: u8) -> Hash {
+        let (draft, name) = (shelf.draft().unwrap(), Hash([name; 32]));
+        draft.write_at(b"content", 0).unwrap();
+        draft.keep(&name).unwrap();
+        name
+    }
+
+    #[test]
+    fn a_sweep_removes_what_nothing_refers_to_and_what_a_crash_left() {
+        let shelf = shelf();
+        let (live, _dead) = (put(&shelf, 1), put(&shelf, 2));
+        std::mem::forget(shelf.draft().unwrap());
+        shelf.fresh.lock().drafts.clear();
+        shelf.sweep(|| HashSet::from([live])).unwrap();
+        assert_eq!(shelf.disk.list("segments").unwrap(), [live.to_string()]);
+    }
+
+    #[test]
+    fn what_is_being_published_or_written_stays() {
+        let shelf = shelf();
+        let (publishing, draft) = (shelf.publishing(), shelf.draft().unwrap());
+        let name = put(&shelf, 1);
+        shelf.sweep(NONE).unwrap();
+        shelf.open(&name).unwrap();
+        draft.keep(&Hash([2; 32])).unwrap();
+        drop(publishing);
+        shelf.sweep(NONE).unwrap();
+        assert!(shelf.disk.list("segments").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_gets_its_name_while_a_sweep_runs_stays() {
+        let shelf = shelf();
+        let old = put(&shelf, 1);
+        let mut again = None;
+        shelf
+            .sweep(|| {
+                // The same content, and nothing refers to it yet when the sweep asks.
+                let publishing = shelf.publishing();
+                again = Some(put(&shelf, 1));
+                drop(publishing);
+                HashSet::new()
+            })
+            .unwrap();
+        assert_eq!(again, Some(old));
+        shelf.open(&old).unwrap();
     }
 }

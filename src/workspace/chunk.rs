@@ -1,11 +1,12 @@
 //! One chunk of a file's content: 64 KiB that are shared until they change.
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use super::TreeError;
 use super::pack::Packs;
 use super::written::Written;
 use crate::object::{Context, Hash};
+use crate::sync::{Rank, RwLock};
 
 /// Bytes of a chunk; only the last one of a file, or one before a hole, has fewer.
 pub(super) const CHUNK_BYTES: u64 = 64 * 1024;
@@ -83,7 +84,7 @@ impl Loose {
     /// Takes bytes over.
     pub fn new(bytes: Vec<u8>) -> Loose {
         let length = bytes.len() as u32;
-        Loose { buffer: Arc::new(RwLock::new(bytes)), filled: length, length, hash: OnceLock::new() }
+        Loose { buffer: Arc::new(RwLock::ranked(Rank::Leaf, bytes)), filled: length, length, hash: OnceLock::new() }
     }
 
     /// Takes bytes over, with zeros behind them up to `length`.
@@ -98,7 +99,7 @@ impl Loose {
 
     /// Calls `look` with the bytes, without the zeros behind them that are not in memory.
     pub fn with<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
-        let buffer = self.buffer.read().unwrap_or_else(PoisonError::into_inner);
+        let buffer = self.buffer.read();
         look(&buffer[..self.filled as usize])
     }
 
@@ -114,7 +115,7 @@ impl Loose {
             let mut own = self.own(end);
             own.resize(end.max(filled), 0);
             own[at..end].copy_from_slice(bytes);
-            self.buffer = Arc::new(RwLock::new(own));
+            self.buffer = Arc::new(RwLock::ranked(Rank::Leaf, own));
         }
         self.filled = self.filled.max(end as u32);
         self.length = self.length.max(self.filled);
@@ -122,7 +123,7 @@ impl Loose {
 
     /// Adds bytes behind those that are there, if no other version did so before.
     fn append(&self, at: usize, bytes: &[u8]) -> bool {
-        let mut buffer = self.buffer.write().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = self.buffer.write();
         if buffer.len() != self.filled as usize {
             return false;
         }
@@ -141,7 +142,7 @@ impl Loose {
     fn own(&mut self, room: usize) -> Vec<u8> {
         let filled = self.filled as usize;
         if let Some(buffer) = Arc::get_mut(&mut self.buffer) {
-            let mut bytes = std::mem::take(buffer.get_mut().unwrap_or_else(PoisonError::into_inner));
+            let mut bytes = std::mem::take(buffer.get_mut());
             bytes.truncate(filled);
             return bytes;
         }

@@ -98,6 +98,25 @@ impl Content {
         Ok(bytes)
     }
 
+    /// Returns whether another content's bytes are the first of this one's. Chunks with equal hashes are not read.
+    pub fn begins_with(&self, other: &Content, packs: &dyn Packs) -> Result<bool, TreeError> {
+        if other.size > self.size {
+            return Ok(false);
+        }
+        for part in parts(0, other.size) {
+            let (own, theirs) = (self.chunks.get(part.number), other.chunks.get(part.number));
+            let hash = |chunk: Option<&Chunk>| chunk.and_then(Chunk::hash);
+            if hash(own) == hash(theirs) {
+                continue;
+            }
+            let (offset, length) = (part.number * CHUNK_BYTES, part.end - part.start);
+            if self.read(offset, length, packs)? != other.read(offset, length, packs)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Changes one chunk in its place and keeps the sums right.
     pub(super) fn change(
         &mut self,

@@ -64,9 +64,18 @@ impl Tree {
     /// order. Like the head it looks at no times, owners and inode numbers; a directory is there when
     /// it differs itself, not for what is in it.
     pub fn differences(&self, newer: &Tree) -> Vec<Difference> {
+        self.differences_at_most(newer, usize::MAX).unwrap_or_default()
+    }
+
+    /// The same, or nothing where more than `most` paths differ; it then costs no more than `most` do.
+    pub fn differences_at_most(&self, newer: &Tree, most: usize) -> Option<Vec<Difference>> {
         let mut found = Vec::new();
         if self.hash() == newer.hash() {
-            return found;
+            return Some(found);
+        }
+        // Folders are touched with what is in them, so there may be more inodes than paths.
+        if !self.has_unlike_at_most(newer, most.saturating_mul(4)) {
+            return None;
         }
         let touched = Touched::between(&self.nodes, &newer.nodes);
         let mut pairs = Vec::from_iter(self.compare(newer, Vec::new(), (Some(ROOT), Some(ROOT)), &mut found));
@@ -79,9 +88,17 @@ impl Tree {
                 let path = [&pair.path, slash, name].concat();
                 pairs.extend(self.compare(newer, path, (child(before), child(after)), &mut found));
             }
+            if found.len() > most {
+                return None;
+            }
         }
         found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-        found
+        Some(found)
+    }
+
+    /// Returns whether a newer tree has another node for so many inodes at most.
+    pub fn has_unlike_at_most(&self, newer: &Tree, most: usize) -> bool {
+        most == usize::MAX || self.unlike(newer).take(most.saturating_add(1)).count() <= most
     }
 
     /// Goes through every inode of which a newer tree has another node, whatever differs in it, times

@@ -50,6 +50,9 @@ pub enum TreeError {
     /// EFBIG.
     #[error("a file has at most 16 TiB; write less")]
     TooLarge,
+    /// It would take more work than may be done at once.
+    #[error("this takes more work than may be done at once; try again")]
+    Exceeded,
     /// ESTALE.
     #[error("it is gone; look it up again")]
     Stale,

@@ -9,9 +9,9 @@
 //! look-up of one walk along it.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
 
 use super::FilesOf;
+use crate::sync::RwLock;
 
 const INODE_BITS: u32 = 40;
 const VIEW_BITS: u32 = 22;
@@ -53,17 +53,17 @@ impl FileNumbers {
             return None;
         }
         let view = (number & !MARK) >> INODE_BITS;
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         let of = known.views.get(usize::try_from(view).ok()?)?;
         Some((of.clone(), (number & ((1 << INODE_BITS) - 1)) ^ veil(view)))
     }
 
     fn view(&self, of: &FilesOf) -> Option<u64> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).numbers.get(of).copied()
+        self.known.read().numbers.get(of).copied()
     }
 
     fn add(&self, of: &FilesOf) -> Option<u64> {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         if let Some(view) = known.numbers.get(of) {
             return Some(*view);
         }

@@ -1,7 +1,7 @@
 //! Open files and directories in `files/`.
 
 use std::ffi::OsStr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::opened::{Doing, Place};
 use super::set::stripped;
@@ -15,6 +15,7 @@ use crate::fs::handle::{File, Handle, Open};
 use crate::fs::node::Node;
 use crate::fs::open::Wish;
 use crate::memory::{Attrs, FILES_ROOT, FileKind, FileNode, FileOp, Make, Tree, View};
+use crate::sync::{Mutex, Rank};
 
 /// What Linux keeps of a program's rights beside setuid; a write takes it away.
 const CAPABILITY: &[u8] = b"security.capability";
@@ -81,7 +82,7 @@ impl Filesystem {
             }
             Err(failure) => return Err(failure),
         };
-        Ok(self.add_file(caller, node, Open::Directory(Box::new(Mutex::new(listing)))))
+        Ok(self.add_file(caller, node, Open::Directory(Box::new(Mutex::ranked(Rank::Handle, listing)))))
     }
 
     /// Makes a file and opens it; opens the one that is there, where that is not forbidden.

@@ -1,10 +1,9 @@
 //! Which inodes are open, so that one that loses its last name lives on until its last handle.
 
 use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::FilesOf;
-use crate::fs::lock;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// An inode of a branch.
 pub(in crate::fs) type Place = (FilesOf, u64);
@@ -47,16 +46,16 @@ impl Opened {
     /// Counts a handle. While a name of the inode is being taken away it waits, for no longer than
     /// one edit takes: afterwards the inode is gone, or kept for this handle.
     pub fn open(&self, place: &Place) {
-        let mut places = lock(&self.places);
+        let mut places = self.places.lock();
         while places.get(place).is_some_and(|uses| uses.leaving > 0) {
-            places = self.settled.wait(places).unwrap_or_else(PoisonError::into_inner);
+            places = self.settled.wait(places);
         }
         places.entry(place.clone()).or_default().handles += 1;
     }
 
     /// Takes a handle back, and tells whether it was the last one of an inode without a name.
     pub fn close(&self, place: &Place) -> bool {
-        let mut places = lock(&self.places);
+        let mut places = self.places.lock();
         let Some(uses) = places.get_mut(place) else { return false };
         uses.handles = uses.handles.saturating_sub(1);
         let is_last = uses.handles == 0 && uses.is_orphan;
@@ -66,24 +65,24 @@ impl Opened {
 
     /// Notes what a handle does, until [`Opened::end`].
     pub fn begin(&self, place: &Place, doing: Doing) {
-        lock(&self.places).entry(place.clone()).or_default().doing[doing as usize] += 1;
+        self.places.lock().entry(place.clone()).or_default().doing[doing as usize] += 1;
     }
 
     /// Takes [`Opened::begin`] back, before the handle is.
     pub fn end(&self, place: &Place, doing: Doing) {
-        if let Some(uses) = lock(&self.places).get_mut(place) {
+        if let Some(uses) = self.places.lock().get_mut(place) {
             uses.doing[doing as usize] = uses.doing[doing as usize].saturating_sub(1);
         }
     }
 
     /// Tells whether any handle does that.
     pub fn any(&self, place: &Place, doing: Doing) -> bool {
-        lock(&self.places).get(place).is_some_and(|uses| uses.doing[doing as usize] > 0)
+        self.places.lock().get(place).is_some_and(|uses| uses.doing[doing as usize] > 0)
     }
 
     /// Announces that a name of the inode is about to be taken away.
     pub fn leave(&self, place: Place) -> Leaving<'_> {
-        let mut places = lock(&self.places);
+        let mut places = self.places.lock();
         let uses = places.entry(place.clone()).or_default();
         uses.leaving += 1;
         Leaving { opened: self, place, is_open: uses.handles > 0 }
@@ -92,7 +91,7 @@ impl Opened {
     /// Notes that an inode with handles has lost its last name and was kept; tells whether its
     /// handles are gone meanwhile.
     pub fn orphan(&self, place: &Place) -> bool {
-        let mut places = lock(&self.places);
+        let mut places = self.places.lock();
         let uses = places.entry(place.clone()).or_default();
         uses.is_orphan = true;
         let is_closed = uses.handles == 0;
@@ -102,7 +101,7 @@ impl Opened {
 
     /// Returns the inodes of a tree that have handles.
     pub fn of(&self, files: &FilesOf) -> Vec<u64> {
-        let places = lock(&self.places);
+        let places = self.places.lock();
         let open = places.iter().filter(|((of, _), uses)| of == files && uses.handles > 0);
         open.map(|((_, inode), _)| *inode).collect()
     }
@@ -132,7 +131,7 @@ impl Leaving<'_> {
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        let mut places = lock(&self.opened.places);
+        let mut places = self.opened.places.lock();
         if let Some(uses) = places.get_mut(&self.place) {
             uses.leaving -= 1;
         }
@@ -163,7 +162,7 @@ mod tests {
         assert_eq!(opened.of(&place().0), [7]);
         assert!(!opened.close(&place()));
         assert!(opened.close(&place()));
-        assert!(lock(&opened.places).is_empty());
+        assert!(opened.places.lock().is_empty());
     }
 
     #[test]
@@ -174,7 +173,7 @@ mod tests {
         assert!(!opened.close(&place()));
         assert!(leaving.orphaned());
         drop(leaving);
-        assert!(lock(&opened.places).is_empty());
+        assert!(opened.places.lock().is_empty());
     }
 
     #[test]

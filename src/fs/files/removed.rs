@@ -2,11 +2,11 @@
 //! descriptor that was opened without a handle (`O_PATH`).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
-use crate::fs::lock;
 use crate::memory::FileNode;
+use crate::sync::Mutex;
 
 /// The last state of inodes by the kernel's numbers, each until the kernel forgets it.
 #[derive(Default)]
@@ -19,14 +19,14 @@ pub(in crate::fs) struct Removed {
 impl Removed {
     /// Keeps the last state of an inode that was removed.
     pub fn keep(&self, ino: u64, node: Arc<FileNode>) {
-        let mut nodes = lock(&self.nodes);
+        let mut nodes = self.nodes.lock();
         nodes.insert(ino, node);
         self.count.store(nodes.len(), Ordering::Release);
     }
 
     /// Returns the last state of an inode that was removed.
     pub fn find(&self, ino: u64) -> Option<Arc<FileNode>> {
-        lock(&self.nodes).get(&ino).cloned()
+        self.nodes.lock().get(&ino).cloned()
     }
 
     /// Lets go of an inode that the kernel does not hold any more.
@@ -34,7 +34,7 @@ impl Removed {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let mut nodes = lock(&self.nodes);
+        let mut nodes = self.nodes.lock();
         nodes.remove(&ino);
         self.count.store(nodes.len(), Ordering::Release);
     }

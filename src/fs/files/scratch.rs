@@ -5,22 +5,27 @@
 //! rule of `config/rules` is asked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::{Area, FilesOf};
 use crate::fs::common::Common;
 use crate::fs::errno::{Errno, Failure};
-use crate::fs::lock;
 use crate::memory::{BranchId, Error, FileNode, FileOp, FileOutcome, Kind, Setting, Time, Tree, View};
+use crate::sync::{Mutex, Rank};
 
 /// What an inode takes up beside its content.
 const INODE_BYTES: u64 = 1024;
 
 /// The trees of all branches that have something in theirs. What has no tree is empty and began at
 /// time 0.
-#[derive(Default)]
 pub(in crate::fs) struct Scratch {
     held: Mutex<HashMap<BranchId, Arc<Held>>>,
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch { held: Mutex::ranked(Rank::ScratchTrees, HashMap::new()) }
+    }
 }
 
 /// The tree of one session.
@@ -29,6 +34,12 @@ struct Held {
     /// Tells it from those of earlier sessions.
     since: Time,
     content: Mutex<Filled>,
+}
+
+impl Held {
+    fn new(session: Arc<str>, since: Time) -> Arc<Held> {
+        Arc::new(Held { session, since, content: Mutex::ranked(Rank::Scratch, Filled::default()) })
+    }
 }
 
 #[derive(Clone, Default)]
@@ -40,7 +51,7 @@ struct Filled {
 
 impl Scratch {
     fn held(&self, branch: BranchId) -> Option<Arc<Held>> {
-        lock(&self.held).get(&branch).cloned()
+        self.held.lock().get(&branch).cloned()
     }
 
     /// Returns when a branch's present tree began.
@@ -53,7 +64,7 @@ impl Scratch {
     fn filled(&self, of: &FilesOf) -> Result<Filled, Failure> {
         let View::Branch(branch) = of.view else { return Ok(Filled::default()) };
         match self.held(branch) {
-            Some(held) if held.since == of.taken => Ok(lock(&held.content).clone()),
+            Some(held) if held.since == of.taken => Ok(held.content.lock().clone()),
             None if of.taken == Time::default() => Ok(Filled::default()),
             _ => Err(Errno::ESTALE.into()),
         }
@@ -62,18 +73,17 @@ impl Scratch {
     /// Ends the tree of a branch whose session is another one now, or that is gone; returns what it
     /// was.
     fn end(&self, branch: BranchId, session: Option<&Arc<str>>, now: Time) -> Option<(Time, Tree)> {
-        let mut all = lock(&self.held);
+        let mut all = self.held.lock();
         let held = all.get(&branch).filter(|held| Some(&held.session) != session)?.clone();
         match session {
             Some(session) => {
                 let since = now.max(held.since.after(1));
-                let next = Held { session: session.clone(), since, content: Mutex::default() };
-                all.insert(branch, Arc::new(next));
+                all.insert(branch, Held::new(session.clone(), since));
             }
             None => drop(all.remove(&branch)),
         }
         drop(all);
-        let tree = lock(&held.content).tree.clone();
+        let tree = held.content.lock().tree.clone();
         Some((held.since, tree))
     }
 }
@@ -90,7 +100,7 @@ impl Common {
     pub(super) fn edit_scratch(&self, of: &FilesOf, op: &FileOp) -> Result<FileOutcome, Failure> {
         let limit = self.scratch_size(of)?;
         let held = self.scratch_to_change(of)?;
-        let mut content = lock(&held.content);
+        let mut content = held.content.lock();
         let mut after = content.tree.clone();
         let outcome = after.apply(op, self.memory.now(), self.memory.packs())?;
         let changed = [Some(outcome.inode), outcome.gone.filter(|gone| *gone != outcome.inode)];
@@ -128,10 +138,10 @@ impl Common {
 
     fn scratch_to_change(&self, of: &FilesOf) -> Result<Arc<Held>, Failure> {
         let branch = of.view.branch();
-        let mut all = lock(&self.scratch.held);
+        let mut all = self.scratch.held.lock();
         if of.taken == Time::default() && !all.contains_key(&branch) {
             let session = Arc::from(self.memory.setting(&of.view, Setting::Session)?);
-            all.insert(branch, Arc::new(Held { session, since: of.taken, content: Mutex::default() }));
+            all.insert(branch, Held::new(session, of.taken));
         }
         let held = all.get(&branch).filter(|held| held.since == of.taken);
         Ok(held.cloned().ok_or(Errno::ESTALE)?)

@@ -1,11 +1,12 @@
 //! `files/` without a kernel: what only handles, notices and several requests at once show.
 
 use std::ffi::OsStr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::rig::{ANN, ROOT, Rig};
 use crate::fs::{Changes, Errno, FileKind, FsOptions, Kernel, TimeSet};
 use crate::memory::{Time, View};
+use crate::sync::Mutex;
 
 /// A branch with a folder and two files.
 fn filled() -> Rig {
@@ -25,12 +26,12 @@ struct Told {
 
 impl Kernel for Told {
     fn forget_content(&self, ino: u64) {
-        self.contents.lock().unwrap().push(ino);
+        self.contents.lock().push(ino);
         self.forget_attributes(ino);
     }
 
     fn forget_attributes(&self, ino: u64) {
-        self.files.lock().unwrap().push(ino);
+        self.files.lock().push(ino);
     }
 }
 
@@ -271,7 +272,7 @@ fn the_kernel_forgets_what_a_merge_changed_and_nothing_else() {
     let told = Told::by(&rig);
     rig.mv("main/branches/x", "main/x").unwrap();
     // The act returns when the kernel has heard.
-    let files = told.files.lock().unwrap().clone();
+    let files = told.files.lock().clone();
     assert!([a, b, folder].iter().all(|ino| files.contains(ino)), "{files:?}");
     assert!(!files.contains(&same) && !files.contains(&root), "{files:?}");
 }
@@ -285,17 +286,17 @@ fn the_kernel_forgets_the_pages_of_what_was_moved_and_changed_or_comes_back() {
     rig.mv("main/branches/x/files/a", "main/branches/x/files/moved").unwrap();
     rig.write("main/branches/x/files/moved", "A of x").unwrap();
     let told = Told::by(&rig);
-    let contents = || std::mem::take(&mut *told.contents.lock().unwrap());
+    let contents = || std::mem::take(&mut *told.contents.lock());
     rig.mv("main/branches/x", "main/x").unwrap();
     assert_eq!((contents(), rig.ino("main/files/moved").unwrap()), (vec![a], a));
     // Times alone are told, too, and cost no pages.
     let changes = Changes { modified: Some(TimeSet::At(Time(7))), ..Changes::default() };
     rig.fs.setattr(ROOT, b, changes, None).unwrap();
     rig.rm("main/files/moved").unwrap();
-    told.files.lock().unwrap().clear();
+    told.files.lock().clear();
     rig.write("main/ctl", "rollback v1\n").unwrap();
     assert_eq!(contents(), [a], "the kernel may know it from before it went");
-    assert!(told.files.lock().unwrap().contains(&b));
+    assert!(told.files.lock().contains(&b));
 }
 
 #[test]
@@ -325,7 +326,7 @@ fn the_kernel_forgets_the_open_files_of_a_branch_that_goes() {
     let handle = rig.open("main/branches/x/files/a", libc::O_RDWR).unwrap();
     let told = Told::by(&rig);
     rig.rmdir("main/branches/x").unwrap();
-    let files = told.files.lock().unwrap().clone();
+    let files = told.files.lock().clone();
     assert!(files.contains(&open) && !files.contains(&closed));
     assert_eq!(rig.fs.read(handle, 0, 9), Err(Errno::ESTALE));
     assert_eq!(rig.fs.write(handle, 0, b"x"), Err(Errno::ESTALE));

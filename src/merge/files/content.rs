@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::{Kind, Side, Strategy, manifest, text, union};
-use crate::object::Time;
+use crate::object::{Hash, Time};
+use crate::workspace::TreeError;
 
 /// Longest content that is merged by its lines or entries, in bytes; longer ones are `whole`.
 ///
@@ -139,6 +140,45 @@ impl Merged {
     /// A conflict that waits for a decision by hand.
     pub(super) fn waiting() -> Merged {
         Merged { take: Take::Parent, decision: None, losers: Vec::new(), note: None }
+    }
+}
+
+/// What the merge of one file's contents depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ContentKey {
+    /// How they merge.
+    pub kind: Kind,
+    /// How conflicts are decided.
+    pub strategy: Strategy,
+    /// The side that wrote later.
+    pub later: Side,
+    /// The hash of what both began with; none where both added the file.
+    pub base: Option<Hash>,
+    /// The hash of the child's content.
+    pub child: Hash,
+    /// The hash of the parent's content.
+    pub parent: Hash,
+    /// How many bytes the three have together.
+    pub bytes: u64,
+}
+
+/// Where contents are merged that both sides changed: it takes nearly all of the time of a long merge.
+pub trait ContentMerger {
+    /// Returns the merge that `key` stands for: one that was made before, or what `merge` makes.
+    /// [`TreeError::Exceeded`] where that is more than may be done now.
+    fn merge(
+        &self,
+        key: &ContentKey,
+        merge: &mut dyn FnMut() -> Result<Merged, TreeError>,
+    ) -> Result<Merged, TreeError>;
+}
+
+/// Merges each content as it comes, whatever it takes.
+pub struct MergeAll;
+
+impl ContentMerger for MergeAll {
+    fn merge(&self, _: &ContentKey, merge: &mut dyn FnMut() -> Result<Merged, TreeError>) -> Result<Merged, TreeError> {
+        merge()
     }
 }
 

@@ -8,7 +8,8 @@ use super::item::{Fate, FileDecision, Item, NewBody, Seen, same_body};
 use super::kin::{Id, Kin, places};
 use super::verdict::{Verdict, move_names};
 use super::{
-    CONTENT_BYTES_MAX, Contents, Kind, Loser, Merged, Note, Rules, Side, Strategy, Take, Version, merge_contents,
+    CONTENT_BYTES_MAX, ContentKey, ContentMerger, Contents, Kind, Loser, Merged, Note, Rules, Side, Strategy, Take,
+    merge_contents,
 };
 use crate::object::{Hash, Time};
 use crate::workspace::{Kind as NodeKind, Node, Packs, ROOT, Tree, TreeError};
@@ -29,6 +30,7 @@ pub(super) struct Court<'a> {
     pub strategy: Strategy,
     pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,
     pub packs: &'a dyn Packs,
+    pub merger: &'a dyn ContentMerger,
     pub both_changed: Vec<FileDecision>,
     pub losers: Vec<Lost>,
     pub notes: Vec<(Vec<u8>, Note)>,
@@ -192,18 +194,30 @@ impl<'a> Court<'a> {
         let is_short = sides.iter().flatten().all(|seen| seen.node.size() <= CONTENT_BYTES_MAX);
         let kind = &self.rules.of(path).kind;
         let looks_inside = matches!(kind, Kind::Text | Kind::Union { .. } | Kind::Manifest { .. });
-        let version = |bytes, seen: &Seen| Version { bytes, modified: seen.node.mtime };
         if !are_files || !looks_inside || !is_short {
-            let contents = Contents { base: None, child: version(&[], child), parent: version(&[], parent) };
+            let contents = Contents { base: None, child: child.version(&[]), parent: parent.version(&[]) };
             let note = (are_files && looks_inside).then_some(Note::TooLarge);
             return Ok(Merged { note, ..whole(&contents, strategy) });
         }
-        let read = |seen: &Seen| seen.node.read(0, seen.node.size() as usize, self.packs);
-        let base = base.map(read).transpose()?;
-        let (ours, theirs) = (read(child)?, read(parent)?);
-        let contents =
-            Contents { base: base.as_deref(), child: version(&ours, child), parent: version(&theirs, parent) };
-        Ok(merge_contents(kind, &contents, strategy))
+        let hash = |seen: &Seen| seen.node.content_hash().unwrap_or(Hash::ZERO);
+        let later = if parent.node.mtime > child.node.mtime { Side::Parent } else { Side::Child };
+        let key = ContentKey {
+            kind: kind.clone(),
+            strategy,
+            later,
+            base: base.map(hash),
+            child: hash(child),
+            parent: hash(parent),
+            bytes: sides.iter().flatten().map(|seen| seen.node.size()).sum(),
+        };
+        self.merger.merge(&key, &mut || {
+            let read = |seen: &Seen| seen.node.read(0, seen.node.size() as usize, self.packs);
+            let base = base.map(read).transpose()?;
+            let (ours, theirs) = (read(child)?, read(parent)?);
+            let contents =
+                Contents { base: base.as_deref(), child: child.version(&ours), parent: parent.version(&theirs) };
+            Ok(merge_contents(kind, &contents, strategy))
+        })
     }
 
     /// When a side deleted a file, as well as the tree knows: when the nearest folder that is left of

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Side;
 use super::kin::{Id, Place};
+use super::{Side, Version};
 use crate::object::{Hash, Time};
 use crate::workspace::{Kind, Node};
 
@@ -99,6 +99,11 @@ impl Seen {
     pub(super) fn is_as(&self, base: &Seen) -> bool {
         let same_attributes = self.node.mode == base.node.mode && user_xattrs(&self.node).eq(user_xattrs(&base.node));
         same_attributes && self.places == base.places && same_body(&self.node, &base.node)
+    }
+
+    /// Returns a content of it as mergers know it.
+    pub(super) fn version<'a>(&self, bytes: &'a [u8]) -> Version<'a> {
+        Version { bytes, modified: self.node.mtime }
     }
 
     pub(super) fn changed_at(&self, base: &Seen) -> Time {

@@ -24,7 +24,10 @@ mod tests;
 #[cfg(test)]
 mod tree_tests;
 
-pub use content::{CONTENT_BYTES_MAX, Contents, Loser, Merged, Note, Take, Version, merge_contents};
+pub use content::{
+    CONTENT_BYTES_MAX, ContentKey, ContentMerger, Contents, Loser, MergeAll, Merged, Note, Take, Version,
+    merge_contents,
+};
 pub use decide::Lost;
 pub use item::{FileDecision, same_body};
 pub use kin::Trees;

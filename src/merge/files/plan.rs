@@ -7,7 +7,7 @@ use super::build::Builder;
 use super::decide::Court;
 use super::item::Fate;
 use super::kin::{Id, Kin};
-use super::{FileDecision, Lost, Note, Rules, Side, Strategy, Trees};
+use super::{ContentMerger, FileDecision, Lost, Note, Rules, Side, Strategy, Trees};
 use crate::object::Time;
 use crate::workspace::{Difference, Packs, Tree, TreeError};
 
@@ -53,6 +53,10 @@ pub struct FileMerge<'a> {
     pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,
     /// Where contents are read.
     pub packs: &'a dyn Packs,
+    /// Where contents are merged that both sides changed.
+    pub merger: &'a dyn ContentMerger,
+    /// How many paths the child may have changed; [`TreeError::Exceeded`] where it changed more.
+    pub most: usize,
     /// When the merge is done.
     pub time: Time,
 }
@@ -69,7 +73,8 @@ pub struct FileMerge<'a> {
 /// back for what the other put there, and one that holds something is never removed for a name.
 /// Paths that do not merge stay as the parent has them.
 ///
-/// It costs what the child changed. Fails only where a content that has to be merged can't be read.
+/// It costs what the child changed. Fails only where a content that has to be merged can't be read, or where it
+/// is more than was allowed.
 pub fn plan_files(trees: Trees<'_>, how: &FileMerge<'_>) -> Result<FilePlan, TreeError> {
     plan_by(trees, how, |files, difference| files.fate(difference))
 }
@@ -80,12 +85,14 @@ pub(super) fn plan_by(
     how: &FileMerge<'_>,
     alone: impl Fn(&mut Alone<'_, '_>, &Difference) -> Option<Option<Fate>>,
 ) -> Result<FilePlan, TreeError> {
-    let FileMerge { rules, strategy, resolved, packs, time } = *how;
+    let FileMerge { rules, strategy, resolved, packs, merger, most, time } = *how;
     let (both_changed, losers, notes) = Default::default();
-    let mut court = Court { trees: Kin::new(trees), rules, strategy, resolved, packs, both_changed, losers, notes };
+    let mut court =
+        Court { trees: Kin::new(trees), rules, strategy, resolved, packs, merger, both_changed, losers, notes };
     let (mut fates, mut others) = (Vec::new(), Vec::new());
     let mut files = Alone::new(&court.trees, rules);
-    for difference in trees.base.differences(trees.child) {
+    let differences = trees.base.differences_at_most(trees.child, most).ok_or(TreeError::Exceeded)?;
+    for difference in differences {
         match alone(&mut files, &difference) {
             Some(fate) => fates.extend(fate),
             None => others.push(difference),

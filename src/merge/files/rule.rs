@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Strategy;
 
 /// Says how the contents of a file merge that both sides changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// JSON Lines: both sides' lines, one for each value of the key.
     Union {

@@ -4,7 +4,7 @@
 
 use super::test_files::{Files, listing};
 use super::tests::Chance;
-use super::{FileMerge, FilePlan, Loser, Rules, Side, Strategy, Trees, plan_files};
+use super::{FileMerge, FilePlan, Loser, MergeAll, Rules, Side, Strategy, Trees, plan_files};
 use crate::object::Time;
 use crate::workspace::{Make, NoPacks, Node, Op, RenameHow, Tree};
 
@@ -20,7 +20,15 @@ fn plan_by(
 ) -> FilePlan {
     let trees = Trees { base: &base.tree, child: &child.tree, parent: &parent.tree };
     let (rules, time) = (Rules::parse(rules).unwrap(), Time(1_000_000));
-    let how = FileMerge { rules: &rules, strategy, resolved: &|_| chosen, packs: &NoPacks, time };
+    let how = FileMerge {
+        rules: &rules,
+        strategy,
+        resolved: &|_| chosen,
+        packs: &NoPacks,
+        merger: &MergeAll,
+        most: usize::MAX,
+        time,
+    };
     let plan = plan_files(trees, &how).unwrap();
     alike(&plan, &plan_files(trees, &how).unwrap(), "a plan is the same each time");
     let decided = super::plan::plan_by(trees, &how, |_, _| None).unwrap();

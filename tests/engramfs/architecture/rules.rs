@@ -14,6 +14,8 @@ const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 /// The rooms that may hold unsafe code.
 const UNSAFE: [&str; 3] = ["vector", "disk", "fuse"];
+/// The one room below the windows that measures how long something takes; it does not know what time it is.
+const MEASURES: &str = "sync";
 /// The one file below the windows that asks the system for time and chance.
 const SURROUNDINGS: &str = "memory/surroundings.rs";
 
@@ -175,7 +177,10 @@ pub fn crates_elsewhere(sources: &[Source], map: &Map) -> Vec<String> {
 
 /// Time is passed in; only the street and one file ask for it.
 pub fn clocks(sources: &[Source]) -> Vec<String> {
-    let asks = |file: &&Source| ["SystemTime", "Instant"].into_iter().any(|name| has_word(file.production(), name));
+    let asks = |file: &&Source| {
+        let measures = has_word(file.production(), "Instant") && file.room() != Some(MEASURES);
+        measures || has_word(file.production(), "SystemTime")
+    };
     let inside =
         sources.iter().filter(|file| file.path != SURROUNDINGS && !matches!(file.room(), None | Some("cli" | "fuse")));
     inside

@@ -1,0 +1,191 @@
+//! Merging, promoting and pulling: worked out with no lock held, and done under the writer's lock only
+//! as far as what it rests on has not changed.
+//!
+//! A small join is worked out under the lock at once. A larger one is worked out by a job of its own;
+//! then the lock is taken, and what has changed meanwhile is worked out anew: there if that is little,
+//! else by another job.
+
+use std::sync::Arc;
+
+use super::act::{Act, Deed, Join};
+use super::effort::{Effort, MergedContents, PlanError};
+use super::joining::{self, Outcome, Planned, Table};
+use super::world::BranchId;
+use super::{Actor, Change, Error, Kind, Memory};
+use crate::lineage::{Decision, Side, SignedEntry};
+use crate::sync::Deadline;
+
+/// How often a plan is made anew before the parent is said to move too fast.
+pub(super) const ROUNDS: usize = 10;
+/// Records and paths of a join that is worked out under the lock: it then takes some milliseconds.
+pub(super) const SMALL: usize = 512;
+/// Bytes of contents that are merged under the lock.
+const SMALL_BYTES: u64 = 256 << 10;
+/// Records and paths that are looked at again under the lock: at most 50 milliseconds.
+pub(super) const AGAIN: usize = 4096;
+/// Bytes of contents that are merged under the lock when a plan is brought up to date.
+const AGAIN_BYTES: u64 = 1 << 20;
+
+/// What became of a join under the lock.
+enum Tried {
+    Done(Arc<SignedEntry>, Change),
+    Refused(Error, Option<Arc<Planned>>),
+    /// It takes longer than the lock may be held.
+    TooLong,
+}
+
+impl Memory {
+    /// Merges, promotes or pulls. With `dry_run` nothing is merged, and what stands in the way is in
+    /// the outcome; otherwise it is the error, and the refusal is an entry of the lineage. Either way
+    /// what was written to files until now becomes an entry first.
+    ///
+    /// Kind `Busy` where the parent changes faster than the join can be worked out (`parent_moves`).
+    pub fn join(&self, who: &Actor, branch: BranchId, join: Join, dry_run: bool) -> Result<Outcome, Error> {
+        if dry_run { self.dry_run(who, branch, join) } else { self.join_until(who, branch, join, None) }
+    }
+
+    /// Like [`Memory::join`], where the caller can't wait for long: kind `Busy`, code `merge_too_long`, where it is
+    /// not worked out until the deadline. That goes on in the background, for the next try.
+    pub fn join_until(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        join: Join,
+        deadline: Option<Deadline>,
+    ) -> Result<Outcome, Error> {
+        self.settle_written(branch)?;
+        match self.join_in_rounds(who, branch, join, deadline)? {
+            Tried::Done(entry, change) => {
+                self.tell(&change);
+                Ok(merged(&entry))
+            }
+            Tried::Refused(error, planned) => Err(self.refused(who, (branch, join), error, planned)),
+            Tried::TooLong => Err(parent_moves()),
+        }
+    }
+
+    fn join_in_rounds(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        join: Join,
+        deadline: Option<Deadline>,
+    ) -> Result<Tried, Error> {
+        let contents = MergedContents::default();
+        let small = Effort { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..Effort::ALL };
+        let at_once = self
+            .try_join(who, branch, join, |table| Planned::new(table, branch, join, Some(who), &small).map(Arc::new))?;
+        let Tried::TooLong = at_once else { return Ok(at_once) };
+        for _ in 0..ROUNDS {
+            let plan = self.plan_in_background(who, branch, join, deadline)?;
+            let contents = plan.contents.at_most(AGAIN_BYTES);
+            let again = Effort { most: AGAIN, merger: &contents, ..Effort::ALL };
+            let tried = self.try_join(who, branch, join, |table| match plan.planned.holds(table.world) {
+                true => Ok(plan.planned.clone()),
+                false => plan.planned.again(table, Some(who), &again).map(Arc::new),
+            })?;
+            let Tried::TooLong = tried else { return Ok(tried) };
+        }
+        Ok(Tried::TooLong)
+    }
+
+    /// Takes the lock, has `plan` give the plan for this moment, and does it.
+    fn try_join(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        join: Join,
+        plan: impl FnOnce(Table<'_>) -> Result<Arc<Planned>, PlanError>,
+    ) -> Result<Tried, Error> {
+        let mut writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
+        let (world, time) = (self.world().clone(), self.next_time(&writer));
+        let child = world.branch(branch)?;
+        world.parent(child)?;
+        if join == Join::Merge
+            && let Err(error) = joining::without_children(child)
+        {
+            return Ok(Tried::Refused(error, None));
+        }
+        let planned = match plan(Table { world: &world, packs: &self.trees, time }) {
+            Ok(planned) => planned,
+            Err(PlanError::Exceeded) => return Ok(Tried::TooLong),
+            Err(PlanError::Failed(error)) => return Err(error),
+        };
+        drop(world);
+        if let Some(error) = planned.obstacle() {
+            return Ok(Tried::Refused(error, Some(planned)));
+        }
+        let act = Act { time, planned: planned.time, uid: who.uid, deed: Deed::Join(branch, join) };
+        let (entry, change) = self.perform_planned(&mut writer, act, |world, act| planned.prepare(world, act))?;
+        Ok(Tried::Done(entry, change))
+    }
+
+    /// Notes a refusal in the lineage, and which conflicts somebody was shown by it.
+    fn refused(&self, who: &Actor, join: (BranchId, Join), error: Error, planned: Option<Arc<Planned>>) -> Error {
+        let is_verdict = matches!(error.kind, Kind::Conflict | Kind::NotEmpty | Kind::Refused);
+        if is_verdict || matches!(error.kind, Kind::Denied | Kind::NotPermitted) {
+            self.note_refusal(who, join.0, &error);
+        }
+        if let (Kind::Conflict, Some(planned)) = (error.kind, &planned) {
+            self.note_shown(who, join, planned);
+        }
+        error
+    }
+
+    /// Notes which conflicts of files somebody is shown. What was written until now is gathered before: it was
+    /// written by who did not know.
+    fn note_shown(&self, who: &Actor, (branch, join): (BranchId, Join), planned: &Planned) {
+        if self.writer_for(who, &[Some(branch)]).is_ok() {
+            self.shown.note((branch, join), who, planned.conflicts());
+        }
+    }
+
+    fn dry_run(&self, who: &Actor, branch: BranchId, join: Join) -> Result<Outcome, Error> {
+        self.settle_written(branch)?;
+        if !self.is_read_only() {
+            drop(self.writer_for(who, &[Some(branch), self.parent_of(branch)])?);
+        }
+        let planned = self.plan_for(who, branch, join)?;
+        let mut blockers = Vec::new();
+        if join == Join::Merge {
+            blockers.extend(joining::without_children(&planned.child).err());
+        }
+        if planned.is_blocked() {
+            self.note_shown(who, (branch, join), &planned);
+            blockers.push(joining::conflict(&planned));
+        }
+        blockers.extend(planned.forbidden.clone());
+        let status = if blockers.is_empty() { "ready" } else { "blocked" };
+        let conflicts = planned.conflicts().cloned().collect();
+        Ok(Outcome { status, counts: planned.counts, conflicts, blockers, head: planned.merged.head(), entry: None })
+    }
+
+    /// Returns the plan of a join of this moment, made here if it is small.
+    pub(super) fn plan_for(&self, who: &Actor, branch: BranchId, join: Join) -> Result<Arc<Planned>, Error> {
+        let contents = MergedContents::default();
+        let small = Effort { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..Effort::ALL };
+        let world = self.world().clone();
+        match Planned::new(self.table(&world), branch, join, Some(who), &small) {
+            Ok(planned) => Ok(Arc::new(planned)),
+            Err(PlanError::Exceeded) => Ok(self.plan_in_background(who, branch, join, None)?.planned.clone()),
+            Err(PlanError::Failed(error)) => Err(error),
+        }
+    }
+}
+
+fn merged(entry: &SignedEntry) -> Outcome {
+    let differing = |item: &&Decision| item.decision != Some(Side::Both);
+    Outcome {
+        status: "merged",
+        counts: entry.entry.counts,
+        conflicts: entry.entry.detail.conflicts.iter().filter(differing).cloned().collect(),
+        blockers: Vec::new(),
+        head: entry.entry.head,
+        entry: Some(entry.hash),
+    }
+}
+
+fn parent_moves() -> Error {
+    let message = "the parent changes faster than the merge can be worked out";
+    Error::new(Kind::Busy, "parent_moves", message, "try again when less is written to it, or merge in smaller steps")
+}

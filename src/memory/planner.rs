@@ -1,0 +1,146 @@
+//! Jobs that work out long merges in the background.
+
+use std::sync::{Arc, Weak};
+
+use super::act::Join;
+use super::effort::{Effort, MergedContents};
+use super::joining::{Planned, Table};
+use super::world::BranchId;
+use super::{Actor, Error, Kind, Memory};
+use crate::sync::{Condvar, Deadline, Mutex, Pool};
+
+/// Jobs that run at a time.
+const THREADS: usize = 8;
+/// Plans that are kept for the next try.
+const KEPT: usize = 8;
+
+/// A plan that took long to make, and the contents that were merged for it.
+pub(super) struct Plan {
+    pub planned: Arc<Planned>,
+    pub contents: Arc<MergedContents>,
+}
+
+/// What a plan is for: the branch, what is done with it, and who does it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Purpose {
+    branch: BranchId,
+    join: Join,
+    uid: u32,
+}
+
+/// One plan in the making, or made.
+struct Job {
+    purpose: Purpose,
+    plan: Mutex<Option<Result<Arc<Plan>, Error>>>,
+    done: Condvar,
+}
+
+/// All jobs, and the threads that do them.
+pub(super) struct Planner {
+    pool: Pool,
+    jobs: Mutex<Vec<Arc<Job>>>,
+}
+
+impl Default for Planner {
+    fn default() -> Planner {
+        Planner { pool: Pool::new("planner", THREADS), jobs: Mutex::default() }
+    }
+}
+
+impl Job {
+    /// Returns the plan, once it is made; nothing where it is not until the deadline.
+    fn wait(&self, deadline: Option<Deadline>) -> Option<Result<Arc<Plan>, Error>> {
+        let plan = self.plan.lock();
+        let plan = match deadline {
+            None => self.done.wait_while(plan, |plan| plan.is_none()),
+            Some(deadline) => self.done.wait_timeout_while(plan, deadline.left(), |plan| plan.is_none()).0,
+        };
+        plan.clone()
+    }
+
+    fn finish(&self, plan: Result<Plan, Error>) {
+        *self.plan.lock() = Some(plan.map(Arc::new));
+        self.done.notify_all();
+    }
+}
+
+impl Planner {
+    fn find(&self, purpose: Purpose) -> Option<Arc<Job>> {
+        self.jobs.lock().iter().find(|job| job.purpose == purpose).cloned()
+    }
+
+    /// Puts a job in place of an older one for the same purpose.
+    fn add(&self, purpose: Purpose) -> Arc<Job> {
+        let job = Arc::new(Job { purpose, plan: Mutex::default(), done: Condvar::default() });
+        let mut jobs = self.jobs.lock();
+        jobs.retain(|other| other.purpose != purpose);
+        jobs.push(job.clone());
+        if jobs.len() > KEPT {
+            let made = jobs.iter().position(|job| job.plan.try_lock().is_some_and(|plan| plan.is_some()));
+            made.map(|at| jobs.remove(at));
+        }
+        job
+    }
+
+    /// Lets go of the plans for a branch.
+    pub(super) fn forget(&self, branch: BranchId) {
+        let gone: Vec<_> = self.jobs.lock().extract_if(.., |job| job.purpose.branch == branch).collect();
+        // Their states may be long to free.
+        self.pool.run(0, move || drop(gone));
+    }
+}
+
+impl Memory {
+    /// Returns a plan that was up to date a moment ago, made in the background where there is none.
+    ///
+    /// Kind `Busy`, code `merge_too_long`, where it is not made until the deadline; it will be found made later.
+    pub(super) fn plan_in_background(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        join: Join,
+        deadline: Option<Deadline>,
+    ) -> Result<Arc<Plan>, Error> {
+        let purpose = Purpose { branch, join, uid: who.uid };
+        let mut earlier = None;
+        if let Some(job) = self.planner.find(purpose) {
+            let plan = job.wait(deadline).ok_or_else(too_long)?;
+            match plan {
+                Ok(plan) if plan.planned.holds(&self.world()) => return Ok(plan),
+                plan => earlier = plan.ok(),
+            }
+        }
+        let job = self.planner.add(purpose);
+        let (memory, doing, actor) = (self.me.clone(), job.clone(), who.clone());
+        self.planner.pool.run(who.uid, move || {
+            let plan = || work_out(&memory, purpose, &actor, earlier);
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(plan));
+            doing.finish(caught.unwrap_or_else(|_| Err(Error::internal("planning a merge"))));
+        });
+        job.wait(deadline).ok_or_else(too_long)?
+    }
+}
+
+/// Makes a plan of this moment, out of an earlier one as far as that is still right.
+fn work_out(memory: &Weak<Memory>, purpose: Purpose, who: &Actor, earlier: Option<Arc<Plan>>) -> Result<Plan, Error> {
+    let memory = memory.upgrade().ok_or_else(|| Error::read_only("the store was closed"))?;
+    let share = memory.shares.enter(purpose.uid);
+    let pause = || share.pause();
+    let contents = earlier.as_ref().map(|plan| plan.contents.clone()).unwrap_or_default();
+    let merger = contents.any(&pause);
+    let effort = Effort { merger: &merger, pause: &pause, ..Effort::ALL };
+    let world = memory.world().clone();
+    let table = Table { world: &world, packs: &memory.trees, time: memory.now() };
+    let planned = match &earlier {
+        Some(earlier) => earlier.planned.again(table, Some(who), &effort),
+        None => Planned::new(table, purpose.branch, purpose.join, Some(who), &effort),
+    };
+    drop(merger);
+    Ok(Plan { planned: Arc::new(planned?), contents })
+}
+
+fn too_long() -> Error {
+    let message = "the merge takes more than a rename may take: meanwhile no name could be looked up beside it";
+    let hint = "it is worked out in the background: write merge to the branch's ctl, or move it again in a while";
+    Error::new(Kind::Busy, "merge_too_long", message, hint)
+}

@@ -1,0 +1,158 @@
+//! The records of a merge: what becomes of each, and how that is kept right while the parent goes on.
+
+use std::sync::Arc;
+
+use imbl::Vector;
+
+use super::effort::{Effort, PlanError};
+use crate::branch::{Difference, State, differences_at_most, touched_at_most};
+use crate::lineage::{Counts, Decision, Side};
+use crate::merge::{Action, Sides, Strategy, plan_one};
+use crate::segment::{Row, SegmentError};
+
+/// How often a pause is made.
+const RECORDS_AT_ONCE: usize = 1024;
+
+/// Gives the side chosen by hand.
+type Resolved<'a> = &'a dyn Fn(&Decision) -> Option<Side>;
+
+/// What becomes of one record that the child changed.
+#[derive(Clone)]
+struct Outcome {
+    action: Option<Action>,
+    /// Where both sides changed it.
+    decision: Option<Decision>,
+}
+
+/// The records of a merge, worked out.
+#[derive(Clone)]
+pub struct RecordMerge {
+    /// What the child changed, in order of ids, and what becomes of each.
+    changes: Arc<Vec<Difference>>,
+    outcomes: Vector<Outcome>,
+    /// The parent's records with the actions done; the files are the parent's.
+    merged: State,
+    /// Whether the child receives, as in a pull.
+    child_receives: bool,
+    counts: Counts,
+}
+
+impl RecordMerge {
+    /// Works out what becomes of the records.
+    pub fn plan(
+        sides: &Sides<'_>,
+        child_receives: bool,
+        strategy: Strategy,
+        resolved: Resolved<'_>,
+        effort: &Effort<'_>,
+    ) -> Result<RecordMerge, PlanError> {
+        let changes = differences_at_most(sides.base, sides.child, effort.most)?.ok_or(PlanError::Exceeded)?;
+        let mut outcomes = Vector::new();
+        let mut merged = sides.parent.clone();
+        for (number, change) in changes.iter().enumerate() {
+            let (action, decision) = plan_one(change, sides, strategy, resolved)?;
+            if let Some(action) = &action {
+                action.apply(&mut merged)?;
+            }
+            outcomes.push_back(Outcome { action, decision });
+            if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1 {
+                effort.pause();
+            }
+        }
+        let mut plan =
+            RecordMerge { changes: Arc::new(changes), outcomes, merged, child_receives, counts: Counts::default() };
+        plan.counts = plan.count(sides, effort)?;
+        Ok(plan)
+    }
+
+    /// Works it out anew for a parent that has gone on from `before`; it costs what the parent changed.
+    pub fn again(
+        &self,
+        before: &State,
+        sides: &Sides<'_>,
+        strategy: Strategy,
+        resolved: Resolved<'_>,
+        effort: &Effort<'_>,
+    ) -> Result<RecordMerge, PlanError> {
+        let touched = touched_at_most(before, sides.parent, effort.most)?.ok_or(PlanError::Exceeded)?;
+        let mut plan = self.clone();
+        for id in touched {
+            plan.follow(&id, sides, strategy, resolved)?;
+        }
+        Ok(plan)
+    }
+
+    /// Works out anew what becomes of one record.
+    fn follow(
+        &mut self,
+        id: &Arc<str>,
+        sides: &Sides<'_>,
+        strategy: Strategy,
+        resolved: Resolved<'_>,
+    ) -> Result<(), SegmentError> {
+        self.count_one(id, sides.child, false)?;
+        let mut action = None;
+        if let Ok(at) = self.changes.binary_search_by(|change| change.id.cmp(id)) {
+            let (taken, decision) = plan_one(&self.changes[at], sides, strategy, resolved)?;
+            action.clone_from(&taken);
+            self.count_action(taken.as_ref(), true);
+            let before = std::mem::replace(&mut self.outcomes[at], Outcome { action: taken, decision });
+            self.count_action(before.action.as_ref(), false);
+        }
+        // As the parent has it first: what an action leaves behind depends on that.
+        self.merged.take_over(id, sides.parent)?;
+        action.map_or(Ok(()), |action| action.apply(&mut self.merged))?;
+        self.count_one(id, sides.child, true)
+    }
+
+    fn count(&self, sides: &Sides<'_>, effort: &Effort<'_>) -> Result<Counts, PlanError> {
+        let mut counts = Counts::default();
+        if self.child_receives {
+            let differing = differences_at_most(sides.child, &self.merged, effort.most)?.ok_or(PlanError::Exceeded)?;
+            counts.put = differing.iter().filter(|change| change.new.is_some()).count() as u64;
+            counts.deleted = differing.len() as u64 - counts.put;
+        } else {
+            let actions = self.outcomes.iter().filter_map(|outcome| outcome.action.as_ref());
+            counts.put = actions.clone().filter(|action| action.take.is_some()).count() as u64;
+            counts.deleted = actions.count() as u64 - counts.put;
+        }
+        Ok(counts)
+    }
+
+    /// Adds an action to the counts of a merge into the parent, or takes it out.
+    fn count_action(&mut self, action: Option<&Action>, adds: bool) {
+        if let (Some(action), false) = (action, self.child_receives) {
+            let count = if action.take.is_some() { &mut self.counts.put } else { &mut self.counts.deleted };
+            *count = if adds { *count + 1 } else { *count - 1 };
+        }
+    }
+
+    /// Adds what differs between the child and the result to the counts of a pull, or takes it out.
+    fn count_one(&mut self, id: &str, child: &State, adds: bool) -> Result<(), SegmentError> {
+        if !self.child_receives {
+            return Ok(());
+        }
+        let hash = |row: Option<Row>| row.map(|row| row.hash()).transpose();
+        let (own, merged) = (hash(child.find(id)?)?, hash(self.merged.find(id)?)?);
+        if own != merged {
+            let count = if merged.is_some() { &mut self.counts.put } else { &mut self.counts.deleted };
+            *count = if adds { *count + 1 } else { *count - 1 };
+        }
+        Ok(())
+    }
+
+    /// Returns the resulting records, with the files of the parent.
+    pub fn merged(&self) -> &State {
+        &self.merged
+    }
+
+    /// Returns how many records change in the branch that receives.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Returns every record that both sides changed, in order of ids.
+    pub fn both_changed(&self) -> impl Iterator<Item = &Decision> {
+        self.outcomes.iter().filter_map(|outcome| outcome.decision.as_ref())
+    }
+}

@@ -1,0 +1,153 @@
+//! Settling conflicts: in words, or by writing the file that was shown to be in conflict.
+
+use std::sync::Arc;
+
+use super::act::{Deed, Join};
+use super::effort::{Effort, MergedContents};
+use super::joining::{Planned, Table};
+use super::world::{BranchId, Resolution, World};
+use super::{Actor, Error, Kind, Memory};
+use crate::lineage::{Decision, Side};
+
+/// A conflict and how somebody settles it.
+#[derive(Clone)]
+struct Settled {
+    uid: u32,
+    id: Arc<str>,
+    resolution: Resolution,
+}
+
+impl Memory {
+    /// Settles one conflict for as long as both sides stay as they are; what is written after that opens it again.
+    pub fn resolve_conflict(&self, who: &Actor, branch: BranchId, id: &str, side: Side) -> Result<(), Error> {
+        self.shown.forget(branch, id);
+        let world = {
+            let _writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
+            self.world().clone()
+        };
+        let contents = MergedContents::default();
+        let (item, join) = self.find_conflict(&world, branch, id, &contents)?;
+        let resolution = Resolution { side, child: item.child, parent: item.parent };
+        let settled = Settled { uid: who.uid, id: id.into(), resolution };
+        if item.decision.is_none() && self.followed(&world, branch, join, vec![settled.clone()], &contents)?.is_empty()
+        {
+            return Err(in_the_way(id));
+        }
+        let Settled { id, resolution, .. } = settled;
+        self.act(who, &[Some(branch)], || Ok(Deed::Resolve { branch, id, resolution })).map(drop)
+    }
+
+    /// Finds a conflict of a merge, or else of a pull.
+    fn find_conflict(
+        &self,
+        world: &World,
+        branch: BranchId,
+        id: &str,
+        contents: &MergedContents,
+    ) -> Result<(Decision, Join), Error> {
+        for join in [Join::Merge, Join::Pull] {
+            let planned = self.plan_whole(world, branch, join, contents)?;
+            if let Some(item) = planned.conflicts().find(|item| *item.id == *id) {
+                return Ok((item.clone(), join));
+            }
+        }
+        let message = format!("{id} is not in conflict");
+        Err(Error::new(Kind::NotFound, "no_conflict", message, "see the branch's file conflicts"))
+    }
+
+    /// Settles for the child what was written in a branch by who was shown that it is in conflict. Where that can't be
+    /// done the conflict stays open.
+    pub(super) fn settle_written(&self, branch: BranchId) -> Result<(), Error> {
+        if self.read_only || !self.shown.any_of(branch) {
+            return Ok(());
+        }
+        let world = {
+            let mut writer = self.writer()?;
+            writer.writable()?;
+            self.gather(&mut writer, branch)?;
+            self.world().clone()
+        };
+        let (written, contents) = (self.shown.take_written(branch), MergedContents::default());
+        for join in [Join::Merge, Join::Promote, Join::Pull] {
+            if !written.iter().any(|written| written.showing.join == join) {
+                continue;
+            }
+            let planned = self.plan_whole(&world, branch, join, &contents)?;
+            let open = planned.conflicts().filter(|item| item.decision.is_none());
+            let settled = open.filter_map(|item| {
+                let is_it = |shown: &Option<_>| *shown == item.parent;
+                let found = written
+                    .iter()
+                    .find(|it| it.showing.join == join && it.id == item.id && is_it(&it.showing.parent))?;
+                let resolution = Resolution { side: Side::Child, child: item.child, parent: item.parent };
+                Some(Settled { uid: found.uid, id: item.id.clone(), resolution })
+            });
+            let followed = self.followed(&world, branch, join, settled.collect(), &contents)?;
+            let mut writer = self.writer()?;
+            for Settled { uid, id, resolution } in followed {
+                self.perform(&mut writer, uid, Deed::Resolve { branch, id, resolution })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles what was written anywhere.
+    pub(super) fn settle_all_written(&self) {
+        for branch in self.shown.written() {
+            if let Err(error) = self.settle_written(branch) {
+                log::warn!("what was written to settle conflicts of a branch settles none: {error}");
+            }
+        }
+    }
+
+    /// Returns those decisions that a merge would follow: a folder that holds something stays, whoever wants it away.
+    fn followed(
+        &self,
+        world: &World,
+        branch: BranchId,
+        join: Join,
+        settled: Vec<Settled>,
+        contents: &MergedContents,
+    ) -> Result<Vec<Settled>, Error> {
+        if settled.is_empty() {
+            return Ok(settled);
+        }
+        let mut tried = world.clone();
+        tried.change(branch, |branch| {
+            for it in &settled {
+                branch.resolutions.insert(it.id.clone(), it.resolution.clone());
+            }
+        });
+        let planned = self.plan_whole(&tried, branch, join, contents)?;
+        let is_followed = |it: &Settled| {
+            let same = |item: &&Decision| item.id == it.id;
+            let decision = planned.both_changed.iter().find(same).and_then(|item| item.decision);
+            decision.is_none_or(|taken| taken == it.resolution.side)
+        };
+        Ok(settled.into_iter().filter(is_followed).collect())
+    }
+
+    /// Plans a join of one version of the world, whatever it takes.
+    pub(super) fn plan_whole(
+        &self,
+        world: &World,
+        branch: BranchId,
+        join: Join,
+        contents: &MergedContents,
+    ) -> Result<Planned, Error> {
+        let pause = || ();
+        let merger = contents.any(&pause);
+        let table = Table { world, packs: &self.trees, time: self.now() };
+        Ok(Planned::new(table, branch, join, None, &Effort { merger: &merger, ..Effort::ALL })?)
+    }
+
+    pub(super) fn parent_of(&self, branch: BranchId) -> Option<BranchId> {
+        self.world().branches.get(&branch).and_then(|branch| branch.parent)
+    }
+}
+
+fn in_the_way(id: &str) -> Error {
+    let message = format!("{id} can't be resolved so: the other side has a folder there that holds something");
+    let hint = "move away what is in the folder, or resolve for the other side";
+    Error::new(Kind::Invalid, "folder_in_the_way", message, hint)
+}

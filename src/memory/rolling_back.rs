@@ -1,0 +1,97 @@
+//! Going back to a checkpoint, as a whole or for some files.
+
+use std::sync::Arc;
+
+use super::Error;
+use super::act::Act;
+use super::effort::PlanError;
+use super::joining::{self, Table};
+use super::prepare::{Prepared, Step, about, find_checkpoint};
+use super::world::{BranchId, BranchRef, Kept, World};
+use crate::branch::{State, differences_at_most};
+use crate::lineage::{Counts, Detail, Op};
+use crate::object::Time;
+
+/// A rollback that was worked out.
+pub struct Rollback {
+    branch: BranchRef,
+    label: Arc<str>,
+    /// When the checkpoint was taken: another one may get its label.
+    taken: Time,
+    patterns: Option<Arc<str>>,
+    state: State,
+    counts: Counts,
+    /// When; what goes has gone since this moment.
+    pub time: Time,
+}
+
+impl Rollback {
+    /// Works out the state that a branch goes back to; with `patterns` only files at these paths do.
+    ///
+    /// [`PlanError::Exceeded`] where more than `most` records or paths differ.
+    pub fn new(
+        table: Table<'_>,
+        branch: BranchId,
+        label: &Arc<str>,
+        patterns: Option<&[Arc<str>]>,
+        most: usize,
+    ) -> Result<Rollback, PlanError> {
+        let branch = table.world.branch_ref(branch)?;
+        let checkpoint = find_checkpoint(branch, label)?;
+        let (state, counts) = match patterns {
+            None => whole(branch, &checkpoint.state, table.time, most)?,
+            Some(patterns) => {
+                let (files, count) = joining::restored(table, branch, checkpoint.state.files(), patterns, most)?;
+                let mut state = State::clone(&branch.state);
+                state.set_files(files);
+                (state, Counts { files: count, ..Counts::default() })
+            }
+        };
+        Ok(Rollback {
+            branch: branch.clone(),
+            label: label.clone(),
+            taken: checkpoint.time,
+            patterns: patterns.map(|patterns| patterns.join(" ").into()),
+            state,
+            counts,
+            time: table.time,
+        })
+    }
+
+    /// Returns whether branch and checkpoint are as they were.
+    pub fn holds(&self, world: &World) -> bool {
+        let Ok(branch) = world.branch(self.branch.id) else { return false };
+        let same_checkpoint = branch.checkpoints.get(&self.label).is_some_and(|found| found.time == self.taken);
+        same_checkpoint && branch.has_state_of(&self.branch)
+    }
+
+    /// Returns the entry of the rollback and what it changes in a world in which this holds.
+    pub fn prepare(&self, world: &World, act: &Act) -> Result<Prepared, Error> {
+        let branch = world.branch(self.branch.id)?;
+        let detail = Detail { label: Some(self.label.clone()), text: self.patterns.clone(), ..Detail::default() };
+        let mut prepared = about(world, act, branch, Op::Rollback).with_detail(detail);
+        prepared.counts = self.counts;
+        let kept = Kept { state: branch.state.clone(), time: act.time };
+        Ok(prepared.with_state(self.state.clone()).step(Step::Keep(branch.id, kept)))
+    }
+}
+
+/// Returns the state of a checkpoint as the branch has it then, and what differs from the present one.
+fn whole(branch: &BranchRef, wanted: &Arc<State>, time: Time, most: usize) -> Result<(State, Counts), PlanError> {
+    let mut state = State::clone(wanted);
+    let mut files = state.files().clone();
+    let changed = branch.state.files().differences_at_most(&files, most).ok_or(PlanError::Exceeded)?;
+    let mut counts = Counts { files: changed.len() as u64, ..Counts::default() };
+    // A number that a handle may still hold is never given to another file.
+    files.reserve(branch.state.files().next_inode());
+    state.set_files(files);
+    for change in differences_at_most(&branch.state, &state, most)?.ok_or(PlanError::Exceeded)? {
+        if change.new.is_some() {
+            counts.put += 1;
+        } else {
+            counts.deleted += 1;
+            state.mourn(&change.id, time);
+        }
+    }
+    Ok((state, counts))
+}

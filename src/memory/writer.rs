@@ -1,0 +1,148 @@
+//! The writer's lock: who holds it is the one writer, and what others want to know of the end of the
+//! log they are told without it.
+
+use std::hint::spin_loop;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use super::chain::Chain;
+use super::{Error, Memory};
+use crate::journal::Journal;
+use crate::object::Hash;
+use crate::sync::{Mutex, MutexGuard, Rank, may_wait};
+
+/// How often the lock is asked for before a thread that must not wait gives up: about as long as a small
+/// commit takes.
+const TRIES: usize = 64;
+/// Pauses of the processor between two tries.
+const PAUSES: usize = 32;
+
+/// Why nothing is taken after a panic in the middle of a change.
+const PANICKED: &str = "a change ended in an internal error, so memory and journal may differ; mount the store anew";
+
+/// The end of the log, and what is published of it.
+pub(super) struct WriterLock {
+    chain: Mutex<Chain>,
+    published: Published,
+}
+
+/// What is told without the lock, as of its last release.
+struct Published {
+    seq: AtomicU64,
+    tip: Mutex<Hash>,
+    journal: Mutex<Option<Arc<Journal>>>,
+    unsealed_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    closed: AtomicBool,
+}
+
+/// The right to write.
+pub(super) struct Writer<'a> {
+    chain: MutexGuard<'a, Chain>,
+    published: &'a Published,
+}
+
+impl WriterLock {
+    pub fn new(chain: Chain) -> WriterLock {
+        let published = Published {
+            seq: AtomicU64::new(chain.seq),
+            tip: Mutex::new(chain.tip),
+            journal: Mutex::new(chain.journal.clone()),
+            unsealed_bytes: AtomicU64::new(chain.loose_bytes),
+            written_bytes: AtomicU64::new(chain.written_bytes),
+            closed: AtomicBool::new(false),
+        };
+        WriterLock { chain: Mutex::ranked(Rank::Writer, chain), published }
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Chain>> {
+        for _ in 0..TRIES {
+            if let Some(chain) = self.chain.try_lock() {
+                return Some(chain);
+            }
+            (0..PAUSES).for_each(|_| spin_loop());
+        }
+        None
+    }
+}
+
+impl Deref for Writer<'_> {
+    type Target = Chain;
+
+    fn deref(&self) -> &Chain {
+        &self.chain
+    }
+}
+
+impl DerefMut for Writer<'_> {
+    fn deref_mut(&mut self) -> &mut Chain {
+        &mut self.chain
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        // A change may be half done: in the journal and not in memory, or the other way round.
+        if thread::panicking() {
+            self.chain.closed.get_or_insert(PANICKED);
+        }
+        let (chain, published) = (&*self.chain, self.published);
+        *published.tip.lock() = chain.tip;
+        published.seq.store(chain.seq, Ordering::Release);
+        published.unsealed_bytes.store(chain.loose_bytes, Ordering::Relaxed);
+        published.written_bytes.store(chain.written_bytes, Ordering::Relaxed);
+        published.closed.store(chain.closed.is_some(), Ordering::Release);
+        let mut journal = published.journal.lock();
+        if journal.as_ref().map(Arc::as_ptr) != chain.journal.as_ref().map(Arc::as_ptr) {
+            journal.clone_from(&chain.journal);
+        }
+    }
+}
+
+impl Memory {
+    /// Returns the right to write. On a thread that must not wait, kind `WouldWait` where somebody else
+    /// has it.
+    pub(super) fn writer(&self) -> Result<Writer<'_>, Error> {
+        let lock = &self.writer;
+        let chain = match may_wait() {
+            true => lock.chain.lock(),
+            false => lock.try_lock().ok_or_else(Error::would_wait)?,
+        };
+        Ok(Writer { chain, published: &lock.published })
+    }
+
+    /// Returns whether nothing can be written: opened so, closed, or after a failed flush.
+    pub fn is_read_only(&self) -> bool {
+        let published = &self.writer.published;
+        self.read_only
+            || published.closed.load(Ordering::Acquire)
+            || published.journal.lock().as_ref().is_none_or(|journal| journal.has_failed())
+    }
+
+    /// Returns the number of the last entry: it grows with every change.
+    pub fn version(&self) -> u64 {
+        self.writer.published.seq.load(Ordering::Acquire)
+    }
+
+    /// Returns the hash of the last entry.
+    pub fn tip(&self) -> Hash {
+        *self.writer.published.tip.lock()
+    }
+
+    /// Returns the journal file that is written to, if one is.
+    pub(super) fn journal(&self) -> Option<Arc<Journal>> {
+        self.writer.published.journal.lock().clone()
+    }
+
+    /// Returns how many bytes of log records wait for a seal.
+    pub(super) fn unsealed_bytes(&self) -> u64 {
+        self.writer.published.unsealed_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many bytes of long writes wait for a seal.
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.writer.published.written_bytes.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,51 @@
+//! Waiting for a change of what a mutex guards.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use super::MutexGuard;
+
+/// A condition variable for a [`super::Mutex`].
+#[derive(Default)]
+pub struct Condvar(std::sync::Condvar);
+
+impl Condvar {
+    /// Wakes one who waits.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes all who wait.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Waits to be woken.
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        let MutexGuard { inner, held } = guard;
+        MutexGuard { inner: self.0.wait(inner).unwrap_or_else(PoisonError::into_inner), held }
+    }
+
+    /// Waits while the condition holds.
+    pub fn wait_while<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        condition: impl FnMut(&mut T) -> bool,
+    ) -> MutexGuard<'a, T> {
+        let MutexGuard { inner, held } = guard;
+        MutexGuard { inner: self.0.wait_while(inner, condition).unwrap_or_else(PoisonError::into_inner), held }
+    }
+
+    /// Waits while the condition holds, no longer than `limit`; also returns whether the limit was reached.
+    pub fn wait_timeout_while<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        limit: Duration,
+        condition: impl FnMut(&mut T) -> bool,
+    ) -> (MutexGuard<'a, T>, bool) {
+        let MutexGuard { inner, held } = guard;
+        let waited = self.0.wait_timeout_while(inner, limit, condition);
+        let (inner, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        (MutexGuard { inner, held }, timeout.timed_out())
+    }
+}

@@ -1,0 +1,19 @@
+//! A moment until which somebody waits.
+
+use std::time::{Duration, Instant};
+
+/// A moment until which somebody waits, however often in between.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(Instant);
+
+impl Deadline {
+    /// Returns the moment that long from now.
+    pub fn after(time: Duration) -> Deadline {
+        Deadline(Instant::now() + time)
+    }
+
+    /// Returns the time that is left; zero once it is over.
+    pub fn left(&self) -> Duration {
+        self.0.saturating_duration_since(Instant::now())
+    }
+}

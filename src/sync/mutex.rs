@@ -1,0 +1,107 @@
+//! A mutex with a rank.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{PoisonError, TryLockError};
+
+use super::order::{Held, Rank};
+
+/// A mutex that has a place in the order of locks.
+pub struct Mutex<T: ?Sized> {
+    rank: Rank,
+    inner: std::sync::Mutex<T>,
+}
+
+/// A locked [`Mutex`].
+pub struct MutexGuard<'a, T: ?Sized> {
+    pub(super) inner: std::sync::MutexGuard<'a, T>,
+    pub(super) held: Held,
+}
+
+impl<T> Mutex<T> {
+    /// Makes a mutex under which nothing else is taken.
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex::ranked(Rank::Leaf, value)
+    }
+
+    /// Makes a mutex of that rank.
+    pub const fn ranked(rank: Rank, value: T) -> Mutex<T> {
+        Mutex { rank, inner: std::sync::Mutex::new(value) }
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Mutex<T> {
+        Mutex::new(T::default())
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Waits for the lock.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        let held = Held::take(self.rank);
+        MutexGuard { inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner), held }
+    }
+
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let held = Held::take(self.rank);
+        let inner = match self.inner.try_lock() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(MutexGuard { inner, held })
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_taken_in_ascending_rank_and_may_be_dropped_in_any_order() {
+        let (outer, inner) = (Mutex::ranked(Rank::Writer, 1), Mutex::ranked(Rank::Catalog, 2));
+        let (first, second) = (outer.lock(), inner.lock());
+        drop(first);
+        assert_eq!(*second, 2);
+        drop(second);
+        assert_eq!(*outer.lock(), 1);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a lock of rank Writer is taken under one of Some(Catalog)")]
+    fn the_wrong_order_is_found() {
+        let (outer, inner) = (Mutex::ranked(Rank::Writer, 1), Mutex::ranked(Rank::Catalog, 2));
+        let _inner = inner.lock();
+        drop(outer.lock());
+    }
+
+    #[test]
+    fn what_a_panicking_thread_held_is_handed_out_as_it_is() {
+        let mutex = Mutex::new(7);
+        let panicked = std::thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    let _guard = mutex.lock();
+                    panic!("on purpose");
+                })
+                .join()
+        });
+        assert!(panicked.is_err() && *mutex.lock() == 7 && mutex.try_lock().is_some());
+    }
+}

@@ -1,0 +1,209 @@
+//! Threads for work that may wait.
+
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZero;
+use std::sync::Arc;
+use std::thread;
+
+use super::{Condvar, Mutex, MutexGuard};
+
+/// Threads that stay when there is nothing to do.
+const IDLE_MAX: usize = 4;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A bounded number of threads, shared fairly by users: no user has more than half of them at a time, and
+/// of those who wait each user is served in turn.
+pub struct Pool(Arc<Shared>);
+
+struct Shared {
+    name: &'static str,
+    threads_max: usize,
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// What waits, by user.
+    queues: HashMap<u32, VecDeque<Job>>,
+    /// The users for whom something waits, in the order of their turns.
+    turns: VecDeque<u32>,
+    /// How many threads work for each user.
+    running: HashMap<u32, usize>,
+    threads: usize,
+    idle: usize,
+    /// How many of the idle ones were called and have not woken yet.
+    called: usize,
+    /// The pool was dropped: threads end when nothing waits.
+    closed: bool,
+}
+
+impl State {
+    fn put(&mut self, uid: u32, job: Job) {
+        let queue = self.queues.entry(uid).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(uid);
+        }
+        queue.push_back(job);
+    }
+
+    /// Takes the next job that may run now.
+    fn take(&mut self, most: usize) -> Option<(u32, Job)> {
+        let may_run = |uid: &u32| self.running.get(uid).is_none_or(|running| *running < most);
+        let at = self.turns.iter().position(may_run)?;
+        let uid = self.turns.remove(at)?;
+        let queue = self.queues.get_mut(&uid)?;
+        let job = queue.pop_front()?;
+        if queue.is_empty() {
+            self.queues.remove(&uid);
+        } else {
+            self.turns.push_back(uid);
+        }
+        *self.running.entry(uid).or_default() += 1;
+        Some((uid, job))
+    }
+
+    fn done(&mut self, uid: u32) {
+        if let Some(running) = self.running.get_mut(&uid) {
+            *running -= 1;
+            if *running == 0 {
+                self.running.remove(&uid);
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// Returns the number of processors that this process may use.
+    pub fn processors() -> usize {
+        thread::available_parallelism().map_or(1, NonZero::get)
+    }
+
+    /// Makes a pool without threads; they come with the work, up to `threads_max`.
+    pub fn new(name: &'static str, threads_max: usize) -> Pool {
+        let (state, work) = (Mutex::default(), Condvar::default());
+        Pool(Arc::new(Shared { name, threads_max: threads_max.max(2), state, work }))
+    }
+
+    /// Does the job on a thread of the pool, at once if `uid` has not too many under way.
+    pub fn run(&self, uid: u32, job: impl FnOnce() + Send + 'static) {
+        let mut state = self.0.state.lock();
+        state.put(uid, Box::new(job));
+        if state.idle > state.called {
+            state.called += 1;
+            self.0.work.notify_one();
+            return;
+        }
+        if state.threads == self.0.threads_max {
+            return;
+        }
+        state.threads += 1;
+        drop(state);
+        let shared = self.0.clone();
+        let spawned = thread::Builder::new().name(self.0.name.to_owned()).spawn(move || shared.live());
+        if let Err(error) = spawned {
+            self.0.without_thread(&error);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.0.state.lock().closed = true;
+        self.0.work.notify_all();
+    }
+}
+
+impl Shared {
+    fn most_of_one_user(&self) -> usize {
+        self.threads_max / 2
+    }
+
+    /// The life of a thread: jobs, until too many are idle.
+    fn live(&self) {
+        let mut state = self.state.lock();
+        loop {
+            while let Some((uid, job)) = state.take(self.most_of_one_user()) {
+                drop(state);
+                let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+                if outcome.is_err() {
+                    log::error!("a job of the pool '{}' panicked", self.name);
+                }
+                state = self.state.lock();
+                state.done(uid);
+            }
+            if state.idle >= IDLE_MAX || state.closed {
+                state.threads -= 1;
+                return;
+            }
+            state = self.rest(state);
+        }
+    }
+
+    fn rest<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.idle += 1;
+        let mut state = self.work.wait_while(state, |state| state.called == 0 && !state.closed);
+        state.called = state.called.saturating_sub(1);
+        state.idle -= 1;
+        state
+    }
+
+    /// The system gave no thread. What waits is done by the threads there are, or else here.
+    fn without_thread(&self, error: &std::io::Error) {
+        log::warn!("the pool '{}' got no further thread: {error}", self.name);
+        let mut state = self.state.lock();
+        state.threads -= 1;
+        if state.threads > 0 {
+            return;
+        }
+        let next = state.take(self.threads_max);
+        drop(state);
+        if let Some((uid, job)) = next {
+            job();
+            self.state.lock().done(uid);
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    #[test]
+    fn a_user_who_fills_half_of_the_pool_leaves_the_rest_to_others() {
+        let pool = Pool::new("test", 4);
+        let (release, blocked) = channel::<()>();
+        let blocked = Arc::new(Mutex::new(blocked));
+        let (tell, told) = channel();
+        for number in 0..6 {
+            let (blocked, tell) = (blocked.clone(), tell.clone());
+            pool.run(7, move || {
+                let _ = blocked.lock().recv();
+                tell.send((7, number)).unwrap();
+            });
+        }
+        let other = tell.clone();
+        pool.run(8, move || other.send((8, 0)).unwrap());
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)).unwrap(), (8, 0));
+        assert_eq!(pool.0.state.lock().running.get(&7), Some(&2));
+        drop(release);
+        let mut rest: Vec<_> = (0..6).map(|_| told.recv_timeout(Duration::from_secs(20)).unwrap()).collect();
+        rest.sort_unstable();
+        assert_eq!(rest, [(7, 0), (7, 1), (7, 2), (7, 3), (7, 4), (7, 5)]);
+    }
+
+    #[test]
+    fn a_job_that_panics_takes_no_thread_with_it() {
+        let pool = Pool::new("test", 2);
+        let (tell, told) = channel();
+        for _ in 0..5 {
+            pool.run(1, || panic!("on purpose"));
+        }
+        pool.run(1, move || tell.send(()).unwrap());
+        told.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
+}

@@ -1,0 +1,76 @@
+//! A lock for many readers or one writer, with a rank.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+
+use super::order::{Held, Rank};
+
+/// A lock for many readers or one writer that has a place in the order of locks.
+pub struct RwLock<T> {
+    rank: Rank,
+    inner: std::sync::RwLock<T>,
+}
+
+/// A [`RwLock`] taken for reading.
+pub struct ReadGuard<'a, T> {
+    inner: std::sync::RwLockReadGuard<'a, T>,
+    _held: Held,
+}
+
+/// A [`RwLock`] taken for writing.
+pub struct WriteGuard<'a, T> {
+    inner: std::sync::RwLockWriteGuard<'a, T>,
+    _held: Held,
+}
+
+impl<T> RwLock<T> {
+    /// Makes a lock of that rank.
+    pub const fn ranked(rank: Rank, value: T) -> RwLock<T> {
+        RwLock { rank, inner: std::sync::RwLock::new(value) }
+    }
+
+    /// Waits until no writer has it.
+    pub fn read(&self) -> ReadGuard<'_, T> {
+        let held = Held::take(self.rank);
+        ReadGuard { inner: self.inner.read().unwrap_or_else(PoisonError::into_inner), _held: held }
+    }
+
+    /// Returns the value, which nobody else can have locked.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until nobody has it.
+    pub fn write(&self) -> WriteGuard<'_, T> {
+        let held = Held::take(self.rank);
+        WriteGuard { inner: self.inner.write().unwrap_or_else(PoisonError::into_inner), _held: held }
+    }
+}
+
+impl<T: Default> Default for RwLock<T> {
+    fn default() -> RwLock<T> {
+        RwLock::ranked(Rank::Leaf, T::default())
+    }
+}
+
+impl<T> Deref for ReadGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> Deref for WriteGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for WriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}

@@ -1,0 +1,162 @@
+//! Equal shares of the processors for users who compute at length.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Condvar, Mutex, MutexGuard};
+
+/// How long one computation keeps its turn while others of its user wait.
+const SLICE: Duration = Duration::from_millis(5);
+
+/// Lets each user run as many long computations at a time as there are processors; the others of that
+/// user take turns with them. So whoever asks 24 questions at once is no more in the way of other
+/// users than whoever asks two.
+pub struct Shares {
+    slots: usize,
+    lanes: Mutex<HashMap<u32, Lane>>,
+    turn: Condvar,
+}
+
+/// The computations of one user.
+#[derive(Default)]
+struct Lane {
+    running: usize,
+    /// Tickets of those who wait: from `served` on, below `given`.
+    given: u64,
+    served: u64,
+}
+
+impl Lane {
+    fn has_waiting(&self) -> bool {
+        self.served < self.given
+    }
+}
+
+/// A turn of one computation; it ends with this.
+pub struct Share {
+    shares: Arc<Shares>,
+    uid: u32,
+    since: Mutex<Instant>,
+}
+
+impl Shares {
+    /// Makes shares of so many processors.
+    pub fn new(slots: usize) -> Arc<Shares> {
+        Arc::new(Shares { slots: slots.max(1), lanes: Mutex::default(), turn: Condvar::default() })
+    }
+
+    /// Waits for a turn of `uid`'s.
+    pub fn enter(self: &Arc<Shares>, uid: u32) -> Share {
+        self.take_turn(self.lanes.lock(), uid);
+        Share { shares: self.clone(), uid, since: Mutex::new(Instant::now()) }
+    }
+
+    fn take_turn(&self, mut lanes: MutexGuard<'_, HashMap<u32, Lane>>, uid: u32) {
+        let lane = lanes.entry(uid).or_default();
+        if lane.running < self.slots && !lane.has_waiting() {
+            lane.running += 1;
+            return;
+        }
+        let ticket = lane.given;
+        lane.given += 1;
+        let is_waiting = |lanes: &mut HashMap<u32, Lane>| {
+            lanes.get(&uid).is_some_and(|lane| lane.served != ticket || lane.running >= self.slots)
+        };
+        let mut lanes = self.turn.wait_while(lanes, is_waiting);
+        if let Some(lane) = lanes.get_mut(&uid) {
+            lane.served += 1;
+            lane.running += 1;
+        }
+        drop(lanes);
+        // The next one may have a turn as well.
+        self.turn.notify_all();
+    }
+
+    fn leave(&self, lanes: &mut HashMap<u32, Lane>, uid: u32) {
+        let Some(lane) = lanes.get_mut(&uid) else { return };
+        lane.running -= 1;
+        if lane.has_waiting() {
+            self.turn.notify_all();
+        } else if lane.running == 0 {
+            lanes.remove(&uid);
+        }
+    }
+}
+
+impl Share {
+    /// Lets others of the same user have their turn, where some wait and this one has lasted.
+    ///
+    /// To be called now and then, with no lock held.
+    pub fn pause(&self) {
+        if self.since.lock().elapsed() < SLICE {
+            return;
+        }
+        self.let_others();
+        *self.since.lock() = Instant::now();
+    }
+
+    fn let_others(&self) {
+        let mut lanes = self.shares.lanes.lock();
+        if lanes.get(&self.uid).is_some_and(Lane::has_waiting) {
+            self.shares.leave(&mut lanes, self.uid);
+            self.shares.take_turn(lanes, self.uid);
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shares.leave(&mut self.shares.lanes.lock(), self.uid);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    #[test]
+    fn a_user_has_as_many_turns_as_processors_and_the_others_have_theirs() {
+        let shares = Shares::new(2);
+        let (_one, two) = (shares.enter(7), shares.enter(7));
+        let (tell, told) = channel();
+        let waiter = thread::spawn({
+            let shares = shares.clone();
+            move || {
+                let _share = shares.enter(7);
+                tell.send(()).unwrap();
+            }
+        });
+        drop(shares.enter(8));
+        assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "both turns are taken");
+        drop(two);
+        told.recv_timeout(Duration::from_secs(20)).unwrap();
+        waiter.join().unwrap();
+    }
+
+    #[test]
+    fn whoever_computes_at_length_lets_all_of_the_same_user_have_turns() {
+        let (shares, at_once, most) = (Shares::new(1), AtomicUsize::new(0), AtomicUsize::new(0));
+        let compute = || {
+            let share = shares.enter(7);
+            let begun = Instant::now();
+            while begun.elapsed() < 8 * SLICE {
+                most.fetch_max(at_once.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                at_once.fetch_sub(1, Ordering::SeqCst);
+                share.pause();
+            }
+            begun.elapsed()
+        };
+        let elapsed = thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(compute)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).min().unwrap()
+        });
+        assert_eq!(most.load(Ordering::SeqCst), 1);
+        assert!(elapsed > SLICE, "{elapsed:?}");
+        assert!(shares.lanes.lock().is_empty(), "nothing is kept of users who are done");
+    }
+}
