@@ -34,6 +34,11 @@ impl SettingFile {
 }
 
 impl File for SettingFile {
+    /// Another session takes `scratch/` away, and the kernel forgets it before the write returns.
+    fn takes_long(&self) -> bool {
+        true
+    }
+
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         Ok(part(&self.value.lock(), offset, size))
     }

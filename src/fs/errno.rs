@@ -46,7 +46,7 @@ impl From<Kind> for Errno {
             Kind::Quota => Errno::EDQUOT,
             Kind::Unsupported => Errno::EOPNOTSUPP,
             Kind::Io | Kind::Damaged => Errno::EIO,
-            // Never told to anybody: see `Filesystem::at_once`.
+            // Never told to anybody: see `Failure::would_wait`.
             Kind::WouldWait => Errno::EAGAIN,
         }
     }
@@ -63,6 +63,12 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// Returns why an operation gives up that would have to wait for another caller. Nobody is told: it is done anew
+    /// where it may wait.
+    pub fn would_wait() -> Failure {
+        Failure::Plain(Errno::EAGAIN)
+    }
+
     pub fn errno(&self) -> Errno {
         match self {
             Failure::Plain(errno) => *errno,

@@ -59,7 +59,7 @@ impl Filesystem {
         offset: u64,
         visit: &mut dyn FnMut(u64, &Node, &OsStr) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
-        let mut listing = handle.listing()?.lock();
+        let mut listing = handle.listing()?.acquire().ok_or_else(Failure::would_wait)?;
         if offset == 0 {
             listing.rewind()?;
         }

@@ -132,7 +132,9 @@ impl Filesystem {
     ) -> Result<T, Errno> {
         result.map_err(|failure| {
             let errno = failure.errno();
-            if let Failure::Refused(error) = failure {
+            if let Failure::Refused(error) = failure
+                && error.kind != Kind::WouldWait
+            {
                 self.record(view, &path(), &error);
             }
             errno

@@ -1,4 +1,5 @@
-//! Telling the kernel something by itself, on a thread that serves no request and holds no lock.
+//! Telling the kernel something by itself, on threads that serve no request and hold no lock: one wakes who waits, others
+//! have the kernel forget what changed.
 //!
 //! No notice is about a directory's names: for those the kernel waits for whatever request holds the
 //! directory, and if this process is killed meanwhile, both wait for ever and keep the mount.
@@ -10,8 +11,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
-use crate::sync::Mutex;
+use crate::memory::BranchId;
+use crate::sync::{Mutex, Pool};
 
+/// Threads for notices; those about one branch have half of them.
+const THREADS: usize = 8;
 /// How long an act waits for the kernel to hear of it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -32,21 +36,26 @@ pub(super) type Notice = Box<dyn FnOnce(&dyn Kernel) + Send>;
 
 pub(super) struct News {
     queue: Option<Mutex<Sender<Errand>>>,
+    /// A notice may wait for reads of the file that it is about.
+    notices: Pool,
     kernel: Arc<Mutex<Option<Arc<dyn Kernel>>>>,
 }
 
 impl News {
-    /// Starts the thread; it ends when this is dropped. Without a thread nothing is announced, and
-    /// names expire by themselves.
+    /// Starts the thread that wakes who waits; it ends when this is dropped. Without a thread nobody is woken.
     pub fn start() -> News {
         let (queue, inbox) = mpsc::channel::<Errand>();
         let thread = std::thread::Builder::new()
             .name("engramfs-news".into())
             .spawn(move || inbox.into_iter().for_each(|errand| errand()));
         if let Err(error) = &thread {
-            log::warn!("no thread for notices to the kernel: {error}");
+            log::warn!("no thread to wake those who wait for changes: {error}");
         }
-        News { queue: thread.is_ok().then(|| Mutex::new(queue)), kernel: Arc::default() }
+        News {
+            queue: thread.is_ok().then(|| Mutex::new(queue)),
+            notices: Pool::new("engramfs-notices", THREADS),
+            kernel: Arc::default(),
+        }
     }
 
     /// Sets or takes away the kernel.
@@ -54,6 +63,7 @@ impl News {
         *self.kernel.lock() = kernel;
     }
 
+    /// Makes calls that never wait, soon and in turn.
     pub fn send_all(&self, errands: Vec<Errand>) {
         let Some(queue) = &self.queue else { return };
         for errand in errands {
@@ -62,26 +72,31 @@ impl News {
         }
     }
 
-    /// Tells the kernel something, soon.
-    pub fn tell(&self, notice: Notice) {
+    /// Tells the kernel something about a branch, soon.
+    pub fn tell(&self, branch: BranchId, notice: Notice) {
         let kernel = self.kernel.clone();
-        self.send_all(vec![Box::new(move || {
+        // Branches have turns as users of other pools do.
+        let turn = branch.0 as u32;
+        self.notices.run(turn, move || {
             let kernel = kernel.lock().clone();
             if let Some(kernel) = kernel {
                 notice(&*kernel);
             }
-        })]);
+        });
     }
 
-    /// Tells the kernel something, and returns when it has heard of it: who reads after an act must
+    /// Tells the kernel something about a branch, and returns when it has heard of it: who reads after an act must
     /// not see what was before. It may not be about what the kernel holds for the request that is
     /// waiting; if something is stuck all the same, the act goes on after [`PATIENCE`].
-    pub fn tell_now(&self, notice: Notice) {
+    pub fn tell_now(&self, branch: BranchId, notice: Notice) {
         let (heard, wait) = mpsc::channel::<()>();
-        self.tell(Box::new(move |kernel| {
-            notice(kernel);
-            drop(heard);
-        }));
+        self.tell(
+            branch,
+            Box::new(move |kernel| {
+                notice(kernel);
+                drop(heard);
+            }),
+        );
         if wait.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
             log::warn!(
                 "the kernel did not hear within {PATIENCE:?} of files that changed; it may show them as they were"
@@ -113,12 +128,12 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         let news = News::start();
         news.set_kernel(Some(Arc::new(Heard(Mutex::new(sender)))));
-        news.tell(Box::new(|kernel| kernel.forget_attributes(2)));
+        news.tell(BranchId(1), Box::new(|kernel| kernel.forget_attributes(2)));
         assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), 2);
-        news.tell_now(Box::new(|kernel| kernel.forget_attributes(3)));
+        news.tell_now(BranchId(1), Box::new(|kernel| kernel.forget_attributes(3)));
         assert_eq!(receiver.try_recv().unwrap(), 3, "it was heard when this returned");
         news.set_kernel(None);
-        news.tell_now(Box::new(|_| panic!("nobody listens")));
+        news.tell_now(BranchId(1), Box::new(|_| panic!("nobody listens")));
         assert!(receiver.try_recv().is_err());
     }
 }

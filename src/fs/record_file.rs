@@ -1,13 +1,13 @@
 //! A record opened for writing: bytes gather here until they are a record.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::common::Place;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use crate::memory::{DOCUMENT_BYTES_MAX, Draft, Edit, Error, Kind};
-use crate::sync::{Mutex, Rank};
+use crate::sync::{Mutex, MutexGuard, Rank};
 
 /// The bytes of one handle. They begin as the document at open, and no other handle sees them
 /// before a commit.
@@ -18,6 +18,7 @@ pub(super) struct RecordFile {
     buffer: Mutex<Buffer>,
     /// As in the buffer, for those who must not wait for a commit.
     pending: AtomicBool,
+    length: AtomicU64,
 }
 
 #[derive(Default)]
@@ -35,8 +36,9 @@ impl RecordFile {
         place.check_writable()?;
         let record = place.memory().snapshot(&place.view)?.get(id)?;
         let bytes = record.map(|record| record.to_document()).unwrap_or_default();
+        let (pending, length) = (AtomicBool::new(false), AtomicU64::new(bytes.len() as u64));
         let buffer = Mutex::ranked(Rank::Handle, Buffer { bytes, ..Buffer::default() });
-        Ok(RecordFile { place, id: id.clone(), append, buffer, pending: AtomicBool::new(false) })
+        Ok(RecordFile { place, id: id.clone(), append, buffer, pending, length })
     }
 
     /// Fails when what was written can't become a record any more, whatever follows.
@@ -53,7 +55,13 @@ impl RecordFile {
 
     fn set_pending(&self, buffer: &mut Buffer, pending: bool) {
         buffer.pending = pending;
+        self.length.store(buffer.bytes.len() as u64, Ordering::Release);
         self.pending.store(pending, Ordering::Release);
+    }
+
+    /// Takes the buffer, which a commit holds.
+    fn buffer(&self) -> Result<MutexGuard<'_, Buffer>, Failure> {
+        self.buffer.acquire().ok_or_else(Failure::would_wait)
     }
 }
 
@@ -103,12 +111,12 @@ impl Buffer {
 
 impl File for RecordFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        Ok(part(&self.buffer.lock().bytes, offset, size))
+        Ok(part(&self.buffer()?.bytes, offset, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.place.check_writable()?;
-        let mut buffer = self.buffer.lock();
+        let mut buffer = self.buffer()?;
         let start = if self.append { buffer.bytes.len() as u64 } else { offset };
         check_length(start.saturating_add(data.len() as u64))?;
         let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
@@ -128,7 +136,7 @@ impl File for RecordFile {
     /// content does.
     fn truncate(&self, length: u64) -> Result<(), Failure> {
         check_length(length)?;
-        let mut buffer = self.buffer.lock();
+        let mut buffer = self.buffer()?;
         let length = usize::try_from(length).map_err(|_| Errno::EFBIG)?;
         let pending = length > 0 && (buffer.pending || length != buffer.bytes.len());
         buffer.bytes.resize(length, 0);
@@ -139,7 +147,7 @@ impl File for RecordFile {
     }
 
     fn commit(&self) -> Result<(), Failure> {
-        let mut buffer = self.buffer.lock();
+        let mut buffer = self.buffer()?;
         if !buffer.pending {
             return Ok(());
         }
@@ -156,7 +164,7 @@ impl File for RecordFile {
     }
 
     fn length(&self) -> Option<u64> {
-        Some(self.buffer.lock().bytes.len() as u64)
+        Some(self.length.load(Ordering::Acquire))
     }
 }
 

@@ -11,48 +11,24 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, INodeNo, InitFlags, IoctlFlags,
-    KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, INodeNo, IoctlFlags, KernelConfig,
+    LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use super::patience::Patience;
-use super::release;
+use super::dispatch::{Call, Dispatcher};
+use super::kernel;
 use super::reply::{
-    BLOCK, GENERATED, GENERATION, PAGED, PAST_PAGES, answer, answer_attr, answer_data, answer_entry, answer_open,
-    answer_written, answer_xattr, caller, file_attr, guard, kind, time_set,
+    GENERATED, GENERATION, answer, answer_attr, answer_created, answer_data, answer_entry, answer_open, answer_space,
+    answer_written, answer_xattr, caller, file_attr, guard, kind, manner, time_set,
 };
 use crate::fs::{Changes, Entry, Errand, Filesystem};
-
-/// What this file system can do with, of what a kernel offers. Nothing else is asked for.
-const WANTED: [InitFlags; 7] = [
-    // Open carries O_TRUNC, so that emptying is the matter of one handle.
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
-    // Generated files are read past the page cache, and mapped nevertheless.
-    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-    // Look-ups in one directory do not wait for each other.
-    InitFlags::FUSE_PARALLEL_DIROPS,
-    // Pages go when they are said to be stale: what is written here through the kernel is not.
-    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
-    // A listing brings the attributes of what is in files/, so that nobody asks for each of them.
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_CACHE_SYMLINKS,
-    // Setuid and setgid are cleared here: the kernel would ask for the capabilities of a file
-    // before each write.
-    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-];
-/// Requests that the kernel sends ahead of those who wait, such as reading ahead.
-const BACKGROUND: u16 = 64;
-/// Free inodes that statfs(2) shows: there is no limit that anybody reaches.
-const INODES_FREE: u64 = 1 << 32;
-/// Bytes of the longest name.
-const NAME_MAX: u32 = 255;
 
 /// A [`Filesystem`] as the FUSE session wants it.
 pub struct Adapter {
     fs: Arc<Filesystem>,
-    patience: Patience,
+    dispatcher: Dispatcher<Filesystem>,
     /// The kernel drops the pages that a write past them covers.
     drops_pages: bool,
 }
@@ -60,52 +36,78 @@ pub struct Adapter {
 impl Adapter {
     /// Wraps a file system; keep the other `Arc` to connect it with the session's notifier.
     pub fn new(fs: Arc<Filesystem>) -> Adapter {
-        Adapter { fs, patience: Patience::new(), drops_pages: false }
+        let dispatcher = Dispatcher::new(Arc::clone(&fs));
+        Adapter { fs, dispatcher, drops_pages: false }
     }
 
-    /// Does an operation on an open file where there is time for it, and has the reply sent.
+    /// Does an operation on an open file and has the reply sent.
     fn on_handle<T: 'static>(
         &self,
-        what: &'static str,
+        call: Call,
         handle: FileHandle,
-        operation: impl FnOnce(&Filesystem) -> Result<T, crate::fs::Errno> + Send + 'static,
+        operation: impl Fn(&Filesystem) -> Result<T, crate::fs::Errno> + Send + 'static,
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
-        let (fs, takes_long) = (Arc::clone(&self.fs), self.fs.takes_long(handle.0));
-        let work = move || guard(what, || operation(&fs));
-        if takes_long { self.patience.run(work, reply) } else { reply(work()) }
+        if self.fs.takes_long(handle.0) {
+            self.dispatcher.serve_long(call, operation, reply);
+        } else {
+            self.dispatcher.serve(call, &(), move |fs, ()| operation(fs), reply);
+        }
     }
 
-    /// Returns how an open file in `files/` behaves. Who writes a file whole has no use for pages, and
-    /// without them the kernel copies once less and does not ask for the rights of the file first.
-    fn manner(&self, handle: u64) -> FopenFlags {
-        if self.drops_pages && self.fs.goes_past_pages(handle) { PAST_PAGES } else { PAGED }
+    /// Does an operation without an argument that would have to be copied.
+    fn serve<T>(
+        &self,
+        call: Call,
+        operation: impl Fn(&Filesystem) -> Result<T, crate::fs::Errno> + Send + 'static,
+        reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) {
+        self.dispatcher.serve(call, &(), move |fs, ()| operation(fs), reply);
+    }
+
+    /// Fills a reply, and has it sent. An operation that gives up has put nothing into it.
+    fn fill<R: Send + 'static>(
+        &self,
+        call: Call,
+        mut reply: R,
+        read: impl Fn(&Filesystem, &mut R) -> Result<(), crate::fs::Errno> + Send + 'static,
+        send: impl FnOnce(R, Result<(), Errno>) + Send + 'static,
+    ) {
+        if let Some(outcome) = self.dispatcher.at_once(call, |fs| read(fs, &mut reply)) {
+            return send(reply, outcome);
+        }
+        let read = move |fs: &Filesystem| {
+            let outcome = read(fs, &mut reply);
+            Ok((reply, outcome))
+        };
+        // After a panic the reply has gone, and said EIO.
+        let send = |filled: Result<(R, Result<(), crate::fs::Errno>), Errno>| {
+            if let Ok((reply, outcome)) = filled {
+                send(reply, outcome.map_err(|errno| Errno::from_i32(errno.0)));
+            }
+        };
+        self.dispatcher.later(call, read, send);
     }
 }
 
 impl fuser::Filesystem for Adapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // An older kernel lacks some of them; what is missing then is said where it is used.
-        WANTED
-            .iter()
-            .filter_map(|flag| config.add_capabilities(*flag).err())
-            .for_each(|flag| log::info!("this kernel lacks {flag:?}"));
-        self.drops_pages = release::drops_pages(&rustix::system::uname().release().to_string_lossy());
-        // Any number but 0 is taken.
-        let _ = config.set_max_background(BACKGROUND);
+        self.drops_pages = kernel::agree(config);
         Ok(())
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer_entry(reply, guard("lookup", || self.fs.lookup(parent.0, name)));
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let lookup = move |fs: &Filesystem, name: &OsStr| fs.lookup(parent.0, name);
+        self.dispatcher.serve(Call::of("lookup", request), name, lookup, |found| answer_entry(reply, found));
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {
         self.fs.forget(ino.0, lookups);
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        answer_attr(reply, guard("getattr", || self.fs.getattr(ino.0, handle.map(|handle| handle.0))));
+    fn getattr(&self, request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+        let handle = handle.map(|handle| handle.0);
+        self.serve(Call::of("getattr", request), move |fs| fs.getattr(ino.0, handle), |attr| answer_attr(reply, attr));
     }
 
     fn setattr(
@@ -128,22 +130,34 @@ impl fuser::Filesystem for Adapter {
     ) {
         let (accessed, modified) = (atime.map(time_set), mtime.map(time_set));
         let changes = Changes { mode, uid, gid, size, accessed, modified };
-        answer_attr(
-            reply,
-            guard("setattr", || self.fs.setattr(caller(request), ino.0, changes, handle.map(|handle| handle.0))),
-        );
+        let (caller, handle) = (caller(request), handle.map(|handle| handle.0));
+        let set = move |fs: &Filesystem| fs.setattr(caller, ino.0, changes, handle);
+        self.serve(Call::of("setattr", request), set, |attr| answer_attr(reply, attr));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        answer_entry(reply, guard("mkdir", || self.fs.mkdir(caller(request), parent.0, name, mode & !umask)));
+        let caller = caller(request);
+        let make = move |fs: &Filesystem, name: &OsStr| fs.mkdir(caller, parent.0, name, mode & !umask);
+        self.dispatcher.serve(Call::of("mkdir", request), name, make, |made| answer_entry(reply, made));
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, guard("rmdir", || self.fs.rmdir(caller(request), parent.0, name)));
+        let caller = caller(request);
+        let remove = move |fs: &Filesystem, name: &OsStr| fs.rmdir(caller, parent.0, name);
+        let (call, reply) = (Call::of("rmdir", request), |removed| answer(reply, removed));
+        if self.fs.is_file(parent.0) {
+            self.dispatcher.serve(call, name, remove, reply);
+        } else {
+            // The kernel forgets what was open in a branch before this returns.
+            let name = name.to_owned();
+            self.dispatcher.serve_long(call, move |fs| remove(fs, &name), reply);
+        }
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, guard("unlink", || self.fs.unlink(caller(request), parent.0, name)));
+        let caller = caller(request);
+        let remove = move |fs: &Filesystem, name: &OsStr| fs.unlink(caller, parent.0, name);
+        self.dispatcher.serve(Call::of("unlink", request), name, remove, |removed| answer(reply, removed));
     }
 
     fn rename(
@@ -156,14 +170,15 @@ impl fuser::Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let (fs, caller, flags) = (Arc::clone(&self.fs), caller(request), flags.bits());
+        let (caller, flags) = (caller(request), flags.bits());
         let (name, new_name) = (name.to_owned(), new_name.to_owned());
-        // It may be a merge.
-        let rename = move || guard("rename", || fs.rename(caller, (parent.0, &name), (new_parent.0, &new_name), flags));
+        let rename = move |fs: &Filesystem| fs.rename(caller, (parent.0, &name), (new_parent.0, &new_name), flags);
+        let (call, reply) = (Call::of("rename", request), |renamed| answer(reply, renamed));
         if self.fs.is_file(parent.0) {
-            answer(reply, rename());
+            self.serve(call, rename, reply);
         } else {
-            self.patience.run(rename, |renamed| answer(reply, renamed));
+            // It may be a merge.
+            self.dispatcher.serve_long(call, rename, reply);
         }
     }
 
@@ -177,32 +192,39 @@ impl fuser::Filesystem for Adapter {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        answer_entry(reply, guard("mknod", || self.fs.mknod(caller(request), parent.0, name, mode & !umask, rdev)));
+        let caller = caller(request);
+        let make = move |fs: &Filesystem, name: &OsStr| fs.mknod(caller, parent.0, name, mode & !umask, rdev);
+        self.dispatcher.serve(Call::of("mknod", request), name, make, |made| answer_entry(reply, made));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let target = target.as_os_str();
-        answer_entry(reply, guard("symlink", || self.fs.symlink(caller(request), parent.0, name, target)));
+        let (caller, name) = (caller(request), name.to_owned());
+        let make = move |fs: &Filesystem, target: &Path| fs.symlink(caller, parent.0, &name, target.as_os_str());
+        self.dispatcher.serve(Call::of("symlink", request), target, make, |made| answer_entry(reply, made));
     }
 
-    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        answer_data(reply, guard("readlink", || self.fs.readlink(ino.0)));
+    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        self.serve(Call::of("readlink", request), move |fs| fs.readlink(ino.0), |target| answer_data(reply, target));
     }
 
     fn link(&self, request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer_entry(reply, guard("link", || self.fs.link(caller(request), ino.0, parent.0, name)));
+        let caller = caller(request);
+        let link = move |fs: &Filesystem, name: &OsStr| fs.link(caller, ino.0, parent.0, name);
+        self.dispatcher.serve(Call::of("link", request), name, link, |made| answer_entry(reply, made));
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let (fs, caller) = (Arc::clone(&self.fs), caller(request));
-        let open = move || guard("open", || fs.open(caller, ino.0, flags.0));
+        let (caller, drops_pages, call) = (caller(request), self.drops_pages, Call::of("open", request));
         if self.fs.is_file(ino.0) {
-            let opened = open();
-            let manner = opened.as_ref().map_or(PAGED, |handle| self.manner(*handle));
-            return answer_open(reply, opened, manner);
+            let open = move |fs: &Filesystem| {
+                let handle = fs.open(caller, ino.0, flags.0)?;
+                Ok((handle, manner(fs, drops_pages, handle)))
+            };
+            return self.serve(call, open, |opened| answer_open(reply, opened));
         }
         // What is generated is generated now, and that may take long.
-        self.patience.run(open, |opened| answer_open(reply, opened, GENERATED));
+        let open = move |fs: &Filesystem| Ok((fs.open(caller, ino.0, flags.0)?, GENERATED));
+        self.dispatcher.serve_long(call, open, |opened| answer_open(reply, opened));
     }
 
     fn create(
@@ -215,23 +237,18 @@ impl fuser::Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        match guard("create", || self.fs.create(caller(request), parent.0, name, mode & !umask, flags)) {
-            Ok((entry, handle)) => {
-                reply.created(
-                    &entry.lifetime,
-                    &file_attr(&entry.attr),
-                    GENERATION,
-                    FileHandle(handle),
-                    if self.fs.is_file(parent.0) { self.manner(handle) } else { GENERATED },
-                );
-            }
-            Err(error) => reply.error(error),
-        }
+        let (caller, drops_pages, is_file) = (caller(request), self.drops_pages, self.fs.is_file(parent.0));
+        let create = move |fs: &Filesystem, name: &OsStr| {
+            let (entry, handle) = fs.create(caller, parent.0, name, mode & !umask, flags)?;
+            let manner = if is_file { manner(fs, drops_pages, handle) } else { GENERATED };
+            Ok((entry, handle, manner))
+        };
+        self.dispatcher.serve(Call::of("create", request), name, create, |created| answer_created(reply, created));
     }
 
     fn read(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -240,13 +257,13 @@ impl fuser::Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let answer = |outcome| answer_data(reply, outcome);
-        self.on_handle("read", handle, move |fs| fs.read(handle.0, offset, size), answer);
+        let read = move |fs: &Filesystem| fs.read(handle.0, offset, size);
+        self.on_handle(Call::of("read", request), handle, read, |bytes| answer_data(reply, bytes));
     }
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -259,8 +276,7 @@ impl fuser::Filesystem for Adapter {
         let strips = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         // The kernel sends a flush of its own only after what was written through pages.
         let lasts = flags.0 & libc::O_DSYNC != 0 && self.fs.goes_past_pages(handle.0);
-        let fs = Arc::clone(&self.fs);
-        let write = move |data: &[u8]| {
+        let write = move |fs: &Filesystem, data: &[u8]| {
             if strips {
                 fs.drop_rights(handle.0)?;
             }
@@ -270,25 +286,28 @@ impl fuser::Filesystem for Adapter {
             }
             Ok(taken)
         };
-        if !lasts && !self.fs.takes_long(handle.0) {
-            return answer_written(reply, guard("write", || write(data)));
+        let (call, reply) = (Call::of("write", request), |written| answer_written(reply, written));
+        if lasts || self.fs.takes_long(handle.0) {
+            let data = data.to_vec();
+            self.dispatcher.serve_long(call, move |fs| write(fs, &data), reply);
+        } else {
+            self.dispatcher.serve(call, data, write, reply);
         }
-        let data = data.to_vec();
-        self.patience.run(move || guard("write", || write(&data)), |written| answer_written(reply, written));
     }
 
-    fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
-        self.on_handle("flush", handle, move |fs| fs.flush(handle.0), |outcome| answer(reply, outcome));
+    fn flush(&self, request: &Request, _ino: INodeNo, handle: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+        let flush = move |fs: &Filesystem| fs.flush(handle.0);
+        self.on_handle(Call::of("flush", request), handle, flush, |flushed| answer(reply, flushed));
     }
 
-    fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        let fs = Arc::clone(&self.fs);
-        self.patience.run(move || guard("fsync", || fs.fsync(handle.0)), |synced| answer(reply, synced));
+    fn fsync(&self, request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        let sync = move |fs: &Filesystem| fs.fsync(handle.0);
+        self.dispatcher.serve_long(Call::of("fsync", request), sync, |synced| answer(reply, synced));
     }
 
     fn release(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         _flags: OpenFlags,
@@ -296,73 +315,66 @@ impl fuser::Filesystem for Adapter {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        let release = || {
-            self.fs.release(handle.0);
+        let release = move |fs: &Filesystem| {
+            fs.release(handle.0);
             Ok(())
         };
-        answer(reply, guard("release", release));
+        self.serve(Call::of("release", request), release, |released| answer(reply, released));
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        answer_open(reply, guard("opendir", || self.fs.opendir(caller(request), ino.0)), FopenFlags::empty());
+        let caller = caller(request);
+        let open = move |fs: &Filesystem| Ok((fs.opendir(caller, ino.0)?, FopenFlags::empty()));
+        self.serve(Call::of("opendir", request), open, |opened| answer_open(reply, opened));
     }
 
-    fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let mut sink = |ino, next, what, name: &OsStr| reply.add(INodeNo(ino), next, kind(what), name);
-        match guard("readdir", || self.fs.readdir(handle.0, offset, &mut sink)) {
+    fn readdir(&self, request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
+        let read = move |fs: &Filesystem, reply: &mut ReplyDirectory| {
+            let mut sink = |ino, next, what, name: &OsStr| reply.add(INodeNo(ino), next, kind(what), name);
+            fs.readdir(handle.0, offset, &mut sink)
+        };
+        self.fill(Call::of("readdir", request), reply, read, |reply, outcome| match outcome {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
-        }
+        });
     }
 
     fn readdirplus(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
-        let mut sink = |entry: &Entry, next, name: &OsStr| {
-            let lifetime = entry.lifetime.min(entry.attr.lifetime);
-            reply.add(INodeNo(entry.attr.ino), next, name, &lifetime, &file_attr(&entry.attr), GENERATION)
+        let read = move |fs: &Filesystem, reply: &mut ReplyDirectoryPlus| {
+            let mut sink = |entry: &Entry, next, name: &OsStr| {
+                let lifetime = entry.lifetime.min(entry.attr.lifetime);
+                reply.add(INodeNo(entry.attr.ino), next, name, &lifetime, &file_attr(&entry.attr), GENERATION)
+            };
+            fs.readdirplus(handle.0, offset, &mut sink)
         };
-        match guard("readdirplus", || self.fs.readdirplus(handle.0, offset, &mut sink)) {
+        self.fill(Call::of("readdirplus", request), reply, read, |reply, outcome| match outcome {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
-        }
+        });
     }
 
-    fn releasedir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        let release = || {
-            self.fs.release(handle.0);
+    fn releasedir(&self, request: &Request, _ino: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        let release = move |fs: &Filesystem| {
+            fs.release(handle.0);
             Ok(())
         };
-        answer(reply, guard("releasedir", release));
+        self.serve(Call::of("releasedir", request), release, |released| answer(reply, released));
     }
 
-    fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        let fs = Arc::clone(&self.fs);
-        self.patience.run(move || guard("fsyncdir", || fs.fsyncdir(handle.0)), |synced| answer(reply, synced));
+    fn fsyncdir(&self, request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        let sync = move |fs: &Filesystem| fs.fsyncdir(handle.0);
+        self.dispatcher.serve_long(Call::of("fsyncdir", request), sync, |synced| answer(reply, synced));
     }
 
-    fn statfs(&self, _request: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        let blocks = |bytes: u64| bytes / u64::from(BLOCK);
-        match guard("statfs", || self.fs.statfs(ino.0)) {
-            Ok(space) => {
-                reply.statfs(
-                    blocks(space.total),
-                    blocks(space.free),
-                    blocks(space.available),
-                    space.inodes + INODES_FREE,
-                    INODES_FREE,
-                    BLOCK,
-                    NAME_MAX,
-                    BLOCK,
-                );
-            }
-            Err(error) => reply.error(error),
-        }
+    fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        self.serve(Call::of("statfs", request), move |fs| fs.statfs(ino.0), |space| answer_space(reply, space));
     }
 
     fn poll(
@@ -395,19 +407,26 @@ impl fuser::Filesystem for Adapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        answer(reply, guard("setxattr", || self.fs.setxattr(caller(request), ino.0, name, value, flags)));
+        let (caller, name) = (caller(request), name.to_owned());
+        let set = move |fs: &Filesystem, value: &[u8]| fs.setxattr(caller, ino.0, &name, value, flags);
+        self.dispatcher.serve(Call::of("setxattr", request), value, set, |set| answer(reply, set));
     }
 
-    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        answer_xattr(reply, size, guard("getxattr", || self.fs.getxattr(ino.0, name)));
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let get = move |fs: &Filesystem, name: &OsStr| fs.getxattr(ino.0, name);
+        self.dispatcher.serve(Call::of("getxattr", request), name, get, move |value| answer_xattr(reply, size, value));
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        answer_xattr(reply, size, guard("listxattr", || self.fs.listxattr(caller(request), ino.0)));
+        let caller = caller(request);
+        let list = move |fs: &Filesystem| fs.listxattr(caller, ino.0);
+        self.serve(Call::of("listxattr", request), list, move |names| answer_xattr(reply, size, names));
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, guard("removexattr", || self.fs.removexattr(caller(request), ino.0, name)));
+        let caller = caller(request);
+        let remove = move |fs: &Filesystem, name: &OsStr| fs.removexattr(caller, ino.0, name);
+        self.dispatcher.serve(Call::of("removexattr", request), name, remove, |removed| answer(reply, removed));
     }
 
     fn access(&self, _request: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
@@ -417,18 +436,19 @@ impl fuser::Filesystem for Adapter {
 
     // ENOSYS here would say so for the whole mount and for ever; each file answers for itself.
 
-    fn lseek(&self, _request: &Request, ino: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+    fn lseek(&self, request: &Request, ino: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         // Behind the end, as is everything that is too far for a number.
         let offset = u64::try_from(offset).unwrap_or(u64::MAX);
-        match guard("lseek", || self.fs.seek(ino.0, handle.0, offset, whence)) {
+        let seek = move |fs: &Filesystem| fs.seek(ino.0, handle.0, offset, whence);
+        self.serve(Call::of("lseek", request), seek, |found| match found {
             Ok(found) => reply.offset(found.cast_signed()),
             Err(error) => reply.error(error),
-        }
+        });
     }
 
     fn copy_file_range(
         &self,
-        _request: &Request,
+        request: &Request,
         _from: INodeNo,
         from_handle: FileHandle,
         from_offset: u64,
@@ -440,12 +460,13 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         let (from, to) = ((from_handle.0, from_offset), (to_handle.0, to_offset));
-        answer_written(reply, guard("copy_file_range", || self.fs.copy_range(from, to, length)));
+        let copy = move |fs: &Filesystem| fs.copy_range(from, to, length);
+        self.dispatcher.serve_long(Call::of("copy_file_range", request), copy, |copied| answer_written(reply, copied));
     }
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -453,7 +474,8 @@ impl fuser::Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        answer(reply, guard("fallocate", || self.fs.fallocate(handle.0, offset, length, mode)));
+        let allocate = move |fs: &Filesystem| fs.fallocate(handle.0, offset, length, mode);
+        self.dispatcher.serve_long(Call::of("fallocate", request), allocate, |done| answer(reply, done));
     }
 
     fn ioctl(

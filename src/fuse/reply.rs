@@ -4,14 +4,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyData, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
 };
 
 use crate::fs::{self, Attr, Caller, FileKind, Time, TimeSet};
 
 /// Bytes of a block in statfs(2).
-pub(super) const BLOCK: u32 = 4_096;
+const BLOCK: u32 = 4_096;
+/// Free inodes that statfs(2) shows: there is no limit that anybody reaches.
+const INODES_FREE: u64 = 1 << 32;
+/// Bytes of the longest name.
+const NAME_MAX: u32 = 255;
 /// Numbers of nodes are never given twice.
 pub(super) const GENERATION: Generation = Generation(0);
 
@@ -80,9 +84,15 @@ pub(super) fn kind(kind: FileKind) -> FileType {
 
 /// Returns how an open file in `files/` behaves: it keeps its pages, whose changes the kernel sees
 /// or is told of, and has nothing to do at close(2).
-pub(super) const PAGED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
+const PAGED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
 /// The same where what is written goes past the pages. The kernel drops those that it covers.
-pub(super) const PAST_PAGES: FopenFlags = PAGED.union(FopenFlags::FOPEN_DIRECT_IO);
+const PAST_PAGES: FopenFlags = PAGED.union(FopenFlags::FOPEN_DIRECT_IO);
+/// Returns how an open file in `files/` behaves. Who writes a file whole has no use for pages, and
+/// without them the kernel copies once less and does not ask for the rights of the file first.
+pub(super) fn manner(fs: &fs::Filesystem, drops_pages: bool, handle: u64) -> FopenFlags {
+    if drops_pages && fs.goes_past_pages(handle) { PAST_PAGES } else { PAGED }
+}
+
 /// What is generated is read past the pages.
 pub(super) const GENERATED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
@@ -132,9 +142,36 @@ pub(super) fn answer_xattr(reply: ReplyXattr, size: u32, outcome: Result<Vec<u8>
     }
 }
 
-pub(super) fn answer_open(reply: ReplyOpen, outcome: Result<u64, Errno>, flags: FopenFlags) {
+/// Replies with a handle and how the file behaves.
+pub(super) fn answer_open(reply: ReplyOpen, outcome: Result<(u64, FopenFlags), Errno>) {
     match outcome {
-        Ok(handle) => reply.opened(FileHandle(handle), flags),
+        Ok((handle, flags)) => reply.opened(FileHandle(handle), flags),
+        Err(error) => reply.error(error),
+    }
+}
+
+pub(super) fn answer_created(reply: ReplyCreate, outcome: Result<(fs::Entry, u64, FopenFlags), Errno>) {
+    match outcome {
+        Ok((entry, handle, flags)) => {
+            reply.created(&entry.lifetime, &file_attr(&entry.attr), GENERATION, FileHandle(handle), flags);
+        }
+        Err(error) => reply.error(error),
+    }
+}
+
+pub(super) fn answer_space(reply: ReplyStatfs, outcome: Result<fs::Space, Errno>) {
+    let blocks = |bytes: u64| bytes / u64::from(BLOCK);
+    match outcome {
+        Ok(space) => reply.statfs(
+            blocks(space.total),
+            blocks(space.free),
+            blocks(space.available),
+            space.inodes + INODES_FREE,
+            INODES_FREE,
+            BLOCK,
+            NAME_MAX,
+            BLOCK,
+        ),
         Err(error) => reply.error(error),
     }
 }

@@ -18,9 +18,9 @@ use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 
 use super::attachment::Attachment;
 use super::connection;
+use super::dispatch::session_threads;
 use super::error::MountError;
 use super::mount::{MountOptions, OwnMount};
-use super::patience::Patience;
 use super::probe::{Answer, ask};
 use super::signals::Watcher;
 
@@ -62,7 +62,7 @@ pub fn serve<F: Filesystem>(fs: F, options: &MountOptions, ready: impl FnOnce(No
     let _watcher = Watcher::start(move |signal| drop(signals.send(Event::Signal(signal))))
         .map_err(|source| MountError::System { what: "watching for signals", source })?;
     let (attachment, fd) = Attachment::open(options)?;
-    let (threads, sender) = (Patience::session_threads(), events.clone());
+    let (threads, sender) = (session_threads(), events.clone());
     let session = std::thread::Builder::new()
         .name("engramfs-session".into())
         .spawn(move || converse(fs, fd, threads, &sender))

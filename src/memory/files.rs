@@ -161,8 +161,7 @@ impl Memory {
         if let Some((settings, tree)) = guarded
             && let Err(error) = super::guard::check(settings.rules(), &tree, who, op)
         {
-            self.note_refusal(who, branch, &error);
-            return Err(error);
+            return Err(self.note_refusal(who, branch, error));
         }
         Ok(())
     }
@@ -195,6 +194,11 @@ impl Memory {
         Ok(outcome)
     }
 
+    /// Lets go of a file without a name that is not open any more, soon.
+    pub fn drop_file_soon(&self, who: Actor, branch: BranchId, inode: u64) {
+        self.keeper.drop_file_soon((who, branch, inode));
+    }
+
     /// Appends an operation to the journal, where it outlives its file's handles; returns the files
     /// after it.
     fn write_down(
@@ -223,6 +227,7 @@ impl Memory {
                 pending.moved = edits + 1;
             }
         } else {
+            no_longer_hurried();
             // Its chunks go into packs all the same.
             chain.loose_bytes += content.len() as u64;
         }

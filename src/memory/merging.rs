@@ -122,12 +122,12 @@ impl Memory {
 
     /// Notes a refusal in the lineage, and which conflicts somebody was shown by it.
     fn refused(&self, who: &Actor, join: (BranchId, Join), error: Error, planned: Option<Arc<Planned>>) -> Error {
-        let is_verdict = matches!(error.kind, Kind::Conflict | Kind::NotEmpty | Kind::Refused);
-        if is_verdict || matches!(error.kind, Kind::Denied | Kind::NotPermitted) {
-            self.note_refusal(who, join.0, &error);
-        }
         if let (Kind::Conflict, Some(planned)) = (error.kind, &planned) {
             self.note_shown(who, join, planned);
+        }
+        let is_verdict = matches!(error.kind, Kind::Conflict | Kind::NotEmpty | Kind::Refused);
+        if is_verdict || matches!(error.kind, Kind::Denied | Kind::NotPermitted) {
+            return self.note_refusal(who, join.0, error);
         }
         error
     }

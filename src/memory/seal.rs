@@ -19,13 +19,13 @@ use std::time::Duration;
 use super::history::write_archive;
 use super::manifest::{self, Manifest};
 use super::moves::{Fold, Moves, Sealed};
-use super::world::World;
-use super::{Error, Memory};
+use super::world::{BranchId, World};
+use super::{Actor, Error, Memory};
 use crate::branch::State;
 use crate::journal::Journal;
 use crate::object::Hash;
 use crate::sync::{Condvar, Mutex};
-use crate::workspace::packs_of;
+use crate::workspace::{Op, packs_of};
 
 /// Bytes of acts after which a seal begins: some 4,000 records of 384 dimensions, which a question
 /// scans in a tenth of a millisecond.
@@ -50,6 +50,8 @@ struct Wish {
     seal: bool,
     gather: bool,
     stop: bool,
+    /// Files without a name that are not open any more, to let go of.
+    dropped: Vec<(Actor, BranchId, u64)>,
     /// A seal that was asked for is under way.
     busy: bool,
 }
@@ -57,6 +59,7 @@ struct Wish {
 /// What the keeper does next; it gathers and expires in any case.
 struct Duty {
     seal: bool,
+    dropped: Vec<(Actor, BranchId, u64)>,
     /// Nothing was asked of it for a while.
     idle: bool,
 }
@@ -97,6 +100,14 @@ impl Keeper {
         }
     }
 
+    /// Asks to let go of a file without a name, within a second.
+    pub(super) fn drop_file_soon(&self, file: (Actor, BranchId, u64)) {
+        self.wish(|wish| {
+            wish.dropped.push(file);
+            wish.gather = true;
+        });
+    }
+
     /// Waits for a wish; returns what to do, or nothing when the thread shall end.
     fn next(&self, rest: Duration) -> Option<Duty> {
         let mut wish = self.0.0.lock();
@@ -107,7 +118,7 @@ impl Keeper {
         if !is_idle && !wish.seal && !wish.stop {
             (wish, _) = self.0.1.wait_timeout_while(wish, GATHERING, |wish| !wish.seal && !wish.stop);
         }
-        let duty = Duty { seal: wish.seal, idle: is_idle };
+        let duty = Duty { seal: wish.seal, dropped: std::mem::take(&mut wish.dropped), idle: is_idle };
         (wish.seal, wish.gather, wish.busy) = (false, false, duty.seal);
         (!wish.stop).then_some(duty)
     }
@@ -273,6 +284,11 @@ impl Memory {
 
     /// Does what the keeper has to do.
     fn tend(&self, duty: &Duty, lull: &mut Lull) -> Result<(), Error> {
+        for (who, branch, inode) in &duty.dropped {
+            if let Err(error) = self.edit_unguarded(who, *branch, Op::Drop { inode: *inode }) {
+                log::debug!("a file without a name goes when the store is opened next: {error}");
+            }
+        }
         self.settle_all_written();
         self.gather_all()?;
         self.expire_in_time(self.surroundings.rest)?;

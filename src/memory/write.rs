@@ -284,20 +284,21 @@ impl Memory {
         self.roll_back(who, branch, label.into(), Some(patterns))
     }
 
-    /// Writes a refusal into the lineage, at most one a second and branch.
-    pub(super) fn note_refusal(&self, who: &Actor, branch: BranchId, error: &Error) {
+    /// Writes a refusal into the lineage, at most one a second and branch; returns it, or kind `WouldWait` where it
+    /// could not be written down for that.
+    pub(super) fn note_refusal(&self, who: &Actor, branch: BranchId, refusal: Error) -> Error {
         let now = self.now();
-        {
-            let mut refused = self.refused.lock();
-            let last = refused.insert(branch, now);
-            if last.is_some_and(|last| now < last.after(1_000_000_000)) {
-                return;
-            }
+        let last = self.refused.lock().get(&branch).copied();
+        if last.is_some_and(|last| now < last.after(1_000_000_000)) {
+            return refusal;
         }
-        let reason = format!("{}: {}", error.code, error.message);
-        if let Err(error) = self.act(who, &[Some(branch)], || Ok(Deed::Refuse(branch, reason.into()))) {
-            log::warn!("a refusal could not be noted in the lineage: {error}");
+        let reason = format!("{}: {}", refusal.code, refusal.message);
+        match self.act(who, &[Some(branch)], || Ok(Deed::Refuse(branch, reason.into()))) {
+            Err(error) if error.kind == Kind::WouldWait => return error,
+            Err(error) => log::warn!("a refusal could not be noted in the lineage: {error}"),
+            Ok(_) => drop(self.refused.lock().insert(branch, now)),
         }
+        refusal
     }
 
     /// Gives a setting a value.

@@ -4,6 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
 
 use super::order::{Held, Rank};
+use super::waiting::may_wait;
 
 /// A mutex that has a place in the order of locks.
 pub struct Mutex<T: ?Sized> {
@@ -42,6 +43,11 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard { inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner), held }
     }
 
+    /// Takes the lock; where another thread has it, only a thread that may wait does so.
+    pub fn acquire(&self) -> Option<MutexGuard<'_, T>> {
+        if may_wait() { Some(self.lock()) } else { self.try_lock() }
+    }
+
     /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let held = Held::take(self.rank);
@@ -70,6 +76,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::without_waiting;
     use super::*;
 
     #[test]
@@ -89,6 +96,16 @@ mod tests {
         let (outer, inner) = (Mutex::ranked(Rank::Writer, 1), Mutex::ranked(Rank::Catalog, 2));
         let _inner = inner.lock();
         drop(outer.lock());
+    }
+
+    #[test]
+    fn a_thread_that_must_not_wait_gets_the_lock_only_when_it_is_free() {
+        let mutex = Mutex::new(7);
+        assert!(without_waiting(|| mutex.acquire().is_some()));
+        let _held = mutex.lock();
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(without_waiting(|| mutex.acquire().is_none())));
+        });
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Filesystem {
             self.check_writer(caller, of, inode)?;
         }
         // First the handle, then the look: what is there then stays for this handle.
-        let mut file = OpenInode::new(&self.common, caller, of, inode);
+        let mut file = OpenInode::new(&self.common, caller, of, inode)?;
         let tree = self.common.tree(of)?;
         let node = tree.node(inode)?;
         // The kernel keeps writers from a running program; who only empties it, it asks afterwards.
@@ -67,7 +67,7 @@ impl Filesystem {
 
     /// Opens the listing of a directory.
     pub(in crate::fs) fn open_files(&self, caller: Caller, of: &FilesOf, directory: u64) -> Result<u64, Failure> {
-        let open = OpenInode::new(&self.common, caller, of, directory);
+        let open = OpenInode::new(&self.common, caller, of, directory)?;
         let tree = self.common.tree(of)?;
         let node = Node::File(of.clone(), directory);
         let listing = match parent_of(&tree, of, directory) {
@@ -124,12 +124,12 @@ pub(in crate::fs) struct OpenInode {
 }
 
 impl OpenInode {
-    pub fn new(common: &Arc<Common>, caller: Caller, of: &FilesOf, inode: u64) -> OpenInode {
+    pub fn new(common: &Arc<Common>, caller: Caller, of: &FilesOf, inode: u64) -> Result<OpenInode, Failure> {
         let place = (of.clone(), inode);
         if let View::Branch(_) = of.view {
-            common.opened.open(&place);
+            common.opened.open(&place)?;
         }
-        OpenInode { common: common.clone(), caller, place, doing: None, goes_past_pages: false }
+        Ok(OpenInode { common: common.clone(), caller, place, doing: None, goes_past_pages: false })
     }
 
     /// Notes what the handle is for.
@@ -203,11 +203,8 @@ impl Drop for OpenInode {
         if let Some(doing) = self.doing {
             self.common.opened.end(&self.place, doing);
         }
-        if self.common.opened.close(&self.place)
-            && let Err(failure) = self.edit(FileOp::Drop { inode: self.inode() })
-        {
-            // It goes when the store is opened next.
-            log::debug!("a file without a name stays for now: {:?}", failure.errno());
+        if self.common.opened.close(&self.place) {
+            self.common.drop_file(self.caller, &self.place.0, self.inode());
         }
     }
 }

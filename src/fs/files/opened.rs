@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::FilesOf;
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::fs::errno::Failure;
+use crate::sync::{Condvar, Mutex, MutexGuard, may_wait};
 
 /// An inode of a branch.
 pub(in crate::fs) type Place = (FilesOf, u64);
@@ -44,13 +45,18 @@ impl Uses {
 
 impl Opened {
     /// Counts a handle. While a name of the inode is being taken away it waits, for no longer than
-    /// one edit takes: afterwards the inode is gone, or kept for this handle.
-    pub fn open(&self, place: &Place) {
+    /// one edit takes: afterwards the inode is gone, or kept for this handle. A thread that must not wait
+    /// gives up.
+    pub fn open(&self, place: &Place) -> Result<(), Failure> {
         let mut places = self.places.lock();
         while places.get(place).is_some_and(|uses| uses.leaving > 0) {
+            if !may_wait() {
+                return Err(Failure::would_wait());
+            }
             places = self.settled.wait(places);
         }
         places.entry(place.clone()).or_default().handles += 1;
+        Ok(())
     }
 
     /// Takes a handle back, and tells whether it was the last one of an inode without a name.
@@ -141,9 +147,12 @@ impl Drop for Leaving<'_> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use crate::fs::Errno;
     use crate::memory::BranchId;
+    use crate::sync::without_waiting;
     use std::time::Duration;
 
     fn place() -> Place {
@@ -153,8 +162,8 @@ mod tests {
     #[test]
     fn the_last_handle_of_an_orphan_is_told() {
         let opened = Opened::default();
-        opened.open(&place());
-        opened.open(&place());
+        opened.open(&place()).unwrap();
+        opened.open(&place()).unwrap();
         let leaving = opened.leave(place());
         assert!(leaving.is_open);
         assert!(!leaving.orphaned());
@@ -168,7 +177,7 @@ mod tests {
     #[test]
     fn a_handle_that_closes_meanwhile_leaves_the_orphan_to_the_other() {
         let opened = Opened::default();
-        opened.open(&place());
+        opened.open(&place()).unwrap();
         let leaving = opened.leave(place());
         assert!(!opened.close(&place()));
         assert!(leaving.orphaned());
@@ -182,7 +191,9 @@ mod tests {
         let leaving = opened.leave(place());
         assert!(!leaving.is_open);
         std::thread::scope(|scope| {
-            let opening = scope.spawn(|| opened.open(&place()));
+            let hurried = without_waiting(|| opened.open(&place()));
+            assert_eq!(hurried.unwrap_err().errno(), Errno::EAGAIN);
+            let opening = scope.spawn(|| opened.open(&place()).unwrap());
             std::thread::sleep(Duration::from_millis(20));
             assert!(!opening.is_finished());
             drop(leaving);

@@ -130,10 +130,13 @@ impl Common {
         let of = FilesOf { area: Area::Scratch, view: View::Branch(branch), taken };
         self.files_gone(&of);
         let numbers = self.file_numbers.clone();
-        self.news.tell_now(Box::new(move |kernel| {
-            let known = tree.inodes().filter_map(|inode| numbers.number(&of, inode));
-            known.for_each(|ino| kernel.forget_attributes(ino));
-        }));
+        self.news.tell_now(
+            branch,
+            Box::new(move |kernel| {
+                let known = tree.inodes().filter_map(|inode| numbers.number(&of, inode));
+                known.for_each(|ino| kernel.forget_attributes(ino));
+            }),
+        );
     }
 
     fn scratch_to_change(&self, of: &FilesOf) -> Result<Arc<Held>, Failure> {

@@ -1,13 +1,14 @@
 //! What the kernel has to forget: it sees what goes through it, and nothing of a merge, a pull or a
 //! rollback.
 //!
-//! Notices go out on the thread of notices, after the act, with no lock held, and before the act is
+//! Notices go out on threads of their own, after the act, with no lock held, and before the act is
 //! answered, so that who asked for it sees what it did. They are about what is inside `files/` only,
 //! and the request that asks for an act holds nothing there.
 
-use super::FilesOf;
 use super::opened::Place;
+use super::{Area, FilesOf};
 use crate::fs::common::{Caller, Common};
+use crate::fs::errno::Errno;
 use crate::fs::news::Kernel;
 use crate::memory::{BranchId, FileNode, FileOp, Tree, Unlike};
 
@@ -18,11 +19,14 @@ impl Common {
         let of = FilesOf::branch(branch);
         after.orphans().for_each(|inode| self.orphaned(&of, inode));
         let numbers = self.file_numbers.clone();
-        self.news.tell_now(Box::new(move |kernel| {
-            if numbers.is_told(&of) {
-                forget(kernel, |inode| numbers.number(&of, inode), &before, &after);
-            }
-        }));
+        self.news.tell_now(
+            branch,
+            Box::new(move |kernel| {
+                if numbers.is_told(&of) {
+                    forget(kernel, |inode| numbers.number(&of, inode), &before, &after);
+                }
+            }),
+        );
     }
 
     /// An inode that was open has no name any longer; if it was closed meanwhile, it goes.
@@ -31,9 +35,21 @@ impl Common {
             return;
         }
         let owner = self.memory.info(of.view.branch()).map(|info| Caller { uid: info.uid, gid: 0 });
-        if owner.is_ok_and(|owner| self.edit(owner, of, FileOp::Drop { inode }).is_err()) {
-            // It goes when the store is opened next.
-            log::debug!("a file without a name stays for now: {inode}");
+        if let Ok(owner) = owner {
+            self.drop_file(owner, of, inode);
+        }
+    }
+
+    /// Lets go of an inode without a name that is not open any more.
+    pub fn drop_file(&self, caller: Caller, of: &FilesOf, inode: u64) {
+        let dropped = self.edit(caller, of, FileOp::Drop { inode });
+        match (dropped, of.area) {
+            (Err(failure), Area::Files) if failure.errno() == Errno::EAGAIN => {
+                self.memory.drop_file_soon(self.actor(caller), of.view.branch(), inode);
+            }
+            // Its tree is gone, and it with it; or it goes when the store is opened next.
+            (Err(failure), _) => log::debug!("a file without a name stays for now: {:?}", failure.errno()),
+            (Ok(_), _) => {}
         }
     }
 
@@ -43,7 +59,8 @@ impl Common {
         let open: Vec<u64> =
             self.opened.of(of).into_iter().filter_map(|inode| self.file_numbers.number(of, inode)).collect();
         if !open.is_empty() {
-            self.news.tell_now(Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_content(*ino))));
+            let branch = of.view.branch();
+            self.news.tell_now(branch, Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_content(*ino))));
         }
     }
 
@@ -51,7 +68,7 @@ impl Common {
     /// write of it was refused.
     pub fn write_refused(&self, (of, inode): &Place) {
         if let Some(ino) = self.file_numbers.number(of, *inode) {
-            self.news.tell(Box::new(move |kernel| kernel.forget_content(ino)));
+            self.news.tell(of.view.branch(), Box::new(move |kernel| kernel.forget_content(ino)));
         }
     }
 }

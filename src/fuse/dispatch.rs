@@ -1,0 +1,206 @@
+//! Where requests are done: on the session's own threads while nothing has to be waited for, else on pools.
+//!
+//! A session has few threads, and a request that waited on one of them would keep others from being served.
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fuser::{Errno, Request};
+
+use super::reply::guard;
+use crate::fs;
+use crate::sync::{Pool, without_waiting};
+
+/// Threads of a session that no long request ever holds but to send its reply.
+const ALWAYS_FREE: usize = 2;
+/// Threads for requests that wait for another caller, mostly for as long as a commit takes.
+const WAITING: usize = 32;
+/// Threads for long requests.
+const LONG: usize = 64;
+
+/// What a request is: its name, and the user who sent it.
+#[derive(Clone, Copy)]
+pub(super) struct Call {
+    /// The operation, for the log.
+    pub name: &'static str,
+    /// The user.
+    pub uid: u32,
+}
+
+impl Call {
+    /// Returns the call of a request.
+    pub fn of(name: &'static str, request: &Request) -> Call {
+        Call { name, uid: request.uid() }
+    }
+}
+
+/// Decides on which thread a request to a file system is done.
+pub(super) struct Dispatcher<F> {
+    fs: Arc<F>,
+    /// Long requests that are being done on the session's threads.
+    under_way: Arc<AtomicUsize>,
+    /// How many may be: as many as there are processors.
+    slots: usize,
+    waiting: Pool,
+    long: Pool,
+}
+
+/// Returns how many threads a session needs: one for each processor, and those that stay free.
+pub(super) fn session_threads() -> usize {
+    Pool::processors() + ALWAYS_FREE
+}
+
+impl<F: Send + Sync + 'static> Dispatcher<F> {
+    /// Begins with nothing under way.
+    pub fn new(fs: Arc<F>) -> Dispatcher<F> {
+        let (waiting, long) = (Pool::new("engramfs-waiting", WAITING), Pool::new("engramfs-long", LONG));
+        Dispatcher { fs, under_way: Arc::default(), slots: Pool::processors(), waiting, long }
+    }
+
+    /// Does an operation here, and has the reply sent. One that would have to wait for another caller has changed
+    /// nothing, and is done from its beginning on another thread.
+    pub fn serve<A, T>(
+        &self,
+        call: Call,
+        argument: &A,
+        operation: impl Fn(&F, &A) -> Result<T, fs::Errno> + Send + 'static,
+        reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) where
+        A: ToOwned + ?Sized,
+        A::Owned: Send + 'static,
+    {
+        let outcome = self.at_once(call, |fs| operation(fs, argument));
+        match outcome {
+            Some(outcome) => reply(outcome),
+            None => {
+                let argument = argument.to_owned();
+                self.later(call, move |fs| operation(fs, argument.borrow()), reply);
+            }
+        }
+    }
+
+    /// Does an operation here; nothing where it would have to wait for another caller.
+    pub fn at_once<T>(
+        &self,
+        call: Call,
+        operation: impl FnOnce(&F) -> Result<T, fs::Errno>,
+    ) -> Option<Result<T, Errno>> {
+        let outcome = without_waiting(|| guard(call.name, || operation(&self.fs)));
+        let gave_up = outcome.as_ref().is_err_and(|error| error.code() == libc::EAGAIN);
+        (!gave_up).then_some(outcome)
+    }
+
+    /// Does an operation on another thread, where it may wait.
+    pub fn later<T>(
+        &self,
+        call: Call,
+        operation: impl FnOnce(&F) -> Result<T, fs::Errno> + Send + 'static,
+        reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) {
+        let fs = Arc::clone(&self.fs);
+        self.waiting.run(call.uid, move || reply(guard(call.name, || operation(&fs))));
+    }
+
+    /// Does an operation that may take long: here while enough of the session's threads stay free, which costs
+    /// nothing, else on another thread.
+    pub fn serve_long<T>(
+        &self,
+        call: Call,
+        operation: impl FnOnce(&F) -> Result<T, fs::Errno> + Send + 'static,
+        reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) {
+        let turn = Turn::begin(&self.under_way);
+        if turn.number < self.slots {
+            let outcome = guard(call.name, || operation(&self.fs));
+            // Whoever gets the reply may ask on before this thread goes on.
+            drop(turn);
+            return reply(outcome);
+        }
+        drop(turn);
+        let fs = Arc::clone(&self.fs);
+        self.long.run(call.uid, move || reply(guard(call.name, || operation(&fs))));
+    }
+}
+
+/// One long request on a thread of the session.
+struct Turn<'a> {
+    under_way: &'a AtomicUsize,
+    /// How many others were when it began.
+    number: usize,
+}
+
+impl Turn<'_> {
+    fn begin(under_way: &AtomicUsize) -> Turn<'_> {
+        Turn { under_way, number: under_way.fetch_add(1, Ordering::AcqRel) }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::sync::may_wait;
+    use std::sync::mpsc;
+    use std::thread;
+
+    const CALL: Call = Call { name: "test", uid: 7 };
+
+    fn dispatcher() -> Dispatcher<()> {
+        Dispatcher::new(Arc::new(()))
+    }
+
+    #[test]
+    fn more_long_requests_than_processors_go_to_other_threads() {
+        let (dispatcher, own) = (dispatcher(), thread::current().id());
+        let (tell, told) = mpsc::channel();
+        let run = || {
+            let tell = tell.clone();
+            dispatcher.serve_long(CALL, |_| Ok(thread::current().id()), move |id| tell.send(id.unwrap()).unwrap());
+            told.recv().unwrap()
+        };
+        assert_eq!(run(), own);
+        // Others are under way on every thread that long requests may have.
+        let under_way: Vec<_> = (0..dispatcher.slots).map(|_| Turn::begin(&dispatcher.under_way)).collect();
+        assert_ne!(run(), own);
+        drop(under_way);
+        assert_eq!(run(), own);
+    }
+
+    #[test]
+    fn a_request_is_no_longer_under_way_when_its_reply_is_sent() {
+        let dispatcher = dispatcher();
+        let under_way = Arc::clone(&dispatcher.under_way);
+        let (tell, told) = mpsc::channel();
+        let reply = move |_| tell.send(under_way.load(Ordering::Acquire)).unwrap();
+        dispatcher.serve_long(CALL, |_| Ok(()), reply);
+        assert_eq!(told.recv().unwrap(), 0);
+    }
+
+    #[test]
+    fn what_would_have_to_wait_is_done_elsewhere_and_what_fails_is_told() {
+        let (dispatcher, own) = (dispatcher(), thread::current().id());
+        let (tell, told) = mpsc::channel();
+        let run = |fails: bool, waits: bool| {
+            let tell = tell.clone();
+            let operation = move |(): &(), text: &str| match (fails, waits && !may_wait()) {
+                (_, true) => Err(fs::Errno::EAGAIN),
+                (true, _) => Err(fs::Errno::EBUSY),
+                _ => Ok((text.to_owned(), thread::current().id())),
+            };
+            let reply = move |outcome: Result<_, Errno>| tell.send(outcome.map_err(Errno::code)).unwrap();
+            dispatcher.serve(CALL, "argument", operation, reply);
+            told.recv().unwrap()
+        };
+        assert_eq!(run(false, false), Ok(("argument".to_owned(), own)));
+        let (text, thread) = run(false, true).unwrap();
+        assert!(text == "argument" && thread != own);
+        assert_eq!(run(true, true), Err(libc::EBUSY));
+    }
+}
