@@ -1,12 +1,18 @@
 //! What rmdir(2) and rename(2) of a branch's directory mean.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::common::{Caller, Common};
 use super::ctl::check_settled;
 use super::errno::{Failure, invalid, not_permitted};
 use super::handle::HandleTable;
 use super::node::{Fixed, Node};
 use crate::memory::{BranchId, BranchInfo, Join, View};
+use crate::sync::{Deadline, Mutex};
 
+/// How long a merge by rename(2) may be worked out: meanwhile the kernel holds the directories.
+const MERGE_TIME: Duration = Duration::from_secs(5);
 /// The root branch that every store has.
 const MAIN: &str = "main";
 
@@ -45,8 +51,11 @@ pub(super) fn rename(
         }
         Node::Branch(target) if *target == parent && new_name == &*info.name => {
             check_settled(handles, &info)?;
-            common.memory.join(&common.actor(caller), branch, Join::Merge, false)?;
+            let deadline = Some(Deadline::after(MERGE_TIME));
+            let outcome = common.memory.join_until(&common.actor(caller), branch, Join::Merge, deadline)?;
             common.states.bury(branch);
+            let answer = Arc::new(Mutex::new((outcome.to_json() + "\n").into_bytes()));
+            common.states.of(parent).keep_answer(&View::Branch(parent), Fixed::Ctl, caller.uid, answer);
             Ok(())
         }
         _ => Err(elsewhere(&info)),

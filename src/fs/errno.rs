@@ -69,6 +69,11 @@ impl Failure {
         Failure::Plain(Errno::EAGAIN)
     }
 
+    /// Returns whether the operation gave up since it would have had to wait.
+    pub fn gave_up(&self) -> bool {
+        self.errno() == Errno::EAGAIN
+    }
+
     pub fn errno(&self) -> Errno {
         match self {
             Failure::Plain(errno) => *errno,

@@ -132,9 +132,7 @@ impl Filesystem {
     ) -> Result<T, Errno> {
         result.map_err(|failure| {
             let errno = failure.errno();
-            if let Failure::Refused(error) = failure
-                && error.kind != Kind::WouldWait
-            {
+            if let Failure::Refused(error) = failure {
                 self.record(view, &path(), &error);
             }
             errno
@@ -142,6 +140,10 @@ impl Filesystem {
     }
 
     fn record(&self, view: Option<&View>, path: &str, error: &Error) {
+        // What gave up is done anew.
+        if error.kind == Kind::WouldWait {
+            return;
+        }
         log::debug!("{path}: {error}");
         // Nobody can read the errors of a branch that is gone, and a mount's root has none.
         let Some(view) = view.filter(|_| error.kind != Kind::Gone) else {

@@ -45,6 +45,8 @@ pub enum Kind {
     Edit,
     /// The same with content that its writer vouches for: who reads it back judges the content.
     Content,
+    /// The first frame of a file that follows another one: the length of that one.
+    Begin,
 }
 
 impl Kind {
@@ -55,11 +57,14 @@ impl Kind {
             Kind::End => 0xA3,
             Kind::Edit => 0xA4,
             Kind::Content => 0xA5,
+            Kind::Begin => 0xA6,
         }
     }
 
     fn from_code(code: u8) -> Option<Kind> {
-        [Kind::Act, Kind::Mark, Kind::End, Kind::Edit, Kind::Content].into_iter().find(|kind| kind.code() == code)
+        [Kind::Act, Kind::Mark, Kind::End, Kind::Edit, Kind::Content, Kind::Begin]
+            .into_iter()
+            .find(|kind| kind.code() == code)
     }
 }
 

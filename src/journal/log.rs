@@ -20,6 +20,8 @@ pub struct Journal {
     tail: Mutex<Tail>,
     flush: Mutex<Flush>,
     flushed: Condvar,
+    /// The file before this one, until it is on the device.
+    before: Mutex<Option<Arc<Journal>>>,
     /// Set once `broken` or `failed` says why.
     has_failed: AtomicBool,
 }
@@ -36,7 +38,7 @@ struct Tail {
 
 /// Guards the group commit.
 struct Flush {
-    /// Everything below is on the device.
+    /// Everything below is on the device, and all files before this one if it is not 0.
     upto: u64,
     /// The largest `upto` that a frame in the file tells of.
     marked: u64,
@@ -56,8 +58,28 @@ impl Journal {
         Journal::path_of(number).strip_prefix("journal/").is_some_and(|exact| exact == name).then_some(number)
     }
 
-    /// Makes the file with that number, empty and durable.
-    pub fn create(disk: &Arc<dyn Disk>, number: u64) -> Result<Journal, JournalError> {
+    /// Makes the first file, empty and durable.
+    pub fn create(disk: &Arc<dyn Disk>) -> Result<Journal, JournalError> {
+        Journal::make(disk, 1)
+    }
+
+    /// Makes the file that follows another one, empty and durable, for [`Journal::begin`].
+    pub fn create_after(disk: &Arc<dyn Disk>, before: &Arc<Journal>) -> Result<Journal, JournalError> {
+        let mut next = Journal::make(disk, before.number + 1)?;
+        next.flush.get_mut().upto = 0;
+        next.before = Mutex::new(Some(before.clone()));
+        Ok(next)
+    }
+
+    /// Takes the file away, which is not in use yet.
+    pub fn remove(self, disk: &Arc<dyn Disk>) {
+        // What is left of it must not stand in the way of the next try.
+        if let Err(error) = disk.remove(&self.path).and_then(|()| disk.sync_dir("journal")) {
+            log::warn!("the journal file {} is not in use and stays: {error}", self.path);
+        }
+    }
+
+    fn make(disk: &Arc<dyn Disk>, number: u64) -> Result<Journal, JournalError> {
         let path = Journal::path_of(number);
         let make = || {
             let file = disk.create(&path)?;
@@ -83,8 +105,12 @@ impl Journal {
             path,
             file,
             tail: Mutex::ranked(Rank::JournalTail, Tail { length, told: length, broken: None, finished: false }),
-            flush: Mutex::ranked(Rank::JournalFlush, Flush { upto: 0, marked: 0, running: false, failed: None }),
+            flush: Mutex::ranked(
+                Rank::JournalFlush,
+                Flush { upto: FILE_HEADER_BYTES, marked: 0, running: false, failed: None },
+            ),
             flushed: Condvar::default(),
+            before: Mutex::default(),
             has_failed: AtomicBool::new(false),
         }
     }
@@ -182,16 +208,50 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes the whole file durable, and takes no more marks: a later file may follow, and then
-    /// nothing of this one may be torn. Acts may still be appended if none follows after all.
+    /// Begins this file behind the one before it, to which nothing is appended any more. That one need not be flushed
+    /// yet: a flush of this one flushes it first.
+    pub fn begin(&self) -> Result<(), JournalError> {
+        let Some(before) = self.before.lock().clone() else { return Ok(()) };
+        self.append(Kind::Begin, &[&before.end().to_le_bytes()]).map(drop)
+    }
+
+    /// Takes no more marks, and returns the length. Frames may still be appended if no file follows after all.
+    fn end(&self) -> u64 {
+        let mut tail = self.tail();
+        tail.finished = true;
+        tail.length
+    }
+
+    /// Makes the whole file durable, and takes no more marks.
     pub fn finish(&self) -> Result<(), JournalError> {
-        self.tail().finished = true;
-        let length = self.length();
+        let length = self.end();
         self.flush_upto(length).map(|_| ())
+    }
+
+    /// Returns once the file before this one is on the device, and notes it in this one.
+    pub fn secure_before(&self) -> Result<(), JournalError> {
+        let Some(before) = self.before.lock().clone() else { return Ok(()) };
+        if let Err(error) = before.finish() {
+            self.fail(&mut self.flush(), format!("a flush of the file before it failed: {error}"));
+            return Err(error);
+        }
+        {
+            let mut flush = self.flush();
+            flush.upto = flush.upto.max(FILE_HEADER_BYTES);
+        }
+        *self.before.lock() = None;
+        self.mark();
+        Ok(())
+    }
+
+    fn fail(&self, flush: &mut Flush, reason: String) {
+        flush.failed = Some(reason);
+        self.has_failed.store(true, Ordering::Release);
     }
 
     /// Returns once everything below `upto` is on the device, and whether this call flushed it.
     fn flush_upto(&self, upto: u64) -> Result<bool, JournalError> {
+        self.secure_before()?;
         let mut flush = self.flush();
         loop {
             if let Some(reason) = &flush.failed {
@@ -213,10 +273,7 @@ impl Journal {
         flush.running = false;
         match result {
             Ok(()) => flush.upto = target,
-            Err(ref error) => {
-                flush.failed = Some(format!("a flush failed: {error}"));
-                self.has_failed.store(true, Ordering::Release);
-            }
+            Err(ref error) => self.fail(&mut flush, format!("a flush failed: {error}")),
         }
         drop(flush);
         self.flushed.notify_all();

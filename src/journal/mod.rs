@@ -3,6 +3,7 @@
 //! A frame is acknowledged once it is written to the file: it then survives the death of the
 //! process. [`Journal::sync`] makes it survive a power cut, with one device flush for all who wait.
 
+mod files;
 mod frame;
 mod log;
 mod replay;
@@ -11,6 +12,7 @@ use std::io;
 
 use thiserror::Error;
 
+pub use files::{Files, Replayed};
 pub use frame::{FRAME_BYTES, Kind, content};
 pub use log::Journal;
 pub use replay::{Frame, Replay, Torn};

@@ -66,6 +66,8 @@ pub struct Replay {
     length: u64,
     /// The largest flushed offset that a frame read so far tells of.
     flushed: u64,
+    /// Whether a frame tells that all files before this one were flushed.
+    told_before: bool,
     window: Vec<u8>,
     start: u64,
 }
@@ -86,13 +88,57 @@ impl Replay {
         let io = |source| JournalError::Io { path: Journal::path_of(number), what: "opened", source };
         let file: Arc<dyn DiskFile> = file.map_err(io)?.into();
         let length = file.len().map_err(io)?;
-        let mut replay =
-            Replay { number, path, file, length, flushed: FILE_HEADER_BYTES, window: Vec::new(), start: 0 };
+        let mut replay = Replay {
+            number,
+            path,
+            file,
+            length,
+            flushed: FILE_HEADER_BYTES,
+            told_before: false,
+            window: Vec::new(),
+            start: 0,
+        };
         let expected = file_header(number);
         if length < FILE_HEADER_BYTES || replay.bytes(0, expected.len())? != expected {
             return Err(replay.damaged(0, "its first bytes are not those of this journal file"));
         }
         Ok(replay)
+    }
+
+    /// Returns whether a frame read so far tells that all files before this one were flushed.
+    pub(super) fn is_told_before(&self) -> bool {
+        self.told_before
+    }
+
+    /// Returns how long the file before this one was when this one began; nothing where no frame says so.
+    pub(super) fn length_before(&mut self) -> Result<Option<u64>, JournalError> {
+        let Some(header) = self.header(FILE_HEADER_BYTES)?.filter(|header| header.kind == Kind::Begin) else {
+            return Ok(None);
+        };
+        let total = FRAME_BYTES + header.length;
+        if FILE_HEADER_BYTES + total as u64 > self.length {
+            return Ok(None);
+        }
+        let (head, payload) = self.bytes(FILE_HEADER_BYTES, total)?.split_at(FRAME_BYTES);
+        let length = payload.try_into().map(u64::from_le_bytes).ok();
+        Ok(length.filter(|_| frame::is_whole(&header, head, payload)))
+    }
+
+    /// Returns the file's number.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns the file's length.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Writes again what no frame tells to be flushed, and flushes it.
+    pub(super) fn secure(mut self) -> Result<(), JournalError> {
+        self.write_again()?;
+        let Replay { path, file, .. } = self;
+        file.sync().map_err(|source| JournalError::Io { path, what: "flushed", source })
     }
 
     /// Returns the file's path below the store's root.
@@ -128,6 +174,7 @@ impl Replay {
                 return Ok(Some(self.torn(offset, synced)?));
             }
             self.flushed = self.flushed.max(header.flushed);
+            self.told_before |= header.flushed >= FILE_HEADER_BYTES;
             offset += total as u64;
         }
         if offset < synced {

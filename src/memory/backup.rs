@@ -1,14 +1,18 @@
 //! A consistent copy of a store, also while it is in use.
 
+use std::cmp::Reverse;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::contents::is_whole;
 use super::verify::{VerifyOptions, verify};
 use super::{Error, Kind};
+use crate::disk::{Disk, RealDisk};
+use crate::journal::{Files, Journal, JournalError};
 
 /// How often a copy is begun anew when the store was sealed while it was made.
 const TRIES: usize = 20;
@@ -53,7 +57,8 @@ fn copy(store: &Path, dest: &Path) -> io::Result<Option<u64>> {
     }
     for folder in ["journal", "segments"] {
         let mut entries: Vec<_> = fs::read_dir(store.join(folder))?.collect::<io::Result<_>>()?;
-        entries.sort_by_key(fs::DirEntry::file_name);
+        // The newest journal file first: what is written to the one before it precedes all that is copied of it.
+        entries.sort_by_key(|entry| Reverse(entry.file_name()));
         for entry in entries {
             if entry.file_name().to_string_lossy().starts_with("draft-") {
                 continue;
@@ -77,15 +82,13 @@ fn copy(store: &Path, dest: &Path) -> io::Result<Option<u64>> {
 
 /// Cuts a frame that was being written while the journal was copied.
 fn cut_to_whole_frames(dest: &Path) -> io::Result<()> {
-    use crate::disk::{Disk, RealDisk};
-    use crate::journal::{JournalError, Replay};
-    let disk: std::sync::Arc<dyn Disk> = std::sync::Arc::new(RealDisk::new(dest));
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(dest));
     let names = disk.list("journal")?;
-    let Some(last) = names.iter().filter_map(|name| u64::from_str_radix(name, 16).ok()).max() else { return Ok(()) };
+    let Some(first) = names.iter().filter_map(|name| Journal::number_of(name)).min() else { return Ok(()) };
     let cut = || -> Result<(), JournalError> {
-        let mut replay = Replay::open_to_continue(&disk, last)?;
-        let torn = replay.run::<JournalError>(0, |frame| Ok(is_whole(&frame)))?;
-        replay.carry_on(torn.filter(|torn| torn.cut_short).as_ref()).map(|_| ())
+        let files = Files::list(&disk, first)?.replay::<JournalError>(true, |frame| Ok(is_whole(&frame)))?;
+        // Whatever else stands there, the check of the copy says what is wrong with it.
+        if files.torn().is_none_or(|torn| torn.cut_short) { files.carry_on(&disk).map(drop) } else { Ok(()) }
     };
     cut().map_err(io::Error::other)
 }

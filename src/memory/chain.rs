@@ -7,7 +7,7 @@ use super::act::{Act, Deed, Join};
 use super::files::Pending;
 use super::prepare::{Ground, Prepared, Step, prepare};
 use super::world::{BranchId, World};
-use super::writer::Writer;
+use super::writer::WriterGuard;
 use super::{Actor, Change, Error, Memory, Replaced};
 use crate::journal::{Journal, Kind};
 use crate::lineage::{Entry, Op, PublicKey, SignedEntry};
@@ -120,7 +120,7 @@ impl Memory {
     /// an entry names their heads.
     ///
     /// What takes long to gather is worked out before, without the lock.
-    pub(super) fn writer_for(&self, who: &Actor, branches: &[Option<BranchId>]) -> Result<Writer<'_>, Error> {
+    pub(super) fn writer_for(&self, who: &Actor, branches: &[Option<BranchId>]) -> Result<WriterGuard<'_>, Error> {
         loop {
             let mut writer = self.writer()?;
             writer.writable()?;

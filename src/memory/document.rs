@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::act::Join;
-use super::effort::MergedContents;
 use super::joining::Table;
 use super::look::Seen;
 use super::world::{BranchId, View, World};
@@ -182,7 +181,7 @@ impl Memory {
             return Ok(out);
         }
         let parent = world.parent(seen.branch)?;
-        let planned = self.plan_whole(world, seen.branch.id, Join::Merge, &MergedContents::default())?;
+        let planned = self.plan_whole(world, (seen.branch.id, Join::Merge), seen.branch.uid)?;
         for item in planned.both_changed {
             let mut line = item.to_json();
             if !item.is_file() {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::act::Deed;
 use super::chain::Chain;
 use super::world::{BranchId, View, World};
+use super::writer::WriterGuard;
 use super::{Actor, Error, Memory, seal};
 use crate::journal::{Journal, Kind};
 use crate::object::{CodecError, Reader, Time, Writer};
@@ -278,12 +279,15 @@ impl Memory {
         Ok(())
     }
 
-    /// Like [`Memory::gather_all`], for who holds the chain; returns the branches.
-    pub(super) fn gather_each(&self, chain: &mut Chain) -> Result<Vec<BranchId>, Error> {
-        let mut branches: Vec<BranchId> = chain.pending.keys().copied().collect();
-        branches.sort_unstable();
-        branches.iter().try_for_each(|branch| self.gather(chain, *branch))?;
-        Ok(branches)
+    /// Returns the right to write, with all that was done to files standing in entries.
+    pub(super) fn writer_with_all_gathered(&self) -> Result<WriterGuard<'_>, Error> {
+        self.gather_all()?;
+        // What has come since is little.
+        let branches: Vec<Option<BranchId>> = self.writer()?.pending.keys().copied().map(Some).collect();
+        let mut writer = self.writer_for(&self.surroundings.owner, &branches)?;
+        let late: Vec<BranchId> = writer.pending.keys().copied().collect();
+        late.into_iter().try_for_each(|branch| self.gather(&mut writer, branch))?;
+        Ok(writer)
     }
 
     fn tell_files(&self, branch: BranchId) {

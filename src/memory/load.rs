@@ -14,7 +14,7 @@ use super::trees::Trees;
 use super::world::World;
 use super::{Error, seal};
 use crate::disk::Disk;
-use crate::journal::{Frame, Journal, Kind, Replay, Torn};
+use crate::journal::{Files, Frame, Kind, Replayed};
 use crate::lineage::{PublicKey, SIGNATURE_BYTES, SignedEntry};
 use crate::object::Hash;
 use crate::segment::FOLDER;
@@ -41,10 +41,10 @@ pub(super) struct Loaded {
     pub history: History,
     /// The end of the chain, without a journal to go on with.
     pub chain: Chain,
-    /// The last journal file.
-    pub replay: Replay,
-    /// What stands behind its last whole frame.
-    pub torn: Option<Torn>,
+    /// The journal files, and the number of the first one.
+    pub journal: Replayed,
+    /// Older files are not in use any more.
+    pub first_journal: u64,
     /// Segments that acts in the journal name.
     pub named: HashSet<Hash>,
 }
@@ -70,7 +70,7 @@ pub(super) fn beside_a_writer<T>(disk: &dyn Disk, mut attempt: impl FnMut() -> R
 /// entry's bytes hold the hash of the one before.
 pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
     let manifest = manifest::read(&**source.disk, source.public, source.segments, source.trees)?;
-    let numbers = journal_numbers(source, manifest.journal)?;
+    let files = Files::list(source.disk, manifest.journal)?;
     let mut reading = Reading {
         source,
         world: manifest.world,
@@ -88,55 +88,10 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
         },
         named: HashSet::new(),
     };
-    let mut last = None;
-    for (index, number) in numbers.iter().enumerate() {
-        let is_last = index + 1 == numbers.len();
-        let open = if source.writing && is_last { Replay::open_to_continue } else { Replay::open };
-        let mut replay = open(source.disk, *number)?;
-        reading.chain.ended_at = 0;
-        let torn = replay.run(0, |frame| reading.frame(frame))?;
-        if let Some(torn) = &torn
-            && !is_last
-        {
-            let message = format!(
-                "{} is damaged at byte {}, and a later journal file follows it",
-                Journal::path_of(*number),
-                torn.offset
-            );
-            return Err(Error::damaged(message));
-        }
-        last = Some((replay, torn));
-    }
-    let (replay, torn) =
-        last.ok_or_else(|| Error::damaged(format!("{} is missing", Journal::path_of(manifest.journal))))?;
+    let journal = files.replay(source.writing, |frame| reading.frame(frame))?;
     reading.check_signatures()?;
     let Reading { world, history, chain, named, .. } = reading;
-    Ok(Loaded { world, history, chain, replay, torn, named })
-}
-
-/// Returns the journal files from `first` on. A last file that is too short to have been finished
-/// holds nothing: the rotation that began it was cut off before any entry went there.
-fn journal_numbers(source: &Source<'_>, first: u64) -> Result<Vec<u64>, Error> {
-    let io = |error: std::io::Error| Error::io("the journal's folder could not be read", &error);
-    let names = source.disk.list("journal").map_err(io)?;
-    let mut numbers: Vec<u64> =
-        names.iter().filter_map(|name| Journal::number_of(name)).filter(|number| *number >= first).collect();
-    numbers.sort_unstable();
-    if let Some(last) = numbers.last().copied()
-        && numbers.len() > 1
-        && Replay::open(source.disk, last).is_err()
-        && source.disk.open(&Journal::path_of(last)).and_then(|file| file.len()).map_err(io)? <= 16
-    {
-        numbers.pop();
-        if source.writing {
-            source.disk.remove(&Journal::path_of(last)).map_err(io)?;
-        }
-    }
-    let consecutive = numbers.iter().zip(first..).all(|(number, expected)| *number == expected);
-    if !consecutive {
-        return Err(Error::damaged("a journal file is missing between others"));
-    }
-    Ok(numbers)
+    Ok(Loaded { world, history, chain, journal, first_journal: manifest.journal, named })
 }
 
 struct Reading<'a> {
@@ -150,8 +105,9 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// Does what a frame says; returns false if its content is not whole.
     fn frame(&mut self, frame: Frame<'_>) -> Result<bool, Error> {
+        self.chain.ended_at = 0;
         match frame.kind {
-            Kind::Mark => {}
+            Kind::Mark | Kind::Begin => {}
             Kind::Act => self.act(frame.payload)?,
             Kind::Edit => self.chain.replay_edit(&mut self.world, self.source.trees, frame.payload)?,
             Kind::Content => return self.chain.replay_content(&mut self.world, self.source.trees, &frame),

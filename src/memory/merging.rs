@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::act::{Act, Deed, Join};
-use super::effort::{Effort, MergedContents, PlanError};
+use super::effort::{Effort, PlanError};
 use super::joining::{self, Outcome, Planned, Table};
 use super::world::BranchId;
 use super::{Actor, Change, Error, Kind, Memory};
@@ -53,7 +53,7 @@ impl Memory {
         join: Join,
         deadline: Option<Deadline>,
     ) -> Result<Outcome, Error> {
-        self.settle_written(branch)?;
+        self.settle_written_until(branch, deadline)?;
         match self.join_in_rounds(who, branch, join, deadline)? {
             Tried::Done(entry, change) => {
                 self.tell(&change);
@@ -71,18 +71,17 @@ impl Memory {
         join: Join,
         deadline: Option<Deadline>,
     ) -> Result<Tried, Error> {
-        let contents = MergedContents::default();
+        let contents = self.planner.contents(branch, join);
         let small = Effort { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..Effort::ALL };
         let at_once = self
             .try_join(who, branch, join, |table| Planned::new(table, branch, join, Some(who), &small).map(Arc::new))?;
         let Tried::TooLong = at_once else { return Ok(at_once) };
         for _ in 0..ROUNDS {
             let plan = self.plan_in_background(who, branch, join, deadline)?;
-            let contents = plan.contents.at_most(AGAIN_BYTES);
-            let again = Effort { most: AGAIN, merger: &contents, ..Effort::ALL };
-            let tried = self.try_join(who, branch, join, |table| match plan.planned.holds(table.world) {
-                true => Ok(plan.planned.clone()),
-                false => plan.planned.again(table, Some(who), &again).map(Arc::new),
+            let again = Effort { most: AGAIN, merger: &contents.at_most(AGAIN_BYTES), ..Effort::ALL };
+            let tried = self.try_join(who, branch, join, |table| match plan.holds(table.world) {
+                true => Ok(plan.clone()),
+                false => plan.again(table, Some(who), &again).map(Arc::new),
             })?;
             let Tried::TooLong = tried else { return Ok(tried) };
         }
@@ -162,12 +161,12 @@ impl Memory {
 
     /// Returns the plan of a join of this moment, made here if it is small.
     pub(super) fn plan_for(&self, who: &Actor, branch: BranchId, join: Join) -> Result<Arc<Planned>, Error> {
-        let contents = MergedContents::default();
+        let contents = self.planner.contents(branch, join);
         let small = Effort { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..Effort::ALL };
         let world = self.world().clone();
         match Planned::new(self.table(&world), branch, join, Some(who), &small) {
             Ok(planned) => Ok(Arc::new(planned)),
-            Err(PlanError::Exceeded) => Ok(self.plan_in_background(who, branch, join, None)?.planned.clone()),
+            Err(PlanError::Exceeded) => self.plan_in_background(who, branch, join, None),
             Err(PlanError::Failed(error)) => Err(error),
         }
     }

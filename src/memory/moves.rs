@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use imbl::ordmap::DiffItem;
+
 use super::seal::each_state;
 use super::trees::stored;
-use super::world::{Checkpoint, World};
+use super::world::{BranchRef, Branches, Checkpoint, Kept, World};
 use super::{Error, Memory};
 use crate::branch::{State, Visible};
 use crate::object::Hash;
@@ -187,16 +189,51 @@ impl<'a> Moves<'a> {
 
     /// Moves every state that the world reaches.
     pub(super) fn world(&mut self, world: &mut World) {
-        world.each_branch(|branch| {
-            branch.state = self.state(&branch.state);
-            branch.base = self.state(&branch.base);
-            let moved = branch.checkpoints.iter().map(|(label, old)| {
-                let checkpoint = Checkpoint { state: self.state(&old.state), ..old.clone() };
-                (label.clone(), checkpoint)
-            });
-            branch.checkpoints = moved.collect();
-            branch.kept.iter_mut().for_each(|kept| kept.state = self.state(&kept.state));
-        });
+        let before = world.clone();
+        for branch in before.branches.values() {
+            world.branches.insert(branch.id, self.branch(branch));
+        }
+    }
+
+    /// Brings moved branches up to what has changed from one version of the world to another; returns how many had.
+    pub(super) fn follow(&mut self, moved: &mut Branches, from: &Branches, to: &Branches) -> usize {
+        let mut count = 0;
+        for item in from.diff(to) {
+            count += 1;
+            match item {
+                DiffItem::Add(id, branch) | DiffItem::Update { new: (id, branch), .. } => {
+                    moved.insert(*id, self.branch(branch));
+                }
+                DiffItem::Remove(id, _) => drop(moved.remove(id)),
+            }
+        }
+        count
+    }
+
+    /// Returns a branch with its states moved; itself where none moves.
+    fn branch(&mut self, branch: &BranchRef) -> BranchRef {
+        let mut moves = |state: &Arc<State>| {
+            let moved = self.state(state);
+            (!Arc::ptr_eq(&moved, state)).then_some(moved)
+        };
+        let mut after = branch.clone();
+        if let Some(state) = moves(&branch.state) {
+            after.make_mut().state = state;
+        }
+        if let Some(base) = moves(&branch.base) {
+            after.make_mut().base = base;
+        }
+        for (label, old) in &branch.checkpoints {
+            if let Some(state) = moves(&old.state) {
+                after.make_mut().checkpoints.insert(label.clone(), Checkpoint { state, ..old.clone() });
+            }
+        }
+        for (at, old) in branch.kept.iter().enumerate() {
+            if let Some(state) = moves(&old.state) {
+                after.make_mut().kept.set(at, Kept { state, ..old.clone() });
+            }
+        }
+        after
     }
 
     fn state(&mut self, old: &Arc<State>) -> Arc<State> {

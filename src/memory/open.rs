@@ -82,8 +82,8 @@ impl Memory {
         let source = Source { disk: &disk, public: &public, segments: &segments, trees: &trees, writing };
         let mut loaded = if writing { load(&source)? } else { beside_a_writer(&*disk, || load(&source))? };
         loaded.world.drop_orphans();
-        let warnings = loaded.torn.iter().map(torn_warning).collect();
-        let journal = if writing { Some(Arc::new(loaded.replay.carry_on(loaded.torn.as_ref())?)) } else { None };
+        let warnings = loaded.journal.torn().map(torn_warning).into_iter().collect();
+        let journal = if writing { Some(Arc::new(loaded.journal.carry_on(&disk)?)) } else { None };
         let chain = Chain { journal, ..loaded.chain };
         let memory = Arc::new_cyclic(|me| Memory {
             disk,
@@ -223,7 +223,7 @@ fn make(disk: &Arc<dyn Disk>, surroundings: &Surroundings) -> Result<(), Error> 
         disk.sync_dir("")
     };
     write().map_err(|error| Error::io("the store could not be made", &error))?;
-    Journal::create(disk, 1)?;
+    Journal::create(disk)?;
     manifest::write(disk, &Manifest::empty(), &key, &Trees::new(disk.clone(), false))
 }
 

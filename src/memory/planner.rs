@@ -1,5 +1,7 @@
 //! Jobs that work out long merges in the background.
 
+use std::collections::VecDeque;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 
 use super::act::Join;
@@ -14,11 +16,8 @@ const THREADS: usize = 8;
 /// Plans that are kept for the next try.
 const KEPT: usize = 8;
 
-/// A plan that took long to make, and the contents that were merged for it.
-pub(super) struct Plan {
-    pub planned: Arc<Planned>,
-    pub contents: Arc<MergedContents>,
-}
+/// A plan that took long to make.
+type Plan = Arc<Planned>;
 
 /// What a plan is for: the branch, what is done with it, and who does it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,25 +30,29 @@ struct Purpose {
 /// One plan in the making, or made.
 struct Job {
     purpose: Purpose,
-    plan: Mutex<Option<Result<Arc<Plan>, Error>>>,
+    plan: Mutex<Option<Result<Plan, Error>>>,
     done: Condvar,
 }
 
-/// All jobs, and the threads that do them.
+/// The contents that were merged for a branch.
+type OfBranch = ((BranchId, Join), Arc<MergedContents>);
+
+/// All jobs, the threads that do them, and the contents that were merged for a branch.
 pub(super) struct Planner {
     pool: Pool,
     jobs: Mutex<Vec<Arc<Job>>>,
+    contents: Mutex<VecDeque<OfBranch>>,
 }
 
 impl Default for Planner {
     fn default() -> Planner {
-        Planner { pool: Pool::new("planner", THREADS), jobs: Mutex::default() }
+        Planner { pool: Pool::new("planner", THREADS), jobs: Mutex::default(), contents: Mutex::default() }
     }
 }
 
 impl Job {
     /// Returns the plan, once it is made; nothing where it is not until the deadline.
-    fn wait(&self, deadline: Option<Deadline>) -> Option<Result<Arc<Plan>, Error>> {
+    fn wait(&self, deadline: Option<Deadline>) -> Option<Result<Plan, Error>> {
         let plan = self.plan.lock();
         let plan = match deadline {
             None => self.done.wait_while(plan, |plan| plan.is_none()),
@@ -59,7 +62,7 @@ impl Job {
     }
 
     fn finish(&self, plan: Result<Plan, Error>) {
-        *self.plan.lock() = Some(plan.map(Arc::new));
+        *self.plan.lock() = Some(plan);
         self.done.notify_all();
     }
 }
@@ -82,11 +85,28 @@ impl Planner {
         job
     }
 
-    /// Lets go of the plans for a branch.
+    /// Returns the contents that were merged for a branch, for whoever merges more of them.
+    pub(super) fn contents(&self, branch: BranchId, join: Join) -> Arc<MergedContents> {
+        let (purpose, mut all) = ((branch, join), self.contents.lock());
+        if let Some((_, contents)) = all.iter().find(|(of, _)| *of == purpose) {
+            return contents.clone();
+        }
+        let contents = Arc::new(MergedContents::default());
+        all.push_back((purpose, contents.clone()));
+        if all.len() > KEPT {
+            all.pop_front();
+        }
+        contents
+    }
+
+    /// Lets go of what was worked out for a branch.
     pub(super) fn forget(&self, branch: BranchId) {
-        let gone: Vec<_> = self.jobs.lock().extract_if(.., |job| job.purpose.branch == branch).collect();
-        // Their states may be long to free.
-        self.pool.run(0, move || drop(gone));
+        let jobs: Vec<_> = self.jobs.lock().extract_if(.., |job| job.purpose.branch == branch).collect();
+        self.contents.lock().retain(|((of, _), _)| *of != branch);
+        if !jobs.is_empty() {
+            // Their states may be long to free.
+            self.pool.run(0, move || drop(jobs));
+        }
     }
 }
 
@@ -100,13 +120,13 @@ impl Memory {
         branch: BranchId,
         join: Join,
         deadline: Option<Deadline>,
-    ) -> Result<Arc<Plan>, Error> {
+    ) -> Result<Plan, Error> {
         let purpose = Purpose { branch, join, uid: who.uid };
         let mut earlier = None;
         if let Some(job) = self.planner.find(purpose) {
             let plan = job.wait(deadline).ok_or_else(too_long)?;
             match plan {
-                Ok(plan) if plan.planned.holds(&self.world()) => return Ok(plan),
+                Ok(plan) if plan.holds(&self.world()) => return Ok(plan),
                 plan => earlier = plan.ok(),
             }
         }
@@ -122,21 +142,40 @@ impl Memory {
 }
 
 /// Makes a plan of this moment, out of an earlier one as far as that is still right.
-fn work_out(memory: &Weak<Memory>, purpose: Purpose, who: &Actor, earlier: Option<Arc<Plan>>) -> Result<Plan, Error> {
+fn work_out(memory: &Weak<Memory>, purpose: Purpose, who: &Actor, earlier: Option<Plan>) -> Result<Plan, Error> {
     let memory = memory.upgrade().ok_or_else(|| Error::read_only("the store was closed"))?;
     let share = memory.shares.enter(purpose.uid);
     let pause = || share.pause();
-    let contents = earlier.as_ref().map(|plan| plan.contents.clone()).unwrap_or_default();
+    let contents = memory.planner.contents(purpose.branch, purpose.join);
     let merger = contents.any(&pause);
     let effort = Effort { merger: &merger, pause: &pause, ..Effort::ALL };
     let world = memory.world().clone();
     let table = Table { world: &world, packs: &memory.trees, time: memory.now() };
     let planned = match &earlier {
-        Some(earlier) => earlier.planned.again(table, Some(who), &effort),
+        Some(earlier) => earlier.again(table, Some(who), &effort),
         None => Planned::new(table, purpose.branch, purpose.join, Some(who), &effort),
     };
-    drop(merger);
-    Ok(Plan { planned: Arc::new(planned?), contents })
+    Ok(Arc::new(planned?))
+}
+
+impl Memory {
+    /// Settles what was written of conflicts that were shown, in the background where there is a deadline.
+    pub(super) fn settle_written_until(&self, branch: BranchId, deadline: Option<Deadline>) -> Result<(), Error> {
+        let Some(deadline) = deadline.filter(|_| self.shown.any_of(branch)) else {
+            return self.settle_written(branch);
+        };
+        let ((tell, told), memory) = (mpsc::channel(), self.me.clone());
+        self.planner.pool.run(0, move || {
+            let settled = memory.upgrade().map_or(Ok(()), |memory| memory.settle_written(branch));
+            // Who asked may have gone.
+            let _ = tell.send(settled);
+        });
+        match told.recv_timeout(deadline.left()) {
+            Ok(settled) => settled,
+            Err(RecvTimeoutError::Timeout) => Err(too_long()),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::internal("settling a conflict")),
+        }
+    }
 }
 
 fn too_long() -> Error {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::act::{Deed, Join};
-use super::effort::{Effort, MergedContents};
+use super::effort::Effort;
 use super::joining::{Planned, Table};
 use super::world::{BranchId, Resolution, World};
 use super::{Actor, Error, Kind, Memory};
@@ -25,12 +25,10 @@ impl Memory {
             let _writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
             self.world().clone()
         };
-        let contents = MergedContents::default();
-        let (item, join) = self.find_conflict(&world, branch, id, &contents)?;
+        let (item, join) = self.find_conflict(&world, branch, id, who.uid)?;
         let resolution = Resolution { side, child: item.child, parent: item.parent };
         let settled = Settled { uid: who.uid, id: id.into(), resolution };
-        if item.decision.is_none() && self.followed(&world, branch, join, vec![settled.clone()], &contents)?.is_empty()
-        {
+        if item.decision.is_none() && self.followed(&world, (branch, join), vec![settled.clone()])?.is_empty() {
             return Err(in_the_way(id));
         }
         let Settled { id, resolution, .. } = settled;
@@ -38,15 +36,9 @@ impl Memory {
     }
 
     /// Finds a conflict of a merge, or else of a pull.
-    fn find_conflict(
-        &self,
-        world: &World,
-        branch: BranchId,
-        id: &str,
-        contents: &MergedContents,
-    ) -> Result<(Decision, Join), Error> {
+    fn find_conflict(&self, world: &World, branch: BranchId, id: &str, uid: u32) -> Result<(Decision, Join), Error> {
         for join in [Join::Merge, Join::Pull] {
-            let planned = self.plan_whole(world, branch, join, contents)?;
+            let planned = self.plan_whole(world, (branch, join), uid)?;
             if let Some(item) = planned.conflicts().find(|item| *item.id == *id) {
                 return Ok((item.clone(), join));
             }
@@ -67,12 +59,10 @@ impl Memory {
             self.gather(&mut writer, branch)?;
             self.world().clone()
         };
-        let (written, contents) = (self.shown.take_written(branch), MergedContents::default());
+        let written = self.shown.take_written(branch);
         for join in [Join::Merge, Join::Promote, Join::Pull] {
-            if !written.iter().any(|written| written.showing.join == join) {
-                continue;
-            }
-            let planned = self.plan_whole(&world, branch, join, &contents)?;
+            let Some(first) = written.iter().find(|written| written.showing.join == join) else { continue };
+            let planned = self.plan_whole(&world, (branch, join), first.uid)?;
             let open = planned.conflicts().filter(|item| item.decision.is_none());
             let settled = open.filter_map(|item| {
                 let is_it = |shown: &Option<_>| *shown == item.parent;
@@ -82,7 +72,7 @@ impl Memory {
                 let resolution = Resolution { side: Side::Child, child: item.child, parent: item.parent };
                 Some(Settled { uid: found.uid, id: item.id.clone(), resolution })
             });
-            let followed = self.followed(&world, branch, join, settled.collect(), &contents)?;
+            let followed = self.followed(&world, (branch, join), settled.collect())?;
             let mut writer = self.writer()?;
             for Settled { uid, id, resolution } in followed {
                 self.perform(&mut writer, uid, Deed::Resolve { branch, id, resolution })?;
@@ -104,21 +94,17 @@ impl Memory {
     fn followed(
         &self,
         world: &World,
-        branch: BranchId,
-        join: Join,
+        (branch, join): (BranchId, Join),
         settled: Vec<Settled>,
-        contents: &MergedContents,
     ) -> Result<Vec<Settled>, Error> {
-        if settled.is_empty() {
-            return Ok(settled);
-        }
+        let Some(first) = settled.first() else { return Ok(settled) };
         let mut tried = world.clone();
         tried.change(branch, |branch| {
             for it in &settled {
                 branch.resolutions.insert(it.id.clone(), it.resolution.clone());
             }
         });
-        let planned = self.plan_whole(&tried, branch, join, contents)?;
+        let planned = self.plan_whole(&tried, (branch, join), first.uid)?;
         let is_followed = |it: &Settled| {
             let same = |item: &&Decision| item.id == it.id;
             let decision = planned.both_changed.iter().find(same).and_then(|item| item.decision);
@@ -127,18 +113,19 @@ impl Memory {
         Ok(settled.into_iter().filter(is_followed).collect())
     }
 
-    /// Plans a join of one version of the world, whatever it takes.
+    /// Plans a join of one version of the world, whatever it takes, in turns with what else a user computes.
     pub(super) fn plan_whole(
         &self,
         world: &World,
-        branch: BranchId,
-        join: Join,
-        contents: &MergedContents,
+        (branch, join): (BranchId, Join),
+        uid: u32,
     ) -> Result<Planned, Error> {
-        let pause = || ();
-        let merger = contents.any(&pause);
+        let share = self.shares.enter(uid);
+        let pause = || share.pause();
+        let contents = self.planner.contents(branch, join);
+        let effort = Effort { merger: &contents.any(&pause), pause: &pause, ..Effort::ALL };
         let table = Table { world, packs: &self.trees, time: self.now() };
-        Ok(Planned::new(table, branch, join, None, &Effort { merger: &merger, ..Effort::ALL })?)
+        Ok(Planned::new(table, branch, join, None, &effort)?)
     }
 
     pub(super) fn parent_of(&self, branch: BranchId) -> Option<BranchId> {

@@ -1,7 +1,7 @@
 //! Sealing: loose versions move out of memory and journal into segments, in the background.
 //!
-//! 1. The journal is rotated: acts from now on go to a new file. This is the only moment writers
-//!    wait for, and it costs one flush.
+//! 1. The journal is rotated: acts from now on go to a new file. The old one is flushed after that; a
+//!    flush of the new one would flush it first.
 //! 2. What the world at that moment holds loose is written into segments, the entries into an
 //!    archive, and the world itself into the manifest, which names the new journal file.
 //!    Rows of older segments that are still seen are folded into the new one, where that makes few
@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use super::history::write_archive;
 use super::manifest::{self, Manifest};
+use super::merging::ROUNDS;
 use super::moves::{Fold, Moves, Sealed};
-use super::world::{BranchId, World};
+use super::world::{BranchId, Branches, World};
 use super::{Actor, Error, Memory};
 use crate::branch::State;
 use crate::journal::Journal;
@@ -40,6 +41,9 @@ const RESTING_BYTES: u64 = 1 << 20;
 /// Bytes of long writes after which a seal begins also while more of them come: reading them back at
 /// an opening takes a second.
 const WRITTEN_BYTES_MAX: u64 = 1 << 30;
+
+/// Branches that are moved with the writer's lock held, when a seal ends.
+const BRANCHES_AT_ONCE: usize = 16;
 
 /// How long operations on files may wait for the entry that gathers them.
 const GATHERING: Duration = Duration::from_secs(1);
@@ -183,6 +187,7 @@ impl Memory {
 
     /// Steps 2 and 3; returns the world that the manifest names, and whether older segments were folded into new ones.
     fn seal_rotated(&self, mut manifest: Manifest, fold: Fold) -> Result<(World, bool), Error> {
+        let rotated = manifest.world.branches.clone();
         let sealed = self.write_segments(&manifest.world, fold)?;
         let recent = {
             let history = self.history.read();
@@ -197,49 +202,85 @@ impl Memory {
         let mut moves = Moves::new(&sealed, &mut packed);
         moves.world(&mut manifest.world);
         manifest::write(&self.disk, &manifest, &self.key, &self.trees)?;
-        self.install(&mut moves, &manifest, recent.len());
+        self.install(&mut moves, rotated, &manifest, recent.len())?;
         Ok((manifest.world, sealed.iter().any(Sealed::folds)))
     }
 
-    /// Begins a new journal file.
+    /// Begins a new journal file. It is made and the one before is flushed while others write; they wait for the
+    /// exchange of the two alone.
     fn rotate(&self) -> Result<Rotated, Error> {
-        // Most of the flush is done while others still write.
         self.sync()?;
-        let mut chain = self.writer()?;
-        let old = chain.writable()?;
-        // The manifest holds no operations, so all of them must stand in entries.
-        self.gather_each(&mut chain)?;
-        old.finish()?;
-        let numbers =
+        let old = self.journal().ok_or_else(|| Error::read_only("it was opened for reading"))?;
+        let names =
             self.disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", &error))?;
-        let numbers = numbers.iter().filter_map(|name| Journal::number_of(name));
-        // Last of all that can fail: a file that is there and not in use would stand in the way.
-        let new = Journal::create(&self.disk, old.number() + 1)?;
+        let numbers = names.iter().filter_map(|name| Journal::number_of(name));
+        let journals = numbers.filter(|number| *number <= old.number()).collect();
+        let new = Journal::create_after(&self.disk, &old)?;
+        let (new, manifest, named) = self.exchange(new)?;
+        // The manifest is not to name what the device may lose.
+        new.secure_before()?;
+        Ok(Rotated { manifest, journals, named })
+    }
+
+    /// Puts a new journal file in place of the one in use.
+    fn exchange(&self, new: Journal) -> Result<(Arc<Journal>, Manifest, HashSet<Hash>), Error> {
+        let mut writer = match self.writer_with_all_gathered() {
+            Ok(writer) => writer,
+            Err(error) => {
+                new.remove(&self.disk);
+                return Err(error);
+            }
+        };
+        if let Err(error) = new.begin() {
+            new.remove(&self.disk);
+            return Err(error.into());
+        }
+        let new = Arc::new(new);
         let manifest = Manifest {
             journal: new.number(),
-            seq: chain.seq,
-            tip: chain.tip,
-            time: chain.time,
+            seq: writer.seq,
+            tip: writer.tip,
+            time: writer.time,
             archives: Vec::new(),
             world: self.world().clone(),
         };
-        chain.journal = Some(Arc::new(new));
-        (chain.loose_bytes, chain.written_bytes) = (0, 0);
-        chain.ended_at = 0;
-        let named = std::mem::take(&mut *self.named.lock());
-        Ok(Rotated { manifest, journals: numbers.filter(|number| *number <= old.number()).collect(), named })
+        writer.journal = Some(new.clone());
+        (writer.loose_bytes, writer.written_bytes) = (0, 0);
+        writer.ended_at = 0;
+        Ok((new, manifest, std::mem::take(&mut *self.named.lock())))
     }
 
-    /// Puts equal, sealed states in place of those in use.
-    fn install(&self, moves: &mut Moves<'_>, manifest: &Manifest, archived: usize) {
+    /// Puts equal, sealed states in place of those in use. What was changed since the rotation is moved while others
+    /// write, as long as it is much.
+    fn install(
+        &self,
+        moves: &mut Moves<'_>,
+        mut seen: Branches,
+        manifest: &Manifest,
+        archived: usize,
+    ) -> Result<(), Error> {
+        let mut moved = manifest.world.branches.clone();
+        for _ in 0..ROUNDS {
+            let present = self.world().branches.clone();
+            let count = moves.follow(&mut moved, &seen, &present);
+            seen = present;
+            if count <= BRANCHES_AT_ONCE {
+                break;
+            }
+        }
         // Nothing is committed meanwhile, so that no branch gets a state that is not moved.
-        let Ok(_writer) = self.writer() else { return };
-        let mut world = self.world().clone();
-        moves.world(&mut world);
-        *self.world.write() = world;
+        let writer = self.writer()?;
+        let present = self.world().clone();
+        moves.follow(&mut moved, &seen, &present.branches);
+        let before = std::mem::replace(&mut *self.world.write(), World { branches: moved, ..present });
         let mut history = self.history.write();
         history.archives.clone_from(&manifest.archives);
         history.recent.drain(..archived);
+        drop(history);
+        drop(writer);
+        // Freed with no lock held.
+        drop(before);
+        Ok(())
     }
 
     /// Seals long writes, if no more of them come.

@@ -56,9 +56,9 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     let trees = Trees::new(disk.clone(), true);
     let source = Source { disk, public: &public, segments: &segments, trees: &trees, writing: false };
     let loaded = load(&source)?;
-    if let Some(torn) = loaded.torn.as_ref().filter(|torn| !torn.cut_short) {
+    if let Some(torn) = loaded.journal.torn().filter(|torn| !torn.cut_short) {
         let message =
-            format!("{} is damaged at byte {}: a frame does not match its check", loaded.replay.path(), torn.offset);
+            format!("{} is damaged at byte {}: a frame does not match its check", loaded.journal.path(), torn.offset);
         return Err(Error::damaged(message));
     }
     let entries = all_entries(shelf, &loaded)?;
@@ -184,7 +184,7 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded, trees: &Tre
             return Err(Error::damaged("the file lock does not say what a process wrote there"));
         }
     }
-    check_journals(disk)?;
+    check_journals(disk, loaded.first_journal)?;
     let mut live = live_files(&loaded.world);
     live.extend(loaded.history.archives.iter().map(|archive| archive.name));
     live.extend(&loaded.named);
@@ -219,21 +219,19 @@ fn check_stranger(shelf: &Shelf, name: Hash) -> Result<(), Error> {
     }
 }
 
-/// Checks the names of journal files, and that all but the last are whole: those before the
-/// manifest's are not read otherwise.
-fn check_journals(disk: &Arc<dyn Disk>) -> Result<(), Error> {
+/// Checks the names of journal files, and that those which are not in use any more are whole.
+fn check_journals(disk: &Arc<dyn Disk>, first: u64) -> Result<(), Error> {
     let names = disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", &error))?;
-    let mut older = None;
     for name in names {
         let Some(number) = Journal::number_of(&name) else {
             return Err(Error::damaged(format!("the file journal/{name} does not belong into a store")));
         };
-        if let Some(older) = older.replace(number)
-            && let Some(torn) = Replay::open(disk, older)?.run::<Error>(0, |frame| Ok(is_whole(&frame)))?
+        if number < first
+            && let Some(torn) = Replay::open(disk, number)?.run::<Error>(0, |frame| Ok(is_whole(&frame)))?
         {
             let message = format!(
                 "{} is damaged at byte {}, and a later journal file follows it",
-                Journal::path_of(older),
+                Journal::path_of(number),
                 torn.offset
             );
             return Err(Error::damaged(message));

@@ -215,11 +215,14 @@ fn joined(parent: Option<&Branch>, name: &Arc<str>) -> Arc<str> {
     parent.map_or_else(|| name.clone(), |parent| format!("{}/{name}", parent.path).into())
 }
 
+/// Branches by number.
+pub type Branches = OrdMap<BranchId, BranchRef>;
+
 /// All branches, and what entries of all kinds refer to. A clone costs the same whatever it holds.
 #[derive(Clone, Default)]
 pub struct World {
     /// Every living branch.
-    pub branches: OrdMap<BranchId, BranchRef>,
+    pub branches: Branches,
     /// The root branches by name.
     pub roots: OrdMap<Arc<str>, BranchId>,
     /// The name each uid had when it was first seen.

@@ -39,7 +39,7 @@ struct Published {
 }
 
 /// The right to write.
-pub(super) struct Writer<'a> {
+pub(super) struct WriterGuard<'a> {
     chain: MutexGuard<'a, Chain>,
     published: &'a Published,
 }
@@ -68,7 +68,7 @@ impl WriterLock {
     }
 }
 
-impl Deref for Writer<'_> {
+impl Deref for WriterGuard<'_> {
     type Target = Chain;
 
     fn deref(&self) -> &Chain {
@@ -76,13 +76,13 @@ impl Deref for Writer<'_> {
     }
 }
 
-impl DerefMut for Writer<'_> {
+impl DerefMut for WriterGuard<'_> {
     fn deref_mut(&mut self) -> &mut Chain {
         &mut self.chain
     }
 }
 
-impl Drop for Writer<'_> {
+impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         // A change may be half done: in the journal and not in memory, or the other way round.
         if thread::panicking() {
@@ -104,13 +104,13 @@ impl Drop for Writer<'_> {
 impl Memory {
     /// Returns the right to write. On a thread that must not wait, kind `WouldWait` where somebody else
     /// has it.
-    pub(super) fn writer(&self) -> Result<Writer<'_>, Error> {
+    pub(super) fn writer(&self) -> Result<WriterGuard<'_>, Error> {
         let lock = &self.writer;
         let chain = match may_wait() {
             true => lock.chain.lock(),
             false => lock.try_lock().ok_or_else(Error::would_wait)?,
         };
-        Ok(Writer { chain, published: &lock.published })
+        Ok(WriterGuard { chain, published: &lock.published })
     }
 
     /// Returns whether nothing can be written: opened so, closed, or after a failed flush.

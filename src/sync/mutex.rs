@@ -28,6 +28,11 @@ impl<T> Mutex<T> {
     pub const fn ranked(rank: Rank, value: T) -> Mutex<T> {
         Mutex { rank, inner: std::sync::Mutex::new(value) }
     }
+
+    /// Returns the value, which nobody else can have locked.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<T: Default> Default for Mutex<T> {

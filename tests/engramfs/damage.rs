@@ -355,6 +355,7 @@ fn an_older_version_of_a_file_is_found() {
 fn every_zeroed_page_is_found() {
     let (disk, tip) = store();
     let right = right_content(&disk);
+    let (journal, last_act) = last_act_end(&disk);
     for (path, length) in files(&disk) {
         let good = disk.bytes(&path).unwrap();
         for start in (0..length as usize).step_by(512) {
@@ -367,7 +368,11 @@ fn every_zeroed_page_is_found() {
             disk.replace(&path, bytes).unwrap();
             let error = verify_tip(&disk, tip).expect_err(&path);
             assert!(is_right_kind(&error) && names_it(&error, &path), "{path} at {start}: {error}");
-            check_reads(&disk, &right, &format!("{path} zeroed at {start}"));
+            // From within the last act to the end it looks as if that had never reached the device: only a tip
+            // that was noted elsewhere tells.
+            if path != journal || end < good.len() || start as u64 >= last_act {
+                check_reads(&disk, &right, &format!("{path} zeroed at {start}"));
+            }
         }
         disk.replace(&path, good).unwrap();
     }

@@ -273,7 +273,7 @@ fn frame_as_vector(seed: u64) -> Vec<f32> {
     let desk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
     desk.make_dir("journal").unwrap();
     let payload = [seed.to_le_bytes().as_slice(), &[1; 7]].concat();
-    let end = Journal::create(&desk, 1).unwrap().append(FrameKind::End, &[&payload]).unwrap();
+    let end = Journal::create(&desk).unwrap().append(FrameKind::End, &[&payload]).unwrap();
     let mut bytes = vec![0; end as usize - 16];
     desk.open(&Journal::path_of(1)).unwrap().read_exact_at(&mut bytes, 16).unwrap();
     assert_eq!(bytes.len() % 4, 0);

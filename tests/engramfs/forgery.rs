@@ -54,7 +54,7 @@ fn acts(disk: &ForgetfulDisk) -> Acts {
 fn forged(disk: &ForgetfulDisk, acts: &Acts) -> ForgetfulDisk {
     let desk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
     desk.make_dir("journal").unwrap();
-    let journal = Journal::create(&desk, 1).unwrap();
+    let journal = Journal::create(&desk).unwrap();
     for act in acts {
         journal.append(FrameKind::Act, &[act]).unwrap();
     }

@@ -179,8 +179,15 @@ impl File for OpenInode {
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.drop_capability(self.tree()?.node(self.inode())?)?;
         let written = self.edit(FileOp::Write { inode: self.inode(), offset, bytes: data.into() });
-        written.inspect_err(|_| self.common.write_refused(&self.place))?;
-        Ok(data.len())
+        match written {
+            Ok(()) => Ok(data.len()),
+            // It is done anew, and the kernel holds its pages until then.
+            Err(failure) if failure.gave_up() => Err(failure),
+            Err(failure) => {
+                self.common.write_refused(&self.place);
+                Err(failure)
+            }
+        }
     }
 
     fn goes_past_pages(&self) -> bool {

@@ -8,7 +8,6 @@
 use super::opened::Place;
 use super::{Area, FilesOf};
 use crate::fs::common::{Caller, Common};
-use crate::fs::errno::Errno;
 use crate::fs::news::Kernel;
 use crate::memory::{BranchId, FileNode, FileOp, Tree, Unlike};
 
@@ -44,7 +43,7 @@ impl Common {
     pub fn drop_file(&self, caller: Caller, of: &FilesOf, inode: u64) {
         let dropped = self.edit(caller, of, FileOp::Drop { inode });
         match (dropped, of.area) {
-            (Err(failure), Area::Files) if failure.errno() == Errno::EAGAIN => {
+            (Err(failure), Area::Files) if failure.gave_up() => {
                 self.memory.drop_file_soon(self.actor(caller), of.view.branch(), inode);
             }
             // Its tree is gone, and it with it; or it goes when the store is opened next.

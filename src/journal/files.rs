@@ -1,0 +1,256 @@
+//! The journal files of a store, read one after the other.
+//!
+//! A file is followed by a new one before it is on the device, so that nobody waits for that. Each frame that is
+//! written once it is tells so (`flushed` is then at least the length of a file's header). So a file that ends torn
+//! and has a later one is judged as the last one is, as long as no later file tells that it was flushed: what later
+//! ones hold was then never acknowledged as synced either, and goes with the torn tail. A new file begins with the
+//! length of the one before it, so that a tail of which nothing is left is missed.
+
+use std::sync::Arc;
+
+use super::replay::FILE_HEADER_BYTES;
+use super::{Frame, Journal, JournalError, Replay, Torn};
+use crate::disk::Disk;
+
+/// The journal folder below the store's root.
+const FOLDER: &str = "journal";
+
+/// The files from one on, without a gap.
+pub struct Files<'a> {
+    disk: &'a Arc<dyn Disk>,
+    numbers: Vec<u64>,
+    /// A file behind them that was not finished when it was made, and holds nothing.
+    unfinished: Option<u64>,
+}
+
+/// Files that were read.
+pub struct Replayed {
+    /// The last file that counts, and those before it of which no frame tells that they were flushed.
+    last: Replay,
+    unproven: Vec<Replay>,
+    /// What stands behind the last whole frame.
+    torn: Option<Torn>,
+    /// Later files, which hold nothing that counts.
+    dropped: Vec<u64>,
+}
+
+impl<'a> Files<'a> {
+    /// Lists the files from number `first` on.
+    pub fn list(disk: &'a Arc<dyn Disk>, first: u64) -> Result<Files<'a>, JournalError> {
+        let io = |path: String| move |source| JournalError::Io { path, what: "listed", source };
+        let names = disk.list(FOLDER).map_err(io(FOLDER.to_owned()))?;
+        let mut numbers: Vec<u64> =
+            names.iter().filter_map(|name| Journal::number_of(name)).filter(|number| *number >= first).collect();
+        numbers.sort_unstable();
+        let mut unfinished = None;
+        if let [_, .., last] = numbers[..] {
+            let path = Journal::path_of(last);
+            let length = disk.open(&path).and_then(|file| file.len()).map_err(io(path))?;
+            if length <= FILE_HEADER_BYTES && Replay::open(disk, last).is_err() {
+                unfinished = numbers.pop();
+            }
+        }
+        let mut expected = first..;
+        if let Some((_, missing)) = numbers.iter().zip(&mut expected).find(|(number, expected)| *number != expected) {
+            return Err(damaged(missing, "the file is missing, and later ones are there"));
+        }
+        if numbers.is_empty() {
+            return Err(damaged(first, "the file is missing"));
+        }
+        Ok(Files { disk, numbers, unfinished })
+    }
+
+    /// Calls `each` as [`Replay::run`] does, with the frames of all files in order. `writing` says whether the journal
+    /// will be continued.
+    pub fn replay<E: From<JournalError>>(
+        &self,
+        writing: bool,
+        mut each: impl FnMut(Frame<'_>) -> Result<bool, E>,
+    ) -> Result<Replayed, E> {
+        let open = if writing { Replay::open_to_continue } else { Replay::open };
+        let (mut read, mut torn): (Vec<Replay>, Option<Torn>) = (Vec::new(), None);
+        for number in &self.numbers {
+            let mut replay = open(self.disk, *number)?;
+            torn = replay.run(0, &mut each)?;
+            if replay.is_told_before() {
+                read.clear();
+            }
+            let end = replay.length();
+            read.push(replay);
+            if torn.is_none() {
+                torn = self.missing(number + 1, end)?;
+            }
+            if torn.is_some() {
+                break;
+            }
+        }
+        let Some(last) = read.pop() else { return Err(damaged(0, "there is no file").into()) };
+        let later = self.numbers.iter().copied().filter(|number| *number > last.number());
+        if let Some(torn) = &mut torn {
+            for number in later.clone() {
+                torn.bytes += self.unflushed(number, &last, torn.offset)?;
+            }
+        }
+        let dropped = later.chain(self.unfinished).collect();
+        Ok(Replayed { last, unproven: read, torn, dropped })
+    }
+
+    /// Returns the tail that is missing of a file of that length, where the next one says that it was longer.
+    fn missing(&self, next: u64, length: u64) -> Result<Option<Torn>, JournalError> {
+        if !self.numbers.contains(&next) {
+            return Ok(None);
+        }
+        match Replay::open(self.disk, next)?.length_before()? {
+            Some(told) if told > length => Ok(Some(Torn { offset: length, bytes: 0, cut_short: true })),
+            Some(told) if told < length => Err(damaged(next, "it does not begin where the file before it ends")),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns how many bytes a later file has beside its header, where it does not tell that the one that is torn at
+    /// `offset` was flushed.
+    fn unflushed(&self, number: u64, torn: &Replay, offset: u64) -> Result<u64, JournalError> {
+        let mut later = Replay::open(self.disk, number)?;
+        later.run::<JournalError>(0, |_| Ok(true))?;
+        if later.is_told_before() {
+            let reason = "a frame that was acknowledged as synced does not match its check".to_owned();
+            return Err(JournalError::Damaged { path: torn.path().to_owned(), offset, reason });
+        }
+        Ok(later.length().saturating_sub(FILE_HEADER_BYTES))
+    }
+}
+
+impl Replayed {
+    /// Returns what stands behind the last whole frame; it was never acknowledged as synced.
+    pub fn torn(&self) -> Option<&Torn> {
+        self.torn.as_ref()
+    }
+
+    /// Returns the path of the last file that counts.
+    pub fn path(&self) -> &str {
+        self.last.path()
+    }
+
+    /// Removes files that hold nothing, cuts a torn tail, and returns the journal, ready for the next frame.
+    pub fn carry_on(self, disk: &Arc<dyn Disk>) -> Result<Journal, JournalError> {
+        let io = |path: String| move |source| JournalError::Io { path, what: "removed", source };
+        // Before the cut: behind a whole file their frames would seem to follow.
+        for number in self.dropped.iter().rev() {
+            let path = Journal::path_of(*number);
+            disk.remove(&path).map_err(io(path))?;
+        }
+        if !self.dropped.is_empty() {
+            disk.sync_dir(FOLDER).map_err(io(FOLDER.to_owned()))?;
+        }
+        self.unproven.into_iter().try_for_each(Replay::secure)?;
+        self.last.carry_on(self.torn.as_ref())
+    }
+}
+
+fn damaged(number: u64, reason: &str) -> JournalError {
+    JournalError::Damaged { path: Journal::path_of(number), offset: 0, reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::super::Kind;
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+
+    fn disk() -> (ForgetfulDisk, Arc<dyn Disk>) {
+        let disk = ForgetfulDisk::new();
+        disk.make_dir(FOLDER).unwrap();
+        disk.sync_dir("").unwrap();
+        (disk.clone(), Arc::new(disk))
+    }
+
+    fn append(journal: &Journal, text: &str) {
+        journal.append(Kind::Act, &[text.as_bytes()]).unwrap();
+    }
+
+    /// A file with a frame that is flushed and one that is not, and the file behind it.
+    fn followed(disk: &Arc<dyn Disk>) -> (Arc<Journal>, Journal) {
+        let old = Arc::new(Journal::create(disk).unwrap());
+        append(&old, "one");
+        old.sync(old.length()).unwrap();
+        append(&old, "two");
+        let new = Journal::create_after(disk, &old).unwrap();
+        new.begin().unwrap();
+        append(&new, "three");
+        (old, new)
+    }
+
+    fn read(disk: &Arc<dyn Disk>) -> Result<(Vec<String>, Replayed), JournalError> {
+        let mut texts = Vec::new();
+        let replayed = Files::list(disk, 1)?.replay::<JournalError>(true, |frame| {
+            if frame.kind == Kind::Act {
+                texts.push(String::from_utf8(frame.payload.to_vec()).unwrap());
+            }
+            Ok(true)
+        })?;
+        Ok((texts, replayed))
+    }
+
+    #[test]
+    fn what_follows_a_lost_tail_goes_with_it_if_it_was_never_flushed() {
+        let (forgetful, disk) = disk();
+        let (_old, new) = followed(&disk);
+        assert_eq!(read(&disk).unwrap().0, ["one", "two", "three"]);
+        // The new file reached the device by itself, the end of the old one did not.
+        new.file().sync().unwrap();
+        let after: Arc<dyn Disk> = Arc::new(forgetful.power_cut_keep_nothing());
+        let (texts, replayed) = read(&after).unwrap();
+        assert_eq!(texts, ["one"]);
+        assert!(replayed.torn().unwrap().bytes > 0);
+        append(&replayed.carry_on(&after).unwrap(), "four");
+        assert_eq!(after.list(FOLDER).unwrap().len(), 1);
+        assert_eq!(read(&after).unwrap().0, ["one", "four"]);
+    }
+
+    #[test]
+    fn damage_in_a_file_before_one_that_was_flushed_is_no_lost_tail() {
+        let (forgetful, disk) = disk();
+        let (old, new) = followed(&disk);
+        new.sync(new.length()).unwrap();
+        append(&new, "four");
+        let path = Journal::path_of(old.number());
+        forgetful.flip(&path, old.length() - 1, 1).unwrap();
+        assert!(matches!(read(&disk), Err(JournalError::Damaged { .. })));
+        forgetful.flip(&path, old.length() - 1, 1).unwrap();
+        let cut = forgetful.bytes(&path).unwrap()[..old.length() as usize - 28].to_vec();
+        forgetful.replace(&path, cut).unwrap();
+        assert!(matches!(read(&disk), Err(JournalError::Damaged { .. })), "its last frame is missing");
+    }
+
+    #[test]
+    fn a_flush_of_a_file_flushes_the_one_before_it_first() {
+        let (forgetful, disk) = disk();
+        let (_old, new) = followed(&disk);
+        new.sync(new.length()).unwrap();
+        let after: Arc<dyn Disk> = Arc::new(forgetful.power_cut_keep_nothing());
+        assert_eq!(read(&after).unwrap().0, ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn a_failed_flush_of_the_file_before_ends_writing() {
+        let (forgetful, disk) = disk();
+        let (_old, new) = followed(&disk);
+        forgetful.fail_next_sync(libc::EIO);
+        new.sync(new.length()).unwrap_err();
+        assert!(new.has_failed());
+        new.append(Kind::Act, &[b"four"]).unwrap_err();
+    }
+
+    #[test]
+    fn a_file_that_nothing_tells_to_be_flushed_is_written_again() {
+        let (forgetful, disk) = disk();
+        let (old, new) = followed(&disk);
+        drop((old, new));
+        let (_, replayed) = read(&disk).unwrap();
+        let journal = replayed.carry_on(&disk).unwrap();
+        journal.sync(journal.length()).unwrap();
+        let after: Arc<dyn Disk> = Arc::new(forgetful.power_cut_keep_nothing());
+        assert_eq!(read(&after).unwrap().0, ["one", "two", "three"]);
+    }
+}
