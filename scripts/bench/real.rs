@@ -68,7 +68,7 @@ fn edits(data: &Path, name: &str) -> Vec<Edit> {
     let make = |(line, vector): (Value, Vec<f32>)| {
         let mut draft = Draft::of_vector(vector).unwrap();
         draft.text = line["text"].as_str().map(Arc::from);
-        draft.metadata = line["metadata"].as_object().cloned().unwrap_or_default();
+        let draft = draft.with_metadata(line["metadata"].as_object().cloned().unwrap_or_default());
         Edit::Put { id: line["id"].as_str().unwrap().into(), draft }
     };
     lines(data, name).into_iter().zip(vectors(data, name)).map(make).collect()

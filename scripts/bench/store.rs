@@ -37,9 +37,9 @@ pub fn edit(id: String, seed: &mut u64) -> Edit {
         "A sentence of about the length that notes of agents have, so that sizes are true to life and not flattering.";
     let mut draft = Draft::of_vector(vector(seed)).unwrap();
     draft.text = Some(text.into());
-    draft.metadata.insert("package".into(), "example".into());
-    draft.metadata.insert("words".into(), 21.into());
-    Edit::Put { id: id.into(), draft }
+    let metadata =
+        serde_json::Map::from_iter([("package".to_owned(), "example".into()), ("words".to_owned(), 21.into())]);
+    Edit::Put { id: id.into(), draft: draft.with_metadata(metadata) }
 }
 
 /// Fills `main` with bare vectors, in batches that go straight into segments.

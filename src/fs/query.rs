@@ -20,7 +20,7 @@ impl Speech for Query {
 
     fn perform(&self, place: &Place, question: &Question, number: usize) -> Outcome {
         question.scope.iter().try_for_each(|name| check_scope(place, name))?;
-        Ok(place.memory().ask(&place.view, question)?.to_lines(number))
+        Ok(place.memory().ask_for(place.caller.uid, &place.view, question)?.to_lines(number))
     }
 
     /// A question changes nothing, so those of a write are answered on all processors.

@@ -6,11 +6,17 @@ use super::{Error, Kind, Memory};
 use crate::search::{Answer, Place, Question, SearchError, ask};
 
 impl Memory {
-    /// Answers a question to a view, by default from the branch and the shared log.
+    /// Answers a question to a view for the store's owner; see [`Memory::ask_for`].
+    pub fn ask(&self, view: &View, question: &Question) -> Result<Answer, Error> {
+        self.ask_for(self.surroundings.owner.uid, view, question)
+    }
+
+    /// Answers a question to a view, by default from the branch and the shared log, in turns with what else a user
+    /// asks.
     ///
     /// Kind `Timeout` when the question's time limit is reached, `Invalid` for a vector of another
     /// length or an unknown scope, `NotFound` for an id that is not there.
-    pub fn ask(&self, view: &View, question: &Question) -> Result<Answer, Error> {
+    pub fn ask_for(&self, uid: u32, view: &View, question: &Question) -> Result<Answer, Error> {
         let start = self.now();
         let (places, metric, path) = {
             let world = self.world();
@@ -30,7 +36,11 @@ impl Memory {
             (places, world.shared_settings(seen.branch)?.metric(), seen.branch.path.clone())
         };
         let deadline = start.after(i64::try_from(question.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
-        let late = || (self.now() >= deadline).then_some(SearchError::Timeout(question.timeout_ms));
+        let share = self.shares.enter(uid);
+        let late = || {
+            share.pause();
+            (self.now() >= deadline).then_some(SearchError::Timeout(question.timeout_ms))
+        };
         let head = places
             .first()
             .map_or_else(|| self.state(view).map(|state| state.head()), |place| Ok(place.state.head()))?;

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use super::act::{Act, Deed, Join};
 use super::files::Pending;
 use super::prepare::{Ground, Prepared, Step, prepare};
-use super::world::{BranchId, World};
+use super::world::{BranchId, BranchRef, World};
 use super::writer::WriterGuard;
 use super::{Actor, Change, Error, Memory, Replaced};
 use crate::journal::{Journal, Kind};
 use crate::lineage::{Entry, Op, PublicKey, SignedEntry};
 use crate::object::{self, Context, Hash, Time};
 use crate::sync::{may_wait, no_longer_hurried};
+
+/// Records and files of a state that is let go of by the thread that replaced it; more may take a while.
+const LET_GO_AT_ONCE: u64 = 16 << 10;
 
 static ACT_CONTEXT: Context = Context::new("engramfs 2026 act v2");
 static END_CONTEXT: Context = Context::new("engramfs 2026 clean end v1");
@@ -112,7 +115,7 @@ impl Memory {
             let deed = deed()?;
             self.perform(&mut writer, who.uid, deed)?
         };
-        self.tell(&change);
+        self.tell(change);
         Ok(entry)
     }
 
@@ -188,8 +191,13 @@ impl Memory {
         }
         let (branch, what) = (prepared.branch, prepared.op.name());
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
+        let was = {
+            let world = self.world();
+            let is = |id: BranchId| world.branches.get(&id).cloned();
+            [Some(branch), parent].into_iter().flatten().filter_map(is).collect()
+        };
         let (signed, files) = self.enact(chain, prepared, signed);
-        Ok((signed, Change { branch, parent, what, files }))
+        Ok((signed, Change { branch, parent, what, files, was }))
     }
 
     /// Swaps the world for the one after the entry; returns the files that others were put in place
@@ -202,13 +210,9 @@ impl Memory {
     ) -> (Arc<SignedEntry>, Vec<Replaced>) {
         chain.advance(&signed);
         let signed = Arc::new(signed);
-        let replaced = {
-            let mut world = self.world.write();
-            let replaces = matches!(prepared.op, Op::Merge | Op::Promote | Op::Pull | Op::Rollback);
-            let replaced = if replaces { self.replace(&world, &mut prepared.steps) } else { Vec::new() };
-            world.enact(prepared.branch, prepared.steps, signed.entry.seq, signed.entry.time);
-            replaced
-        };
+        let replaces = matches!(prepared.op, Op::Merge | Op::Promote | Op::Pull | Op::Rollback);
+        let replaced = if replaces { self.replace(&self.world(), &mut prepared.steps) } else { Vec::new() };
+        self.world.write().enact(prepared.branch, prepared.steps, signed.entry.seq, signed.entry.time);
         self.history.write().push(signed.clone());
         (signed, replaced)
     }
@@ -231,13 +235,18 @@ impl Memory {
         replaced
     }
 
-    pub(super) fn tell(&self, change: &Change) {
+    pub(super) fn tell(&self, change: Change) {
         // Taken out: a listener looks at the store itself.
         let listeners = self.listeners.lock().clone();
         for listener in listeners {
-            listener(change);
+            listener(&change);
         }
         self.wake_keeper();
+        let items = |branch: &BranchRef| branch.state.totals().records + branch.state.files().totals().files;
+        let replaces = !change.files.is_empty() || change.what == Op::Discard.name();
+        if replaces && change.was.iter().map(items).sum::<u64>() > LET_GO_AT_ONCE {
+            self.planner.run(move || drop(change));
+        }
     }
 
     /// Makes everything acknowledged so far durable; all who wait share one device flush.

@@ -19,11 +19,11 @@ pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct Draft {
     /// The vector, finite numbers.
-    pub vector: Option<Vec<f32>>,
+    pub vector: Option<Arc<[f32]>>,
     /// The text.
     pub text: Option<Arc<str>>,
-    /// The metadata.
-    pub metadata: Map<String, Value>,
+    /// The metadata object as canonical JSON: sorted keys, no blanks.
+    pub metadata: Arc<str>,
 }
 
 /// One edit of records.
@@ -107,8 +107,16 @@ impl<'a> Keys<'a> {
             Some(vector) => check_numbers(vector)?,
             None => {}
         }
-        Ok(Draft { vector, text: self.text.map(Arc::from), metadata: self.metadata.unwrap_or_default() })
+        Ok(Draft {
+            vector: vector.map(Arc::from),
+            text: self.text.map(Arc::from),
+            metadata: canonical(self.metadata.unwrap_or_default()),
+        })
     }
+}
+
+fn canonical(metadata: Map<String, Value>) -> Arc<str> {
+    serde_json::to_string(&Value::Object(metadata)).unwrap_or_default().into()
 }
 
 /// Tells whether the document just ends within a number, which the reader of raw values calls a
@@ -157,7 +165,12 @@ impl Draft {
     /// Makes a draft out of a bare vector.
     pub fn of_vector(vector: Vec<f32>) -> Result<Draft, Error> {
         check_numbers(&vector)?;
-        Ok(Draft { vector: Some(vector), text: None, metadata: Map::new() })
+        Ok(Draft { vector: Some(vector.into()), text: None, metadata: canonical(Map::new()) })
+    }
+
+    /// Returns the draft with that metadata.
+    pub fn with_metadata(self, metadata: Map<String, Value>) -> Draft {
+        Draft { metadata: canonical(metadata), ..self }
     }
 
     /// Parses the whole document of `vectors/<id>.json`. An `id` inside must equal `id`. Over
@@ -183,10 +196,15 @@ impl Draft {
         }
     }
 
-    /// Returns the content as it is stored: metadata as canonical JSON.
+    /// Returns the content as it is stored.
     pub(super) fn into_content(self) -> Content {
-        let metadata = serde_json::to_string(&Value::Object(self.metadata)).unwrap_or_default();
-        Content { vector: self.vector.map(Arc::from), text: self.text, metadata: metadata.into() }
+        Content { vector: self.vector, text: self.text, metadata: self.metadata }
+    }
+
+    /// Returns how many bytes it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let vector = self.vector.as_ref().map_or(0, |vector| size_of_val(&**vector));
+        vector + self.text.as_ref().map_or(0, |text| text.len()) + self.metadata.len()
     }
 }
 

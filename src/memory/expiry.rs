@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::BranchId;
-use super::{Actor, Change, EditError, Error, Memory, Replaced, View};
+use super::{Actor, Change, EditError, Error, Kind, Memory, Replaced, View};
 use crate::merge::files::Rules;
 use crate::object::Time;
 use crate::sync::{Mutex, Rank};
@@ -43,6 +43,7 @@ struct Expired {
     parent: u64,
     name: Name,
     inode: u64,
+    modified: Time,
 }
 
 impl Memory {
@@ -56,6 +57,11 @@ impl Memory {
     pub(super) fn open_files(&self, branch: BranchId) -> Vec<u64> {
         let open = self.expiry.open.lock();
         open.as_ref().map(|open| open(branch)).unwrap_or_default()
+    }
+
+    /// Returns whether somebody knows which files are open, and lets go of those that have no name.
+    fn is_watched(&self) -> bool {
+        self.expiry.open.lock().is_some()
     }
 
     /// Lets files expire, unless that was done less than `interval` ago.
@@ -100,34 +106,46 @@ impl Memory {
 
     fn expire_in(&self, owner: &Actor, branch: BranchId, expired: Vec<Expired>, dry_run: bool) -> Result<u64, Error> {
         let before = self.files(&View::Branch(branch))?;
+        let open = self.open_files(branch);
         let mut count = 0;
-        for file in expired {
-            if self.open_files(branch).contains(&file.inode) {
-                continue;
-            }
-            count += 1;
-            if !dry_run {
-                // Time wrote this and nobody who knows of a conflict.
-                let path = before.path(file.inode).unwrap_or_default();
-                self.shown.forget(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
-                let op = Op::Unlink { parent: file.parent, name: file.name, keep: true };
-                match self.edit_unguarded(owner, branch, op) {
-                    // It went or was replaced meanwhile.
-                    Ok(_) | Err(EditError::Tree(_)) => {}
-                    Err(EditError::Refused(error)) => return Err(error),
-                }
-                let drop_it = Op::Drop { inode: file.inode };
-                if let Err(EditError::Refused(error)) = self.edit_unguarded(owner, branch, drop_it) {
-                    return Err(error);
-                }
-            }
+        for file in expired.into_iter().filter(|file| !open.contains(&file.inode)) {
+            count += u64::from(dry_run || self.expire(owner, branch, &before, file)?);
         }
         if count > 0 && !dry_run {
             let after = self.files(&View::Branch(branch))?;
             let parent = self.world().branches.get(&branch).and_then(|branch| branch.parent);
-            self.tell(&Change { branch, parent, what: "files", files: vec![Replaced { branch, before, after }] });
+            // Who has files open lets go of those that are not open any more.
+            let files = vec![Replaced { branch, before, after }];
+            self.tell(Change { branch, parent, what: "files", files, was: Vec::new() });
         }
         Ok(count)
+    }
+
+    /// Deletes a file that has outlived its rule, unless it was changed since; returns whether it did.
+    fn expire(&self, owner: &Actor, branch: BranchId, before: &Tree, file: Expired) -> Result<bool, Error> {
+        // Time wrote this and nobody who knows of a conflict.
+        let path = before.path(file.inode).unwrap_or_default();
+        self.shown.forget(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
+        let Expired { parent, name, inode, modified } = file;
+        let wanted = name.clone();
+        let still = |tree: &Tree| {
+            let is_it = tree.lookup(parent, &wanted).is_ok_and(|there| there == inode);
+            is_it && tree.node(inode).is_ok_and(|node| node.mtime == modified)
+        };
+        match self.edit_if(owner, branch, Op::Unlink { parent, name, keep: true }, still) {
+            Ok(_) if self.is_watched() => Ok(true),
+            Ok(_) => self.drop_file(owner, branch, inode).map(|()| true),
+            Err(EditError::Refused(error)) if !matches!(error.kind, Kind::Busy | Kind::Gone) => Err(error),
+            // It went or was replaced meanwhile, or its branch is gone.
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn drop_file(&self, owner: &Actor, branch: BranchId, inode: u64) -> Result<(), Error> {
+        match self.edit_unguarded(owner, branch, Op::Drop { inode }) {
+            Err(EditError::Refused(error)) => Err(error),
+            Ok(_) | Err(EditError::Tree(_)) => Ok(()),
+        }
     }
 }
 
@@ -147,7 +165,7 @@ fn expired(tree: &Tree, rules: &Rules, now: Time) -> (Vec<Expired>, Time) {
             let Some(ttl) = rules.of(&below).ttl else { continue };
             let end = node.mtime.after(ttl);
             if end <= now {
-                found.push(Expired { parent: folder, name: name.clone(), inode });
+                found.push(Expired { parent: folder, name: name.clone(), inode, modified: node.mtime });
             } else {
                 next = next.min(end);
             }

@@ -11,8 +11,8 @@ use super::act::Deed;
 use super::chain::Chain;
 use super::world::{BranchId, View, World};
 use super::writer::WriterGuard;
-use super::{Actor, Error, Memory, seal};
-use crate::journal::{Journal, Kind};
+use super::{Actor, Error, Kind, Memory, seal};
+use crate::journal::{Journal, Kind as Frame};
 use crate::object::{CodecError, Reader, Time, Writer};
 use crate::sync::no_longer_hurried;
 use crate::workspace::{Op, Outcome, Packs, Stretch, Tree, TreeError};
@@ -169,6 +169,17 @@ impl Memory {
 
     /// Like [`Memory::edit`], whatever the rules say.
     pub(super) fn edit_unguarded(&self, who: &Actor, branch: BranchId, op: Op<'_>) -> Result<Outcome, EditError> {
+        self.edit_if(who, branch, op, |_| true)
+    }
+
+    /// Like [`Memory::edit_unguarded`], if `still` holds for the files that it is done to; kind `Busy` else.
+    pub(super) fn edit_if(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        op: Op<'_>,
+        still: impl FnOnce(&Tree) -> bool,
+    ) -> Result<Outcome, EditError> {
         let mut edit = Edit { by: Author { branch, time: self.now(), uid: who.uid }, op };
         // The hashes of a long write are worked out before.
         let stretch = match &edit.op {
@@ -185,6 +196,9 @@ impl Memory {
             edit.by.time = self.next_time(&writer);
             let files = Edited::of(&self.world(), branch)?;
             let before = files.before.clone();
+            if !still(&before) {
+                return Err(EditError::Refused(changed_meanwhile()));
+            }
             let (after, outcome) = self.write_down(&mut writer, &journal, &edit, stretch.as_ref(), files)?;
             self.world.write().edit(branch, after, edit.by.time);
             // Letting go of files that nobody else has takes time.
@@ -220,7 +234,7 @@ impl Memory {
         let (head, content) = edit.to_bytes();
         if lasts {
             no_longer_hurried();
-            journal.append(Kind::Edit, &[&head, content]).map_err(Error::from)?;
+            journal.append(Frame::Edit, &[&head, content]).map_err(Error::from)?;
             let bytes = (head.len() + content.len()) as u64;
             let (moves, edits) = (moves_folder(&files.before, &edit.op), files.edits);
             chain.note(edit.by, files, bytes + seal::ACT_BYTES);
@@ -292,7 +306,7 @@ impl Memory {
 
     fn tell_files(&self, branch: BranchId) {
         let parent = self.world().branches.get(&branch).and_then(|branch| branch.parent);
-        self.tell(&super::Change { branch, parent, what: "files", files: Vec::new() });
+        self.tell(super::Change { branch, parent, what: "files", files: Vec::new(), was: Vec::new() });
     }
 }
 
@@ -329,6 +343,10 @@ impl Chain {
         world.edit(by.branch, after, by.time);
         Ok(())
     }
+}
+
+fn changed_meanwhile() -> Error {
+    Error::new(Kind::Busy, "changed", "the file was changed meanwhile", "try again")
 }
 
 /// Returns whether an operation moves a folder that holds something.

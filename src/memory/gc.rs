@@ -1,5 +1,6 @@
 //! Letting go of what nobody needs: expired branches, states past `config/keep`, unreachable segments.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +10,9 @@ use serde_json::{Value, json};
 use super::act::Deed;
 use super::moves::Fold;
 use super::settings::Setting;
-use super::world::{Branch, BranchId, World};
-use super::{Actor, Error, Memory, seal};
+use super::world::{Branch, BranchId, BranchRef, Kept, World};
+use super::{Actor, Error, Kind, Memory, seal};
+use crate::branch::State;
 use crate::object::{Hash, Time};
 
 impl Memory {
@@ -19,63 +21,66 @@ impl Memory {
     /// A branch goes when its `config/ttl` has run out, and an empty `ttl` never does; with
     /// `older_than`, only those that were not written for at least so long.
     pub fn gc(&self, who: &Actor, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Error> {
-        let now = self.now();
-        let expired = self.expired(now, older_than);
-        let paths: Vec<String> = {
-            let world = self.world();
-            let branch = |id: &BranchId| world.branches.get(id).map(|branch| branch.path.to_string());
-            expired.iter().filter_map(branch).collect()
-        };
+        let age = Age { now: self.now(), least: older_than.unwrap_or_default() };
+        let world = self.world().clone();
+        let expired = expired(&world, &age);
         if dry_run {
-            let states = self.world().branches.values().map(|branch| outdated(branch, now).count()).sum::<usize>();
+            let path = |id: &BranchId| world.branches.get(id).map(|branch| branch.path.to_string());
+            let paths: Vec<String> = expired.iter().filter_map(path).collect();
+            let states = world.branches.values().map(|branch| outdated(branch, age.now).count()).sum::<usize>();
             let (files, bytes) = (self.expire_files(true)?, self.unreachable_bytes()?);
             return Ok(json!({ "dry_run": true, "branches": paths, "states": states, "files": files, "bytes": bytes }));
         }
-        for branch in &expired {
-            self.act(who, &[Some(*branch)], || Ok(Deed::Discard(*branch)))?;
+        drop(world);
+        let mut paths = Vec::new();
+        for branch in expired {
+            paths.extend(self.discard_expired(who, branch, age.least)?);
         }
         let files = self.expire_files(false)?;
         let _one = self.sealing.lock();
-        let states = self.drop_outdated(now);
+        let states = self.drop_outdated(age.now)?;
         let sealed = self.seal_alone(Fold::Small)?;
         let bytes = self.sweep(&sealed)?;
         Ok(json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes }))
     }
 
-    /// Returns expired branches, children before their parents.
-    fn expired(&self, now: Time, older_than: Option<Duration>) -> Vec<BranchId> {
-        let world = self.world();
-        let least = older_than.map_or(0, |age| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX));
-        let is_expired = |branch: &Branch| {
-            let age = now.0 - branch.changed.0;
-            branch.settings.duration(Setting::Ttl).is_some_and(|ttl| age >= ttl) && age >= least
-        };
-        let branches = world.branches.values().map(|branch| &**branch);
-        let mut chosen: Vec<&Branch> =
-            branches.filter(|branch| branch.parent.is_some() && is_expired(branch)).collect();
-        chosen.sort_by_key(|branch| std::cmp::Reverse((world.depth(branch), branch.id)));
-        let mut gone = HashSet::new();
-        for branch in chosen {
-            // A living child keeps its parent.
-            if branch.children.values().all(|child| gone.contains(child)) {
-                gone.insert(branch.id);
+    /// Discards a branch, if that is still due when nobody else writes; returns its path.
+    fn discard_expired(&self, who: &Actor, branch: BranchId, least: Duration) -> Result<Option<String>, Error> {
+        let mut path = None;
+        let deed = || {
+            let world = self.world();
+            let branch = world.branch(branch)?;
+            if !(Age { now: self.now(), least }).expires(branch) || !branch.children.is_empty() {
+                return Err(Error::new(Kind::Busy, "in_use", "the branch was written to", "wait until it expires"));
             }
+            path = Some(branch.path.to_string());
+            Ok(Deed::Discard(branch.id))
+        };
+        match self.act(who, &[Some(branch)], deed) {
+            Err(error) if matches!(error.kind, Kind::Busy | Kind::Gone) => Ok(None),
+            done => done.map(|_| path),
         }
-        let mut order: Vec<BranchId> = gone.into_iter().collect();
-        order.sort_by_key(|id| std::cmp::Reverse(world.branches.get(id).map(|branch| world.depth(branch))));
-        order
     }
 
-    fn drop_outdated(&self, now: Time) -> usize {
-        let mut world = self.world.write();
+    /// Lets go of earlier states that need not stay readable; returns how many.
+    fn drop_outdated(&self, now: Time) -> Result<usize, Error> {
+        let world = self.world().clone();
+        let has_outdated = |branch: &&BranchRef| outdated(branch, now).next().is_some();
+        let branches: Vec<BranchId> = world.branches.values().filter(has_outdated).map(|branch| branch.id).collect();
+        drop(world);
         let mut dropped = 0;
-        world.each_branch(|branch| {
-            let before = branch.kept.len();
-            let keep = branch.settings.duration(Setting::Keep).unwrap_or(i64::MAX);
-            branch.kept.retain(|kept| now.0 - kept.time.0 < keep);
-            dropped += before - branch.kept.len();
-        });
-        dropped
+        for branch in branches {
+            let _writer = self.writer()?;
+            let mut kept = imbl::Vector::new();
+            self.world.write().change(branch, |branch| {
+                let (gone, stays) =
+                    std::mem::take(&mut branch.kept).into_iter().partition(|kept| is_outdated(branch, kept, now));
+                branch.kept = stays;
+                kept = gone;
+            });
+            dropped += kept.len();
+        }
+        Ok(dropped)
     }
 
     /// Removes the files that nothing reaches. Called by who holds `sealing`, with the world that the manifest names:
@@ -114,7 +119,44 @@ pub(super) fn live_files(world: &World) -> HashSet<Hash> {
     seal::segments_of(world)
 }
 
-fn outdated(branch: &Branch, now: Time) -> impl Iterator<Item = &Arc<crate::branch::State>> {
+/// How old a branch must be to expire.
+struct Age {
+    now: Time,
+    /// What it must be at least, whatever its `config/ttl` says.
+    least: Duration,
+}
+
+impl Age {
+    fn expires(&self, branch: &Branch) -> bool {
+        let age = self.now.0 - branch.changed.0;
+        let least = i64::try_from(self.least.as_nanos()).unwrap_or(i64::MAX);
+        branch.parent.is_some() && branch.settings.duration(Setting::Ttl).is_some_and(|ttl| age >= ttl) && age >= least
+    }
+}
+
+/// Returns expired branches, children before their parents.
+fn expired(world: &World, age: &Age) -> Vec<BranchId> {
+    let branches = world.branches.values().map(|branch| &**branch);
+    let mut chosen: Vec<(u64, &Branch)> =
+        branches.filter(|branch| age.expires(branch)).map(|branch| (world.depth(branch), branch)).collect();
+    chosen.sort_by_key(|(depth, branch)| (Reverse(*depth), branch.id));
+    let mut gone = HashSet::new();
+    let mut order = Vec::new();
+    for (_, branch) in chosen {
+        // A living child keeps its parent.
+        if branch.children.values().all(|child| gone.contains(child)) {
+            gone.insert(branch.id);
+            order.push(branch.id);
+        }
+    }
+    order
+}
+
+fn is_outdated(branch: &Branch, kept: &Kept, now: Time) -> bool {
     let keep = branch.settings.duration(Setting::Keep).unwrap_or(i64::MAX);
-    branch.kept.iter().filter(move |kept| now.0 - kept.time.0 >= keep).map(|kept| &kept.state)
+    now.0 - kept.time.0 >= keep
+}
+
+fn outdated(branch: &Branch, now: Time) -> impl Iterator<Item = &Arc<State>> {
+    branch.kept.iter().filter(move |kept| is_outdated(branch, kept, now)).map(|kept| &kept.state)
 }

@@ -56,7 +56,7 @@ impl Memory {
         self.settle_written_until(branch, deadline)?;
         match self.join_in_rounds(who, branch, join, deadline)? {
             Tried::Done(entry, change) => {
-                self.tell(&change);
+                self.tell(change);
                 Ok(merged(&entry))
             }
             Tried::Refused(error, planned) => Err(self.refused(who, (branch, join), error, planned)),

@@ -86,7 +86,7 @@ use crate::sync::{Mutex, ReadGuard, RwLock, Shares};
 use history::History;
 use segments::Segments;
 use trees::Trees;
-use world::World;
+use world::{BranchRef, World};
 use writer::WriterLock;
 
 /// Who acts: the caller's uid, and the name that user has.
@@ -111,6 +111,8 @@ pub struct Change {
     pub what: &'static str,
     /// The files of branches that others were put in place of: by a merge, promote, pull or rollback.
     pub files: Vec<Replaced>,
+    /// The branch and its parent as they were, to be let go of with no lock held.
+    was: Vec<BranchRef>,
 }
 
 /// A branch's files before and after.

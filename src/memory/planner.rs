@@ -99,13 +99,18 @@ impl Planner {
         contents
     }
 
+    /// Does something in the background.
+    pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        self.pool.run(0, job);
+    }
+
     /// Lets go of what was worked out for a branch.
     pub(super) fn forget(&self, branch: BranchId) {
         let jobs: Vec<_> = self.jobs.lock().extract_if(.., |job| job.purpose.branch == branch).collect();
         self.contents.lock().retain(|((of, _), _)| *of != branch);
         if !jobs.is_empty() {
             // Their states may be long to free.
-            self.pool.run(0, move || drop(jobs));
+            self.run(move || drop(jobs));
         }
     }
 }
@@ -165,7 +170,7 @@ impl Memory {
             return self.settle_written(branch);
         };
         let ((tell, told), memory) = (mpsc::channel(), self.me.clone());
-        self.planner.pool.run(0, move || {
+        self.planner.run(move || {
             let settled = memory.upgrade().map_or(Ok(()), |memory| memory.settle_written(branch));
             // Who asked may have gone.
             let _ = tell.send(settled);

@@ -22,6 +22,8 @@ use crate::segment::{Row, Segment, write_segment};
 
 /// Edits in one commit from which on the records go straight into a segment.
 const BULK_EDITS: usize = 1024;
+/// Bytes of records in one commit from which on they do: to sign and log more takes a while.
+const BULK_BYTES: usize = 4 << 20;
 
 /// What a commit did.
 #[derive(Clone, Debug)]
@@ -86,7 +88,7 @@ impl Memory {
             let head = self.world().branch(branch)?.state.head();
             return Ok(Receipt { put: 0, deleted: 0, head, entry: self.tip() });
         }
-        if edits.len() >= BULK_EDITS && !edits.iter().any(|edit| matches!(edit, Edit::Rename { .. })) {
+        if is_bulk(&edits) && !edits.iter().any(|edit| matches!(edit, Edit::Rename { .. })) {
             return self.commit_bulk(who, branch, edits);
         }
         let mut changes = Vec::with_capacity(edits.len());
@@ -193,7 +195,7 @@ impl Memory {
             let act = Act { time, planned: bulk.time.min(time), uid: who.uid, deed: Deed::Bulk(branch, name, deletes) };
             let (entry, change) = self.perform_planned(&mut writer, act, |world, act| bulk.prepare(world, act))?;
             drop(writer);
-            self.tell(&change);
+            self.tell(change);
             return Ok(entry);
         }
         Err(branch_moves())
@@ -232,7 +234,7 @@ impl Memory {
                     let done = self.perform_planned(&mut writer, act, |world, act| planned.prepare(world, act));
                     drop(writer);
                     let (entry, change) = done?;
-                    self.tell(&change);
+                    self.tell(change);
                     return Ok(Receipt::of(&entry));
                 }
                 Err(PlanError::Failed(error)) => return Err(error),
@@ -310,6 +312,12 @@ impl Memory {
     pub fn chmod(&self, who: &Actor, branch: BranchId, mode: u32) -> Result<(), Error> {
         self.act(who, &[Some(branch)], || Ok(Deed::Mode(branch, mode & 0o7777))).map(|_| ())
     }
+}
+
+/// Returns whether the records of a commit go straight into a segment.
+fn is_bulk(edits: &[Edit]) -> bool {
+    let bytes = |edit: &Edit| if let Edit::Put { draft, .. } = edit { draft.bytes() } else { 0 };
+    edits.len() >= BULK_EDITS || edits.iter().map(bytes).sum::<usize>() >= BULK_BYTES
 }
 
 fn branch_moves() -> Error {

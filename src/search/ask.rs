@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::answer::{Hit, Score};
+use super::clock::Clock;
 use super::fusion::fuse;
 use super::nearest::Effort;
 use super::scan::{Scan, Scored};
@@ -53,6 +54,7 @@ pub fn ask(
     question: &Question,
     late: &dyn Fn() -> Option<SearchError>,
 ) -> Result<Asked, SearchError> {
+    let clock = Clock::new(late);
     let wanted = wanted(places, metric, question)?;
     let (mut hits, mut exact) = (Vec::new(), true);
     for place in places {
@@ -61,7 +63,7 @@ pub fn ask(
         {
             return Err(SearchError::Dimension { found: vector.vector().len(), expected: dim });
         }
-        let scan = Scan::new(&place.state, question.filter.as_ref(), late)?;
+        let scan = Scan::new(&place.state, question.filter.as_ref(), &clock)?;
         let (found, proven) = hits_of(&scan, &place.source, &wanted, question)?;
         hits.extend(found);
         exact &= proven;

@@ -86,6 +86,11 @@ impl Filter {
         parse::parse_filter(filter, 1).map(Filter)
     }
 
+    /// Returns how many conditions it has: what a look at one record takes at most.
+    pub fn weight(&self) -> usize {
+        self.0.weight()
+    }
+
     /// Tells whether a record with this metadata passes; what is no object counts as `{}`.
     ///
     /// Allocates nothing.
@@ -114,6 +119,14 @@ enum Test {
 }
 
 impl Node {
+    fn weight(&self) -> usize {
+        match self {
+            Self::All(nodes) | Self::Any(nodes) => 1 + nodes.iter().map(Self::weight).sum::<usize>(),
+            Self::Not(node) => 1 + node.weight(),
+            Self::Key(_, test) => test.weight(),
+        }
+    }
+
     fn matches(&self, metadata: &Value) -> bool {
         match self {
             Self::All(nodes) => nodes.iter().all(|node| node.matches(metadata)),
@@ -125,6 +138,15 @@ impl Node {
 }
 
 impl Test {
+    fn weight(&self) -> usize {
+        match self {
+            Self::All(tests) => 1 + tests.iter().map(Self::weight).sum::<usize>(),
+            Self::Not(test) => 1 + test.weight(),
+            Self::OneOf(operands) => 1 + operands.len(),
+            Self::Equal(_) | Self::Order(..) | Self::Exists(_) => 1,
+        }
+    }
+
     fn holds(&self, stored: Option<&Value>) -> bool {
         match self {
             Self::Exists(wanted) => stored.is_some() == *wanted,

@@ -8,6 +8,7 @@
 
 mod answer;
 mod ask;
+mod clock;
 mod filter;
 mod fusion;
 mod nearest;

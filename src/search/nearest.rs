@@ -169,10 +169,8 @@ impl Scan<'_> {
     /// Pools the versions that are in no segment. They come last: what was pooled before spares
     /// most of them a look at their metadata.
     fn scan_loose(&self, question: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
-        let place = |version: &Arc<Version>| {
-            let matches = self.filter.is_none_or(|filter| filter.matches(version.metadata()));
-            matches.then(|| Place::Loose(version.clone()))
-        };
+        let place =
+            |version: &Arc<Version>| self.lets_through(version.metadata()).then(|| Place::Loose(version.clone()));
         let (table, seen) = self.state.loose().table();
         let columns = Columns::of_loose(table.codes());
         let mut rows = Vec::with_capacity(seen.count() as usize);

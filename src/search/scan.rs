@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
+use serde_json::Value;
+
 use super::SearchError;
+use super::clock::Clock;
 use super::filter::Filter;
 use super::pool::{Place, Pool};
 use crate::branch::{Codes, State};
@@ -27,8 +30,10 @@ pub struct Scan<'a> {
     pub filter: Option<&'a Filter>,
     /// Of each layer, the rows that match the filter; empty without one.
     chosen: Vec<RoaringBitmap>,
-    /// Tells whether the time limit was reached, with the error for it.
-    late: &'a dyn Fn() -> Option<SearchError>,
+    /// What a look at one record's metadata takes, in steps of the clock.
+    weight: usize,
+    /// The time limit.
+    pub clock: &'a Clock<'a>,
 }
 
 /// A record and its score.
@@ -41,18 +46,14 @@ pub struct Scored<S> {
 
 impl<'a> Scan<'a> {
     /// Prepares a search; finds out which rows match the filter.
-    pub fn new(
-        state: &'a State,
-        filter: Option<&'a Filter>,
-        late: &'a dyn Fn() -> Option<SearchError>,
-    ) -> Result<Scan<'a>, SearchError> {
+    pub fn new(state: &'a State, filter: Option<&'a Filter>, clock: &'a Clock<'a>) -> Result<Scan<'a>, SearchError> {
         let mut chosen = Vec::new();
         if let Some(filter) = filter {
             for layer in state.layers() {
-                chosen.push(filter.select(&layer.segment, late)?);
+                chosen.push(filter.select(&layer.segment, clock)?);
             }
         }
-        Ok(Scan { state, filter, chosen, late })
+        Ok(Scan { state, filter, chosen, weight: filter.map_or(0, Filter::weight), clock })
     }
 
     /// Tells whether a row of a layer's segment may be an answer.
@@ -90,7 +91,12 @@ impl<'a> Scan<'a> {
 
     /// Fails once the time limit is reached.
     pub fn check_time(&self) -> Result<(), SearchError> {
-        (self.late)().map_or(Ok(()), Err)
+        self.clock.check()
+    }
+
+    /// Tells whether the filter lets a record with that metadata through; nothing does once the time is over.
+    pub fn lets_through(&self, metadata: &Value) -> bool {
+        self.filter.is_none_or(|filter| !self.clock.is_over(self.weight) && filter.matches(metadata))
     }
 }
 

@@ -24,8 +24,8 @@ fn open_with(disk: &ForgetfulDisk, graph_rows: u32) -> Arc<Memory> {
 }
 
 fn note(number: usize, chance: &mut Chance) -> Edit {
-    let mut draft = crate::support::draft(Some(chance.vector(DIM)), None);
-    draft.metadata = serde_json::json!({ "bucket": number % 1000 }).as_object().unwrap().clone();
+    let metadata = serde_json::json!({ "bucket": number % 1000 }).as_object().unwrap().clone();
+    let draft = crate::support::draft(Some(chance.vector(DIM)), None).with_metadata(metadata);
     Edit::Put { id: format!("r{number:05}").into(), draft }
 }
 

@@ -37,7 +37,7 @@ pub fn who() -> Actor {
 }
 
 pub fn draft(vector: Option<Vec<f32>>, text: Option<&str>) -> Draft {
-    Draft { vector, text: text.map(Arc::from), metadata: Default::default() }
+    Draft { vector: vector.map(Arc::from), text: text.map(Arc::from), metadata: "{}".into() }
 }
 
 pub fn put(id: &str, vector: Option<Vec<f32>>, text: Option<&str>) -> Edit {

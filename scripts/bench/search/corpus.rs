@@ -132,12 +132,13 @@ impl Corpus {
     /// Returns a row as an edit: its bucket is its number modulo [`BUCKETS`].
     pub fn put(&self, row: usize) -> Edit {
         let mut draft = Draft::of_vector(self.vector(row).to_vec()).unwrap();
+        let mut metadata = Map::new();
         if let Some(line) = self.lines.get(row) {
             draft.text = Some(line.text.clone());
-            draft.metadata = line.metadata.clone();
+            metadata.clone_from(&line.metadata);
         }
-        draft.metadata.insert("bucket".into(), (row % BUCKETS).into());
-        Edit::Put { id: self.names[row].clone(), draft }
+        metadata.insert("bucket".into(), (row % BUCKETS).into());
+        Edit::Put { id: self.names[row].clone(), draft: draft.with_metadata(metadata) }
     }
 
     /// Returns what an agent may change, from number `start` on: of 20 edits 9 replace a row, 9 are
@@ -154,8 +155,8 @@ impl Corpus {
             };
             let mut draft = Draft::of_vector(self.mixture(u64::MAX - number as u64)).unwrap();
             draft.text = Some(self.lines[row % self.lines.len()].text.clone());
-            draft.metadata.insert("bucket".into(), (row % BUCKETS).into());
-            Edit::Put { id, draft }
+            let metadata = Map::from_iter([("bucket".to_owned(), (row % BUCKETS).into())]);
+            Edit::Put { id, draft: draft.with_metadata(metadata) }
         };
         (start..start + count).map(edit).collect()
     }

@@ -11,7 +11,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::{Map, json};
+use serde_json::json;
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -82,7 +82,7 @@ impl Row {
             Row::Line { number, bytes } => Edit::parse_line(&bytes, number, fresh_id),
             Row::Vector { id, vector } => {
                 check_record_id(&id)?;
-                let draft = Draft { vector: Some(vector), text: None, metadata: Map::new() };
+                let draft = Draft::of_vector(vector)?;
                 Ok(Edit::Put { id: id.into(), draft })
             }
         }

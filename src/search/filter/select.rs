@@ -6,29 +6,29 @@ use serde_json::Value;
 use super::{Filter, Node, Test};
 use crate::facet::{Bound, Facets, Rows};
 use crate::search::SearchError;
+use crate::search::clock::Clock;
 use crate::segment::{Segment, SegmentError};
 
 #[cfg(test)]
 mod tests;
 
-/// Rows looked at between two looks at the clock.
-const ROWS_AT_ONCE: usize = 256;
+/// What it takes to read the metadata of a row, in steps of the clock.
+const ROW_STEPS: usize = 64;
+/// What it takes to look one value up, in steps of the clock.
+const VALUE_STEPS: usize = 512;
+/// Values that are looked up at once.
+const VALUES_AT_ONCE: usize = 256;
 
 impl Filter {
     /// Returns exactly the rows of a segment that match, those included that a branch does not see.
     ///
     /// The index gives most of them; the metadata of rows that it leaves open is read, at about a
-    /// microsecond a row. `late` is asked now and then whether to give up.
-    pub fn select(
-        &self,
-        segment: &Segment,
-        late: &dyn Fn() -> Option<SearchError>,
-    ) -> Result<RoaringBitmap, SearchError> {
-        let Rows { mut sure, unsure } = self.narrow(&segment.facets()?);
-        for (number, row) in unsure.iter().enumerate() {
-            if number.is_multiple_of(ROWS_AT_ONCE) {
-                late().map_or(Ok(()), Err)?;
-            }
+    /// microsecond a row.
+    pub fn select(&self, segment: &Segment, clock: &Clock<'_>) -> Result<RoaringBitmap, SearchError> {
+        let Rows { mut sure, unsure } = self.narrow(&segment.facets()?, clock)?;
+        let weight = ROW_STEPS + self.weight();
+        for row in &unsure {
+            clock.spend(weight)?;
             if self.matches(&metadata(segment, row)?) {
                 sure.insert(row);
             }
@@ -37,8 +37,10 @@ impl Filter {
     }
 
     /// Returns the rows that match as far as the index alone can tell; reads no row.
-    pub fn narrow(&self, facets: &Facets<'_>) -> Rows {
-        self.0.rows(facets)
+    pub fn narrow(&self, facets: &Facets<'_>, clock: &Clock<'_>) -> Result<Rows, SearchError> {
+        let rows = self.0.rows(facets, clock);
+        clock.spend(0)?;
+        Ok(rows)
     }
 }
 
@@ -47,32 +49,42 @@ fn metadata(segment: &Segment, row: u32) -> Result<Value, SegmentError> {
 }
 
 impl Node {
-    fn rows(&self, facets: &Facets<'_>) -> Rows {
+    /// Returns the rows that match; any once the time is over.
+    fn rows(&self, facets: &Facets<'_>, clock: &Clock<'_>) -> Rows {
         match self {
-            Self::All(nodes) => all(facets, nodes.iter().map(|node| node.rows(facets))),
-            Self::Any(nodes) => nodes.iter().map(|node| node.rows(facets)).fold(Rows::none(), Rows::or),
-            Self::Not(node) => node.rows(facets).not(facets.rows()),
-            Self::Key(key, test) => test.rows(facets, key),
+            Self::All(nodes) => all(facets, nodes.iter().map(|node| node.rows(facets, clock))),
+            Self::Any(nodes) => nodes.iter().map(|node| node.rows(facets, clock)).fold(Rows::none(), Rows::or),
+            Self::Not(node) => node.rows(facets, clock).not(facets.rows()),
+            Self::Key(key, test) => test.rows(facets, key, clock),
         }
     }
 }
 
 impl Test {
-    fn rows(&self, facets: &Facets<'_>, key: &str) -> Rows {
+    fn rows(&self, facets: &Facets<'_>, key: &str, clock: &Clock<'_>) -> Rows {
+        if clock.is_over(VALUE_STEPS) {
+            return Rows::none();
+        }
         match self {
             Self::Exists(true) => facets.present(key),
             Self::Exists(false) => facets.present(key).not(facets.rows()),
-            Self::All(tests) => all_of_one_key(facets, key, tests),
-            Self::Not(test) => test.rows(facets, key).not(facets.rows()),
+            Self::All(tests) => all_of_one_key(facets, key, tests, clock),
+            Self::Not(test) => test.rows(facets, key, clock).not(facets.rows()),
             Self::Equal(operand) => facets.equal(key, operand),
-            Self::OneOf(operands) => facets.one_of(key, operands),
+            Self::OneOf(operands) => {
+                let some = |operands: &[Value]| match clock.is_over(operands.len() * VALUE_STEPS) {
+                    true => Rows::none(),
+                    false => facets.one_of(key, operands),
+                };
+                operands.chunks(VALUES_AT_ONCE).map(some).fold(facets.one_of(key, &[]), Rows::or)
+            }
             Self::Order(operand, wanted) => facets.ordered(key, &[Bound { operand, wanted: *wanted }]),
         }
     }
 }
 
 /// Both ends of a range are looked up together: each alone may have most of the rows.
-fn all_of_one_key(facets: &Facets<'_>, key: &str, tests: &[Test]) -> Rows {
+fn all_of_one_key(facets: &Facets<'_>, key: &str, tests: &[Test], clock: &Clock<'_>) -> Rows {
     let bound = |test| match test {
         &Test::Order(ref operand, wanted) => Some(Bound { operand, wanted }),
         _ => None,
@@ -80,7 +92,7 @@ fn all_of_one_key(facets: &Facets<'_>, key: &str, tests: &[Test]) -> Rows {
     let bounds: Vec<Bound<'_>> = tests.iter().filter_map(bound).collect();
     let range = (!bounds.is_empty()).then(|| facets.ordered(key, &bounds));
     let others = tests.iter().filter(|test| bound(test).is_none());
-    all(facets, range.into_iter().chain(others.map(|test| test.rows(facets, key))))
+    all(facets, range.into_iter().chain(others.map(|test| test.rows(facets, key, clock))))
 }
 
 /// Returns the rows that are in all of `parts`; every row where there are none.

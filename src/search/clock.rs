@@ -1,0 +1,65 @@
+//! The time limit of a question.
+
+use std::cell::Cell;
+
+use super::SearchError;
+
+/// Work between two looks at the clock, in steps of some nanoseconds each.
+const STEPS: usize = 16_384;
+
+/// Tells whether a question has taken longer than it may.
+pub struct Clock<'a> {
+    late: &'a dyn Fn() -> Option<SearchError>,
+    /// Steps that were done since the last look.
+    steps: Cell<usize>,
+    over: Cell<bool>,
+}
+
+impl<'a> Clock<'a> {
+    /// Makes a clock; `late` returns the error once the time is over, and is asked now and then.
+    pub fn new(late: &'a dyn Fn() -> Option<SearchError>) -> Clock<'a> {
+        Clock { late, steps: Cell::new(0), over: Cell::new(false) }
+    }
+
+    /// Notes so many steps of work; returns whether the time is over. What is worked out after that counts for
+    /// nothing, and the next [`Clock::check`] fails.
+    pub fn is_over(&self, steps: usize) -> bool {
+        let done = self.steps.get().saturating_add(steps);
+        self.steps.set(done);
+        if done >= STEPS && !self.over.get() {
+            self.steps.set(0);
+            self.over.set((self.late)().is_some());
+        }
+        self.over.get()
+    }
+
+    /// Notes so many steps of work, and fails once the time is over.
+    pub fn spend(&self, steps: usize) -> Result<(), SearchError> {
+        if self.is_over(steps) { self.check() } else { Ok(()) }
+    }
+
+    /// Fails once the time is over.
+    pub fn check(&self) -> Result<(), SearchError> {
+        (self.late)().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_looked_at_now_and_then_and_never_runs_back() {
+        let (asked, late) = (Cell::new(0), Cell::new(false));
+        let ask = || {
+            asked.set(asked.get() + 1);
+            late.get().then_some(SearchError::Timeout(5))
+        };
+        let clock = Clock::new(&ask);
+        assert!((0..2 * STEPS).all(|_| !clock.is_over(1)));
+        assert_eq!(asked.get(), 2);
+        late.set(true);
+        assert!(!clock.is_over(STEPS - 1) && clock.is_over(1) && clock.is_over(0));
+        assert!(matches!(clock.spend(1), Err(SearchError::Timeout(5))));
+    }
+}
