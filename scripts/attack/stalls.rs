@@ -144,7 +144,7 @@ fn write_texts(mount: &Mount, name: &str, size: Size, seed: usize) {
     for file in 0..size.files {
         let mut out = BufWriter::new(File::create(folder.join(format!("t{file}.txt"))).unwrap());
         for line in 0..size.lines {
-            let changed = (line + seed) % 97 == 0 && seed > 0;
+            let changed = (line + seed).is_multiple_of(97) && seed > 0;
             let word = if changed { seed } else { 0 };
             writeln!(out, "line {line} of the file {file} as it was written by {word}, with some words more").unwrap();
         }

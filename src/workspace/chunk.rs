@@ -10,6 +10,8 @@ use crate::sync::{Rank, RwLock};
 
 /// Bytes of a chunk; only the last one of a file, or one before a hole, has fewer.
 pub(super) const CHUNK_BYTES: u64 = 64 * 1024;
+/// What takes up space does so in units of this.
+const BLOCK_BYTES: u64 = 4096;
 pub(super) static CHUNK_CONTEXT: Context = Context::new("engramfs 2026 file chunk v1");
 
 /// The bytes at one place of a file. Whatever is behind its length is zeros.
@@ -161,6 +163,11 @@ impl Chunk {
             Chunk::Written(_) => CHUNK_BYTES as u32,
             Chunk::Sealed(sealed) => sealed.length,
         }
+    }
+
+    /// Returns how many bytes it takes up, in whole blocks.
+    pub fn space(&self) -> u64 {
+        u64::from(self.length()).next_multiple_of(BLOCK_BYTES)
     }
 
     /// Returns the hash of the bytes up to the last that is not zero; none when all are zero.

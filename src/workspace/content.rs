@@ -1,17 +1,16 @@
 //! The bytes of one file.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::TreeError;
 use super::chunk::{CHUNK_BYTES, Chunk};
-use super::chunks::Chunks;
+use super::chunks::{Chunks, Piece};
 use super::pack::Packs;
 use crate::object::{Context, Hash, Hasher};
 
 /// Largest size of a file: 16 TiB.
 pub const FILE_BYTES_MAX: u64 = 1 << 44;
-/// What takes up space does so in units of this.
-const BLOCK_BYTES: u64 = 4096;
 static CONTENT_CONTEXT: Context = Context::new("engramfs 2026 file content v1");
 
 /// The content of a file: a size, and chunks that clones share until they change.
@@ -46,10 +45,6 @@ pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
         at = stop;
         there.then_some(part)
     })
-}
-
-fn space(chunk: &Chunk) -> u64 {
-    u64::from(chunk.length()).next_multiple_of(BLOCK_BYTES)
 }
 
 impl Content {
@@ -124,9 +119,9 @@ impl Content {
         change: impl FnOnce(&mut Chunk) -> Result<(), TreeError>,
     ) -> Result<(), TreeError> {
         let chunk = self.chunks.get_mut(number);
-        let before = space(chunk);
+        let before = chunk.space();
         let done = change(chunk);
-        let after = space(chunk);
+        let after = chunk.space();
         let empty = chunk.length() == 0;
         if empty {
             self.chunks.remove(number);
@@ -138,7 +133,7 @@ impl Content {
 
     pub(super) fn remove(&mut self, number: u64) {
         if let Some(chunk) = self.chunks.remove(number) {
-            self.allocated -= space(&chunk);
+            self.allocated -= chunk.space();
             self.hash = OnceLock::new();
         }
     }
@@ -156,7 +151,7 @@ impl Content {
     pub(super) fn put(&mut self, number: u64, chunk: Option<Chunk>) {
         self.remove(number);
         if let Some(chunk) = chunk {
-            self.allocated += space(&chunk);
+            self.allocated += chunk.space();
             *self.chunks.get_mut(number) = chunk;
         }
         self.hash = OnceLock::new();
@@ -214,11 +209,28 @@ impl Content {
         if keep > 0 && self.chunks.get(number).is_some_and(|chunk| chunk.length() > keep) {
             self.change(number, |chunk| chunk.cut(keep, packs))?;
         }
-        while let Some((found, _)) = self.chunks.next(size.div_ceil(CHUNK_BYTES)) {
-            self.remove(found);
-        }
+        self.clear(size.div_ceil(CHUNK_BYTES)..FILE_BYTES_MAX / CHUNK_BYTES);
         self.size = size;
         self.hash = OnceLock::new();
         Ok(())
+    }
+
+    /// Makes holes of whole chunks.
+    pub(super) fn clear(&mut self, chunks: Range<u64>) {
+        self.allocated -= self.chunks.clear(chunks);
+        self.hash = OnceLock::new();
+    }
+
+    /// Makes whole chunks take up space, without a change of any byte.
+    pub(super) fn fill(&mut self, chunks: Range<u64>) {
+        self.allocated += self.chunks.fill(chunks);
+    }
+
+    /// Puts pieces at their numbers as they were stored; returns whether they fit together.
+    pub(super) fn put_stored(&mut self, pieces: Vec<(u64, Option<Piece>)>) -> bool {
+        let allocated = self.chunks.with_differences(pieces);
+        self.allocated = allocated.unwrap_or_default();
+        self.hash = OnceLock::new();
+        allocated.is_some()
     }
 }

@@ -1,10 +1,11 @@
 //! The stored form of a tree: what it has other than a base.
 //!
 //! ```text
-//!  version 1 · next inode · packs n, n × name · gone n, n × inode · changed n, n × node
+//!  version 2 · next inode · packs n, n × name · gone n, n × inode · changed n, n × node
 //!  node       inode · kind · mode · uid · gid · atime · mtime · ctime · crtime · attributes n, n × (name, value) · body
 //!  file       size · chunks n, n × (number, 0 = hole | 1 zeros length | 2 loose length, bytes | 3 sealed length,
-//!             stored, pack's place, number in it, hash): what differs from the base's file
+//!             stored, pack's place, number in it, hash | 4 so many whole chunks of zeros): what differs from the
+//!             base's file
 //!  directory  removed n, n × name · set n, n × (name, inode): likewise
 //!  link       target              device   number              fifo, socket   nothing
 //! ```
@@ -18,13 +19,14 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
 use super::chunk::{Chunk, trimmed};
+use super::chunks::Piece;
 use super::node::{Body, Directory, Node};
 use super::nodes::Unlike;
 use super::{Content, Name, Tree, TreeError};
 use crate::object::{Hash, Writer};
 
 /// First byte of the stored form.
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 
 /// Codes of chunks.
 pub(super) mod code {
@@ -32,6 +34,7 @@ pub(super) mod code {
     pub const ZEROS: u8 = 1;
     pub const LOOSE: u8 = 2;
     pub const SEALED: u8 = 3;
+    pub const RUN: u8 = 4;
 }
 
 /// The packs that a delta names, in order of their first use.
@@ -123,29 +126,35 @@ fn write_entries(old: &OrdMap<Name, u64>, new: &Directory, out: &mut Writer) {
 fn write_content(old: &Content, new: &Content, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
     let changed = old.chunks.differences(&new.chunks);
     out.number(new.size()).number(changed.len() as u64);
-    for (number, chunk) in changed {
+    for (number, piece) in changed {
         out.number(number);
-        write_chunk(chunk, table, out)?;
+        match piece {
+            None => out.byte(code::HOLE),
+            Some(Piece::Run(count)) => out.byte(code::RUN).number(count),
+            Some(Piece::One(chunk)) => {
+                write_chunk(&chunk, table, out)?;
+                &mut *out
+            }
+        };
     }
     Ok(())
 }
 
-fn write_chunk(chunk: Option<&Chunk>, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
+fn write_chunk(chunk: &Chunk, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
     match chunk {
-        None => out.byte(code::HOLE),
-        Some(Chunk::Zeros(length)) => out.byte(code::ZEROS).number((*length).into()),
-        Some(Chunk::Loose(loose)) => {
+        Chunk::Zeros(length) => out.byte(code::ZEROS).number((*length).into()),
+        Chunk::Loose(loose) => {
             out.byte(code::LOOSE).number(loose.length().into());
             loose.with(|bytes| {
                 out.bytes(trimmed(bytes));
             });
             out
         }
-        Some(Chunk::Written(written)) => {
+        Chunk::Written(written) => {
             let bytes = written.read()?;
             out.byte(code::LOOSE).number(bytes.len() as u64).bytes(trimmed(&bytes))
         }
-        Some(Chunk::Sealed(sealed)) => {
+        Chunk::Sealed(sealed) => {
             let place = *table.places.entry(sealed.pack).or_insert_with(|| {
                 table.names.push(sealed.pack);
                 table.names.len() as u64 - 1

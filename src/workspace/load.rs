@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::chunk::{CHUNK_BYTES, Chunk, Loose, Sealed};
+use super::chunks::Piece;
 use super::delta::{VERSION, code};
 use super::links::Links;
 use super::node::{Body, Directory, Node};
@@ -189,27 +190,36 @@ fn read_content(old: Option<&Content>, packs: &[Hash], input: &mut Reader<'_>) -
     if size > FILE_BYTES_MAX {
         return Err(TreeError::Stored("a file is too large"));
     }
+    let mut pieces = Vec::new();
     for _ in 0..input.length()? {
         let number = input.number()?;
-        let chunk = read_chunk(packs, input)?;
-        let end = number.checked_mul(CHUNK_BYTES).filter(|start| *start < FILE_BYTES_MAX);
-        end.ok_or(TreeError::Stored("a chunk lies too far behind"))?;
-        content.put(number, chunk);
+        let piece = read_piece(packs, input)?;
+        let count = if let Some(Piece::Run(count)) = piece { count } else { 1 };
+        let end = number.checked_add(count).and_then(|end| end.checked_mul(CHUNK_BYTES));
+        end.filter(|end| *end <= FILE_BYTES_MAX).ok_or(TreeError::Stored("a chunk lies too far behind"))?;
+        pieces.push((number, piece));
+    }
+    if !content.put_stored(pieces) {
+        return Err(TreeError::Stored("two chunks overlap"));
     }
     content.resize(size);
     Ok(content)
 }
 
-fn read_chunk(packs: &[Hash], input: &mut Reader<'_>) -> Result<Option<Chunk>, TreeError> {
-    let code = input.byte()?;
-    if code == code::HOLE {
-        return Ok(None);
+fn read_piece(packs: &[Hash], input: &mut Reader<'_>) -> Result<Option<Piece>, TreeError> {
+    match input.byte()? {
+        code::HOLE => Ok(None),
+        code::RUN => Ok(Some(Piece::Run(input.number()?.max(1)))),
+        code => Ok(Some(Piece::One(read_chunk(code, packs, input)?))),
     }
+}
+
+fn read_chunk(code: u8, packs: &[Hash], input: &mut Reader<'_>) -> Result<Chunk, TreeError> {
     let length = read_u32(input)?;
     if length == 0 || u64::from(length) > CHUNK_BYTES {
         return Err(TreeError::Stored("a chunk has no length that it can have"));
     }
-    Ok(Some(match code {
+    Ok(match code {
         code::ZEROS => Chunk::Zeros(length),
         code::LOOSE => {
             let bytes = input.bytes()?;
@@ -228,5 +238,5 @@ fn read_chunk(packs: &[Hash], input: &mut Reader<'_>) -> Result<Option<Chunk>, T
             Chunk::Sealed(Arc::new(Sealed { pack, number: read_u32(input)?, stored, length, hash: input.hash()? }))
         }
         other => return Err(CodecError::Code(other).into()),
-    }))
+    })
 }

@@ -1,8 +1,10 @@
 //! Holes, space and copies: what fallocate, lseek and copy_file_range do to content.
 
+use std::ops::Range;
+
 use super::TreeError;
 use super::chunk::{CHUNK_BYTES, Chunk};
-use super::content::{Content, parts};
+use super::content::{Content, Part, parts};
 use super::pack::Packs;
 
 impl Content {
@@ -29,6 +31,10 @@ impl Content {
         }
         let mut from = offset;
         while let Some(chunk) = self.chunks.get(from / CHUNK_BYTES) {
+            if let Some(end) = self.chunks.run_end(from / CHUNK_BYTES) {
+                from = end * CHUNK_BYTES;
+                continue;
+            }
             let end = from / CHUNK_BYTES * CHUNK_BYTES + u64::from(chunk.length());
             // A short chunk ends in zeros that take no space; the last one ends with the file.
             from = from.max(end);
@@ -41,32 +47,30 @@ impl Content {
 
     /// Makes a hole; the size stays.
     pub(super) fn punch(&mut self, offset: u64, length: u64, packs: &dyn Packs) -> Result<(), TreeError> {
-        let end = offset.saturating_add(length);
-        let mut from = offset / CHUNK_BYTES;
-        while let Some((number, chunk)) = self.chunks.next(from) {
-            let begin = number * CHUNK_BYTES;
-            if begin >= end {
-                break;
-            }
-            let (start, stop) = (offset.saturating_sub(begin), (end - begin).min(u64::from(chunk.length())));
-            if start == 0 && stop == u64::from(chunk.length()) {
+        let (edges, whole) = edges(offset, length);
+        for Part { number, start, end } in edges {
+            let length = self.chunks.get(number).map_or(0, Chunk::length) as usize;
+            let end = end.min(length);
+            if start == 0 && end == length {
                 self.remove(number);
-            } else if start < stop {
-                self.change(number, |chunk| erase(chunk, start as u32, stop as u32, packs))?;
+            } else if start < end {
+                self.change(number, |chunk| erase(chunk, start as u32, end as u32, packs))?;
             }
-            from = number + 1;
         }
+        self.clear(whole);
         Ok(())
     }
 
-    /// Makes a range take up space, without a change of any byte. Costs an entry for each 64 KiB.
+    /// Makes a range take up space, without a change of any byte.
     pub(super) fn allocate(&mut self, offset: u64, length: u64) -> Result<(), TreeError> {
-        for part in parts(offset, length) {
+        let (edges, whole) = edges(offset, length);
+        for part in edges {
             self.change(part.number, |chunk| {
                 chunk.stretch(part.end as u32);
                 Ok(())
             })?;
         }
+        self.fill(whole);
         Ok(())
     }
 
@@ -83,6 +87,11 @@ impl Content {
         while done < length {
             let (from, at, left) = (from + done, at + done, length - done);
             let alike = from.is_multiple_of(CHUNK_BYTES) && at.is_multiple_of(CHUNK_BYTES);
+            let zeros = if alike { self.copy_zeros(at / CHUNK_BYTES, source, from / CHUNK_BYTES, left) } else { 0 };
+            if zeros > 0 {
+                done += zeros;
+                continue;
+            }
             let ends = from + left >= source.size() && at + left >= self.size();
             let count = left.min(CHUNK_BYTES - at % CHUNK_BYTES);
             if !alike || !(ends || count == CHUNK_BYTES) {
@@ -97,6 +106,32 @@ impl Content {
         }
         Ok(())
     }
+}
+
+impl Content {
+    /// Copies the whole chunks of a hole, or of a run of zeros; returns how many bytes that are.
+    fn copy_zeros(&mut self, at: u64, source: &Content, from: u64, length: u64) -> u64 {
+        let most = length / CHUNK_BYTES;
+        let (run, hole) = match (source.chunks.run_end(from), source.chunks.next(from)) {
+            (Some(end), _) => ((end - from).min(most), 0),
+            (None, Some((next, _))) => (0, (next - from).min(most)),
+            (None, None) => (0, most),
+        };
+        self.clear(at..at + run.max(hole));
+        self.fill(at..at + run);
+        run.max(hole) * CHUNK_BYTES
+    }
+}
+
+/// Cuts a range into the parts of chunks at its ends and the whole chunks in between.
+fn edges(offset: u64, length: u64) -> (Vec<Part>, Range<u64>) {
+    let end = offset.saturating_add(length);
+    let (first, last) = (offset.div_ceil(CHUNK_BYTES), end / CHUNK_BYTES);
+    if first > last {
+        return (parts(offset, length).collect(), 0..0);
+    }
+    let head = parts(offset, first * CHUNK_BYTES - offset);
+    (head.chain(parts(last * CHUNK_BYTES, end - last * CHUNK_BYTES)).collect(), first..last)
 }
 
 /// Makes bytes of a chunk zeros; at its end they need no space any longer.

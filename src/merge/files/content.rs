@@ -9,7 +9,11 @@ use crate::workspace::TreeError;
 /// Longest content that is merged by its lines or entries, in bytes; longer ones are `whole`.
 ///
 /// It bounds the memory of a merge, which holds the three versions and what it makes of them.
-pub const CONTENT_BYTES_MAX: u64 = 256 << 20;
+pub const CONTENT_BYTES_MAX: u64 = 64 << 20;
+/// Most lines that the three versions of a content have together; each takes about a microsecond and 100 bytes.
+const LINES_MAX: usize = 2 << 20;
+/// Bytes of contents that one merge of branches merges by their lines or entries; what comes after that is `whole`.
+pub const MERGED_BYTES_MAX: u64 = 1 << 30;
 
 /// One side's content.
 #[derive(Clone, Copy, Debug)]
@@ -100,8 +104,8 @@ pub enum Loser {
 pub enum Note {
     /// It holds NUL bytes or is not UTF-8.
     Binary,
-    /// Its sides differ in so much that comparing them line by line would take too long, or it is
-    /// longer than [`CONTENT_BYTES_MAX`].
+    /// Its sides differ in so much that comparing them line by line would take too long, it is longer than
+    /// [`CONTENT_BYTES_MAX`] or has too many lines, or the merge had [`MERGED_BYTES_MAX`] to merge before it.
     TooLarge,
     /// It is no JSON array of objects and no JSON object, or the sides are not of one shape.
     NoManifest,
@@ -208,8 +212,10 @@ pub fn merge_contents(kind: &Kind, contents: &Contents<'_>, strategy: Strategy) 
 }
 
 fn is_too_long(contents: &Contents<'_>) -> bool {
-    let longest = contents.child.bytes.len().max(contents.parent.bytes.len());
-    contents.base.map_or(longest, |base| longest.max(base.len())) as u64 > CONTENT_BYTES_MAX
+    let sides = [contents.base.unwrap_or_default(), contents.child.bytes, contents.parent.bytes];
+    let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
+    sides.iter().any(|bytes| bytes.len() as u64 > CONTENT_BYTES_MAX)
+        || sides.into_iter().map(lines).sum::<usize>() > LINES_MAX
 }
 
 /// Decides between two different contents.

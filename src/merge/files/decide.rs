@@ -31,6 +31,8 @@ pub(super) struct Court<'a> {
     pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,
     pub packs: &'a dyn Packs,
     pub merger: &'a dyn ContentMerger,
+    /// Bytes of contents that may still be merged.
+    pub bytes_left: u64,
     pub both_changed: Vec<FileDecision>,
     pub losers: Vec<Lost>,
     pub notes: Vec<(Vec<u8>, Note)>,
@@ -182,7 +184,7 @@ impl<'a> Court<'a> {
 
     /// Merges two different contents; only kinds that look into them make it read them.
     fn contents(
-        &self,
+        &mut self,
         path: &[u8],
         base: Option<&Seen>,
         child: &Seen,
@@ -193,12 +195,14 @@ impl<'a> Court<'a> {
         let are_files = sides.iter().flatten().all(|seen| seen.node.kind() == NodeKind::File);
         let is_short = sides.iter().flatten().all(|seen| seen.node.size() <= CONTENT_BYTES_MAX);
         let kind = &self.rules.of(path).kind;
+        let bytes = sides.iter().flatten().map(|seen| seen.node.size()).sum();
         let looks_inside = matches!(kind, Kind::Text | Kind::Union { .. } | Kind::Manifest { .. });
-        if !are_files || !looks_inside || !is_short {
+        if !are_files || !looks_inside || !is_short || bytes > self.bytes_left {
             let contents = Contents { base: None, child: child.version(&[]), parent: parent.version(&[]) };
             let note = (are_files && looks_inside).then_some(Note::TooLarge);
             return Ok(Merged { note, ..whole(&contents, strategy) });
         }
+        self.bytes_left -= bytes;
         let hash = |seen: &Seen| seen.node.content_hash().unwrap_or(Hash::ZERO);
         let later = if parent.node.mtime > child.node.mtime { Side::Parent } else { Side::Child };
         let key = ContentKey {
@@ -208,7 +212,7 @@ impl<'a> Court<'a> {
             base: base.map(hash),
             child: hash(child),
             parent: hash(parent),
-            bytes: sides.iter().flatten().map(|seen| seen.node.size()).sum(),
+            bytes,
         };
         self.merger.merge(&key, &mut || {
             let read = |seen: &Seen| seen.node.read(0, seen.node.size() as usize, self.packs);

@@ -1,41 +1,14 @@
 //! Named items in an order: the lines of a union, the entries of a manifest.
 
-use std::collections::HashMap;
 use std::hash::Hash;
+
+use indexmap::IndexMap;
 
 use super::content::other;
 use super::{Contents, Loser, Merged, Side, Strategy};
 
 /// Items in the order in which their names first came.
-pub(super) struct Items<N, V> {
-    items: Vec<(N, V)>,
-    places: HashMap<N, usize>,
-}
-
-impl<N: Hash + Eq + Clone, V> Items<N, V> {
-    /// Returns no items.
-    pub(super) fn new() -> Items<N, V> {
-        Items { items: Vec::new(), places: HashMap::new() }
-    }
-
-    /// Puts an item at the place of the one of that name, which it returns, or at the end.
-    pub(super) fn put(&mut self, name: N, value: V) -> Option<V> {
-        if let Some(place) = self.places.get(&name) {
-            return Some(std::mem::replace(&mut self.items[*place].1, value));
-        }
-        self.places.insert(name.clone(), self.items.len());
-        self.items.push((name, value));
-        None
-    }
-
-    fn get(&self, name: &N) -> Option<&V> {
-        self.places.get(name).map(|place| &self.items[*place].1)
-    }
-
-    fn names(&self) -> impl Iterator<Item = &N> {
-        self.items.iter().map(|(name, _)| name)
-    }
-}
+pub(super) type Items<N, V> = IndexMap<N, V>;
 
 /// The items of one file on three sides.
 pub(super) struct Three<N, V> {
@@ -47,27 +20,31 @@ pub(super) struct Three<N, V> {
     pub parent: Items<N, V>,
 }
 
-impl<N: Hash + Eq + Clone, V: PartialEq + Clone> Three<N, V> {
+impl<N: Hash + Eq, V: PartialEq + Clone> Three<N, V> {
     /// Merges item by item, in base order, then the parent's additions, then the child's.
     ///
     /// What one side changed, added or removed is taken; where both did it differently, `decide`
     /// gets the child's and the parent's item, none for a removed one, and gives what to keep.
-    pub(super) fn merge(&self, mut decide: impl FnMut(Option<&V>, Option<&V>) -> Option<V>) -> Vec<(N, V)> {
-        let mut merged = Vec::with_capacity(self.child.items.len().max(self.parent.items.len()));
-        let (base, parent, child) = (self.base.names(), self.parent.names(), self.child.names());
-        let parent = parent.filter(|name| !self.base.places.contains_key(*name));
-        let child =
-            child.filter(|name| !self.base.places.contains_key(*name) && !self.parent.places.contains_key(*name));
-        for name in base.chain(parent).chain(child) {
-            let (base, child, parent) = (self.base.get(name), self.child.get(name), self.parent.get(name));
-            let kept = if child == parent || child == base {
+    pub(super) fn merge(&self, mut decide: impl FnMut(Option<&V>, Option<&V>) -> Option<V>) -> Vec<V> {
+        let mut merged = Vec::with_capacity(self.child.len().max(self.parent.len()));
+        let mut take = |base: Option<&V>, child: Option<&V>, parent: Option<&V>| {
+            merged.extend(if child == parent || child == base {
                 parent.cloned()
             } else if parent == base {
                 child.cloned()
             } else {
                 decide(child, parent)
-            };
-            merged.extend(kept.map(|value| (name.clone(), value)));
+            });
+        };
+        for (name, base) in &self.base {
+            take(Some(base), self.child.get(name), self.parent.get(name));
+        }
+        for (name, parent) in self.parent.iter().filter(|(name, _)| !self.base.contains_key(*name)) {
+            take(None, self.child.get(name), Some(parent));
+        }
+        let is_new = |name: &N| !self.base.contains_key(name) && !self.parent.contains_key(name);
+        for (_, child) in self.child.iter().filter(|(name, _)| is_new(name)) {
+            take(None, Some(child), None);
         }
         merged
     }

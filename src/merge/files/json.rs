@@ -1,17 +1,21 @@
 //! JSON whose pieces keep the bytes in which they were written.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+/// Longest value that is brought into its canonical form.
+const CANONICAL_BYTES_MAX: usize = 1 << 20;
 
 /// The members of an object in the order in which they stand there.
 pub(super) struct Members<'a>(pub Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Members<'de>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Members<'de>, D::Error> {
         struct InOrder;
         impl<'de> Visitor<'de> for InOrder {
             type Value = Members<'de>;
@@ -32,18 +36,96 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// Returns one text for all ways to write a value; none for null and what is no JSON.
-pub(super) fn canonical(value: &RawValue) -> Option<String> {
-    // Numbers that no machine word holds would become equal to their neighbours.
+/// Finds one member of an object.
+struct Member<'k>(&'k str);
+
+impl<'de> DeserializeSeed<'de> for Member<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Member<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(IsKey(is_it)) = map.next_key_seed(IsKeySeed(self.0))? {
+            if is_it {
+                // As in any reader of JSON the last one counts.
+                found = Some(map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Tells whether the name of a member is the wanted one, and keeps no copy of it.
+struct IsKeySeed<'k>(&'k str);
+
+struct IsKey(bool);
+
+impl<'de> DeserializeSeed<'de> for IsKeySeed<'_> {
+    type Value = IsKey;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<IsKey, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for IsKeySeed<'_> {
+    type Value = IsKey;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<IsKey, E> {
+        Ok(IsKey(name == self.0))
+    }
+}
+
+/// Returns the value of a member of the object that `text` is; none where it is no object or has no such member.
+pub(super) fn member<'a>(text: &'a str, name: &str) -> Option<&'a RawValue> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let found = Member(name).deserialize(&mut reader).ok()?;
+    reader.end().ok()?;
+    found
+}
+
+/// Returns one text for all ways to write a value; none for null and what is no JSON. A very long value is its own.
+pub(super) fn canonical(value: &RawValue) -> Option<Cow<'_, str>> {
     let text = value.get();
-    let is_long_number = text.len() > 15 && text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
-    if is_long_number {
-        return Some(text.to_owned());
+    if is_canonical(text.as_bytes()) || text.len() > CANONICAL_BYTES_MAX {
+        return Some(text.into());
     }
     match serde_json::from_str(text).ok()? {
         Value::Null => None,
-        value => Some(value.to_string()),
+        value => Some(value.to_string().into()),
     }
+}
+
+/// Returns whether a value is written in the one way at a glance: a plain string, or a number that is no machine
+/// word and would become equal to its neighbours.
+fn is_canonical(text: &[u8]) -> bool {
+    match text.first() {
+        Some(b'"') => text.iter().all(|byte| (b' '..0x7f).contains(byte) && *byte != b'\\'),
+        Some(b'-' | b'0'..=b'9') => text.len() > 15 || is_plain_number(text),
+        _ => false,
+    }
+}
+
+/// Returns whether a number is a whole one without a sign or leading zeros.
+fn is_plain_number(text: &[u8]) -> bool {
+    text.iter().all(u8::is_ascii_digit) && (text[0] != b'0' || text.len() == 1)
 }
 
 /// How a document, or an entry of it, is laid out: what stands around its pieces.
@@ -106,11 +188,26 @@ mod tests {
 
     #[test]
     fn equal_values_have_one_canonical_text() {
-        let canonical = |text: &str| canonical(serde_json::from_str(text).expect("JSON"));
+        fn canonical(text: &str) -> Option<Cow<'_, str>> {
+            super::canonical(serde_json::from_str(text).expect("JSON"))
+        }
         assert_eq!(canonical("\"\\u0061\""), canonical("\"a\""));
         assert_eq!(canonical("{\"b\":1, \"a\":[ 2 ]}"), canonical("{\"a\":[2],\"b\":1}"));
         assert_ne!(canonical("1"), canonical("\"1\""));
         assert_ne!(canonical("123456789012345678901"), canonical("123456789012345678902"));
+        assert_eq!(canonical("7"), canonical(" 7 "));
+        assert_ne!(canonical("-0"), canonical("0"));
         assert_eq!(canonical("null"), None);
+    }
+
+    #[test]
+    fn a_member_is_found_whatever_stands_around_it_and_the_last_one_counts() {
+        let found = |text: &'static str| member(text, "id").map(RawValue::get);
+        assert_eq!(found("{\"x\":{\"id\":1},\"id\":[2],\"y\":3}"), Some("[2]"));
+        assert_eq!(found("{\"\\u0069d\":1,\"id\":2}"), Some("2"));
+        assert_eq!(found("{\"id\":2,\"\\u0069d\":1}"), Some("1"));
+        for none in ["{}", "[1]", "7", "{\"id\":1} x", "{\"id\":1", "{\"id\":}", ""] {
+            assert_eq!(found(none), None, "{none}");
+        }
     }
 }

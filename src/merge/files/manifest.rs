@@ -6,11 +6,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::items::{Items, Judge, Three};
-use super::json::{Layout, Members};
+use super::json::{self, Layout, Members};
 use super::{Contents, Merged, Side, Strategy};
 
 /// What tells apart what models made of one artifact.
 const MODEL_VERSION: &str = "model_version";
+const NULL: &str = "null";
 /// Set on an entry whose model is not the other side's.
 const NEEDS_REEMBEDDING: &str = "needs_reembedding";
 
@@ -21,7 +22,10 @@ struct Entry<'a> {
     member: Option<Rc<str>>,
     /// The bytes in which it was written.
     raw: &'a str,
-    value: Rc<Value>,
+    /// The text that is the same for all layouts.
+    canonical: Rc<str>,
+    /// The canonical text of the model that made it.
+    model: Option<Rc<str>>,
     /// Whether it must be marked.
     is_stale: bool,
 }
@@ -29,7 +33,7 @@ struct Entry<'a> {
 impl PartialEq for Entry<'_> {
     /// Entries are equal whatever their layout.
     fn eq(&self, other: &Entry<'_>) -> bool {
-        self.value == other.value
+        self.canonical == other.canonical
     }
 }
 
@@ -75,14 +79,13 @@ pub(super) fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> O
     let base = base.map_or_else(Items::new, |base| base.items);
     let three = Three { base, child: child.items, parent: parent.items };
     let merged = three.merge(|child, parent| decide(&mut judge, child, parent));
-    let entries: Vec<Entry<'_>> = merged.into_iter().map(|(_, entry)| entry).collect();
-    let text = render(&entries, is_array, &Layout::of(std::str::from_utf8(template).ok()?))?;
+    let text = render(&merged, is_array, &Layout::of(std::str::from_utf8(template).ok()?))?;
     Some(judge.finish(text.into_bytes()))
 }
 
 /// What to keep of an entry that both sides changed differently.
 fn decide<'a>(judge: &mut Judge<'_>, child: Option<&Entry<'a>>, parent: Option<&Entry<'a>>) -> Option<Entry<'a>> {
-    let model = |entry: Option<&Entry<'a>>| entry.and_then(|entry| entry.value.get(MODEL_VERSION)).cloned();
+    let model = |entry: Option<&Entry<'a>>| entry.and_then(|entry| entry.model.clone());
     if child.is_some() && parent.is_some() && model(child) != model(parent) {
         return judge.later(child, parent).map(|entry| Entry { is_stale: true, ..entry });
     }
@@ -106,18 +109,20 @@ fn read<'a>(bytes: &'a [u8], key: &str) -> Option<Manifest<'a>> {
 impl<'a> Manifest<'a> {
     /// Takes one entry; returns none where it can't be one.
     fn put(&mut self, member: Option<String>, raw: &'a RawValue, key: &str) -> Option<()> {
-        let value: Value = serde_json::from_str(raw.get()).ok()?;
-        if member.is_none() && !value.is_object() {
+        let canonical = json::canonical(raw).or_else(|| (raw.get() == NULL).then_some(NULL.into()))?;
+        let raw = raw.get();
+        if member.is_none() && !raw.starts_with('{') {
             return None;
         }
-        let name = match (value.get(key).filter(|value| !value.is_null()), &member) {
+        let value_of = |key: &str| json::member(raw, key).and_then(json::canonical);
+        let name = match (value_of(key), &member) {
             (Some(value), _) => format!("key {value}"),
             (None, Some(member)) => format!("key {}", Value::from(member.as_str())),
-            (None, None) => format!("entry {value}"),
+            (None, None) => format!("entry {canonical}"),
         };
-        let entry = Entry { member: member.map(Rc::from), raw: raw.get(), value: Rc::new(value), is_stale: false };
-        let raw = entry.raw;
-        self.doubles.extend(self.items.put(name, entry).map(|old| old.raw).filter(|old| *old != raw));
+        let model = value_of(MODEL_VERSION).map(|model| model.into());
+        let entry = Entry { member: member.map(Rc::from), raw, canonical: canonical.into(), model, is_stale: false };
+        self.doubles.extend(self.items.insert(name, entry).map(|old| old.raw).filter(|old| *old != raw));
         self.is_empty = false;
         Some(())
     }

@@ -25,8 +25,8 @@ mod tests;
 mod tree_tests;
 
 pub use content::{
-    CONTENT_BYTES_MAX, ContentKey, ContentMerger, Contents, Loser, MergeAll, Merged, Note, Take, Version,
-    merge_contents,
+    CONTENT_BYTES_MAX, ContentKey, ContentMerger, Contents, Loser, MERGED_BYTES_MAX, MergeAll, Merged, Note, Take,
+    Version, merge_contents,
 };
 pub use decide::Lost;
 pub use item::{FileDecision, same_body};

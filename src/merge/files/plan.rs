@@ -7,7 +7,7 @@ use super::build::Builder;
 use super::decide::Court;
 use super::item::Fate;
 use super::kin::{Id, Kin};
-use super::{ContentMerger, FileDecision, Lost, Note, Rules, Side, Strategy, Trees};
+use super::{ContentMerger, FileDecision, Lost, MERGED_BYTES_MAX, Note, Rules, Side, Strategy, Trees};
 use crate::object::Time;
 use crate::workspace::{Difference, Packs, Tree, TreeError};
 
@@ -87,8 +87,18 @@ pub(super) fn plan_by(
 ) -> Result<FilePlan, TreeError> {
     let FileMerge { rules, strategy, resolved, packs, merger, most, time } = *how;
     let (both_changed, losers, notes) = Default::default();
-    let mut court =
-        Court { trees: Kin::new(trees), rules, strategy, resolved, packs, merger, both_changed, losers, notes };
+    let mut court = Court {
+        trees: Kin::new(trees),
+        rules,
+        strategy,
+        resolved,
+        packs,
+        merger,
+        bytes_left: MERGED_BYTES_MAX,
+        both_changed,
+        losers,
+        notes,
+    };
     let (mut fates, mut others) = (Vec::new(), Vec::new());
     let mut files = Alone::new(&court.trees, rules);
     let differences = trees.base.differences_at_most(trees.child, most).ok_or(TreeError::Exceeded)?;

@@ -1,8 +1,6 @@
 //! JSON Lines as a set: one line for each value of the key, every other line once.
 
-use std::collections::HashMap;
-
-use serde_json::value::RawValue;
+use std::borrow::Cow;
 
 use super::items::{Items, Judge, Three};
 use super::json;
@@ -12,7 +10,7 @@ use super::{Contents, Merged, Side, Strategy};
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Name<'a> {
     /// The canonical value of the key.
-    Key(String),
+    Key(Cow<'a, str>),
     /// The line itself, where it is no JSON object with that key, or the key is null.
     Line(&'a [u8]),
 }
@@ -43,7 +41,7 @@ pub(super) fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> M
         _ => judge.choose(child, parent),
     });
     let mut bytes = Vec::with_capacity(contents.child.bytes.len().max(contents.parent.bytes.len()));
-    for (_, line) in merged {
+    for line in merged {
         bytes.extend_from_slice(line);
         bytes.push(b'\n');
     }
@@ -60,16 +58,19 @@ fn lines<'a>(bytes: &'a [u8], key: &str) -> (Items<Name<'a>, &'a [u8]>, Vec<&'a 
     }
     for line in text.split(|byte| *byte == b'\n') {
         let name = value_of(line, key).map_or(Name::Line(line), Name::Key);
-        doubles.extend(items.put(name, line).filter(|replaced| *replaced != line));
+        doubles.extend(items.insert(name, line).filter(|replaced| *replaced != line));
     }
     (items, doubles)
 }
 
 /// The canonical text of a line's value of the key.
-fn value_of(line: &[u8], key: &str) -> Option<String> {
+fn value_of<'a>(line: &'a [u8], key: &str) -> Option<Cow<'a, str>> {
     let line = std::str::from_utf8(line).ok()?;
-    let object: HashMap<String, &RawValue> = serde_json::from_str(line).ok()?;
-    json::canonical(object.get(key)?)
+    // Most lines that are no object are told at their first letter.
+    if !line.trim_start().starts_with('{') {
+        return None;
+    }
+    json::canonical(json::member(line, key)?)
 }
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ fn random_change(random: &mut Random, inode: u64) -> Op<'static> {
             inode,
             what: [RangeOp::Punch, RangeOp::Zero, RangeOp::Allocate][random.below(3)],
             offset: offset(random),
-            length: long(random) as u64,
+            length: if random.chance(3) { random.below(800_000) } else { long(random) } as u64,
             keep_size: random.chance(2),
         },
         _ => Op::Copy {

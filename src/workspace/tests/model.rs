@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::super::chunks::Chunks;
 use super::super::{NoPacks, Op, Packs, Stretch, Tree, TreeError, write_packs};
 use super::plain::{Plain, assert_alike};
 use super::{Cellar, Random, added_up, random_op, variant};
@@ -44,8 +45,8 @@ fn check(tree: &Tree, plain: &Plain, packs: &dyn Packs) {
             None => assert!(tree.orphans().any(|orphan| orphan == *inode)),
         }
         if let Some(content) = tree.node(*inode).unwrap().content() {
-            let allocated: u64 =
-                content.chunks.iter().map(|(_, chunk)| u64::from(chunk.length()).next_multiple_of(4096)).sum();
+            let mut chunks = Chunks::default();
+            let allocated = chunks.with_differences(Chunks::default().differences(&content.chunks)).unwrap();
             assert_eq!(content.allocated(), allocated);
             let is_loose = content.is_loose();
             assert!(!is_loose || tree.loose.contains(inode));
