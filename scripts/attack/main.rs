@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "an attack may panic")]
 #![expect(clippy::print_stdout, reason = "an attack prints what it found")]
 
+mod memory;
 mod mount;
 mod probe;
 mod stalls;
@@ -23,12 +24,18 @@ fn main() {
     if words.first().is_some_and(|word| word == probe::WORD) {
         return probe::serve(&words[1..]);
     }
+    if words.first().is_some_and(|word| word == memory::WORD) {
+        return memory::serve(&words[1..]);
+    }
     let quick = words.iter().any(|word| word == "--quick");
     let chosen: Vec<&String> = words.iter().filter(|word| !word.starts_with('-')).collect();
     let wants = |name: &str| chosen.is_empty() || chosen.iter().any(|word| *word == name);
     println!("| attack | bound | measured | held |\n|---|---|---|---|");
     if wants("stalls") {
         stalls::run(quick, &words);
+    }
+    if wants("memory") {
+        memory::run(quick, words.iter().find_map(|word| word.strip_prefix("--only=")));
     }
     if FAILED.load(Ordering::Relaxed) {
         std::process::exit(1);

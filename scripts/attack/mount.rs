@@ -24,11 +24,24 @@ pub struct Mount {
 impl Mount {
     /// Mounts a new store.
     pub fn new(options: &[&str]) -> Mount {
+        Mount::with(Command::new(binary()), options)
+    }
+
+    /// Mounts a new store by a server with so much address space. Options that the program does not know are left out.
+    pub fn limited(options: &[&str], address_space: u64) -> Mount {
+        let mut server = Command::new("prlimit");
+        server.arg(format!("--as={address_space}")).arg(binary());
+        let help = Command::new(binary()).args(["mount", "--help"]).output().unwrap().stdout;
+        let is_known = String::from_utf8_lossy(&help).contains(options[0]);
+        Mount::with(server, if is_known { options } else { &[] })
+    }
+
+    fn with(server: Command, options: &[&str]) -> Mount {
         let folder = tempfile::tempdir().unwrap();
         open_to_all(folder.path());
         let (store, path) = (folder.path().join("store"), folder.path().join("mnt"));
         fs::create_dir(&path).unwrap();
-        let server = serve(&store, &path, options);
+        let server = serve(server, &store, &path, options);
         Mount { server, store, path, folder: Some(folder) }
     }
 
@@ -39,6 +52,13 @@ impl Mount {
 
     pub fn at(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    /// Returns how many bytes of anonymous memory the server takes; nothing when it is dead.
+    pub fn anonymous_memory(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.server.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+        Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
     }
 }
 
@@ -51,8 +71,8 @@ impl Drop for Mount {
     }
 }
 
-fn serve(store: &Path, path: &Path, options: &[&str]) -> Child {
-    let mut server = Command::new(binary())
+fn serve(mut server: Command, store: &Path, path: &Path, options: &[&str]) -> Child {
+    let mut server = server
         .args(["mount", "--foreground", "--allow-other", "--json"])
         .args([store, path])
         .args(options)

@@ -6,36 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::errors::ErrorLog;
 use super::news::Errand;
-use super::node::Fixed;
 use super::temporary::Temporaries;
-use crate::memory::{BranchId, View};
+use crate::memory::BranchId;
 use crate::sync::Mutex;
 
-/// Bytes that are appended while others read them.
-pub(super) type Answer = Arc<Mutex<Vec<u8>>>;
-
-/// Refusals, temporaries, last answers and who waits: all of it ends with the mount or the branch.
+/// Refusals, temporaries and who waits: all of it ends with the mount or the branch.
 #[derive(Default)]
 pub(super) struct BranchState {
     pub errors: ErrorLog,
     pub temporaries: Temporaries,
-    answers: Mutex<HashMap<(View, Fixed, u32), Answer>>,
     waiting: Mutex<HashMap<u64, Errand>>,
     gone: AtomicBool,
 }
 
 impl BranchState {
-    /// Notes the last answer that `uid` got from a control file, for `cat` after `echo`.
-    pub fn keep_answer(&self, view: &View, channel: Fixed, uid: u32, answer: Answer) {
-        self.answers.lock().insert((view.clone(), channel, uid), answer);
-    }
-
-    /// Returns a copy of the last answer that `uid` got, empty when there is none.
-    pub fn last_answer(&self, view: &View, channel: Fixed, uid: u32) -> Vec<u8> {
-        let answer = self.answers.lock().get(&(view.clone(), channel, uid)).cloned();
-        answer.map(|answer| answer.lock().clone()).unwrap_or_default()
-    }
-
     /// Runs `errand` at the branch's next change; a later one of the same handle takes its place.
     pub fn wait(&self, handle: u64, errand: Errand) {
         self.waiting.lock().insert(handle, errand);
@@ -85,15 +69,6 @@ impl BranchStates {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_answer_belongs_to_one_user_of_one_file() {
-        let (state, view) = (BranchState::default(), View::Branch(BranchId(1)));
-        state.keep_answer(&view, Fixed::Query, 7, Arc::new(Mutex::new(b"seven".to_vec())));
-        assert_eq!(state.last_answer(&view, Fixed::Query, 7), b"seven");
-        assert!(state.last_answer(&view, Fixed::Query, 8).is_empty());
-        assert!(state.last_answer(&view, Fixed::Ctl, 7).is_empty());
-    }
 
     #[test]
     fn a_buried_branch_is_gone_for_those_who_hold_it() {

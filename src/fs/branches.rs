@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::common::{Caller, Common};
+use super::counted::Counted;
 use super::ctl::check_settled;
 use super::errno::{Failure, invalid, not_permitted};
 use super::handle::HandleTable;
@@ -54,8 +55,11 @@ pub(super) fn rename(
             let deadline = Some(Deadline::after(MERGE_TIME));
             let outcome = common.memory.join_until(&common.actor(caller), branch, Join::Merge, deadline)?;
             common.states.bury(branch);
-            let answer = Arc::new(Mutex::new((outcome.to_json() + "\n").into_bytes()));
-            common.states.of(parent).keep_answer(&View::Branch(parent), Fixed::Ctl, caller.uid, answer);
+            let lines = (outcome.to_json() + "\n").into_bytes();
+            // The merge is done, whether or not its result is kept.
+            if let Ok(answer) = Counted::of(common.memory.budget(), caller.uid, lines) {
+                common.answers.keep(&View::Branch(parent), Fixed::Ctl, caller.uid, &Arc::new(Mutex::new(answer)));
+            }
             Ok(())
         }
         _ => Err(elsewhere(&info)),

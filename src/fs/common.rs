@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use super::FsOptions;
 use super::branch_state::{BranchState, BranchStates};
+use super::counted::Counted;
 use super::errno::{Errno, Failure};
 use super::files::{FileNumbers, FilesOf, Opened, Removed, Scratch};
+use super::last_answers::LastAnswers;
 use super::news::News;
 use super::search::SearchCache;
 use super::user::User;
@@ -31,6 +33,7 @@ pub(super) struct Common {
     pub memory: Arc<Memory>,
     pub states: BranchStates,
     pub searches: SearchCache,
+    pub answers: LastAnswers,
     pub news: News,
     pub file_numbers: Arc<FileNumbers>,
     /// What is open in `files/` and `scratch/`.
@@ -47,6 +50,7 @@ impl Common {
             memory,
             states: BranchStates::default(),
             searches: SearchCache::default(),
+            answers: LastAnswers::default(),
             news: News::start(),
             file_numbers: Arc::default(),
             opened: Opened::default(),
@@ -139,6 +143,7 @@ impl Common {
             };
             if is_gone {
                 self.states.bury(branch);
+                self.answers.forget(branch);
             }
             self.news.send_all(state.take_waiting());
         }
@@ -161,6 +166,16 @@ impl Place {
 
     pub fn branch(&self) -> BranchId {
         self.view.branch()
+    }
+
+    /// Returns an empty buffer that counts for the caller.
+    pub fn buffer(&self) -> Counted {
+        Counted::new(self.memory().budget(), self.caller.uid)
+    }
+
+    /// Counts bytes that were made for the caller. EDQUOT or ENOSPC where they are too many.
+    pub fn counted(&self, bytes: Vec<u8>) -> Result<Counted, Failure> {
+        Counted::of(self.memory().budget(), self.caller.uid, bytes)
     }
 
     pub fn actor(&self) -> Actor {

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::anchor::Anchor;
 use super::batch;
-use super::branch_state::Answer;
 use super::common::Place;
+use super::counted::Counted;
 use super::errno::{Failure, invalid};
 use super::handle::{File, part};
+use super::last_answers::Answer;
 use super::node::Fixed;
 use crate::memory::{Error, Kind};
 use crate::sync::{Mutex, Rank};
@@ -57,7 +58,6 @@ pub(super) struct Conversation<S: Speech> {
     busy: AtomicBool,
 }
 
-#[derive(Default)]
 struct Talk {
     anchor: Anchor,
     /// The beginning of a line.
@@ -70,12 +70,21 @@ struct Talk {
     /// user.
     spoke: bool,
     /// What a silent handle shows, fixed at its first read.
-    overheard: Option<Vec<u8>>,
+    overheard: Option<Counted>,
 }
 
 impl<S: Speech> Conversation<S> {
     pub fn new(place: Place, speech: S) -> Conversation<S> {
-        Conversation { place, speech, talk: Mutex::ranked(Rank::Handle, Talk::default()), busy: AtomicBool::new(false) }
+        let talk = Talk {
+            anchor: Anchor::default(),
+            tail: Vec::new(),
+            answer: new_answer(&place),
+            read_to: 0,
+            requests: 0,
+            spoke: false,
+            overheard: None,
+        };
+        Conversation { place, speech, talk: Mutex::ranked(Rank::Handle, talk), busy: AtomicBool::new(false) }
     }
 
     /// Does all complete lines of `tail` and `data`; returns how much of `data` was taken.
@@ -116,14 +125,17 @@ impl<S: Speech> Conversation<S> {
         let (mut done, mut failure) = (0, None);
         for outcome in outcomes {
             match outcome {
-                Ok(lines) => answer.lock().extend_from_slice(lines.as_bytes()),
+                Ok(lines) => failure = answer.lock().extend(lines.as_bytes()).err(),
                 Err(why) => failure = Some(why),
             }
-            done += usize::from(failure.is_none());
+            if failure.is_some() {
+                break;
+            }
+            done += 1;
         }
         self.talk.lock().requests = first + (done + 1).min(requests.len());
         if done > 0 {
-            self.place.state.keep_answer(&self.place.view, S::CHANNEL, self.place.caller.uid, answer);
+            self.place.common.answers.keep(&self.place.view, S::CHANNEL, self.place.caller.uid, &answer);
         }
         if failure.is_none() && done < requests.len() {
             let message = format!("{} MiB of answers wait to be read", UNREAD_BYTES_MAX >> 20);
@@ -150,7 +162,7 @@ impl<S: Speech> Conversation<S> {
         let mut talk = self.talk.lock();
         talk.spoke = true;
         if talk.anchor.wrote(offset) {
-            talk.answer = Arc::default();
+            talk.answer = new_answer(&self.place);
             talk.read_to = 0;
         }
         std::mem::take(&mut talk.tail)
@@ -170,8 +182,11 @@ impl<S: Speech> File for Conversation<S> {
         let bytes = if talk.spoke {
             part(&talk.answer.lock(), place, size)
         } else {
-            let last = || self.place.state.last_answer(&self.place.view, S::CHANNEL, self.place.caller.uid);
-            part(talk.overheard.get_or_insert_with(last), place, size)
+            if talk.overheard.is_none() {
+                let last = self.place.common.answers.get(&self.place.view, S::CHANNEL, self.place.caller.uid)?;
+                talk.overheard = Some(self.place.counted(last)?);
+            }
+            part(talk.overheard.as_deref().unwrap_or_default(), place, size)
         };
         talk.read_to = talk.read_to.max(place + bytes.len() as u64);
         Ok(bytes)
@@ -210,6 +225,10 @@ impl<S: Speech> File for Conversation<S> {
     fn outlives_branch(&self) -> bool {
         true
     }
+}
+
+fn new_answer(place: &Place) -> Answer {
+    Arc::new(Mutex::new(place.buffer()))
 }
 
 /// Returns the complete lines of `data`, each with the place in `data` behind its end; the first

@@ -1,13 +1,12 @@
 //! Files that are read only, and show the state at their open.
 
-use std::sync::Arc;
-
+use super::counted::Counted;
 use super::errno::Failure;
 use super::handle::{File, part};
 use crate::memory::{Export, Snapshot};
 
 /// Bytes made at open.
-pub(super) struct Frozen(pub Arc<[u8]>);
+pub(super) struct Frozen(pub Counted);
 
 impl File for Frozen {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::anchor::Anchor;
 use super::common::Place;
+use super::counted::Counted;
 use super::errno::Failure;
 use super::handle::{File, part};
 use super::node::Fixed;
-use crate::memory::{DOCUMENT_BYTES_MAX, Edit, Error, Kind};
+use crate::memory::{self, DOCUMENT_BYTES_MAX, Edit, Error, Kind};
 use crate::sync::{Mutex, Rank};
 
 /// Bytes of the largest batch.
@@ -23,15 +24,14 @@ pub(super) struct Ingest {
     pending: AtomicBool,
 }
 
-#[derive(Default)]
 struct Batch {
     anchor: Anchor,
-    edits: Vec<Edit>,
+    edits: memory::Batch,
     /// Complete lines so far.
     lines: usize,
     bytes: usize,
     /// The beginning of a line.
-    tail: Vec<u8>,
+    tail: Counted,
     refusal: Refusal,
     /// The result of the last commit of this handle.
     result: Option<Vec<u8>>,
@@ -51,7 +51,8 @@ enum Refusal {
 
 impl Ingest {
     pub fn new(place: Place) -> Ingest {
-        Ingest { place, batch: Mutex::ranked(Rank::Handle, Batch::default()), pending: AtomicBool::new(false) }
+        let batch = Mutex::ranked(Rank::Handle, Batch::new(&place));
+        Ingest { place, batch, pending: AtomicBool::new(false) }
     }
 
     fn add(&self, batch: &mut Batch, line: &[u8]) -> Result<(), Failure> {
@@ -63,8 +64,7 @@ impl Ingest {
         if let Edit::Put { draft, .. } = &edit {
             self.place.memory().check(self.place.branch(), draft).map_err(|error| in_line(batch.lines, error))?;
         }
-        batch.edits.push(edit);
-        Ok(())
+        batch.edits.push(edit).map_err(|error| in_line(batch.lines, error))
     }
 
     fn take(&self, batch: &mut Batch, data: &[u8]) -> Result<(), Failure> {
@@ -78,20 +78,19 @@ impl Ingest {
         }
         let mut rest = data;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let mut line = std::mem::take(&mut batch.tail);
+            let mut line = batch.tail.take();
             line.extend_from_slice(&rest[..end]);
             self.add(batch, &line)?;
             rest = &rest[end + 1..];
         }
-        batch.tail.extend_from_slice(rest);
-        if batch.tail.len() > DOCUMENT_BYTES_MAX {
+        if batch.tail.len() + rest.len() > DOCUMENT_BYTES_MAX {
             return Err(too_large(
                 "document_too_long",
                 "a line is longer than 16 MiB",
                 "split the text into several records",
             ));
         }
-        Ok(())
+        batch.tail.extend(rest)
     }
 
     /// Commits the batch; a last line without its end counts when it is complete.
@@ -109,7 +108,7 @@ impl Ingest {
             );
         }
         let committed = self.commit_lines(batch);
-        batch.begin();
+        batch.begin(&self.place);
         if let Err(failure) = &committed {
             batch.refusal = Refusal::Failed(failure.clone());
         }
@@ -117,16 +116,20 @@ impl Ingest {
     }
 
     fn commit_lines(&self, batch: &mut Batch) -> Result<(), Failure> {
-        let tail = std::mem::take(&mut batch.tail);
+        let tail = batch.tail.take();
         self.add(batch, &tail)?;
         if batch.edits.is_empty() {
             return Ok(());
         }
-        let edits = std::mem::take(&mut batch.edits);
+        let uid = self.place.caller.uid;
+        let edits = std::mem::replace(&mut batch.edits, self.place.memory().batch(uid));
+        let (edits, _held) = edits.into_edits()?;
         let receipt = self.place.memory().commit(&self.place.actor(), self.place.branch(), edits)?;
         let result = (receipt.to_json() + "\n").into_bytes();
-        let uid = self.place.caller.uid;
-        self.place.state.keep_answer(&self.place.view, Fixed::Ingest, uid, Arc::new(Mutex::new(result.clone())));
+        // The commit is done, whether or not its result is kept for others.
+        if let Ok(answer) = self.place.counted(result.clone()) {
+            self.place.common.answers.keep(&self.place.view, Fixed::Ingest, uid, &Arc::new(Mutex::new(answer)));
+        }
         batch.result = Some(result);
         Ok(())
     }
@@ -137,9 +140,21 @@ impl Ingest {
 }
 
 impl Batch {
-    fn begin(&mut self) {
+    fn new(place: &Place) -> Batch {
+        Batch {
+            anchor: Anchor::default(),
+            edits: place.memory().batch(place.caller.uid),
+            lines: 0,
+            bytes: 0,
+            tail: place.buffer(),
+            refusal: Refusal::None,
+            result: None,
+        }
+    }
+
+    fn begin(&mut self, place: &Place) {
         let (anchor, result) = (std::mem::take(&mut self.anchor), self.result.take());
-        *self = Batch { anchor, result, ..Batch::default() };
+        *self = Batch { anchor, result, ..Batch::new(place) };
     }
 
     fn is_pending(&self) -> bool {
@@ -160,8 +175,11 @@ impl File for Ingest {
         self.commit()?;
         let mut batch = self.batch.lock();
         let place = batch.anchor.place(offset);
-        let last = || self.place.state.last_answer(&self.place.view, Fixed::Ingest, self.place.caller.uid);
-        Ok(part(batch.result.get_or_insert_with(last), place, size))
+        if batch.result.is_none() {
+            batch.result =
+                Some(self.place.common.answers.get(&self.place.view, Fixed::Ingest, self.place.caller.uid)?);
+        }
+        Ok(part(batch.result.as_deref().unwrap_or_default(), place, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
@@ -172,7 +190,7 @@ impl File for Ingest {
         }
         batch.refusal = Refusal::None;
         if let Err(failure) = self.take(&mut batch, data) {
-            batch.begin();
+            batch.begin(&self.place);
             batch.refusal = Refusal::Poisoned(failure.clone());
             self.note_pending(&batch);
             return Err(failure);

@@ -270,7 +270,7 @@ impl Filesystem {
     /// The one place that says how each kind of file behaves when it is open.
     fn file(&self, node: &Node, place: &Place, wish: Wish) -> Result<Box<dyn File>, Failure> {
         let memory = place.memory();
-        let frozen = |bytes: Vec<u8>| -> Box<dyn File> { Box::new(Frozen(bytes.into())) };
+        let frozen = |bytes: Vec<u8>| -> Result<Box<dyn File>, Failure> { Ok(Box::new(Frozen(place.counted(bytes)?))) };
         Ok(match node {
             // Those in files/ have a way of their own.
             Node::Mount | Node::Branch(_) | Node::Checkpoint { .. } | Node::File(..) => {
@@ -278,7 +278,7 @@ impl Filesystem {
             }
             Node::Fixed(_, fixed) => self.fixed_file(*fixed, place, wish)?,
             Node::Record(_, id) if wish.write => Box::new(RecordFile::open(place.clone(), id, wish.append)?),
-            Node::Record(view, id) => frozen(memory.snapshot(view)?.get(id)?.ok_or(Errno::ENOENT)?.to_document()),
+            Node::Record(view, id) => frozen(memory.snapshot(view)?.get(id)?.ok_or(Errno::ENOENT)?.to_document())?,
             Node::Temporary(_, number) => {
                 let file = place.state.temporaries.numbered(*number).ok_or(Errno::ENOENT)?;
                 if wish.write {
@@ -289,9 +289,9 @@ impl Filesystem {
             Node::Setting(_, setting) if wish.write => {
                 Box::new(SettingFile::open(place.clone(), *setting, wish.append)?)
             }
-            Node::Setting(view, setting) => frozen(shown(&memory.setting(view, *setting)?).into_bytes()),
+            Node::Setting(view, setting) => frozen(shown(&memory.setting(view, *setting)?).into_bytes())?,
             Node::Question(..) | Node::Export(..) if wish.write => return Err(generated(place)),
-            Node::Question(view, text) => Box::new(Frozen(search::answer(&self.common, view, text)?)),
+            Node::Question(view, text) => frozen(search::answer(&self.common, view, text)?.to_vec())?,
             Node::Export(view, export) => Box::new(ExportFile { snapshot: memory.snapshot(view)?, export: *export }),
         })
     }
@@ -312,9 +312,11 @@ impl Filesystem {
                 Box::new(Ingest::new(place.clone()))
             }
             Fixed::Errors | Fixed::Document(_) if wish.write => return Err(generated(place)),
-            Fixed::Errors => Box::new(Frozen(place.state.errors.text().into())),
+            Fixed::Errors => Box::new(Frozen(place.counted(place.state.errors.text())?)),
             Fixed::Document(Document::Events) => Box::new(EventsFile::new(place.clone())),
-            Fixed::Document(document) => Box::new(Frozen(place.memory().document(&place.view, document)?)),
+            Fixed::Document(document) => {
+                Box::new(Frozen(place.counted(place.memory().document(&place.view, document)?.to_vec())?))
+            }
             Fixed::Vectors | Fixed::Branches | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => {
                 return Err(Errno::EISDIR.into());
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::common::Place;
+use super::counted::Counted;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use crate::memory::{DOCUMENT_BYTES_MAX, Draft, Edit, Error, Kind};
@@ -21,9 +22,8 @@ pub(super) struct RecordFile {
     length: AtomicU64,
 }
 
-#[derive(Default)]
 struct Buffer {
-    bytes: Vec<u8>,
+    bytes: Counted,
     /// Up to here the handle has written everything itself, from 0 on.
     own: usize,
     /// How long the beginning was when it was last looked at.
@@ -37,7 +37,7 @@ impl RecordFile {
         let record = place.memory().snapshot(&place.view)?.get(id)?;
         let bytes = record.map(|record| record.to_document()).unwrap_or_default();
         let (pending, length) = (AtomicBool::new(false), AtomicU64::new(bytes.len() as u64));
-        let buffer = Mutex::ranked(Rank::Handle, Buffer { bytes, ..Buffer::default() });
+        let buffer = Mutex::ranked(Rank::Handle, Buffer::new(place.counted(bytes)?));
         Ok(RecordFile { place, id: id.clone(), append, buffer, pending, length })
     }
 
@@ -66,6 +66,10 @@ impl RecordFile {
 }
 
 impl Buffer {
+    fn new(bytes: Counted) -> Buffer {
+        Buffer { bytes, own: 0, probed: 0, pending: false }
+    }
+
     /// Returns how much of the beginning is to be looked at after a write of `start..end`.
     ///
     /// What lies behind a write from 0 on may yet be cut off by ftruncate(2), so only what was
@@ -91,12 +95,12 @@ impl Buffer {
 
     /// Puts `data` at `start`, and returns what undoes it: the length before and the bytes that
     /// were overwritten.
-    fn put(&mut self, start: usize, data: &[u8]) -> (usize, Vec<u8>) {
+    fn put(&mut self, start: usize, data: &[u8]) -> Result<(usize, Vec<u8>), Failure> {
         let (before, end) = (self.bytes.len(), start + data.len());
         let overwritten = self.bytes.get(start..end.min(before)).unwrap_or_default().to_vec();
-        self.bytes.resize(before.max(end), 0);
+        self.bytes.resize(before.max(end))?;
         self.bytes[start..end].copy_from_slice(data);
-        (before, overwritten)
+        Ok((before, overwritten))
     }
 
     fn undo(&mut self, start: usize, (before, overwritten): (usize, Vec<u8>)) {
@@ -121,7 +125,7 @@ impl File for RecordFile {
         check_length(start.saturating_add(data.len() as u64))?;
         let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
         let own = buffer.own;
-        let undo = buffer.put(start, data);
+        let undo = buffer.put(start, data)?;
         let hole = start > undo.0;
         if !hole && let Err(failure) = self.probe(&mut buffer, start, start + data.len()) {
             buffer.own = own;
@@ -139,7 +143,8 @@ impl File for RecordFile {
         let mut buffer = self.buffer()?;
         let length = usize::try_from(length).map_err(|_| Errno::EFBIG)?;
         let pending = length > 0 && (buffer.pending || length != buffer.bytes.len());
-        buffer.bytes.resize(length, 0);
+        buffer.bytes.resize(length)?;
+        buffer.bytes.truncate(length);
         buffer.own = buffer.own.min(length);
         buffer.probed = buffer.probed.min(length);
         self.set_pending(&mut buffer, pending);
@@ -177,38 +182,43 @@ fn check_length(length: u64) -> Result<(), Failure> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 
+    fn buffer(bytes: &[u8]) -> Buffer {
+        Buffer::new(Counted::of(&Arc::default(), 7, bytes.to_vec()).unwrap_or_else(|_| panic!()))
+    }
+
     #[test]
     fn an_undone_write_leaves_no_trace() {
-        let mut buffer = Buffer { bytes: b"hello".to_vec(), ..Buffer::default() };
-        let undo = buffer.put(3, b"PPED");
-        assert_eq!(buffer.bytes, b"helPPED");
+        let mut buffer = buffer(b"hello");
+        let undo = buffer.put(3, b"PPED").unwrap();
+        assert_eq!(&*buffer.bytes, b"helPPED");
         buffer.undo(3, undo);
-        assert_eq!(buffer.bytes, b"hello");
-        let undo = buffer.put(9, b"x");
+        assert_eq!(&*buffer.bytes, b"hello");
+        let undo = buffer.put(9, b"x").unwrap();
         buffer.undo(9, undo);
-        assert_eq!(buffer.bytes, b"hello");
+        assert_eq!(&*buffer.bytes, b"hello");
     }
 
     #[test]
     fn what_is_left_of_the_old_document_is_not_looked_at() {
-        let mut buffer = Buffer { bytes: b"{old document}".to_vec(), ..Buffer::default() };
-        buffer.put(0, b"{new}");
+        let mut buffer = buffer(b"{old document}");
+        buffer.put(0, b"{new}").unwrap();
         assert_eq!(buffer.next_probe(0, 5), Some(5));
     }
 
     #[test]
     fn a_patch_in_the_middle_waits_for_the_commit() {
-        let mut buffer = Buffer { bytes: b"{old document}".to_vec(), ..Buffer::default() };
+        let mut buffer = buffer(b"{old document}");
         assert_eq!(buffer.next_probe(5, 8), None);
         assert_eq!(buffer.next_probe(10, 14), Some(14));
     }
 
     #[test]
     fn a_long_document_is_looked_at_as_it_doubles() {
-        let mut buffer = Buffer { bytes: vec![b'1'; 1000], ..Buffer::default() };
+        let mut buffer = buffer(&[b'1'; 1000]);
         let looked: Vec<usize> =
             (0..10).filter_map(|chunk| buffer.next_probe(chunk * 100, chunk * 100 + 100)).collect();
         assert_eq!(looked, [100, 200, 400, 800]);

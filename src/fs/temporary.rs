@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::common::{Caller, Place};
+use super::counted::Counted;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use crate::memory::{Error, Kind, Time};
-use crate::sync::{Mutex, Rank};
+use crate::sync::{Mutex, Rank, Reservation};
 
 /// Bytes of all temporaries of a branch.
 const BYTES_MAX: u64 = 64 << 20;
@@ -30,10 +31,11 @@ pub(super) struct Temporary {
     pub number: u64,
     content: Mutex<Content>,
     used: Arc<AtomicU64>,
+    _beside: Reservation,
 }
 
 struct Content {
-    bytes: Vec<u8>,
+    bytes: Counted,
     look: Look,
     /// It became a record; what is written now would be lost.
     committed: bool,
@@ -75,17 +77,18 @@ impl Temporaries {
     pub fn create(
         &self,
         name: &OsStr,
-        bytes: Vec<u8>,
+        bytes: Counted,
         mode: u32,
         owner: Caller,
         now: Time,
     ) -> Result<Arc<Temporary>, Failure> {
+        let beside = bytes.beside(FILE_BYTES)?;
         reserve(&self.used, FILE_BYTES + bytes.len() as u64)?;
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let look =
             Look { length: bytes.len() as u64, mode: mode & 0o7777, uid: owner.uid, gid: owner.gid, modified: now };
         let content = Mutex::new(Content { bytes, look, committed: false });
-        let file = Arc::new(Temporary { number, content, used: self.used.clone() });
+        let file = Arc::new(Temporary { number, content, used: self.used.clone(), _beside: beside });
         let mut names = self.names.lock();
         names.insert(name.to_owned(), file.clone());
         let mut numbers = self.numbers.lock();
@@ -128,7 +131,7 @@ impl Temporary {
     }
 
     pub fn bytes(&self) -> Vec<u8> {
-        self.content.lock().bytes.clone()
+        self.content.lock().bytes.to_vec()
     }
 
     /// Marks it as having become a record: writing to it is ESTALE from now on.
@@ -167,9 +170,14 @@ impl Temporary {
         if content.committed {
             return Err(Errno::ESTALE.into());
         }
-        reserve(&self.used, length.saturating_sub(content.look.length))?;
+        let bytes = usize::try_from(length).map_err(|_| Errno::EFBIG)?;
+        let more = length.saturating_sub(content.look.length);
+        reserve(&self.used, more)?;
+        content.bytes.resize(bytes).inspect_err(|_| {
+            self.used.fetch_sub(more, Ordering::Relaxed);
+        })?;
+        content.bytes.truncate(bytes);
         self.used.fetch_sub(content.look.length.saturating_sub(length), Ordering::Relaxed);
-        content.bytes.resize(usize::try_from(length).map_err(|_| Errno::EFBIG)?, 0);
         content.look.length = length;
         content.look.modified = now;
         Ok(())
@@ -229,7 +237,8 @@ mod tests {
     const ME: Caller = Caller { uid: 1, gid: 1 };
 
     fn create(files: &Temporaries, name: &str, bytes: &[u8]) -> Arc<Temporary> {
-        files.create(OsStr::new(name), bytes.to_vec(), 0o600, ME, Time(0)).unwrap()
+        let bytes = Counted::of(&Arc::default(), ME.uid, bytes.to_vec()).unwrap();
+        files.create(OsStr::new(name), bytes, 0o600, ME, Time(0)).unwrap()
     }
 
     #[test]
@@ -252,7 +261,7 @@ mod tests {
         assert_eq!(full.errno(), Errno::ENOSPC);
         assert_eq!(file.look().length, 0);
         file.resize((64 << 20) - FILE_BYTES, Time(0)).unwrap();
-        assert!(files.create(OsStr::new(".b"), Vec::new(), 0o600, ME, Time(0)).is_err());
+        assert!(files.create(OsStr::new(".b"), Counted::new(&Arc::default(), 1), 0o600, ME, Time(0)).is_err());
         file.resize(0, Time(0)).unwrap();
         create(&files, ".b", b"");
     }

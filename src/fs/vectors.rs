@@ -44,7 +44,9 @@ pub(super) fn create(place: &Place, name: &OsStr, mode: u32, wish: Wish) -> Resu
             let file = match place.state.temporaries.named(name) {
                 Some(_) if wish.exclusive => return Err(Errno::EEXIST.into()),
                 Some(file) => file,
-                None => place.state.temporaries.create(name, Vec::new(), mode, place.caller, place.memory().now())?,
+                None => {
+                    place.state.temporaries.create(name, place.buffer(), mode, place.caller, place.memory().now())?
+                }
             };
             Ok(Node::Temporary(place.branch(), file.number))
         }
@@ -110,7 +112,7 @@ fn set_aside(place: &Place, id: Arc<str>, to: &OsStr) -> Result<(), Failure> {
     let record = place.memory().snapshot(&place.view)?.get(&id)?.ok_or(Errno::ENOENT)?;
     let temporaries = &place.state.temporaries;
     let replaced = temporaries.named(to);
-    temporaries.create(to, record.to_document(), 0o644, place.caller, place.memory().now())?;
+    temporaries.create(to, place.counted(record.to_document())?, 0o644, place.caller, place.memory().now())?;
     commit(place, Edit::Delete { id }).inspect_err(|_| temporaries.restore(to, replaced))
 }
 

@@ -174,6 +174,7 @@ impl Memory {
         let journal = chain.writable()?;
         let prepared = prepare(&self.world(), &act)?;
         let bytes = act.to_bytes();
+        self.admit_act(&act.deed, bytes.len())?;
         let signed = SignedEntry::sign(chain.entry(&prepared, &act, &bytes, &self.public), &self.key);
         no_longer_hurried();
         journal.append(Kind::Act, &[&signed.signature, &bytes])?;
@@ -212,7 +213,14 @@ impl Memory {
         let signed = Arc::new(signed);
         let replaces = matches!(prepared.op, Op::Merge | Op::Promote | Op::Pull | Op::Rollback);
         let replaced = if replaces { self.replace(&self.world(), &mut prepared.steps) } else { Vec::new() };
+        let owners: Vec<u32> = {
+            let world = self.world();
+            let parent = prepared.parent.as_ref().map(|(id, _)| *id);
+            let of = |id: BranchId| world.branches.get(&id).map(|branch| branch.uid);
+            [Some(prepared.branch), parent].into_iter().flatten().filter_map(of).collect()
+        };
         self.world.write().enact(prepared.branch, prepared.steps, signed.entry.seq, signed.entry.time);
+        owners.into_iter().for_each(|owner| self.recount_files(&self.world(), owner));
         self.history.write().push(signed.clone());
         (signed, replaced)
     }

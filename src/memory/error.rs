@@ -9,6 +9,7 @@ use crate::lineage::KeyError;
 use crate::object::{CodecError, Hash};
 use crate::search::QuestionError;
 use crate::segment::SegmentError;
+use crate::sync::OverBudget;
 
 /// Says how to react; each kind has one errno and one exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,9 +40,9 @@ pub enum Kind {
     Gone,
     /// The time limit was reached.
     Timeout,
-    /// The disk is full.
+    /// The disk is full, or the memory of all users.
     Full,
-    /// The user who serves the store may use no more of the disk.
+    /// A user, or a branch, may use no more of the disk or of the memory.
     Quota,
     /// This build does not do it.
     Unsupported,
@@ -154,6 +155,17 @@ impl From<NameError> for Error {
 impl From<QuestionError> for Error {
     fn from(error: QuestionError) -> Error {
         Error::of(Kind::Invalid, "bad_question", &error)
+    }
+}
+
+impl From<OverBudget> for Error {
+    fn from(over: OverBudget) -> Error {
+        if over.shared {
+            let hint = "try again when others have closed their files, or mount with a larger --memory";
+            return Error::new(Kind::Full, "memory_full", over.to_string(), hint);
+        }
+        let hint = "read or close what is open, or remove files from scratch/ and temporaries from vectors/";
+        Error::new(Kind::Quota, "memory_share", over.to_string(), hint)
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::act::Deed;
 use super::chain::Chain;
-use super::world::{BranchId, View, World};
+use super::world::{BranchId, View, World, files_held};
 use super::writer::WriterGuard;
 use super::{Actor, Error, Kind, Memory, seal};
 use crate::journal::{Journal, Kind as Frame};
@@ -231,6 +231,7 @@ impl Memory {
         }
         let mut after = files.before.clone();
         let outcome = after.apply(&edit.op, edit.by.time, &self.trees)?;
+        self.admit_files(&self.world(), edit.by.branch, &files.before, &after)?;
         let (head, content) = edit.to_bytes();
         if lasts {
             no_longer_hurried();
@@ -396,10 +397,12 @@ impl World {
     /// Puts other files in place of a branch's.
     pub(super) fn edit(&mut self, id: BranchId, files: Tree, time: Time) {
         if let Some(branch) = self.branches.get_mut(&id) {
+            let before = files_held(branch);
             let branch = branch.make_mut();
             Arc::make_mut(&mut branch.state).set_files(files);
             branch.changed = time;
             branch.edits += 1;
+            self.held.replace(branch.uid, before, files_held(branch));
         }
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
     let files = Files::list(source.disk, manifest.journal)?;
     let mut reading = Reading {
         source,
-        world: manifest.world,
+        world: manifest.world.counted(),
         history: History { archives: manifest.archives, recent: Vec::new() },
         chain: Chain {
             seq: manifest.seq,

@@ -7,6 +7,7 @@
 mod act;
 mod ask;
 mod backup;
+mod batch;
 mod bulk;
 mod chain;
 mod contents;
@@ -22,6 +23,7 @@ mod guard;
 mod history;
 mod indexer;
 mod joining;
+mod limits;
 mod load;
 mod look;
 mod manifest;
@@ -53,6 +55,7 @@ use std::sync::{Arc, Weak};
 
 pub use act::Join;
 pub use backup::backup;
+pub use batch::Batch;
 pub use document::Document;
 pub use draft::{DOCUMENT_BYTES_MAX, Draft, Edit};
 pub use error::{Error, Kind};
@@ -62,7 +65,7 @@ pub use files::EditError;
 pub use joining::Outcome;
 pub use look::{BranchInfo, Shown};
 pub use open::OpenMode;
-pub use settings::{Setting, parse_duration};
+pub use settings::{Setting, parse_duration, parse_size};
 pub use snapshot::{Record, RecordStat, Snapshot};
 pub use surroundings::Surroundings;
 pub use verify::{VerifyOptions, verify, verify_on};
@@ -82,7 +85,7 @@ pub use crate::workspace::{
 
 use crate::disk::{Disk, Lock};
 use crate::lineage::{Key, PublicKey};
-use crate::sync::{Mutex, ReadGuard, RwLock, Shares};
+use crate::sync::{Budget, Mutex, ReadGuard, RwLock, Shares};
 use history::History;
 use segments::Segments;
 use trees::Trees;
@@ -153,6 +156,9 @@ pub struct Memory {
     planner: planner::Planner,
     /// Turns of long computations, by user.
     shares: Arc<Shares>,
+    /// Memory that callers hold, by user.
+    budget: Arc<Budget>,
+    files_held: limits::FilesHeld,
     /// Itself, for what goes on in the background.
     me: Weak<Memory>,
     listeners: Mutex<Vec<Listener>>,
@@ -173,6 +179,11 @@ impl Memory {
     /// Returns the present moment.
     pub fn now(&self) -> Time {
         (self.surroundings.clock)()
+    }
+
+    /// Returns who holds how much memory, and how much each may.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// Returns a time-ordered UUIDv7.

@@ -104,6 +104,8 @@ impl Memory {
             shown: super::shown::Shown::default(),
             planner: super::planner::Planner::default(),
             shares: Shares::new(Pool::processors()),
+            budget: Arc::default(),
+            files_held: super::limits::FilesHeld::default(),
             me: me.clone(),
             listeners: Mutex::default(),
             keeper: super::seal::Keeper::default(),
@@ -116,6 +118,8 @@ impl Memory {
             memory.make_main()?;
         }
         if writing {
+            let left = super::batch::remove_left_over(&*memory.disk);
+            left.map_err(|error| Error::io("a file of a batch that was left over could not be removed", &error))?;
             memory.gather_all()?;
             memory.start_keeper();
             memory.start_indexer();

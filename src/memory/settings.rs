@@ -102,6 +102,8 @@ impl Setting {
 
 /// Longest agent, session or task, in bytes.
 const LABEL_BYTES_MAX: usize = 200;
+/// Most that `scratch/` may hold, in bytes.
+const SCRATCH_MAX: u64 = 1 << 30;
 /// Longest rules, in bytes.
 const RULES_BYTES_MAX: usize = 64 * 1024;
 
@@ -246,7 +248,9 @@ pub fn check(setting: Setting, value: &str) -> Result<String, Error> {
             bad("a duration such as 1h or 7d, or nothing")
         }
         Setting::Keep if !parse_duration(value).is_ok_and(|nanos| nanos >= 0) => bad("a duration such as 1h or 30d"),
-        Setting::ScratchSize if parse_size(value).is_none() => bad("a size such as 64M"),
+        Setting::ScratchSize if parse_size(value).is_none_or(|size| size > SCRATCH_MAX) => {
+            bad("a size of at most 1G, such as 64M")
+        }
         Setting::Rules if value.len() > RULES_BYTES_MAX => bad("rules of up to 64 KiB"),
         Setting::Rules => match Rules::parse(value) {
             Ok(_) => Ok(value.to_owned()),
@@ -264,7 +268,7 @@ pub fn parse_duration(text: &str) -> Result<i64, jiff::Error> {
 }
 
 /// Parses a number of bytes with an optional K, M or G.
-fn parse_size(text: &str) -> Option<u64> {
+pub fn parse_size(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'K' | b'k' => (&text[..text.len() - 1], 1u64 << 10),
         b'M' | b'm' => (&text[..text.len() - 1], 1 << 20),
@@ -305,6 +309,7 @@ mod tests {
             (Setting::Ttl, "0s"),
             (Setting::Keep, "-1d"),
             (Setting::ScratchSize, "many"),
+            (Setting::ScratchSize, "1025M"),
             (Setting::Gate, "approval 2"),
         ] {
             assert!(check(setting, value).unwrap_err().hint.starts_with("write "), "{}", setting.name());

@@ -215,6 +215,40 @@ fn joined(parent: Option<&Branch>, name: &Arc<str>) -> Arc<str> {
     parent.map_or_else(|| name.clone(), |parent| format!("{}/{name}", parent.path).into())
 }
 
+/// Returns how much memory the names and attributes of a branch's files take beyond those of its base.
+pub fn files_held(branch: &Branch) -> u64 {
+    let bytes = |state: &State| state.files().totals().metadata_bytes();
+    bytes(&branch.state).saturating_sub(bytes(&branch.base))
+}
+
+/// Bytes by user.
+#[derive(Clone, Default)]
+pub struct Holdings {
+    users: OrdMap<u32, u64>,
+    all: u64,
+}
+
+impl Holdings {
+    /// Returns what a user holds, and what all do.
+    pub fn of(&self, uid: u32) -> (u64, u64) {
+        (self.users.get(&uid).copied().unwrap_or(0), self.all)
+    }
+
+    /// Counts that something a user holds takes so much now and no longer what it took before.
+    pub fn replace(&mut self, uid: u32, before: u64, after: u64) {
+        if before == after {
+            return;
+        }
+        self.all = self.all - before + after;
+        let own = self.of(uid).0 - before + after;
+        if own == 0 {
+            self.users.remove(&uid)
+        } else {
+            self.users.insert(uid, own)
+        };
+    }
+}
+
 /// Branches by number.
 pub type Branches = OrdMap<BranchId, BranchRef>;
 
@@ -227,9 +261,20 @@ pub struct World {
     pub roots: OrdMap<Arc<str>, BranchId>,
     /// The name each uid had when it was first seen.
     pub users: OrdMap<u32, Arc<str>>,
+    /// Memory that names and attributes of files take, by who owns the branches.
+    pub held: Holdings,
 }
 
 impl World {
+    /// Counts what its branches take up.
+    pub fn counted(mut self) -> World {
+        self.held = Holdings::default();
+        for branch in self.branches.values() {
+            self.held.replace(branch.uid, 0, files_held(branch));
+        }
+        self
+    }
+
     /// Returns a branch, or the error that it is gone.
     pub fn branch(&self, id: BranchId) -> Result<&Branch, Error> {
         self.branches.get(&id).map(|branch| &**branch).ok_or_else(Error::gone)
@@ -323,12 +368,12 @@ impl World {
             Step::User(uid, name) => {
                 self.users.insert(uid, name);
             }
-            Step::State(id, state) => self.touch(id, seq, |branch| {
+            Step::State(id, state) => self.touch_counted(id, seq, |branch| {
                 branch.state = state;
                 branch.state_seq = seq;
                 branch.changed = time;
             }),
-            Step::Base(id, base) => self.touch(id, seq, |branch| {
+            Step::Base(id, base) => self.touch_counted(id, seq, |branch| {
                 branch.base = base;
                 branch.base_seq = seq;
             }),
@@ -359,7 +404,17 @@ impl World {
         }
     }
 
+    /// As [`World::touch`], for what may change how much a branch takes up.
+    fn touch_counted(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
+        let before = self.branches.get(&id).map_or(0, |branch| files_held(branch));
+        self.touch(id, seq, change);
+        if let Some(branch) = self.branches.get(&id) {
+            self.held.replace(branch.uid, before, files_held(branch));
+        }
+    }
+
     fn add(&mut self, branch: Branch, seq: u64) {
+        self.held.replace(branch.uid, 0, files_held(&branch));
         match branch.parent {
             None => {
                 self.roots.insert(branch.name.clone(), branch.id);
@@ -373,6 +428,7 @@ impl World {
 
     fn remove(&mut self, id: BranchId, seq: u64) {
         let Some(branch) = self.branches.remove(&id) else { return };
+        self.held.replace(branch.uid, files_held(&branch), 0);
         match branch.parent {
             None => {
                 self.roots.remove(&branch.name);

@@ -1,4 +1,5 @@
-//! Locks whose order is written down and checked, and what threads do while they would have to wait.
+//! Locks whose order is written down and checked, what threads do while they would have to wait, and the shares of
+//! users in the processors and in memory.
 //!
 //! **Order.** Every lock has a [`Rank`]. A thread takes locks in ascending rank only; debug builds
 //! panic where one does not, so any test that goes through the code finds it.
@@ -10,6 +11,7 @@
 //! **Waiting.** [`without_waiting`] marks a thread that serves other callers, too. What would have to
 //! wait there gives up ([`may_wait`]), and its caller repeats it on a thread of a [`Pool`].
 
+mod budget;
 mod condvar;
 mod deadline;
 mod mutex;
@@ -19,6 +21,7 @@ mod rwlock;
 mod shares;
 mod waiting;
 
+pub use budget::{Budget, GiveBack, Measure, OverBudget, Reservation};
 pub use condvar::Condvar;
 pub use deadline::Deadline;
 pub use mutex::{Mutex, MutexGuard};

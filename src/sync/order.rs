@@ -30,8 +30,10 @@ pub enum Rank {
     JournalTail,
     /// How far a journal file is flushed.
     JournalFlush,
-    /// A lock under which nothing else is taken.
+    /// A lock under which nothing else is taken but the next one.
     Leaf,
+    /// Who holds how much memory: buffers grow under locks of all kinds.
+    Budget,
 }
 
 /// A lock that this thread holds, from its taking to its drop.

@@ -1,7 +1,7 @@
 //! Carrying out an op: attributes and content of one inode.
 
 use super::content::FILE_BYTES_MAX;
-use super::node::{Body, Node};
+use super::node::{Body, Node, Xattrs};
 use super::op::{Attrs, Op, RangeOp, XattrHow};
 use super::pack::Packs;
 use super::{Content, Totals, Tree, TreeError};
@@ -34,10 +34,7 @@ impl Tree {
             }
             Op::RemoveXattr { inode, name } => {
                 self.node(*inode)?.xattr(name).ok_or(TreeError::NoAttribute)?;
-                let node = self.node_mut(*inode)?;
-                node.xattrs.remove(name.as_slice());
-                node.ctime = time;
-                Ok(*inode)
+                self.change_xattrs(*inode, time, |xattrs| drop(xattrs.remove(name.as_slice()))).map(|()| *inode)
             }
             _ => Err(TreeError::Invalid("it is about names")),
         }
@@ -178,9 +175,20 @@ impl Tree {
         if bytes + name.len() + value.len() > XATTRS_BYTES_MAX {
             return Err(TreeError::NoSpace);
         }
+        self.change_xattrs(inode, time, |xattrs| drop(xattrs.insert(name.into(), value.into())))
+    }
+
+    fn change_xattrs(&mut self, inode: u64, time: Time, change: impl FnOnce(&mut Xattrs)) -> Result<(), TreeError> {
         let node = self.node_mut(inode)?;
-        node.xattrs.insert(name.into(), value.into());
+        let is_counted = inode != super::ROOT && !node.is_nameless();
+        let before = Totals::of(node);
+        change(&mut node.xattrs);
         node.ctime = time;
+        let after = Totals::of(node);
+        if is_counted {
+            self.totals.subtract(before);
+            self.totals.add(after);
+        }
         Ok(())
     }
 

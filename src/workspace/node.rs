@@ -70,6 +70,9 @@ impl Directory {
     }
 }
 
+/// Extended attributes by name.
+pub(super) type Xattrs = OrdMap<Arc<[u8]>, Arc<[u8]>>;
+
 /// One inode. Handles may hold it: it never changes, the tree replaces it.
 #[derive(Clone)]
 pub struct Node {
@@ -88,7 +91,7 @@ pub struct Node {
     /// When it was made.
     pub crtime: Time,
     pub(super) links: Links,
-    pub(super) xattrs: OrdMap<Arc<[u8]>, Arc<[u8]>>,
+    pub(super) xattrs: Xattrs,
     pub(super) body: Body,
     pub(super) hash: OnceLock<Hash>,
 }

@@ -13,18 +13,28 @@ pub struct Totals {
     pub bytes: u64,
     /// Bytes that their chunks take up.
     pub allocated: u64,
+    /// Bytes of names and values of extended attributes, those of directories included.
+    pub attributes: u64,
 }
+
+/// What an inode with a name takes up in memory beside its extended attributes, in bytes.
+const INODE_BYTES: u64 = 1024;
 
 impl Totals {
     /// Returns what one node adds.
     pub(super) fn of(node: &Node) -> Totals {
+        let attributes = node.xattrs().map(|(name, value)| (name.len() + value.len()) as u64).sum();
+        let none = Totals { attributes, ..Totals::default() };
         match &node.body {
-            Body::Directory(_) => Totals { directories: 1, ..Totals::default() },
-            Body::File(content) => {
-                Totals { files: 1, directories: 0, bytes: content.size(), allocated: content.allocated() }
-            }
-            _ => Totals { files: 1, ..Totals::default() },
+            Body::Directory(_) => Totals { directories: 1, ..none },
+            Body::File(content) => Totals { files: 1, bytes: content.size(), allocated: content.allocated(), ..none },
+            _ => Totals { files: 1, ..none },
         }
+    }
+
+    /// Returns about how many bytes of memory names and attributes take up.
+    pub fn metadata_bytes(&self) -> u64 {
+        INODE_BYTES * (self.files + self.directories) + self.attributes
     }
 
     pub(super) fn add(&mut self, other: Totals) {
@@ -32,6 +42,7 @@ impl Totals {
         self.directories += other.directories;
         self.bytes += other.bytes;
         self.allocated += other.allocated;
+        self.attributes += other.attributes;
     }
 
     pub(super) fn subtract(&mut self, other: Totals) {
@@ -39,5 +50,6 @@ impl Totals {
         self.directories -= other.directories;
         self.bytes -= other.bytes;
         self.allocated -= other.allocated;
+        self.attributes -= other.attributes;
     }
 }

@@ -8,10 +8,10 @@ use super::site::Site;
 use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
-use crate::cli::output::Output;
+use crate::cli::output::{Output, remark};
 use crate::fs::{Filesystem, FsOptions};
 use crate::fuse::{self, Adapter, Background, Ended, MountOptions};
-use crate::memory::Memory;
+use crate::memory::{Memory, parse_size};
 
 /// Mounts a store, and makes it if it is not there.
 #[derive(clap::Args)]
@@ -33,6 +33,10 @@ pub struct Args {
     /// Lets other users in, as far as permissions let them.
     #[arg(long)]
     allow_other: bool,
+    /// Bytes of memory that the server may take, as in 512M; half of what the machine, the control group and RLIMIT_AS
+    /// leave by default.
+    #[arg(long, value_name = "SIZE", value_parser = memory_size)]
+    memory: Option<u64>,
     /// Stays in the foreground until it is unmounted, or SIGINT or SIGTERM comes.
     #[arg(long)]
     foreground: bool,
@@ -44,8 +48,17 @@ pub struct Args {
     log: Option<PathBuf>,
 }
 
+/// Least memory that a server can work with, in bytes.
+const MEMORY_MIN: u64 = 32 << 20;
+
+fn memory_size(text: &str) -> Result<u64, String> {
+    let size = parse_size(text).ok_or("write a number of bytes such as 512M or 2G")?;
+    if size < MEMORY_MIN { Err(format!("a server needs {}M at least", MEMORY_MIN >> 20)) } else { Ok(size) }
+}
+
 /// Runs the verb; in the background the parent's part ends in here, when the mount answers.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+    fuse::tune_allocator();
     let site = Site::new(&args.store, &args.mnt)?;
     if args.fuse_fd.is_none() {
         fuse::clear_stale(&site.mnt, &site.source())?;
@@ -100,6 +113,10 @@ fn report_to(parent: Option<Background>, result: Result<Exit, Failure>, as_json:
 
 fn serve(args: &Args, site: &Site, ready: impl FnOnce()) -> Result<Exit, Failure> {
     let memory = site.open(args.read_only)?;
+    let limit = args.memory.unwrap_or_else(|| (fuse::available_memory() / 2).max(MEMORY_MIN));
+    if let Some(reason) = memory.limit_memory(limit, args.allow_other, fuse::measure()) {
+        remark(format_args!("engramfs: warning: {reason}"));
+    }
     let ended = serve_store(args, site, &memory, ready);
     // In good order whatever came before: after a close no bad byte passes for a torn tail.
     let closed = memory.close();

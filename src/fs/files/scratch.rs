@@ -11,7 +11,7 @@ use super::{Area, FilesOf};
 use crate::fs::common::Common;
 use crate::fs::errno::{Errno, Failure};
 use crate::memory::{BranchId, Error, FileNode, FileOp, FileOutcome, Kind, Setting, Time, Tree, View};
-use crate::sync::{Mutex, Rank};
+use crate::sync::{Mutex, Rank, Reservation};
 
 /// What an inode takes up beside its content.
 const INODE_BYTES: u64 = 1024;
@@ -37,16 +37,16 @@ struct Held {
 }
 
 impl Held {
-    fn new(session: Arc<str>, since: Time) -> Arc<Held> {
-        Arc::new(Held { session, since, content: Mutex::ranked(Rank::Scratch, Filled::default()) })
+    fn new(session: Arc<str>, since: Time, counted: Reservation) -> Arc<Held> {
+        let content = Filled { tree: Tree::default(), counted };
+        Arc::new(Held { session, since, content: Mutex::ranked(Rank::Scratch, content) })
     }
 }
 
-#[derive(Clone, Default)]
 struct Filled {
     tree: Tree,
-    /// Bytes that it takes up, with those that have lost their names and are open.
-    used: u64,
+    /// Bytes that it takes up, with those that have lost their names and are open. They count for the branch's owner.
+    counted: Reservation,
 }
 
 impl Scratch {
@@ -61,11 +61,14 @@ impl Scratch {
 
     /// Returns the tree and how many bytes it takes up; ESTALE for one of an earlier session. That of
     /// a checkpoint is empty.
-    fn filled(&self, of: &FilesOf) -> Result<Filled, Failure> {
-        let View::Branch(branch) = of.view else { return Ok(Filled::default()) };
+    fn filled(&self, of: &FilesOf) -> Result<(Tree, u64), Failure> {
+        let View::Branch(branch) = of.view else { return Ok(Default::default()) };
         match self.held(branch) {
-            Some(held) if held.since == of.taken => Ok(held.content.lock().clone()),
-            None if of.taken == Time::default() => Ok(Filled::default()),
+            Some(held) if held.since == of.taken => {
+                let content = held.content.lock();
+                Ok((content.tree.clone(), content.counted.bytes()))
+            }
+            None if of.taken == Time::default() => Ok(Default::default()),
             _ => Err(Errno::ESTALE.into()),
         }
     }
@@ -78,7 +81,8 @@ impl Scratch {
         match session {
             Some(session) => {
                 let since = now.max(held.since.after(1));
-                all.insert(branch, Held::new(session.clone(), since));
+                let counted = held.content.lock().counted.anew();
+                all.insert(branch, Held::new(session.clone(), since, counted));
             }
             None => drop(all.remove(&branch)),
         }
@@ -92,11 +96,11 @@ impl Common {
     /// Returns the tree of a branch's `scratch/`.
     pub(super) fn scratch_tree(&self, of: &FilesOf) -> Result<Tree, Failure> {
         self.memory.info(of.view.branch())?;
-        Ok(self.scratch.filled(of)?.tree)
+        Ok(self.scratch.filled(of)?.0)
     }
 
     /// Changes `scratch/` by one operation; ENOSPC when it would hold more than
-    /// `config/scratch_size` afterwards and more than before.
+    /// `config/scratch_size` afterwards and more than before, EDQUOT beyond the owner's share of memory.
     pub(super) fn edit_scratch(&self, of: &FilesOf, op: &FileOp) -> Result<FileOutcome, Failure> {
         let limit = self.scratch_size(of)?;
         let held = self.scratch_to_change(of)?;
@@ -106,17 +110,18 @@ impl Common {
         let changed = [Some(outcome.inode), outcome.gone.filter(|gone| *gone != outcome.inode)];
         let size = |tree: &Tree| changed.into_iter().flatten().map(|inode| size_of(tree, inode)).sum::<u64>();
         let (lost, gained) = (size(&content.tree), size(&after));
-        let used = content.used - lost + gained;
+        let used = content.counted.bytes() - lost + gained;
         if gained > lost && used > limit {
             return Err(full(limit).into());
         }
-        *content = Filled { tree: after, used };
+        content.counted.resize(used).map_err(Error::from)?;
+        content.tree = after;
         Ok(outcome)
     }
 
     /// Returns how much `scratch/` may hold, and holds, in bytes.
     pub(in crate::fs) fn scratch_space(&self, of: &FilesOf) -> Result<(u64, u64), Failure> {
-        Ok((self.scratch_size(of)?, self.scratch.filled(of)?.used))
+        Ok((self.scratch_size(of)?, self.scratch.filled(of)?.1))
     }
 
     /// Hears that a branch changed: where its session is another one now, or it is gone, its
@@ -144,7 +149,8 @@ impl Common {
         let mut all = self.scratch.held.lock();
         if of.taken == Time::default() && !all.contains_key(&branch) {
             let session = Arc::from(self.memory.setting(&of.view, Setting::Session)?);
-            all.insert(branch, Held::new(session, of.taken));
+            let owner = self.memory.info(branch)?.uid;
+            all.insert(branch, Held::new(session, of.taken, self.memory.budget().account(owner)));
         }
         let held = all.get(&branch).filter(|held| held.since == of.taken);
         Ok(held.cloned().ok_or(Errno::ESTALE)?)

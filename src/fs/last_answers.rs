@@ -1,0 +1,164 @@
+//! The last answer that each user got from a control file, for `cat` after `echo`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::counted::Counted;
+use super::errno::Failure;
+use super::node::Fixed;
+use crate::memory::{BranchId, Error, Kind, View};
+use crate::sync::Mutex;
+
+/// Bytes that are appended while others read them.
+pub(super) type Answer = Arc<Mutex<Counted>>;
+
+/// Bytes of the last answers of one user, and so of the longest one that is kept.
+const USER_BYTES_MAX: usize = 8 << 20;
+/// Bytes of those of all users.
+const BYTES_MAX: usize = 64 << 20;
+/// What an answer counts beside its bytes.
+const ANSWER_BYTES: usize = 512;
+
+/// A control file of a branch or checkpoint, and who read it.
+type Key = (View, Fixed, u32);
+
+/// The last answers of all branches. Beyond its limits the oldest one goes, of the user with the most.
+#[derive(Default)]
+pub(super) struct LastAnswers(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    answers: HashMap<Key, Last>,
+    /// Their keys by user, oldest first.
+    ages: BTreeMap<(u32, u64), Key>,
+    users: HashMap<u32, usize>,
+    bytes: usize,
+    age: u64,
+}
+
+struct Last {
+    /// Nothing where it was too long to be kept.
+    answer: Option<Answer>,
+    weight: usize,
+    age: u64,
+}
+
+impl LastAnswers {
+    /// Notes the last answer that `uid` got from a control file.
+    pub fn keep(&self, view: &View, channel: Fixed, uid: u32, answer: &Answer) {
+        let length = answer.lock().len();
+        let answer = (length <= USER_BYTES_MAX - ANSWER_BYTES).then(|| answer.clone());
+        let weight = ANSWER_BYTES + answer.as_ref().map_or(0, |_| length);
+        let dropped = self.0.lock().insert((view.clone(), channel, uid), answer, weight);
+        drop(dropped);
+    }
+
+    /// Returns a copy of the last answer that `uid` got, empty when there is none; EFBIG where it was too long.
+    pub fn get(&self, view: &View, channel: Fixed, uid: u32) -> Result<Vec<u8>, Failure> {
+        let answer = match self.0.lock().answers.get(&(view.clone(), channel, uid)) {
+            None => return Ok(Vec::new()),
+            Some(last) => last.answer.clone(),
+        };
+        let answer = answer.ok_or_else(|| {
+            let message = format!("the last answer was longer than {} MiB and was not kept", USER_BYTES_MAX >> 20);
+            let hint = "ask and read by one handle: exec 3<>query; echo … >&3; cat <&3";
+            Error::new(Kind::TooLarge, "answer_not_kept", message, hint)
+        })?;
+        let bytes = answer.lock().to_vec();
+        Ok(bytes)
+    }
+
+    /// Forgets the answers of a branch and its checkpoints.
+    pub fn forget(&self, branch: BranchId) {
+        let mut kept = self.0.lock();
+        let keys: Vec<Key> = kept.answers.keys().filter(|(view, ..)| view.branch() == branch).cloned().collect();
+        let dropped: Vec<_> = keys.iter().map(|key| kept.remove(key)).collect();
+        drop(kept);
+        drop(dropped);
+    }
+}
+
+impl Kept {
+    /// Returns what had to go, to be dropped with no lock held.
+    fn insert(&mut self, key: Key, answer: Option<Answer>, weight: usize) -> Vec<Option<Last>> {
+        let mut dropped = vec![self.remove(&key)];
+        let uid = key.2;
+        self.age += 1;
+        self.ages.insert((uid, self.age), key.clone());
+        self.answers.insert(key, Last { answer, weight, age: self.age });
+        self.bytes += weight;
+        *self.users.entry(uid).or_default() += weight;
+        while let Some(uid) = self.to_shorten() {
+            let oldest = self.ages.range((uid, 0)..).next().map(|(_, key)| key.clone());
+            dropped.extend(oldest.map(|key| self.remove(&key)));
+        }
+        dropped
+    }
+
+    /// Returns whose oldest answer has to go, if one has to.
+    fn to_shorten(&self) -> Option<u32> {
+        let (uid, most) = self.users.iter().max_by_key(|(_, bytes)| **bytes)?;
+        (*most > USER_BYTES_MAX || self.bytes > BYTES_MAX).then_some(*uid)
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Last> {
+        let last = self.answers.remove(key)?;
+        self.ages.remove(&(key.2, last.age));
+        self.bytes -= last.weight;
+        if let Some(bytes) = self.users.get_mut(&key.2) {
+            *bytes -= last.weight;
+            if *bytes == 0 {
+                self.users.remove(&key.2);
+            }
+        }
+        Some(last)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::fs::errno::Errno;
+    use crate::sync::Budget;
+
+    fn answer(length: usize) -> Answer {
+        let counted = Counted::of(&Arc::new(Budget::default()), 7, vec![b'x'; length]);
+        Arc::new(Mutex::new(counted.unwrap_or_else(|_| panic!())))
+    }
+
+    fn view(branch: u64) -> View {
+        View::Branch(BranchId(branch))
+    }
+
+    #[test]
+    fn an_answer_belongs_to_one_user_of_one_file() {
+        let last = LastAnswers::default();
+        last.keep(&view(1), Fixed::Query, 7, &answer(5));
+        assert_eq!(last.get(&view(1), Fixed::Query, 7).unwrap(), b"xxxxx");
+        assert!(last.get(&view(1), Fixed::Query, 8).unwrap().is_empty());
+        assert!(last.get(&view(1), Fixed::Ctl, 7).unwrap().is_empty());
+        last.forget(BranchId(1));
+        assert!(last.get(&view(1), Fixed::Query, 7).unwrap().is_empty());
+        assert_eq!(last.0.lock().bytes, 0);
+    }
+
+    #[test]
+    fn the_oldest_of_the_user_with_the_most_go_first() {
+        let last = LastAnswers::default();
+        last.keep(&view(9), Fixed::Query, 8, &answer(100));
+        for branch in 1..=5 {
+            last.keep(&view(branch), Fixed::Query, 7, &answer(3 << 20));
+        }
+        let there = |branch, uid| !last.get(&view(branch), Fixed::Query, uid).unwrap().is_empty();
+        assert_eq!([1, 2, 3, 4, 5].map(|branch| there(branch, 7)), [false, false, false, true, true]);
+        assert!(there(9, 8));
+    }
+
+    #[test]
+    fn what_was_too_long_is_said() {
+        let last = LastAnswers::default();
+        last.keep(&view(1), Fixed::Query, 7, &answer(9 << 20));
+        assert_eq!(last.get(&view(1), Fixed::Query, 7).unwrap_err().errno(), Errno::EFBIG);
+    }
+}

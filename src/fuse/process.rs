@@ -1,0 +1,115 @@
+//! What memory the server's process has, takes and gives back.
+
+use std::fs;
+
+use crate::sync::{GiveBack, Measure};
+
+/// Arenas of the allocator: each reserves 64 MiB of address space.
+const ARENAS: i32 = 2;
+/// Allocations of so many bytes or more are mapped one by one, and go back to the system when they are freed.
+const MAPPED_FROM: i32 = 1 << 20;
+
+/// Returns how many bytes of memory this process may take at most: the smallest of the machine's memory, the limits of
+/// its control groups, and RLIMIT_AS.
+pub fn available_memory() -> u64 {
+    [machine(), control_groups(), address_space()].into_iter().flatten().min().unwrap_or(u64::MAX)
+}
+
+/// Makes the allocator thrifty with address space, and give large buffers back. To be called before the first thread
+/// exists.
+pub fn tune_allocator() {
+    #[cfg(target_env = "gnu")]
+    for (option, value) in [(libc::M_ARENA_MAX, ARENAS), (libc::M_MMAP_THRESHOLD, MAPPED_FROM)] {
+        // SAFETY: mallopt takes any numbers.
+        unsafe { libc::mallopt(option, value) };
+    }
+}
+
+/// Returns the measure of this process's anonymous memory; mapped files do not count.
+pub fn measure() -> Measure {
+    Box::new(|give_back| {
+        if give_back == GiveBack::Yes {
+            trim();
+        }
+        anonymous_memory().unwrap_or_default()
+    })
+}
+
+fn trim() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it only gives back what is free.
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
+/// Resident pages that are of no file, in bytes.
+fn anonymous_memory() -> Option<u64> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    let mut fields = statm.split_ascii_whitespace().skip(1).map_while(|field| field.parse::<u64>().ok());
+    let (resident, of_files) = (fields.next()?, fields.next()?);
+    // SAFETY: it only looks up a number.
+    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+    Some(resident.saturating_sub(of_files) * page)
+}
+
+fn machine() -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
+fn address_space() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is written, and lives through the call.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } != 0;
+    (!failed && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// The smallest limit of the control groups that this process is in, of version 2 and of version 1.
+fn control_groups() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    groups.lines().filter_map(|line| limit_of(line, |file| fs::read_to_string(file).ok())).min()
+}
+
+/// Returns the limit of the group of one line of /proc/self/cgroup, and of those above it.
+fn limit_of(line: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+    let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+    let (root, file) = match controllers {
+        "" => ("/sys/fs/cgroup", "memory.max"),
+        _ if controllers.split(',').any(|one| one == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        _ => return None,
+    };
+    let above = std::iter::successors(Some(path.trim_end_matches('/')), |path| path.rsplit_once('/').map(|(up, _)| up));
+    // No limit is the word max, or a number larger than any memory.
+    above.filter_map(|path| read(&format!("{root}{path}/{file}"))?.trim().parse().ok()).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_limit_on_the_way_up_counts() {
+        let read = |file: &str| {
+            let limit = match file {
+                "/sys/fs/cgroup/memory.max" => "max",
+                "/sys/fs/cgroup/a/memory.max" => "2000\n",
+                "/sys/fs/cgroup/a/b/memory.max" => "3000\n",
+                "/sys/fs/cgroup/memory/c/memory.limit_in_bytes" => "70",
+                _ => return None,
+            };
+            Some(limit.to_owned())
+        };
+        assert_eq!(limit_of("0::/a/b", read), Some(2000));
+        assert_eq!(limit_of("0::/", read), None);
+        assert_eq!(limit_of("4:cpu,memory:/c", read), Some(70));
+        assert_eq!(limit_of("5:cpu:/c", read), None);
+    }
+
+    #[test]
+    fn this_process_takes_something_and_less_than_it_may() {
+        let taken = measure()(GiveBack::No);
+        assert!(taken > 0 && taken < available_memory());
+    }
+}

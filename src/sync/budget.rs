@@ -1,0 +1,278 @@
+//! How much memory callers may make the server hold.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::{Mutex, Rank};
+
+/// Counts the buffers whose size a caller decides, by user and for all together. A buffer is admitted
+/// here before it is allocated.
+pub struct Budget {
+    /// Bytes that all users may hold together.
+    most: AtomicU64,
+    /// Bytes that one user may hold.
+    share: AtomicU64,
+    held: Mutex<Held>,
+    gauge: OnceLock<Gauge>,
+}
+
+/// Measures what the whole process takes, now and then: not all that callers make it hold is counted.
+struct Gauge {
+    measure: Measure,
+    /// Bytes beyond which nothing more is admitted.
+    limit: u64,
+    /// Bytes admitted since the last measurement.
+    admitted: AtomicU64,
+    over: AtomicBool,
+}
+
+/// Returns how many bytes the process takes, after it gave back what it does not need where it is told to.
+pub type Measure = Box<dyn Fn(GiveBack) -> u64 + Send + Sync>;
+
+/// Whether the process gives back memory before it is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GiveBack {
+    /// What was freed goes back to the system.
+    Yes,
+    /// It is only looked at.
+    No,
+}
+
+/// After so many admitted bytes the process is measured.
+const MEASURED_AFTER: u64 = 4 << 20;
+
+#[derive(Default)]
+struct Held {
+    all: u64,
+    users: HashMap<u32, u64>,
+}
+
+impl Default for Budget {
+    /// Makes a budget without limits.
+    fn default() -> Budget {
+        let unlimited = || AtomicU64::new(u64::MAX);
+        Budget {
+            most: unlimited(),
+            share: unlimited(),
+            held: Mutex::ranked(Rank::Budget, Held::default()),
+            gauge: OnceLock::new(),
+        }
+    }
+}
+
+impl Budget {
+    /// Sets how many bytes all users may hold together, and how many one of them. What is held already stays.
+    pub fn limit(&self, most: u64, share: u64) {
+        self.most.store(most, Ordering::Relaxed);
+        self.share.store(share, Ordering::Relaxed);
+    }
+
+    /// Has the process measured from now on: while it takes more than `limit` bytes nothing is admitted. The first
+    /// call counts.
+    pub fn watch(&self, limit: u64, measure: Measure) {
+        let gauge = Gauge { measure, limit, admitted: AtomicU64::default(), over: AtomicBool::default() };
+        // A second call changes nothing.
+        let _ = self.gauge.set(gauge);
+    }
+
+    /// Admits about `bytes` that stay with the store and are counted elsewhere, or not at all.
+    pub fn admit(&self, bytes: u64) -> Result<(), OverBudget> {
+        let Some(gauge) = self.gauge.get() else { return Ok(()) };
+        let before = gauge.admitted.fetch_add(bytes, Ordering::Relaxed);
+        if gauge.over.load(Ordering::Relaxed)
+            || before / MEASURED_AFTER != before.saturating_add(bytes) / MEASURED_AFTER
+        {
+            return gauge.check();
+        }
+        Ok(())
+    }
+
+    /// Returns how many bytes one user may hold.
+    pub fn share(&self) -> u64 {
+        self.share.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many bytes are held by all users.
+    pub fn held(&self) -> u64 {
+        self.held.lock().all
+    }
+
+    /// Begins to count for a user, with nothing held yet.
+    pub fn account(self: &Arc<Budget>, uid: u32) -> Reservation {
+        Reservation { budget: self.clone(), uid, bytes: 0 }
+    }
+
+    /// Lets a user hold `bytes` until the reservation is dropped.
+    pub fn reserve(self: &Arc<Budget>, uid: u32, bytes: u64) -> Result<Reservation, OverBudget> {
+        let mut reservation = self.account(uid);
+        reservation.resize(bytes)?;
+        Ok(reservation)
+    }
+
+    fn take(&self, uid: u32, bytes: u64) -> Result<(), OverBudget> {
+        self.admit(bytes)?;
+        let (most, share) = (self.most.load(Ordering::Relaxed), self.share());
+        let mut held = self.held.lock();
+        let own = held.users.get(&uid).copied().unwrap_or(0);
+        let over = |limit, shared| OverBudget { limit, held: if shared { held.all } else { own }, shared };
+        if own.saturating_add(bytes) > share {
+            return Err(over(share, false));
+        }
+        if held.all.saturating_add(bytes) > most {
+            return Err(over(most, true));
+        }
+        held.all += bytes;
+        held.users.insert(uid, own + bytes);
+        Ok(())
+    }
+
+    fn give_back(&self, uid: u32, bytes: u64) {
+        let mut held = self.held.lock();
+        held.all -= bytes;
+        if let Some(own) = held.users.get_mut(&uid) {
+            *own -= bytes;
+            if *own == 0 {
+                held.users.remove(&uid);
+            }
+        }
+    }
+}
+
+impl Gauge {
+    fn check(&self) -> Result<(), OverBudget> {
+        let mut held = (self.measure)(GiveBack::No);
+        if held > self.limit && !self.over.load(Ordering::Relaxed) {
+            held = (self.measure)(GiveBack::Yes);
+        }
+        let over = held > self.limit;
+        self.over.store(over, Ordering::Relaxed);
+        if over { Err(OverBudget { limit: self.limit, held, shared: true }) } else { Ok(()) }
+    }
+}
+
+/// Bytes that a user holds. They are given back when it is dropped.
+pub struct Reservation {
+    budget: Arc<Budget>,
+    uid: u32,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Makes it so many bytes; less always works.
+    pub fn resize(&mut self, bytes: u64) -> Result<(), OverBudget> {
+        match bytes.checked_sub(self.bytes) {
+            Some(0) => return Ok(()),
+            Some(more) => self.budget.take(self.uid, more)?,
+            None => self.budget.give_back(self.uid, self.bytes - bytes),
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Makes it so many bytes more.
+    pub fn grow(&mut self, bytes: u64) -> Result<(), OverBudget> {
+        self.resize(self.bytes.saturating_add(bytes))
+    }
+
+    /// Lets the same user hold more, by a reservation of its own.
+    pub fn beside(&self, bytes: u64) -> Result<Reservation, OverBudget> {
+        self.budget.reserve(self.uid, bytes)
+    }
+
+    /// Begins to count for the same user, with nothing held yet.
+    pub fn anew(&self) -> Reservation {
+        self.budget.account(self.uid)
+    }
+
+    /// Returns how many bytes it is.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.give_back(self.uid, self.bytes);
+    }
+}
+
+/// Says that a buffer was not admitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OverBudget {
+    /// The limit in the way.
+    pub limit: u64,
+    /// What is held already.
+    pub held: u64,
+    /// Whether it is the limit of all users together.
+    pub shared: bool,
+}
+
+impl fmt::Display for OverBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = if self.shared { "all users together hold" } else { "this user holds" };
+        let (held, limit) = (self.held >> 20, self.limit >> 20);
+        write!(f, "{whose} {held} MiB of the server's memory and may hold {limit} MiB")
+    }
+}
+
+impl std::error::Error for OverBudget {}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn budget() -> Arc<Budget> {
+        let budget = Arc::new(Budget::default());
+        budget.limit(100, 40);
+        budget
+    }
+
+    #[test]
+    fn a_user_keeps_within_a_share_and_all_within_the_limit() {
+        let budget = budget();
+        let mut one = budget.reserve(1, 40).unwrap();
+        assert_eq!(one.grow(1), Err(OverBudget { limit: 40, held: 40, shared: false }));
+        let _two = budget.reserve(2, 40).unwrap();
+        assert!(budget.reserve(3, 30).is_err_and(|over| over.shared));
+        let _three = budget.reserve(3, 20).unwrap();
+        one.resize(10).unwrap();
+        assert!(budget.reserve(3, 20).is_ok());
+    }
+
+    #[test]
+    fn what_is_dropped_is_given_back() {
+        let budget = budget();
+        let mut held = budget.account(1);
+        held.grow(30).unwrap();
+        held.grow(10).unwrap();
+        assert_eq!((held.bytes(), budget.held()), (40, 40));
+        drop(held);
+        assert_eq!(budget.held(), 0);
+        assert!(budget.held.lock().users.is_empty(), "nothing is kept of users who hold nothing");
+    }
+
+    #[test]
+    fn nothing_is_admitted_while_the_process_takes_too_much() {
+        let (budget, taken) = (Arc::new(Budget::default()), Arc::new(AtomicU64::new(10)));
+        let measured = taken.clone();
+        budget.watch(100, Box::new(move |_| measured.load(Ordering::Relaxed)));
+        budget.admit(MEASURED_AFTER).unwrap();
+        taken.store(101, Ordering::Relaxed);
+        budget.admit(1).unwrap();
+        assert!(budget.admit(MEASURED_AFTER).is_err_and(|over| over.shared && over.held == 101));
+        assert!(budget.reserve(1, 1).is_err());
+        taken.store(99, Ordering::Relaxed);
+        budget.admit(1).unwrap();
+    }
+
+    #[test]
+    fn a_refusal_changes_nothing() {
+        let budget = budget();
+        let mut held = budget.reserve(1, 30).unwrap();
+        assert!(held.resize(u64::MAX).is_err());
+        assert_eq!((held.bytes(), budget.held()), (30, 30));
+    }
+}
