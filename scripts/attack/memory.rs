@@ -251,7 +251,7 @@ fn rules(branch: &Path, quick: bool) {
     while begun.elapsed() < Duration::from_secs(if quick { 3 } else { 15 }) {
         number += 1;
         let rules: String = (0..900).map(|line| format!("path-{number}/folder-{line}/**/*.txt newest\n")).collect();
-        let _ = fs::write(branch.join("config/rules"), &rules[..rules.len().min(60_000)].rsplit_once('\n').unwrap().0);
+        let _ = fs::write(branch.join("config/rules"), rules[..rules.len().min(60_000)].rsplit_once('\n').unwrap().0);
     }
     let _ = fs::write(branch.join("config/rules"), "* newest");
 }
