@@ -5,8 +5,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::real::private;
+use rustix::fs::OFlags;
 
+use super::folder::Folder;
+
+/// The file.
+const NAME: &str = "lock";
 /// Longest holder text that is read back, in bytes; more than a line of ours ever has.
 const HOLDER_MAX: usize = 4096;
 
@@ -43,16 +47,16 @@ pub enum LockError {
 }
 
 impl Lock {
-    /// Locks the file at `path`, creating it, and writes `holder` into it as its only line.
-    pub(super) fn take(path: &Path, holder: &str) -> Result<Self, LockError> {
-        let failed = |source| LockError::Io { path: path.to_owned(), source };
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = private(&mut options).open(path).map_err(failed)?;
+    /// Locks the file `lock` in the folder `root`, creating it, and writes `holder` into it as its only line.
+    pub(super) fn take(root: &Path, holder: &str) -> Result<Self, LockError> {
+        let path = root.join(NAME);
+        let failed = |source| LockError::Io { path: path.clone(), source };
+        let open = || Folder::root(root)?.file(NAME, NAME, OFlags::RDWR | OFlags::CREATE);
+        let file = open().map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let (path, holder) = (path.to_owned(), holder_in(&file));
+                let holder = holder_in(&file);
                 return Err(LockError::Held { path, holder });
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),

@@ -18,6 +18,7 @@ use std::io;
 
 mod fault;
 mod faulty;
+mod folder;
 mod forgetful;
 mod lock;
 mod mapped;
@@ -27,6 +28,7 @@ mod tests;
 
 pub use fault::{Fault, Kind};
 pub use faulty::FaultyDisk;
+pub use folder::WrongType;
 pub use forgetful::ForgetfulDisk;
 pub use lock::{Lock, LockError};
 pub use mapped::Mapped;
@@ -36,17 +38,18 @@ pub use real::RealDisk;
 ///
 /// Paths are relative to the store's root, '/'-separated, and `""` is the root itself where a folder is
 /// meant. A path that is absolute, has an empty, `.` or `..` component or holds a NUL fails with
-/// `InvalidInput`. All methods may be called from many threads.
+/// `InvalidInput`. No symbolic link below the root is followed, and nothing is waited for. All methods may be called
+/// from many threads.
 pub trait Disk: Send + Sync + 'static {
     /// Creates an empty file of mode 0600, open for reading and writing.
     ///
     /// `AlreadyExists` when the name is taken; `NotFound` when the folder is missing.
     fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Opens an existing file for reading only; a symbolic link is refused, a folder is `IsADirectory`.
+    /// Opens an existing file for reading only; a folder is `IsADirectory`, and what is no regular file is refused.
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Opens an existing file for reading and writing; a symbolic link is refused, a folder is `IsADirectory`.
+    /// Opens an existing file for reading and writing; what is refused is that of [`Disk::open`].
     fn open_write(&self, path: &str) -> io::Result<Box<dyn DiskFile>>;
 
     /// Moves a plain file to another name, replacing the file that has it; readers see the old or the new one.

@@ -1,21 +1,20 @@
 //! The disk a store really lives on: one folder of the host's file system.
 
 use std::ffi::CString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread::Builder;
 
+use rustix::fs::OFlags;
+
+use super::folder::{FOLDER_MODE, Folder};
 use super::lock::{Lock, LockError};
 use super::{Disk, DiskFile, Mapped, Space, checked, checked_dir};
 
-/// Permission bits of a folder that the disk makes: its owner's alone.
-const FOLDER_MODE: u32 = 0o700;
-/// Permission bits of a file that the disk makes: its owner's alone.
-const FILE_MODE: u32 = 0o600;
 /// Freeing more than this takes longer than starting a thread.
 const COSTLY_BYTES: u64 = 16 << 20;
 
@@ -36,80 +35,73 @@ impl RealDisk {
     /// `holder` says who has it ("pid 123, mounted at /mnt/x") and is written to the file `lock`; the root
     /// must exist. [`LockError::Held`] names the holder when another process has the store.
     pub fn lock(&self, holder: &str) -> Result<Lock, LockError> {
-        Lock::take(&self.root.join("lock"), holder)
+        Lock::take(&self.root, holder)
     }
 
-    fn file(&self, path: &str) -> io::Result<PathBuf> {
-        Ok(self.root.join(checked(path)?))
+    /// Copies a file that may be growing to the same path on another disk, where it must not exist; returns its bytes.
+    pub fn copy(&self, path: &str, other: &RealDisk) -> io::Result<u64> {
+        let from = self.file(path, OFlags::RDONLY)?;
+        let mut to = other.file(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
+        // What is added from now on may be what this copy itself writes, where a disk leads back to this one.
+        let length = from.metadata()?.len();
+        io::copy(&mut from.take(length), &mut to)
     }
 
-    fn folder(&self, path: &str) -> io::Result<PathBuf> {
-        Ok(match checked_dir(path)? {
-            // Joining "" would append a '/', which turns a dangling root into another error.
-            "" => self.root.clone(),
-            path => self.root.join(path),
-        })
+    fn file(&self, path: &str, flags: OFlags) -> io::Result<File> {
+        let (folder, name) = Folder::above(&self.root, checked(path)?)?;
+        folder.file(name, path, flags)
     }
 
-    fn open_with(&self, options: &mut OpenOptions, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        let file = private(options).open(self.file(path)?)?;
-        // Opening a folder for reading succeeds on Linux and would fail only at the first read.
-        if file.metadata()?.is_dir() {
-            return Err(io::Error::from_raw_os_error(libc::EISDIR));
-        }
-        Ok(Box::new(RealFile(file)))
+    fn handle(&self, path: &str, flags: OFlags) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(RealFile(self.file(path, flags)?)))
     }
-}
-
-/// Makes `options` create files of mode 0600 and refuse a symbolic link in the last place.
-pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    options.mode(FILE_MODE).custom_flags(libc::O_NOFOLLOW)
 }
 
 impl Disk for RealDisk {
     fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        let mut options = File::options();
-        self.open_with(options.read(true).write(true).create_new(true), path)
+        self.handle(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        self.open_with(File::options().read(true), path)
+        self.handle(path, OFlags::RDONLY)
     }
 
     fn open_write(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        self.open_with(File::options().read(true).write(true), path)
+        self.handle(path, OFlags::RDWR)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.file(from)?, self.file(to)?)
+        let (folder, name) = Folder::above(&self.root, checked(from)?)?;
+        let (other, new_name) = Folder::above(&self.root, checked(to)?)?;
+        folder.rename(name, &other, new_name)
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
-        fs::remove_file(self.file(path)?)
+        let (folder, name) = Folder::above(&self.root, checked(path)?)?;
+        folder.remove(name)
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        let mut names = fs::read_dir(self.folder(dir)?)?
-            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-            .collect::<io::Result<Vec<_>>>()?;
+        let mut names = Folder::below(&self.root, checked_dir(dir)?)?.names()?;
         names.sort_unstable();
         Ok(names)
     }
 
     fn make_dir(&self, path: &str) -> io::Result<()> {
-        match path {
-            "" => make_root(&self.root),
-            _ => make_folder(&self.file(path)?).map(|_| ()),
+        if path.is_empty() {
+            return make_root(&self.root);
         }
+        let (folder, name) = Folder::above(&self.root, checked(path)?)?;
+        folder.make(name, path)
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
-        sync_folder(&self.folder(path)?)
+        Folder::below(&self.root, checked_dir(path)?)?.sync()
     }
 
     fn mode(&self, path: &str) -> io::Result<u32> {
-        let path = self.folder(path)?;
-        Ok(fs::symlink_metadata(path)?.permissions().mode() & 0o7777)
+        let (folder, name) = Folder::above(&self.root, checked_dir(path)?)?;
+        folder.mode(name)
     }
 
     fn space(&self) -> io::Result<Space> {
@@ -156,13 +148,7 @@ fn make_root(path: &Path) -> io::Result<()> {
         }
         other => other?,
     };
-    if made { sync_folder(above) } else { Ok(()) }
-}
-
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let mut options = File::options();
-    options.read(true).custom_flags(libc::O_DIRECTORY);
-    options.open(path)?.sync_all()
+    if made { Folder::root(above)?.sync() } else { Ok(()) }
 }
 
 /// One open file of a [`RealDisk`].

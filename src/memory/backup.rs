@@ -1,9 +1,9 @@
 //! A consistent copy of a store, also while it is in use.
 
-use std::cmp::Reverse;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -16,6 +16,8 @@ use crate::journal::{Files, Journal, JournalError};
 
 /// How often a copy is begun anew when the store was sealed while it was made.
 const TRIES: usize = 20;
+/// How the file `format` begins in stores of all versions.
+const FORMAT_BEGINS: &[u8; 14] = b"engramfs store";
 
 /// Copies the store at `store` to `dest`, which must not exist or be an empty folder.
 ///
@@ -24,7 +26,7 @@ const TRIES: usize = 20;
 /// state that the store really had. A seal meanwhile makes the copy begin anew. The copy is
 /// verified before it is called done. It holds the signing key.
 pub fn backup(store: &Path, dest: &Path) -> Result<Value, Error> {
-    if !store.join("format").exists() {
+    if !is_store(store) {
         let message = format!("there is no store at {}", store.display());
         return Err(Error::new(Kind::NotFound, "no_such_store", message, "name the folder that the store is in"));
     }
@@ -32,8 +34,10 @@ pub fn backup(store: &Path, dest: &Path) -> Result<Value, Error> {
         let message = format!("{} is there and not empty", dest.display());
         return Err(Error::new(Kind::Exists, "exists", message, "name a new folder"));
     }
+    check_outside(store, dest)?;
     for _ in 0..TRIES {
-        let copied = copy(store, dest).map_err(|error| Error::io("the store could not be copied", &error))?;
+        let copied =
+            copy(&RealDisk::new(store), dest).map_err(|error| Error::io("the store could not be copied", &error))?;
         if let Some(bytes) = copied {
             let verified = verify(dest, &VerifyOptions::default())?;
             return Ok(json!({ "bytes": bytes, "tip": verified["tip"], "entries": verified["entries"] }));
@@ -44,40 +48,78 @@ pub fn backup(store: &Path, dest: &Path) -> Result<Value, Error> {
     Err(Error::new(Kind::Busy, "busy", message, "try again when less is written"))
 }
 
+/// Returns whether a folder holds a store.
+fn is_store(path: &Path) -> bool {
+    path.join("format").symlink_metadata().is_ok()
+}
+
+/// Returns whether the file `format` of a folder says that it is a store, of whatever version.
+fn says_store(disk: &RealDisk) -> bool {
+    let mut bytes = [0; FORMAT_BEGINS.len()];
+    disk.open("format").and_then(|file| file.read_exact_at(&mut bytes, 0)).is_ok() && bytes == *FORMAT_BEGINS
+}
+
+/// Refuses a place that lies in a store, by whatever path and mount: a copy there would be a strange file of that store.
+fn check_outside(store: &Path, dest: &Path) -> Result<(), Error> {
+    let invalid = |message: String| Error::new(Kind::Invalid, "inside_a_store", message, "name a folder outside");
+    let failed = |error: io::Error| Error::io(&format!("{} could not be looked at", dest.display()), &error);
+    let path = std::path::absolute(dest).map_err(failed)?;
+    let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let (existing, real) = found.unwrap_or((Path::new("/"), "/".into()));
+    if path.strip_prefix(existing).is_ok_and(|rest| rest.components().any(|part| part == Component::ParentDir)) {
+        return Err(invalid(format!("{} leads back out of a folder that is not there", dest.display())));
+    }
+    let parts = ["", "journal", "segments"].map(|part| store.join(part));
+    let own: Vec<_> = parts.iter().filter_map(|part| part.metadata().ok()).map(|it| (it.dev(), it.ino())).collect();
+    for above in real.ancestors() {
+        let it = above.metadata().map_err(failed)?;
+        if own.contains(&(it.dev(), it.ino())) || says_store(&RealDisk::new(above)) {
+            let message = format!("{} lies in the store {}", dest.display(), above.display());
+            return Err(invalid(message));
+        }
+    }
+    Ok(())
+}
+
 /// Copies once; nothing if the manifest changed meanwhile.
-fn copy(store: &Path, dest: &Path) -> io::Result<Option<u64>> {
-    fs::create_dir_all(dest.join("journal"))?;
-    fs::create_dir_all(dest.join("segments"))?;
-    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    fs::set_permissions(dest, private)?;
-    let before = fs::read(store.join("manifest"))?;
+fn copy(store: &RealDisk, dest: &Path) -> io::Result<Option<u64>> {
+    let copy = RealDisk::new(dest);
+    for folder in ["", "journal", "segments"] {
+        copy.make_dir(folder)?;
+    }
+    fs::set_permissions(dest, PermissionsExt::from_mode(0o700))?;
     let mut bytes = 0;
     for name in ["format", "key", "key.pub", "manifest"] {
-        bytes += fs::copy(store.join(name), dest.join(name))?;
+        bytes += store.copy(name, &copy)?;
     }
     for folder in ["journal", "segments"] {
-        let mut entries: Vec<_> = fs::read_dir(store.join(folder))?.collect::<io::Result<_>>()?;
         // The newest journal file first: what is written to the one before it precedes all that is copied of it.
-        entries.sort_by_key(|entry| Reverse(entry.file_name()));
-        for entry in entries {
-            if entry.file_name().to_string_lossy().starts_with("draft-") {
+        for name in store.list(folder)?.into_iter().rev() {
+            if name.starts_with("draft-") {
                 continue;
             }
-            match fs::copy(entry.path(), dest.join(folder).join(entry.file_name())) {
+            match store.copy(&format!("{folder}/{name}"), &copy) {
                 Ok(copied) => bytes += copied,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(error),
             }
         }
     }
-    if fs::read(store.join("manifest"))? != before {
+    if content(store, "manifest")? != content(&copy, "manifest")? {
         return Ok(None);
     }
     cut_to_whole_frames(dest)?;
     for folder in ["journal", "segments", ""] {
-        fs::File::open(dest.join(folder))?.sync_all()?;
+        copy.sync_dir(folder)?;
     }
     Ok(Some(bytes))
+}
+
+fn content(disk: &RealDisk, path: &str) -> io::Result<Vec<u8>> {
+    let file = disk.open(path)?;
+    let mut bytes = vec![0; file.len()? as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 /// Cuts a frame that was being written while the journal was copied.
@@ -91,4 +133,80 @@ fn cut_to_whole_frames(dest: &Path) -> io::Result<()> {
         if files.torn().is_none_or(|torn| torn.cut_short) { files.carry_on(&disk).map(drop) } else { Ok(()) }
     };
     cut().map_err(io::Error::other)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::memory::{Actor, Memory, OpenMode, Surroundings};
+
+    fn store_in(folder: &Path) -> std::path::PathBuf {
+        let path = folder.join("store");
+        let owner = Actor { uid: 1, gid: 1, name: "ann".into() };
+        Memory::open(&path, OpenMode::Create, "a test", Surroundings::real(owner)).unwrap().close().unwrap();
+        path
+    }
+
+    #[test]
+    fn a_place_in_a_store_is_refused_by_whatever_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, other) = (store_in(dir.path()), dir.path().join("beside"));
+        fs::create_dir(&other).unwrap();
+        let other = store_in(&other);
+        std::os::unix::fs::symlink(store.join("journal"), dir.path().join("link")).unwrap();
+        let inside = [
+            store.join("sub"),
+            store.join("sub/deep"),
+            store.join("segments"),
+            other.join("sub"),
+            dir.path().join("link/sub"),
+            dir.path().join("beside/../store/sub"),
+            dir.path().join("none/../store/sub"),
+        ];
+        for dest in inside {
+            let error = backup(&store, &dest).unwrap_err();
+            assert_eq!((error.kind, error.code), (Kind::Invalid, "inside_a_store"), "{}: {error}", dest.display());
+        }
+        assert!(!dir.path().join("none").exists());
+        verify(&store, &VerifyOptions::default()).unwrap();
+        backup(&store, &dir.path().join("new/copy")).unwrap();
+    }
+
+    #[test]
+    fn a_special_file_is_named_and_not_waited_for() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        let store = store_in(dir.path());
+        let journal = RealDisk::new(&store).list("journal").unwrap().remove(0);
+        for name in ["format", "key", "key.pub", "manifest", &format!("journal/{journal}"), "journal", "segments"] {
+            let (path, kept) = (store.join(name), dir.path().join("kept"));
+            fs::rename(&path, &kept).unwrap();
+            for found in ["a FIFO", "a symbolic link"] {
+                if found == "a FIFO" {
+                    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+                } else {
+                    std::os::unix::fs::symlink(&kept, &path).unwrap();
+                }
+                let surroundings = || Surroundings::real(Actor { uid: 1, gid: 1, name: "ann".into() });
+                let open = |mode| Memory::open(&store, mode, "a test", surroundings()).map(drop);
+                let errors = [
+                    verify(&store, &VerifyOptions::default()).map(drop),
+                    backup(&store, &dir.path().join("copy")).map(drop),
+                    open(OpenMode::Existing),
+                    open(OpenMode::Create),
+                    open(OpenMode::ReadOnly),
+                ];
+                for (at, outcome) in errors.into_iter().enumerate() {
+                    let error = outcome.expect_err(&format!("{name} as {found}, {at}"));
+                    assert_eq!(error.kind, Kind::Damaged, "{name}: {error}");
+                    assert!(error.message.contains(&format!("{name} is {found} and not a")), "{name}: {error}");
+                }
+                fs::remove_dir_all(dir.path().join("copy")).unwrap_or_default();
+                fs::remove_file(&path).unwrap();
+            }
+            fs::rename(&kept, &path).unwrap();
+        }
+        verify(&store, &VerifyOptions::default()).unwrap();
+    }
 }

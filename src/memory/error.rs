@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use crate::branch::NameError;
+use crate::disk::WrongType;
 use crate::journal::JournalError;
 use crate::lineage::KeyError;
 use crate::object::{CodecError, Hash};
@@ -46,6 +47,8 @@ pub enum Kind {
     Quota,
     /// This build does not do it.
     Unsupported,
+    /// The server, or the machine, can open no more files.
+    Descriptors,
     /// The disk failed.
     Io,
     /// Bytes are not those that were written.
@@ -89,14 +92,31 @@ impl Error {
 
     /// Wraps an error of the disk.
     pub(super) fn io(what: &str, error: &io::Error) -> Error {
-        let (kind, hint) = match error.raw_os_error() {
-            Some(libc::ENOSPC) => (Kind::Full, "free space on the store's disk, then try again"),
+        if error.get_ref().is_some_and(|inner| inner.is::<WrongType>()) {
+            let hint = "put the right file back, or restore the store from a backup";
+            return Error::new(Kind::Damaged, "damaged", format!("{what}: {error}"), hint);
+        }
+        let (kind, code, hint) = match error.raw_os_error() {
+            Some(libc::ENOSPC) => (Kind::Full, "disk", "free space on the store's disk, then try again"),
             Some(libc::EDQUOT) => {
-                (Kind::Quota, "free space on the store's disk or ask for a larger quota, then try again")
+                (Kind::Quota, "disk", "free space on the store's disk or ask for a larger quota, then try again")
             }
-            _ => (Kind::Io, "check the disk and the store's permissions, then try again"),
+            Some(libc::EMFILE) => (
+                Kind::Descriptors,
+                "out_of_descriptors",
+                "the server is out of file descriptors: close files there, or mount it anew with a larger `ulimit -n`",
+            ),
+            Some(libc::ENFILE) => (
+                Kind::Descriptors,
+                "out_of_descriptors",
+                "the machine is out of file descriptors: end what has many files open, or raise the sysctl fs.file-max",
+            ),
+            Some(libc::ENOMEM) => {
+                (Kind::Full, "out_of_memory", "the server is out of memory: give it more, then try again")
+            }
+            _ => (Kind::Io, "disk", "check the disk and the store's permissions, then try again"),
         };
-        Error::new(kind, "disk", format!("{what}: {error}"), hint)
+        Error::new(kind, code, format!("{what}: {error}"), hint)
     }
 
     pub(super) fn no_branch(path: &str) -> Error {
@@ -225,6 +245,10 @@ mod tests {
         };
         assert_eq!(Error::from(full(libc::ENOSPC)).kind, Kind::Full);
         assert_eq!(Error::from(full(libc::EDQUOT)).kind, Kind::Quota);
+        let open =
+            SegmentError::Io { name: "x".into(), what: "opened", source: io::Error::from_raw_os_error(libc::EMFILE) };
+        let error = Error::from(open);
+        assert!(error.kind == Kind::Descriptors && error.hint.contains("ulimit -n"), "{error}");
         let failing =
             SegmentError::Io { name: "x".into(), what: "read", source: io::Error::from_raw_os_error(libc::EIO) };
         assert_eq!(Error::from(failing).kind, Kind::Io);

@@ -48,7 +48,7 @@ impl Memory {
             disk.make_dir("").map_err(|error| Error::io("the store's folder could not be made", &error))?;
             // Before the lock, which is a file too: a folder that is no store is left as it is.
             is_made(&disk)?;
-        } else if !path.join("format").exists() {
+        } else if path.join("format").symlink_metadata().is_err() {
             let message = format!("there is no store at {}", path.display());
             return Err(Error::new(
                 Kind::NotFound,
@@ -76,6 +76,8 @@ impl Memory {
         }
         check_format(&*disk)?;
         let (key, public) = read_keys(&*disk)?;
+        // An empty store opens nothing in there; what has the place of the folder is refused all the same.
+        disk.list(segment::FOLDER).map_err(|error| Error::io("the folder of segments could not be read", &error))?;
         let segments = Segments::new(Shelf::over(disk.clone(), segment::FOLDER), false);
         let writing = mode != OpenMode::ReadOnly;
         let trees = Trees::new(disk.clone(), false);
@@ -277,14 +279,12 @@ pub(super) fn check_format(disk: &dyn Disk) -> Result<(), Error> {
 }
 
 pub(super) fn read_keys(disk: &dyn Disk) -> Result<(Key, PublicKey), Error> {
-    let mode = disk.mode("key").map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Error::damaged("the file key is missing from the store"),
-        _ => Error::io("the signing key could not be looked at", &error),
-    })?;
+    let key = read_file(disk, "key")?;
+    let mode = disk.mode("key").map_err(|error| Error::io("the signing key could not be looked at", &error))?;
     if mode & 0o077 != 0 {
         return Err(crate::lineage::KeyError::Loose(mode).into());
     }
-    let key = Key::parse(&read_file(disk, "key")?)?;
+    let key = Key::parse(&key)?;
     let public = PublicKey::parse(&read_file(disk, "key.pub")?)?;
     if key.public() == public { Ok((key, public)) } else { Err(crate::lineage::KeyError::Mismatch.into()) }
 }

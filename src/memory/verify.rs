@@ -33,7 +33,8 @@ pub struct VerifyOptions<'a> {
 
 /// Checks the store in the folder `path`; see [`verify_on`].
 pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> {
-    if !path.join("format").exists() && !path.join(manifest::PATH).exists() {
+    let is_missing = |name| path.join(name).symlink_metadata().is_err();
+    if is_missing("format") && is_missing(manifest::PATH) {
         let message = format!("there is no store at {}", path.display());
         return Err(Error::new(Kind::NotFound, "no_such_store", message, "name the folder that the store is in"));
     }

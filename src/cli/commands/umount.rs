@@ -1,6 +1,7 @@
 //! `engramfs umount`: takes a mount away and waits until its store is free.
 
 use std::fs::{File, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -57,7 +58,10 @@ fn wait_for_release(store: &Path) -> Result<(), Failure> {
 
 /// Returns whether a process has the store for writing. What can't be looked at counts as free: it is not ours to wait for.
 fn is_held(store: &Path) -> bool {
-    let Ok(lock) = File::open(store.join("lock")) else { return false };
+    let mut options = File::options();
+    // Whatever has the name is not waited for.
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let Ok(lock) = options.open(store.join("lock")) else { return false };
     // A shared lock that lives for this line only: it tells, and is in nobody's way for longer.
     matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))
 }

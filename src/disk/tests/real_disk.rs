@@ -57,6 +57,69 @@ fn symbolic_links_are_not_followed() {
 }
 
 #[test]
+fn what_is_no_regular_file_is_named_and_never_waited_for() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let (folder, disk) = real();
+    mknodat(CWD, folder.0.join("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    std::os::unix::net::UnixListener::bind(folder.0.join("socket")).unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.0.join("link")).unwrap();
+    for (name, found) in [("fifo", "a FIFO"), ("socket", "a socket"), ("link", "a symbolic link")] {
+        for error in [disk.open(name).unwrap_err(), disk.open_write(name).unwrap_err()] {
+            assert_eq!(error.to_string(), format!("{name} is {found} and not a regular file"));
+        }
+    }
+    std::fs::rename(folder.0.join("fifo"), folder.0.join("lock")).unwrap();
+    let error = disk.lock("pid 1").unwrap_err();
+    assert!(error.to_string().contains("lock is a FIFO and not a regular file"), "{error}");
+}
+
+#[test]
+fn a_link_in_the_place_of_a_folder_leads_nowhere() {
+    let (folder, disk) = real();
+    let elsewhere = folder.0.join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::write(elsewhere.join("file"), "of somebody else").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, folder.0.join("journal")).unwrap();
+    let errors = [
+        disk.open("journal/file").map(drop),
+        disk.create("journal/new").map(drop),
+        disk.list("journal").map(drop),
+        disk.make_dir("journal"),
+        disk.sync_dir("journal"),
+        disk.mode("journal/file").map(drop),
+        disk.remove("journal/file"),
+        disk.rename("journal/file", "file"),
+    ];
+    for error in errors.map(Result::unwrap_err) {
+        assert_eq!(error.to_string(), "journal is a symbolic link and not a folder");
+    }
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 1);
+}
+
+#[test]
+fn the_root_may_be_behind_a_link() {
+    let (folder, disk) = real();
+    disk.make_dir("store").unwrap();
+    std::os::unix::fs::symlink("store", folder.0.join("link")).unwrap();
+    let linked = RealDisk::new(folder.0.join("link"));
+    linked.make_dir("").unwrap();
+    write(&linked, "a", b"here");
+    assert_eq!(content(&disk, "store/a"), b"here");
+}
+
+#[test]
+fn a_copy_has_what_was_there_when_it_began() {
+    let (folder, disk) = real();
+    let other = RealDisk::new(folder.0.join("copy"));
+    other.make_dir("").unwrap();
+    write(&disk, "a", b"content");
+    assert_eq!(disk.copy("a", &other).unwrap(), 7);
+    assert_eq!(content(&other, "a"), b"content");
+    assert_eq!(other.mode("a").unwrap(), 0o600);
+    assert_eq!(kind(disk.copy("a", &other)), ErrorKind::AlreadyExists);
+}
+
+#[test]
 fn reports_a_mode_that_is_too_wide() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, disk) = real();
