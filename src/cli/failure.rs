@@ -106,6 +106,7 @@ fn exit_of(kind: Kind) -> Exit {
         | Kind::Full
         | Kind::Quota
         | Kind::Unsupported
+        | Kind::Descriptors
         | Kind::Io => Exit::Failed,
     }
 }

@@ -24,7 +24,7 @@ macro_rules! errnos {
 }
 
 errnos! {
-    E2BIG EACCES EAGAIN EBADF EBUSY EDQUOT EEXIST EFBIG EINVAL EIO EISDIR EMLINK ENAMETOOLONG ENODATA ENOENT ENOMEM ENOSPC ENOSYS ENOTDIR
+    E2BIG EACCES EAGAIN EBADF EBUSY EDQUOT EEXIST EFBIG EINVAL EIO EISDIR EMLINK ENAMETOOLONG ENFILE ENODATA ENOENT ENOMEM ENOSPC ENOSYS ENOTDIR
     ENOTEMPTY ENOTTY ENXIO EOPNOTSUPP EPERM ERANGE EROFS ESTALE ETIMEDOUT ETXTBSY EXDEV
 }
 
@@ -45,6 +45,7 @@ impl From<Kind> for Errno {
             Kind::Full => Errno::ENOSPC,
             Kind::Quota => Errno::EDQUOT,
             Kind::Unsupported => Errno::EOPNOTSUPP,
+            Kind::Descriptors => Errno::ENFILE,
             Kind::Io | Kind::Damaged => Errno::EIO,
             // Never told to anybody: see `Failure::would_wait`.
             Kind::WouldWait => Errno::EAGAIN,

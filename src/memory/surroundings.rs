@@ -1,7 +1,9 @@
 //! What a store takes from outside: the time and chance.
 
-use std::io::Read;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::Actor;
 use crate::object::Time;
@@ -41,18 +43,20 @@ pub struct Surroundings {
 
 impl Surroundings {
     /// Returns the system's clock and randomness, for `owner`. Nothing else in the house fetches either.
-    ///
-    /// # Panics
-    ///
-    /// The randomness panics where /dev/urandom can't be read: a guessable key is worse.
     pub fn real(owner: Actor) -> Surroundings {
         let clock = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             Time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
         };
-        let entropy = |buffer: &mut [u8]| {
-            let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(buffer));
-            read.expect("/dev/urandom can always be read on Linux");
+        let entropy = |mut buffer: &mut [u8]| {
+            while !buffer.is_empty() {
+                match getrandom(&mut *buffer, GetRandomFlags::empty()) {
+                    Ok(filled) => buffer = &mut buffer[filled..],
+                    Err(Errno::INTR) => {}
+                    // It needs no descriptor and no memory, and every kernel since 3.17 has it.
+                    Err(error) => unreachable!("getrandom(2) fails: {error}"),
+                }
+            }
         };
         Surroundings {
             clock: Box::new(clock),
