@@ -1,5 +1,6 @@
 //! The two places of a mount: the store, and where it is shown.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Output, remark};
+use crate::cli::target::store_of;
 use crate::fuse::SOURCE_PREFIX;
 use crate::memory::{Memory, OpenMode, Surroundings};
 
@@ -58,10 +60,30 @@ impl Site {
         let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::Create };
         let holder = format!("process {}, mounted at {}", std::process::id(), self.mnt.display());
         let memory = Memory::open(&self.store, mode, &holder, Surroundings::real(actor::current()))?;
-        for warning in memory.warnings() {
+        for warning in memory.warnings().iter().cloned().chain(self.doubts()) {
             remark(format_args!("engramfs: warning: {warning}"));
         }
         Ok(memory)
+    }
+
+    /// Returns what is no error about where the store lies, and no good idea.
+    fn doubts(&self) -> impl Iterator<Item = String> {
+        let store = self.store.display();
+        let outer = store_of(&self.store).ok().flatten().map(|outer| {
+            let outer = outer.display();
+            format!(
+                "the store {store} lies in a mount of engramfs, of the store {outer}: each write is written there, too, and \
+                 without that mount this one fails; keep it on a disk"
+            )
+        });
+        let (owner, own) = (self.store.metadata().map(|found| found.uid()), actor::current().uid);
+        let foreign = owner.ok().filter(|owner| *owner != own).map(|owner| {
+            format!(
+                "the store {store} belongs to uid {owner} and not to uid {own}, who serves it: its owner can read and \
+                 change all that is in it; chown it to who serves it"
+            )
+        });
+        outer.into_iter().chain(foreign)
     }
 
     /// Tells programs that the mount answers; people see it by the prompt.
@@ -95,6 +117,17 @@ mod tests {
         assert!(check("/no/such/place").unwrap_err().hint.starts_with("make it with mkdir"));
         assert!(check("/proc/version").unwrap_err().message.contains("no directory"));
         assert_eq!(check("/proc"), Ok(()));
+    }
+
+    #[test]
+    fn the_store_of_another_user_is_warned_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let doubts = |store: &Path| Site::new(store, Path::new("/proc")).unwrap().doubts().collect::<Vec<_>>();
+        assert_eq!(doubts(dir.path()), Vec::<String>::new());
+        if actor::current().uid == 0 {
+            std::os::unix::fs::chown(dir.path(), Some(1001), None).unwrap();
+            assert!(doubts(dir.path())[0].contains("belongs to uid 1001 and not to uid 0"));
+        }
     }
 
     #[test]
