@@ -11,6 +11,7 @@ use super::errno::{Failure, invalid};
 use super::handle::{File, part};
 use super::last_answers::Answer;
 use super::node::Fixed;
+use super::refused::RefusedLine;
 use crate::memory::{Error, Kind};
 use crate::sync::{Mutex, Rank};
 
@@ -48,7 +49,7 @@ pub(super) type Outcome = Result<String, Failure>;
 /// A line is done as it is written, so that a bad one fails in the write: first all lines of the
 /// write are understood, or none is done; then they are done, verbs in turn and questions side by
 /// side, and when a later one fails the write is short by it and by what follows. A line without
-/// its end waits for the rest until the handle is read or closed. Answers queue until they are
+/// its end waits for the rest until the handle is read or closed; once it is refused, so is its rest. Answers queue until they are
 /// read, and the first write after a read starts a new queue.
 pub(super) struct Conversation<S: Speech> {
     place: Place,
@@ -62,6 +63,8 @@ struct Talk {
     anchor: Anchor,
     /// The beginning of a line.
     tail: Vec<u8>,
+    /// The line that was refused after its beginning had been taken.
+    refused: Option<RefusedLine>,
     answer: Answer,
     /// How much of the answer was read.
     read_to: u64,
@@ -83,8 +86,29 @@ impl<S: Speech> Conversation<S> {
             requests: 0,
             spoke: false,
             overheard: None,
+            refused: None,
         };
         Conversation { place, speech, talk: Mutex::ranked(Rank::Handle, talk), busy: AtomicBool::new(false) }
+    }
+
+    /// Refuses what goes on with a line that was refused.
+    fn refuse_rest(&self, data: &[u8]) -> Option<Failure> {
+        let mut talk = self.talk.lock();
+        let failure = talk.refused.as_mut()?.refuse(data);
+        if failure.is_none() {
+            talk.refused = None;
+        }
+        failure
+    }
+
+    /// Takes a write whose last complete line ends at `rest`; returns how much of it was taken.
+    fn take_write(&self, tail: &[u8], data: &[u8], rest: usize) -> Result<usize, Failure> {
+        let unfinished = if rest == 0 { tail.len() + data.len() } else { data.len() - rest };
+        if unfinished > LINE_BYTES_MAX {
+            let message = format!("the line is longer than {} MiB", LINE_BYTES_MAX >> 20);
+            return Err(Error::new(Kind::TooLarge, "line_too_long", message, "end each line with a line feed").into());
+        }
+        self.take(tail, data)
     }
 
     /// Does all complete lines of `tail` and `data`; returns how much of `data` was taken.
@@ -147,6 +171,10 @@ impl<S: Speech> Conversation<S> {
 
     /// Does the line whose end never came.
     fn finish_line(&self) -> Result<(), Failure> {
+        let refused = self.talk.lock().refused.take();
+        if let Some(failure) = refused.and_then(RefusedLine::untold) {
+            return Err(failure);
+        }
         // Whoever is busy has taken the tail with him.
         if self.talk.lock().tail.is_empty() {
             return Ok(());
@@ -194,13 +222,16 @@ impl<S: Speech> File for Conversation<S> {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         let _turn = Turn::begin(&self.busy)?;
+        if let Some(failure) = self.refuse_rest(data) {
+            return Err(failure);
+        }
         let mut tail = self.begin(offset);
         let rest = data.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        if tail.len() + data.len() - rest > LINE_BYTES_MAX {
-            let message = format!("the line is longer than {} MiB", LINE_BYTES_MAX >> 20);
-            return Err(Error::new(Kind::TooLarge, "line_too_long", message, "end each line with a line feed").into());
-        }
-        let taken = self.take(&tail, data)?;
+        let taken = self.take_write(&tail, data, rest).inspect_err(|failure| {
+            if !tail.is_empty() {
+                self.talk.lock().refused = Some(RefusedLine::new(failure.clone(), data));
+            }
+        })?;
         if rest > 0 {
             tail.clear();
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::anchor::Anchor;
 use super::common::Place;
 use super::counted::Counted;
-use super::errno::Failure;
+use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use super::node::Fixed;
 use crate::memory::{self, DOCUMENT_BYTES_MAX, Edit, Error, Kind};
@@ -33,6 +33,8 @@ struct Batch {
     /// The beginning of a line.
     tail: Counted,
     refusal: Refusal,
+    /// Why the line under way was refused, while its end is still to come.
+    cut: Option<Failure>,
     /// The result of the last commit of this handle.
     result: Option<Vec<u8>>,
 }
@@ -148,13 +150,23 @@ impl Batch {
             bytes: 0,
             tail: place.buffer(),
             refusal: Refusal::None,
+            cut: None,
             result: None,
         }
     }
 
     fn begin(&mut self, place: &Place) {
-        let (anchor, result) = (std::mem::take(&mut self.anchor), self.result.take());
-        *self = Batch { anchor, result, ..Batch::new(place) };
+        let (anchor, result, cut) = (std::mem::take(&mut self.anchor), self.result.take(), self.cut.take());
+        *self = Batch { anchor, result, cut, ..Batch::new(place) };
+    }
+
+    /// Refuses data, and what was written with it.
+    fn poison(&mut self, place: &Place, failure: Failure, data: &[u8]) {
+        self.begin(place);
+        // A line that is too long is refused before its end.
+        let is_cut = failure.errno() == Errno::EFBIG && !data.contains(&b'\n');
+        self.cut = is_cut.then(|| failure.clone());
+        self.refusal = Refusal::Poisoned(failure);
     }
 
     fn is_pending(&self) -> bool {
@@ -186,12 +198,16 @@ impl File for Ingest {
         self.place.check_writable()?;
         let mut batch = self.batch.lock();
         if let Refusal::Poisoned(failure) = &batch.refusal {
-            return Err(failure.clone());
+            let failure = failure.clone();
+            // The line may end in what is refused with it.
+            batch.cut.take_if(|_| data.contains(&b'\n'));
+            return Err(failure);
         }
+        let cut = batch.cut.take();
         batch.refusal = Refusal::None;
-        if let Err(failure) = self.take(&mut batch, data) {
-            batch.begin(&self.place);
-            batch.refusal = Refusal::Poisoned(failure.clone());
+        let taken = cut.map_or_else(|| self.take(&mut batch, data), Err);
+        if let Err(failure) = taken {
+            batch.poison(&self.place, failure.clone(), data);
             self.note_pending(&batch);
             return Err(failure);
         }

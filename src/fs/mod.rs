@@ -40,6 +40,7 @@ mod node;
 mod open;
 mod query;
 mod record_file;
+mod refused;
 mod search;
 mod table;
 mod temporary;

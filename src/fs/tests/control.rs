@@ -84,6 +84,59 @@ fn a_bad_question_fails_in_the_write_and_does_nothing() {
 }
 
 #[test]
+fn the_rest_of_a_line_that_was_refused_is_no_new_line() {
+    let rig = with_records();
+    for (path, good) in [("main/query", "pears\n"), ("main/ctl", "checkpoint v1\n")] {
+        let handle = rig.open(path, libc::O_RDWR).unwrap();
+        rig.fs.write(handle, 0, b"{\"text\":").unwrap();
+        for _ in 0..3 {
+            assert_eq!(rig.fs.write(handle, 8, b" apples\n"), Err(Errno::EINVAL), "{path}");
+        }
+        rig.fs.flush(handle).unwrap();
+        assert_eq!(rig.read_on(handle, 8).unwrap(), "", "{path}");
+        // A new line may follow at once.
+        rig.fs.write(handle, 8, b"{\"text\":").unwrap();
+        assert_eq!(rig.fs.write(handle, 16, b" apples\n"), Err(Errno::EINVAL), "{path}");
+        rig.fs.write(handle, 16, good.as_bytes()).unwrap();
+        assert_eq!(rig.read_on(handle, 16 + good.len() as u64).unwrap().lines().count().min(1), 1, "{path}");
+    }
+}
+
+#[test]
+fn a_line_that_is_too_long_is_refused_to_its_end() {
+    let rig = with_records();
+    let handle = rig.open("main/query", libc::O_RDWR).unwrap();
+    let piece = vec![b'x'; 1 << 20];
+    (0..4).for_each(|at| assert_eq!(rig.fs.write(handle, at << 20, &piece), Ok(1 << 20)));
+    assert_eq!(rig.fs.write(handle, 4 << 20, &piece), Err(Errno::EFBIG));
+    assert_eq!(rig.fs.write(handle, 4 << 20, b"its end\n"), Err(Errno::EFBIG));
+    assert_eq!(rig.read_on(handle, 4 << 20).unwrap(), "");
+    rig.fs.write(handle, 4 << 20, b"apples\n").unwrap();
+    assert_eq!(headers(&rig.read_on(handle, 0).unwrap()).len(), 1);
+    let handle = rig.open("main/ingest", libc::O_RDWR).unwrap();
+    let piece = vec![b'x'; 9 << 20];
+    assert_eq!(rig.fs.write(handle, 0, &piece), Ok(9 << 20));
+    assert_eq!(rig.fs.write(handle, 9 << 20, &piece), Err(Errno::EFBIG));
+    assert_eq!(rig.fs.flush(handle), Err(Errno::EFBIG));
+    let end = b"{\"id\":\"n\",\"text\":\"n\"}\n";
+    assert_eq!(rig.fs.write(handle, 9 << 20, end), Err(Errno::EFBIG));
+    assert_eq!(rig.fs.flush(handle), Err(Errno::EFBIG));
+    rig.fs.write(handle, 9 << 20, end).unwrap();
+    rig.fs.flush(handle).unwrap();
+    assert_eq!(rig.list("main/vectors"), ["a.json", "b.json", "n.json"]);
+}
+
+#[test]
+fn a_write_that_was_cut_short_is_told_at_the_close() {
+    let rig = with_records();
+    let handle = rig.open("main/query", libc::O_WRONLY).unwrap();
+    rig.fs.write(handle, 0, b"{\"text\":").unwrap();
+    assert_eq!(rig.fs.write(handle, 8, b" apples\n"), Err(Errno::EINVAL));
+    assert_eq!(rig.fs.flush(handle), Err(Errno::EINVAL));
+    assert_eq!(rig.fs.flush(handle), Ok(()));
+}
+
+#[test]
 fn a_question_without_a_line_end_is_answered_when_somebody_reads() {
     let rig = with_records();
     let handle = rig.open("main/query", libc::O_RDWR).unwrap();

@@ -224,3 +224,32 @@ fn a_long_conversation_holds_up_no_other_on_the_same_file() {
     let numbers: Vec<Value> = lines(&answers).iter().step_by(2).map(|header| header["q"].clone()).collect();
     assert_eq!(numbers, (0..count).map(Value::from).collect::<Vec<_>>(), "in the order of the questions");
 }
+
+/// The kernel makes several requests of a long write(2), and the last one alone sees that the line is bad.
+#[test]
+fn a_bad_line_longer_than_one_request_of_the_kernel_is_never_answered() {
+    let mount = Mounted::new();
+    mount.put("main/vectors/a.json", "word");
+    let said = mount.python(
+        r#"
+import os
+line = b'{"text":"' + b'word ' * 500_000 + b'", oops}\n'
+for path in 'main/query', 'main/ctl', 'main/ingest':
+    handle = os.open(path, os.O_RDWR)
+    first = os.write(handle, line)
+    assert 0 < first < len(line), first
+    for _ in range(2):
+        try:
+            print('taken', path, os.write(handle, line[first:]))
+        except OSError as error:
+            assert error.errno == 22, error
+    try:
+        os.close(handle)
+    except OSError as error:
+        assert path == 'main/ingest', path
+    print(open(path).read() if path != 'main/ingest' else '', end='')
+"#,
+    );
+    assert_eq!(said, "");
+    assert_eq!(mount.status("main")["records"], 1);
+}

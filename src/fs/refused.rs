@@ -1,0 +1,100 @@
+//! A line that was refused after its beginning had been taken.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::errno::Failure;
+
+/// What a handle remembers of such a line.
+///
+/// The kernel makes several requests of one long write(2). Where the last of them fails the write is short, and its
+/// writer sends the rest: that is refused as well, and never taken for a new line.
+pub(super) struct RefusedLine {
+    failure: Failure,
+    /// The rest of the line, once its end came.
+    rest: Option<Rest>,
+    told: bool,
+}
+
+/// Bytes up to a line's end, to be known again.
+#[derive(PartialEq, Eq)]
+struct Rest {
+    length: usize,
+    hash: u64,
+}
+
+impl Rest {
+    fn new(bytes: &[u8]) -> Rest {
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        Rest { length: bytes.len(), hash: hasher.finish() }
+    }
+
+    /// Returns what ends a line; nothing where no line ends.
+    fn of_first_line(data: &[u8]) -> Option<Rest> {
+        let end = data.iter().position(|byte| *byte == b'\n')?;
+        Some(Rest::new(&data[..=end]))
+    }
+
+    fn begins(&self, data: &[u8]) -> bool {
+        data.get(..self.length).is_some_and(|start| Rest::new(start) == *self)
+    }
+}
+
+impl RefusedLine {
+    /// Notes that a request with `data`, which went on with the line, was refused.
+    pub fn new(failure: Failure, data: &[u8]) -> RefusedLine {
+        RefusedLine { failure, rest: Rest::of_first_line(data), told: false }
+    }
+
+    /// Returns the refusal where `data` goes on with the line, or is its rest once more; nothing where it begins a
+    /// new one.
+    pub fn refuse(&mut self, data: &[u8]) -> Option<Failure> {
+        if self.rest.as_ref().is_some_and(|rest| !rest.begins(data)) {
+            return None;
+        }
+        self.rest = Rest::of_first_line(data);
+        self.told = true;
+        Some(self.failure.clone())
+    }
+
+    /// Returns the refusal where the writer may have seen a short write alone: no rest ever came.
+    pub fn untold(self) -> Option<Failure> {
+        (!self.told).then_some(self.failure)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::fs::errno::Errno;
+
+    fn refused(data: &[u8]) -> RefusedLine {
+        RefusedLine::new(Errno::EINVAL.into(), data)
+    }
+
+    #[test]
+    fn the_rest_is_refused_as_often_as_it_comes_and_a_new_line_is_not() {
+        let mut line = refused(b"rest}\nnext\n");
+        for again in ["rest}\nnext\n", "rest}\n", "rest}\nother"] {
+            assert_eq!(line.refuse(again.as_bytes()).unwrap().errno(), Errno::EINVAL, "{again}");
+        }
+        assert!(line.refuse(b"new\n").is_none() && line.refuse(b"rest").is_none());
+    }
+
+    #[test]
+    fn a_line_without_its_end_is_refused_until_the_end_comes() {
+        let mut line = refused(b"too long");
+        assert!(line.refuse(b" and longer").is_some());
+        assert!(line.refuse(b" still\nnew\n").is_some());
+        assert!(line.refuse(b"new\n").is_none());
+    }
+
+    #[test]
+    fn a_refusal_that_no_writer_saw_is_told_later() {
+        assert!(refused(b"rest\n").untold().is_some());
+        let mut line = refused(b"rest\n");
+        line.refuse(b"rest\n").unwrap();
+        assert!(line.untold().is_none());
+    }
+}
