@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::common::Common;
 use super::errno::{Errno, Failure};
 use super::node::{Fixed, Node};
-use super::{config, files, search};
-use crate::memory::{BranchId, BranchInfo, FileKind, Time, View};
+use super::{config, files};
+use crate::memory::{BranchId, BranchInfo, Document, FileKind, Time, View};
 
 /// How long the kernel keeps names that are always there, and what does not change by itself.
 const STEADY: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ pub struct Attr {
     pub ino: u64,
     /// What it is; outside of `files/` a directory or a regular file.
     pub kind: FileKind,
-    /// Bytes: exact for all but `query`, `ingest` and `ctl`, where it is 0.
+    /// Bytes: exact, but for `status`, which is padded, and for what would have to be worked out, where it is 0.
     pub size: u64,
     /// Space, in units of 512 bytes.
     pub blocks: u64,
@@ -123,7 +123,7 @@ pub(super) fn attr(common: &Common, ino: u64, node: &Node) -> Result<Attr, Failu
         Node::Checkpoint { .. } => Ok(Attr { mode: info.mode, ..base }),
         Node::Fixed(_, fixed) => {
             let lifetime = if fixed.is_directory() { STEADY } else { NEVER };
-            let size = fixed_size(common, &view, *fixed)?;
+            let size = fixed_size(common, &view, &info, *fixed)?;
             Ok(Attr { mode: fixed.mode(), lifetime, ..base.sized(size) })
         }
         Node::Temporary(branch, number) => temporary(common, base, *branch, *number),
@@ -131,11 +131,8 @@ pub(super) fn attr(common: &Common, ino: u64, node: &Node) -> Result<Attr, Failu
             let stat = common.memory.snapshot(&view)?.stat(id)?.ok_or(Errno::ENOENT)?;
             Ok(base.sized(stat.length).dated(stat.modified))
         }
-        // What is wrong with a question is told when it is opened.
-        Node::Question(_, text) => {
-            let size = search::answer(common, &view, text).map_or(0, |lines| lines.len() as u64);
-            Ok(Attr { mode: 0o444, ..base.sized(size) })
-        }
+        // It is asked when it is opened.
+        Node::Question(..) => Ok(Attr { mode: 0o444, ..base }),
         Node::Export(_, export) => {
             let size = common.memory.snapshot(&view)?.export_length(*export);
             Ok(Attr { mode: 0o444, ..base.sized(size) })
@@ -180,11 +177,15 @@ fn changed(common: &Common, view: &View, info: &BranchInfo) -> Result<Time, Fail
     }
 }
 
-fn fixed_size(common: &Common, view: &View, fixed: Fixed) -> Result<u64, Failure> {
+/// Returns the length that stat(2) shows: 0 as in /proc for what is different for each reader or takes work.
+fn fixed_size(common: &Common, view: &View, info: &BranchInfo, fixed: Fixed) -> Result<u64, Failure> {
     match fixed {
-        Fixed::Document(document) => Ok(common.memory.document(view, document)?.len() as u64),
-        Fixed::Errors => Ok(common.states.known(view.branch()).map_or(0, |state| state.errors.length())),
-        Fixed::Query | Fixed::Ingest | Fixed::Ctl => Ok(0),
+        Fixed::Document(Document::Status) => Ok(info.status_bytes()),
+        Fixed::Document(Document::Diff | Document::Conflicts) => Ok(0),
+        Fixed::Document(document @ (Document::Readme | Document::Lineage | Document::Events)) => {
+            Ok(common.memory.document(view, document)?.len() as u64)
+        }
+        Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors => Ok(0),
         Fixed::Vectors | Fixed::Branches | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => Ok(0),
     }
 }

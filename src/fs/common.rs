@@ -10,7 +10,6 @@ use super::errno::{Errno, Failure};
 use super::files::{FileNumbers, FilesOf, Opened, Removed, Scratch};
 use super::last_answers::LastAnswers;
 use super::news::News;
-use super::search::SearchCache;
 use super::user::User;
 use crate::memory::{Actor, BranchId, BranchInfo, Change, Error, Kind, Memory, View};
 use crate::sync::Mutex;
@@ -32,7 +31,6 @@ pub(super) const SEARCH: u32 = 0o1;
 pub(super) struct Common {
     pub memory: Arc<Memory>,
     pub states: BranchStates,
-    pub searches: SearchCache,
     pub answers: LastAnswers,
     pub news: News,
     pub file_numbers: Arc<FileNumbers>,
@@ -49,7 +47,6 @@ impl Common {
         Common {
             memory,
             states: BranchStates::default(),
-            searches: SearchCache::default(),
             answers: LastAnswers::default(),
             news: News::start(),
             file_numbers: Arc::default(),

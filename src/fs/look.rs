@@ -142,6 +142,7 @@ impl Filesystem {
         let length = |handle: &super::handle::Handle| handle.file().ok().and_then(|file| file.length());
         match (found, node) {
             (Ok(attr), _) => {
+                let handle = handle.filter(|_| !node.shows_no_length());
                 let length = handle.and_then(|handle| length(&handle)).unwrap_or(attr.size);
                 self.nodes.tell_length(ino, length);
                 Ok(attr.sized(length))

@@ -157,6 +157,16 @@ impl Node {
         matches!(self, Node::Fixed(_, Fixed::Query | Fixed::Ctl | Fixed::Ingest))
     }
 
+    /// Tells whether stat(2) shows the length 0, as in /proc, whatever can be read.
+    pub fn shows_no_length(&self) -> bool {
+        match self {
+            Node::Question(..) => true,
+            Node::Fixed(_, Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors) => true,
+            Node::Fixed(_, Fixed::Document(document)) => matches!(document, Document::Diff | Document::Conflicts),
+            _ => false,
+        }
+    }
+
     /// Tells whether it is of `scratch/`.
     pub fn is_in_ram(&self) -> bool {
         matches!(self, Node::File(of, _) if of.area == Area::Scratch)

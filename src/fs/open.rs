@@ -291,7 +291,7 @@ impl Filesystem {
             }
             Node::Setting(view, setting) => frozen(shown(&memory.setting(view, *setting)?).into_bytes())?,
             Node::Question(..) | Node::Export(..) if wish.write => return Err(generated(place)),
-            Node::Question(view, text) => frozen(search::answer(&self.common, view, text)?.to_vec())?,
+            Node::Question(_, text) => frozen(search::answer(place, text)?)?,
             Node::Export(view, export) => Box::new(ExportFile { snapshot: memory.snapshot(view)?, export: *export }),
         })
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::settings::Setting;
+use super::status;
 use super::trees::stored;
 use super::world::{Branch, BranchId, View, World};
 use super::{Error, Memory};
@@ -48,6 +49,13 @@ pub struct Shown {
     pub line: String,
     /// The bytes of a file.
     pub content: Option<Vec<u8>>,
+}
+
+impl BranchInfo {
+    /// Returns the length of the branch's `status`, which is padded.
+    pub fn status_bytes(&self) -> u64 {
+        status::padded_bytes(&self.path) as u64
+    }
 }
 
 impl Shown {

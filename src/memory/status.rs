@@ -9,6 +9,14 @@ use super::settings::Setting;
 use super::world::{BranchId, View, World};
 use super::{Error, Memory};
 
+/// A status is this long, or a multiple for branches that are nested very deep.
+const PADDED_BYTES: usize = 8 << 10;
+/// Bytes that everything but the last refusal and the name paths takes at the most: three labels of 200 bytes are
+/// 3,600 bytes where each has to be escaped.
+const FIGURES_BYTES: usize = 6 << 10;
+/// Bytes of the longest field of the last refusal.
+const LAST_ERROR_BYTES: usize = 4 << 10;
+
 /// The keys of `status`, in their order.
 #[derive(Serialize)]
 struct Status<'a> {
@@ -96,9 +104,36 @@ pub(super) fn render(memory: &Memory, world: &World, seen: &Seen<'_>) -> Result<
         lease: None,
         last_error: memory.last_error(branch.id),
     };
+    Ok(padded(status, padded_bytes(&path)))
+}
+
+/// Returns the length of the status of a branch at a path, the same at all times: stat(2) tells it unasked.
+pub(super) fn padded_bytes(path: &str) -> usize {
+    // The path stands in it, and that of the parent, which is shorter.
+    (FIGURES_BYTES + 2 * path.len()).next_multiple_of(PADDED_BYTES)
+}
+
+/// Renders one line of that length. The last refusal may be cut for it.
+fn padded(mut status: Status<'_>, bytes: usize) -> Vec<u8> {
     let mut line = serde_json::to_vec(&status).unwrap_or_default();
+    let mut field_bytes = LAST_ERROR_BYTES;
+    while line.len() >= bytes && field_bytes > 0 {
+        field_bytes /= 2;
+        status.last_error.iter_mut().for_each(|error| cut_fields(error, field_bytes));
+        line = serde_json::to_vec(&status).unwrap_or_default();
+    }
+    line.resize(line.len().max(bytes - 1), b' ');
     line.push(b'\n');
-    Ok(line)
+    line
+}
+
+fn cut_fields(error: &mut Value, most: usize) {
+    let fields = error.as_object_mut().into_iter().flat_map(|fields| fields.values_mut());
+    for field in fields {
+        if let Value::String(text) = field {
+            text.truncate(text.floor_char_boundary(most));
+        }
+    }
 }
 
 impl Memory {

@@ -22,7 +22,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     let target: Target = args.target.parse()?;
     let status = target.with(Access::Read, |branch| branch.document(Document::Status))?;
     if out.is_json() {
-        out.text(&status)?;
+        out.line(status.trim_end())?;
     } else {
         // What is no JSON is better shown as it is than not at all.
         let text = serde_json::from_str(&status).map_or(status, |object| facts::render(&object));

@@ -156,11 +156,14 @@ fn blank_lines_ask_nothing() {
 }
 
 #[test]
-fn a_name_in_search_is_a_question_of_exact_size() {
+fn a_name_in_search_is_a_question_that_is_asked_at_the_open() {
     let rig = with_records();
-    let size = rig.stat("main/search/apples and").unwrap().size;
-    let answer = rig.read("main/search/apples and").unwrap();
-    assert_eq!(answer.len() as u64, size);
+    assert_eq!(rig.stat("main/search/pears").unwrap().size, 0);
+    let handle = rig.open("main/search/pears", libc::O_RDONLY).unwrap();
+    rig.rm("main/vectors/b.json").unwrap();
+    let answer = rig.read_on(handle, 0).unwrap();
+    assert_eq!(headers(&answer)[0]["hits"], 2);
+    assert_eq!(headers(&rig.read("main/search/pears").unwrap())[0]["hits"], 1);
     assert!(answer.contains("\"id\":\"a\""));
     assert!(rig.list("main/search").is_empty());
     assert_eq!(rig.rm("main/search/apples"), Err(Errno::EPERM));
@@ -255,11 +258,13 @@ fn a_value_may_come_line_by_line() {
 }
 
 #[test]
-fn generated_files_have_their_exact_size_and_take_nothing() {
+fn generated_files_have_their_exact_size_or_none_and_take_nothing() {
     let rig = with_records();
     for name in ["README.md", "status", "lineage", "diff", "conflicts", "events.jsonl", "errors", "export/ids.txt"] {
         let path = format!("main/{name}");
-        assert_eq!(rig.stat(&path).unwrap().size, rig.read(&path).unwrap().len() as u64, "{name}");
+        let length = rig.read(&path).unwrap().len() as u64;
+        let is_exact = !["diff", "conflicts", "errors"].contains(&name);
+        assert_eq!(rig.stat(&path).unwrap().size, if is_exact { length } else { 0 }, "{name}");
         assert_eq!(rig.open(&path, libc::O_WRONLY), Err(Errno::EPERM), "{name}");
         assert_eq!(rig.rm(&path), Err(Errno::EPERM), "{name}");
     }
@@ -268,6 +273,44 @@ fn generated_files_have_their_exact_size_and_take_nothing() {
         assert_eq!(rig.stat(&format!("main/{name}")).unwrap().size, 0);
         rig.truncate(&format!("main/{name}"), 0).unwrap();
     }
+}
+
+#[test]
+fn a_status_has_the_same_length_for_all_branches_whatever_was_refused() {
+    let rig = with_records();
+    rig.mkdir("main/branches/x").unwrap();
+    let length = rig.stat("main/status").unwrap().size;
+    let name = "\u{1}".repeat(250);
+    assert_eq!(rig.write(&format!("main/vectors/{name}.json"), "{}"), Err(Errno::EINVAL));
+    rig.write("main/config/agent", &"\"".repeat(200)).unwrap();
+    for branch in ["main", "main/branches/x"] {
+        let status = rig.read(&format!("{branch}/status")).unwrap();
+        assert_eq!((status.len() as u64, status.lines().count()), (length, 1), "{branch}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&status).unwrap()["records"], 2);
+        assert_eq!(rig.stat(&format!("{branch}/status")).unwrap().size, length);
+    }
+    let status: serde_json::Value = serde_json::from_str(&rig.read("main/status").unwrap()).unwrap();
+    assert_eq!(status["last_error"]["errno"], "EINVAL");
+}
+
+#[test]
+fn looking_at_attributes_writes_nothing() {
+    let rig = with_records();
+    rig.write("main/config/strategy", "manual\n").unwrap();
+    rig.write("main/files/a", "one\n").unwrap();
+    rig.mkdir("main/branches/x").unwrap();
+    rig.write("main/files/a", "of main\n").unwrap();
+    rig.write("main/branches/x/files/a", "of x\n").unwrap();
+    assert_eq!(rig.write("main/branches/x/ctl", "merge\n"), Err(Errno::EBUSY));
+    // It settles the conflict that was shown.
+    rig.write("main/branches/x/files/a", "of both\n").unwrap();
+    for name in ["conflicts", "diff", "errors", "status", "query", "search/apples"] {
+        rig.stat(&format!("main/branches/x/{name}")).unwrap();
+    }
+    let resolves = |rig: &Rig| rig.read("main/branches/x/lineage").unwrap().contains("\"op\":\"resolve\"");
+    assert!(!resolves(&rig));
+    rig.read("main/branches/x/conflicts").unwrap();
+    assert!(resolves(&rig));
 }
 
 #[test]
