@@ -26,6 +26,8 @@ struct Shared<D> {
 struct Plan {
     fault: Option<Fault>,
     calls: u64,
+    /// The planned call panics, once.
+    panics: bool,
 }
 
 impl<D> Clone for FaultyDisk<D> {
@@ -52,7 +54,12 @@ impl<D: Disk> FaultyDisk<D> {
 
     /// Replaces the plan and counts from 0 again, on handles that are open already too.
     pub fn plan(&self, fault: Fault) {
-        *self.shared.plan() = Plan { fault: Some(fault), calls: 0 };
+        *self.shared.plan() = Plan { fault: Some(fault), ..Plan::default() };
+    }
+
+    /// Plans that the `nth` call of `kinds` from now on panics, counted from 1; later ones pass.
+    pub fn plan_panic(&self, nth: u64, kinds: &'static [Kind]) {
+        *self.shared.plan() = Plan { fault: Some(Fault::once(nth, kinds, libc::EIO)), panics: true, ..Plan::default() };
     }
 
     /// Removes the plan and counts from 0 again; all calls pass.
@@ -95,7 +102,12 @@ impl<D> Shared<D> {
             return None;
         }
         plan.calls += 1;
-        fault.hits(plan.calls).then_some(fault)
+        let hits = fault.hits(plan.calls);
+        if hits && plan.panics {
+            drop(plan);
+            panic!("the disk panics on purpose");
+        }
+        hits.then_some(fault)
     }
 
     fn pass(&self, kind: Kind) -> io::Result<()> {
@@ -185,6 +197,11 @@ impl<D: Disk> DiskFile for FaultyFile<D> {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.shared.pass(Kind::SetLen)?;
         self.inner.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.shared.pass(Kind::Write)?;
+        self.inner.allocate(len)
     }
 
     fn sync(&self) -> io::Result<()> {

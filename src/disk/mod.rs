@@ -98,6 +98,11 @@ pub trait DiskFile: Send + Sync {
     /// Cuts the file, or extends it with zeros, to `len` bytes.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
+    /// Makes an empty file `len` bytes of zeros that have room on the disk; `StorageFull` where there is not so much.
+    ///
+    /// Where the file system can't set room aside it is filled with bytes that don't compress, [`filler`].
+    fn allocate(&self, len: u64) -> io::Result<()>;
+
     /// Makes data and length durable (fdatasync), not the file's name: that is [`Disk::sync_dir`].
     ///
     /// After an error do not retry and trust the second answer: see assumption 4 of this module.
@@ -129,6 +134,23 @@ pub struct Space {
     pub files_total: u64,
     /// Inodes not in use.
     pub files_free: u64,
+}
+
+/// Bytes of a block of [`filler`].
+pub const FILLER_BYTES: usize = 4096;
+
+/// Returns the block of that number of a file that is there to take up room: bytes that no file system can store in
+/// less.
+pub fn filler(number: u64) -> [u8; FILLER_BYTES] {
+    let (mut block, mut word) = ([0; FILLER_BYTES], number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    for bytes in block.chunks_exact_mut(8) {
+        // The generator xorshift64 (Marsaglia 2003).
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    block
 }
 
 /// Accepts the path of a file or, as `""`, the root.

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use rustix::fs::OFlags;
 
 use super::folder::{FOLDER_MODE, Folder};
 use super::lock::{Lock, LockError};
-use super::{Disk, DiskFile, Mapped, Space, checked, checked_dir};
+use super::{Disk, DiskFile, FILLER_BYTES, Mapped, Space, checked, checked_dir, filler};
 
 /// Freeing more than this takes longer than starting a thread.
 const COSTLY_BYTES: u64 = 16 << 20;
@@ -151,6 +152,15 @@ fn make_root(path: &Path) -> io::Result<()> {
     if made { Folder::root(above)?.sync() } else { Ok(()) }
 }
 
+/// Takes up room where the file system can't set it aside.
+fn fill(file: &File, len: u64) -> io::Result<()> {
+    let blocks = (0..len).step_by(FILLER_BYTES).zip(0..);
+    blocks.into_iter().try_for_each(|(at, number)| {
+        let count = (len - at).min(FILLER_BYTES as u64) as usize;
+        file.write_all_at(&filler(number)[..count], at)
+    })
+}
+
 /// One open file of a [`RealDisk`].
 struct RealFile(File);
 
@@ -188,6 +198,19 @@ impl DiskFile for RealFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let length = libc::off_t::try_from(len).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
+        // SAFETY: the descriptor is open for as long as the file is borrowed; the call touches no memory of ours.
+        if unsafe { libc::fallocate(self.0.as_raw_fd(), 0, 0, length) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => fill(&self.0, len),
+            _ => Err(error),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

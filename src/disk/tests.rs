@@ -68,6 +68,7 @@ contract! {
     map_gives_the_whole_file_aligned
     map_of_an_empty_file_is_empty
     space_is_plausible
+    allocated_bytes_take_room
     many_threads_write_one_file
 }
 
@@ -288,6 +289,15 @@ fn space_is_plausible(disk: &dyn Disk) {
     assert!(space.total >= 1 << 20, "{space:?}");
     assert!(space.available <= space.free && space.free <= space.total, "{space:?}");
     assert!(space.files_free <= space.files_total, "{space:?}");
+}
+
+fn allocated_bytes_take_room(disk: &dyn Disk) {
+    let file = disk.create("a").unwrap();
+    file.allocate(1 << 20).unwrap();
+    assert_eq!(file.len().unwrap(), 1 << 20);
+    let bytes = read(&*file);
+    let blocks = bytes.chunks(FILLER_BYTES).zip(0..);
+    assert!(blocks.into_iter().all(|(block, number)| block == [0; FILLER_BYTES] || block == filler(number)));
 }
 
 fn many_threads_write_one_file(disk: &dyn Disk) {

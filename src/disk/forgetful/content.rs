@@ -15,6 +15,8 @@ pub(super) struct Content {
     /// Changes since the last sync, oldest first. Applied to `durable` they give `live`, unless pages
     /// were lost by a failed sync.
     unsynced: Vec<Change>,
+    /// Handles that are open on it.
+    pub(super) handles: usize,
 }
 
 enum Change {
@@ -25,7 +27,7 @@ enum Change {
 impl Content {
     /// Returns a file all of whose bytes are durable.
     pub(super) fn settled(bytes: Vec<u8>) -> Self {
-        Self { live: bytes.clone(), durable: bytes, unsynced: Vec::new() }
+        Self { live: bytes.clone(), durable: bytes, ..Self::default() }
     }
 
     pub(super) fn live(&self) -> &[u8] {

@@ -7,6 +7,7 @@ use std::thread::{self, ThreadId};
 
 use super::content::Content;
 use super::names::{Names, Node};
+use super::room::{Room, blocks};
 use crate::disk::{DiskFile, Mapped};
 
 /// The state behind all clones of a disk and all its open files.
@@ -17,6 +18,7 @@ pub(super) struct Shared {
     pub(super) ignores_sync: AtomicBool,
     /// The thread whose next file sync fails, and with which errno.
     pub(super) doomed: Mutex<Option<(ThreadId, i32)>>,
+    pub(super) room: Room,
 }
 
 impl Shared {
@@ -59,8 +61,22 @@ impl ForgetfulFile {
         work(&mut guard(&self.node))
     }
 
+    /// Returns how many of `count` bytes at `offset` there is room for.
+    fn fits(&self, offset: u64, count: u64) -> usize {
+        let names = self.disk.read();
+        let length = guard(&self.node).live().len() as u64;
+        let room = self.disk.room.left(&names).saturating_add(blocks(length));
+        count.min(room.saturating_sub(offset)) as usize
+    }
+
     fn writable(&self, errno: i32) -> io::Result<()> {
         if self.writable { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
+    }
+}
+
+impl Drop for ForgetfulFile {
+    fn drop(&mut self) {
+        guard(&self.node).handles -= 1;
     }
 }
 
@@ -75,12 +91,21 @@ impl DiskFile for ForgetfulFile {
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.writable(libc::EBADF)?;
-        self.content(|content| content.write(buf, offset))
+        let fits = self.fits(offset, buf.len() as u64);
+        self.content(|content| content.write(&buf[..fits], offset))?;
+        if fits == buf.len() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOSPC)) }
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.writable(libc::EINVAL)?;
         self.content(|content| content.set_len(len))
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        if self.fits(0, len) as u64 != len {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        self.set_len(len)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -15,12 +15,9 @@ mod content;
 mod cut;
 mod file;
 mod names;
+mod room;
 #[cfg(test)]
 mod tests;
-
-/// Size that the double claims to have, in bytes and in inodes; it is not enforced.
-const TOTAL: u64 = 1 << 40;
-const FILES_TOTAL: u64 = 1 << 20;
 
 /// Keeps files in memory, the live image apart from the durable one; clones are handles to the same disk.
 ///
@@ -53,6 +50,14 @@ impl ForgetfulDisk {
     /// Returns the disk after a power cut that lost nothing but the pages of failed syncs.
     pub fn power_cut_keep_all(&self) -> Self {
         self.cut(Fate::Everything)
+    }
+
+    /// Makes the disk so large from now on: bytes in blocks of 4 KiB, and files.
+    ///
+    /// A write that goes beyond lands in part and is `StorageFull`, and so is a new file. What was removed keeps its room
+    /// for as long as a handle is open on it. A power cut keeps the limit.
+    pub fn limit(&self, bytes: u64, files: u64) {
+        self.shared.room.limit(bytes, files);
     }
 
     /// Sets whether syncs return `Ok` without making anything durable, like a drive that lies; default no.
@@ -109,11 +114,12 @@ impl ForgetfulDisk {
             }
         }
         let names = RwLock::new(Names::settled(entries));
-        Self { shared: Arc::new(Shared { names, ..Shared::default() }) }
+        Self { shared: Arc::new(Shared { names, room: self.shared.room.like(), ..Shared::default() }) }
     }
 
     fn handle(&self, node: &Node, writable: bool) -> Box<dyn DiskFile> {
         let (disk, node) = (Arc::clone(&self.shared), Arc::clone(node));
+        guard(&node).handles += 1;
         Box::new(ForgetfulFile { disk, node, writable })
     }
 }
@@ -122,7 +128,10 @@ impl Disk for ForgetfulDisk {
     fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
         let node = Node::default();
         let entry = Entry::File(Arc::clone(&node));
-        self.shared.write().create(checked(path)?, entry)?;
+        let mut names = self.shared.write();
+        self.shared.room.admit_file(&names)?;
+        names.create(checked(path)?, entry)?;
+        drop(names);
         Ok(self.handle(&node, true))
     }
 
@@ -135,11 +144,19 @@ impl Disk for ForgetfulDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.shared.write().rename(checked(from)?, checked(to)?)
+        let mut names = self.shared.write();
+        let replaced = names.file(checked(to)?).cloned();
+        names.rename(checked(from)?, to)?;
+        self.shared.room.unname(replaced.ok());
+        Ok(())
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
-        self.shared.write().remove(checked(path)?)
+        let mut names = self.shared.write();
+        let removed = names.file(checked(path)?).cloned();
+        names.remove(path)?;
+        self.shared.room.unname(removed.ok());
+        Ok(())
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
@@ -168,10 +185,6 @@ impl Disk for ForgetfulDisk {
     }
 
     fn space(&self) -> io::Result<Space> {
-        let files = self.files();
-        let used: u64 = files.iter().map(|(_, len)| len).sum();
-        let free = TOTAL.saturating_sub(used);
-        let files_free = FILES_TOTAL.saturating_sub(files.len() as u64);
-        Ok(Space { total: TOTAL, free, available: free, files_total: FILES_TOTAL, files_free })
+        Ok(self.shared.room.space(&self.shared.read()))
     }
 }

@@ -303,6 +303,25 @@ fn an_armed_sync_failure_hits_this_thread_only_and_once() {
 }
 
 #[test]
+fn a_limited_disk_takes_what_fits_and_gives_room_back() {
+    let (disk, file) = with_file(b"");
+    let full = |result: std::io::Result<()>| assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+    disk.limit(3 * 4096, 2);
+    full(file.write_all_at(&[1; 4 * 4096], 0));
+    assert_eq!(disk.bytes("a").unwrap(), [1; 3 * 4096], "a part of it landed");
+    file.write_all_at(&[2; 10], 4096).unwrap();
+    let other = disk.create("b").unwrap();
+    full(disk.create("c").map(drop));
+    full(other.allocate(1));
+    disk.remove("a").unwrap();
+    full(other.allocate(1));
+    drop(file);
+    other.allocate(2 * 4096).unwrap();
+    assert_eq!(disk.space().unwrap().free, 4096);
+    full(disk.power_cut_keep_all().create("c").unwrap().allocate(3 * 4096));
+}
+
+#[test]
 fn an_absurd_offset_is_an_error_and_not_an_empty_memory() {
     let (_, file) = with_file(b"");
     assert_eq!(file.write_all_at(b"x", u64::MAX).unwrap_err().kind(), ErrorKind::FileTooLarge);

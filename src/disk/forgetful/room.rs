@@ -1,0 +1,79 @@
+//! How large the disk is.
+
+use std::io;
+use std::sync::Mutex;
+
+use super::file::guard;
+use super::names::{Names, Node};
+use crate::disk::Space;
+
+/// What takes up room does so in units of this.
+const BLOCK: u64 = 4096;
+
+/// How large the disk is, and what takes up room without a name.
+#[derive(Default)]
+pub(super) struct Room {
+    limit: Mutex<Option<Limit>>,
+    /// Files that were removed or replaced while handles were open on them.
+    nameless: Mutex<Vec<Node>>,
+}
+
+#[derive(Clone, Copy)]
+struct Limit {
+    bytes: u64,
+    files: u64,
+}
+
+/// What a disk without a limit claims to be.
+const LARGE: Limit = Limit { bytes: 1 << 40, files: 1 << 20 };
+
+/// Returns the room that so many bytes take up.
+pub(super) fn blocks(bytes: u64) -> u64 {
+    bytes.next_multiple_of(BLOCK)
+}
+
+impl Room {
+    pub(super) fn limit(&self, bytes: u64, files: u64) {
+        *guard(&self.limit) = Some(Limit { bytes, files });
+    }
+
+    fn is_limited(&self) -> bool {
+        guard(&self.limit).is_some()
+    }
+
+    /// Returns the room of a disk of the same size.
+    pub(super) fn like(&self) -> Room {
+        Room { limit: Mutex::new(*guard(&self.limit)), nameless: Mutex::default() }
+    }
+
+    /// Notes a file that lost its name.
+    pub(super) fn unname(&self, node: Option<Node>) {
+        let mut nameless = guard(&self.nameless);
+        nameless.retain(|node| guard(node).handles > 0);
+        nameless.extend(node.filter(|node| guard(node).handles > 0));
+    }
+
+    /// Fails where there is no room for one more file.
+    pub(super) fn admit_file(&self, names: &Names) -> io::Result<()> {
+        if self.is_limited() && self.space(names).files_free == 0 { Err(io::Error::from_raw_os_error(libc::ENOSPC)) } else { Ok(()) }
+    }
+
+    /// Returns how many bytes are free.
+    pub(super) fn left(&self, names: &Names) -> u64 {
+        if self.is_limited() { self.space(names).free } else { u64::MAX }
+    }
+
+    pub(super) fn space(&self, names: &Names) -> Space {
+        let (mut bytes, mut files) = (0, 0);
+        let mut add = |node: &Node| {
+            bytes += blocks(guard(node).live().len() as u64);
+            files += 1;
+        };
+        names.files().for_each(|(_, node)| add(node));
+        guard(&self.nameless).iter().filter(|node| guard(node).handles > 0).for_each(add);
+        let limit = guard(&self.limit).unwrap_or(LARGE);
+        let free = limit.bytes.saturating_sub(bytes);
+        let files_free = limit.files.saturating_sub(files);
+        Space { total: limit.bytes, free, available: free, files_total: limit.files, files_free }
+    }
+}
