@@ -51,6 +51,11 @@ impl State {
         hasher.finish()
     }
 
+    /// Returns the sum of the hashes of all records.
+    pub fn sum(&self) -> &SetHash {
+        &self.sum
+    }
+
     /// Returns the files.
     pub fn files(&self) -> &Tree {
         &self.files

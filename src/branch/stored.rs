@@ -10,9 +10,8 @@ use crate::segment::{Segment, Totals};
 use crate::workspace::Tree;
 
 impl State {
-    /// Appends the stored form; loose versions are not in it, so there must be none, nor are files.
+    /// Appends the stored form; loose versions are not in it, so there must be none, nor are files and the sum.
     pub fn write(&self, out: &mut Writer) {
-        out.raw(&self.sum.to_bytes());
         self.totals.write(out);
         out.number(self.layers.len() as u64);
         for layer in &self.layers {
@@ -25,14 +24,14 @@ impl State {
         }
     }
 
-    /// Reads the stored form; `segment` gives the open segments by name, and the files are stored
+    /// Reads the stored form; `segment` gives the open segments by name, and sum and files are stored
     /// elsewhere.
     pub fn read(
         input: &mut Reader<'_>,
         segment: impl Fn(&Hash) -> Option<Arc<Segment>>,
+        sum: Arc<SetHash>,
         files: Tree,
     ) -> Result<State, CodecError> {
-        let sum = SetHash::from_bytes(input.raw(SetHash::BYTES)?).ok_or(CodecError::Short)?;
         let totals = Totals::read(input)?;
         let mut layers = Vec::new();
         for _ in 0..input.length()? {
@@ -43,6 +42,6 @@ impl State {
         for _ in 0..input.length()? {
             graves.insert(input.text()?.into(), Time(input.signed()?));
         }
-        Ok(State { layers, loose: Loose::default(), sum: Arc::new(sum), totals, graves, files, head: OnceLock::new() })
+        Ok(State { layers, loose: Loose::default(), sum, totals, graves, files, head: OnceLock::new() })
     }
 }

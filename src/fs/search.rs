@@ -1,6 +1,5 @@
 //! `search/<text>`: a question in a name.
 
-
 use super::common::Place;
 use super::errno::Failure;
 use crate::memory::{Error, Question};

@@ -170,6 +170,10 @@ impl Journal {
             if let Err(error) = self.file.set_len(tail.length) {
                 tail.broken = Some(format!("a half-written frame could not be cut: {error}"));
                 self.has_failed.store(true, Ordering::Release);
+            } else {
+                // Until the next flush the device may have the half-written frame.
+                let mut flush = self.flush();
+                flush.upto = flush.upto.min(tail.length - 1);
             }
             return Err(self.io("appended to", source));
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::act::Deed;
 use super::chain::Chain;
-use super::world::{BranchId, View, World, files_held};
+use super::world::{BranchId, BranchRef, View, World, files_held};
 use super::writer::WriterGuard;
 use super::{Actor, Error, Kind, Memory, seal};
 use crate::journal::{Journal, Kind as Frame};
@@ -385,13 +385,15 @@ fn lasts(tree: &Tree, op: &Op<'_>) -> Result<bool, TreeError> {
 impl World {
     /// Lets go of files that were deleted while open: nothing is open any more.
     pub(super) fn drop_orphans(&mut self) {
-        self.each_branch(|branch| {
-            if branch.state.files().orphans().next().is_some() {
+        let has_orphans = |branch: &&BranchRef| branch.state.files().orphans().next().is_some();
+        let branches: Vec<BranchId> = self.branches.values().filter(has_orphans).map(|branch| branch.id).collect();
+        for branch in branches {
+            self.change(branch, |branch| {
                 let mut files = branch.state.files().clone();
                 files.drop_orphans();
                 Arc::make_mut(&mut branch.state).set_files(files);
-            }
-        });
+            });
+        }
     }
 
     /// Puts other files in place of a branch's.

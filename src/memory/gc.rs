@@ -2,17 +2,16 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::act::Deed;
+use super::manifest::Stored;
 use super::moves::Fold;
 use super::settings::Setting;
 use super::world::{Branch, BranchId, BranchRef, Kept, World};
 use super::{Actor, Error, Kind, Memory, seal};
-use crate::branch::State;
 use crate::object::{Hash, Time};
 
 impl Memory {
@@ -37,10 +36,10 @@ impl Memory {
             paths.extend(self.discard_expired(who, branch, age.least)?);
         }
         let files = self.expire_files(false)?;
-        let _one = self.sealing.lock();
+        let mut stored = self.sealing.lock();
         let states = self.drop_outdated(age.now)?;
-        let sealed = self.seal_alone(Fold::Small)?;
-        let bytes = self.sweep(&sealed)?;
+        let sealed = self.seal_alone(&mut stored, Fold::Small)?;
+        let bytes = self.sweep(&stored, &sealed)?;
         Ok(json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes }))
     }
 
@@ -71,23 +70,21 @@ impl Memory {
         let mut dropped = 0;
         for branch in branches {
             let _writer = self.writer()?;
-            let mut kept = imbl::Vector::new();
+            let mut gone = Vec::new();
             self.world.write().change(branch, |branch| {
-                let (gone, stays) =
-                    std::mem::take(&mut branch.kept).into_iter().partition(|kept| is_outdated(branch, kept, now));
-                branch.kept = stays;
-                kept = gone;
+                let heads: Vec<Hash> = outdated(branch, now).map(|(head, _)| *head).collect();
+                gone.extend(heads.iter().filter_map(|head| branch.kept.remove(head)));
             });
-            dropped += kept.len();
+            dropped += gone.len();
         }
         Ok(dropped)
     }
 
     /// Removes the files that nothing reaches. Called by who holds `sealing`, with the world that the manifest names:
     /// what went out of use since then is needed still, by an opening after a crash.
-    pub(super) fn sweep(&self, sealed: &World) -> Result<u64, Error> {
+    pub(super) fn sweep(&self, stored: &Stored, sealed: &World) -> Result<u64, Error> {
         let live = || {
-            let mut live = self.live_files();
+            let mut live = self.live_files(stored);
             live.extend(live_files(sealed));
             self.segments.retain(&live);
             self.trees.retain_packs(&live);
@@ -97,8 +94,9 @@ impl Memory {
     }
 
     /// Returns the names of all files on the shelf that are needed.
-    pub(super) fn live_files(&self) -> HashSet<Hash> {
+    pub(super) fn live_files(&self, stored: &Stored) -> HashSet<Hash> {
         let mut live = live_files(&self.world());
+        live.extend(stored.names());
         live.extend(self.history.read().archives.iter().map(|archive| archive.name));
         live.extend(self.trees.snapshots());
         live.extend(self.named.lock().iter());
@@ -106,7 +104,8 @@ impl Memory {
     }
 
     fn unreachable_bytes(&self) -> Result<u64, Error> {
-        let strangers = self.segments.shelf.strangers(&self.live_files());
+        let live = self.live_files(&self.sealing.lock());
+        let strangers = self.segments.shelf.strangers(&live);
         let strangers = strangers.map_err(|error| Error::io("the segments' folder could not be read", &error))?;
         let length =
             |name: &String| self.disk.open(&format!("{}/{name}", crate::segment::FOLDER)).and_then(|file| file.len());
@@ -157,6 +156,6 @@ fn is_outdated(branch: &Branch, kept: &Kept, now: Time) -> bool {
     now.0 - kept.time.0 >= keep
 }
 
-fn outdated(branch: &Branch, now: Time) -> impl Iterator<Item = &Arc<State>> {
-    branch.kept.iter().filter(move |kept| is_outdated(branch, kept, now)).map(|kept| &kept.state)
+fn outdated(branch: &Branch, now: Time) -> impl Iterator<Item = (&Hash, &Kept)> {
+    branch.kept.iter().filter(move |(_, kept)| is_outdated(branch, kept, now))
 }

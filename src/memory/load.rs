@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::act::{Deed, Join};
 use super::chain::{Chain, split};
 use super::history::History;
-use super::manifest;
+use super::manifest::{self, Stored};
 use super::open::{parse_act, read_file};
 use super::prepare::{Ground, prepare};
 use super::segments::Segments;
@@ -47,6 +47,8 @@ pub(super) struct Loaded {
     pub first_journal: u64,
     /// Segments that acts in the journal name.
     pub named: HashSet<Hash>,
+    /// What the manifest says.
+    pub stored: Stored,
 }
 
 /// How often a reader begins anew.
@@ -69,7 +71,7 @@ pub(super) fn beside_a_writer<T>(disk: &dyn Disk, mut attempt: impl FnMut() -> R
 /// Reads a store. The signature of the newest entry is checked, and with it the whole chain: each
 /// entry's bytes hold the hash of the one before.
 pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
-    let manifest = manifest::read(&**source.disk, source.public, source.segments, source.trees)?;
+    let (manifest, stored) = manifest::read(&**source.disk, source.public, source.segments, source.trees)?;
     let files = Files::list(source.disk, manifest.journal)?;
     let mut reading = Reading {
         source,
@@ -91,7 +93,7 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
     let journal = files.replay(source.writing, |frame| reading.frame(frame))?;
     reading.check_signatures()?;
     let Reading { world, history, chain, named, .. } = reading;
-    Ok(Loaded { world, history, chain, journal, first_journal: manifest.journal, named })
+    Ok(Loaded { world, history, chain, journal, first_journal: manifest.journal, named, stored })
 }
 
 struct Reading<'a> {

@@ -193,7 +193,7 @@ impl Memory {
         let world = self.world();
         let branch = world.branch(branch)?;
         let parent = branch.parent.and_then(|id| world.branches.get(&id));
-        let kept = branch.kept.iter().map(|kept| kept.state.clone());
+        let kept = branch.kept.values().map(|kept| kept.state.clone());
         let checkpoints = branch.checkpoints.values().map(|checkpoint| checkpoint.state.clone());
         let present = [branch.state.clone(), branch.base.clone()].into_iter();
         Ok(present.chain(checkpoints).chain(kept).chain(parent.map(|parent| parent.state.clone())).collect())

@@ -139,8 +139,8 @@ pub struct Memory {
     surroundings: Surroundings,
     read_only: bool,
     warnings: Vec<String>,
-    /// Guards sealing, compaction and sweeping: one at a time.
-    sealing: Mutex<()>,
+    /// What the manifest says. Guards sealing, compaction and sweeping: one at a time.
+    sealing: Mutex<manifest::Stored>,
     /// The end of the chain. Whoever holds it is the one writer.
     writer: WriterLock,
     world: RwLock<World>,

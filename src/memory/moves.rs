@@ -191,7 +191,11 @@ impl<'a> Moves<'a> {
     pub(super) fn world(&mut self, world: &mut World) {
         let before = world.clone();
         for branch in before.branches.values() {
-            world.branches.insert(branch.id, self.branch(branch));
+            let moved = self.branch(branch);
+            // What stays shares its place in the map, too: that is where two worlds are not compared.
+            if moved != *branch {
+                world.branches.insert(branch.id, moved);
+            }
         }
     }
 
@@ -228,9 +232,9 @@ impl<'a> Moves<'a> {
                 after.make_mut().checkpoints.insert(label.clone(), Checkpoint { state, ..old.clone() });
             }
         }
-        for (at, old) in branch.kept.iter().enumerate() {
+        for (head, old) in &branch.kept {
             if let Some(state) = moves(&old.state) {
-                after.make_mut().kept.set(at, Kept { state, ..old.clone() });
+                after.make_mut().kept.insert(*head, Kept { state, ..old.clone() });
             }
         }
         after

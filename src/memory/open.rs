@@ -94,7 +94,7 @@ impl Memory {
             surroundings,
             read_only: !writing,
             warnings,
-            sealing: Mutex::ranked(Rank::Flush, ()),
+            sealing: Mutex::ranked(Rank::Flush, loaded.stored),
             writer: WriterLock::new(chain),
             world: RwLock::ranked(Rank::Catalog, loaded.world),
             history: RwLock::ranked(Rank::History, loaded.history),
@@ -230,7 +230,7 @@ fn make(disk: &Arc<dyn Disk>, surroundings: &Surroundings) -> Result<(), Error> 
     };
     write().map_err(|error| Error::io("the store could not be made", &error))?;
     Journal::create(disk)?;
-    manifest::write(disk, &Manifest::empty(), &key, &Trees::new(disk.clone(), false))
+    manifest::write(disk, &Manifest::empty(), &[], &key)
 }
 
 /// Writes a whole small file in place of what an earlier attempt left.

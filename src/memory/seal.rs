@@ -3,7 +3,8 @@
 //! 1. The journal is rotated: acts from now on go to a new file. The old one is flushed after that; a
 //!    flush of the new one would flush it first.
 //! 2. What the world at that moment holds loose is written into segments, the entries into an
-//!    archive, and the world itself into the manifest, which names the new journal file.
+//!    archive, and what has changed of the world since the last seal into a part of the manifest, which names the new
+//!    journal file.
 //!    Rows of older segments that are still seen are folded into the new one, where that makes few
 //!    segments of many or a graph worth while.
 //! 3. The states in use are replaced by equal ones that see the segments.
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::history::write_archive;
-use super::manifest::{self, Manifest};
+use super::manifest::{self, Manifest, Stored};
 use super::merging::ROUNDS;
 use super::moves::{Fold, Moves, Sealed};
 use super::world::{BranchId, Branches, World};
@@ -158,14 +159,13 @@ impl Memory {
 
     /// Like [`Memory::seal`], and says which segments are folded.
     pub(super) fn seal_and_fold(&self, fold: Fold) -> Result<(), Error> {
-        let _one = self.sealing.lock();
-        self.seal_alone(fold).map(drop)
+        self.seal_alone(&mut self.sealing.lock(), fold).map(drop)
     }
 
     /// Like [`Memory::seal_and_fold`], for who holds `sealing`; returns the world that the new manifest names.
-    pub(super) fn seal_alone(&self, fold: Fold) -> Result<World, Error> {
+    pub(super) fn seal_alone(&self, stored: &mut Stored, fold: Fold) -> Result<World, Error> {
         let Rotated { manifest, journals, named } = self.rotate()?;
-        let (world, folded) = self.seal_rotated(manifest, fold).inspect_err(|_| {
+        let (world, replaced) = self.seal_rotated(stored, manifest, fold).inspect_err(|_| {
             // The acts that name them are still all there is of their rows.
             self.named.lock().extend(&named);
             // The next try comes sooner than after a seal, and not with every act.
@@ -178,15 +178,15 @@ impl Memory {
                 log::warn!("the journal file {} is not needed any longer and stays: {error}", Journal::path_of(number));
             }
         }
-        if folded && let Err(error) = self.sweep(&world) {
-            log::warn!("segments that were folded into a larger one stay until the next gc: {error}");
+        if replaced && let Err(error) = self.sweep(stored, &world) {
+            log::warn!("segments that others took the place of stay until the next gc: {error}");
         }
         self.indexer.wake();
         Ok(world)
     }
 
-    /// Steps 2 and 3; returns the world that the manifest names, and whether older segments were folded into new ones.
-    fn seal_rotated(&self, mut manifest: Manifest, fold: Fold) -> Result<(World, bool), Error> {
+    /// Steps 2 and 3; returns the world that the manifest names, and whether others took the place of older files.
+    fn seal_rotated(&self, stored: &mut Stored, mut manifest: Manifest, fold: Fold) -> Result<(World, bool), Error> {
         let rotated = manifest.world.branches.clone();
         let sealed = self.write_segments(&manifest.world, fold)?;
         let recent = {
@@ -201,9 +201,11 @@ impl Memory {
         let mut packed = self.pack_files(&manifest.world)?;
         let mut moves = Moves::new(&sealed, &mut packed);
         moves.world(&mut manifest.world);
-        manifest::write(&self.disk, &manifest, &self.key, &self.trees)?;
+        let anew = stored.advance(&manifest.world, &self.segments.shelf, &self.trees, |parts| {
+            manifest::write(&self.disk, &manifest, parts, &self.key)
+        })?;
         self.install(&mut moves, rotated, &manifest, recent.len())?;
-        Ok((manifest.world, sealed.iter().any(Sealed::folds)))
+        Ok((manifest.world, anew || sealed.iter().any(Sealed::folds)))
     }
 
     /// Begins a new journal file. It is made and the one before is flushed while others write; they wait for the
@@ -373,7 +375,7 @@ pub(super) fn each_state(world: &World, mut each: impl FnMut(&Arc<State>)) {
         each(&branch.state);
         each(&branch.base);
         branch.checkpoints.values().for_each(|checkpoint| each(&checkpoint.state));
-        branch.kept.iter().for_each(|kept| each(&kept.state));
+        branch.kept.values().for_each(|kept| each(&kept.state));
     }
 }
 

@@ -189,6 +189,7 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded, trees: &Tre
     let mut live = live_files(&loaded.world);
     live.extend(loaded.history.archives.iter().map(|archive| archive.name));
     live.extend(&loaded.named);
+    live.extend(loaded.stored.names());
     live.extend(trees.snapshots());
     for name in shelf.strangers(&live).map_err(io)? {
         // What a crash left is swept by gc; whatever else it is, it must at least be whole.
@@ -207,6 +208,9 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded, trees: &Tre
 fn check_stranger(shelf: &Shelf, name: Hash) -> Result<(), Error> {
     if let Ok(archive) = open_archive(shelf, &Archive { name, count: 0 }) {
         return Ok(archive.verify()?);
+    }
+    if let Some(checked) = manifest::check_part(shelf, name) {
+        return checked;
     }
     if let Ok(graph) = GraphFile::open(shelf, name) {
         return Ok(graph.verify()?);

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use imbl::{OrdMap, Vector};
+use imbl::OrdMap;
 
 use super::prepare::Step;
 use super::settings::{Setting, Settings};
@@ -50,8 +50,20 @@ pub struct Checkpoint {
 pub struct Kept {
     /// The records.
     pub state: Arc<State>,
-    /// When it was left.
+    /// When it was left; where that was more than once, the last time.
     pub time: Time,
+}
+
+impl PartialEq for Checkpoint {
+    fn eq(&self, other: &Checkpoint) -> bool {
+        Arc::ptr_eq(&self.state, &other.state) && (self.time, &self.text) == (other.time, &other.text)
+    }
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Kept) -> bool {
+        Arc::ptr_eq(&self.state, &other.state) && self.time == other.time
+    }
 }
 
 /// A conflict settled by hand, for as long as both sides stay as they were.
@@ -118,8 +130,8 @@ pub struct Branch {
     pub checkpoints: OrdMap<Arc<str>, Checkpoint>,
     /// Its child branches by name.
     pub children: OrdMap<Arc<str>, BranchId>,
-    /// Earlier states and states of losers that stay readable.
-    pub kept: Vector<Kept>,
+    /// Earlier states and states of losers that stay readable, by head: of those with one head the first.
+    pub kept: OrdMap<Hash, Kept>,
     /// Conflicts settled by hand, by id.
     pub resolutions: OrdMap<Arc<str>, Resolution>,
     /// Operations on its files since the store was opened.
@@ -169,13 +181,19 @@ impl Branch {
             settings: parent.map_or_else(Settings::default, |parent| parent.settings.for_fork()),
             checkpoints: OrdMap::new(),
             children: OrdMap::new(),
-            kept: Vector::new(),
+            kept: OrdMap::new(),
             resolutions: OrdMap::new(),
             edits: 0,
             state_seq: id.0,
             base_seq: id.0,
             vectors_fixed: false,
         }
+    }
+
+    /// Keeps a state readable. One of equal content that is kept already stays, for longer.
+    pub fn keep(&mut self, kept: Kept) {
+        let Kept { state, time } = kept;
+        self.kept.entry(state.head()).or_insert(Kept { state, time }).time = time;
     }
 }
 
@@ -292,16 +310,6 @@ impl World {
         }
     }
 
-    /// Changes every branch.
-    pub fn each_branch(&mut self, mut change: impl FnMut(&mut Branch)) {
-        let ids: Vec<BranchId> = self.branches.keys().copied().collect();
-        for id in ids {
-            if let Some(branch) = self.branches.get_mut(&id) {
-                change(branch.make_mut());
-            }
-        }
-    }
-
     /// Returns a branch's parent; the error says that a root branch has none.
     pub fn parent(&self, branch: &Branch) -> Result<&Branch, Error> {
         let id = branch.parent.ok_or_else(|| {
@@ -377,7 +385,7 @@ impl World {
                 branch.base = base;
                 branch.base_seq = seq;
             }),
-            Step::Keep(id, kept) => self.touch(id, seq, |branch| branch.kept.push_back(kept)),
+            Step::Keep(id, kept) => self.touch(id, seq, |branch| branch.keep(kept)),
             Step::Checkpoint(id, label, checkpoint) => self.touch(id, seq, |branch| {
                 branch.checkpoints.insert(label, checkpoint);
             }),

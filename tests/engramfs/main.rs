@@ -26,6 +26,8 @@ mod graphs;
 mod inodes;
 /// Writes whose bytes stay in the journal.
 mod long_writes;
+/// Manifests that grow by what is new.
+mod manifest;
 /// Random operations against a plain model.
 mod model;
 /// Files without a name, which handles keep alive.

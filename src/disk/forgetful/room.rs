@@ -55,7 +55,11 @@ impl Room {
 
     /// Fails where there is no room for one more file.
     pub(super) fn admit_file(&self, names: &Names) -> io::Result<()> {
-        if self.is_limited() && self.space(names).files_free == 0 { Err(io::Error::from_raw_os_error(libc::ENOSPC)) } else { Ok(()) }
+        if self.is_limited() && self.space(names).files_free == 0 {
+            Err(io::Error::from_raw_os_error(libc::ENOSPC))
+        } else {
+            Ok(())
+        }
     }
 
     /// Returns how many bytes are free.
