@@ -143,6 +143,7 @@ impl Memory {
     /// refused and noted in the lineage.
     pub fn edit(&self, who: &Actor, branch: BranchId, op: Op<'_>) -> Result<Outcome, EditError> {
         self.guard(who, branch, &op)?;
+        self.check_file(branch, &op)?;
         self.edit_unguarded(who, branch, op)
     }
 

@@ -32,6 +32,7 @@ mod moves;
 mod open;
 mod planner;
 mod prepare;
+mod quota;
 mod readme;
 mod record_merge;
 mod resolving;
@@ -159,6 +160,7 @@ pub struct Memory {
     /// Memory that callers hold, by user.
     budget: Arc<Budget>,
     files_held: limits::FilesHeld,
+    quotas: quota::Quotas,
     /// Itself, for what goes on in the background.
     me: Weak<Memory>,
     listeners: Mutex<Vec<Listener>>,

@@ -108,6 +108,7 @@ impl Memory {
             shares: Shares::new(Pool::processors()),
             budget: Arc::default(),
             files_held: super::limits::FilesHeld::default(),
+            quotas: super::quota::Quotas::default(),
             me: me.clone(),
             listeners: Mutex::default(),
             keeper: super::seal::Keeper::default(),

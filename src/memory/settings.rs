@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::quota::Quota;
 use super::{Error, Kind};
 use crate::merge::Strategy;
 use crate::merge::files::{DEFAULT_RULES, Rules};
@@ -35,11 +36,13 @@ pub enum Setting {
     Keep,
     /// How much `scratch/` may hold.
     ScratchSize,
+    /// How much the branch and those below it may hold of their own.
+    Quota,
 }
 
 impl Setting {
     /// All settings, in the order of the contract.
-    pub const ALL: [Setting; 12] = [
+    pub const ALL: [Setting; 13] = [
         Setting::Strategy,
         Setting::Rules,
         Setting::Dim,
@@ -52,6 +55,7 @@ impl Setting {
         Setting::Ttl,
         Setting::Keep,
         Setting::ScratchSize,
+        Setting::Quota,
     ];
 
     /// Returns the file's name in `config/`.
@@ -69,6 +73,7 @@ impl Setting {
             Setting::Ttl => "ttl",
             Setting::Keep => "keep",
             Setting::ScratchSize => "scratch_size",
+            Setting::Quota => "quota",
         }
     }
 
@@ -91,7 +96,8 @@ impl Setting {
             Setting::Gate => "open",
             Setting::Keep => "30d",
             Setting::ScratchSize => "64M",
-            Setting::Dim | Setting::Agent | Setting::Session | Setting::Task | Setting::Approvers | Setting::Ttl => "",
+            Setting::Dim | Setting::Agent | Setting::Session | Setting::Task => "",
+            Setting::Approvers | Setting::Ttl | Setting::Quota => "",
         }
     }
 
@@ -251,6 +257,9 @@ pub fn check(setting: Setting, value: &str) -> Result<String, Error> {
         Setting::ScratchSize if parse_size(value).is_none_or(|size| size > SCRATCH_MAX) => {
             bad("a size of at most 1G, such as 64M")
         }
+        Setting::Quota if Quota::parse(value).is_none() => {
+            bad("limits such as bytes=1G records=100000 branches=100, or nothing")
+        }
         Setting::Rules if value.len() > RULES_BYTES_MAX => bad("rules of up to 64 KiB"),
         Setting::Rules => match Rules::parse(value) {
             Ok(_) => Ok(value.to_owned()),
@@ -310,6 +319,7 @@ mod tests {
             (Setting::Keep, "-1d"),
             (Setting::ScratchSize, "many"),
             (Setting::ScratchSize, "1025M"),
+            (Setting::Quota, "rows=7"),
             (Setting::Gate, "approval 2"),
         ] {
             assert!(check(setting, value).unwrap_err().hint.starts_with("write "), "{}", setting.name());

@@ -10,6 +10,7 @@ use super::effort::PlanError;
 use super::joining::Table;
 use super::merging::{AGAIN, ROUNDS, SMALL};
 use super::prepare::{check_vector, created};
+use super::quota::Usage;
 use super::rolling_back::Rollback;
 use super::settings::Setting;
 use super::world::{BranchId, World};
@@ -65,6 +66,7 @@ impl Memory {
     /// The cost depends on nothing that the branch holds. Kind `Exists` where the name is taken,
     /// `Invalid` where it is no name.
     pub fn fork(&self, who: &Actor, parent: BranchId, name: &str, from: Option<&str>) -> Result<BranchId, Error> {
+        self.check_quota(parent, |_| Ok(Usage { branches: 1, ..Usage::default() }))?;
         let deed = || Ok(Deed::Fork { parent, name: name.into(), from: from.map(Arc::from) });
         Ok(BranchId(self.act(who, &[Some(parent)], deed)?.entry.branch_id))
     }
@@ -88,6 +90,7 @@ impl Memory {
             let head = self.world().branch(branch)?.state.head();
             return Ok(Receipt { put: 0, deleted: 0, head, entry: self.tip() });
         }
+        self.check_records(branch, &edits)?;
         if is_bulk(&edits) && !edits.iter().any(|edit| matches!(edit, Edit::Rename { .. })) {
             return self.commit_bulk(who, branch, edits);
         }

@@ -14,6 +14,8 @@ pub enum Rank {
     ScratchTrees,
     /// One tree of `scratch/`.
     Scratch,
+    /// What branches hold, as it counts for quotas.
+    Quotas,
     /// One flush, compaction or sweep at a time.
     Flush,
     /// The end of the log: its holder is the one writer.
