@@ -20,8 +20,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    backup, checkpoint, completions, diff, discard, doctor, export, fork, gc, import, log, man, merge, mount, promote,
-    pull, query, rollback, show, status, umount, verify,
+    backup, checkpoint, clock, completions, diff, discard, doctor, export, fork, gc, import, log, man, merge, mount,
+    promote, pull, query, rollback, show, status, umount, verify,
 };
 use exit::Exit;
 use failure::Failure;
@@ -71,6 +71,7 @@ enum Verb {
     Gc(gc::Args),
     Verify(verify::Args),
     Backup(backup::Args),
+    Clock(clock::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -118,6 +119,7 @@ fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, Failure> {
         Verb::Gc(args) => gc::run(args, out),
         Verb::Verify(args) => verify::run(args, out),
         Verb::Backup(args) => backup::run(args, out),
+        Verb::Clock(args) => clock::run(args, out),
         Verb::Completions(args) => completions::run(args, Cli::command(), out),
         Verb::Man(args) => man::run(args, Cli::command(), out),
     }

@@ -13,7 +13,7 @@ use super::frame::{self, FRAME_BYTES, Header, Kind};
 use super::{Journal, JournalError};
 use crate::disk::{Disk, DiskFile};
 
-const MAGIC: &[u8; 8] = b"engrJRN1";
+const MAGIC: &[u8; 8] = b"engrJRN2";
 /// Bytes before the first frame.
 pub const FILE_HEADER_BYTES: u64 = 16;
 /// How much is read at a time.
@@ -25,6 +25,16 @@ pub fn file_header(number: u64) -> [u8; FILE_HEADER_BYTES as usize] {
     bytes[..8].copy_from_slice(MAGIC);
     bytes[8..].copy_from_slice(&number.to_le_bytes());
     bytes
+}
+
+/// Returns whether a frame of that header may stand there. One that may not is no accident: the header's check holds.
+fn is_possible(header: &Header, offset: u64) -> bool {
+    let fits = match header.kind {
+        Kind::Mark => header.length == 0,
+        Kind::Begin => offset == FILE_HEADER_BYTES && header.length == 8,
+        Kind::Act | Kind::End | Kind::Edit | Kind::Content => true,
+    };
+    fits && header.flushed <= offset
 }
 
 /// One frame of a journal file.
@@ -162,6 +172,9 @@ impl Replay {
             let Some(header) = self.header(offset)? else {
                 return Ok(Some(self.torn(offset, synced)?));
             };
+            if !is_possible(&header, offset) {
+                return Err(self.damaged(offset, "a frame is none that the store writes there").into());
+            }
             let total = FRAME_BYTES + header.length;
             if offset + total as u64 > self.length {
                 return Ok(Some(self.torn(offset, synced)?));

@@ -46,10 +46,12 @@ pub enum Op {
     User = 15,
     /// Files were written, made, moved or deleted.
     Files = 16,
+    /// The clock had been wrong: times follow it again.
+    Clock = 17,
 }
 
 impl Op {
-    const ALL: [(Op, &'static str); 16] = [
+    const ALL: [(Op, &'static str); 17] = [
         (Op::Root, "root"),
         (Op::Fork, "fork"),
         (Op::Commit, "commit"),
@@ -66,6 +68,7 @@ impl Op {
         (Op::Refuse, "refuse"),
         (Op::User, "user"),
         (Op::Files, "files"),
+        (Op::Clock, "clock"),
     ];
 
     /// Returns the word that readers see.

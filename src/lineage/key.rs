@@ -9,6 +9,8 @@ use crate::object::{Context, Hash};
 pub const SIGNATURE_BYTES: usize = 64;
 
 static CONTEXT: Context = Context::new("engramfs 2026 public key v1");
+/// Derives the key of [`MacKey`] from the seed of the signing key.
+const MAC_CONTEXT: &str = "engramfs 2026 operation mac key v1";
 
 /// Says why a key can't be used.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -48,9 +50,28 @@ impl Key {
         PublicKey(self.0.verifying_key())
     }
 
+    /// Returns the key of what is too frequent to be signed.
+    pub fn mac_key(&self) -> MacKey {
+        MacKey(blake3::derive_key(MAC_CONTEXT, &self.0.to_bytes()))
+    }
+
     /// Signs a hash.
     pub fn sign(&self, hash: &Hash) -> [u8; SIGNATURE_BYTES] {
         self.0.sign(&hash.0).to_bytes()
+    }
+}
+
+/// Makes message authentication codes: keyed hashes that only who has the signing key can make.
+#[derive(Clone)]
+pub struct MacKey([u8; 32]);
+
+impl MacKey {
+    /// Returns the code of a message, which is `parts` one after the other, behind what came before it.
+    pub fn code(&self, before: &Hash, parts: &[&[u8]]) -> Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(&before.0);
+        parts.iter().for_each(|part| _ = hasher.update(part));
+        Hash(*hasher.finalize().as_bytes())
     }
 }
 
@@ -103,6 +124,16 @@ mod tests {
         assert!(key.public().verifies(&hash, &signature));
         assert!(!key.public().verifies(&Hash::of(&Context::new("test"), b"other"), &signature));
         assert!(!Key::from_seed(&[2; 32]).public().verifies(&hash, &signature));
+    }
+
+    #[test]
+    fn a_code_holds_for_its_message_place_and_key_alone() {
+        let (key, before) = (Key::from_seed(&[1; 32]).mac_key(), Hash([5; 32]));
+        let code = key.code(&before, &[b"a", b"b"]);
+        assert_eq!(code, key.code(&before, &[b"ab"]));
+        assert_ne!(code, key.code(&before, &[b"ba"]));
+        assert_ne!(code, key.code(&Hash::ZERO, &[b"ab"]));
+        assert_ne!(code, Key::from_seed(&[2; 32]).mac_key().code(&before, &[b"ab"]));
     }
 
     #[test]

@@ -9,4 +9,4 @@ mod key;
 
 pub use decision::{Decision, Part, Side};
 pub use entry::{Counts, Detail, Entry, Op, SignedEntry};
-pub use key::{Key, KeyError, PublicKey, SIGNATURE_BYTES};
+pub use key::{Key, KeyError, MacKey, PublicKey, SIGNATURE_BYTES};

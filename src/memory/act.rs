@@ -117,6 +117,8 @@ pub enum Deed {
     Files(BranchId, u64),
     /// A user is seen for the first time.
     User(Arc<str>),
+    /// Times follow the clock again, from this act's own on.
+    Clock,
 }
 
 /// Something that happens to a store.
@@ -154,6 +156,7 @@ mod code {
     pub const USER: u8 = 17;
     pub const FILES: u8 = 18;
     pub const ROLLBACK_FILES: u8 = 19;
+    pub const CLOCK: u8 = 20;
 }
 
 impl Act {
@@ -201,6 +204,7 @@ impl Deed {
             Deed::User(_) => code::USER,
             Deed::Files(..) => code::FILES,
             Deed::RollbackFiles { .. } => code::ROLLBACK_FILES,
+            Deed::Clock => code::CLOCK,
         }
     }
 
@@ -229,6 +233,7 @@ impl Deed {
                 out.number(branch.0).text(label).number(patterns.len() as u64);
                 patterns.iter().fold(out, |out, pattern| out.text(pattern))
             }
+            Deed::Clock => out,
             Deed::Mode(branch, mode) => out.number(branch.0).number(u64::from(*mode)),
             Deed::Resolve { branch, id, resolution } => {
                 out.number(branch.0).text(id);
@@ -243,6 +248,9 @@ impl Deed {
         }
         if code == code::USER {
             return Ok(Deed::User(input.text()?.into()));
+        }
+        if code == code::CLOCK {
+            return Ok(Deed::Clock);
         }
         let branch = BranchId(input.number()?);
         Ok(match code {
@@ -390,6 +398,7 @@ mod tests {
         round_trip(Deed::Files(branch, 12));
         round_trip(Deed::RollbackFiles { branch, label: name.clone(), patterns: vec![name.clone(), "b".into()] });
         round_trip(Deed::User(name));
+        round_trip(Deed::Clock);
     }
 
     #[test]

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::act::{Act, Deed, Join};
+use super::clock::Moment;
 use super::files::Pending;
 use super::prepare::{Ground, Prepared, Step, prepare};
 use super::world::{BranchId, BranchRef, World};
 use super::writer::WriterGuard;
 use super::{Actor, Change, Error, Memory, Replaced};
 use crate::journal::{Journal, Kind};
-use crate::lineage::{Entry, Op, PublicKey, SignedEntry};
+use crate::lineage::{Entry, MacKey, Op, PublicKey, SignedEntry};
 use crate::object::{self, Context, Hash, Time};
 use crate::sync::{may_wait, no_longer_hurried};
 
@@ -18,6 +19,7 @@ use crate::sync::{may_wait, no_longer_hurried};
 const LET_GO_AT_ONCE: u64 = 16 << 10;
 
 static ACT_CONTEXT: Context = Context::new("engramfs 2026 act v2");
+static LINK_CONTEXT: Context = Context::new("engramfs 2026 journal link v1");
 static END_CONTEXT: Context = Context::new("engramfs 2026 clean end v1");
 
 /// The end of the chain of entries.
@@ -28,6 +30,13 @@ pub(super) struct Chain {
     pub tip: Hash,
     /// Time of the last entry; the next one is later.
     pub time: Time,
+    /// When something was written last, or the store was opened.
+    pub moment: Moment,
+    /// Makes the codes of operations on files.
+    pub mac: MacKey,
+    /// What the next operation is bound to: it follows from all entries and operations since the journal file began,
+    /// or since the store was closed last.
+    pub link: Hash,
     /// Where the next entry goes; none when the store was opened for reading.
     pub journal: Option<Arc<Journal>>,
     /// Bytes in the journal since the last seal.
@@ -88,9 +97,34 @@ impl Chain {
 
     /// Moves behind an entry.
     pub fn advance(&mut self, entry: &SignedEntry) {
+        self.link = Hash::of(&LINK_CONTEXT, &[self.link.0, entry.hash.0].concat());
         self.seq = entry.entry.seq;
         self.tip = entry.hash;
         self.time = entry.entry.time;
+    }
+
+    /// Returns the code that binds an operation, the bytes in `parts`, to all before it.
+    pub fn code(&self, kind: Kind, parts: &[&[u8]]) -> Hash {
+        let kind: &[u8] = if kind == Kind::Content { b"content" } else { b"edit" };
+        self.mac.code(&self.link, &[&[kind], parts].concat())
+    }
+
+    /// Checks the code of an operation that was read, and moves behind it.
+    pub fn follow(&mut self, kind: Kind, code: &Hash, parts: &[&[u8]]) -> Result<(), Error> {
+        if self.code(kind, parts) != *code {
+            return Err(Error::damaged(format!(
+                "an operation on files in the journal behind entry {} was not written by a process of this store, or \
+                 one before it was changed, removed or moved",
+                self.seq
+            )));
+        }
+        self.link = *code;
+        Ok(())
+    }
+
+    /// Returns how many operations on files stand in no entry yet.
+    pub fn unsigned(&self) -> u64 {
+        self.pending.values().map(Pending::operations).sum()
     }
 
     /// Returns what a clean end at `offset` of the journal signs.
@@ -151,17 +185,15 @@ impl Memory {
 
     /// Works out what a deed changes, and does it.
     pub(super) fn perform(&self, chain: &mut Chain, uid: u32, deed: Deed) -> Result<(Arc<SignedEntry>, Change), Error> {
-        let time = self.next_time(chain);
+        let time = match &deed {
+            Deed::Files(..) => self.time_of_gathering(chain),
+            _ => self.next_time(chain)?,
+        };
         let seq = chain.seq + 1;
         self.perform_planned(chain, Act { time, planned: time, uid, deed }, |world, act| {
             let segment = |name: &Hash| self.segments.get(name);
             prepare(&Ground { world, seq, packs: &self.trees, segment: &segment }, act)
         })
-    }
-
-    /// Returns the time of the next entry.
-    pub(super) fn next_time(&self, chain: &Chain) -> Time {
-        self.now().max(chain.time.after(1))
     }
 
     /// Does an act whose outcome `prepare` gives: signs, appends, swaps the world.

@@ -5,7 +5,7 @@
 //! each byte is copied once and hashed once, and none of a whole chunk is kept in memory.
 
 use super::chain::Chain;
-use super::files::{Author, Edit, EditError, Edited};
+use super::files::{Author, Edit, EditError, Edited, split_code};
 use super::world::World;
 use super::{Error, seal};
 use crate::journal::{Frame, Journal, Kind, content};
@@ -44,8 +44,18 @@ pub(super) fn is_whole(frame: &Frame<'_>) -> bool {
     frame.kind != Kind::Content
         || content(frame.payload).is_some_and(|(head, rest)| {
             // A head of another form is no accident: replaying it says what is wrong.
-            Head::from_bytes(head).map_or(true, |head| Stretch::vouched(head.offset, rest).is_some())
+            let head = split_code(head).and_then(|(_, head)| Head::from_bytes(head).ok());
+            head.is_none_or(|head| Stretch::vouched(head.offset, rest).is_some())
         })
+}
+
+/// Returns what the code of a long write covers: the hashes stand for its content, but for zeros at its end.
+fn covered<'a>(head: &'a [u8], length: &'a [u8; 8], vouching: &'a [u8]) -> [&'a [u8]; 3] {
+    [head, length, vouching]
+}
+
+fn length_of(stretch: &Stretch<'_>) -> [u8; 8] {
+    (stretch.bytes().len() as u64).to_le_bytes()
 }
 
 impl Chain {
@@ -63,9 +73,11 @@ impl Chain {
         let time = edit.by.time;
         let mut after = files.before.clone();
         after.place_ends(*inode, stretch, time, packs)?;
-        let head = Head { by: edit.by, inode: *inode, offset: *offset };
+        let (head, vouching) = (Head { by: edit.by, inode: *inode, offset: *offset }.to_bytes(), stretch.vouching());
         no_longer_hurried();
-        let at = journal.append_content(&head.to_bytes(), bytes, &stretch.vouching()).map_err(Error::from)?;
+        let code = self.code(Kind::Content, &covered(&head, &length_of(stretch), &vouching));
+        let at = journal.append_content(&[&code.0[..], &head].concat(), bytes, &vouching).map_err(Error::from)?;
+        self.link = code;
         after.place(*inode, stretch, (journal.file(), at), time)?;
         self.note_content(edit.by, files, stretch);
         Ok(after)
@@ -87,8 +99,10 @@ impl Chain {
         let damaged = |what: &str| Error::damaged(format!("a long write in the journal {what}"));
         let (head, rest) = content(frame.payload).ok_or_else(|| damaged("has no head"))?;
         let at = frame.position(frame.payload.len() - rest.len());
-        let head = Head::from_bytes(head).map_err(|error| damaged(&format!("can't be read: {error}")))?;
+        let (code, bytes) = split_code(head).ok_or_else(|| damaged("has no code"))?;
+        let head = Head::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
         let Some(stretch) = Stretch::vouched(head.offset, rest) else { return Ok(false) };
+        self.follow(Kind::Content, &code, &covered(bytes, &length_of(&stretch), &stretch.vouching()))?;
         let files = Edited::of(world, head.by.branch)?;
         let (mut after, time) = (files.before.clone(), head.by.time);
         let placed = after.place_ends(head.inode, &stretch, time, packs);

@@ -96,7 +96,7 @@ impl Memory {
     fn lineage(&self, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
         let mut out = Vec::new();
         for entry in self.lineage_of(seen.branch.id)? {
-            if seen.until.is_none_or(|until| entry.entry.time <= until) {
+            if seen.until.is_none_or(|until| entry.entry.seq <= until) {
                 out.extend_from_slice(entry.to_line().as_bytes());
                 out.push(b'\n');
             }
@@ -109,7 +109,7 @@ impl Memory {
     fn events(&self, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
         let mut out = Vec::new();
         for signed in self.entries()? {
-            if seen.until.is_none_or(|until| signed.entry.time <= until) && concerns(&signed, seen.branch.id) {
+            if seen.until.is_none_or(|until| signed.entry.seq <= until) && concerns(&signed, seen.branch.id) {
                 out.extend_from_slice(event_line(&signed).as_bytes());
             }
         }

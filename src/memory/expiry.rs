@@ -74,6 +74,9 @@ impl Memory {
             }
             *last = now;
         }
+        if self.check_clock().is_err() {
+            return Ok(());
+        }
         self.expire_files(false).map(|_| ())
     }
 
@@ -105,7 +108,11 @@ impl Memory {
     }
 
     fn expire_in(&self, owner: &Actor, branch: BranchId, expired: Vec<Expired>, dry_run: bool) -> Result<u64, Error> {
-        let before = self.files(&View::Branch(branch))?;
+        let before = match self.files(&View::Branch(branch)) {
+            // Merged or discarded meanwhile.
+            Err(error) if error.kind == Kind::Gone => return Ok(0),
+            before => before?,
+        };
         let open = self.open_files(branch);
         let mut count = 0;
         for file in expired.into_iter().filter(|file| !open.contains(&file.inode)) {

@@ -2,8 +2,8 @@
 //! second is one entry of the lineage.
 //!
 //! A frame of an operation is not signed by itself. The entry that gathers it is: its head covers
-//! the files. So every act that looks at a branch's head gathers first, and so does a sync. Long writes
-//! are in `contents`.
+//! the files. So every act that looks at a branch's head gathers first, and so does a sync. Until then a
+//! keyed code binds it to all before it. Long writes are in `contents`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::world::{BranchId, BranchRef, View, World, files_held};
 use super::writer::WriterGuard;
 use super::{Actor, Error, Kind, Memory, seal};
 use crate::journal::{Journal, Kind as Frame};
-use crate::object::{CodecError, Reader, Time, Writer};
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::sync::no_longer_hurried;
 use crate::workspace::{Op, Outcome, Packs, Stretch, Tree, TreeError};
 
@@ -43,6 +43,11 @@ struct WorkedOut {
 }
 
 impl Pending {
+    /// Returns how many operations there were.
+    pub(super) fn operations(&self) -> u64 {
+        self.last - self.since
+    }
+
     /// Returns how many paths differ between the files before and after; one that was changed, and changed again
     /// after the count was worked out, may count twice.
     fn count(&self, after: &Tree) -> u64 {
@@ -194,7 +199,7 @@ impl Memory {
                 writer = self.writer_for(who, &[Some(branch)])?;
             }
             let journal = writer.writable()?;
-            edit.by.time = self.next_time(&writer);
+            edit.by.time = self.next_time(&mut writer)?;
             let files = Edited::of(&self.world(), branch)?;
             let before = files.before.clone();
             if !still(&before) {
@@ -236,7 +241,9 @@ impl Memory {
         let (head, content) = edit.to_bytes();
         if lasts {
             no_longer_hurried();
-            journal.append(Frame::Edit, &[&head, content]).map_err(Error::from)?;
+            let code = chain.code(Frame::Edit, &[&head, content]);
+            journal.append(Frame::Edit, &[&code.0, &head, content]).map_err(Error::from)?;
+            chain.link = code;
             let bytes = (head.len() + content.len()) as u64;
             let (moves, edits) = (moves_folder(&files.before, &edit.op), files.edits);
             chain.note(edit.by, files, bytes + seal::ACT_BYTES);
@@ -332,6 +339,8 @@ impl Chain {
     /// Carries out an operation that stands in the journal.
     pub(super) fn replay_edit(&mut self, world: &mut World, packs: &dyn Packs, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("an operation on files in the journal {what}"));
+        let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
+        self.follow(Frame::Edit, &code, &[bytes])?;
         let edit = Edit::from_bytes(bytes).map_err(|error| damaged(format!("can't be read: {error}")))?;
         let by = edit.by;
         let files = Edited::of(world, by.branch)?;
@@ -345,6 +354,11 @@ impl Chain {
         world.edit(by.branch, after, by.time);
         Ok(())
     }
+}
+
+/// Reads the code in front of an operation.
+pub(super) fn split_code(bytes: &[u8]) -> Option<(Hash, &[u8])> {
+    bytes.split_first_chunk().map(|(code, rest)| (Hash(*code), rest))
 }
 
 fn changed_meanwhile() -> Error {

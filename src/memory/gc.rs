@@ -31,6 +31,8 @@ impl Memory {
             return Ok(json!({ "dry_run": true, "branches": paths, "states": states, "files": files, "bytes": bytes }));
         }
         drop(world);
+        // By a clock that was set nothing is too old.
+        self.check_clock()?;
         let mut paths = Vec::new();
         for branch in expired {
             paths.extend(self.discard_expired(who, branch, age.least)?);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::act::{Deed, Join};
 use super::chain::{Chain, split};
+use super::clock::Moment;
 use super::history::History;
 use super::manifest::{self, Stored};
 use super::open::{parse_act, read_file};
@@ -15,7 +16,7 @@ use super::world::World;
 use super::{Error, seal};
 use crate::disk::Disk;
 use crate::journal::{Files, Frame, Kind, Replayed};
-use crate::lineage::{PublicKey, SIGNATURE_BYTES, SignedEntry};
+use crate::lineage::{MacKey, PublicKey, SIGNATURE_BYTES, SignedEntry};
 use crate::object::Hash;
 use crate::segment::FOLDER;
 
@@ -25,6 +26,8 @@ pub(super) struct Source<'a> {
     pub disk: &'a Arc<dyn Disk>,
     /// The key that entries must be signed with.
     pub public: &'a PublicKey,
+    /// The key of the codes of operations on files.
+    pub mac: &'a MacKey,
     /// Where segments are opened.
     pub segments: &'a Segments,
     /// Where the contents and trees of files are read from.
@@ -81,6 +84,9 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
             seq: manifest.seq,
             tip: manifest.tip,
             time: manifest.time,
+            moment: Moment::default(),
+            mac: source.mac.clone(),
+            link: manifest.tip,
             journal: None,
             loose_bytes: 0,
             written_bytes: 0,
@@ -109,7 +115,9 @@ impl Reading<'_> {
     fn frame(&mut self, frame: Frame<'_>) -> Result<bool, Error> {
         self.chain.ended_at = 0;
         match frame.kind {
-            Kind::Mark | Kind::Begin => {}
+            Kind::Mark => {}
+            // All was gathered when the file began.
+            Kind::Begin => self.chain.link = self.chain.tip,
             Kind::Act => self.act(frame.payload)?,
             Kind::Edit => self.chain.replay_edit(&mut self.world, self.source.trees, frame.payload)?,
             Kind::Content => return self.chain.replay_content(&mut self.world, self.source.trees, &frame),
@@ -121,6 +129,7 @@ impl Reading<'_> {
                 if !self.source.public.verifies(&self.chain.end_hash(frame.offset), signature) {
                     return Err(Error::damaged("a clean end of the journal is not signed by the store's key"));
                 }
+                self.chain.link = self.chain.end_hash(frame.offset);
                 self.chain.ended_at = frame.position(frame.payload.len());
             }
         }

@@ -228,8 +228,8 @@ pub(super) struct Seen<'a> {
     pub branch: &'a Branch,
     /// The records.
     pub state: Arc<State>,
-    /// The checkpoint's time, for a checkpoint.
-    pub until: Option<Time>,
+    /// The number of the last entry before it, for a checkpoint.
+    pub until: Option<u64>,
 }
 
 impl<'a> Seen<'a> {
@@ -240,7 +240,7 @@ impl<'a> Seen<'a> {
             View::Branch(_) => Ok(Seen { branch, state: branch.state.clone(), until: None }),
             View::Checkpoint(_, label) => {
                 let checkpoint = branch.checkpoints.get(label).ok_or_else(|| Error::no_checkpoint(label))?;
-                Ok(Seen { branch, state: checkpoint.state.clone(), until: Some(checkpoint.time) })
+                Ok(Seen { branch, state: checkpoint.state.clone(), until: Some(checkpoint.seq) })
             }
         }
     }

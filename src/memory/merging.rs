@@ -97,7 +97,7 @@ impl Memory {
         plan: impl FnOnce(Table<'_>) -> Result<Arc<Planned>, PlanError>,
     ) -> Result<Tried, Error> {
         let mut writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
-        let (world, time) = (self.world().clone(), self.next_time(&writer));
+        let (world, time) = (self.world().clone(), self.next_time(&mut writer)?);
         let child = world.branch(branch)?;
         world.parent(child)?;
         if join == Join::Merge

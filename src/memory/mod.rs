@@ -10,6 +10,7 @@ mod backup;
 mod batch;
 mod bulk;
 mod chain;
+mod clock;
 mod contents;
 mod document;
 mod draft;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::act::{Act, Deed};
 use super::chain::Chain;
+use super::clock::{self, Moment};
 use super::load::{Source, beside_a_writer, load};
 use super::manifest::{self, Manifest};
 use super::segments::Segments;
@@ -81,12 +82,15 @@ impl Memory {
         let segments = Segments::new(Shelf::over(disk.clone(), segment::FOLDER), false);
         let writing = mode != OpenMode::ReadOnly;
         let trees = Trees::new(disk.clone(), false);
-        let source = Source { disk: &disk, public: &public, segments: &segments, trees: &trees, writing };
+        let mac = key.mac_key();
+        let source = Source { disk: &disk, public: &public, mac: &mac, segments: &segments, trees: &trees, writing };
         let mut loaded = if writing { load(&source)? } else { beside_a_writer(&*disk, || load(&source))? };
         loaded.world.drop_orphans();
-        let warnings = loaded.journal.torn().map(torn_warning).into_iter().collect();
+        let clock = clock::warning(loaded.chain.time, (surroundings.clock)());
+        let unsigned = Some(loaded.chain.unsigned()).filter(|count| *count > 0).map(unsigned_warning);
+        let warnings = loaded.journal.torn().map(torn_warning).into_iter().chain(unsigned).chain(clock).collect();
         let journal = if writing { Some(Arc::new(loaded.journal.carry_on(&disk)?)) } else { None };
-        let chain = Chain { journal, ..loaded.chain };
+        let chain = Chain { journal, moment: Moment::now(&surroundings), ..loaded.chain };
         let memory = Arc::new_cyclic(|me| Memory {
             disk,
             key,
@@ -141,6 +145,13 @@ fn torn_warning(torn: &Torn) -> String {
         "{} bytes behind byte {} of the journal were written when the last process or machine died, and were not \
          acknowledged as synced; they were cut away",
         torn.bytes, torn.offset
+    )
+}
+
+fn unsigned_warning(count: u64) -> String {
+    format!(
+        "{count} operations on files behind the last entry stand in no signed entry yet; their codes, which only this \
+         store's key can make, are right"
     )
 }
 

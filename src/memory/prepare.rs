@@ -47,6 +47,8 @@ pub enum Step {
     Resolve(BranchId, Arc<str>, Resolution),
     /// A uid gets its name.
     User(u32, Arc<str>),
+    /// What lies behind this time in the future was left and changed at this time.
+    Clock(Time),
 }
 
 /// An act that is allowed, with all that follows from it.
@@ -98,6 +100,7 @@ pub fn prepare(ground: &Ground<'_>, act: &Act) -> Result<Prepared, Error> {
         Deed::Root(name) => root(ground, act, name),
         Deed::Fork { parent, name, from } => fork(ground, act, *parent, name, from.as_deref()),
         Deed::User(name) => Ok(user(act, name)),
+        Deed::Clock => Ok(clock(world, act)),
         Deed::Commit(branch, changes) => commit(world, act, world.branch(*branch)?, changes),
         Deed::Bulk(branch, segment, deletes) => {
             let segment = (ground.segment)(segment)?;
@@ -230,17 +233,27 @@ fn without_orphans(state: &Arc<State>) -> Arc<State> {
 }
 
 fn user(act: &Act, name: &Arc<str>) -> Prepared {
+    let detail = Detail { text: Some(name.clone()), ..Detail::default() };
+    of_store(Op::User, detail, name.clone(), Step::User(act.uid, name.clone()))
+}
+
+fn clock(world: &World, act: &Act) -> Prepared {
+    of_store(Op::Clock, Detail::default(), world.user(act.uid), Step::Clock(act.time))
+}
+
+/// The entry of an act that concerns no branch.
+fn of_store(op: Op, detail: Detail, user: Arc<str>, step: Step) -> Prepared {
     Prepared {
-        op: Op::User,
+        op,
         branch: BranchId(0),
         path: "".into(),
         parent: None,
         base: Hash::ZERO,
         head: Hash::ZERO,
         counts: Counts::default(),
-        detail: Detail { text: Some(name.clone()), ..Detail::default() },
-        labels: [name.clone(), "".into(), "".into()],
-        steps: vec![Step::User(act.uid, name.clone())],
+        detail,
+        labels: [user, "".into(), "".into()],
+        steps: vec![step],
     }
 }
 
@@ -332,7 +345,7 @@ fn checkpoint(world: &World, act: &Act, branch: &Branch, label: &Arc<str>, text:
     }
     let text_detail = (!text.is_empty()).then(|| text.clone());
     let detail = Detail { label: Some(label.clone()), text: text_detail, ..Detail::default() };
-    let checkpoint = Checkpoint { state: without_orphans(&branch.state), time: act.time, text: text.clone() };
+    let checkpoint = Checkpoint { state: without_orphans(&branch.state), seq: 0, time: act.time, text: text.clone() };
     let prepared = about(world, act, branch, Op::Checkpoint).with_detail(detail);
     Ok(prepared.step(Step::Checkpoint(branch.id, label.clone(), checkpoint)))
 }

@@ -16,8 +16,8 @@ use crate::object::Time;
 pub struct Rollback {
     branch: BranchRef,
     label: Arc<str>,
-    /// When the checkpoint was taken: another one may get its label.
-    taken: Time,
+    /// The entry that took the checkpoint: another one may get its label.
+    taken: u64,
     patterns: Option<Arc<str>>,
     state: State,
     counts: Counts,
@@ -50,7 +50,7 @@ impl Rollback {
         Ok(Rollback {
             branch: branch.clone(),
             label: label.clone(),
-            taken: checkpoint.time,
+            taken: checkpoint.seq,
             patterns: patterns.map(|patterns| patterns.join(" ").into()),
             state,
             counts,
@@ -61,7 +61,7 @@ impl Rollback {
     /// Returns whether branch and checkpoint are as they were.
     pub fn holds(&self, world: &World) -> bool {
         let Ok(branch) = world.branch(self.branch.id) else { return false };
-        let same_checkpoint = branch.checkpoints.get(&self.label).is_some_and(|found| found.time == self.taken);
+        let same_checkpoint = branch.checkpoints.get(&self.label).is_some_and(|found| found.seq == self.taken);
         same_checkpoint && branch.has_state_of(&self.branch)
     }
 

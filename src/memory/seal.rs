@@ -247,6 +247,7 @@ impl Memory {
             world: self.world().clone(),
         };
         writer.journal = Some(new.clone());
+        writer.link = writer.tip;
         (writer.loose_bytes, writer.written_bytes) = (0, 0);
         writer.ended_at = 0;
         Ok((new, manifest, std::mem::take(&mut *self.named.lock())))
@@ -311,8 +312,11 @@ impl Memory {
             while let Some(duty) = keeper.next(rest)
                 && let Some(memory) = memory.upgrade()
             {
-                if let Err(error) = memory.tend(&duty, &mut lull) {
-                    log::warn!("sealing failed and will be tried again: {error}");
+                match memory.tend(&duty, &mut lull) {
+                    // Closed meanwhile, or told to whoever had to write.
+                    Err(error) if memory.is_read_only() => log::debug!("nothing is sealed any more: {error}"),
+                    Err(error) => log::warn!("work in the background failed and will be tried again: {error}"),
+                    Ok(()) => {}
                 }
             }
         };

@@ -48,6 +48,7 @@ struct Status<'a> {
     index: Index,
     lease: Option<&'a str>,
     last_error: Option<Value>,
+    clock: &'static str,
 }
 
 /// How far the records are indexed.
@@ -103,6 +104,7 @@ pub(super) fn render(memory: &Memory, world: &World, seen: &Seen<'_>) -> Result<
         index: memory.index_of(world, seen)?,
         lease: None,
         last_error: memory.last_error(branch.id),
+        clock: memory.clock_state(),
     };
     Ok(padded(status, padded_bytes(&path)))
 }

@@ -4,12 +4,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::Actor;
 use crate::object::Time;
 
 /// Tells the time.
 type Clock = Box<dyn Fn() -> Time + Send + Sync>;
+/// Tells how long the machine has been running.
+type Uptime = Box<dyn Fn() -> Duration + Send + Sync>;
 /// Fills a buffer with random bytes.
 type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
@@ -26,6 +29,8 @@ const REST: Duration = Duration::from_secs(60);
 pub struct Surroundings {
     /// Tells the present moment.
     pub clock: Clock,
+    /// Tells for how long the machine has been running, with the time it slept: what sets the clock leaves this alone.
+    pub uptime: Uptime,
     /// Fills a buffer with random bytes; the signing key comes from here.
     pub entropy: Entropy,
     /// Rows of a segment from which on it gets a neighbour graph; beside such a one a quarter of them is
@@ -60,6 +65,10 @@ impl Surroundings {
         };
         Surroundings {
             clock: Box::new(clock),
+            uptime: Box::new(|| {
+                let time = clock_gettime(ClockId::Boottime);
+                Duration::try_from(time).unwrap_or_default()
+            }),
             entropy: Box::new(entropy),
             graph_rows: GRAPH_ROWS,
             lull: LULL,

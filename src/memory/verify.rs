@@ -46,7 +46,7 @@ pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> 
 /// records are those its head names. Kind `Damaged` names the first thing that is wrong.
 pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Value, Error> {
     check_format(&**disk)?;
-    let (_, public) = read_keys(&**disk)?;
+    let (key, public) = read_keys(&**disk)?;
     if let Some(text) = options.public_key
         && PublicKey::parse(text.as_bytes())? != public
     {
@@ -55,7 +55,8 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     let segments = Segments::new(Shelf::over(disk.clone(), segment::FOLDER), true);
     let shelf = &segments.shelf;
     let trees = Trees::new(disk.clone(), true);
-    let source = Source { disk, public: &public, segments: &segments, trees: &trees, writing: false };
+    let mac = key.mac_key();
+    let source = Source { disk, public: &public, mac: &mac, segments: &segments, trees: &trees, writing: false };
     let loaded = load(&source)?;
     if let Some(torn) = loaded.journal.torn().filter(|torn| !torn.cut_short) {
         let message =
@@ -76,7 +77,7 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     check_files(disk, shelf, &loaded, &trees)?;
     Ok(json!({
         "entries": entries.len(), "tip": loaded.chain.tip.to_string(), "branches": loaded.world.branches.len(),
-        "states": states, "segments": segments.count(), "key": public.hash().to_string(),
+        "states": states, "unsigned": loaded.chain.unsigned(), "segments": segments.count(), "key": public.hash().to_string(),
     }))
 }
 

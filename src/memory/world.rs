@@ -39,6 +39,8 @@ impl View {
 pub struct Checkpoint {
     /// The records.
     pub state: Arc<State>,
+    /// `seq` of the entry that took it.
+    pub seq: u64,
     /// When it was taken.
     pub time: Time,
     /// What was said about it.
@@ -56,7 +58,8 @@ pub struct Kept {
 
 impl PartialEq for Checkpoint {
     fn eq(&self, other: &Checkpoint) -> bool {
-        Arc::ptr_eq(&self.state, &other.state) && (self.time, &self.text) == (other.time, &other.text)
+        Arc::ptr_eq(&self.state, &other.state)
+            && (self.seq, self.time, &self.text) == (other.seq, other.time, &other.text)
     }
 }
 
@@ -387,11 +390,12 @@ impl World {
             }),
             Step::Keep(id, kept) => self.touch(id, seq, |branch| branch.keep(kept)),
             Step::Checkpoint(id, label, checkpoint) => self.touch(id, seq, |branch| {
-                branch.checkpoints.insert(label, checkpoint);
+                branch.checkpoints.insert(label, Checkpoint { seq, ..checkpoint });
             }),
             Step::Uncheckpoint(id, label) => self.touch(id, seq, |branch| {
                 branch.checkpoints.remove(&label);
             }),
+            Step::Clock(now) => self.follow_clock(now),
             Step::Rename(id, name) => self.rename(id, name, seq),
             Step::Set(id, setting, value) => {
                 self.touch(id, seq, |branch| branch.settings = branch.settings.with(setting, &value));
@@ -401,6 +405,20 @@ impl World {
             Step::Resolve(id, item, resolution) => self.touch(id, seq, |branch| {
                 branch.resolutions.insert(item, resolution);
             }),
+        }
+    }
+
+    /// Has nothing be left or changed in the future.
+    fn follow_clock(&mut self, now: Time) {
+        let is_ahead = |branch: &&BranchRef| branch.changed > now || branch.kept.values().any(|kept| kept.time > now);
+        let ahead: Vec<BranchId> = self.branches.values().filter(is_ahead).map(|branch| branch.id).collect();
+        for id in ahead {
+            self.change(id, |branch| {
+                branch.changed = branch.changed.min(now);
+                let kept =
+                    branch.kept.iter().map(|(head, kept)| (*head, Kept { time: kept.time.min(now), ..kept.clone() }));
+                branch.kept = kept.collect();
+            });
         }
     }
 

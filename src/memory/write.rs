@@ -194,7 +194,7 @@ impl Memory {
                     }
                 }
             }
-            let time = self.next_time(&writer);
+            let time = self.next_time(&mut writer)?;
             let act = Act { time, planned: bulk.time.min(time), uid: who.uid, deed: Deed::Bulk(branch, name, deletes) };
             let (entry, change) = self.perform_planned(&mut writer, act, |world, act| bulk.prepare(world, act))?;
             drop(writer);
@@ -219,7 +219,7 @@ impl Memory {
         let mut earlier: Option<Rollback> = None;
         for _ in 0..ROUNDS {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
-            let (world, time) = (self.world().clone(), self.next_time(&writer));
+            let (world, time) = (self.world().clone(), self.next_time(&mut writer)?);
             let planned = match earlier.take().filter(|earlier| earlier.holds(&world)) {
                 Some(earlier) => Ok(earlier),
                 None => work_out(&world, time, SMALL),

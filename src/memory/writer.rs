@@ -4,13 +4,13 @@
 use std::hint::spin_loop;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread;
 
 use super::chain::Chain;
 use super::{Error, Memory};
 use crate::journal::Journal;
-use crate::object::Hash;
+use crate::object::{Hash, Time};
 use crate::sync::{Mutex, MutexGuard, Rank, may_wait};
 
 /// How often the lock is asked for before a thread that must not wait gives up: about as long as a small
@@ -31,6 +31,7 @@ pub(super) struct WriterLock {
 /// What is told without the lock, as of its last release.
 struct Published {
     seq: AtomicU64,
+    time: AtomicI64,
     tip: Mutex<Hash>,
     journal: Mutex<Option<Arc<Journal>>>,
     unsealed_bytes: AtomicU64,
@@ -48,6 +49,7 @@ impl WriterLock {
     pub fn new(chain: Chain) -> WriterLock {
         let published = Published {
             seq: AtomicU64::new(chain.seq),
+            time: AtomicI64::new(chain.time.0),
             tip: Mutex::new(chain.tip),
             journal: Mutex::new(chain.journal.clone()),
             unsealed_bytes: AtomicU64::new(chain.loose_bytes),
@@ -91,6 +93,7 @@ impl Drop for WriterGuard<'_> {
         let (chain, published) = (&*self.chain, self.published);
         *published.tip.lock() = chain.tip;
         published.seq.store(chain.seq, Ordering::Release);
+        published.time.store(chain.time.0, Ordering::Relaxed);
         published.unsealed_bytes.store(chain.loose_bytes, Ordering::Relaxed);
         published.written_bytes.store(chain.written_bytes, Ordering::Relaxed);
         published.closed.store(chain.closed.is_some(), Ordering::Release);
@@ -124,6 +127,11 @@ impl Memory {
     /// Returns the number of the last entry: it grows with every change.
     pub fn version(&self) -> u64 {
         self.writer.published.seq.load(Ordering::Acquire)
+    }
+
+    /// Returns the time of the last entry, or of the last operation on files.
+    pub(super) fn last_time(&self) -> Time {
+        Time(self.writer.published.time.load(Ordering::Relaxed))
     }
 
     /// Returns the hash of the last entry.

@@ -185,7 +185,11 @@ fn a_conflict_that_a_pull_showed_is_settled_for_the_pull() {
 #[test]
 fn what_time_removes_settles_no_conflict() {
     static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
-    let around = Surroundings { clock: Box::new(|| Time(NOW.fetch_add(1_000, Ordering::Relaxed))), ..surroundings() };
+    let around = Surroundings {
+        clock: Box::new(|| Time(NOW.fetch_add(1_000, Ordering::Relaxed))),
+        uptime: Box::new(|| std::time::Duration::from_nanos(NOW.load(Ordering::Relaxed).cast_unsigned())),
+        ..surroundings()
+    };
     let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
     let (main, fork) = contradicting(&memory);
     memory.set(&who(), fork, Setting::Rules, "core/** text manual ttl=1h").unwrap();

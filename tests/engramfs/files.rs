@@ -193,7 +193,11 @@ fn a_log_that_may_only_be_appended_to_keeps_every_byte() {
 #[test]
 fn a_file_goes_when_its_rule_says_so_unless_it_is_open_or_its_rule_has_no_ttl() {
     static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
-    let around = Surroundings { clock: Box::new(|| Time(NOW.fetch_add(1_000, Ordering::Relaxed))), ..surroundings() };
+    let around = Surroundings {
+        clock: Box::new(|| Time(NOW.fetch_add(1_000, Ordering::Relaxed))),
+        uptime: Box::new(|| std::time::Duration::from_nanos(NOW.load(Ordering::Relaxed).cast_unsigned())),
+        ..surroundings()
+    };
     let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
     let main = main_of(&memory);
     memory.set(&who(), main, Setting::Rules, "episodic/** never ttl=1h\n** text").unwrap();

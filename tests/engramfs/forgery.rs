@@ -6,10 +6,10 @@ use std::sync::Arc;
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay};
 use engramfs::lineage::{Key, SIGNATURE_BYTES};
-use engramfs::memory::{Error, Hash, Join, Kind, Memory, OpenMode, Surroundings, VerifyOptions, verify_on};
+use engramfs::memory::{Error, FileOp, Hash, Join, Kind, Memory, OpenMode, Surroundings, VerifyOptions, verify_on};
 use engramfs::object::Context;
 
-use crate::support::{delete, main_of, put, surroundings, who};
+use crate::support::{delete, main_of, make_file, put, surroundings, who};
 
 /// The payload of each act's frame: number 0 is entry 1.
 type Acts = Vec<Vec<u8>>;
@@ -240,4 +240,157 @@ fn another_key_is_refused() {
     for text in ["", "\n", "00", &"0".repeat(64), &format!("{}\n", "0".repeat(64)), &key.to_uppercase()] {
         assert!(verify(&disk, &VerifyOptions { public_key: Some(text), expect_tip: None }).is_err(), "{text:?}");
     }
+}
+
+/// A store with a long and some short operations on files behind its last entry, as a crash leaves it, and the frames
+/// of its journal.
+fn with_operations() -> (ForgetfulDisk, Vec<(FrameKind, Vec<u8>)>) {
+    let disk = ForgetfulDisk::new();
+    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, surroundings()).unwrap();
+    let main = main_of(&memory);
+    let inode = make_file(&memory, "notes").unwrap().inode;
+    for (offset, bytes) in [(0, vec![b'x'; 100]), (100, vec![b'y'; 50]), (200, vec![b'z'; 200_000])] {
+        memory.edit(&who(), main, FileOp::Write { inode, offset, bytes: bytes.into() }).unwrap();
+    }
+    let crashed = disk.power_cut_keep_all();
+    drop(memory);
+    let frames = frames(&crashed);
+    (crashed, frames)
+}
+
+fn frames(disk: &ForgetfulDisk) -> Vec<(FrameKind, Vec<u8>)> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let mut frames = Vec::new();
+    let each = |frame: Frame<'_>| -> Result<bool, JournalError> {
+        frames.push((frame.kind, frame.payload.to_vec()));
+        Ok(true)
+    };
+    assert_eq!(Replay::open(&disk, 1).unwrap().run(0, each).unwrap(), None);
+    frames
+}
+
+/// The store with a journal of these frames, their checks made right.
+fn with_frames(disk: &ForgetfulDisk, frames: &[(FrameKind, Vec<u8>)]) -> ForgetfulDisk {
+    let desk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
+    desk.make_dir("journal").unwrap();
+    let journal = Journal::create(&desk).unwrap();
+    for (kind, payload) in frames {
+        match (kind, engramfs::journal::content(payload)) {
+            (FrameKind::Content, Some((head, rest))) => drop(journal.append_content(head, rest, &[]).unwrap()),
+            _ => drop(journal.append(*kind, &[payload]).unwrap()),
+        }
+    }
+    let file = desk.open(&Journal::path_of(1)).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let forged = disk.power_cut_keep_all();
+    forged.replace(&Journal::path_of(1), bytes).unwrap();
+    forged
+}
+
+/// `verify` and `open` call it damage, whatever the frame says.
+fn damaged(disk: &ForgetfulDisk, what: &str) {
+    let verified = verify(disk, &VerifyOptions::default()).err().unwrap_or_else(|| panic!("{what}: verifies"));
+    assert_eq!(verified.kind, Kind::Damaged, "{what}: {verified}");
+    let opened = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, surroundings()).err();
+    let opened = opened.unwrap_or_else(|| panic!("{what}: opens"));
+    assert_eq!(opened.kind, Kind::Damaged, "{what}: {opened}");
+}
+
+#[test]
+fn operations_behind_the_last_entry_are_counted_and_then_gathered() {
+    let (disk, good) = with_operations();
+    let untouched = with_frames(&disk, &good);
+    assert_eq!(verify(&untouched, &VerifyOptions::default()).unwrap()["unsigned"], 4);
+    let memory = Memory::open_on(Arc::new(untouched.clone()), OpenMode::Existing, None, surroundings()).unwrap();
+    assert!(memory.warnings().iter().any(|warning| warning.starts_with("4 operations on files")));
+    memory.close().unwrap();
+    drop(memory);
+    assert_eq!(verify(&untouched, &VerifyOptions::default()).unwrap()["unsigned"], 0);
+}
+
+#[test]
+fn operations_that_are_dropped_reordered_repeated_or_changed_are_damage() {
+    let (disk, good) = with_operations();
+    let first = good.iter().position(|(kind, _)| *kind == FrameKind::Edit).unwrap();
+    assert_eq!(good.len() - first, 4, "{:?}", good.iter().map(|(kind, _)| kind).collect::<Vec<_>>());
+    for at in first..good.len() {
+        if at + 1 < good.len() {
+            let mut frames = good.clone();
+            frames.remove(at);
+            damaged(&with_frames(&disk, &frames), &format!("operation {at} dropped"));
+            let mut frames = good.clone();
+            frames.swap(at, at + 1);
+            damaged(&with_frames(&disk, &frames), &format!("operations {at} and the next swapped"));
+        }
+        let mut frames = good.clone();
+        frames.push(good[at].clone());
+        damaged(&with_frames(&disk, &frames), &format!("operation {at} again"));
+        let covered = good[at].1.len().min(300);
+        for byte in 0..covered {
+            // The lengths of a long write decide which bytes are its head: they have tests of their own.
+            if good[at].0 == FrameKind::Content && !(4..36).contains(&byte) {
+                continue;
+            }
+            let mut frames = good.clone();
+            frames[at].1[byte] ^= 1;
+            damaged(&with_frames(&disk, &frames), &format!("byte {byte} of operation {at}"));
+        }
+    }
+}
+
+/// Without the key nobody writes an operation, in whatever place, of whatever branch.
+#[test]
+fn an_operation_that_was_made_without_the_key_is_damage_and_so_is_one_of_another_store() {
+    let (disk, good) = with_operations();
+    let other = ForgetfulDisk::new();
+    let around = Surroundings { entropy: Box::new(|bytes| bytes.fill(8)), ..surroundings() };
+    let memory = Memory::open_on(Arc::new(other.clone()), OpenMode::Create, None, around).unwrap();
+    make_file(&memory, "forged").unwrap();
+    let foreign = frames(&other).into_iter().find(|(kind, _)| *kind == FrameKind::Edit).unwrap();
+    for place in 1..=good.len() {
+        let mut frames = good.clone();
+        frames.insert(place, foreign.clone());
+        damaged(&with_frames(&disk, &frames), &format!("an operation of another store as frame {place}"));
+    }
+    // A branch that is not there: no sentence about merged branches.
+    let mut unknown = foreign.1.clone();
+    unknown[32] = 99;
+    for payload in [unknown, vec![0; 40], Vec::new()] {
+        for kind in [FrameKind::Edit, FrameKind::Content, FrameKind::End, FrameKind::Mark, FrameKind::Begin] {
+            if kind == FrameKind::Mark && payload.is_empty() {
+                continue;
+            }
+            let frames = [&good[..], &[(kind, payload.clone())]].concat();
+            let forged = with_frames(&disk, &frames);
+            let what = format!("{kind:?} of {} bytes", payload.len());
+            let verified =
+                verify(&forged, &VerifyOptions::default()).err().unwrap_or_else(|| panic!("{what} verifies"));
+            assert_eq!(verified.kind, Kind::Damaged, "{what}: {verified}");
+        }
+    }
+}
+
+#[test]
+fn behind_a_clean_end_stands_nothing_that_was_there_before_it_or_was_made_without_the_key() {
+    let (disk, good) = with_operations();
+    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, surroundings()).unwrap();
+    memory.close().unwrap();
+    drop(memory);
+    let closed = frames(&disk);
+    assert_eq!(closed.last().unwrap().0, FrameKind::End);
+    verify(&with_frames(&disk, &closed), &VerifyOptions::default()).unwrap();
+    for (kind, payload) in good.iter().filter(|(kind, _)| *kind != FrameKind::Mark) {
+        let frames = [&closed[..], &[(*kind, payload.clone())]].concat();
+        damaged(&with_frames(&disk, &frames), &format!("{kind:?} behind the clean end"));
+    }
+    // What the next process writes behind it is bound to it: without the end it is damage.
+    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, surroundings()).unwrap();
+    make_file(&memory, "later").unwrap();
+    let mut later = frames(&disk.power_cut_keep_all());
+    drop(memory);
+    let end = later.iter().position(|(kind, _)| *kind == FrameKind::End).unwrap();
+    assert_eq!(verify(&with_frames(&disk, &later), &VerifyOptions::default()).unwrap()["unsigned"], 1);
+    later.remove(end);
+    damaged(&with_frames(&disk, &later), "the clean end dropped");
 }

@@ -10,6 +10,8 @@ mod regressions;
 /// The built program on real mounts.
 mod mount;
 
+/// Clocks that are wrong.
+mod clock;
 /// Flipped, cut, swapped and deleted bytes and files.
 mod damage;
 /// Kills, power cuts and torn writes.

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::{Disk, ForgetfulDisk};
-use engramfs::memory::{Actor, BranchId, Draft, Edit, Error, Memory, OpenMode, Surroundings, View};
+use engramfs::memory::{
+    Actor, BranchId, Draft, Edit, EditError, Error, FILES_ROOT, FileName, FileOp, FileOutcome, Make, Memory, OpenMode,
+    Surroundings, View,
+};
 
 static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
 
@@ -12,6 +15,7 @@ static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
 pub fn surroundings() -> Surroundings {
     Surroundings {
         clock: Box::new(|| engramfs::memory::Time(TICKS.fetch_add(1_000, Ordering::Relaxed))),
+        uptime: Box::new(|| std::time::Duration::from_nanos(TICKS.load(Ordering::Relaxed).cast_unsigned())),
         entropy: Box::new(|bytes| bytes.fill(7)),
         graph_rows: u32::MAX,
         lull: std::time::Duration::ZERO,
@@ -46,6 +50,13 @@ pub fn put(id: &str, vector: Option<Vec<f32>>, text: Option<&str>) -> Edit {
 
 pub fn delete(id: &str) -> Edit {
     Edit::Delete { id: id.into() }
+}
+
+/// Makes an empty file in the root branch's `files/`.
+pub fn make_file(memory: &Memory, name: &str) -> Result<FileOutcome, EditError> {
+    let name = FileName::new(name.as_bytes()).unwrap();
+    let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 1000, gid: 1000 };
+    memory.edit(&who(), main_of(memory), op)
 }
 
 /// The texts of a branch's records by id.

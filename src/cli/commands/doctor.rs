@@ -1,12 +1,13 @@
 //! `engramfs doctor`: says what FUSE lacks here and what to do.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Output, Paint, paint};
+use crate::cli::target::store_of;
 use crate::fuse::{Finding, examine};
 
 /// Looks at what a mount needs here, and says what to do about the rest.
@@ -21,7 +22,8 @@ pub struct Args {
 
 /// Runs the verb; the exit code is 1 where something keeps a mount from working.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
-    let findings = examine(args.mnt.as_deref());
+    let mut findings = examine(args.mnt.as_deref());
+    findings.extend(args.mnt.as_deref().and_then(clock));
     for finding in &findings {
         if out.is_json() {
             let Finding { name, ok, detail, advice } = finding;
@@ -34,6 +36,25 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     Ok(if findings.iter().all(|finding| finding.ok) { Exit::Done } else { Exit::Failed })
 }
 
+/// Returns what the mount at `mnt` says of times; nothing where it shows no branch that can be read.
+fn clock(mnt: &Path) -> Option<Finding> {
+    store_of(mnt).ok().flatten()?;
+    let status = ["status", "main/status"].iter().find_map(|name| std::fs::read(mnt.join(name)).ok())?;
+    let status: Value = serde_json::from_slice(&status).ok()?;
+    Some(finding_of_clock(status["clock"].as_str()?))
+}
+
+fn finding_of_clock(clock: &str) -> Finding {
+    let (detail, advice) = match clock {
+        "ok" => ("the last entry is not in the future", None),
+        _ => (
+            "the last entry is more than a day in the future: times do not follow the clock",
+            Some("if the machine's clock is right, unmount and run engramfs clock STORE --reset".to_owned()),
+        ),
+    };
+    Finding { name: "clock", ok: advice.is_none(), detail: detail.to_owned(), advice }
+}
+
 fn render(finding: &Finding, coloured: bool) -> String {
     let mark = if finding.ok { paint(coloured, Paint::Green, "ok  ") } else { paint(coloured, Paint::Red, "FAIL") };
     let advice = finding.advice.as_ref().map(|advice| format!("      -> {advice}\n")).unwrap_or_default();
@@ -43,6 +64,13 @@ fn render(finding: &Finding, coloured: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_is_ahead_is_said_with_what_to_do() {
+        assert!(finding_of_clock("ok").ok);
+        let ahead = finding_of_clock("ahead");
+        assert!(!ahead.ok && ahead.advice.is_some_and(|advice| advice.contains("clock STORE --reset")));
+    }
 
     #[test]
     fn a_finding_is_a_line_and_its_advice_another() {

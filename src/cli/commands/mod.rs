@@ -2,6 +2,7 @@
 
 pub mod backup;
 pub mod checkpoint;
+pub mod clock;
 pub mod completions;
 pub mod diff;
 pub mod discard;

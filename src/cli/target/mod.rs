@@ -179,6 +179,19 @@ pub fn collect_garbage(place: &Path, older_than: Option<Duration>, dry_run: bool
     Ok(report)
 }
 
+/// Returns what the clock and the last entry of a store say; with `reset` times follow the clock again.
+pub fn look_at_clock(store: &Path, reset: bool) -> Result<Value, Failure> {
+    if !reset {
+        return Ok(closed::open_store(store, OpenMode::ReadOnly)?.clock());
+    }
+    let memory = closed::open_store(store, OpenMode::Existing)?;
+    let report = memory.reset_clock(&actor::current());
+    let closed = memory.close();
+    let report = report?;
+    closed?;
+    Ok(report)
+}
+
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {

@@ -38,7 +38,7 @@ struct Row {
     state: u64,
     base: u64,
     settings: Settings,
-    checkpoints: BTreeMap<Arc<str>, (u64, Time, Arc<str>)>,
+    checkpoints: BTreeMap<Arc<str>, (u64, u64, Time, Arc<str>)>,
     kept: BTreeMap<Hash, (u64, Time)>,
     resolutions: BTreeMap<Arc<str>, Resolution>,
 }
@@ -145,7 +145,9 @@ impl Row {
         (self.state, self.base) = (input.number()?, input.number()?);
         self.settings = nth(settings, input.number()?)?.clone();
         let text = |input: &mut Reader<'_>| Ok(input.text()?.into());
-        let checkpoint = |input: &mut Reader<'_>| Ok((input.number()?, Time(input.signed()?), input.text()?.into()));
+        let checkpoint = |input: &mut Reader<'_>| {
+            Ok((input.number()?, input.number()?, Time(input.signed()?), input.text()?.into()))
+        };
         changes(input, &mut self.checkpoints, text, checkpoint)?;
         let kept = |input: &mut Reader<'_>| Ok((input.number()?, Time(input.signed()?)));
         changes(input, &mut self.kept, |input| input.hash(), kept)?;
@@ -177,8 +179,8 @@ impl Row {
             kept: Default::default(),
             resolutions: self.resolutions.into_iter().collect(),
         };
-        for (label, (state, time, text)) in self.checkpoints {
-            branch.checkpoints.insert(label, Checkpoint { state: states.state(state)?, time, text });
+        for (label, (state, seq, time, text)) in self.checkpoints {
+            branch.checkpoints.insert(label, Checkpoint { state: states.state(state)?, seq, time, text });
         }
         for (head, (state, time)) in self.kept {
             branch.kept.insert(head, Kept { state: states.state(state)?, time });

@@ -208,7 +208,8 @@ impl Stored {
             &new.checkpoints,
             |out, label| _ = out.text(label),
             |out, checkpoint| {
-                out.number(self.state(&checkpoint.state, trees)?).signed(checkpoint.time.0).text(&checkpoint.text);
+                out.number(self.state(&checkpoint.state, trees)?).number(checkpoint.seq);
+                out.signed(checkpoint.time.0).text(&checkpoint.text);
                 Ok(())
             },
         )?;

@@ -1,0 +1,128 @@
+//! Clocks that jump, and stores whose last entry is in the future.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use engramfs::disk::ForgetfulDisk;
+use engramfs::memory::{Document, EditError, Error, Kind, Memory, OpenMode, Setting, Surroundings, Time, View};
+
+use crate::support::{main_of, make_file, put, surroundings, verify, who};
+
+const NOW: i64 = 1_800_000_000_000_000_000;
+const DAY: i64 = 24 * 3600 * 1_000_000_000;
+const CENTURY: i64 = 36_500 * DAY;
+
+/// What the clock says, and by how much it is wrong.
+#[derive(Clone, Default)]
+struct Machine(Arc<(AtomicI64, AtomicI64)>);
+
+impl Machine {
+    fn set(&self, wrong_by: i64) {
+        self.0.1.store(wrong_by, Ordering::Relaxed);
+    }
+
+    fn wait(&self, nanos: i64) {
+        self.0.0.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    fn open(&self, disk: &ForgetfulDisk) -> Arc<Memory> {
+        let (clock, uptime) = (self.0.clone(), self.0.clone());
+        let around = Surroundings {
+            clock: Box::new(move || Time(NOW + clock.0.load(Ordering::Relaxed) + clock.1.load(Ordering::Relaxed))),
+            uptime: Box::new(move || Duration::from_nanos(uptime.0.load(Ordering::Relaxed).cast_unsigned())),
+            ..surroundings()
+        };
+        Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap()
+    }
+}
+
+fn commit(memory: &Memory, id: &str) -> Result<(), Error> {
+    memory.commit(&who(), main_of(memory), vec![put(id, None, Some(id))]).map(drop)
+}
+
+fn clock_of(memory: &Memory) -> String {
+    memory.status(&View::Branch(main_of(memory))).unwrap()["clock"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_clock_that_is_set_while_serving_writes_nothing_until_it_is_right_again() {
+    let (disk, machine) = (ForgetfulDisk::new(), Machine::default());
+    let memory = machine.open(&disk);
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Keep, "1h").unwrap();
+    commit(&memory, "a").unwrap();
+    memory.checkpoint(&who(), main, "one", None).unwrap();
+    commit(&memory, "b").unwrap();
+    let kept = memory.status(&View::Branch(main)).unwrap()["head"].as_str().unwrap().parse().unwrap();
+    memory.rollback(&who(), main, "one").unwrap();
+    machine.wait(10 * DAY);
+    commit(&memory, "after ten days").unwrap();
+    memory.rollback(&who(), main, "one").unwrap();
+    for wrong_by in [CENTURY, DAY + 1, -DAY - 1, i64::MAX - NOW - 20 * DAY] {
+        machine.set(wrong_by);
+        let tip = memory.tip();
+        let error = commit(&memory, "b").unwrap_err();
+        assert_eq!((error.kind, error.code), (Kind::Invalid, "clock_jumped"), "{wrong_by}: {error}");
+        let Err(EditError::Refused(error)) = make_file(&memory, "f") else { panic!("{wrong_by}: it is written") };
+        assert_eq!(error.code, "clock_jumped");
+        memory.rollback(&who(), main, "one").unwrap_err();
+        memory.fork(&who(), main, "fork", None).unwrap_err();
+        assert_eq!(memory.gc(&who(), None, false).unwrap_err().code, "clock_jumped");
+        assert_eq!(memory.tip(), tip);
+    }
+    memory.show(main, &kept).unwrap();
+    machine.set(DAY / 2);
+    commit(&memory, "half a day").unwrap();
+    machine.set(0);
+    commit(&memory, "again").unwrap();
+    memory.close().unwrap();
+    drop(memory);
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn operations_of_before_the_jump_are_gathered_after_it() {
+    let (disk, machine) = (ForgetfulDisk::new(), Machine::default());
+    let memory = machine.open(&disk);
+    make_file(&memory, "f").unwrap();
+    machine.set(CENTURY);
+    memory.close().unwrap();
+    drop(memory);
+    assert_eq!(verify(&disk).unwrap()["unsigned"], 0);
+}
+
+#[test]
+fn a_store_that_was_written_a_century_ahead_is_found_and_follows_the_clock_again_after_a_reset() {
+    let (disk, machine) = (ForgetfulDisk::new(), Machine::default());
+    machine.set(CENTURY);
+    let memory = machine.open(&disk);
+    commit(&memory, "wrong").unwrap();
+    memory.checkpoint(&who(), main_of(&memory), "then", None).unwrap();
+    assert_eq!(clock_of(&memory), "ok", "nothing tells");
+    drop(memory);
+    machine.set(0);
+    let memory = machine.open(&disk);
+    assert_eq!(clock_of(&memory), "ahead");
+    assert!(memory.warnings().iter().any(|warning| warning.contains("clock STORE --reset")));
+    let time = |memory: &Memory| memory.lineage_lines(main_of(memory), false).unwrap().pop().unwrap();
+    commit(&memory, "still").unwrap();
+    assert!(time(&memory).contains("\"time\":\"2126-"), "{}", time(&memory));
+    let report = memory.reset_clock(&who()).unwrap();
+    assert_eq!((report["clock"].as_str(), report["reset"].as_bool()), (Some("ok"), Some(true)));
+    assert_eq!(memory.reset_clock(&who()).unwrap()["reset"], false);
+    commit(&memory, "right").unwrap();
+    assert!(time(&memory).contains("\"time\":\"2027-"), "{}", time(&memory));
+    let at_checkpoint = View::Checkpoint(main_of(&memory), "then".into());
+    let lineage = memory.document(&at_checkpoint, Document::Lineage).unwrap();
+    let last = String::from_utf8_lossy(&lineage).lines().last().unwrap().to_owned();
+    assert!(last.contains("\"op\":\"checkpoint\""), "by number and not by time: {last}");
+    drop(memory);
+    for _ in 0..2 {
+        let memory = machine.open(&disk);
+        assert_eq!((clock_of(&memory).as_str(), memory.warnings().len()), ("ok", 0));
+        memory.seal().unwrap();
+        drop(memory);
+        verify(&disk).unwrap();
+    }
+}
