@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "an attack may panic")]
 #![expect(clippy::print_stdout, reason = "an attack prints what it found")]
 
+mod history;
 mod memory;
 mod mount;
 mod probe;
@@ -36,6 +37,9 @@ fn main() {
     }
     if wants("memory") {
         memory::run(quick, words.iter().find_map(|word| word.strip_prefix("--only=")));
+    }
+    if wants("history") {
+        history::run(quick);
     }
     if FAILED.load(Ordering::Relaxed) {
         std::process::exit(1);

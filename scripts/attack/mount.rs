@@ -45,6 +45,21 @@ impl Mount {
         Mount { server, store, path, folder: Some(folder) }
     }
 
+    /// Mounts a store that is there.
+    pub fn of(store: &Path, options: &[&str]) -> Mount {
+        let folder = tempfile::tempdir().unwrap();
+        open_to_all(folder.path());
+        let path = folder.path().join("mnt");
+        fs::create_dir(&path).unwrap();
+        let server = serve(Command::new(binary()), store, &path, options);
+        Mount { server, store: store.to_owned(), path, folder: Some(folder) }
+    }
+
+    /// Returns the number of the server's process.
+    pub fn server_id(&self) -> u32 {
+        self.server.id()
+    }
+
     /// Returns a path beside store and mountpoint, in a folder that all may enter.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.folder.as_ref().unwrap().path().join(name)

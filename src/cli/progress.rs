@@ -4,7 +4,7 @@ use std::io::{IsTerminal, stderr};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How far a file has been read.
+/// How far a file has been read, or how many of something are done.
 pub struct Progress(ProgressBar);
 
 impl Progress {
@@ -16,6 +16,21 @@ impl Progress {
         let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}");
         // A template that can't be read gives the plain bar.
         Progress(ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+    }
+
+    /// Shows a bar for things that are counted, of which the number is not known yet; hidden as [`Progress::new`] says.
+    pub fn counting(what: &str, hidden: bool) -> Progress {
+        if hidden || !stderr().is_terminal() {
+            return Progress(ProgressBar::hidden());
+        }
+        let style = ProgressStyle::with_template(&format!("{{wide_bar}} {{pos}}/{{len}} {what} {{eta}}"));
+        Progress(ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+    }
+
+    /// Says how many are done, and of how many.
+    pub fn reach(&self, done: u64, all: u64) {
+        self.0.set_length(all);
+        self.0.set_position(done);
     }
 
     /// Adds bytes that are done.

@@ -182,8 +182,10 @@ fn fixed_size(common: &Common, view: &View, info: &BranchInfo, fixed: Fixed) -> 
     match fixed {
         Fixed::Document(Document::Status) => Ok(info.status_bytes()),
         Fixed::Document(Document::Diff | Document::Conflicts) => Ok(0),
-        Fixed::Document(document @ (Document::Readme | Document::Lineage | Document::Events)) => {
-            Ok(common.memory.document(view, document)?.len() as u64)
+        Fixed::Document(document @ Document::Readme) => Ok(common.memory.document(view, document)?.len() as u64),
+        Fixed::History(file) => {
+            let memory = &common.memory;
+            Ok(memory.history_length(view.branch(), file, memory.history_end(view)?)?)
         }
         Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors => Ok(0),
         Fixed::Vectors | Fixed::Branches | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => Ok(0),

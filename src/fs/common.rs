@@ -106,12 +106,17 @@ impl Common {
     /// The check of permission bits that the kernel does on a branch's directory, where it is not
     /// asked: for [`WRITE`] or [`SEARCH`], without supplementary groups.
     pub fn permits(&self, caller: Caller, branch: &BranchInfo, right: u32) -> bool {
-        let bits = if caller.uid == branch.uid {
-            branch.mode >> 6
-        } else if caller.gid == self.user(branch.uid).gid {
-            branch.mode >> 3
+        self.permits_by(caller, (branch.uid, branch.mode), right)
+    }
+
+    /// The same by owner and mode.
+    pub fn permits_by(&self, caller: Caller, (uid, mode): (u32, u32), right: u32) -> bool {
+        let bits = if caller.uid == uid {
+            mode >> 6
+        } else if caller.gid == self.user(uid).gid {
+            mode >> 3
         } else {
-            branch.mode
+            mode
         };
         caller.uid == 0 || bits & right != 0
     }

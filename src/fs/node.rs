@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::files::{Area, FilesOf};
-use crate::memory::{BranchId, Document, Export, FILES_ROOT, Setting, Time, View};
+use crate::memory::{BranchId, Document, Export, FILES_ROOT, HistoryFile, Setting, Time, View};
 
 /// One thing in the tree. It is named by what it is and not by its path, so that renaming a branch
 /// leaves its nodes alone.
@@ -47,6 +47,7 @@ pub(super) enum Fixed {
     Ctl,
     Errors,
     Document(Document),
+    History(HistoryFile),
 }
 
 /// The directory of a branch, in the order of its listing. A new subtree is a line here, a [`Node`]
@@ -63,10 +64,10 @@ const FIXED: [(&str, Fixed); 16] = [
     ("ctl", Fixed::Ctl),
     ("config", Fixed::Config),
     ("status", Fixed::Document(Document::Status)),
-    ("lineage", Fixed::Document(Document::Lineage)),
+    ("lineage", Fixed::History(HistoryFile::Lineage)),
     ("diff", Fixed::Document(Document::Diff)),
     ("conflicts", Fixed::Document(Document::Conflicts)),
-    ("events.jsonl", Fixed::Document(Document::Events)),
+    ("events.jsonl", Fixed::History(HistoryFile::Events)),
     ("errors", Fixed::Errors),
 ];
 
@@ -92,7 +93,7 @@ impl Fixed {
             Fixed::Vectors | Fixed::Branches | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => {
                 true
             }
-            Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors | Fixed::Document(_) => false,
+            Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors | Fixed::Document(_) | Fixed::History(_) => false,
         }
     }
 
@@ -104,7 +105,7 @@ impl Fixed {
             Fixed::Vectors | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => 0o755,
             Fixed::Query => 0o666,
             Fixed::Ingest | Fixed::Ctl => 0o644,
-            Fixed::Errors | Fixed::Document(_) => 0o444,
+            Fixed::Errors | Fixed::Document(_) | Fixed::History(_) => 0o444,
         }
     }
 }

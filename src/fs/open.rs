@@ -16,9 +16,9 @@ use super::node::{Fixed, Node};
 use super::query::Query;
 use super::record_file::RecordFile;
 use super::temporary::TemporaryFile;
-use super::watch::EventsFile;
+use super::watch::{EventsFile, LineageFile};
 use super::{Filesystem, path_of, search, tree, vectors};
-use crate::memory::{Document, FileKind};
+use crate::memory::{FileKind, HistoryFile};
 use crate::sync::{Mutex, Rank};
 
 /// What a caller wants to do with a file, out of the flags of open(2).
@@ -311,9 +311,10 @@ impl Filesystem {
                 }
                 Box::new(Ingest::new(place.clone()))
             }
-            Fixed::Errors | Fixed::Document(_) if wish.write => return Err(generated(place)),
+            Fixed::Errors | Fixed::Document(_) | Fixed::History(_) if wish.write => return Err(generated(place)),
             Fixed::Errors => Box::new(Frozen(place.counted(place.state.errors.text())?)),
-            Fixed::Document(Document::Events) => Box::new(EventsFile::new(place.clone())),
+            Fixed::History(HistoryFile::Events) => Box::new(EventsFile::open(place.clone())?),
+            Fixed::History(HistoryFile::Lineage) => Box::new(LineageFile::open(place.clone())?),
             Fixed::Document(document) => {
                 Box::new(Frozen(place.counted(place.memory().document(&place.view, document)?.to_vec())?))
             }

@@ -60,7 +60,7 @@ fn find_inside(common: &Common, view: &View, fixed: Fixed, name: &str) -> Result
             .find_map(|(known, export)| (known == name).then_some(export))
             .map(|export| Node::Export(view.clone(), export)),
         (Fixed::Config, _) => Setting::from_name(name).map(|setting| Node::Setting(view.clone(), setting)),
-        (Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors | Fixed::Document(_), _) => {
+        (Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors | Fixed::Document(_) | Fixed::History(_), _) => {
             return Err(Errno::ENOTDIR.into());
         }
     };
@@ -176,7 +176,7 @@ fn list_inside(common: &Common, view: &View, fixed: Fixed) -> Result<Vec<Name>, 
         (Fixed::Branches | Fixed::Checkpoints, View::Checkpoint(..)) | (Fixed::Search | Fixed::Vectors, _) => {
             Vec::new()
         }
-        (Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors | Fixed::Document(_), _) => {
+        (Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors | Fixed::Document(_) | Fixed::History(_), _) => {
             return Err(Errno::ENOTDIR.into());
         }
     })

@@ -1,45 +1,89 @@
-//! `events.jsonl`: grows under its readers, and poll(2) tells when.
+//! `lineage` and `events.jsonl`, read from any offset. `events.jsonl` grows under its readers, and poll(2) tells when.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::common::Place;
+use super::common::{Place, SEARCH};
 use super::errno::Failure;
-use super::handle::{File, part};
-use crate::memory::Document;
+use super::handle::File;
+use crate::memory::{HistoryFile, View};
 
-/// A handle on the events of a branch. It counts as readable while there is more than it has seen.
+impl Place {
+    fn history_length(&self, file: HistoryFile, upto: u64) -> Result<u64, Failure> {
+        Ok(self.memory().history_length(self.branch(), file, upto)?)
+    }
+
+    fn history(&self, file: HistoryFile, upto: u64, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
+        let may_enter = |uid, mode| self.common.permits_by(self.caller, (uid, mode), SEARCH);
+        Ok(self.memory().history_read((self.branch(), file, upto), offset, size, &may_enter)?)
+    }
+}
+
+/// A handle on the lineage of a view, which shows it as it was at its open.
+pub(super) struct LineageFile {
+    place: Place,
+    /// The last entry that it shows.
+    upto: u64,
+    length: u64,
+}
+
+impl LineageFile {
+    pub fn open(place: Place) -> Result<LineageFile, Failure> {
+        let upto = place.memory().history_end(&place.view)?;
+        let length = place.history_length(HistoryFile::Lineage, upto)?;
+        Ok(LineageFile { place, upto, length })
+    }
+}
+
+impl File for LineageFile {
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
+        self.place.history(HistoryFile::Lineage, self.upto, offset, size)
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.length)
+    }
+}
+
+/// A handle on the events of a view. It counts as readable while there is more than it has seen.
 pub(super) struct EventsFile {
     place: Place,
+    /// The last entry that it shows: that of a checkpoint, or none.
+    upto: u64,
     seen: AtomicU64,
 }
 
 impl EventsFile {
-    pub fn new(place: Place) -> EventsFile {
-        EventsFile { place, seen: AtomicU64::new(0) }
+    pub fn open(place: Place) -> Result<EventsFile, Failure> {
+        let upto = match place.view {
+            View::Branch(_) => u64::MAX,
+            View::Checkpoint(..) => place.memory().history_end(&place.view)?,
+        };
+        Ok(EventsFile { place, upto, seen: AtomicU64::new(0) })
     }
 
-    fn events(&self) -> Result<Arc<[u8]>, Failure> {
-        Ok(self.place.memory().document(&self.place.view, Document::Events)?)
+    fn end(&self) -> Result<u64, Failure> {
+        self.place.history_length(HistoryFile::Events, self.upto)
     }
 }
 
 impl File for EventsFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        let bytes = part(&self.events()?, offset, size);
-        self.seen.fetch_max(offset + bytes.len() as u64, Ordering::Relaxed);
+        let bytes = self.place.history(HistoryFile::Events, self.upto, offset, size)?;
+        // Who reads behind the end has not seen what will stand there.
+        let seen = (offset + bytes.len() as u64).min(self.end()?);
+        self.seen.fetch_max(seen, Ordering::Relaxed);
         Ok(bytes)
     }
 
     /// The kernel asks for the length by handle when somebody seeks to the end. He has then seen
     /// what is before it, and a poll(2) that called that readable would never block.
     fn length(&self) -> Option<u64> {
-        let length = self.events().ok()?.len() as u64;
+        let length = self.end().ok()?;
         self.seen.fetch_max(length, Ordering::Relaxed);
         Some(length)
     }
 
     fn is_readable(&self) -> bool {
-        self.events().is_ok_and(|events| events.len() as u64 > self.seen.load(Ordering::Relaxed))
+        self.end().is_ok_and(|end| end > self.seen.load(Ordering::Relaxed))
     }
 }

@@ -1,9 +1,6 @@
-//! One step of the lineage, its canonical bytes and its form for readers.
+//! One step of the lineage and its canonical bytes.
 
 use std::sync::Arc;
-
-use serde::Serialize;
-use serde_json::{Map, Value, json};
 
 use super::{Decision, Key, PublicKey, SIGNATURE_BYTES};
 use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
@@ -84,7 +81,7 @@ impl Op {
 }
 
 /// How many items a step put and deleted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Records written.
     pub put: u64,
@@ -198,13 +195,13 @@ impl Entry {
 }
 
 impl Detail {
-    fn write(&self, out: &mut Writer) {
+    pub(super) fn write(&self, out: &mut Writer) {
         out.maybe_text(self.label.as_deref()).maybe_text(self.text.as_deref()).maybe_text(self.strategy);
         out.number(self.conflicts.len() as u64);
         self.conflicts.iter().for_each(|conflict| conflict.write(out));
     }
 
-    fn read(input: &mut Reader<'_>) -> Result<Detail, CodecError> {
+    pub(super) fn read(input: &mut Reader<'_>) -> Result<Detail, CodecError> {
         let label = input.maybe_text()?.map(Arc::from);
         let text = input.maybe_text()?.map(Arc::from);
         let strategy = input.maybe_text()?.map(strategy_name).transpose()?;
@@ -232,29 +229,6 @@ pub struct SignedEntry {
     pub signature: [u8; SIGNATURE_BYTES],
 }
 
-/// The keys of an entry for readers, in their order.
-#[derive(Serialize)]
-struct Line<'a> {
-    seq: u64,
-    op: &'static str,
-    branch: &'a str,
-    parent: Option<&'a str>,
-    time: String,
-    agent: &'a str,
-    session: &'a str,
-    task: &'a str,
-    uid: u32,
-    base: String,
-    head: String,
-    counts: Counts,
-    #[serde(flatten)]
-    detail: Map<String, Value>,
-    prev: String,
-    entry: String,
-    key: String,
-    sig: String,
-}
-
 impl SignedEntry {
     /// Hashes and signs an entry.
     pub fn sign(entry: Entry, key: &Key) -> SignedEntry {
@@ -266,48 +240,6 @@ impl SignedEntry {
     /// Returns whether hash and signature belong to the entry.
     pub fn verifies(&self, key: &PublicKey) -> bool {
         self.entry.hash() == self.hash && key.verifies(&self.hash, &self.signature)
-    }
-
-    /// Returns one line of JSON without its line end.
-    pub fn to_line(&self) -> String {
-        let entry = &self.entry;
-        let line = Line {
-            seq: entry.seq,
-            op: entry.op.name(),
-            branch: &entry.branch,
-            parent: entry.parent.as_deref(),
-            time: entry.time.to_string(),
-            agent: &entry.agent,
-            session: &entry.session,
-            task: &entry.task,
-            uid: entry.uid,
-            base: entry.base.to_string(),
-            head: entry.head.to_string(),
-            counts: entry.counts,
-            detail: entry.detail.to_map(entry.op),
-            prev: entry.prev.to_string(),
-            entry: self.hash.to_string(),
-            key: entry.key.to_string(),
-            sig: self.signature.iter().map(|byte| format!("{byte:02x}")).collect(),
-        };
-        serde_json::to_string(&line).unwrap_or_default()
-    }
-}
-
-impl Detail {
-    fn to_map(&self, op: Op) -> Map<String, Value> {
-        let mut map = Map::new();
-        if let Some(label) = &self.label {
-            map.insert(if op == Op::Config { "setting" } else { "label" }.to_owned(), json!(**label));
-        }
-        if let Some(text) = &self.text {
-            map.insert("text".to_owned(), json!(**text));
-        }
-        if let Some(strategy) = self.strategy {
-            map.insert("strategy".to_owned(), json!(strategy));
-            map.insert("conflicts".to_owned(), self.conflicts.iter().map(Decision::to_json).collect());
-        }
-        map
     }
 }
 

@@ -3,10 +3,13 @@
 //! Each entry's canonical bytes hold the hash of the entry before, so that an entry can't be
 //! changed, removed, reordered or put elsewhere without the chain showing it.
 
+mod compact;
 mod decision;
 mod entry;
 mod key;
+mod line;
 
+pub use compact::Common;
 pub use decision::{Decision, Part, Side};
 pub use entry::{Counts, Detail, Entry, Op, SignedEntry};
 pub use key::{Key, KeyError, MacKey, PublicKey, SIGNATURE_BYTES};

@@ -208,6 +208,7 @@ impl Memory {
         let bytes = act.to_bytes();
         self.admit_act(&act.deed, bytes.len())?;
         let signed = SignedEntry::sign(chain.entry(&prepared, &act, &bytes, &self.public), &self.key);
+        self.history.make_ready(&self.segments.shelf, &signed.entry)?;
         no_longer_hurried();
         journal.append(Kind::Act, &[&signed.signature, &bytes])?;
         chain.loose_bytes += bytes.len() as u64 + super::seal::ACT_BYTES;
@@ -242,7 +243,6 @@ impl Memory {
         signed: SignedEntry,
     ) -> (Arc<SignedEntry>, Vec<Replaced>) {
         chain.advance(&signed);
-        let signed = Arc::new(signed);
         let replaces = matches!(prepared.op, Op::Merge | Op::Promote | Op::Pull | Op::Rollback);
         let replaced = if replaces { self.replace(&self.world(), &mut prepared.steps) } else { Vec::new() };
         let owners: Vec<u32> = {
@@ -253,8 +253,8 @@ impl Memory {
         };
         self.world.write().enact(prepared.branch, prepared.steps, signed.entry.seq, signed.entry.time);
         owners.into_iter().for_each(|owner| self.recount_files(&self.world(), owner));
-        self.history.write().push(signed.clone());
-        (signed, replaced)
+        self.history.push(&signed);
+        (Arc::new(signed), replaced)
     }
 
     /// Lets open files live on in the files that are about to be put in place of others; returns

@@ -8,10 +8,10 @@ use serde_json::json;
 use super::act::Join;
 use super::joining::Table;
 use super::look::Seen;
-use super::world::{BranchId, View, World};
+use super::world::{View, World};
 use super::{Error, Memory, readme, status};
 use crate::branch::{State, differences};
-use crate::lineage::{Decision, Op, SignedEntry};
+use crate::lineage::Decision;
 use crate::workspace::ChangeKind;
 
 /// One generated document.
@@ -21,14 +21,10 @@ pub enum Document {
     Readme,
     /// `status`.
     Status,
-    /// `lineage`.
-    Lineage,
     /// `diff`.
     Diff,
     /// `conflicts`.
     Conflicts,
-    /// `events.jsonl`; it only grows.
-    Events,
 }
 
 /// Documents that were rendered, each with the stamp of what it was rendered from.
@@ -86,58 +82,10 @@ impl Memory {
         match document {
             Document::Readme => readme::render(world, view, seen).map(String::into_bytes),
             Document::Status => status::render(self, world, seen),
-            Document::Lineage => self.lineage(seen),
             Document::Diff => diff(seen),
             Document::Conflicts => self.conflicts(world, seen),
-            Document::Events => self.events(seen),
         }
     }
-
-    fn lineage(&self, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
-        let mut out = Vec::new();
-        for entry in self.lineage_of(seen.branch.id)? {
-            if seen.until.is_none_or(|until| entry.entry.seq <= until) {
-                out.extend_from_slice(entry.to_line().as_bytes());
-                out.push(b'\n');
-            }
-        }
-        Ok(out)
-    }
-
-    /// What happened in the branch since it was made: its own entries, and those of child branches
-    /// that begin, end, or reach it.
-    fn events(&self, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
-        let mut out = Vec::new();
-        for signed in self.entries()? {
-            if seen.until.is_none_or(|until| signed.entry.seq <= until) && concerns(&signed, seen.branch.id) {
-                out.extend_from_slice(event_line(&signed).as_bytes());
-            }
-        }
-        Ok(out)
-    }
-}
-
-fn concerns(signed: &SignedEntry, branch: BranchId) -> bool {
-    let entry = &signed.entry;
-    let of_child = matches!(entry.op, Op::Fork | Op::Merge | Op::Promote | Op::Discard | Op::Rename | Op::Refuse);
-    entry.branch_id == branch.0 || (entry.parent_id == branch.0 && of_child)
-}
-
-/// Renders one line of `events.jsonl`.
-fn event_line(signed: &SignedEntry) -> String {
-    let entry = &signed.entry;
-    let mut line = json!({
-        "time": entry.time.to_string(), "event": entry.op.name(), "branch": &*entry.branch, "agent": &*entry.agent,
-        "seq": entry.seq, "head": entry.head.to_string(), "entry": signed.hash.to_string(),
-        "put": entry.counts.put, "deleted": entry.counts.deleted, "files": entry.counts.files,
-    });
-    if let Some(label) = &entry.detail.label {
-        line["label"] = json!(**label);
-    }
-    if let Some(text) = &entry.detail.text {
-        line["text"] = json!(**text);
-    }
-    format!("{line}\n")
 }
 
 /// What differs between the view and the branch's base.

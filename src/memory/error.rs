@@ -134,6 +134,11 @@ impl Error {
         Error::new(Kind::NotFound, "no_such_hash", format!("nothing readable has the hash {hash}"), hint)
     }
 
+    pub(super) fn no_entry(entry: &str) -> Error {
+        let hint = "entries are numbered from 1 on; lineage shows their numbers";
+        Error::new(Kind::NotFound, "no_such_entry", format!("there is no entry {entry}"), hint)
+    }
+
     pub(super) fn gone() -> Error {
         let hint = "its records are in its parent if it was merged; see the parent's lineage";
         Error::new(Kind::Gone, "gone", "the branch was merged or discarded", hint)

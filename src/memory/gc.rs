@@ -99,7 +99,7 @@ impl Memory {
     pub(super) fn live_files(&self, stored: &Stored) -> HashSet<Hash> {
         let mut live = live_files(&self.world());
         live.extend(stored.names());
-        live.extend(self.history.read().archives.iter().map(|archive| archive.name));
+        live.extend(self.history.archives().iter().map(|archive| archive.name));
         live.extend(self.trees.snapshots());
         live.extend(self.named.lock().iter());
         live

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::act::{Deed, Join};
 use super::chain::{Chain, split};
 use super::clock::Moment;
-use super::history::History;
+use super::history::{History, Reader};
 use super::manifest::{self, Stored};
 use super::open::{parse_act, read_file};
 use super::prepare::{Ground, prepare};
@@ -79,7 +79,7 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
     let mut reading = Reading {
         source,
         world: manifest.world.counted(),
-        history: History { archives: manifest.archives, recent: Vec::new() },
+        history: History::new(&manifest.archives),
         chain: Chain {
             seq: manifest.seq,
             tip: manifest.tip,
@@ -95,6 +95,8 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
             closed: None,
         },
         named: HashSet::new(),
+        last: None,
+        sealed: manifest.seq,
     };
     let journal = files.replay(source.writing, |frame| reading.frame(frame))?;
     reading.check_signatures()?;
@@ -108,6 +110,10 @@ struct Reading<'a> {
     history: History,
     chain: Chain,
     named: HashSet<Hash>,
+    /// The newest entry of the journal.
+    last: Option<SignedEntry>,
+    /// Number of the last entry before the journal.
+    sealed: u64,
 }
 
 impl Reading<'_> {
@@ -161,7 +167,9 @@ impl Reading<'_> {
             self.chain.loose_bytes += prepared.counts.put * seal::BULK_ROW_BYTES;
         }
         self.world.enact(prepared.branch, prepared.steps, seq, act.time);
-        self.history.push(Arc::new(signed));
+        self.history.make_ready(&self.source.segments.shelf, &signed.entry)?;
+        self.history.push(&signed);
+        self.last = Some(signed);
         Ok(())
     }
 
@@ -172,12 +180,13 @@ impl Reading<'_> {
 
     /// The newest signature vouches for all entries; where it fails, the first bad one is named.
     fn check_signatures(&self) -> Result<(), Error> {
-        let recent = &self.history.recent;
-        if recent.last().is_none_or(|entry| entry.verifies(self.source.public)) {
+        if self.last.as_ref().is_none_or(|entry| entry.verifies(self.source.public)) {
             return Ok(());
         }
-        let first = recent.iter().find(|entry| !entry.verifies(self.source.public));
-        let seq = first.map_or(self.chain.seq, |entry| entry.entry.seq);
+        let (reader, mut seq) = (Reader::of(&self.source.segments.shelf, self.history.epoch()), self.sealed + 1);
+        while seq < self.chain.seq && reader.entry(seq)?.verifies(self.source.public) {
+            seq += 1;
+        }
         Err(Error::damaged(format!(
             "entry {seq} is not signed by the store's key, or an entry before it was changed or removed"
         )))

@@ -10,6 +10,7 @@ use super::trees::stored;
 use super::world::{Branch, BranchId, View, World};
 use super::{Error, Memory};
 use crate::branch::State;
+use crate::lineage::SignedEntry;
 use crate::object::{Hash, Time};
 use crate::record::{Version, write_export_line};
 use crate::segment::{Row, SegmentError};
@@ -59,6 +60,10 @@ impl BranchInfo {
 }
 
 impl Shown {
+    fn entry(signed: &SignedEntry) -> Shown {
+        Shown::line(signed.to_line() + "\n")
+    }
+
     fn line(line: String) -> Shown {
         Shown { line, content: None }
     }
@@ -138,6 +143,9 @@ impl Memory {
     /// Versions are found in the branch, its base, its checkpoints, and the states that
     /// `config/keep` keeps: those before rollbacks, and both sides of merges with conflicts.
     pub fn show(&self, branch: BranchId, hash: &Hash) -> Result<Shown, Error> {
+        if let Some(signed) = self.history_reader().entry_with(hash)? {
+            return Ok(Shown::entry(&signed));
+        }
         for state in self.readable_states(branch)? {
             if state.head() == *hash {
                 let totals = state.totals();
@@ -154,8 +162,12 @@ impl Memory {
                 return Ok(Shown::line(String::from_utf8_lossy(&line).into_owned()));
             }
         }
-        let entry = self.entries()?.into_iter().find(|entry| entry.hash == *hash);
-        entry.map(|entry| Shown::line(entry.to_line() + "\n")).ok_or_else(|| Error::no_hash(hash))
+        Err(Error::no_hash(hash))
+    }
+
+    /// Returns an entry by its number.
+    pub fn show_entry(&self, seq: u64) -> Result<Shown, Error> {
+        Ok(Shown::entry(&*self.history_reader().entry(seq)?))
     }
 
     /// Finds a file by the hash that merges and `conflicts` name, or by that of its content alone.

@@ -64,6 +64,7 @@ pub use error::{Error, Kind};
 pub use expiry::OpenFiles;
 pub use export::Export;
 pub use files::EditError;
+pub use history::HistoryFile;
 pub use joining::Outcome;
 pub use look::{BranchInfo, Shown};
 pub use open::OpenMode;
@@ -146,7 +147,7 @@ pub struct Memory {
     /// The end of the chain. Whoever holds it is the one writer.
     writer: WriterLock,
     world: RwLock<World>,
-    history: RwLock<History>,
+    history: History,
     segments: Segments,
     trees: Trees,
     documents: Mutex<document::Cache>,

@@ -101,7 +101,7 @@ impl Memory {
             sealing: Mutex::ranked(Rank::Flush, loaded.stored),
             writer: WriterLock::new(chain),
             world: RwLock::ranked(Rank::Catalog, loaded.world),
-            history: RwLock::ranked(Rank::History, loaded.history),
+            history: loaded.history,
             segments,
             trees,
             documents: Mutex::default(),

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::history::write_archive;
+use super::history::{self, Archive};
 use super::manifest::{self, Manifest, Stored};
 use super::merging::ROUNDS;
 use super::moves::{Fold, Moves, Sealed};
@@ -189,23 +189,18 @@ impl Memory {
     fn seal_rotated(&self, stored: &mut Stored, mut manifest: Manifest, fold: Fold) -> Result<(World, bool), Error> {
         let rotated = manifest.world.branches.clone();
         let sealed = self.write_segments(&manifest.world, fold)?;
-        let recent = {
-            let history = self.history.read();
-            manifest.archives.clone_from(&history.archives);
-            let upto = history.recent.partition_point(|entry| entry.entry.seq <= manifest.seq);
-            history.recent[..upto].to_vec()
-        };
-        if !recent.is_empty() {
-            manifest.archives.push(write_archive(&self.segments.shelf, &recent)?);
-        }
+        let before = self.history.archives().len();
+        let archives = self.history.archive(&self.segments.shelf, manifest.seq)?;
+        manifest.archives = history::names(&archives);
         let mut packed = self.pack_files(&manifest.world)?;
         let mut moves = Moves::new(&sealed, &mut packed);
         moves.world(&mut manifest.world);
         let anew = stored.advance(&manifest.world, &self.segments.shelf, &self.trees, |parts| {
             manifest::write(&self.disk, &manifest, parts, &self.key)
         })?;
-        self.install(&mut moves, rotated, &manifest, recent.len())?;
-        Ok((manifest.world, anew || sealed.iter().any(Sealed::folds)))
+        let folds = anew || sealed.iter().any(Sealed::folds) || archives.len() < before;
+        self.install(&mut moves, rotated, &manifest, archives)?;
+        Ok((manifest.world, folds))
     }
 
     /// Begins a new journal file. It is made and the one before is flushed while others write; they wait for the
@@ -260,7 +255,7 @@ impl Memory {
         moves: &mut Moves<'_>,
         mut seen: Branches,
         manifest: &Manifest,
-        archived: usize,
+        archives: Vec<Arc<Archive>>,
     ) -> Result<(), Error> {
         let mut moved = manifest.world.branches.clone();
         for _ in 0..ROUNDS {
@@ -276,13 +271,10 @@ impl Memory {
         let present = self.world().clone();
         moves.follow(&mut moved, &seen, &present.branches);
         let before = std::mem::replace(&mut *self.world.write(), World { branches: moved, ..present });
-        let mut history = self.history.write();
-        history.archives.clone_from(&manifest.archives);
-        history.recent.drain(..archived);
-        drop(history);
+        let history = self.history.install(archives);
         drop(writer);
         // Freed with no lock held.
-        drop(before);
+        drop((before, history));
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::contents::is_whole;
 use super::gc::live_files;
-use super::history::{Archive, open_archive, read_archive};
+use super::history::{Archive, Check, Reader};
 use super::load::{Loaded, Source, beside_a_writer, load};
 use super::open::{check_format, is_holder, read_file, read_keys};
 use super::segments::Segments;
@@ -20,6 +20,7 @@ use crate::journal::{Journal, Replay};
 use crate::lineage::{PublicKey, SignedEntry};
 use crate::object::{Hash, SetHash, Shelf};
 use crate::segment::{self, GraphFile, Segment};
+use crate::sync::Pool;
 use crate::workspace::{Pack, Packs, packs_of, read_snapshot};
 
 /// What a store is checked against beside itself.
@@ -29,7 +30,12 @@ pub struct VerifyOptions<'a> {
     pub public_key: Option<&'a str>,
     /// A tip noted earlier: it must be in the chain, or the store was cut or put back.
     pub expect_tip: Option<Hash>,
+    /// Is told from time to time how many entries are checked, and of how many.
+    pub progress: Option<&'a dyn Fn(u64, u64)>,
 }
+
+/// Entries that are checked at a time.
+const BATCH: u64 = 2048;
 
 /// Checks the store in the folder `path`; see [`verify_on`].
 pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> {
@@ -63,55 +69,77 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
             format!("{} is damaged at byte {}: a frame does not match its check", loaded.journal.path(), torn.offset);
         return Err(Error::damaged(message));
     }
-    let entries = all_entries(shelf, &loaded)?;
-    check_chain(&entries, &public)?;
-    if let Some(tip) = options.expect_tip
-        && !entries.iter().any(|entry| entry.hash == tip)
-    {
-        return Err(Error::damaged(format!(
-            "the tip {tip} is not in the chain: the store was cut off or put back to an earlier state"
-        )));
-    }
+    let entries = check_history(shelf, &loaded, &public, options)?;
     let states = check_states(&loaded)?;
     check_packs(&loaded, &trees)?;
     check_files(disk, shelf, &loaded, &trees)?;
     Ok(json!({
-        "entries": entries.len(), "tip": loaded.chain.tip.to_string(), "branches": loaded.world.branches.len(),
+        "entries": entries, "tip": loaded.chain.tip.to_string(), "branches": loaded.world.branches.len(),
         "states": states, "unsigned": loaded.chain.unsigned(), "segments": segments.count(), "key": public.hash().to_string(),
     }))
 }
 
-fn all_entries(shelf: &Shelf, loaded: &Loaded) -> Result<Vec<Arc<SignedEntry>>, Error> {
-    let mut all = Vec::new();
-    for archive in &loaded.history.archives {
-        let file = open_archive(shelf, archive)?;
-        file.verify()?;
-        all.extend(read_archive(&file, archive)?);
+/// Checks numbers, links, signatures and indexes from the first entry on; returns how many entries there are.
+fn check_history(
+    shelf: &Shelf,
+    loaded: &Loaded,
+    public: &PublicKey,
+    options: &VerifyOptions<'_>,
+) -> Result<u64, Error> {
+    let epoch = loaded.history.epoch();
+    for archive in &epoch.archives {
+        archive.file(shelf)?.verify()?;
     }
-    all.extend(loaded.history.recent.iter().cloned());
-    Ok(all)
+    let (reader, newest) = (Reader::of(shelf, epoch.clone()), epoch.newest());
+    let (mut archives, mut check) = (epoch.archives.iter().peekable(), Check::default());
+    let (mut prev, mut seq, mut has_tip) = (Hash::ZERO, 1, false);
+    while seq <= newest {
+        let upto = newest.min(seq + BATCH - 1);
+        let entries = (seq..=upto).map(|seq| reader.entry(seq)).collect::<Result<Vec<_>, _>>()?;
+        check_chain(&entries, (seq, prev), public)?;
+        for signed in &entries {
+            while archives.next_if(|archive| archive.last() < signed.entry.seq).is_some() {}
+            if let Some(archive) = archives.peek() {
+                check.entry(shelf, archive, signed)?;
+            }
+            has_tip |= Some(signed.hash) == options.expect_tip;
+            prev = signed.hash;
+        }
+        if let Some(progress) = options.progress {
+            progress(upto, newest);
+        }
+        seq = upto + 1;
+    }
+    match options.expect_tip.filter(|_| !has_tip) {
+        None => Ok(newest),
+        Some(tip) => Err(Error::damaged(format!(
+            "the tip {tip} is not in the chain: the store was cut off or put back to an earlier state"
+        ))),
+    }
 }
 
-/// Checks numbers, links and signatures from the first entry on.
-fn check_chain(entries: &[Arc<SignedEntry>], public: &PublicKey) -> Result<(), Error> {
-    let mut prev = Hash::ZERO;
-    for (signed, seq) in entries.iter().zip(1..) {
-        let entry = &signed.entry;
-        if entry.seq != seq || entry.prev != prev {
-            return Err(Error::damaged(format!(
-                "entry {seq} does not follow the one before: an entry was removed, added or moved"
-            )));
-        }
-        if !signed.verifies(public) {
-            return Err(Error::damaged(format!(
-                "entry {seq} ({} {}) is not signed by the store's key",
-                entry.op.name(),
-                entry.branch
-            )));
+/// Checks numbers, links and signatures of entries behind the one with the hash `prev`, signatures on all processors.
+fn check_chain(entries: &[Arc<SignedEntry>], (first, prev): (u64, Hash), public: &PublicKey) -> Result<(), Error> {
+    let mut prev = prev;
+    for (signed, seq) in entries.iter().zip(first..) {
+        if signed.entry.seq != seq || signed.entry.prev != prev {
+            let message = format!("entry {seq} does not follow the one before: an entry was removed, added or moved");
+            return Err(Error::damaged(message));
         }
         prev = signed.hash;
     }
-    Ok(())
+    let share = entries.len().div_ceil(Pool::processors()).max(1);
+    let first_wrong = |part: &[Arc<SignedEntry>]| part.iter().position(|signed| !signed.verifies(public));
+    let wrong = std::thread::scope(|scope| {
+        let parts: Vec<_> = entries.chunks(share).map(|part| scope.spawn(move || first_wrong(part))).collect();
+        let of = |(number, part): (usize, std::thread::ScopedJoinHandle<'_, _>)| {
+            part.join().unwrap_or(Some(0)).map(|at| number * share + at)
+        };
+        parts.into_iter().enumerate().filter_map(of).min()
+    });
+    let Some(signed) = wrong.map(|at| &entries[at]) else { return Ok(()) };
+    let (seq, op, branch) = (signed.entry.seq, signed.entry.op.name(), &signed.entry.branch);
+    Err(Error::damaged(format!("entry {seq} ({op} {branch}) is not signed by the store's key")))
 }
 
 /// Recomputes the sum of every state out of its records.
@@ -188,7 +216,7 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded, trees: &Tre
     }
     check_journals(disk, loaded.first_journal)?;
     let mut live = live_files(&loaded.world);
-    live.extend(loaded.history.archives.iter().map(|archive| archive.name));
+    live.extend(loaded.history.archives().iter().map(|archive| archive.name));
     live.extend(&loaded.named);
     live.extend(loaded.stored.names());
     live.extend(trees.snapshots());
@@ -207,7 +235,7 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded, trees: &Tre
 
 /// Checks a file that nothing names: it must be whole, of whatever kind it is.
 fn check_stranger(shelf: &Shelf, name: Hash) -> Result<(), Error> {
-    if let Ok(archive) = open_archive(shelf, &Archive { name, count: 0 }) {
+    if let Ok(archive) = Archive::open(shelf, name) {
         return Ok(archive.verify()?);
     }
     if let Some(checked) = manifest::check_part(shelf, name) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Document, EditError, Error, Kind, Memory, OpenMode, Setting, Surroundings, Time, View};
+use engramfs::memory::{EditError, Error, HistoryFile, Kind, Memory, OpenMode, Setting, Surroundings, Time, View};
 
 use crate::support::{main_of, make_file, put, surroundings, verify, who};
 
@@ -114,7 +114,8 @@ fn a_store_that_was_written_a_century_ahead_is_found_and_follows_the_clock_again
     commit(&memory, "right").unwrap();
     assert!(time(&memory).contains("\"time\":\"2027-"), "{}", time(&memory));
     let at_checkpoint = View::Checkpoint(main_of(&memory), "then".into());
-    let lineage = memory.document(&at_checkpoint, Document::Lineage).unwrap();
+    let history = (main_of(&memory), HistoryFile::Lineage, memory.history_end(&at_checkpoint).unwrap());
+    let lineage = memory.history_read(history, 0, 1 << 20, &|_, _| true).unwrap();
     let last = String::from_utf8_lossy(&lineage).lines().last().unwrap().to_owned();
     assert!(last.contains("\"op\":\"checkpoint\""), "by number and not by time: {last}");
     drop(memory);

@@ -44,7 +44,7 @@ fn store() -> (ForgetfulDisk, Hash) {
 }
 
 fn verify_tip(disk: &ForgetfulDisk, tip: Hash) -> Result<serde_json::Value, Error> {
-    let options = VerifyOptions { public_key: None, expect_tip: Some(tip) };
+    let options = VerifyOptions { expect_tip: Some(tip), ..Default::default() };
     verify_on(&(Arc::new(disk.clone()) as Arc<dyn Disk>), &options)
 }
 

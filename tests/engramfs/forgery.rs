@@ -219,12 +219,12 @@ fn another_key_is_refused() {
     let (disk, tip) = store(7, "text");
     let (other, _) = store(8, "text");
     let key = String::from_utf8(disk.bytes("key.pub").unwrap()).unwrap();
-    let with_key = VerifyOptions { public_key: Some(&key), expect_tip: None };
+    let with_key = VerifyOptions { public_key: Some(&key), ..Default::default() };
     verify(&disk, &with_key).unwrap();
     // A whole store made by someone else is in itself right; the key noted elsewhere tells.
     verify(&other, &VerifyOptions::default()).unwrap();
     assert!(verify(&other, &with_key).unwrap_err().message.contains("another key"));
-    assert!(verify(&other, &VerifyOptions { public_key: None, expect_tip: Some(tip) }).is_err());
+    assert!(verify(&other, &VerifyOptions { expect_tip: Some(tip), ..Default::default() }).is_err());
     for names in [
         &["key.pub"][..],
         &["key"],
@@ -238,7 +238,7 @@ fn another_key_is_refused() {
         assert_eq!(verify(&mixed, &VerifyOptions::default()).expect_err(&format!("{names:?}")).kind, Kind::Damaged);
     }
     for text in ["", "\n", "00", &"0".repeat(64), &format!("{}\n", "0".repeat(64)), &key.to_uppercase()] {
-        assert!(verify(&disk, &VerifyOptions { public_key: Some(text), expect_tip: None }).is_err(), "{text:?}");
+        assert!(verify(&disk, &VerifyOptions { public_key: Some(text), ..Default::default() }).is_err(), "{text:?}");
     }
 }
 

@@ -27,23 +27,26 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     let target: Target = args.target.parse()?;
-    let (lines, status) = target.with(Access::Read, |branch| {
-        let status = if args.graph { branch.document(Document::Status)? } else { String::new() };
-        Ok((branch.lineage(args.graph)?, status))
+    target.with(Access::Read, |branch| match (args.graph, out.is_json()) {
+        (true, true) => branch.lineage_below()?.iter().try_for_each(|line| out.line(line)),
+        (true, false) => {
+            let status: Value = serde_json::from_str(&branch.document(Document::Status)?).unwrap_or_default();
+            let lines = branch.lineage_below()?;
+            let entries: Vec<Value> = lines.iter().map(|line| entry_of(line)).collect();
+            print_graph(&entries, status.get("path").and_then(Value::as_str).unwrap_or_default(), out)
+        }
+        (false, true) => branch.lineage()?.oldest_first(|line| out.line(line)),
+        (false, false) => branch.lineage()?.newest_first(|line| {
+            let coloured = out.is_coloured();
+            out.line(log_line::render(&entry_of(line), coloured))?;
+            Ok(true)
+        }),
     })?;
-    if out.is_json() {
-        lines.iter().try_for_each(|line| out.line(line))?;
-        return Ok(Exit::Done);
-    }
-    let entries: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap_or_default()).collect();
-    if args.graph {
-        let status: Value = serde_json::from_str(&status).unwrap_or_default();
-        print_graph(&entries, status.get("path").and_then(Value::as_str).unwrap_or_default(), out)?;
-    } else {
-        let coloured = out.is_coloured();
-        entries.iter().rev().try_for_each(|entry| out.line(log_line::render(entry, coloured)))?;
-    }
     Ok(Exit::Done)
+}
+
+fn entry_of(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_default()
 }
 
 fn print_graph(entries: &[Value], name_path: &str, out: &mut Output) -> Result<(), Failure> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::output::Output;
+use crate::cli::progress::Progress;
 use crate::cli::render::facts;
 use crate::memory::{self, Hash, VerifyOptions};
 
@@ -29,8 +30,12 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     let read = |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| Failure::file("read", path, &e));
     let key = args.public_key.as_ref().map(read).transpose()?;
-    let options = VerifyOptions { public_key: key.as_deref(), expect_tip: args.expect_tip };
-    let summary = memory::verify(&args.store, &options)?;
+    let bar = Progress::counting("entries", out.is_json());
+    let progress = |done: u64, all: u64| bar.reach(done, all);
+    let options = VerifyOptions { public_key: key.as_deref(), expect_tip: args.expect_tip, progress: Some(&progress) };
+    let summary = memory::verify(&args.store, &options);
+    bar.finish();
+    let summary = summary?;
     if out.is_json() {
         out.line(summary)?
     } else {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::lineage::Lineage;
 use super::{Access, Branch, Conversation};
 use crate::cli::actor;
 use crate::cli::exit::Exit;
@@ -99,9 +100,11 @@ impl Branch for Closed {
         parse(&receipt.to_json())
     }
 
-    fn show(&self, hash: &str) -> Result<Shown, Failure> {
-        let wanted: Hash = hash.parse().map_err(|_| not_a_hash(hash))?;
-        Ok(self.memory.show(self.branch, &wanted)?)
+    fn show(&self, what: &str) -> Result<Shown, Failure> {
+        Ok(match parse_entry(what)? {
+            Entry::Number(seq) => self.memory.show_entry(seq)?,
+            Entry::Hash(hash) => self.memory.show(self.branch, &hash)?,
+        })
     }
 
     fn document(&self, document: Document) -> Result<String, Failure> {
@@ -109,8 +112,12 @@ impl Branch for Closed {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    fn lineage(&self, subtree: bool) -> Result<Vec<String>, Failure> {
-        Ok(self.memory.lineage_lines(self.branch, subtree)?)
+    fn lineage(&self) -> Result<Lineage, Failure> {
+        Lineage::of_store(&self.memory, self.branch)
+    }
+
+    fn lineage_below(&self) -> Result<Vec<String>, Failure> {
+        Ok(self.memory.lineage_lines(self.branch, true)?)
     }
 
     fn converse(&self) -> Result<Box<dyn Conversation + '_>, Failure> {
@@ -137,9 +144,23 @@ impl Branch for Closed {
     }
 }
 
-/// Returns the failure of a text that is no hash.
-pub fn not_a_hash(text: &str) -> Failure {
-    Failure::usage(format!("{text:?} is no hash"), "write 64 lower-case hex digits, as in `engramfs log --json`")
+/// How `show` is told what to show.
+pub enum Entry {
+    /// The number of an entry.
+    Number(u64),
+    /// The hash of anything.
+    Hash(Hash),
+}
+
+/// Reads what `show` is told.
+pub fn parse_entry(text: &str) -> Result<Entry, Failure> {
+    if let Ok(hash) = text.parse() {
+        return Ok(Entry::Hash(hash));
+    }
+    text.parse().map(Entry::Number).map_err(|_| {
+        let hint = "write 64 lower-case hex digits, or the number of an entry, as in `engramfs log --json`";
+        Failure::usage(format!("{text:?} is neither a hash nor the number of an entry"), hint)
+    })
 }
 
 fn parse(json: &str) -> Result<Value, Failure> {

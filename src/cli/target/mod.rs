@@ -2,6 +2,7 @@
 
 mod closed;
 mod control;
+mod lineage;
 mod mounted;
 mod place;
 mod reason;
@@ -21,6 +22,7 @@ use super::failure::Failure;
 use super::formats::Row;
 use crate::memory::{Document, Export, Join, OpenMode, Shown};
 use closed::Closed;
+use lineage::Lineage;
 use mounted::Mounted;
 
 /// Names a branch.
@@ -60,12 +62,14 @@ pub trait Branch {
     fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), Failure>;
     /// Goes back to a checkpoint, and returns what that took.
     fn rollback(&self, label: &str, patterns: &[String]) -> Result<Value, Failure>;
-    /// Returns a version, an entry or a head by its hash, as JSON.
-    fn show(&self, hash: &str) -> Result<Shown, Failure>;
+    /// Returns a version, an entry or a head by its hash, or an entry by its number, as JSON.
+    fn show(&self, what: &str) -> Result<Shown, Failure>;
     /// Returns a generated document.
     fn document(&self, document: Document) -> Result<String, Failure>;
-    /// Returns the lines of its lineage, oldest first; with `subtree` those of all branches ever forked below it, merged or not.
-    fn lineage(&self, subtree: bool) -> Result<Vec<String>, Failure>;
+    /// Returns its lineage.
+    fn lineage(&self) -> Result<Lineage, Failure>;
+    /// Returns the lines of its lineage and of all branches ever forked below it, merged or not, oldest first.
+    fn lineage_below(&self) -> Result<Vec<String>, Failure>;
     /// Begins a conversation of questions and answers.
     fn converse(&self) -> Result<Box<dyn Conversation + '_>, Failure>;
     /// Returns exports that all show the same state.

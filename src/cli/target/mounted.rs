@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::closed::{Closed, not_a_hash};
+use super::closed::{Closed, parse_entry};
 use super::control;
+use super::lineage::Lineage;
 use super::place::{shows_a_branch, store_of};
 use super::reason::Attempt;
 use super::{Access, Branch, Conversation};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::formats::Row;
-use crate::memory::{Document, Error, Export, Hash, Join, Shown, check_name};
+use crate::memory::{Document, Error, Export, Join, Shown, check_name};
 
 /// Bytes of rows in one batch; as JSON Lines, which the mount keeps until the commit, vectors take about three times as much.
 const BATCH_BYTES: usize = 24 << 20;
@@ -85,8 +86,7 @@ impl<'a> Mounted<'a> {
         attempt.branches.push(parent);
         fs::rename(self.directory, parent.join(name)).map_err(|e| attempt.failed(&e))?;
         // rename(2) returns no result, but the merge's entry holds it.
-        let lineage = Mounted::new(parent).read("lineage")?;
-        Ok(merge_result(&lineage, &name_path))
+        merge_result(&Mounted::new(parent).lineage()?, &name_path)
     }
 
     /// Opens the store beside the process that serves the mount, to look at what no file of the mount shows.
@@ -165,27 +165,27 @@ impl Branch for Mounted<'_> {
         self.result(&format!("rollback {label}{which}"))
     }
 
-    fn show(&self, hash: &str) -> Result<Shown, Failure> {
-        hash.parse::<Hash>().map_err(|_| not_a_hash(hash))?;
-        self.beside()?.show(hash)
+    fn show(&self, what: &str) -> Result<Shown, Failure> {
+        parse_entry(what)?;
+        self.beside()?.show(what)
     }
 
     fn document(&self, document: Document) -> Result<String, Failure> {
         self.read(match document {
             Document::Readme => "README.md",
             Document::Status => "status",
-            Document::Lineage => "lineage",
             Document::Diff => "diff",
             Document::Conflicts => "conflicts",
-            Document::Events => "events.jsonl",
         })
     }
 
-    fn lineage(&self, subtree: bool) -> Result<Vec<String>, Failure> {
-        if !subtree {
-            return Ok(self.read("lineage")?.lines().map(str::to_owned).collect());
-        }
-        self.beside().and_then(|store| store.lineage(true)).or_else(|failure| {
+    fn lineage(&self) -> Result<Lineage, Failure> {
+        let attempt = self.attempt("reading lineage of");
+        File::open(self.directory.join("lineage")).and_then(Lineage::of_file).map_err(|e| attempt.failed(&e))
+    }
+
+    fn lineage_below(&self) -> Result<Vec<String>, Failure> {
+        self.beside().and_then(|store| store.lineage_below()).or_else(|failure| {
             log::info!(
                 "the store can't be read beside its mount ({}); discarded branches are left out",
                 failure.message
@@ -275,17 +275,21 @@ fn as_conflict(branch: &Mounted<'_>, mut failure: Failure) -> Failure {
 }
 
 /// Makes the result of a merge out of its entry, the newest of that branch.
-fn merge_result(lineage: &str, name_path: &str) -> Value {
-    let entries = lineage.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let is_merge = |entry: &Value| entry["op"] == "merge" && entry["branch"] == name_path;
-    let Some(entry) = entries.into_iter().find(is_merge) else {
-        return json!({ "status": "merged" });
+fn merge_result(lineage: &Lineage, name_path: &str) -> Result<Value, Failure> {
+    let mut found = None;
+    lineage.newest_first(|line| {
+        let entry = serde_json::from_str::<Value>(line).ok();
+        found = entry.filter(|entry| entry["op"] == "merge" && entry["branch"] == name_path);
+        Ok(found.is_none())
+    })?;
+    let Some(entry) = found else {
+        return Ok(json!({ "status": "merged" }));
     };
     let conflicts = entry.get("conflicts").cloned().unwrap_or_else(|| json!([]));
-    json!({
+    Ok(json!({
         "status": "merged", "put": entry["counts"]["put"], "deleted": entry["counts"]["deleted"],
         "files": entry["counts"]["files"], "conflicts": conflicts, "blockers": [], "head": entry["head"], "entry": entry["entry"],
-    })
+    }))
 }
 
 fn not_json(file: &str, source: &serde_json::Error) -> Failure {

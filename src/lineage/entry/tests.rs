@@ -66,7 +66,7 @@ fn every_flipped_byte_breaks_the_signature_or_the_form() {
 #[test]
 fn a_line_names_every_field_of_the_contract() {
     let line = SignedEntry::sign(entry(), &Key::from_seed(&[9; 32])).to_line();
-    let value: Value = serde_json::from_str(&line).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&line).unwrap();
     for key in [
         "seq", "op", "branch", "parent", "time", "agent", "session", "task", "uid", "base", "head", "counts", "prev",
         "entry", "key", "sig",

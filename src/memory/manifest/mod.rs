@@ -18,7 +18,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::Error;
-use super::history::Archive;
+use super::history::ArchiveName;
 use super::open::read_file;
 use super::seal::each_state;
 use super::segments::Segments;
@@ -62,7 +62,7 @@ pub struct Manifest {
     /// Its time.
     pub time: Time,
     /// Files of the entries before.
-    pub archives: Vec<Archive>,
+    pub archives: Vec<ArchiveName>,
     /// All branches at that moment.
     pub world: World,
 }
@@ -107,7 +107,7 @@ impl Root {
         let (journal, seq, tip, time) = (input.number()?, input.number()?, input.hash()?, Time(input.signed()?));
         let mut archives = Vec::new();
         for _ in 0..input.length()? {
-            archives.push(Archive { name: input.hash()?, count: input.number()? });
+            archives.push(ArchiveName { name: input.hash()?, count: input.number()? });
         }
         let graphs = (0..input.length()?).map(|_| input.hash()).collect::<Result<_, _>>()?;
         let mut parts = Vec::new();

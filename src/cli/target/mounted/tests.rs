@@ -24,12 +24,17 @@ fn branch() -> tempfile::TempDir {
 
 #[test]
 fn the_result_of_a_merge_comes_from_its_entry() {
-    let result = merge_result(&format!("{{\"op\":\"root\"}}\n{MERGE}\n{{\"op\":\"commit\"}}\n"), "main/x");
+    let result_in = |text: &str, name_path: &str| {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        merge_result(&Lineage::of_file(file).unwrap(), name_path).unwrap()
+    };
+    let result = result_in(&format!("{{\"op\":\"root\"}}\n{MERGE}\n{{\"op\":\"commit\"}}\n"), "main/x");
     assert_eq!(
         (&result["put"], &result["status"], &result["conflicts"][0]["id"]),
         (&json!(2), &json!("merged"), &json!("a"))
     );
-    assert_eq!(merge_result(MERGE, "main/y"), json!({"status": "merged"}));
+    assert_eq!(result_in(MERGE, "main/y"), json!({"status": "merged"}));
 }
 
 #[test]

@@ -1,0 +1,76 @@
+//! Entries in memory: what consecutive entries of a branch have in common is held once.
+
+use std::sync::Arc;
+
+use super::entry::{Counts, Detail, Entry, Op};
+use super::{SIGNATURE_BYTES, SignedEntry};
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
+
+/// What most consecutive entries of a branch have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Common {
+    branch: Arc<str>,
+    branch_id: u64,
+    parent: Option<Arc<str>>,
+    parent_id: u64,
+    labels: [Arc<str>; 3],
+    uid: u32,
+    base: Hash,
+    key: Hash,
+}
+
+impl Common {
+    /// Returns it of an entry.
+    pub fn of(entry: &Entry) -> Common {
+        Common {
+            branch: entry.branch.clone(),
+            branch_id: entry.branch_id,
+            parent: entry.parent.clone(),
+            parent_id: entry.parent_id,
+            labels: [entry.agent.clone(), entry.session.clone(), entry.task.clone()],
+            uid: entry.uid,
+            base: entry.base,
+            key: entry.key,
+        }
+    }
+}
+
+impl SignedEntry {
+    /// Appends what the entry has beside [`Common`], its number, and the hash of the entry before.
+    pub fn write_rest(&self, out: &mut Writer) {
+        let entry = &self.entry;
+        out.raw(&self.signature).byte(entry.op as u8).signed(entry.time.0).hash(&entry.head);
+        out.number(entry.counts.put).number(entry.counts.deleted).number(entry.counts.files);
+        entry.detail.write(out);
+        out.hash(&entry.act);
+    }
+
+    /// Reads what [`SignedEntry::write_rest`] wrote.
+    pub fn read_rest(input: &mut Reader<'_>, common: &Common, seq: u64, prev: Hash) -> Result<SignedEntry, CodecError> {
+        let signature = input.raw(SIGNATURE_BYTES)?.try_into().map_err(|_| CodecError::Short)?;
+        let [agent, session, task] = common.labels.clone();
+        let (op, time, head) = (Op::from_code(input.byte()?)?, Time(input.signed()?), input.hash()?);
+        let counts = Counts { put: input.number()?, deleted: input.number()?, files: input.number()? };
+        let entry = Entry {
+            seq,
+            op,
+            branch: common.branch.clone(),
+            branch_id: common.branch_id,
+            parent: common.parent.clone(),
+            parent_id: common.parent_id,
+            time,
+            agent,
+            session,
+            task,
+            uid: common.uid,
+            base: common.base,
+            head,
+            counts,
+            detail: Detail::read(input)?,
+            act: input.hash()?,
+            prev,
+            key: common.key,
+        };
+        Ok(SignedEntry { hash: entry.hash(), entry, signature })
+    }
+}

@@ -1,0 +1,233 @@
+//! An immutable file of consecutive entries, with what finds them.
+//!
+//! ```text
+//!  section 0 entries    signature (64) and canonical bytes of each
+//!          1 ends       u64 each: where it ends in section 0
+//!          2 hashes     sorted, 12 bytes each: first 8 bytes of the entry's hash · u32 place in the archive
+//!          3 branches   sorted by number, 32 bytes each: number u64 · end of its steps u64 · parent u64 · uid, mode u32
+//!          4 steps      of one branch after the other, 40 bytes each: entry u64 · four totals u64
+//!  extra                first entry, entries, branches, steps: varints
+//! ```
+//!
+//! A branch has a row where an entry of the archive is a step of it ([`super::timeline`]). The totals count from the
+//! branch's beginning, so that archives are joined by putting their steps one behind the other.
+
+use std::sync::OnceLock;
+
+use super::super::Error;
+use super::timeline::{Facts, Step, Totals};
+use crate::lineage::{Entry, SIGNATURE_BYTES, SignedEntry};
+use crate::object::{Hash, Reader, Shelf};
+use crate::segment::Container;
+
+/// Kind byte of the file.
+pub(super) const KIND: u8 = 5;
+pub(super) const ENTRIES: usize = 0;
+pub(super) const ENDS: usize = 1;
+pub(super) const HASHES: usize = 2;
+pub(super) const BRANCHES: usize = 3;
+pub(super) const STEPS: usize = 4;
+/// Bytes of a row in sections 2, 3 and 4.
+pub(super) const HASH_ROW: u64 = 12;
+pub(super) const BRANCH_ROW: u64 = 32;
+pub(super) const STEP_ROW: u64 = 40;
+
+/// How an archive is named in the manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArchiveName {
+    /// The file's name.
+    pub name: Hash,
+    /// How many entries it holds.
+    pub count: u64,
+}
+
+/// An archive; its file is opened when something of it is first needed.
+pub struct Archive {
+    /// The file's name.
+    pub name: Hash,
+    /// Number of its first entry.
+    pub first: u64,
+    /// How many entries it holds.
+    pub count: u64,
+    file: OnceLock<Opened>,
+}
+
+struct Opened {
+    file: Container,
+    branches: u64,
+    steps: u64,
+}
+
+/// The steps of one branch in an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BranchRow {
+    /// Its number.
+    pub branch: u64,
+    /// Where its steps begin in section 4, in steps.
+    pub start: u64,
+    /// Where they end.
+    pub end: u64,
+    /// What was known of it behind the archive.
+    pub facts: Facts,
+}
+
+impl Archive {
+    /// Names an archive; nothing is opened yet.
+    pub fn new(name: Hash, first: u64, count: u64) -> Archive {
+        Archive { name, first, count, file: OnceLock::new() }
+    }
+
+    /// Opens the file of an archive that nothing names.
+    pub fn open(shelf: &Shelf, name: Hash) -> Result<Container, Error> {
+        Ok(Container::open(shelf, name, KIND)?)
+    }
+
+    /// Returns the number of its last entry.
+    pub fn last(&self) -> u64 {
+        self.first + self.count - 1
+    }
+
+    fn opened(&self, shelf: &Shelf) -> Result<&Opened, Error> {
+        if let Some(opened) = self.file.get() {
+            return Ok(opened);
+        }
+        let file = Archive::open(shelf, self.name)?;
+        let mut extra = Reader::new(file.extra());
+        let numbers = (|| Ok([extra.number()?, extra.number()?, extra.number()?, extra.number()?]))();
+        let [first, count, branches, steps] =
+            numbers.map_err(|error: crate::object::CodecError| self.damaged(&error.to_string()))?;
+        if (first, count) != (self.first, self.count) {
+            return Err(self.damaged("it holds other entries than the manifest says"));
+        }
+        Ok(self.file.get_or_init(|| Opened { file, branches, steps }))
+    }
+
+    /// Returns the file.
+    pub fn file(&self, shelf: &Shelf) -> Result<&Container, Error> {
+        Ok(&self.opened(shelf)?.file)
+    }
+
+    /// Returns how many branches and steps it holds.
+    pub fn counts(&self, shelf: &Shelf) -> Result<(u64, u64), Error> {
+        self.opened(shelf).map(|opened| (opened.branches, opened.steps))
+    }
+
+    /// Returns the error of an archive that is not what it should be.
+    pub fn damaged(&self, reason: &str) -> Error {
+        Error::damaged(format!("the archive {} is damaged: {reason}", self.name))
+    }
+
+    fn numbers<const N: usize>(&self, shelf: &Shelf, section: usize, at: u64) -> Result<[u64; N], Error> {
+        let bytes = self.file(shelf)?.slice(section, at, 8 * N as u64)?;
+        let mut numbers = [0; N];
+        for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+            *number = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        }
+        Ok(numbers)
+    }
+
+    /// Returns where in section 0 the entry at that place begins and ends.
+    pub fn span(&self, shelf: &Shelf, place: u64) -> Result<(u64, u64), Error> {
+        let [start, end] = match place {
+            0 => [0, self.numbers::<1>(shelf, ENDS, 0)?[0]],
+            _ => self.numbers::<2>(shelf, ENDS, (place - 1) * 8)?,
+        };
+        if start < end { Ok((start, end)) } else { Err(self.damaged("an entry ends before it begins")) }
+    }
+
+    /// Reads an entry's bytes.
+    pub fn parse(&self, bytes: &[u8]) -> Result<SignedEntry, Error> {
+        let mut input = Reader::new(bytes);
+        let mut read = || {
+            let signature: Option<[u8; SIGNATURE_BYTES]> = input.raw(SIGNATURE_BYTES).ok()?.try_into().ok();
+            let entry = Entry::read(&mut input).ok()?;
+            input.is_empty().then_some(SignedEntry { hash: entry.hash(), entry, signature: signature? })
+        };
+        read().ok_or_else(|| self.damaged("an entry can't be read"))
+    }
+
+    /// Returns the row at that place in the sorted hashes.
+    pub fn hash_row(&self, shelf: &Shelf, at: u64) -> Result<(u64, u32), Error> {
+        let bytes = self.file(shelf)?.slice(HASHES, at * HASH_ROW, HASH_ROW)?;
+        let (hash, place) = bytes.split_at(8);
+        Ok((
+            u64::from_le_bytes(hash.try_into().unwrap_or_default()),
+            u32::from_le_bytes(place.try_into().unwrap_or_default()),
+        ))
+    }
+
+    /// Returns the numbers of entries that may have a hash. Hashes are spread evenly, so it is looked for near where
+    /// it should stand, and few blocks of the file are touched.
+    pub fn like(&self, shelf: &Shelf, hash: &Hash) -> Result<Vec<u64>, Error> {
+        let wanted = prefix(hash);
+        let guess = ((u128::from(wanted) * u128::from(self.count)) >> 64) as u64;
+        let slack = 4 * self.count.isqrt() + 16;
+        let (mut low, mut high) = (guess.saturating_sub(slack), (guess + slack).min(self.count));
+        let is_before = |at: u64| self.hash_row(shelf, at).map(|(prefix, _)| prefix < wanted);
+        if low > 0 && !is_before(low - 1)? {
+            low = 0;
+        }
+        if high < self.count && is_before(high)? {
+            high = self.count;
+        }
+        let mut at = low + first_where(high - low, |at| Ok(!is_before(low + at)?))?;
+        let mut found = Vec::new();
+        while at < self.count {
+            let (prefix, place) = self.hash_row(shelf, at)?;
+            if prefix != wanted {
+                break;
+            }
+            found.push(self.first + u64::from(place));
+            at += 1;
+        }
+        Ok(found)
+    }
+
+    /// Returns the row of the branch at that place.
+    pub fn row(&self, shelf: &Shelf, at: u64) -> Result<BranchRow, Error> {
+        let start = if at == 0 { 0 } else { self.numbers::<1>(shelf, BRANCHES, (at - 1) * BRANCH_ROW + 8)?[0] };
+        let [branch, end, parent, rights] = self.numbers(shelf, BRANCHES, at * BRANCH_ROW)?;
+        let (uid, mode) = (rights as u32, (rights >> 32) as u32);
+        if start > end || end > self.opened(shelf)?.steps {
+            return Err(self.damaged("a branch's steps end before they begin"));
+        }
+        Ok(BranchRow { branch, start, end, facts: Facts { parent, uid, mode } })
+    }
+
+    /// Returns the row of a branch, if it has steps here.
+    pub fn branch(&self, shelf: &Shelf, branch: u64) -> Result<Option<BranchRow>, Error> {
+        // A branch has the number of its first entry.
+        if branch > self.last() {
+            return Ok(None);
+        }
+        let branches = self.opened(shelf)?.branches;
+        let number = |at: u64| self.numbers::<1>(shelf, BRANCHES, at * BRANCH_ROW).map(|[number]| number);
+        let at = first_where(branches, |at| Ok(number(at)? >= branch))?;
+        if at == branches || number(at)? != branch { Ok(None) } else { self.row(shelf, at).map(Some) }
+    }
+
+    /// Returns the step at that place in section 4.
+    pub fn step(&self, shelf: &Shelf, at: u64) -> Result<Step, Error> {
+        let [seq, own, joined, lineage, events] = self.numbers(shelf, STEPS, at * STEP_ROW)?;
+        Ok(Step { seq, totals: Totals { own, joined, lineage, events } })
+    }
+}
+
+/// Returns what stands for a hash in the sorted hashes: its order is that of the whole.
+pub(super) fn prefix(hash: &Hash) -> u64 {
+    u64::from_be_bytes(hash.0[..8].try_into().unwrap_or_default())
+}
+
+/// Returns the first of `count` places for which `holds`, or `count`; it holds for all behind one for which it does.
+pub(super) fn first_where(count: u64, holds: impl Fn(u64) -> Result<bool, Error>) -> Result<u64, Error> {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle)? {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Ok(low)
+}

@@ -1,0 +1,123 @@
+//! The files `lineage` and `events.jsonl` of a branch, read from any offset.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use super::super::look::Seen;
+use super::super::world::{BranchId, View};
+use super::super::{Error, Memory};
+use super::Reader;
+use crate::lineage::SignedEntry;
+
+/// A file of a branch that grows with its history.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum HistoryFile {
+    /// `lineage`.
+    Lineage,
+    /// `events.jsonl`.
+    Events,
+}
+
+/// Bytes of one read, at most.
+const READ_MAX: usize = 1 << 20;
+
+impl Reader<'_> {
+    /// Reads up to `size` bytes of a branch's history up to an entry. Lines of `lineage` for which `shows` is false
+    /// show little, in as many bytes.
+    pub fn lines(
+        &self,
+        (file, branch, upto): (HistoryFile, u64, u64),
+        offset: u64,
+        size: usize,
+        shows: &dyn Fn(&SignedEntry) -> Result<bool, Error>,
+    ) -> Result<Vec<u8>, Error> {
+        let left = self.length(file, branch, upto)?.saturating_sub(offset);
+        let size = size.min(READ_MAX).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut out = Vec::with_capacity(size);
+        while out.len() < size {
+            let (at, offset) = ((branch, upto), offset + out.len() as u64);
+            let mut found = match file {
+                HistoryFile::Events => self.event_at(at, offset)?,
+                HistoryFile::Lineage => self.line_at(at, offset)?,
+            };
+            if file == HistoryFile::Lineage && !shows(&found.signed)? {
+                let length = found.line.len();
+                found.line.clear();
+                found.signed.write_hidden_line(length, &mut found.line);
+            }
+            let rest = &found.line[found.skip as usize..];
+            out.extend_from_slice(&rest[..rest.len().min(size - out.len())]);
+        }
+        Ok(out)
+    }
+}
+
+impl Memory {
+    /// Returns the number of the last entry that a view's history shows: the newest one, or that of the checkpoint.
+    pub fn history_end(&self, view: &View) -> Result<u64, Error> {
+        let until = Seen::new(&self.world(), view)?.until;
+        Ok(until.unwrap_or_else(|| self.version()))
+    }
+
+    /// Returns the length of a branch's history up to an entry.
+    pub fn history_length(&self, branch: BranchId, file: HistoryFile, upto: u64) -> Result<u64, Error> {
+        self.history_reader().length(file, branch.0, upto)
+    }
+
+    /// Reads up to `size` bytes of a branch's history up to an entry; fewer only at the end, or above 1 MiB.
+    ///
+    /// `may_enter` tells whether the reader may enter a directory of that owner and mode. Entries about branches that the
+    /// reader may not enter, or could not when they ended, show little.
+    pub fn history_read(
+        &self,
+        (branch, file, upto): (BranchId, HistoryFile, u64),
+        offset: u64,
+        size: usize,
+        may_enter: &dyn Fn(u32, u32) -> bool,
+    ) -> Result<Vec<u8>, Error> {
+        let reader = self.history_reader();
+        let sight = Sight { memory: self, reader: &reader, from: branch, may_enter, known: RefCell::default() };
+        let shows = |signed: &SignedEntry| sight.sees(signed.entry.branch_id);
+        reader.lines((file, branch.0, upto), offset, size, &shows)
+    }
+}
+
+/// Which branches a reader may enter.
+struct Sight<'a> {
+    memory: &'a Memory,
+    reader: &'a Reader<'a>,
+    /// The branch whose history is read: the reader is there.
+    from: BranchId,
+    may_enter: &'a dyn Fn(u32, u32) -> bool,
+    known: RefCell<HashMap<u64, bool>>,
+}
+
+impl Sight<'_> {
+    /// A branch is entered through those above it, up to the one where the reader is.
+    fn sees(&self, branch: u64) -> Result<bool, Error> {
+        let (mut at, mut passed, mut sees) = (branch, Vec::new(), true);
+        while at != 0 && at != self.from.0 {
+            if let Some(known) = self.known.borrow().get(&at) {
+                sees = *known;
+                break;
+            }
+            passed.push(at);
+            let (parent, uid, mode) = self.facts(at)?;
+            if !(self.may_enter)(uid, mode) {
+                sees = false;
+                break;
+            }
+            at = parent;
+        }
+        self.known.borrow_mut().extend(passed.into_iter().map(|branch| (branch, sees)));
+        Ok(sees)
+    }
+
+    fn facts(&self, branch: u64) -> Result<(u64, u32, u32), Error> {
+        if let Some(branch) = self.memory.world().branches.get(&BranchId(branch)) {
+            return Ok((branch.parent.map_or(0, |parent| parent.0), branch.uid, branch.mode));
+        }
+        let facts = self.reader.standing(branch, u64::MAX)?.facts;
+        Ok((facts.parent, facts.uid, facts.mode))
+    }
+}

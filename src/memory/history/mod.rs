@@ -1,0 +1,245 @@
+//! All entries of the store: the recent ones in memory, the older ones in archives on the shelf, and what finds them by
+//! number, by hash, and by where they stand in the `lineage` and `events.jsonl` of a branch.
+//!
+//! ```text
+//!  timeline   what an entry adds to the histories of its branch and its parent
+//!  tail       the entries behind the newest archive, in memory
+//!  archive    an immutable file of entries with its indexes        write   making one, folding small ones
+//!  read       finding entries and lines in both                    lines   the two files of a branch, for readers
+//! ```
+
+mod archive;
+mod lines;
+mod read;
+mod tail;
+mod timeline;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Error, Memory};
+use crate::lineage::{Entry, SignedEntry};
+use crate::object::Shelf;
+use crate::sync::{Rank, RwLock};
+
+pub use archive::{Archive, ArchiveName};
+pub use lines::HistoryFile;
+pub(super) use read::Reader;
+use tail::Tail;
+use timeline::{Lengths, Standing, advance, needs_parent, tells_parent};
+use write::Fresh;
+
+/// The archives of a moment, and the entries behind them. Who reads holds one: a seal makes another.
+pub(super) struct Epoch {
+    /// Oldest first.
+    pub archives: Vec<Arc<Archive>>,
+    tail: RwLock<Tail>,
+}
+
+impl Epoch {
+    /// Returns the number of the newest entry.
+    pub fn newest(&self) -> u64 {
+        self.tail.read().next() - 1
+    }
+}
+
+/// All entries in order.
+pub(super) struct History(RwLock<Arc<Epoch>>);
+
+impl History {
+    /// Begins with archives, oldest first; no file is opened yet.
+    pub fn new(names: &[ArchiveName]) -> History {
+        let mut first = 1;
+        let archives: Vec<Arc<Archive>> = names
+            .iter()
+            .map(|archive| {
+                let archive = Archive::new(archive.name, first, archive.count);
+                first += archive.count;
+                Arc::new(archive)
+            })
+            .collect();
+        let tail = RwLock::ranked(Rank::Leaf, Tail::new(first));
+        History(RwLock::ranked(Rank::History, Arc::new(Epoch { archives, tail })))
+    }
+
+    /// Returns archives and entries as they are now.
+    pub fn epoch(&self) -> Arc<Epoch> {
+        self.0.read().clone()
+    }
+
+    /// Returns the names of all archives.
+    pub fn archives(&self) -> Vec<ArchiveName> {
+        names(&self.epoch().archives)
+    }
+
+    /// Looks up what [`History::push`] of an entry needs to know. Only who writes calls these two.
+    pub fn make_ready(&self, shelf: &Shelf, entry: &Entry) -> Result<(), Error> {
+        let epoch = self.epoch();
+        let parent = if needs_parent(entry) { entry.parent_id } else { 0 };
+        for branch in [entry.branch_id, parent] {
+            if branch != 0 && !epoch.tail.read().knows(branch) {
+                let standing = Reader::of(shelf, epoch.clone()).standing(branch, u64::MAX)?;
+                epoch.tail.write().begin(branch, standing);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the newest entry.
+    pub fn push(&self, signed: &SignedEntry) {
+        let lengths = lengths(signed);
+        self.epoch().tail.write().push(signed, lengths);
+    }
+
+    /// Puts the entries up to `upto` into an archive, and folds small archives into it. Nothing changes yet.
+    pub fn archive(&self, shelf: &Shelf, upto: u64) -> Result<Vec<Arc<Archive>>, Error> {
+        let epoch = self.epoch();
+        let mut archives = epoch.archives.clone();
+        let first = archives.last().map_or(1, |archive| archive.last() + 1);
+        if first > upto {
+            return Ok(archives);
+        }
+        let mut fresh = Fresh::new(epoch.tail.read().upto(upto));
+        let reader = Reader::of(shelf, epoch.clone());
+        for seq in first..=upto {
+            fresh.push(&*reader.entry(seq)?);
+        }
+        let older = archives.split_off(archives.len() - write::folded(&archives, upto + 1 - first));
+        let first = older.first().map_or(first, |archive| archive.first);
+        archives.push(Arc::new(write::write(shelf, &older, first, fresh)?));
+        Ok(archives)
+    }
+
+    /// Takes over what [`History::archive`] made; the caller has the writer's lock. Returns what is to be dropped
+    /// without it.
+    pub fn install(&self, archives: Vec<Arc<Archive>>) -> Arc<Epoch> {
+        let old = self.epoch();
+        let sealed = archives.last().map_or(0, |archive| archive.last());
+        let tail = Tail::behind(&old.tail.read(), sealed);
+        let epoch = Arc::new(Epoch { archives, tail: RwLock::ranked(Rank::Leaf, tail) });
+        std::mem::replace(&mut *self.0.write(), epoch)
+    }
+}
+
+/// Returns how the manifest names archives.
+pub(super) fn names(archives: &[Arc<Archive>]) -> Vec<ArchiveName> {
+    archives.iter().map(|archive| ArchiveName { name: archive.name, count: archive.count }).collect()
+}
+
+/// Returns how long an entry's lines are.
+fn lengths(signed: &SignedEntry) -> Lengths {
+    let mut line = Vec::with_capacity(1024);
+    signed.write_line(&mut line);
+    let length = line.len() as u64;
+    line.clear();
+    signed.write_event(&mut line);
+    Lengths { line: length, event: line.len() as u64 }
+}
+
+/// Checks the indexes of archives against their entries, which come one after the other.
+#[derive(Default)]
+pub(super) struct Check {
+    standings: HashMap<u64, Standing>,
+    /// How many steps of each branch the archive at hand has shown.
+    seen: HashMap<u64, u64>,
+}
+
+impl Check {
+    /// Checks what finds the next entry, which is in `archive`.
+    pub fn entry(&mut self, shelf: &Shelf, archive: &Archive, signed: &SignedEntry) -> Result<(), Error> {
+        let entry = &signed.entry;
+        if entry.seq == archive.first {
+            self.seen.clear();
+        }
+        if !archive.like(shelf, &signed.hash)?.contains(&entry.seq) {
+            return Err(archive.damaged(&format!("entry {} is not found by its hash", entry.seq)));
+        }
+        if entry.branch_id != 0 {
+            let standing = |branch: u64| self.standings.get(&branch).copied().unwrap_or_default();
+            let (mut branch, mut parent) = (standing(entry.branch_id), standing(entry.parent_id));
+            advance(entry, lengths(signed), &mut branch, &mut parent);
+            self.step(shelf, archive, entry.seq, (entry.branch_id, branch))?;
+            if tells_parent(entry) {
+                self.step(shelf, archive, entry.seq, (entry.parent_id, parent))?;
+            }
+        }
+        if entry.seq == archive.last() {
+            return self.end(shelf, archive);
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        shelf: &Shelf,
+        archive: &Archive,
+        seq: u64,
+        (branch, standing): (u64, Standing),
+    ) -> Result<(), Error> {
+        self.standings.insert(branch, standing);
+        let row = archive.branch(shelf, branch)?;
+        let seen = self.seen.entry(branch).or_default();
+        *seen += 1;
+        let is_right = match row.filter(|row| row.start + *seen <= row.end) {
+            None => false,
+            Some(row) => {
+                let step = archive.step(shelf, row.start + *seen - 1)?;
+                let is_last = row.start + *seen == row.end;
+                (step.seq, step.totals) == (seq, standing.totals) && (!is_last || row.facts == standing.facts)
+            }
+        };
+        if is_right {
+            return Ok(());
+        }
+        Err(archive.damaged(&format!("entry {seq} does not stand where it should in the history of branch {branch}")))
+    }
+
+    fn end(&self, shelf: &Shelf, archive: &Archive) -> Result<(), Error> {
+        let (branches, steps) = archive.counts(shelf)?;
+        if (branches, steps) == (self.seen.len() as u64, self.seen.values().sum::<u64>()) {
+            return Ok(());
+        }
+        Err(archive.damaged("it names steps of branches that no entry is"))
+    }
+}
+
+impl Memory {
+    /// Returns what reads the history as it is now.
+    pub(super) fn history_reader(&self) -> Reader<'_> {
+        Reader::of(&self.segments.shelf, self.history.epoch())
+    }
+
+    /// Returns the lines of a branch's lineage, without line ends and in the order of the file; with `subtree` those of
+    /// all branches ever forked below it, merged or not, in the order of their numbers.
+    pub fn lineage_lines(&self, branch: super::BranchId, subtree: bool) -> Result<Vec<String>, Error> {
+        let reader = self.history_reader();
+        if !subtree {
+            let (mut text, newest) = (Vec::new(), reader.newest());
+            let length = reader.length(HistoryFile::Lineage, branch.0, newest)?;
+            while (text.len() as u64) < length {
+                let part =
+                    reader
+                        .lines((HistoryFile::Lineage, branch.0, newest), text.len() as u64, 1 << 20, &|_| Ok(true))?;
+                text.extend_from_slice(&part);
+            }
+            return Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect());
+        }
+        let mut inside = std::collections::HashSet::from([branch.0]);
+        let mut lines = Vec::new();
+        for seq in 1..=reader.newest() {
+            let signed = reader.entry(seq)?;
+            let entry = &signed.entry;
+            if inside.contains(&entry.parent_id) {
+                inside.insert(entry.branch_id);
+            }
+            if inside.contains(&entry.branch_id) {
+                lines.push(signed.to_line());
+            }
+        }
+        Ok(lines)
+    }
+}

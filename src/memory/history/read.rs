@@ -1,0 +1,293 @@
+//! Finding entries by number and by hash, and the line at an offset of a history. Each read takes a reader of its own:
+//! what it looked up stays for that read.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::super::Error;
+use super::Epoch;
+use super::archive::{ENTRIES, first_where};
+use super::lines::HistoryFile;
+use super::timeline::{Facts, Standing, Step};
+use crate::lineage::SignedEntry;
+use crate::object::{Hash, Shelf};
+
+/// Bytes of entries that are read at a time where one follows the other.
+const AHEAD: u64 = 64 << 10;
+/// Branches that lie between a line and the branch in whose history it stands; more are a sign of damage.
+const DEPTH_MAX: usize = 1 << 16;
+
+/// Where steps of a branch are.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In the archive of that number, from a place on.
+    Archive(usize, u64),
+    /// In memory.
+    Tail,
+}
+
+#[derive(Clone, Copy)]
+struct Piece {
+    place: Place,
+    count: u64,
+    facts: Facts,
+}
+
+/// Bytes of section 0 of an archive.
+#[derive(Default)]
+struct Window {
+    archive: usize,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+/// Entries of a chunk, from a number on.
+#[derive(Default)]
+struct Decoded {
+    first: u64,
+    entries: Vec<Arc<SignedEntry>>,
+}
+
+/// Reads entries and histories.
+pub(in crate::memory) struct Reader<'a> {
+    shelf: &'a Shelf,
+    epoch: Arc<Epoch>,
+    /// The steps of each branch, newest first.
+    pieces: RefCell<HashMap<u64, Arc<[Piece]>>>,
+    window: RefCell<Window>,
+    decoded: RefCell<Decoded>,
+}
+
+/// Which lines of a branch are looked at.
+#[derive(Clone, Copy)]
+enum List {
+    /// All of `lineage`, without those that this branch brought, 0 for none.
+    Lineage { without: u64 },
+    /// Its own.
+    Own,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads what an epoch has.
+    pub fn of(shelf: &'a Shelf, epoch: Arc<Epoch>) -> Reader<'a> {
+        Reader { shelf, epoch, pieces: RefCell::default(), window: RefCell::default(), decoded: RefCell::default() }
+    }
+
+    /// Returns the number of the newest entry.
+    pub fn newest(&self) -> u64 {
+        self.epoch.newest()
+    }
+
+    /// Returns an entry by its number.
+    pub fn entry(&self, seq: u64) -> Result<Arc<SignedEntry>, Error> {
+        let archives = &self.epoch.archives;
+        let number = archives.partition_point(|archive| archive.last() < seq);
+        match archives.get(number) {
+            Some(archive) if archive.first <= seq => self.archived(number, seq - archive.first).map(Arc::new),
+            _ => self.recent(seq)?.ok_or_else(|| Error::no_entry(&seq.to_string())),
+        }
+    }
+
+    fn recent(&self, seq: u64) -> Result<Option<Arc<SignedEntry>>, Error> {
+        let mut decoded = self.decoded.borrow_mut();
+        let place = |first: u64| usize::try_from(seq.wrapping_sub(first)).unwrap_or(usize::MAX);
+        if decoded.entries.get(place(decoded.first)).is_none() {
+            let Some((first, chunk)) = self.epoch.tail.read().chunk(seq) else { return Ok(None) };
+            let entries = chunk.entries(first).map_err(|error| Error::damaged(format!("entry {seq}: {error}")))?;
+            *decoded = Decoded { first, entries: entries.into_iter().map(Arc::new).collect() };
+        }
+        Ok(decoded.entries.get(place(decoded.first)).cloned())
+    }
+
+    fn archived(&self, number: usize, place: u64) -> Result<SignedEntry, Error> {
+        let archive = &self.epoch.archives[number];
+        let (start, end) = archive.span(self.shelf, place)?;
+        let mut window = self.window.borrow_mut();
+        let window_end = window.start + window.bytes.len() as u64;
+        if window.archive != number || start < window.start || end > window_end {
+            // Who reads one after the other gets more at once.
+            let follows =
+                window.archive == number && !window.bytes.is_empty() && (window.start..=window_end).contains(&start);
+            let all = archive.span(self.shelf, archive.count - 1)?.1;
+            let upto = if follows { end.max((start + AHEAD).min(all)) } else { end };
+            let bytes = archive.file(self.shelf)?.read(ENTRIES, start, upto - start)?;
+            *window = Window { archive: number, start, bytes };
+        }
+        let at = (start - window.start) as usize;
+        archive.parse(&window.bytes[at..at + (end - start) as usize])
+    }
+
+    /// Returns an entry by its hash.
+    pub fn entry_with(&self, hash: &Hash) -> Result<Option<Arc<SignedEntry>>, Error> {
+        let mut numbers = self.epoch.tail.read().like(hash);
+        for archive in self.epoch.archives.iter().rev() {
+            numbers.extend(archive.like(self.shelf, hash)?);
+        }
+        for seq in numbers {
+            let signed = self.entry(seq)?;
+            if signed.hash == *hash {
+                return Ok(Some(signed));
+            }
+        }
+        Ok(None)
+    }
+
+    fn pieces(&self, branch: u64) -> Result<Arc<[Piece]>, Error> {
+        if let Some(pieces) = self.pieces.borrow().get(&branch) {
+            return Ok(pieces.clone());
+        }
+        let mut pieces = Vec::new();
+        {
+            let tail = self.epoch.tail.read();
+            if let Some(facts) = tail.facts(branch) {
+                pieces.push(Piece { place: Place::Tail, count: tail.steps(branch), facts });
+            }
+        }
+        for (number, archive) in self.epoch.archives.iter().enumerate().rev() {
+            if let Some(row) = archive.branch(self.shelf, branch)? {
+                let place = Place::Archive(number, row.start);
+                pieces.push(Piece { place, count: row.end - row.start, facts: row.facts });
+            }
+        }
+        let pieces: Arc<[Piece]> = pieces.into();
+        self.pieces.borrow_mut().insert(branch, pieces.clone());
+        Ok(pieces)
+    }
+
+    fn step(&self, branch: u64, piece: &Piece, at: u64) -> Result<Step, Error> {
+        match piece.place {
+            Place::Archive(number, start) => self.epoch.archives[number].step(self.shelf, start + at),
+            Place::Tail => Ok(self.epoch.tail.read().at(branch, at).unwrap_or_default()),
+        }
+    }
+
+    /// Returns a branch as it stood behind an entry. What is known of it beside the totals is the newest.
+    pub fn standing(&self, branch: u64, upto: u64) -> Result<Standing, Error> {
+        let facts = self.pieces(branch)?.first().map(|piece| piece.facts).unwrap_or_default();
+        let totals = self.last_step(branch, upto)?.unwrap_or_default().totals;
+        Ok(Standing { totals, facts })
+    }
+
+    /// Returns the last step of a branch up to an entry.
+    pub fn last_step(&self, branch: u64, upto: u64) -> Result<Option<Step>, Error> {
+        for piece in self.pieces(branch)?.iter() {
+            let step = |at: u64| self.step(branch, piece, at);
+            let last = step(piece.count - 1)?;
+            if last.seq <= upto {
+                return Ok(Some(last));
+            }
+            let count = first_where(piece.count, |at| Ok(step(at)?.seq > upto))?;
+            if count > 0 {
+                return step(count - 1).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the first step of a branch up to an entry whose value is more than `wanted`, and the one before it.
+    /// Values never fall from step to step.
+    pub fn seek(
+        &self,
+        (branch, upto): (u64, u64),
+        wanted: u64,
+        value: impl Fn(&Step) -> Result<u64, Error>,
+    ) -> Result<Option<(Step, Step)>, Error> {
+        let mut found = None;
+        for piece in self.pieces(branch)?.iter() {
+            let step = |at: u64| self.step(branch, piece, at);
+            let mut count = piece.count;
+            if step(count - 1)?.seq > upto {
+                count = first_where(count, |at| Ok(step(at)?.seq > upto))?;
+            }
+            if count == 0 {
+                continue;
+            }
+            let at = first_where(count, |at| Ok(value(&step(at)?)? > wanted))?;
+            if at > 0 {
+                let before = step(at - 1)?;
+                let hit = if at < count { Some(step(at)?) } else { found };
+                return Ok(hit.map(|hit| (before, hit)));
+            }
+            found = Some(step(0)?);
+        }
+        Ok(found.map(|hit| (Step::default(), hit)))
+    }
+
+    /// Returns the length of a history up to an entry.
+    pub fn length(&self, file: HistoryFile, branch: u64, upto: u64) -> Result<u64, Error> {
+        let totals = self.standing(branch, upto)?.totals;
+        Ok(match file {
+            HistoryFile::Lineage => totals.lineage,
+            HistoryFile::Events => totals.events,
+        })
+    }
+
+    /// Returns the entry whose line is at an offset of `events.jsonl`, the line, and where in it the offset is.
+    pub(super) fn event_at(&self, at: (u64, u64), offset: u64) -> Result<Found, Error> {
+        let found = self.seek(at, offset, |step| Ok(step.totals.events))?;
+        let (before, hit) = found.ok_or_else(|| misplaced(at.0))?;
+        let signed = self.entry(hit.seq)?;
+        let mut line = Vec::with_capacity(512);
+        signed.write_event(&mut line);
+        Found { signed, line, skip: offset.saturating_sub(before.totals.events) }.checked(at.0)
+    }
+
+    /// Returns the entry whose line is at an offset of `lineage`, the line, and where in it the offset is.
+    pub(super) fn line_at(&self, at: (u64, u64), offset: u64) -> Result<Found, Error> {
+        let (of, mut at, mut wanted, mut list) = (at.0, at, offset, List::Lineage { without: 0 });
+        for _ in 0..DEPTH_MAX {
+            let value = |step: &Step| self.value(list, step);
+            let (before, hit) = self.seek(at, wanted, value)?.ok_or_else(|| misplaced(of))?;
+            let rest = wanted.saturating_sub(value(&before)?);
+            let signed = self.entry(hit.seq)?;
+            let entry = &signed.entry;
+            if entry.branch_id != at.0 {
+                // A child joined: what is new of it.
+                let joined = self.standing(entry.branch_id, hit.seq - 1)?.totals.joined;
+                (at, wanted, list) = ((entry.branch_id, hit.seq), joined + rest, List::Own);
+                continue;
+            }
+            let mut line = Vec::with_capacity(1024);
+            signed.write_line(&mut line);
+            let lead = (value(&hit)? - value(&before)?).saturating_sub(line.len() as u64);
+            if rest >= lead {
+                return Found { signed, line, skip: rest - lead }.checked(of);
+            }
+            // A fork or pull: what is new of the parent.
+            wanted = before.totals.lineage - before.totals.own + rest;
+            (at, list) = ((entry.parent_id, hit.seq - 1), List::Lineage { without: at.0 });
+        }
+        Err(misplaced(of))
+    }
+
+    fn value(&self, list: List, step: &Step) -> Result<u64, Error> {
+        match list {
+            List::Own => Ok(step.totals.own),
+            List::Lineage { without: 0 } => Ok(step.totals.lineage),
+            List::Lineage { without } => {
+                Ok(step.totals.lineage.saturating_sub(self.standing(without, step.seq)?.totals.joined))
+            }
+        }
+    }
+}
+
+/// A line that was found.
+pub(super) struct Found {
+    /// Its entry.
+    pub signed: Arc<SignedEntry>,
+    /// All of it.
+    pub line: Vec<u8>,
+    /// Where in it the offset is.
+    pub skip: u64,
+}
+
+impl Found {
+    fn checked(self, branch: u64) -> Result<Found, Error> {
+        if self.skip < self.line.len() as u64 { Ok(self) } else { Err(misplaced(branch)) }
+    }
+}
+
+fn misplaced(branch: u64) -> Error {
+    Error::damaged(format!("the index of entries does not lead to the lines of branch {branch}"))
+}

@@ -1,0 +1,264 @@
+//! The entries that are in no archive yet, in little memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::timeline::{Facts, Lengths, Standing, Step, Totals, advance, needs_parent, tells_parent};
+use crate::lineage::{Common, SignedEntry};
+use crate::object::{CodecError, Hash, Reader, Writer};
+
+/// Entries of a chunk: reading one reads those before it in its chunk, since each needs the hash of the one before.
+const CHUNK: usize = 8;
+
+/// Some consecutive entries.
+#[derive(Clone)]
+pub(super) struct Chunk {
+    /// Hash of the entry before the first.
+    before: Hash,
+    /// What some of them have in common.
+    commons: Vec<Arc<Common>>,
+    /// For each the number of its [`Common`], and the rest.
+    rows: Vec<u8>,
+}
+
+impl Chunk {
+    /// Reads the entries, the first of which has the number `seq`.
+    pub fn entries(&self, mut seq: u64) -> Result<Vec<SignedEntry>, CodecError> {
+        let (mut input, mut entries, mut prev) = (Reader::new(&self.rows), Vec::with_capacity(CHUNK), self.before);
+        while !input.is_empty() {
+            let common = self.commons.get(usize::from(input.byte()?)).ok_or(CodecError::Short)?;
+            let signed = SignedEntry::read_rest(&mut input, common, seq, prev)?;
+            prev = signed.hash;
+            entries.push(signed);
+            seq += 1;
+        }
+        Ok(entries)
+    }
+
+    fn push(&mut self, signed: &SignedEntry, common: Arc<Common>) {
+        let known = self.commons.iter().position(|other| Arc::ptr_eq(other, &common));
+        let number = known.unwrap_or_else(|| {
+            self.commons.push(common);
+            self.commons.len() - 1
+        });
+        let mut row = Writer::new();
+        row.byte(number as u8);
+        signed.write_rest(&mut row);
+        self.rows.reserve_exact(row.as_slice().len());
+        self.rows.extend_from_slice(row.as_slice());
+    }
+}
+
+/// What seldom changes from step to step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    /// The first step that has it.
+    at: u32,
+    /// Bytes of `lineage` from the parent.
+    ahead: u64,
+    joined: u64,
+    facts: Facts,
+}
+
+/// The steps of a branch since the newest archive.
+struct Timeline {
+    before: Totals,
+    turns: Vec<Turn>,
+    /// Entries by their place in the tail, and totals up to each.
+    places: Vec<u32>,
+    owns: Vec<u64>,
+    events: Vec<u64>,
+    common: Option<Arc<Common>>,
+}
+
+impl Timeline {
+    fn new(standing: Standing) -> Timeline {
+        let Standing { totals, facts } = standing;
+        let turn = Turn { at: 0, ahead: totals.lineage - totals.own, joined: totals.joined, facts };
+        Timeline {
+            before: totals,
+            turns: vec![turn],
+            places: Vec::new(),
+            owns: Vec::new(),
+            events: Vec::new(),
+            common: None,
+        }
+    }
+
+    fn turn(&self, at: usize) -> &Turn {
+        let after = self.turns.partition_point(|turn| turn.at as usize <= at);
+        &self.turns[after.max(1) - 1]
+    }
+
+    fn standing(&self, at: usize) -> Standing {
+        let (turn, own) = (self.turn(at), self.owns[at]);
+        let totals = Totals { own, joined: turn.joined, lineage: own + turn.ahead, events: self.events[at] };
+        Standing { totals, facts: turn.facts }
+    }
+
+    fn last(&self) -> Standing {
+        match self.places.len() {
+            0 => Standing { totals: self.before, facts: self.turns[0].facts },
+            count => self.standing(count - 1),
+        }
+    }
+
+    fn push(&mut self, place: u32, standing: Standing) {
+        let Standing { totals, facts } = standing;
+        let at = self.places.len() as u32;
+        let turn = Turn { at, ahead: totals.lineage - totals.own, joined: totals.joined, facts };
+        if self.turns.last().is_none_or(|last| Turn { at, ..*last } != turn) {
+            self.turns.push(turn);
+        }
+        self.places.push(place);
+        self.owns.push(totals.own);
+        self.events.push(totals.events);
+    }
+}
+
+/// The entries behind the newest archive, and the timelines of their branches.
+pub(super) struct Tail {
+    /// Number of the first entry in `chunks`; those up to the end of the newest archive are not asked for.
+    first: u64,
+    chunks: Vec<Arc<Chunk>>,
+    /// The first four bytes of each entry's hash.
+    prints: Vec<u32>,
+    timelines: HashMap<u64, Timeline>,
+}
+
+impl Tail {
+    /// Begins behind the entry before `first`.
+    pub fn new(first: u64) -> Tail {
+        Tail { first, chunks: Vec::new(), prints: Vec::new(), timelines: HashMap::new() }
+    }
+
+    /// Returns what is left of a tail whose entries up to `sealed` are in an archive.
+    pub fn behind(old: &Tail, sealed: u64) -> Tail {
+        let gone = usize::try_from((sealed + 1).saturating_sub(old.first)).unwrap_or(usize::MAX).min(old.prints.len());
+        let whole = gone - gone % CHUNK;
+        let mut tail = Tail::new(old.first + whole as u64);
+        tail.chunks = old.chunks[whole / CHUNK..].to_vec();
+        tail.prints = old.prints[whole..].to_vec();
+        for (branch, timeline) in &old.timelines {
+            let kept = timeline.places.partition_point(|place| (*place as usize) < gone);
+            if kept == timeline.places.len() {
+                continue;
+            }
+            let before = if kept == 0 { None } else { Some(timeline.standing(kept - 1)) };
+            let before = before.unwrap_or(Standing { totals: timeline.before, facts: timeline.turns[0].facts });
+            let mut rest = Timeline::new(before);
+            rest.common.clone_from(&timeline.common);
+            for at in kept..timeline.places.len() {
+                rest.push(timeline.places[at] - whole as u32, timeline.standing(at));
+            }
+            tail.timelines.insert(*branch, rest);
+        }
+        tail
+    }
+
+    /// Returns the number of the next entry.
+    pub fn next(&self) -> u64 {
+        self.first + self.prints.len() as u64
+    }
+
+    /// Returns whether a branch's standing is known.
+    pub fn knows(&self, branch: u64) -> bool {
+        self.timelines.contains_key(&branch)
+    }
+
+    /// Notes the standing that a branch had before the first entry here.
+    pub fn begin(&mut self, branch: u64, standing: Standing) {
+        self.timelines.entry(branch).or_insert_with(|| Timeline::new(standing));
+    }
+
+    /// Adds the next entry. The standings of its branch, and of the parent if that matters, are known.
+    pub fn push(&mut self, signed: &SignedEntry, lengths: Lengths) {
+        let (entry, place) = (&signed.entry, self.prints.len());
+        let common = self.common_of(signed);
+        if place.is_multiple_of(CHUNK) {
+            if let Some(full) = self.chunks.last_mut().and_then(Arc::get_mut) {
+                full.commons.shrink_to_fit();
+            }
+            let chunk = Chunk { before: entry.prev, commons: Vec::with_capacity(1), rows: Vec::new() };
+            self.chunks.push(Arc::new(chunk));
+        }
+        if let Some(chunk) = self.chunks.last_mut() {
+            Arc::make_mut(chunk).push(signed, common);
+        }
+        self.prints.push(print(&signed.hash));
+        if entry.branch_id == 0 {
+            return;
+        }
+        let last = |branch: u64| self.timelines.get(&branch).map(Timeline::last).unwrap_or_default();
+        let mut branch = last(entry.branch_id);
+        let mut parent = if needs_parent(entry) { last(entry.parent_id) } else { Standing::default() };
+        advance(entry, lengths, &mut branch, &mut parent);
+        self.step(entry.branch_id, place as u32, branch);
+        if tells_parent(entry) {
+            self.step(entry.parent_id, place as u32, parent);
+        }
+    }
+
+    fn step(&mut self, branch: u64, place: u32, standing: Standing) {
+        let timeline = self.timelines.entry(branch).or_insert_with(|| Timeline::new(Standing::default()));
+        timeline.push(place, standing);
+    }
+
+    fn common_of(&mut self, signed: &SignedEntry) -> Arc<Common> {
+        let common = Common::of(&signed.entry);
+        let timeline =
+            self.timelines.entry(signed.entry.branch_id).or_insert_with(|| Timeline::new(Standing::default()));
+        match &timeline.common {
+            Some(known) if **known == common => known.clone(),
+            _ => timeline.common.insert(Arc::new(common)).clone(),
+        }
+    }
+
+    /// Returns the chunk that an entry is in, and the number of the chunk's first.
+    pub fn chunk(&self, seq: u64) -> Option<(u64, Arc<Chunk>)> {
+        let place = usize::try_from(seq.checked_sub(self.first)?).ok()? / CHUNK;
+        Some((self.first + (place * CHUNK) as u64, self.chunks.get(place)?.clone()))
+    }
+
+    /// Returns the numbers of entries that may have a hash.
+    pub fn like(&self, hash: &Hash) -> Vec<u64> {
+        let wanted = print(hash);
+        let places = self.prints.iter().enumerate().filter(|(_, print)| **print == wanted);
+        places.map(|(place, _)| self.first + place as u64).collect()
+    }
+
+    /// Returns how many steps a branch has here.
+    pub fn steps(&self, branch: u64) -> u64 {
+        self.timelines.get(&branch).map_or(0, |timeline| timeline.places.len() as u64)
+    }
+
+    /// Returns a step of a branch.
+    pub fn at(&self, branch: u64, at: u64) -> Option<Step> {
+        let (timeline, at) = (self.timelines.get(&branch)?, usize::try_from(at).ok()?);
+        let place = timeline.places.get(at)?;
+        Some(Step { seq: self.first + u64::from(*place), totals: timeline.standing(at).totals })
+    }
+
+    /// Returns what is known of a branch that has steps here.
+    pub fn facts(&self, branch: u64) -> Option<Facts> {
+        self.timelines.get(&branch).filter(|timeline| !timeline.places.is_empty()).map(|timeline| timeline.last().facts)
+    }
+
+    /// Returns the steps of all branches up to an entry, by branch, with what was known of each then.
+    pub fn upto(&self, seq: u64) -> BTreeMap<u64, (Facts, Vec<Step>)> {
+        let of = |timeline: &Timeline| {
+            let step = |at: usize| Step {
+                seq: self.first + u64::from(timeline.places[at]),
+                totals: timeline.standing(at).totals,
+            };
+            let steps: Vec<Step> = (0..timeline.places.len()).map(step).take_while(|step| step.seq <= seq).collect();
+            let last = steps.len().checked_sub(1)?;
+            Some((timeline.standing(last).facts, steps))
+        };
+        self.timelines.iter().filter_map(|(branch, timeline)| Some((*branch, of(timeline)?))).collect()
+    }
+}
+
+fn print(hash: &Hash) -> u32 {
+    u32::from_le_bytes([hash.0[0], hash.0[1], hash.0[2], hash.0[3]])
+}

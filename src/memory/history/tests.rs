@@ -1,0 +1,270 @@
+//! Histories as the store tells them, against what all entries say.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use super::*;
+use crate::disk::{Disk, ForgetfulDisk};
+use crate::lineage::Op;
+use crate::memory::{Actor, BranchId, Draft, Edit, Join, OpenMode, Surroundings, Time, View, verify_on};
+
+static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+
+fn who(uid: u32) -> Actor {
+    Actor { uid, gid: uid, name: format!("u{uid}").into() }
+}
+
+fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
+    let surroundings = Surroundings {
+        clock: Box::new(|| Time(TICKS.fetch_add(1_000, Ordering::Relaxed))),
+        uptime: Box::new(|| std::time::Duration::from_nanos(TICKS.load(Ordering::Relaxed).cast_unsigned())),
+        entropy: Box::new(|bytes| bytes.fill(7)),
+        graph_rows: u32::MAX,
+        lull: std::time::Duration::ZERO,
+        rest: std::time::Duration::from_secs(60),
+        owner: who(1),
+    };
+    Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, surroundings).unwrap()
+}
+
+fn put(memory: &Memory, uid: u32, branch: BranchId, id: &str, text: u64) {
+    let draft = Draft { vector: None, text: Some(format!("text {text}").into()), metadata: "{}".into() };
+    memory.commit(&who(uid), branch, vec![Edit::Put { id: id.into(), draft }]).unwrap();
+}
+
+fn all_entries(memory: &Memory) -> Vec<Arc<SignedEntry>> {
+    let reader = memory.history_reader();
+    (1..=reader.newest()).map(|seq| reader.entry(seq).unwrap()).collect()
+}
+
+/// What the lineage of a branch holds, by walking from the newest entry back: `wanted` tells up to which entry each
+/// branch's are shown.
+fn lineage_of(all: &[Arc<SignedEntry>], branch: u64) -> BTreeMap<u64, String> {
+    let (mut wanted, mut chosen) = (HashMap::from([(branch, u64::MAX)]), BTreeMap::new());
+    for signed in all.iter().rev() {
+        let entry = &signed.entry;
+        let reaches = |id: u64| wanted.get(&id).is_some_and(|upto| entry.seq <= *upto);
+        let (own, joins) = (reaches(entry.branch_id), entry.reaches_parent() && reaches(entry.parent_id));
+        if !own && !joins {
+            continue;
+        }
+        chosen.insert(entry.seq, signed.to_line());
+        if joins {
+            wanted.entry(entry.branch_id).or_insert(entry.seq);
+        }
+        if own && matches!(entry.op, Op::Fork | Op::Pull) && entry.parent_id != 0 {
+            wanted.entry(entry.parent_id).or_insert(entry.seq);
+        }
+    }
+    chosen
+}
+
+fn events_of(all: &[Arc<SignedEntry>], branch: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    for signed in all {
+        let entry = &signed.entry;
+        if entry.branch_id == branch || (entry.parent_id == branch && tells_parent(entry)) {
+            signed.write_event(&mut out);
+        }
+    }
+    out
+}
+
+/// Returns a whole history, read in pieces of odd sizes.
+fn read(memory: &Memory, branch: BranchId, file: HistoryFile, upto: u64, size: usize) -> Vec<u8> {
+    let mut text = Vec::new();
+    loop {
+        let part = memory.history_read((branch, file, upto), text.len() as u64, size, &|_, _| true).unwrap();
+        if part.is_empty() {
+            assert_eq!(text.len() as u64, memory.history_length(branch, file, upto).unwrap());
+            return text;
+        }
+        text.extend(part);
+    }
+}
+
+fn check_branch(memory: &Memory, all: &[Arc<SignedEntry>], branch: BranchId, size: usize) -> Vec<u8> {
+    let upto = memory.version();
+    let lineage = read(memory, branch, HistoryFile::Lineage, upto, size);
+    let mut found = BTreeMap::new();
+    for line in String::from_utf8(lineage.clone()).unwrap().lines() {
+        let seq = serde_json::from_str::<serde_json::Value>(line).unwrap()["seq"].as_u64().unwrap();
+        assert!(found.insert(seq, line.to_owned()).is_none(), "entry {seq} stands twice in the lineage of {branch:?}");
+        assert!(!line.is_empty());
+    }
+    let expected = lineage_of(all, branch.0);
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{branch:?}");
+    assert_eq!(found, expected);
+    let last = lineage[..lineage.len() - 1].rsplit(|byte| *byte == b'\n').next().unwrap();
+    assert_eq!(last, expected.values().last().unwrap().as_bytes(), "the newest entry stands last");
+    assert!(read(memory, branch, HistoryFile::Events, upto, size) == events_of(all, branch.0), "{branch:?}");
+    lineage
+}
+
+/// SplitMix64.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % limit as u64) as usize
+    }
+}
+
+/// Does something with some branch.
+fn act(memory: &Memory, chance: &mut Chance, branches: &[BranchId]) {
+    static NAMES: AtomicU64 = AtomicU64::new(0);
+    let (branch, number) = (branches[chance.below(branches.len())], NAMES.fetch_add(1, Ordering::Relaxed));
+    let who = who(1 + chance.below(3) as u32);
+    // What can't be done is refused, and that is as well.
+    match chance.below(12) {
+        0..3 => drop(memory.fork(&who, branch, &format!("b{number}"), None)),
+        3..6 => put(memory, who.uid, branch, &format!("r{}", chance.below(4)), number),
+        6 => drop(memory.join(&who, branch, Join::Pull, false)),
+        7 => drop(memory.join(&who, branch, Join::Promote, false)),
+        8 => drop(memory.join(&who, branch, Join::Merge, false)),
+        9 => drop(memory.checkpoint(&who, branch, &format!("c{number}"), Some("a \"text\"\n"))),
+        10 => drop(memory.chmod(&who, branch, [0o700, 0o755][chance.below(2)])),
+        _ => match chance.below(4) {
+            0 => drop(memory.discard(&who, branch)),
+            1 => drop(memory.rename_branch(&who, branch, &format!("n{number}"))),
+            _ => memory.seal().unwrap(),
+        },
+    }
+}
+
+fn living(memory: &Memory) -> Vec<BranchId> {
+    memory.world().branches.keys().copied().collect()
+}
+
+#[test]
+fn histories_hold_what_all_entries_say_and_only_grow() {
+    for seed in 0..5 {
+        let (mut chance, disk) = (Chance(seed), ForgetfulDisk::new());
+        let (mut memory, mut before) = (open(&disk), HashMap::<BranchId, Vec<u8>>::new());
+        for round in 0..12 {
+            for _ in 0..20 {
+                act(&memory, &mut chance, &living(&memory));
+            }
+            let all = all_entries(&memory);
+            for branch in living(&memory) {
+                let lineage = check_branch(&memory, &all, branch, [97, 1000, 1 << 20][chance.below(3)]);
+                let known = before.insert(branch, lineage.clone()).unwrap_or_default();
+                assert!(
+                    lineage.starts_with(&known),
+                    "seed {seed}, round {round}: the lineage of {branch:?} only grows"
+                );
+            }
+            if chance.below(3) == 0 {
+                memory.close().unwrap();
+                drop(memory);
+                memory = open(&disk);
+            }
+        }
+        memory.close().unwrap();
+        drop(memory);
+        verify_on(&(Arc::new(disk.clone()) as Arc<dyn Disk>), &Default::default()).unwrap();
+    }
+}
+
+#[test]
+fn entries_are_found_by_number_and_by_hash_wherever_they_are() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk);
+    let main = memory.root("main").unwrap();
+    let mut largest = 0;
+    for round in 0..40 {
+        (0..5).for_each(|n| put(&memory, 1, main, "r", round * 5 + n));
+        memory.seal().unwrap();
+        largest = largest.max(memory.history.archives().len());
+    }
+    put(&memory, 1, main, "r", 1000);
+    assert!((2..12).contains(&largest), "small archives are folded into larger ones: {largest}");
+    let reader = memory.history_reader();
+    for signed in all_entries(&memory) {
+        assert!(signed.verifies(&memory.public));
+        assert_eq!(reader.entry_with(&signed.hash).unwrap().unwrap(), signed);
+    }
+    assert!(reader.entry(reader.newest() + 1).is_err() && reader.entry(0).is_err());
+    assert_eq!(reader.entry_with(&crate::object::Hash([3; 32])).unwrap(), None);
+    check_branch(&memory, &all_entries(&memory), main, 1 << 20);
+}
+
+#[test]
+fn a_checkpoint_shows_the_history_up_to_it() {
+    let memory = open(&ForgetfulDisk::new());
+    let main = memory.root("main").unwrap();
+    put(&memory, 1, main, "a", 1);
+    memory.checkpoint(&who(1), main, "one", None).unwrap();
+    let upto = memory.version();
+    put(&memory, 1, main, "a", 2);
+    let view = View::Checkpoint(main, "one".into());
+    assert_eq!(memory.history_end(&view).unwrap(), upto);
+    assert_eq!(memory.history_end(&View::Branch(main)).unwrap(), upto + 1);
+    memory.seal().unwrap();
+    assert_eq!(memory.history_end(&view).unwrap(), upto);
+    let text = String::from_utf8(read(&memory, main, HistoryFile::Lineage, upto, 100)).unwrap();
+    assert!(text.lines().last().unwrap().contains("\"op\":\"checkpoint\""));
+}
+
+#[test]
+fn who_may_not_enter_a_branch_sees_little_of_its_entries_in_as_many_bytes() {
+    let memory = open(&ForgetfulDisk::new());
+    let main = memory.root("main").unwrap();
+    let closed = memory.fork(&who(2), main, "closed", None).unwrap();
+    put(&memory, 2, closed, "secret", 1);
+    let below = memory.fork(&who(3), closed, "below", None).unwrap();
+    memory.chmod(&who(3), below, 0o755).unwrap();
+    memory.join(&who(3), below, Join::Merge, false).unwrap();
+    let open_one = memory.fork(&who(2), main, "open", None).unwrap();
+    memory.chmod(&who(2), open_one, 0o755).unwrap();
+    put(&memory, 2, open_one, "public", 1);
+    let lines = |uid: u32| {
+        let may_enter = |owner: u32, mode: u32| uid == owner || mode & 1 != 0;
+        let part = (main, HistoryFile::Lineage, memory.version());
+        String::from_utf8(memory.history_read(part, 0, 1 << 20, &may_enter).unwrap()).unwrap()
+    };
+    let check = |when: &str| {
+        let (all, some) = (lines(2), lines(9));
+        assert_eq!(all.len(), some.len(), "{when}");
+        for (all, some) in all.lines().zip(some.lines()) {
+            let (all, some): (serde_json::Value, serde_json::Value) =
+                (serde_json::from_str(all).unwrap(), serde_json::from_str(some).unwrap());
+            let branch = all["branch"].as_str().unwrap();
+            assert_eq!(branch.starts_with("main/closed"), some["hidden"] == true, "{when}: {branch}");
+            let keys = some.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>();
+            let few = ["entry", "hidden", "op", "prev", "seq", "sig", "time"];
+            assert!(some["hidden"] != true || keys == few, "{when}: {keys:?}");
+        }
+        assert_eq!(some.matches("\"hidden\":true").count(), all.matches("\"branch\":\"main/closed").count(), "{when}");
+    };
+    memory.join(&who(2), closed, Join::Promote, false).unwrap();
+    check("while it lives");
+    memory.join(&who(2), closed, Join::Merge, false).unwrap();
+    memory.join(&who(2), open_one, Join::Merge, false).unwrap();
+    check("when it has ended");
+    memory.seal().unwrap();
+    check("when that is sealed");
+    assert!(lines(9).contains("main/open"));
+}
+
+#[test]
+fn an_index_that_leads_elsewhere_is_found_by_verify() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk);
+    let main = memory.root("main").unwrap();
+    (0..5).for_each(|n| put(&memory, 1, main, "r", n));
+    memory.seal().unwrap();
+    let (epoch, reader) = (memory.history.epoch(), memory.history_reader());
+    let (shelf, archive) = (&memory.segments.shelf, &epoch.archives[0]);
+    let mut check = Check::default();
+    let entries: Vec<_> = (1..=archive.last()).map(|seq| reader.entry(seq).unwrap()).collect();
+    entries.iter().for_each(|signed| check.entry(shelf, archive, signed).unwrap());
+    let mut check = Check::default();
+    check.entry(shelf, archive, &entries[0]).unwrap();
+    assert!(check.entry(shelf, archive, &entries[2]).is_err(), "a step was passed over");
+}

@@ -1,0 +1,117 @@
+//! What each entry adds to the files `lineage` and `events.jsonl` of its branch and of that branch's parent.
+//!
+//! Both files only grow. An entry appends its line to its own branch's. A join appends to the parent's `lineage` what
+//! the child has and the parent does not, the join's own line last; a fork or pull appends to the child's what the parent
+//! has and the child does not. So a branch's `lineage` is *own* lines, which include those of branches that joined it,
+//! and lines *from its parent*:
+//!
+//! ```text
+//!  entry            1 root  2 commit  3 fork x  4 commit  5 in x    6 merge x
+//!  main's lineage   1       2                   4                   3 5 6
+//!  x's lineage                        1 2 3               5         6
+//!  x's own                            3                   5         6
+//! ```
+//!
+//! Each entry is a step in the timeline of its branch, and of the parent where that is told of it. A step holds the
+//! totals up to it, so what stands at an offset is found by binary search, and no list of lines is kept.
+
+use super::super::world::Branch;
+use crate::lineage::{Entry, Op};
+
+/// Bytes of a branch's histories up to some entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Its own lines in `lineage`: what its parent gets of it.
+    pub own: u64,
+    /// How much of `own` its parent has got.
+    pub joined: u64,
+    /// All of `lineage`.
+    pub lineage: u64,
+    /// All of `events.jsonl`.
+    pub events: u64,
+}
+
+/// One entry in the timeline of a branch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// The entry's number.
+    pub seq: u64,
+    /// What it led to.
+    pub totals: Totals,
+}
+
+/// Where a branch belongs and who may enter it; of one that has ended, at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Number of its parent, 0 for none.
+    pub parent: u64,
+    /// Its owner.
+    pub uid: u32,
+    /// Permission bits of its directory.
+    pub mode: u32,
+}
+
+/// A branch as an entry leaves it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The lengths of its histories.
+    pub totals: Totals,
+    /// What is known of it.
+    pub facts: Facts,
+}
+
+/// Bytes of an entry's lines.
+#[derive(Clone, Copy, Debug)]
+pub struct Lengths {
+    /// In `lineage`.
+    pub line: u64,
+    /// In `events.jsonl`.
+    pub event: u64,
+}
+
+/// Returns whether the parent is told in its `events.jsonl`.
+pub fn tells_parent(entry: &Entry) -> bool {
+    let of_child = matches!(entry.op, Op::Fork | Op::Merge | Op::Promote | Op::Discard | Op::Rename | Op::Refuse);
+    entry.parent_id != 0 && of_child
+}
+
+/// Returns whether the parent has to be known to tell what the entry leads to.
+pub fn needs_parent(entry: &Entry) -> bool {
+    tells_parent(entry) || takes_from_parent(entry)
+}
+
+fn takes_from_parent(entry: &Entry) -> bool {
+    entry.parent_id != 0 && matches!(entry.op, Op::Fork | Op::Pull)
+}
+
+/// Changes the standings of an entry's branch and, where that is told, of its parent.
+pub fn advance(entry: &Entry, lengths: Lengths, branch: &mut Standing, parent: &mut Standing) {
+    let totals = &mut branch.totals;
+    totals.own += lengths.line;
+    totals.lineage += lengths.line;
+    totals.events += lengths.event;
+    if takes_from_parent(entry) {
+        totals.lineage = totals.own + parent.totals.lineage.saturating_sub(totals.joined);
+    }
+    match entry.op {
+        Op::Root | Op::Fork => {
+            let mode = if entry.parent_id == 0 { Branch::ROOT_MODE } else { Branch::CHILD_MODE };
+            branch.facts = Facts { parent: entry.parent_id, uid: entry.uid, mode };
+        }
+        Op::Config if entry.detail.label.as_deref() == Some("mode") => {
+            let mode = entry.detail.text.as_deref().and_then(|text| u32::from_str_radix(text, 8).ok());
+            branch.facts.mode = mode.unwrap_or(branch.facts.mode);
+        }
+        _ => {}
+    }
+    if !tells_parent(entry) {
+        return;
+    }
+    parent.totals.events += lengths.event;
+    if entry.reaches_parent() {
+        let gain = totals.own - totals.joined;
+        parent.totals.own += gain;
+        parent.totals.lineage += gain;
+        totals.joined = totals.own;
+    }
+}
