@@ -6,6 +6,7 @@ use super::attr::Entry;
 use super::common::{Caller, check_changeable};
 use super::errno::{Errno, Failure, invalid, not_permitted};
 use super::node::{Fixed, Node};
+use super::rights::{READ, SEARCH};
 use super::{Filesystem, branches, vectors};
 use crate::memory::{Error, FILES_ROOT, Kind, Make, View};
 
@@ -18,7 +19,7 @@ impl Filesystem {
             Node::File(of, directory) => self.make_file(caller, of, *directory, name, Make::Directory, mode),
             _ => self.make(caller, &parent, name).and_then(|node| self.entry(&node)),
         };
-        self.audit_at(&parent, name, made)
+        self.audit_at(caller, &parent, name, made)
     }
 
     /// Discards a branch with all that is in it, deletes a checkpoint, or removes an empty directory
@@ -32,7 +33,7 @@ impl Filesystem {
             Node::File(of, directory) => self.remove_file(caller, of, *directory, name, true),
             _ => self.find(&parent, name).and_then(|node| self.remove_directory(caller, &parent, &node)),
         };
-        self.audit_at(&parent, name, removed)
+        self.audit_at(caller, &parent, name, removed)
     }
 
     /// Removes a record in this branch, a temporary, or a file in `files/`; EPERM for everything else.
@@ -45,7 +46,7 @@ impl Filesystem {
             }
             _ => self.find(&parent, name).and_then(|node| Err(fixed(&node))),
         };
-        self.audit_at(&parent, name, removed)
+        self.audit_at(caller, &parent, name, removed)
     }
 
     /// Renames: within `files/` anything, within `vectors/` records and temporaries, within
@@ -59,13 +60,13 @@ impl Filesystem {
         let (parent, new_parent) = (self.nodes.node(from.0)?, self.nodes.node(to.0)?);
         if matches!((&parent, &new_parent), (Node::File(..), _) | (_, Node::File(..))) {
             let moved = self.rename_at(caller, (&parent, from.1), (&new_parent, to.1), flags);
-            return self.audit_at(&parent, from.1, moved);
+            return self.audit_at(caller, &parent, from.1, moved);
         }
         let moved = self.find(&parent, from.1).and_then(|node| {
             let renamed = self.rename_node(caller, (&parent, from.1, &node), (&new_parent, to.1), flags);
-            renamed.inspect_err(|failure| self.record_for_branch(&node, failure))
+            renamed.inspect_err(|failure| self.record_for_branch(caller, &node, failure))
         });
-        self.audit_at(&parent, from.1, moved)
+        self.audit_at(caller, &parent, from.1, moved)
     }
 
     fn make(&self, caller: Caller, parent: &Node, name: &OsStr) -> Result<Node, Failure> {
@@ -78,6 +79,7 @@ impl Filesystem {
         match parent {
             Node::Mount => Ok(Node::Branch(self.common.memory.create_root(&who, text(name)?)?)),
             Node::Fixed(View::Branch(branch), Fixed::Branches) => {
+                self.common.check_rights(caller, &self.common.memory.info(*branch)?, READ | SEARCH)?;
                 Ok(Node::Branch(self.common.memory.fork(&who, *branch, text(name)?, None)?))
             }
             Node::Fixed(View::Branch(branch), Fixed::Checkpoints) => {
@@ -98,7 +100,7 @@ impl Filesystem {
         match node {
             Node::Branch(branch) => {
                 let discarded = branches::discard(&self.common, &self.handles, caller, *branch);
-                discarded.inspect_err(|failure| self.record_for_branch(node, failure))
+                discarded.inspect_err(|failure| self.record_for_branch(caller, node, failure))
             }
             Node::Checkpoint { branch, label, .. } => {
                 self.common.check_writable()?;
@@ -168,9 +170,9 @@ impl Filesystem {
 
     /// Who merges or discards a branch may look for the reason in the branch as well as in its
     /// parent.
-    fn record_for_branch(&self, node: &Node, failure: &Failure) {
+    fn record_for_branch(&self, caller: Caller, node: &Node, failure: &Failure) {
         if let (Node::Branch(_), Failure::Refused(error)) = (node, failure) {
-            self.record(node.view().as_ref(), ".", error);
+            self.record(Some(caller), node.view().as_ref(), ".", error);
         }
     }
 }

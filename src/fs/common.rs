@@ -11,7 +11,7 @@ use super::files::{FileNumbers, FilesOf, Opened, Removed, Scratch};
 use super::last_answers::LastAnswers;
 use super::news::News;
 use super::user::User;
-use crate::memory::{Actor, BranchId, BranchInfo, Change, Error, Kind, Memory, View};
+use crate::memory::{Actor, BranchId, Change, Error, Kind, Memory, View};
 use crate::sync::Mutex;
 
 /// Who calls.
@@ -22,11 +22,6 @@ pub struct Caller {
     /// Effective group; supplementary groups are not told.
     pub gid: u32,
 }
-
-/// The right to change what a directory holds.
-pub(super) const WRITE: u32 = 0o2;
-/// The right to reach what is in a directory.
-pub(super) const SEARCH: u32 = 0o1;
 
 pub(super) struct Common {
     pub memory: Arc<Memory>,
@@ -101,24 +96,6 @@ impl Common {
         let user = (self.options.users)(uid).unwrap_or_else(|| User::unknown(uid));
         self.users.lock().insert(uid, user.clone());
         user
-    }
-
-    /// The check of permission bits that the kernel does on a branch's directory, where it is not
-    /// asked: for [`WRITE`] or [`SEARCH`], without supplementary groups.
-    pub fn permits(&self, caller: Caller, branch: &BranchInfo, right: u32) -> bool {
-        self.permits_by(caller, (branch.uid, branch.mode), right)
-    }
-
-    /// The same by owner and mode.
-    pub fn permits_by(&self, caller: Caller, (uid, mode): (u32, u32), right: u32) -> bool {
-        let bits = if caller.uid == uid {
-            mode >> 6
-        } else if caller.gid == self.user(uid).gid {
-            mode >> 3
-        } else {
-            mode
-        };
-        caller.uid == 0 || bits & right != 0
     }
 
     /// Returns the place of a view, where its branch lives; ESTALE else.

@@ -1,10 +1,11 @@
 //! `ctl`: one verb a line, done as the line is written.
 
-use super::common::{Place, WRITE};
+use super::common::Place;
 use super::conversation::{Outcome, Speech};
 use super::errno::{Failure, invalid, not_permitted};
 use super::handle::HandleTable;
 use super::node::Fixed;
+use super::rights::{READ, SEARCH, WRITE};
 use crate::memory::{BranchInfo, Error, Join, Kind, Side, parse_duration};
 use serde_json::json;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ impl Speech for Ctl {
 
     fn perform(&self, place: &Place, verb: &Verb, _number: usize) -> Outcome {
         place.check_alive()?;
+        check_caller(place, verb)?;
         if !matches!(verb, Verb::Join { dry_run: true, .. } | Verb::Collect { dry_run: true, .. }) {
             place.check_writable()?;
         }
@@ -76,6 +78,32 @@ impl Speech for Ctl {
     }
 }
 
+/// What makes a fork or tells of the parent asks for the rights to read it, what changes the parent for that to write
+/// there, and what changes the branch is its owner's.
+fn check_caller(place: &Place, verb: &Verb) -> Result<(), Failure> {
+    match verb {
+        Verb::Fork { .. } => {
+            place.common.check_rights(place.caller, &place.memory().info(place.branch())?, READ | SEARCH)
+        }
+        Verb::Join { dry_run: true, .. } => {
+            place.check_entered()?;
+            place.check_parent(READ | SEARCH)
+        }
+        Verb::Join { join, .. } => {
+            place.check_owner()?;
+            place.check_parent(match join {
+                Join::Pull => READ | SEARCH,
+                Join::Merge => WRITE | SEARCH,
+                // The branch has the parent's content afterwards.
+                Join::Promote => READ | WRITE | SEARCH,
+            })
+        }
+        Verb::Checkpoint { .. } | Verb::Rollback { .. } | Verb::Resolve { .. } | Verb::Collect { .. } => {
+            place.check_owner()
+        }
+    }
+}
+
 /// Garbage is the store's: it is collected by who owns a root branch, which a mounted child is not.
 fn check_root(place: &Place) -> Result<(), Failure> {
     if place.memory().info(place.branch())?.parent.is_none() {
@@ -87,8 +115,8 @@ fn check_root(place: &Place) -> Result<(), Failure> {
 impl Ctl {
     fn join(&self, place: &Place, join: Join, dry_run: bool) -> Result<String, Failure> {
         let (memory, branch) = (place.memory(), place.branch());
-        if !dry_run {
-            self.check_join(place, join)?;
+        if join == Join::Merge && !dry_run {
+            self.check_end(place)?;
         }
         let outcome = memory.join(&place.actor(), branch, join, dry_run)?;
         if join == Join::Merge && !dry_run {
@@ -97,36 +125,15 @@ impl Ctl {
         Ok(outcome.to_json() + "\n")
     }
 
-    /// A write to the parent by way of `ctl` needs the permission that a rename into the parent
-    /// would need.
-    fn check_join(&self, place: &Place, join: Join) -> Result<(), Failure> {
-        let info = place.memory().info(place.branch())?;
-        if let (Join::Merge | Join::Promote, Some(parent)) = (join, info.parent) {
-            let parent = place.memory().info(parent)?;
-            if !place.common.permits(place.caller, &parent, WRITE) {
-                let message = format!(
-                    "{} takes no changes from you: its directory is not writable for uid {}",
-                    parent.path, place.caller.uid
-                );
-                return Err(Error::new(
-                    Kind::Denied,
-                    "parent_not_writable",
-                    message,
-                    "ask its owner to merge, or for write permission",
-                )
-                .into());
-            }
-        }
-        if join != Join::Merge {
-            return Ok(());
-        }
+    /// Refuses to end the branch that is mounted, and one with bytes that no commit took.
+    fn check_end(&self, place: &Place) -> Result<(), Failure> {
         if place.common.root() == Some(place.branch()) {
             return Err(not_permitted(
                 "the branch that is mounted can't end while it is",
                 "write promote: the branch lives on",
             ));
         }
-        check_settled(&self.handles, &info)
+        check_settled(&self.handles, &place.memory().info(place.branch())?)
     }
 }
 

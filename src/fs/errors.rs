@@ -1,4 +1,4 @@
-//! `errors`: why something was refused.
+//! `errors`: why something was refused, each line for whom it was refused and for the branch's owner.
 
 use std::collections::VecDeque;
 
@@ -10,8 +10,10 @@ use crate::sync::Mutex;
 
 /// How many refusals a branch remembers.
 const LINES_MAX: usize = 1_000;
+/// Bytes of all of them.
+const BYTES_MAX: usize = 256 << 10;
 /// Bytes of the longest path, message or hint that is kept whole.
-const FIELD_BYTES_MAX: usize = 4_096;
+const FIELD_BYTES_MAX: usize = 2_048;
 
 /// The last refusals of one branch, in RAM.
 #[derive(Default)]
@@ -21,40 +23,63 @@ pub(super) struct ErrorLog {
 
 #[derive(Default)]
 struct Ring {
-    lines: VecDeque<String>,
-    bytes: u64,
+    lines: VecDeque<Line>,
+    bytes: usize,
+}
+
+struct Line {
+    /// Who was refused; nobody where that is not known.
+    uid: Option<u32>,
+    text: String,
+}
+
+/// Whose lines somebody sees.
+#[derive(Clone, Copy)]
+pub(super) enum Reader {
+    /// The branch's owner, and root.
+    Owner,
+    /// Another, who sees what was refused to them.
+    Other(u32),
+}
+
+impl Reader {
+    fn sees(self, line: &Line) -> bool {
+        match self {
+            Reader::Owner => true,
+            Reader::Other(uid) => line.uid == Some(uid),
+        }
+    }
 }
 
 impl ErrorLog {
-    /// Adds a line and returns it; drops the oldest one when there are more than [`LINES_MAX`].
-    pub fn record(&self, time: Time, path: &str, error: &Error) -> Value {
-        let line = line(time, path, error);
-        let value = serde_json::from_str(&line).unwrap_or_default();
+    /// Adds a line, and drops the oldest ones beyond [`LINES_MAX`] and [`BYTES_MAX`].
+    pub fn record(&self, time: Time, uid: Option<u32>, path: &str, error: &Error) {
+        let text = line(time, path, error);
         let mut ring = self.ring.lock();
-        ring.bytes += line.len() as u64;
-        ring.lines.push_back(line);
-        if ring.lines.len() > LINES_MAX {
-            let dropped = ring.lines.pop_front().unwrap_or_default();
-            ring.bytes -= dropped.len() as u64;
+        ring.bytes += text.len();
+        ring.lines.push_back(Line { uid, text });
+        while ring.lines.len() > LINES_MAX || ring.bytes > BYTES_MAX {
+            let dropped = ring.lines.pop_front().map_or(0, |line| line.text.len());
+            ring.bytes -= dropped;
         }
-        value
     }
 
-    /// Returns all lines, oldest first.
-    pub fn text(&self) -> Vec<u8> {
+    /// Returns the lines that somebody sees, oldest first.
+    pub fn text(&self, reader: Reader) -> Vec<u8> {
         let ring = self.ring.lock();
-        let mut text = Vec::with_capacity(usize::try_from(ring.bytes).unwrap_or(0));
-        ring.lines.iter().for_each(|line| text.extend_from_slice(line.as_bytes()));
-        text
+        let seen = ring.lines.iter().filter(|line| reader.sees(line));
+        seen.flat_map(|line| line.text.bytes()).collect()
     }
 
-    /// Returns the length of [`ErrorLog::text`] in bytes.
-    pub fn length(&self) -> u64 {
-        self.ring.lock().bytes
+    /// Returns the newest line that somebody sees.
+    pub fn last(&self, reader: Reader) -> Option<Value> {
+        let ring = self.ring.lock();
+        let line = ring.lines.iter().rev().find(|line| reader.sees(line))?;
+        serde_json::from_str(&line.text).ok()
     }
 }
 
-/// Keys in the order in which people read them.
+/// Returns a refusal as one line of JSON, with keys in the order in which people read them.
 fn line(time: Time, path: &str, error: &Error) -> String {
     let errno = Errno::from(error.kind).name();
     let [path, message, hint] = [path, &error.message, &error.hint].map(|field| Value::from(shortened(field)));
@@ -65,8 +90,7 @@ fn line(time: Time, path: &str, error: &Error) -> String {
 }
 
 fn shortened(field: &str) -> &str {
-    let end = (0..=field.len().min(FIELD_BYTES_MAX)).rev().find(|&end| field.is_char_boundary(end));
-    &field[..end.unwrap_or(0)]
+    &field[..field.floor_char_boundary(FIELD_BYTES_MAX)]
 }
 
 #[cfg(test)]
@@ -82,33 +106,49 @@ mod tests {
     #[test]
     fn a_line_is_json_with_everything_that_the_contract_names() {
         let log = ErrorLog::default();
-        log.record(Time(0), "vectors/a\"b.json", &error("has 2\nnumbers"));
-        let line: Value = serde_json::from_slice(&log.text()).unwrap();
+        log.record(Time(0), None, "vectors/a\"b.json", &error("has 2\nnumbers"));
+        let text = log.text(Reader::Owner);
+        let line: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(line["path"], "vectors/a\"b.json");
         assert_eq!(line["errno"], "EINVAL");
         assert_eq!(line["code"], "wrong_dimension");
         assert_eq!(line["message"], "has 2\nnumbers");
         assert_eq!(line["hint"], "write 3 numbers");
-        assert_eq!(log.text().iter().filter(|byte| **byte == b'\n').count(), 1);
+        assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1);
+        assert_eq!(log.last(Reader::Owner), Some(line));
     }
 
     #[test]
-    fn the_last_thousand_are_kept_and_the_length_is_theirs() {
+    fn everybody_sees_their_own_lines_and_the_owner_all() {
+        let log = ErrorLog::default();
+        for (uid, message) in [(Some(7), "of 7"), (Some(8), "of 8"), (None, "of nobody")] {
+            log.record(Time(0), uid, "ctl", &error(message));
+        }
+        let count = |reader| String::from_utf8(log.text(reader)).unwrap().lines().count();
+        assert_eq!((count(Reader::Owner), count(Reader::Other(7)), count(Reader::Other(9))), (3, 1, 0));
+        assert_eq!(log.last(Reader::Other(7)).unwrap()["message"], "of 7");
+        assert_eq!(log.last(Reader::Other(9)), None);
+    }
+
+    #[test]
+    fn the_last_thousand_are_kept() {
         let log = ErrorLog::default();
         for number in 0..1_003 {
-            log.record(Time(0), "ctl", &error(&number.to_string()));
+            log.record(Time(0), None, "ctl", &error(&number.to_string()));
         }
-        let text = String::from_utf8(log.text()).unwrap();
+        let text = String::from_utf8(log.text(Reader::Owner)).unwrap();
         assert_eq!(text.lines().count(), 1_000);
         assert!(text.lines().next().unwrap().contains("\"message\":\"3\""));
-        assert_eq!(text.len() as u64, log.length());
     }
 
     #[test]
-    fn a_field_without_end_is_cut_between_characters() {
+    fn long_names_push_out_older_lines_and_are_cut_between_characters() {
         let log = ErrorLog::default();
-        log.record(Time(0), "x", &error(&"ä".repeat(FIELD_BYTES_MAX)));
-        assert!(log.length() < 2 * FIELD_BYTES_MAX as u64);
-        assert!(String::from_utf8(log.text()).is_ok());
+        for _ in 0..1_000 {
+            log.record(Time(0), None, "x", &error(&"ä".repeat(FIELD_BYTES_MAX)));
+        }
+        let text = log.text(Reader::Owner);
+        assert!((BYTES_MAX / 2..=BYTES_MAX).contains(&text.len()), "{}", text.len());
+        assert!(String::from_utf8(text).is_ok());
     }
 }

@@ -62,6 +62,11 @@ pub(super) trait File: Send + Sync {
         true
     }
 
+    /// Tells whether it shows more than there was at its open.
+    fn is_live(&self) -> bool {
+        false
+    }
+
     /// Tells whether reading goes on when the branch is gone: a verb that ends its branch still has
     /// an outcome.
     fn outlives_branch(&self) -> bool {

@@ -62,13 +62,13 @@ impl Filesystem {
     ///
     /// ENOENT, ENOTDIR, ENAMETOOLONG, or ESTALE when the directory's branch was merged or
     /// discarded.
-    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
+    pub fn lookup(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
         let parent = self.nodes.node(parent)?;
         let found = match &parent {
             Node::File(of, directory) => self.lookup_file(of, *directory, name),
             _ => self.find(&parent, name).and_then(|node| self.entry(&node)),
         };
-        self.audit_at(&parent, name, found)
+        self.audit_at(caller, &parent, name, found)
     }
 
     /// Takes back look-ups that [`Entry`]s stood for.
@@ -78,9 +78,9 @@ impl Filesystem {
     }
 
     /// Returns the attributes of a node; of an open file with the length that this handle sees.
-    pub fn getattr(&self, ino: u64, handle: Option<u64>) -> Result<Attr, Errno> {
+    pub fn getattr(&self, caller: Caller, ino: u64, handle: Option<u64>) -> Result<Attr, Errno> {
         let node = self.nodes.node(ino)?;
-        self.audit_node(&node, self.attr_of(ino, &node, handle))
+        self.audit_node(caller, &node, self.attr_of(ino, &node, handle))
     }
 
     /// Changes attributes, as far as there is something to change.
@@ -91,7 +91,7 @@ impl Filesystem {
     pub fn setattr(&self, caller: Caller, ino: u64, changes: Changes, handle: Option<u64>) -> Result<Attr, Errno> {
         let node = self.nodes.node(ino)?;
         let set = self.set(caller, &node, changes, handle).and_then(|()| self.attr_of(ino, &node, handle));
-        self.audit_node(&node, set)
+        self.audit_node(caller, &node, set)
     }
 
     /// Returns the room on the store's device, and how many inodes the files of the branch have that
@@ -101,7 +101,7 @@ impl Filesystem {
         if let Node::File(of, _) = &node
             && node.is_in_ram()
         {
-            return self.audit_node(&node, self.scratch_room(of));
+            return self.audit_node(None, &node, self.scratch_room(of));
         }
         let (total, free, available) = self.common.memory.space().map_err(|error| Errno::from(error.kind))?;
         let view = node.view();

@@ -41,6 +41,7 @@ mod open;
 mod query;
 mod record_file;
 mod refused;
+mod rights;
 mod search;
 mod table;
 mod temporary;
@@ -126,9 +127,10 @@ impl Filesystem {
     }
 
     /// Turns a failure into its number; a refusal is written to `errors` of the branch that `view`
-    /// belongs to.
+    /// belongs to, for whoever was refused.
     fn audit<T>(
         &self,
+        who: Option<Caller>,
         view: Option<&View>,
         path: impl FnOnce() -> String,
         result: Result<T, Failure>,
@@ -136,13 +138,13 @@ impl Filesystem {
         result.map_err(|failure| {
             let errno = failure.errno();
             if let Failure::Refused(error) = failure {
-                self.record(view, &path(), &error);
+                self.record(who, view, &path(), &error);
             }
             errno
         })
     }
 
-    fn record(&self, view: Option<&View>, path: &str, error: &Error) {
+    fn record(&self, who: Option<Caller>, view: Option<&View>, path: &str, error: &Error) {
         // What gave up is done anew.
         if error.kind == Kind::WouldWait {
             return;
@@ -152,24 +154,35 @@ impl Filesystem {
         let Some(view) = view.filter(|_| error.kind != Kind::Gone) else {
             return;
         };
-        let line = self.common.states.of(view.branch()).errors.record(self.common.memory.now(), path, error);
-        self.common.memory.note_refused(view.branch(), line);
+        let errors = &self.common.states.of(view.branch()).errors;
+        errors.record(self.common.memory.now(), who.map(|caller| caller.uid), path, error);
     }
 
     /// As [`Filesystem::audit`], for what was tried at a name in a directory.
-    fn audit_at<T>(&self, parent: &Node, name: &OsStr, result: Result<T, Failure>) -> Result<T, Errno> {
-        self.audit(parent.view().as_ref(), || path_of(&self.shown_path(parent), name), result)
+    fn audit_at<T>(
+        &self,
+        who: impl Into<Option<Caller>>,
+        parent: &Node,
+        name: &OsStr,
+        result: Result<T, Failure>,
+    ) -> Result<T, Errno> {
+        self.audit(who.into(), parent.view().as_ref(), || path_of(&self.shown_path(parent), name), result)
     }
 
     /// As [`Filesystem::audit`], for what was tried with a node.
-    fn audit_node<T>(&self, node: &Node, result: Result<T, Failure>) -> Result<T, Errno> {
-        self.audit(node.view().as_ref(), || self.shown_path(node), result)
+    fn audit_node<T>(
+        &self,
+        who: impl Into<Option<Caller>>,
+        node: &Node,
+        result: Result<T, Failure>,
+    ) -> Result<T, Errno> {
+        self.audit(who.into(), node.view().as_ref(), || self.shown_path(node), result)
     }
 
     /// As [`Filesystem::audit`], for what was tried with an open file.
     fn audit_handle<T>(&self, handle: &Handle, result: Result<T, Failure>) -> Result<T, Errno> {
         let path = || if handle.path.is_empty() { self.shown_path(&handle.node) } else { handle.path.clone() };
-        self.audit(handle.node.view().as_ref(), path, result)
+        self.audit(Some(handle.caller), handle.node.view().as_ref(), path, result)
     }
 }
 

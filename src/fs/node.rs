@@ -103,8 +103,9 @@ impl Fixed {
         match self {
             Fixed::Branches => 0o1777,
             Fixed::Vectors | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => 0o755,
-            Fixed::Query => 0o666,
-            Fixed::Ingest | Fixed::Ctl => 0o644,
+            // Each verb checks its caller.
+            Fixed::Query | Fixed::Ctl => 0o666,
+            Fixed::Ingest => 0o644,
             Fixed::Errors | Fixed::Document(_) | Fixed::History(_) => 0o444,
         }
     }

@@ -15,10 +15,11 @@ use super::news::Errand;
 use super::node::{Fixed, Node};
 use super::query::Query;
 use super::record_file::RecordFile;
+use super::rights::{READ, SEARCH};
 use super::temporary::TemporaryFile;
 use super::watch::{EventsFile, LineageFile};
 use super::{Filesystem, path_of, search, tree, vectors};
-use crate::memory::{FileKind, HistoryFile};
+use crate::memory::{Document, FileKind, HistoryFile};
 use crate::sync::{Mutex, Rank};
 
 /// What a caller wants to do with a file, out of the flags of open(2).
@@ -68,7 +69,7 @@ impl Filesystem {
             }
             _ => self.open_node(caller, (&node, ino), node.path(), Wish::of(flags)),
         };
-        self.audit_node(&node, opened)
+        self.audit_node(caller, &node, opened)
     }
 
     /// Makes a file in `files/` or `vectors/` and opens it. A record is there once a commit took its
@@ -83,7 +84,7 @@ impl Filesystem {
     ) -> Result<(Entry, u64), Errno> {
         let parent = self.nodes.node(parent)?;
         let created = self.create_in(caller, &parent, name, mode, Wish::of(flags));
-        self.audit_at(&parent, name, created)
+        self.audit_at(caller, &parent, name, created)
     }
 
     /// Tells whether reading, writing or closing an open file may take more than a moment: questions,
@@ -97,6 +98,9 @@ impl Filesystem {
         self.on_handle(handle, |handle, file| {
             if !file.outlives_branch() {
                 handle.check_alive()?;
+            }
+            if file.is_live() {
+                handle.place.as_ref().map_or(Ok(()), Place::check_entered)?;
             }
             file.read(offset, size as usize)
         })
@@ -169,11 +173,12 @@ impl Filesystem {
         let opened = match &node {
             Node::File(of, inode) => self.open_files(caller, of, *inode),
             _ => self.place_of(&node, caller).and_then(|place| {
+                place.as_ref().map_or(Ok(()), Place::check_entered)?;
                 let open = Open::Directory(Box::new(Mutex::ranked(Rank::Handle, tree::list(&self.common, &node)?)));
                 Ok(self.handles.add(Handle { node: node.clone(), number: ino, path: node.path(), caller, place, open }))
             }),
         };
-        self.audit_node(&node, opened)
+        self.audit_node(caller, &node, opened)
     }
 
     /// Gives the names from the cookie `offset` on to `sink`, until it returns true for "full".
@@ -256,6 +261,7 @@ impl Filesystem {
     fn open_node(&self, caller: Caller, known: (&Node, u64), path: String, wish: Wish) -> Result<u64, Failure> {
         let (node, number) = known;
         let place = self.place_of(node, caller)?.ok_or(Errno::EISDIR)?;
+        place.check_entered()?;
         let file = self.file(node, &place, wish)?;
         if wish.truncate {
             file.truncate(0)?;
@@ -312,10 +318,18 @@ impl Filesystem {
                 Box::new(Ingest::new(place.clone()))
             }
             Fixed::Errors | Fixed::Document(_) | Fixed::History(_) if wish.write => return Err(generated(place)),
-            Fixed::Errors => Box::new(Frozen(place.counted(place.state.errors.text())?)),
+            Fixed::Errors => Box::new(Frozen(place.counted(place.state.errors.text(place.reader()?))?)),
             Fixed::History(HistoryFile::Events) => Box::new(EventsFile::open(place.clone())?),
             Fixed::History(HistoryFile::Lineage) => Box::new(LineageFile::open(place.clone())?),
+            Fixed::Document(Document::Status) => {
+                let last = place.state.errors.last(place.reader()?);
+                Box::new(Frozen(place.counted(place.memory().status_with(&place.view, last)?)?))
+            }
             Fixed::Document(document) => {
+                if document == Document::Conflicts {
+                    // It shows what the parent holds.
+                    place.check_parent(READ | SEARCH)?;
+                }
                 Box::new(Frozen(place.counted(place.memory().document(&place.view, document)?.to_vec())?))
             }
             Fixed::Vectors | Fixed::Branches | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => {

@@ -1,10 +1,11 @@
 //! `query`: one question a line, answered as the line is written.
 
 use super::batch;
-use super::common::{Place, SEARCH};
+use super::common::Place;
 use super::conversation::{Outcome, Speech};
 use super::errno::Failure;
 use super::node::Fixed;
+use super::rights::SEARCH;
 use crate::memory::{Error, Kind, Question};
 
 /// What a line of `query` means.
@@ -19,6 +20,7 @@ impl Speech for Query {
     }
 
     fn perform(&self, place: &Place, question: &Question, number: usize) -> Outcome {
+        place.check_entered()?;
         question.scope.iter().try_for_each(|name| check_scope(place, name))?;
         Ok(place.memory().ask_for(place.caller.uid, &place.view, question)?.to_lines(number))
     }

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::common::{Place, SEARCH};
+use super::common::Place;
 use super::errno::Failure;
 use super::handle::File;
+use super::rights::SEARCH;
 use crate::memory::{HistoryFile, View};
 
 impl Place {
@@ -73,6 +74,10 @@ impl File for EventsFile {
         let seen = (offset + bytes.len() as u64).min(self.end()?);
         self.seen.fetch_max(seen, Ordering::Relaxed);
         Ok(bytes)
+    }
+
+    fn is_live(&self) -> bool {
+        true
     }
 
     /// The kernel asks for the length by handle when somebody seeks to the end. He has then seen

@@ -97,7 +97,8 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let lookup = move |fs: &Filesystem, name: &OsStr| fs.lookup(parent.0, name);
+        let caller = caller(request);
+        let lookup = move |fs: &Filesystem, name: &OsStr| fs.lookup(caller, parent.0, name);
         self.dispatcher.serve(Call::of("lookup", request), name, lookup, |found| answer_entry(reply, found));
     }
 
@@ -106,8 +107,9 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        let handle = handle.map(|handle| handle.0);
-        self.serve(Call::of("getattr", request), move |fs| fs.getattr(ino.0, handle), |attr| answer_attr(reply, attr));
+        let (caller, handle) = (caller(request), handle.map(|handle| handle.0));
+        let look = move |fs: &Filesystem| fs.getattr(caller, ino.0, handle);
+        self.serve(Call::of("getattr", request), look, |attr| answer_attr(reply, attr));
     }
 
     fn setattr(

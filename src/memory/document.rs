@@ -70,9 +70,9 @@ impl Memory {
         let parent = seen.branch.parent.and_then(|id| world.branches.get(&id));
         let (parent, parent_edits) = parent.map_or((0, 0), |parent| (parent.stamp, parent.edits));
         let root = world.branches.get(&seen.branch.root).map_or(0, |root| root.stamp);
-        // The status shows the store's tip and the last refusal as well.
+        // The status shows the store's tip as well.
         let everything = match document {
-            Document::Status => self.version() + self.refusals() + self.indexer.steps(),
+            Document::Status => self.version() + self.indexer.steps(),
             _ => 0,
         };
         [seen.branch.stamp, seen.branch.edits, parent, parent_edits, root, everything]

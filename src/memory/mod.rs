@@ -151,8 +151,6 @@ pub struct Memory {
     segments: Segments,
     trees: Trees,
     documents: Mutex<document::Cache>,
-    /// Number of refusals noted, and the last one of each branch.
-    errors: Mutex<(u64, HashMap<BranchId, serde_json::Value>)>,
     /// When a refused merge of a branch was last noted in the lineage.
     refused: Mutex<HashMap<BranchId, Time>>,
     shown: shown::Shown,

@@ -105,7 +105,6 @@ impl Memory {
             segments,
             trees,
             documents: Mutex::default(),
-            errors: Mutex::default(),
             refused: Mutex::default(),
             shown: super::shown::Shown::default(),
             planner: super::planner::Planner::default(),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::document::Document;
 use super::look::Seen;
 use super::settings::Setting;
-use super::world::{BranchId, View, World};
+use super::world::{View, World};
 use super::{Error, Memory};
 
 /// A status is this long, or a multiple for branches that are nested very deep.
@@ -68,7 +68,7 @@ struct Own {
     bytes: u64,
 }
 
-/// Renders the status of a view, one line.
+/// Renders the status of a view, one line, without its last refusal.
 pub(super) fn render(memory: &Memory, world: &World, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
     let branch = seen.branch;
     let (path, totals, own) = (branch.path.clone(), seen.state.totals(), own(seen)?);
@@ -103,10 +103,12 @@ pub(super) fn render(memory: &Memory, world: &World, seen: &Seen<'_>) -> Result<
         unread: 0,
         index: memory.index_of(world, seen)?,
         lease: None,
-        last_error: memory.last_error(branch.id),
+        last_error: None,
         clock: memory.clock_state(),
     };
-    Ok(padded(status, padded_bytes(&path)))
+    let mut line = serde_json::to_vec(&status).unwrap_or_default();
+    pad(&mut line, padded_bytes(&path));
+    Ok(line)
 }
 
 /// Returns the length of the status of a branch at a path, the same at all times: stat(2) tells it unasked.
@@ -115,18 +117,27 @@ pub(super) fn padded_bytes(path: &str) -> usize {
     (FIGURES_BYTES + 2 * path.len()).next_multiple_of(PADDED_BYTES)
 }
 
-/// Renders one line of that length. The last refusal may be cut for it.
-fn padded(mut status: Status<'_>, bytes: usize) -> Vec<u8> {
-    let mut line = serde_json::to_vec(&status).unwrap_or_default();
-    let mut field_bytes = LAST_ERROR_BYTES;
-    while line.len() >= bytes && field_bytes > 0 {
-        field_bytes /= 2;
-        status.last_error.iter_mut().for_each(|error| cut_fields(error, field_bytes));
-        line = serde_json::to_vec(&status).unwrap_or_default();
-    }
+/// Ends a line with blanks before its line feed, so that it has that length.
+fn pad(line: &mut Vec<u8>, bytes: usize) {
     line.resize(line.len().max(bytes - 1), b' ');
     line.push(b'\n');
-    line
+}
+
+/// Puts a refusal into a status that names none. Its fields are cut where it would not fit.
+fn with_last_error(status: &[u8], mut error: Value) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(status).ok()?.trim_end();
+    // No value has these bytes in it: quotes in strings stand behind a backslash.
+    let (before, after) = text.split_once("\"last_error\":null")?;
+    let compose = |error: &Value| format!("{before}\"last_error\":{error}{after}");
+    let (mut line, mut most) = (compose(&error), LAST_ERROR_BYTES);
+    while line.len() >= status.len() && most > 0 {
+        most /= 2;
+        cut_fields(&mut error, most);
+        line = compose(&error);
+    }
+    let mut line = line.into_bytes();
+    pad(&mut line, status.len());
+    Some(line)
 }
 
 fn cut_fields(error: &mut Value, most: usize) {
@@ -204,20 +215,10 @@ fn own_files(seen: &Seen<'_>) -> Own {
 }
 
 impl Memory {
-    /// Notes the last refusal in a branch, for its `status`: the line that stands in its `errors`.
-    pub fn note_refused(&self, branch: BranchId, line: Value) {
-        let mut errors = self.errors.lock();
-        errors.0 += 1;
-        errors.1.insert(branch, line);
-    }
-
-    /// Returns how many refusals were noted.
-    pub(super) fn refusals(&self) -> u64 {
-        self.errors.lock().0
-    }
-
-    fn last_error(&self, branch: BranchId) -> Option<Value> {
-        self.errors.lock().1.get(&branch).cloned()
+    /// Returns the status of a view, one line, with the last refusal that its reader may see.
+    pub fn status_with(&self, view: &View, last_error: Option<Value>) -> Result<Vec<u8>, Error> {
+        let status = self.document(view, Document::Status)?;
+        Ok(last_error.and_then(|error| with_last_error(&status, error)).unwrap_or_else(|| status.to_vec()))
     }
 
     /// Returns a view's own edits, one line each: [`Document::Diff`].

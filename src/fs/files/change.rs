@@ -46,7 +46,7 @@ impl Filesystem {
             (Node::File(..), _) | (_, Node::File(..)) => Err(Errno::EXDEV.into()),
             _ => Err(not_permitted("nothing here has two names", "hard links are for files/")),
         };
-        self.audit_at(&parent, name, linked)
+        self.audit_at(caller, &parent, name, linked)
     }
 
     fn make_at(&self, caller: Caller, parent: u64, name: &OsStr, make: Make, mode: u32) -> Result<Entry, Errno> {
@@ -55,7 +55,7 @@ impl Filesystem {
             Node::File(of, directory) => self.make_file(caller, of, *directory, name, make, mode),
             _ => Err(not_permitted("this kind of file is made in files/ only", "make it in files/")),
         };
-        self.audit_at(&parent, name, made)
+        self.audit_at(caller, &parent, name, made)
     }
 
     /// Makes an inode with a name in a directory. A directory with setgid passes its group on.

@@ -50,7 +50,7 @@ impl Filesystem {
             }
             _ => Err(Errno::EINVAL.into()),
         };
-        self.audit_node(&node, target)
+        self.audit_node(None, &node, target)
     }
 
     /// Tells whether a number is that of something in `files/`: what is asked of it is done at once,

@@ -59,14 +59,14 @@ impl Filesystem {
                 };
                 Ok(found.ok_or(Errno::ENXIO)?)
             }),
-            _ => self.getattr(ino, Some(handle)).map_err(Failure::from).and_then(|attr| match whence {
+            _ => self.attr_of(ino, &node, Some(handle)).and_then(|attr| match whence {
                 _ if offset >= attr.size => Err(Errno::ENXIO.into()),
                 libc::SEEK_DATA => Ok(offset),
                 libc::SEEK_HOLE => Ok(attr.size),
                 _ => Err(Errno::EINVAL.into()),
             }),
         };
-        self.audit_node(&node, found)
+        self.audit_node(None, &node, found)
     }
 
     /// Copies a range, each given by handle and offset, from file to file of one `files/`, sharing what is whole, and returns how many
@@ -103,7 +103,7 @@ impl Filesystem {
     ) -> Result<T, Errno> {
         let handle = self.handles.get(handle)?;
         let Node::File(of, inode) = &handle.node else { return Err(otherwise) };
-        self.audit_node(&handle.node, act(&handle, of, *inode))
+        self.audit_node(handle.caller, &handle.node, act(&handle, of, *inode))
     }
 
     fn check_room(&self, length: u64) -> Result<(), Failure> {

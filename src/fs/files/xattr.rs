@@ -24,7 +24,7 @@ impl Filesystem {
             let value = tree.node(*inode)?.xattr(name).map(<[u8]>::to_vec);
             Ok(value.ok_or(Errno::ENODATA)?)
         });
-        self.audit_node(&node, value)
+        self.audit_node(None, &node, value)
     }
 
     /// Returns the names of all extended attributes that `caller` may see, each with a NUL behind it.
@@ -36,7 +36,7 @@ impl Filesystem {
             let seen = names.filter(|name| caller.uid == 0 || !name.starts_with(TRUSTED));
             Ok(seen.flat_map(|name| [name, b"\0"].concat()).collect())
         });
-        self.audit_node(&node, names)
+        self.audit_node(caller, &node, names)
     }
 
     /// Sets an extended attribute; `flags` are those of setxattr(2).
@@ -71,7 +71,7 @@ impl Filesystem {
         let Node::File(of, inode) = &node else { return Err(Errno::EOPNOTSUPP) };
         let name = supported(name)?;
         let changed = self.common.edit(caller, of, op(*inode, name.to_vec())).map(drop);
-        self.audit_node(&node, changed)
+        self.audit_node(caller, &node, changed)
     }
 }
 

@@ -49,7 +49,7 @@ fn no_scope_reaches_where_the_caller_can_not() {
     // A mount of one branch reaches nothing else, whoever asks.
     let main = rig.memory.root("main");
     let alone = rig.view(FsOptions { branch: main, ..FsOptions::default() });
-    let query = alone.lookup(1, OsStr::new("query")).unwrap().attr.ino;
+    let query = alone.lookup(ROOT, 1, OsStr::new("query")).unwrap().attr.ino;
     let handle = alone.open(ROOT, query, libc::O_RDWR).unwrap();
     assert_eq!(alone.write(handle, 0, format!("{scoped}\n").as_bytes()), Err(Errno::EACCES));
     alone.write(handle, 0, scoped.replace("secret", "main").as_bytes()).unwrap();
@@ -218,6 +218,75 @@ fn promoting_needs_permission_to_write_to_the_parent() {
 }
 
 #[test]
+fn a_parent_that_was_closed_is_told_to_nobody_by_verbs_forks_or_open_files() {
+    let mut rig = with_records();
+    rig.who = ANN;
+    rig.mkdir("main/branches/ann").unwrap();
+    let (query, events) = (rig.open("main/query", libc::O_RDWR).unwrap(), rig.open("main/events.jsonl", 0).unwrap());
+    let main = rig.ino("main").unwrap();
+    let close = Changes { mode: Some(0o700), ..Changes::default() };
+    rig.fs.setattr(ROOT, main, close, None).unwrap();
+    for verb in ["pull", "pull --dry-run", "merge --dry-run", "merge", "promote", "promote --dry-run"] {
+        assert_eq!(rig.write("main/branches/ann/ctl", &format!("{verb}\n")), Err(Errno::EACCES), "{verb}");
+        assert_eq!(rig.last_error("main/branches/ann")["code"], "branch_closed", "{verb}");
+    }
+    assert_eq!(rig.open("main/branches/ann/conflicts", 0), Err(Errno::EACCES));
+    for name in ["README.md", "status", "lineage", "search/apples", "export/ids.txt", "vectors/a.json", "ctl", "query"]
+    {
+        assert_eq!(rig.open(&format!("main/{name}"), libc::O_RDONLY), Err(Errno::EACCES), "{name}");
+    }
+    // As with descriptors that were opened before.
+    assert_eq!(rig.mkdir("main/branches/again"), Err(Errno::EACCES));
+    assert_eq!(rig.fs.opendir(ANN, rig.ino("main/vectors").unwrap()), Err(Errno::EACCES));
+    assert_eq!(rig.fs.write(query, 0, b"apples\n"), Err(Errno::EACCES));
+    assert_eq!(rig.fs.read(events, 0, 100), Err(Errno::EACCES));
+    // Search without reading is not enough to fork, and what is one's own stays so.
+    rig.fs.setattr(ROOT, main, Changes { mode: Some(0o711), ..Changes::default() }, None).unwrap();
+    assert_eq!(rig.mkdir("main/branches/again"), Err(Errno::EACCES));
+    assert_eq!(rig.write("main/branches/ann/ctl", "pull\n"), Err(Errno::EACCES));
+    rig.read("main/status").unwrap();
+    rig.write("main/branches/ann/ctl", "checkpoint v1\n").unwrap();
+    rig.mkdir("main/branches/ann/branches/below").unwrap();
+    rig.who = ROOT;
+    rig.write("main/branches/ann/ctl", "pull\n").unwrap();
+}
+
+#[test]
+fn verbs_that_change_a_branch_are_its_owners() {
+    let mut rig = with_records();
+    rig.who = ANN;
+    for verb in ["checkpoint v1", "rollback v1", "resolve a child", "pull", "promote", "merge", "gc", "gc --dry-run"] {
+        assert_eq!(rig.write("main/ctl", &format!("{verb}\n")), Err(Errno::EACCES), "{verb}");
+    }
+    assert_eq!(rig.last_error("main")["code"], "not_owner");
+    rig.write("main/ctl", "fork mine\n").unwrap();
+    assert_eq!(rig.stat("main/branches/mine").unwrap().uid, ANN.uid);
+}
+
+#[test]
+fn refusals_are_shown_to_whom_they_happened_and_to_the_owner() {
+    let mut rig = with_records();
+    let codes = |rig: &Rig| -> Vec<serde_json::Value> {
+        let lines = rig.read("main/errors").unwrap();
+        lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["code"].clone()).collect()
+    };
+    let last = |rig: &Rig| -> serde_json::Value {
+        serde_json::from_str::<serde_json::Value>(&rig.read("main/status").unwrap()).unwrap()["last_error"].clone()
+    };
+    rig.who = ANN;
+    rig.write("main/query", "{\"secret\":1}\n").unwrap_err();
+    rig.write("main/ctl", "gc\n").unwrap_err();
+    rig.who = Caller { uid: 1001, gid: 1001 };
+    assert_eq!((codes(&rig), last(&rig)), (vec![], serde_json::Value::Null));
+    rig.write("main/ctl", "explode\n").unwrap_err();
+    assert_eq!((codes(&rig), &last(&rig)["code"]), (vec!["bad_verb".into()], &"bad_verb".into()));
+    rig.who = ANN;
+    assert_eq!((codes(&rig).len(), &last(&rig)["code"]), (2, &"not_owner".into()));
+    rig.who = ROOT;
+    assert_eq!((codes(&rig).len(), &last(&rig)["code"]), (3, &"bad_verb".into()));
+}
+
+#[test]
 fn a_merge_by_ctl_leaves_its_outcome_to_the_handle() {
     let rig = with_records();
     rig.mkdir("main/branches/x").unwrap();
@@ -319,7 +388,7 @@ fn what_was_open_shows_the_state_at_its_open() {
     let handle = rig.open("main/export/ids.txt", libc::O_RDONLY).unwrap();
     rig.write("main/vectors/c.json", &document("later")).unwrap();
     assert_eq!(rig.read_on(handle, 0).unwrap(), "a\nb\n");
-    assert_eq!(rig.fs.getattr(rig.ino("main/export/ids.txt").unwrap(), Some(handle)).unwrap().size, 4);
+    assert_eq!(rig.fs.getattr(rig.who, rig.ino("main/export/ids.txt").unwrap(), Some(handle)).unwrap().size, 4);
 }
 
 #[test]
@@ -340,7 +409,7 @@ fn events_grow_under_their_reader_and_wake_who_waits() {
 fn who_seeks_to_the_end_of_the_events_waits_for_new_ones() {
     let rig = with_records();
     let handle = rig.open("main/events.jsonl", libc::O_RDONLY).unwrap();
-    rig.fs.getattr(rig.ino("main/events.jsonl").unwrap(), Some(handle)).unwrap();
+    rig.fs.getattr(rig.who, rig.ino("main/events.jsonl").unwrap(), Some(handle)).unwrap();
     assert_eq!(rig.fs.poll(handle, None), Ok(false));
 }
 

@@ -137,12 +137,12 @@ fn what_the_kernel_still_holds_has_attributes_after_its_end() {
     rig.rm("main/files/d/b").unwrap();
     let directory = rig.ino("main/files/d").unwrap();
     rig.rmdir("main/files/d").unwrap();
-    assert_eq!(rig.fs.getattr(directory, None).unwrap().links, 0);
+    assert_eq!(rig.fs.getattr(rig.who, directory, None).unwrap().links, 0);
     let handle = rig.fs.opendir(ROOT, directory).unwrap();
     assert_eq!(rig.list_from(handle, 0), []);
     rig.fs.release(handle);
     rig.fs.forget(directory, 2);
-    assert_eq!(rig.fs.getattr(directory, None), Err(Errno::ESTALE));
+    assert_eq!(rig.fs.getattr(rig.who, directory, None), Err(Errno::ESTALE));
 }
 
 #[test]
@@ -252,9 +252,10 @@ fn a_read_only_mount_and_a_checkpoint_refuse_with_a_reason() {
     assert_eq!(rig.last_error("main")["path"], "checkpoints/v1/files/new");
     assert_eq!(rig.read("main/checkpoints/v1/files/d/b").unwrap(), "b of main");
     let frozen = rig.view(FsOptions { read_only: true, ..FsOptions::default() });
-    let root = ["main", "files"].iter().fold(1, |ino, name| frozen.lookup(ino, OsStr::new(name)).unwrap().attr.ino);
+    let root =
+        ["main", "files"].iter().fold(1, |ino, name| frozen.lookup(ROOT, ino, OsStr::new(name)).unwrap().attr.ino);
     assert_eq!(frozen.mkdir(ROOT, root, OsStr::new("new"), 0o755).unwrap_err(), Errno::EROFS);
-    let file = frozen.lookup(root, OsStr::new("a")).unwrap().attr.ino;
+    let file = frozen.lookup(ROOT, root, OsStr::new("a")).unwrap().attr.ino;
     assert_eq!(frozen.open(ROOT, file, libc::O_RDWR).unwrap_err(), Errno::EROFS);
     assert!(frozen.open(ROOT, file, libc::O_RDONLY).is_ok());
 }
@@ -312,7 +313,10 @@ fn a_merge_that_takes_an_open_file_away_leaves_it_to_its_handles() {
     assert_eq!((rig.list("main/files"), rig.list("main/files/d").len()), (vec!["d".to_owned()], 0));
     assert_eq!(rig.read_on(handle, 0).unwrap(), "a of main");
     rig.fs.write(handle, 0, b"A").unwrap();
-    assert_eq!((rig.read_on(handle, 0).unwrap().as_str(), rig.fs.getattr(ino, None).unwrap().links), ("A of main", 0));
+    assert_eq!(
+        (rig.read_on(handle, 0).unwrap().as_str(), rig.fs.getattr(rig.who, ino, None).unwrap().links),
+        ("A of main", 0)
+    );
     assert_eq!(rig.memory.files(&main).unwrap().orphans().count(), 1);
     rig.fs.release(handle);
     assert_eq!(rig.memory.files(&main).unwrap().orphans().count(), 0);
@@ -330,7 +334,7 @@ fn the_kernel_forgets_the_open_files_of_a_branch_that_goes() {
     assert!(files.contains(&open) && !files.contains(&closed));
     assert_eq!(rig.fs.read(handle, 0, 9), Err(Errno::ESTALE));
     assert_eq!(rig.fs.write(handle, 0, b"x"), Err(Errno::ESTALE));
-    assert_eq!(rig.fs.getattr(open, None), Err(Errno::ESTALE));
+    assert_eq!(rig.fs.getattr(rig.who, open, None), Err(Errno::ESTALE));
     rig.fs.release(handle);
 }
 

@@ -44,7 +44,7 @@ impl Rig {
     pub fn ino(&self, path: &str) -> Result<u64, Errno> {
         path.split('/')
             .filter(|name| !name.is_empty())
-            .try_fold(1, |ino, name| Ok(self.fs.lookup(ino, OsStr::new(name))?.attr.ino))
+            .try_fold(1, |ino, name| Ok(self.fs.lookup(self.who, ino, OsStr::new(name))?.attr.ino))
     }
 
     fn parent<'a>(&self, path: &'a str) -> (u64, &'a OsStr) {
@@ -53,7 +53,7 @@ impl Rig {
     }
 
     pub fn stat(&self, path: &str) -> Result<Attr, Errno> {
-        self.fs.getattr(self.ino(path)?, None)
+        self.fs.getattr(self.who, self.ino(path)?, None)
     }
 
     pub fn open(&self, path: &str, flags: i32) -> Result<u64, Errno> {

@@ -166,6 +166,13 @@ impl Mounted {
         Mounted { _server: site.serve(options), site }
     }
 
+    /// Ends the mount and serves its store anew.
+    pub fn again(self, options: &[&str]) -> Mounted {
+        let Mounted { _server, site } = self;
+        drop(_server);
+        Mounted { _server: site.serve(options), site }
+    }
+
     /// A path below the mountpoint.
     pub fn at(&self, path: &str) -> PathBuf {
         self.site.mnt.join(path)

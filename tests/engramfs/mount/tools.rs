@@ -25,7 +25,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn stat_tells_the_exact_size_of_everything() {
+fn stat_tells_the_exact_size_of_all_that_is_not_worked_out_for_its_reader() {
     let mount = filled();
     fs::create_dir(mount.at("main/checkpoints/v1")).unwrap();
     fs::create_dir(mount.at("main/branches/x")).unwrap();
@@ -37,7 +37,8 @@ fn stat_tells_the_exact_size_of_everything() {
     for path in all {
         let name = path.file_name().unwrap().to_str().unwrap();
         let (size, length) = (fs::metadata(&path).unwrap().len(), || fs::read(&path).unwrap().len() as u64);
-        let expected = if ["query", "ingest", "ctl"].contains(&name) { 0 } else { length() };
+        let shows_none = ["query", "ingest", "ctl", "diff", "conflicts", "errors"].contains(&name);
+        let expected = if shows_none { 0 } else { length() };
         assert_eq!(size, expected, "{}", path.display());
     }
 }
@@ -46,7 +47,7 @@ fn stat_tells_the_exact_size_of_everything() {
 fn generated_files_can_be_mapped() {
     let mount = filled();
     let code = "import mmap
-for name in ('README.md', 'status', 'lineage', 'vectors/r01.json', 'export/vectors.npy', 'export/records.jsonl', 'search/tea'):
+for name in ('README.md', 'status', 'lineage', 'vectors/r01.json', 'export/vectors.npy', 'export/records.jsonl'):
     with open('main/' + name, 'rb') as f:
         view = mmap.mmap(f.fileno(), 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
         assert view[:] == f.read(), name

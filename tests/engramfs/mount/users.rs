@@ -1,6 +1,7 @@
 //! Several uids on one mount: permission bits are the first gate.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Stdio;
 
@@ -121,6 +122,79 @@ fn a_merge_takes_write_permission_on_the_parent_by_every_way() {
     assert_eq!(mount.text("main/vectors/m.json"), "mine");
     let last = super::lines(&read(mount.at("main/lineage"))).pop().unwrap();
     assert_eq!((&last["op"], &last["uid"]), (&"merge".into(), &1001.into()));
+}
+
+/// What the first release told whoever had once reached a branch: by a kept descriptor, a working directory in a
+/// child, and a mount of a child alone.
+#[test]
+fn a_parent_that_was_closed_stays_closed_however_it_was_reached_before() {
+    let Some(mount) = shared() else { return };
+    let script = r#"
+import os, sys
+os.mkdir('main/branches/ann')
+branches, vectors = (os.open('main/' + name, os.O_RDONLY) for name in ('branches', 'vectors'))
+search, files = (os.open('main/' + name, os.O_RDONLY) for name in ('search', 'export'))
+query = os.open('main/query', os.O_RDWR)
+os.chdir('main/branches/ann')
+print('ready', flush=True)
+sys.stdin.readline()
+def refused(what, act):
+    try:
+        print('told', what, act())
+    except PermissionError:
+        pass
+def ctl(verb):
+    with open('ctl', 'w') as file:
+        file.write(verb)
+for verb in 'pull', 'pull --dry-run', 'merge --dry-run', 'promote', 'merge':
+    refused(verb, lambda: ctl(verb))
+refused('fork', lambda: os.mkdir('again', dir_fd=branches))
+refused('conflicts', lambda: open('conflicts').read())
+refused('record', lambda: os.read(os.open('late.json', os.O_RDONLY, dir_fd=vectors), 99))
+refused('list', lambda: os.listdir(os.open('.', os.O_RDONLY, dir_fd=vectors)))
+refused('search', lambda: os.read(os.open('late', os.O_RDONLY, dir_fd=search), 99))
+refused('export', lambda: os.read(os.open('ids.txt', os.O_RDONLY, dir_fd=files), 99))
+refused('query', lambda: os.write(query, b'late\n'))
+print(open('errors').read().count('branch_closed'), os.listdir('vectors'))
+"#;
+    let mut python = command("setpriv", &["--reuid=1001", "--regid=1001", "--clear-groups", "python3", "-c", script]);
+    // The shell of whoever runs this may find a program that is theirs alone.
+    python.env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    python.current_dir(mount.at("")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = python.spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    fs::set_permissions(mount.at("main"), PermissionsExt::from_mode(0o700)).unwrap();
+    mount.put("main/vectors/late.json", "late");
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(rest, "6 ['a.json']\n");
+}
+
+#[test]
+fn a_mount_of_a_child_alone_does_not_open_its_parent() {
+    let Some(mount) = shared() else { return };
+    act(&mount, 1001, "mkdir main/branches/ann").unwrap();
+    fs::set_permissions(mount.at("main"), PermissionsExt::from_mode(0o700)).unwrap();
+    let mount = mount.again(&["--allow-other", "--branch", "main/ann"]);
+    assert_refused(&mount, 1001, "echo pull > ctl");
+    assert_refused(&mount, 1001, "echo 'merge --dry-run' > ctl");
+    assert_refused(&mount, 1001, "cat conflicts");
+    act(&mount, 1001, "echo '{\"text\":\"mine\"}' > vectors/m.json; cat status lineage diff errors").unwrap();
+}
+
+#[test]
+fn refusals_are_seen_by_whom_they_happened_and_by_the_owner() {
+    let Some(mount) = shared() else { return };
+    act(&mount, 1001, "echo '{\"id\":\"secret-of-ann\"}' > main/query || true").unwrap();
+    assert_eq!(act(&mount, 1002, "cat main/errors").unwrap(), "");
+    assert!(!act(&mount, 1002, "cat main/status").unwrap().contains("secret-of-ann"));
+    assert!(act(&mount, 1001, "cat main/errors").unwrap().contains("secret-of-ann"));
+    assert!(read(mount.at("main/errors")).contains("secret-of-ann"));
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! Who may do what to a branch, asked at the time of the call.
+//!
+//! The kernel checks the way to a file when the file is looked up. Who holds a descriptor, a working directory or a
+//! mount of a child alone has passed that long ago, and the branch or its parent may be closed to them since.
+
+use super::common::{Caller, Common, Place};
+use super::errno::Failure;
+use super::errors::Reader;
+use crate::memory::{BranchInfo, Error, Kind};
+
+/// The right to list what a directory holds.
+pub(super) const READ: u32 = 0o4;
+/// The right to change what a directory holds.
+pub(super) const WRITE: u32 = 0o2;
+/// The right to reach what is in a directory.
+pub(super) const SEARCH: u32 = 0o1;
+
+impl Common {
+    /// Tells whether the permission bits of a branch's directory give a caller all of some rights: of [`READ`],
+    /// [`WRITE`] and [`SEARCH`], without supplementary groups. Root has all.
+    pub fn permits(&self, caller: Caller, branch: &BranchInfo, rights: u32) -> bool {
+        self.permits_by(caller, (branch.uid, branch.mode), rights)
+    }
+
+    /// The same by owner and mode.
+    pub fn permits_by(&self, caller: Caller, (uid, mode): (u32, u32), rights: u32) -> bool {
+        let bits = if caller.uid == uid {
+            mode >> 6
+        } else if caller.gid == self.user(uid).gid {
+            mode >> 3
+        } else {
+            mode
+        };
+        caller.uid == 0 || bits & rights == rights
+    }
+
+    /// Refuses who lacks one of some rights in a branch's directory (EACCES).
+    pub fn check_rights(&self, caller: Caller, branch: &BranchInfo, rights: u32) -> Result<(), Failure> {
+        if self.permits(caller, branch, rights) {
+            return Ok(());
+        }
+        let (code, what, hint) = if rights & WRITE != 0 && self.permits(caller, branch, rights & !WRITE) {
+            ("parent_not_writable", "takes no changes from", "ask its owner to merge, or for write permission")
+        } else {
+            ("branch_closed", "is closed to", "ask its owner for access to its directory")
+        };
+        let message = format!("{} {what} uid {}", branch.path, caller.uid);
+        Err(Error::new(Kind::Denied, code, message, hint).into())
+    }
+}
+
+impl Place {
+    /// Refuses who may not enter the branch's directory any more.
+    pub fn check_entered(&self) -> Result<(), Failure> {
+        self.common.check_rights(self.caller, &self.memory().info(self.branch())?, SEARCH)
+    }
+
+    /// Refuses who lacks rights in the parent's directory; a root branch has no parent to ask.
+    pub fn check_parent(&self, rights: u32) -> Result<(), Failure> {
+        match self.memory().info(self.branch())?.parent {
+            Some(parent) => self.common.check_rights(self.caller, &self.memory().info(parent)?, rights),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whose refusals the caller sees here.
+    pub fn reader(&self) -> Result<Reader, Failure> {
+        let owner = self.memory().info(self.branch())?.uid;
+        let Caller { uid, .. } = self.caller;
+        Ok(if [0, owner].contains(&uid) { Reader::Owner } else { Reader::Other(uid) })
+    }
+
+    /// Refuses all but the branch's owner and root.
+    pub fn check_owner(&self) -> Result<(), Failure> {
+        let info = self.memory().info(self.branch())?;
+        if [0, info.uid].contains(&self.caller.uid) {
+            return Ok(());
+        }
+        let message = format!("{} belongs to uid {}, and you are uid {}", info.path, info.uid, self.caller.uid);
+        Err(Error::new(Kind::Denied, "not_owner", message, "ask its owner, or fork it and work there").into())
+    }
+}
