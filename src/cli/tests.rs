@@ -35,7 +35,7 @@ fn every_verb_has_two_or_three_examples_before_all_else_in_its_help() {
 fn every_verb_of_the_contract_is_there() {
     let found: Vec<String> = verbs().iter().map(|verb| verb.get_name().to_owned()).collect();
     let contract = "mount umount doctor import export fork merge discard checkpoint rollback pull promote show status diff log query gc \
-                    verify backup completions man";
+                    verify backup clock completions man";
     assert_eq!(found, contract.split_whitespace().collect::<Vec<_>>());
 }
 
