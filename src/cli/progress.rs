@@ -1,8 +1,41 @@
-//! A bar that shows how far a long verb has come; on a terminal only.
+//! What shows how far a long verb has come; on a terminal only.
 
 use std::io::{IsTerminal, stderr};
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+
+/// What takes no longer is not shown.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// Says what is waited for and for how long, once that takes more than a moment.
+pub struct Waiting {
+    bar: ProgressBar,
+    begin: Instant,
+}
+
+impl Waiting {
+    /// Begins to wait, and shows nothing yet.
+    pub fn new(what: String, hidden: bool) -> Waiting {
+        let bar = if hidden || !stderr().is_terminal() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+        Waiting { bar: bar.with_style(style).with_message(what), begin: Instant::now() }
+    }
+
+    /// Waits on.
+    pub fn tick(&self) {
+        if self.begin.elapsed() >= MOMENT {
+            self.bar.tick();
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
 
 /// How far a file has been read, or how many of something are done.
 pub struct Progress(ProgressBar);

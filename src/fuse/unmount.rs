@@ -11,18 +11,21 @@ use super::mount::{detach_pinned, is_root, unmount_path};
 use super::mountinfo::{MountEntry, absolute, source_name, topmost_at};
 use super::probe::{Answer, ask, identity, pin};
 
-/// How long the process that served a mount may take to end.
-const LET_GO_LIMIT: Duration = Duration::from_secs(10);
+/// How long a process that has closed the connection is waited for: it may serve other mounts.
+const END_LIMIT: Duration = Duration::from_secs(10);
+/// How long the process that served a mount may take to close the connection.
+const LET_GO_LIMIT: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(10);
 /// A living file system answers for its root much faster than this.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
-/// Unmounts the engramfs mount at `mountpoint`, and waits up to 10 s for its process to end.
+/// Unmounts the engramfs mount at `mountpoint`, and waits for its process to end: up to ten minutes, of one that has
+/// closed the connection 10 s. `waiting` is told now and again that this takes time.
 ///
 /// Anything else that is mounted there is left alone (`NotOurs`). A mount in use is `InUse`, unless `lazy`: then it leaves the tree at
 /// once, and its process ends when the last user has gone, which is not waited for.
 /// The process is only known on Linux 6.12 or later; before, this returns as soon as the mount has gone.
-pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {
+pub fn unmount(mountpoint: &Path, lazy: bool, waiting: impl FnMut()) -> Result<(), MountError> {
     let path = absolute(mountpoint).map_err(|source| MountError::Mountpoint { path: mountpoint.to_owned(), source })?;
     let entry = mount_at(&path)?.ok_or_else(|| MountError::NotMounted { path: path.clone() })?;
     if !entry.is_engramfs() {
@@ -31,7 +34,7 @@ pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {
     let server = holders::server_of(entry.minor);
     take_away(&path, lazy)?;
     match server {
-        Some(pid) if !lazy => wait_for(pid, entry.minor, &path),
+        Some(pid) if !lazy => wait_for(pid, entry.minor, &path, waiting),
         _ => Ok(()),
     }
 }
@@ -98,13 +101,17 @@ fn take_away(path: &Path, lazy: bool) -> Result<(), MountError> {
 }
 
 /// Waits for the process to end; one that lives on but has closed the connection (it serves more than one mount) is fine too.
-fn wait_for(pid: u32, minor: u32, path: &Path) -> Result<(), MountError> {
-    let end = Instant::now() + LET_GO_LIMIT;
+fn wait_for(pid: u32, minor: u32, path: &Path, mut waiting: impl FnMut()) -> Result<(), MountError> {
+    let begin = Instant::now();
     while is_running(pid) {
-        if Instant::now() >= end {
-            let lingers = MountError::Lingers { path: path.to_owned(), pid, seconds: LET_GO_LIMIT.as_secs() };
-            return if holders::serves(pid, minor) { Err(lingers) } else { Ok(()) };
+        let waited = begin.elapsed();
+        if waited >= END_LIMIT && !holders::serves(pid, minor) {
+            return Ok(());
         }
+        if waited >= LET_GO_LIMIT {
+            return Err(MountError::Lingers { path: path.to_owned(), pid, seconds: waited.as_secs() });
+        }
+        waiting();
         std::thread::sleep(POLL);
     }
     Ok(())
@@ -125,9 +132,12 @@ mod tests {
 
     #[test]
     fn a_plain_directory_and_a_foreign_mount_are_refused() {
-        assert!(matches!(unmount(Path::new("/usr"), false).unwrap_err(), MountError::NotMounted { .. }));
-        assert!(matches!(unmount(Path::new("/proc"), true).unwrap_err(), MountError::NotOurs { .. }));
-        assert!(matches!(unmount(Path::new("/no/such/place"), false).unwrap_err(), MountError::Mountpoint { .. }));
+        assert!(matches!(unmount(Path::new("/usr"), false, || ()).unwrap_err(), MountError::NotMounted { .. }));
+        assert!(matches!(unmount(Path::new("/proc"), true, || ()).unwrap_err(), MountError::NotOurs { .. }));
+        assert!(matches!(
+            unmount(Path::new("/no/such/place"), false, || ()).unwrap_err(),
+            MountError::Mountpoint { .. }
+        ));
     }
 
     #[test]

@@ -10,11 +10,12 @@ use serde_json::json;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::output::Output;
+use crate::cli::progress::Waiting;
 use crate::cli::target::store_of;
 use crate::fuse;
 
 /// How long the serving process may take to write what is left and let the store go.
-const RELEASE_LIMIT: Duration = Duration::from_secs(30);
+const RELEASE_LIMIT: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(10);
 
 /// Unmounts, and returns when the store can be used by the next one.
@@ -34,23 +35,40 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     // A dead mount can't be asked; then nobody holds its store either.
     let store = store_of(&args.mnt).ok().flatten();
-    fuse::unmount(&args.mnt, args.lazy)?;
-    if let Some(store) = store.as_deref().filter(|_| !args.lazy) {
-        wait_for_release(store)?;
+    // A mount for reading holds nothing: the lock is that of another one then, which stays.
+    let held = store.as_deref().zip(store.as_deref().and_then(|store| holder_at(store, &args.mnt)));
+    let waiting = Waiting::new(format!("{} writes what is left to its store", args.mnt.display()), out.is_json());
+    fuse::unmount(&args.mnt, args.lazy, || waiting.tick())?;
+    if let Some((store, holder)) = held.filter(|_| !args.lazy) {
+        wait_for_release(store, &holder, || waiting.tick())?;
     }
+    drop(waiting);
     out.json_only(&json!({ "unmounted": args.mnt, "store": store }))?;
     Ok(Exit::Done)
 }
 
+/// Returns what the lock of a store says, if the mount at `mnt` is what has it.
+fn holder_at(store: &Path, mnt: &Path) -> Option<String> {
+    let mnt = mnt.canonicalize().ok()?;
+    holder(store).filter(|holder| holder.contains(&format!(", mounted at {} #", mnt.display())))
+}
+
+fn holder(store: &Path) -> Option<String> {
+    std::fs::read_to_string(store.join("lock")).ok()
+}
+
 /// The mount goes before its process has closed the store.
-fn wait_for_release(store: &Path) -> Result<(), Failure> {
+fn wait_for_release(store: &Path, held_by: &str, waiting: impl Fn()) -> Result<(), Failure> {
     let end = Instant::now() + RELEASE_LIMIT;
-    while is_held(store) {
+    // Empty just before it is released; once it says something else another process has the store.
+    let still_held = || holder(store).is_some_and(|now| now.is_empty() || now == held_by);
+    while is_held(store) && still_held() {
         if Instant::now() >= end {
             let message =
                 format!("the mount is gone, but after {RELEASE_LIMIT:?} its process still has {}", store.display());
             return Err(Failure::new(Exit::Busy, "lingers", message, "look at that process and its log"));
         }
+        waiting();
         std::thread::sleep(POLL);
     }
     Ok(())
@@ -72,14 +90,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_the_mount_that_has_the_store_is_its_holder() {
+        let (store, mnt) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = mnt.path().canonicalize().unwrap();
+        let line = format!("process 7, mounted at {} #0123\n", path.display());
+        std::fs::write(store.path().join("lock"), &line).unwrap();
+        assert_eq!(holder_at(store.path(), mnt.path()), Some(line));
+        assert_eq!(holder_at(store.path(), store.path()), None);
+    }
+
+    #[test]
     fn a_store_is_held_as_long_as_its_lock_is() {
         let dir = tempfile::tempdir().unwrap();
         assert!(!is_held(dir.path()));
         let lock = File::create(dir.path().join("lock")).unwrap();
         lock.lock().unwrap();
         assert!(is_held(dir.path()));
+        // Of another mount: not waited for.
+        wait_for_release(dir.path(), "process 7, mounted at /m #0\n", || ()).unwrap();
         drop(lock);
         assert!(!is_held(dir.path()));
-        wait_for_release(dir.path()).unwrap();
+        wait_for_release(dir.path(), "", || ()).unwrap();
     }
 }

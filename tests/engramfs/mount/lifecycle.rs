@@ -254,6 +254,34 @@ fn a_mount_in_the_background_answers_when_the_command_returns() {
 }
 
 #[test]
+fn a_mount_for_reading_goes_without_waiting_for_the_one_that_writes() {
+    let site = Site::new();
+    let side = site.beside("side");
+    fs::create_dir(&side).unwrap();
+    assert_eq!(run(&["mount", text(&site.store), text(&site.mnt)]).0, 0);
+    assert_eq!(run(&["mount", "--read-only", text(&site.store), text(&side)]).0, 0);
+    let (code, _, said) = run(&["umount", text(&side)]);
+    assert_eq!((code, said.as_str()), (0, ""));
+    save(site.mnt.join("main/vectors/a.json"), "{\"text\":\"x\"}").unwrap();
+    assert_eq!(run(&["umount", text(&site.mnt)]).0, 0);
+}
+
+#[test]
+fn the_clock_is_told_and_set_right_by_a_verb() {
+    let site = Site::new();
+    assert_eq!(run(&["mount", text(&site.store), text(&site.mnt)]).0, 0);
+    assert!(fs::read_to_string(site.mnt.join("main/status")).unwrap().contains("\"clock\":\"ok\""));
+    let (code, said, _) = run(&["clock", "--json", text(&site.store)]);
+    assert_eq!((code, &lines(&said)[0]["clock"]), (0, &"ok".into()));
+    assert_eq!(run(&["clock", "--reset", text(&site.store)]).0, 5, "it is mounted");
+    assert_eq!(run(&["umount", text(&site.mnt)]).0, 0);
+    let (code, said, _) = run(&["clock", "--reset", "--json", text(&site.store)]);
+    assert_eq!((code, &lines(&said)[0]["reset"]), (0, &false.into()));
+    let (_, said, _) = run(&["doctor", "--json"]);
+    assert!(!said.contains("\"clock\""), "no mount was named");
+}
+
+#[test]
 fn mountpoints_that_cannot_be_are_refused() {
     let site = Site::new();
     File::create(site.beside("file")).unwrap();
