@@ -107,6 +107,7 @@ mod tests {
         lock.lock().unwrap();
         assert!(is_held(dir.path()));
         // Of another mount: not waited for.
+        std::fs::write(dir.path().join("lock"), "process 8, mounted at /n #0\n").unwrap();
         wait_for_release(dir.path(), "process 7, mounted at /m #0\n", || ()).unwrap();
         drop(lock);
         assert!(!is_held(dir.path()));
