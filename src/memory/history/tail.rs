@@ -8,7 +8,7 @@ use crate::lineage::{Common, SignedEntry};
 use crate::object::{CodecError, Hash, Reader, Writer};
 
 /// Entries of a chunk: reading one reads those before it in its chunk, since each needs the hash of the one before.
-const CHUNK: usize = 8;
+const CHUNK: usize = 16;
 
 /// Some consecutive entries.
 #[derive(Clone)]
@@ -50,34 +50,57 @@ impl Chunk {
 }
 
 /// What seldom changes from step to step.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 struct Turn {
     /// The first step that has it.
     at: u32,
+    /// What the totals of its steps count from.
+    own: u64,
+    events: u64,
     /// Bytes of `lineage` from the parent.
     ahead: u64,
     joined: u64,
     facts: Facts,
 }
 
+impl Turn {
+    fn of(at: u32, Standing { totals, facts }: &Standing) -> Turn {
+        let ahead = totals.lineage - totals.own;
+        Turn { at, own: totals.own, events: totals.events, ahead, joined: totals.joined, facts: *facts }
+    }
+
+    /// Returns the totals as counted from those of an earlier turn, if nothing else is new.
+    fn from(&self, last: &Turn) -> Option<(u32, u32)> {
+        let is_same = (self.ahead, self.joined, self.facts) == (last.ahead, last.joined, last.facts);
+        let (own, events) = (self.own.checked_sub(last.own)?, self.events.checked_sub(last.events)?);
+        if is_same { Some((own.try_into().ok()?, events.try_into().ok()?)) } else { None }
+    }
+}
+
+/// Adds a value in a vector that has little room to spare.
+fn push<T>(vec: &mut Vec<T>, value: T) {
+    if vec.len() == vec.capacity() {
+        vec.reserve_exact(vec.len() / 8 + 1);
+    }
+    vec.push(value);
+}
+
 /// The steps of a branch since the newest archive.
 struct Timeline {
     before: Totals,
     turns: Vec<Turn>,
-    /// Entries by their place in the tail, and totals up to each.
+    /// Entries by their place in the tail, and totals up to each, from those of its turn.
     places: Vec<u32>,
-    owns: Vec<u64>,
-    events: Vec<u64>,
+    owns: Vec<u32>,
+    events: Vec<u32>,
     common: Option<Arc<Common>>,
 }
 
 impl Timeline {
     fn new(standing: Standing) -> Timeline {
-        let Standing { totals, facts } = standing;
-        let turn = Turn { at: 0, ahead: totals.lineage - totals.own, joined: totals.joined, facts };
         Timeline {
-            before: totals,
-            turns: vec![turn],
+            before: standing.totals,
+            turns: vec![Turn::of(0, &standing)],
             places: Vec::new(),
             owns: Vec::new(),
             events: Vec::new(),
@@ -91,8 +114,9 @@ impl Timeline {
     }
 
     fn standing(&self, at: usize) -> Standing {
-        let (turn, own) = (self.turn(at), self.owns[at]);
-        let totals = Totals { own, joined: turn.joined, lineage: own + turn.ahead, events: self.events[at] };
+        let turn = self.turn(at);
+        let (own, events) = (turn.own + u64::from(self.owns[at]), turn.events + u64::from(self.events[at]));
+        let totals = Totals { own, joined: turn.joined, lineage: own + turn.ahead, events };
         Standing { totals, facts: turn.facts }
     }
 
@@ -104,15 +128,15 @@ impl Timeline {
     }
 
     fn push(&mut self, place: u32, standing: Standing) {
-        let Standing { totals, facts } = standing;
-        let at = self.places.len() as u32;
-        let turn = Turn { at, ahead: totals.lineage - totals.own, joined: totals.joined, facts };
-        if self.turns.last().is_none_or(|last| Turn { at, ..*last } != turn) {
-            self.turns.push(turn);
+        let turn = Turn::of(self.places.len() as u32, &standing);
+        let from = self.turns.last().and_then(|last| turn.from(last));
+        if from.is_none() {
+            push(&mut self.turns, turn);
         }
-        self.places.push(place);
-        self.owns.push(totals.own);
-        self.events.push(totals.events);
+        let (own, events) = from.unwrap_or_default();
+        push(&mut self.places, place);
+        push(&mut self.owns, own);
+        push(&mut self.events, events);
     }
 }
 
@@ -185,7 +209,7 @@ impl Tail {
         if let Some(chunk) = self.chunks.last_mut() {
             Arc::make_mut(chunk).push(signed, common);
         }
-        self.prints.push(print(&signed.hash));
+        push(&mut self.prints, print(&signed.hash));
         if entry.branch_id == 0 {
             return;
         }

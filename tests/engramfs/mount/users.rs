@@ -198,6 +198,30 @@ fn refusals_are_seen_by_whom_they_happened_and_by_the_owner() {
 }
 
 #[test]
+fn the_lineage_shows_little_of_branches_that_the_reader_may_not_enter() {
+    let Some(mount) = shared() else { return };
+    act(&mount, 1001, "mkdir main/branches/ann; echo '{\"text\":\"mine\"}' > main/branches/ann/vectors/m.json")
+        .unwrap();
+    act(&mount, 1002, "mkdir main/branches/bob; chmod 755 main/branches/bob").unwrap();
+    let hidden = |uid: u32| {
+        let text =
+            act(&mount, uid, "cat main/lineage; test $(stat -c %s main/lineage) = $(wc -c < main/lineage)").unwrap();
+        super::lines(&text)
+            .iter()
+            .map(|entry| entry["hidden"] == true && entry.get("branch").is_none())
+            .collect::<Vec<_>>()
+    };
+    fs::rename(mount.at("main/branches/bob"), mount.at("main/bob")).unwrap();
+    mount.ctl("main/branches/ann", "promote").unwrap();
+    let opened = [false, false, false, false, false];
+    assert_eq!(hidden(1001), [&opened[..], &[false; 3]].concat());
+    assert_eq!(hidden(1002), [&opened[..], &[true; 3]].concat(), "a fork, a commit and a promote of a closed branch");
+    fs::rename(mount.at("main/branches/ann"), mount.at("main/ann")).unwrap();
+    assert_eq!(hidden(1002), [&opened[..], &[true; 4]].concat(), "it was closed when it ended");
+    assert_eq!(hidden(0).iter().filter(|hidden| **hidden).count(), 0);
+}
+
+#[test]
 fn the_last_answers_are_each_users_own() {
     let Some(mount) = shared() else { return };
     act(&mount, 1001, "echo 'what ann asks' > main/query").unwrap();
