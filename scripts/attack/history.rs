@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -117,19 +118,18 @@ fn mounted(entries: u64) -> (Times, u64) {
             assert!(command.status().unwrap().success());
             begun.elapsed().as_micros() as u64
         };
-        let first = one(0);
-        (first, Times((0..40).map(one).collect()).p50())
+        Times((0..40).map(one).collect()).p50()
     };
     if entries > FEW {
-        let (first, p50) = took("tail", &["-n", "1", "lineage"]);
-        let measured =
-            format!("p50 {:.2} ms with the start of the program, the first {:.2} ms", milli(p50), milli(first));
-        row(&format!("tail -n 1 lineage of a branch at {entries} entries"), "< 5 ms", &measured, p50 < 5_000);
-        let (_, started) = took("ls", &["-l"]);
-        let looks = Times((0..40).map(|_| look(&branch)).collect());
-        let asked = looks.p50();
-        let measured = format!("p50 {:.2} ms; {:.2} ms with the start of the program", milli(asked), milli(started));
-        row(&format!("ls -l of a branch at {entries} entries"), "< 5 ms", &measured, asked < 5_000);
+        for (program, words, asks) in
+            [("tail", &["-n", "1", "lineage"][..], last_line as fn(&Path) -> u64), ("ls", &["-l"][..], look)]
+        {
+            let asked = Times((0..40).map(|_| asks(&branch)).collect()).p50();
+            let measured =
+                format!("p50 {:.2} ms; {:.2} ms with the program's start", milli(asked), milli(took(program, words)));
+            let what = format!("{program} {} of a branch at {entries} entries", words.join(" "));
+            row(&what, "< 5 ms", &measured, asked < 5_000);
+        }
         row("mount of the same", "–", &format!("{:.0} ms", opened.as_secs_f64() * 1e3), true);
     }
     let woken = wake(&branch);
@@ -139,6 +139,18 @@ fn mounted(entries: u64) -> (Times, u64) {
         verify(&store, entries);
     }
     (woken, bytes)
+}
+
+/// Reads what `tail -n 1 lineage` reads.
+fn last_line(branch: &Path) -> u64 {
+    let begun = Instant::now();
+    let file = File::open(branch.join("lineage")).unwrap();
+    let length = file.metadata().unwrap().len();
+    let start = length.saturating_sub(8 << 10);
+    let mut bytes = vec![0; (length - start) as usize];
+    file.read_exact_at(&mut bytes, start).unwrap();
+    assert!(bytes.ends_with(b"}\n"));
+    begun.elapsed().as_micros() as u64
 }
 
 fn milli(micros: u64) -> f64 {

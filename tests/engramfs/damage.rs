@@ -63,6 +63,8 @@ fn read_all(disk: &ForgetfulDisk) -> Vec<(String, Result<Vec<u8>, Error>)> {
             format!("{branch:?} lineage"),
             memory.lineage_lines(branch, true).map(|lines| lines.join("\n").into_bytes()),
         ));
+        let history = memory.lineage_lines(branch, false);
+        all.push((format!("{branch:?} history"), history.map(|lines| lines.join("\n").into_bytes())));
         let checkpoints = memory.checkpoints(branch).unwrap().into_iter().map(|label| View::Checkpoint(branch, label));
         for view in [View::Branch(branch)].into_iter().chain(checkpoints) {
             let snapshot = memory.snapshot(&view).unwrap();

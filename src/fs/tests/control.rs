@@ -392,6 +392,23 @@ fn what_was_open_shows_the_state_at_its_open() {
 }
 
 #[test]
+fn an_open_lineage_stays_and_the_next_one_goes_on_where_it_ends() {
+    let rig = with_records();
+    let handle = rig.open("main/lineage", libc::O_RDONLY).unwrap();
+    let length = rig.stat("main/lineage").unwrap().size;
+    rig.write("main/vectors/c.json", &document("later")).unwrap();
+    let before = rig.read_on(handle, 0).unwrap();
+    assert_eq!(before.len() as u64, length);
+    assert_eq!(rig.fs.getattr(rig.ino("main/lineage").unwrap(), Some(handle)).unwrap().size, length);
+    let after = rig.read("main/lineage").unwrap();
+    assert_eq!(after.lines().count(), before.lines().count() + 1);
+    let next = rig.open("main/lineage", libc::O_RDONLY).unwrap();
+    assert_eq!(before.clone() + &rig.read_on(next, length).unwrap(), after);
+    let in_the_middle = rig.fs.read(next, length - 100, 50).unwrap();
+    assert_eq!(in_the_middle, before.as_bytes()[before.len() - 100..before.len() - 50]);
+}
+
+#[test]
 fn events_grow_under_their_reader_and_wake_who_waits() {
     let rig = with_records();
     let handle = rig.open("main/events.jsonl", libc::O_RDONLY).unwrap();

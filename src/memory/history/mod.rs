@@ -108,9 +108,19 @@ impl History {
         for seq in first..=upto {
             fresh.push(&*reader.entry(seq)?);
         }
+        fresh.sort();
         let older = archives.split_off(archives.len() - write::folded(&archives, upto + 1 - first));
-        let first = older.first().map_or(first, |archive| archive.first);
-        archives.push(Arc::new(write::write(shelf, &older, first, fresh)?));
+        let begins = older.first().map_or(first, |archive| archive.first);
+        let archive = match write::write(shelf, &older, begins, &fresh) {
+            // The disk may have room for the small one alone, and damage in an old one is no reason to seal nothing.
+            Err(error) if !older.is_empty() => {
+                log::warn!("archives of entries are not folded now: {error}");
+                archives.extend(older);
+                write::write(shelf, &[], first, &fresh)?
+            }
+            written => written?,
+        };
+        archives.push(Arc::new(archive));
         Ok(archives)
     }
 

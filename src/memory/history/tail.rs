@@ -200,11 +200,14 @@ impl Tail {
         let (entry, place) = (&signed.entry, self.prints.len());
         let common = self.common_of(signed);
         if place.is_multiple_of(CHUNK) {
+            let mut room = 0;
             if let Some(full) = self.chunks.last_mut().and_then(Arc::get_mut) {
                 full.commons.shrink_to_fit();
+                full.rows.shrink_to_fit();
+                room = full.rows.len();
             }
-            let chunk = Chunk { before: entry.prev, commons: Vec::with_capacity(1), rows: Vec::new() };
-            self.chunks.push(Arc::new(chunk));
+            let rows = Vec::with_capacity(room);
+            push(&mut self.chunks, Arc::new(Chunk { before: entry.prev, commons: Vec::with_capacity(1), rows }));
         }
         if let Some(chunk) = self.chunks.last_mut() {
             Arc::make_mut(chunk).push(signed, common);

@@ -253,6 +253,33 @@ fn who_may_not_enter_a_branch_sees_little_of_its_entries_in_as_many_bytes() {
 }
 
 #[test]
+fn archives_that_cannot_be_folded_are_left_and_new_entries_are_sealed() {
+    for damaged in [false, true] {
+        let disk = ForgetfulDisk::new();
+        let memory = open(&disk);
+        let main = memory.root("main").unwrap();
+        for round in 0..3 {
+            (0..5).for_each(|n| put(&memory, 1, main, "r", round * 5 + n));
+            memory.seal().unwrap();
+        }
+        let archives = memory.history.archives();
+        memory.close().unwrap();
+        drop(memory);
+        if damaged {
+            let path = format!("segments/{}", archives[0].name);
+            disk.open_write(&path).unwrap().write_all_at(b"wrong", 100).unwrap();
+        }
+        let memory = open(&disk);
+        (0..5).for_each(|n| put(&memory, 1, main, "r", 20 + n));
+        memory.seal().unwrap();
+        assert_eq!(memory.history.archives().len(), if damaged { 4 } else { 1 });
+        let last = memory.history_reader().newest();
+        assert!(memory.show_entry(last).is_ok());
+        assert_eq!(memory.show_entry(2).is_err(), damaged);
+    }
+}
+
+#[test]
 fn an_index_that_leads_elsewhere_is_found_by_verify() {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk);

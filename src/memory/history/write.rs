@@ -37,6 +37,11 @@ impl Fresh {
         self.hashes.push((prefix(&signed.hash), self.ends.len() as u32));
         self.ends.push(self.bytes.len() as u64);
     }
+
+    /// Puts the hashes in order once all entries are there.
+    pub fn sort(&mut self) {
+        self.hashes.sort_unstable();
+    }
 }
 
 /// Returns how many of the newest archives are folded into one of `fresh` new entries.
@@ -55,10 +60,9 @@ pub(super) fn folded(archives: &[Arc<Archive>], fresh: u64) -> usize {
 }
 
 /// Writes one archive of older ones, which follow each other, and of the entries behind them.
-pub(super) fn write(shelf: &Shelf, older: &[Arc<Archive>], first: u64, mut fresh: Fresh) -> Result<Archive, Error> {
-    fresh.hashes.sort_unstable();
+pub(super) fn write(shelf: &Shelf, older: &[Arc<Archive>], first: u64, fresh: &Fresh) -> Result<Archive, Error> {
     let count = older.iter().map(|archive| archive.count).sum::<u64>() + fresh.ends.len() as u64;
-    let sources = Sources { shelf, older, fresh: &fresh };
+    let sources = Sources { shelf, older, fresh };
     let mut out = ContainerWriter::new(shelf)?;
     sources.entries(&mut out)?;
     sources.hashes(&mut out)?;
