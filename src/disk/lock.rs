@@ -63,10 +63,18 @@ impl Lock {
         }
         let line = holder.replace(char::is_control, " ") + "\n";
         // Written before the rest is cut, so that who reads at this moment finds a whole first line.
-        file.write_all_at(line.as_bytes(), 0).map_err(failed)?;
-        file.set_len(line.len() as u64).map_err(failed)?;
+        match file.write_all_at(line.as_bytes(), 0) {
+            Ok(()) => file.set_len(line.len() as u64).map_err(failed)?,
+            // The lock holds without the name, too: a store on a full disk can be opened.
+            Err(error) if is_full(&error) => file.set_len(0).map_err(failed)?,
+            Err(error) => return Err(failed(error)),
+        }
         Ok(Self { file })
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl Drop for Lock {

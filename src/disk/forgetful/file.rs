@@ -65,7 +65,8 @@ impl ForgetfulFile {
     fn fits(&self, offset: u64, count: u64) -> usize {
         let names = self.disk.read();
         let length = guard(&self.node).live().len() as u64;
-        let room = self.disk.room.left(&names).saturating_add(blocks(length));
+        let Some(left) = self.disk.room.left(&names) else { return count as usize };
+        let room = left.saturating_add(blocks(length));
         count.min(room.saturating_sub(offset)) as usize
     }
 

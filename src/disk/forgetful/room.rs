@@ -62,9 +62,9 @@ impl Room {
         }
     }
 
-    /// Returns how many bytes are free.
-    pub(super) fn left(&self, names: &Names) -> u64 {
-        if self.is_limited() { self.space(names).free } else { u64::MAX }
+    /// Returns how many bytes are free on a disk with a limit.
+    pub(super) fn left(&self, names: &Names) -> Option<u64> {
+        self.is_limited().then(|| self.space(names).free)
     }
 
     pub(super) fn space(&self, names: &Names) -> Space {
