@@ -32,8 +32,31 @@ struct Tail {
     /// End of the last frame that is no mark: what callers wait for to be durable.
     told: u64,
     broken: Option<String>,
+    /// Set while a frame is written: where a panic leaves it so, half of one may stand behind the last.
+    writing: bool,
     /// Set once the file takes no more marks, so that its flushed bytes are its last.
     finished: bool,
+}
+
+impl Tail {
+    /// Returns why nothing may be written behind it, if so.
+    fn failure(&self) -> Option<String> {
+        let half = || self.writing.then(|| "a write ended in an internal error".to_owned());
+        self.broken.clone().or_else(half)
+    }
+}
+
+/// A flush that runs: dropped by a panic, it wakes those who wait for it, and nothing more is written.
+struct Flushing<'a>(&'a Journal);
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        let mut flush = self.0.flush();
+        flush.running = false;
+        self.0.fail(&mut flush, "a flush ended in an internal error".to_owned());
+        drop(flush);
+        self.0.flushed.notify_all();
+    }
 }
 
 /// Guards the group commit.
@@ -82,7 +105,14 @@ impl Journal {
     fn make(disk: &Arc<dyn Disk>, number: u64) -> Result<Journal, JournalError> {
         let path = Journal::path_of(number);
         let make = || {
-            let file = disk.create(&path)?;
+            let file = match disk.create(&path) {
+                // What a panic left was never begun.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                    disk.remove(&path)?;
+                    disk.create(&path)?
+                }
+                made => made?,
+            };
             file.write_all_at(&file_header(number), 0)?;
             file.sync()?;
             disk.sync_dir("journal")?;
@@ -104,7 +134,10 @@ impl Journal {
             number,
             path,
             file,
-            tail: Mutex::ranked(Rank::JournalTail, Tail { length, told: length, broken: None, finished: false }),
+            tail: Mutex::ranked(
+                Rank::JournalTail,
+                Tail { length, told: length, broken: None, writing: false, finished: false },
+            ),
             flush: Mutex::ranked(
                 Rank::JournalFlush,
                 Flush { upto: FILE_HEADER_BYTES, marked: 0, running: false, failed: None },
@@ -154,8 +187,8 @@ impl Journal {
         if let Some(reason) = &self.flush().failed {
             return Err(JournalError::Poisoned { reason: reason.clone() });
         }
-        if let Some(reason) = &tail.broken {
-            return Err(JournalError::Poisoned { reason: reason.clone() });
+        if let Some(reason) = tail.failure() {
+            return Err(JournalError::Poisoned { reason });
         }
         let bytes = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
         let payload = bytes(covered) + bytes(rest);
@@ -164,7 +197,10 @@ impl Journal {
         }
         let flushed = self.flush().upto;
         let header = frame::header(kind, flushed, covered, bytes(rest));
-        if let Err(source) = self.write_parts(&[&[&header[..]], covered, rest].concat(), tail.length) {
+        tail.writing = true;
+        let written = self.write_parts(&[&[&header[..]], covered, rest].concat(), tail.length);
+        tail.writing = false;
+        if let Err(source) = written {
             // Some of the bytes may be there. Cut them, or the next frame would stand behind a
             // broken one.
             if let Err(error) = self.file.set_len(tail.length) {
@@ -272,7 +308,9 @@ impl Journal {
         flush.running = true;
         drop(flush);
         let target = self.length();
+        let flushing = Flushing(self);
         let result = self.file.sync();
+        std::mem::forget(flushing);
         let mut flush = self.flush();
         flush.running = false;
         match result {
@@ -294,7 +332,7 @@ impl Journal {
     pub fn failure(&self) -> Option<String> {
         // One guard at a time: writers take them in the other order.
         let failed = self.flush().failed.clone();
-        failed.or_else(|| self.tail().broken.clone())
+        failed.or_else(|| self.tail().failure())
     }
 
     /// Notes in the file how far it was flushed, so that damage below is never taken for a torn

@@ -47,3 +47,11 @@ pub enum JournalError {
         reason: String,
     },
 }
+
+impl JournalError {
+    /// Returns whether the disk, or the share of the user who serves the store, is full.
+    pub fn is_full(&self) -> bool {
+        matches!(self, JournalError::Io { source, .. }
+            if matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)))
+    }
+}

@@ -121,6 +121,24 @@ pub enum Deed {
     Clock,
 }
 
+impl Deed {
+    /// Returns whether it may use the room that is kept for giving back: it makes less of something, or stands for what
+    /// was written already.
+    pub fn gives(&self) -> bool {
+        match self {
+            Deed::Commit(_, changes) => changes.iter().all(|change| matches!(change, Change::Delete { .. })),
+            Deed::Config(_, setting, _) => matches!(setting, Setting::Keep | Setting::Ttl),
+            Deed::Discard(_)
+            | Deed::Files(..)
+            | Deed::Rollback(..)
+            | Deed::RollbackFiles { .. }
+            | Deed::Uncheckpoint(..)
+            | Deed::User(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// Something that happens to a store.
 #[derive(Clone, Debug)]
 pub struct Act {

@@ -80,6 +80,8 @@ impl Bulk {
     /// Returns the entry of the commit and what it changes in a world in which this holds.
     pub fn prepare(&self, world: &World, act: &Act) -> Result<Prepared, Error> {
         let branch = world.branch(self.branch.id)?;
+        // Another branch may have fixed it meanwhile.
+        check_dimension(world, branch, &self.segment)?;
         let mut prepared = about(world, act, branch, Op::Commit);
         prepared.counts = Counts { put: u64::from(self.segment.rows()), deleted: self.deleted, files: 0 };
         let dim = (self.segment.dim() > 0).then_some(self.segment.dim());

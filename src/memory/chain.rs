@@ -7,6 +7,7 @@ use super::act::{Act, Deed, Join};
 use super::clock::Moment;
 use super::files::Pending;
 use super::prepare::{Ground, Prepared, Step, prepare};
+use super::room::cost_of;
 use super::world::{BranchId, BranchRef, World};
 use super::writer::WriterGuard;
 use super::{Actor, Change, Error, Memory, Replaced};
@@ -144,6 +145,17 @@ impl Memory {
         branches: &[Option<BranchId>],
         deed: impl FnOnce() -> Result<Deed, Error>,
     ) -> Result<Arc<SignedEntry>, Error> {
+        let _room = self.take_room(cost_of(0, 0))?;
+        self.act_in_room(who, branches, deed)
+    }
+
+    /// Like [`Memory::act`], for who found room for it, or gives room back.
+    pub(super) fn act_in_room(
+        &self,
+        who: &Actor,
+        branches: &[Option<BranchId>],
+        deed: impl FnOnce() -> Result<Deed, Error>,
+    ) -> Result<Arc<SignedEntry>, Error> {
         let (entry, change) = {
             let mut writer = self.writer_for(who, branches)?;
             let deed = deed()?;
@@ -210,7 +222,7 @@ impl Memory {
         let signed = SignedEntry::sign(chain.entry(&prepared, &act, &bytes, &self.public), &self.key);
         self.history.make_ready(&self.segments.shelf, &signed.entry)?;
         no_longer_hurried();
-        journal.append(Kind::Act, &[&signed.signature, &bytes])?;
+        self.append(&journal, Kind::Act, &[&signed.signature, &bytes], act.deed.gives())?;
         chain.loose_bytes += bytes.len() as u64 + super::seal::ACT_BYTES;
         if let Deed::Files(branch, _) | Deed::Discard(branch) | Deed::Join(branch, Join::Merge) = &act.deed {
             chain.pending.remove(branch);
@@ -314,7 +326,7 @@ impl Memory {
             // The end vouches for all before it, so that must be safe first.
             journal.finish()?;
             let signature = self.key.sign(&chain.end_hash(offset));
-            chain.ended_at = journal.append(Kind::End, &[&signature])?;
+            chain.ended_at = self.append(&journal, Kind::End, &[&signature], true)?;
         }
         drop(chain);
         Ok(journal.finish()?)

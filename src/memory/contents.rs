@@ -7,7 +7,7 @@
 use super::chain::Chain;
 use super::files::{Author, Edit, EditError, Edited, split_code};
 use super::world::World;
-use super::{Error, seal};
+use super::{Error, Memory, seal};
 use crate::journal::{Frame, Journal, Kind, content};
 use crate::object::{CodecError, Reader, Writer};
 use crate::sync::no_longer_hurried;
@@ -63,20 +63,21 @@ impl Chain {
     /// after it.
     pub(super) fn write_content(
         &mut self,
+        memory: &Memory,
         journal: &Journal,
         edit: &Edit<'_>,
         stretch: &Stretch<'_>,
         files: Edited,
-        packs: &dyn Packs,
     ) -> Result<Tree, EditError> {
         let Op::Write { inode, offset, bytes } = &edit.op else { return Ok(files.before) };
         let time = edit.by.time;
         let mut after = files.before.clone();
-        after.place_ends(*inode, stretch, time, packs)?;
+        after.place_ends(*inode, stretch, time, memory.packs())?;
         let (head, vouching) = (Head { by: edit.by, inode: *inode, offset: *offset }.to_bytes(), stretch.vouching());
         no_longer_hurried();
         let code = self.code(Kind::Content, &covered(&head, &length_of(stretch), &vouching));
-        let at = journal.append_content(&[&code.0[..], &head].concat(), bytes, &vouching).map_err(Error::from)?;
+        let appended = journal.append_content(&[&code.0[..], &head].concat(), bytes, &vouching);
+        let at = appended.map_err(|error| memory.note_full(error))?;
         self.link = code;
         after.place(*inode, stretch, (journal.file(), at), time)?;
         self.note_content(edit.by, files, stretch);

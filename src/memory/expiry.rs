@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::world::BranchId;
+use super::files::changed_meanwhile;
+use super::world::{BranchId, World};
 use super::{Actor, Change, EditError, Error, Kind, Memory, Replaced, View};
 use crate::merge::files::Rules;
 use crate::object::Time;
 use crate::sync::{Mutex, Rank};
-use crate::workspace::{Name, Op, ROOT, Tree};
+use crate::workspace::{Name, Node, Op, ROOT, Tree};
 
 /// Returns the inodes of a branch that handles are open on.
 pub type OpenFiles = Box<dyn Fn(BranchId) -> Vec<u64> + Send + Sync>;
@@ -43,7 +44,6 @@ struct Expired {
     parent: u64,
     name: Name,
     inode: u64,
-    modified: Time,
 }
 
 impl Memory {
@@ -128,16 +128,22 @@ impl Memory {
         Ok(count)
     }
 
-    /// Deletes a file that has outlived its rule, unless it was changed since; returns whether it did.
+    /// Deletes a file that has outlived its rule, unless it or the rule was changed since; returns whether it did.
     fn expire(&self, owner: &Actor, branch: BranchId, before: &Tree, file: Expired) -> Result<bool, Error> {
         // Time wrote this and nobody who knows of a conflict.
         let path = before.path(file.inode).unwrap_or_default();
         self.shown.forget(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
-        let Expired { parent, name, inode, modified } = file;
-        let wanted = name.clone();
-        let still = |tree: &Tree| {
+        let Expired { parent, name, inode } = file;
+        let (now, wanted) = (self.now(), name.clone());
+        let still = |world: &World, _: &Op<'_>| {
+            let branch = world.branch(branch)?;
+            let tree = branch.state.files();
             let is_it = tree.lookup(parent, &wanted).is_ok_and(|there| there == inode);
-            is_it && tree.node(inode).is_ok_and(|node| node.mtime == modified)
+            let folder = tree.path(parent).unwrap_or_default();
+            let path = if folder.is_empty() { wanted.to_vec() } else { [&folder[..], b"/", &wanted[..]].concat() };
+            let end = |node: &Node| branch.settings.rules().of(&path).ttl.map(|ttl| node.mtime.after(ttl));
+            let is_due = tree.node(inode).is_ok_and(|node| end(node).is_some_and(|end| end <= now));
+            if is_it && is_due { Ok(()) } else { Err(changed_meanwhile()) }
         };
         match self.edit_if(owner, branch, Op::Unlink { parent, name, keep: true }, still) {
             Ok(_) if self.is_watched() => Ok(true),
@@ -172,7 +178,7 @@ fn expired(tree: &Tree, rules: &Rules, now: Time) -> (Vec<Expired>, Time) {
             let Some(ttl) = rules.of(&below).ttl else { continue };
             let end = node.mtime.after(ttl);
             if end <= now {
-                found.push(Expired { parent: folder, name: name.clone(), inode, modified: node.mtime });
+                found.push(Expired { parent: folder, name: name.clone(), inode });
             } else {
                 next = next.min(end);
             }

@@ -9,13 +9,15 @@ use std::sync::Arc;
 
 use super::act::Deed;
 use super::chain::Chain;
-use super::world::{BranchId, BranchRef, View, World, files_held};
+use super::room::cost_of;
+use super::settings::{Setting, Settings};
+use super::world::{Branch, BranchId, BranchRef, View, World, files_held};
 use super::writer::WriterGuard;
 use super::{Actor, Error, Kind, Memory, seal};
 use crate::journal::{Journal, Kind as Frame};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::sync::no_longer_hurried;
-use crate::workspace::{Op, Outcome, Packs, Stretch, Tree, TreeError};
+use crate::workspace::{Content, Op, Outcome, Packs, RangeOp, Stretch, Tree, TreeError};
 
 /// Operations that are gathered with the writer's lock held; what more changed is worked out before.
 const GATHERED_AT_ONCE: u64 = 256;
@@ -105,6 +107,20 @@ impl Edited {
     }
 }
 
+/// What an operation was checked against before the writer's lock was taken.
+struct Guarded {
+    settings: Settings,
+    tree: Tree,
+}
+
+impl Guarded {
+    /// Returns whether a branch is as it was.
+    fn holds(&self, branch: &Branch) -> bool {
+        self.tree.is_clone_of(branch.state.files())
+            && self.settings.get(Setting::Rules) == branch.settings.get(Setting::Rules)
+    }
+}
+
 /// Why an operation on files was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
@@ -147,50 +163,72 @@ impl Memory {
     /// Carries out one operation on a branch's files, atomically; what the branch's rules forbid is
     /// refused and noted in the lineage.
     pub fn edit(&self, who: &Actor, branch: BranchId, op: Op<'_>) -> Result<Outcome, EditError> {
-        self.guard(who, branch, &op)?;
+        let guarded = self.guard(who, branch, &op)?;
         self.check_file(branch, &op)?;
-        self.edit_unguarded(who, branch, op)
+        // Under the lock again: a rule, or what it binds, may have changed.
+        let still = |world: &World, op: &Op<'_>| {
+            let branch = world.branch(branch)?;
+            let rules = branch.settings.rules();
+            if !super::guard::guards(rules) || guarded.as_ref().is_some_and(|guarded| guarded.holds(branch)) {
+                return Ok(());
+            }
+            super::guard::check(rules, branch.state.files(), who, op)
+        };
+        match self.edit_if(who, branch, op, still) {
+            Err(EditError::Refused(error)) if error.kind == Kind::Denied => {
+                Err(self.note_refusal(who, branch, error).into())
+            }
+            done => done,
+        }
     }
 
     /// Checks whether somebody may write to a file at all, as its `write=` rule says; a refusal is
     /// noted in the lineage.
     pub fn check_writer(&self, who: &Actor, branch: BranchId, inode: u64) -> Result<(), Error> {
-        self.guard(who, branch, &Op::Write { inode, offset: u64::MAX, bytes: (&[]).into() })
+        self.guard(who, branch, &Op::Write { inode, offset: u64::MAX, bytes: (&[]).into() }).map(drop)
     }
 
-    fn guard(&self, who: &Actor, branch: BranchId, op: &Op<'_>) -> Result<(), Error> {
+    /// Refuses what the branch's rules forbid, and notes that; returns what it looked at where they forbid anything.
+    fn guard(&self, who: &Actor, branch: BranchId, op: &Op<'_>) -> Result<Option<Guarded>, Error> {
         let guarded = {
             let world = self.world();
             let branch = world.branch(branch)?;
             let guards = super::guard::guards(branch.settings.rules());
-            guards.then(|| (branch.settings.clone(), branch.state.files().clone()))
+            guards.then(|| Guarded { settings: branch.settings.clone(), tree: branch.state.files().clone() })
         };
-        if let Some((settings, tree)) = guarded
-            && let Err(error) = super::guard::check(settings.rules(), &tree, who, op)
+        if let Some(Guarded { settings, tree }) = &guarded
+            && let Err(error) = super::guard::check(settings.rules(), tree, who, op)
         {
             return Err(self.note_refusal(who, branch, error));
         }
-        Ok(())
+        Ok(guarded)
     }
 
     /// Like [`Memory::edit`], whatever the rules say.
     pub(super) fn edit_unguarded(&self, who: &Actor, branch: BranchId, op: Op<'_>) -> Result<Outcome, EditError> {
-        self.edit_if(who, branch, op, |_| true)
+        self.edit_if(who, branch, op, |_, _| Ok(()))
     }
 
-    /// Like [`Memory::edit_unguarded`], if `still` holds for the files that it is done to; kind `Busy` else.
+    /// Like [`Memory::edit_unguarded`], if `still` lets it pass in the world that it is done to.
     pub(super) fn edit_if(
         &self,
         who: &Actor,
         branch: BranchId,
         op: Op<'_>,
-        still: impl FnOnce(&Tree) -> bool,
+        still: impl FnOnce(&World, &Op<'_>) -> Result<(), Error>,
     ) -> Result<Outcome, EditError> {
         let mut edit = Edit { by: Author { branch, time: self.now(), uid: who.uid }, op };
         // The hashes of a long write are worked out before.
         let stretch = match &edit.op {
             Op::Write { offset, bytes, .. } => Stretch::new(*offset, bytes),
             _ => None,
+        };
+        let _room = match self.gives(branch, &edit.op) {
+            true => self.give_room().map(|()| None)?,
+            false => {
+                let bytes = content_bytes(&edit.op);
+                Some(self.take_room(if stretch.is_some() { cost_of(0, bytes) } else { cost_of(bytes, 0) })?)
+            }
         };
         let (outcome, _before) = {
             let mut writer = self.writer_for(who, &[])?;
@@ -200,11 +238,11 @@ impl Memory {
             }
             let journal = writer.writable()?;
             edit.by.time = self.next_time(&mut writer)?;
-            let files = Edited::of(&self.world(), branch)?;
+            let world = self.world().clone();
+            let files = Edited::of(&world, branch)?;
             let before = files.before.clone();
-            if !still(&before) {
-                return Err(EditError::Refused(changed_meanwhile()));
-            }
+            still(&world, &edit.op)?;
+            drop(world);
             let (after, outcome) = self.write_down(&mut writer, &journal, &edit, stretch.as_ref(), files)?;
             self.world.write().edit(branch, after, edit.by.time);
             // Letting go of files that nobody else has takes time.
@@ -213,6 +251,11 @@ impl Memory {
         self.keeper.gather_soon();
         self.wake_keeper();
         Ok(outcome)
+    }
+
+    /// Returns whether an operation gives room back.
+    fn gives(&self, branch: BranchId, op: &Op<'_>) -> bool {
+        self.world().branches.get(&branch).is_some_and(|branch| gives(branch.state.files(), op))
     }
 
     /// Lets go of a file without a name that is not open any more, soon.
@@ -232,7 +275,7 @@ impl Memory {
     ) -> Result<(Tree, Outcome), EditError> {
         let lasts = lasts(&files.before, &edit.op)?;
         if let (Op::Write { inode, .. }, Some(stretch), true) = (&edit.op, stretch, lasts) {
-            let after = chain.write_content(journal, edit, stretch, files, &self.trees)?;
+            let after = chain.write_content(self, journal, edit, stretch, files)?;
             return Ok((after, Outcome { inode: *inode, gone: None }));
         }
         let mut after = files.before.clone();
@@ -242,7 +285,7 @@ impl Memory {
         if lasts {
             no_longer_hurried();
             let code = chain.code(Frame::Edit, &[&head, content]);
-            journal.append(Frame::Edit, &[&code.0, &head, content]).map_err(Error::from)?;
+            self.append(journal, Frame::Edit, &[&code.0, &head, content], gives(&files.before, &edit.op))?;
             chain.link = code;
             let bytes = (head.len() + content.len()) as u64;
             let (moves, edits) = (moves_folder(&files.before, &edit.op), files.edits);
@@ -302,9 +345,24 @@ impl Memory {
         Ok(())
     }
 
+    /// Like [`Memory::gather_all`], for who seals and so holds a lock: listeners are told by another thread.
+    fn gather_late(&self) -> Result<(), Error> {
+        let branches: Vec<BranchId> = self.writer()?.pending.keys().copied().collect();
+        for branch in branches {
+            drop(self.writer_for(&self.surroundings.owner, &[Some(branch)])?);
+            let me = self.me.clone();
+            self.planner.run(move || {
+                if let Some(memory) = me.upgrade() {
+                    memory.tell_files(branch);
+                }
+            });
+        }
+        Ok(())
+    }
+
     /// Returns the right to write, with all that was done to files standing in entries.
     pub(super) fn writer_with_all_gathered(&self) -> Result<WriterGuard<'_>, Error> {
-        self.gather_all()?;
+        self.gather_late()?;
         // What has come since is little.
         let branches: Vec<Option<BranchId>> = self.writer()?.pending.keys().copied().map(Some).collect();
         let mut writer = self.writer_for(&self.surroundings.owner, &branches)?;
@@ -361,8 +419,30 @@ pub(super) fn split_code(bytes: &[u8]) -> Option<(Hash, &[u8])> {
     bytes.split_first_chunk().map(|(code, rest)| (Hash(*code), rest))
 }
 
-fn changed_meanwhile() -> Error {
+/// Says that what was to be changed is another one by now.
+pub(super) fn changed_meanwhile() -> Error {
     Error::new(Kind::Busy, "changed", "the file was changed meanwhile", "try again")
+}
+
+/// Returns whether an operation makes less of the files.
+fn gives(tree: &Tree, op: &Op<'_>) -> bool {
+    match op {
+        Op::Unlink { .. } | Op::Rmdir { .. } | Op::Drop { .. } | Op::RemoveXattr { .. } => true,
+        Op::Range { what: RangeOp::Punch, .. } => true,
+        Op::SetAttr { inode, attrs } => attrs.size.is_some_and(|size| {
+            let is_less = |content: &Content| size <= content.size();
+            tree.node(*inode).ok().and_then(|node| node.content()).is_some_and(is_less)
+        }),
+        _ => false,
+    }
+}
+
+/// Returns how many bytes of content an operation brings.
+fn content_bytes(op: &Op<'_>) -> u64 {
+    match op {
+        Op::Write { bytes, .. } => bytes.len() as u64,
+        _ => 0,
+    }
 }
 
 /// Returns whether an operation moves a folder that holds something.

@@ -14,6 +14,11 @@ use super::world::{Branch, BranchId, BranchRef, Kept, World};
 use super::{Actor, Error, Kind, Memory, seal};
 use crate::object::{Hash, Time};
 
+/// Files are written anew where one in so many of their bytes is needed by nobody.
+const SHARE: u64 = 2;
+/// The same on a disk that is full.
+const TIGHT_SHARE: u64 = 16;
+
 impl Memory {
     /// Collects garbage and returns what went, or with `dry_run` what would go.
     ///
@@ -38,11 +43,23 @@ impl Memory {
             paths.extend(self.discard_expired(who, branch, age.least)?);
         }
         let files = self.expire_files(false)?;
-        let mut stored = self.sealing.lock();
-        let states = self.drop_outdated(age.now)?;
-        let sealed = self.seal_alone(&mut stored, Fold::Small)?;
-        let bytes = self.sweep(&stored, &sealed)?;
+        self.gather_all()?;
+        let (states, bytes) = self.collect(&mut self.sealing.lock(), age.now)?;
         Ok(json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes }))
+    }
+
+    /// Lets go of what is outdated, seals, removes what nothing reaches, and compacts; returns how many states went and how many
+    /// bytes that freed. For who holds `sealing`.
+    pub(super) fn collect(&self, stored: &mut Stored, now: Time) -> Result<(usize, u64), Error> {
+        let states = self.drop_outdated(now)?;
+        let sealed = self.seal_alone(stored, &Fold::Small)?;
+        let mut bytes = self.sweep(stored, &sealed)?;
+        match self.compact(stored, if self.room.is_tight() { TIGHT_SHARE } else { SHARE }) {
+            Ok(more) => bytes += more,
+            Err(error) => log::warn!("files of which little is needed stay as they are: {error}"),
+        }
+        self.room.reserve.fill();
+        Ok((states, bytes))
     }
 
     /// Discards a branch, if that is still due when nobody else writes; returns its path.
@@ -57,7 +74,8 @@ impl Memory {
             path = Some(branch.path.to_string());
             Ok(Deed::Discard(branch.id))
         };
-        match self.act(who, &[Some(branch)], deed) {
+        self.give_room()?;
+        match self.act_in_room(who, &[Some(branch)], deed) {
             Err(error) if matches!(error.kind, Kind::Busy | Kind::Gone) => Ok(None),
             done => done.map(|_| path),
         }

@@ -6,6 +6,7 @@
 //! its name into the manifest.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -151,7 +152,10 @@ impl Memory {
                 log::debug!("graphs are built at the usual priority: {error}");
             }
             while indexer.next() {
-                build_all(&memory, &*disk, &indexer);
+                if catch_unwind(AssertUnwindSafe(|| build_all(&memory, &*disk, &indexer))).is_err() {
+                    log::error!("a search graph ended in an internal error and is tried again later");
+                    indexer.leave();
+                }
             }
         };
         self.indexer.wake();
@@ -216,7 +220,7 @@ impl Memory {
     /// Returns the largest segment that wants a graph, after several were folded into one.
     fn next_task(&self) -> Option<Task> {
         if self.tasks().len() > 1
-            && let Err(error) = self.seal_and_fold(Fold::WithoutGraph)
+            && let Err(error) = self.seal_and_fold(&Fold::WithoutGraph)
         {
             log::warn!("segments stay apart, and each gets a search graph of its own: {error}");
         }
@@ -245,6 +249,7 @@ impl Memory {
 
     /// Puts a finished graph onto the shelf and in use, and has the manifest name it.
     fn install_graph(&self, task: &Task, bytes: &[u8]) -> Result<(), Error> {
+        let _room = self.take_room(bytes.len() as u64)?;
         {
             // Nothing names the file before it is attached.
             let _publishing = self.segments.shelf.publishing();

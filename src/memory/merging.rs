@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::act::{Act, Deed, Join};
 use super::effort::{Effort, PlanError};
 use super::joining::{self, Outcome, Planned, Table};
+use super::room::cost_of;
 use super::world::BranchId;
 use super::{Actor, Change, Error, Kind, Memory};
 use crate::lineage::{Decision, Side, SignedEntry};
@@ -54,6 +55,7 @@ impl Memory {
         deadline: Option<Deadline>,
     ) -> Result<Outcome, Error> {
         self.settle_written_until(branch, deadline)?;
+        let _room = self.take_room(cost_of(0, 0))?;
         match self.join_in_rounds(who, branch, join, deadline)? {
             Tried::Done(entry, change) => {
                 self.tell(change);

@@ -11,6 +11,7 @@ mod batch;
 mod bulk;
 mod chain;
 mod clock;
+mod compact;
 mod contents;
 mod document;
 mod draft;
@@ -36,8 +37,10 @@ mod prepare;
 mod quota;
 mod readme;
 mod record_merge;
+mod reserve;
 mod resolving;
 mod rolling_back;
+mod room;
 mod seal;
 mod segments;
 mod settings;
@@ -169,6 +172,8 @@ pub struct Memory {
     expiry: expiry::Expiry,
     /// Segments that a journal frame names and that are therefore never swept before the next seal.
     named: Mutex<HashSet<Hash>>,
+    /// What is known of the room on the disk, and the reserve.
+    room: room::Room,
     _lock: Option<Lock>,
 }
 

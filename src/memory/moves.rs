@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use imbl::ordmap::DiffItem;
 
+use super::compact::Sparse;
 use super::seal::each_state;
 use super::trees::stored;
 use super::world::{BranchRef, Branches, Checkpoint, Kept, World};
@@ -13,7 +14,7 @@ use crate::branch::{State, Visible};
 use crate::object::Hash;
 use crate::record::Version;
 use crate::segment::{Row, Segment, write_segment};
-use crate::workspace::{Packed, write_packs};
+use crate::workspace::{Packed, Repacked, write_packs};
 
 /// Segments of one dimension from which on the smallest are folded into one.
 const SEGMENTS_MAX: usize = 8;
@@ -26,13 +27,15 @@ pub(super) const FOLDED_ROWS_MAX: u32 = 1 << 20;
 const NOWHERE: u32 = u32::MAX;
 
 /// Which older segments a seal folds into the new one.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) enum Fold {
     /// Small ones, where that makes them few or worth a graph.
     Small,
     /// All that have no graph, so that one is built instead of many: walking one that is twice as
     /// large costs little more, walking two costs twice as much.
     WithoutGraph,
+    /// These, and packs with them.
+    Sparse(Arc<Sparse>),
 }
 
 /// A new segment, and what moved into it. The rows are held, so that no address of a version can
@@ -63,19 +66,25 @@ struct Group {
 
 impl Group {
     /// Leaves those segments that are folded: the smallest of those that may be, as many as `fold` says.
-    fn choose(&mut self, graph_rows: u32, fold: Fold) {
-        let may = |segment: &Segment| fold == Fold::Small || segment.graphs().next().is_none();
+    fn choose(&mut self, graph_rows: u32, fold: &Fold, spare: &mut u64) {
+        if let Fold::Sparse(sparse) = fold {
+            self.segments.retain(|name, _| sparse.segments.contains(name));
+            return;
+        }
+        let may = |segment: &Segment| *fold == Fold::Small || segment.graphs().next().is_none();
         let segments = self.segments.values().filter(|(segment, _)| may(segment));
         let mut sizes: Vec<(u32, Hash)> = segments.map(|(segment, seen)| (seen.count(), segment.name())).collect();
         sizes.sort_unstable();
-        let count = if fold == Fold::Small { self.small(&sizes, graph_rows) } else { sizes.len() };
+        let count = if *fold == Fold::Small { self.small(&sizes, graph_rows) } else { sizes.len() };
         let mut rows = 0u32;
-        let fits = |(more, _): &&(u32, Hash)| {
+        let fits = |(more, name): &&(u32, Hash)| {
             rows = rows.saturating_add(*more);
-            rows <= FOLDED_ROWS_MAX
+            let left = self.segments.get(name).and_then(|(segment, _)| spare.checked_sub(segment.length()));
+            *spare = left.unwrap_or(*spare);
+            rows <= FOLDED_ROWS_MAX && left.is_some()
         };
         let mut chosen: HashSet<Hash> = sizes.iter().take(count).take_while(fits).map(|(_, name)| *name).collect();
-        if fold == Fold::WithoutGraph && chosen.len() < 2 {
+        if *fold == Fold::WithoutGraph && chosen.len() < 2 {
             chosen.clear();
         }
         self.segments.retain(|name, _| chosen.contains(name));
@@ -108,11 +117,11 @@ impl Group {
 
 impl Memory {
     /// Writes every loose version that the world reaches, one segment for each dimension, with the
-    /// rows of the older segments that are folded.
-    pub(super) fn write_segments(&self, world: &World, fold: Fold) -> Result<Vec<Sealed>, Error> {
+    /// rows of the older segments that are folded, which take at most `spare` bytes.
+    pub(super) fn write_segments(&self, world: &World, fold: &Fold, mut spare: u64) -> Result<Vec<Sealed>, Error> {
         let mut sealed = Vec::new();
         for (dim, mut group) in groups(world) {
-            group.choose(self.surroundings.graph_rows, fold);
+            group.choose(self.surroundings.graph_rows, fold, &mut spare);
             let rows = group.rows()?;
             if rows.is_empty() {
                 continue;
@@ -149,6 +158,18 @@ impl Memory {
         let trees = states.iter().map(|state| state.files());
         write_packs(&self.segments.shelf, &self.trees, trees).map_err(stored)
     }
+
+    /// Writes what is needed of some packs into a new one; nothing where there are none.
+    pub(super) fn repack_files(&self, world: &World, fold: &Fold) -> Result<Option<Repacked>, Error> {
+        let Fold::Sparse(sparse) = fold else { return Ok(None) };
+        if sparse.packs.is_empty() {
+            return Ok(None);
+        }
+        let mut states = Vec::new();
+        each_state(world, |state| states.push(state.clone()));
+        let (trees, from) = (states.iter().map(|state| state.files()), sparse.packs.clone());
+        Repacked::write(&self.segments.shelf, &self.trees, trees, from).map(Some).map_err(stored)
+    }
 }
 
 /// Gathers all that the world reaches, by dimension.
@@ -177,14 +198,15 @@ fn groups(world: &World) -> BTreeMap<usize, Group> {
 pub(super) struct Moves<'a> {
     sealed: &'a [Sealed],
     packed: &'a mut Packed,
+    repacked: Option<&'a mut Repacked>,
     /// Old state to new; the old one is held so that its address stays its own.
     done: HashMap<*const State, (Arc<State>, Arc<State>)>,
 }
 
 impl<'a> Moves<'a> {
     /// Begins with no state moved.
-    pub(super) fn new(sealed: &'a [Sealed], packed: &'a mut Packed) -> Moves<'a> {
-        Moves { sealed, packed, done: HashMap::new() }
+    pub(super) fn new(sealed: &'a [Sealed], packed: &'a mut Packed, repacked: Option<&'a mut Repacked>) -> Moves<'a> {
+        Moves { sealed, packed, repacked, done: HashMap::new() }
     }
 
     /// Moves every state that the world reaches.
@@ -261,6 +283,11 @@ impl<'a> Moves<'a> {
             let mut settled = State::clone(&new);
             settled.settle_files(self.packed.settle(new.files()));
             new = Arc::new(settled);
+        }
+        if let Some(repacked) = &mut self.repacked {
+            let mut moved = State::clone(&new);
+            moved.settle_files(repacked.moved(new.files()));
+            new = Arc::new(moved);
         }
         self.done.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
         new

@@ -9,6 +9,8 @@ use super::chain::Chain;
 use super::clock::{self, Moment};
 use super::load::{Source, beside_a_writer, load};
 use super::manifest::{self, Manifest};
+use super::reserve::{self, Reserve};
+use super::room::Room;
 use super::segments::Segments;
 use super::trees::Trees;
 use super::unfinished;
@@ -91,6 +93,8 @@ impl Memory {
         let warnings = loaded.journal.torn().map(torn_warning).into_iter().chain(unsigned).chain(clock).collect();
         let journal = if writing { Some(Arc::new(loaded.journal.carry_on(&disk)?)) } else { None };
         let chain = Chain { journal, moment: Moment::now(&surroundings), ..loaded.chain };
+        let reserve = Reserve::open(disk.clone(), if writing { surroundings.reserve } else { 0 });
+        reserve.fill();
         let memory = Arc::new_cyclic(|me| Memory {
             disk,
             key,
@@ -118,6 +122,7 @@ impl Memory {
             indexer: super::indexer::Indexer::default(),
             expiry: super::expiry::Expiry::default(),
             named: Mutex::new(loaded.named),
+            room: Room::new(reserve),
             _lock: lock,
         });
         if fresh || (writing && memory.root("main").is_none()) {
@@ -194,6 +199,7 @@ fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
         segment::FOLDER,
         "lock",
         manifest::NEW_PATH,
+        reserve::FOLDER,
         unfinished::PATH,
         unfinished::NEW_PATH,
         "lost+found",

@@ -65,6 +65,12 @@ impl Rollback {
         same_checkpoint && branch.has_state_of(&self.branch)
     }
 
+    /// Returns whether the branch holds less after it.
+    pub fn shrinks(&self) -> bool {
+        let bytes = |state: &State| state.totals().raw + state.files().totals().allocated;
+        bytes(&self.state) < bytes(&self.branch.state)
+    }
+
     /// Returns the entry of the rollback and what it changes in a world in which this holds.
     pub fn prepare(&self, world: &World, act: &Act) -> Result<Prepared, Error> {
         let branch = world.branch(self.branch.id)?;

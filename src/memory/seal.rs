@@ -14,6 +14,7 @@
 //! the new one with the new file: both give the same world.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use super::history::{self, Archive};
 use super::manifest::{self, Manifest, Stored};
 use super::merging::ROUNDS;
 use super::moves::{Fold, Moves, Sealed};
+use super::room::is_full;
 use super::world::{BranchId, Branches, World};
 use super::{Actor, Error, Memory};
 use crate::branch::State;
@@ -149,27 +151,43 @@ struct Rotated {
     journals: Vec<u64>,
     /// Segments that acts in them name.
     named: HashSet<Hash>,
+    /// The most that is to be written of what stood in them alone.
+    needs: u64,
 }
 
 impl Memory {
     /// Moves everything loose into segments now, and returns when that is durable.
     pub fn seal(&self) -> Result<(), Error> {
-        self.seal_and_fold(Fold::Small)
+        self.seal_and_fold(&Fold::Small)
     }
 
     /// Like [`Memory::seal`], and says which segments are folded.
-    pub(super) fn seal_and_fold(&self, fold: Fold) -> Result<(), Error> {
+    pub(super) fn seal_and_fold(&self, fold: &Fold) -> Result<(), Error> {
+        self.gather_all()?;
         self.seal_alone(&mut self.sealing.lock(), fold).map(drop)
     }
 
-    /// Like [`Memory::seal_and_fold`], for who holds `sealing`; returns the world that the new manifest names.
-    pub(super) fn seal_alone(&self, stored: &mut Stored, fold: Fold) -> Result<World, Error> {
-        let Rotated { manifest, journals, named } = self.rotate()?;
-        let (world, replaced) = self.seal_rotated(stored, manifest, fold).inspect_err(|_| {
+    /// Like [`Memory::seal_and_fold`], for who holds `sealing`; returns the world that the new manifest names. On a full
+    /// disk it uses the reserve.
+    pub(super) fn seal_alone(&self, stored: &mut Stored, fold: &Fold) -> Result<World, Error> {
+        let mut sealed = self.seal_once(stored, fold);
+        if sealed.as_ref().is_err_and(is_full) && self.room.reserve.give_all() {
+            sealed = self.seal_once(stored, fold);
+        }
+        self.room.reserve.fill();
+        sealed
+    }
+
+    fn seal_once(&self, stored: &mut Stored, fold: &Fold) -> Result<World, Error> {
+        let Rotated { manifest, journals, named, needs } = self.rotate()?;
+        self.room.note_rotation(needs);
+        let (world, replaced) = self.seal_rotated(stored, manifest, fold).inspect_err(|error| {
             // The acts that name them are still all there is of their rows.
             self.named.lock().extend(&named);
-            // The next try comes sooner than after a seal, and not with every act.
-            if let Ok(mut writer) = self.writer() {
+            // The next try comes sooner than after a seal, and not with every act. On a full disk it comes with room.
+            if !is_full(error)
+                && let Ok(mut writer) = self.writer()
+            {
                 writer.loose_bytes += SEAL_BYTES / 2;
             }
         })?;
@@ -186,20 +204,22 @@ impl Memory {
     }
 
     /// Steps 2 and 3; returns the world that the manifest names, and whether others took the place of older files.
-    fn seal_rotated(&self, stored: &mut Stored, mut manifest: Manifest, fold: Fold) -> Result<(World, bool), Error> {
+    fn seal_rotated(&self, stored: &mut Stored, mut manifest: Manifest, fold: &Fold) -> Result<(World, bool), Error> {
         let rotated = manifest.world.branches.clone();
-        let sealed = self.write_segments(&manifest.world, fold)?;
+        let sealed = self.write_segments(&manifest.world, fold, self.spare_bytes())?;
         let before = self.history.archives().len();
         let archives = self.history.archive(&self.segments.shelf, manifest.seq)?;
         manifest.archives = history::names(&archives);
         let mut packed = self.pack_files(&manifest.world)?;
-        let mut moves = Moves::new(&sealed, &mut packed);
+        let mut repacked = self.repack_files(&manifest.world, fold)?;
+        let mut moves = Moves::new(&sealed, &mut packed, repacked.as_mut());
         moves.world(&mut manifest.world);
         let anew = stored.advance(&manifest.world, &self.segments.shelf, &self.trees, |parts| {
             manifest::write(&self.disk, &manifest, parts, &self.key)
         })?;
         let folds = anew || sealed.iter().any(Sealed::folds) || archives.len() < before;
         self.install(&mut moves, rotated, &manifest, archives)?;
+        self.room.note_seal(stored.bytes());
         Ok((manifest.world, folds))
     }
 
@@ -213,10 +233,11 @@ impl Memory {
         let numbers = names.iter().filter_map(|name| Journal::number_of(name));
         let journals = numbers.filter(|number| *number <= old.number()).collect();
         let new = Journal::create_after(&self.disk, &old)?;
+        let needs = self.waiting_needs();
         let (new, manifest, named) = self.exchange(new)?;
         // The manifest is not to name what the device may lose.
         new.secure_before()?;
-        Ok(Rotated { manifest, journals, named })
+        Ok(Rotated { manifest, journals, named, needs })
     }
 
     /// Puts a new journal file in place of the one in use.
@@ -304,11 +325,13 @@ impl Memory {
             while let Some(duty) = keeper.next(rest)
                 && let Some(memory) = memory.upgrade()
             {
-                match memory.tend(&duty, &mut lull) {
+                // Where a change was half done, its guard has closed the store.
+                match catch_unwind(AssertUnwindSafe(|| memory.tend(&duty, &mut lull))) {
                     // Closed meanwhile, or told to whoever had to write.
-                    Err(error) if memory.is_read_only() => log::debug!("nothing is sealed any more: {error}"),
-                    Err(error) => log::warn!("work in the background failed and will be tried again: {error}"),
-                    Ok(()) => {}
+                    Ok(Err(error)) if memory.is_read_only() => log::debug!("nothing is sealed any more: {error}"),
+                    Ok(Err(error)) => log::warn!("work in the background failed and will be tried again: {error}"),
+                    Ok(Ok(())) => {}
+                    Err(_) => log::error!("work in the background ended in an internal error and will be tried again"),
                 }
             }
         };
@@ -330,6 +353,9 @@ impl Memory {
         }
         self.settle_all_written();
         self.gather_all()?;
+        if self.room.is_tight() {
+            self.make_room();
+        }
         self.expire_in_time(self.surroundings.rest)?;
         let rests = || duty.idle && self.unsealed_bytes() >= RESTING_BYTES;
         if duty.seal || rests() {

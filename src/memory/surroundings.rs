@@ -25,6 +25,9 @@ const LULL: Duration = Duration::from_secs(5);
 /// So long the keeper has nothing to do before it tidies up; files that have outlived their rule go as often.
 const REST: Duration = Duration::from_secs(60);
 
+/// What a seal and a collection need beside what they give back, and the deletes before them.
+const RESERVE: u64 = 8 << 20;
+
 /// The clock and the source of randomness that a store is given, and its maker.
 pub struct Surroundings {
     /// Tells the present moment.
@@ -42,6 +45,9 @@ pub struct Surroundings {
     /// How long the keeper must have had nothing to do before it seals also what is a good deal less
     /// than it waits for otherwise; and how often files are looked for that have outlived their rule.
     pub rest: Duration,
+    /// Bytes that are set aside on the disk for deletes, seals and collections when it is full; of a small disk an
+    /// eighth at most. 0 for none.
+    pub reserve: u64,
     /// Who makes a store that is not there yet.
     pub owner: Actor,
 }
@@ -73,6 +79,7 @@ impl Surroundings {
             graph_rows: GRAPH_ROWS,
             lull: LULL,
             rest: REST,
+            reserve: RESERVE,
             owner,
         }
     }

@@ -53,6 +53,11 @@ impl Packs for Trees {
         packs.insert(*name, pack.clone());
         Ok(pack)
     }
+
+    fn holder(&self, hash: &Hash) -> Option<Arc<Pack>> {
+        let open: Vec<Arc<Pack>> = self.packs.lock().values().cloned().collect();
+        open.into_iter().find(|pack| pack.holds(hash))
+    }
 }
 
 impl Trees {

@@ -28,6 +28,10 @@ const HEADER_BYTES: usize = MAGIC.len() + 32 + 32 + 1;
 pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &Builder<'_>) -> std::io::Result<()> {
     let payload = [&segment.0[..], &[metric.to_code()], &builder.save()].concat();
     let bytes = [&MAGIC[..], &Hash::of(&CONTEXT, &payload).0, &payload].concat();
+    // It saves time alone: a disk that is nearly full is not filled with it.
+    if disk.space()?.available / 4 < bytes.len() as u64 {
+        return Err(std::io::Error::from_raw_os_error(libc::ENOSPC));
+    }
     remove(disk, NEW_PATH)?;
     let file = disk.create(NEW_PATH)?;
     file.write_all_at(&bytes, 0)?;

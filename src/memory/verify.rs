@@ -13,7 +13,7 @@ use super::load::{Loaded, Source, beside_a_writer, load};
 use super::open::{check_format, is_holder, read_file, read_keys};
 use super::segments::Segments;
 use super::trees::{self, Trees};
-use super::{Error, Kind, manifest, seal, unfinished};
+use super::{Error, Kind, manifest, reserve, seal, unfinished};
 use crate::branch::State;
 use crate::disk::{Disk, RealDisk};
 use crate::journal::{Journal, Replay};
@@ -198,10 +198,12 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded, trees: &Tre
         "lock",
         manifest::PATH,
         manifest::NEW_PATH,
+        reserve::FOLDER,
         unfinished::PATH,
         unfinished::NEW_PATH,
         "lost+found",
     ];
+    reserve::verify(&**disk)?;
     unfinished::verify(disk, &disk.list("").map_err(io)?)?;
     for name in disk.list("").map_err(io)? {
         if !known.contains(&name.as_str()) {

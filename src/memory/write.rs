@@ -12,7 +12,8 @@ use super::merging::{AGAIN, ROUNDS, SMALL};
 use super::prepare::{check_vector, created};
 use super::quota::Usage;
 use super::rolling_back::Rollback;
-use super::settings::Setting;
+use super::room::{Taken, cost_of};
+use super::settings::{Setting, parse_duration};
 use super::world::{BranchId, World};
 use super::{Actor, Error, Kind, Memory};
 use crate::branch::check_record_id;
@@ -73,7 +74,8 @@ impl Memory {
 
     /// Throws a branch away. Kind `NotEmpty` while it has child branches.
     pub fn discard(&self, who: &Actor, branch: BranchId) -> Result<(), Error> {
-        self.act(who, &[Some(branch)], || Ok(Deed::Discard(branch))).map(|_| ())
+        self.give_room()?;
+        self.act_in_room(who, &[Some(branch)], || Ok(Deed::Discard(branch))).map(|_| ())
     }
 
     /// Gives a child branch another name.
@@ -94,6 +96,7 @@ impl Memory {
         if is_bulk(&edits) && !edits.iter().any(|edit| matches!(edit, Edit::Rename { .. })) {
             return self.commit_bulk(who, branch, edits);
         }
+        let _room = self.room_for(branch, &edits)?;
         let mut changes = Vec::with_capacity(edits.len());
         let mut renames = Vec::new();
         for edit in edits {
@@ -109,7 +112,7 @@ impl Memory {
             }
             Ok(Deed::Commit(branch, changes))
         };
-        Ok(Receipt::of(&*self.act(who, &[Some(branch)], deed)?))
+        Ok(Receipt::of(&*self.act_in_room(who, &[Some(branch)], deed)?))
     }
 
     /// Like [`Memory::commit`], but leaves records alone whose content is already so. An import that
@@ -146,6 +149,7 @@ impl Memory {
 
     /// Writes the records into a segment first; the entry then names it.
     fn commit_bulk(&self, who: &Actor, branch: BranchId, edits: Vec<Edit>) -> Result<Receipt, Error> {
+        let _room = self.room_for(branch, &edits)?;
         drop(self.writer_for(who, &[Some(branch)])?);
         let (mut rows, mut deletes) = (Vec::with_capacity(edits.len()), Vec::new());
         let maker = Maker::new(self, who, branch)?;
@@ -159,7 +163,8 @@ impl Memory {
         let _publishing = self.segments.shelf.publishing();
         if rows.is_empty() {
             let changes = deletes.into_iter().map(|id| Change::Delete { id }).collect();
-            return Ok(Receipt::of(&*self.act(who, &[Some(branch)], || Ok(Deed::Commit(branch, changes)))?));
+            let deed = || Ok(Deed::Commit(branch, changes));
+            return Ok(Receipt::of(&*self.act_in_room(who, &[Some(branch)], deed)?));
         }
         let name = write_segment(&self.segments.shelf, &rows, dim)?;
         drop(rows);
@@ -179,7 +184,9 @@ impl Memory {
         deletes: Vec<Arc<str>>,
     ) -> Result<Arc<SignedEntry>, Error> {
         let name = segment.name();
-        let mut bulk = Bulk::new(&self.world().clone(), branch, segment, &deletes, self.now())?;
+        let world = self.world().clone();
+        let mut bulk = Bulk::new(&world, branch, segment, &deletes, self.now())?;
+        drop(world);
         for _ in 0..ROUNDS {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             if !bulk.holds(&self.world()) {
@@ -216,7 +223,8 @@ impl Memory {
             let table = Table { world, packs: &self.trees, time };
             Rollback::new(table, branch, &label, patterns.as_deref(), most)
         };
-        let mut earlier: Option<Rollback> = None;
+        self.give_room()?;
+        let (mut earlier, mut room): (Option<Rollback>, _) = (None, None);
         for _ in 0..ROUNDS {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             let (world, time) = (self.world().clone(), self.next_time(&mut writer)?);
@@ -225,6 +233,11 @@ impl Memory {
                 None => work_out(&world, time, SMALL),
             };
             match planned {
+                Ok(planned) if !planned.shrinks() && room.is_none() => {
+                    drop(writer);
+                    room = Some(self.take_room(cost_of(0, 0))?);
+                    earlier = Some(planned);
+                }
                 Ok(planned) => {
                     let deed = match &patterns {
                         None => Deed::Rollback(branch, label.clone()),
@@ -250,6 +263,26 @@ impl Memory {
         Err(branch_moves())
     }
 
+    /// Returns whether edits only delete, and something.
+    fn deletes(&self, branch: BranchId, edits: &[Edit]) -> Result<bool, Error> {
+        let state = self.world().branch(branch)?.state.clone();
+        let mut some = false;
+        for edit in edits {
+            let Edit::Delete { id } = edit else { return Ok(false) };
+            some = some || state.find(id)?.is_some();
+        }
+        Ok(some)
+    }
+
+    /// Finds room for edits; those that only delete give some back.
+    fn room_for(&self, branch: BranchId, edits: &[Edit]) -> Result<Option<Taken<'_>>, Error> {
+        if self.deletes(branch, edits)? {
+            return self.give_room().map(|()| None);
+        }
+        let cost = |edit: &Edit| if let Edit::Put { draft, .. } = edit { cost_of(draft.bytes() as u64, 0) } else { 0 };
+        self.take_room(cost_of(0, 0) + edits.iter().map(cost).sum::<u64>()).map(Some)
+    }
+
     /// Fails as a commit of this one record would, and changes nothing.
     pub fn check(&self, branch: BranchId, draft: &Draft) -> Result<(), Error> {
         let world = self.world();
@@ -267,7 +300,8 @@ impl Memory {
 
     /// Deletes a checkpoint.
     pub fn delete_checkpoint(&self, who: &Actor, branch: BranchId, label: &str) -> Result<(), Error> {
-        self.act(who, &[Some(branch)], || Ok(Deed::Uncheckpoint(branch, label.into()))).map(|_| ())
+        self.give_room()?;
+        self.act_in_room(who, &[Some(branch)], || Ok(Deed::Uncheckpoint(branch, label.into()))).map(|_| ())
     }
 
     /// Makes a branch's records those of a checkpoint, as a new commit; the state before stays
@@ -308,7 +342,15 @@ impl Memory {
 
     /// Gives a setting a value.
     pub fn set(&self, who: &Actor, branch: BranchId, setting: Setting, value: &str) -> Result<(), Error> {
-        self.act(who, &[Some(branch)], || Ok(Deed::Config(branch, setting, value.into()))).map(|_| ())
+        let deed = || Ok(Deed::Config(branch, setting, value.into()));
+        let shortens = {
+            let world = self.world();
+            let before = world.branch(branch)?.settings.duration(setting).unwrap_or(i64::MAX);
+            matches!(setting, Setting::Keep | Setting::Ttl) && parse_duration(value).is_ok_and(|after| after < before)
+        };
+        // So that what is kept can be let go of on a full disk.
+        let _room = if shortens { self.give_room().map(|()| None)? } else { Some(self.take_room(cost_of(0, 0))?) };
+        self.act_in_room(who, &[Some(branch)], deed).map(|_| ())
     }
 
     /// Gives a branch's directory permission bits.

@@ -122,6 +122,11 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Returns the length of the file in bytes.
+    pub fn length(&self) -> u64 {
+        self.container.length()
+    }
+
     /// Opens the segment of that name; reads its footer and its stamps alone.
     pub fn open(shelf: &Shelf, name: Hash) -> Result<Segment, SegmentError> {
         let container = Container::open(shelf, name, KIND)?;

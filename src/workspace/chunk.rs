@@ -154,6 +154,20 @@ impl Loose {
     }
 }
 
+impl Sealed {
+    /// Returns bytes, from the pack that has them now.
+    fn read(&self, from: u32, count: u32, packs: &dyn Packs) -> Result<Vec<u8>, TreeError> {
+        let gone = match packs.pack(&self.pack) {
+            Ok(pack) => return Ok(pack.read(self, from, count)?),
+            Err(error) => error,
+        };
+        match packs.holder(&self.hash).and_then(|pack| Some((pack.find(&self.hash).ok()??, pack))) {
+            Some((place, pack)) => Ok(pack.read(&place, from, count)?),
+            None => Err(gone.into()),
+        }
+    }
+}
+
 impl Chunk {
     /// Returns how many bytes it takes up.
     pub fn length(&self) -> u32 {
@@ -194,7 +208,7 @@ impl Chunk {
             Chunk::Sealed(sealed) if from >= sealed.stored as usize => {}
             Chunk::Sealed(sealed) => {
                 let count = out.len().min(sealed.stored as usize - from);
-                let bytes = packs.pack(&sealed.pack)?.read(sealed, from as u32, count as u32)?;
+                let bytes = sealed.read(from as u32, count as u32, packs)?;
                 out[..count].copy_from_slice(&bytes);
             }
         }

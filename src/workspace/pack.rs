@@ -26,6 +26,12 @@ const ORDER: usize = 3;
 pub trait Packs: Send + Sync {
     /// Returns a pack; the error is what `Pack::open` says.
     fn pack(&self, name: &Hash) -> Result<Arc<Pack>, SegmentError>;
+
+    /// Returns a pack that has a chunk of that hash: the one that a tree names may have been written anew without what
+    /// is not needed any more, and be gone.
+    fn holder(&self, _hash: &Hash) -> Option<Arc<Pack>> {
+        None
+    }
 }
 
 /// Has no packs: for trees that were never sealed.
@@ -77,6 +83,11 @@ impl Pack {
             return Err(self.file.damaged(HASHES, "a chunk is not the one that a file has"));
         }
         self.file.read(BYTES, start + u64::from(from), u64::from(length))
+    }
+
+    /// Returns whether it has a chunk of that hash.
+    pub fn holds(&self, hash: &Hash) -> bool {
+        self.find(hash).is_ok_and(|found| found.is_some())
     }
 
     /// Returns a chunk of that hash.

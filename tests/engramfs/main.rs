@@ -22,6 +22,8 @@ mod faults;
 mod files;
 /// Forged lineages.
 mod forgery;
+/// Full disks, and what is done on them.
+mod full;
 /// Walks through graphs, hidden rows and damage.
 mod graphs;
 /// Inode numbers lead to one file for ever.
@@ -30,10 +32,14 @@ mod inodes;
 mod long_writes;
 /// Manifests that grow by what is new.
 mod manifest;
+/// What others do between a decision and what follows from it.
+mod meanwhile;
 /// Random operations against a plain model.
 mod model;
 /// Files without a name, which handles keep alive.
 mod orphans;
+/// Every disk call panics in turn.
+mod panics;
 /// Names and vectors that are refused.
 mod refusals;
 /// Histories that note what was acknowledged.

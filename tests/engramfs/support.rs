@@ -20,6 +20,7 @@ pub fn surroundings() -> Surroundings {
         graph_rows: u32::MAX,
         lull: std::time::Duration::ZERO,
         rest: std::time::Duration::from_secs(60),
+        reserve: 0,
         owner: who(),
     }
 }

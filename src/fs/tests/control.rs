@@ -399,7 +399,7 @@ fn an_open_lineage_stays_and_the_next_one_goes_on_where_it_ends() {
     rig.write("main/vectors/c.json", &document("later")).unwrap();
     let before = rig.read_on(handle, 0).unwrap();
     assert_eq!(before.len() as u64, length);
-    assert_eq!(rig.fs.getattr(rig.ino("main/lineage").unwrap(), Some(handle)).unwrap().size, length);
+    assert_eq!(rig.fs.getattr(rig.who, rig.ino("main/lineage").unwrap(), Some(handle)).unwrap().size, length);
     let after = rig.read("main/lineage").unwrap();
     assert_eq!(after.lines().count(), before.lines().count() + 1);
     let next = rig.open("main/lineage", libc::O_RDONLY).unwrap();

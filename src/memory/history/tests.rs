@@ -21,6 +21,7 @@ fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
         uptime: Box::new(|| std::time::Duration::from_nanos(TICKS.load(Ordering::Relaxed).cast_unsigned())),
         entropy: Box::new(|bytes| bytes.fill(7)),
         graph_rows: u32::MAX,
+        reserve: 0,
         lull: std::time::Duration::ZERO,
         rest: std::time::Duration::from_secs(60),
         owner: who(1),

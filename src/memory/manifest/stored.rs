@@ -107,6 +107,11 @@ impl Stored {
         self.parts.iter().map(|part| part.name)
     }
 
+    /// Returns how many bytes a part that says all takes at most.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+
     /// Notes which number a state has.
     pub(super) fn note_state(&mut self, state: &Arc<State>, number: u64, snapshot: Hash) {
         self.states.insert(Arc::as_ptr(state).addr(), Known { state: Arc::downgrade(state), number, snapshot });

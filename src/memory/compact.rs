@@ -1,0 +1,102 @@
+//! Compaction: segments and packs of which much is needed by nobody are written anew without that.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::manifest::Stored;
+use super::moves::Fold;
+use super::seal::each_state;
+use super::world::World;
+use super::{Error, Memory};
+use crate::branch::Visible;
+use crate::object::Hash;
+use crate::segment::Segment;
+use crate::workspace::{Packs, needed_of_packs};
+
+/// Compaction writes so often anew at most what the disk has room for at once.
+const STEPS_MAX: usize = 32;
+/// What is less is not worth a seal.
+const BYTES_MIN: u64 = 64 << 10;
+
+/// Files that are to be written anew, without what nobody needs of them.
+#[derive(Default, PartialEq, Eq)]
+pub(super) struct Sparse {
+    /// Segments.
+    pub segments: HashSet<Hash>,
+    /// Packs.
+    pub packs: HashSet<Hash>,
+}
+
+/// A file on the shelf.
+struct Candidate {
+    name: Hash,
+    is_pack: bool,
+    length: u64,
+    needed: u64,
+}
+
+impl Candidate {
+    fn freed(&self) -> u64 {
+        self.length.saturating_sub(self.needed)
+    }
+}
+
+impl Memory {
+    /// Writes files anew of which at least one in `share` bytes is needed by nobody, in steps that each free more than
+    /// they take; returns how many bytes that freed. For who holds `sealing`.
+    pub(super) fn compact(&self, stored: &mut Stored, share: u64) -> Result<u64, Error> {
+        let mut freed = 0;
+        for _ in 0..STEPS_MAX {
+            let sparse = self.sparse(&self.world().clone(), share);
+            if sparse == Sparse::default() {
+                break;
+            }
+            let sealed = self.seal_alone(stored, &Fold::Sparse(Arc::new(sparse)))?;
+            freed += self.sweep(stored, &sealed)?;
+        }
+        Ok(freed)
+    }
+
+    /// Returns the files that are worth a step: those of which the least is needed, as many as there is room for.
+    fn sparse(&self, world: &World, share: u64) -> Sparse {
+        let mut candidates = self.candidates(world);
+        candidates.retain(|file| file.freed() >= BYTES_MIN && file.freed().saturating_mul(share) >= file.length);
+        candidates.sort_by_key(|file| (file.needed, file.name));
+        let (mut spare, mut sparse) = (self.compactable_bytes(), Sparse::default());
+        for Candidate { name, is_pack, needed, .. } in candidates {
+            let Some(left) = spare.checked_sub(needed) else { break };
+            spare = left;
+            if is_pack {
+                sparse.packs.insert(name)
+            } else {
+                sparse.segments.insert(name)
+            };
+        }
+        sparse
+    }
+
+    fn candidates(&self, world: &World) -> Vec<Candidate> {
+        let (mut segments, mut states): (BTreeMap<Hash, (Arc<Segment>, Visible)>, _) = (BTreeMap::new(), Vec::new());
+        each_state(world, |state| {
+            for layer in state.layers() {
+                let none = || (layer.segment.clone(), Visible::none(layer.segment.rows()));
+                let (_, seen) = segments.entry(layer.segment.name()).or_insert_with(none);
+                seen.join(&layer.visible);
+            }
+            states.push(state.clone());
+        });
+        let mut found = Vec::new();
+        for (name, (segment, seen)) in segments {
+            let length = segment.length();
+            let needed = length * u64::from(seen.count()) / u64::from(segment.rows()).max(1);
+            found.push(Candidate { name, is_pack: false, length, needed });
+        }
+        let needed: HashMap<Hash, u64> = needed_of_packs(states.iter().map(|state| state.files()));
+        for (name, needed) in needed {
+            // One that can't be read is told of where somebody reads it.
+            let Ok(pack) = self.trees.pack(&name) else { continue };
+            found.push(Candidate { name, is_pack: true, length: pack.length(), needed });
+        }
+        found
+    }
+}

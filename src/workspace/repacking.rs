@@ -1,0 +1,134 @@
+//! Moving what is needed of packs of which little is, so that the rest can go.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::chunk::{Chunk, Sealed};
+use super::hash::Memo;
+use super::node::{Body, Node};
+use super::nodes::{Nodes, Unlike};
+use super::pack::{Packs, write_pack};
+use super::{Tree, TreeError};
+use crate::object::{Hash, Shelf};
+
+/// Nodes that may differ from the last tree for the next one to be moved like it.
+const ALIKE: usize = 4096;
+
+/// Returns how many bytes some trees need of each pack that they reach.
+pub fn needed_of_packs<'a>(trees: impl Iterator<Item = &'a Tree>) -> HashMap<Hash, u64> {
+    let (mut seen, mut needed) = (HashSet::new(), HashMap::new());
+    each_sealed(trees, |sealed| {
+        if seen.insert((sealed.pack, sealed.number)) {
+            *needed.entry(sealed.pack).or_default() += u64::from(sealed.stored);
+        }
+    });
+    needed
+}
+
+/// Calls `look` with the chunks of some trees that are in packs. Of each tree only what it does not share with the one
+/// before is looked at.
+fn each_sealed<'a>(trees: impl Iterator<Item = &'a Tree>, mut look: impl FnMut(&Arc<Sealed>)) {
+    let mut before = Nodes::default();
+    for tree in trees {
+        for node in before.diff(&tree.nodes).filter_map(|unlike| unlike.new) {
+            for (_, chunk) in node.content().into_iter().flat_map(|content| content.chunks.iter()) {
+                if let Chunk::Sealed(sealed) = chunk {
+                    look(sealed);
+                }
+            }
+        }
+        before = tree.nodes.clone();
+    }
+}
+
+/// Where the chunks of some packs are now.
+pub struct Repacked {
+    from: HashSet<Hash>,
+    /// By their hashes.
+    places: HashMap<Hash, Sealed>,
+    /// Nodes that were moved before, so that trees that shared one share it again.
+    nodes: HashMap<*const Node, (Arc<Node>, Arc<Node>)>,
+    /// The last tree that was moved, before and after: what the next shares with it stays shared.
+    last: Option<(Nodes, Nodes)>,
+}
+
+impl Repacked {
+    /// Writes what the trees need of the packs `from` into a new one on the shelf.
+    pub fn write<'a>(
+        shelf: &Shelf,
+        packs: &dyn Packs,
+        trees: impl Iterator<Item = &'a Tree>,
+        from: HashSet<Hash>,
+    ) -> Result<Repacked, TreeError> {
+        let mut chunks: HashMap<Hash, Chunk> = HashMap::new();
+        each_sealed(trees, |sealed| {
+            if from.contains(&sealed.pack) {
+                chunks.entry(sealed.hash).or_insert_with(|| {
+                    let length = sealed.stored;
+                    Chunk::Sealed(Arc::new(Sealed { length, ..Sealed::clone(sealed) }))
+                });
+            }
+        });
+        let mut chunks: Vec<Chunk> = chunks.into_values().collect();
+        // Large ones first, so that they lie in whole blocks of the file, and in an order that does not vary.
+        chunks.sort_by_key(|chunk| (std::cmp::Reverse(chunk.length()), chunk.hash()));
+        let places = match chunks.is_empty() {
+            true => HashMap::new(),
+            false => write_pack(shelf, &chunks, packs)?.1.into_iter().map(|it| (it.hash, it)).collect(),
+        };
+        Ok(Repacked { from, places, nodes: HashMap::new(), last: None })
+    }
+
+    /// Returns a tree of equal content that needs none of the old packs. Numbers, times and head are the same.
+    pub fn moved(&mut self, tree: &Tree) -> Tree {
+        let mut new = tree.clone();
+        new.nodes = self.moved_nodes(&tree.nodes);
+        if let Some(memo) = tree.memo.get() {
+            let directories = memo.directories.clone();
+            new.memo = Arc::new(Memo { nodes: new.nodes.clone(), directories }).into();
+            new.older = None;
+        }
+        new
+    }
+
+    fn moved_nodes(&mut self, old: &Nodes) -> Nodes {
+        let (before, mut new) = match &self.last {
+            Some((before, after)) if before.diff(old).nth(ALIKE).is_none() => (before.clone(), after.clone()),
+            _ => (Nodes::default(), old.clone()),
+        };
+        for Unlike { inode, new: node, .. } in before.diff(old) {
+            match node {
+                None => drop(new.remove(inode)),
+                Some(node) => match self.moved_node(node) {
+                    Some(moved) => new.insert(inode, moved),
+                    None if new.get(inode).is_some_and(|there| Arc::ptr_eq(there, node)) => {}
+                    None => new.insert(inode, node.clone()),
+                },
+            }
+        }
+        self.last = Some((old.clone(), new.clone()));
+        new
+    }
+
+    /// Returns a node with its chunks in the new pack, if any has moved.
+    fn moved_node(&mut self, old: &Arc<Node>) -> Option<Arc<Node>> {
+        if let Some((_, new)) = self.nodes.get(&Arc::as_ptr(old)) {
+            return Some(new.clone());
+        }
+        let mut chunks = old.content()?.chunks.iter();
+        chunks.find(|(_, chunk)| self.moved_chunk(chunk).is_some())?;
+        let mut node = Node::clone(old);
+        if let Body::File(content) = &mut node.body {
+            content.settle(|chunk| self.moved_chunk(chunk));
+        }
+        let new = Arc::new(node);
+        self.nodes.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
+        Some(new)
+    }
+
+    fn moved_chunk(&self, chunk: &Chunk) -> Option<Chunk> {
+        let Chunk::Sealed(sealed) = chunk else { return None };
+        let place = self.from.contains(&sealed.pack).then(|| self.places.get(&sealed.hash))??;
+        Some(Chunk::Sealed(Arc::new(Sealed { length: sealed.length, ..place.clone() })))
+    }
+}

@@ -1,0 +1,378 @@
+//! Full disks: whatever filled one, deletes and collections go on, and so does what comes after them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engramfs::disk::{Disk, ForgetfulDisk};
+use engramfs::memory::{
+    Attrs, BranchId, EditError, Error, FILES_ROOT, FileName, FileOp, Join, Kind, Make, Memory, OpenMode, Setting,
+    Surroundings, View,
+};
+
+use crate::support::{Chance, delete, main_of, put, rounds, surroundings, texts, verify, who};
+
+const MIB: u64 = 1 << 20;
+const FILE: usize = 200 << 10;
+
+/// A store on a disk of that size.
+fn store(bytes: u64, files: u64) -> (ForgetfulDisk, Arc<Memory>) {
+    let disk = ForgetfulDisk::new();
+    disk.limit(bytes, files);
+    (disk.clone(), open(&disk))
+}
+
+fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
+    let around = Surroundings { reserve: 8 << 20, ..surroundings() };
+    Memory::open_on(Arc::new(disk.clone()) as Arc<dyn Disk>, OpenMode::Create, None, around).unwrap()
+}
+
+fn inode_of(memory: &Memory, branch: BranchId, name: &str) -> Option<u64> {
+    memory.files(&View::Branch(branch)).unwrap().lookup(FILES_ROOT, name.as_bytes()).ok()
+}
+
+fn full(error: EditError) -> Error {
+    match error {
+        EditError::Refused(error) => error,
+        EditError::Tree(error) => panic!("{error}"),
+    }
+}
+
+/// Makes a file, or gives it other bytes.
+fn write(memory: &Memory, branch: BranchId, name: &str, bytes: &[u8]) -> Result<(), Error> {
+    let inode = match inode_of(memory, branch, name) {
+        Some(inode) => inode,
+        None => {
+            let (parent, name) = (FILES_ROOT, FileName::new(name.as_bytes()).unwrap());
+            let op = FileOp::Create { parent, name, make: Make::File, mode: 0o644, uid: 1000, gid: 1000 };
+            memory.edit(&who(), branch, op).map_err(full)?.inode
+        }
+    };
+    memory.edit(&who(), branch, FileOp::Write { inode, offset: 0, bytes: bytes.into() }).map_err(full).map(drop)
+}
+
+fn unlink(memory: &Memory, branch: BranchId, name: &str) -> Result<(), Error> {
+    let name = FileName::new(name.as_bytes()).unwrap();
+    memory.edit(&who(), branch, FileOp::Unlink { parent: FILES_ROOT, name, keep: false }).map_err(full).map(drop)
+}
+
+fn truncate(memory: &Memory, branch: BranchId, name: &str) -> Result<(), Error> {
+    let attrs = Attrs { size: Some(0), ..Attrs::default() };
+    let inode = inode_of(memory, branch, name).unwrap();
+    memory.edit(&who(), branch, FileOp::SetAttr { inode, attrs }).map_err(full).map(drop)
+}
+
+fn read(memory: &Memory, branch: BranchId, name: &str) -> Vec<u8> {
+    let tree = memory.files(&View::Branch(branch)).unwrap();
+    tree.read(inode_of(memory, branch, name).unwrap(), 0, 64 << 20, memory.packs()).unwrap()
+}
+
+/// Bytes of which no two chunks are equal.
+fn noise(seed: u64, count: usize) -> Vec<u8> {
+    let mut chance = Chance(seed);
+    (0..count.div_ceil(8)).flat_map(|_| chance.next().to_le_bytes()).take(count).collect()
+}
+
+/// Repeats something until the disk is full; returns how often it was done.
+fn until_full(mut step: impl FnMut(u64) -> Result<(), Error>) -> u64 {
+    for number in 0..100_000 {
+        if let Err(error) = step(number) {
+            assert_eq!(error.kind, Kind::Full, "{error}");
+            assert!(error.message.contains("KiB are missing") || error.message.contains("inodes"), "{error}");
+            return number;
+        }
+    }
+    panic!("the disk never gets full");
+}
+
+#[test]
+fn a_file_that_is_overwritten_again_and_again_fills_no_disk() {
+    let (disk, memory) = store(8 * MIB, 1 << 20);
+    for number in 0..251 {
+        write(&memory, main_of(&memory), "file", &noise(number, FILE))
+            .unwrap_or_else(|error| panic!("{number}: {error}"));
+    }
+    assert!(read(&memory, main_of(&memory), "file") == noise(250, FILE));
+    memory.close().unwrap();
+    verify(&disk).unwrap();
+}
+
+/// A way to fill a disk, and to give something back.
+struct Way {
+    name: &'static str,
+    fill: fn(&Memory, u64) -> Result<(), Error>,
+    /// What was the `number`th thing goes, of as many as there are.
+    give: fn(&Memory, u64) -> Result<(), Error>,
+}
+
+fn record(memory: &Memory, number: u64) -> Result<(), Error> {
+    let text = format!("{:?}", noise(number, 700));
+    memory
+        .commit(&who(), main_of(memory), vec![put(&format!("r{number}"), Some(vec![1.0, 2.0]), Some(&text))])
+        .map(drop)
+}
+
+fn bulk(memory: &Memory, number: u64) -> Result<(), Error> {
+    let text = format!("{:?}", noise(number, 40));
+    let edits = (0..1024).map(|row| put(&format!("b{number}-{row}"), None, Some(&text))).collect();
+    memory.commit(&who(), main_of(memory), edits).map(drop)
+}
+
+fn merge(memory: &Memory, number: u64) -> Result<(), Error> {
+    let child = memory.fork(&who(), main_of(memory), &format!("m{number}"), None)?;
+    write(memory, child, &format!("f{number}"), &noise(number, FILE))?;
+    memory.join(&who(), child, Join::Merge, false).map(drop)
+}
+
+fn discard_if_there(memory: &Memory, name: &str) -> Result<(), Error> {
+    match memory.resolve(&format!("main/{name}")) {
+        Ok(branch) => memory.discard(&who(), branch),
+        Err(_) => Ok(()),
+    }
+}
+
+const WAYS: [Way; 7] = [
+    Way {
+        name: "files",
+        fill: |memory, number| write(memory, main_of(memory), &format!("f{number}"), &noise(number, FILE)),
+        give: |memory, number| unlink(memory, main_of(memory), &format!("f{number}")),
+    },
+    Way {
+        name: "small files",
+        fill: |memory, number| write(memory, main_of(memory), &format!("f{number}"), &noise(number, 9000)),
+        give: |memory, number| truncate(memory, main_of(memory), &format!("f{number}")),
+    },
+    Way {
+        name: "records",
+        fill: record,
+        give: |memory, number| memory.commit(&who(), main_of(memory), vec![delete(&format!("r{number}"))]).map(drop),
+    },
+    Way {
+        name: "ingest",
+        fill: bulk,
+        give: |memory, number| {
+            let edits = (0..1024).map(|row| delete(&format!("b{number}-{row}"))).collect();
+            memory.commit(&who(), main_of(memory), edits).map(drop)
+        },
+    },
+    Way {
+        name: "branches",
+        fill: |memory, number| {
+            let child = memory.fork(&who(), main_of(memory), &format!("m{number}"), None)?;
+            write(memory, child, "file", &noise(number, FILE))
+        },
+        give: |memory, number| discard_if_there(memory, &format!("m{number}")),
+    },
+    Way {
+        name: "merges",
+        fill: merge,
+        give: |memory, number| {
+            discard_if_there(memory, &format!("m{number}"))?;
+            unlink(memory, main_of(memory), &format!("f{number}"))
+        },
+    },
+    Way {
+        name: "checkpoints",
+        fill: |memory, number| {
+            write(memory, main_of(memory), "file", &noise(number, FILE))?;
+            memory.checkpoint(&who(), main_of(memory), &format!("c{number}"), None)
+        },
+        give: |memory, number| memory.delete_checkpoint(&who(), main_of(memory), &format!("c{number}")),
+    },
+];
+
+#[test]
+fn whatever_filled_a_disk_can_be_deleted_and_gives_its_room_back() {
+    for way in &WAYS {
+        let name = way.name;
+        let (disk, memory) = store(8 * MIB, 1 << 20);
+        let main = main_of(&memory);
+        // What goes is gone at once.
+        memory.set(&who(), main, Setting::Keep, "0s").unwrap();
+        let count = until_full(|number| (way.fill)(&memory, number));
+        assert!(count >= 3, "{name}: {count} fit");
+        let free = disk.space().unwrap().free;
+        assert!(free < 2 * MIB, "{name}: {free} bytes are free, and the disk is said to be full");
+        drop(memory);
+        // A full store opens, and deletes and collections go on there.
+        let memory = open(&disk);
+        memory.gc(&who(), None, false).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for number in (0..count).filter(|number| number % 4 != 0) {
+            (way.give)(&memory, number).unwrap_or_else(|error| panic!("{name}, {number} of {count}: {error}"));
+        }
+        let again = until_full(|number| (way.fill)(&memory, 100_000 + number));
+        assert!(again >= count / 3, "{name}: {count} fit at first and {again} after most of it went");
+        for number in 0..again {
+            (way.give)(&memory, 100_000 + number).unwrap_or_else(|error| panic!("{name}, {number}: {error}"));
+        }
+        memory.gc(&who(), None, false).unwrap();
+        (way.fill)(&memory, 200_000).unwrap_or_else(|error| panic!("{name}: {error}"));
+        memory.close().unwrap();
+        verify(&disk).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn a_rollback_to_a_smaller_state_and_a_shorter_keep_work_on_a_full_disk() {
+    let (disk, memory) = store(8 * MIB, 1 << 20);
+    let main = main_of(&memory);
+    memory.checkpoint(&who(), main, "empty", None).unwrap();
+    let fill = |memory: &Memory| until_full(|number| write(memory, main, &format!("f{number}"), &noise(number, FILE)));
+    let count = fill(&memory);
+    memory.rollback(&who(), main, "empty").unwrap();
+    // The state before stays readable until `config/keep` says otherwise.
+    assert_eq!(write(&memory, main, "f", &noise(1, 4 * FILE)).unwrap_err().kind, Kind::Full);
+    memory.set(&who(), main, Setting::Keep, "0s").unwrap();
+    let again = fill(&memory);
+    assert!(again >= count * 3 / 4, "{count} fit at first, and {again} after all went");
+    drop(memory);
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn a_disk_without_inodes_takes_deletes_and_gives_them_back() {
+    let (disk, memory) = store(1 << 30, 60);
+    let main = main_of(&memory);
+    let step = |memory: &Memory, number: u64| -> Result<(), Error> {
+        record(memory, number)?;
+        memory.fork(&who(), main, &format!("b{number}"), None)?;
+        memory.seal()
+    };
+    let count = until_full(|number| step(&memory, number));
+    drop(memory);
+    let memory = open(&disk);
+    assert!(count > 5, "{count}");
+    for number in 0..count {
+        memory.commit(&who(), main, vec![delete(&format!("r{number}"))]).unwrap();
+        memory.discard(&who(), memory.resolve(&format!("main/b{number}")).unwrap()).unwrap();
+    }
+    memory.gc(&who(), None, false).unwrap();
+    memory.close().unwrap();
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn a_disk_that_others_filled_takes_deletes_and_goes_on_when_they_leave() {
+    let (disk, memory) = store(64 * MIB, 1 << 20);
+    let main = main_of(&memory);
+    for number in 0..40 {
+        write(&memory, main, &format!("f{number}"), &noise(number, FILE)).unwrap();
+    }
+    // Nothing is sealed yet, and there is no room for it.
+    disk.create("lost+found").unwrap().allocate(disk.space().unwrap().free).unwrap();
+    assert_eq!(write(&memory, main, "f0", &noise(99, FILE)).unwrap_err().kind, Kind::Full);
+    for number in 0..20 {
+        unlink(&memory, main, &format!("f{number}")).unwrap();
+    }
+    disk.remove("lost+found").unwrap();
+    write(&memory, main, "more", b"bytes").unwrap();
+    assert!(read(&memory, main, "f30") == noise(30, FILE));
+    memory.close().unwrap();
+    verify(&disk).unwrap();
+}
+
+/// What a store should hold.
+#[derive(Default)]
+struct Model {
+    files: BTreeMap<String, Vec<u8>>,
+    records: BTreeMap<String, String>,
+}
+
+impl Model {
+    fn check(&self, memory: &Memory) {
+        let main = main_of(memory);
+        for (name, bytes) in &self.files {
+            assert!(read(memory, main, name) == *bytes, "{name}");
+        }
+        let tree = memory.files(&View::Branch(main)).unwrap();
+        assert_eq!(tree.entries(FILES_ROOT, None).unwrap().count(), self.files.len());
+        let expected: Vec<_> = self.records.iter().map(|(id, text)| (id.clone(), text.clone())).collect();
+        assert_eq!(texts(memory, &View::Branch(main)), expected);
+    }
+
+    /// Does something at random; what is refused changes nothing.
+    fn step(&mut self, memory: &Memory, chance: &mut Chance) -> Result<(), Error> {
+        let (main, seed) = (main_of(memory), chance.next());
+        match chance.below(8) {
+            0..4 => {
+                let (name, bytes) = (format!("f{}", chance.below(40)), noise(seed, 1 + chance.below(2 * FILE)));
+                let new = !self.files.contains_key(&name);
+                let mut expected = self.files.get(&name).cloned().unwrap_or_default();
+                let written = write(memory, main, &name, &bytes);
+                if written.is_ok() {
+                    let kept = expected.split_off(expected.len().min(bytes.len()));
+                    self.files.insert(name, [bytes, kept].concat());
+                } else if new && inode_of(memory, main, &name).is_some() {
+                    // It was made, and its bytes had no room.
+                    self.files.insert(name, Vec::new());
+                }
+                written
+            }
+            4..6 => {
+                let (id, text) =
+                    (format!("r{}", chance.below(60)), format!("{:?}", noise(seed, 1 + chance.below(3000))));
+                memory.commit(&who(), main, vec![put(&id, Some(vec![1.0, 2.0]), Some(&text))])?;
+                self.records.insert(id, text);
+                Ok(())
+            }
+            6 => {
+                let name = format!("s{seed}");
+                let child = memory.fork(&who(), main, &name, None)?;
+                memory.discard(&who(), child)
+            }
+            _ => self.give(memory, chance),
+        }
+    }
+
+    /// Deletes something; that always works.
+    fn give(&mut self, memory: &Memory, chance: &mut Chance) -> Result<(), Error> {
+        let main = main_of(memory);
+        if chance.one_in(3) && !self.records.is_empty() {
+            let id = self.records.keys().nth(chance.below(self.records.len())).unwrap().clone();
+            memory.commit(&who(), main, vec![delete(&id)])?;
+            self.records.remove(&id);
+        } else if !self.files.is_empty() {
+            let name = self.files.keys().nth(chance.below(self.files.len())).unwrap().clone();
+            if chance.one_in(2) {
+                truncate(memory, main, &name)?;
+                self.files.insert(name, Vec::new());
+            } else {
+                unlink(memory, main, &name)?;
+                self.files.remove(&name);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn random_work_on_a_full_disk_is_done_or_refused_and_nothing_is_lost() {
+    for seed in 0..rounds(3) as u64 {
+        let (disk, mut memory) = store(6 * MIB, 1 << 20);
+        memory.set(&who(), main_of(&memory), Setting::Keep, "0s").unwrap();
+        let (mut chance, mut model, mut refused) = (Chance(seed), Model::default(), 0);
+        for _ in 0..400 {
+            match model.step(&memory, &mut chance) {
+                Ok(()) => {}
+                Err(error) => {
+                    assert_eq!(error.kind, Kind::Full, "seed {seed}: {error}");
+                    refused += 1;
+                    for _ in 0..chance.below(8) {
+                        model.give(&memory, &mut chance).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                    }
+                }
+            }
+            if chance.one_in(40) {
+                memory.sync().unwrap();
+                memory = open(&if chance.one_in(2) { disk.clone() } else { disk.power_cut(seed) });
+                if !chance.one_in(2) {
+                    model.check(&memory);
+                }
+                memory = open(&disk);
+            }
+        }
+        assert!(refused > 3, "seed {seed}: the disk was full {refused} times");
+        model.check(&memory);
+        memory.close().unwrap();
+        verify(&disk).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}

@@ -1,0 +1,154 @@
+//! What was decided without the writer's lock is decided again under it: others act at every moment in between.
+//!
+//! The store asks its clock on the way. There another thread does something, if nobody holds the lock just then.
+
+use std::sync::{Arc, Mutex};
+
+use engramfs::disk::ForgetfulDisk;
+use engramfs::memory::{
+    Actor, BranchId, EditError, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, OpenMode, Setting,
+    Surroundings, Time, View,
+};
+use engramfs::sync::without_waiting;
+
+use crate::support::{main_of, put, surroundings, who};
+
+type Act = Box<dyn Fn(&Memory) -> Result<(), Error> + Send>;
+
+/// What is done at which look at the clock, counted down.
+#[derive(Default)]
+struct Meanwhile {
+    store: Option<Arc<Memory>>,
+    act: Option<(usize, Act)>,
+    /// It was done.
+    done: bool,
+}
+
+fn open() -> (Arc<Memory>, Arc<Mutex<Meanwhile>>) {
+    let meanwhile = Arc::new(Mutex::new(Meanwhile::default()));
+    let (seen, usual) = (meanwhile.clone(), surroundings().clock);
+    let clock = move || {
+        look(&seen);
+        usual()
+    };
+    let around = Surroundings { clock: Box::new(clock), ..surroundings() };
+    let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
+    meanwhile.lock().unwrap().store = Some(memory.clone());
+    (memory, meanwhile)
+}
+
+fn look(meanwhile: &Mutex<Meanwhile>) {
+    let due = {
+        let mut meanwhile = meanwhile.lock().unwrap();
+        if let Some((count, _)) = &mut meanwhile.act {
+            *count = count.saturating_sub(1);
+        }
+        let due = meanwhile.act.take_if(|(count, _)| *count == 0);
+        due.map(|(_, act)| (act, meanwhile.store.clone().unwrap()))
+    };
+    if let Some((act, memory)) = due {
+        let done = std::thread::spawn(move || without_waiting(|| act(&memory)).is_ok()).join().unwrap();
+        meanwhile.lock().unwrap().done = done;
+    }
+}
+
+/// Lets something happen at the `nth` look at the clock.
+fn plan(meanwhile: &Mutex<Meanwhile>, nth: usize, act: Act) {
+    let mut meanwhile = meanwhile.lock().unwrap();
+    (meanwhile.act, meanwhile.done) = (Some((nth, act)), false);
+}
+
+/// Returns whether it happened.
+fn happened(meanwhile: &Mutex<Meanwhile>) -> bool {
+    let mut meanwhile = meanwhile.lock().unwrap();
+    meanwhile.act = None;
+    meanwhile.done
+}
+
+fn create(memory: &Memory, who: &Actor, branch: BranchId, name: &str) -> Result<u64, EditError> {
+    let name = FileName::new(name.as_bytes()).unwrap();
+    let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o666, uid: who.uid, gid: who.gid };
+    Ok(memory.edit(who, branch, op)?.inode)
+}
+
+fn is_there(memory: &Memory, branch: BranchId, name: &str) -> bool {
+    memory.files(&View::Branch(branch)).unwrap().lookup(FILES_ROOT, name.as_bytes()).is_ok()
+}
+
+#[test]
+fn a_rule_that_is_set_while_an_operation_is_under_way_binds_it() {
+    let mut bound = 0;
+    for (nth, before) in (1..6).flat_map(|nth| [(nth, ""), (nth, "other text write=uid:7")]) {
+        let (memory, meanwhile) = open();
+        let (main, bob) = (main_of(&memory), Actor { uid: 1001, ..who() });
+        memory.set(&who(), main, Setting::Rules, before).unwrap();
+        create(&memory, &bob, main, "first").unwrap();
+        let rule = move |memory: &Memory| {
+            assert!(!is_there(memory, main, "file"));
+            memory.set(&who(), main, Setting::Rules, "** text write=uid:1000")
+        };
+        plan(&meanwhile, nth, Box::new(rule));
+        let made = create(&memory, &bob, main, "file");
+        if happened(&meanwhile) {
+            bound += 1;
+            assert!(matches!(made, Err(EditError::Refused(error)) if error.kind == Kind::Denied), "look {nth}");
+            assert!(!is_there(&memory, main, "file"));
+        }
+    }
+    assert!(bound > 0, "the rule is set in between");
+}
+
+#[test]
+fn a_file_whose_lifetime_is_taken_away_while_a_collection_looks_stays() {
+    static NOW: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(1_700_000_000_000_000_000);
+    let mut kept = 0;
+    for nth in 1..12 {
+        let meanwhile = Arc::new(Mutex::new(Meanwhile::default()));
+        let seen = meanwhile.clone();
+        let clock = move || {
+            look(&seen);
+            Time(NOW.fetch_add(1_000, std::sync::atomic::Ordering::Relaxed))
+        };
+        let around = Surroundings { clock: Box::new(clock), ..surroundings() };
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
+        meanwhile.lock().unwrap().store = Some(memory.clone());
+        let main = main_of(&memory);
+        memory.set(&who(), main, Setting::Rules, "** text ttl=1h").unwrap();
+        create(&memory, &who(), main, "file").unwrap();
+        NOW.fetch_add(7_200_000_000_000, std::sync::atomic::Ordering::Relaxed);
+        let there = Arc::new(Mutex::new(false));
+        let seen = there.clone();
+        let rule = move |memory: &Memory| {
+            memory.set(&who(), main, Setting::Rules, "")?;
+            *seen.lock().unwrap() = is_there(memory, main, "file");
+            Ok(())
+        };
+        plan(&meanwhile, nth, Box::new(rule));
+        memory.gc(&who(), None, false).unwrap();
+        if happened(&meanwhile) && *there.lock().unwrap() {
+            kept += 1;
+            assert!(is_there(&memory, main, "file"), "look {nth}");
+        }
+    }
+    assert!(kept > 1, "the rule goes in between");
+}
+
+#[test]
+fn two_bulk_commits_fix_one_dimension() {
+    let rows =
+        |dim: usize| (0..1024).map(|row| put(&format!("r{row}"), Some(vec![1.0; dim]), None)).collect::<Vec<_>>();
+    let mut refused = 0;
+    for nth in 1..8 {
+        let (memory, meanwhile) = open();
+        let main = main_of(&memory);
+        let [one, other] = ["one", "other"].map(|name| memory.fork(&who(), main, name, None).unwrap());
+        let edits = rows(3);
+        plan(&meanwhile, nth, Box::new(move |memory| memory.commit(&who(), other, edits.clone()).map(drop)));
+        let done = memory.commit(&who(), one, rows(2));
+        if happened(&meanwhile) {
+            refused += 1;
+            assert_eq!(done.unwrap_err().code, "wrong_dimension", "look {nth}");
+        }
+    }
+    assert!(refused > 1, "the other one comes first");
+}
