@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one gate: format, lints, build, all tests. ENGRAMFS_ROUNDS=N runs the random tests N times as long.
+# The one gate: format, lints, build, all tests, and the attack on full disks where it can be mounted. ENGRAMFS_ROUNDS=N runs the random tests N times as long.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
@@ -7,3 +7,6 @@ cargo fmt --check
 cargo clippy --all-targets --locked -- -D warnings
 cargo test --locked --no-run
 cargo test --locked
+if [ "$(id -u)" = 0 ] && [ -c /dev/fuse ]; then
+  cargo test --quiet --locked --bench attack -- --quick full
+fi

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "an attack may panic")]
 #![expect(clippy::print_stdout, reason = "an attack prints what it found")]
 
+mod full;
 mod history;
 mod memory;
 mod mount;
@@ -40,6 +41,9 @@ fn main() {
     }
     if wants("history") {
         history::run(quick);
+    }
+    if wants("full") {
+        full::run(quick);
     }
     if FAILED.load(Ordering::Relaxed) {
         std::process::exit(1);

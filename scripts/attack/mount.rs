@@ -38,8 +38,18 @@ impl Mount {
 
     fn with(server: Command, options: &[&str]) -> Mount {
         let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store");
+        Mount::in_folder(folder, store, options)
+    }
+
+    /// Mounts a store that is somewhere else.
+    pub fn over(store: PathBuf, options: &[&str]) -> Mount {
+        Mount::in_folder(tempfile::tempdir().unwrap(), store, options)
+    }
+
+    fn in_folder(folder: TempDir, store: PathBuf, options: &[&str]) -> Mount {
         open_to_all(folder.path());
-        let (store, path) = (folder.path().join("store"), folder.path().join("mnt"));
+        let path = folder.path().join("mnt");
         fs::create_dir(&path).unwrap();
         let server = serve(server, &store, &path, options);
         Mount { server, store, path, folder: Some(folder) }

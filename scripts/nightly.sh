@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# The long suites, one after the other; prints what became of each, exit 1 when one failed.
+#   scripts/nightly.sh [--quick] [PART…]      parts: attack, check, conformance, kills; all of them without a word
+# --quick takes some minutes: the same with less of everything. Logs go to $ENGRAMFS_LOGS, else to a folder that is named.
+# ENGRAMFS_SUITES is where conformance.sh keeps its suites. Needs root, /dev/fuse and about 8 GB below TMPDIR.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+quick=() rounds=20 kills=1000 parts=()
+for word in "$@"; do
+  case $word in
+    --quick) quick=(--quick) rounds=1 kills=30 ;;
+    attack | check | conformance | kills) parts+=("$word") ;;
+    *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  esac
+done
+[ ${#parts[@]} -gt 0 ] || parts=(attack check conformance kills)
+logs=${ENGRAMFS_LOGS:-$(mktemp -d)} failed=0
+mkdir -p "$logs"
+
+# A round of that test kills thirty servers at work.
+kill_servers() {
+  ENGRAMFS_ROUNDS=$(((kills + 29) / 30)) cargo test --locked --test engramfs -- --exact \
+    mount::lifecycle::what_was_acknowledged_outlives_the_process_whenever_it_is_killed
+}
+
+run() {
+  case $1 in
+    attack) scripts/attack.sh "${quick[@]}" ;;
+    check) ENGRAMFS_ROUNDS=$rounds scripts/check.sh ;;
+    conformance) scripts/conformance.sh "${quick[@]}" ;;
+    kills) kill_servers ;;
+  esac
+}
+
+echo "logs in $logs"
+for part in "${parts[@]}"; do
+  start=$SECONDS
+  if run "$part" >"$logs/$part" 2>&1; then outcome=passed; else outcome=FAILED failed=1; fi
+  printf '%-12s %s in %s s\n' "$part" "$outcome" $((SECONDS - start))
+done
+exit $failed
