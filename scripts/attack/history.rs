@@ -107,7 +107,7 @@ fn mounted(entries: u64) -> (Times, u64) {
         in_process(&store, entries);
     }
     let begun = Instant::now();
-    let mount = Mount::of(&store, &[]);
+    let mount = Mount::over(store.to_owned(), &[]);
     let opened = begun.elapsed();
     let branch = mount.at("main/branches/agent-3");
     let took = |program: &str, words: &[&str]| {

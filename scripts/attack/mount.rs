@@ -39,30 +39,20 @@ impl Mount {
     fn with(server: Command, options: &[&str]) -> Mount {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("store");
-        Mount::in_folder(folder, store, options)
+        Mount::in_folder(folder, store, server, options)
     }
 
     /// Mounts a store that is somewhere else.
     pub fn over(store: PathBuf, options: &[&str]) -> Mount {
-        Mount::in_folder(tempfile::tempdir().unwrap(), store, options)
+        Mount::in_folder(tempfile::tempdir().unwrap(), store, Command::new(binary()), options)
     }
 
-    fn in_folder(folder: TempDir, store: PathBuf, options: &[&str]) -> Mount {
+    fn in_folder(folder: TempDir, store: PathBuf, server: Command, options: &[&str]) -> Mount {
         open_to_all(folder.path());
         let path = folder.path().join("mnt");
         fs::create_dir(&path).unwrap();
         let server = serve(server, &store, &path, options);
         Mount { server, store, path, folder: Some(folder) }
-    }
-
-    /// Mounts a store that is there.
-    pub fn of(store: &Path, options: &[&str]) -> Mount {
-        let folder = tempfile::tempdir().unwrap();
-        open_to_all(folder.path());
-        let path = folder.path().join("mnt");
-        fs::create_dir(&path).unwrap();
-        let server = serve(Command::new(binary()), store, &path, options);
-        Mount { server, store: store.to_owned(), path, folder: Some(folder) }
     }
 
     /// Returns the number of the server's process.

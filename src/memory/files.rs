@@ -5,13 +5,11 @@
 //! the files. So every act that looks at a branch's head gathers first, and so does a sync. Until then a
 //! keyed code binds it to all before it. Long writes are in `contents`.
 
-use std::sync::Arc;
-
 use super::act::Deed;
 use super::chain::Chain;
 use super::room::cost_of;
 use super::settings::{Setting, Settings};
-use super::world::{Branch, BranchId, BranchRef, View, World, files_held};
+use super::world::{Branch, BranchId, View, World};
 use super::writer::WriterGuard;
 use super::{Actor, Error, Kind, Memory, seal};
 use crate::journal::{Journal, Kind as Frame};
@@ -474,32 +472,5 @@ fn lasts(tree: &Tree, op: &Op<'_>) -> Result<bool, TreeError> {
             (_, lasts) => Ok(lasts),
         },
         Op::Drop { .. } => Ok(false),
-    }
-}
-
-impl World {
-    /// Lets go of files that were deleted while open: nothing is open any more.
-    pub(super) fn drop_orphans(&mut self) {
-        let has_orphans = |branch: &&BranchRef| branch.state.files().orphans().next().is_some();
-        let branches: Vec<BranchId> = self.branches.values().filter(has_orphans).map(|branch| branch.id).collect();
-        for branch in branches {
-            self.change(branch, |branch| {
-                let mut files = branch.state.files().clone();
-                files.drop_orphans();
-                Arc::make_mut(&mut branch.state).set_files(files);
-            });
-        }
-    }
-
-    /// Puts other files in place of a branch's.
-    pub(super) fn edit(&mut self, id: BranchId, files: Tree, time: Time) {
-        if let Some(branch) = self.branches.get_mut(&id) {
-            let before = files_held(branch);
-            let branch = branch.make_mut();
-            Arc::make_mut(&mut branch.state).set_files(files);
-            branch.changed = time;
-            branch.edits += 1;
-            self.held.replace(branch.uid, before, files_held(branch));
-        }
     }
 }

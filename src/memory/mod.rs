@@ -8,6 +8,7 @@ mod act;
 mod ask;
 mod backup;
 mod batch;
+mod branch_files;
 mod bulk;
 mod chain;
 mod clock;

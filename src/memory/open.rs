@@ -125,17 +125,23 @@ impl Memory {
             room: Room::new(reserve),
             _lock: lock,
         });
-        if fresh || (writing && memory.root("main").is_none()) {
-            memory.make_main()?;
-        }
         if writing {
-            let left = super::batch::remove_left_over(&*memory.disk);
-            left.map_err(|error| Error::io("a file of a batch that was left over could not be removed", &error))?;
-            memory.gather_all()?;
-            memory.start_keeper();
-            memory.start_indexer();
+            memory.begin_writing(fresh)?;
         }
         Ok(memory)
+    }
+
+    /// What is done once, before others write.
+    fn begin_writing(self: &Arc<Memory>, fresh: bool) -> Result<(), Error> {
+        if fresh || self.root("main").is_none() {
+            self.make_main()?;
+        }
+        super::batch::remove_left_over(&*self.disk)
+            .map_err(|error| Error::io("a file of a batch that was left over could not be removed", &error))?;
+        self.gather_all()?;
+        self.start_keeper();
+        self.start_indexer();
+        Ok(())
     }
 
     /// The first entry: the root branch `main`, by whoever made the store.

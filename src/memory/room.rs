@@ -15,6 +15,8 @@ use crate::sync::{Mutex, may_wait};
 const MARGIN: u64 = 256 << 10;
 /// The disk is asked for its space again after so many bytes: others write to it, too.
 const CREDIT_MAX: u64 = 4 << 20;
+/// So often a collection follows one that gave something back and not enough.
+const COLLECTIONS_MAX: usize = 4;
 /// What an act or an operation costs beside its content: the frame, its entry, its place in the manifest.
 const ACT_COST: u64 = 2 << 10;
 
@@ -153,15 +155,18 @@ impl Memory {
         2 * self.unsealed_bytes() + self.written_bytes()
     }
 
+    fn free_bytes(&self) -> u64 {
+        self.disk.space().map_or(0, |space| space.available)
+    }
+
     /// Returns how much more a seal may write than it has to.
     pub(super) fn spare_bytes(&self) -> u64 {
-        let free = self.disk.space().map_or(0, |space| space.available);
-        free.saturating_sub(self.seal_needs() + MARGIN)
+        self.free_bytes().saturating_sub(self.seal_needs() + MARGIN)
     }
 
     /// Returns how much a compaction may write: it gives back more, so the reserve counts.
     pub(super) fn compactable_bytes(&self) -> u64 {
-        let free = self.disk.space().map_or(0, |space| space.available).saturating_add(self.room.reserve.bytes());
+        let free = self.free_bytes().saturating_add(self.room.reserve.bytes());
         free.saturating_sub(self.seal_needs() + MARGIN / 4)
     }
 
@@ -197,8 +202,15 @@ impl Memory {
         if *self.room.collected.lock() == before {
             return;
         }
-        if let Err(error) = self.collect(&mut stored, self.now()) {
-            log::warn!("the disk is full, and no room could be made: {error}");
+        // What one collection gives back lets the next one fold and compact more.
+        for _ in 0..COLLECTIONS_MAX {
+            let free = self.free_bytes();
+            if let Err(error) = self.collect(&mut stored, self.now()) {
+                log::warn!("the disk is full, and no room could be made: {error}");
+            }
+            if self.missing().is_none() || self.free_bytes() <= free {
+                break;
+            }
         }
         let after = end();
         *self.room.collected.lock() = after;

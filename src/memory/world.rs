@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
+use super::branch_files::{Holdings, files_held};
 use super::prepare::Step;
 use super::settings::{Setting, Settings};
 use super::{Error, Kind};
@@ -236,40 +237,6 @@ fn joined(parent: Option<&Branch>, name: &Arc<str>) -> Arc<str> {
     parent.map_or_else(|| name.clone(), |parent| format!("{}/{name}", parent.path).into())
 }
 
-/// Returns how much memory the names and attributes of a branch's files take beyond those of its base.
-pub fn files_held(branch: &Branch) -> u64 {
-    let bytes = |state: &State| state.files().totals().metadata_bytes();
-    bytes(&branch.state).saturating_sub(bytes(&branch.base))
-}
-
-/// Bytes by user.
-#[derive(Clone, Default)]
-pub struct Holdings {
-    users: OrdMap<u32, u64>,
-    all: u64,
-}
-
-impl Holdings {
-    /// Returns what a user holds, and what all do.
-    pub fn of(&self, uid: u32) -> (u64, u64) {
-        (self.users.get(&uid).copied().unwrap_or(0), self.all)
-    }
-
-    /// Counts that something a user holds takes so much now and no longer what it took before.
-    pub fn replace(&mut self, uid: u32, before: u64, after: u64) {
-        if before == after {
-            return;
-        }
-        self.all = self.all - before + after;
-        let own = self.of(uid).0 - before + after;
-        if own == 0 {
-            self.users.remove(&uid)
-        } else {
-            self.users.insert(uid, own)
-        };
-    }
-}
-
 /// Branches by number.
 pub type Branches = OrdMap<BranchId, BranchRef>;
 
@@ -287,15 +254,6 @@ pub struct World {
 }
 
 impl World {
-    /// Counts what its branches take up.
-    pub fn counted(mut self) -> World {
-        self.held = Holdings::default();
-        for branch in self.branches.values() {
-            self.held.replace(branch.uid, 0, files_held(branch));
-        }
-        self
-    }
-
     /// Returns a branch, or the error that it is gone.
     pub fn branch(&self, id: BranchId) -> Result<&Branch, Error> {
         self.branches.get(&id).map(|branch| &**branch).ok_or_else(Error::gone)
