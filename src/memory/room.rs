@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use super::reserve::Reserve;
 use super::{Error, Kind, Memory};
+use crate::disk::FILLER_BYTES;
 use crate::journal::{Journal, JournalError, Kind as Frame};
 use crate::sync::{Mutex, may_wait};
 
@@ -17,6 +18,8 @@ const MARGIN: u64 = 256 << 10;
 const CREDIT_MAX: u64 = 4 << 20;
 /// So often a collection follows one that gave something back and not enough.
 const COLLECTIONS_MAX: usize = 4;
+/// A seal writes at most so many times what is loose: a long text stands in its record, and its words in the index.
+const SEALED: u64 = 4;
 /// What an act or an operation costs beside its content: the frame, its entry, its place in the manifest.
 const ACT_COST: u64 = 2 << 10;
 
@@ -37,11 +40,25 @@ pub(super) struct Room {
     /// The disk took less than it said, as where a user's share is used up.
     refused: AtomicBool,
     /// The end of the journal after the last collection that was to make room.
-    collected: Mutex<Option<End>>,
+    collected: Mutex<Collected>,
 }
 
-/// A file of the journal, and its length.
-type End = (u64, u64);
+/// The end of the journal after a collection.
+#[derive(Clone, Copy, Default)]
+struct Collected {
+    journal: u64,
+    length: u64,
+    failed: bool,
+}
+
+impl Collected {
+    /// Returns whether another one would come to the same. One that failed has made a file, so it is tried again when
+    /// as much has come.
+    fn is_recent(&self, journal: &Journal) -> bool {
+        let more = journal.length().saturating_sub(self.length);
+        self.journal == journal.number() && more < if self.failed { FILLER_BYTES as u64 } else { 1 }
+    }
+}
 
 /// Room that was found for something that is being written.
 #[must_use = "the room is free again as soon as this is dropped"]
@@ -66,7 +83,7 @@ struct Missing {
 /// Returns what something costs until it is sealed, of which `loose` bytes are kept in memory and `long` ones stay in the
 /// journal: the journal's frame, and what the seal writes.
 pub(super) fn cost_of(loose: u64, long: u64) -> u64 {
-    ACT_COST + 3 * loose + 2 * long
+    ACT_COST + (1 + SEALED) * loose + 2 * long
 }
 
 impl Room {
@@ -152,7 +169,7 @@ impl Memory {
 
     /// Returns the most that a seal writes of what has come since the last one.
     pub(super) fn waiting_needs(&self) -> u64 {
-        2 * self.unsealed_bytes() + self.written_bytes()
+        SEALED * self.unsealed_bytes() + self.written_bytes()
     }
 
     fn free_bytes(&self) -> u64 {
@@ -197,23 +214,27 @@ impl Memory {
         if self.missing().is_none() && !was_refused {
             return;
         }
-        let end = || self.journal().map(|journal| (journal.number(), journal.length()));
-        let before = end();
-        if *self.room.collected.lock() == before {
+        let last = *self.room.collected.lock();
+        if self.journal().is_none_or(|journal| last.is_recent(&journal)) {
             return;
         }
+        let mut failed = false;
         // What one collection gives back lets the next one fold and compact more.
         for _ in 0..COLLECTIONS_MAX {
-            let free = self.free_bytes();
-            if let Err(error) = self.collect(&mut stored, self.now()) {
+            let before = self.free_bytes() + self.room.reserve.bytes();
+            let done = self.collect(&mut stored, self.now());
+            failed = done.is_err();
+            if let Err(error) = done {
                 log::warn!("the disk is full, and no room could be made: {error}");
             }
-            if self.missing().is_none() || self.free_bytes() <= free {
+            if self.missing().is_none() || self.free_bytes() + self.room.reserve.bytes() <= before {
                 break;
             }
         }
-        let after = end();
-        *self.room.collected.lock() = after;
+        if let Some(journal) = self.journal() {
+            let (journal, length) = (journal.number(), journal.length());
+            *self.room.collected.lock() = Collected { journal, length, failed };
+        }
         self.missing();
     }
 
