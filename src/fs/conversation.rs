@@ -34,6 +34,11 @@ pub(super) trait Speech: Send + Sync {
     /// requests from 0.
     fn perform(&self, place: &Place, request: &Self::Request, number: usize) -> Result<String, Failure>;
 
+    /// Returns what a handle reads after a refusal; nothing by default.
+    fn refusal(&self, _failure: &Failure) -> Option<String> {
+        None
+    }
+
     /// Does the requests of one write, numbered from `first`, and returns their outcomes up to the
     /// first failure; no more are begun once the answers are longer than `room`.
     fn perform_all(&self, place: &Place, requests: &[Self::Request], first: usize, room: usize) -> Vec<Outcome> {
@@ -181,8 +186,21 @@ impl<S: Speech> Conversation<S> {
         }
         let _turn = Turn::begin(&self.busy)?;
         let tail = std::mem::take(&mut self.talk.lock().tail);
-        let request = self.understand(&tail)?;
-        self.perform(request.as_slice()).1.map_or(Ok(()), Err)
+        let done = self.understand(&tail).and_then(|request| self.perform(request.as_slice()).1.map_or(Ok(()), Err));
+        done.inspect_err(|failure| self.answer_refusal(failure))
+    }
+
+    /// Answers a refused request, where that has an answer.
+    fn answer_refusal(&self, failure: &Failure) {
+        let Some(line) = self.speech.refusal(failure) else { return };
+        let answer = self.talk.lock().answer.clone();
+        if answer.lock().len() > UNREAD_BYTES_MAX {
+            return;
+        }
+        // The refusal stands, whether or not there is room to tell why.
+        if answer.lock().extend(line.as_bytes()).is_ok() {
+            self.place.common.answers.keep(&self.place.view, S::CHANNEL, self.place.caller.uid, &answer);
+        }
     }
 
     /// Starts a write at `offset`: returns the beginning of its first line.
@@ -228,6 +246,7 @@ impl<S: Speech> File for Conversation<S> {
         let mut tail = self.begin(offset);
         let rest = data.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let taken = self.take_write(&tail, data, rest).inspect_err(|failure| {
+            self.answer_refusal(failure);
             if !tail.is_empty() {
                 self.talk.lock().refused = Some(RefusedLine::new(failure.clone(), data));
             }

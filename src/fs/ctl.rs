@@ -6,14 +6,17 @@ use super::errno::{Failure, invalid, not_permitted};
 use super::handle::HandleTable;
 use super::node::Fixed;
 use super::rights::{READ, SEARCH, WRITE};
-use crate::memory::{BranchInfo, Error, Join, Kind, Side, parse_duration};
+use crate::memory::{BranchInfo, Error, Join, Kind, Side, Viewer, Wanted, parse_duration};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What can be written, for those who wrote something else.
 const VERBS: &str = "write one of: fork NAME [from LABEL], pull, promote, merge [--dry-run], checkpoint LABEL [TEXT], rollback LABEL, \
-                     resolve ID child|parent, gc [--older-than AGE] [--dry-run]; promote and pull take --dry-run too";
+                     resolve ID child|parent, show HASH, gc [--older-than AGE] [--dry-run]; promote and pull take --dry-run too";
+
+/// Bytes of the largest file that `show` answers with.
+const SHOWN_BYTES_MAX: u64 = 16 << 20;
 
 /// What a line of `ctl` means.
 pub(super) struct Ctl {
@@ -30,6 +33,7 @@ pub(super) enum Verb {
     Rollback { label: String, patterns: Vec<String> },
     Resolve { id: String, side: Side },
     Collect { older_than: Option<Duration>, dry_run: bool },
+    Show(Wanted),
 }
 
 impl Speech for Ctl {
@@ -42,14 +46,19 @@ impl Speech for Ctl {
         })
     }
 
+    fn refusal(&self, failure: &Failure) -> Option<String> {
+        Some(failure.to_line())
+    }
+
     fn perform(&self, place: &Place, verb: &Verb, _number: usize) -> Outcome {
         place.check_alive()?;
         check_caller(place, verb)?;
-        if !matches!(verb, Verb::Join { dry_run: true, .. } | Verb::Collect { dry_run: true, .. }) {
+        if !matches!(verb, Verb::Join { dry_run: true, .. } | Verb::Collect { dry_run: true, .. } | Verb::Show(_)) {
             place.check_writable()?;
         }
         let (memory, branch, who) = (place.memory(), place.branch(), place.actor());
         let outcome = match verb {
+            Verb::Show(wanted) => return show(place, *wanted),
             Verb::Join { join, dry_run } => return self.join(place, *join, *dry_run),
             Verb::Fork { name, from } => {
                 let fork = memory.fork(&who, branch, name, from.as_deref())?;
@@ -85,12 +94,16 @@ fn check_caller(place: &Place, verb: &Verb) -> Result<(), Failure> {
         Verb::Fork { .. } => {
             place.common.check_rights(place.caller, &place.memory().info(place.branch())?, READ | SEARCH)
         }
+        Verb::Show(_) => place.check_entered(),
         Verb::Join { dry_run: true, .. } => {
             place.check_entered()?;
             place.check_parent(READ | SEARCH)
         }
         Verb::Join { join, .. } => {
-            place.check_owner()?;
+            // As by rename(2), who owns the parent may merge, too.
+            if *join != Join::Merge || !place.owns_parent()? {
+                place.check_owner()?;
+            }
             place.check_parent(match join {
                 Join::Pull => READ | SEARCH,
                 Join::Merge => WRITE | SEARCH,
@@ -135,6 +148,15 @@ impl Ctl {
         }
         check_settled(&self.handles, &place.memory().info(place.branch())?)
     }
+}
+
+/// Returns what has a hash, as far as the caller may see it.
+fn show(place: &Place, wanted: Wanted) -> Outcome {
+    let memory = place.memory();
+    let may_read = |info: BranchInfo| place.common.permits(place.caller, &info, READ | SEARCH);
+    let reads = |branch| memory.info(branch).is_ok_and(may_read);
+    let shown = memory.show(place.branch(), wanted, Viewer { reads: &reads, most: SHOWN_BYTES_MAX })?;
+    Ok(shown.to_line())
 }
 
 /// Parses `LABEL` or `LABEL -- files/PATTERN …`.
@@ -205,6 +227,7 @@ fn verb(line: &str) -> Option<Verb> {
             Some(Verb::Resolve { id: id.trim().to_owned(), side })
         }
         "gc" => collect(rest),
+        "show" => Wanted::parse(rest).map(Verb::Show),
         _ => None,
     }
 }

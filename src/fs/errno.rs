@@ -1,5 +1,7 @@
 //! The one table from failures to errno.
 
+use serde::Serialize;
+
 use crate::memory::{EditError, Error, Kind, TreeError};
 
 /// An error number of the kernel, positive.
@@ -75,12 +77,34 @@ impl Failure {
         self.errno() == Errno::EAGAIN
     }
 
+    /// Returns the refusal as a line of JSON, for who asked on a handle.
+    pub fn to_line(&self) -> String {
+        let errno = self.errno().name();
+        let plain = format!("it failed with {errno}");
+        let (code, message, hint) = match self {
+            Failure::Plain(_) => (errno, &*plain, ""),
+            Failure::Refused(error) => (error.code, &*error.message, &*error.hint),
+        };
+        let line = Refusal { status: "refused", errno, code, message, hint };
+        serde_json::to_string(&line).unwrap_or_default() + "\n"
+    }
+
     pub fn errno(&self) -> Errno {
         match self {
             Failure::Plain(errno) => *errno,
             Failure::Refused(error) => error.kind.into(),
         }
     }
+}
+
+/// What `ctl` answers to a verb that is refused.
+#[derive(Serialize)]
+struct Refusal<'a> {
+    status: &'a str,
+    errno: &'a str,
+    code: &'a str,
+    message: &'a str,
+    hint: &'a str,
 }
 
 impl From<Errno> for Failure {

@@ -63,6 +63,12 @@ impl Place {
         }
     }
 
+    /// Tells whether the caller owns the branch's parent.
+    pub fn owns_parent(&self) -> Result<bool, Failure> {
+        let parent = self.memory().info(self.branch())?.parent;
+        Ok(parent.map(|parent| self.memory().info(parent)).transpose()?.is_some_and(|it| it.uid == self.caller.uid))
+    }
+
     /// Returns whose refusals the caller sees here.
     pub fn reader(&self) -> Result<Reader, Failure> {
         let owner = self.memory().info(self.branch())?.uid;

@@ -8,7 +8,7 @@ use super::settings::Setting;
 use super::status;
 use super::trees::stored;
 use super::world::{Branch, BranchId, View, World};
-use super::{Error, Memory};
+use super::{Error, Kind, Memory};
 use crate::branch::State;
 use crate::lineage::SignedEntry;
 use crate::object::{Hash, Time};
@@ -59,6 +59,43 @@ impl BranchInfo {
     }
 }
 
+/// What is looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// The entry of that number.
+    Entry(u64),
+    /// Whatever has that hash.
+    Hash(Hash),
+}
+
+impl Wanted {
+    /// Parses 64 lower-case hex digits, or digits.
+    pub fn parse(text: &str) -> Option<Wanted> {
+        text.parse().map(Wanted::Hash).ok().or_else(|| text.parse().map(Wanted::Entry).ok())
+    }
+}
+
+/// For whom something is looked up by its hash.
+#[derive(Clone, Copy)]
+pub struct Viewer<'a> {
+    /// Tells whether they may read a branch.
+    pub reads: &'a dyn Fn(BranchId) -> bool,
+    /// Bytes of the largest file that they are shown.
+    pub most: u64,
+}
+
+impl Viewer<'_> {
+    /// Whoever has the store itself.
+    pub const OF_STORE: Viewer<'static> = Viewer { reads: &|_| true, most: u64::MAX };
+
+    /// An entry shows a step of its branch, and of the parent that it reached.
+    fn sees(&self, signed: &SignedEntry, from: BranchId) -> bool {
+        let entry = &signed.entry;
+        let is_told = |id: u64| id == 0 || id == from.0 || (self.reads)(BranchId(id));
+        is_told(entry.branch_id) || (entry.reaches_parent() && is_told(entry.parent_id))
+    }
+}
+
 impl Shown {
     fn entry(signed: &SignedEntry) -> Shown {
         Shown::line(signed.to_line() + "\n")
@@ -66,6 +103,32 @@ impl Shown {
 
     fn line(line: String) -> Shown {
         Shown { line, content: None }
+    }
+
+    /// Returns one line of JSON that holds the bytes of a file, too: as `hex` where they are no text.
+    pub fn to_line(&self) -> String {
+        let binary = self.content.as_ref().filter(|content| std::str::from_utf8(content).is_err());
+        match (binary, self.line.strip_suffix("}\n")) {
+            (Some(content), Some(start)) => {
+                let hex: String = content.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("{start},\"hex\":\"{hex}\"}}\n")
+            }
+            _ => self.line.clone(),
+        }
+    }
+
+    /// Reads such a line back; nothing where it is none.
+    pub fn of_line(line: &str) -> Option<Shown> {
+        let mut value: Value = serde_json::from_str(line).ok()?;
+        if value["kind"] != "file" {
+            return Some(Shown::line(line.to_owned()));
+        }
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let content = match value.as_object_mut()?.remove("hex") {
+            Some(Value::String(hex)) => hex.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>()?,
+            _ => value["text"].as_str()?.as_bytes().to_vec(),
+        };
+        Some(Shown { line: format!("{value}\n"), content: Some(content) })
     }
 }
 
@@ -141,19 +204,29 @@ impl Memory {
     /// Returns what has that hash: a version of a record or a file, an entry, or a head.
     ///
     /// Versions are found in the branch, its base, its checkpoints, and the states that
-    /// `config/keep` keeps: those before rollbacks, and both sides of merges with conflicts.
-    pub fn show(&self, branch: BranchId, hash: &Hash) -> Result<Shown, Error> {
-        if let Some(signed) = self.history_reader().entry_with(hash)? {
+    /// `config/keep` keeps: those before rollbacks, and both sides of merges with conflicts; and in
+    /// its parent, where the viewer may read that.
+    pub fn show(&self, branch: BranchId, wanted: Wanted, viewer: Viewer<'_>) -> Result<Shown, Error> {
+        match wanted {
+            Wanted::Entry(seq) => self.show_entry(branch, seq, viewer),
+            Wanted::Hash(hash) => self.show_hash(branch, &hash, viewer),
+        }
+    }
+
+    fn show_hash(&self, branch: BranchId, hash: &Hash, viewer: Viewer<'_>) -> Result<Shown, Error> {
+        if let Some(signed) = self.history_reader().entry_with(hash)?
+            && viewer.sees(&signed, branch)
+        {
             return Ok(Shown::entry(&signed));
         }
-        for state in self.readable_states(branch)? {
+        for state in self.readable_states(branch, viewer)? {
             if state.head() == *hash {
                 let totals = state.totals();
                 let value =
                     json!({ "kind": "head", "head": hash.to_string(), "records": totals.records, "bytes": totals.raw });
                 return Ok(Shown::line(format!("{value}\n")));
             }
-            if let Some(file) = self.file_of(&state, hash)? {
+            if let Some(file) = self.file_of(&state, hash, viewer.most)? {
                 return Ok(file);
             }
             if let Some(version) = version_of(&state, hash)? {
@@ -165,13 +238,13 @@ impl Memory {
         Err(Error::no_hash(hash))
     }
 
-    /// Returns an entry by its number.
-    pub fn show_entry(&self, seq: u64) -> Result<Shown, Error> {
-        Ok(Shown::entry(&*self.history_reader().entry(seq)?))
+    fn show_entry(&self, from: BranchId, seq: u64, viewer: Viewer<'_>) -> Result<Shown, Error> {
+        let signed = self.history_reader().entry(seq)?;
+        if viewer.sees(&signed, from) { Ok(Shown::entry(&signed)) } else { Err(Error::no_entry(&seq.to_string())) }
     }
 
     /// Finds a file by the hash that merges and `conflicts` name, or by that of its content alone.
-    fn file_of(&self, state: &State, hash: &Hash) -> Result<Option<Shown>, Error> {
+    fn file_of(&self, state: &State, hash: &Hash, most: u64) -> Result<Option<Shown>, Error> {
         let tree = state.files();
         let mut folders = vec![ROOT];
         while let Some(folder) = folders.pop() {
@@ -180,6 +253,9 @@ impl Memory {
                 if node.directory().is_some() {
                     folders.push(inode);
                 } else if node.hash() == Some(*hash) || node.content_hash() == Some(*hash) {
+                    if node.size() > most {
+                        return Err(too_large(node.size()));
+                    }
                     return self.shown_file(tree, folder, name, node).map(Some);
                 }
             }
@@ -201,10 +277,11 @@ impl Memory {
         Ok(Shown { line: format!("{value}\n"), content: Some(content) })
     }
 
-    fn readable_states(&self, branch: BranchId) -> Result<Vec<Arc<State>>, Error> {
-        let world = self.world();
+    fn readable_states(&self, branch: BranchId, viewer: Viewer<'_>) -> Result<Vec<Arc<State>>, Error> {
+        // A copy: whoever tells what the viewer may read looks there, too.
+        let world = self.world().clone();
         let branch = world.branch(branch)?;
-        let parent = branch.parent.and_then(|id| world.branches.get(&id));
+        let parent = branch.parent.filter(|id| (viewer.reads)(*id)).and_then(|id| world.branches.get(&id));
         let kept = branch.kept.values().map(|kept| kept.state.clone());
         let checkpoints = branch.checkpoints.values().map(|checkpoint| checkpoint.state.clone());
         let present = [branch.state.clone(), branch.base.clone()].into_iter();
@@ -217,6 +294,16 @@ impl Memory {
         serde_json::from_slice(&bytes)
             .map_err(|error| Error::damaged(format!("the status can't be read back: {error}")))
     }
+}
+
+fn too_large(bytes: u64) -> Error {
+    let message = format!("the file has {bytes} bytes, more than can be shown through a mount");
+    Error::new(
+        Kind::TooLarge,
+        "too_large_to_show",
+        message,
+        "show it from the store: engramfs show STORE:NAME-PATH HASH",
+    )
 }
 
 /// Finds a version by its content hash.
@@ -255,5 +342,24 @@ impl<'a> Seen<'a> {
                 Ok(Seen { branch, state: checkpoint.state.clone(), until: Some(checkpoint.seq) })
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_in_a_line_comes_back_whatever_its_bytes_are() {
+        for content in [&b"plain\n\"text\""[..], &[0xff, 0x00, 0x1b], b""] {
+            let text = String::from_utf8(content.to_vec()).ok();
+            let line = format!("{}\n", json!({ "kind": "file", "path": "files/a", "text": text }));
+            let shown = Shown { line, content: Some(content.to_vec()) };
+            let back = Shown::of_line(&shown.to_line()).unwrap();
+            assert_eq!((back.line, back.content), (shown.line, shown.content));
+        }
+        assert_eq!(Shown::of_line("{\"kind\":\"head\"}\n").unwrap().content, None);
+        assert!(Shown::of_line("no line").is_none());
     }
 }

@@ -70,7 +70,7 @@ pub use export::Export;
 pub use files::EditError;
 pub use history::HistoryFile;
 pub use joining::Outcome;
-pub use look::{BranchInfo, Shown};
+pub use look::{BranchInfo, Shown, Viewer, Wanted};
 pub use open::OpenMode;
 pub use settings::{Setting, parse_duration, parse_size};
 pub use snapshot::{Record, RecordStat, Snapshot};
@@ -123,6 +123,14 @@ pub struct Change {
     pub files: Vec<Replaced>,
     /// The branch and its parent as they were, to be let go of with no lock held.
     was: Vec<BranchRef>,
+}
+
+impl Change {
+    /// Returns the name path of the branch before it was changed.
+    pub fn path_before(&self) -> Option<&str> {
+        let branch = self.was.iter().find(|branch| branch.id == self.branch)?;
+        Some(&branch.path)
+    }
 }
 
 /// A branch's files before and after.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
     Actor, Attrs, BranchId, Document, FileName, FileOp, Hash, Join, Kind, Memory, OpenMode, Setting, Side,
-    Surroundings, Time, View,
+    Surroundings, Time, View, Viewer,
 };
 
 use crate::files::{read, write};
@@ -35,7 +35,10 @@ fn all_three_versions_of_an_open_conflict_are_readable() {
     assert_eq!((&line["path"], &line["decision"]), (&"files/core/plan".into(), &serde_json::Value::Null));
     for side in ["base", "child", "parent"] {
         let hash: Hash = line[side].as_str().unwrap().parse().unwrap();
-        assert_eq!(memory.show(fork, &hash).unwrap().content.unwrap(), format!("{side}\n").as_bytes());
+        assert_eq!(
+            memory.show(fork, &hash, Viewer::OF_STORE).unwrap().content.unwrap(),
+            format!("{side}\n").as_bytes()
+        );
     }
     // Something of one's own: write it, and take the child's.
     write(&memory, fork, "core/plan", "of both\n");

@@ -13,8 +13,8 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::formats::Row;
 use crate::memory::{
-    Actor, BranchId, Document, Edit, Error, Export, Hash, Join, Memory, OpenMode, Question, Shown, Snapshot,
-    Surroundings, View,
+    Actor, BranchId, Document, Edit, Error, Export, Join, Memory, OpenMode, Question, Shown, Snapshot, Surroundings,
+    View, Viewer, Wanted,
 };
 
 /// Bytes that one commit of an import takes at the most.
@@ -101,10 +101,7 @@ impl Branch for Closed {
     }
 
     fn show(&self, what: &str) -> Result<Shown, Failure> {
-        Ok(match parse_entry(what)? {
-            Entry::Number(seq) => self.memory.show_entry(seq)?,
-            Entry::Hash(hash) => self.memory.show(self.branch, &hash)?,
-        })
+        Ok(self.memory.show(self.branch, parse_entry(what)?, Viewer::OF_STORE)?)
     }
 
     fn document(&self, document: Document) -> Result<String, Failure> {
@@ -144,20 +141,9 @@ impl Branch for Closed {
     }
 }
 
-/// How `show` is told what to show.
-pub enum Entry {
-    /// The number of an entry.
-    Number(u64),
-    /// The hash of anything.
-    Hash(Hash),
-}
-
 /// Reads what `show` is told.
-pub fn parse_entry(text: &str) -> Result<Entry, Failure> {
-    if let Ok(hash) = text.parse() {
-        return Ok(Entry::Hash(hash));
-    }
-    text.parse().map(Entry::Number).map_err(|_| {
+pub fn parse_entry(text: &str) -> Result<Wanted, Failure> {
+    Wanted::parse(text).ok_or_else(|| {
         let hint = "write 64 lower-case hex digits, or the number of an entry, as in `engramfs log --json`";
         Failure::usage(format!("{text:?} is neither a hash nor the number of an entry"), hint)
     })

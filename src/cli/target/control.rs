@@ -5,16 +5,40 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use serde_json::Value;
+
 /// Opens a control file for a conversation.
 pub fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(path)
 }
 
+/// Why an exchange failed.
+#[derive(Debug)]
+pub struct Refused {
+    /// What the kernel said.
+    pub error: io::Error,
+    /// What the handle answers to the refused line, where it does.
+    pub answer: Option<Value>,
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Refused {
+        Refused { error, answer: None }
+    }
+}
+
 /// Writes to a control file and reads what comes of it; the read is what commits, so that its errors are seen.
-pub fn exchange(path: &Path, text: &[u8]) -> io::Result<String> {
+pub fn exchange(path: &Path, text: &[u8]) -> Result<String, Refused> {
     let mut file = open(path)?;
-    file.write_all(text)?;
-    read_answer(&file)
+    file.write_all(text).map_err(|error| Refused { error, answer: refusal(&file) })?;
+    Ok(read_answer(&file)?)
+}
+
+/// Reads what a handle answers to a line that it refused.
+fn refusal(file: &File) -> Option<Value> {
+    let answer = read_answer(file).ok()?;
+    let last: Value = serde_json::from_str(answer.lines().last()?).ok()?;
+    (last["status"] == "refused").then_some(last)
 }
 
 /// Reads what a control file answers, to its end.
@@ -43,6 +67,6 @@ mod tests {
         let long = "x".repeat(300_000);
         std::fs::write(&path, "").unwrap();
         assert_eq!(exchange(&path, long.as_bytes()).unwrap(), long);
-        assert_eq!(exchange(&dir.path().join("none"), b"pull").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(exchange(&dir.path().join("none"), b"pull").unwrap_err().error.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -159,6 +159,9 @@ impl std::str::FromStr for Target {
 
 fn no_target(text: &Path) -> Failure {
     let shown = text.display();
+    if let Some(message) = mounted::fate(text) {
+        return Failure::new(Exit::Missing, "gone", message, "name another branch, or fork it again");
+    }
     let (message, hint) = if text.is_dir() {
         (
             format!("{shown} is not under a mount of engramfs"),

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::closed::{Closed, parse_entry};
 use super::control;
@@ -23,6 +23,9 @@ use crate::memory::{Document, Error, Export, Join, Shown, check_name};
 const BATCH_BYTES: usize = 24 << 20;
 /// How often exports are opened again because the branch changed between two of them.
 const TRIES: usize = 10;
+
+/// What to do where a mount answers with something else than expected.
+const VERSIONS: &str = "check that mount and program are of one version";
 
 /// A branch's directory.
 pub struct Mounted<'a> {
@@ -48,7 +51,8 @@ impl<'a> Mounted<'a> {
     fn command(&self, verb: &str) -> Result<String, Failure> {
         let word = verb.split(' ').next().unwrap_or(verb);
         let attempt = self.attempt(&format!("the verb {word} on"));
-        control::exchange(&self.directory.join("ctl"), format!("{verb}\n").as_bytes()).map_err(|e| attempt.failed(&e))
+        control::exchange(&self.directory.join("ctl"), format!("{verb}\n").as_bytes())
+            .map_err(|refused| attempt.refused(&refused))
     }
 
     fn result(&self, verb: &str) -> Result<Value, Failure> {
@@ -76,17 +80,6 @@ impl<'a> Mounted<'a> {
                 "a root branch has none; in a mount of one branch use promote",
             )
         })
-    }
-
-    fn merge(&self) -> Result<Value, Failure> {
-        let parent = self.parent()?;
-        let name_path = self.name_path()?;
-        let name = self.directory.file_name().unwrap_or_default();
-        let mut attempt = self.attempt("merging");
-        attempt.branches.push(parent);
-        fs::rename(self.directory, parent.join(name)).map_err(|e| attempt.failed(&e))?;
-        // rename(2) returns no result, but the merge's entry holds it.
-        merge_result(&Mounted::new(parent).lineage()?, &name_path)
     }
 
     /// Opens the store beside the process that serves the mount, to look at what no file of the mount shows.
@@ -124,27 +117,24 @@ impl<'a> Mounted<'a> {
 impl Branch for Mounted<'_> {
     fn fork(&self, name: &str, from: Option<&str>) -> Result<(), Failure> {
         check(name)?;
-        match from {
+        let from = match from {
             Some(label) => {
                 check(label)?;
-                self.command(&format!("fork {name} from {label}")).map(drop)
+                format!(" from {label}")
             }
-            None => {
-                let attempt = self.attempt("forking");
-                fs::create_dir(self.directory.join("branches").join(name)).map_err(|e| attempt.failed(&e))
-            }
-        }
+            None => String::new(),
+        };
+        self.command(&format!("fork {name}{from}")).map(drop)
     }
 
     fn join(&self, join: Join, dry_run: bool) -> Result<Value, Failure> {
         let verb = match join {
-            Join::Merge if !dry_run => return self.merge().map_err(|e| as_conflict(self, e)),
             Join::Merge => "merge",
             Join::Promote => "promote",
             Join::Pull => "pull",
         };
         let flag = if dry_run { " --dry-run" } else { "" };
-        self.result(&format!("{verb}{flag}")).map_err(|e| as_conflict(self, e))
+        self.result(&format!("{verb}{flag}"))
     }
 
     fn discard(&self) -> Result<(), Failure> {
@@ -167,7 +157,11 @@ impl Branch for Mounted<'_> {
 
     fn show(&self, what: &str) -> Result<Shown, Failure> {
         parse_entry(what)?;
-        self.beside()?.show(what)
+        // A checkpoint takes no verb, and its branch knows all that is in it.
+        let checkpoints = self.directory.parent().filter(|above| above.ends_with("checkpoints"));
+        let branch = Mounted::new(checkpoints.and_then(Path::parent).unwrap_or(self.directory));
+        let line = branch.command(&format!("show {what}"))?;
+        Shown::of_line(&line).ok_or_else(|| Failure::new(Exit::Failed, "not_json", "the mount shows no JSON", VERSIONS))
     }
 
     fn document(&self, document: Document) -> Result<String, Failure> {
@@ -218,7 +212,8 @@ impl Branch for Mounted<'_> {
     fn put(&self, rows: Vec<Row>) -> Result<Value, Failure> {
         let attempt = self.attempt("importing into");
         let lines: Vec<u8> = rows.into_iter().flat_map(Row::into_line).collect();
-        let text = control::exchange(&self.directory.join("ingest"), &lines).map_err(|e| attempt.failed(&e))?;
+        let text =
+            control::exchange(&self.directory.join("ingest"), &lines).map_err(|refused| attempt.refused(&refused))?;
         serde_json::from_str(&text).map_err(|e| not_json("ingest", &e))
     }
 
@@ -233,6 +228,22 @@ pub fn collect_garbage(place: &Path, older_than: Option<Duration>, dry_run: bool
     let age = older_than.map(|age| format!(" --older-than {}s", age.as_secs())).unwrap_or_default();
     let flag = if dry_run { " --dry-run" } else { "" };
     Mounted::new(&root).result(&format!("gc{age}{flag}"))
+}
+
+/// Returns what became of a branch that was at a path: its parent's events tell.
+pub fn fate(path: &Path) -> Option<String> {
+    let (name, parent) = (path.file_name()?.to_str()?, path.parent()?.parent()?);
+    if !path.parent()?.ends_with("branches") || !shows_a_branch(parent) {
+        return None;
+    }
+    let events = fs::read_to_string(parent.join("events.jsonl")).ok()?;
+    let lines = events.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let is_it = |line: &Value| line["branch"].as_str().and_then(|path| path.rsplit('/').next()) == Some(name);
+    let ends = [("merge", "was merged into its parent"), ("discard", "was discarded")];
+    lines.into_iter().filter(is_it).find_map(|line| {
+        let (_, end) = ends.iter().find(|(event, _)| line["event"] == *event)?;
+        Some(format!("{} {end} at {}", line["branch"].as_str()?, line["time"].as_str()?))
+    })
 }
 
 struct Questions<'a> {
@@ -262,39 +273,9 @@ fn file_of(export: Export) -> &'static str {
     }
 }
 
-/// Says that it is about conflicts where some are open: EBUSY alone does not.
-fn as_conflict(branch: &Mounted<'_>, mut failure: Failure) -> Failure {
-    if failure.code == "ebusy" && branch.read("conflicts").is_ok_and(|text| text.contains("\"decision\":null")) {
-        failure.exit = Exit::Refused;
-        failure.code = "conflict".to_owned();
-        failure.hint =
-            "settle each with `echo \"resolve ID child|parent\" > ctl`, a file also by writing it, and merge again"
-                .to_owned();
-    }
-    failure
-}
-
-/// Makes the result of a merge out of its entry, the newest of that branch.
-fn merge_result(lineage: &Lineage, name_path: &str) -> Result<Value, Failure> {
-    let mut found = None;
-    lineage.newest_first(|line| {
-        let entry = serde_json::from_str::<Value>(line).ok();
-        found = entry.filter(|entry| entry["op"] == "merge" && entry["branch"] == name_path);
-        Ok(found.is_none())
-    })?;
-    let Some(entry) = found else {
-        return Ok(json!({ "status": "merged" }));
-    };
-    let conflicts = entry.get("conflicts").cloned().unwrap_or_else(|| json!([]));
-    Ok(json!({
-        "status": "merged", "put": entry["counts"]["put"], "deleted": entry["counts"]["deleted"],
-        "files": entry["counts"]["files"], "conflicts": conflicts, "blockers": [], "head": entry["head"], "entry": entry["entry"],
-    }))
-}
-
 fn not_json(file: &str, source: &serde_json::Error) -> Failure {
     let message = format!("{file} of the mount holds no JSON: {source}");
-    Failure::new(Exit::Failed, "not_json", message, "check that mount and program are of one version")
+    Failure::new(Exit::Failed, "not_json", message, VERSIONS)
 }
 
 #[cfg(test)]

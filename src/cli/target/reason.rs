@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::target::control::Refused;
 
 /// Times of two processes may be cut to different digits.
 const SLACK: Duration = Duration::from_millis(1);
@@ -36,11 +37,16 @@ impl<'a> Attempt<'a> {
             .filter_map(|text| newest_line(&text, name_of(errno), self.started))
             .max_by_key(|line| text_of(line, "time"));
         match newest {
-            Some(line) => {
-                let code = text_of(&line, "code");
-                Failure::new(exit_of(errno, &code), code, text_of(&line, "message"), text_of(&line, "hint"))
-            }
+            Some(line) => failure_of(errno, &line),
             None => self.unexplained(error, errno),
+        }
+    }
+
+    /// Returns the failure of an exchange with a control file: what its handle answered, if it did.
+    pub fn refused(&self, refused: &Refused) -> Failure {
+        match &refused.answer {
+            Some(line) => failure_of(refused.error.raw_os_error().unwrap_or(0), line),
+            None => self.failed(&refused.error),
         }
     }
 
@@ -59,6 +65,12 @@ impl<'a> Attempt<'a> {
         let code = name_of(errno).to_lowercase();
         Failure::new(exit_of(errno, &code), code, format!("{} failed: {}", self.what, without_number(error)), hint)
     }
+}
+
+/// Returns the failure that a refusal in `errors`, or in the answer of a handle, tells of.
+fn failure_of(errno: i32, line: &Value) -> Failure {
+    let code = text_of(line, "code");
+    Failure::new(exit_of(errno, &code), code, text_of(line, "message"), text_of(line, "hint"))
 }
 
 /// Returns the kernel's words alone: the code says the number already.

@@ -93,7 +93,8 @@ fn the_rest_of_a_line_that_was_refused_is_no_new_line() {
             assert_eq!(rig.fs.write(handle, 8, b" apples\n"), Err(Errno::EINVAL), "{path}");
         }
         rig.fs.flush(handle).unwrap();
-        assert_eq!(rig.read_on(handle, 8).unwrap(), "", "{path}");
+        let answer = rig.read_on(handle, 8).unwrap();
+        assert!(answer.lines().all(|line| line.contains("\"status\":\"refused\"")), "{path}: {answer}");
         // A new line may follow at once.
         rig.fs.write(handle, 8, b"{\"text\":").unwrap();
         assert_eq!(rig.fs.write(handle, 16, b" apples\n"), Err(Errno::EINVAL), "{path}");
@@ -284,6 +285,43 @@ fn refusals_are_shown_to_whom_they_happened_and_to_the_owner() {
     assert_eq!((codes(&rig).len(), &last(&rig)["code"]), (2, &"not_owner".into()));
     rig.who = ROOT;
     assert_eq!((codes(&rig).len(), &last(&rig)["code"]), (3, &"bad_verb".into()));
+}
+
+#[test]
+fn a_refused_verb_is_answered_with_its_reason() {
+    let rig = with_records();
+    let handle = rig.open("main/ctl", libc::O_RDWR).unwrap();
+    rig.fs.write(handle, 0, b"checkpoint v1\n").unwrap();
+    assert_eq!(rig.fs.write(handle, 14, b"rollback nowhere\n"), Err(Errno::ENOENT));
+    let answer = rig.read_on(handle, 0).unwrap();
+    let lines: Vec<serde_json::Value> = answer.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((lines.len(), &lines[0]["status"], &lines[1]["status"]), (2, &"taken".into(), &"refused".into()));
+    assert_eq!((&lines[1]["errno"], lines[1]["code"].is_string()), (&"ENOENT".into(), true));
+    assert!(lines[1]["message"].as_str().unwrap().contains("nowhere") && lines[1]["hint"].is_string());
+    assert_eq!(rig.read("main/ctl").unwrap(), answer);
+}
+
+#[test]
+fn what_has_a_hash_is_shown_to_who_may_read_it() {
+    let mut rig = with_records();
+    let show = |rig: &Rig, branch: &str, hash: &str| -> Result<String, Errno> {
+        rig.write(&format!("{branch}/ctl"), &format!("show {hash}\n"))?;
+        rig.read(&format!("{branch}/ctl"))
+    };
+    let entry = |rig: &Rig, branch: &str| -> String {
+        let lineage = rig.read(&format!("{branch}/lineage")).unwrap();
+        let last: serde_json::Value = serde_json::from_str(lineage.lines().last().unwrap()).unwrap();
+        last["entry"].as_str().unwrap().to_owned()
+    };
+    rig.mkdir("main/branches/x").unwrap();
+    rig.write("main/branches/x/vectors/x.json", &document("of x alone")).unwrap();
+    let of_x = entry(&rig, "main/branches/x");
+    assert!(show(&rig, "main", &of_x).unwrap().contains("\"op\":\"commit\""));
+    rig.who = ANN;
+    assert_eq!(show(&rig, "main", &of_x), Err(Errno::ENOENT));
+    let of_main = entry(&rig, "main");
+    assert!(show(&rig, "main", &of_main).unwrap().contains(&of_main));
+    assert_eq!(rig.write("main/ctl", "show nothing\n"), Err(Errno::EINVAL));
 }
 
 #[test]

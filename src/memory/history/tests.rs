@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use super::*;
 use crate::disk::{Disk, ForgetfulDisk};
 use crate::lineage::Op;
-use crate::memory::{Actor, BranchId, Draft, Edit, Join, OpenMode, Surroundings, Time, View, verify_on};
+use crate::memory::{
+    Actor, BranchId, Draft, Edit, Join, OpenMode, Surroundings, Time, View, Viewer, Wanted, verify_on,
+};
 
 static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
 
@@ -275,8 +277,8 @@ fn archives_that_cannot_be_folded_are_left_and_new_entries_are_sealed() {
         memory.seal().unwrap();
         assert_eq!(memory.history.archives().len(), if damaged { 4 } else { 1 });
         let last = memory.history_reader().newest();
-        assert!(memory.show_entry(last).is_ok());
-        assert_eq!(memory.show_entry(2).is_err(), damaged);
+        assert!(memory.show(BranchId(1), Wanted::Entry(last), Viewer::OF_STORE).is_ok());
+        assert_eq!(memory.show(BranchId(1), Wanted::Entry(2), Viewer::OF_STORE).is_err(), damaged);
     }
 }
 

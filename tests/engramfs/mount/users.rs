@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Stdio;
+use std::thread;
 
 use super::{Mounted, command, output, read};
 
@@ -30,6 +31,13 @@ fn act(mount: &Mounted, uid: u32, script: &str) -> Result<String, String> {
     let done = output(shell.current_dir(mount.at("")));
     let text = |bytes| String::from_utf8(bytes).unwrap();
     if done.status.success() { Ok(text(done.stdout)) } else { Err(text(done.stderr)) }
+}
+
+/// The program at a place that every user reaches.
+fn program(mount: &Mounted) -> String {
+    let (built, path) = (env!("CARGO_BIN_EXE_engramfs"), mount.beside("engramfs"));
+    fs::hard_link(built, &path).or_else(|_| fs::copy(built, &path).map(drop)).unwrap();
+    path.display().to_string()
 }
 
 #[track_caller]
@@ -219,6 +227,52 @@ fn the_lineage_shows_little_of_branches_that_the_reader_may_not_enter() {
     fs::rename(mount.at("main/branches/ann"), mount.at("main/ann")).unwrap();
     assert_eq!(hidden(1002), [&opened[..], &[true; 4]].concat(), "it was closed when it ended");
     assert_eq!(hidden(0).iter().filter(|hidden| **hidden).count(), 0);
+}
+
+#[test]
+fn versions_are_shown_through_the_mount_to_those_who_may_read_them() {
+    let Some(mount) = shared() else { return };
+    let engramfs = program(&mount);
+    let show = |uid: u32, branch: &str, hash: &str| act(&mount, uid, &format!("{engramfs} show {branch} {hash}"));
+    act(&mount, 1001, "mkdir main/branches/ann; printf 'of ann' > main/branches/ann/files/mine").unwrap();
+    mount.sh("echo 'secret of main' > main/files/later");
+    let head = mount.status("main")["head"].as_str().unwrap().to_owned();
+    assert!(show(1001, "main", &head).unwrap().contains(&head));
+    assert!(show(1001, "main/branches/ann", &head).unwrap().contains(&head));
+    fs::set_permissions(mount.at("main"), PermissionsExt::from_mode(0o711)).unwrap();
+    assert!(show(1001, "main/branches/ann", &head).unwrap_err().contains("nothing"));
+    let own = super::json(mount.at("main/branches/ann/status"))["head"].as_str().unwrap().to_owned();
+    assert!(show(1001, "main/branches/ann", &own).unwrap().contains(&own));
+    assert!(show(1002, "main", &own).unwrap_err().contains("nothing"));
+}
+
+#[test]
+fn each_agent_is_told_its_own_reason_by_the_command_line() {
+    let Some(mount) = shared() else { return };
+    let engramfs = program(&mount);
+    act(&mount, 1001, "mkdir main/branches/ann").unwrap();
+    thread::scope(|scope| {
+        let told = |uid: u32, name: &'static str| {
+            let (mount, engramfs) = (&mount, &engramfs);
+            move || {
+                for _ in 0..10 {
+                    let fork = format!("{engramfs} fork main --from {name} x --json 2>&1 || true");
+                    let said = act(mount, uid, &fork).unwrap();
+                    assert!(said.contains(name), "{said}");
+                }
+            }
+        };
+        scope.spawn(told(1001, "label-of-ann"));
+        scope.spawn(told(1002, "label-of-bob"));
+    });
+    let said = act(&mount, 1001, &format!("{engramfs} merge main/branches/ann --json 2>&1 || true")).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["code"], "parent_not_writable");
+    let answer = act(&mount, 1001, "exec 3<>main/branches/ann/ctl; echo merge >&3 2>/dev/null || cat <&3").unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!((&answer["status"], &answer["errno"]), (&"refused".into(), &"EACCES".into()));
+    mount.sh(&format!("{engramfs} merge main/branches/ann"));
+    assert!(!mount.has("main/branches/ann"));
 }
 
 #[test]

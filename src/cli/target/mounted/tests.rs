@@ -23,43 +23,12 @@ fn branch() -> tempfile::TempDir {
 }
 
 #[test]
-fn the_result_of_a_merge_comes_from_its_entry() {
-    let result_in = |text: &str, name_path: &str| {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(text.as_bytes()).unwrap();
-        merge_result(&Lineage::of_file(file).unwrap(), name_path).unwrap()
-    };
-    let result = result_in(&format!("{{\"op\":\"root\"}}\n{MERGE}\n{{\"op\":\"commit\"}}\n"), "main/x");
-    assert_eq!(
-        (&result["put"], &result["status"], &result["conflicts"][0]["id"]),
-        (&json!(2), &json!("merged"), &json!("a"))
-    );
-    assert_eq!(result_in(MERGE, "main/y"), json!({"status": "merged"}));
-}
-
-#[test]
-fn a_merge_is_a_rename_into_the_parent() {
+fn an_answer_that_is_no_result_is_told_as_such() {
     let dir = branch();
-    let x = dir.path().join("branches/x");
-    let result = Mounted::new(&x).join(Join::Merge, false).unwrap();
-    assert_eq!(result["entry"], "e");
-    assert!(dir.path().join("x").is_dir() && !x.exists());
-}
-
-#[test]
-fn a_root_branch_has_nothing_to_merge_into() {
-    let dir = branch();
+    // An ordinary file answers with what was written to it.
     let failure = Mounted::new(dir.path()).join(Join::Merge, false).unwrap_err();
-    assert_eq!(failure.code, "no_parent");
-}
-
-#[test]
-fn a_fork_is_a_mkdir_and_a_taken_name_says_so() {
-    let dir = branch();
-    let main = Mounted::new(dir.path());
-    main.fork("y", None).unwrap();
-    assert!(dir.path().join("branches/y").is_dir());
-    assert_eq!(main.fork("y", None).unwrap_err().code, "eexist");
+    assert_eq!(failure.code, "not_json");
+    assert_eq!(fs::read_to_string(dir.path().join("ctl")).unwrap(), "merge\n");
 }
 
 #[test]
