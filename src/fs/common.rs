@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::FsOptions;
 use super::branch_state::{BranchState, BranchStates};
 use super::counted::Counted;
+use super::ended::Ended;
 use super::errno::{Errno, Failure};
-use super::files::{FileNumbers, FilesOf, Opened, Removed, Scratch};
+use super::files::{Area, FileNumbers, FilesOf, Opened, Removed, Scratch};
 use super::last_answers::LastAnswers;
 use super::news::News;
 use super::user::User;
@@ -33,6 +34,7 @@ pub(super) struct Common {
     pub opened: Opened,
     pub scratch: Scratch,
     pub removed: Removed,
+    pub ended: Ended,
     options: FsOptions,
     users: Mutex<HashMap<u32, User>>,
 }
@@ -48,6 +50,7 @@ impl Common {
             opened: Opened::default(),
             scratch: Scratch::default(),
             removed: Removed::default(),
+            ended: Ended::default(),
             options,
             users: Mutex::default(),
         }
@@ -111,6 +114,10 @@ impl Common {
         for replaced in &change.files {
             self.files_changed(replaced.branch, replaced.before.clone(), replaced.after.clone());
         }
+        if self.memory.info(change.branch).is_err() {
+            let parent = change.parent.and_then(|parent| self.memory.info(parent).ok());
+            self.ended.note(change, parent.as_ref().map(|parent| &*parent.path), self.memory.now());
+        }
         for branch in [Some(change.branch), change.parent].into_iter().flatten() {
             self.scratch_changed(branch);
             let is_gone = self.memory.info(branch).is_err();
@@ -125,6 +132,20 @@ impl Common {
                 self.answers.forget(branch);
             }
             self.news.send_all(state.take_waiting());
+        }
+        self.file_numbers.reclaim(|of| self.is_there(of));
+    }
+
+    /// Tells whether the branch, the checkpoint or the session of some files is there still.
+    fn is_there(&self, of: &FilesOf) -> bool {
+        match &of.view {
+            View::Checkpoint(branch, label) => {
+                self.memory.checkpoint_time(*branch, label).is_ok_and(|taken| taken == of.taken)
+            }
+            View::Branch(branch) if of.area == Area::Scratch => {
+                self.memory.info(*branch).is_ok() && self.scratch.since(*branch) == of.taken
+            }
+            View::Branch(branch) => self.memory.info(*branch).is_ok(),
         }
     }
 }

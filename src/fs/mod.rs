@@ -26,6 +26,7 @@ mod conversation;
 mod counted;
 mod ctl;
 mod directory;
+mod ended;
 mod errno;
 mod errors;
 mod files;
@@ -137,6 +138,11 @@ impl Filesystem {
     ) -> Result<T, Errno> {
         result.map_err(|failure| {
             let errno = failure.errno();
+            if errno == Errno::ESTALE
+                && let (Some(who), Some(view)) = (who, view)
+            {
+                self.tell_end(who, view.branch());
+            }
             if let Failure::Refused(error) = failure {
                 self.record(who, view, &path(), &error);
             }
@@ -156,6 +162,18 @@ impl Filesystem {
         };
         let errors = &self.common.states.of(view.branch()).errors;
         errors.record(self.common.memory.now(), who.map(|caller| caller.uid), path, error);
+    }
+
+    /// Tells somebody what became of a branch that is gone, in `errors` of what is left above it: once.
+    fn tell_end(&self, who: Caller, branch: BranchId) {
+        let Some((why, mut above)) = self.common.ended.tell(branch, who.uid) else { return };
+        while let Some(parent) = above {
+            if self.common.memory.info(parent).is_ok() {
+                let errors = &self.common.states.of(parent).errors;
+                return errors.record(self.common.memory.now(), Some(who.uid), ".", &why);
+            }
+            above = self.common.ended.parent(parent);
+        }
     }
 
     /// As [`Filesystem::audit`], for what was tried at a name in a directory.

@@ -56,7 +56,9 @@ impl NodeTable {
     /// Returns the number of a node that the kernel is about to be told of, and counts that
     /// look-up.
     pub fn remember(&self, node: &Node) -> u64 {
-        if let Some(number) = self.file_number(node) {
+        if let Node::File(of, inode) = node
+            && let Some(number) = self.files.remember(of, *inode)
+        {
             return number;
         }
         let mut known = self.known.lock();
@@ -95,6 +97,7 @@ impl NodeTable {
 
     /// Takes back `lookups` look-ups.
     pub fn forget(&self, number: u64, lookups: u64) {
+        self.files.forget(number, lookups);
         let mut known = self.known.lock();
         let Some(entry) = known.get_mut(&number) else {
             return;

@@ -293,12 +293,24 @@ impl Memory {
         for listener in listeners {
             listener(&change);
         }
+        if self.world().branch(change.branch).is_err() {
+            self.forget_ended(change.branch);
+        }
         self.wake_keeper();
         let items = |branch: &BranchRef| branch.state.totals().records + branch.state.files().totals().files;
         let replaces = !change.files.is_empty() || change.what == Op::Discard.name();
         if replaces && change.was.iter().map(items).sum::<u64>() > LET_GO_AT_ONCE {
             self.planner.run(move || drop(change));
         }
+    }
+
+    /// Lets go of what is remembered of a branch that has ended.
+    fn forget_ended(&self, branch: BranchId) {
+        self.refused.lock().remove(&branch);
+        self.expiry.forget(branch);
+        self.documents.lock().forget(branch);
+        self.shown.forget_branch(branch);
+        self.planner.forget(branch);
     }
 
     /// Makes everything acknowledged so far durable; all who wait share one device flush.

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::act::Join;
 use super::joining::Table;
 use super::look::Seen;
-use super::world::{View, World};
+use super::world::{BranchId, View, World};
 use super::{Error, Memory, readme, status};
 use crate::branch::{State, differences};
 use crate::lineage::Decision;
@@ -30,6 +30,13 @@ pub enum Document {
 /// Documents that were rendered, each with the stamp of what it was rendered from.
 #[derive(Default)]
 pub(super) struct Cache(HashMap<(View, Document), Rendered>);
+
+impl Cache {
+    /// Forgets the documents of a branch that has ended.
+    pub(super) fn forget(&mut self, branch: BranchId) {
+        self.0.retain(|(view, _), _| view.branch() != branch);
+    }
+}
 
 /// A document's bytes and the stamp of what they were rendered from.
 type Rendered = (Stamp, Arc<[u8]>);

@@ -29,6 +29,13 @@ impl Default for Expiry {
     }
 }
 
+impl Expiry {
+    /// Forgets a branch that has ended.
+    pub(super) fn forget(&self, branch: BranchId) {
+        self.looked.lock().remove(&branch);
+    }
+}
+
 /// What a branch was when it was last looked through.
 #[derive(Clone)]
 struct Looked {

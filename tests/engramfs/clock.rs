@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{EditError, Error, HistoryFile, Kind, Memory, OpenMode, Setting, Surroundings, Time, View};
+use engramfs::memory::{
+    EditError, Error, HistoryFile, Kind, Memory, OpenMode, Setting, Surroundings, Time, View, Viewer, Wanted,
+};
 
 use crate::support::{main_of, make_file, put, surroundings, verify, who};
 
@@ -71,7 +73,7 @@ fn a_clock_that_is_set_while_serving_writes_nothing_until_it_is_right_again() {
         assert_eq!(memory.gc(&who(), None, false).unwrap_err().code, "clock_jumped");
         assert_eq!(memory.tip(), tip);
     }
-    memory.show(main, &kept).unwrap();
+    memory.show(main, Wanted::Hash(kept), Viewer::OF_STORE).unwrap();
     machine.set(DAY / 2);
     commit(&memory, "half a day").unwrap();
     machine.set(0);

@@ -39,6 +39,30 @@ fn moving_a_branch_into_its_parent_merges_it() {
 }
 
 #[test]
+fn who_holds_something_of_a_branch_that_is_gone_is_told_what_became_of_it() {
+    let mut rig = with_fork();
+    let handle = rig.open("main/branches/x/vectors/b.json", libc::O_RDONLY).unwrap();
+    let directory = rig.ino("main/branches/x/vectors").unwrap();
+    rig.mv("main/branches/x", "main/x").unwrap();
+    for _ in 0..2 {
+        assert_eq!(rig.fs.read(handle, 0, 10), Err(Errno::ESTALE));
+    }
+    assert_eq!(rig.read("main/errors").unwrap().lines().count(), 1, "once is enough");
+    let line = rig.last_error("main");
+    assert_eq!((&line["errno"], &line["code"]), (&"ESTALE".into(), &"gone".into()));
+    assert!(line["message"].as_str().unwrap().starts_with("main/x was merged into main at "), "{line}");
+    rig.who = ANN;
+    assert_eq!(rig.fs.lookup(ANN, directory, OsStr::new("b.json")), Err(Errno::ESTALE));
+    assert_eq!(rig.last_error("main")["code"], "gone");
+    rig.who = ROOT;
+    rig.mkdir("main/branches/y").unwrap();
+    let directory = rig.ino("main/branches/y").unwrap();
+    rig.rmdir("main/branches/y").unwrap();
+    assert_eq!(rig.fs.lookup(ROOT, directory, OsStr::new("status")), Err(Errno::ESTALE));
+    assert!(rig.last_error("main")["message"].as_str().unwrap().starts_with("main/y was discarded at "));
+}
+
+#[test]
 fn a_branch_is_renamed_in_its_place_and_nowhere_else() {
     let rig = with_fork();
     let ino = rig.ino("main/branches/x").unwrap();

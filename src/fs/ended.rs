@@ -1,0 +1,59 @@
+//! What became of branches that are gone, for who still holds something of them.
+
+use std::collections::{HashSet, VecDeque};
+
+use crate::memory::{BranchId, Change, Error, Kind, Time};
+use crate::sync::Mutex;
+
+/// How many branches are remembered.
+const BRANCHES_MAX: usize = 1_024;
+/// How many users are told of one branch.
+const TOLD_MAX: usize = 64;
+
+/// The last branches that were merged or discarded.
+#[derive(Default)]
+pub(super) struct Ended {
+    branches: Mutex<VecDeque<Fate>>,
+}
+
+struct Fate {
+    branch: BranchId,
+    parent: Option<BranchId>,
+    /// The refusal of everything that is tried there.
+    why: Error,
+    /// Who was told.
+    told: HashSet<u32>,
+}
+
+impl Ended {
+    /// Notes the end of a branch.
+    pub fn note(&self, change: &Change, parent: Option<&str>, time: Time) {
+        let path = change.path_before().unwrap_or("the branch");
+        let (message, hint) = match (change.what, parent) {
+            ("merge", Some(parent)) => {
+                (format!("{path} was merged into {parent} at {time}"), format!("go on in {parent}, or fork it again"))
+            }
+            _ => (format!("{path} was discarded at {time}"), "fork its parent again".to_owned()),
+        };
+        let why = Error::new(Kind::Gone, "gone", message, hint);
+        let fate = Fate { branch: change.branch, parent: change.parent, why, told: HashSet::new() };
+        let mut branches = self.branches.lock();
+        branches.push_back(fate);
+        if branches.len() > BRANCHES_MAX {
+            branches.pop_front();
+        }
+    }
+
+    /// Returns what became of a branch, with its parent, unless the user was told before.
+    pub fn tell(&self, branch: BranchId, uid: u32) -> Option<(Error, Option<BranchId>)> {
+        let mut branches = self.branches.lock();
+        let fate = branches.iter_mut().find(|fate| fate.branch == branch)?;
+        let is_new = fate.told.len() < TOLD_MAX && fate.told.insert(uid);
+        is_new.then(|| (fate.why.clone(), fate.parent))
+    }
+
+    /// Returns the parent of a branch that is gone.
+    pub fn parent(&self, branch: BranchId) -> Option<BranchId> {
+        self.branches.lock().iter().find(|fate| fate.branch == branch)?.parent
+    }
+}
