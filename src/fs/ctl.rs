@@ -42,7 +42,8 @@ impl Speech for Ctl {
 
     fn parse(&self, line: &str) -> Result<Verb, Failure> {
         verb(line.trim()).ok_or_else(|| {
-            invalid("bad_verb", format!("{:?} is no verb of ctl with its arguments", line.trim()), VERBS)
+            let shown: String = line.trim().chars().take(200).collect();
+            invalid("bad_verb", format!("{shown:?} is no verb of ctl with its arguments"), VERBS)
         })
     }
 
