@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Error, Snapshot};
 use crate::branch::State;
 use crate::record::{EXPORT_BYTES, vector_bytes, write_export_line};
-use crate::segment::{Row, SegmentError};
+use crate::segment::{Blocks, Row, SegmentError};
 
 /// One way to export a view.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -52,17 +52,17 @@ impl Snapshot {
         let header = if export == Export::Vectors { npy_header(&self.state) } else { Vec::new() };
         let mut filled = copy(&header, offset, buf);
         let mut place = self.take_place(export, offset, header.len() as u64);
-        let mut line = Vec::new();
+        let (mut line, mut blocks) = (Vec::new(), Blocks::default());
         while filled < buf.len() {
             let mut seen = 0;
             for row in self.state.rows(place.before.as_deref())?.take(ROWS_AT_ONCE) {
                 let row = row?;
                 seen += 1;
-                let length = row_bytes(export, &row)?;
+                let length = row_bytes(export, &row, &mut blocks)?;
                 let (end, wanted) = (place.offset + length, offset + filled as u64);
                 if end > wanted {
                     line.clear();
-                    render(export, &row, &mut line)?;
+                    render(export, &row, &mut line, &mut blocks)?;
                     filled += copy(&line, wanted - place.offset, &mut buf[filled..]);
                     if filled == buf.len() && offset + (filled as u64) < end {
                         // The row goes on: the next read begins with it again.
@@ -113,24 +113,26 @@ fn npy_header(state: &State) -> Vec<u8> {
     header
 }
 
-fn row_bytes(export: Export, row: &Row) -> Result<u64, SegmentError> {
-    let dim = row.vector()?.map(<[f32]>::len);
+fn row_bytes(export: Export, row: &Row, blocks: &mut Blocks) -> Result<u64, SegmentError> {
+    let dim = row.served_dim(blocks)?;
     Ok(match (export, dim) {
         (Export::Vectors, dim) => dim.unwrap_or(0) as u64 * 4,
         (Export::Ids, None) => 0,
-        (Export::Ids, Some(_)) => row.id()?.len() as u64 + 1,
-        (Export::Records, dim) => row.totals()?.json + (EXPORT_BYTES + vector_bytes(dim)) as u64,
+        (Export::Ids, Some(_)) => row.served_id(blocks)?.len() as u64 + 1,
+        (Export::Records, dim) => u64::from(row.served_json_bytes(blocks)?) + (EXPORT_BYTES + vector_bytes(dim)) as u64,
     })
 }
 
-fn render(export: Export, row: &Row, out: &mut Vec<u8>) -> Result<(), SegmentError> {
+fn render(export: Export, row: &Row, out: &mut Vec<u8>, blocks: &mut Blocks) -> Result<(), SegmentError> {
     match export {
-        Export::Vectors => out.extend_from_slice(bytemuck::cast_slice(row.vector()?.unwrap_or_default())),
+        Export::Vectors => {
+            out.extend_from_slice(bytemuck::cast_slice(row.served_vector(blocks)?.as_deref().unwrap_or_default()));
+        }
         Export::Ids => {
-            out.extend_from_slice(row.id()?.as_bytes());
+            out.extend_from_slice(row.served_id(blocks)?.as_bytes());
             out.push(b'\n');
         }
-        Export::Records => write_export_line(out, &*row.version()?),
+        Export::Records => write_export_line(out, &*row.served(blocks)?),
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::disk::{Disk, RealDisk};
 use crate::journal::{Journal, Replay};
 use crate::lineage::{PublicKey, SignedEntry};
 use crate::object::{Hash, SetHash, Shelf};
-use crate::segment::{self, GraphFile, Segment};
+use crate::segment::{self, Blocks, GraphFile, Segment};
 use crate::sync::Pool;
 use crate::workspace::{Pack, Packs, packs_of, read_snapshot};
 
@@ -167,9 +167,9 @@ fn check_packs(loaded: &Loaded, trees: &Trees) -> Result<(), Error> {
 }
 
 fn check_state(state: &State) -> Result<(), Error> {
-    let (mut sum, mut records) = (SetHash::default(), 0);
+    let (mut sum, mut records, mut blocks) = (SetHash::default(), 0, Blocks::default());
     for row in state.rows(None)? {
-        let version = row?.version()?;
+        let version = row?.served(&mut blocks)?;
         let hash = version.content.hash(&version.id);
         if hash != version.hash {
             return Err(Error::damaged(format!("the record {} is not what its hash says", version.id)));

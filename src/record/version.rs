@@ -153,7 +153,8 @@ impl Content {
         hasher.finish()
     }
 
-    fn json_bytes(&self, id: &str) -> u32 {
+    /// Returns the bytes of the record `id` with this content as JSON, without its vector.
+    pub fn json_bytes(&self, id: &str) -> u32 {
         let text = self.text.as_deref().map_or("null".len(), super::document::string_bytes);
         (super::document::string_bytes(id) + text + self.metadata.len()) as u32
     }

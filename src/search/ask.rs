@@ -12,7 +12,7 @@ use super::nearest::Effort;
 use super::scan::{Scan, Scored};
 use super::{Mode, Question, SearchError, words};
 use crate::branch::State;
-use crate::segment::{Row, SegmentError};
+use crate::segment::{Blocks, Row, SegmentError};
 use crate::vector::{Metric, Prepared};
 
 /// How many of each part's best records are fused; ranks behind add less than 0.001.
@@ -125,24 +125,24 @@ fn hits_of(
     wanted: &Wanted,
     question: &Question,
 ) -> Result<(Vec<Hit>, bool), SearchError> {
-    let make = Maker { source, question };
+    let mut make = Maker { source, question, blocks: Blocks::default() };
     let effort = Effort { exact: question.exact, ef: question.ef };
     match (&wanted.vector, &wanted.text) {
         (Some(vector), None) => {
             let nearest = scan.nearest(vector, question.k, effort)?;
-            let hit = |found: &Scored<f32>| {
+            let mut hit = |found: &Scored<f32>| {
                 let explain = || json!({ "mode": "vector", "score": found.score });
                 make.hit(&found.row, Score::Single(found.score), Some(vector.distance(found.score)), explain)
             };
-            Ok((nearest.found.iter().map(hit).collect::<Result<_, _>>()?, nearest.exact))
+            Ok((nearest.found.iter().map(&mut hit).collect::<Result<_, _>>()?, nearest.exact))
         }
         (None, Some(text)) => {
             let found = words::best(scan, text, question.k)?;
-            let hit = |found: &Scored<f64>| {
+            let mut hit = |found: &Scored<f64>| {
                 let explain = || json!({ "mode": "text", "score": found.score });
                 make.hit(&found.row, Score::Double(found.score), None, explain)
             };
-            Ok((found.iter().map(hit).collect::<Result<_, _>>()?, true))
+            Ok((found.iter().map(&mut hit).collect::<Result<_, _>>()?, true))
         }
         (Some(vector), Some(text)) => {
             let depth = question.k.max(FUSED_MIN);
@@ -157,11 +157,12 @@ fn hits_of(
 struct Maker<'a> {
     source: &'a Arc<str>,
     question: &'a Question,
+    blocks: Blocks,
 }
 
 impl Maker<'_> {
     fn hit(
-        &self,
+        &mut self,
         row: &Row,
         score: Score,
         distance: Option<f32>,
@@ -173,17 +174,26 @@ impl Maker<'_> {
                 (version.id.clone(), version.stamp.branch.clone(), content.text.clone(), content.metadata.clone())
             }
             Row::Sealed(segment, row) => {
-                let (stamp, content) = segment.shown(*row)?;
+                let (stamp, content) = segment.shown(*row, &mut self.blocks)?;
                 (segment.id(*row)?.into(), stamp.branch, content.text, content.metadata)
             }
         };
-        let vector = if self.question.include_vector { row.vector()?.map(<[f32]>::to_vec) } else { None };
+        let vector = if self.question.include_vector {
+            row.served_vector(&mut self.blocks)?.map(|vector| vector.to_vec())
+        } else {
+            None
+        };
         let explain = self.question.explain.then(explain);
         Ok(Hit { id, score, distance, source: self.source.clone(), branch, text, metadata, vector, explain })
     }
 
     /// Fuses the two lists by their ranks.
-    fn fused(&self, near: &[Scored<f32>], worded: &[Scored<f64>], vector: &Prepared) -> Result<Vec<Hit>, SearchError> {
+    fn fused(
+        &mut self,
+        near: &[Scored<f32>],
+        worded: &[Scored<f64>],
+        vector: &Prepared,
+    ) -> Result<Vec<Hit>, SearchError> {
         let id = |row: &Row| -> Result<Arc<str>, SegmentError> { Ok(Arc::from(&*row.id()?)) };
         let near_ids: Vec<Arc<str>> = near.iter().map(|found| id(&found.row)).collect::<Result<_, _>>()?;
         let word_ids: Vec<Arc<str>> = worded.iter().map(|found| id(&found.row)).collect::<Result<_, _>>()?;

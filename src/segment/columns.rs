@@ -11,7 +11,7 @@
 //! | 6 ids | UTF-8, sorted bytewise; one id may stand in several rows | – |
 //! | 7 hashes | content hash | rows × 32 |
 //! | 8 payload ends | u64, where each payload ends in section 9 | rows × 8 |
-//! | 9 payloads | created, modified (i64), stamp (u32), text, metadata | – |
+//! | 9 payloads | row (u32), created, modified (i64), stamp (u32), flags, lengths, text, metadata | – |
 //! | 10 lengths | u32 pairs: bytes of JSON, number of terms | rows × 8 |
 //! | 11 stamps | triples of texts: branch, agent, session | – |
 //! | 12 postings | the inverted index of the rows' texts | – |
@@ -19,12 +19,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::{Container, GraphFile, SegmentError};
+use super::{Blocks, Container, GraphFile, SegmentError};
 use crate::facet::Facets;
 use crate::object::{CodecError, Hash, Reader, SetHash, Shelf, Time, Writer};
 use crate::record::{Computed, Content, Stamp, Version};
 use crate::text::Postings;
-use crate::vector::Metric;
+use crate::vector::{self, Metric};
 
 pub(super) const VECTORS: usize = 0;
 pub(super) const CODES: usize = 1;
@@ -40,8 +40,13 @@ pub(super) const LENGTHS: usize = 10;
 pub(super) const STAMPS: usize = 11;
 pub(super) const POSTINGS: usize = 12;
 pub(super) const FACETS: usize = 13;
-/// Kind byte of a file of records; 1 was the form without facets.
-pub(super) const KIND: u8 = 3;
+/// Kind byte of a file of records; 1 was the form without facets, 3 the one whose payloads did not say of which row.
+pub(super) const KIND: u8 = 7;
+
+/// Flag of a payload: the row has a text.
+pub(super) const HAS_TEXT: u8 = 1;
+/// Flag of a payload: the row has a vector.
+pub(super) const HAS_VECTOR: u8 = 2;
 
 /// What all rows of a segment, or all records of a branch, add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,6 +114,14 @@ impl<'a> Ids<'a> {
     }
 }
 
+/// What the payload of a row says.
+struct Payload<'a> {
+    stamp: Stamp,
+    text: Option<&'a str>,
+    metadata: &'a str,
+    has_vector: bool,
+}
+
 /// An open segment.
 pub struct Segment {
     pub(super) container: Container,
@@ -139,8 +152,8 @@ impl Segment {
             Ok((rows, dim, totals, sum))
         };
         let (rows, dim, totals, sum) = parse().map_err(|error| container.damaged(FACETS + 1, &error.to_string()))?;
-        let stamps =
-            read_stamps(container.section(STAMPS)?).map_err(|error| container.damaged(STAMPS, &error.to_string()))?;
+        let stamps = read_stamps(&container.read_section(STAMPS)?)
+            .map_err(|error| container.damaged(STAMPS, &error.to_string()))?;
         Ok(Segment { container, rows, dim, sum, totals, stamps, graphs: Default::default() })
     }
 
@@ -279,30 +292,80 @@ impl Segment {
         Ok(facets)
     }
 
-    /// Reads a whole row.
-    pub fn version(&self, row: u32) -> Result<Version, SegmentError> {
-        let (stamp, text, metadata) = self.parse(self.payload(row)?)?;
-        let content =
-            Content { vector: self.vector(row)?.map(Arc::from), text: text.map(Arc::from), metadata: metadata.into() };
-        let computed = Computed { hash: self.hash(row)?, norm: self.norm(row)?.max(0.0), lengths: self.lengths(row)? };
-        Ok(Version::stored(self.id(row)?.into(), content, stamp, computed))
+    /// Reads a whole row to serve it or to write it anew: it is what its content hash says.
+    pub fn version(&self, row: u32, blocks: &mut Blocks) -> Result<Version, SegmentError> {
+        let payload = self.read_payload(row, blocks)?;
+        let payload = self.parse(row, &payload)?;
+        let content = Content {
+            vector: if payload.has_vector { Some(self.read_vector(row, blocks)?) } else { None },
+            text: payload.text.map(Arc::from),
+            metadata: payload.metadata.into(),
+        };
+        let (id, hash, lengths) = (self.id(row)?, self.hash(row)?, self.lengths(row)?);
+        if content.hash(id) != hash || content.json_bytes(id) != lengths.0 {
+            return Err(self.container.damaged(HASHES, &format!("row {row} is not what its hash and length say")));
+        }
+        let norm = content.vector.as_deref().map_or(0.0, vector::norm);
+        let computed = Computed { hash, norm, lengths };
+        Ok(Version::stored(id.into(), content, payload.stamp, computed))
     }
 
-    /// Reads who wrote a row, and when.
+    /// Returns who wrote a row, and when.
     pub fn stamp(&self, row: u32) -> Result<Stamp, SegmentError> {
-        Ok(self.parse(self.payload(row)?)?.0)
+        Ok(self.parse(row, self.payload(row)?)?.stamp)
     }
 
     /// Reads all that a hit shows of a row beside its vector: who wrote it, text and metadata.
-    pub fn shown(&self, row: u32) -> Result<(Stamp, Content), SegmentError> {
-        let (stamp, text, metadata) = self.parse(self.payload(row)?)?;
+    pub fn shown(&self, row: u32, blocks: &mut Blocks) -> Result<(Stamp, Content), SegmentError> {
+        let payload = self.read_payload(row, blocks)?;
+        let Payload { stamp, text, metadata, .. } = self.parse(row, &payload)?;
         Ok((stamp, Content { vector: None, text: text.map(Arc::from), metadata: metadata.into() }))
     }
 
-    /// Reads a row's text and metadata.
+    /// Returns a row's text and metadata, to search them.
     pub fn words(&self, row: u32) -> Result<(Option<String>, String), SegmentError> {
-        let (_, text, metadata) = self.parse(self.payload(row)?)?;
+        let Payload { text, metadata, .. } = self.parse(row, self.payload(row)?)?;
         Ok((text.map(str::to_owned), metadata.to_owned()))
+    }
+
+    /// Returns whether a row has a vector, where it decides what is served.
+    pub fn served_has_vector(&self, row: u32, blocks: &mut Blocks) -> Result<bool, SegmentError> {
+        let norm = self.container.read(NORMS, u64::from(row) * 4, 4, blocks)?;
+        Ok(f32::from_le_bytes(norm.try_into().unwrap_or_default()) >= 0.0)
+    }
+
+    /// Reads a row's vector to serve it, where it has one.
+    pub fn served_vector(&self, row: u32, blocks: &mut Blocks) -> Result<Option<Arc<[f32]>>, SegmentError> {
+        let has_vector = self.served_has_vector(row, blocks)?;
+        has_vector.then(|| self.read_vector(row, blocks)).transpose()
+    }
+
+    /// Reads a row's id to serve it.
+    pub fn served_id(&self, row: u32, blocks: &mut Blocks) -> Result<String, SegmentError> {
+        let mut end = |row: u32| -> Result<u64, SegmentError> {
+            let bytes = self.container.read(ID_ENDS, u64::from(row) * 4, 4, blocks)?;
+            Ok(u64::from(u32::from_le_bytes(bytes.try_into().unwrap_or_default())))
+        };
+        let (start, end) = (if row == 0 { 0 } else { end(row - 1)? }, end(row)?);
+        let bytes = self.container.read(IDS, start, end.saturating_sub(start), blocks)?;
+        String::from_utf8(bytes).map_err(|_| self.container.damaged(IDS, "an id is not UTF-8"))
+    }
+
+    /// Reads the bytes of a row's id, text and metadata as JSON, where it decides what is served.
+    pub fn served_json_bytes(&self, row: u32, blocks: &mut Blocks) -> Result<u32, SegmentError> {
+        let bytes = self.container.read(LENGTHS, u64::from(row) * 8, 4, blocks)?;
+        Ok(u32::from_le_bytes(bytes.try_into().unwrap_or_default()))
+    }
+
+    fn read_vector(&self, row: u32, blocks: &mut Blocks) -> Result<Arc<[f32]>, SegmentError> {
+        let width = self.dim as u64 * 4;
+        let bytes = self.container.read(VECTORS, u64::from(row) * width, width, blocks)?;
+        Ok(bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap_or_default())).collect())
+    }
+
+    fn read_payload(&self, row: u32, blocks: &mut Blocks) -> Result<Vec<u8>, SegmentError> {
+        let (start, length) = self.payload_range(row)?;
+        self.container.read(PAYLOADS, start, length, blocks)
     }
 
     /// Returns the sums that one row contributes.
@@ -320,6 +383,11 @@ impl Segment {
             terms: u64::from(terms),
             raw: id_bytes + vector_bytes + payload.1 - super::writer::PAYLOAD_BYTES,
         })
+    }
+
+    /// Checks a block again, see [`Container::recheck`].
+    pub fn recheck(&self, number: u64) -> Option<Result<u64, SegmentError>> {
+        self.container.recheck(number)
     }
 
     /// Reads and hashes the whole file.
@@ -341,18 +409,28 @@ impl Segment {
         self.container.slice(PAYLOADS, start, length)
     }
 
-    fn parse<'a>(&self, payload: &'a [u8]) -> Result<(Stamp, Option<&'a str>, &'a str), SegmentError> {
+    /// Takes a payload apart. It says of which row it is and how long, so that what says where it lies need not be
+    /// trusted.
+    fn parse<'a>(&self, row: u32, payload: &'a [u8]) -> Result<Payload<'a>, SegmentError> {
         let mut input = Reader::new(payload);
         let mut parse = || -> Result<_, CodecError> {
+            let number = |input: &mut Reader<'a>| -> Result<u32, CodecError> {
+                Ok(u32::from_le_bytes(input.raw(4)?.try_into().unwrap_or_default()))
+            };
+            let found = number(&mut input)?;
             let (created, modified) = (Time(input.signed()?), Time(input.signed()?));
-            let number = u32::from_le_bytes(input.raw(4)?.try_into().unwrap_or_default());
-            let [branch, agent, session] = self.stamps.get(number as usize).ok_or(CodecError::Number)?.clone();
+            let stamp = number(&mut input)? as usize;
+            let [branch, agent, session] = self.stamps.get(stamp).ok_or(CodecError::Number)?.clone();
+            let flags = input.byte()?;
+            let (text, metadata) = (number(&mut input)? as usize, number(&mut input)? as usize);
+            let text = std::str::from_utf8(input.raw(text)?).map_err(|_| CodecError::Text)?;
+            let metadata = std::str::from_utf8(input.raw(metadata)?).map_err(|_| CodecError::Text)?;
+            if found != row || !input.is_empty() {
+                return Err(CodecError::Number);
+            }
             let stamp = Stamp { created, modified, branch, agent, session };
-            let has_text = input.byte()? == 1;
-            let text_bytes = u32::from_le_bytes(input.raw(4)?.try_into().unwrap_or_default()) as usize;
-            let text = std::str::from_utf8(input.raw(text_bytes)?).map_err(|_| CodecError::Text)?;
-            let metadata = std::str::from_utf8(input.rest()).map_err(|_| CodecError::Text)?;
-            Ok((stamp, has_text.then_some(text), metadata))
+            let text = (flags & HAS_TEXT != 0).then_some(text);
+            Ok(Payload { stamp, text, metadata, has_vector: flags & HAS_VECTOR != 0 })
         };
         parse().map_err(|error| self.container.damaged(PAYLOADS, &error.to_string()))
     }

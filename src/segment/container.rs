@@ -12,11 +12,15 @@
 //!
 //! A block is 64 KiB from the section's own beginning; the last one may be shorter. The name covers
 //! the footer, and the footer covers every block, so a file is what its name says or it is refused.
+//!
+//! Bytes are read in two ways. What is searched is mapped, and its blocks are checked when they are first touched and
+//! again by [`Container::recheck`] from time to time. What is served is read and checked each time, see [`Blocks`].
 
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::SegmentError;
+use super::{Blocks, SegmentError};
 use crate::disk::{DiskFile, Mapped};
 use crate::object::{Context, Hash, Reader, Shelf};
 
@@ -47,6 +51,8 @@ pub struct Container {
     map: Mapped,
     sections: Vec<Section>,
     extra: Vec<u8>,
+    /// What was found wrong after blocks had been checked; from then on nothing more is handed out.
+    broken: OnceLock<String>,
 }
 
 impl Container {
@@ -63,7 +69,7 @@ impl Container {
         if map.len() as u64 != length || map.get(..8) != Some(&MAGIC[..]) {
             return Err(damaged("its first bytes are not those of a segment"));
         }
-        Ok(Container { name, file, map, sections, extra })
+        Ok(Container { name, file, map, sections, extra, broken: OnceLock::new() })
     }
 
     /// Returns the file's name.
@@ -81,8 +87,9 @@ impl Container {
         &self.extra
     }
 
-    /// Returns a whole section, every block checked.
+    /// Returns a whole section as it is mapped, every block checked at first touch.
     pub fn section(&self, section: usize) -> Result<&[u8], SegmentError> {
+        self.check_unbroken()?;
         let it = &self.sections[section];
         if !it.whole.load(Ordering::Acquire) {
             self.map.bring(it.offset as usize..(it.offset + it.length) as usize);
@@ -92,24 +99,94 @@ impl Container {
         Ok(self.raw(section))
     }
 
-    /// Returns bytes of a section; the blocks they lie in are checked at first touch.
+    /// Returns bytes of a section as they are mapped; the blocks they lie in are checked at first touch.
     pub fn slice(&self, section: usize, start: u64, length: u64) -> Result<&[u8], SegmentError> {
-        let it = &self.sections[section];
-        let end = start.checked_add(length).filter(|end| *end <= it.length);
-        let end = end.ok_or_else(|| self.damaged(section, "a row points behind its end"))?;
-        if !it.whole.load(Ordering::Acquire) {
+        self.check_unbroken()?;
+        let end = self.end(section, start, length)?;
+        if !self.sections[section].whole.load(Ordering::Acquire) {
             self.check(section, start, end)?;
         }
         Ok(&self.raw(section)[start as usize..end as usize])
     }
 
-    /// Reads bytes of a section through the disk, so that a failing disk is an error.
-    pub fn read(&self, section: usize, start: u64, length: u64) -> Result<Vec<u8>, SegmentError> {
-        self.slice(section, start, length)?;
-        let mut bytes = vec![0; length as usize];
-        let result = self.file.read_exact_at(&mut bytes, self.sections[section].offset + start);
-        result.map_err(|source| self.io("read", source))?;
+    /// Reads bytes of a section to serve them: each block is read and checked now, unless this reply has it.
+    pub fn read(&self, section: usize, start: u64, length: u64, blocks: &mut Blocks) -> Result<Vec<u8>, SegmentError> {
+        self.check_unbroken()?;
+        let end = self.end(section, start, length)?;
+        let mut bytes = Vec::with_capacity(length as usize);
+        let mut at = start;
+        while at < end {
+            let block = at / BLOCK;
+            let (begin, stop) = (block * BLOCK, end.min((block + 1) * BLOCK));
+            bytes.extend_from_slice(&blocks.get(self, section, block)?[(at - begin) as usize..(stop - begin) as usize]);
+            at = stop;
+        }
         Ok(bytes)
+    }
+
+    /// Reads a whole section, each block checked now.
+    pub fn read_section(&self, section: usize) -> Result<Vec<u8>, SegmentError> {
+        self.read(section, 0, self.sections[section].length, &mut Blocks::default())
+    }
+
+    /// Reads bytes of a section that the caller checks by a hash of its own.
+    pub fn read_unchecked(&self, section: usize, start: u64, length: u64) -> Result<Vec<u8>, SegmentError> {
+        self.end(section, start, length)?;
+        let mut bytes = vec![0; length as usize];
+        self.read_into(section, start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Returns where bytes of a section end in it.
+    fn end(&self, section: usize, start: u64, length: u64) -> Result<u64, SegmentError> {
+        let end = start.checked_add(length).filter(|end| *end <= self.sections[section].length);
+        end.ok_or_else(|| self.damaged(section, "a row points behind its end"))
+    }
+
+    /// Reads through the disk: that a disk fails, or a file was cut, is an error and not a signal.
+    fn read_into(&self, section: usize, start: u64, bytes: &mut [u8]) -> Result<(), SegmentError> {
+        let read = self.file.read_exact_at(bytes, self.sections[section].offset + start);
+        read.map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => self.damaged(section, "the file was cut off"),
+            _ => self.io("read", source),
+        })
+    }
+
+    /// Reads one block and checks it.
+    pub(super) fn read_block(&self, section: usize, block: u64, bytes: &mut Vec<u8>) -> Result<(), SegmentError> {
+        let it = &self.sections[section];
+        bytes.resize(BLOCK.min(it.length - block * BLOCK) as usize, 0);
+        self.read_into(section, block * BLOCK, bytes)?;
+        if Hash::of(&BLOCK_CONTEXT, bytes) != it.hashes[block as usize] {
+            return Err(self.damaged(section, &format!("block {block} does not match its hash")));
+        }
+        Ok(())
+    }
+
+    /// Checks the block of that number, counted through all sections, again, and returns its bytes; none behind the
+    /// last. A block that was right before and is wrong now ends all use of the file.
+    pub fn recheck(&self, number: u64) -> Option<Result<u64, SegmentError>> {
+        let mut block = number;
+        for (section, it) in self.sections.iter().enumerate() {
+            let blocks = it.hashes.len() as u64;
+            if block < blocks {
+                let mut bytes = Vec::new();
+                let checked = self.read_block(section, block, &mut bytes).map(|()| bytes.len() as u64);
+                if let Err(SegmentError::Damaged { reason, .. }) = &checked {
+                    let _ = self.broken.set(reason.clone());
+                }
+                return Some(checked);
+            }
+            block -= blocks;
+        }
+        None
+    }
+
+    fn check_unbroken(&self) -> Result<(), SegmentError> {
+        match self.broken.get() {
+            None => Ok(()),
+            Some(reason) => Err(SegmentError::Damaged { name: self.name.to_string(), reason: reason.clone() }),
+        }
     }
 
     /// Checks every byte of the file, those between the sections too.
@@ -143,24 +220,16 @@ impl Container {
         &self.map[it.offset as usize..(it.offset + it.length) as usize]
     }
 
-    /// Hashes the blocks that `start..end` touches, unless they were seen to match before. Reads
-    /// go through the disk: the first touch of a bad disk is an error and not a signal.
+    /// Hashes the blocks that `start..end` touches, unless they were seen to match before.
     fn check(&self, section: usize, start: u64, end: u64) -> Result<(), SegmentError> {
         let it = &self.sections[section];
         let mut buffer = Vec::new();
         for block in start / BLOCK..end.div_ceil(BLOCK) {
             let (word, bit) = (&it.checked[block as usize / 64], 1 << (block % 64));
-            if word.load(Ordering::Acquire) & bit != 0 {
-                continue;
+            if word.load(Ordering::Acquire) & bit == 0 {
+                self.read_block(section, block, &mut buffer)?;
+                word.fetch_or(bit, Ordering::Release);
             }
-            let length = BLOCK.min(it.length - block * BLOCK);
-            buffer.resize(length as usize, 0);
-            let result = self.file.read_exact_at(&mut buffer, it.offset + block * BLOCK);
-            result.map_err(|source| self.io("read", source))?;
-            if Hash::of(&BLOCK_CONTEXT, &buffer) != it.hashes[block as usize] {
-                return Err(self.damaged(section, &format!("block {block} does not match its hash")));
-            }
-            word.fetch_or(bit, Ordering::Release);
         }
         Ok(())
     }

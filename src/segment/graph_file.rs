@@ -52,6 +52,16 @@ impl GraphFile {
         Graph::open(bytes).map_err(|error| self.container.damaged(GRAPH, &error.to_string()))
     }
 
+    /// Returns the bytes of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.container.length()
+    }
+
+    /// Checks a block again, see [`Container::recheck`].
+    pub fn recheck(&self, number: u64) -> Option<Result<u64, SegmentError>> {
+        self.container.recheck(number)
+    }
+
     /// Reads and hashes the whole file.
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.container.verify()

@@ -1,8 +1,10 @@
 //! The immutable file of many record versions: layout, writer, mapped reader.
 //!
 //! A segment knows rows, not branches: which of its rows a branch sees is the branch's business.
-//! Opening one reads its footer alone; every other block is hashed when it is first touched.
+//! Opening one reads its footer alone; every other block is hashed when it is first touched, and what is served of it
+//! each time.
 
+mod blocks;
 mod columns;
 mod container;
 mod container_writer;
@@ -14,6 +16,7 @@ use std::io;
 
 use thiserror::Error;
 
+pub use blocks::Blocks;
 pub use columns::{Segment, Totals};
 pub use container::Container;
 pub use container_writer::ContainerWriter;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{Segment, SegmentError, Totals};
+use super::{Blocks, Segment, SegmentError, Totals};
 use crate::object::Hash;
 use crate::record::{Stamp, Version};
 
@@ -49,11 +49,48 @@ impl Row {
         }
     }
 
-    /// Returns the whole version.
+    /// Returns the whole version; what is in a segment is read and checked now.
     pub fn version(&self) -> Result<Arc<Version>, SegmentError> {
+        self.served(&mut Blocks::default())
+    }
+
+    /// Returns the whole version, for a reply that reads many.
+    pub fn served(&self, blocks: &mut Blocks) -> Result<Arc<Version>, SegmentError> {
         match self {
             Row::Loose(version) => Ok(version.clone()),
-            Row::Sealed(segment, row) => segment.version(*row).map(Arc::new),
+            Row::Sealed(segment, row) => segment.version(*row, blocks).map(Arc::new),
+        }
+    }
+
+    /// Returns the id to serve it: what is in a segment is read and checked for this reply.
+    pub fn served_id(&self, blocks: &mut Blocks) -> Result<Cow<'_, str>, SegmentError> {
+        match self {
+            Row::Loose(version) => Ok(Cow::Borrowed(&version.id)),
+            Row::Sealed(segment, row) => segment.served_id(*row, blocks).map(Cow::Owned),
+        }
+    }
+
+    /// Returns how many numbers the vector has, where it decides what is served.
+    pub fn served_dim(&self, blocks: &mut Blocks) -> Result<Option<usize>, SegmentError> {
+        match self {
+            Row::Loose(version) => Ok(version.content.vector.as_ref().map(|vector| vector.len())),
+            Row::Sealed(segment, row) => Ok(segment.served_has_vector(*row, blocks)?.then_some(segment.dim())),
+        }
+    }
+
+    /// Returns the vector to serve it, likewise.
+    pub fn served_vector(&self, blocks: &mut Blocks) -> Result<Option<Arc<[f32]>>, SegmentError> {
+        match self {
+            Row::Loose(version) => Ok(version.content.vector.clone()),
+            Row::Sealed(segment, row) => segment.served_vector(*row, blocks),
+        }
+    }
+
+    /// Returns the bytes of id, text and metadata as JSON, where they decide what is served.
+    pub fn served_json_bytes(&self, blocks: &mut Blocks) -> Result<u32, SegmentError> {
+        match self {
+            Row::Loose(version) => Ok(version.json_bytes),
+            Row::Sealed(segment, row) => segment.served_json_bytes(*row, blocks),
         }
     }
 
@@ -66,8 +103,8 @@ impl Row {
     }
 }
 
-/// Returns what a loose version contributes to the sums of a branch.
-fn totals_of(version: &Version) -> Totals {
+/// Returns what a version contributes to the sums of a branch.
+pub(super) fn totals_of(version: &Version) -> Totals {
     let has_vector = version.content.vector.is_some();
     Totals {
         records: 1,

@@ -3,21 +3,23 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::columns::KIND;
-use super::{ContainerWriter, Row, SegmentError, Totals};
+use super::columns::{HAS_TEXT, HAS_VECTOR, KIND};
+use super::row::totals_of;
+use super::{Blocks, ContainerWriter, Row, SegmentError, Totals};
 use crate::facet::FacetsWriter;
 use crate::object::{Hash, SetHash, Shelf, Writer};
 use crate::record::{Stamp, Version};
 use crate::text::PostingsWriter;
 use crate::vector;
 
-/// Bytes of a payload beside text and metadata: two times, the stamp's number, the text's flag and length.
-pub(super) const PAYLOAD_BYTES: u64 = 8 + 8 + 4 + 1 + 4;
+/// Bytes of a payload beside text and metadata: the row, two times, the stamp's number, flags, two lengths.
+pub(super) const PAYLOAD_BYTES: u64 = 4 + 8 + 8 + 4 + 1 + 4 + 4;
 
 /// Writes `rows`, which are sorted by id, into a new segment and returns its name.
 ///
 /// All vectors must have `dim` numbers. The columns are written one after the other, so memory
-/// holds small columns only, never the vectors or the texts.
+/// holds small columns only, never the vectors or the texts. Rows of older segments are read as those that are served,
+/// so that no damage gets a right hash here.
 pub fn write_segment(shelf: &Shelf, rows: &[Row], dim: usize) -> Result<Hash, SegmentError> {
     let mut out = ContainerWriter::new(shelf)?;
     write_vectors(&mut out, rows, dim)?;
@@ -45,15 +47,17 @@ pub fn write_segment(shelf: &Shelf, rows: &[Row], dim: usize) -> Result<Hash, Se
 /// Sections 0 to 4.
 fn write_vectors(out: &mut ContainerWriter<'_>, rows: &[Row], dim: usize) -> Result<(), SegmentError> {
     let zeros = vec![0f32; dim];
+    let mut blocks = Blocks::default();
     out.begin()?;
     for row in rows {
-        out.write(bytemuck::cast_slice(row.vector()?.unwrap_or(&zeros)))?;
+        out.write(bytemuck::cast_slice(row.served_vector(&mut blocks)?.as_deref().unwrap_or(&zeros)))?;
     }
     let (mut norms, mut scales, mut residuals) = (Vec::new(), Vec::new(), Vec::new());
     let mut code = vec![0i8; dim];
     out.begin()?;
     for row in rows {
-        let vector = row.vector()?;
+        let vector = row.served_vector(&mut blocks)?;
+        let vector = vector.as_deref();
         let (scale, residual) = vector::quantize(vector.unwrap_or(&zeros), &mut code);
         out.write(bytemuck::cast_slice(&code))?;
         norms.push(vector.map_or(-1.0, vector::norm));
@@ -69,15 +73,15 @@ fn write_vectors(out: &mut ContainerWriter<'_>, rows: &[Row], dim: usize) -> Res
 
 /// Sections 5 to 7.
 fn write_ids_and_hashes(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<SetHash, SegmentError> {
-    let mut end = 0u32;
+    let (mut end, mut blocks) = (0u32, Blocks::default());
     out.begin()?;
     for row in rows {
-        end += row.id()?.len() as u32;
+        end += row.served_id(&mut blocks)?.len() as u32;
         out.write(&end.to_le_bytes())?;
     }
     out.begin()?;
     for row in rows {
-        out.write(row.id()?.as_bytes())?;
+        out.write(row.served_id(&mut blocks)?.as_bytes())?;
     }
     let mut sum = SetHash::default();
     out.begin()?;
@@ -105,15 +109,15 @@ fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<Gathere
     let mut totals = Totals::default();
     let (mut ends, mut lengths) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len() * 2));
     let (mut postings, mut facets) = (PostingsWriter::new(), FacetsWriter::new());
-    let mut end = 0u64;
+    let (mut end, mut blocks) = (0u64, Blocks::default());
     for (number, row) in rows.iter().enumerate() {
-        let version = row.version()?;
+        let version = row.served(&mut blocks)?;
         let content = &version.content;
         let text_bytes = content.text.as_ref().map_or(0, |text| text.len());
         end += PAYLOAD_BYTES + (text_bytes + content.metadata.len()) as u64;
         ends.push(end);
         lengths.extend([version.json_bytes, version.terms]);
-        totals.add(row.totals()?);
+        totals.add(totals_of(&version));
         let metadata = content.metadata_value();
         if version.terms > 0 {
             postings.add(number as u32, content.text.as_deref(), &metadata);
@@ -124,23 +128,28 @@ fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<Gathere
     out.write(bytemuck::cast_slice(&ends))?;
     let mut stamps = Stamps::default();
     out.begin()?;
-    for row in rows {
-        let version = row.version()?;
+    for (row, version) in rows.iter().zip(0u32..).map(|(row, number)| (number, row.served(&mut blocks))) {
+        let version = version?;
         let number = stamps.number(&version.stamp);
-        out.write(&payload(&version, number))?;
+        out.write(&payload(row, &version, number))?;
     }
     out.begin()?;
     out.write(bytemuck::cast_slice(&lengths))?;
     Ok(Gathered { stamps: stamps.labels, totals, postings: postings.finish(), facets: facets.finish() })
 }
 
-fn payload(version: &Version, stamp: u32) -> Vec<u8> {
+fn payload(row: u32, version: &Version, stamp: u32) -> Vec<u8> {
     let content = &version.content;
     let text = content.text.as_deref();
+    let has_text = if text.is_some() { HAS_TEXT } else { 0 };
+    let has_vector = if content.vector.is_some() { HAS_VECTOR } else { 0 };
+    let text = text.unwrap_or_default();
     let mut out = Writer::new();
+    out.raw(&row.to_le_bytes());
     out.signed(version.stamp.created.0).signed(version.stamp.modified.0).raw(&stamp.to_le_bytes());
-    out.byte(u8::from(text.is_some())).raw(&(text.unwrap_or_default().len() as u32).to_le_bytes());
-    out.raw(text.unwrap_or_default().as_bytes()).raw(content.metadata.as_bytes());
+    out.byte(has_text | has_vector);
+    out.raw(&(text.len() as u32).to_le_bytes()).raw(&(content.metadata.len() as u32).to_le_bytes());
+    out.raw(text.as_bytes()).raw(content.metadata.as_bytes());
     out.finish()
 }
 

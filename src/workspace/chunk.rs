@@ -155,14 +155,14 @@ impl Loose {
 }
 
 impl Sealed {
-    /// Returns bytes, from the pack that has them now.
-    fn read(&self, from: u32, count: u32, packs: &dyn Packs) -> Result<Vec<u8>, TreeError> {
+    /// Returns its bytes, from the pack that has them now.
+    fn read(&self, packs: &dyn Packs) -> Result<Vec<u8>, TreeError> {
         let gone = match packs.pack(&self.pack) {
-            Ok(pack) => return Ok(pack.read(self, from, count)?),
+            Ok(pack) => return Ok(pack.read(self)?),
             Err(error) => error,
         };
         match packs.holder(&self.hash).and_then(|pack| Some((pack.find(&self.hash).ok()??, pack))) {
-            Some((place, pack)) => Ok(pack.read(&place, from, count)?),
+            Some((place, pack)) => Ok(pack.read(&place)?),
             None => Err(gone.into()),
         }
     }
@@ -206,11 +206,7 @@ impl Chunk {
             Chunk::Loose(loose) => loose.with(|bytes| copy(bytes, out)),
             Chunk::Written(written) => copy(&written.read()?, out),
             Chunk::Sealed(sealed) if from >= sealed.stored as usize => {}
-            Chunk::Sealed(sealed) => {
-                let count = out.len().min(sealed.stored as usize - from);
-                let bytes = sealed.read(from as u32, count as u32, packs)?;
-                out[..count].copy_from_slice(&bytes);
-            }
+            Chunk::Sealed(sealed) => copy(&sealed.read(packs)?, out),
         }
         Ok(())
     }
@@ -220,11 +216,7 @@ impl Chunk {
         let bytes = match self {
             Chunk::Zeros(_) | Chunk::Loose(_) => return Ok(self.clone()),
             Chunk::Written(written) => written.read()?,
-            Chunk::Sealed(sealed) => {
-                let mut bytes = vec![0; sealed.stored as usize];
-                self.read(0, &mut bytes, packs)?;
-                bytes
-            }
+            Chunk::Sealed(sealed) => packs.pack(&sealed.pack)?.read(sealed)?,
         };
         Ok(Chunk::Loose(Arc::new(Loose::stretched(bytes, self.length()))))
     }

@@ -19,5 +19,5 @@ pub fn write_snapshot(shelf: &Shelf, tree: &Tree) -> Result<Hash, TreeError> {
 /// Reads a tree back, every byte checked. Packs are not opened.
 pub fn read_snapshot(shelf: &Shelf, name: Hash) -> Result<Tree, TreeError> {
     let file = Container::open(shelf, name, KIND)?;
-    Tree::default().with_delta(file.section(0)?)
+    Tree::default().with_delta(&file.read_section(0)?)
 }

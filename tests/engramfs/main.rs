@@ -42,6 +42,8 @@ mod orphans;
 mod panics;
 /// Names and vectors that are refused.
 mod refusals;
+/// Bytes that go wrong while a store is open.
+mod served;
 /// Histories that note what was acknowledged.
 mod story;
 /// Stores in memory, clocks that tick, chance from seeds.

@@ -12,6 +12,7 @@ use super::lines::HistoryFile;
 use super::timeline::{Facts, Standing, Step};
 use crate::lineage::SignedEntry;
 use crate::object::{Hash, Shelf};
+use crate::segment::Blocks;
 
 /// Bytes of entries that are read at a time where one follows the other.
 const AHEAD: u64 = 64 << 10;
@@ -111,7 +112,7 @@ impl<'a> Reader<'a> {
                 window.archive == number && !window.bytes.is_empty() && (window.start..=window_end).contains(&start);
             let all = archive.span(self.shelf, archive.count - 1)?.1;
             let upto = if follows { end.max((start + AHEAD).min(all)) } else { end };
-            let bytes = archive.file(self.shelf)?.read(ENTRIES, start, upto - start)?;
+            let bytes = archive.file(self.shelf)?.read(ENTRIES, start, upto - start, &mut Blocks::default())?;
             *window = Window { archive: number, start, bytes };
         }
         let at = (start - window.start) as usize;

@@ -40,7 +40,7 @@ const MAGIC: &[u8; 8] = b"engrMAN2";
 static CONTEXT: Context = Context::new("engramfs 2026 manifest v2");
 
 /// Kind byte of a part's file.
-const PART: u8 = 5;
+const PART: u8 = 6;
 
 /// One file of what the world consists of.
 #[derive(Clone, Copy)]

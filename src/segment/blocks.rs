@@ -1,0 +1,33 @@
+//! Blocks that were read and checked for one reply.
+
+use std::collections::HashMap;
+
+use super::{Container, SegmentError};
+use crate::object::Hash;
+
+/// How many blocks of 64 KiB are held at most.
+const HELD_MAX: usize = 64;
+
+/// The last block of each section that one reply has read, so that rows side by side cost one reading.
+///
+/// Bytes that are served come out of these: what was hashed is what is handed out, whatever becomes of the file and of
+/// the pages that are mapped. It lives as long as one reply, so damage is found by the next.
+#[derive(Default)]
+pub struct Blocks(HashMap<(Hash, usize), (u64, Vec<u8>)>);
+
+impl Blocks {
+    /// Returns a block of a section, read and checked now or earlier in this reply.
+    pub(super) fn get(&mut self, file: &Container, section: usize, block: u64) -> Result<&[u8], SegmentError> {
+        let place = (file.name(), section);
+        if self.0.len() == HELD_MAX && !self.0.contains_key(&place) {
+            self.0.clear();
+        }
+        let (number, bytes) = self.0.entry(place).or_insert((u64::MAX, Vec::new()));
+        if *number != block {
+            *number = u64::MAX;
+            file.read_block(section, block, bytes)?;
+            *number = block;
+        }
+        Ok(bytes)
+    }
+}
