@@ -84,6 +84,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return refuse(&error, arguments.iter().any(|argument| argument == "--json")).into(),
     };
     start_log();
+    crate::memory::name_bus_errors();
     let mut out = Output::stdout(cli.json);
     let result = dispatch(&cli.verb, &mut out).and_then(|exit| out.flush().map(|()| exit));
     let exit = result.unwrap_or_else(|failure| {

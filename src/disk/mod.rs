@@ -16,6 +16,7 @@
 
 use std::io;
 
+mod bus;
 mod fault;
 mod faulty;
 mod folder;
@@ -26,6 +27,7 @@ mod real;
 #[cfg(test)]
 mod tests;
 
+pub use bus::name_bus_errors;
 pub use fault::{Fault, Kind};
 pub use faulty::FaultyDisk;
 pub use folder::WrongType;
@@ -111,7 +113,7 @@ pub trait DiskFile: Send + Sync {
     /// Maps the whole file for reading; an empty file gives no bytes.
     ///
     /// For files that no longer change: what a later write shows in the mapping is unspecified, and a file
-    /// cut short under a mapping of [`RealDisk`] kills the process.
+    /// cut short under a mapping of [`RealDisk`] ends the process: see [`name_bus_errors`].
     fn map(&self) -> io::Result<Mapped>;
 }
 

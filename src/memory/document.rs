@@ -79,7 +79,7 @@ impl Memory {
         let root = world.branches.get(&seen.branch.root).map_or(0, |root| root.stamp);
         // The status shows the store's tip as well.
         let everything = match document {
-            Document::Status => self.version() + self.indexer.steps(),
+            Document::Status => self.version() + self.indexer.steps() + self.scrubber.steps(),
             _ => 0,
         };
         [seen.branch.stamp, seen.branch.edits, parent, parent_edits, root, everything]

@@ -42,6 +42,7 @@ mod reserve;
 mod resolving;
 mod rolling_back;
 mod room;
+mod scrub;
 mod seal;
 mod segments;
 mod settings;
@@ -80,6 +81,7 @@ pub use world::{BranchId, View};
 pub use write::Receipt;
 
 pub use crate::branch::{check_name, check_record_id};
+pub use crate::disk::name_bus_errors;
 pub use crate::lineage::Side;
 pub use crate::object::{Hash, Time};
 pub use crate::search::{Answer, Question};
@@ -178,6 +180,7 @@ pub struct Memory {
     listeners: Mutex<Vec<Listener>>,
     keeper: seal::Keeper,
     indexer: indexer::Indexer,
+    scrubber: scrub::Scrubber,
     expiry: expiry::Expiry,
     /// Segments that a journal frame names and that are therefore never swept before the next seal.
     named: Mutex<HashSet<Hash>>,

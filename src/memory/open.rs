@@ -120,6 +120,7 @@ impl Memory {
             listeners: Mutex::default(),
             keeper: super::seal::Keeper::default(),
             indexer: super::indexer::Indexer::default(),
+            scrubber: super::scrub::Scrubber::default(),
             expiry: super::expiry::Expiry::default(),
             named: Mutex::new(loaded.named),
             room: Room::new(reserve),
@@ -128,6 +129,7 @@ impl Memory {
         if writing {
             memory.begin_writing(fresh)?;
         }
+        memory.start_scrubber();
         Ok(memory)
     }
 

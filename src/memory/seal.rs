@@ -388,6 +388,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         self.keeper.stop();
         self.indexer.stop();
+        self.scrubber.stop();
     }
 }
 

@@ -62,6 +62,11 @@ impl Segments {
         self.open().retain(|name, _| live.contains(name));
     }
 
+    /// Returns all that are open.
+    pub fn all(&self) -> Vec<Arc<Segment>> {
+        self.open().values().cloned().collect()
+    }
+
     /// Returns how many are open.
     pub fn count(&self) -> usize {
         self.open().len()

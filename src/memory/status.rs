@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::document::Document;
 use super::look::Seen;
+use super::scrub::Progress;
 use super::settings::Setting;
 use super::world::{View, World};
 use super::{Error, Memory};
@@ -46,6 +47,7 @@ struct Status<'a> {
     log_entries: u64,
     unread: u64,
     index: Index,
+    scrub: Progress,
     lease: Option<&'a str>,
     last_error: Option<Value>,
     clock: &'static str,
@@ -102,6 +104,7 @@ pub(super) fn render(memory: &Memory, world: &World, seen: &Seen<'_>) -> Result<
         log_entries: 0,
         unread: 0,
         index: memory.index_of(world, seen)?,
+        scrub: memory.scrubber.progress(),
         lease: None,
         last_error: None,
         clock: memory.clock_state(),

@@ -167,7 +167,8 @@ const WAYS: [Way; 7] = [
         fill: merge,
         give: |memory, number| {
             discard_if_there(memory, &format!("m{number}"))?;
-            unlink(memory, main_of(memory), &format!("f{number}"))
+            let (main, name) = (main_of(memory), format!("f{number}"));
+            if inode_of(memory, main, &name).is_some() { unlink(memory, main, &name) } else { Ok(()) }
         },
     },
     Way {

@@ -7,6 +7,8 @@
 mod against_ext4;
 /// Forks, merges, discards, checkpoints.
 mod branches;
+/// Files of a store that change under its mount.
+mod bytes;
 /// The death of the server while programs write files.
 mod crash_files;
 /// Ordinary files in `files/`.
@@ -108,6 +110,13 @@ impl Server {
 
     pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
+    }
+
+    /// Returns what it said on standard error; it has ended.
+    pub fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
     }
 
     /// Kills it as a crash does: the dead mount stays.
