@@ -63,7 +63,7 @@ fn read_all(memory: &Memory) -> Vec<Reading> {
     for kind in [Export::Vectors, Export::Ids, Export::Records] {
         all.push((format!("{kind:?}"), export(memory, kind)));
     }
-    let all_of_them = format!(r#"{{"vector":[1,1],"k":{RECORDS},"include_vector":true}}"#);
+    let all_of_them = format!(r#"{{"vector":[1,1],"k":{RECORDS},"include":["vector"]}}"#);
     all.push(("hits".to_owned(), ask(memory, &all_of_them)));
     for path in ["notes/one.txt", "large.txt"] {
         all.push((path.to_owned(), file(memory, path)));
@@ -158,10 +158,10 @@ fn a_seal_does_not_fold_what_went_wrong() {
     read_all(&memory).into_iter().for_each(|(_, bytes)| drop(bytes.unwrap()));
     let (path, at) = place_of(&disk, b"the text numbered 017");
     disk.flip(&path, at, 1).unwrap();
+    // The smallest segments of a dimension are folded, once there are more than eight.
     let seals = (0..20).map(|n| {
-        memory
-            .commit(&crate::support::who(), main_of(&memory), vec![put(&format!("new-{n}"), None, Some("new"))])
-            .unwrap();
+        let record = |at| put(&format!("new-{n}-{at}"), Some(vec![1.0, at as f32]), Some("new"));
+        memory.commit(&crate::support::who(), main_of(&memory), (0..2 * RECORDS).map(record).collect()).unwrap();
         memory.seal()
     });
     let error = seals.filter_map(Result::err).next().expect("some seal folds the segment");

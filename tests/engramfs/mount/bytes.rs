@@ -43,20 +43,20 @@ fn what_changes_under_a_running_mount_is_eio_and_stands_in_errors() {
     let site = sealed();
     let _server = site.serve(&[]);
     let main = site.mnt.join("main");
-    // First readings.
+    // First readings. The damage comes into another block than that of the first record.
     fs::read(main.join("vectors/r0007.json")).unwrap();
     fs::read(main.join("files/a.txt")).unwrap();
     fs::read(main.join("export/records.jsonl")).unwrap();
-    damage(&site, "the text numbered 1007");
+    damage(&site, "the text numbered 1907");
     damage(&site, "a line of the file");
-    assert_eq!(errno(fs::read(main.join("vectors/r1007.json"))), libc::EIO);
+    assert_eq!(errno(fs::read(main.join("vectors/r1907.json"))), libc::EIO);
     assert_eq!(errno(fs::read(main.join("export/records.jsonl"))), libc::EIO);
     fs::read(main.join("vectors/r0007.json")).unwrap();
     use std::os::unix::fs::OpenOptionsExt;
     let direct = fs::File::options().read(true).custom_flags(libc::O_DIRECT).open(main.join("files/a.txt"));
     assert_eq!(errno(direct.and_then(|mut file| file.read(&mut [0; 4096]))), libc::EIO);
     let errors = fs::read_to_string(main.join("errors")).unwrap();
-    for path in ["vectors/r1007.json", "export/records.jsonl", "files/a.txt"] {
+    for path in ["vectors/r1907.json", "export/records.jsonl", "files/a.txt"] {
         assert!(errors.contains(path), "{path}: {errors}");
     }
     assert!(fs::read_to_string(main.join("status")).unwrap().contains("\"scrub\":{\"checked\":"));
