@@ -46,6 +46,15 @@ impl Tail {
     }
 }
 
+/// A write that runs: dropped by a panic, it says that nothing more is written.
+struct Writing<'a>(&'a AtomicBool);
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// A flush that runs: dropped by a panic, it wakes those who wait for it, and nothing more is written.
 struct Flushing<'a>(&'a Journal);
 
@@ -198,7 +207,9 @@ impl Journal {
         let flushed = self.flush().upto;
         let header = frame::header(kind, flushed, covered, bytes(rest));
         tail.writing = true;
+        let writing = Writing(&self.has_failed);
         let written = self.write_parts(&[&[&header[..]], covered, rest].concat(), tail.length);
+        std::mem::forget(writing);
         tail.writing = false;
         if let Err(source) = written {
             // Some of the bytes may be there. Cut them, or the next frame would stand behind a

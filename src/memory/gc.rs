@@ -52,8 +52,10 @@ impl Memory {
     /// bytes that freed. For who holds `sealing`.
     pub(super) fn collect(&self, stored: &mut Stored, now: Time) -> Result<(usize, u64), Error> {
         let states = self.drop_outdated(now)?;
+        // The world that was sealed holds files that compaction frees.
         let sealed = self.seal_alone(stored, &Fold::Small)?;
         let mut bytes = self.sweep(stored, &sealed)?;
+        drop(sealed);
         match self.compact(stored, if self.room.is_tight() { TIGHT_SHARE } else { SHARE }) {
             Ok(more) => bytes += more,
             Err(error) => log::warn!("files of which little is needed stay as they are: {error}"),

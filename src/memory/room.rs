@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use super::reserve::Reserve;
+use super::seal::BULK_ROW_BYTES;
 use super::{Error, Kind, Memory};
 use crate::disk::FILLER_BYTES;
 use crate::journal::{Journal, JournalError, Kind as Frame};
@@ -84,6 +85,11 @@ struct Missing {
 /// journal: the journal's frame, and what the seal writes.
 pub(super) fn cost_of(loose: u64, long: u64) -> u64 {
     ACT_COST + (1 + SEALED) * loose + 2 * long
+}
+
+/// Returns what a record costs that goes straight into a segment.
+pub(super) fn bulk_cost_of(bytes: u64) -> u64 {
+    SEALED * (bytes + BULK_ROW_BYTES)
 }
 
 impl Room {

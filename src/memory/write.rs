@@ -12,7 +12,7 @@ use super::merging::{AGAIN, ROUNDS, SMALL};
 use super::prepare::{check_vector, created};
 use super::quota::Usage;
 use super::rolling_back::Rollback;
-use super::room::{Taken, cost_of};
+use super::room::{Taken, bulk_cost_of, cost_of};
 use super::settings::{Setting, parse_duration};
 use super::world::{BranchId, World};
 use super::{Actor, Error, Kind, Memory};
@@ -279,7 +279,12 @@ impl Memory {
         if self.deletes(branch, edits)? {
             return self.give_room().map(|()| None);
         }
-        let cost = |edit: &Edit| if let Edit::Put { draft, .. } = edit { cost_of(draft.bytes() as u64, 0) } else { 0 };
+        let is_bulk = is_bulk(edits);
+        let cost = |edit: &Edit| match edit {
+            Edit::Put { draft, .. } if is_bulk => bulk_cost_of(draft.bytes() as u64),
+            Edit::Put { draft, .. } => cost_of(draft.bytes() as u64, 0),
+            _ => 0,
+        };
         self.take_room(cost_of(0, 0) + edits.iter().map(cost).sum::<u64>()).map(Some)
     }
 

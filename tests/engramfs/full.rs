@@ -119,8 +119,13 @@ fn bulk(memory: &Memory, number: u64) -> Result<(), Error> {
 
 fn merge(memory: &Memory, number: u64) -> Result<(), Error> {
     let child = memory.fork(&who(), main_of(memory), &format!("m{number}"), None)?;
-    write(memory, child, &format!("f{number}"), &noise(number, FILE))?;
-    memory.join(&who(), child, Join::Merge, false).map(drop)
+    // A branch that stays would hold what its parent had at the fork.
+    let written = write(memory, child, &format!("f{number}"), &noise(number, FILE));
+    let merged = written.and_then(|()| memory.join(&who(), child, Join::Merge, false).map(drop));
+    if merged.is_err() {
+        memory.discard(&who(), child).unwrap();
+    }
+    merged
 }
 
 fn discard_if_there(memory: &Memory, name: &str) -> Result<(), Error> {
