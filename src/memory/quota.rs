@@ -99,7 +99,7 @@ impl Memory {
         growth: impl FnOnce(&Branch) -> Result<Usage, Error>,
     ) -> Result<(), Error> {
         let world = self.world().clone();
-        let limits: Vec<(BranchId, Quota)> = above(&world, branch).filter_map(|branch| limit_of(branch)).collect();
+        let limits: Vec<(BranchId, Quota)> = above(&world, branch).filter_map(limit_of).collect();
         if limits.is_empty() {
             return Ok(());
         }
