@@ -387,7 +387,9 @@ fn rename(world: &World, act: &Act, branch: &Branch, name: &Arc<str>) -> Result<
 }
 
 fn config(world: &World, act: &Act, branch: &Branch, setting: Setting, value: &Arc<str>) -> Result<Prepared, Error> {
-    let value: Arc<str> = super::settings::check(setting, value)?.into();
+    // Rules were parsed before the act was made.
+    let is_checked = setting == Setting::Rules;
+    let value = if is_checked { value.clone() } else { super::settings::check(setting, value)?.into() };
     let target = if setting.is_shared() { world.branch(branch.root)? } else { branch };
     if setting.is_shared() && target.vectors_fixed && **target.settings.get(setting) != *value {
         let message = format!("{} is fixed since the first vector was written", setting.name());

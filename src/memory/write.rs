@@ -13,7 +13,7 @@ use super::prepare::{check_vector, created};
 use super::quota::Usage;
 use super::rolling_back::Rollback;
 use super::room::{Taken, bulk_cost_of, cost_of};
-use super::settings::{Setting, parse_duration};
+use super::settings::{self, Setting, parse_duration};
 use super::world::{BranchId, World};
 use super::{Actor, Error, Kind, Memory};
 use crate::branch::check_record_id;
@@ -347,15 +347,23 @@ impl Memory {
 
     /// Gives a setting a value.
     pub fn set(&self, who: &Actor, branch: BranchId, setting: Setting, value: &str) -> Result<(), Error> {
-        let deed = || Ok(Deed::Config(branch, setting, value.into()));
+        // Rules take a while to parse, so not under the lock.
+        let value = settings::check(setting, value)?;
+        let deed = || Ok(Deed::Config(branch, setting, value.as_str().into()));
         let shortens = {
             let world = self.world();
             let before = world.branch(branch)?.settings.duration(setting).unwrap_or(i64::MAX);
-            matches!(setting, Setting::Keep | Setting::Ttl) && parse_duration(value).is_ok_and(|after| after < before)
+            matches!(setting, Setting::Keep | Setting::Ttl) && parse_duration(&value).is_ok_and(|after| after < before)
         };
         // So that what is kept can be let go of on a full disk.
         let _room = if shortens { self.give_room().map(|()| None)? } else { Some(self.take_room(cost_of(0, 0))?) };
-        self.act_in_room(who, &[Some(branch)], deed).map(|_| ())
+        self.act_in_room(who, &[Some(branch)], deed)?;
+        let settings = self.world().branches.get(&branch).map(|branch| branch.settings.clone());
+        if let Some(settings) = settings.filter(|_| setting == Setting::Rules) {
+            // So that nobody parses them who holds it.
+            settings.rules();
+        }
+        Ok(())
     }
 
     /// Gives a branch's directory permission bits.
