@@ -23,7 +23,7 @@ const WAYS: [Way; 7] = [
         name: "files",
         fill: "while head -c 200000 /dev/urandom > files/f$i; do i=$((i+1)); done",
         before: "",
-        give: ": > files/f0; for f in files/f*; do rm $f; done",
+        give: "set -- files/f*; : > $1; for f in $@; do rm $f; done",
     },
     Way {
         name: "records",
@@ -109,7 +109,7 @@ pub fn run(quick: bool) {
         true => &[("tmpfs of 16 MB", "tmpfs", "size=16m")],
         false => &[
             ("tmpfs of 48 MB", "tmpfs", "size=48m"),
-            ("tmpfs of 60 inodes", "tmpfs", "size=48m,nr_inodes=60"),
+            ("tmpfs of 120 inodes", "tmpfs", "size=48m,nr_inodes=120"),
             ("ext4 of 48 MB", "ext4", ""),
         ],
     };
@@ -183,7 +183,7 @@ fn fill_and_empty(disk: &Disk, name: &str, way: &Way) {
 
 fn try_fill_and_empty(disk: &Disk, way: &Way) -> Result<String, String> {
     let give = |mount: &Mount| {
-        let output = shell(mount, &format!("set -e; {}", way.give));
+        let output = shell(mount, &format!("trap 'tail -n 1 errors >&2' EXIT; set -e; {}", way.give));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() { Ok(()) } else { Err(format!("giving back failed: {}", said.trim())) }
     };

@@ -93,6 +93,7 @@ impl Memory {
         let warnings = loaded.journal.torn().map(torn_warning).into_iter().chain(unsigned).chain(clock).collect();
         let journal = if writing { Some(Arc::new(loaded.journal.carry_on(&disk)?)) } else { None };
         let chain = Chain { journal, moment: Moment::now(&surroundings), ..loaded.chain };
+        let manifest_bytes = loaded.stored.bytes();
         let reserve = Reserve::open(disk.clone(), if writing { surroundings.reserve } else { 0 });
         reserve.fill();
         let memory = Arc::new_cyclic(|me| Memory {
@@ -123,7 +124,7 @@ impl Memory {
             scrubber: super::scrub::Scrubber::default(),
             expiry: super::expiry::Expiry::default(),
             named: Mutex::new(loaded.named),
-            room: Room::new(reserve),
+            room: Room::new(reserve, manifest_bytes),
             _lock: lock,
         });
         if writing {

@@ -93,14 +93,14 @@ pub(super) fn bulk_cost_of(bytes: u64) -> u64 {
 }
 
 impl Room {
-    /// Begins with nothing known but the reserve.
-    pub fn new(reserve: Reserve) -> Room {
+    /// Begins with nothing known but the reserve, and the length of the manifest.
+    pub fn new(reserve: Reserve, manifest: u64) -> Room {
         Room {
             reserve,
             credit: AtomicI64::new(0),
             in_flight: AtomicU64::new(0),
             behind: AtomicU64::new(0),
-            manifest: AtomicU64::new(0),
+            manifest: AtomicU64::new(manifest),
             tight: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             collected: Mutex::default(),

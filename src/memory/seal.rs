@@ -22,6 +22,7 @@ use super::history::{self, Archive};
 use super::manifest::{self, Manifest, Stored};
 use super::merging::ROUNDS;
 use super::moves::{Fold, Moves, Sealed};
+use super::open::read_file;
 use super::room::is_full;
 use super::world::{BranchId, Branches, World};
 use super::{Actor, Error, Memory};
@@ -155,6 +156,20 @@ struct Rotated {
     needs: u64,
 }
 
+/// What is on disk before a seal.
+struct Before {
+    names: HashSet<Hash>,
+    manifest: Vec<u8>,
+}
+
+impl Before {
+    fn look(memory: &Memory) -> Result<Before, Error> {
+        let names = memory.segments.shelf.names();
+        let names = names.map_err(|error| Error::io("the segments' folder could not be read", &error))?;
+        Ok(Before { names, manifest: read_file(&*memory.disk, manifest::PATH)? })
+    }
+}
+
 impl Memory {
     /// Moves everything loose into segments now, and returns when that is durable.
     pub fn seal(&self) -> Result<(), Error> {
@@ -170,18 +185,39 @@ impl Memory {
     /// Like [`Memory::seal_and_fold`], for who holds `sealing`; returns the world that the new manifest names. On a full
     /// disk it uses the reserve.
     pub(super) fn seal_alone(&self, stored: &mut Stored, fold: &Fold) -> Result<World, Error> {
-        let mut sealed = self.seal_once(stored, fold);
-        if sealed.as_ref().is_err_and(is_full) && self.room.reserve.give_all() {
-            sealed = self.seal_once(stored, fold);
+        let before = Before::look(self)?;
+        let mut sealed = self.seal_once(stored, fold, self.spare_bytes());
+        if sealed.as_ref().is_err_and(is_full) {
+            self.remove_made_since(stored, before)?;
+            if self.room.reserve.give_all() {
+                sealed = self.seal_once(stored, fold, 0);
+            }
         }
         self.room.reserve.fill();
         sealed
     }
 
-    fn seal_once(&self, stored: &mut Stored, fold: &Fold) -> Result<World, Error> {
+    /// Removes what a seal made that had no room for all of it, where no manifest names that.
+    fn remove_made_since(&self, stored: &Stored, before: Before) -> Result<(), Error> {
+        if read_file(&*self.disk, manifest::PATH)? != before.manifest {
+            return Ok(());
+        }
+        let live = || {
+            let mut live = self.live_files(stored);
+            live.extend(&before.names);
+            self.segments.retain(&live);
+            self.trees.retain_packs(&live);
+            live
+        };
+        let swept = self.segments.shelf.sweep(live);
+        swept.map(drop).map_err(|error| Error::io("what a seal could not finish could not be removed", &error))
+    }
+
+    /// Seals once; older segments are folded for at most `spare` bytes.
+    fn seal_once(&self, stored: &mut Stored, fold: &Fold, spare: u64) -> Result<World, Error> {
         let Rotated { manifest, journals, named, needs } = self.rotate()?;
         self.room.note_rotation(needs);
-        let (world, replaced) = self.seal_rotated(stored, manifest, fold).inspect_err(|error| {
+        let (world, replaced) = self.seal_rotated(stored, manifest, fold, spare).inspect_err(|error| {
             // The acts that name them are still all there is of their rows.
             self.named.lock().extend(&named);
             // The next try comes sooner than after a seal, and not with every act. On a full disk it comes with room.
@@ -204,9 +240,15 @@ impl Memory {
     }
 
     /// Steps 2 and 3; returns the world that the manifest names, and whether others took the place of older files.
-    fn seal_rotated(&self, stored: &mut Stored, mut manifest: Manifest, fold: &Fold) -> Result<(World, bool), Error> {
+    fn seal_rotated(
+        &self,
+        stored: &mut Stored,
+        mut manifest: Manifest,
+        fold: &Fold,
+        spare: u64,
+    ) -> Result<(World, bool), Error> {
         let rotated = manifest.world.branches.clone();
-        let sealed = self.write_segments(&manifest.world, fold, self.spare_bytes())?;
+        let sealed = self.write_segments(&manifest.world, fold, spare)?;
         let before = self.history.archives().len();
         let archives = self.history.archive(&self.segments.shelf, manifest.seq)?;
         manifest.archives = history::names(&archives);

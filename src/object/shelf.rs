@@ -139,6 +139,11 @@ impl Shelf {
         Ok(freed)
     }
 
+    /// Returns the names of all files that have one.
+    pub fn names(&self) -> io::Result<HashSet<Hash>> {
+        Ok(self.disk.list(self.folder)?.iter().filter_map(|name| name.parse().ok()).collect())
+    }
+
     /// Returns the names of all files in the folder that are not in `live`.
     pub fn strangers(&self, live: &HashSet<Hash>) -> io::Result<Vec<String>> {
         let mut names = self.disk.list(self.folder)?;

@@ -315,16 +315,16 @@ fn what_broken_seals_left_is_swept() {
     assert!(others.len() <= 4 + 6 && !others.iter().any(|path| path.contains("draft")), "{others:?}");
 }
 
-/// A disk on which something happens once, as soon as a file of that name was opened or got its name.
+/// A disk on which something happens once, right after the first such call for the manifest.
 struct Meanwhile {
     inner: ForgetfulDisk,
-    name: &'static str,
+    call: Call,
     what: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Meanwhile {
-    fn happen(&self, name: &str) {
-        let what = (name == self.name).then(|| self.what.lock().unwrap().take()).flatten();
+    fn happen(&self, call: Call, name: &str) {
+        let what = (call == self.call && name == "manifest").then(|| self.what.lock().unwrap().take()).flatten();
         what.into_iter().for_each(|what| what());
     }
 }
@@ -332,13 +332,13 @@ impl Meanwhile {
 impl Disk for Meanwhile {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.inner.rename(from, to)?;
-        self.happen(to);
+        self.happen(Call::Rename, to);
         Ok(())
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
         let file = self.inner.open(path)?;
-        self.happen(path);
+        self.happen(Call::Open, path);
         Ok(file)
     }
 
@@ -378,7 +378,7 @@ impl Disk for Meanwhile {
 #[test]
 fn what_goes_out_of_use_while_gc_runs_is_kept_for_as_long_as_the_manifest_names_it() {
     let inner = ForgetfulDisk::new();
-    let disk = Arc::new(Meanwhile { inner: inner.clone(), name: "manifest", what: Mutex::default() });
+    let disk = Arc::new(Meanwhile { inner: inner.clone(), call: Call::Rename, what: Mutex::default() });
     let memory = crate::support::open_on(disk.clone()).unwrap();
     let fork = memory.fork(&who(), main_of(&memory), "x", None).unwrap();
     memory.commit(&who(), fork, vec![put("of the fork alone", None, Some("text"))]).unwrap();
@@ -408,7 +408,7 @@ fn who_reads_beside_a_writer_begins_anew_where_the_store_is_sealed_meanwhile() {
         memory.commit(&who(), main_of(&memory), vec![put("a", None, Some("text"))]).unwrap();
         memory.seal().unwrap();
     };
-    let disk = Arc::new(Meanwhile { inner, name: "manifest", what: Mutex::default() });
+    let disk = Arc::new(Meanwhile { inner, call: Call::Open, what: Mutex::default() });
     // The manifest is read when the journals that it does not name are gone.
     *disk.what.lock().unwrap() = Some(Box::new(seal));
     let reader = Memory::open_on(disk, OpenMode::ReadOnly, None, surroundings()).unwrap();
