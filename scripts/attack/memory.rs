@@ -34,7 +34,7 @@ const ATTACKS: [Attack; 10] = [
     ("rollbacks between two states", rollbacks),
     ("posix_fallocate of 40 GiB, 49 times", reserved),
     ("config/rules written in a loop", rules),
-    ("files with long names and attributes", names),
+    ("files with long names, hard links and attributes", names),
     ("500 handles on a long diff", diffs),
 ];
 
@@ -270,6 +270,7 @@ fn names(branch: &Path, quick: bool) {
             if number % 16 == 0 {
                 set_attribute(&path, &attribute);
             }
+            let _ = fs::hard_link(&path, fork.join(format!("files/{long}{number}-again")));
         }
     }
     forks(branch).iter().for_each(|fork| drop(fs::remove_dir(fork)));

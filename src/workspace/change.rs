@@ -186,8 +186,7 @@ impl Tree {
         node.ctime = time;
         let after = Totals::of(node);
         if is_counted {
-            self.totals.subtract(before);
-            self.totals.add(after);
+            self.totals.replace(before, after);
         }
         Ok(())
     }
@@ -227,8 +226,7 @@ impl Tree {
             self.loose.remove(&inode);
         }
         if is_counted {
-            self.totals.subtract(before);
-            self.totals.add(after);
+            self.totals.replace(before, after);
         }
         Ok(())
     }

@@ -109,8 +109,7 @@ impl Tree {
             self.loose.remove(&inode);
         }
         if inode != ROOT {
-            self.totals.subtract(old.as_deref().map(Totals::of).unwrap_or_default());
-            self.totals.add(Totals::of(&node));
+            self.totals.replace(old.as_deref().map(Totals::of).unwrap_or_default(), Totals::of(&node));
         }
         changes.touched.insert(inode);
         self.nodes.insert(inode, Arc::new(node));
@@ -120,13 +119,22 @@ impl Tree {
     /// Gives inodes the names that entries have.
     fn relink(&mut self, changes: &Changes) -> Result<(), TreeError> {
         for (parent, name, inode) in &changes.removed {
-            changes_of(self, *inode, |node| node.links.remove(*parent, name));
+            self.change_links(*inode, |links| links.remove(*parent, name));
         }
         for (parent, name, inode) in &changes.set {
-            let linked = changes_of(self, *inode, |node| node.links.insert(*parent, name.clone()));
+            let linked = self.change_links(*inode, |links| links.insert(*parent, name.clone()));
             linked.ok_or(TreeError::Stored("an entry leads nowhere"))?;
         }
         Ok(())
+    }
+
+    fn change_links(&mut self, inode: u64, change: impl FnOnce(&mut Links)) -> Option<()> {
+        let node = self.node_mut(inode).ok()?;
+        let before = Totals::of(node);
+        change(&mut node.links);
+        let after = Totals::of(node);
+        self.totals.replace(before, after);
+        Some(())
     }
 }
 

@@ -15,26 +15,39 @@ pub struct Totals {
     pub allocated: u64,
     /// Bytes of names and values of extended attributes, those of directories included.
     pub attributes: u64,
+    /// Hard links: names of inodes that are not directories, beside their first ones.
+    pub hard_links: u64,
 }
 
 /// What an inode with a name takes up in memory beside its extended attributes, in bytes.
 const INODE_BYTES: u64 = 1024;
+/// What one more name of an inode takes up in memory, in bytes.
+const HARD_LINK_BYTES: u64 = 512;
 
 impl Totals {
     /// Returns what one node adds.
     pub(super) fn of(node: &Node) -> Totals {
         let attributes = node.xattrs().map(|(name, value)| (name.len() + value.len()) as u64).sum();
         let none = Totals { attributes, ..Totals::default() };
+        let hard_links = node.nlink().saturating_sub(1).into();
         match &node.body {
             Body::Directory(_) => Totals { directories: 1, ..none },
-            Body::File(content) => Totals { files: 1, bytes: content.size(), allocated: content.allocated(), ..none },
-            _ => Totals { files: 1, ..none },
+            Body::File(content) => {
+                Totals { files: 1, bytes: content.size(), allocated: content.allocated(), hard_links, ..none }
+            }
+            _ => Totals { files: 1, hard_links, ..none },
         }
     }
 
     /// Returns about how many bytes of memory names and attributes take up.
     pub fn metadata_bytes(&self) -> u64 {
-        INODE_BYTES * (self.files + self.directories) + self.attributes
+        INODE_BYTES * (self.files + self.directories) + HARD_LINK_BYTES * self.hard_links + self.attributes
+    }
+
+    /// Counts what a node adds now instead of what it added before.
+    pub(super) fn replace(&mut self, before: Totals, after: Totals) {
+        self.subtract(before);
+        self.add(after);
     }
 
     pub(super) fn add(&mut self, other: Totals) {
@@ -43,6 +56,7 @@ impl Totals {
         self.bytes += other.bytes;
         self.allocated += other.allocated;
         self.attributes += other.attributes;
+        self.hard_links += other.hard_links;
     }
 
     pub(super) fn subtract(&mut self, other: Totals) {
@@ -51,5 +65,6 @@ impl Totals {
         self.bytes -= other.bytes;
         self.allocated -= other.allocated;
         self.attributes -= other.attributes;
+        self.hard_links -= other.hard_links;
     }
 }

@@ -191,11 +191,11 @@ impl Tree {
     /// Gives an inode a name that is free, and touches it and the directory.
     pub(super) fn enter(&mut self, parent: u64, name: &Name, inode: u64, time: Time) -> Result<(), TreeError> {
         let node = self.node_mut(inode)?;
-        let gained = if node.is_nameless() { Totals::of(node) } else { Totals::default() };
+        let before = if node.is_nameless() { Totals::default() } else { Totals::of(node) };
         node.links.insert(parent, name.clone());
         node.ctime = time;
-        let is_directory = node.kind() == Kind::Directory;
-        self.totals.add(gained);
+        let (is_directory, after) = (node.kind() == Kind::Directory, Totals::of(node));
+        self.totals.replace(before, after);
         let node = self.node_mut(parent)?;
         (node.mtime, node.ctime) = (time, time);
         if let Body::Directory(directory) = &mut node.body {
@@ -208,11 +208,12 @@ impl Tree {
     /// Takes the name of an inode away, and touches it and the directory; returns whether it was the last.
     pub(super) fn leave(&mut self, parent: u64, name: &Name, inode: u64, time: Time) -> Result<bool, TreeError> {
         let node = self.node_mut(inode)?;
+        let before = Totals::of(node);
         node.links.remove(parent, name);
         node.ctime = time;
         let (is_directory, is_last) = (node.kind() == Kind::Directory, node.is_nameless());
-        let lost = if is_last { Totals::of(node) } else { Totals::default() };
-        self.totals.subtract(lost);
+        let after = if is_last { Totals::default() } else { Totals::of(node) };
+        self.totals.replace(before, after);
         let node = self.node_mut(parent)?;
         (node.mtime, node.ctime) = (time, time);
         if let Body::Directory(directory) = &mut node.body {

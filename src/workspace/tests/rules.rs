@@ -64,6 +64,24 @@ fn a_setgid_directory_gives_its_group_on() {
 }
 
 #[test]
+fn each_name_of_a_file_counts_as_memory() {
+    let mut tree = Tree::default();
+    let file = create(&mut tree, ROOT, b"f");
+    let one = tree.totals().metadata_bytes();
+    for names in 1..=3_u64 {
+        let op = Op::Link { inode: file, parent: ROOT, name: name(format!("l{names}").as_bytes()) };
+        tree.apply(&op, Time(3), &NoPacks).unwrap();
+        assert_eq!((tree.totals().hard_links, tree.totals().files), (names, 1));
+    }
+    assert!(tree.totals().metadata_bytes() > one);
+    for gone in ["f", "l2", "l3"] {
+        let op = Op::Unlink { parent: ROOT, name: name(gone.as_bytes()), keep: false };
+        tree.apply(&op, Time(4), &NoPacks).unwrap();
+    }
+    assert_eq!(tree.totals().metadata_bytes(), one);
+}
+
+#[test]
 fn an_orphan_lives_until_it_is_dropped() {
     let mut tree = Tree::default();
     let file = create(&mut tree, ROOT, b"f");
