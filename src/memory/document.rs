@@ -79,7 +79,9 @@ impl Memory {
         let root = world.branches.get(&seen.branch.root).map_or(0, |root| root.stamp);
         // The status shows the store's tip as well.
         let everything = match document {
-            Document::Status => self.version() + self.indexer.steps() + self.scrubber.steps(),
+            Document::Status => {
+                self.version() + self.indexer.steps() + self.scrubber.steps() + self.room.reserve.steps()
+            }
             _ => 0,
         };
         [seen.branch.stamp, seen.branch.edits, parent, parent_edits, root, everything]

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::Error;
 use crate::disk::{Disk, FILLER_BYTES, filler};
@@ -29,6 +29,15 @@ pub(super) struct Reserve {
     there: Mutex<BTreeSet<usize>>,
     /// How many are there.
     count: AtomicUsize,
+    /// Grows with each change, so that a status can be told from a later one.
+    steps: AtomicU64,
+}
+
+/// How much of the reserve is there, in bytes.
+#[derive(Clone, Copy, Default, serde::Serialize)]
+pub(super) struct Filled {
+    bytes: u64,
+    total: u64,
 }
 
 fn path_of(piece: usize) -> String {
@@ -48,8 +57,8 @@ impl Reserve {
             length.is_ok_and(|length| length >= piece_bytes)
         };
         let there: BTreeSet<usize> = (0..pieces as usize).filter(is_there).collect();
-        let count = AtomicUsize::new(there.len());
-        Reserve { disk, pieces: pieces as usize, piece_bytes, there: Mutex::new(there), count }
+        let (count, steps) = (AtomicUsize::new(there.len()), AtomicU64::default());
+        Reserve { disk, pieces: pieces as usize, piece_bytes, there: Mutex::new(there), count, steps }
     }
 
     /// Returns whether nothing of it is missing.
@@ -67,6 +76,21 @@ impl Reserve {
         self.pieces as u64 * self.piece_bytes
     }
 
+    /// Returns how much of it is there.
+    pub fn filled(&self) -> Filled {
+        Filled { bytes: self.bytes(), total: self.bytes_wanted() }
+    }
+
+    /// Returns a number that grows when more or less of it is there.
+    pub fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Acquire)
+    }
+
+    fn note(&self, count: usize) {
+        self.count.store(count, Ordering::Release);
+        self.steps.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Makes what is missing, as far as there is room.
     pub fn fill(&self) {
         if self.is_whole() {
@@ -82,7 +106,7 @@ impl Reserve {
                 Ok(())
             })
         });
-        self.count.store(there.len(), Ordering::Release);
+        self.note(there.len());
         let (bytes, wanted) = (self.bytes(), self.bytes_wanted());
         match made {
             Ok(()) => log::info!("the reserve of {wanted} bytes for deletes and gc on a full disk is whole"),
@@ -113,7 +137,7 @@ impl Reserve {
         let mut there = self.there.lock();
         while let Some(piece) = there.pop_last() {
             let removed = self.disk.remove(&path_of(piece));
-            self.count.store(there.len(), Ordering::Release);
+            self.note(there.len());
             match removed {
                 Ok(()) => {
                     log::debug!("the disk is full: a piece of the reserve is given up, {} are left", there.len());

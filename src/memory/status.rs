@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::document::Document;
 use super::look::Seen;
+use super::reserve::Filled;
 use super::scrub::Progress;
 use super::settings::Setting;
 use super::world::{View, World};
@@ -48,6 +49,7 @@ struct Status<'a> {
     unread: u64,
     index: Index,
     scrub: Progress,
+    reserve: Filled,
     lease: Option<&'a str>,
     last_error: Option<Value>,
     clock: &'static str,
@@ -105,6 +107,7 @@ pub(super) fn render(memory: &Memory, world: &World, seen: &Seen<'_>) -> Result<
         unread: 0,
         index: memory.index_of(world, seen)?,
         scrub: memory.scrubber.progress(),
+        reserve: memory.room.reserve.filled(),
         lease: None,
         last_error: None,
         clock: memory.clock_state(),

@@ -23,7 +23,7 @@ pub struct Args {
 /// Runs the verb; the exit code is 1 where something keeps a mount from working.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     let mut findings = examine(args.mnt.as_deref());
-    findings.extend(args.mnt.as_deref().and_then(clock));
+    findings.extend(args.mnt.as_deref().into_iter().flat_map(told_by_the_mount));
     for finding in &findings {
         if out.is_json() {
             let Finding { name, ok, detail, advice } = finding;
@@ -36,12 +36,26 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     Ok(if findings.iter().all(|finding| finding.ok) { Exit::Done } else { Exit::Failed })
 }
 
-/// Returns what the mount at `mnt` says of times; nothing where it shows no branch that can be read.
-fn clock(mnt: &Path) -> Option<Finding> {
-    store_of(mnt).ok().flatten()?;
-    let status = ["status", "main/status"].iter().find_map(|name| std::fs::read(mnt.join(name)).ok())?;
-    let status: Value = serde_json::from_slice(&status).ok()?;
-    Some(finding_of_clock(status["clock"].as_str()?))
+/// Returns what the status at `mnt` says of the whole store; nothing where it shows no branch that can be read.
+fn told_by_the_mount(mnt: &Path) -> Vec<Finding> {
+    let status = || -> Option<Value> {
+        store_of(mnt).ok().flatten()?;
+        let status = ["status", "main/status"].iter().find_map(|name| std::fs::read(mnt.join(name)).ok())?;
+        serde_json::from_slice(&status).ok()
+    };
+    let status = status().unwrap_or_default();
+    status["clock"].as_str().map(finding_of_clock).into_iter().chain(finding_of_reserve(&status["reserve"])).collect()
+}
+
+fn finding_of_reserve(reserve: &Value) -> Option<Finding> {
+    let (bytes, total) = (reserve["bytes"].as_u64()?, reserve["total"].as_u64()?);
+    let advice = "free space on the store's disk: delete what is not needed, then run engramfs gc MNT".to_owned();
+    Some(Finding {
+        name: "reserve",
+        ok: bytes >= total,
+        detail: format!("{} of {} KiB are kept for deletes and gc on a full disk", bytes >> 10, total >> 10),
+        advice: (bytes < total).then_some(advice),
+    })
 }
 
 fn finding_of_clock(clock: &str) -> Finding {
@@ -62,6 +76,7 @@ fn render(finding: &Finding, coloured: bool) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 
@@ -70,6 +85,14 @@ mod tests {
         assert!(finding_of_clock("ok").ok);
         let ahead = finding_of_clock("ahead");
         assert!(!ahead.ok && ahead.advice.is_some_and(|advice| advice.contains("clock STORE --reset")));
+    }
+
+    #[test]
+    fn a_reserve_that_is_short_is_said_with_what_to_do() {
+        let finding = |bytes: u64| finding_of_reserve(&json!({ "bytes": bytes, "total": 4096 })).unwrap();
+        assert!(finding(4096).ok && finding(4096).advice.is_none());
+        assert!(!finding(1024).ok && finding(1024).detail.starts_with("1 of 4 KiB") && finding(1024).advice.is_some());
+        assert!(finding_of_reserve(&Value::Null).is_none(), "an older server tells nothing");
     }
 
     #[test]

@@ -38,19 +38,19 @@ impl<'a> Mounted<'a> {
         Mounted { directory }
     }
 
-    fn attempt(&self, what: &str) -> Attempt<'a> {
-        Attempt::new(vec![self.directory], format!("{what} {}", self.directory.display()))
+    fn attempt(&self, file: &str, what: &str) -> Attempt<'a> {
+        Attempt::new(self.directory, file, format!("{what} {}", self.directory.display()))
     }
 
     fn read(&self, file: &str) -> Result<String, Failure> {
-        let attempt = self.attempt(&format!("reading {file} of"));
+        let attempt = self.attempt(file, &format!("reading {file} of"));
         fs::read_to_string(self.directory.join(file)).map_err(|e| attempt.failed(&e))
     }
 
     /// Writes a verb to `ctl` and returns its outcome.
     fn command(&self, verb: &str) -> Result<String, Failure> {
         let word = verb.split(' ').next().unwrap_or(verb);
-        let attempt = self.attempt(&format!("the verb {word} on"));
+        let attempt = self.attempt("ctl", &format!("the verb {word} on"));
         control::exchange(&self.directory.join("ctl"), format!("{verb}\n").as_bytes())
             .map_err(|refused| attempt.refused(&refused))
     }
@@ -84,7 +84,7 @@ impl<'a> Mounted<'a> {
 
     /// Opens the store beside the process that serves the mount, to look at what no file of the mount shows.
     fn beside(&self) -> Result<Closed, Failure> {
-        let attempt = self.attempt("finding the store of");
+        let attempt = self.attempt(".", "finding the store of");
         let store = store_of(self.directory).map_err(|e| attempt.failed(&e))?;
         let store = store.ok_or_else(|| attempt.failed(&io::ErrorKind::NotFound.into()))?;
         Closed::open(&store, &self.name_path()?, Access::Read)
@@ -106,9 +106,9 @@ impl<'a> Mounted<'a> {
 
     fn open_exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, Failure> {
         let open = |export: &Export| -> Result<Box<dyn Read>, Failure> {
-            let attempt = self.attempt("exporting");
-            let path = self.directory.join("export").join(file_of(*export));
-            Ok(Box::new(File::open(path).map_err(|e| attempt.failed(&e))?))
+            let path = format!("export/{}", file_of(*export));
+            let attempt = self.attempt(&path, "exporting");
+            Ok(Box::new(File::open(self.directory.join(path)).map_err(|e| attempt.failed(&e))?))
         };
         wanted.iter().map(open).collect()
     }
@@ -138,8 +138,10 @@ impl Branch for Mounted<'_> {
     }
 
     fn discard(&self) -> Result<(), Failure> {
-        let mut attempt = self.attempt("discarding");
-        attempt.branches.extend(self.parent().ok());
+        let mut attempt = self.attempt(".", "discarding");
+        if let (Ok(parent), Some(name)) = (self.parent(), self.directory.file_name()) {
+            attempt.or_in(parent, format!("branches/{}", name.display()));
+        }
         fs::remove_dir(self.directory).map_err(|e| attempt.failed(&e))
     }
 
@@ -174,7 +176,7 @@ impl Branch for Mounted<'_> {
     }
 
     fn lineage(&self) -> Result<Lineage, Failure> {
-        let attempt = self.attempt("reading lineage of");
+        let attempt = self.attempt("lineage", "reading lineage of");
         File::open(self.directory.join("lineage")).and_then(Lineage::of_file).map_err(|e| attempt.failed(&e))
     }
 
@@ -191,7 +193,7 @@ impl Branch for Mounted<'_> {
     }
 
     fn converse(&self) -> Result<Box<dyn Conversation + '_>, Failure> {
-        let attempt = self.attempt("asking");
+        let attempt = self.attempt("query", "asking");
         let file = control::open(&self.directory.join("query")).map_err(|e| attempt.failed(&e))?;
         Ok(Box::new(Questions { branch: self, file }))
     }
@@ -210,7 +212,7 @@ impl Branch for Mounted<'_> {
     }
 
     fn put(&self, rows: Vec<Row>) -> Result<Value, Failure> {
-        let attempt = self.attempt("importing into");
+        let attempt = self.attempt("ingest", "importing into");
         let lines: Vec<u8> = rows.into_iter().flat_map(Row::into_line).collect();
         let text =
             control::exchange(&self.directory.join("ingest"), &lines).map_err(|refused| attempt.refused(&refused))?;
@@ -253,7 +255,7 @@ struct Questions<'a> {
 
 impl Conversation for Questions<'_> {
     fn ask(&mut self, question: &str) -> Result<String, Failure> {
-        let attempt = self.branch.attempt("asking");
+        let attempt = self.branch.attempt("query", "asking");
         let line = format!("{}\n", question.trim_end().replace('\n', " "));
         let answer = self.file.write_all(line.as_bytes()).and_then(|()| control::read_answer(&self.file));
         answer.map_err(|e| attempt.failed(&e))

@@ -1,4 +1,6 @@
 //! From an errno of a mount to the reason: the branch's `errors` says what the number can't.
+//!
+//! A user sees their own lines alone, and the line must be about the same path.
 
 use std::io;
 use std::path::Path;
@@ -16,27 +18,32 @@ const SLACK: Duration = Duration::from_millis(1);
 
 /// An act on a mounted branch, to be explained should it fail.
 pub struct Attempt<'a> {
-    /// The directories whose `errors` may hold the reason.
-    pub branches: Vec<&'a Path>,
+    /// The directories whose `errors` may hold the reason, and the path that it is about there.
+    places: Vec<(&'a Path, String)>,
     /// What was attempted, as in `forking main`.
-    pub what: String,
+    what: String,
     started: Timestamp,
 }
 
 impl<'a> Attempt<'a> {
     /// Notes what is about to be done.
-    pub fn new(branches: Vec<&'a Path>, what: impl Into<String>) -> Attempt<'a> {
-        Attempt { branches, what: what.into(), started: Timestamp::now() }
+    pub fn new(branch: &'a Path, path: &str, what: impl Into<String>) -> Attempt<'a> {
+        Attempt { places: vec![(branch, path.to_owned())], what: what.into(), started: Timestamp::now() }
+    }
+
+    /// Adds a branch whose `errors` may hold the reason, too.
+    pub fn or_in(&mut self, branch: &'a Path, path: String) {
+        self.places.push((branch, path));
     }
 
     /// Returns the failure that `error` stands for.
     pub fn failed(&self, error: &io::Error) -> Failure {
         let errno = error.raw_os_error().unwrap_or(0);
-        let lines = self.branches.iter().filter_map(|branch| std::fs::read_to_string(branch.join("errors")).ok());
-        let newest = lines
-            .filter_map(|text| newest_line(&text, name_of(errno), self.started))
-            .max_by_key(|line| text_of(line, "time"));
-        match newest {
+        let line = |(branch, path): &(&Path, String)| {
+            let text = std::fs::read_to_string(branch.join("errors")).ok()?;
+            newest_line(&text, path, name_of(errno), self.started)
+        };
+        match self.places.iter().find_map(line) {
             Some(line) => failure_of(errno, &line),
             None => self.unexplained(error, errno),
         }
@@ -80,10 +87,11 @@ fn without_number(error: &io::Error) -> String {
 }
 
 /// Lines are in the order of time, so the last one that fits is the newest.
-fn newest_line(errors: &str, errno: &str, since: Timestamp) -> Option<Value> {
+fn newest_line(errors: &str, path: &str, errno: &str, since: Timestamp) -> Option<Value> {
     errors.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find(|line| {
         let time: Option<Timestamp> = text_of(line, "time").parse().ok();
         text_of(line, "errno") == errno
+            && text_of(line, "path") == path
             && time.is_some_and(|time| time.saturating_add(SLACK).is_ok_and(|time| time >= since))
     })
 }
@@ -132,7 +140,7 @@ mod tests {
     fn line(seconds: i64, errno: &str, code: &str) -> String {
         let time = Timestamp::from_second(seconds).unwrap();
         format!(
-            "{{\"time\":\"{time}\",\"errno\":\"{errno}\",\"code\":\"{code}\",\"message\":\"m {code}\",\"hint\":\"h\"}}\n"
+            "{{\"time\":\"{time}\",\"path\":\"branches/x\",\"errno\":\"{errno}\",\"code\":\"{code}\",\"message\":\"m {code}\",\"hint\":\"h\"}}\n"
         )
     }
 
@@ -140,19 +148,25 @@ mod tests {
     fn the_newest_fitting_line_is_the_reason() {
         let text = line(10, "EBUSY", "old") + &line(20, "EBUSY", "conflict") + &line(21, "EINVAL", "other");
         let since = Timestamp::from_second(20).unwrap();
-        assert_eq!(newest_line(&text, "EBUSY", since).unwrap()["code"], "conflict");
+        assert_eq!(newest_line(&text, "branches/x", "EBUSY", since).unwrap()["code"], "conflict");
     }
 
     #[test]
     fn an_old_line_is_not_taken_for_the_reason() {
         let since = Timestamp::from_second(11).unwrap();
-        assert_eq!(newest_line(&line(10, "EBUSY", "old"), "EBUSY", since), None);
+        assert_eq!(newest_line(&line(10, "EBUSY", "old"), "branches/x", "EBUSY", since), None);
+    }
+
+    #[test]
+    fn a_line_about_something_else_is_not_taken_for_the_reason() {
+        let since = Timestamp::from_second(9).unwrap();
+        assert_eq!(newest_line(&line(10, "EBUSY", "other"), "branches/y", "EBUSY", since), None);
     }
 
     #[test]
     fn the_branch_says_why_and_the_kernel_at_least_what() {
         let dir = tempfile::tempdir().unwrap();
-        let attempt = Attempt::new(vec![dir.path()], "merging x");
+        let attempt = Attempt::new(dir.path(), "branches/x", "merging x");
         let busy = io::Error::from_raw_os_error(libc::EBUSY);
         let bare = attempt.failed(&busy);
         assert_eq!((bare.exit, bare.code.as_str()), (Exit::Failed, "ebusy"));
