@@ -181,12 +181,19 @@ fn fill_and_empty(disk: &Disk, name: &str, way: &Way) {
     row(&format!("full: {name}: {}", way.name), "deletes, gc, mounts and work go on", &measured, held);
 }
 
+/// Gives back all of it, and fills the disk again; returns how much fits.
+fn empty_and_fill(mount: &Mount, way: &Way, from: u64) -> Result<u64, String> {
+    let output = shell(mount, &format!("trap 'tail -n 1 errors >&2' EXIT; set -e; {}", way.give));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        return Err(format!("giving back failed: {}", said.trim()));
+    }
+    engramfs(&["gc"], &mount.path)?;
+    prepare(mount, way)?;
+    Ok(fill(mount, way, from))
+}
+
 fn try_fill_and_empty(disk: &Disk, way: &Way) -> Result<String, String> {
-    let give = |mount: &Mount| {
-        let output = shell(mount, &format!("trap 'tail -n 1 errors >&2' EXIT; set -e; {}", way.give));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.success() { Ok(()) } else { Err(format!("giving back failed: {}", said.trim())) }
-    };
     let mounted = mount(disk);
     prepare(&mounted, way)?;
     let first = fill(&mounted, way, 0);
@@ -194,10 +201,7 @@ fn try_fill_and_empty(disk: &Disk, way: &Way) -> Result<String, String> {
         return Err(format!("only {first} fit"));
     }
     (0..20).try_for_each(|_| engramfs(&["gc"], &mounted.path))?;
-    give(&mounted)?;
-    engramfs(&["gc"], &mounted.path)?;
-    prepare(&mounted, way)?;
-    let again = fill(&mounted, way, 1_000_000);
+    let again = empty_and_fill(&mounted, way, 1_000_000)?;
     if again < first / 3 {
         return Err(format!("{first} fit at first, and {again} after all went"));
     }
@@ -205,10 +209,7 @@ fn try_fill_and_empty(disk: &Disk, way: &Way) -> Result<String, String> {
     drop(mounted);
     engramfs(&["gc"], &disk.store())?;
     let mounted = mount(disk);
-    give(&mounted)?;
-    engramfs(&["gc"], &mounted.path)?;
-    prepare(&mounted, way)?;
-    let third = fill(&mounted, way, 2_000_000);
+    let third = empty_and_fill(&mounted, way, 2_000_000)?;
     if third < first / 3 {
         return Err(format!("{first} fit at first, and {third} after a mount anew"));
     }

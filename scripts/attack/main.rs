@@ -10,6 +10,7 @@ mod history;
 mod memory;
 mod mount;
 mod probe;
+mod shares;
 mod stalls;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,12 +30,18 @@ fn main() {
     if words.first().is_some_and(|word| word == memory::WORD) {
         return memory::serve(&words[1..]);
     }
+    if words.first().is_some_and(|word| word == shares::WORD) {
+        return shares::serve(&words[1..]);
+    }
     let quick = words.iter().any(|word| word == "--quick");
     let chosen: Vec<&String> = words.iter().filter(|word| !word.starts_with('-')).collect();
     let wants = |name: &str| chosen.is_empty() || chosen.iter().any(|word| *word == name);
     println!("| attack | bound | measured | held |\n|---|---|---|---|");
     if wants("stalls") {
         stalls::run(quick, &words);
+    }
+    if wants("shares") {
+        shares::run(quick);
     }
     if wants("memory") {
         memory::run(quick, words.iter().find_map(|word| word.strip_prefix("--only=")));

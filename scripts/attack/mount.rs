@@ -108,7 +108,11 @@ pub fn open_to_all(folder: &Path) {
 
 /// Writes a line to a control file and returns what it answers.
 pub fn say(file: &Path, line: &str) -> std::io::Result<String> {
-    let mut control = File::options().read(true).write(true).open(file)?;
+    ask(&mut File::options().read(true).write(true).open(file)?, line)
+}
+
+/// Writes a line to an open control file and returns what it answers.
+pub fn ask(control: &mut File, line: &str) -> std::io::Result<String> {
     control.write_all(format!("{line}\n").as_bytes())?;
     let mut answer = String::new();
     control.read_to_string(&mut answer)?;

@@ -1,18 +1,20 @@
 //! A user who makes small calls and measures each.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::mount::as_user;
+use crate::mount::{as_user, ask};
 
 /// The first word of the command line of a probe.
 pub const WORD: &str = "probe";
 
 /// The calls that are measured.
 pub const KINDS: [&str; 6] = ["stat", "ls", "read", "write", "question", "fork"];
+
+/// The place of questions among them.
+pub const QUESTION: usize = 4;
 
 /// How long calls of one kind took, in microseconds.
 #[derive(Clone, Default, Debug)]
@@ -92,9 +94,7 @@ pub fn serve(words: &[String]) {
             &mut || assert!(fs::read(branch.join("vectors/kib.json")).unwrap().len() > 1024),
             &mut || fs::write(branch.join("files/small"), number.to_string()).unwrap(),
             &mut || {
-                query.write_all(b"some word\n").unwrap();
-                let mut answer = String::new();
-                query.read_to_string(&mut answer).unwrap();
+                let answer = ask(&mut query, "some word").unwrap();
                 assert!(answer.contains("\"ok\":true"), "{answer}");
             },
             &mut || fs::create_dir(branch.join(format!("branches/f{number}"))).unwrap(),

@@ -184,11 +184,11 @@ fn run_rename(mount: &Mount, _: Size, number: usize) {
     ann(mount, &format!("until mv branches/{name} . 2>/dev/null; do sleep 1; done"));
 }
 
-fn lines_of(mount: &Mount, size: Size) -> std::path::PathBuf {
+pub fn lines_of(mount: &Mount, records: usize) -> std::path::PathBuf {
     let path = mount.beside("lines.jsonl");
     if !path.exists() {
         let mut out = BufWriter::new(File::create(&path).unwrap());
-        for record in 0..size.records {
+        for record in 0..records {
             let numbers: Vec<String> =
                 (0..384).map(|at| format!("{:.4}", ((record * 31 + at * 17) % 1009) as f32 / 1009.0)).collect();
             writeln!(
@@ -204,7 +204,7 @@ fn lines_of(mount: &Mount, size: Size) -> std::path::PathBuf {
 }
 
 fn run_ingest(mount: &Mount, size: Size, _: usize) {
-    let lines = lines_of(mount, size);
+    let lines = lines_of(mount, size.records);
     ann(mount, &format!("cat {} > ingest", lines.display()));
 }
 
@@ -214,7 +214,7 @@ fn fill(mount: &Mount, size: Size) {
 
 fn run_gc(mount: &Mount, size: Size, number: usize) {
     let some = size.records / 20;
-    let lines = lines_of(mount, size);
+    let lines = lines_of(mount, size.records);
     ann(mount, &format!("tail -n +{} {} | head -n {some} > ingest", number % 19 * some + 1, lines.display()));
     say(&mount.at("main/ctl"), "gc").unwrap();
 }

@@ -52,12 +52,18 @@ fn acts(disk: &ForgetfulDisk) -> Acts {
 
 /// The store with a journal of these acts, each in a frame whose checks are right.
 fn forged(disk: &ForgetfulDisk, acts: &Acts) -> ForgetfulDisk {
+    with_journal(disk, |journal| {
+        for act in acts {
+            journal.append(FrameKind::Act, &[act]).unwrap();
+        }
+    })
+}
+
+/// The store with another journal.
+fn with_journal(disk: &ForgetfulDisk, fill: impl FnOnce(&Journal)) -> ForgetfulDisk {
     let desk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
     desk.make_dir("journal").unwrap();
-    let journal = Journal::create(&desk).unwrap();
-    for act in acts {
-        journal.append(FrameKind::Act, &[act]).unwrap();
-    }
+    fill(&Journal::create(&desk).unwrap());
     let file = desk.open(&Journal::path_of(1)).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();
@@ -271,21 +277,14 @@ fn frames(disk: &ForgetfulDisk) -> Vec<(FrameKind, Vec<u8>)> {
 
 /// The store with a journal of these frames, their checks made right.
 fn with_frames(disk: &ForgetfulDisk, frames: &[(FrameKind, Vec<u8>)]) -> ForgetfulDisk {
-    let desk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
-    desk.make_dir("journal").unwrap();
-    let journal = Journal::create(&desk).unwrap();
-    for (kind, payload) in frames {
-        match (kind, engramfs::journal::content(payload)) {
-            (FrameKind::Content, Some((head, rest))) => drop(journal.append_content(head, rest, &[]).unwrap()),
-            _ => drop(journal.append(*kind, &[payload]).unwrap()),
+    with_journal(disk, |journal| {
+        for (kind, payload) in frames {
+            match (kind, engramfs::journal::content(payload)) {
+                (FrameKind::Content, Some((head, rest))) => drop(journal.append_content(head, rest, &[]).unwrap()),
+                _ => drop(journal.append(*kind, &[payload]).unwrap()),
+            }
         }
-    }
-    let file = desk.open(&Journal::path_of(1)).unwrap();
-    let mut bytes = vec![0; file.len().unwrap() as usize];
-    file.read_exact_at(&mut bytes, 0).unwrap();
-    let forged = disk.power_cut_keep_all();
-    forged.replace(&Journal::path_of(1), bytes).unwrap();
-    forged
+    })
 }
 
 /// `verify` and `open` call it damage, whatever the frame says.
