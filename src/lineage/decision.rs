@@ -50,7 +50,7 @@ pub struct Decision {
     pub note: Option<Arc<str>>,
 }
 
-/// Set in the code of a decision that minutes follow.
+/// Set in the code of a decision that details follow.
 const WITH_MINUTES: u8 = 0x10;
 
 fn side_code(side: Option<Side>) -> u8 {
@@ -73,7 +73,7 @@ fn side_of(code: u8) -> Result<Option<Side>, CodecError> {
 }
 
 impl Decision {
-    fn has_minutes(&self) -> bool {
+    fn has_losers(&self) -> bool {
         !self.lost.is_empty() || self.lost_more > 0 || self.note.is_some()
     }
 
@@ -83,7 +83,7 @@ impl Decision {
         for version in [&self.base, &self.child, &self.parent] {
             out.hash(&version.unwrap_or(Hash::ZERO));
         }
-        if !self.has_minutes() {
+        if !self.has_losers() {
             out.byte(side_code(self.decision));
             return;
         }
@@ -109,7 +109,7 @@ impl Decision {
         let (lost_more, note) = (input.number()?, input.maybe_text()?.map(Arc::from));
         let whole = Decision { lost, lost_more, note, ..plain };
         // There is one form for each decision.
-        if whole.has_minutes() { Ok(whole) } else { Err(CodecError::Code(code)) }
+        if whole.has_losers() { Ok(whole) } else { Err(CodecError::Code(code)) }
     }
 
     /// Returns whether it is about a file.
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn minutes_are_read_back_and_cost_nothing_where_there_are_none() {
+    fn details_are_read_back_and_cost_nothing_where_there_are_none() {
         let plain = Decision { id: "files/a".into(), child: Some(Hash([1; 32])), ..Decision::default() };
         let part = Part { side: Side::Child, text: "a line".into() };
         let note = Some("merged as a whole".into());

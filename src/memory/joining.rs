@@ -399,13 +399,13 @@ fn file_decisions(plan: &FilePlan, join: Join) -> Vec<Decision> {
     }
     let notes: HashMap<&[u8], Arc<str>> =
         plan.notes.iter().map(|(path, note)| (&path[..], note.to_string().into())).collect();
-    let with_minutes = |item: &FileDecision| {
+    let with_losers = |item: &FileDecision| {
         let mut lost = parts.remove(&item.path[..]).unwrap_or_default();
         let lost_more = lost.len().saturating_sub(LOST_MAX) as u64;
         lost.truncate(LOST_MAX);
         Decision { lost, lost_more, note: notes.get(&item.path[..]).cloned(), ..decision(item, join) }
     };
-    plan.both_changed.iter().map(with_minutes).collect()
+    plan.both_changed.iter().map(with_losers).collect()
 }
 
 /// Returns a branch's files with those at the patterns as `wanted` has them, and how many differ.

@@ -273,7 +273,7 @@ fn what_lost_a_merge_is_read_again_by_its_hash() {
 
 /// The entry, and `conflicts` before it, name each line that a union leaves out.
 #[test]
-fn lines_that_lose_are_in_the_minutes_of_the_merge() {
+fn lines_that_lose_are_in_the_entry_of_the_merge() {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk).unwrap();
     let main = main_of(&memory);

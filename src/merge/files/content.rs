@@ -52,35 +52,35 @@ impl Contents<'_> {
     }
 
     /// Returns how to say that the result has these bytes.
-    pub(super) fn take(&self, bytes: Vec<u8>) -> Take {
+    pub(super) fn take(&self, bytes: Vec<u8>) -> Picked {
         if bytes == self.parent.bytes {
-            Take::Parent
+            Picked::Parent
         } else if bytes == self.child.bytes {
-            Take::Child
+            Picked::Child
         } else {
-            Take::Joined(bytes)
+            Picked::Merged(bytes)
         }
     }
 }
 
 /// The content that a merge gives a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Take {
+pub enum Picked {
     /// The child's, byte for byte.
     Child,
     /// The parent's, byte for byte.
     Parent,
     /// Bytes that neither side has.
-    Joined(Vec<u8>),
+    Merged(Vec<u8>),
 }
 
-impl Take {
+impl Picked {
     /// Returns the bytes.
     pub fn bytes<'a>(&'a self, contents: &Contents<'a>) -> &'a [u8] {
         match self {
-            Take::Child => contents.child.bytes,
-            Take::Parent => contents.parent.bytes,
-            Take::Joined(bytes) => bytes,
+            Picked::Child => contents.child.bytes,
+            Picked::Parent => contents.parent.bytes,
+            Picked::Merged(bytes) => bytes,
         }
     }
 }
@@ -101,7 +101,7 @@ pub enum Loser {
 
 /// Says why a file was merged as `whole` and not by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum Fallback {
     /// It holds NUL bytes or is not UTF-8.
     Binary,
     /// Its sides differ in so much that comparing them line by line would take too long, it is longer than
@@ -111,12 +111,12 @@ pub enum Note {
     NoManifest,
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for Fallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Note::Binary => "merged as a whole: it is binary",
-            Note::TooLarge => "merged as a whole: it is too large to compare line by line",
-            Note::NoManifest => "merged as a whole: not all sides are JSON arrays of objects, or all JSON objects",
+            Fallback::Binary => "merged as a whole: it is binary",
+            Fallback::TooLarge => "merged as a whole: it is too large to compare line by line",
+            Fallback::NoManifest => "merged as a whole: not all sides are JSON arrays of objects, or all JSON objects",
         })
     }
 }
@@ -125,25 +125,25 @@ impl fmt::Display for Note {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
     /// The content to have; the parent's where a conflict waits.
-    pub take: Take,
+    pub take: Picked,
     /// The side that conflicts were decided for, `Both` where there was none; none where one waits
     /// for a decision by hand.
     pub decision: Option<Side>,
     /// What was not kept.
     pub losers: Vec<Loser>,
     /// Why the kind of the rule could not be followed.
-    pub note: Option<Note>,
+    pub note: Option<Fallback>,
 }
 
 impl Merged {
     /// A merge in which nothing was lost.
-    pub(super) fn clean(take: Take) -> Merged {
+    pub(super) fn clean(take: Picked) -> Merged {
         Merged { take, decision: Some(Side::Both), losers: Vec::new(), note: None }
     }
 
     /// A conflict that waits for a decision by hand.
     pub(super) fn waiting() -> Merged {
-        Merged { take: Take::Parent, decision: None, losers: Vec::new(), note: None }
+        Merged { take: Picked::Parent, decision: None, losers: Vec::new(), note: None }
     }
 }
 
@@ -196,16 +196,16 @@ impl ContentMerger for MergeAll {
 pub fn merge_contents(kind: &Kind, contents: &Contents<'_>, strategy: Strategy) -> Merged {
     let (child, parent) = (contents.child.bytes, contents.parent.bytes);
     if child == parent || contents.base == Some(child) || *kind == Kind::Never {
-        return Merged::clean(Take::Parent);
+        return Merged::clean(Picked::Parent);
     }
     if contents.base == Some(parent) {
-        return Merged::clean(Take::Child);
+        return Merged::clean(Picked::Child);
     }
     let by_kind = match kind {
         Kind::Newest | Kind::Whole | Kind::Never => return whole(contents, strategy),
-        _ if is_too_long(contents) => Err(Note::TooLarge),
+        _ if is_too_long(contents) => Err(Fallback::TooLarge),
         Kind::Union { key } => Ok(union::merge(contents, key, strategy)),
-        Kind::Manifest { key } => manifest::merge(contents, key, strategy).ok_or(Note::NoManifest),
+        Kind::Manifest { key } => manifest::merge(contents, key, strategy).ok_or(Fallback::NoManifest),
         Kind::Text => text::merge(contents, strategy),
     };
     by_kind.unwrap_or_else(|note| Merged { note: Some(note), ..whole(contents, strategy) })
@@ -222,12 +222,12 @@ fn is_too_long(contents: &Contents<'_>) -> bool {
 pub(super) fn whole(contents: &Contents<'_>, strategy: Strategy) -> Merged {
     match contents.winner(strategy) {
         None => Merged::waiting(),
-        Some(side) => decided(if side == Side::Child { Take::Child } else { Take::Parent }, side),
+        Some(side) => decided(if side == Side::Child { Picked::Child } else { Picked::Parent }, side),
     }
 }
 
 /// A conflict decided for a side: the other side's file is the loser.
-pub(super) fn decided(take: Take, winner: Side) -> Merged {
+pub(super) fn decided(take: Picked, winner: Side) -> Merged {
     Merged { take, decision: Some(winner), losers: vec![Loser::File(other(winner))], note: None }
 }
 

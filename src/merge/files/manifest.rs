@@ -5,8 +5,8 @@ use std::rc::Rc;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::items::{Items, Judge, Three};
 use super::json::{self, Layout, Members};
+use super::keyed_items::{ItemResolver, Items, ThreeWay};
 use super::{Contents, Merged, Side, Strategy};
 
 /// What tells apart what models made of one artifact.
@@ -72,24 +72,28 @@ pub(super) fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> O
         return None;
     }
     let template = if parent.is_empty { contents.child.bytes } else { contents.parent.bytes };
-    let mut judge = Judge::new(contents, strategy);
+    let mut resolver = ItemResolver::new(contents, strategy);
     for (side, manifest) in [(Side::Child, &child), (Side::Parent, &parent)] {
-        manifest.doubles.iter().for_each(|entry| judge.lose(side, entry.as_bytes()));
+        manifest.doubles.iter().for_each(|entry| resolver.record_loser(side, entry.as_bytes()));
     }
     let base = base.map_or_else(Items::new, |base| base.items);
-    let three = Three { base, child: child.items, parent: parent.items };
-    let merged = three.merge(|child, parent| decide(&mut judge, child, parent));
+    let three = ThreeWay { base, child: child.items, parent: parent.items };
+    let merged = three.merge(|child, parent| decide(&mut resolver, child, parent));
     let text = render(&merged, is_array, &Layout::of(std::str::from_utf8(template).ok()?))?;
-    Some(judge.finish(text.into_bytes()))
+    Some(resolver.finish(text.into_bytes()))
 }
 
 /// What to keep of an entry that both sides changed differently.
-fn decide<'a>(judge: &mut Judge<'_>, child: Option<&Entry<'a>>, parent: Option<&Entry<'a>>) -> Option<Entry<'a>> {
+fn decide<'a>(
+    resolver: &mut ItemResolver<'_>,
+    child: Option<&Entry<'a>>,
+    parent: Option<&Entry<'a>>,
+) -> Option<Entry<'a>> {
     let model = |entry: Option<&Entry<'a>>| entry.and_then(|entry| entry.model.clone());
     if child.is_some() && parent.is_some() && model(child) != model(parent) {
-        return judge.later(child, parent).map(|entry| Entry { is_stale: true, ..entry });
+        return resolver.later(child, parent).map(|entry| Entry { is_stale: true, ..entry });
     }
-    judge.choose(child, parent)
+    resolver.choose(child, parent)
 }
 
 fn read<'a>(bytes: &'a [u8], key: &str) -> Option<Manifest<'a>> {
@@ -158,7 +162,7 @@ fn marked(raw: &str) -> Option<String> {
 mod tests {
     use serde_json::json;
 
-    use super::super::{Kind, Loser, Note, Take, merge_contents};
+    use super::super::{Fallback, Kind, Loser, Picked, merge_contents};
     use super::*;
     use crate::merge::files::tests::contents;
 
@@ -260,7 +264,7 @@ mod tests {
             (None, "{\"x\":{\"id\":1}}", "{\"x\":{\"id\":2}}"),
         ] {
             let (text, merged) = merged(base, child, parent, Strategy::ChildWins);
-            assert_eq!((text.as_str(), merged.note), (child, Some(Note::NoManifest)), "{child}");
+            assert_eq!((text.as_str(), merged.note), (child, Some(Fallback::NoManifest)), "{child}");
             assert_eq!((merged.decision, merged.losers), (Some(Side::Child), vec![Loser::File(Side::Parent)]));
         }
         let (text, merged) = merged(Some(" \n"), "[{\"id\":2}]", array, Strategy::Manual);
@@ -274,8 +278,8 @@ mod tests {
         let expect = parent.replace("\n]", ",\n  {\n    \"id\": 2\n  }\n]");
         assert_eq!(text, expect);
         let (child, parent) = ("[{\"id\": 1, \"model_version\": 1}]", "[{\"id\": 1, \"model_version\": 1e2}]");
-        let (text, judged) = merged(None, child, parent, Strategy::Manual);
+        let (text, resolved_item) = merged(None, child, parent, Strategy::Manual);
         assert_eq!(text, "[{\"id\": 1, \"model_version\": 1e2, \"needs_reembedding\": true}]");
-        assert!(matches!(judged.take, Take::Joined(_)));
+        assert!(matches!(resolved_item.take, Picked::Merged(_)));
     }
 }

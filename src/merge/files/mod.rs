@@ -1,21 +1,21 @@
 //! Merging files by kind: rules say which kind a path has, and each kind merges contents its own
 //! way. Bytes in, bytes out: nothing here reads a disk, and nothing fails on what a file holds.
 
-mod alone;
-mod build;
+mod apply;
+mod conflict_policy;
 mod content;
-mod decide;
-mod item;
-mod items;
 mod json;
-mod kin;
+mod keyed_items;
 mod manifest;
+mod node_change;
+mod node_map;
+mod one_sided;
 mod plan;
+mod resolver;
 mod rule;
 mod rules;
 mod text;
 mod union;
-mod verdict;
 
 #[cfg(test)]
 mod test_files;
@@ -25,13 +25,13 @@ mod tests;
 mod tree_tests;
 
 pub use content::{
-    CONTENT_BYTES_MAX, ContentKey, ContentMerger, Contents, Loser, MERGED_BYTES_MAX, MergeAll, Merged, Note, Take,
-    Version, merge_contents,
+    CONTENT_BYTES_MAX, ContentKey, ContentMerger, Contents, Fallback, Loser, MERGED_BYTES_MAX, MergeAll, Merged,
+    Picked, Version, merge_contents,
 };
-pub use decide::Lost;
-pub use item::{FileDecision, same_body};
-pub use kin::Trees;
+pub use node_change::{FileDecision, same_body};
+pub use node_map::Trees;
 pub use plan::{FileMerge, FilePlan, plan_files};
+pub use resolver::FileLoser;
 pub use rule::{Kind, Principal, Rule};
 pub use rules::{DEFAULT_RULES, RuleError, Rules};
 

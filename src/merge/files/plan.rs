@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::alone::Alone;
-use super::build::Builder;
-use super::decide::Court;
-use super::item::Fate;
-use super::kin::{Id, Kin};
-use super::{ContentMerger, FileDecision, Lost, MERGED_BYTES_MAX, Note, Rules, Side, Strategy, Trees};
+use super::apply::Builder;
+use super::node_change::NodeChange;
+use super::node_map::{Id, NodeMap};
+use super::one_sided::OneSided;
+use super::resolver::Resolver;
+use super::{ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, Rules, Side, Strategy, Trees};
 use crate::object::Time;
 use crate::workspace::{Difference, Packs, Tree, TreeError};
 
@@ -20,9 +20,9 @@ pub struct FilePlan {
     /// contradict.
     pub both_changed: Vec<FileDecision>,
     /// What was not kept.
-    pub losers: Vec<Lost>,
+    pub losers: Vec<FileLoser>,
     /// Files that could not be merged by their kind, and why.
-    pub notes: Vec<(Vec<u8>, Note)>,
+    pub notes: Vec<(Vec<u8>, Fallback)>,
     /// Inodes that have no name any longer and are orphans in the tree: those that no handle has
     /// open are for `Op::Drop`.
     pub removed: Vec<u64>,
@@ -76,19 +76,19 @@ pub struct FileMerge<'a> {
 /// It costs what the child changed. Fails only where a content that has to be merged can't be read, or where it
 /// is more than was allowed.
 pub fn plan_files(trees: Trees<'_>, how: &FileMerge<'_>) -> Result<FilePlan, TreeError> {
-    plan_by(trees, how, |files, difference| files.fate(difference))
+    plan_by(trees, how, |files, difference| files.change(difference))
 }
 
 /// The same, where `alone` says which files the child alone changed; tests have it say none.
 pub(super) fn plan_by(
     trees: Trees<'_>,
     how: &FileMerge<'_>,
-    alone: impl Fn(&mut Alone<'_, '_>, &Difference) -> Option<Option<Fate>>,
+    one_sided: impl Fn(&mut OneSided<'_, '_>, &Difference) -> Option<Option<NodeChange>>,
 ) -> Result<FilePlan, TreeError> {
     let FileMerge { rules, strategy, resolved, packs, merger, most, time } = *how;
     let (both_changed, losers, notes) = Default::default();
-    let mut court = Court {
-        trees: Kin::new(trees),
+    let mut resolver = Resolver {
+        trees: NodeMap::new(trees),
         rules,
         strategy,
         resolved,
@@ -99,25 +99,31 @@ pub(super) fn plan_by(
         losers,
         notes,
     };
-    let (mut fates, mut others) = (Vec::new(), Vec::new());
-    let mut files = Alone::new(&court.trees, rules);
+    let (mut changes, mut others) = (Vec::new(), Vec::new());
+    let mut files = OneSided::new(&resolver.trees, rules);
     let differences = trees.base.differences_at_most(trees.child, most).ok_or(TreeError::Exceeded)?;
     for difference in differences {
-        match alone(&mut files, &difference) {
-            Some(fate) => fates.extend(fate),
+        match one_sided(&mut files, &difference) {
+            Some(change) => changes.extend(change),
             None => others.push(difference),
         }
     }
-    for id in changed_by_child(&court.trees, &others) {
-        let item = court.item(id);
-        fates.extend(court.decide(&item)?);
+    for id in changed_by_child(&resolver.trees, &others) {
+        let item = resolver.item(id);
+        changes.extend(resolver.decide(&item)?);
     }
-    let mut builder = Builder::new(&mut court, time);
-    builder.build(&fates)?;
+    let mut builder = Builder::new(&mut resolver, time);
+    builder.build(&changes)?;
     let Builder { tree, removed, files, .. } = builder;
     let files = files.len() as u64;
-    let mut plan =
-        FilePlan { tree, both_changed: court.both_changed, losers: court.losers, notes: court.notes, removed, files };
+    let mut plan = FilePlan {
+        tree,
+        both_changed: resolver.both_changed,
+        losers: resolver.losers,
+        notes: resolver.notes,
+        removed,
+        files,
+    };
     tidy(&mut plan.both_changed);
     if plan.is_blocked() {
         (plan.tree, plan.removed) = (trees.parent.clone(), Vec::new());
@@ -127,7 +133,7 @@ pub(super) fn plan_by(
 
 /// Everything that has to do with some differences between base and child, folders before what is in
 /// them.
-fn changed_by_child(trees: &Kin<'_>, differences: &[Difference]) -> Vec<Id> {
+fn changed_by_child(trees: &NodeMap<'_>, differences: &[Difference]) -> Vec<Id> {
     let mut todo: Vec<Id> = Vec::new();
     for difference in differences {
         todo.extend(difference.old.as_ref().map(|(inode, _)| Id::Base(*inode)));

@@ -20,7 +20,7 @@ pub enum Kind {
         /// The key that tells entries apart.
         key: Arc<str>,
     },
-    /// Three-way by lines; overlapping changes are a conflict.
+    /// ThreeWay-way by lines; overlapping changes are a conflict.
     Text,
     /// Both changed is a conflict.
     Whole,

@@ -1,9 +1,9 @@
 //! What holds for contents of all kinds, tried on random ones.
 
-use super::{Contents, Kind, Merged, Side, Strategy, Take, Version, merge_contents};
+use super::{Contents, Kind, Merged, Picked, Side, Strategy, Version, merge_contents};
 use crate::object::Time;
 
-/// Three contents, the parent's written later.
+/// ThreeWay contents, the parent's written later.
 pub(super) fn contents<'a>(base: Option<&'a [u8]>, child: &'a [u8], parent: &'a [u8]) -> Contents<'a> {
     let version = |bytes, time| Version { bytes, modified: Time(time) };
     Contents { base, child: version(child, 1), parent: version(parent, 2) }
@@ -128,7 +128,7 @@ fn random_bytes_never_panic_and_conflicts_are_always_accounted_for() {
             for strategy in Strategy::ALL {
                 let merged = merge_contents(&kind, &contents, strategy);
                 match merged.decision {
-                    None => assert!(strategy == Strategy::Manual && merged.take == Take::Parent),
+                    None => assert!(strategy == Strategy::Manual && merged.take == Picked::Parent),
                     Some(Side::Both) => {}
                     Some(_) => {
                         // Where a removed line or entry loses, there is nothing to keep of it.

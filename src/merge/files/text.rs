@@ -1,11 +1,11 @@
-//! Three-way merge by lines.
+//! ThreeWay-way merge by lines.
 
 use std::collections::HashMap;
 
 use diffy::{ConflictStyle, MergeOptions};
 
 use super::content::decided;
-use super::{Contents, Merged, Note, Side, Strategy};
+use super::{Contents, Fallback, Merged, Side, Strategy};
 
 /// Most steps that finding the differences of two files may take: about half a second.
 ///
@@ -24,13 +24,13 @@ const OPEN_LINE: u8 = b'\\';
 /// all such places, while what is no conflict is taken from both; the other side's file is the
 /// loser. Without a base all lines are such a place. Line ends are part of the lines, and a missing
 /// one at the end of the file stays missing.
-pub(super) fn merge(contents: &Contents<'_>, strategy: Strategy) -> Result<Merged, Note> {
+pub(super) fn merge(contents: &Contents<'_>, strategy: Strategy) -> Result<Merged, Fallback> {
     let (base, child, parent) = (contents.base.unwrap_or_default(), contents.child.bytes, contents.parent.bytes);
     if ![base, child, parent].into_iter().all(is_text) {
-        return Err(Note::Binary);
+        return Err(Fallback::Binary);
     }
     if steps(base, child).max(steps(base, parent)) > STEPS_MAX {
-        return Err(Note::TooLarge);
+        return Err(Fallback::TooLarge);
     }
     let [base, child, parent] = [base, child, parent].map(framed);
     let result = MergeOptions::new().set_conflict_style(ConflictStyle::Merge).merge_bytes(&base, &child, &parent);
@@ -149,7 +149,7 @@ fn longest_rising(numbers: impl Iterator<Item = usize>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Kind, Loser, Take, merge_contents};
+    use super::super::{Kind, Loser, Picked, merge_contents};
     use super::*;
     use crate::merge::files::tests::contents;
 
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn without_a_base_all_is_one_conflict() {
         let (text, merged) = merged(None, "a\nb\n", "a\nc\n", Strategy::ChildWins);
-        assert_eq!((text.as_str(), merged.take, merged.decision), ("a\nb\n", Take::Child, Some(Side::Child)));
+        assert_eq!((text.as_str(), merged.take, merged.decision), ("a\nb\n", Picked::Child, Some(Side::Child)));
     }
 
     #[test]
@@ -235,16 +235,16 @@ mod tests {
         for bytes in [&b"a\0b"[..], b"a\xff\n"] {
             let contents = contents(Some(b"a\n"), bytes, b"b\n");
             let merged = merge_contents(&Kind::Text, &contents, Strategy::ChildWins);
-            assert_eq!((merged.take, merged.note), (Take::Child, Some(Note::Binary)));
+            assert_eq!((merged.take, merged.note), (Picked::Child, Some(Fallback::Binary)));
         }
         let numbered = |word: &str| (0..5_000).map(|n| format!("{word} {n}\n")).collect::<String>();
         let (base, child, parent) = (numbered("b"), numbered("c"), numbered("p"));
-        let (text, judged) = merged(Some(&base), &child, &parent, Strategy::ChildWins);
-        assert_eq!((text, judged.note), (child, Some(Note::TooLarge)));
+        let (text, resolved_item) = merged(Some(&base), &child, &parent, Strategy::ChildWins);
+        assert_eq!((text, resolved_item.note), (child, Some(Fallback::TooLarge)));
         // As long, but mostly the same.
         let (child, parent) = (base.replace("b 0\n", "c\n"), base.replace("b 4900\n", "p\n"));
-        let (text, judged) = merged(Some(&base), &child, &parent, Strategy::Manual);
-        assert_eq!((text, judged.note), (child.replace("b 4900\n", "p\n"), None));
+        let (text, resolved_item) = merged(Some(&base), &child, &parent, Strategy::Manual);
+        assert_eq!((text, resolved_item.note), (child.replace("b 4900\n", "p\n"), None));
     }
 
     #[test]

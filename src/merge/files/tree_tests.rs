@@ -30,13 +30,13 @@ fn plan_by(
         time,
     };
     let plan = plan_files(trees, &how).unwrap();
-    alike(&plan, &plan_files(trees, &how).unwrap(), "a plan is the same each time");
+    same_kind(&plan, &plan_files(trees, &how).unwrap(), "a plan is the same each time");
     let decided = super::plan::plan_by(trees, &how, |_, _| None).unwrap();
-    alike(&plan, &decided, "what the child alone changed needs no decision");
+    same_kind(&plan, &decided, "what the child alone changed needs no decision");
     plan
 }
 
-fn alike(one: &FilePlan, other: &FilePlan, why: &str) {
+fn same_kind(one: &FilePlan, other: &FilePlan, why: &str) {
     assert_eq!(one.tree.hash(), other.tree.hash(), "{why}");
     assert_eq!((&one.both_changed, &one.losers), (&other.both_changed, &other.losers), "{why}");
     assert_eq!((&one.notes, &one.removed, one.files), (&other.notes, &other.removed, other.files), "{why}");

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::items::{Items, Judge, Three};
 use super::json;
+use super::keyed_items::{ItemResolver, Items, ThreeWay};
 use super::{Contents, Merged, Side, Strategy};
 
 /// What tells lines apart.
@@ -27,25 +27,25 @@ enum Name<'a> {
 /// The order is the base's, then the parent's additions, then the child's. Each line gets a line
 /// end, so that the next one who appends begins a line.
 pub(super) fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Merged {
-    let mut judge = Judge::new(contents, strategy);
+    let mut resolver = ItemResolver::new(contents, strategy);
     let mut lines = |side: Side, bytes| {
         let (items, doubles) = lines(bytes, key);
-        doubles.into_iter().for_each(|line| judge.lose(side, line));
+        doubles.into_iter().for_each(|line| resolver.record_loser(side, line));
         items
     };
     let (child, parent) = (lines(Side::Child, contents.child.bytes), lines(Side::Parent, contents.parent.bytes));
     let (base, _) = self::lines(contents.base.unwrap_or_default(), key);
-    let merged = Three { base, child, parent }.merge(|child, parent| match (strategy, child, parent) {
-        (Strategy::NewestWins, Some(_), Some(_)) => judge.later(child, parent),
+    let merged = ThreeWay { base, child, parent }.merge(|child, parent| match (strategy, child, parent) {
+        (Strategy::NewestWins, Some(_), Some(_)) => resolver.later(child, parent),
         (Strategy::NewestWins, ..) => child.or(parent).copied(),
-        _ => judge.choose(child, parent),
+        _ => resolver.choose(child, parent),
     });
     let mut bytes = Vec::with_capacity(contents.child.bytes.len().max(contents.parent.bytes.len()));
     for line in merged {
         bytes.extend_from_slice(line);
         bytes.push(b'\n');
     }
-    judge.finish(bytes)
+    resolver.finish(bytes)
 }
 
 /// The lines of a file without their ends, and those that a later line of the same key replaced.
@@ -75,7 +75,7 @@ fn value_of<'a>(line: &'a [u8], key: &str) -> Option<Cow<'a, str>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Kind, Loser, Take, merge_contents};
+    use super::super::{Kind, Loser, Picked, merge_contents};
     use super::*;
     use crate::merge::files::tests::contents;
 
@@ -170,12 +170,12 @@ mod tests {
             "{\"id\":1,\"v\":\"c\"}\n",
             "{\"id\":1,\"v\":\"p\"}\n{\"id\":2,\"v\":\"p\"}\n",
         );
-        let (text, judged) = merged(Some(base), child, parent, Strategy::ChildWins);
-        assert_eq!((text.as_str(), judged.decision), (child, Some(Side::Child)));
-        assert_eq!(judged.losers.len(), 2);
-        let (text, judged) = merged(Some(base), child, parent, Strategy::Manual);
-        assert_eq!((text.as_str(), judged.decision, judged.take), (parent, None, Take::Parent));
-        let (_, judged) = merged(Some(base), "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n", parent, Strategy::Manual);
-        assert_eq!(judged.decision, Some(Side::Both));
+        let (text, resolved_item) = merged(Some(base), child, parent, Strategy::ChildWins);
+        assert_eq!((text.as_str(), resolved_item.decision), (child, Some(Side::Child)));
+        assert_eq!(resolved_item.losers.len(), 2);
+        let (text, resolved_item) = merged(Some(base), child, parent, Strategy::Manual);
+        assert_eq!((text.as_str(), resolved_item.decision, resolved_item.take), (parent, None, Picked::Parent));
+        let (_, resolved_item) = merged(Some(base), "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n", parent, Strategy::Manual);
+        assert_eq!(resolved_item.decision, Some(Side::Both));
     }
 }

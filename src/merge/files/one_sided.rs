@@ -6,28 +6,28 @@ use std::sync::Arc;
 
 use super::Kind as RuleKind;
 use super::Rules;
-use super::item::{Fate, NewBody, same_body};
-use super::kin::{Id, Kin};
-use super::verdict::Verdict;
+use super::conflict_policy::ConflictPolicy;
+use super::node_change::{NewBody, NodeChange, same_body};
+use super::node_map::{Id, NodeMap};
 use crate::workspace::{Difference, Kind, Node};
 
 /// Tells such files from all others.
-pub(super) struct Alone<'a, 'b> {
-    trees: &'b Kin<'a>,
+pub(super) struct OneSided<'a, 'b> {
+    trees: &'b NodeMap<'a>,
     rules: &'b Rules,
     /// Folders that were looked at: whether they are the same on all sides, at the same path.
     folders: HashMap<u64, bool>,
 }
 
-impl<'a, 'b> Alone<'a, 'b> {
-    pub(super) fn new(trees: &'b Kin<'a>, rules: &'b Rules) -> Alone<'a, 'b> {
-        Alone { trees, rules, folders: HashMap::new() }
+impl<'a, 'b> OneSided<'a, 'b> {
+    pub(super) fn new(trees: &'b NodeMap<'a>, rules: &'b Rules) -> OneSided<'a, 'b> {
+        OneSided { trees, rules, folders: HashMap::new() }
     }
 
     /// Returns what becomes of a file that has one name, the same on all sides, and that the parent
     /// has as the base had it; the inner none where nothing becomes of it. It is what a decision
     /// between all sides would give.
-    pub(super) fn fate(&mut self, difference: &Difference) -> Option<Option<Fate>> {
+    pub(super) fn change(&mut self, difference: &Difference) -> Option<Option<NodeChange>> {
         let ((inode, old), (number, new)) = (difference.old.as_ref()?, difference.new.as_ref()?);
         let is_file = |node: &Node| node.kind() != Kind::Directory && node.nlink() == 1;
         let stayed = inode == number && old.crtime == new.crtime && is_file(old) && is_file(new);
@@ -41,9 +41,9 @@ impl<'a, 'b> Alone<'a, 'b> {
             return Some(None);
         }
         let body = if same_body(old, new) { NewBody::Keep } else { NewBody::Child };
-        let xattrs = Verdict::none().xattrs(Some(old), new, old);
+        let xattrs = ConflictPolicy::none().xattrs(Some(old), new, old);
         let mode = Some(new.mode).filter(|mode| *mode != old.mode);
-        Some(Some(Fate { body, mode, xattrs, ..Fate::nothing(Id::Base(*inode)) }))
+        Some(Some(NodeChange { body, mode, xattrs, ..NodeChange::nothing(Id::Base(*inode)) }))
     }
 
     /// Returns whether a folder is the same on all sides, at the same path.

@@ -11,7 +11,7 @@ use super::{Contents, Loser, Merged, Side, Strategy};
 pub(super) type Items<N, V> = IndexMap<N, V>;
 
 /// The items of one file on three sides.
-pub(super) struct Three<N, V> {
+pub(super) struct ThreeWay<N, V> {
     /// Those of the base; none where there is no base.
     pub base: Items<N, V>,
     /// Those of the child.
@@ -20,7 +20,7 @@ pub(super) struct Three<N, V> {
     pub parent: Items<N, V>,
 }
 
-impl<N: Hash + Eq, V: PartialEq + Clone> Three<N, V> {
+impl<N: Hash + Eq, V: PartialEq + Clone> ThreeWay<N, V> {
     /// Merges item by item, in base order, then the parent's additions, then the child's.
     ///
     /// What one side changed, added or removed is taken; where both did it differently, `decide`
@@ -51,29 +51,29 @@ impl<N: Hash + Eq, V: PartialEq + Clone> Three<N, V> {
 }
 
 /// Decides items and remembers what lost.
-pub(super) struct Judge<'a> {
+pub(super) struct ItemResolver<'a> {
     contents: &'a Contents<'a>,
     strategy: Strategy,
     losers: Vec<Loser>,
-    is_waiting: bool,
+    is_undecided: bool,
     decision: Side,
 }
 
-impl<'a> Judge<'a> {
-    /// Returns a judge who decides by a strategy.
-    pub(super) fn new(contents: &'a Contents<'a>, strategy: Strategy) -> Judge<'a> {
-        Judge { contents, strategy, losers: Vec::new(), is_waiting: false, decision: Side::Both }
+impl<'a> ItemResolver<'a> {
+    /// Returns a resolver that decides by a strategy.
+    pub(super) fn new(contents: &'a Contents<'a>, strategy: Strategy) -> ItemResolver<'a> {
+        ItemResolver { contents, strategy, losers: Vec::new(), is_undecided: false, decision: Side::Both }
     }
 
     /// Takes note of an item that was not kept.
-    pub(super) fn lose(&mut self, side: Side, bytes: &[u8]) {
+    pub(super) fn record_loser(&mut self, side: Side, bytes: &[u8]) {
         self.losers.push(Loser::Part { side, bytes: bytes.to_vec() });
     }
 
     /// Returns what the strategy keeps of two different items: a conflict.
     pub(super) fn choose<V: Clone + AsRef<[u8]>>(&mut self, child: Option<&V>, parent: Option<&V>) -> Option<V> {
         let Some(winner) = self.contents.winner(self.strategy) else {
-            self.is_waiting = true;
+            self.is_undecided = true;
             return parent.cloned();
         };
         self.decision = winner;
@@ -88,14 +88,14 @@ impl<'a> Judge<'a> {
     fn keep<V: Clone + AsRef<[u8]>>(&mut self, winner: Side, child: Option<&V>, parent: Option<&V>) -> Option<V> {
         let (kept, lost) = if winner == Side::Parent { (parent, child) } else { (child, parent) };
         if let Some(lost) = lost {
-            self.lose(other(winner), lost.as_ref());
+            self.record_loser(other(winner), lost.as_ref());
         }
         kept.cloned()
     }
 
     /// Returns the merge of a file whose items are decided.
     pub(super) fn finish(self, bytes: Vec<u8>) -> Merged {
-        if self.is_waiting {
+        if self.is_undecided {
             return Merged::waiting();
         }
         let take = self.contents.take(bytes);

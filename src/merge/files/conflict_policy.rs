@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::item::{Fate, Seen, user_xattrs};
-use super::kin::Place;
+use super::node_change::{NodeChange, NodeVersion, user_xattrs};
+use super::node_map::Place;
 use super::{Side, Strategy};
 use crate::object::Time;
 use crate::workspace::Node;
 
 /// How conflicts of one file are decided.
-pub(super) struct Verdict {
+pub(super) struct ConflictPolicy {
     pub strategy: Strategy,
     /// When the child changed it, when the parent did.
     pub times: [Time; 2],
@@ -17,10 +17,10 @@ pub(super) struct Verdict {
     pub decision: Option<Side>,
 }
 
-impl Verdict {
+impl ConflictPolicy {
     /// One for what no side contradicts: it is never asked.
-    pub(super) fn none() -> Verdict {
-        Verdict { strategy: Strategy::Manual, times: [Time::default(); 2], decision: Some(Side::Both) }
+    pub(super) fn none() -> ConflictPolicy {
+        ConflictPolicy { strategy: Strategy::Manual, times: [Time::default(); 2], decision: Some(Side::Both) }
     }
 
     /// Returns the side that a conflict is decided for.
@@ -87,7 +87,13 @@ impl Verdict {
 
 /// Merges the places: what either side added or took away, unless both moved the same name or
 /// nothing would be left; then one side's places count.
-pub(super) fn move_names(fate: &mut Fate, base: Option<&Seen>, child: &Seen, parent: &Seen, verdict: &mut Verdict) {
+pub(super) fn move_names(
+    change: &mut NodeChange,
+    base: Option<&NodeVersion>,
+    child: &NodeVersion,
+    parent: &NodeVersion,
+    policy: &mut ConflictPolicy,
+) {
     let none = BTreeSet::new();
     let (base, child, parent) = (base.map_or(&none, |base| &base.places), &child.places, &parent.places);
     if child == parent || child == base {
@@ -98,8 +104,8 @@ pub(super) fn move_names(fate: &mut Fate, base: Option<&Seen>, child: &Seen, par
     let mut wanted: BTreeSet<Place> = parent.difference(&gone_child).cloned().collect();
     wanted.extend(child.difference(base).cloned());
     if !gone_child.is_disjoint(&gone_parent) || wanted.is_empty() {
-        wanted = if verdict.takes_child(None, child, parent) { child.clone() } else { parent.clone() };
+        wanted = if policy.takes_child(None, child, parent) { child.clone() } else { parent.clone() };
     }
-    fate.remove = parent.difference(&wanted).cloned().collect();
-    fate.add = wanted.difference(parent).cloned().collect();
+    change.remove = parent.difference(&wanted).cloned().collect();
+    change.add = wanted.difference(parent).cloned().collect();
 }

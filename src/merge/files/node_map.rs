@@ -3,7 +3,7 @@
 //! A file keeps its time of birth, which no two files of a store share, in all trees, wherever it is
 //! moved and merged to; nearly always it also keeps its inode number, which is looked at first. A
 //! file that was written anew and renamed over the old one, as editors do, was born later but stands
-//! at the same place: it is the heir of the old one. New files of both sides are the same when they
+//! at the same place: it is the successor of the old one. New files of both sides are the same when they
 //! stand at the same place.
 
 use std::cell::OnceCell;
@@ -40,7 +40,7 @@ pub(super) enum Id {
 pub(super) type Place = (Id, Name);
 
 /// Whether two inodes may be one file: a folder and a file never are.
-fn alike(one: (&Tree, u64), other: (&Tree, u64)) -> bool {
+fn same_kind(one: (&Tree, u64), other: (&Tree, u64)) -> bool {
     let is_folder = |(tree, inode): (&Tree, u64)| tree.node(inode).is_ok_and(|node| node.kind() == Kind::Directory);
     is_folder(one) == is_folder(other)
 }
@@ -77,15 +77,15 @@ impl Renumbered {
     }
 }
 
-/// The trees of a merge, and who is who in them.
-pub(super) struct Kin<'a> {
+/// The trees of a merge, and which of their inodes are the same file.
+pub(super) struct NodeMap<'a> {
     trees: Trees<'a>,
     /// Found when a number leads nowhere.
     of_child: OnceCell<Renumbered>,
     of_parent: OnceCell<Renumbered>,
 }
 
-impl<'a> Deref for Kin<'a> {
+impl<'a> Deref for NodeMap<'a> {
     type Target = Trees<'a>;
 
     fn deref(&self) -> &Trees<'a> {
@@ -93,9 +93,9 @@ impl<'a> Deref for Kin<'a> {
     }
 }
 
-impl<'a> Kin<'a> {
-    pub(super) fn new(trees: Trees<'a>) -> Kin<'a> {
-        Kin { trees, of_child: OnceCell::new(), of_parent: OnceCell::new() }
+impl<'a> NodeMap<'a> {
+    pub(super) fn new(trees: Trees<'a>) -> NodeMap<'a> {
+        NodeMap { trees, of_child: OnceCell::new(), of_parent: OnceCell::new() }
     }
 
     fn renumbered(&self, side: &Tree) -> &Renumbered {
@@ -120,7 +120,7 @@ impl<'a> Kin<'a> {
     }
 
     /// Returns the inode that a side has of one that the base has.
-    pub(super) fn heir(&self, side: &Tree, inode: u64) -> Option<u64> {
+    pub(super) fn successor(&self, side: &Tree, inode: u64) -> Option<u64> {
         if let Some(same) = self.same(side, inode) {
             return Some(same);
         }
@@ -132,7 +132,7 @@ impl<'a> Kin<'a> {
                 Some(same) => same,
                 None => self.added(side, at, name)?,
             };
-            if !alike((self.base, from), (side, at)) {
+            if !same_kind((self.base, from), (side, at)) {
                 return None;
             }
         }
@@ -159,7 +159,7 @@ impl<'a> Kin<'a> {
         let (mut at, mut id) = (ROOT, Id::Base(ROOT));
         for name in names(&path) {
             at = self.child.lookup(at, name).ok()?;
-            id = self.inherited(self.child, id, name, at).unwrap_or(Id::Child(at));
+            id = self.successor_id(self.child, id, name, at).unwrap_or(Id::Child(at));
         }
         Some(id)
     }
@@ -173,27 +173,27 @@ impl<'a> Kin<'a> {
         let (mut at, mut id) = (ROOT, Id::Base(ROOT));
         for name in names(&path) {
             at = self.parent.lookup(at, name).ok()?;
-            let inherited = self.inherited(self.parent, id, name, at);
-            id = inherited.or_else(|| self.added_by_both(id, name, at)).unwrap_or(Id::Parent(at));
+            let successor_id = self.successor_id(self.parent, id, name, at);
+            id = successor_id.or_else(|| self.added_by_both(id, name, at)).unwrap_or(Id::Parent(at));
         }
         Some(id)
     }
 
     /// Returns what an inode is that a side has at a place, where the base had it.
-    fn inherited(&self, side: &Tree, folder: Id, name: &[u8], inode: u64) -> Option<Id> {
+    fn successor_id(&self, side: &Tree, folder: Id, name: &[u8], inode: u64) -> Option<Id> {
         if let Some(origin) = self.origin(side, inode) {
             return Some(Id::Base(origin));
         }
         let Id::Base(folder) = folder else { return None };
         let old = self.base.lookup(folder, name).ok()?;
-        (self.heir(side, old) == Some(inode)).then_some(Id::Base(old))
+        (self.successor(side, old) == Some(inode)).then_some(Id::Base(old))
     }
 
     /// Returns what an inode is that the parent added at a place, where the child added one, too.
     fn added_by_both(&self, folder: Id, name: &[u8], inode: u64) -> Option<Id> {
-        let twin = self.added(self.child, self.in_child(folder)?, name)?;
-        let is_new = self.inherited(self.child, folder, name, twin).is_none();
-        (is_new && alike((self.child, twin), (self.parent, inode))).then_some(Id::Child(twin))
+        let counterpart = self.added(self.child, self.in_child(folder)?, name)?;
+        let is_new = self.successor_id(self.child, folder, name, counterpart).is_none();
+        (is_new && same_kind((self.child, counterpart), (self.parent, inode))).then_some(Id::Child(counterpart))
     }
 
     /// Returns the base's inode of a file.
@@ -204,7 +204,7 @@ impl<'a> Kin<'a> {
     /// Returns the child's inode of a file.
     pub(super) fn in_child(&self, id: Id) -> Option<u64> {
         match id {
-            Id::Base(inode) => self.heir(self.child, inode),
+            Id::Base(inode) => self.successor(self.child, inode),
             Id::Child(inode) => Some(inode),
             Id::Parent(_) => None,
         }
@@ -213,7 +213,7 @@ impl<'a> Kin<'a> {
     /// Returns the parent's inode of a file.
     pub(super) fn in_parent(&self, id: Id) -> Option<u64> {
         let inode = match id {
-            Id::Base(inode) => return self.heir(self.parent, inode),
+            Id::Base(inode) => return self.successor(self.parent, inode),
             Id::Parent(inode) => return Some(inode),
             Id::Child(inode) => inode,
         };
@@ -221,12 +221,12 @@ impl<'a> Kin<'a> {
         let (mut at, mut own, mut folder) = (ROOT, ROOT, Id::Base(ROOT));
         for name in names(&path) {
             own = self.child.lookup(own, name).ok()?;
-            let inherited = self.inherited(self.child, folder, name, own);
-            at = match inherited {
-                Some(Id::Base(old)) => self.heir(self.parent, old)?,
-                _ => self.parent_twin(folder, at, name, own)?,
+            let successor_id = self.successor_id(self.child, folder, name, own);
+            at = match successor_id {
+                Some(Id::Base(old)) => self.successor(self.parent, old)?,
+                _ => self.parent_counterpart(folder, at, name, own)?,
             };
-            folder = inherited.unwrap_or(Id::Child(own));
+            folder = successor_id.unwrap_or(Id::Child(own));
         }
         Some(at)
     }
@@ -269,17 +269,17 @@ impl<'a> Kin<'a> {
             found.extend(folder.and_then(|folder| self.base.lookup(folder, &name).ok()).map(Id::Base));
         }
         for (folder, name) in names(self.base, self.in_base(id)) {
-            let there = self.heir(self.child, folder).and_then(|folder| self.child.lookup(folder, &name).ok());
+            let there = self.successor(self.child, folder).and_then(|folder| self.child.lookup(folder, &name).ok());
             found.extend(there.and_then(|inode| self.id_in_child(inode)));
         }
         found
     }
 
     /// Returns what the parent added where the child added an inode.
-    fn parent_twin(&self, folder: Id, at: u64, name: &[u8], own: u64) -> Option<u64> {
-        let twin = self.added(self.parent, at, name)?;
-        let is_new = self.inherited(self.parent, folder, name, twin).is_none();
-        (is_new && alike((self.child, own), (self.parent, twin))).then_some(twin)
+    fn parent_counterpart(&self, folder: Id, at: u64, name: &[u8], own: u64) -> Option<u64> {
+        let counterpart = self.added(self.parent, at, name)?;
+        let is_new = self.successor_id(self.parent, folder, name, counterpart).is_none();
+        (is_new && same_kind((self.child, own), (self.parent, counterpart))).then_some(counterpart)
     }
 }
 

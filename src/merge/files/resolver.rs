@@ -3,29 +3,29 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::conflict_policy::{ConflictPolicy, move_names};
 use super::content::{other, whole};
-use super::item::{Fate, FileDecision, Item, NewBody, Seen, same_body};
-use super::kin::{Id, Kin, places};
-use super::verdict::{Verdict, move_names};
+use super::node_change::{FileDecision, Item, NewBody, NodeChange, NodeVersion, same_body};
+use super::node_map::{Id, NodeMap, places};
 use super::{
-    CONTENT_BYTES_MAX, ContentKey, ContentMerger, Contents, Kind, Loser, Merged, Note, Rules, Side, Strategy, Take,
-    merge_contents,
+    CONTENT_BYTES_MAX, ContentKey, ContentMerger, Contents, Fallback, Kind, Loser, Merged, Picked, Rules, Side,
+    Strategy, merge_contents,
 };
 use crate::object::{Hash, Time};
 use crate::workspace::{Kind as NodeKind, Node, Packs, ROOT, Tree, TreeError};
 
 /// A loser and whose path it had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct FileLoser {
     /// The path of the [`FileDecision`].
     pub path: Vec<u8>,
     /// What was lost.
     pub what: Loser,
 }
 
-/// Decides, and keeps the minutes.
-pub(super) struct Court<'a> {
-    pub trees: Kin<'a>,
+/// Resolves each file on three sides, and records what was decided and what lost.
+pub(super) struct Resolver<'a> {
+    pub trees: NodeMap<'a>,
     pub rules: &'a Rules,
     pub strategy: Strategy,
     pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,
@@ -34,11 +34,11 @@ pub(super) struct Court<'a> {
     /// Bytes of contents that may still be merged.
     pub bytes_left: u64,
     pub both_changed: Vec<FileDecision>,
-    pub losers: Vec<Lost>,
-    pub notes: Vec<(Vec<u8>, Note)>,
+    pub losers: Vec<FileLoser>,
+    pub notes: Vec<(Vec<u8>, Fallback)>,
 }
 
-impl<'a> Court<'a> {
+impl<'a> Resolver<'a> {
     /// Returns a file as all sides have it.
     pub(super) fn item(&self, id: Id) -> Item {
         let trees = &self.trees;
@@ -51,16 +51,16 @@ impl<'a> Court<'a> {
         Item { id, base, child, parent }
     }
 
-    fn seen(&self, tree: &Tree, inode: Option<u64>, id: impl Fn(u64) -> Option<Id>) -> Option<Seen> {
+    fn seen(&self, tree: &Tree, inode: Option<u64>, id: impl Fn(u64) -> Option<Id>) -> Option<NodeVersion> {
         let inode = inode?;
         let node = tree.node(inode).ok()?.clone();
         let (places, path) = places(tree, inode, self.rules, id);
         let path = if inode == ROOT { Vec::new() } else { path? };
-        Some(Seen { hash: tree.hash_of(inode), node, places, path })
+        Some(NodeVersion { hash: tree.hash_of(inode), node, places, path })
     }
 
     /// Decides what becomes of a file that the child may have changed.
-    pub(super) fn decide(&mut self, item: &Item) -> Result<Option<Fate>, TreeError> {
+    pub(super) fn decide(&mut self, item: &Item) -> Result<Option<NodeChange>, TreeError> {
         let is_folder = item.is_folder();
         match (&item.base, &item.child, &item.parent) {
             (None, Some(child), None) => Ok(Some(item.added(child))),
@@ -73,28 +73,28 @@ impl<'a> Court<'a> {
             (Some(base), None, Some(parent)) if parent.is_as(base) => Ok(Some(item.removed(parent))),
             (Some(base), None, Some(parent)) => {
                 let times = [self.deleted_at(self.trees.child, base), parent.changed_at(base)];
-                let winner = self.contradiction(item, times);
+                let winner = self.resolve(item, times);
                 Ok((winner == Some(Side::Child)).then(|| item.removed(parent)))
             }
             (Some(base), Some(child), None) if !is_folder && !child.is_as(base) => {
                 let times = [child.changed_at(base), self.deleted_at(self.trees.parent, base)];
-                let winner = self.contradiction(item, times);
+                let winner = self.resolve(item, times);
                 Ok((winner == Some(Side::Child)).then(|| item.added(child)))
             }
-            (base, Some(child), Some(parent)) => self.joined(item, base.as_ref(), child, parent).map(Some),
+            (base, Some(child), Some(parent)) => self.merge_node(item, base.as_ref(), child, parent).map(Some),
             _ => Ok(None),
         }
     }
 
     /// Decides between a delete and a change, or two things at one place; the other side loses.
-    pub(super) fn contradiction(&mut self, item: &Item, times: [Time; 2]) -> Option<Side> {
-        let winner = self.verdict(item, times).winner();
+    pub(super) fn resolve(&mut self, item: &Item, times: [Time; 2]) -> Option<Side> {
+        let winner = self.policy(item, times).winner();
         self.record(item.undecided(winner));
         if let (Some(winner), Some(path)) = (winner, item.path()) {
             let loser = other(winner);
             let is_there = if loser == Side::Child { item.child.is_some() } else { item.parent.is_some() };
             if is_there {
-                self.lose(path.to_vec(), Loser::File(loser));
+                self.record_loser(path.to_vec(), Loser::File(loser));
             }
         }
         winner
@@ -102,26 +102,26 @@ impl<'a> Court<'a> {
 
     /// Notes that the child's file can't be where it should; the parent's way stays, unless a person
     /// has to see it first.
-    pub(super) fn parent_stays(&mut self, item: &Item) -> Option<Side> {
-        let decision = self.verdict(item, [Time::default(); 2]).winner().map(|_| Side::Parent);
+    pub(super) fn keep_parent(&mut self, item: &Item) -> Option<Side> {
+        let decision = self.policy(item, [Time::default(); 2]).winner().map(|_| Side::Parent);
         let undecided = item.undecided(decision);
         if decision.is_some() {
-            self.lose(undecided.path.clone(), Loser::File(Side::Child));
+            self.record_loser(undecided.path.clone(), Loser::File(Side::Child));
         }
         self.record(undecided);
         decision
     }
 
-    pub(super) fn lose(&mut self, path: Vec<u8>, what: Loser) {
-        self.losers.push(Lost { path, what });
+    pub(super) fn record_loser(&mut self, path: Vec<u8>, what: Loser) {
+        self.losers.push(FileLoser { path, what });
     }
 
     /// Returns something of the result that stands where a file of the child should.
-    pub(super) fn stranger(&self, node: &Arc<Node>, hash: Option<Hash>) -> Option<Seen> {
-        Some(Seen { node: node.clone(), places: BTreeSet::new(), hash, path: Vec::new() })
+    pub(super) fn occupant(&self, node: &Arc<Node>, hash: Option<Hash>) -> Option<NodeVersion> {
+        Some(NodeVersion { node: node.clone(), places: BTreeSet::new(), hash, path: Vec::new() })
     }
 
-    fn verdict(&self, item: &Item, times: [Time; 2]) -> Verdict {
+    fn policy(&self, item: &Item, times: [Time; 2]) -> ConflictPolicy {
         let path = item.path().unwrap_or_default();
         let mut strategy = self.rules.of(path).strategy(self.strategy);
         if strategy == Strategy::Manual {
@@ -131,7 +131,7 @@ impl<'a> Court<'a> {
                 Some(Side::Both) | None => Strategy::Manual,
             };
         }
-        Verdict { strategy, times, decision: Some(Side::Both) }
+        ConflictPolicy { strategy, times, decision: Some(Side::Both) }
     }
 
     pub(super) fn record(&mut self, decision: FileDecision) {
@@ -139,31 +139,42 @@ impl<'a> Court<'a> {
     }
 
     /// Merges content, attributes and places, each for itself.
-    fn joined(&mut self, item: &Item, base: Option<&Seen>, child: &Seen, parent: &Seen) -> Result<Fate, TreeError> {
+    fn merge_node(
+        &mut self,
+        item: &Item,
+        base: Option<&NodeVersion>,
+        child: &NodeVersion,
+        parent: &NodeVersion,
+    ) -> Result<NodeChange, TreeError> {
         let times = |of: fn(&Node) -> Time| [of(&child.node), of(&parent.node)];
         let is_same = same_body(&child.node, &parent.node);
-        let mut verdict = self.verdict(item, if is_same { times(|node| node.ctime) } else { times(|node| node.mtime) });
-        let mut fate = Fate::nothing(item.id);
+        let mut policy = self.policy(item, if is_same { times(|node| node.ctime) } else { times(|node| node.mtime) });
+        let mut change = NodeChange::nothing(item.id);
         if !item.is_folder() {
-            fate.body = self.body(item, base, &mut verdict)?;
+            change.body = self.body(item, base, &mut policy)?;
         }
-        let mode = |seen: &Seen| seen.node.mode;
-        if verdict.takes_child(base.map(mode), mode(child), mode(parent)) {
-            fate.mode = Some(mode(child));
+        let mode = |seen: &NodeVersion| seen.node.mode;
+        if policy.takes_child(base.map(mode), mode(child), mode(parent)) {
+            change.mode = Some(mode(child));
         }
-        fate.xattrs = verdict.xattrs(base.map(|base| &*base.node), &child.node, &parent.node);
-        move_names(&mut fate, base, child, parent, &mut verdict);
+        change.xattrs = policy.xattrs(base.map(|base| &*base.node), &child.node, &parent.node);
+        move_names(&mut change, base, child, parent, &mut policy);
         let both = base.is_none_or(|base| !child.is_as(base) && !parent.is_as(base));
-        if both && (!item.is_folder() || verdict.decision != Some(Side::Both)) {
-            self.record(item.undecided(verdict.decision));
+        if both && (!item.is_folder() || policy.decision != Some(Side::Both)) {
+            self.record(item.undecided(policy.decision));
         }
-        Ok(fate)
+        Ok(change)
     }
 
     /// Merges content.
-    fn body(&mut self, item: &Item, base: Option<&Seen>, verdict: &mut Verdict) -> Result<NewBody, TreeError> {
+    fn body(
+        &mut self,
+        item: &Item,
+        base: Option<&NodeVersion>,
+        policy: &mut ConflictPolicy,
+    ) -> Result<NewBody, TreeError> {
         let (Some(child), Some(parent)) = (&item.child, &item.parent) else { return Ok(NewBody::Keep) };
-        let is_base = |side: &Seen| base.is_some_and(|base| same_body(&base.node, &side.node));
+        let is_base = |side: &NodeVersion| base.is_some_and(|base| same_body(&base.node, &side.node));
         if same_body(&child.node, &parent.node) || is_base(child) {
             return Ok(NewBody::Keep);
         }
@@ -171,14 +182,14 @@ impl<'a> Court<'a> {
             return Ok(NewBody::Child);
         }
         let path = item.path().unwrap_or_default();
-        let merged = self.contents(path, base, child, parent, verdict.strategy)?;
-        verdict.note(merged.decision);
-        self.losers.extend(merged.losers.into_iter().map(|what| Lost { path: path.to_vec(), what }));
+        let merged = self.contents(path, base, child, parent, policy.strategy)?;
+        policy.note(merged.decision);
+        self.losers.extend(merged.losers.into_iter().map(|what| FileLoser { path: path.to_vec(), what }));
         self.notes.extend(merged.note.map(|note| (path.to_vec(), note)));
         Ok(match merged.take {
-            Take::Parent => NewBody::Keep,
-            Take::Child => NewBody::Child,
-            Take::Joined(bytes) => NewBody::Joined(bytes),
+            Picked::Parent => NewBody::Keep,
+            Picked::Child => NewBody::Child,
+            Picked::Merged(bytes) => NewBody::Merged(bytes),
         })
     }
 
@@ -186,9 +197,9 @@ impl<'a> Court<'a> {
     fn contents(
         &mut self,
         path: &[u8],
-        base: Option<&Seen>,
-        child: &Seen,
-        parent: &Seen,
+        base: Option<&NodeVersion>,
+        child: &NodeVersion,
+        parent: &NodeVersion,
         strategy: Strategy,
     ) -> Result<Merged, TreeError> {
         let sides = [Some(child), Some(parent), base];
@@ -199,11 +210,11 @@ impl<'a> Court<'a> {
         let looks_inside = matches!(kind, Kind::Text | Kind::Union { .. } | Kind::Manifest { .. });
         if !are_files || !looks_inside || !is_short || bytes > self.bytes_left {
             let contents = Contents { base: None, child: child.version(&[]), parent: parent.version(&[]) };
-            let note = (are_files && looks_inside).then_some(Note::TooLarge);
+            let note = (are_files && looks_inside).then_some(Fallback::TooLarge);
             return Ok(Merged { note, ..whole(&contents, strategy) });
         }
         self.bytes_left -= bytes;
-        let hash = |seen: &Seen| seen.node.content_hash().unwrap_or(Hash::ZERO);
+        let hash = |seen: &NodeVersion| seen.node.content_hash().unwrap_or(Hash::ZERO);
         let later = if parent.node.mtime > child.node.mtime { Side::Parent } else { Side::Child };
         let key = ContentKey {
             kind: kind.clone(),
@@ -215,7 +226,7 @@ impl<'a> Court<'a> {
             bytes,
         };
         self.merger.merge(&key, &mut || {
-            let read = |seen: &Seen| seen.node.read(0, seen.node.size() as usize, self.packs);
+            let read = |seen: &NodeVersion| seen.node.read(0, seen.node.size() as usize, self.packs);
             let base = base.map(read).transpose()?;
             let (ours, theirs) = (read(child)?, read(parent)?);
             let contents =
@@ -226,10 +237,10 @@ impl<'a> Court<'a> {
 
     /// When a side deleted a file, as well as the tree knows: when the nearest folder that is left of
     /// those above it last lost or got an entry.
-    fn deleted_at(&self, side: &Tree, base: &Seen) -> Time {
+    fn deleted_at(&self, side: &Tree, base: &NodeVersion) -> Time {
         let mut folder = base.places.first().and_then(|(folder, _)| self.trees.in_base(*folder));
         while let Some(inode) = folder {
-            if let Some(node) = self.trees.heir(side, inode).and_then(|inode| side.node(inode).ok()) {
+            if let Some(node) = self.trees.successor(side, inode).and_then(|inode| side.node(inode).ok()) {
                 return node.mtime;
             }
             folder = self.trees.base.node(inode).ok().and_then(|node| node.names().next().map(|(folder, _)| folder));

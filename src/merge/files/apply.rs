@@ -1,27 +1,27 @@
-//! Carrying out what was decided, on a copy of the parent's tree.
+//! Applies the changes to a copy of the parent's tree.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::decide::Court;
-use super::item::{Fate, NewBody};
-use super::kin::Id;
+use super::node_change::{NewBody, NodeChange};
+use super::node_map::Id;
+use super::resolver::Resolver;
 use super::{Loser, Side};
 use crate::object::Time;
 use crate::workspace::{Attrs, Kind, Name, Node, Op, ROOT, RenameHow, Tree, TreeError, XattrHow};
 
-/// The tree in the making.
+/// The merged tree while changes are applied to it.
 ///
-/// Everything that moves first leaves its place, for a folder that is there for this alone, and then
-/// takes its new one: so two files can change places, whatever the order.
+/// Everything that moves first goes into a staging folder and then
+/// to its new place: so two files can change places in any order.
 pub(super) struct Builder<'a, 'b> {
-    court: &'b mut Court<'a>,
+    resolver: &'b mut Resolver<'a>,
     pub tree: Tree,
     time: Time,
     /// Inodes of what was grafted.
     grafted: HashMap<Id, u64>,
     /// Where what moves waits: the folder, and the name of each.
-    waiting_room: Option<u64>,
+    staging_folder: Option<u64>,
     waiting: HashMap<Id, Name>,
     /// Inodes that lost their last name.
     pub removed: Vec<u64>,
@@ -31,32 +31,41 @@ pub(super) struct Builder<'a, 'b> {
 
 impl<'a, 'b> Builder<'a, 'b> {
     /// Begins with the parent's tree.
-    pub(super) fn new(court: &'b mut Court<'a>, time: Time) -> Builder<'a, 'b> {
-        let mut tree = court.trees.parent.clone();
+    pub(super) fn new(resolver: &'b mut Resolver<'a>, time: Time) -> Builder<'a, 'b> {
+        let mut tree = resolver.trees.parent.clone();
         // New numbers are new to the child, too, whose open files may go by them after a pull.
-        tree.reserve(court.trees.child.next_inode());
-        if court.trees.parent_is_base() {
-            tree.become_like(court.trees.child);
+        tree.reserve(resolver.trees.child.next_inode());
+        if resolver.trees.parent_is_base() {
+            tree.become_like(resolver.trees.child);
         }
         let (grafted, waiting) = (HashMap::new(), HashMap::new());
-        Builder { court, tree, time, grafted, waiting_room: None, waiting, removed: Vec::new(), files: BTreeSet::new() }
+        Builder {
+            resolver,
+            tree,
+            time,
+            grafted,
+            staging_folder: None,
+            waiting,
+            removed: Vec::new(),
+            files: BTreeSet::new(),
+        }
     }
 
-    /// Carries out all fates; those of folders come before those of what is in them.
-    pub(super) fn build(&mut self, fates: &[Fate]) -> Result<(), TreeError> {
-        fates.iter().try_for_each(|fate| self.detach(fate))?;
+    /// Carries out all changes; those of folders come before those of what is in them.
+    pub(super) fn build(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
+        changes.iter().try_for_each(|change| self.detach(change))?;
         // The innermost folders go first.
-        fates.iter().rev().try_for_each(|fate| self.remove_folder(fate))?;
-        fates.iter().try_for_each(|fate| self.attach(fate))?;
-        fates.iter().filter(|fate| !fate.is_new).try_for_each(|fate| self.change(fate))?;
-        self.leave_waiting_room()?;
+        changes.iter().rev().try_for_each(|change| self.remove_folder(change))?;
+        changes.iter().try_for_each(|change| self.attach(change))?;
+        changes.iter().filter(|change| !change.is_new).try_for_each(|change| self.change(change))?;
+        self.remove_staging_folder()?;
         self.removed.retain(|inode| self.tree.node(*inode).is_ok_and(|node| node.nlink() == 0));
         Ok(())
     }
 
     /// The inode that a file has in the result.
     fn inode(&self, id: Id) -> Option<u64> {
-        let inode = self.grafted.get(&id).copied().or_else(|| self.court.trees.in_parent(id));
+        let inode = self.grafted.get(&id).copied().or_else(|| self.resolver.trees.in_parent(id));
         inode.filter(|inode| self.tree.node(*inode).is_ok_and(|node| node.nlink() > 0))
     }
 
@@ -65,33 +74,33 @@ impl<'a, 'b> Builder<'a, 'b> {
     }
 
     fn apply(&mut self, op: &Op) -> Result<u64, TreeError> {
-        let outcome = self.tree.apply(op, self.time, self.court.packs)?;
+        let outcome = self.tree.apply(op, self.time, self.resolver.packs)?;
         self.removed.extend(outcome.gone);
         Ok(outcome.inode)
     }
 
     /// Takes away the names that a file loses. What will get others, waits.
-    fn detach(&mut self, fate: &Fate) -> Result<(), TreeError> {
-        if fate.is_new || fate.remove.is_empty() {
+    fn detach(&mut self, change: &NodeChange) -> Result<(), TreeError> {
+        if change.is_new || change.remove.is_empty() {
             return Ok(());
         }
-        let Some(inode) = self.inode(fate.id) else { return Ok(()) };
+        let Some(inode) = self.inode(change.id) else { return Ok(()) };
         let is_folder = self.is_folder(inode);
-        if is_folder && fate.add.is_empty() {
+        if is_folder && change.add.is_empty() {
             return Ok(());
         }
         if !is_folder {
-            self.files.insert(fate.id);
+            self.files.insert(change.id);
         }
-        for (folder, name) in &fate.remove {
+        for (folder, name) in &change.remove {
             let Some(parent) = self.inode(*folder) else { continue };
-            if fate.add.is_empty() || self.waiting.contains_key(&fate.id) {
+            if change.add.is_empty() || self.waiting.contains_key(&change.id) {
                 self.apply(&Op::Unlink { parent, name: name.clone(), keep: true })?;
             } else {
-                let room = self.waiting_room()?;
-                let seat = Name::new(self.waiting.len().to_string().as_bytes())?;
-                self.rename((parent, name), (room, &seat))?;
-                self.waiting.insert(fate.id, seat);
+                let staging = self.staging_folder()?;
+                let temporary_name = Name::new(self.waiting.len().to_string().as_bytes())?;
+                self.rename((parent, name), (staging, &temporary_name))?;
+                self.waiting.insert(change.id, temporary_name);
             }
         }
         Ok(())
@@ -108,15 +117,15 @@ impl<'a, 'b> Builder<'a, 'b> {
         })
     }
 
-    fn waiting_room(&mut self) -> Result<u64, TreeError> {
-        if let Some(room) = self.waiting_room {
-            return Ok(room);
+    fn staging_folder(&mut self) -> Result<u64, TreeError> {
+        if let Some(staging) = self.staging_folder {
+            return Ok(staging);
         }
         let name = self.free_name(b".moving")?;
         let folder = Node::clone(self.tree.node(ROOT)?);
-        let room = self.tree.graft(ROOT, &name, &folder, self.time)?;
-        self.waiting_room = Some(room);
-        Ok(room)
+        let staging = self.tree.graft(ROOT, &name, &folder, self.time)?;
+        self.staging_folder = Some(staging);
+        Ok(staging)
     }
 
     /// A name that nothing in the root has.
@@ -131,45 +140,45 @@ impl<'a, 'b> Builder<'a, 'b> {
         }
     }
 
-    fn leave_waiting_room(&mut self) -> Result<(), TreeError> {
-        let Some(room) = self.waiting_room.take() else { return Ok(()) };
-        let Some(name) = self.tree.node(room)?.names().next().map(|(_, name)| name.clone()) else { return Ok(()) };
+    fn remove_staging_folder(&mut self) -> Result<(), TreeError> {
+        let Some(staging) = self.staging_folder.take() else { return Ok(()) };
+        let Some(name) = self.tree.node(staging)?.names().next().map(|(_, name)| name.clone()) else { return Ok(()) };
         self.apply(&Op::Rmdir { parent: ROOT, name, keep: false }).map(drop)
     }
 
     /// Gives a file its new names.
-    fn attach(&mut self, fate: &Fate) -> Result<(), TreeError> {
-        for place in &fate.add {
+    fn attach(&mut self, change: &NodeChange) -> Result<(), TreeError> {
+        for place in &change.add {
             let folder = self.folder(place.0)?;
             let done = match folder {
-                Some(folder) if self.make_room(fate, folder, &place.1)? => self.enter(fate, folder, &place.1)?,
+                Some(folder) if self.make_room(change, folder, &place.1)? => self.enter(change, folder, &place.1)?,
                 Some(_) => false,
-                None => self.refuse(fate),
+                None => self.refuse(change),
             };
             if !done {
-                self.give_back(fate)?;
+                self.move_back(change)?;
             }
         }
         Ok(())
     }
 
     /// Puts a file to a free place; returns false where it can't be there.
-    fn enter(&mut self, fate: &Fate, parent: u64, name: &Name) -> Result<bool, TreeError> {
-        if let Some(seat) = self.waiting.get(&fate.id).cloned() {
-            let room = self.waiting_room()?;
-            return match self.rename((room, &seat), (parent, name)) {
-                Ok(_) => Ok(self.waiting.remove(&fate.id).is_some()),
+    fn enter(&mut self, change: &NodeChange, parent: u64, name: &Name) -> Result<bool, TreeError> {
+        if let Some(temporary_name) = self.waiting.get(&change.id).cloned() {
+            let staging = self.staging_folder()?;
+            return match self.rename((staging, &temporary_name), (parent, name)) {
+                Ok(_) => Ok(self.waiting.remove(&change.id).is_some()),
                 // The other side moved that folder into this one.
-                Err(TreeError::Invalid(_)) => Ok(self.refuse(fate)),
+                Err(TreeError::Invalid(_)) => Ok(self.refuse(change)),
                 Err(error) => Err(error),
             };
         }
-        let is_grafted = self.grafted.contains_key(&fate.id);
-        match self.inode(fate.id).filter(|_| is_grafted || !fate.is_new) {
+        let is_grafted = self.grafted.contains_key(&change.id);
+        match self.inode(change.id).filter(|_| is_grafted || !change.is_new) {
             // A folder that something below it needed is there already.
             Some(inode) if self.is_folder(inode) => {}
             Some(inode) => drop(self.apply(&Op::Link { inode, parent, name: name.clone() })?),
-            None => drop(self.graft(fate.id, parent, name)?),
+            None => drop(self.graft(change.id, parent, name)?),
         }
         Ok(true)
     }
@@ -186,7 +195,7 @@ impl<'a, 'b> Builder<'a, 'b> {
     }
 
     fn of_child(&self, id: Id) -> Option<Arc<Node>> {
-        self.court.trees.child.node(self.court.trees.in_child(id)?).ok().cloned()
+        self.resolver.trees.child.node(self.resolver.trees.in_child(id)?).ok().cloned()
     }
 
     /// Returns the folder of that id, made anew with those above it if it is not there; none where
@@ -202,7 +211,7 @@ impl<'a, 'b> Builder<'a, 'b> {
             let above = node.names().next().map(|(above, name)| (above, name.clone()));
             let Some((above, name)) = above else { return Ok(None) };
             missing.push((at, name));
-            let Some(above) = self.court.trees.id_in_child(above) else { return Ok(None) };
+            let Some(above) = self.resolver.trees.id_in_child(above) else { return Ok(None) };
             at = above;
         };
         while let Some((id, name)) = missing.pop() {
@@ -226,23 +235,23 @@ impl<'a, 'b> Builder<'a, 'b> {
     ///
     /// What is there is decided about like two versions of a file; but a folder that holds something
     /// is never removed for the sake of a name.
-    fn make_room(&mut self, fate: &Fate, folder: u64, name: &Name) -> Result<bool, TreeError> {
+    fn make_room(&mut self, change: &NodeChange, folder: u64, name: &Name) -> Result<bool, TreeError> {
         let Ok(there) = self.tree.lookup(folder, name) else { return Ok(true) };
-        if self.inode(fate.id) == Some(there) {
+        if self.inode(change.id) == Some(there) {
             return Ok(true);
         }
         let old = self.tree.node(there)?.clone();
-        let mut item = self.court.item(fate.id);
+        let mut item = self.resolver.item(change.id);
         let Some(child) = item.child.as_ref().map(|child| child.node.clone()) else { return Ok(false) };
         // An empty folder and a full one, or a new folder and one that is there, are one folder.
-        if child.kind() == Kind::Directory && old.kind() == Kind::Directory && fate.is_new {
-            self.grafted.insert(fate.id, there);
+        if child.kind() == Kind::Directory && old.kind() == Kind::Directory && change.is_new {
+            self.grafted.insert(change.id, there);
             return Ok(true);
         }
-        item.parent = self.court.stranger(&old, self.tree.hash_of(there));
+        item.parent = self.resolver.occupant(&old, self.tree.hash_of(there));
         let winner = match old.directory() {
-            Some(directory) if !directory.is_empty() => self.court.parent_stays(&item),
-            _ => self.court.contradiction(&item, [child.ctime, old.ctime]),
+            Some(directory) if !directory.is_empty() => self.resolver.keep_parent(&item),
+            _ => self.resolver.resolve(&item, [child.ctime, old.ctime]),
         };
         if winner != Some(Side::Child) {
             return Ok(false);
@@ -256,56 +265,56 @@ impl<'a, 'b> Builder<'a, 'b> {
     }
 
     /// Notes that the child's move can't be done.
-    fn refuse(&mut self, fate: &Fate) -> bool {
-        let item = self.court.item(fate.id);
-        self.court.parent_stays(&item);
+    fn refuse(&mut self, change: &NodeChange) -> bool {
+        let item = self.resolver.item(change.id);
+        self.resolver.keep_parent(&item);
         false
     }
 
-    /// Puts what waits back to where the parent has it, or if that is taken lets it go.
-    fn give_back(&mut self, fate: &Fate) -> Result<(), TreeError> {
-        let Some(seat) = self.waiting.remove(&fate.id) else { return Ok(()) };
-        let room = self.waiting_room()?;
-        for (folder, name) in &fate.remove {
+    /// Moves a staged file back to where the parent has it; where that place is taken, the file is a loser.
+    fn move_back(&mut self, change: &NodeChange) -> Result<(), TreeError> {
+        let Some(temporary_name) = self.waiting.remove(&change.id) else { return Ok(()) };
+        let staging = self.staging_folder()?;
+        for (folder, name) in &change.remove {
             let Some(folder) = self.inode(*folder) else { continue };
-            match self.rename((room, &seat), (folder, name)) {
+            match self.rename((staging, &temporary_name), (folder, name)) {
                 Ok(_) => return Ok(()),
                 Err(TreeError::Exists | TreeError::Invalid(_) | TreeError::NotDirectory | TreeError::Stale) => {}
                 Err(error) => return Err(error),
             }
         }
-        let inode = self.tree.lookup(room, &seat)?;
+        let inode = self.tree.lookup(staging, &temporary_name)?;
         if self.is_folder(inode) {
             // What is in it must not be lost for a name.
             let name = self.free_name(b"moved")?;
-            return self.rename((room, &seat), (ROOT, &name)).map(drop);
+            return self.rename((staging, &temporary_name), (ROOT, &name)).map(drop);
         }
-        let path = self.court.item(fate.id).undecided(None).path;
-        self.court.lose(path, Loser::File(Side::Parent));
-        self.apply(&Op::Unlink { parent: room, name: seat, keep: true }).map(drop)
+        let path = self.resolver.item(change.id).undecided(None).path;
+        self.resolver.record_loser(path, Loser::File(Side::Parent));
+        self.apply(&Op::Unlink { parent: staging, name: temporary_name, keep: true }).map(drop)
     }
 
     /// Gives a file that the parent has its new content and attributes.
-    fn change(&mut self, fate: &Fate) -> Result<(), TreeError> {
-        let Some(inode) = self.inode(fate.id) else { return Ok(()) };
+    fn change(&mut self, change: &NodeChange) -> Result<(), TreeError> {
+        let Some(inode) = self.inode(change.id) else { return Ok(()) };
         let before = self.tree.node(inode)?.clone();
         let before_hash = before.hash();
-        match &fate.body {
+        match &change.body {
             NewBody::Keep => {}
-            NewBody::Child => self.replace(fate.id, inode, &before)?,
-            NewBody::Joined(bytes) => self.write(inode, bytes)?,
+            NewBody::Child => self.replace(change.id, inode, &before)?,
+            NewBody::Merged(bytes) => self.write(inode, bytes)?,
         }
-        if let Some(mode) = fate.mode {
+        if let Some(mode) = change.mode {
             self.apply(&Op::SetAttr { inode, attrs: Attrs { mode: Some(mode), ..Attrs::default() } })?;
         }
         let own = || before.xattrs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-        match (&fate.xattrs, &fate.body) {
+        match (&change.xattrs, &change.body) {
             (Some(wanted), _) => self.set_xattrs(inode, wanted)?,
             (None, NewBody::Child) => self.set_xattrs(inode, &own())?,
             (None, _) => {}
         }
         if self.tree.node(inode)?.hash() != before_hash {
-            self.files.insert(fate.id);
+            self.files.insert(change.id);
         }
         Ok(())
     }
@@ -336,12 +345,12 @@ impl<'a, 'b> Builder<'a, 'b> {
     }
 
     /// Removes a folder that the child removed, if nothing is in it.
-    fn remove_folder(&mut self, fate: &Fate) -> Result<(), TreeError> {
-        if fate.is_new || fate.remove.is_empty() || !fate.add.is_empty() {
+    fn remove_folder(&mut self, change: &NodeChange) -> Result<(), TreeError> {
+        if change.is_new || change.remove.is_empty() || !change.add.is_empty() {
             return Ok(());
         }
-        let Some(inode) = self.inode(fate.id) else { return Ok(()) };
-        for (folder, name) in &fate.remove {
+        let Some(inode) = self.inode(change.id) else { return Ok(()) };
+        for (folder, name) in &change.remove {
             let is_empty = self.tree.node(inode)?.directory().is_some_and(|directory| directory.is_empty());
             if let Some(parent) = self.inode(*folder).filter(|_| is_empty) {
                 self.apply(&Op::Rmdir { parent, name: name.clone(), keep: true })?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::kin::{Id, Place};
+use super::node_map::{Id, Place};
 use super::{Side, Version};
 use crate::object::{Hash, Time};
 use crate::workspace::{Kind, Node};
@@ -25,7 +25,7 @@ pub struct FileDecision {
 
 /// What a file is on one side.
 #[derive(Clone)]
-pub(super) struct Seen {
+pub(super) struct NodeVersion {
     pub node: Arc<Node>,
     pub places: BTreeSet<Place>,
     pub hash: Option<Hash>,
@@ -35,9 +35,9 @@ pub(super) struct Seen {
 /// One file on three sides. What stands only where nothing merges is not there.
 pub(super) struct Item {
     pub id: Id,
-    pub base: Option<Seen>,
-    pub child: Option<Seen>,
-    pub parent: Option<Seen>,
+    pub base: Option<NodeVersion>,
+    pub child: Option<NodeVersion>,
+    pub parent: Option<NodeVersion>,
 }
 
 /// The content to give a file.
@@ -47,11 +47,11 @@ pub(super) enum NewBody {
     /// The child's.
     Child,
     /// These bytes.
-    Joined(Vec<u8>),
+    Merged(Vec<u8>),
 }
 
 /// What to do with one file in the parent's tree.
-pub(super) struct Fate {
+pub(super) struct NodeChange {
     pub id: Id,
     /// Whether the parent does not have it.
     pub is_new: bool,
@@ -63,9 +63,17 @@ pub(super) struct Fate {
     pub xattrs: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
-impl Fate {
-    pub(super) fn nothing(id: Id) -> Fate {
-        Fate { id, is_new: false, remove: Vec::new(), add: Vec::new(), body: NewBody::Keep, mode: None, xattrs: None }
+impl NodeChange {
+    pub(super) fn nothing(id: Id) -> NodeChange {
+        NodeChange {
+            id,
+            is_new: false,
+            remove: Vec::new(),
+            add: Vec::new(),
+            body: NewBody::Keep,
+            mode: None,
+            xattrs: None,
+        }
     }
 }
 
@@ -80,23 +88,23 @@ impl Item {
     }
 
     pub(super) fn undecided(&self, decision: Option<Side>) -> FileDecision {
-        let hash = |seen: &Option<Seen>| seen.as_ref().and_then(|seen| seen.hash);
+        let hash = |seen: &Option<NodeVersion>| seen.as_ref().and_then(|seen| seen.hash);
         let path = self.path().unwrap_or_default().to_vec();
         FileDecision { path, base: hash(&self.base), child: hash(&self.child), parent: hash(&self.parent), decision }
     }
 
-    pub(super) fn added(&self, child: &Seen) -> Fate {
-        Fate { is_new: true, add: child.places.iter().cloned().collect(), ..Fate::nothing(self.id) }
+    pub(super) fn added(&self, child: &NodeVersion) -> NodeChange {
+        NodeChange { is_new: true, add: child.places.iter().cloned().collect(), ..NodeChange::nothing(self.id) }
     }
 
-    pub(super) fn removed(&self, parent: &Seen) -> Fate {
-        Fate { remove: parent.places.iter().cloned().collect(), ..Fate::nothing(self.id) }
+    pub(super) fn removed(&self, parent: &NodeVersion) -> NodeChange {
+        NodeChange { remove: parent.places.iter().cloned().collect(), ..NodeChange::nothing(self.id) }
     }
 }
 
-impl Seen {
+impl NodeVersion {
     /// Returns whether nothing changed: neither the thing itself nor where it stands.
-    pub(super) fn is_as(&self, base: &Seen) -> bool {
+    pub(super) fn is_as(&self, base: &NodeVersion) -> bool {
         let same_attributes = self.node.mode == base.node.mode && user_xattrs(&self.node).eq(user_xattrs(&base.node));
         same_attributes && self.places == base.places && same_body(&self.node, &base.node)
     }
@@ -106,7 +114,7 @@ impl Seen {
         Version { bytes, modified: self.node.mtime }
     }
 
-    pub(super) fn changed_at(&self, base: &Seen) -> Time {
+    pub(super) fn changed_at(&self, base: &NodeVersion) -> Time {
         if same_body(&self.node, &base.node) { self.node.ctime } else { self.node.mtime }
     }
 }
