@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use engramfs::memory::{Actor, BranchId, Draft, Edit, Memory, OpenMode, Setting, Surroundings, Viewer, Wanted};
+use engramfs::memory::{
+    Actor, BranchId, Memory, OpenMode, RecordEdit, RecordInput, Setting, Surroundings, Viewer, Wanted,
+};
 
 use crate::mount::{Mount, binary};
 use crate::probe::Times;
@@ -55,8 +57,8 @@ fn open(store: &Path, mode: OpenMode) -> Arc<Memory> {
 }
 
 fn commit(memory: &Memory, branch: BranchId, text: u64) {
-    let draft = Draft { vector: None, text: Some(text.to_string().into()), metadata: "{}".into() };
-    memory.commit(&who(), branch, vec![Edit::Put { id: "note".into(), draft }]).unwrap();
+    let draft = RecordInput { vector: None, text: Some(text.to_string().into()), metadata: "{}".into() };
+    memory.commit(&who(), branch, vec![RecordEdit::Put { id: "note".into(), draft }]).unwrap();
 }
 
 /// Makes a store in which main and fifteen branches have committed in turns.

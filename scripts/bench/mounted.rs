@@ -153,7 +153,7 @@ fn ingest(folder: &Path, mnt: &Path) {
     );
     let parse = micros(|| {
         for line in lines.lines() {
-            engramfs::memory::Edit::parse_line(line.as_bytes(), 1, &|| "x".into()).map(drop).unwrap();
+            engramfs::memory::RecordEdit::parse_line(line.as_bytes(), 1, &|| "x".into()).map(drop).unwrap();
         }
     });
     row("of it parsing JSON", "–", &format!("{:.0} %", parse / 1e6 / cpu * 100.0), "the same lines parsed alone");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use engramfs::memory::{BranchId, Draft, Edit, Memory, Question, View};
+use engramfs::memory::{BranchId, Memory, Question, RecordEdit, RecordInput, View};
 use serde_json::Value;
 
 use crate::store::{DIM, open, who};
@@ -64,12 +64,12 @@ fn check(memory: &Memory, branch: BranchId, data: &Path, truth: &str, name: &str
     );
 }
 
-fn edits(data: &Path, name: &str) -> Vec<Edit> {
+fn edits(data: &Path, name: &str) -> Vec<RecordEdit> {
     let make = |(line, vector): (Value, Vec<f32>)| {
-        let mut draft = Draft::of_vector(vector).unwrap();
+        let mut draft = RecordInput::of_vector(vector).unwrap();
         draft.text = line["text"].as_str().map(Arc::from);
         let draft = draft.with_metadata(line["metadata"].as_object().cloned().unwrap_or_default());
-        Edit::Put { id: line["id"].as_str().unwrap().into(), draft }
+        RecordEdit::Put { id: line["id"].as_str().unwrap().into(), draft }
     };
     lines(data, name).into_iter().zip(vectors(data, name)).map(make).collect()
 }

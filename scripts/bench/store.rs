@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use engramfs::memory::{Actor, BranchId, Draft, Edit, Memory, OpenMode, Surroundings};
+use engramfs::memory::{Actor, BranchId, Memory, OpenMode, RecordEdit, RecordInput, Surroundings};
 
 use crate::{micros, p50, row};
 
@@ -32,14 +32,14 @@ pub fn vector(seed: &mut u64) -> Vec<f32> {
 }
 
 /// A record like the real ones: a sentence and a little metadata.
-pub fn edit(id: String, seed: &mut u64) -> Edit {
+pub fn edit(id: String, seed: &mut u64) -> RecordEdit {
     let text =
         "A sentence of about the length that notes of agents have, so that sizes are true to life and not flattering.";
-    let mut draft = Draft::of_vector(vector(seed)).unwrap();
+    let mut draft = RecordInput::of_vector(vector(seed)).unwrap();
     draft.text = Some(text.into());
     let metadata =
         serde_json::Map::from_iter([("package".to_owned(), "example".into()), ("words".to_owned(), 21.into())]);
-    Edit::Put { id: id.into(), draft: draft.with_metadata(metadata) }
+    RecordEdit::Put { id: id.into(), draft: draft.with_metadata(metadata) }
 }
 
 /// Fills `main` with bare vectors, in batches that go straight into segments.
@@ -48,8 +48,8 @@ pub fn fill(memory: &Memory, rows: usize) -> BranchId {
     let mut seed = 1;
     for start in (0..rows).step_by(65_536) {
         let edits = (start..rows.min(start + 65_536)).map(|n| {
-            let draft = Draft::of_vector(vector(&mut seed)).unwrap();
-            Edit::Put { id: format!("row-{n:08}").into(), draft }
+            let draft = RecordInput::of_vector(vector(&mut seed)).unwrap();
+            RecordEdit::Put { id: format!("row-{n:08}").into(), draft }
         });
         memory.commit(&who(), main, edits.collect()).unwrap();
     }

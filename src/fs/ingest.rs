@@ -10,7 +10,7 @@ use super::counted::Counted;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use super::node::Fixed;
-use crate::memory::{self, DOCUMENT_BYTES_MAX, Edit, Error, Kind};
+use crate::memory::{self, DOCUMENT_BYTES_MAX, Error, Kind, RecordEdit};
 use crate::sync::{Mutex, Rank};
 
 /// Bytes of the largest batch.
@@ -62,8 +62,8 @@ impl Ingest {
         if line.trim_ascii().is_empty() {
             return Ok(());
         }
-        let edit = Edit::parse_line(line, batch.lines, &|| self.place.memory().fresh_id())?;
-        if let Edit::Put { draft, .. } = &edit {
+        let edit = RecordEdit::parse_line(line, batch.lines, &|| self.place.memory().fresh_id())?;
+        if let RecordEdit::Put { draft, .. } = &edit {
             self.place.memory().check(self.place.branch(), draft).map_err(|error| in_line(batch.lines, error))?;
         }
         batch.edits.push(edit).map_err(|error| in_line(batch.lines, error))

@@ -7,7 +7,7 @@ use super::common::Place;
 use super::counted::Counted;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
-use crate::memory::{DOCUMENT_BYTES_MAX, Draft, Edit, Error, Kind};
+use crate::memory::{DOCUMENT_BYTES_MAX, Error, Kind, RecordEdit, RecordInput};
 use crate::sync::{Mutex, MutexGuard, Rank};
 
 /// The bytes of one handle. They begin as the document at open, and no other handle sees them
@@ -46,8 +46,8 @@ impl RecordFile {
         let Some(beginning) = buffer.next_probe(start, end) else {
             return Ok(());
         };
-        if Draft::probe(&self.id, &buffer.bytes[..beginning])? {
-            let draft = Draft::parse(&self.id, &buffer.bytes[..beginning])?;
+        if RecordInput::probe(&self.id, &buffer.bytes[..beginning])? {
+            let draft = RecordInput::parse(&self.id, &buffer.bytes[..beginning])?;
             self.place.memory().check(self.place.branch(), &draft)?;
         }
         Ok(())
@@ -157,8 +157,8 @@ impl File for RecordFile {
             return Ok(());
         }
         self.place.check_writable()?;
-        let draft = Draft::parse(&self.id, &buffer.bytes)?;
-        let edit = Edit::Put { id: self.id.clone(), draft };
+        let draft = RecordInput::parse(&self.id, &buffer.bytes)?;
+        let edit = RecordEdit::Put { id: self.id.clone(), draft };
         self.place.memory().commit(&self.place.actor(), self.place.branch(), vec![edit])?;
         self.set_pending(&mut buffer, false);
         Ok(())

@@ -7,7 +7,7 @@ use super::common::Place;
 use super::errno::{Errno, Failure, invalid};
 use super::node::{Node, is_temporary};
 use super::open::Wish;
-use crate::memory::{Draft, Edit, Error, View, check_record_id};
+use crate::memory::{Error, RecordEdit, RecordInput, View, check_record_id};
 
 /// What a name in `vectors/` stands for, whether it is there or not.
 enum Name<'a> {
@@ -64,7 +64,7 @@ pub(super) fn unlink(place: &Place, name: &OsStr) -> Result<(), Failure> {
     place.check_writable()?;
     match parse(name)? {
         Name::Temporary(name) => place.state.temporaries.remove(name).map(drop).ok_or(Errno::ENOENT.into()),
-        Name::Record(id) if is_there(place, &id)? => commit(place, Edit::Delete { id }),
+        Name::Record(id) if is_there(place, &id)? => commit(place, RecordEdit::Delete { id }),
         Name::Record(_) => Err(Errno::ENOENT.into()),
     }
 }
@@ -93,15 +93,15 @@ pub(super) fn rename(place: &Place, from: &OsStr, to: &OsStr, no_replace: bool) 
         }
         (Name::Temporary(from), Name::Record(id)) => save(place, from, id),
         (Name::Record(id), Name::Temporary(to)) => set_aside(place, id, to),
-        (Name::Record(from), Name::Record(to)) => commit(place, Edit::Rename { from, to }),
+        (Name::Record(from), Name::Record(to)) => commit(place, RecordEdit::Rename { from, to }),
     }
 }
 
 /// An atomic saver's last step: the temporary becomes the record.
 fn save(place: &Place, from: &OsStr, id: Arc<str>) -> Result<(), Failure> {
     let file = place.state.temporaries.named(from).ok_or(Errno::ENOENT)?;
-    let draft = Draft::parse(&id, &file.bytes())?;
-    commit(place, Edit::Put { id, draft })?;
+    let draft = RecordInput::parse(&id, &file.bytes())?;
+    commit(place, RecordEdit::Put { id, draft })?;
     file.retire();
     place.state.temporaries.remove(from);
     Ok(())
@@ -113,14 +113,14 @@ fn set_aside(place: &Place, id: Arc<str>, to: &OsStr) -> Result<(), Failure> {
     let temporaries = &place.state.temporaries;
     let replaced = temporaries.named(to);
     temporaries.create(to, place.counted(record.to_document())?, 0o644, place.caller, place.memory().now())?;
-    commit(place, Edit::Delete { id }).inspect_err(|_| temporaries.restore(to, replaced))
+    commit(place, RecordEdit::Delete { id }).inspect_err(|_| temporaries.restore(to, replaced))
 }
 
 fn is_there(place: &Place, id: &str) -> Result<bool, Failure> {
     Ok(place.memory().snapshot(&place.view)?.stat(id)?.is_some())
 }
 
-fn commit(place: &Place, edit: Edit) -> Result<(), Failure> {
+fn commit(place: &Place, edit: RecordEdit) -> Result<(), Failure> {
     debug_assert!(matches!(place.view, View::Branch(_)), "a checkpoint takes no commit");
     place.memory().commit(&place.actor(), place.branch(), vec![edit])?;
     Ok(())

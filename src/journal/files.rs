@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn append(journal: &Journal, text: &str) {
-        journal.append(Kind::Act, &[text.as_bytes()]).unwrap();
+        journal.append(Kind::Command, &[text.as_bytes()]).unwrap();
     }
 
     /// A file with a frame that is flushed and one that is not, and the file behind it.
@@ -184,7 +184,7 @@ mod tests {
     fn read(disk: &Arc<dyn Disk>) -> Result<(Vec<String>, Replayed), JournalError> {
         let mut texts = Vec::new();
         let replayed = Files::list(disk, 1)?.replay::<JournalError>(true, |frame| {
-            if frame.kind == Kind::Act {
+            if frame.kind == Kind::Command {
                 texts.push(String::from_utf8(frame.payload.to_vec()).unwrap());
             }
             Ok(true)
@@ -239,7 +239,7 @@ mod tests {
         forgetful.fail_next_sync(libc::EIO);
         new.sync(new.length()).unwrap_err();
         assert!(new.has_failed());
-        new.append(Kind::Act, &[b"four"]).unwrap_err();
+        new.append(Kind::Command, &[b"four"]).unwrap_err();
     }
 
     #[test]

@@ -36,13 +36,13 @@ pub const PAYLOAD_MAX: usize = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Something happened; the payload says what.
-    Act,
+    Command,
     /// Only tells how far the device was flushed.
     Mark,
     /// A clean end: everything before it in the file is whole.
     End,
     /// A small step that a later act gathers with others.
-    Edit,
+    FileOp,
     /// The same with content that its writer vouches for: who reads it back judges the content.
     Content,
     /// The first frame of a file that follows another one: the length of that one.
@@ -52,17 +52,17 @@ pub enum Kind {
 impl Kind {
     fn code(self) -> u8 {
         match self {
-            Kind::Act => 0xA1,
+            Kind::Command => 0xA1,
             Kind::Mark => 0xA2,
             Kind::End => 0xA3,
-            Kind::Edit => 0xA4,
+            Kind::FileOp => 0xA4,
             Kind::Content => 0xA5,
             Kind::Begin => 0xA6,
         }
     }
 
     fn from_code(code: u8) -> Option<Kind> {
-        [Kind::Act, Kind::Mark, Kind::End, Kind::Edit, Kind::Content, Kind::Begin]
+        [Kind::Command, Kind::Mark, Kind::End, Kind::FileOp, Kind::Content, Kind::Begin]
             .into_iter()
             .find(|kind| kind.code() == code)
     }
@@ -155,15 +155,15 @@ mod tests {
 
     #[test]
     fn a_frame_reads_back() {
-        let bytes = encode(Kind::Act, 99, &[b"ab", b"c"]);
+        let bytes = encode(Kind::Command, 99, &[b"ab", b"c"]);
         let header = decode(&bytes).unwrap();
-        assert_eq!((header.kind, header.length, header.flushed), (Kind::Act, 3, 99));
+        assert_eq!((header.kind, header.length, header.flushed), (Kind::Command, 3, 99));
         assert!(is_whole(&header, &bytes, &bytes[FRAME_BYTES..]));
     }
 
     #[test]
     fn every_flipped_bit_is_found() {
-        let good = encode(Kind::Act, 7, &[b"payload"]);
+        let good = encode(Kind::Command, 7, &[b"payload"]);
         for bit in 0..good.len() * 8 {
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);

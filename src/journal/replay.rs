@@ -32,7 +32,7 @@ fn is_possible(header: &Header, offset: u64) -> bool {
     let fits = match header.kind {
         Kind::Mark => header.length == 0,
         Kind::Begin => offset == FILE_HEADER_BYTES && header.length == 8,
-        Kind::Act | Kind::End | Kind::Edit | Kind::Content => true,
+        Kind::Command | Kind::End | Kind::FileOp | Kind::Content => true,
     };
     fits && header.flushed <= offset
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Edit, Error, Memory};
+use super::{Error, Memory, RecordEdit};
 use crate::disk::{Disk, DiskFile};
-use crate::memory::draft::Draft;
+use crate::memory::record_input::RecordInput;
 use crate::object::{CodecError, Reader, Writer};
 use crate::sync::Reservation;
 
@@ -21,7 +21,7 @@ pub(super) const SPILL_PREFIX: &str = "spill-";
 /// The file that takes what is too much for memory has no name: it ends with the batch, or with the process.
 pub struct Batch {
     disk: Arc<dyn Disk>,
-    edits: Vec<Edit>,
+    edits: Vec<RecordEdit>,
     count: usize,
     held: Reservation,
     file: Option<Box<dyn DiskFile>>,
@@ -39,7 +39,7 @@ impl Memory {
 
 impl Batch {
     /// Adds an edit. Kind `Quota` or `Full` where neither memory nor disk take it.
-    pub fn push(&mut self, edit: Edit) -> Result<(), Error> {
+    pub fn push(&mut self, edit: RecordEdit) -> Result<(), Error> {
         let weight = weight(&edit);
         if self.held.bytes() + weight > HELD_MAX || self.held.grow(weight).is_err() {
             self.spill()?;
@@ -56,7 +56,7 @@ impl Batch {
     }
 
     /// Returns all edits, and what lets them be in memory. Kind `Quota` or `Full` where they are too many for it.
-    pub fn into_edits(mut self) -> Result<(Vec<Edit>, Reservation), Error> {
+    pub fn into_edits(mut self) -> Result<(Vec<RecordEdit>, Reservation), Error> {
         let (length, weight) = self.spilled;
         self.held.grow(weight).map_err(|over| Error {
             hint: "write the batch in several parts, each with a close or fsync".to_owned(),
@@ -111,15 +111,15 @@ pub(super) fn remove_left_over(disk: &dyn Disk) -> std::io::Result<()> {
 }
 
 /// What an edit takes in memory, also while it is committed: its words and values are indexed then.
-fn weight(edit: &Edit) -> u64 {
-    let content = if let Edit::Put { draft, .. } = edit { 2 * draft.bytes() } else { 0 };
+fn weight(edit: &RecordEdit) -> u64 {
+    let content = if let RecordEdit::Put { draft, .. } = edit { 2 * draft.bytes() } else { 0 };
     (EDIT_BYTES + edit.id().len() + content) as u64
 }
 
 /// Frames are read this many bytes at a time, or as many as one has.
 const READ_BYTES: usize = 1 << 20;
 
-fn read_back(file: &dyn DiskFile, length: u64, edits: &mut Vec<Edit>) -> Result<(), Error> {
+fn read_back(file: &dyn DiskFile, length: u64, edits: &mut Vec<RecordEdit>) -> Result<(), Error> {
     let failed = |error| Error::io("the edits that wait for their commit could not be read back", &error);
     let (mut buffer, mut at) = (Vec::new(), 0);
     while at < length {
@@ -145,23 +145,23 @@ fn read_back(file: &dyn DiskFile, length: u64, edits: &mut Vec<Edit>) -> Result<
     }
 }
 
-fn write(edit: &Edit, out: &mut Writer) {
+fn write(edit: &RecordEdit, out: &mut Writer) {
     match edit {
-        Edit::Put { id, draft } => {
+        RecordEdit::Put { id, draft } => {
             out.byte(0).text(id).maybe_text(draft.text.as_deref()).text(&draft.metadata);
             let vector = draft.vector.as_deref();
             out.byte(u8::from(vector.is_some())).bytes(bytemuck::cast_slice(vector.unwrap_or_default()));
         }
-        Edit::Delete { id } => {
+        RecordEdit::Delete { id } => {
             out.byte(1).text(id);
         }
-        Edit::Rename { from, to } => {
+        RecordEdit::Rename { from, to } => {
             out.byte(2).text(from).text(to);
         }
     }
 }
 
-fn read(input: &mut Reader<'_>) -> Result<Edit, CodecError> {
+fn read(input: &mut Reader<'_>) -> Result<RecordEdit, CodecError> {
     match input.byte()? {
         0 => {
             let id = input.text()?.into();
@@ -169,10 +169,10 @@ fn read(input: &mut Reader<'_>) -> Result<Edit, CodecError> {
             let has_vector = input.byte()? == 1;
             let numbers = input.bytes()?;
             let vector = has_vector.then(|| numbers.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect());
-            Ok(Edit::Put { id, draft: Draft { vector, text, metadata } })
+            Ok(RecordEdit::Put { id, draft: RecordInput { vector, text, metadata } })
         }
-        1 => Ok(Edit::Delete { id: input.text()?.into() }),
-        2 => Ok(Edit::Rename { from: input.text()?.into(), to: input.text()?.into() }),
+        1 => Ok(RecordEdit::Delete { id: input.text()?.into() }),
+        2 => Ok(RecordEdit::Rename { from: input.text()?.into(), to: input.text()?.into() }),
         code => Err(CodecError::Code(code)),
     }
 }
@@ -190,13 +190,13 @@ mod tests {
         Memory::open_on(disk, OpenMode::Create, None, Surroundings::real(owner)).unwrap()
     }
 
-    fn put(number: usize) -> Edit {
-        let draft = Draft {
+    fn put(number: usize) -> RecordEdit {
+        let draft = RecordInput {
             vector: number.is_multiple_of(2).then(|| vec![number as f32; 3].into()),
             text: (!number.is_multiple_of(3)).then(|| "x".repeat(number).into()),
             metadata: "{}".into(),
         };
-        Edit::Put { id: number.to_string().into(), draft }
+        RecordEdit::Put { id: number.to_string().into(), draft }
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
         let mut batch = memory.batch(7);
         assert!(batch.is_empty());
         for number in 0..3000 {
-            let edit = if number % 7 == 0 { Edit::Delete { id: number.to_string().into() } } else { put(number) };
+            let edit = if number % 7 == 0 { RecordEdit::Delete { id: number.to_string().into() } } else { put(number) };
             batch.push(edit).unwrap();
             if number % 500 == 499 {
                 batch.spill().unwrap();
@@ -218,8 +218,8 @@ mod tests {
         for (number, edit) in edits.iter().enumerate() {
             assert_eq!(&**edit.id(), number.to_string());
             match (edit, put(number)) {
-                (Edit::Delete { .. }, _) => assert_eq!(number % 7, 0),
-                (Edit::Put { draft: one, .. }, Edit::Put { draft: other, .. }) => {
+                (RecordEdit::Delete { .. }, _) => assert_eq!(number % 7, 0),
+                (RecordEdit::Put { draft: one, .. }, RecordEdit::Put { draft: other, .. }) => {
                     assert_eq!((&one.vector, &one.text, &one.metadata), (&other.vector, &other.text, &other.metadata));
                 }
                 _ => panic!("{edit:?}"),

@@ -220,9 +220,9 @@ impl Memory {
         let bytes = act.to_bytes();
         self.admit_act(&act.deed, bytes.len())?;
         let signed = SignedEntry::sign(chain.entry(&prepared, &act, &bytes, &self.public), &self.key);
-        self.history.make_ready(&self.segments.shelf, &signed.entry)?;
+        self.history.make_ready(&self.segments.blobs, &signed.entry)?;
         no_longer_hurried();
-        self.append(&journal, Kind::Act, &[&signed.signature, &bytes], act.deed.gives())?;
+        self.append(&journal, Kind::Command, &[&signed.signature, &bytes], act.deed.gives())?;
         chain.loose_bytes += bytes.len() as u64 + super::seal::ACT_BYTES;
         if let Deed::Files(branch, _) | Deed::Discard(branch) | Deed::Join(branch, Join::Merge) = &act.deed {
             chain.pending.remove(branch);

@@ -27,7 +27,7 @@ pub(super) struct Sparse {
     pub packs: HashSet<Hash>,
 }
 
-/// A file on the shelf.
+/// A file in the blob store.
 struct Candidate {
     name: Hash,
     is_pack: bool,

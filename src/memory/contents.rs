@@ -5,7 +5,7 @@
 //! each byte is copied once and hashed once, and none of a whole chunk is kept in memory.
 
 use super::chain::Chain;
-use super::files::{Author, Edit, EditError, Edited, split_code};
+use super::files::{Author, EditError, Edited, FileOpRecord, split_code};
 use super::world::World;
 use super::{Error, Memory, seal};
 use crate::journal::{Frame, Journal, Kind, content};
@@ -65,7 +65,7 @@ impl Chain {
         &mut self,
         memory: &Memory,
         journal: &Journal,
-        edit: &Edit<'_>,
+        edit: &FileOpRecord<'_>,
         stretch: &Stretch<'_>,
         files: Edited,
     ) -> Result<Tree, EditError> {

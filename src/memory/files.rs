@@ -81,7 +81,7 @@ impl Author {
 }
 
 /// An operation as the journal holds it.
-pub(super) struct Edit<'a> {
+pub(super) struct FileOpRecord<'a> {
     /// Who, where and when.
     pub by: Author,
     /// What.
@@ -130,7 +130,7 @@ pub enum EditError {
     Refused(#[from] Error),
 }
 
-impl<'a> Edit<'a> {
+impl<'a> FileOpRecord<'a> {
     /// Returns the bytes in two parts: the content of a write, or nothing, is the second.
     fn to_bytes(&self) -> (Vec<u8>, &[u8]) {
         let mut out = Writer::new();
@@ -139,9 +139,9 @@ impl<'a> Edit<'a> {
         (out.finish(), content)
     }
 
-    fn from_bytes(bytes: &'a [u8]) -> Result<Edit<'a>, CodecError> {
+    fn from_bytes(bytes: &'a [u8]) -> Result<FileOpRecord<'a>, CodecError> {
         let mut input = Reader::new(bytes);
-        let edit = Edit { by: Author::read(&mut input)?, op: Op::read(&mut input)? };
+        let edit = FileOpRecord { by: Author::read(&mut input)?, op: Op::read(&mut input)? };
         if input.is_empty() { Ok(edit) } else { Err(CodecError::Number) }
     }
 }
@@ -215,7 +215,7 @@ impl Memory {
         op: Op<'_>,
         still: impl FnOnce(&World, &Op<'_>) -> Result<(), Error>,
     ) -> Result<Outcome, EditError> {
-        let mut edit = Edit { by: Author { branch, time: self.now(), uid: who.uid }, op };
+        let mut edit = FileOpRecord { by: Author { branch, time: self.now(), uid: who.uid }, op };
         // The hashes of a long write are worked out before.
         let stretch = match &edit.op {
             Op::Write { offset, bytes, .. } => Stretch::new(*offset, bytes),
@@ -267,7 +267,7 @@ impl Memory {
         &self,
         chain: &mut Chain,
         journal: &Journal,
-        edit: &Edit<'_>,
+        edit: &FileOpRecord<'_>,
         stretch: Option<&Stretch<'_>>,
         files: Edited,
     ) -> Result<(Tree, Outcome), EditError> {
@@ -282,8 +282,8 @@ impl Memory {
         let (head, content) = edit.to_bytes();
         if lasts {
             no_longer_hurried();
-            let code = chain.code(Frame::Edit, &[&head, content]);
-            self.append(journal, Frame::Edit, &[&code.0, &head, content], gives(&files.before, &edit.op))?;
+            let code = chain.code(Frame::FileOp, &[&head, content]);
+            self.append(journal, Frame::FileOp, &[&code.0, &head, content], gives(&files.before, &edit.op))?;
             chain.link = code;
             let bytes = (head.len() + content.len()) as u64;
             let (moves, edits) = (moves_folder(&files.before, &edit.op), files.edits);
@@ -396,8 +396,8 @@ impl Chain {
     pub(super) fn replay_edit(&mut self, world: &mut World, packs: &dyn Packs, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("an operation on files in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
-        self.follow(Frame::Edit, &code, &[bytes])?;
-        let edit = Edit::from_bytes(bytes).map_err(|error| damaged(format!("can't be read: {error}")))?;
+        self.follow(Frame::FileOp, &code, &[bytes])?;
+        let edit = FileOpRecord::from_bytes(bytes).map_err(|error| damaged(format!("can't be read: {error}")))?;
         let by = edit.by;
         let files = Edited::of(world, by.branch)?;
         let mut after = files.before.clone();

@@ -112,10 +112,10 @@ impl Memory {
             self.trees.retain_packs(&live);
             live
         };
-        self.segments.shelf.sweep(live).map_err(|error| Error::io("unreachable segments could not be removed", &error))
+        self.segments.blobs.sweep(live).map_err(|error| Error::io("unreachable segments could not be removed", &error))
     }
 
-    /// Returns the names of all files on the shelf that are needed.
+    /// Returns the names of all files in the blob store that are needed.
     pub(super) fn live_files(&self, stored: &Stored) -> HashSet<Hash> {
         let mut live = live_files(&self.world());
         live.extend(stored.names());
@@ -127,11 +127,11 @@ impl Memory {
 
     fn unreachable_bytes(&self) -> Result<u64, Error> {
         let live = self.live_files(&self.sealing.lock());
-        let strangers = self.segments.shelf.strangers(&live);
-        let strangers = strangers.map_err(|error| Error::io("the segments' folder could not be read", &error))?;
+        let unreferenced = self.segments.blobs.unreferenced(&live);
+        let unreferenced = unreferenced.map_err(|error| Error::io("the segments' folder could not be read", &error))?;
         let length =
             |name: &String| self.disk.open(&format!("{}/{name}", crate::segment::FOLDER)).and_then(|file| file.len());
-        Ok(strangers.iter().filter_map(|name| length(name).ok()).sum())
+        Ok(unreferenced.iter().filter_map(|name| length(name).ok()).sum())
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A segment is searched by scan until its graph is there. The thread holds the segment and not the
 //! store while it works, is never in the way of a writer or a reader, and stops within
-//! milliseconds when told to. A finished graph is a file on the shelf; the seal that follows puts
+//! milliseconds when told to. A finished graph is a file in the blob store; the seal that follows puts
 //! its name into the manifest.
 
 use std::collections::HashMap;
@@ -247,14 +247,14 @@ impl Memory {
         others >= own / 2 && own + others <= u64::from(FOLDED_ROWS_MAX)
     }
 
-    /// Puts a finished graph onto the shelf and in use, and has the manifest name it.
+    /// Puts a finished graph onto the blob store and in use, and has the manifest name it.
     fn install_graph(&self, task: &Task, bytes: &[u8]) -> Result<(), Error> {
         let _room = self.take_room(bytes.len() as u64)?;
         {
             // Nothing names the file before it is attached.
-            let _publishing = self.segments.shelf.publishing();
-            let name = write_graph(&self.segments.shelf, &task.segment.name(), task.metric, bytes)?;
-            let graph = GraphFile::open(&self.segments.shelf, name)?;
+            let _publishing = self.segments.blobs.publishing();
+            let name = write_graph(&self.segments.blobs, &task.segment.name(), task.metric, bytes)?;
+            let graph = GraphFile::open(&self.segments.blobs, name)?;
             // Checked here, so that no question waits for it.
             graph.graph()?;
             task.segment.attach(Arc::new(graph));

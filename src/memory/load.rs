@@ -124,8 +124,8 @@ impl Reading<'_> {
             Kind::Mark => {}
             // All was gathered when the file began.
             Kind::Begin => self.chain.link = self.chain.tip,
-            Kind::Act => self.act(frame.payload)?,
-            Kind::Edit => self.chain.replay_edit(&mut self.world, self.source.trees, frame.payload)?,
+            Kind::Command => self.act(frame.payload)?,
+            Kind::FileOp => self.chain.replay_edit(&mut self.world, self.source.trees, frame.payload)?,
             Kind::Content => return self.chain.replay_content(&mut self.world, self.source.trees, &frame),
             Kind::End => {
                 let signature: &[u8; SIGNATURE_BYTES] = frame
@@ -167,7 +167,7 @@ impl Reading<'_> {
             self.chain.loose_bytes += prepared.counts.put * seal::BULK_ROW_BYTES;
         }
         self.world.enact(prepared.branch, prepared.steps, seq, act.time);
-        self.history.make_ready(&self.source.segments.shelf, &signed.entry)?;
+        self.history.make_ready(&self.source.segments.blobs, &signed.entry)?;
         self.history.push(&signed);
         self.last = Some(signed);
         Ok(())
@@ -183,7 +183,7 @@ impl Reading<'_> {
         if self.last.as_ref().is_none_or(|entry| entry.verifies(self.source.public)) {
             return Ok(());
         }
-        let (reader, mut seq) = (Reader::of(&self.source.segments.shelf, self.history.epoch()), self.sealed + 1);
+        let (reader, mut seq) = (Reader::of(&self.source.segments.blobs, self.history.epoch()), self.sealed + 1);
         while seq < self.chain.seq && reader.entry(seq)?.verifies(self.source.public) {
             seq += 1;
         }

@@ -126,7 +126,7 @@ impl Memory {
             if rows.is_empty() {
                 continue;
             }
-            let segment = self.segments.get_fresh(&write_segment(&self.segments.shelf, &rows, dim)?)?;
+            let segment = self.segments.get_fresh(&write_segment(&self.segments.blobs, &rows, dim)?)?;
             let mut places = HashMap::new();
             let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, Visible))| {
                 (*name, vec![NOWHERE; segment.rows() as usize])
@@ -156,7 +156,7 @@ impl Memory {
         let mut states = Vec::new();
         each_state(world, |state| states.push(state.clone()));
         let trees = states.iter().map(|state| state.files());
-        write_packs(&self.segments.shelf, &self.trees, trees).map_err(stored)
+        write_packs(&self.segments.blobs, &self.trees, trees).map_err(stored)
     }
 
     /// Writes what is needed of some packs into a new one; nothing where there are none.
@@ -168,7 +168,7 @@ impl Memory {
         let mut states = Vec::new();
         each_state(world, |state| states.push(state.clone()));
         let (trees, from) = (states.iter().map(|state| state.files()), sparse.packs.clone());
-        Repacked::write(&self.segments.shelf, &self.trees, trees, from).map(Some).map_err(stored)
+        Repacked::write(&self.segments.blobs, &self.trees, trees, from).map(Some).map_err(stored)
     }
 }
 

@@ -19,7 +19,7 @@ use super::{Error, Kind, Memory, Surroundings};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
 use crate::journal::{Journal, Torn};
 use crate::lineage::{Key, PublicKey};
-use crate::object::{Context, Hash, Shelf};
+use crate::object::{BlobStore, Context, Hash};
 use crate::segment;
 use crate::sync::{Mutex, Pool, Rank, RwLock, Shares};
 
@@ -81,7 +81,7 @@ impl Memory {
         let (key, public) = read_keys(&*disk)?;
         // An empty store opens nothing in there; what has the place of the folder is refused all the same.
         disk.list(segment::FOLDER).map_err(|error| Error::io("the folder of segments could not be read", &error))?;
-        let segments = Segments::new(Shelf::over(disk.clone(), segment::FOLDER), false);
+        let segments = Segments::new(BlobStore::over(disk.clone(), segment::FOLDER), false);
         let writing = mode != OpenMode::ReadOnly;
         let trees = Trees::new(disk.clone(), false);
         let mac = key.mac_key();

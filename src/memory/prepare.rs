@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::act::{Act, Change, Deed};
 use super::bulk::Bulk;
-use super::draft::check_numbers;
 use super::effort::Effort;
 use super::joining::{Planned, Table};
+use super::record_input::check_numbers;
 use super::rolling_back::Rollback;
 use super::settings::Setting;
 use super::world::{Branch, BranchId, Checkpoint, Kept, Resolution, World};

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use imbl::ordmap::DiffItem;
 
-use super::draft::Edit;
+use super::record_input::RecordEdit;
 use super::settings::parse_size;
 use super::world::{Branch, BranchId, World};
 use super::{Error, Kind, Memory, Setting};
@@ -116,11 +116,11 @@ impl Memory {
     }
 
     /// As [`Memory::check_quota`], for edits of records.
-    pub(super) fn check_records(&self, branch: BranchId, edits: &[Edit]) -> Result<(), Error> {
+    pub(super) fn check_records(&self, branch: BranchId, edits: &[RecordEdit]) -> Result<(), Error> {
         self.check_quota(branch, |branch| {
             let mut growth = Usage::default();
             for edit in edits {
-                let Edit::Put { id, draft } = edit else { continue };
+                let RecordEdit::Put { id, draft } = edit else { continue };
                 let before = record(&branch.state, &branch.base, id)?;
                 let after = Usage { bytes: draft.bytes() as i64, records: 1, branches: 0 };
                 growth = growth.plus(after.minus(before));
@@ -350,7 +350,7 @@ fn within(holder: &Branch, quota: &Quota, sum: Usage, growth: Usage) -> Result<(
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, Draft, Join, OpenMode, Surroundings, View};
+    use crate::memory::{Actor, Join, OpenMode, RecordInput, Surroundings, View};
     use std::sync::Arc;
 
     #[test]
@@ -379,8 +379,8 @@ mod tests {
 
     impl Rig {
         fn put(&self, branch: BranchId, id: &str, text: &str) -> Result<(), Error> {
-            let draft = Draft::parse(id, format!("{{\"text\":\"{text}\"}}").as_bytes())?;
-            self.memory.commit(&self.who, branch, vec![Edit::Put { id: id.into(), draft }]).map(drop)
+            let draft = RecordInput::parse(id, format!("{{\"text\":\"{text}\"}}").as_bytes())?;
+            self.memory.commit(&self.who, branch, vec![RecordEdit::Put { id: id.into(), draft }]).map(drop)
         }
 
         fn quota(&self, branch: BranchId, value: &str) {
@@ -409,7 +409,7 @@ mod tests {
         assert!(is_over(rig.put(below, "c", "x")) && is_over(rig.put(top, "d", "x")));
         rig.put(below, "b", "again").unwrap();
         rig.put(rig.main, "elsewhere", "x").unwrap();
-        rig.memory.commit(&rig.who, below, vec![Edit::Delete { id: "b".into() }]).unwrap();
+        rig.memory.commit(&rig.who, below, vec![RecordEdit::Delete { id: "b".into() }]).unwrap();
         rig.put(top, "d", "x").unwrap();
         rig.memory.discard(&rig.who, below).unwrap();
         rig.put(top, "e", "x").unwrap();
@@ -427,7 +427,7 @@ mod tests {
         assert!(is_over(rig.fork(one, "three")) && is_over(rig.fork(rig.main, "three")));
         rig.put(one, "a", &"x".repeat(600)).unwrap();
         assert!(is_over(rig.put(rig.main, "b", &"x".repeat(600))));
-        rig.memory.commit(&rig.who, one, vec![Edit::Delete { id: "a".into() }]).unwrap();
+        rig.memory.commit(&rig.who, one, vec![RecordEdit::Delete { id: "a".into() }]).unwrap();
         rig.put(rig.main, "b", &"x".repeat(600)).unwrap();
     }
 
@@ -485,7 +485,7 @@ mod tests {
                     }
                 }
                 2 if branch != rig.main => drop(rig.memory.join(&rig.who, branch, Join::Pull, false)),
-                3 => drop(rig.memory.commit(&rig.who, branch, vec![Edit::Delete { id: id.as_str().into() }])),
+                3 => drop(rig.memory.commit(&rig.who, branch, vec![RecordEdit::Delete { id: id.as_str().into() }])),
                 _ => rig.put(branch, &id, &"x".repeat(random(40) as usize)).unwrap(),
             }
             rig.memory.check_quota(rig.main, |_| Ok(Usage::default())).unwrap();

@@ -158,7 +158,7 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, Draft, Edit, Kind, OpenMode, Question, Surroundings, View};
+    use crate::memory::{Actor, Kind, OpenMode, Question, RecordEdit, RecordInput, Surroundings, View};
 
     #[test]
     fn what_goes_wrong_after_its_check_ends_the_use_of_its_file() {
@@ -166,8 +166,8 @@ mod tests {
         let surroundings = Surroundings::real(owner.clone());
         let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, surroundings).unwrap();
         let main = memory.root("main").unwrap();
-        let draft = |n: u32| Draft { vector: Some([n as f32, 1.0].into()), text: None, metadata: "{}".into() };
-        let edits = (0..30).map(|n| Edit::Put { id: format!("r{n}").into(), draft: draft(n) }).collect();
+        let draft = |n: u32| RecordInput { vector: Some([n as f32, 1.0].into()), text: None, metadata: "{}".into() };
+        let edits = (0..30).map(|n| RecordEdit::Put { id: format!("r{n}").into(), draft: draft(n) }).collect();
         memory.commit(&owner, main, edits).unwrap();
         memory.seal().unwrap();
         let question = Question::parse(r#"{"vector":[3,1],"k":1}"#).unwrap();
@@ -177,7 +177,7 @@ mod tests {
         let whole = memory.scrubber.progress();
         assert!(whole.total > 0 && whole.checked == whole.total, "{whole:?}");
         ask().unwrap();
-        let path = memory.segments.shelf.path(&memory.segments.all()[0].name());
+        let path = memory.segments.blobs.path(&memory.segments.all()[0].name());
         // The first section, of the vectors: mapped, checked when the question came, and not looked at again by it.
         disk.flip(&path, 64, 1).unwrap();
         ask().unwrap();

@@ -164,7 +164,7 @@ struct Before {
 
 impl Before {
     fn look(memory: &Memory) -> Result<Before, Error> {
-        let names = memory.segments.shelf.names();
+        let names = memory.segments.blobs.names();
         let names = names.map_err(|error| Error::io("the segments' folder could not be read", &error))?;
         Ok(Before { names, manifest: read_file(&*memory.disk, manifest::PATH)? })
     }
@@ -209,7 +209,7 @@ impl Memory {
             self.trees.retain_packs(&live);
             live
         };
-        let swept = self.segments.shelf.sweep(live);
+        let swept = self.segments.blobs.sweep(live);
         swept.map(drop).map_err(|error| Error::io("what a seal could not finish could not be removed", &error))
     }
 
@@ -250,13 +250,13 @@ impl Memory {
         let rotated = manifest.world.branches.clone();
         let sealed = self.write_segments(&manifest.world, fold, spare)?;
         let before = self.history.archives().len();
-        let archives = self.history.archive(&self.segments.shelf, manifest.seq)?;
+        let archives = self.history.archive(&self.segments.blobs, manifest.seq)?;
         manifest.archives = history::names(&archives);
         let mut packed = self.pack_files(&manifest.world)?;
         let mut repacked = self.repack_files(&manifest.world, fold)?;
         let mut moves = Moves::new(&sealed, &mut packed, repacked.as_mut());
         moves.world(&mut manifest.world);
-        let anew = stored.advance(&manifest.world, &self.segments.shelf, &self.trees, |parts| {
+        let anew = stored.advance(&manifest.world, &self.segments.blobs, &self.trees, |parts| {
             manifest::write(&self.disk, &manifest, parts, &self.key)
         })?;
         let folds = anew || sealed.iter().any(Sealed::folds) || archives.len() < before;

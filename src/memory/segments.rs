@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Error;
-use crate::object::{Hash, Shelf};
+use crate::object::{BlobStore, Hash};
 use crate::segment::{GraphFile, Segment};
 use crate::sync::{Mutex, MutexGuard};
 
-/// The shelf, and what is open of it.
+/// The blob store, and what is open of it.
 pub(super) struct Segments {
     /// The folder of immutable files.
-    pub shelf: Shelf,
+    pub blobs: BlobStore,
     /// Whether every byte of a segment is checked when it is opened, not only when it is touched.
     thorough: bool,
     open: Mutex<HashMap<Hash, Arc<Segment>>>,
@@ -19,8 +19,8 @@ pub(super) struct Segments {
 
 impl Segments {
     /// Opens nothing yet.
-    pub fn new(shelf: Shelf, thorough: bool) -> Segments {
-        Segments { shelf, thorough, open: Mutex::default() }
+    pub fn new(blobs: BlobStore, thorough: bool) -> Segments {
+        Segments { blobs, thorough, open: Mutex::default() }
     }
 
     /// Returns the segment of that name.
@@ -29,7 +29,7 @@ impl Segments {
         if let Some(segment) = open.get(name) {
             return Ok(segment.clone());
         }
-        let segment = Arc::new(Segment::open(&self.shelf, *name)?);
+        let segment = Arc::new(Segment::open(&self.blobs, *name)?);
         if self.thorough {
             segment.verify()?;
         }
@@ -47,7 +47,7 @@ impl Segments {
 
     /// Opens a graph and gives it to its segment, where that is open.
     pub fn attach(&self, name: &Hash) -> Result<(), Error> {
-        let graph = GraphFile::open(&self.shelf, *name)?;
+        let graph = GraphFile::open(&self.blobs, *name)?;
         if self.thorough {
             graph.verify()?;
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Error;
 use crate::disk::Disk;
-use crate::object::{Hash, Shelf};
+use crate::object::{BlobStore, Hash};
 use crate::segment::{FOLDER, SegmentError};
 use crate::sync::Mutex;
 use crate::workspace::{Pack, Packs, Tree, TreeError, read_snapshot, write_snapshot};
@@ -17,7 +17,7 @@ const DELTA_BYTES_MAX: usize = 256 << 10;
 
 /// The open packs and the snapshots of a store.
 pub(super) struct Trees {
-    shelf: Shelf,
+    blobs: BlobStore,
     /// Whether every byte is checked when a file is opened, not only when it is touched.
     thorough: bool,
     packs: Mutex<HashMap<Hash, Arc<Pack>>>,
@@ -46,7 +46,7 @@ impl Packs for Trees {
         if let Some(pack) = packs.get(name) {
             return Ok(pack.clone());
         }
-        let pack = Arc::new(Pack::open(&self.shelf, *name)?);
+        let pack = Arc::new(Pack::open(&self.blobs, *name)?);
         if self.thorough {
             pack.verify()?;
         }
@@ -63,8 +63,8 @@ impl Packs for Trees {
 impl Trees {
     /// Opens nothing yet.
     pub fn new(disk: Arc<dyn Disk>, thorough: bool) -> Trees {
-        let shelf = Shelf::over(disk, FOLDER);
-        Trees { shelf, thorough, packs: Mutex::default(), snapshots: Mutex::default() }
+        let blobs = BlobStore::over(disk, FOLDER);
+        Trees { blobs, thorough, packs: Mutex::default(), snapshots: Mutex::default() }
     }
 
     /// Returns the stored form of a tree without loose contents; writes a new snapshot where it
@@ -81,7 +81,7 @@ impl Trees {
         {
             return Ok(StoredTree { snapshot: snapshot.name, delta });
         }
-        let name = write_snapshot(&self.shelf, tree).map_err(stored)?;
+        let name = write_snapshot(&self.blobs, tree).map_err(stored)?;
         let bytes = tree.delta_from(&Tree::default()).map_err(stored)?.len();
         snapshots.push(Snapshot { name, tree: tree.clone(), bytes });
         let delta = tree.delta_from(tree).map_err(stored)?;
@@ -100,7 +100,7 @@ impl Trees {
         if let Some(found) = snapshots.iter().find(|snapshot| snapshot.name == *name) {
             return Ok(found.tree.clone());
         }
-        let tree = read_snapshot(&self.shelf, *name).map_err(stored)?;
+        let tree = read_snapshot(&self.blobs, *name).map_err(stored)?;
         let bytes = tree.delta_from(&Tree::default()).map_err(stored)?.len();
         snapshots.push(Snapshot { name: *name, tree: tree.clone(), bytes });
         Ok(tree)

@@ -18,7 +18,7 @@ use crate::branch::State;
 use crate::disk::{Disk, RealDisk};
 use crate::journal::{Journal, Replay};
 use crate::lineage::{PublicKey, SignedEntry};
-use crate::object::{Hash, SetHash, Shelf};
+use crate::object::{BlobStore, Hash, SetHash};
 use crate::segment::{self, Blocks, GraphFile, Segment};
 use crate::sync::Pool;
 use crate::workspace::{Pack, Packs, packs_of, read_snapshot};
@@ -58,8 +58,8 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     {
         return Err(Error::damaged("the store is signed by another key than the one given"));
     }
-    let segments = Segments::new(Shelf::over(disk.clone(), segment::FOLDER), true);
-    let shelf = &segments.shelf;
+    let segments = Segments::new(BlobStore::over(disk.clone(), segment::FOLDER), true);
+    let blobs = &segments.blobs;
     let trees = Trees::new(disk.clone(), true);
     let mac = key.mac_key();
     let source = Source { disk, public: &public, mac: &mac, segments: &segments, trees: &trees, writing: false };
@@ -69,10 +69,10 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
             format!("{} is damaged at byte {}: a frame does not match its check", loaded.journal.path(), torn.offset);
         return Err(Error::damaged(message));
     }
-    let entries = check_history(shelf, &loaded, &public, options)?;
+    let entries = check_history(blobs, &loaded, &public, options)?;
     let states = check_states(&loaded)?;
     check_packs(&loaded, &trees)?;
-    check_files(disk, shelf, &loaded, &trees)?;
+    check_files(disk, blobs, &loaded, &trees)?;
     Ok(json!({
         "entries": entries, "tip": loaded.chain.tip.to_string(), "branches": loaded.world.branches.len(),
         "states": states, "unsigned": loaded.chain.unsigned(), "segments": segments.count(), "key": public.hash().to_string(),
@@ -81,16 +81,16 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
 
 /// Checks numbers, links, signatures and indexes from the first entry on; returns how many entries there are.
 fn check_history(
-    shelf: &Shelf,
+    blobs: &BlobStore,
     loaded: &Loaded,
     public: &PublicKey,
     options: &VerifyOptions<'_>,
 ) -> Result<u64, Error> {
     let epoch = loaded.history.epoch();
     for archive in &epoch.archives {
-        archive.file(shelf)?.verify()?;
+        archive.file(blobs)?.verify()?;
     }
-    let (reader, newest) = (Reader::of(shelf, epoch.clone()), epoch.newest());
+    let (reader, newest) = (Reader::of(blobs, epoch.clone()), epoch.newest());
     let (mut archives, mut check) = (epoch.archives.iter().peekable(), Check::default());
     let (mut prev, mut seq, mut has_tip) = (Hash::ZERO, 1, false);
     while seq <= newest {
@@ -100,7 +100,7 @@ fn check_history(
         for signed in &entries {
             while archives.next_if(|archive| archive.last() < signed.entry.seq).is_some() {}
             if let Some(archive) = archives.peek() {
-                check.entry(shelf, archive, signed)?;
+                check.entry(blobs, archive, signed)?;
             }
             has_tip |= Some(signed.hash) == options.expect_tip;
             prev = signed.hash;
@@ -187,7 +187,7 @@ fn check_state(state: &State) -> Result<(), Error> {
 }
 
 /// Looks for files that should not be there, or should be.
-fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded, trees: &Trees) -> Result<(), Error> {
+fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: &Trees) -> Result<(), Error> {
     let io = |error: std::io::Error| Error::io("the store's folder could not be read", &error);
     let known = [
         "format",
@@ -222,7 +222,7 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded, trees: &Tre
     live.extend(&loaded.named);
     live.extend(loaded.stored.names());
     live.extend(trees.snapshots());
-    for name in shelf.strangers(&live).map_err(io)? {
+    for name in blobs.unreferenced(&live).map_err(io)? {
         // What a crash left is swept by gc; whatever else it is, it must at least be whole.
         let Ok(hash) = name.parse::<Hash>() else {
             if name.starts_with("draft-") {
@@ -230,28 +230,28 @@ fn check_files(disk: &Arc<dyn Disk>, shelf: &Shelf, loaded: &Loaded, trees: &Tre
             }
             return Err(Error::damaged(format!("the file segments/{name} does not belong into a store")));
         };
-        check_stranger(shelf, hash)?;
+        check_stranger(blobs, hash)?;
     }
     Ok(())
 }
 
 /// Checks a file that nothing names: it must be whole, of whatever kind it is.
-fn check_stranger(shelf: &Shelf, name: Hash) -> Result<(), Error> {
-    if let Ok(archive) = Archive::open(shelf, name) {
+fn check_stranger(blobs: &BlobStore, name: Hash) -> Result<(), Error> {
+    if let Ok(archive) = Archive::open(blobs, name) {
         return Ok(archive.verify()?);
     }
-    if let Some(checked) = manifest::check_part(shelf, name) {
+    if let Some(checked) = manifest::check_part(blobs, name) {
         return checked;
     }
-    if let Ok(graph) = GraphFile::open(shelf, name) {
+    if let Ok(graph) = GraphFile::open(blobs, name) {
         return Ok(graph.verify()?);
     }
-    if let Ok(pack) = Pack::open(shelf, name) {
+    if let Ok(pack) = Pack::open(blobs, name) {
         return Ok(pack.verify()?);
     }
-    match Segment::open(shelf, name) {
+    match Segment::open(blobs, name) {
         Ok(segment) => Ok(segment.verify()?),
-        Err(_) => read_snapshot(shelf, name).map(|_| ()).map_err(trees::stored),
+        Err(_) => read_snapshot(blobs, name).map(|_| ()).map_err(trees::stored),
     }
 }
 

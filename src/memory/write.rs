@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::act::{Act, Change, Deed};
 use super::bulk::Bulk;
-use super::draft::{Draft, Edit};
 use super::effort::PlanError;
 use super::joining::Table;
 use super::merging::{AGAIN, ROUNDS, SMALL};
 use super::prepare::{check_vector, created};
 use super::quota::Usage;
+use super::record_input::{RecordEdit, RecordInput};
 use super::rolling_back::Rollback;
 use super::room::{Taken, bulk_cost_of, cost_of};
 use super::settings::{self, Setting, parse_duration};
@@ -86,14 +86,14 @@ impl Memory {
     /// Carries out edits as one atomic entry; of several edits of one id the last counts.
     ///
     /// No edits make no entry: the receipt then names the present head and tip.
-    pub fn commit(&self, who: &Actor, branch: BranchId, edits: Vec<Edit>) -> Result<Receipt, Error> {
+    pub fn commit(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
         let edits = last_of_each(edits);
         if edits.is_empty() {
             let head = self.world().branch(branch)?.state.head();
             return Ok(Receipt { put: 0, deleted: 0, head, entry: self.tip() });
         }
         self.check_records(branch, &edits)?;
-        if is_bulk(&edits) && !edits.iter().any(|edit| matches!(edit, Edit::Rename { .. })) {
+        if is_bulk(&edits) && !edits.iter().any(|edit| matches!(edit, RecordEdit::Rename { .. })) {
             return self.commit_bulk(who, branch, edits);
         }
         let _room = self.room_for(branch, &edits)?;
@@ -101,9 +101,11 @@ impl Memory {
         let mut renames = Vec::new();
         for edit in edits {
             match edit {
-                Edit::Put { id, draft } => changes.push(Change::Put { id, content: draft.into_content(), from: None }),
-                Edit::Delete { id } => changes.push(Change::Delete { id }),
-                Edit::Rename { from, to } => renames.push((from, to)),
+                RecordEdit::Put { id, draft } => {
+                    changes.push(Change::Put { id, content: draft.into_content(), from: None })
+                }
+                RecordEdit::Delete { id } => changes.push(Change::Delete { id }),
+                RecordEdit::Rename { from, to } => renames.push((from, to)),
             }
         }
         let deed = || {
@@ -117,13 +119,13 @@ impl Memory {
 
     /// Like [`Memory::commit`], but leaves records alone whose content is already so. An import that
     /// broke off can be repeated at little cost.
-    pub fn import(&self, who: &Actor, branch: BranchId, edits: Vec<Edit>) -> Result<Receipt, Error> {
+    pub fn import(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
         let state = self.world().branch(branch)?.state.clone();
         let mut fresh = Vec::with_capacity(edits.len());
         for edit in edits {
             let same = match (&edit, state.totals().records) {
                 (_, 0) => false,
-                (Edit::Put { id, draft }, _) => match state.find(id)? {
+                (RecordEdit::Put { id, draft }, _) => match state.find(id)? {
                     Some(old) => old.hash()? == draft.clone().into_content().hash(id),
                     None => false,
                 },
@@ -148,25 +150,25 @@ impl Memory {
     }
 
     /// Writes the records into a segment first; the entry then names it.
-    fn commit_bulk(&self, who: &Actor, branch: BranchId, edits: Vec<Edit>) -> Result<Receipt, Error> {
+    fn commit_bulk(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
         let _room = self.room_for(branch, &edits)?;
         drop(self.writer_for(who, &[Some(branch)])?);
         let (mut rows, mut deletes) = (Vec::with_capacity(edits.len()), Vec::new());
         let maker = Maker::new(self, who, branch)?;
         for edit in edits {
             match edit {
-                Edit::Put { id, draft } => rows.push(Row::Loose(Arc::new(maker.version(id, draft)?))),
-                Edit::Delete { id } | Edit::Rename { from: id, .. } => deletes.push(id),
+                RecordEdit::Put { id, draft } => rows.push(Row::Loose(Arc::new(maker.version(id, draft)?))),
+                RecordEdit::Delete { id } | RecordEdit::Rename { from: id, .. } => deletes.push(id),
             }
         }
         let dim = maker.check(&rows)?;
-        let _publishing = self.segments.shelf.publishing();
+        let _publishing = self.segments.blobs.publishing();
         if rows.is_empty() {
             let changes = deletes.into_iter().map(|id| Change::Delete { id }).collect();
             let deed = || Ok(Deed::Commit(branch, changes));
             return Ok(Receipt::of(&*self.act_in_room(who, &[Some(branch)], deed)?));
         }
-        let name = write_segment(&self.segments.shelf, &rows, dim)?;
+        let name = write_segment(&self.segments.blobs, &rows, dim)?;
         drop(rows);
         let segment = self.segments.get_fresh(&name)?;
         let entry = self.commit_segment(who, branch, segment, deletes)?;
@@ -264,32 +266,32 @@ impl Memory {
     }
 
     /// Returns whether edits only delete, and something.
-    fn deletes(&self, branch: BranchId, edits: &[Edit]) -> Result<bool, Error> {
+    fn deletes(&self, branch: BranchId, edits: &[RecordEdit]) -> Result<bool, Error> {
         let state = self.world().branch(branch)?.state.clone();
         let mut some = false;
         for edit in edits {
-            let Edit::Delete { id } = edit else { return Ok(false) };
+            let RecordEdit::Delete { id } = edit else { return Ok(false) };
             some = some || state.find(id)?.is_some();
         }
         Ok(some)
     }
 
     /// Finds room for edits; those that only delete give some back.
-    fn room_for(&self, branch: BranchId, edits: &[Edit]) -> Result<Option<Taken<'_>>, Error> {
+    fn room_for(&self, branch: BranchId, edits: &[RecordEdit]) -> Result<Option<Taken<'_>>, Error> {
         if self.deletes(branch, edits)? {
             return self.give_room().map(|()| None);
         }
         let is_bulk = is_bulk(edits);
-        let cost = |edit: &Edit| match edit {
-            Edit::Put { draft, .. } if is_bulk => bulk_cost_of(draft.bytes() as u64),
-            Edit::Put { draft, .. } => cost_of(draft.bytes() as u64, 0),
+        let cost = |edit: &RecordEdit| match edit {
+            RecordEdit::Put { draft, .. } if is_bulk => bulk_cost_of(draft.bytes() as u64),
+            RecordEdit::Put { draft, .. } => cost_of(draft.bytes() as u64, 0),
             _ => 0,
         };
         self.take_room(cost_of(0, 0) + edits.iter().map(cost).sum::<u64>()).map(Some)
     }
 
     /// Fails as a commit of this one record would, and changes nothing.
-    pub fn check(&self, branch: BranchId, draft: &Draft) -> Result<(), Error> {
+    pub fn check(&self, branch: BranchId, draft: &RecordInput) -> Result<(), Error> {
         let world = self.world();
         let settings = world.shared_settings(world.branch(branch)?)?;
         let content = draft.clone().into_content();
@@ -373,8 +375,8 @@ impl Memory {
 }
 
 /// Returns whether the records of a commit go straight into a segment.
-fn is_bulk(edits: &[Edit]) -> bool {
-    let bytes = |edit: &Edit| if let Edit::Put { draft, .. } = edit { draft.bytes() } else { 0 };
+fn is_bulk(edits: &[RecordEdit]) -> bool {
+    let bytes = |edit: &RecordEdit| if let RecordEdit::Put { draft, .. } = edit { draft.bytes() } else { 0 };
     edits.len() >= BULK_EDITS || edits.iter().map(bytes).sum::<usize>() >= BULK_BYTES
 }
 
@@ -384,12 +386,12 @@ fn branch_moves() -> Error {
 }
 
 /// Keeps the last edit of each id, in order of ids.
-fn last_of_each(edits: Vec<Edit>) -> Vec<Edit> {
+fn last_of_each(edits: Vec<RecordEdit>) -> Vec<RecordEdit> {
     let mut last: HashMap<Arc<str>, usize> = HashMap::with_capacity(edits.len());
     for (index, edit) in edits.iter().enumerate() {
         last.insert(edit.id().clone(), index);
     }
-    let mut kept: Vec<Edit> = Vec::with_capacity(last.len());
+    let mut kept: Vec<RecordEdit> = Vec::with_capacity(last.len());
     for (index, edit) in edits.into_iter().enumerate() {
         if last.get(edit.id()) == Some(&index) {
             kept.push(edit);
@@ -418,7 +420,7 @@ impl Maker {
         Ok(Maker { branch: id, stamp, world })
     }
 
-    fn version(&self, id: Arc<str>, draft: Draft) -> Result<Version, Error> {
+    fn version(&self, id: Arc<str>, draft: RecordInput) -> Result<Version, Error> {
         let state = &self.world.branch(self.branch)?.state;
         let created: Time =
             if state.totals().records == 0 { self.stamp.created } else { created(state, self.stamp.created, &id)? };

@@ -1,16 +1,16 @@
-//! Names of things by their content, the bytes they are hashed from, moments, and the shelf of immutable files.
+//! Names of things by their content, the bytes they are hashed from, moments, and the blob store of immutable files.
 //!
 //! An object never changes once its [`Hash`] exists, and nothing is handed out whose bytes did not
 //! hash to its name.
 
+mod blob_store;
 mod codec;
 mod hash;
-mod shelf;
 mod sum;
 mod time;
 
+pub use blob_store::{BlobStore, PublishGuard, TempBlob};
 pub use codec::{CodecError, Reader, Writer};
 pub use hash::{Context, Hash, Hasher, ParseHashError};
-pub use shelf::{Draft, Publishing, Shelf};
 pub use sum::SetHash;
 pub use time::Time;

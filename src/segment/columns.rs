@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Blocks, Container, GraphFile, SegmentError};
 use crate::facet::Facets;
-use crate::object::{CodecError, Hash, Reader, SetHash, Shelf, Time, Writer};
+use crate::object::{BlobStore, CodecError, Hash, Reader, SetHash, Time, Writer};
 use crate::record::{Computed, Content, Stamp, Version};
 use crate::text::Postings;
 use crate::vector::{self, Metric};
@@ -141,8 +141,8 @@ impl Segment {
     }
 
     /// Opens the segment of that name; reads its footer and its stamps alone.
-    pub fn open(shelf: &Shelf, name: Hash) -> Result<Segment, SegmentError> {
-        let container = Container::open(shelf, name, KIND)?;
+    pub fn open(blobs: &BlobStore, name: Hash) -> Result<Segment, SegmentError> {
+        let container = Container::open(blobs, name, KIND)?;
         let mut input = Reader::new(container.extra());
         let mut parse = || -> Result<_, CodecError> {
             let rows = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{Blocks, SegmentError};
 use crate::disk::{DiskFile, Mapped};
-use crate::object::{Context, Hash, Reader, Shelf};
+use crate::object::{BlobStore, Context, Hash, Reader};
 
 pub(super) const MAGIC: &[u8; 8] = b"engrSEG1";
 /// Sections begin at multiples of this.
@@ -57,9 +57,9 @@ pub struct Container {
 
 impl Container {
     /// Opens the file of that name and kind; reads and checks the footer, nothing else.
-    pub fn open(shelf: &Shelf, name: Hash, kind: u8) -> Result<Container, SegmentError> {
+    pub fn open(blobs: &BlobStore, name: Hash, kind: u8) -> Result<Container, SegmentError> {
         let io = |what| move |source| SegmentError::Io { name: name.to_string(), what, source };
-        let file = shelf.open(&name).map_err(io("opened"))?;
+        let file = blobs.open(&name).map_err(io("opened"))?;
         let length = file.len().map_err(io("opened"))?;
         let footer = read_footer(&*file, length, &name)?;
         let damaged = |reason: &str| SegmentError::Damaged { name: name.to_string(), reason: reason.to_owned() };

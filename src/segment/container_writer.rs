@@ -4,7 +4,7 @@ use std::io;
 
 use super::SegmentError;
 use super::container::{ALIGN, BLOCK, BLOCK_CONTEXT, FOOTER_CONTEXT, MAGIC};
-use crate::object::{Draft, Hash, Shelf, Writer};
+use crate::object::{BlobStore, Hash, TempBlob, Writer};
 
 /// Bytes of one write, but for the last: so many on their own boundary may lie in one huge page of
 /// the page cache, and be mapped as one.
@@ -12,7 +12,7 @@ const WRITE: usize = 2 * 1024 * 1024;
 
 /// Writes a file section by section, in bounded memory.
 pub struct ContainerWriter<'a> {
-    draft: Draft<'a>,
+    blob: TempBlob<'a>,
     /// What was not written yet, and the length of the file with it.
     waiting: Vec<u8>,
     length: u64,
@@ -28,12 +28,12 @@ struct OpenSection {
 }
 
 impl<'a> ContainerWriter<'a> {
-    /// Starts a file on the shelf.
-    pub fn new(shelf: &'a Shelf) -> Result<ContainerWriter<'a>, SegmentError> {
-        let draft = shelf.draft().map_err(new_file_io)?;
+    /// Starts a file in the blob store.
+    pub fn new(blobs: &'a BlobStore) -> Result<ContainerWriter<'a>, SegmentError> {
+        let blob = blobs.create().map_err(new_file_io)?;
         let (waiting, block) = (Vec::with_capacity(WRITE), Vec::with_capacity(BLOCK as usize));
         let mut writer =
-            ContainerWriter { draft, waiting, length: 0, footer: Writer::new(), sections: 0, open: None, block };
+            ContainerWriter { blob, waiting, length: 0, footer: Writer::new(), sections: 0, open: None, block };
         let mut head = [0; ALIGN as usize];
         head[..8].copy_from_slice(MAGIC);
         writer.append(&head)?;
@@ -109,7 +109,7 @@ impl<'a> ContainerWriter<'a> {
 
     fn flush(&mut self) -> Result<(), SegmentError> {
         let start = self.length - self.waiting.len() as u64;
-        self.draft.write_at(&self.waiting, start).map_err(new_file_io)?;
+        self.blob.write_at(&self.waiting, start).map_err(new_file_io)?;
         self.waiting.clear();
         Ok(())
     }
@@ -126,7 +126,7 @@ impl<'a> ContainerWriter<'a> {
         self.append(&(footer.len() as u64).to_le_bytes())?;
         self.append(MAGIC)?;
         self.flush()?;
-        self.draft.keep(&name).map_err(new_file_io)?;
+        self.blob.persist(&name).map_err(new_file_io)?;
         Ok(name)
     }
 }
@@ -147,17 +147,17 @@ mod tests {
 
     #[test]
     fn sections_come_back_as_written_wherever_writes_begin_and_end() {
-        let shelf = Shelf::new(Arc::new(ForgetfulDisk::new()), "segments").unwrap();
+        let blobs = BlobStore::new(Arc::new(ForgetfulDisk::new()), "segments").unwrap();
         let lengths = [0, 1, 63, 65_536, WRITE - 200_000, 130_000, WRITE, 3 * WRITE + 7];
         let byte = |section: usize, at: usize| (at * 31 + at / 251 + section) as u8;
-        let mut out = ContainerWriter::new(&shelf).unwrap();
+        let mut out = ContainerWriter::new(&blobs).unwrap();
         for (section, length) in lengths.into_iter().enumerate() {
             out.begin().unwrap();
             let bytes: Vec<u8> = (0..length).map(|at| byte(section, at)).collect();
             bytes.chunks(100_003).for_each(|some| out.write(some).unwrap());
         }
         let name = out.finish(9, b"more").unwrap();
-        let file = Container::open(&shelf, name, 9).unwrap();
+        let file = Container::open(&blobs, name, 9).unwrap();
         file.verify().unwrap();
         assert_eq!(file.extra(), b"more");
         for (section, length) in lengths.into_iter().enumerate() {

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Container, ContainerWriter, Segment, SegmentError};
 use crate::graph::{Graph, Rows};
-use crate::object::{CodecError, Hash, Reader, Shelf, Writer};
+use crate::object::{BlobStore, CodecError, Hash, Reader, Writer};
 use crate::vector::Metric;
 
 /// Kind byte of a file that holds a graph.
@@ -20,8 +20,8 @@ pub struct GraphFile {
 
 impl GraphFile {
     /// Opens the file of that name; reads its footer alone.
-    pub fn open(shelf: &Shelf, name: Hash) -> Result<GraphFile, SegmentError> {
-        let container = Container::open(shelf, name, KIND)?;
+    pub fn open(blobs: &BlobStore, name: Hash) -> Result<GraphFile, SegmentError> {
+        let container = Container::open(blobs, name, KIND)?;
         let mut input = Reader::new(container.extra());
         let mut parse = || -> Result<_, CodecError> {
             let (segment, code) = (input.hash()?, input.byte()?);
@@ -69,8 +69,8 @@ impl GraphFile {
 }
 
 /// Writes a graph that was built over a segment's rows and returns the file's name.
-pub fn write_graph(shelf: &Shelf, segment: &Hash, metric: Metric, bytes: &[u8]) -> Result<Hash, SegmentError> {
-    let mut out = ContainerWriter::new(shelf)?;
+pub fn write_graph(blobs: &BlobStore, segment: &Hash, metric: Metric, bytes: &[u8]) -> Result<Hash, SegmentError> {
+    let mut out = ContainerWriter::new(blobs)?;
     out.begin()?;
     out.write(bytes)?;
     let mut extra = Writer::new();

@@ -7,7 +7,7 @@ use super::columns::{HAS_TEXT, HAS_VECTOR, KIND};
 use super::row::totals_of;
 use super::{Blocks, ContainerWriter, Row, SegmentError, Totals};
 use crate::facet::FacetsWriter;
-use crate::object::{Hash, SetHash, Shelf, Writer};
+use crate::object::{BlobStore, Hash, SetHash, Writer};
 use crate::record::{Stamp, Version};
 use crate::text::PostingsWriter;
 use crate::vector;
@@ -20,8 +20,8 @@ pub(super) const PAYLOAD_BYTES: u64 = 4 + 8 + 8 + 4 + 1 + 4 + 4;
 /// All vectors must have `dim` numbers. The columns are written one after the other, so memory
 /// holds small columns only, never the vectors or the texts. Rows of older segments are read as those that are served,
 /// so that no damage gets a right hash here.
-pub fn write_segment(shelf: &Shelf, rows: &[Row], dim: usize) -> Result<Hash, SegmentError> {
-    let mut out = ContainerWriter::new(shelf)?;
+pub fn write_segment(blobs: &BlobStore, rows: &[Row], dim: usize) -> Result<Hash, SegmentError> {
+    let mut out = ContainerWriter::new(blobs)?;
     write_vectors(&mut out, rows, dim)?;
     let sum = write_ids_and_hashes(&mut out, rows)?;
     let Gathered { stamps, totals, postings, facets } = write_payloads(&mut out, rows)?;

@@ -4,7 +4,7 @@
 //! changes by [`Op`]s, which have canonical bytes for the journal, and the same ops give the same
 //! tree, inode numbers and head; a long write can leave its bytes in the journal, as a [`Stretch`].
 //! Contents are chunks of 64 KiB, in memory, in a file that they were written down in, or in packs on
-//! the shelf; what is read from a file is checked.
+//! the blob store; what is read from a file is checked.
 //!
 //! Nothing here knows of branches, handles, the journal or the kernel; time is passed in.
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::TreeError;
 use super::chunk::{Chunk, Sealed, hash_of};
-use crate::object::{Hash, Reader, Shelf, Writer};
+use crate::object::{BlobStore, Hash, Reader, Writer};
 use crate::segment::{Container, ContainerWriter, SegmentError};
 
 /// The kind of container that a pack is.
@@ -51,8 +51,8 @@ pub struct Pack {
 
 impl Pack {
     /// Opens a pack; reads and checks its footer, nothing else.
-    pub fn open(shelf: &Shelf, name: Hash) -> Result<Pack, SegmentError> {
-        let file = Container::open(shelf, name, KIND)?;
+    pub fn open(blobs: &BlobStore, name: Hash) -> Result<Pack, SegmentError> {
+        let file = Container::open(blobs, name, KIND)?;
         let mut extra = Reader::new(file.extra());
         let damaged =
             || SegmentError::Damaged { name: name.to_string(), reason: "its footer is not a pack's".to_owned() };
@@ -138,8 +138,12 @@ impl Pack {
 /// Writes chunks, whose bytes are not all zeros and whose hashes are distinct, into a new pack.
 ///
 /// Returns its name. Memory holds one chunk at a time, and the table.
-pub(super) fn write_pack(shelf: &Shelf, chunks: &[Chunk], packs: &dyn Packs) -> Result<(Hash, Vec<Sealed>), TreeError> {
-    let mut out = ContainerWriter::new(shelf)?;
+pub(super) fn write_pack(
+    blobs: &BlobStore,
+    chunks: &[Chunk],
+    packs: &dyn Packs,
+) -> Result<(Hash, Vec<Sealed>), TreeError> {
+    let mut out = ContainerWriter::new(blobs)?;
     let (mut ends, mut sealed, mut end) = (Vec::with_capacity(chunks.len()), Vec::with_capacity(chunks.len()), 0u64);
     out.begin()?;
     for chunk in chunks {

@@ -9,7 +9,7 @@ use super::node::{Body, Node};
 use super::nodes::{Nodes, Unlike};
 use super::pack::{Packs, write_pack};
 use super::{Tree, TreeError};
-use crate::object::{Hash, Shelf};
+use crate::object::{BlobStore, Hash};
 
 /// Nodes that may differ from the last tree for the next one to be moved like it.
 const ALIKE: usize = 4096;
@@ -53,9 +53,9 @@ pub struct Repacked {
 }
 
 impl Repacked {
-    /// Writes what the trees need of the packs `from` into a new one on the shelf.
+    /// Writes what the trees need of the packs `from` into a new one in the blob store.
     pub fn write<'a>(
-        shelf: &Shelf,
+        blobs: &BlobStore,
         packs: &dyn Packs,
         trees: impl Iterator<Item = &'a Tree>,
         from: HashSet<Hash>,
@@ -74,7 +74,7 @@ impl Repacked {
         chunks.sort_by_key(|chunk| (std::cmp::Reverse(chunk.length()), chunk.hash()));
         let places = match chunks.is_empty() {
             true => HashMap::new(),
-            false => write_pack(shelf, &chunks, packs)?.1.into_iter().map(|it| (it.hash, it)).collect(),
+            false => write_pack(blobs, &chunks, packs)?.1.into_iter().map(|it| (it.hash, it)).collect(),
         };
         Ok(Repacked { from, places, nodes: HashMap::new(), last: None })
     }

@@ -11,7 +11,7 @@ use super::node::{Body, Node};
 use super::nodes::{Nodes, Unlike};
 use super::pack::{Pack, Packs, write_pack};
 use super::{Tree, TreeError};
-use crate::object::{Hash, Shelf};
+use crate::object::{BlobStore, Hash};
 
 /// Chunks that are in a pack now, by their address in memory. The old ones are held, so that their
 /// addresses stay theirs, and bytes in a shared buffer stay as they are.
@@ -31,12 +31,12 @@ enum Place {
     In(Sealed),
 }
 
-/// Writes the loose chunks of all `trees` into at most one new pack on the shelf.
+/// Writes the loose chunks of all `trees` into at most one new pack in the blob store.
 ///
 /// Equal chunks are written once, and not at all where a pack that the trees reach has them. Chunks
 /// are hashed here, so a tree that is settled afterwards has its head at once.
 pub fn write_packs<'a>(
-    shelf: &Shelf,
+    blobs: &BlobStore,
     packs: &dyn Packs,
     trees: impl Iterator<Item = &'a Tree>,
 ) -> Result<Packed, TreeError> {
@@ -60,7 +60,7 @@ pub fn write_packs<'a>(
     // Full chunks first, so that each lies in one block of the file. The sort keeps the order else.
     fresh.sort_by_key(|chunk| u64::from(chunk.length()) != CHUNK_BYTES);
     if !fresh.is_empty() {
-        let (name, sealed) = write_pack(shelf, &fresh, packs)?;
+        let (name, sealed) = write_pack(blobs, &fresh, packs)?;
         packed.name = Some(name);
         known.extend(sealed.into_iter().map(|it| (it.hash, it)));
     }

@@ -1,23 +1,23 @@
 //! A whole tree in a file of its own.
 
 use super::{Tree, TreeError};
-use crate::object::{Hash, Shelf};
+use crate::object::{BlobStore, Hash};
 use crate::segment::{Container, ContainerWriter};
 
 /// The kind of container that a snapshot is.
 const KIND: u8 = 0x74;
 
-/// Writes a tree into a new file on the shelf and returns its name: one section, the delta from an
+/// Writes a tree into a new file in the blob store and returns its name: one section, the delta from an
 /// empty tree. The tree should be settled first, or its loose chunks are in the file.
-pub fn write_snapshot(shelf: &Shelf, tree: &Tree) -> Result<Hash, TreeError> {
-    let mut out = ContainerWriter::new(shelf)?;
+pub fn write_snapshot(blobs: &BlobStore, tree: &Tree) -> Result<Hash, TreeError> {
+    let mut out = ContainerWriter::new(blobs)?;
     out.begin()?;
     out.write(&tree.delta_from(&Tree::default())?)?;
     Ok(out.finish(KIND, &[])?)
 }
 
 /// Reads a tree back, every byte checked. Packs are not opened.
-pub fn read_snapshot(shelf: &Shelf, name: Hash) -> Result<Tree, TreeError> {
-    let file = Container::open(shelf, name, KIND)?;
+pub fn read_snapshot(blobs: &BlobStore, name: Hash) -> Result<Tree, TreeError> {
+    let file = Container::open(blobs, name, KIND)?;
     Tree::default().with_delta(&file.read_section(0)?)
 }

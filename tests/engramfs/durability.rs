@@ -292,7 +292,7 @@ fn the_tail_of_the_test_store_is_made_of_whole_frames() {
     };
     assert_eq!(Replay::open(&disk, 1).unwrap().run(0, each).unwrap(), None);
     assert!(starts.contains(&(flushed, FrameKind::Mark)));
-    ends[..ends.len() - 1].iter().for_each(|end| assert!(starts.contains(&(*end, FrameKind::Act))));
+    ends[..ends.len() - 1].iter().for_each(|end| assert!(starts.contains(&(*end, FrameKind::Command))));
 }
 
 /// Seals that were cut off leave files behind; the next collection takes them away.

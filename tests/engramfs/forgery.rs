@@ -41,7 +41,7 @@ fn acts(disk: &ForgetfulDisk) -> Acts {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut acts = Vec::new();
     let each = |frame: Frame<'_>| -> Result<bool, JournalError> {
-        if frame.kind == FrameKind::Act {
+        if frame.kind == FrameKind::Command {
             acts.push(frame.payload.to_vec());
         }
         Ok(true)
@@ -54,7 +54,7 @@ fn acts(disk: &ForgetfulDisk) -> Acts {
 fn forged(disk: &ForgetfulDisk, acts: &Acts) -> ForgetfulDisk {
     with_journal(disk, |journal| {
         for act in acts {
-            journal.append(FrameKind::Act, &[act]).unwrap();
+            journal.append(FrameKind::Command, &[act]).unwrap();
         }
     })
 }
@@ -311,7 +311,7 @@ fn operations_behind_the_last_entry_are_counted_and_then_gathered() {
 #[test]
 fn operations_that_are_dropped_reordered_repeated_or_changed_are_damage() {
     let (disk, good) = with_operations();
-    let first = good.iter().position(|(kind, _)| *kind == FrameKind::Edit).unwrap();
+    let first = good.iter().position(|(kind, _)| *kind == FrameKind::FileOp).unwrap();
     assert_eq!(good.len() - first, 4, "{:?}", good.iter().map(|(kind, _)| kind).collect::<Vec<_>>());
     for at in first..good.len() {
         if at + 1 < good.len() {
@@ -346,7 +346,7 @@ fn an_operation_that_was_made_without_the_key_is_damage_and_so_is_one_of_another
     let around = Surroundings { entropy: Box::new(|bytes| bytes.fill(8)), ..surroundings() };
     let memory = Memory::open_on(Arc::new(other.clone()), OpenMode::Create, None, around).unwrap();
     make_file(&memory, "forged").unwrap();
-    let foreign = frames(&other).into_iter().find(|(kind, _)| *kind == FrameKind::Edit).unwrap();
+    let foreign = frames(&other).into_iter().find(|(kind, _)| *kind == FrameKind::FileOp).unwrap();
     for place in 1..=good.len() {
         let mut frames = good.clone();
         frames.insert(place, foreign.clone());
@@ -356,7 +356,7 @@ fn an_operation_that_was_made_without_the_key_is_damage_and_so_is_one_of_another
     let mut unknown = foreign.1.clone();
     unknown[32] = 99;
     for payload in [unknown, vec![0; 40], Vec::new()] {
-        for kind in [FrameKind::Edit, FrameKind::Content, FrameKind::End, FrameKind::Mark, FrameKind::Begin] {
+        for kind in [FrameKind::FileOp, FrameKind::Content, FrameKind::End, FrameKind::Mark, FrameKind::Begin] {
             if kind == FrameKind::Mark && payload.is_empty() {
                 continue;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
-use engramfs::memory::{Answer, Edit, Hash, Memory, OpenMode, Question, Surroundings, View};
+use engramfs::memory::{Answer, Hash, Memory, OpenMode, Question, RecordEdit, Surroundings, View};
 
 use crate::support::{Chance, delete, main_of, put, surroundings, verify, who};
 
@@ -23,10 +23,10 @@ fn open_with(disk: &ForgetfulDisk, graph_rows: u32) -> Arc<Memory> {
     Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap()
 }
 
-fn note(number: usize, chance: &mut Chance) -> Edit {
+fn note(number: usize, chance: &mut Chance) -> RecordEdit {
     let metadata = serde_json::json!({ "bucket": number % 1000 }).as_object().unwrap().clone();
     let draft = crate::support::draft(Some(chance.vector(DIM)), None).with_metadata(metadata);
-    Edit::Put { id: format!("r{number:05}").into(), draft }
+    RecordEdit::Put { id: format!("r{number:05}").into(), draft }
 }
 
 /// A store of 8,000 records with their graph, and a fork of it.
@@ -92,7 +92,7 @@ fn deleted_and_overridden_rows_are_walked_through_and_never_shown() {
     let question = Chance(9).vector(DIM);
     let nearest = ids(&ask(&memory, &fork, &question, 120, &serde_json::json!({ "exact": true })));
     let away: Vec<f32> = question.iter().map(|number| -number).collect();
-    let mut edits: Vec<Edit> = nearest[..60].iter().map(|id| delete(id)).collect();
+    let mut edits: Vec<RecordEdit> = nearest[..60].iter().map(|id| delete(id)).collect();
     edits.extend(nearest[60..110].iter().map(|id| put(id, Some(away.clone()), None)));
     memory.commit(&who(), fork.branch(), edits).unwrap();
     let answer = ask(&memory, &fork, &question, 10, &plain());
@@ -365,7 +365,7 @@ fn a_damaged_graph_is_found_at_its_first_walk_and_never_walked() {
     assert!(error.message.contains("damaged"), "{error}");
 }
 
-/// Names of the files on the shelf that are whole and hold a graph.
+/// Names of the files in the blob store that are whole and hold a graph.
 fn graphs(disk: &ForgetfulDisk) -> Vec<String> {
     let mut names = disk.list("segments").unwrap();
     names.retain(|name| name.parse::<Hash>().is_ok() && is_graph(disk, name));

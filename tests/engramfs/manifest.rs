@@ -14,8 +14,8 @@ fn names(disk: &ForgetfulDisk) -> HashSet<String> {
 /// Bytes of what the last seal wrote, beside those of the names in `before`.
 fn written_since(disk: &ForgetfulDisk, before: &HashSet<String>) -> usize {
     let fresh: Vec<String> = names(disk).difference(before).cloned().collect();
-    let shelf = fresh.iter().map(|name| disk.bytes(&format!("segments/{name}")).unwrap().len());
-    shelf.sum::<usize>() + disk.bytes("manifest").unwrap().len()
+    let blobs = fresh.iter().map(|name| disk.bytes(&format!("segments/{name}")).unwrap().len());
+    blobs.sum::<usize>() + disk.bytes("manifest").unwrap().len()
 }
 
 fn reopened(disk: &ForgetfulDisk, memory: std::sync::Arc<Memory>) -> std::sync::Arc<Memory> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Draft, Edit, Error, Kind, Memory, View};
+use engramfs::memory::{Error, Kind, Memory, RecordEdit, RecordInput, View};
 
 use crate::support::{draft, main_of, open, put, verify, who};
 
@@ -182,7 +182,7 @@ fn records_have_exactly_the_allowed_ids() {
     try_all(&memory, is_record_id, &|id| memory.commit(&who(), main, vec![put(id, None, Some("text"))]).map(|_| ()));
     let tip = memory.tip();
     for id in ["", ".x", "a/b", "a\nb", "../x", "a\0b"] {
-        let renamed = memory.commit(&who(), main, vec![Edit::Rename { from: "first".into(), to: id.into() }]);
+        let renamed = memory.commit(&who(), main, vec![RecordEdit::Rename { from: "first".into(), to: id.into() }]);
         assert_eq!(renamed.unwrap_err().kind, Kind::Invalid, "{id:?}");
         let many = (0..1024).map(|n| put(&format!("m{n}"), None, Some("text"))).chain([put(id, None, Some("text"))]);
         assert_eq!(memory.commit(&who(), main, many.collect()).unwrap_err().kind, Kind::Invalid, "{id:?}");
@@ -242,7 +242,7 @@ fn a_memory_s_first_vector_is_checked_as_well() {
     }
     for text in ["[NaN]", "[Infinity]", "[1e39,0]", "[-1e39,0]", "[]", "[null,1]", "[\"1\",1]", "[[1],1]", "[true,1]"] {
         let document = format!("{{\"vector\":{text}}}");
-        assert_eq!(Draft::parse("a", document.as_bytes()).unwrap_err().kind, Kind::Invalid, "{text}");
+        assert_eq!(RecordInput::parse("a", document.as_bytes()).unwrap_err().kind, Kind::Invalid, "{text}");
     }
     assert_eq!(memory.snapshot(&View::Branch(main_of(&memory))).unwrap().count(), 0);
 }
@@ -271,7 +271,7 @@ fn odd_and_good_vectors_are_kept_to_the_bit() {
         let record = snapshot.get(&format!("odd{n}")).unwrap().unwrap();
         let bits = |vector: &[f32]| vector.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(record.vector().unwrap()), bits(vector));
-        let read = Draft::parse(&format!("odd{n}"), &record.to_document()).unwrap();
+        let read = RecordInput::parse(&format!("odd{n}"), &record.to_document()).unwrap();
         assert_eq!(bits(&read.vector.unwrap()), bits(vector), "as JSON");
     }
     verify(&disk).unwrap();

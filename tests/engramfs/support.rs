@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, BranchId, Draft, Edit, EditError, Error, FILES_ROOT, FileName, FileOp, FileOutcome, Make, Memory, OpenMode,
-    Surroundings, View,
+    Actor, BranchId, EditError, Error, FILES_ROOT, FileName, FileOp, FileOutcome, Make, Memory, OpenMode, RecordEdit,
+    RecordInput, Surroundings, View,
 };
 
 static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
@@ -41,16 +41,16 @@ pub fn who() -> Actor {
     Actor { uid: 1000, gid: 1000, name: "ann".into() }
 }
 
-pub fn draft(vector: Option<Vec<f32>>, text: Option<&str>) -> Draft {
-    Draft { vector: vector.map(Arc::from), text: text.map(Arc::from), metadata: "{}".into() }
+pub fn draft(vector: Option<Vec<f32>>, text: Option<&str>) -> RecordInput {
+    RecordInput { vector: vector.map(Arc::from), text: text.map(Arc::from), metadata: "{}".into() }
 }
 
-pub fn put(id: &str, vector: Option<Vec<f32>>, text: Option<&str>) -> Edit {
-    Edit::Put { id: id.into(), draft: draft(vector, text) }
+pub fn put(id: &str, vector: Option<Vec<f32>>, text: Option<&str>) -> RecordEdit {
+    RecordEdit::Put { id: id.into(), draft: draft(vector, text) }
 }
 
-pub fn delete(id: &str) -> Edit {
-    Edit::Delete { id: id.into() }
+pub fn delete(id: &str) -> RecordEdit {
+    RecordEdit::Delete { id: id.into() }
 }
 
 /// Makes an empty file in the root branch's `files/`.

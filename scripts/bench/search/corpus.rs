@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use engramfs::memory::{Draft, Edit};
+use engramfs::memory::{RecordEdit, RecordInput};
 use serde_json::{Map, Value};
 
 use crate::store::DIM;
@@ -130,33 +130,33 @@ impl Corpus {
     }
 
     /// Returns a row as an edit: its bucket is its number modulo [`BUCKETS`].
-    pub fn put(&self, row: usize) -> Edit {
-        let mut draft = Draft::of_vector(self.vector(row).to_vec()).unwrap();
+    pub fn put(&self, row: usize) -> RecordEdit {
+        let mut draft = RecordInput::of_vector(self.vector(row).to_vec()).unwrap();
         let mut metadata = Map::new();
         if let Some(line) = self.lines.get(row) {
             draft.text = Some(line.text.clone());
             metadata.clone_from(&line.metadata);
         }
         metadata.insert("bucket".into(), (row % BUCKETS).into());
-        Edit::Put { id: self.names[row].clone(), draft: draft.with_metadata(metadata) }
+        RecordEdit::Put { id: self.names[row].clone(), draft: draft.with_metadata(metadata) }
     }
 
     /// Returns what an agent may change, from number `start` on: of 20 edits 9 replace a row, 9 are
     /// new, 2 delete one. No row is edited twice.
-    pub fn edits(&self, start: usize, count: usize) -> Vec<Edit> {
+    pub fn edits(&self, start: usize, count: usize) -> Vec<RecordEdit> {
         let edit = |number: usize| {
             // The factor is prime: rows repeat only after all of them.
             let row = number * 7919 % self.rows();
             let id = self.names[row].clone();
             let id = match number % 20 {
-                0 | 10 => return Edit::Delete { id },
+                0 | 10 => return RecordEdit::Delete { id },
                 even if even % 2 == 0 => id,
                 _ => format!("new-{number:07}").into(),
             };
-            let mut draft = Draft::of_vector(self.mixture(u64::MAX - number as u64)).unwrap();
+            let mut draft = RecordInput::of_vector(self.mixture(u64::MAX - number as u64)).unwrap();
             draft.text = Some(self.lines[row % self.lines.len()].text.clone());
             let metadata = Map::from_iter([("bucket".to_owned(), (row % BUCKETS).into())]);
-            Edit::Put { id, draft: draft.with_metadata(metadata) }
+            RecordEdit::Put { id, draft: draft.with_metadata(metadata) }
         };
         (start..start + count).map(edit).collect()
     }

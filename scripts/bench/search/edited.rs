@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use engramfs::memory::{BranchId, Edit, View};
+use engramfs::memory::{BranchId, RecordEdit, View};
 
 use super::corpus::Corpus;
 use super::curve::{Curve, Truth, measure};
@@ -23,10 +23,10 @@ const LEVEL_EDITS: usize = 100;
 /// Edits of one commit.
 const COMMIT_EDITS: usize = 10;
 
-fn commit(holder: &Holder, branch: BranchId, edits: Vec<Edit>, at_once: usize) {
+fn commit(holder: &Holder, branch: BranchId, edits: Vec<RecordEdit>, at_once: usize) {
     let mut edits = edits.into_iter();
     loop {
-        let some: Vec<Edit> = edits.by_ref().take(at_once).collect();
+        let some: Vec<RecordEdit> = edits.by_ref().take(at_once).collect();
         if some.is_empty() {
             return;
         }

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::failure::Failure;
-use crate::memory::{Draft, Edit, Error, check_record_id};
+use crate::memory::{Error, RecordEdit, RecordInput, check_record_id};
 
 pub use fvecs::write_fvecs;
 
@@ -77,13 +77,13 @@ impl Row {
     }
 
     /// Returns the edit that it asks for.
-    pub fn into_edit(self, fresh_id: &dyn Fn() -> Arc<str>) -> Result<Edit, Error> {
+    pub fn into_edit(self, fresh_id: &dyn Fn() -> Arc<str>) -> Result<RecordEdit, Error> {
         match self {
-            Row::Line { number, bytes } => Edit::parse_line(&bytes, number, fresh_id),
+            Row::Line { number, bytes } => RecordEdit::parse_line(&bytes, number, fresh_id),
             Row::Vector { id, vector } => {
                 check_record_id(&id)?;
-                let draft = Draft::of_vector(vector)?;
-                Ok(Edit::Put { id: id.into(), draft })
+                let draft = RecordInput::of_vector(vector)?;
+                Ok(RecordEdit::Put { id: id.into(), draft })
             }
         }
     }

@@ -13,8 +13,8 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::formats::Row;
 use crate::memory::{
-    Actor, BranchId, Document, Edit, Error, Export, Join, Memory, OpenMode, Question, Shown, Snapshot, Surroundings,
-    View, Viewer, Wanted,
+    Actor, BranchId, Document, Error, Export, Join, Memory, OpenMode, Question, RecordEdit, Shown, Snapshot,
+    Surroundings, View, Viewer, Wanted,
 };
 
 /// Bytes that one commit of an import takes at the most.
@@ -131,7 +131,7 @@ impl Branch for Closed {
 
     fn put(&self, rows: Vec<Row>) -> Result<Value, Failure> {
         let fresh_id = || self.memory.fresh_id();
-        let edits: Vec<Edit> = rows.into_iter().map(|row| row.into_edit(&fresh_id)).collect::<Result<_, _>>()?;
+        let edits: Vec<RecordEdit> = rows.into_iter().map(|row| row.into_edit(&fresh_id)).collect::<Result<_, _>>()?;
         let receipt = self.memory.import(&self.who, self.branch, edits)?;
         parse(&receipt.to_json())
     }

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use super::super::Error;
 use super::timeline::{Facts, Step, Totals};
 use crate::lineage::{Entry, SIGNATURE_BYTES, SignedEntry};
-use crate::object::{Hash, Reader, Shelf};
+use crate::object::{BlobStore, Hash, Reader};
 use crate::segment::Container;
 
 /// Kind byte of the file.
@@ -78,8 +78,8 @@ impl Archive {
     }
 
     /// Opens the file of an archive that nothing names.
-    pub fn open(shelf: &Shelf, name: Hash) -> Result<Container, Error> {
-        Ok(Container::open(shelf, name, KIND)?)
+    pub fn open(blobs: &BlobStore, name: Hash) -> Result<Container, Error> {
+        Ok(Container::open(blobs, name, KIND)?)
     }
 
     /// Returns the number of its last entry.
@@ -87,11 +87,11 @@ impl Archive {
         self.first + self.count - 1
     }
 
-    fn opened(&self, shelf: &Shelf) -> Result<&Opened, Error> {
+    fn opened(&self, blobs: &BlobStore) -> Result<&Opened, Error> {
         if let Some(opened) = self.file.get() {
             return Ok(opened);
         }
-        let file = Archive::open(shelf, self.name)?;
+        let file = Archive::open(blobs, self.name)?;
         let mut extra = Reader::new(file.extra());
         let numbers = (|| Ok([extra.number()?, extra.number()?, extra.number()?, extra.number()?]))();
         let [first, count, branches, steps] =
@@ -103,13 +103,13 @@ impl Archive {
     }
 
     /// Returns the file.
-    pub fn file(&self, shelf: &Shelf) -> Result<&Container, Error> {
-        Ok(&self.opened(shelf)?.file)
+    pub fn file(&self, blobs: &BlobStore) -> Result<&Container, Error> {
+        Ok(&self.opened(blobs)?.file)
     }
 
     /// Returns how many branches and steps it holds.
-    pub fn counts(&self, shelf: &Shelf) -> Result<(u64, u64), Error> {
-        self.opened(shelf).map(|opened| (opened.branches, opened.steps))
+    pub fn counts(&self, blobs: &BlobStore) -> Result<(u64, u64), Error> {
+        self.opened(blobs).map(|opened| (opened.branches, opened.steps))
     }
 
     /// Returns the error of an archive that is not what it should be.
@@ -117,8 +117,8 @@ impl Archive {
         Error::damaged(format!("the archive {} is damaged: {reason}", self.name))
     }
 
-    fn numbers<const N: usize>(&self, shelf: &Shelf, section: usize, at: u64) -> Result<[u64; N], Error> {
-        let bytes = self.file(shelf)?.slice(section, at, 8 * N as u64)?;
+    fn numbers<const N: usize>(&self, blobs: &BlobStore, section: usize, at: u64) -> Result<[u64; N], Error> {
+        let bytes = self.file(blobs)?.slice(section, at, 8 * N as u64)?;
         let mut numbers = [0; N];
         for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
             *number = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
@@ -127,10 +127,10 @@ impl Archive {
     }
 
     /// Returns where in section 0 the entry at that place begins and ends.
-    pub fn span(&self, shelf: &Shelf, place: u64) -> Result<(u64, u64), Error> {
+    pub fn span(&self, blobs: &BlobStore, place: u64) -> Result<(u64, u64), Error> {
         let [start, end] = match place {
-            0 => [0, self.numbers::<1>(shelf, ENDS, 0)?[0]],
-            _ => self.numbers::<2>(shelf, ENDS, (place - 1) * 8)?,
+            0 => [0, self.numbers::<1>(blobs, ENDS, 0)?[0]],
+            _ => self.numbers::<2>(blobs, ENDS, (place - 1) * 8)?,
         };
         if start < end { Ok((start, end)) } else { Err(self.damaged("an entry ends before it begins")) }
     }
@@ -147,8 +147,8 @@ impl Archive {
     }
 
     /// Returns the row at that place in the sorted hashes.
-    pub fn hash_row(&self, shelf: &Shelf, at: u64) -> Result<(u64, u32), Error> {
-        let bytes = self.file(shelf)?.slice(HASHES, at * HASH_ROW, HASH_ROW)?;
+    pub fn hash_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, u32), Error> {
+        let bytes = self.file(blobs)?.slice(HASHES, at * HASH_ROW, HASH_ROW)?;
         let (hash, place) = bytes.split_at(8);
         Ok((
             u64::from_le_bytes(hash.try_into().unwrap_or_default()),
@@ -158,12 +158,12 @@ impl Archive {
 
     /// Returns the numbers of entries that may have a hash. Hashes are spread evenly, so it is looked for near where
     /// it should stand, and few blocks of the file are touched.
-    pub fn like(&self, shelf: &Shelf, hash: &Hash) -> Result<Vec<u64>, Error> {
+    pub fn like(&self, blobs: &BlobStore, hash: &Hash) -> Result<Vec<u64>, Error> {
         let wanted = prefix(hash);
         let guess = ((u128::from(wanted) * u128::from(self.count)) >> 64) as u64;
         let slack = 4 * self.count.isqrt() + 16;
         let (mut low, mut high) = (guess.saturating_sub(slack), (guess + slack).min(self.count));
-        let is_before = |at: u64| self.hash_row(shelf, at).map(|(prefix, _)| prefix < wanted);
+        let is_before = |at: u64| self.hash_row(blobs, at).map(|(prefix, _)| prefix < wanted);
         if low > 0 && !is_before(low - 1)? {
             low = 0;
         }
@@ -173,7 +173,7 @@ impl Archive {
         let mut at = low + first_where(high - low, |at| Ok(!is_before(low + at)?))?;
         let mut found = Vec::new();
         while at < self.count {
-            let (prefix, place) = self.hash_row(shelf, at)?;
+            let (prefix, place) = self.hash_row(blobs, at)?;
             if prefix != wanted {
                 break;
             }
@@ -184,31 +184,31 @@ impl Archive {
     }
 
     /// Returns the row of the branch at that place.
-    pub fn row(&self, shelf: &Shelf, at: u64) -> Result<BranchRow, Error> {
-        let start = if at == 0 { 0 } else { self.numbers::<1>(shelf, BRANCHES, (at - 1) * BRANCH_ROW + 8)?[0] };
-        let [branch, end, parent, rights] = self.numbers(shelf, BRANCHES, at * BRANCH_ROW)?;
+    pub fn row(&self, blobs: &BlobStore, at: u64) -> Result<BranchRow, Error> {
+        let start = if at == 0 { 0 } else { self.numbers::<1>(blobs, BRANCHES, (at - 1) * BRANCH_ROW + 8)?[0] };
+        let [branch, end, parent, rights] = self.numbers(blobs, BRANCHES, at * BRANCH_ROW)?;
         let (uid, mode) = (rights as u32, (rights >> 32) as u32);
-        if start > end || end > self.opened(shelf)?.steps {
+        if start > end || end > self.opened(blobs)?.steps {
             return Err(self.damaged("a branch's steps end before they begin"));
         }
         Ok(BranchRow { branch, start, end, facts: Facts { parent, uid, mode } })
     }
 
     /// Returns the row of a branch, if it has steps here.
-    pub fn branch(&self, shelf: &Shelf, branch: u64) -> Result<Option<BranchRow>, Error> {
+    pub fn branch(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchRow>, Error> {
         // A branch has the number of its first entry.
         if branch > self.last() {
             return Ok(None);
         }
-        let branches = self.opened(shelf)?.branches;
-        let number = |at: u64| self.numbers::<1>(shelf, BRANCHES, at * BRANCH_ROW).map(|[number]| number);
+        let branches = self.opened(blobs)?.branches;
+        let number = |at: u64| self.numbers::<1>(blobs, BRANCHES, at * BRANCH_ROW).map(|[number]| number);
         let at = first_where(branches, |at| Ok(number(at)? >= branch))?;
-        if at == branches || number(at)? != branch { Ok(None) } else { self.row(shelf, at).map(Some) }
+        if at == branches || number(at)? != branch { Ok(None) } else { self.row(blobs, at).map(Some) }
     }
 
     /// Returns the step at that place in section 4.
-    pub fn step(&self, shelf: &Shelf, at: u64) -> Result<Step, Error> {
-        let [seq, own, joined, lineage, events] = self.numbers(shelf, STEPS, at * STEP_ROW)?;
+    pub fn step(&self, blobs: &BlobStore, at: u64) -> Result<Step, Error> {
+        let [seq, own, joined, lineage, events] = self.numbers(blobs, STEPS, at * STEP_ROW)?;
         Ok(Step { seq, totals: Totals { own, joined, lineage, events } })
     }
 }

@@ -1,4 +1,4 @@
-//! All entries of the store: the recent ones in memory, the older ones in archives on the shelf, and what finds them by
+//! All entries of the store: the recent ones in memory, the older ones in archives in the blob store, and what finds them by
 //! number, by hash, and by where they stand in the `lineage` and `events.jsonl` of a branch.
 //!
 //! ```text
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use super::{Error, Memory};
 use crate::lineage::{Entry, SignedEntry};
-use crate::object::Shelf;
+use crate::object::BlobStore;
 use crate::sync::{Rank, RwLock};
 
 pub use archive::{Archive, ArchiveName};
@@ -77,12 +77,12 @@ impl History {
     }
 
     /// Looks up what [`History::push`] of an entry needs to know. Only who writes calls these two.
-    pub fn make_ready(&self, shelf: &Shelf, entry: &Entry) -> Result<(), Error> {
+    pub fn make_ready(&self, blobs: &BlobStore, entry: &Entry) -> Result<(), Error> {
         let epoch = self.epoch();
         let parent = if needs_parent(entry) { entry.parent_id } else { 0 };
         for branch in [entry.branch_id, parent] {
             if branch != 0 && !epoch.tail.read().knows(branch) {
-                let standing = Reader::of(shelf, epoch.clone()).standing(branch, u64::MAX)?;
+                let standing = Reader::of(blobs, epoch.clone()).standing(branch, u64::MAX)?;
                 epoch.tail.write().begin(branch, standing);
             }
         }
@@ -96,7 +96,7 @@ impl History {
     }
 
     /// Puts the entries up to `upto` into an archive, and folds small archives into it. Nothing changes yet.
-    pub fn archive(&self, shelf: &Shelf, upto: u64) -> Result<Vec<Arc<Archive>>, Error> {
+    pub fn archive(&self, blobs: &BlobStore, upto: u64) -> Result<Vec<Arc<Archive>>, Error> {
         let epoch = self.epoch();
         let mut archives = epoch.archives.clone();
         let first = archives.last().map_or(1, |archive| archive.last() + 1);
@@ -104,19 +104,19 @@ impl History {
             return Ok(archives);
         }
         let mut fresh = Fresh::new(epoch.tail.read().upto(upto));
-        let reader = Reader::of(shelf, epoch.clone());
+        let reader = Reader::of(blobs, epoch.clone());
         for seq in first..=upto {
             fresh.push(&*reader.entry(seq)?);
         }
         fresh.sort();
         let older = archives.split_off(archives.len() - write::folded(&archives, upto + 1 - first));
         let begins = older.first().map_or(first, |archive| archive.first);
-        let archive = match write::write(shelf, &older, begins, &fresh) {
+        let archive = match write::write(blobs, &older, begins, &fresh) {
             // The disk may have room for the small one alone, and damage in an old one is no reason to seal nothing.
             Err(error) if !older.is_empty() => {
                 log::warn!("archives of entries are not folded now: {error}");
                 archives.extend(older);
-                write::write(shelf, &[], first, &fresh)?
+                write::write(blobs, &[], first, &fresh)?
             }
             written => written?,
         };
@@ -160,44 +160,44 @@ pub(super) struct Check {
 
 impl Check {
     /// Checks what finds the next entry, which is in `archive`.
-    pub fn entry(&mut self, shelf: &Shelf, archive: &Archive, signed: &SignedEntry) -> Result<(), Error> {
+    pub fn entry(&mut self, blobs: &BlobStore, archive: &Archive, signed: &SignedEntry) -> Result<(), Error> {
         let entry = &signed.entry;
         if entry.seq == archive.first {
             self.seen.clear();
         }
-        if !archive.like(shelf, &signed.hash)?.contains(&entry.seq) {
+        if !archive.like(blobs, &signed.hash)?.contains(&entry.seq) {
             return Err(archive.damaged(&format!("entry {} is not found by its hash", entry.seq)));
         }
         if entry.branch_id != 0 {
             let standing = |branch: u64| self.standings.get(&branch).copied().unwrap_or_default();
             let (mut branch, mut parent) = (standing(entry.branch_id), standing(entry.parent_id));
             advance(entry, lengths(signed), &mut branch, &mut parent);
-            self.step(shelf, archive, entry.seq, (entry.branch_id, branch))?;
+            self.step(blobs, archive, entry.seq, (entry.branch_id, branch))?;
             if tells_parent(entry) {
-                self.step(shelf, archive, entry.seq, (entry.parent_id, parent))?;
+                self.step(blobs, archive, entry.seq, (entry.parent_id, parent))?;
             }
         }
         if entry.seq == archive.last() {
-            return self.end(shelf, archive);
+            return self.end(blobs, archive);
         }
         Ok(())
     }
 
     fn step(
         &mut self,
-        shelf: &Shelf,
+        blobs: &BlobStore,
         archive: &Archive,
         seq: u64,
         (branch, standing): (u64, Standing),
     ) -> Result<(), Error> {
         self.standings.insert(branch, standing);
-        let row = archive.branch(shelf, branch)?;
+        let row = archive.branch(blobs, branch)?;
         let seen = self.seen.entry(branch).or_default();
         *seen += 1;
         let is_right = match row.filter(|row| row.start + *seen <= row.end) {
             None => false,
             Some(row) => {
-                let step = archive.step(shelf, row.start + *seen - 1)?;
+                let step = archive.step(blobs, row.start + *seen - 1)?;
                 let is_last = row.start + *seen == row.end;
                 (step.seq, step.totals) == (seq, standing.totals) && (!is_last || row.facts == standing.facts)
             }
@@ -208,8 +208,8 @@ impl Check {
         Err(archive.damaged(&format!("entry {seq} does not stand where it should in the history of branch {branch}")))
     }
 
-    fn end(&self, shelf: &Shelf, archive: &Archive) -> Result<(), Error> {
-        let (branches, steps) = archive.counts(shelf)?;
+    fn end(&self, blobs: &BlobStore, archive: &Archive) -> Result<(), Error> {
+        let (branches, steps) = archive.counts(blobs)?;
         if (branches, steps) == (self.seen.len() as u64, self.seen.values().sum::<u64>()) {
             return Ok(());
         }
@@ -220,7 +220,7 @@ impl Check {
 impl Memory {
     /// Returns what reads the history as it is now.
     pub(super) fn history_reader(&self) -> Reader<'_> {
-        Reader::of(&self.segments.shelf, self.history.epoch())
+        Reader::of(&self.segments.blobs, self.history.epoch())
     }
 
     /// Returns the lines of a branch's lineage, without line ends and in the order of the file; with `subtree` those of

@@ -11,7 +11,7 @@ use super::archive::{ENTRIES, first_where};
 use super::lines::HistoryFile;
 use super::timeline::{Facts, Standing, Step};
 use crate::lineage::SignedEntry;
-use crate::object::{Hash, Shelf};
+use crate::object::{BlobStore, Hash};
 use crate::segment::Blocks;
 
 /// Bytes of entries that are read at a time where one follows the other.
@@ -52,7 +52,7 @@ struct Decoded {
 
 /// Reads entries and histories.
 pub(in crate::memory) struct Reader<'a> {
-    shelf: &'a Shelf,
+    blobs: &'a BlobStore,
     epoch: Arc<Epoch>,
     /// The steps of each branch, newest first.
     pieces: RefCell<HashMap<u64, Arc<[Piece]>>>,
@@ -71,8 +71,8 @@ enum List {
 
 impl<'a> Reader<'a> {
     /// Reads what an epoch has.
-    pub fn of(shelf: &'a Shelf, epoch: Arc<Epoch>) -> Reader<'a> {
-        Reader { shelf, epoch, pieces: RefCell::default(), window: RefCell::default(), decoded: RefCell::default() }
+    pub fn of(blobs: &'a BlobStore, epoch: Arc<Epoch>) -> Reader<'a> {
+        Reader { blobs, epoch, pieces: RefCell::default(), window: RefCell::default(), decoded: RefCell::default() }
     }
 
     /// Returns the number of the newest entry.
@@ -103,16 +103,16 @@ impl<'a> Reader<'a> {
 
     fn archived(&self, number: usize, place: u64) -> Result<SignedEntry, Error> {
         let archive = &self.epoch.archives[number];
-        let (start, end) = archive.span(self.shelf, place)?;
+        let (start, end) = archive.span(self.blobs, place)?;
         let mut window = self.window.borrow_mut();
         let window_end = window.start + window.bytes.len() as u64;
         if window.archive != number || start < window.start || end > window_end {
             // Who reads one after the other gets more at once.
             let follows =
                 window.archive == number && !window.bytes.is_empty() && (window.start..=window_end).contains(&start);
-            let all = archive.span(self.shelf, archive.count - 1)?.1;
+            let all = archive.span(self.blobs, archive.count - 1)?.1;
             let upto = if follows { end.max((start + AHEAD).min(all)) } else { end };
-            let bytes = archive.file(self.shelf)?.read(ENTRIES, start, upto - start, &mut Blocks::default())?;
+            let bytes = archive.file(self.blobs)?.read(ENTRIES, start, upto - start, &mut Blocks::default())?;
             *window = Window { archive: number, start, bytes };
         }
         let at = (start - window.start) as usize;
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
     pub fn entry_with(&self, hash: &Hash) -> Result<Option<Arc<SignedEntry>>, Error> {
         let mut numbers = self.epoch.tail.read().like(hash);
         for archive in self.epoch.archives.iter().rev() {
-            numbers.extend(archive.like(self.shelf, hash)?);
+            numbers.extend(archive.like(self.blobs, hash)?);
         }
         for seq in numbers {
             let signed = self.entry(seq)?;
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
             }
         }
         for (number, archive) in self.epoch.archives.iter().enumerate().rev() {
-            if let Some(row) = archive.branch(self.shelf, branch)? {
+            if let Some(row) = archive.branch(self.blobs, branch)? {
                 let place = Place::Archive(number, row.start);
                 pieces.push(Piece { place, count: row.end - row.start, facts: row.facts });
             }
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
 
     fn step(&self, branch: u64, piece: &Piece, at: u64) -> Result<Step, Error> {
         match piece.place {
-            Place::Archive(number, start) => self.epoch.archives[number].step(self.shelf, start + at),
+            Place::Archive(number, start) => self.epoch.archives[number].step(self.blobs, start + at),
             Place::Tail => Ok(self.epoch.tail.read().at(branch, at).unwrap_or_default()),
         }
     }

@@ -8,7 +8,7 @@ use super::*;
 use crate::disk::{Disk, ForgetfulDisk};
 use crate::lineage::Op;
 use crate::memory::{
-    Actor, BranchId, Draft, Edit, Join, OpenMode, Surroundings, Time, View, Viewer, Wanted, verify_on,
+    Actor, BranchId, Join, OpenMode, RecordEdit, RecordInput, Surroundings, Time, View, Viewer, Wanted, verify_on,
 };
 
 static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
@@ -32,8 +32,8 @@ fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
 }
 
 fn put(memory: &Memory, uid: u32, branch: BranchId, id: &str, text: u64) {
-    let draft = Draft { vector: None, text: Some(format!("text {text}").into()), metadata: "{}".into() };
-    memory.commit(&who(uid), branch, vec![Edit::Put { id: id.into(), draft }]).unwrap();
+    let draft = RecordInput { vector: None, text: Some(format!("text {text}").into()), metadata: "{}".into() };
+    memory.commit(&who(uid), branch, vec![RecordEdit::Put { id: id.into(), draft }]).unwrap();
 }
 
 fn all_entries(memory: &Memory) -> Vec<Arc<SignedEntry>> {
@@ -290,11 +290,11 @@ fn an_index_that_leads_elsewhere_is_found_by_verify() {
     (0..5).for_each(|n| put(&memory, 1, main, "r", n));
     memory.seal().unwrap();
     let (epoch, reader) = (memory.history.epoch(), memory.history_reader());
-    let (shelf, archive) = (&memory.segments.shelf, &epoch.archives[0]);
+    let (blobs, archive) = (&memory.segments.blobs, &epoch.archives[0]);
     let mut check = Check::default();
     let entries: Vec<_> = (1..=archive.last()).map(|seq| reader.entry(seq).unwrap()).collect();
-    entries.iter().for_each(|signed| check.entry(shelf, archive, signed).unwrap());
+    entries.iter().for_each(|signed| check.entry(blobs, archive, signed).unwrap());
     let mut check = Check::default();
-    check.entry(shelf, archive, &entries[0]).unwrap();
-    assert!(check.entry(shelf, archive, &entries[2]).is_err(), "a step was passed over");
+    check.entry(blobs, archive, &entries[0]).unwrap();
+    assert!(check.entry(blobs, archive, &entries[2]).is_err(), "a step was passed over");
 }

@@ -7,7 +7,7 @@ use super::super::Error;
 use super::archive::{Archive, BRANCH_ROW, BranchRow, ENTRIES, HASH_ROW, KIND, STEP_ROW, prefix};
 use super::timeline::{Facts, Step};
 use crate::lineage::SignedEntry;
-use crate::object::{Shelf, Writer};
+use crate::object::{BlobStore, Writer};
 use crate::segment::ContainerWriter;
 
 /// Bytes that are copied at a time.
@@ -60,10 +60,10 @@ pub(super) fn folded(archives: &[Arc<Archive>], fresh: u64) -> usize {
 }
 
 /// Writes one archive of older ones, which follow each other, and of the entries behind them.
-pub(super) fn write(shelf: &Shelf, older: &[Arc<Archive>], first: u64, fresh: &Fresh) -> Result<Archive, Error> {
+pub(super) fn write(blobs: &BlobStore, older: &[Arc<Archive>], first: u64, fresh: &Fresh) -> Result<Archive, Error> {
     let count = older.iter().map(|archive| archive.count).sum::<u64>() + fresh.ends.len() as u64;
-    let sources = Sources { shelf, older, fresh };
-    let mut out = ContainerWriter::new(shelf)?;
+    let sources = Sources { blobs, older, fresh };
+    let mut out = ContainerWriter::new(blobs)?;
     sources.entries(&mut out)?;
     sources.hashes(&mut out)?;
     let (branches, steps) = sources.branches(&mut out)?;
@@ -75,7 +75,7 @@ pub(super) fn write(shelf: &Shelf, older: &[Arc<Archive>], first: u64, fresh: &F
 }
 
 struct Sources<'a> {
-    shelf: &'a Shelf,
+    blobs: &'a BlobStore,
     older: &'a [Arc<Archive>],
     fresh: &'a Fresh,
 }
@@ -91,10 +91,10 @@ impl Sources<'_> {
     fn entries(&self, out: &mut ContainerWriter<'_>) -> Result<(), Error> {
         out.begin()?;
         for archive in self.older {
-            let (_, length) = archive.span(self.shelf, archive.count - 1)?;
+            let (_, length) = archive.span(self.blobs, archive.count - 1)?;
             for start in (0..length).step_by(COPIED as usize) {
                 let copied = COPIED.min(length - start);
-                out.write(archive.file(self.shelf)?.slice(ENTRIES, start, copied)?)?;
+                out.write(archive.file(self.blobs)?.slice(ENTRIES, start, copied)?)?;
             }
         }
         out.write(&self.fresh.bytes)?;
@@ -102,10 +102,10 @@ impl Sources<'_> {
         let mut before = 0;
         for archive in self.older {
             for place in 0..archive.count {
-                let (_, end) = archive.span(self.shelf, place)?;
+                let (_, end) = archive.span(self.blobs, place)?;
                 out.write(&(before + end).to_le_bytes())?;
             }
-            before += archive.span(self.shelf, archive.count - 1)?.1;
+            before += archive.span(self.blobs, archive.count - 1)?.1;
         }
         self.fresh.ends.iter().try_for_each(|end| out.write(&(before + end).to_le_bytes()))?;
         Ok(())
@@ -120,7 +120,7 @@ impl Sources<'_> {
             Some(*sum)
         }));
         let head = |source: usize, at: u64| match self.older.get(source) {
-            Some(archive) if at < archive.count => archive.hash_row(self.shelf, at).map(Some),
+            Some(archive) if at < archive.count => archive.hash_row(self.blobs, at).map(Some),
             Some(_) => Ok(None),
             None => Ok(self.fresh.hashes.get(at as usize).copied()),
         };
@@ -164,7 +164,7 @@ impl Sources<'_> {
         self.each_branch(|gathered| {
             for (archive, row) in &gathered.older {
                 for at in row.start..row.end {
-                    write_step(out, &archive.step(self.shelf, at)?)?;
+                    write_step(out, &archive.step(self.blobs, at)?)?;
                 }
             }
             let fresh = gathered.fresh.map_or(&[][..], |(_, steps)| steps);
@@ -179,8 +179,8 @@ impl Sources<'_> {
         loop {
             let mut heads = Vec::with_capacity(self.older.len());
             for (archive, at) in self.older.iter().zip(&at) {
-                let branches = archive.counts(self.shelf)?.0;
-                heads.push(if *at < branches { Some(archive.row(self.shelf, *at)?) } else { None });
+                let branches = archive.counts(self.blobs)?.0;
+                heads.push(if *at < branches { Some(archive.row(self.blobs, *at)?) } else { None });
             }
             let least =
                 heads.iter().flatten().map(|row| row.branch).chain(fresh.peek().map(|(branch, _)| **branch)).min();

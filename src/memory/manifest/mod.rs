@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The file `manifest` is small and replaced as a whole by an atomic rename. The world stands in its parts, immutable
-//! files on the shelf: the first holds all branches, each later one what a seal changed. Once the later ones have
+//! files in the blob store: the first holds all branches, each later one what a seal changed. Once the later ones have
 //! outgrown the first, one is written anew in place of all (as LSM stores do with theirs, such as RocksDB).
 
 mod reading;
@@ -26,7 +26,7 @@ use super::trees::{StoredTree, Trees};
 use super::world::World;
 use crate::disk::Disk;
 use crate::lineage::{Key, PublicKey, SIGNATURE_BYTES};
-use crate::object::{CodecError, Context, Hash, Reader, Shelf, Time, Writer};
+use crate::object::{BlobStore, CodecError, Context, Hash, Reader, Time, Writer};
 use crate::segment::{Container, Segment};
 use crate::workspace::Tree;
 use reading::Reading;
@@ -148,7 +148,7 @@ fn graphs_of(world: &World) -> BTreeSet<Hash> {
     graphs
 }
 
-/// Replaces the manifest: data, then the name, then the folder. The parts are on the shelf already.
+/// Replaces the manifest: data, then the name, then the folder. The parts are in the blob store already.
 pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, parts: &[Part], key: &Key) -> Result<(), Error> {
     let payload = manifest.to_bytes(parts);
     let signature = key.sign(&Hash::of(&CONTEXT, &payload));
@@ -184,7 +184,7 @@ pub(super) fn read(
     let Root { mut manifest, graphs, parts } = Root::from_bytes(payload)?;
     let mut reading = Reading::default();
     for part in &parts {
-        let file = Container::open(&segments.shelf, part.name, PART)?;
+        let file = Container::open(&segments.blobs, part.name, PART)?;
         file.verify()?;
         reading.part(file.section(0)?)?;
     }
@@ -202,7 +202,7 @@ pub(super) fn read(
 }
 
 /// Checks a file of a manifest's part that nothing names any longer.
-pub(super) fn check_part(shelf: &Shelf, name: Hash) -> Option<Result<(), Error>> {
-    let file = Container::open(shelf, name, PART).ok()?;
+pub(super) fn check_part(blobs: &BlobStore, name: Hash) -> Option<Result<(), Error>> {
+    let file = Container::open(blobs, name, PART).ok()?;
     Some(file.verify().map_err(Error::from))
 }

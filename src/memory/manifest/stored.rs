@@ -24,7 +24,7 @@ use crate::branch::State;
 use crate::memory::Error;
 use crate::memory::trees::Trees;
 use crate::memory::world::{Branch, World};
-use crate::object::{Context, Hash, Shelf, Writer};
+use crate::object::{BlobStore, Context, Hash, Writer};
 use crate::segment::ContainerWriter;
 
 /// Parts beside the first that are read at an opening at most.
@@ -125,7 +125,7 @@ impl Stored {
     pub fn advance(
         &mut self,
         world: &World,
-        shelf: &Shelf,
+        blobs: &BlobStore,
         trees: &Trees,
         write_root: impl FnOnce(&[Part]) -> Result<(), Error>,
     ) -> Result<bool, Error> {
@@ -137,7 +137,7 @@ impl Stored {
             part = next.changes(world, trees)?;
         }
         if !part.is_empty() {
-            let name = write_part(shelf, &part)?;
+            let name = write_part(blobs, &part)?;
             next.parts.push(Part { name, bytes: part.len() as u64 });
         }
         write_root(&next.parts)?;
@@ -289,8 +289,8 @@ fn changes<K: Ord + Clone, V: Clone + PartialEq>(
     Ok(())
 }
 
-fn write_part(shelf: &Shelf, bytes: &[u8]) -> Result<Hash, Error> {
-    let mut out = ContainerWriter::new(shelf)?;
+fn write_part(blobs: &BlobStore, bytes: &[u8]) -> Result<Hash, Error> {
+    let mut out = ContainerWriter::new(blobs)?;
     out.begin()?;
     out.write(bytes)?;
     Ok(out.finish(PART, &[])?)

@@ -55,9 +55,9 @@ fn a_circle_of_directories_is_refused() {
     assert!(base.with_delta(&base.delta_from(&base).unwrap()).is_ok());
 }
 
-/// Flips one bit of a file on the shelf.
+/// Flips one bit of a file in the blob store.
 fn flip(cellar: &Cellar, name: &Hash, offset: u64, bit: usize) {
-    let file = cellar.disk.open_write(&cellar.shelf.path(name)).unwrap();
+    let file = cellar.disk.open_write(&cellar.blobs.path(name)).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset).unwrap();
     file.write_all_at(&[byte[0] ^ 1 << bit], offset).unwrap();
@@ -70,12 +70,12 @@ fn a_damaged_pack_or_snapshot_never_gives_a_wrong_byte() {
     let file = create(&mut tree, ROOT, b"f");
     let bytes: Vec<u8> = (0..70_000u32).map(|number| (number * 7 % 251) as u8 + 1).collect();
     write(&mut tree, file, 0, &bytes);
-    let tree = write_packs(&cellar.shelf, &cellar, std::iter::once(&tree)).unwrap().settle(&tree);
+    let tree = write_packs(&cellar.blobs, &cellar, std::iter::once(&tree)).unwrap().settle(&tree);
     let pack = packs_of(std::iter::once(&tree)).into_iter().next().unwrap();
-    let snapshot = write_snapshot(&cellar.shelf, &tree).unwrap();
+    let snapshot = write_snapshot(&cellar.blobs, &tree).unwrap();
     let mut random = Random(4);
     for name in [pack, snapshot] {
-        let length = cellar.shelf.open(&name).unwrap().len().unwrap();
+        let length = cellar.blobs.open(&name).unwrap().len().unwrap();
         for _ in 0..300 {
             let (offset, bit) = (random.below(length as usize) as u64, random.below(8));
             flip(&cellar, &name, offset, bit);
@@ -84,13 +84,13 @@ fn a_damaged_pack_or_snapshot_never_gives_a_wrong_byte() {
                 Ok(read) => assert!(read == bytes),
                 Err(error) => assert_eq!((super::variant(&error), name), ("Segment".to_owned(), pack)),
             }
-            if let Ok(read) = read_snapshot(&cellar.shelf, snapshot) {
+            if let Ok(read) = read_snapshot(&cellar.blobs, snapshot) {
                 assert_eq!(read.hash(), tree.hash());
             }
             flip(&cellar, &name, offset, bit);
         }
     }
-    assert!(Pack::open(&cellar.shelf, pack).unwrap().verify().is_ok());
+    assert!(Pack::open(&cellar.blobs, pack).unwrap().verify().is_ok());
     assert_eq!(tree.read(file, 0, 80_000, &cellar).unwrap(), bytes);
     assert!(matches!(tree.read(file, 0, 1, &NoPacks), Err(TreeError::Segment(_))));
 }
@@ -100,6 +100,6 @@ struct Opened<'a>(&'a Cellar);
 
 impl super::super::Packs for Opened<'_> {
     fn pack(&self, name: &Hash) -> Result<std::sync::Arc<Pack>, crate::segment::SegmentError> {
-        Pack::open(&self.0.shelf, *name).map(std::sync::Arc::new)
+        Pack::open(&self.0.blobs, *name).map(std::sync::Arc::new)
     }
 }

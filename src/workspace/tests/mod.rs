@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{Attrs, Make, Name, Op, Pack, Packs, ROOT, RangeOp, RenameHow, Totals, Tree, TreeError, XattrHow};
 use crate::disk::ForgetfulDisk;
-use crate::object::{Hash, Shelf, Time};
+use crate::object::{BlobStore, Hash, Time};
 use crate::segment::SegmentError;
 
 /// A small generator; the same seed gives the same numbers.
@@ -73,18 +73,18 @@ pub(super) fn added_up(tree: &Tree) -> Totals {
     totals
 }
 
-/// A shelf in memory and the packs on it.
+/// A blob store in memory and the packs on it.
 pub(super) struct Cellar {
     pub disk: ForgetfulDisk,
-    pub shelf: Shelf,
+    pub blobs: BlobStore,
     open: Mutex<HashMap<Hash, Arc<Pack>>>,
 }
 
 impl Cellar {
     pub fn new() -> Cellar {
         let disk = ForgetfulDisk::new();
-        let shelf = Shelf::new(Arc::new(disk.clone()), "segments").unwrap();
-        Cellar { disk, shelf, open: Mutex::default() }
+        let blobs = BlobStore::new(Arc::new(disk.clone()), "segments").unwrap();
+        Cellar { disk, blobs, open: Mutex::default() }
     }
 }
 
@@ -94,7 +94,7 @@ impl Packs for Cellar {
         if let Some(pack) = open.get(name) {
             return Ok(pack.clone());
         }
-        let pack = Arc::new(Pack::open(&self.shelf, *name)?);
+        let pack = Arc::new(Pack::open(&self.blobs, *name)?);
         open.insert(*name, pack.clone());
         Ok(pack)
     }

@@ -71,7 +71,7 @@ fn random_ops_do_what_a_plain_tree_does_and_fail_where_it_fails() {
 
 /// Returns the same tree with all its chunks in packs.
 fn sealed(tree: &Tree, cellar: &Cellar) -> Tree {
-    let sealed = write_packs(&cellar.shelf, cellar, std::iter::once(tree)).unwrap().settle(tree);
+    let sealed = write_packs(&cellar.blobs, cellar, std::iter::once(tree)).unwrap().settle(tree);
     assert!(!sealed.is_loose());
     assert_eq!(sealed.hash(), tree.hash());
     sealed
@@ -183,7 +183,7 @@ fn what_is_wrong_in_the_file_is_refused_and_never_read_nor_sealed() {
         tree.read(inode, 65_530, 20, &cellar).map(drop),
         tree.clone().apply(&Op::Write { inode, offset: 65_540, bytes: vec![1].into() }, Time(2), &cellar).map(drop),
         tree.delta_from(&Tree::default()).map(drop),
-        write_packs(&cellar.shelf, &cellar, std::iter::once(&tree)).map(drop),
+        write_packs(&cellar.blobs, &cellar, std::iter::once(&tree)).map(drop),
     ] {
         assert!(matches!(refused, Err(TreeError::Segment(_))), "{refused:?}");
     }

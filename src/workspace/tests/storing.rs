@@ -33,7 +33,7 @@ fn a_tree_comes_back_from_its_delta_and_from_a_snapshot() {
             for time in 0..random.below(100) {
                 let _ = fork.apply(&random_op(&mut random, fork.next_inode()), Time(time as i64), &cellar);
                 if random.chance(40) {
-                    *fork = write_packs(&cellar.shelf, &cellar, std::iter::once(&*fork)).unwrap().settle(fork);
+                    *fork = write_packs(&cellar.blobs, &cellar, std::iter::once(&*fork)).unwrap().settle(fork);
                 }
             }
         }
@@ -47,8 +47,8 @@ fn a_tree_comes_back_from_its_delta_and_from_a_snapshot() {
                 assert!(back.delta_from(from).unwrap() == delta, "the same tree has another delta");
             }
         }
-        let name = write_snapshot(&cellar.shelf, &forks[0]).unwrap();
-        assert_same(&forks[0], &read_snapshot(&cellar.shelf, name).unwrap(), &cellar);
+        let name = write_snapshot(&cellar.blobs, &forks[0]).unwrap();
+        assert_same(&forks[0], &read_snapshot(&cellar.blobs, name).unwrap(), &cellar);
     }
 }
 
@@ -75,14 +75,14 @@ fn equal_content_is_stored_once_also_across_packs() {
         write(&mut tree, file, 0, &block);
         write(&mut tree, file, 65_536 * 3, &block);
     }
-    let mut packed = write_packs(&cellar.shelf, &cellar, std::iter::once(&tree)).unwrap();
-    let length = super::super::Pack::open(&cellar.shelf, packed.name().unwrap()).unwrap().length();
+    let mut packed = write_packs(&cellar.blobs, &cellar, std::iter::once(&tree)).unwrap();
+    let length = super::super::Pack::open(&cellar.blobs, packed.name().unwrap()).unwrap().length();
     assert!(length < 70_000, "{length}");
     let mut tree = packed.settle(&tree);
     let file = create(&mut tree, ROOT, b"later");
     write(&mut tree, file, 0, &block);
     write(&mut tree, file, 65_536, &[0; 65_536]);
-    let mut packed = write_packs(&cellar.shelf, &cellar, std::iter::once(&tree)).unwrap();
+    let mut packed = write_packs(&cellar.blobs, &cellar, std::iter::once(&tree)).unwrap();
     assert_eq!(packed.name(), None);
     let tree = packed.settle(&tree);
     assert!(!tree.is_loose());
@@ -101,7 +101,7 @@ fn trees_that_share_stay_shared_and_what_came_since_stays_loose() {
     }
     let (mut one, mut other) = (base.clone(), base.clone());
     let sealed = [base.clone(), one.clone()];
-    let mut packed = write_packs(&cellar.shelf, &cellar, sealed.iter()).unwrap();
+    let mut packed = write_packs(&cellar.blobs, &cellar, sealed.iter()).unwrap();
     let (new, appended) = (create(&mut one, ROOT, b"new"), one.lookup(ROOT, b"5").unwrap());
     write(&mut one, new, 0, b"since");
     write(&mut one, appended, 100, b"since");

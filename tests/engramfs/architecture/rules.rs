@@ -131,8 +131,8 @@ pub fn printing(sources: &[Source]) -> Vec<String> {
     let prints = |file: &&Source| {
         ["println!", "eprintln!", "print!", "eprint!"].into_iter().any(|name| has_word(file.production(), name))
     };
-    let strangers = sources.iter().filter(|file| file.room() != Some("cli"));
-    strangers.filter(prints).map(|file| format!("{} prints, and only cli does", file.path)).collect()
+    let unreferenced = sources.iter().filter(|file| file.room() != Some("cli"));
+    unreferenced.filter(prints).map(|file| format!("{} prints, and only cli does", file.path)).collect()
 }
 
 /// Only `disk` opens files, but for the exceptions that the page gives a reason for.
@@ -154,8 +154,8 @@ pub fn files_elsewhere(sources: &[Source], map: &Map) -> Vec<String> {
 
 /// Unsafe code stays where it can't be avoided.
 pub fn unsafe_elsewhere(sources: &[Source]) -> Vec<String> {
-    let strangers = sources.iter().filter(|file| !file.room().is_some_and(|room| UNSAFE.contains(&room)));
-    strangers
+    let unreferenced = sources.iter().filter(|file| !file.room().is_some_and(|room| UNSAFE.contains(&room)));
+    unreferenced
         .filter(|file| has_word(&file.code, "unsafe"))
         .map(|file| format!("{} is unsafe; that is for {}", file.path, UNSAFE.join(", ")))
         .collect()
@@ -165,9 +165,9 @@ pub fn unsafe_elsewhere(sources: &[Source]) -> Vec<String> {
 pub fn crates_elsewhere(sources: &[Source], map: &Map) -> Vec<String> {
     let mut found = Vec::new();
     for (name, home) in &map.crates {
-        let strangers = sources.iter().filter(|file| file.room() != Some(home.as_str()));
+        let unreferenced = sources.iter().filter(|file| file.room() != Some(home.as_str()));
         found.extend(
-            strangers
+            unreferenced
                 .filter(|file| !named_below(&file.code, name).is_empty())
                 .map(|file| format!("{} names the crate {name}, and only {home} does", file.path)),
         );

@@ -1,7 +1,7 @@
 //! The folder of immutable files, each named by a hash of its content.
 //!
 //! A file gets its name before anything refers to it, and a sweep removes what nothing refers to. So whoever
-//! makes files holds a [`Publishing`] until something refers to them, and a sweep leaves alone what gets its
+//! makes files holds a [`PublishGuard`] until something refers to them, and a sweep leaves alone what gets its
 //! name under one, or while it runs.
 
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use crate::sync::Mutex;
 const DRAFT: &str = "draft-";
 
 /// A folder of files that never change once they have their name.
-pub struct Shelf {
+pub struct BlobStore {
     disk: Arc<dyn Disk>,
     folder: &'static str,
     drafts: AtomicU64,
@@ -46,9 +46,9 @@ impl Fresh {
 }
 
 /// While this is held, no file that gets its name is removed by a sweep.
-pub struct Publishing<'a>(&'a Shelf);
+pub struct PublishGuard<'a>(&'a BlobStore);
 
-impl Drop for Publishing<'_> {
+impl Drop for PublishGuard<'_> {
     fn drop(&mut self) {
         let mut fresh = self.0.fresh.lock();
         fresh.publishing -= 1;
@@ -57,7 +57,7 @@ impl Drop for Publishing<'_> {
 }
 
 /// A sweep that runs.
-struct Sweeping<'a>(&'a Shelf);
+struct Sweeping<'a>(&'a BlobStore);
 
 impl Drop for Sweeping<'_> {
     fn drop(&mut self) {
@@ -67,20 +67,20 @@ impl Drop for Sweeping<'_> {
     }
 }
 
-impl Shelf {
-    /// Returns the shelf in `folder`, which is made if it is not there.
-    pub fn new(disk: Arc<dyn Disk>, folder: &'static str) -> io::Result<Shelf> {
+impl BlobStore {
+    /// Returns the blob store in `folder`, which is made if it is not there.
+    pub fn new(disk: Arc<dyn Disk>, folder: &'static str) -> io::Result<BlobStore> {
         disk.make_dir(folder)?;
-        Ok(Shelf::over(disk, folder))
+        Ok(BlobStore::over(disk, folder))
     }
 
-    /// Returns the shelf in a `folder` that is there already, and touches nothing.
-    pub fn over(disk: Arc<dyn Disk>, folder: &'static str) -> Shelf {
-        Shelf { disk, folder, drafts: AtomicU64::new(0), fresh: Mutex::default() }
+    /// Returns the blob store in a `folder` that is there already, and touches nothing.
+    pub fn over(disk: Arc<dyn Disk>, folder: &'static str) -> BlobStore {
+        BlobStore { disk, folder, drafts: AtomicU64::new(0), fresh: Mutex::default() }
     }
 
     /// Starts a file that has no name yet.
-    pub fn draft(&self) -> io::Result<Draft<'_>> {
+    pub fn create(&self) -> io::Result<TempBlob<'_>> {
         loop {
             let number = self.drafts.fetch_add(1, Ordering::Relaxed);
             self.fresh.lock().drafts.insert(number);
@@ -92,7 +92,7 @@ impl Shelf {
             match made {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
-                Ok(file) => return Ok(Draft { shelf: self, number, path, file, kept: false }),
+                Ok(file) => return Ok(TempBlob { blobs: self, number, path, file, persisted: false }),
             }
         }
     }
@@ -108,14 +108,14 @@ impl Shelf {
     }
 
     /// Protects files that are about to get their names from a sweep, until something refers to them.
-    pub fn publishing(&self) -> Publishing<'_> {
+    pub fn publishing(&self) -> PublishGuard<'_> {
         self.fresh.lock().publishing += 1;
-        Publishing(self)
+        PublishGuard(self)
     }
 
     /// Removes what is not in `live`, drafts too, and returns how many bytes that freed. One sweep runs at a time.
     ///
-    /// `live` is asked once the names on the shelf are known: what gets a name after that stays in any case.
+    /// `live` is asked once the names in the blob store are known: what gets a name after that stays in any case.
     pub fn sweep(&self, live: impl FnOnce() -> HashSet<Hash>) -> io::Result<u64> {
         self.fresh.lock().sweeping = true;
         let _sweeping = Sweeping(self);
@@ -145,7 +145,7 @@ impl Shelf {
     }
 
     /// Returns the names of all files in the folder that are not in `live`.
-    pub fn strangers(&self, live: &HashSet<Hash>) -> io::Result<Vec<String>> {
+    pub fn unreferenced(&self, live: &HashSet<Hash>) -> io::Result<Vec<String>> {
         let mut names = self.disk.list(self.folder)?;
         names.retain(|name| !is_named(name, live));
         Ok(names)
@@ -157,42 +157,42 @@ fn is_named(name: &str, names: &HashSet<Hash>) -> bool {
 }
 
 /// A file that is being written and has no name yet; dropping it removes it.
-pub struct Draft<'a> {
-    shelf: &'a Shelf,
+pub struct TempBlob<'a> {
+    blobs: &'a BlobStore,
     number: u64,
     path: String,
     file: Box<dyn DiskFile>,
-    kept: bool,
+    persisted: bool,
 }
 
-impl Draft<'_> {
+impl TempBlob<'_> {
     /// Writes bytes at an offset.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
     }
 
     /// Makes the file durable under its name: data, then the name, then the folder.
-    pub fn keep(mut self, name: &Hash) -> io::Result<()> {
+    pub fn persist(mut self, name: &Hash) -> io::Result<()> {
         self.file.sync()?;
         {
-            let mut fresh = self.shelf.fresh.lock();
+            let mut fresh = self.blobs.fresh.lock();
             fresh.names.insert(*name);
             fresh.settle();
         }
-        self.shelf.disk.rename(&self.path, &self.shelf.path(name))?;
-        self.kept = true;
-        self.shelf.disk.sync_dir(self.shelf.folder)
+        self.blobs.disk.rename(&self.path, &self.blobs.path(name))?;
+        self.persisted = true;
+        self.blobs.disk.sync_dir(self.blobs.folder)
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for TempBlob<'_> {
     fn drop(&mut self) {
-        if !self.kept
-            && let Err(error) = self.shelf.disk.remove(&self.path)
+        if !self.persisted
+            && let Err(error) = self.blobs.disk.remove(&self.path)
         {
             log::warn!("the unfinished file {} stays until the next sweep: {error}", self.path);
         }
-        self.shelf.fresh.lock().drafts.remove(&self.number);
+        self.blobs.fresh.lock().drafts.remove(&self.number);
     }
 }
 
@@ -204,55 +204,55 @@ mod tests {
 
     const NONE: fn() -> HashSet<Hash> = HashSet::new;
 
-    fn shelf() -> Shelf {
-        Shelf::new(Arc::new(ForgetfulDisk::new()), "segments").unwrap()
+    fn blobs() -> BlobStore {
+        BlobStore::new(Arc::new(ForgetfulDisk::new()), "segments").unwrap()
     }
 
-    fn put(shelf: &Shelf, name: u8) -> Hash {
-        let (draft, name) = (shelf.draft().unwrap(), Hash([name; 32]));
-        draft.write_at(b"content", 0).unwrap();
-        draft.keep(&name).unwrap();
+    fn put(blobs: &BlobStore, name: u8) -> Hash {
+        let (blob, name) = (blobs.create().unwrap(), Hash([name; 32]));
+        blob.write_at(b"content", 0).unwrap();
+        blob.persist(&name).unwrap();
         name
     }
 
     #[test]
     fn a_sweep_removes_what_nothing_refers_to_and_what_a_crash_left() {
-        let shelf = shelf();
-        let (live, _dead) = (put(&shelf, 1), put(&shelf, 2));
-        std::mem::forget(shelf.draft().unwrap());
-        shelf.fresh.lock().drafts.clear();
-        shelf.sweep(|| HashSet::from([live])).unwrap();
-        assert_eq!(shelf.disk.list("segments").unwrap(), [live.to_string()]);
+        let blobs = blobs();
+        let (live, _dead) = (put(&blobs, 1), put(&blobs, 2));
+        std::mem::forget(blobs.create().unwrap());
+        blobs.fresh.lock().drafts.clear();
+        blobs.sweep(|| HashSet::from([live])).unwrap();
+        assert_eq!(blobs.disk.list("segments").unwrap(), [live.to_string()]);
     }
 
     #[test]
     fn what_is_being_published_or_written_stays() {
-        let shelf = shelf();
-        let (publishing, draft) = (shelf.publishing(), shelf.draft().unwrap());
-        let name = put(&shelf, 1);
-        shelf.sweep(NONE).unwrap();
-        shelf.open(&name).unwrap();
-        draft.keep(&Hash([2; 32])).unwrap();
+        let blobs = blobs();
+        let (publishing, blob) = (blobs.publishing(), blobs.create().unwrap());
+        let name = put(&blobs, 1);
+        blobs.sweep(NONE).unwrap();
+        blobs.open(&name).unwrap();
+        blob.persist(&Hash([2; 32])).unwrap();
         drop(publishing);
-        shelf.sweep(NONE).unwrap();
-        assert!(shelf.disk.list("segments").unwrap().is_empty());
+        blobs.sweep(NONE).unwrap();
+        assert!(blobs.disk.list("segments").unwrap().is_empty());
     }
 
     #[test]
     fn what_gets_its_name_while_a_sweep_runs_stays() {
-        let shelf = shelf();
-        let old = put(&shelf, 1);
+        let blobs = blobs();
+        let old = put(&blobs, 1);
         let mut again = None;
-        shelf
+        blobs
             .sweep(|| {
                 // The same content, and nothing refers to it yet when the sweep asks.
-                let publishing = shelf.publishing();
-                again = Some(put(&shelf, 1));
+                let publishing = blobs.publishing();
+                again = Some(put(&blobs, 1));
                 drop(publishing);
                 HashSet::new()
             })
             .unwrap();
         assert_eq!(again, Some(old));
-        shelf.open(&old).unwrap();
+        blobs.open(&old).unwrap();
     }
 }

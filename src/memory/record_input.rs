@@ -17,7 +17,7 @@ pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
 /// A record as its writer gave it; not yet checked against the memory's dimension.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub struct RecordInput {
     /// The vector, finite numbers.
     pub vector: Option<Arc<[f32]>>,
     /// The text.
@@ -28,13 +28,13 @@ pub struct Draft {
 
 /// One edit of records.
 #[derive(Clone, Debug)]
-pub enum Edit {
+pub enum RecordEdit {
     /// A record is written, new or in place of an older version.
     Put {
         /// Its id.
         id: Arc<str>,
         /// What it says.
-        draft: Draft,
+        draft: RecordInput,
     },
     /// A record is deleted; one that is not there is no error.
     Delete {
@@ -97,7 +97,7 @@ impl<'a> Keys<'a> {
         })
     }
 
-    fn draft(self) -> Result<Draft, Error> {
+    fn draft(self) -> Result<RecordInput, Error> {
         if self.delete.is_some() {
             return Err(invalid("bad_document", "'delete' belongs into ingest; here, remove the file"));
         }
@@ -107,7 +107,7 @@ impl<'a> Keys<'a> {
             Some(vector) => check_numbers(vector)?,
             None => {}
         }
-        Ok(Draft {
+        Ok(RecordInput {
             vector: vector.map(Arc::from),
             text: self.text.map(Arc::from),
             metadata: canonical(self.metadata.unwrap_or_default()),
@@ -161,21 +161,21 @@ pub(super) fn check_numbers(vector: &[f32]) -> Result<(), Error> {
     }
 }
 
-impl Draft {
+impl RecordInput {
     /// Makes a draft out of a bare vector.
-    pub fn of_vector(vector: Vec<f32>) -> Result<Draft, Error> {
+    pub fn of_vector(vector: Vec<f32>) -> Result<RecordInput, Error> {
         check_numbers(&vector)?;
-        Ok(Draft { vector: Some(vector.into()), text: None, metadata: canonical(Map::new()) })
+        Ok(RecordInput { vector: Some(vector.into()), text: None, metadata: canonical(Map::new()) })
     }
 
     /// Returns the draft with that metadata.
-    pub fn with_metadata(self, metadata: Map<String, Value>) -> Draft {
-        Draft { metadata: canonical(metadata), ..self }
+    pub fn with_metadata(self, metadata: Map<String, Value>) -> RecordInput {
+        RecordInput { metadata: canonical(metadata), ..self }
     }
 
     /// Parses the whole document of `vectors/<id>.json`. An `id` inside must equal `id`. Over
     /// 16 MiB: kind `TooLarge`. Incomplete JSON: code `incomplete`.
-    pub fn parse(id: &str, document: &[u8]) -> Result<Draft, Error> {
+    pub fn parse(id: &str, document: &[u8]) -> Result<RecordInput, Error> {
         let keys = Keys::parse(document)?;
         if let Some(other) = &keys.id
             && other != id
@@ -189,7 +189,7 @@ impl Draft {
     /// Tells from the beginning of a document whether it can still become right: an error if it is
     /// wrong for certain, otherwise whether it is complete.
     pub fn probe(id: &str, beginning: &[u8]) -> Result<bool, Error> {
-        match Draft::parse(id, beginning) {
+        match RecordInput::parse(id, beginning) {
             Ok(_) => Ok(true),
             Err(error) if error.code == "incomplete" => Ok(false),
             Err(error) => Err(error),
@@ -208,10 +208,10 @@ impl Draft {
     }
 }
 
-impl Edit {
+impl RecordEdit {
     /// Parses one line of `ingest`; errors name the line by `number`, counted from 1. A line
     /// without an id gets the one that `fresh_id` gives.
-    pub fn parse_line(line: &[u8], number: usize, fresh_id: &dyn Fn() -> Arc<str>) -> Result<Edit, Error> {
+    pub fn parse_line(line: &[u8], number: usize, fresh_id: &dyn Fn() -> Arc<str>) -> Result<RecordEdit, Error> {
         let at_line = |error: Error| Error { message: format!("line {number}: {}", error.message), ..error };
         let parse = || {
             let mut keys = Keys::parse(line)?;
@@ -220,13 +220,13 @@ impl Edit {
                 check_record_id(id)?;
             }
             if keys.delete.take() != Some(true) {
-                return Ok(Edit::Put { id: id.unwrap_or_else(fresh_id), draft: keys.draft()? });
+                return Ok(RecordEdit::Put { id: id.unwrap_or_else(fresh_id), draft: keys.draft()? });
             }
             let id = id.ok_or_else(|| invalid("no_id", "a line that deletes names no id"))?;
             if keys.vector.is_some() || keys.text.is_some() || keys.metadata.is_some() {
                 return Err(invalid("bad_document", "a line that deletes holds more than the id"));
             }
-            Ok(Edit::Delete { id })
+            Ok(RecordEdit::Delete { id })
         };
         parse().map_err(at_line)
     }
@@ -234,7 +234,7 @@ impl Edit {
     /// Returns the id of the record that the edit leaves behind or removes.
     pub fn id(&self) -> &Arc<str> {
         match self {
-            Edit::Put { id, .. } | Edit::Delete { id } | Edit::Rename { to: id, .. } => id,
+            RecordEdit::Put { id, .. } | RecordEdit::Delete { id } | RecordEdit::Rename { to: id, .. } => id,
         }
     }
 }
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     fn code(document: &str) -> &'static str {
-        Draft::parse("a", document.as_bytes()).unwrap_err().code
+        RecordInput::parse("a", document.as_bytes()).unwrap_err().code
     }
 
     #[test]
@@ -264,13 +264,13 @@ mod tests {
         assert_eq!(code("{\"text\":\"t\"} x"), "not_json");
         assert_eq!(code("[1]"), "bad_document");
         let large = format!("{{\"text\":\"{}\"}}", "x".repeat(DOCUMENT_BYTES_MAX));
-        assert_eq!(Draft::parse("a", large.as_bytes()).unwrap_err().kind, Kind::TooLarge);
+        assert_eq!(RecordInput::parse("a", large.as_bytes()).unwrap_err().kind, Kind::TooLarge);
     }
 
     #[test]
     fn what_reading_gives_can_be_written_back() {
         let document = br#"{"id":"a","text":null,"metadata":{"z":1,"a":{"y":2,"b":3}},"created":"x","modified":"x","branch":"main","agent":"x","session":"","vector":[0.5]}"#;
-        let content = Draft::parse("a", document).unwrap().into_content();
+        let content = RecordInput::parse("a", document).unwrap().into_content();
         assert_eq!(&*content.metadata, r#"{"a":{"b":3,"y":2},"z":1}"#);
         assert_eq!(content.vector.as_deref(), Some(&[0.5][..]));
     }
@@ -279,23 +279,23 @@ mod tests {
     fn a_beginning_is_refused_only_when_it_is_wrong_for_certain() {
         let whole = br#"{"vector":[1.5,2],"text":"x"}"#;
         for end in 0..whole.len() {
-            assert!(!Draft::probe("a", &whole[..end]).unwrap());
+            assert!(!RecordInput::probe("a", &whole[..end]).unwrap());
         }
-        assert!(Draft::probe("a", whole).unwrap());
-        assert!(Draft::probe("a", b"hello").is_err());
-        assert!(Draft::probe("a", br#"{"vector":["#).is_ok());
-        assert!(Draft::probe("a", br#"{"text":7"#).is_err());
+        assert!(RecordInput::probe("a", whole).unwrap());
+        assert!(RecordInput::probe("a", b"hello").is_err());
+        assert!(RecordInput::probe("a", br#"{"vector":["#).is_ok());
+        assert!(RecordInput::probe("a", br#"{"text":7"#).is_err());
     }
 
     #[test]
     fn lines_put_delete_and_get_fresh_ids() {
         let fresh = || Arc::<str>::from("fresh");
-        let put = Edit::parse_line(br#"{"text":"x"}"#, 1, &fresh).unwrap();
-        assert!(matches!(put, Edit::Put { id, .. } if &*id == "fresh"));
-        let delete = Edit::parse_line(br#"{"id":"a","delete":true}"#, 1, &fresh).unwrap();
-        assert!(matches!(delete, Edit::Delete { id } if &*id == "a"));
-        let error = Edit::parse_line(br#"{"id":"a/b","text":"x"}"#, 7, &fresh).unwrap_err();
+        let put = RecordEdit::parse_line(br#"{"text":"x"}"#, 1, &fresh).unwrap();
+        assert!(matches!(put, RecordEdit::Put { id, .. } if &*id == "fresh"));
+        let delete = RecordEdit::parse_line(br#"{"id":"a","delete":true}"#, 1, &fresh).unwrap();
+        assert!(matches!(delete, RecordEdit::Delete { id } if &*id == "a"));
+        let error = RecordEdit::parse_line(br#"{"id":"a/b","text":"x"}"#, 7, &fresh).unwrap_err();
         assert!(error.message.starts_with("line 7: "), "{error}");
-        assert!(Edit::parse_line(br#"{"delete":true}"#, 1, &fresh).is_err());
+        assert!(RecordEdit::parse_line(br#"{"delete":true}"#, 1, &fresh).is_err());
     }
 }
