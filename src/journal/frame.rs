@@ -41,7 +41,7 @@ pub enum Kind {
     Mark,
     /// A clean end: everything before it in the file is whole.
     End,
-    /// A small step that a later act gathers with others.
+    /// A small step that a later command gathers with others.
     FileOp,
     /// The same with content that its writer vouches for: who reads it back judges the content.
     Content,

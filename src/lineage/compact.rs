@@ -42,7 +42,7 @@ impl SignedEntry {
         out.raw(&self.signature).byte(entry.op as u8).signed(entry.time.0).hash(&entry.head);
         out.number(entry.counts.put).number(entry.counts.deleted).number(entry.counts.files);
         entry.detail.write(out);
-        out.hash(&entry.act);
+        out.hash(&entry.log_record);
     }
 
     /// Reads what [`SignedEntry::write_rest`] wrote.
@@ -67,7 +67,7 @@ impl SignedEntry {
             head,
             counts,
             detail: Detail::read(input)?,
-            act: input.hash()?,
+            log_record: input.hash()?,
             prev,
             key: common.key,
         };

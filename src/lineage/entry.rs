@@ -137,8 +137,8 @@ pub struct Entry {
     pub counts: Counts,
     /// What is particular to the kind of step.
     pub detail: Detail,
-    /// Hash of the stored bytes of the act.
-    pub act: Hash,
+    /// Hash of the stored bytes of the log record.
+    pub log_record: Hash,
     /// Hash of the entry before in the store.
     pub prev: Hash,
     /// Hash of the public key.
@@ -155,7 +155,7 @@ impl Entry {
         out.hash(&self.base).hash(&self.head);
         out.number(self.counts.put).number(self.counts.deleted).number(self.counts.files);
         self.detail.write(&mut out);
-        out.hash(&self.act).hash(&self.prev).hash(&self.key);
+        out.hash(&self.log_record).hash(&self.prev).hash(&self.key);
         out.finish()
     }
 
@@ -177,7 +177,7 @@ impl Entry {
             head: input.hash()?,
             counts: Counts { put: input.number()?, deleted: input.number()?, files: input.number()? },
             detail: Detail::read(input)?,
-            act: input.hash()?,
+            log_record: input.hash()?,
             prev: input.hash()?,
             key: input.hash()?,
         })

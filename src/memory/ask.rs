@@ -1,7 +1,7 @@
 //! Asking a view.
 
+use super::catalog::View;
 use super::look::Seen;
-use super::world::View;
 use super::{Error, Kind, Memory};
 use crate::search::{Answer, Place, Question, SearchError, ask};
 
@@ -19,8 +19,8 @@ impl Memory {
     pub fn ask_for(&self, uid: u32, view: &View, question: &Question) -> Result<Answer, Error> {
         let start = self.now();
         let (places, metric, path) = {
-            let world = self.world();
-            let seen = Seen::new(&world, view)?;
+            let catalog = self.catalog();
+            let seen = Seen::new(&catalog, view)?;
             let mut places = Vec::new();
             for name in &question.scope {
                 match name.as_str() {
@@ -28,12 +28,12 @@ impl Memory {
                     // The shared log has no entries yet.
                     "log" => {}
                     other => {
-                        let root = world.roots.get(other).ok_or_else(|| unknown_scope(other))?;
-                        places.push(Place { source: other.into(), state: world.branch(*root)?.state.clone() });
+                        let root = catalog.roots.get(other).ok_or_else(|| unknown_scope(other))?;
+                        places.push(Place { source: other.into(), state: catalog.branch(*root)?.state.clone() });
                     }
                 }
             }
-            (places, world.shared_settings(seen.branch)?.metric(), seen.branch.path.clone())
+            (places, catalog.shared_settings(seen.branch)?.metric(), seen.branch.path.clone())
         };
         let deadline = start.after(i64::try_from(question.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
         let share = self.shares.enter(uid);

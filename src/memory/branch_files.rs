@@ -1,10 +1,10 @@
-//! The files of branches, in a version of the world, and what they take up in memory.
+//! The files of branches, in a version of the catalog, and what they take up in memory.
 
 use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::world::{Branch, BranchId, BranchRef, World};
+use super::catalog::{Branch, BranchId, BranchRef, Catalog};
 use crate::branch::State;
 use crate::object::Time;
 use crate::workspace::Tree;
@@ -43,9 +43,9 @@ impl Holdings {
     }
 }
 
-impl World {
+impl Catalog {
     /// Counts what its branches take up.
-    pub fn counted(mut self) -> World {
+    pub fn counted(mut self) -> Catalog {
         self.held = Holdings::default();
         for branch in self.branches.values() {
             self.held.replace(branch.uid, 0, files_held(branch));

@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::act::Act;
+use super::catalog::{Branch, BranchId, BranchRef, Catalog};
 use super::effort::PlanError;
+use super::log_record::LogRecord;
 use super::prepare::{Prepared, about, fix};
-use super::world::{Branch, BranchId, BranchRef, World};
 use super::{Error, Kind, Setting};
 use crate::branch::{State, touched_at_most};
 use crate::lineage::{Counts, Op};
@@ -28,14 +28,14 @@ pub struct Bulk {
 impl Bulk {
     /// Works out what a branch becomes with the rows of a segment, and without some records.
     pub fn new(
-        world: &World,
+        catalog: &Catalog,
         branch: BranchId,
         segment: Arc<Segment>,
         deletes: &[Arc<str>],
         time: Time,
     ) -> Result<Bulk, Error> {
-        let branch = world.branch_ref(branch)?.clone();
-        check_dimension(world, &branch, &segment)?;
+        let branch = catalog.branch_ref(branch)?.clone();
+        check_dimension(catalog, &branch, &segment)?;
         let deletes: Arc<HashSet<Arc<str>>> = Arc::new(deletes.iter().cloned().collect());
         let (mut state, mut deleted) = (State::clone(&branch.state), 0);
         for id in &*deletes {
@@ -47,9 +47,9 @@ impl Bulk {
 
     /// Works it out anew for what has changed in the branch since; [`PlanError::Exceeded`] where that is more than
     /// `most` records.
-    pub fn again(&self, world: &World, most: usize) -> Result<Bulk, PlanError> {
-        let branch = world.branch_ref(self.branch.id)?.clone();
-        check_dimension(world, &branch, &self.segment)?;
+    pub fn again(&self, catalog: &Catalog, most: usize) -> Result<Bulk, PlanError> {
+        let branch = catalog.branch_ref(self.branch.id)?.clone();
+        check_dimension(catalog, &branch, &self.segment)?;
         let touched = touched_at_most(&self.branch.state, &branch.state, most)?.ok_or(PlanError::Exceeded)?;
         let (mut state, mut deleted) = (self.state.clone(), self.deleted);
         for id in touched {
@@ -68,8 +68,8 @@ impl Bulk {
     }
 
     /// Returns whether the branch is as it was.
-    pub fn holds(&self, world: &World) -> bool {
-        world.branch(self.branch.id).is_ok_and(|branch| branch.has_state_of(&self.branch))
+    pub fn holds(&self, catalog: &Catalog) -> bool {
+        catalog.branch(self.branch.id).is_ok_and(|branch| branch.has_state_of(&self.branch))
     }
 
     fn writes(&self, id: &str) -> Result<bool, SegmentError> {
@@ -77,21 +77,21 @@ impl Bulk {
         Ok(row < self.segment.rows() && self.segment.id(row)? == id)
     }
 
-    /// Returns the entry of the commit and what it changes in a world in which this holds.
-    pub fn prepare(&self, world: &World, act: &Act) -> Result<Prepared, Error> {
-        let branch = world.branch(self.branch.id)?;
+    /// Returns the entry of the commit and what it changes in a catalog in which this holds.
+    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<Prepared, Error> {
+        let branch = catalog.branch(self.branch.id)?;
         // Another branch may have fixed it meanwhile.
-        check_dimension(world, branch, &self.segment)?;
-        let mut prepared = about(world, act, branch, Op::Commit);
+        check_dimension(catalog, branch, &self.segment)?;
+        let mut prepared = about(catalog, log_record, branch, Op::Commit);
         prepared.counts = Counts { put: u64::from(self.segment.rows()), deleted: self.deleted, files: 0 };
         let dim = (self.segment.dim() > 0).then_some(self.segment.dim());
-        fix(world, branch, dim, self.segment.totals().vectors > 0, &mut prepared)?;
+        fix(catalog, branch, dim, self.segment.totals().vectors > 0, &mut prepared)?;
         Ok(prepared.with_state(self.state.clone()))
     }
 }
 
-fn check_dimension(world: &World, branch: &Branch, segment: &Segment) -> Result<(), Error> {
-    let settings = world.shared_settings(branch)?;
+fn check_dimension(catalog: &Catalog, branch: &Branch, segment: &Segment) -> Result<(), Error> {
+    let settings = catalog.shared_settings(branch)?;
     let dim = (segment.dim() > 0).then_some(segment.dim());
     if settings.dim().is_none_or(|fixed| dim.is_none_or(|dim| dim == fixed)) {
         return Ok(());

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::act::{Act, Deed};
-use super::chain::Chain;
-use super::prepare::{Ground, prepare};
+use super::log_record::{Command, LogRecord};
+use super::prepare::{PlanContext, prepare};
+use super::transact::LogTail;
 use super::{Actor, Error, Kind, Memory, Surroundings};
 use crate::object::Time;
 
@@ -57,26 +57,26 @@ impl Memory {
     ///
     /// Kind `Invalid`, code `clock_jumped`, where the clock was set by more than a day since the last write, or no
     /// later time can be stored. A clock that is set right again is taken.
-    pub(super) fn next_time(&self, chain: &mut Chain) -> Result<Time, Error> {
+    pub(super) fn next_time(&self, log_tail: &mut LogTail) -> Result<Time, Error> {
         let now = Moment::now(&self.surroundings);
-        let jump = now.set_since(&chain.moment);
+        let jump = now.set_since(&log_tail.moment);
         if jump.unsigned_abs() > DAY.unsigned_abs() {
             let way = if jump > 0 { "forward" } else { "back" };
             let message =
                 format!("the machine's clock was set {way} by {} days since the last write", jump.abs() / DAY);
             return Err(clock_jumped(message, "set the clock right; if it is right now, unmount and mount again"));
         }
-        if chain.time.0 == i64::MAX {
+        if log_tail.time.0 == i64::MAX {
             let message = "the last entry has the last time that can be stored";
             return Err(clock_jumped(message.to_owned(), "unmount, and run engramfs clock STORE --reset"));
         }
-        chain.moment = now;
-        Ok(now.clock.max(chain.time.after(1)))
+        log_tail.moment = now;
+        Ok(now.clock.max(log_tail.time.after(1)))
     }
 
     /// Returns the time of an entry about what was done before, whatever became of the clock since.
-    pub(super) fn time_of_gathering(&self, chain: &mut Chain) -> Time {
-        self.next_time(chain).unwrap_or(chain.time.after(1))
+    pub(super) fn time_of_gathering(&self, log_tail: &mut LogTail) -> Time {
+        self.next_time(log_tail).unwrap_or(log_tail.time.after(1))
     }
 
     /// Fails as the next write would, where the clock was set.
@@ -104,11 +104,13 @@ impl Memory {
             if writer.time <= now {
                 return Ok(report);
             }
-            let (seq, act) = (writer.seq + 1, Act { time: now, planned: now, uid: who.uid, deed: Deed::Clock });
+            let (seq, log_record) =
+                (writer.seq + 1, LogRecord { time: now, planned: now, uid: who.uid, command: Command::Clock });
             let segment = |name: &_| self.segments.get(name);
-            let prepare =
-                |world: &_, act: &_| prepare(&Ground { world, seq, packs: &self.trees, segment: &segment }, act);
-            self.perform_planned(&mut writer, act, prepare)?.1
+            let prepare = |catalog: &_, log_record: &_| {
+                prepare(&PlanContext { catalog, seq, packs: &self.trees, segment: &segment }, log_record)
+            };
+            self.execute_planned(&mut writer, log_record, prepare)?.1
         };
         self.tell(change);
         report["clock"] = self.clock_state().into();

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::catalog::Catalog;
 use super::manifest::Stored;
 use super::moves::Fold;
 use super::seal::each_state;
-use super::world::World;
 use super::{Error, Memory};
 use crate::branch::Visible;
 use crate::object::Hash;
@@ -47,7 +47,7 @@ impl Memory {
     pub(super) fn compact(&self, stored: &mut Stored, share: u64) -> Result<u64, Error> {
         let mut freed = 0;
         for _ in 0..STEPS_MAX {
-            let sparse = self.sparse(&self.world().clone(), share);
+            let sparse = self.sparse(&self.catalog().clone(), share);
             if sparse == Sparse::default() {
                 break;
             }
@@ -58,8 +58,8 @@ impl Memory {
     }
 
     /// Returns the files that are worth a step: those of which the least is needed, as many as there is room for.
-    fn sparse(&self, world: &World, share: u64) -> Sparse {
-        let mut candidates = self.candidates(world);
+    fn sparse(&self, catalog: &Catalog, share: u64) -> Sparse {
+        let mut candidates = self.candidates(catalog);
         candidates.retain(|file| file.freed() >= BYTES_MIN && file.freed().saturating_mul(share) >= file.length);
         candidates.sort_by_key(|file| (file.needed, file.name));
         let (mut spare, mut sparse) = (self.compactable_bytes(), Sparse::default());
@@ -75,9 +75,9 @@ impl Memory {
         sparse
     }
 
-    fn candidates(&self, world: &World) -> Vec<Candidate> {
+    fn candidates(&self, catalog: &Catalog) -> Vec<Candidate> {
         let (mut segments, mut states): (BTreeMap<Hash, (Arc<Segment>, Visible)>, _) = (BTreeMap::new(), Vec::new());
-        each_state(world, |state| {
+        each_state(catalog, |state| {
             for layer in state.layers() {
                 let none = || (layer.segment.clone(), Visible::none(layer.segment.rows()));
                 let (_, seen) = segments.entry(layer.segment.name()).or_insert_with(none);

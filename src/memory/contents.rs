@@ -4,9 +4,9 @@
 //! hashes of the chunks behind the content vouch for it. They are those that the tree needs anyway. So
 //! each byte is copied once and hashed once, and none of a whole chunk is kept in memory.
 
-use super::chain::Chain;
+use super::catalog::Catalog;
 use super::files::{Author, EditError, Edited, FileOpRecord, split_code};
-use super::world::World;
+use super::transact::LogTail;
 use super::{Error, Memory, seal};
 use crate::journal::{Frame, Journal, Kind, content};
 use crate::object::{CodecError, Reader, Writer};
@@ -58,7 +58,7 @@ fn length_of(stretch: &Stretch<'_>) -> [u8; 8] {
     (stretch.bytes().len() as u64).to_le_bytes()
 }
 
-impl Chain {
+impl LogTail {
     /// Writes an operation down as content, where it is a write with a whole chunk; returns the files
     /// after it.
     pub(super) fn write_content(
@@ -86,14 +86,14 @@ impl Chain {
 
     fn note_content(&mut self, by: Author, files: Edited, stretch: &Stretch<'_>) {
         self.written_bytes += stretch.bytes().len() as u64;
-        let loose_bytes = stretch.ends().count() as u64 * END_BYTES + seal::ACT_BYTES;
+        let loose_bytes = stretch.ends().count() as u64 * END_BYTES + seal::COMMAND_BYTES;
         self.note(by, files, loose_bytes);
     }
 
     /// Carries out a write whose content stands in the journal; returns false if it is not whole.
     pub(super) fn replay_content(
         &mut self,
-        world: &mut World,
+        catalog: &mut Catalog,
         packs: &dyn Packs,
         frame: &Frame<'_>,
     ) -> Result<bool, Error> {
@@ -104,7 +104,7 @@ impl Chain {
         let head = Head::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
         let Some(stretch) = Stretch::vouched(head.offset, rest) else { return Ok(false) };
         self.follow(Kind::Content, &code, &covered(bytes, &length_of(&stretch), &stretch.vouching()))?;
-        let files = Edited::of(world, head.by.branch)?;
+        let files = Edited::of(catalog, head.by.branch)?;
         let (mut after, time) = (files.before.clone(), head.by.time);
         let placed = after.place_ends(head.inode, &stretch, time, packs);
         let placed = placed.and_then(|()| after.place(head.inode, &stretch, (frame.file, at), time));
@@ -114,7 +114,7 @@ impl Chain {
             Err(error) => return Err(damaged(&format!("does what can't be done: {error}"))),
         }
         self.note_content(head.by, files, &stretch);
-        world.edit(head.by.branch, after, time);
+        catalog.edit(head.by.branch, after, time);
         Ok(true)
     }
 }

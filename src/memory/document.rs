@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::act::Join;
+use super::catalog::{BranchId, Catalog, View};
 use super::joining::Table;
+use super::log_record::Join;
 use super::look::Seen;
-use super::world::{BranchId, View, World};
 use super::{Error, Memory, readme, status};
 use crate::branch::{State, differences};
 use crate::lineage::Decision;
@@ -54,9 +54,9 @@ impl Memory {
         if let (View::Branch(branch), Document::Conflicts) = (view, document) {
             self.settle_written(*branch)?;
         }
-        let world = self.world().clone();
-        let seen = Seen::new(&world, view)?;
-        let stamp = self.stamp(&world, &seen, document);
+        let catalog = self.catalog().clone();
+        let seen = Seen::new(&catalog, view)?;
+        let stamp = self.stamp(&catalog, &seen, document);
         let key = (view.clone(), document);
         {
             let cache = self.documents.lock();
@@ -64,7 +64,7 @@ impl Memory {
                 return Ok(bytes.clone());
             }
         }
-        let bytes: Arc<[u8]> = self.render(&world, view, &seen, document)?.into();
+        let bytes: Arc<[u8]> = self.render(&catalog, view, &seen, document)?.into();
         let mut cache = self.documents.lock();
         if cache.0.len() >= CACHED_MAX {
             cache.0.clear();
@@ -73,10 +73,10 @@ impl Memory {
         Ok(bytes)
     }
 
-    fn stamp(&self, world: &World, seen: &Seen<'_>, document: Document) -> Stamp {
-        let parent = seen.branch.parent.and_then(|id| world.branches.get(&id));
+    fn stamp(&self, catalog: &Catalog, seen: &Seen<'_>, document: Document) -> Stamp {
+        let parent = seen.branch.parent.and_then(|id| catalog.branches.get(&id));
         let (parent, parent_edits) = parent.map_or((0, 0), |parent| (parent.stamp, parent.edits));
-        let root = world.branches.get(&seen.branch.root).map_or(0, |root| root.stamp);
+        let root = catalog.branches.get(&seen.branch.root).map_or(0, |root| root.stamp);
         // The status shows the store's tip as well.
         let everything = match document {
             Document::Status => {
@@ -87,12 +87,12 @@ impl Memory {
         [seen.branch.stamp, seen.branch.edits, parent, parent_edits, root, everything]
     }
 
-    fn render(&self, world: &World, view: &View, seen: &Seen<'_>, document: Document) -> Result<Vec<u8>, Error> {
+    fn render(&self, catalog: &Catalog, view: &View, seen: &Seen<'_>, document: Document) -> Result<Vec<u8>, Error> {
         match document {
-            Document::Readme => readme::render(world, view, seen).map(String::into_bytes),
-            Document::Status => status::render(self, world, seen),
+            Document::Readme => readme::render(catalog, view, seen).map(String::into_bytes),
+            Document::Status => status::render(self, catalog, seen),
             Document::Diff => diff(seen),
-            Document::Conflicts => self.conflicts(world, seen),
+            Document::Conflicts => self.conflicts(catalog, seen),
         }
     }
 }
@@ -127,18 +127,18 @@ fn name_of(kind: ChangeKind) -> &'static str {
 
 impl Memory {
     /// Returns what joins of this moment are worked out from.
-    pub(super) fn table<'a>(&'a self, world: &'a World) -> Table<'a> {
-        Table { world, packs: &self.trees, time: self.now() }
+    pub(super) fn table<'a>(&'a self, catalog: &'a Catalog) -> Table<'a> {
+        Table { catalog, packs: &self.trees, time: self.now() }
     }
 
     /// What both sides changed since the base, records with the texts of all three versions.
-    fn conflicts(&self, world: &World, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
+    fn conflicts(&self, catalog: &Catalog, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
         let mut out = Vec::new();
         if seen.branch.parent.is_none() || seen.until.is_some() {
             return Ok(out);
         }
-        let parent = world.parent(seen.branch)?;
-        let planned = self.plan_whole(world, (seen.branch.id, Join::Merge), seen.branch.uid)?;
+        let parent = catalog.parent(seen.branch)?;
+        let planned = self.plan_whole(catalog, (seen.branch.id, Join::Merge), seen.branch.uid)?;
         for item in planned.both_changed {
             let mut line = item.to_json();
             if !item.is_file() {

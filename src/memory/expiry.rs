@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::catalog::{BranchId, Catalog};
 use super::files::changed_meanwhile;
-use super::world::{BranchId, World};
 use super::{Actor, Change, EditError, Error, Kind, Memory, Replaced, View};
 use crate::merge::files::Rules;
 use crate::object::Time;
@@ -90,9 +90,9 @@ impl Memory {
     /// Deletes every file that has outlived the `ttl=` of its rule and is not open; returns how many
     /// went, or with `dry_run` would go. A file's age counts from its last change of content.
     pub(super) fn expire_files(&self, dry_run: bool) -> Result<u64, Error> {
-        let world = self.world().clone();
+        let catalog = self.catalog().clone();
         let mut count = 0;
-        for branch in world.branches.values() {
+        for branch in catalog.branches.values() {
             let rules = branch.settings.rules();
             let tree = branch.state.files();
             let text = branch.settings.get(super::Setting::Rules);
@@ -108,7 +108,7 @@ impl Memory {
             let (expired, next) = expired(tree, rules, now);
             let seen = Looked { edits: branch.edits, rules: text.clone(), next };
             self.expiry.looked.lock().insert(branch.id, seen);
-            let owner = Actor { uid: branch.uid, name: world.user(branch.uid), gid: 0 };
+            let owner = Actor { uid: branch.uid, name: catalog.user(branch.uid), gid: 0 };
             count += self.expire_in(&owner, branch.id, expired, dry_run)?;
         }
         Ok(count)
@@ -127,7 +127,7 @@ impl Memory {
         }
         if count > 0 && !dry_run {
             let after = self.files(&View::Branch(branch))?;
-            let parent = self.world().branches.get(&branch).and_then(|branch| branch.parent);
+            let parent = self.catalog().branches.get(&branch).and_then(|branch| branch.parent);
             // Who has files open lets go of those that are not open any more.
             let files = vec![Replaced { branch, before, after }];
             self.tell(Change { branch, parent, what: "files", files, was: Vec::new() });
@@ -142,8 +142,8 @@ impl Memory {
         self.shown.forget(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
         let Expired { parent, name, inode } = file;
         let (now, wanted) = (self.now(), name.clone());
-        let still = |world: &World, _: &Op<'_>| {
-            let branch = world.branch(branch)?;
+        let still = |catalog: &Catalog, _: &Op<'_>| {
+            let branch = catalog.branch(branch)?;
             let tree = branch.state.files();
             let is_it = tree.lookup(parent, &wanted).is_ok_and(|there| there == inode);
             let folder = tree.path(parent).unwrap_or_default();

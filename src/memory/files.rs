@@ -2,14 +2,14 @@
 //! second is one entry of the lineage.
 //!
 //! A frame of an operation is not signed by itself. The entry that gathers it is: its head covers
-//! the files. So every act that looks at a branch's head gathers first, and so does a sync. Until then a
+//! the files. So every command that looks at a branch's head gathers first, and so does a sync. Until then a
 //! keyed code binds it to all before it. Long writes are in `contents`.
 
-use super::act::Deed;
-use super::chain::Chain;
+use super::catalog::{Branch, BranchId, Catalog, View};
+use super::log_record::Command;
 use super::room::cost_of;
 use super::settings::{Setting, Settings};
-use super::world::{Branch, BranchId, View, World};
+use super::transact::LogTail;
 use super::writer::WriterGuard;
 use super::{Actor, Error, Kind, Memory, seal};
 use crate::journal::{Journal, Kind as Frame};
@@ -99,8 +99,8 @@ pub(super) struct Edited {
 
 impl Edited {
     /// Returns the files of a branch.
-    pub fn of(world: &World, branch: BranchId) -> Result<Edited, Error> {
-        let branch = world.branch(branch)?;
+    pub fn of(catalog: &Catalog, branch: BranchId) -> Result<Edited, Error> {
+        let branch = catalog.branch(branch)?;
         Ok(Edited { before: branch.state.files().clone(), edits: branch.edits })
     }
 }
@@ -149,8 +149,8 @@ impl<'a> FileOpRecord<'a> {
 impl Memory {
     /// Returns the files of a view at this moment: a value that never changes.
     pub fn files(&self, view: &View) -> Result<Tree, Error> {
-        let world = self.world();
-        Ok(super::look::Seen::new(&world, view)?.state.files().clone())
+        let catalog = self.catalog();
+        Ok(super::look::Seen::new(&catalog, view)?.state.files().clone())
     }
 
     /// Returns where the contents of sealed files are read from.
@@ -164,8 +164,8 @@ impl Memory {
         let guarded = self.guard(who, branch, &op)?;
         self.check_file(branch, &op)?;
         // Under the lock again: a rule, or what it binds, may have changed.
-        let still = |world: &World, op: &Op<'_>| {
-            let branch = world.branch(branch)?;
+        let still = |catalog: &Catalog, op: &Op<'_>| {
+            let branch = catalog.branch(branch)?;
             let rules = branch.settings.rules();
             if !super::guard::guards(rules) || guarded.as_ref().is_some_and(|guarded| guarded.holds(branch)) {
                 return Ok(());
@@ -189,8 +189,8 @@ impl Memory {
     /// Refuses what the branch's rules forbid, and notes that; returns what it looked at where they forbid anything.
     fn guard(&self, who: &Actor, branch: BranchId, op: &Op<'_>) -> Result<Option<Guarded>, Error> {
         let guarded = {
-            let world = self.world();
-            let branch = world.branch(branch)?;
+            let catalog = self.catalog();
+            let branch = catalog.branch(branch)?;
             let guards = super::guard::guards(branch.settings.rules());
             guards.then(|| Guarded { settings: branch.settings.clone(), tree: branch.state.files().clone() })
         };
@@ -207,13 +207,13 @@ impl Memory {
         self.edit_if(who, branch, op, |_, _| Ok(()))
     }
 
-    /// Like [`Memory::edit_unguarded`], if `still` lets it pass in the world that it is done to.
+    /// Like [`Memory::edit_unguarded`], if `still` lets it pass in the catalog that it is done to.
     pub(super) fn edit_if(
         &self,
         who: &Actor,
         branch: BranchId,
         op: Op<'_>,
-        still: impl FnOnce(&World, &Op<'_>) -> Result<(), Error>,
+        still: impl FnOnce(&Catalog, &Op<'_>) -> Result<(), Error>,
     ) -> Result<Outcome, EditError> {
         let mut edit = FileOpRecord { by: Author { branch, time: self.now(), uid: who.uid }, op };
         // The hashes of a long write are worked out before.
@@ -236,13 +236,13 @@ impl Memory {
             }
             let journal = writer.writable()?;
             edit.by.time = self.next_time(&mut writer)?;
-            let world = self.world().clone();
-            let files = Edited::of(&world, branch)?;
+            let catalog = self.catalog().clone();
+            let files = Edited::of(&catalog, branch)?;
             let before = files.before.clone();
-            still(&world, &edit.op)?;
-            drop(world);
+            still(&catalog, &edit.op)?;
+            drop(catalog);
             let (after, outcome) = self.write_down(&mut writer, &journal, &edit, stretch.as_ref(), files)?;
-            self.world.write().edit(branch, after, edit.by.time);
+            self.catalog.write().edit(branch, after, edit.by.time);
             // Letting go of files that nobody else has takes time.
             (outcome, before)
         };
@@ -253,7 +253,7 @@ impl Memory {
 
     /// Returns whether an operation gives room back.
     fn gives(&self, branch: BranchId, op: &Op<'_>) -> bool {
-        self.world().branches.get(&branch).is_some_and(|branch| gives(branch.state.files(), op))
+        self.catalog().branches.get(&branch).is_some_and(|branch| gives(branch.state.files(), op))
     }
 
     /// Lets go of a file without a name that is not open any more, soon.
@@ -265,7 +265,7 @@ impl Memory {
     /// after it.
     fn write_down(
         &self,
-        chain: &mut Chain,
+        log_tail: &mut LogTail,
         journal: &Journal,
         edit: &FileOpRecord<'_>,
         stretch: Option<&Stretch<'_>>,
@@ -273,43 +273,43 @@ impl Memory {
     ) -> Result<(Tree, Outcome), EditError> {
         let lasts = lasts(&files.before, &edit.op)?;
         if let (Op::Write { inode, .. }, Some(stretch), true) = (&edit.op, stretch, lasts) {
-            let after = chain.write_content(self, journal, edit, stretch, files)?;
+            let after = log_tail.write_content(self, journal, edit, stretch, files)?;
             return Ok((after, Outcome { inode: *inode, gone: None }));
         }
         let mut after = files.before.clone();
         let outcome = after.apply(&edit.op, edit.by.time, &self.trees)?;
-        self.admit_files(&self.world(), edit.by.branch, &files.before, &after)?;
+        self.admit_files(&self.catalog(), edit.by.branch, &files.before, &after)?;
         let (head, content) = edit.to_bytes();
         if lasts {
             no_longer_hurried();
-            let code = chain.code(Frame::FileOp, &[&head, content]);
+            let code = log_tail.code(Frame::FileOp, &[&head, content]);
             self.append(journal, Frame::FileOp, &[&code.0, &head, content], gives(&files.before, &edit.op))?;
-            chain.link = code;
+            log_tail.link = code;
             let bytes = (head.len() + content.len()) as u64;
             let (moves, edits) = (moves_folder(&files.before, &edit.op), files.edits);
-            chain.note(edit.by, files, bytes + seal::ACT_BYTES);
-            if moves && let Some(pending) = chain.pending.get_mut(&edit.by.branch) {
+            log_tail.note(edit.by, files, bytes + seal::COMMAND_BYTES);
+            if moves && let Some(pending) = log_tail.pending.get_mut(&edit.by.branch) {
                 pending.moved = edits + 1;
             }
         } else {
             no_longer_hurried();
             // Its chunks go into packs all the same.
-            chain.loose_bytes += content.len() as u64;
+            log_tail.loose_bytes += content.len() as u64;
         }
         Ok((after, outcome))
     }
 
     /// Makes one entry of what was done to a branch's files since its last one.
-    pub(super) fn gather(&self, chain: &mut Chain, branch: BranchId) -> Result<(), Error> {
-        let Some(pending) = chain.pending.get(&branch) else { return Ok(()) };
+    pub(super) fn gather(&self, log_tail: &mut LogTail, branch: BranchId) -> Result<(), Error> {
+        let Some(pending) = log_tail.pending.get(&branch) else { return Ok(()) };
         let (uid, before) = (pending.uid, pending.before.clone());
         // The state itself and no clone of its files: what is hashed here is known when its head is asked for.
-        let Some(after) = self.world().branches.get(&branch).map(|branch| branch.state.clone()) else {
-            chain.pending.remove(&branch);
+        let Some(after) = self.catalog().branches.get(&branch).map(|branch| branch.state.clone()) else {
+            log_tail.pending.remove(&branch);
             return Ok(());
         };
         let count = pending.count(after.files());
-        self.perform(chain, uid, Deed::Files(branch, count))?;
+        self.execute(log_tail, uid, Command::Files(branch, count))?;
         self.shown.note_written(branch, uid, &before, after.files());
         Ok(())
     }
@@ -317,7 +317,7 @@ impl Memory {
     /// Works out what takes long of what was done to a branch's files, so that gathering it takes little.
     pub(super) fn prepare_gather(&self, branch: BranchId, before: &Tree) -> Result<(), Error> {
         let Some((state, edits)) =
-            self.world().branches.get(&branch).map(|branch| (branch.state.clone(), branch.edits))
+            self.catalog().branches.get(&branch).map(|branch| (branch.state.clone(), branch.edits))
         else {
             return Ok(());
         };
@@ -370,12 +370,12 @@ impl Memory {
     }
 
     fn tell_files(&self, branch: BranchId) {
-        let parent = self.world().branches.get(&branch).and_then(|branch| branch.parent);
+        let parent = self.catalog().branches.get(&branch).and_then(|branch| branch.parent);
         self.tell(super::Change { branch, parent, what: "files", files: Vec::new(), was: Vec::new() });
     }
 }
 
-impl Chain {
+impl LogTail {
     /// Notes an operation that was written down.
     pub(super) fn note(&mut self, by: Author, files: Edited, loose_bytes: u64) {
         self.time = by.time;
@@ -393,21 +393,21 @@ impl Chain {
     }
 
     /// Carries out an operation that stands in the journal.
-    pub(super) fn replay_edit(&mut self, world: &mut World, packs: &dyn Packs, bytes: &[u8]) -> Result<(), Error> {
+    pub(super) fn replay_edit(&mut self, catalog: &mut Catalog, packs: &dyn Packs, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("an operation on files in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
         self.follow(Frame::FileOp, &code, &[bytes])?;
         let edit = FileOpRecord::from_bytes(bytes).map_err(|error| damaged(format!("can't be read: {error}")))?;
         let by = edit.by;
-        let files = Edited::of(world, by.branch)?;
+        let files = Edited::of(catalog, by.branch)?;
         let mut after = files.before.clone();
         match after.apply(&edit.op, by.time, packs) {
             Ok(_) => {}
             Err(TreeError::Segment(error)) => return Err(error.into()),
             Err(error) => return Err(damaged(format!("does what can't be done: {error}"))),
         }
-        self.note(by, files, bytes.len() as u64 + seal::ACT_BYTES);
-        world.edit(by.branch, after, by.time);
+        self.note(by, files, bytes.len() as u64 + seal::COMMAND_BYTES);
+        catalog.edit(by.branch, after, by.time);
         Ok(())
     }
 }

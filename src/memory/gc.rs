@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::act::Deed;
+use super::catalog::{Branch, BranchId, BranchRef, Catalog, Kept};
+use super::log_record::Command;
 use super::manifest::Stored;
 use super::moves::Fold;
 use super::settings::Setting;
-use super::world::{Branch, BranchId, BranchRef, Kept, World};
 use super::{Actor, Error, Kind, Memory, seal};
 use crate::object::{Hash, Time};
 
@@ -26,16 +26,16 @@ impl Memory {
     /// `older_than`, only those that were not written for at least so long.
     pub fn gc(&self, who: &Actor, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Error> {
         let age = Age { now: self.now(), least: older_than.unwrap_or_default() };
-        let world = self.world().clone();
-        let expired = expired(&world, &age);
+        let catalog = self.catalog().clone();
+        let expired = expired(&catalog, &age);
         if dry_run {
-            let path = |id: &BranchId| world.branches.get(id).map(|branch| branch.path.to_string());
+            let path = |id: &BranchId| catalog.branches.get(id).map(|branch| branch.path.to_string());
             let paths: Vec<String> = expired.iter().filter_map(path).collect();
-            let states = world.branches.values().map(|branch| outdated(branch, age.now).count()).sum::<usize>();
+            let states = catalog.branches.values().map(|branch| outdated(branch, age.now).count()).sum::<usize>();
             let (files, bytes) = (self.expire_files(true)?, self.unreachable_bytes()?);
             return Ok(json!({ "dry_run": true, "branches": paths, "states": states, "files": files, "bytes": bytes }));
         }
-        drop(world);
+        drop(catalog);
         // By a clock that was set nothing is too old.
         self.check_clock()?;
         let mut paths = Vec::new();
@@ -52,7 +52,7 @@ impl Memory {
     /// bytes that freed. For who holds `sealing`.
     pub(super) fn collect(&self, stored: &mut Stored, now: Time) -> Result<(usize, u64), Error> {
         let states = self.drop_outdated(now)?;
-        // The world that was sealed holds files that compaction frees.
+        // The catalog that was sealed holds files that compaction frees.
         let sealed = self.seal_alone(stored, &Fold::Small)?;
         let mut bytes = self.sweep(stored, &sealed)?;
         drop(sealed);
@@ -67,17 +67,17 @@ impl Memory {
     /// Discards a branch, if that is still due when nobody else writes; returns its path.
     fn discard_expired(&self, who: &Actor, branch: BranchId, least: Duration) -> Result<Option<String>, Error> {
         let mut path = None;
-        let deed = || {
-            let world = self.world();
-            let branch = world.branch(branch)?;
+        let command = || {
+            let catalog = self.catalog();
+            let branch = catalog.branch(branch)?;
             if !(Age { now: self.now(), least }).expires(branch) || !branch.children.is_empty() {
                 return Err(Error::new(Kind::Busy, "in_use", "the branch was written to", "wait until it expires"));
             }
             path = Some(branch.path.to_string());
-            Ok(Deed::Discard(branch.id))
+            Ok(Command::Discard(branch.id))
         };
         self.give_room()?;
-        match self.act_in_room(who, &[Some(branch)], deed) {
+        match self.transact_in_room(who, &[Some(branch)], command) {
             Err(error) if matches!(error.kind, Kind::Busy | Kind::Gone) => Ok(None),
             done => done.map(|_| path),
         }
@@ -85,15 +85,15 @@ impl Memory {
 
     /// Lets go of earlier states that need not stay readable; returns how many.
     fn drop_outdated(&self, now: Time) -> Result<usize, Error> {
-        let world = self.world().clone();
+        let catalog = self.catalog().clone();
         let has_outdated = |branch: &&BranchRef| outdated(branch, now).next().is_some();
-        let branches: Vec<BranchId> = world.branches.values().filter(has_outdated).map(|branch| branch.id).collect();
-        drop(world);
+        let branches: Vec<BranchId> = catalog.branches.values().filter(has_outdated).map(|branch| branch.id).collect();
+        drop(catalog);
         let mut dropped = 0;
         for branch in branches {
             let _writer = self.writer()?;
             let mut gone = Vec::new();
-            self.world.write().change(branch, |branch| {
+            self.catalog.write().change(branch, |branch| {
                 let heads: Vec<Hash> = outdated(branch, now).map(|(head, _)| *head).collect();
                 gone.extend(heads.iter().filter_map(|head| branch.kept.remove(head)));
             });
@@ -102,9 +102,9 @@ impl Memory {
         Ok(dropped)
     }
 
-    /// Removes the files that nothing reaches. Called by who holds `sealing`, with the world that the manifest names:
+    /// Removes the files that nothing reaches. Called by who holds `sealing`, with the catalog that the manifest names:
     /// what went out of use since then is needed still, by an opening after a crash.
-    pub(super) fn sweep(&self, stored: &Stored, sealed: &World) -> Result<u64, Error> {
+    pub(super) fn sweep(&self, stored: &Stored, sealed: &Catalog) -> Result<u64, Error> {
         let live = || {
             let mut live = self.live_files(stored);
             live.extend(live_files(sealed));
@@ -117,7 +117,7 @@ impl Memory {
 
     /// Returns the names of all files in the blob store that are needed.
     pub(super) fn live_files(&self, stored: &Stored) -> HashSet<Hash> {
-        let mut live = live_files(&self.world());
+        let mut live = live_files(&self.catalog());
         live.extend(stored.names());
         live.extend(self.history.archives().iter().map(|archive| archive.name));
         live.extend(self.trees.snapshots());
@@ -135,9 +135,9 @@ impl Memory {
     }
 }
 
-/// Returns the names of all segments that a world needs.
-pub(super) fn live_files(world: &World) -> HashSet<Hash> {
-    seal::segments_of(world)
+/// Returns the names of all segments that a catalog needs.
+pub(super) fn live_files(catalog: &Catalog) -> HashSet<Hash> {
+    seal::segments_of(catalog)
 }
 
 /// How old a branch must be to expire.
@@ -156,10 +156,10 @@ impl Age {
 }
 
 /// Returns expired branches, children before their parents.
-fn expired(world: &World, age: &Age) -> Vec<BranchId> {
-    let branches = world.branches.values().map(|branch| &**branch);
+fn expired(catalog: &Catalog, age: &Age) -> Vec<BranchId> {
+    let branches = catalog.branches.values().map(|branch| &**branch);
     let mut chosen: Vec<(u64, &Branch)> =
-        branches.filter(|branch| age.expires(branch)).map(|branch| (world.depth(branch), branch)).collect();
+        branches.filter(|branch| age.expires(branch)).map(|branch| (catalog.depth(branch), branch)).collect();
     chosen.sort_by_key(|(depth, branch)| (Reverse(*depth), branch.id));
     let mut gone = HashSet::new();
     let mut order = Vec::new();

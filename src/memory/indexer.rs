@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::catalog::Branch;
 use super::moves::{FOLDED_ROWS_MAX, Fold};
-use super::world::Branch;
 use super::{Error, Memory, unfinished};
 use crate::branch::{Layer, State};
 use crate::disk::Disk;
@@ -200,10 +200,10 @@ impl Memory {
 
     /// Returns the segments that want a graph and have none, each once.
     fn tasks(&self) -> Vec<Task> {
-        let world = self.world().clone();
+        let catalog = self.catalog().clone();
         let mut tasks: Vec<Task> = Vec::new();
-        for branch in world.branches.values() {
-            let Ok(settings) = world.shared_settings(branch) else { continue };
+        for branch in catalog.branches.values() {
+            let Ok(settings) = catalog.shared_settings(branch) else { continue };
             let metric = settings.metric();
             each_asked_state(branch, |state| {
                 for layer in self.without_graph(state, metric) {

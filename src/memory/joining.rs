@@ -1,4 +1,4 @@
-//! Merge, promote and pull: what becomes of two branches, worked out from one version of the world.
+//! Merge, promote and pull: what becomes of two branches, worked out from one version of the catalog.
 //!
 //! Nothing here takes a lock or changes anything; `merging` says when it is worked out.
 
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::act::{Act, Join};
+use super::catalog::{Branch, BranchId, BranchRef, Catalog, Kept};
 use super::effort::{Effort, PlanError};
-use super::prepare::{Prepared, Step, about};
+use super::log_record::{Join, LogRecord};
+use super::prepare::{CatalogChange, Prepared, about};
 use super::record_merge::RecordMerge;
 use super::trees::stored;
-use super::world::{Branch, BranchId, BranchRef, Kept, World};
 use super::{Actor, Error, Kind, guard};
 use crate::branch::State;
 use crate::lineage::{Counts, Decision, Detail, Part, Side};
@@ -87,7 +87,7 @@ impl Outcome {
 #[derive(Clone, Copy)]
 pub struct Table<'a> {
     /// All branches.
-    pub world: &'a World,
+    pub catalog: &'a Catalog,
     /// Where the contents of files are read.
     pub packs: &'a dyn Packs,
     /// When it is done.
@@ -128,7 +128,7 @@ pub fn without_children(branch: &Branch) -> Result<(), Error> {
     Err(Error::new(Kind::NotEmpty, "has_children", message, "merge or discard them first"))
 }
 
-/// What a join is worked out from, beside the world.
+/// What a join is worked out from, beside the catalog.
 struct Pair<'a> {
     table: Table<'a>,
     join: Join,
@@ -140,8 +140,8 @@ struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     fn new(table: Table<'a>, branch: BranchId, join: Join, who: Option<&'a Actor>) -> Result<Pair<'a>, Error> {
-        let child = table.world.branch_ref(branch)?;
-        let parent = table.world.branch_ref(table.world.parent(child)?.id)?;
+        let child = table.catalog.branch_ref(branch)?;
+        let parent = table.catalog.branch_ref(table.catalog.parent(child)?.id)?;
         Ok(Pair { table, join, child, parent, who })
     }
 
@@ -268,8 +268,10 @@ impl Planned {
     }
 
     /// Returns whether nothing that it rests on has changed since.
-    pub fn holds(&self, world: &World) -> bool {
-        let (Ok(child), Ok(parent)) = (world.branch(self.child.id), world.branch(self.parent.id)) else { return false };
+    pub fn holds(&self, catalog: &Catalog) -> bool {
+        let (Ok(child), Ok(parent)) = (catalog.branch(self.child.id), catalog.branch(self.parent.id)) else {
+            return false;
+        };
         self.same_child(child) && parent.has_state_of(&self.parent) && self.same_rules(child, parent)
     }
 
@@ -329,10 +331,10 @@ impl Planned {
         self.forbidden.clone().or_else(|| self.is_blocked().then(|| conflict(self)))
     }
 
-    /// Returns the entry of the join and what it changes in a world in which the plan holds.
-    pub fn prepare(&self, world: &World, act: &Act) -> Result<Prepared, Error> {
-        let branch = world.branch(self.child.id)?;
-        let parent = world.parent(branch)?;
+    /// Returns the entry of the join and what it changes in a catalog in which the plan holds.
+    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<Prepared, Error> {
+        let branch = catalog.branch(self.child.id)?;
+        let parent = catalog.parent(branch)?;
         if self.join == Join::Merge {
             without_children(branch)?;
         }
@@ -340,7 +342,7 @@ impl Planned {
             return Err(conflict(self));
         }
         let receiver = if self.join == Join::Pull { branch } else { parent };
-        let mut prepared = about(world, act, branch, self.join.op()).with_detail(Detail {
+        let mut prepared = about(catalog, log_record, branch, self.join.op()).with_detail(Detail {
             strategy: Some(receiver.settings.strategy().name()),
             conflicts: self.both_changed.clone(),
             ..Detail::default()
@@ -350,17 +352,19 @@ impl Planned {
         if self.has_losers() {
             // The losers are only there; they stay readable by their hashes.
             for state in [&parent.state, &branch.state] {
-                prepared.steps.push(Step::Keep(receiver.id, Kept { state: state.clone(), time: act.time }));
+                prepared
+                    .steps
+                    .push(CatalogChange::Keep(receiver.id, Kept { state: state.clone(), time: log_record.time }));
             }
         }
-        prepared.steps.push(Step::State(receiver.id, self.merged.clone()));
+        prepared.steps.push(CatalogChange::State(receiver.id, self.merged.clone()));
         match (self.join, &self.promoted) {
-            (Join::Merge, _) => prepared.steps.push(Step::Remove(branch.id)),
-            (Join::Pull, _) => prepared.steps.push(Step::Base(branch.id, parent.state.clone())),
+            (Join::Merge, _) => prepared.steps.push(CatalogChange::Remove(branch.id)),
+            (Join::Pull, _) => prepared.steps.push(CatalogChange::Base(branch.id, parent.state.clone())),
             (Join::Promote, promoted) => {
                 let promoted = promoted.clone().unwrap_or_else(|| self.merged.clone());
-                prepared.steps.push(Step::State(branch.id, promoted));
-                prepared.steps.push(Step::Base(branch.id, self.merged.clone()));
+                prepared.steps.push(CatalogChange::State(branch.id, promoted));
+                prepared.steps.push(CatalogChange::Base(branch.id, self.merged.clone()));
             }
         }
         Ok(prepared)

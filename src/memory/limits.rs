@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::act::{Change, Deed};
-use super::world::{BranchId, World};
+use super::catalog::{BranchId, Catalog};
+use super::log_record::{Change, Command};
 use super::{Error, Kind, Memory};
 use crate::sync::{Measure, Mutex, Reservation};
 use crate::workspace::Tree;
 
-/// What an act takes in memory beside its bytes.
-const ACT_BYTES: u64 = 1024;
+/// What a command takes in memory beside its bytes.
+const COMMAND_BYTES: u64 = 1024;
 
 /// What the names and attributes of files take, as it counts for each user.
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl Memory {
         self.budget.watch(limit / 8 * 7, measure);
         // The first call counts.
         let most = *self.files_held.limit.get_or_init(|| limit / 2);
-        let all = self.world().held.of(0).1;
+        let all = self.catalog().held.of(0).1;
         if all <= most {
             return None;
         }
@@ -52,14 +52,14 @@ impl Memory {
     /// Admits what a branch's files take more than before. Kind `Quota` or `Full`.
     pub(super) fn admit_files(
         &self,
-        world: &World,
+        catalog: &Catalog,
         branch: BranchId,
         before: &Tree,
         after: &Tree,
     ) -> Result<(), Error> {
         let (before, after) = (before.totals().metadata_bytes(), after.totals().metadata_bytes());
-        let owner = world.branch(branch)?.uid;
-        let (own, all) = world.held.of(owner);
+        let owner = catalog.branch(branch)?.uid;
+        let (own, all) = catalog.held.of(owner);
         let more = after.saturating_sub(before);
         let mut users = self.files_held.users.lock();
         let held = users.entry(owner).or_insert_with(|| self.budget.account(owner));
@@ -77,8 +77,8 @@ impl Memory {
     }
 
     /// Counts anew what the files of a user's branches take, after something that always works.
-    pub(super) fn recount_files(&self, world: &World, owner: u32) {
-        let own = world.held.of(owner).0;
+    pub(super) fn recount_files(&self, catalog: &Catalog, owner: u32) {
+        let own = catalog.held.of(owner).0;
         let mut users = self.files_held.users.lock();
         if let Some(held) = users.get_mut(&owner) {
             // What can't be admitted is counted by the next operation.
@@ -89,13 +89,17 @@ impl Memory {
         }
     }
 
-    /// Admits what an act leaves in memory, unless it gives something back. Kind `Full`.
-    pub(super) fn admit_act(&self, deed: &Deed, bytes: usize) -> Result<(), Error> {
-        let grows = match deed {
-            Deed::Root(_) | Deed::Fork { .. } | Deed::Bulk(..) | Deed::Checkpoint { .. } | Deed::Config(..) => true,
-            Deed::Commit(_, changes) => changes.iter().any(|change| matches!(change, Change::Put { .. })),
+    /// Admits what a command leaves in memory, unless it gives something back. Kind `Full`.
+    pub(super) fn admit_command(&self, command: &Command, bytes: usize) -> Result<(), Error> {
+        let grows = match command {
+            Command::Root(_)
+            | Command::Fork { .. }
+            | Command::Bulk(..)
+            | Command::Checkpoint { .. }
+            | Command::Config(..) => true,
+            Command::Commit(_, changes) => changes.iter().any(|change| matches!(change, Change::Put { .. })),
             _ => false,
         };
-        if grows { Ok(self.budget.admit(bytes as u64 + ACT_BYTES)?) } else { Ok(()) }
+        if grows { Ok(self.budget.admit(bytes as u64 + COMMAND_BYTES)?) } else { Ok(()) }
     }
 }

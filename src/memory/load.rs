@@ -1,18 +1,18 @@
-//! From the files to the world: the manifest's snapshot, and the journal's acts on top.
+//! From the files to the catalog: the manifest's snapshot, and the journal's commands on top.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::act::{Deed, Join};
-use super::chain::{Chain, split};
+use super::catalog::Catalog;
 use super::clock::Moment;
 use super::history::{History, Reader};
+use super::log_record::{Command, Join};
 use super::manifest::{self, Stored};
-use super::open::{parse_act, read_file};
-use super::prepare::{Ground, prepare};
+use super::open::{parse_log_record, read_file};
+use super::prepare::{PlanContext, prepare};
 use super::segments::Segments;
+use super::transact::{LogTail, split};
 use super::trees::Trees;
-use super::world::World;
 use super::{Error, seal};
 use crate::disk::Disk;
 use crate::journal::{Files, Frame, Kind, Replayed};
@@ -39,16 +39,16 @@ pub(super) struct Source<'a> {
 /// A store in memory.
 pub(super) struct Loaded {
     /// All branches.
-    pub world: World,
+    pub catalog: Catalog,
     /// All entries.
     pub history: History,
     /// The end of the chain, without a journal to go on with.
-    pub chain: Chain,
+    pub log_tail: LogTail,
     /// The journal files, and the number of the first one.
     pub journal: Replayed,
     /// Older files are not in use any more.
     pub first_journal: u64,
-    /// Segments that acts in the journal name.
+    /// Segments that commands in the journal name.
     pub named: HashSet<Hash>,
     /// What the manifest says.
     pub stored: Stored,
@@ -78,9 +78,9 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
     let files = Files::list(source.disk, manifest.journal)?;
     let mut reading = Reading {
         source,
-        world: manifest.world.counted(),
+        catalog: manifest.catalog.counted(),
         history: History::new(&manifest.archives),
-        chain: Chain {
+        log_tail: LogTail {
             seq: manifest.seq,
             tip: manifest.tip,
             time: manifest.time,
@@ -100,15 +100,15 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
     };
     let journal = files.replay(source.writing, |frame| reading.frame(frame))?;
     reading.check_signatures()?;
-    let Reading { world, history, chain, named, .. } = reading;
-    Ok(Loaded { world, history, chain, journal, first_journal: manifest.journal, named, stored })
+    let Reading { catalog, history, log_tail, named, .. } = reading;
+    Ok(Loaded { catalog, history, log_tail, journal, first_journal: manifest.journal, named, stored })
 }
 
 struct Reading<'a> {
     source: &'a Source<'a>,
-    world: World,
+    catalog: Catalog,
     history: History,
-    chain: Chain,
+    log_tail: LogTail,
     named: HashSet<Hash>,
     /// The newest entry of the journal.
     last: Option<SignedEntry>,
@@ -119,54 +119,56 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// Does what a frame says; returns false if its content is not whole.
     fn frame(&mut self, frame: Frame<'_>) -> Result<bool, Error> {
-        self.chain.ended_at = 0;
+        self.log_tail.ended_at = 0;
         match frame.kind {
             Kind::Mark => {}
             // All was gathered when the file began.
-            Kind::Begin => self.chain.link = self.chain.tip,
-            Kind::Command => self.act(frame.payload)?,
-            Kind::FileOp => self.chain.replay_edit(&mut self.world, self.source.trees, frame.payload)?,
-            Kind::Content => return self.chain.replay_content(&mut self.world, self.source.trees, &frame),
+            Kind::Begin => self.log_tail.link = self.log_tail.tip,
+            Kind::Command => self.transact(frame.payload)?,
+            Kind::FileOp => self.log_tail.replay_edit(&mut self.catalog, self.source.trees, frame.payload)?,
+            Kind::Content => return self.log_tail.replay_content(&mut self.catalog, self.source.trees, &frame),
             Kind::End => {
                 let signature: &[u8; SIGNATURE_BYTES] = frame
                     .payload
                     .try_into()
                     .map_err(|_| Error::damaged("a clean end of the journal has no signature"))?;
-                if !self.source.public.verifies(&self.chain.end_hash(frame.offset), signature) {
+                if !self.source.public.verifies(&self.log_tail.end_hash(frame.offset), signature) {
                     return Err(Error::damaged("a clean end of the journal is not signed by the store's key"));
                 }
-                self.chain.link = self.chain.end_hash(frame.offset);
-                self.chain.ended_at = frame.position(frame.payload.len());
+                self.log_tail.link = self.log_tail.end_hash(frame.offset);
+                self.log_tail.ended_at = frame.position(frame.payload.len());
             }
         }
         Ok(true)
     }
 
-    fn act(&mut self, payload: &[u8]) -> Result<(), Error> {
-        let seq = self.chain.seq + 1;
+    fn transact(&mut self, payload: &[u8]) -> Result<(), Error> {
+        let seq = self.log_tail.seq + 1;
         let (signature, bytes) =
             split(payload).ok_or_else(|| Error::damaged(format!("entry {seq} has no signature")))?;
-        let act = parse_act(bytes, seq).map_err(|error| self.first_wrong(error))?;
+        let log_record = parse_log_record(bytes, seq).map_err(|error| self.first_wrong(error))?;
         let segment = |name: &Hash| self.source.segments.get(name);
-        let ground = Ground { world: &self.world, seq, packs: self.source.trees, segment: &segment };
-        let prepared = prepare(&ground, &act).map_err(|error| match error.kind {
+        let context = PlanContext { catalog: &self.catalog, seq, packs: self.source.trees, segment: &segment };
+        let prepared = prepare(&context, &log_record).map_err(|error| match error.kind {
             super::Kind::Io | super::Kind::Full | super::Kind::Quota => error,
             super::Kind::Damaged => self.first_wrong(error),
             _ => self.first_wrong(Error::damaged(format!("entry {seq} does what can't be done: {}", error.message))),
         })?;
-        let entry = self.chain.entry(&prepared, &act, bytes, self.source.public);
+        let entry = self.log_tail.entry(&prepared, &log_record, bytes, self.source.public);
         let hash = entry.hash();
         let signed = SignedEntry { entry, hash, signature };
-        self.chain.advance(&signed);
-        self.chain.loose_bytes += bytes.len() as u64 + seal::ACT_BYTES;
-        if let Deed::Files(branch, _) | Deed::Discard(branch) | Deed::Join(branch, Join::Merge) = &act.deed {
-            self.chain.pending.remove(branch);
+        self.log_tail.advance(&signed);
+        self.log_tail.loose_bytes += bytes.len() as u64 + seal::COMMAND_BYTES;
+        if let Command::Files(branch, _) | Command::Discard(branch) | Command::Join(branch, Join::Merge) =
+            &log_record.command
+        {
+            self.log_tail.pending.remove(branch);
         }
-        if let Deed::Bulk(_, segment, _) = &act.deed {
+        if let Command::Bulk(_, segment, _) = &log_record.command {
             self.named.insert(*segment);
-            self.chain.loose_bytes += prepared.counts.put * seal::BULK_ROW_BYTES;
+            self.log_tail.loose_bytes += prepared.counts.put * seal::BULK_ROW_BYTES;
         }
-        self.world.enact(prepared.branch, prepared.steps, seq, act.time);
+        self.catalog.apply(prepared.branch, prepared.steps, seq, log_record.time);
         self.history.make_ready(&self.source.segments.blobs, &signed.entry)?;
         self.history.push(&signed);
         self.last = Some(signed);
@@ -184,7 +186,7 @@ impl Reading<'_> {
             return Ok(());
         }
         let (reader, mut seq) = (Reader::of(&self.source.segments.blobs, self.history.epoch()), self.sealed + 1);
-        while seq < self.chain.seq && reader.entry(seq)?.verifies(self.source.public) {
+        while seq < self.log_tail.seq && reader.entry(seq)?.verifies(self.source.public) {
             seq += 1;
         }
         Err(Error::damaged(format!(

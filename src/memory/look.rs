@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::catalog::{Branch, BranchId, Catalog, View};
 use super::settings::Setting;
 use super::status;
 use super::trees::stored;
-use super::world::{Branch, BranchId, View, World};
 use super::{Error, Kind, Memory};
 use crate::branch::State;
 use crate::lineage::SignedEntry;
@@ -135,34 +135,34 @@ impl Shown {
 impl Memory {
     /// Returns the root branches by name.
     pub fn roots(&self) -> Vec<(Arc<str>, BranchId)> {
-        self.world().roots.iter().map(|(name, id)| (name.clone(), *id)).collect()
+        self.catalog().roots.iter().map(|(name, id)| (name.clone(), *id)).collect()
     }
 
     /// Returns a root branch.
     pub fn root(&self, name: &str) -> Option<BranchId> {
-        self.world().roots.get(name).copied()
+        self.catalog().roots.get(name).copied()
     }
 
     /// Returns a child branch.
     pub fn child(&self, parent: BranchId, name: &str) -> Option<BranchId> {
-        self.world().branches.get(&parent)?.children.get(name).copied()
+        self.catalog().branches.get(&parent)?.children.get(name).copied()
     }
 
     /// Returns the child branches by name.
     pub fn children(&self, parent: BranchId) -> Result<Vec<(Arc<str>, BranchId)>, Error> {
-        let world = self.world();
-        Ok(world.branch(parent)?.children.iter().map(|(name, id)| (name.clone(), *id)).collect())
+        let catalog = self.catalog();
+        Ok(catalog.branch(parent)?.children.iter().map(|(name, id)| (name.clone(), *id)).collect())
     }
 
     /// Returns the branch at a name path such as `main/agent-7/try-1`.
     pub fn resolve(&self, name_path: &str) -> Result<BranchId, Error> {
-        self.world().resolve(name_path)
+        self.catalog().resolve(name_path)
     }
 
     /// Returns what a directory shows of a branch.
     pub fn info(&self, branch: BranchId) -> Result<BranchInfo, Error> {
-        let world = self.world();
-        let branch = world.branch(branch)?;
+        let catalog = self.catalog();
+        let branch = catalog.branch(branch)?;
         Ok(BranchInfo {
             id: branch.id,
             name: branch.name.clone(),
@@ -180,25 +180,25 @@ impl Memory {
 
     /// Returns the checkpoints' labels.
     pub fn checkpoints(&self, branch: BranchId) -> Result<Vec<Arc<str>>, Error> {
-        Ok(self.world().branch(branch)?.checkpoints.keys().cloned().collect())
+        Ok(self.catalog().branch(branch)?.checkpoints.keys().cloned().collect())
     }
 
     /// Returns when a checkpoint was taken.
     pub fn checkpoint_time(&self, branch: BranchId, label: &str) -> Result<Time, Error> {
-        let world = self.world();
-        let checkpoint = world.branch(branch)?.checkpoints.get(label);
+        let catalog = self.catalog();
+        let checkpoint = catalog.branch(branch)?.checkpoints.get(label);
         checkpoint.map(|checkpoint| checkpoint.time).ok_or_else(|| Error::no_checkpoint(label))
     }
 
     /// Returns a setting's value without a line end, empty where it is unset.
     pub fn setting(&self, view: &View, setting: Setting) -> Result<String, Error> {
-        let world = self.world();
-        Ok(world.setting(world.branch(view.branch())?, setting)?.to_string())
+        let catalog = self.catalog();
+        Ok(catalog.setting(catalog.branch(view.branch())?, setting)?.to_string())
     }
 
     /// Returns how many bytes a branch's `scratch/` may hold.
     pub fn scratch_size(&self, branch: BranchId) -> Result<u64, Error> {
-        Ok(self.world().branch(branch)?.settings.scratch_size())
+        Ok(self.catalog().branch(branch)?.settings.scratch_size())
     }
 
     /// Returns what has that hash: a version of a record or a file, an entry, or a head.
@@ -279,9 +279,9 @@ impl Memory {
 
     fn readable_states(&self, branch: BranchId, viewer: Viewer<'_>) -> Result<Vec<Arc<State>>, Error> {
         // A copy: whoever tells what the viewer may read looks there, too.
-        let world = self.world().clone();
-        let branch = world.branch(branch)?;
-        let parent = branch.parent.filter(|id| (viewer.reads)(*id)).and_then(|id| world.branches.get(&id));
+        let catalog = self.catalog().clone();
+        let branch = catalog.branch(branch)?;
+        let parent = branch.parent.filter(|id| (viewer.reads)(*id)).and_then(|id| catalog.branches.get(&id));
         let kept = branch.kept.values().map(|kept| kept.state.clone());
         let checkpoints = branch.checkpoints.values().map(|checkpoint| checkpoint.state.clone());
         let present = [branch.state.clone(), branch.base.clone()].into_iter();
@@ -333,8 +333,8 @@ pub(super) struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     /// Looks a view up.
-    pub fn new(world: &'a World, view: &View) -> Result<Seen<'a>, Error> {
-        let branch = world.branch(view.branch())?;
+    pub fn new(catalog: &'a Catalog, view: &View) -> Result<Seen<'a>, Error> {
+        let branch = catalog.branch(view.branch())?;
         match view {
             View::Branch(_) => Ok(Seen { branch, state: branch.state.clone(), until: None }),
             View::Checkpoint(_, label) => {

@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-use super::act::{Act, Deed, Join};
+use super::catalog::BranchId;
 use super::effort::{Effort, PlanError};
 use super::joining::{self, Outcome, Planned, Table};
+use super::log_record::{Command, Join, LogRecord};
 use super::room::cost_of;
-use super::world::BranchId;
 use super::{Actor, Change, Error, Kind, Memory};
 use crate::lineage::{Decision, Side, SignedEntry};
 use crate::sync::Deadline;
@@ -81,7 +81,7 @@ impl Memory {
         for _ in 0..ROUNDS {
             let plan = self.plan_in_background(who, branch, join, deadline)?;
             let again = Effort { most: AGAIN, merger: &contents.at_most(AGAIN_BYTES), ..Effort::ALL };
-            let tried = self.try_join(who, branch, join, |table| match plan.holds(table.world) {
+            let tried = self.try_join(who, branch, join, |table| match plan.holds(table.catalog) {
                 true => Ok(plan.clone()),
                 false => plan.again(table, Some(who), &again).map(Arc::new),
             })?;
@@ -99,25 +99,26 @@ impl Memory {
         plan: impl FnOnce(Table<'_>) -> Result<Arc<Planned>, PlanError>,
     ) -> Result<Tried, Error> {
         let mut writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
-        let (world, time) = (self.world().clone(), self.next_time(&mut writer)?);
-        let child = world.branch(branch)?;
-        world.parent(child)?;
+        let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
+        let child = catalog.branch(branch)?;
+        catalog.parent(child)?;
         if join == Join::Merge
             && let Err(error) = joining::without_children(child)
         {
             return Ok(Tried::Refused(error, None));
         }
-        let planned = match plan(Table { world: &world, packs: &self.trees, time }) {
+        let planned = match plan(Table { catalog: &catalog, packs: &self.trees, time }) {
             Ok(planned) => planned,
             Err(PlanError::Exceeded) => return Ok(Tried::TooLong),
             Err(PlanError::Failed(error)) => return Err(error),
         };
-        drop(world);
+        drop(catalog);
         if let Some(error) = planned.obstacle() {
             return Ok(Tried::Refused(error, Some(planned)));
         }
-        let act = Act { time, planned: planned.time, uid: who.uid, deed: Deed::Join(branch, join) };
-        let (entry, change) = self.perform_planned(&mut writer, act, |world, act| planned.prepare(world, act))?;
+        let log_record = LogRecord { time, planned: planned.time, uid: who.uid, command: Command::Join(branch, join) };
+        let (entry, change) =
+            self.execute_planned(&mut writer, log_record, |catalog, log_record| planned.prepare(catalog, log_record))?;
         Ok(Tried::Done(entry, change))
     }
 
@@ -165,8 +166,8 @@ impl Memory {
     pub(super) fn plan_for(&self, who: &Actor, branch: BranchId, join: Join) -> Result<Arc<Planned>, Error> {
         let contents = self.planner.contents(branch, join);
         let small = Effort { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..Effort::ALL };
-        let world = self.world().clone();
-        match Planned::new(self.table(&world), branch, join, Some(who), &small) {
+        let catalog = self.catalog().clone();
+        match Planned::new(self.table(&catalog), branch, join, Some(who), &small) {
             Ok(planned) => Ok(Arc::new(planned)),
             Err(PlanError::Exceeded) => self.plan_in_background(who, branch, join, None),
             Err(PlanError::Failed(error)) => Err(error),

@@ -1,16 +1,15 @@
 //! The front door: everything a caller does to a store goes through [`Memory`].
 //!
-//! Whatever changes is one signed entry, one frame of the journal, one swap of the world; readers
-//! take the world's present states and are never in anyone's way. The order of locks is
+//! Whatever changes is one signed entry, one frame of the journal, one swap of the catalog; readers
+//! take the catalog's present states and are never in anyone's way. The order of locks is
 //! [`crate::sync::Rank`]; none of them is held when a listener is called or a caller waits.
 
-mod act;
 mod ask;
 mod backup;
 mod batch;
 mod branch_files;
 mod bulk;
-mod chain;
+mod catalog;
 mod clock;
 mod compact;
 mod contents;
@@ -27,6 +26,7 @@ mod indexer;
 mod joining;
 mod limits;
 mod load;
+mod log_record;
 mod look;
 mod manifest;
 mod merging;
@@ -50,19 +50,19 @@ mod shown;
 mod snapshot;
 mod status;
 mod surroundings;
+mod transact;
 mod trees;
 mod unfinished;
 mod verify;
-mod world;
 mod write;
 mod writer;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
-pub use act::Join;
 pub use backup::backup;
 pub use batch::Batch;
+pub use catalog::{BranchId, View};
 pub use document::Document;
 pub use error::{Error, Kind};
 pub use expiry::OpenFiles;
@@ -70,6 +70,7 @@ pub use export::Export;
 pub use files::EditError;
 pub use history::HistoryFile;
 pub use joining::Outcome;
+pub use log_record::Join;
 pub use look::{BranchInfo, Shown, Viewer, Wanted};
 pub use open::OpenMode;
 pub use record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
@@ -77,7 +78,6 @@ pub use settings::{Setting, parse_duration, parse_size};
 pub use snapshot::{Record, RecordStat, Snapshot};
 pub use surroundings::Surroundings;
 pub use verify::{VerifyOptions, verify, verify_on};
-pub use world::{BranchId, View};
 pub use write::Receipt;
 
 pub use crate::branch::{check_name, check_record_id};
@@ -95,10 +95,10 @@ pub use crate::workspace::{
 use crate::disk::{Disk, Lock};
 use crate::lineage::{Key, PublicKey};
 use crate::sync::{Budget, Mutex, ReadGuard, RwLock, Shares};
+use catalog::{BranchRef, Catalog};
 use history::History;
 use segments::Segments;
 use trees::Trees;
-use world::{BranchRef, World};
 use writer::WriterLock;
 
 /// Who acts: the caller's uid, and the name that user has.
@@ -160,7 +160,7 @@ pub struct Memory {
     sealing: Mutex<manifest::Stored>,
     /// The end of the chain. Whoever holds it is the one writer.
     writer: WriterLock,
-    world: RwLock<World>,
+    catalog: RwLock<Catalog>,
     history: History,
     segments: Segments,
     trees: Trees,
@@ -227,7 +227,7 @@ impl Memory {
         Ok((space.total, space.free, space.available))
     }
 
-    fn world(&self) -> ReadGuard<'_, World> {
-        self.world.read()
+    fn catalog(&self) -> ReadGuard<'_, Catalog> {
+        self.catalog.read()
     }
 }

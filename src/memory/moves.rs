@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use imbl::ordmap::DiffItem;
 
+use super::catalog::{BranchRef, Branches, Catalog, Checkpoint, Kept};
 use super::compact::Sparse;
 use super::seal::each_state;
 use super::trees::stored;
-use super::world::{BranchRef, Branches, Checkpoint, Kept, World};
 use super::{Error, Memory};
 use crate::branch::{State, Visible};
 use crate::object::Hash;
@@ -116,11 +116,11 @@ impl Group {
 }
 
 impl Memory {
-    /// Writes every loose version that the world reaches, one segment for each dimension, with the
+    /// Writes every loose version that the catalog reaches, one segment for each dimension, with the
     /// rows of the older segments that are folded, which take at most `spare` bytes.
-    pub(super) fn write_segments(&self, world: &World, fold: &Fold, mut spare: u64) -> Result<Vec<Sealed>, Error> {
+    pub(super) fn write_segments(&self, catalog: &Catalog, fold: &Fold, mut spare: u64) -> Result<Vec<Sealed>, Error> {
         let mut sealed = Vec::new();
-        for (dim, mut group) in groups(world) {
+        for (dim, mut group) in groups(catalog) {
             group.choose(self.surroundings.graph_rows, fold, &mut spare);
             let rows = group.rows()?;
             if rows.is_empty() {
@@ -152,31 +152,31 @@ impl Memory {
 
 impl Memory {
     /// Writes every content of files that is in no pack yet into one.
-    pub(super) fn pack_files(&self, world: &World) -> Result<Packed, Error> {
+    pub(super) fn pack_files(&self, catalog: &Catalog) -> Result<Packed, Error> {
         let mut states = Vec::new();
-        each_state(world, |state| states.push(state.clone()));
+        each_state(catalog, |state| states.push(state.clone()));
         let trees = states.iter().map(|state| state.files());
         write_packs(&self.segments.blobs, &self.trees, trees).map_err(stored)
     }
 
     /// Writes what is needed of some packs into a new one; nothing where there are none.
-    pub(super) fn repack_files(&self, world: &World, fold: &Fold) -> Result<Option<Repacked>, Error> {
+    pub(super) fn repack_files(&self, catalog: &Catalog, fold: &Fold) -> Result<Option<Repacked>, Error> {
         let Fold::Sparse(sparse) = fold else { return Ok(None) };
         if sparse.packs.is_empty() {
             return Ok(None);
         }
         let mut states = Vec::new();
-        each_state(world, |state| states.push(state.clone()));
+        each_state(catalog, |state| states.push(state.clone()));
         let (trees, from) = (states.iter().map(|state| state.files()), sparse.packs.clone());
         Repacked::write(&self.segments.blobs, &self.trees, trees, from).map(Some).map_err(stored)
     }
 }
 
-/// Gathers all that the world reaches, by dimension.
-fn groups(world: &World) -> BTreeMap<usize, Group> {
+/// Gathers all that the catalog reaches, by dimension.
+fn groups(catalog: &Catalog) -> BTreeMap<usize, Group> {
     let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
     let mut seen = HashSet::new();
-    each_state(world, |state| {
+    each_state(catalog, |state| {
         if !seen.insert(Arc::as_ptr(state)) {
             return;
         }
@@ -209,19 +209,19 @@ impl<'a> Moves<'a> {
         Moves { sealed, packed, repacked, done: HashMap::new() }
     }
 
-    /// Moves every state that the world reaches.
-    pub(super) fn world(&mut self, world: &mut World) {
-        let before = world.clone();
+    /// Moves every state that the catalog reaches.
+    pub(super) fn catalog(&mut self, catalog: &mut Catalog) {
+        let before = catalog.clone();
         for branch in before.branches.values() {
             let moved = self.branch(branch);
-            // What stays shares its place in the map, too: that is where two worlds are not compared.
+            // What stays shares its place in the map, too: that is where two catalogs are not compared.
             if moved != *branch {
-                world.branches.insert(branch.id, moved);
+                catalog.branches.insert(branch.id, moved);
             }
         }
     }
 
-    /// Brings moved branches up to what has changed from one version of the world to another; returns how many had.
+    /// Brings moved branches up to what has changed from one version of the catalog to another; returns how many had.
     pub(super) fn follow(&mut self, moved: &mut Branches, from: &Branches, to: &Branches) -> usize {
         let mut count = 0;
         for item in from.diff(to) {

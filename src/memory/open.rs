@@ -4,14 +4,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::act::{Act, Deed};
-use super::chain::Chain;
 use super::clock::{self, Moment};
 use super::load::{Source, beside_a_writer, load};
+use super::log_record::{Command, LogRecord};
 use super::manifest::{self, Manifest};
 use super::reserve::{self, Reserve};
 use super::room::Room;
 use super::segments::Segments;
+use super::transact::LogTail;
 use super::trees::Trees;
 use super::unfinished;
 use super::writer::WriterLock;
@@ -87,12 +87,12 @@ impl Memory {
         let mac = key.mac_key();
         let source = Source { disk: &disk, public: &public, mac: &mac, segments: &segments, trees: &trees, writing };
         let mut loaded = if writing { load(&source)? } else { beside_a_writer(&*disk, || load(&source))? };
-        loaded.world.drop_orphans();
-        let clock = clock::warning(loaded.chain.time, (surroundings.clock)());
-        let unsigned = Some(loaded.chain.unsigned()).filter(|count| *count > 0).map(unsigned_warning);
+        loaded.catalog.drop_orphans();
+        let clock = clock::warning(loaded.log_tail.time, (surroundings.clock)());
+        let unsigned = Some(loaded.log_tail.unsigned()).filter(|count| *count > 0).map(unsigned_warning);
         let warnings = loaded.journal.torn().map(torn_warning).into_iter().chain(unsigned).chain(clock).collect();
         let journal = if writing { Some(Arc::new(loaded.journal.carry_on(&disk)?)) } else { None };
-        let chain = Chain { journal, moment: Moment::now(&surroundings), ..loaded.chain };
+        let log_tail = LogTail { journal, moment: Moment::now(&surroundings), ..loaded.log_tail };
         let manifest_bytes = loaded.stored.bytes();
         let reserve = Reserve::open(disk.clone(), if writing { surroundings.reserve } else { 0 });
         reserve.fill();
@@ -104,8 +104,8 @@ impl Memory {
             read_only: !writing,
             warnings,
             sealing: Mutex::ranked(Rank::Flush, loaded.stored),
-            writer: WriterLock::new(chain),
-            world: RwLock::ranked(Rank::Catalog, loaded.world),
+            writer: WriterLock::new(log_tail),
+            catalog: RwLock::ranked(Rank::Catalog, loaded.catalog),
             history: loaded.history,
             segments,
             trees,
@@ -149,7 +149,7 @@ impl Memory {
 
     /// The first entry: the root branch `main`, by whoever made the store.
     fn make_main(&self) -> Result<(), Error> {
-        self.act(&self.surroundings.owner, &[], || Ok(Deed::Root("main".into()))).map(|_| ())
+        self.transact(&self.surroundings.owner, &[], || Ok(Command::Root("main".into()))).map(|_| ())
     }
 }
 
@@ -315,7 +315,7 @@ pub(super) fn read_keys(disk: &dyn Disk) -> Result<(Key, PublicKey), Error> {
     if key.public() == public { Ok((key, public)) } else { Err(crate::lineage::KeyError::Mismatch.into()) }
 }
 
-/// Reads an act, or says which entry holds none.
-pub(super) fn parse_act(bytes: &[u8], seq: u64) -> Result<Act, Error> {
-    Act::from_bytes(bytes).map_err(|error| Error::damaged(format!("entry {seq} can't be read: {error}")))
+/// Reads a command, or says which entry holds none.
+pub(super) fn parse_log_record(bytes: &[u8], seq: u64) -> Result<LogRecord, Error> {
+    LogRecord::from_bytes(bytes).map_err(|error| Error::damaged(format!("entry {seq} can't be read: {error}")))
 }

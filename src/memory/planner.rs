@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 
-use super::act::Join;
+use super::catalog::BranchId;
 use super::effort::{Effort, MergedContents};
 use super::joining::{Planned, Table};
-use super::world::BranchId;
+use super::log_record::Join;
 use super::{Actor, Error, Kind, Memory};
 use crate::sync::{Condvar, Deadline, Mutex, Pool};
 
@@ -131,7 +131,7 @@ impl Memory {
         if let Some(job) = self.planner.find(purpose) {
             let plan = job.wait(deadline).ok_or_else(too_long)?;
             match plan {
-                Ok(plan) if plan.holds(&self.world()) => return Ok(plan),
+                Ok(plan) if plan.holds(&self.catalog()) => return Ok(plan),
                 plan => earlier = plan.ok(),
             }
         }
@@ -154,8 +154,8 @@ fn work_out(memory: &Weak<Memory>, purpose: Purpose, who: &Actor, earlier: Optio
     let contents = memory.planner.contents(purpose.branch, purpose.join);
     let merger = contents.any(&pause);
     let effort = Effort { merger: &merger, pause: &pause, ..Effort::ALL };
-    let world = memory.world().clone();
-    let table = Table { world: &world, packs: &memory.trees, time: memory.now() };
+    let catalog = memory.catalog().clone();
+    let table = Table { catalog: &catalog, packs: &memory.trees, time: memory.now() };
     let planned = match &earlier {
         Some(earlier) => earlier.again(table, Some(who), &effort),
         None => Planned::new(table, purpose.branch, purpose.join, Some(who), &effort),

@@ -1,15 +1,15 @@
-//! From an act to what it changes: the rules of the store, and nothing written yet.
+//! From a command to what it changes: the rules of the store, and nothing written yet.
 
 use std::sync::Arc;
 
-use super::act::{Act, Change, Deed};
 use super::bulk::Bulk;
+use super::catalog::{Branch, BranchId, Catalog, Checkpoint, Kept, Resolution};
 use super::effort::Effort;
 use super::joining::{Planned, Table};
+use super::log_record::{Change, Command, LogRecord};
 use super::record_input::check_numbers;
 use super::rolling_back::Rollback;
 use super::settings::Setting;
-use super::world::{Branch, BranchId, Checkpoint, Kept, Resolution, World};
 use super::{Error, Kind, joining};
 use crate::branch::{State, check_name, check_record_id};
 use crate::lineage::{Counts, Detail, Op, Side};
@@ -19,8 +19,8 @@ use crate::segment::{Row, Segment};
 use crate::vector::Metric;
 use crate::workspace::Packs;
 
-/// One change of the world.
-pub enum Step {
+/// One change of the catalog.
+pub enum CatalogChange {
     /// A branch appears.
     Add(Box<Branch>),
     /// A branch disappears.
@@ -51,7 +51,7 @@ pub enum Step {
     Clock(Time),
 }
 
-/// An act that is allowed, with all that follows from it.
+/// A command that is allowed, with all that follows from it.
 pub struct Prepared {
     /// What the entry says was done.
     pub op: Op,
@@ -71,14 +71,14 @@ pub struct Prepared {
     pub detail: Detail,
     /// Labels of who acts: agent, session, task.
     pub labels: [Arc<str>; 3],
-    /// The changes of the world.
-    pub steps: Vec<Step>,
+    /// The changes of the catalog.
+    pub steps: Vec<CatalogChange>,
 }
 
 /// What [`prepare`] looks at.
-pub struct Ground<'a> {
-    /// The world as it is.
-    pub world: &'a World,
+pub struct PlanContext<'a> {
+    /// The catalog as it is.
+    pub catalog: &'a Catalog,
     /// `seq` of the entry to come.
     pub seq: u64,
     /// Where the contents of files are read.
@@ -87,63 +87,71 @@ pub struct Ground<'a> {
     pub segment: &'a dyn Fn(&Hash) -> Result<Arc<Segment>, Error>,
 }
 
-impl<'a> Ground<'a> {
-    fn table(&self, act: &Act) -> Table<'a> {
-        Table { world: self.world, packs: self.packs, time: act.planned }
+impl<'a> PlanContext<'a> {
+    fn table(&self, log_record: &LogRecord) -> Table<'a> {
+        Table { catalog: self.catalog, packs: self.packs, time: log_record.planned }
     }
 }
 
-/// Checks an act against the rules and works out what it changes.
-pub fn prepare(ground: &Ground<'_>, act: &Act) -> Result<Prepared, Error> {
-    let world = ground.world;
-    match &act.deed {
-        Deed::Root(name) => root(ground, act, name),
-        Deed::Fork { parent, name, from } => fork(ground, act, *parent, name, from.as_deref()),
-        Deed::User(name) => Ok(user(act, name)),
-        Deed::Clock => Ok(clock(world, act)),
-        Deed::Commit(branch, changes) => commit(world, act, world.branch(*branch)?, changes),
-        Deed::Bulk(branch, segment, deletes) => {
-            let segment = (ground.segment)(segment)?;
-            Bulk::new(world, *branch, segment, deletes, act.planned)?.prepare(world, act)
+/// Checks a command against the rules and works out what it changes.
+pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prepared, Error> {
+    let catalog = context.catalog;
+    match &log_record.command {
+        Command::Root(name) => root(context, log_record, name),
+        Command::Fork { parent, name, from } => fork(context, log_record, *parent, name, from.as_deref()),
+        Command::User(name) => Ok(user(log_record, name)),
+        Command::Clock => Ok(clock(catalog, log_record)),
+        Command::Commit(branch, changes) => commit(catalog, log_record, catalog.branch(*branch)?, changes),
+        Command::Bulk(branch, segment, deletes) => {
+            let segment = (context.segment)(segment)?;
+            Bulk::new(catalog, *branch, segment, deletes, log_record.planned)?.prepare(catalog, log_record)
         }
-        Deed::Checkpoint { branch, label, text } => checkpoint(world, act, world.branch(*branch)?, label, text),
-        Deed::Uncheckpoint(branch, label) => uncheckpoint(world, act, world.branch(*branch)?, label),
-        Deed::Rollback(branch, label) => {
-            Rollback::new(ground.table(act), *branch, label, None, usize::MAX).map_err(Error::from)?.prepare(world, act)
+        Command::Checkpoint { branch, label, text } => {
+            checkpoint(catalog, log_record, catalog.branch(*branch)?, label, text)
         }
-        Deed::RollbackFiles { branch, label, patterns } => {
-            let planned = Rollback::new(ground.table(act), *branch, label, Some(patterns), usize::MAX);
-            planned.map_err(Error::from)?.prepare(world, act)
+        Command::Uncheckpoint(branch, label) => uncheckpoint(catalog, log_record, catalog.branch(*branch)?, label),
+        Command::Rollback(branch, label) => Rollback::new(context.table(log_record), *branch, label, None, usize::MAX)
+            .map_err(Error::from)?
+            .prepare(catalog, log_record),
+        Command::RollbackFiles { branch, label, patterns } => {
+            let planned = Rollback::new(context.table(log_record), *branch, label, Some(patterns), usize::MAX);
+            planned.map_err(Error::from)?.prepare(catalog, log_record)
         }
-        Deed::Join(branch, join) => {
-            let planned = Planned::new(ground.table(act), *branch, *join, None, &Effort::ALL);
-            planned.map_err(Error::from)?.prepare(world, act)
+        Command::Join(branch, join) => {
+            let planned = Planned::new(context.table(log_record), *branch, *join, None, &Effort::ALL);
+            planned.map_err(Error::from)?.prepare(catalog, log_record)
         }
-        Deed::Discard(branch) => discard(world, act, world.branch(*branch)?),
-        Deed::Rename(branch, name) => rename(world, act, world.branch(*branch)?, name),
-        Deed::Config(branch, setting, value) => config(world, act, world.branch(*branch)?, *setting, value),
-        Deed::Mode(branch, mode) => {
-            let branch = world.branch(*branch)?;
+        Command::Discard(branch) => discard(catalog, log_record, catalog.branch(*branch)?),
+        Command::Rename(branch, name) => rename(catalog, log_record, catalog.branch(*branch)?, name),
+        Command::Config(branch, setting, value) => {
+            config(catalog, log_record, catalog.branch(*branch)?, *setting, value)
+        }
+        Command::Mode(branch, mode) => {
+            let branch = catalog.branch(*branch)?;
             let detail =
                 Detail { label: Some("mode".into()), text: Some(format!("{mode:04o}").into()), ..Detail::default() };
-            Ok(about(world, act, branch, Op::Config).with_detail(detail).step(Step::Mode(branch.id, *mode)))
+            Ok(about(catalog, log_record, branch, Op::Config)
+                .with_detail(detail)
+                .step(CatalogChange::Mode(branch.id, *mode)))
         }
-        Deed::Resolve { branch, id, resolution } => resolve(world, act, world.branch(*branch)?, id, resolution),
-        Deed::Files(branch, count) => {
-            let mut prepared = about(world, act, world.branch(*branch)?, Op::Files);
+        Command::Resolve { branch, id, resolution } => {
+            resolve(catalog, log_record, catalog.branch(*branch)?, id, resolution)
+        }
+        Command::Files(branch, count) => {
+            let mut prepared = about(catalog, log_record, catalog.branch(*branch)?, Op::Files);
             prepared.counts.files = *count;
             Ok(prepared)
         }
-        Deed::Refuse(branch, reason) => {
+        Command::Refuse(branch, reason) => {
             let detail = Detail { text: Some(reason.clone()), ..Detail::default() };
-            Ok(about(world, act, world.branch(*branch)?, Op::Refuse).with_detail(detail))
+            Ok(about(catalog, log_record, catalog.branch(*branch)?, Op::Refuse).with_detail(detail))
         }
     }
 }
 
-/// The entry of an act on a branch that changes nothing yet.
-pub(super) fn about(world: &World, act: &Act, branch: &Branch, op: Op) -> Prepared {
-    let parent = branch.parent.and_then(|id| world.branches.get(&id));
+/// The entry of a command on a branch that changes nothing yet.
+pub(super) fn about(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, op: Op) -> Prepared {
+    let parent = branch.parent.and_then(|id| catalog.branches.get(&id));
     let parent = parent.map(|parent| (parent.id, parent.path.clone()));
     Prepared {
         op,
@@ -154,7 +162,7 @@ pub(super) fn about(world: &World, act: &Act, branch: &Branch, op: Op) -> Prepar
         head: branch.state.head(),
         counts: Counts::default(),
         detail: Detail::default(),
-        labels: labels(world, branch, act.uid),
+        labels: labels(catalog, branch, log_record.uid),
         steps: Vec::new(),
     }
 }
@@ -165,7 +173,7 @@ impl Prepared {
         self
     }
 
-    pub(super) fn step(mut self, step: Step) -> Prepared {
+    pub(super) fn step(mut self, step: CatalogChange) -> Prepared {
         self.steps.push(step);
         self
     }
@@ -174,14 +182,14 @@ impl Prepared {
     pub(super) fn with_state(mut self, state: State) -> Prepared {
         self.head = state.head();
         let branch = self.branch;
-        self.step(Step::State(branch, Arc::new(state)))
+        self.step(CatalogChange::State(branch, Arc::new(state)))
     }
 }
 
 /// Agent, session and task of who acts in a branch.
-fn labels(world: &World, branch: &Branch, uid: u32) -> [Arc<str>; 3] {
+fn labels(catalog: &Catalog, branch: &Branch, uid: u32) -> [Arc<str>; 3] {
     let agent = branch.settings.get(Setting::Agent);
-    let agent = if agent.is_empty() { world.user(uid) } else { agent.clone() };
+    let agent = if agent.is_empty() { catalog.user(uid) } else { agent.clone() };
     [agent, branch.settings.get(Setting::Session).clone(), branch.settings.get(Setting::Task).clone()]
 }
 
@@ -189,25 +197,26 @@ fn exists(path: &str) -> Error {
     Error::new(Kind::Exists, "exists", format!("there is a branch {path} already"), "choose another name")
 }
 
-fn root(ground: &Ground<'_>, act: &Act, name: &Arc<str>) -> Result<Prepared, Error> {
+fn root(context: &PlanContext<'_>, log_record: &LogRecord, name: &Arc<str>) -> Result<Prepared, Error> {
     check_name(name)?;
-    if ground.world.roots.contains_key(name) {
+    if context.catalog.roots.contains_key(name) {
         return Err(exists(name));
     }
-    let branch = Branch::new(BranchId(ground.seq), name.clone(), None, Arc::default(), act.uid, act.time);
-    let prepared = about(ground.world, act, &branch, Op::Root);
-    Ok(prepared.step(Step::Add(Box::new(branch))))
+    let branch =
+        Branch::new(BranchId(context.seq), name.clone(), None, Arc::default(), log_record.uid, log_record.time);
+    let prepared = about(context.catalog, log_record, &branch, Op::Root);
+    Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
 }
 
 fn fork(
-    ground: &Ground<'_>,
-    act: &Act,
+    context: &PlanContext<'_>,
+    log_record: &LogRecord,
     parent: BranchId,
     name: &Arc<str>,
     from: Option<&str>,
 ) -> Result<Prepared, Error> {
     check_name(name)?;
-    let parent = ground.world.branch(parent)?;
+    let parent = context.catalog.branch(parent)?;
     if parent.children.contains_key(name) {
         return Err(exists(&format!("{}/{name}", parent.path)));
     }
@@ -215,10 +224,10 @@ fn fork(
         None => without_orphans(&parent.state),
         Some(label) => find_checkpoint(parent, label)?.state.clone(),
     };
-    let branch = Branch::new(BranchId(ground.seq), name.clone(), Some(parent), state, act.uid, act.time);
+    let branch = Branch::new(BranchId(context.seq), name.clone(), Some(parent), state, log_record.uid, log_record.time);
     let detail = Detail { label: from.map(Arc::from), ..Detail::default() };
-    let prepared = about(ground.world, act, &branch, Op::Fork).with_detail(detail);
-    Ok(prepared.step(Step::Add(Box::new(branch))))
+    let prepared = about(context.catalog, log_record, &branch, Op::Fork).with_detail(detail);
+    Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
 }
 
 /// Returns the state without files that only open handles of its branch still hold.
@@ -232,17 +241,17 @@ fn without_orphans(state: &Arc<State>) -> Arc<State> {
     Arc::new(state)
 }
 
-fn user(act: &Act, name: &Arc<str>) -> Prepared {
+fn user(log_record: &LogRecord, name: &Arc<str>) -> Prepared {
     let detail = Detail { text: Some(name.clone()), ..Detail::default() };
-    of_store(Op::User, detail, name.clone(), Step::User(act.uid, name.clone()))
+    of_store(Op::User, detail, name.clone(), CatalogChange::User(log_record.uid, name.clone()))
 }
 
-fn clock(world: &World, act: &Act) -> Prepared {
-    of_store(Op::Clock, Detail::default(), world.user(act.uid), Step::Clock(act.time))
+fn clock(catalog: &Catalog, log_record: &LogRecord) -> Prepared {
+    of_store(Op::Clock, Detail::default(), catalog.user(log_record.uid), CatalogChange::Clock(log_record.time))
 }
 
-/// The entry of an act that concerns no branch.
-fn of_store(op: Op, detail: Detail, user: Arc<str>, step: Step) -> Prepared {
+/// The entry of a command that concerns no branch.
+fn of_store(op: Op, detail: Detail, user: Arc<str>, step: CatalogChange) -> Prepared {
     Prepared {
         op,
         branch: BranchId(0),
@@ -279,17 +288,18 @@ pub(super) fn check_vector(dim: Option<usize>, metric: Metric, content: &Content
     Ok(())
 }
 
-fn commit(world: &World, act: &Act, branch: &Branch, changes: &[Change]) -> Result<Prepared, Error> {
-    let mut prepared = about(world, act, branch, Op::Commit);
-    let settings = world.shared_settings(branch)?;
+fn commit(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, changes: &[Change]) -> Result<Prepared, Error> {
+    let mut prepared = about(catalog, log_record, branch, Op::Commit);
+    let settings = catalog.shared_settings(branch)?;
     let (mut dim, metric) = (settings.dim(), settings.metric());
     let mut state = (*branch.state).clone();
     for change in changes {
         match change {
-            Change::Delete { id } => prepared.counts.deleted += u64::from(state.delete(id, act.time)?),
+            Change::Delete { id } => prepared.counts.deleted += u64::from(state.delete(id, log_record.time)?),
             Change::Put { id, content, from } => {
                 check_record_id(id)?;
-                let stamp = stamp(act, &prepared, created(&state, act.time, from.as_deref().unwrap_or(id))?);
+                let stamp =
+                    stamp(log_record, &prepared, created(&state, log_record.time, from.as_deref().unwrap_or(id))?);
                 let version = Version::new(id.clone(), content.clone(), stamp);
                 check_vector(dim, metric, content, version.norm)?;
                 dim = dim.or(content.vector.as_ref().map(|vector| vector.len()));
@@ -298,13 +308,13 @@ fn commit(world: &World, act: &Act, branch: &Branch, changes: &[Change]) -> Resu
             }
         }
     }
-    fix(world, branch, dim, state.totals().vectors > 0, &mut prepared)?;
+    fix(catalog, branch, dim, state.totals().vectors > 0, &mut prepared)?;
     Ok(prepared.with_state(state))
 }
 
 /// Fixes dimension and metric once there is a vector.
 pub(super) fn fix(
-    world: &World,
+    catalog: &Catalog,
     branch: &Branch,
     dim: Option<usize>,
     vectors: bool,
@@ -312,10 +322,10 @@ pub(super) fn fix(
 ) -> Result<(), Error> {
     if let Some(dim) = dim
         && vectors
-        && !world.branch(branch.root)?.vectors_fixed
+        && !catalog.branch(branch.root)?.vectors_fixed
     {
-        prepared.steps.push(Step::Set(branch.root, Setting::Dim, dim.to_string().into()));
-        prepared.steps.push(Step::Fix(branch.root));
+        prepared.steps.push(CatalogChange::Set(branch.root, Setting::Dim, dim.to_string().into()));
+        prepared.steps.push(CatalogChange::Fix(branch.root));
     }
     Ok(())
 }
@@ -328,16 +338,22 @@ pub(super) fn created(state: &State, now: Time, id: &str) -> Result<Time, Error>
     })
 }
 
-fn stamp(act: &Act, prepared: &Prepared, created: Time) -> Stamp {
+fn stamp(log_record: &LogRecord, prepared: &Prepared, created: Time) -> Stamp {
     let [agent, session, _] = prepared.labels.clone();
-    Stamp { created, modified: act.time, branch: prepared.path.clone(), agent, session }
+    Stamp { created, modified: log_record.time, branch: prepared.path.clone(), agent, session }
 }
 
 pub(super) fn find_checkpoint<'a>(branch: &'a Branch, label: &str) -> Result<&'a Checkpoint, Error> {
     branch.checkpoints.get(label).ok_or_else(|| Error::no_checkpoint(label))
 }
 
-fn checkpoint(world: &World, act: &Act, branch: &Branch, label: &Arc<str>, text: &Arc<str>) -> Result<Prepared, Error> {
+fn checkpoint(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    label: &Arc<str>,
+    text: &Arc<str>,
+) -> Result<Prepared, Error> {
     check_name(label)?;
     if branch.checkpoints.contains_key(label) {
         let message = format!("the branch has a checkpoint {label} already");
@@ -345,19 +361,25 @@ fn checkpoint(world: &World, act: &Act, branch: &Branch, label: &Arc<str>, text:
     }
     let text_detail = (!text.is_empty()).then(|| text.clone());
     let detail = Detail { label: Some(label.clone()), text: text_detail, ..Detail::default() };
-    let checkpoint = Checkpoint { state: without_orphans(&branch.state), seq: 0, time: act.time, text: text.clone() };
-    let prepared = about(world, act, branch, Op::Checkpoint).with_detail(detail);
-    Ok(prepared.step(Step::Checkpoint(branch.id, label.clone(), checkpoint)))
+    let checkpoint =
+        Checkpoint { state: without_orphans(&branch.state), seq: 0, time: log_record.time, text: text.clone() };
+    let prepared = about(catalog, log_record, branch, Op::Checkpoint).with_detail(detail);
+    Ok(prepared.step(CatalogChange::Checkpoint(branch.id, label.clone(), checkpoint)))
 }
 
-fn uncheckpoint(world: &World, act: &Act, branch: &Branch, label: &Arc<str>) -> Result<Prepared, Error> {
+fn uncheckpoint(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    label: &Arc<str>,
+) -> Result<Prepared, Error> {
     find_checkpoint(branch, label)?;
     let detail = Detail { label: Some(label.clone()), ..Detail::default() };
-    let prepared = about(world, act, branch, Op::Uncheckpoint).with_detail(detail);
-    Ok(prepared.step(Step::Uncheckpoint(branch.id, label.clone())))
+    let prepared = about(catalog, log_record, branch, Op::Uncheckpoint).with_detail(detail);
+    Ok(prepared.step(CatalogChange::Uncheckpoint(branch.id, label.clone())))
 }
 
-fn discard(world: &World, act: &Act, branch: &Branch) -> Result<Prepared, Error> {
+fn discard(catalog: &Catalog, log_record: &LogRecord, branch: &Branch) -> Result<Prepared, Error> {
     if branch.parent.is_none() && &*branch.name == "main" {
         let message = "main was made with the store and can't be discarded";
         return Err(Error::new(
@@ -368,48 +390,54 @@ fn discard(world: &World, act: &Act, branch: &Branch) -> Result<Prepared, Error>
         ));
     }
     joining::without_children(branch)?;
-    Ok(about(world, act, branch, Op::Discard).step(Step::Remove(branch.id)))
+    Ok(about(catalog, log_record, branch, Op::Discard).step(CatalogChange::Remove(branch.id)))
 }
 
-fn rename(world: &World, act: &Act, branch: &Branch, name: &Arc<str>) -> Result<Prepared, Error> {
+fn rename(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, name: &Arc<str>) -> Result<Prepared, Error> {
     check_name(name)?;
     if branch.parent.is_none() {
         let message = format!("{} is a root branch and keeps its name", branch.name);
         return Err(Error::new(Kind::Invalid, "root_name", message, "make another root branch instead"));
     }
-    let parent = world.parent(branch)?;
+    let parent = catalog.parent(branch)?;
     if parent.children.contains_key(name) {
         return Err(exists(&format!("{}/{name}", parent.path)));
     }
     let detail = Detail { label: Some(branch.name.clone()), text: Some(name.clone()), ..Detail::default() };
-    let prepared = about(world, act, branch, Op::Rename).with_detail(detail);
-    Ok(prepared.step(Step::Rename(branch.id, name.clone())))
+    let prepared = about(catalog, log_record, branch, Op::Rename).with_detail(detail);
+    Ok(prepared.step(CatalogChange::Rename(branch.id, name.clone())))
 }
 
-fn config(world: &World, act: &Act, branch: &Branch, setting: Setting, value: &Arc<str>) -> Result<Prepared, Error> {
-    // Rules were parsed before the act was made.
+fn config(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    setting: Setting,
+    value: &Arc<str>,
+) -> Result<Prepared, Error> {
+    // Rules were parsed before the command was made.
     let is_checked = setting == Setting::Rules;
     let value = if is_checked { value.clone() } else { super::settings::check(setting, value)?.into() };
-    let target = if setting.is_shared() { world.branch(branch.root)? } else { branch };
+    let target = if setting.is_shared() { catalog.branch(branch.root)? } else { branch };
     if setting.is_shared() && target.vectors_fixed && **target.settings.get(setting) != *value {
         let message = format!("{} is fixed since the first vector was written", setting.name());
         return Err(Error::new(Kind::Busy, "fixed", message, "make another root branch for other vectors"));
     }
     let detail = Detail { label: Some(setting.name().into()), text: Some(value.clone()), ..Detail::default() };
-    let prepared = about(world, act, branch, Op::Config).with_detail(detail);
-    Ok(prepared.step(Step::Set(target.id, setting, value)))
+    let prepared = about(catalog, log_record, branch, Op::Config).with_detail(detail);
+    Ok(prepared.step(CatalogChange::Set(target.id, setting, value)))
 }
 
 fn resolve(
-    world: &World,
-    act: &Act,
+    catalog: &Catalog,
+    log_record: &LogRecord,
     branch: &Branch,
     id: &Arc<str>,
     resolution: &Resolution,
 ) -> Result<Prepared, Error> {
-    world.parent(branch)?;
+    catalog.parent(branch)?;
     let text = if resolution.side == Side::Child { "child" } else { "parent" };
     let detail = Detail { label: Some(id.clone()), text: Some(text.into()), ..Detail::default() };
-    let prepared = about(world, act, branch, Op::Resolve).with_detail(detail);
-    Ok(prepared.step(Step::Resolve(branch.id, id.clone(), resolution.clone())))
+    let prepared = about(catalog, log_record, branch, Op::Resolve).with_detail(detail);
+    Ok(prepared.step(CatalogChange::Resolve(branch.id, id.clone(), resolution.clone())))
 }

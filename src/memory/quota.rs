@@ -7,9 +7,9 @@ use std::collections::HashMap;
 
 use imbl::ordmap::DiffItem;
 
+use super::catalog::{Branch, BranchId, Catalog};
 use super::record_input::RecordEdit;
 use super::settings::parse_size;
-use super::world::{Branch, BranchId, World};
 use super::{Error, Kind, Memory, Setting};
 use crate::branch::{State, differences, touched_at_most};
 use crate::segment::SegmentError;
@@ -73,7 +73,7 @@ impl Usage {
     }
 }
 
-/// What is known of usage, as of one version of the world.
+/// What is known of usage, as of one version of the catalog.
 pub(super) struct Quotas(Mutex<Known>);
 
 impl Default for Quotas {
@@ -84,7 +84,7 @@ impl Default for Quotas {
 
 #[derive(Default)]
 struct Known {
-    world: World,
+    catalog: Catalog,
     /// What each branch below a quota holds itself.
     own: HashMap<BranchId, Usage>,
     /// What each branch with a quota holds with all below it.
@@ -98,20 +98,20 @@ impl Memory {
         branch: BranchId,
         growth: impl FnOnce(&Branch) -> Result<Usage, Error>,
     ) -> Result<(), Error> {
-        let world = self.world().clone();
-        let limits: Vec<(BranchId, Quota)> = above(&world, branch).filter_map(limit_of).collect();
+        let catalog = self.catalog().clone();
+        let limits: Vec<(BranchId, Quota)> = above(&catalog, branch).filter_map(limit_of).collect();
         if limits.is_empty() {
             return Ok(());
         }
         if !may_wait() {
             return Err(Error::would_wait());
         }
-        let growth = growth(world.branch(branch)?)?;
+        let growth = growth(catalog.branch(branch)?)?;
         let mut known = self.quotas.0.lock();
-        known.bring_up_to_date(&world)?;
+        known.bring_up_to_date(&catalog)?;
         limits.iter().try_for_each(|(id, quota)| {
             let sum = known.sums.get(id).copied().unwrap_or_default();
-            within(world.branch(*id)?, quota, sum, growth)
+            within(catalog.branch(*id)?, quota, sum, growth)
         })
     }
 
@@ -148,8 +148,8 @@ impl Memory {
 }
 
 impl Known {
-    fn bring_up_to_date(&mut self, now: &World) -> Result<(), Error> {
-        let before = std::mem::replace(&mut self.world, now.clone());
+    fn bring_up_to_date(&mut self, now: &Catalog) -> Result<(), Error> {
+        let before = std::mem::replace(&mut self.catalog, now.clone());
         let mut fresh = Vec::new();
         for change in before.branches.diff(&now.branches) {
             match change {
@@ -169,7 +169,7 @@ impl Known {
     }
 
     /// Counts a branch; returns it where it has a quota of its own.
-    fn add(&mut self, now: &World, new: &Branch) -> Result<Option<BranchId>, Error> {
+    fn add(&mut self, now: &Catalog, new: &Branch) -> Result<Option<BranchId>, Error> {
         if is_governed(now, new) {
             let own = usage(new)?;
             self.own.insert(new.id, own);
@@ -178,14 +178,14 @@ impl Known {
         Ok(limit_of(new).map(|(id, _)| id))
     }
 
-    fn remove(&mut self, before: &World, old: &Branch) {
+    fn remove(&mut self, before: &Catalog, old: &Branch) {
         self.sums.remove(&old.id);
         if let Some(own) = self.own.remove(&old.id) {
             self.count(before, old, Usage::default().minus(own.plus(Usage { branches: 1, ..Usage::default() })));
         }
     }
 
-    fn update(&mut self, now: &World, old: &Branch, new: &Branch) -> Result<Option<BranchId>, Error> {
+    fn update(&mut self, now: &Catalog, old: &Branch, new: &Branch) -> Result<Option<BranchId>, Error> {
         if let Some(before) = self.own.get(&new.id).copied() {
             let after = usage_after(before, old, new)?;
             self.own.insert(new.id, after);
@@ -202,8 +202,8 @@ impl Known {
     }
 
     /// Adds to the sums of a branch and of those above it; itself it is not below.
-    fn count(&mut self, world: &World, branch: &Branch, change: Usage) {
-        for at in above(world, branch.id) {
+    fn count(&mut self, catalog: &Catalog, branch: &Branch, change: Usage) {
+        for at in above(catalog, branch.id) {
             if let Some(sum) = self.sums.get_mut(&at.id) {
                 *sum = sum.plus(change);
                 if at.id == branch.id {
@@ -214,7 +214,7 @@ impl Known {
     }
 
     /// What a branch and all below it hold.
-    fn sum(&mut self, now: &World, top: BranchId) -> Result<Usage, Error> {
+    fn sum(&mut self, now: &Catalog, top: BranchId) -> Result<Usage, Error> {
         let (mut sum, mut left) = (Usage { branches: -1, ..Usage::default() }, vec![top]);
         while let Some(id) = left.pop() {
             let branch = now.branch(id)?;
@@ -231,8 +231,8 @@ impl Known {
 }
 
 /// Goes from a branch up to its root branch.
-fn above(world: &World, id: BranchId) -> impl Iterator<Item = &Branch> {
-    let branch = |id| world.branches.get(&id).map(|branch| &**branch);
+fn above(catalog: &Catalog, id: BranchId) -> impl Iterator<Item = &Branch> {
+    let branch = |id| catalog.branches.get(&id).map(|branch| &**branch);
     std::iter::successors(branch(id), move |at| branch(at.parent?))
 }
 
@@ -241,8 +241,8 @@ fn limit_of(branch: &Branch) -> Option<(BranchId, Quota)> {
     if text.is_empty() { None } else { Quota::parse(text).map(|quota| (branch.id, quota)) }
 }
 
-fn is_governed(world: &World, branch: &Branch) -> bool {
-    above(world, branch.id).any(|branch| limit_of(branch).is_some())
+fn is_governed(catalog: &Catalog, branch: &Branch) -> bool {
+    above(catalog, branch.id).any(|branch| limit_of(branch).is_some())
 }
 
 /// What a branch holds of its own.
@@ -489,9 +489,9 @@ mod tests {
                 _ => rig.put(branch, &id, &"x".repeat(random(40) as usize)).unwrap(),
             }
             rig.memory.check_quota(rig.main, |_| Ok(Usage::default())).unwrap();
-            let world = rig.memory.world().clone();
+            let catalog = rig.memory.catalog().clone();
             let known = rig.memory.quotas.0.lock();
-            let anew = Known::default().sum(&world, rig.main).unwrap();
+            let anew = Known::default().sum(&catalog, rig.main).unwrap();
             assert_eq!(known.sums[&rig.main], anew, "step {step}");
         }
     }

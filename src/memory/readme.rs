@@ -3,15 +3,15 @@
 use std::fmt::Write;
 
 use super::Error;
+use super::catalog::{Catalog, View};
 use super::look::Seen;
 use super::settings::Setting;
-use super::world::{View, World};
 
 /// Renders the page: where you are, what is here, how to use it, with this branch's own figures.
-pub(super) fn render(world: &World, view: &View, seen: &Seen<'_>) -> Result<String, Error> {
+pub(super) fn render(catalog: &Catalog, view: &View, seen: &Seen<'_>) -> Result<String, Error> {
     let branch = seen.branch;
     let path = &branch.path;
-    let (records, settings) = (seen.state.totals().records, world.shared_settings(branch)?);
+    let (records, settings) = (seen.state.totals().records, catalog.shared_settings(branch)?);
     let dim = settings.dim();
     let mut out = format!("# {path}: a branch of an agent's memory\n\n");
     let where_am_i = match (view, branch.parent) {
@@ -44,7 +44,7 @@ pub(super) fn render(world: &World, view: &View, seen: &Seen<'_>) -> Result<Stri
         Some(row) => row.id()?.into_owned(),
         None => "note-1".to_owned(),
     };
-    let strategy = world.setting(branch, Setting::Strategy)?;
+    let strategy = catalog.setting(branch, Setting::Strategy)?;
     let _ = write!(
         out,
         r#"

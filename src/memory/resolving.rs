@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::act::{Deed, Join};
+use super::catalog::{BranchId, Catalog, Resolution};
 use super::effort::Effort;
 use super::joining::{Planned, Table};
-use super::world::{BranchId, Resolution, World};
+use super::log_record::{Command, Join};
 use super::{Actor, Error, Kind, Memory};
 use crate::lineage::{Decision, Side};
 
@@ -21,24 +21,30 @@ impl Memory {
     /// Settles one conflict for as long as both sides stay as they are; what is written after that opens it again.
     pub fn resolve_conflict(&self, who: &Actor, branch: BranchId, id: &str, side: Side) -> Result<(), Error> {
         self.shown.forget(branch, id);
-        let world = {
+        let catalog = {
             let _writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
-            self.world().clone()
+            self.catalog().clone()
         };
-        let (item, join) = self.find_conflict(&world, branch, id, who.uid)?;
+        let (item, join) = self.find_conflict(&catalog, branch, id, who.uid)?;
         let resolution = Resolution { side, child: item.child, parent: item.parent };
         let settled = Settled { uid: who.uid, id: id.into(), resolution };
-        if item.decision.is_none() && self.followed(&world, (branch, join), vec![settled.clone()])?.is_empty() {
+        if item.decision.is_none() && self.followed(&catalog, (branch, join), vec![settled.clone()])?.is_empty() {
             return Err(in_the_way(id));
         }
         let Settled { id, resolution, .. } = settled;
-        self.act(who, &[Some(branch)], || Ok(Deed::Resolve { branch, id, resolution })).map(drop)
+        self.transact(who, &[Some(branch)], || Ok(Command::Resolve { branch, id, resolution })).map(drop)
     }
 
     /// Finds a conflict of a merge, or else of a pull.
-    fn find_conflict(&self, world: &World, branch: BranchId, id: &str, uid: u32) -> Result<(Decision, Join), Error> {
+    fn find_conflict(
+        &self,
+        catalog: &Catalog,
+        branch: BranchId,
+        id: &str,
+        uid: u32,
+    ) -> Result<(Decision, Join), Error> {
         for join in [Join::Merge, Join::Pull] {
-            let planned = self.plan_whole(world, (branch, join), uid)?;
+            let planned = self.plan_whole(catalog, (branch, join), uid)?;
             if let Some(item) = planned.conflicts().find(|item| *item.id == *id) {
                 return Ok((item.clone(), join));
             }
@@ -53,16 +59,16 @@ impl Memory {
         if self.read_only || !self.shown.any_of(branch) {
             return Ok(());
         }
-        let world = {
+        let catalog = {
             let mut writer = self.writer()?;
             writer.writable()?;
             self.gather(&mut writer, branch)?;
-            self.world().clone()
+            self.catalog().clone()
         };
         let written = self.shown.take_written(branch);
         for join in [Join::Merge, Join::Promote, Join::Pull] {
             let Some(first) = written.iter().find(|written| written.showing.join == join) else { continue };
-            let planned = self.plan_whole(&world, (branch, join), first.uid)?;
+            let planned = self.plan_whole(&catalog, (branch, join), first.uid)?;
             let open = planned.conflicts().filter(|item| item.decision.is_none());
             let settled = open.filter_map(|item| {
                 let is_it = |shown: &Option<_>| *shown == item.parent;
@@ -72,10 +78,10 @@ impl Memory {
                 let resolution = Resolution { side: Side::Child, child: item.child, parent: item.parent };
                 Some(Settled { uid: found.uid, id: item.id.clone(), resolution })
             });
-            let followed = self.followed(&world, (branch, join), settled.collect())?;
+            let followed = self.followed(&catalog, (branch, join), settled.collect())?;
             let mut writer = self.writer()?;
             for Settled { uid, id, resolution } in followed {
-                self.perform(&mut writer, uid, Deed::Resolve { branch, id, resolution })?;
+                self.execute(&mut writer, uid, Command::Resolve { branch, id, resolution })?;
             }
         }
         Ok(())
@@ -93,12 +99,12 @@ impl Memory {
     /// Returns those decisions that a merge would follow: a folder that holds something stays, whoever wants it away.
     fn followed(
         &self,
-        world: &World,
+        catalog: &Catalog,
         (branch, join): (BranchId, Join),
         settled: Vec<Settled>,
     ) -> Result<Vec<Settled>, Error> {
         let Some(first) = settled.first() else { return Ok(settled) };
-        let mut tried = world.clone();
+        let mut tried = catalog.clone();
         tried.change(branch, |branch| {
             for it in &settled {
                 branch.resolutions.insert(it.id.clone(), it.resolution.clone());
@@ -113,10 +119,10 @@ impl Memory {
         Ok(settled.into_iter().filter(is_followed).collect())
     }
 
-    /// Plans a join of one version of the world, whatever it takes, in turns with what else a user computes.
+    /// Plans a join of one version of the catalog, whatever it takes, in turns with what else a user computes.
     pub(super) fn plan_whole(
         &self,
-        world: &World,
+        catalog: &Catalog,
         (branch, join): (BranchId, Join),
         uid: u32,
     ) -> Result<Planned, Error> {
@@ -124,12 +130,12 @@ impl Memory {
         let pause = || share.pause();
         let contents = self.planner.contents(branch, join);
         let effort = Effort { merger: &contents.any(&pause), pause: &pause, ..Effort::ALL };
-        let table = Table { world, packs: &self.trees, time: self.now() };
+        let table = Table { catalog, packs: &self.trees, time: self.now() };
         Ok(Planned::new(table, branch, join, None, &effort)?)
     }
 
     pub(super) fn parent_of(&self, branch: BranchId) -> Option<BranchId> {
-        self.world().branches.get(&branch).and_then(|branch| branch.parent)
+        self.catalog().branches.get(&branch).and_then(|branch| branch.parent)
     }
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::Error;
-use super::act::Act;
+use super::catalog::{BranchId, BranchRef, Catalog, Kept};
 use super::effort::PlanError;
 use super::joining::{self, Table};
-use super::prepare::{Prepared, Step, about, find_checkpoint};
-use super::world::{BranchId, BranchRef, Kept, World};
+use super::log_record::LogRecord;
+use super::prepare::{CatalogChange, Prepared, about, find_checkpoint};
 use crate::branch::{State, differences_at_most};
 use crate::lineage::{Counts, Detail, Op};
 use crate::object::Time;
@@ -36,7 +36,7 @@ impl Rollback {
         patterns: Option<&[Arc<str>]>,
         most: usize,
     ) -> Result<Rollback, PlanError> {
-        let branch = table.world.branch_ref(branch)?;
+        let branch = table.catalog.branch_ref(branch)?;
         let checkpoint = find_checkpoint(branch, label)?;
         let (state, counts) = match patterns {
             None => whole(branch, &checkpoint.state, table.time, most)?,
@@ -59,8 +59,8 @@ impl Rollback {
     }
 
     /// Returns whether branch and checkpoint are as they were.
-    pub fn holds(&self, world: &World) -> bool {
-        let Ok(branch) = world.branch(self.branch.id) else { return false };
+    pub fn holds(&self, catalog: &Catalog) -> bool {
+        let Ok(branch) = catalog.branch(self.branch.id) else { return false };
         let same_checkpoint = branch.checkpoints.get(&self.label).is_some_and(|found| found.seq == self.taken);
         same_checkpoint && branch.has_state_of(&self.branch)
     }
@@ -71,14 +71,14 @@ impl Rollback {
         bytes(&self.state) < bytes(&self.branch.state)
     }
 
-    /// Returns the entry of the rollback and what it changes in a world in which this holds.
-    pub fn prepare(&self, world: &World, act: &Act) -> Result<Prepared, Error> {
-        let branch = world.branch(self.branch.id)?;
+    /// Returns the entry of the rollback and what it changes in a catalog in which this holds.
+    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<Prepared, Error> {
+        let branch = catalog.branch(self.branch.id)?;
         let detail = Detail { label: Some(self.label.clone()), text: self.patterns.clone(), ..Detail::default() };
-        let mut prepared = about(world, act, branch, Op::Rollback).with_detail(detail);
+        let mut prepared = about(catalog, log_record, branch, Op::Rollback).with_detail(detail);
         prepared.counts = self.counts;
-        let kept = Kept { state: branch.state.clone(), time: act.time };
-        Ok(prepared.with_state(self.state.clone()).step(Step::Keep(branch.id, kept)))
+        let kept = Kept { state: branch.state.clone(), time: log_record.time };
+        Ok(prepared.with_state(self.state.clone()).step(CatalogChange::Keep(branch.id, kept)))
     }
 }
 

@@ -21,8 +21,8 @@ const CREDIT_MAX: u64 = 4 << 20;
 const COLLECTIONS_MAX: usize = 4;
 /// A seal writes at most so many times what is loose: a long text stands in its record, and its words in the index.
 const SEALED: u64 = 4;
-/// What an act or an operation costs beside its content: the frame, its entry, its place in the manifest.
-const ACT_COST: u64 = 2 << 10;
+/// What a command or an operation costs beside its content: the frame, its entry, its place in the manifest.
+const COMMAND_COST: u64 = 2 << 10;
 
 /// What is known of the room on the disk.
 pub(super) struct Room {
@@ -84,7 +84,7 @@ struct Missing {
 /// Returns what something costs until it is sealed, of which `loose` bytes are kept in memory and `long` ones stay in the
 /// journal: the journal's frame, and what the seal writes.
 pub(super) fn cost_of(loose: u64, long: u64) -> u64 {
-    ACT_COST + (1 + SEALED) * loose + 2 * long
+    COMMAND_COST + (1 + SEALED) * loose + 2 * long
 }
 
 /// Returns what a record costs that goes straight into a segment.
@@ -157,7 +157,7 @@ impl Memory {
             return Ok(());
         }
         let free = self.disk.space().map_or(u64::MAX, |space| space.available);
-        if free.saturating_add(room.reserve.bytes()) >= self.seal_needs() + ACT_COST {
+        if free.saturating_add(room.reserve.bytes()) >= self.seal_needs() + COMMAND_COST {
             return Ok(());
         }
         if !may_wait() {

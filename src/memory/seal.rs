@@ -1,9 +1,9 @@
 //! Sealing: loose versions move out of memory and journal into segments, in the background.
 //!
-//! 1. The journal is rotated: acts from now on go to a new file. The old one is flushed after that; a
+//! 1. The journal is rotated: commands from now on go to a new file. The old one is flushed after that; a
 //!    flush of the new one would flush it first.
-//! 2. What the world at that moment holds loose is written into segments, the entries into an
-//!    archive, and what has changed of the world since the last seal into a part of the manifest, which names the new
+//! 2. What the catalog at that moment holds loose is written into segments, the entries into an
+//!    archive, and what has changed of the catalog since the last seal into a part of the manifest, which names the new
 //!    journal file.
 //!    Rows of older segments that are still seen are folded into the new one, where that makes few
 //!    segments of many or a graph worth while.
@@ -11,20 +11,20 @@
 //! 4. The old journal files are removed.
 //!
 //! A crash before the manifest is renamed leaves the old manifest with all journal files, after it
-//! the new one with the new file: both give the same world.
+//! the new one with the new file: both give the same catalog.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::catalog::{BranchId, Branches, Catalog};
 use super::history::{self, Archive};
 use super::manifest::{self, Manifest, Stored};
 use super::merging::ROUNDS;
 use super::moves::{Fold, Moves, Sealed};
 use super::open::read_file;
 use super::room::is_full;
-use super::world::{BranchId, Branches, World};
 use super::{Actor, Error, Memory};
 use crate::branch::State;
 use crate::journal::Journal;
@@ -32,14 +32,14 @@ use crate::object::Hash;
 use crate::sync::{Condvar, Mutex};
 use crate::workspace::{Op, packs_of};
 
-/// Bytes of acts after which a seal begins: some 4,000 records of 384 dimensions, which a question
+/// Bytes of commands after which a seal begins: some 4,000 records of 384 dimensions, which a question
 /// scans in a tenth of a millisecond.
 const SEAL_BYTES: u64 = 8 << 20;
-/// What each act counts beside its bytes: replaying 26,000 small ones takes a third of a second.
-pub(super) const ACT_BYTES: u64 = 512;
+/// What each command counts beside its bytes: replaying 26,000 small ones takes a third of a second.
+pub(super) const COMMAND_BYTES: u64 = 512;
 /// What each row of a bulk commit counts: replaying it costs time, so 65,536 of them ask for a seal.
 pub(super) const BULK_ROW_BYTES: u64 = 256;
-/// Bytes of acts after which a store is sealed as it is closed, so that it opens at once, and when it
+/// Bytes of commands after which a store is sealed as it is closed, so that it opens at once, and when it
 /// is left alone: a question then walks a graph of what it would scan.
 const RESTING_BYTES: u64 = 1 << 20;
 /// Bytes of long writes after which a seal begins also while more of them come: reading them back at
@@ -146,11 +146,11 @@ impl Keeper {
 
 /// The store at the moment a new journal file began.
 struct Rotated {
-    /// The world as it was, not moved yet.
+    /// The catalog as it was, not moved yet.
     manifest: Manifest,
     /// Numbers of the older journal files.
     journals: Vec<u64>,
-    /// Segments that acts in them name.
+    /// Segments that commands in them name.
     named: HashSet<Hash>,
     /// The most that is to be written of what stood in them alone.
     needs: u64,
@@ -182,9 +182,9 @@ impl Memory {
         self.seal_alone(&mut self.sealing.lock(), fold).map(drop)
     }
 
-    /// Like [`Memory::seal_and_fold`], for who holds `sealing`; returns the world that the new manifest names. On a full
+    /// Like [`Memory::seal_and_fold`], for who holds `sealing`; returns the catalog that the new manifest names. On a full
     /// disk it uses the reserve.
-    pub(super) fn seal_alone(&self, stored: &mut Stored, fold: &Fold) -> Result<World, Error> {
+    pub(super) fn seal_alone(&self, stored: &mut Stored, fold: &Fold) -> Result<Catalog, Error> {
         let before = Before::look(self)?;
         let mut sealed = self.seal_once(stored, fold, self.spare_bytes());
         if sealed.as_ref().is_err_and(is_full) {
@@ -214,13 +214,13 @@ impl Memory {
     }
 
     /// Seals once; older segments are folded for at most `spare` bytes.
-    fn seal_once(&self, stored: &mut Stored, fold: &Fold, spare: u64) -> Result<World, Error> {
+    fn seal_once(&self, stored: &mut Stored, fold: &Fold, spare: u64) -> Result<Catalog, Error> {
         let Rotated { manifest, journals, named, needs } = self.rotate()?;
         self.room.note_rotation(needs);
-        let (world, replaced) = self.seal_rotated(stored, manifest, fold, spare).inspect_err(|error| {
-            // The acts that name them are still all there is of their rows.
+        let (catalog, replaced) = self.seal_rotated(stored, manifest, fold, spare).inspect_err(|error| {
+            // The commands that name them are still all there is of their rows.
             self.named.lock().extend(&named);
-            // The next try comes sooner than after a seal, and not with every act. On a full disk it comes with room.
+            // The next try comes sooner than after a seal, and not with every command. On a full disk it comes with room.
             if !is_full(error)
                 && let Ok(mut writer) = self.writer()
             {
@@ -232,37 +232,37 @@ impl Memory {
                 log::warn!("the journal file {} is not needed any longer and stays: {error}", Journal::path_of(number));
             }
         }
-        if replaced && let Err(error) = self.sweep(stored, &world) {
+        if replaced && let Err(error) = self.sweep(stored, &catalog) {
             log::warn!("segments that others took the place of stay until the next gc: {error}");
         }
         self.indexer.wake();
-        Ok(world)
+        Ok(catalog)
     }
 
-    /// Steps 2 and 3; returns the world that the manifest names, and whether others took the place of older files.
+    /// Steps 2 and 3; returns the catalog that the manifest names, and whether others took the place of older files.
     fn seal_rotated(
         &self,
         stored: &mut Stored,
         mut manifest: Manifest,
         fold: &Fold,
         spare: u64,
-    ) -> Result<(World, bool), Error> {
-        let rotated = manifest.world.branches.clone();
-        let sealed = self.write_segments(&manifest.world, fold, spare)?;
+    ) -> Result<(Catalog, bool), Error> {
+        let rotated = manifest.catalog.branches.clone();
+        let sealed = self.write_segments(&manifest.catalog, fold, spare)?;
         let before = self.history.archives().len();
         let archives = self.history.archive(&self.segments.blobs, manifest.seq)?;
         manifest.archives = history::names(&archives);
-        let mut packed = self.pack_files(&manifest.world)?;
-        let mut repacked = self.repack_files(&manifest.world, fold)?;
+        let mut packed = self.pack_files(&manifest.catalog)?;
+        let mut repacked = self.repack_files(&manifest.catalog, fold)?;
         let mut moves = Moves::new(&sealed, &mut packed, repacked.as_mut());
-        moves.world(&mut manifest.world);
-        let anew = stored.advance(&manifest.world, &self.segments.blobs, &self.trees, |parts| {
+        moves.catalog(&mut manifest.catalog);
+        let anew = stored.advance(&manifest.catalog, &self.segments.blobs, &self.trees, |parts| {
             manifest::write(&self.disk, &manifest, parts, &self.key)
         })?;
         let folds = anew || sealed.iter().any(Sealed::folds) || archives.len() < before;
         self.install(&mut moves, rotated, &manifest, archives)?;
         self.room.note_seal(stored.bytes());
-        Ok((manifest.world, folds))
+        Ok((manifest.catalog, folds))
     }
 
     /// Begins a new journal file. It is made and the one before is flushed while others write; they wait for the
@@ -302,7 +302,7 @@ impl Memory {
             tip: writer.tip,
             time: writer.time,
             archives: Vec::new(),
-            world: self.world().clone(),
+            catalog: self.catalog().clone(),
         };
         writer.journal = Some(new.clone());
         writer.link = writer.tip;
@@ -320,9 +320,9 @@ impl Memory {
         manifest: &Manifest,
         archives: Vec<Arc<Archive>>,
     ) -> Result<(), Error> {
-        let mut moved = manifest.world.branches.clone();
+        let mut moved = manifest.catalog.branches.clone();
         for _ in 0..ROUNDS {
-            let present = self.world().branches.clone();
+            let present = self.catalog().branches.clone();
             let count = moves.follow(&mut moved, &seen, &present);
             seen = present;
             if count <= BRANCHES_AT_ONCE {
@@ -331,9 +331,9 @@ impl Memory {
         }
         // Nothing is committed meanwhile, so that no branch gets a state that is not moved.
         let writer = self.writer()?;
-        let present = self.world().clone();
+        let present = self.catalog().clone();
         moves.follow(&mut moved, &seen, &present.branches);
-        let before = std::mem::replace(&mut *self.world.write(), World { branches: moved, ..present });
+        let before = std::mem::replace(&mut *self.catalog.write(), Catalog { branches: moved, ..present });
         let history = self.history.install(archives);
         drop(writer);
         // Freed with no lock held.
@@ -434,9 +434,9 @@ impl Drop for Memory {
     }
 }
 
-/// Calls `each` with every state that the world reaches.
-pub(super) fn each_state(world: &World, mut each: impl FnMut(&Arc<State>)) {
-    for branch in world.branches.values() {
+/// Calls `each` with every state that the catalog reaches.
+pub(super) fn each_state(catalog: &Catalog, mut each: impl FnMut(&Arc<State>)) {
+    for branch in catalog.branches.values() {
         each(&branch.state);
         each(&branch.base);
         branch.checkpoints.values().for_each(|checkpoint| each(&checkpoint.state));
@@ -444,11 +444,11 @@ pub(super) fn each_state(world: &World, mut each: impl FnMut(&Arc<State>)) {
     }
 }
 
-/// Returns the names of all segments that the world reaches, of their graphs, and of the packs of
+/// Returns the names of all segments that the catalog reaches, of their graphs, and of the packs of
 /// its files.
-pub(super) fn segments_of(world: &World) -> HashSet<Hash> {
+pub(super) fn segments_of(catalog: &Catalog) -> HashSet<Hash> {
     let (mut names, mut states) = (HashSet::new(), Vec::new());
-    each_state(world, |state| {
+    each_state(catalog, |state| {
         for layer in state.layers() {
             names.insert(layer.segment.name());
             names.extend(layer.segment.graphs().map(|graph| graph.name()));

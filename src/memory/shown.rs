@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Actor;
-use super::act::Join;
-use super::world::BranchId;
+use super::catalog::BranchId;
+use super::log_record::Join;
 use crate::lineage::Decision;
 use crate::merge::files::same_body;
 use crate::object::Hash;

@@ -123,8 +123,8 @@ impl Memory {
     }
 
     pub(super) fn state(&self, view: &View) -> Result<Arc<State>, Error> {
-        let world = self.world();
-        let branch = world.branch(view.branch())?;
+        let catalog = self.catalog();
+        let branch = catalog.branch(view.branch())?;
         match view {
             View::Branch(_) => Ok(branch.state.clone()),
             View::Checkpoint(_, label) => {

@@ -3,12 +3,12 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::catalog::{Catalog, View};
 use super::document::Document;
 use super::look::Seen;
 use super::reserve::Filled;
 use super::scrub::Progress;
 use super::settings::Setting;
-use super::world::{View, World};
 use super::{Error, Memory};
 
 /// A status is this long, or a multiple for branches that are nested very deep.
@@ -73,11 +73,11 @@ struct Own {
 }
 
 /// Renders the status of a view, one line, without its last refusal.
-pub(super) fn render(memory: &Memory, world: &World, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
+pub(super) fn render(memory: &Memory, catalog: &Catalog, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
     let branch = seen.branch;
     let (path, totals, own) = (branch.path.clone(), seen.state.totals(), own(seen)?);
-    let parent = branch.parent.and_then(|id| world.branches.get(&id)).map(|parent| parent.path.clone());
-    let setting = |setting| world.setting(branch, setting);
+    let parent = branch.parent.and_then(|id| catalog.branches.get(&id)).map(|parent| parent.path.clone());
+    let setting = |setting| catalog.setting(branch, setting);
     let (agent, metric) = (setting(Setting::Agent)?, setting(Setting::Metric)?);
     let status = Status {
         name: &branch.name,
@@ -94,10 +94,10 @@ pub(super) fn render(memory: &Memory, world: &World, seen: &Seen<'_>) -> Result<
         files: seen.state.files().totals().files,
         bytes_own: own.bytes,
         bytes_shared: (totals.raw + seen.state.files().totals().bytes).saturating_sub(own.bytes),
-        depth: world.depth(branch),
+        depth: catalog.depth(branch),
         children: branch.children.len(),
         checkpoints: branch.checkpoints.len(),
-        dim: world.shared_settings(branch)?.dim(),
+        dim: catalog.shared_settings(branch)?.dim(),
         metric: &metric,
         strategy: branch.settings.strategy().name(),
         agent: &agent,
@@ -105,7 +105,7 @@ pub(super) fn render(memory: &Memory, world: &World, seen: &Seen<'_>) -> Result<
         task: branch.settings.get(Setting::Task),
         log_entries: 0,
         unread: 0,
-        index: memory.index_of(world, seen)?,
+        index: memory.index_of(catalog, seen)?,
         scrub: memory.scrubber.progress(),
         reserve: memory.room.reserve.filled(),
         lease: None,
@@ -158,8 +158,8 @@ fn cut_fields(error: &mut Value, most: usize) {
 impl Memory {
     /// Returns how far a view's records are indexed: all but those of large segments whose graph is
     /// not there yet, and of the one at hand those that are done.
-    fn index_of(&self, world: &World, seen: &Seen<'_>) -> Result<Index, Error> {
-        let metric = world.shared_settings(seen.branch)?.metric();
+    fn index_of(&self, catalog: &Catalog, seen: &Seen<'_>) -> Result<Index, Error> {
+        let metric = catalog.shared_settings(seen.branch)?.metric();
         let mut waiting = 0;
         let current = self.indexer.current();
         for layer in self.without_graph(&seen.state, metric) {

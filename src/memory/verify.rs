@@ -74,8 +74,8 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     check_packs(&loaded, &trees)?;
     check_files(disk, blobs, &loaded, &trees)?;
     Ok(json!({
-        "entries": entries, "tip": loaded.chain.tip.to_string(), "branches": loaded.world.branches.len(),
-        "states": states, "unsigned": loaded.chain.unsigned(), "segments": segments.count(), "key": public.hash().to_string(),
+        "entries": entries, "tip": loaded.log_tail.tip.to_string(), "branches": loaded.catalog.branches.len(),
+        "states": states, "unsigned": loaded.log_tail.unsigned(), "segments": segments.count(), "key": public.hash().to_string(),
     }))
 }
 
@@ -151,7 +151,7 @@ fn check_states(loaded: &Loaded) -> Result<usize, Error> {
             wrong = check_state(state);
         }
     };
-    seal::each_state(&loaded.world, &mut check);
+    seal::each_state(&loaded.catalog, &mut check);
     wrong?;
     Ok(seen.len())
 }
@@ -159,7 +159,7 @@ fn check_states(loaded: &Loaded) -> Result<usize, Error> {
 /// Reads every pack that some state needs: opening one for a check reads it whole.
 fn check_packs(loaded: &Loaded, trees: &Trees) -> Result<(), Error> {
     let mut states = Vec::new();
-    seal::each_state(&loaded.world, |state| states.push(state.clone()));
+    seal::each_state(&loaded.catalog, |state| states.push(state.clone()));
     for name in packs_of(states.iter().map(|state| state.files())) {
         trees.pack(&name)?;
     }
@@ -217,7 +217,7 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
         }
     }
     check_journals(disk, loaded.first_journal)?;
-    let mut live = live_files(&loaded.world);
+    let mut live = live_files(&loaded.catalog);
     live.extend(loaded.history.archives().iter().map(|archive| archive.name));
     live.extend(&loaded.named);
     live.extend(loaded.stored.names());

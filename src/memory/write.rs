@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::act::{Act, Change, Deed};
 use super::bulk::Bulk;
+use super::catalog::{BranchId, Catalog};
 use super::effort::PlanError;
 use super::joining::Table;
+use super::log_record::{Change, Command, LogRecord};
 use super::merging::{AGAIN, ROUNDS, SMALL};
 use super::prepare::{check_vector, created};
 use super::quota::Usage;
@@ -14,7 +15,6 @@ use super::record_input::{RecordEdit, RecordInput};
 use super::rolling_back::Rollback;
 use super::room::{Taken, bulk_cost_of, cost_of};
 use super::settings::{self, Setting, parse_duration};
-use super::world::{BranchId, World};
 use super::{Actor, Error, Kind, Memory};
 use crate::branch::check_record_id;
 use crate::lineage::SignedEntry;
@@ -58,7 +58,7 @@ impl Receipt {
 impl Memory {
     /// Makes an empty root branch.
     pub fn create_root(&self, who: &Actor, name: &str) -> Result<BranchId, Error> {
-        let entry = self.act(who, &[], || Ok(Deed::Root(name.into())))?;
+        let entry = self.transact(who, &[], || Ok(Command::Root(name.into())))?;
         Ok(BranchId(entry.entry.branch_id))
     }
 
@@ -68,19 +68,19 @@ impl Memory {
     /// `Invalid` where it is no name.
     pub fn fork(&self, who: &Actor, parent: BranchId, name: &str, from: Option<&str>) -> Result<BranchId, Error> {
         self.check_quota(parent, |_| Ok(Usage { branches: 1, ..Usage::default() }))?;
-        let deed = || Ok(Deed::Fork { parent, name: name.into(), from: from.map(Arc::from) });
-        Ok(BranchId(self.act(who, &[Some(parent)], deed)?.entry.branch_id))
+        let command = || Ok(Command::Fork { parent, name: name.into(), from: from.map(Arc::from) });
+        Ok(BranchId(self.transact(who, &[Some(parent)], command)?.entry.branch_id))
     }
 
     /// Throws a branch away. Kind `NotEmpty` while it has child branches.
     pub fn discard(&self, who: &Actor, branch: BranchId) -> Result<(), Error> {
         self.give_room()?;
-        self.act_in_room(who, &[Some(branch)], || Ok(Deed::Discard(branch))).map(|_| ())
+        self.transact_in_room(who, &[Some(branch)], || Ok(Command::Discard(branch))).map(|_| ())
     }
 
     /// Gives a child branch another name.
     pub fn rename_branch(&self, who: &Actor, branch: BranchId, name: &str) -> Result<(), Error> {
-        self.act(who, &[Some(branch)], || Ok(Deed::Rename(branch, name.into()))).map(|_| ())
+        self.transact(who, &[Some(branch)], || Ok(Command::Rename(branch, name.into()))).map(|_| ())
     }
 
     /// Carries out edits as one atomic entry; of several edits of one id the last counts.
@@ -89,7 +89,7 @@ impl Memory {
     pub fn commit(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
         let edits = last_of_each(edits);
         if edits.is_empty() {
-            let head = self.world().branch(branch)?.state.head();
+            let head = self.catalog().branch(branch)?.state.head();
             return Ok(Receipt { put: 0, deleted: 0, head, entry: self.tip() });
         }
         self.check_records(branch, &edits)?;
@@ -108,19 +108,19 @@ impl Memory {
                 RecordEdit::Rename { from, to } => renames.push((from, to)),
             }
         }
-        let deed = || {
+        let command = || {
             for (from, to) in renames {
                 changes.extend(self.renamed(branch, from, to)?);
             }
-            Ok(Deed::Commit(branch, changes))
+            Ok(Command::Commit(branch, changes))
         };
-        Ok(Receipt::of(&*self.act_in_room(who, &[Some(branch)], deed)?))
+        Ok(Receipt::of(&*self.transact_in_room(who, &[Some(branch)], command)?))
     }
 
     /// Like [`Memory::commit`], but leaves records alone whose content is already so. An import that
     /// broke off can be repeated at little cost.
     pub fn import(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
-        let state = self.world().branch(branch)?.state.clone();
+        let state = self.catalog().branch(branch)?.state.clone();
         let mut fresh = Vec::with_capacity(edits.len());
         for edit in edits {
             let same = match (&edit, state.totals().records) {
@@ -140,7 +140,7 @@ impl Memory {
 
     /// The changes of a renaming: the content under the new id, and the old id gone.
     fn renamed(&self, branch: BranchId, from: Arc<str>, to: Arc<str>) -> Result<[Change; 2], Error> {
-        let state = self.world().branch(branch)?.state.clone();
+        let state = self.catalog().branch(branch)?.state.clone();
         let Some(row) = state.find(&from)? else {
             let message = format!("there is no record {from}");
             return Err(Error::new(Kind::NotFound, "no_such_record", message, "list the records with ls"));
@@ -165,8 +165,8 @@ impl Memory {
         let _publishing = self.segments.blobs.publishing();
         if rows.is_empty() {
             let changes = deletes.into_iter().map(|id| Change::Delete { id }).collect();
-            let deed = || Ok(Deed::Commit(branch, changes));
-            return Ok(Receipt::of(&*self.act_in_room(who, &[Some(branch)], deed)?));
+            let command = || Ok(Command::Commit(branch, changes));
+            return Ok(Receipt::of(&*self.transact_in_room(who, &[Some(branch)], command)?));
         }
         let name = write_segment(&self.segments.blobs, &rows, dim)?;
         drop(rows);
@@ -186,26 +186,32 @@ impl Memory {
         deletes: Vec<Arc<str>>,
     ) -> Result<Arc<SignedEntry>, Error> {
         let name = segment.name();
-        let world = self.world().clone();
-        let mut bulk = Bulk::new(&world, branch, segment, &deletes, self.now())?;
-        drop(world);
+        let catalog = self.catalog().clone();
+        let mut bulk = Bulk::new(&catalog, branch, segment, &deletes, self.now())?;
+        drop(catalog);
         for _ in 0..ROUNDS {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
-            if !bulk.holds(&self.world()) {
-                let world = self.world().clone();
-                match bulk.again(&world, AGAIN) {
+            if !bulk.holds(&self.catalog()) {
+                let catalog = self.catalog().clone();
+                match bulk.again(&catalog, AGAIN) {
                     Ok(again) => bulk = again,
                     Err(PlanError::Failed(error)) => return Err(error),
                     Err(PlanError::Exceeded) => {
                         drop(writer);
-                        bulk = bulk.again(&world, usize::MAX)?;
+                        bulk = bulk.again(&catalog, usize::MAX)?;
                         continue;
                     }
                 }
             }
             let time = self.next_time(&mut writer)?;
-            let act = Act { time, planned: bulk.time.min(time), uid: who.uid, deed: Deed::Bulk(branch, name, deletes) };
-            let (entry, change) = self.perform_planned(&mut writer, act, |world, act| bulk.prepare(world, act))?;
+            let log_record = LogRecord {
+                time,
+                planned: bulk.time.min(time),
+                uid: who.uid,
+                command: Command::Bulk(branch, name, deletes),
+            };
+            let (entry, change) =
+                self.execute_planned(&mut writer, log_record, |catalog, log_record| bulk.prepare(catalog, log_record))?;
             drop(writer);
             self.tell(change);
             return Ok(entry);
@@ -221,18 +227,18 @@ impl Memory {
         label: Arc<str>,
         patterns: Option<Vec<Arc<str>>>,
     ) -> Result<Receipt, Error> {
-        let work_out = |world: &World, time: Time, most: usize| {
-            let table = Table { world, packs: &self.trees, time };
+        let work_out = |catalog: &Catalog, time: Time, most: usize| {
+            let table = Table { catalog, packs: &self.trees, time };
             Rollback::new(table, branch, &label, patterns.as_deref(), most)
         };
         self.give_room()?;
         let (mut earlier, mut room): (Option<Rollback>, _) = (None, None);
         for _ in 0..ROUNDS {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
-            let (world, time) = (self.world().clone(), self.next_time(&mut writer)?);
-            let planned = match earlier.take().filter(|earlier| earlier.holds(&world)) {
+            let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
+            let planned = match earlier.take().filter(|earlier| earlier.holds(&catalog)) {
                 Some(earlier) => Ok(earlier),
-                None => work_out(&world, time, SMALL),
+                None => work_out(&catalog, time, SMALL),
             };
             match planned {
                 Ok(planned) if !planned.shrinks() && room.is_none() => {
@@ -241,15 +247,17 @@ impl Memory {
                     earlier = Some(planned);
                 }
                 Ok(planned) => {
-                    let deed = match &patterns {
-                        None => Deed::Rollback(branch, label.clone()),
+                    let command = match &patterns {
+                        None => Command::Rollback(branch, label.clone()),
                         Some(patterns) => {
-                            Deed::RollbackFiles { branch, label: label.clone(), patterns: patterns.clone() }
+                            Command::RollbackFiles { branch, label: label.clone(), patterns: patterns.clone() }
                         }
                     };
-                    drop(world);
-                    let act = Act { time, planned: planned.time, uid: who.uid, deed };
-                    let done = self.perform_planned(&mut writer, act, |world, act| planned.prepare(world, act));
+                    drop(catalog);
+                    let log_record = LogRecord { time, planned: planned.time, uid: who.uid, command };
+                    let done = self.execute_planned(&mut writer, log_record, |catalog, log_record| {
+                        planned.prepare(catalog, log_record)
+                    });
                     drop(writer);
                     let (entry, change) = done?;
                     self.tell(change);
@@ -258,7 +266,7 @@ impl Memory {
                 Err(PlanError::Failed(error)) => return Err(error),
                 Err(PlanError::Exceeded) => {
                     drop(writer);
-                    earlier = Some(work_out(&world, self.now(), usize::MAX)?);
+                    earlier = Some(work_out(&catalog, self.now(), usize::MAX)?);
                 }
             }
         }
@@ -267,7 +275,7 @@ impl Memory {
 
     /// Returns whether edits only delete, and something.
     fn deletes(&self, branch: BranchId, edits: &[RecordEdit]) -> Result<bool, Error> {
-        let state = self.world().branch(branch)?.state.clone();
+        let state = self.catalog().branch(branch)?.state.clone();
         let mut some = false;
         for edit in edits {
             let RecordEdit::Delete { id } = edit else { return Ok(false) };
@@ -292,8 +300,8 @@ impl Memory {
 
     /// Fails as a commit of this one record would, and changes nothing.
     pub fn check(&self, branch: BranchId, draft: &RecordInput) -> Result<(), Error> {
-        let world = self.world();
-        let settings = world.shared_settings(world.branch(branch)?)?;
+        let catalog = self.catalog();
+        let settings = catalog.shared_settings(catalog.branch(branch)?)?;
         let content = draft.clone().into_content();
         let norm = content.vector.as_deref().map_or(0.0, crate::vector::norm);
         check_vector(settings.dim(), settings.metric(), &content, norm)
@@ -301,14 +309,14 @@ impl Memory {
 
     /// Takes a checkpoint; `text` says why.
     pub fn checkpoint(&self, who: &Actor, branch: BranchId, label: &str, text: Option<&str>) -> Result<(), Error> {
-        let deed = || Ok(Deed::Checkpoint { branch, label: label.into(), text: text.unwrap_or_default().into() });
-        self.act(who, &[Some(branch)], deed).map(|_| ())
+        let command = || Ok(Command::Checkpoint { branch, label: label.into(), text: text.unwrap_or_default().into() });
+        self.transact(who, &[Some(branch)], command).map(|_| ())
     }
 
     /// Deletes a checkpoint.
     pub fn delete_checkpoint(&self, who: &Actor, branch: BranchId, label: &str) -> Result<(), Error> {
         self.give_room()?;
-        self.act_in_room(who, &[Some(branch)], || Ok(Deed::Uncheckpoint(branch, label.into()))).map(|_| ())
+        self.transact_in_room(who, &[Some(branch)], || Ok(Command::Uncheckpoint(branch, label.into()))).map(|_| ())
     }
 
     /// Makes a branch's records those of a checkpoint, as a new commit; the state before stays
@@ -339,7 +347,7 @@ impl Memory {
             return refusal;
         }
         let reason = format!("{}: {}", refusal.code, refusal.message);
-        match self.act(who, &[Some(branch)], || Ok(Deed::Refuse(branch, reason.into()))) {
+        match self.transact(who, &[Some(branch)], || Ok(Command::Refuse(branch, reason.into()))) {
             Err(error) if error.kind == Kind::WouldWait => return error,
             Err(error) => log::warn!("a refusal could not be noted in the lineage: {error}"),
             Ok(_) => drop(self.refused.lock().insert(branch, now)),
@@ -351,16 +359,16 @@ impl Memory {
     pub fn set(&self, who: &Actor, branch: BranchId, setting: Setting, value: &str) -> Result<(), Error> {
         // Rules take a while to parse, so not under the lock.
         let value = settings::check(setting, value)?;
-        let deed = || Ok(Deed::Config(branch, setting, value.as_str().into()));
+        let command = || Ok(Command::Config(branch, setting, value.as_str().into()));
         let shortens = {
-            let world = self.world();
-            let before = world.branch(branch)?.settings.duration(setting).unwrap_or(i64::MAX);
+            let catalog = self.catalog();
+            let before = catalog.branch(branch)?.settings.duration(setting).unwrap_or(i64::MAX);
             matches!(setting, Setting::Keep | Setting::Ttl) && parse_duration(&value).is_ok_and(|after| after < before)
         };
         // So that what is kept can be let go of on a full disk.
         let _room = if shortens { self.give_room().map(|()| None)? } else { Some(self.take_room(cost_of(0, 0))?) };
-        self.act_in_room(who, &[Some(branch)], deed)?;
-        let settings = self.world().branches.get(&branch).map(|branch| branch.settings.clone());
+        self.transact_in_room(who, &[Some(branch)], command)?;
+        let settings = self.catalog().branches.get(&branch).map(|branch| branch.settings.clone());
         if let Some(settings) = settings.filter(|_| setting == Setting::Rules) {
             // So that nobody parses them who holds it.
             settings.rules();
@@ -370,7 +378,7 @@ impl Memory {
 
     /// Gives a branch's directory permission bits.
     pub fn chmod(&self, who: &Actor, branch: BranchId, mode: u32) -> Result<(), Error> {
-        self.act(who, &[Some(branch)], || Ok(Deed::Mode(branch, mode & 0o7777))).map(|_| ())
+        self.transact(who, &[Some(branch)], || Ok(Command::Mode(branch, mode & 0o7777))).map(|_| ())
     }
 }
 
@@ -403,25 +411,25 @@ fn last_of_each(edits: Vec<RecordEdit>) -> Vec<RecordEdit> {
 
 /// Makes the versions of a bulk commit, outside the writer's lock.
 struct Maker {
-    world: World,
+    catalog: Catalog,
     branch: BranchId,
     stamp: Stamp,
 }
 
 impl Maker {
     fn new(memory: &Memory, who: &Actor, id: BranchId) -> Result<Maker, Error> {
-        let world = memory.world().clone();
-        let branch = world.branch(id)?;
+        let catalog = memory.catalog().clone();
+        let branch = catalog.branch(id)?;
         let agent = branch.settings.get(Setting::Agent);
-        let agent = if agent.is_empty() { world.user(who.uid) } else { agent.clone() };
+        let agent = if agent.is_empty() { catalog.user(who.uid) } else { agent.clone() };
         let session = branch.settings.get(Setting::Session).clone();
         let now = memory.now();
         let stamp = Stamp { created: now, modified: now, branch: branch.path.clone(), agent, session };
-        Ok(Maker { branch: id, stamp, world })
+        Ok(Maker { branch: id, stamp, catalog })
     }
 
     fn version(&self, id: Arc<str>, draft: RecordInput) -> Result<Version, Error> {
-        let state = &self.world.branch(self.branch)?.state;
+        let state = &self.catalog.branch(self.branch)?.state;
         let created: Time =
             if state.totals().records == 0 { self.stamp.created } else { created(state, self.stamp.created, &id)? };
         Ok(Version::new(id, draft.into_content(), Stamp { created, ..self.stamp.clone() }))
@@ -429,7 +437,7 @@ impl Maker {
 
     /// Checks all vectors and returns their dimension.
     fn check(&self, rows: &[Row]) -> Result<usize, Error> {
-        let settings = self.world.shared_settings(self.world.branch(self.branch)?)?;
+        let settings = self.catalog.shared_settings(self.catalog.branch(self.branch)?)?;
         let mut dim = settings.dim();
         for row in rows {
             let Row::Loose(version) = row else { continue };

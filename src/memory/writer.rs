@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread;
 
-use super::chain::Chain;
+use super::transact::LogTail;
 use super::{Error, Memory};
 use crate::journal::Journal;
 use crate::object::{Hash, Time};
@@ -24,7 +24,7 @@ const PANICKED: &str = "a change ended in an internal error, so memory and journ
 
 /// The end of the log, and what is published of it.
 pub(super) struct WriterLock {
-    chain: Mutex<Chain>,
+    log_tail: Mutex<LogTail>,
     published: Published,
 }
 
@@ -41,28 +41,28 @@ struct Published {
 
 /// The right to write.
 pub(super) struct WriterGuard<'a> {
-    chain: MutexGuard<'a, Chain>,
+    log_tail: MutexGuard<'a, LogTail>,
     published: &'a Published,
 }
 
 impl WriterLock {
-    pub fn new(chain: Chain) -> WriterLock {
+    pub fn new(log_tail: LogTail) -> WriterLock {
         let published = Published {
-            seq: AtomicU64::new(chain.seq),
-            time: AtomicI64::new(chain.time.0),
-            tip: Mutex::new(chain.tip),
-            journal: Mutex::new(chain.journal.clone()),
-            unsealed_bytes: AtomicU64::new(chain.loose_bytes),
-            written_bytes: AtomicU64::new(chain.written_bytes),
+            seq: AtomicU64::new(log_tail.seq),
+            time: AtomicI64::new(log_tail.time.0),
+            tip: Mutex::new(log_tail.tip),
+            journal: Mutex::new(log_tail.journal.clone()),
+            unsealed_bytes: AtomicU64::new(log_tail.loose_bytes),
+            written_bytes: AtomicU64::new(log_tail.written_bytes),
             closed: AtomicBool::new(false),
         };
-        WriterLock { chain: Mutex::ranked(Rank::Writer, chain), published }
+        WriterLock { log_tail: Mutex::ranked(Rank::Writer, log_tail), published }
     }
 
-    fn try_lock(&self) -> Option<MutexGuard<'_, Chain>> {
+    fn try_lock(&self) -> Option<MutexGuard<'_, LogTail>> {
         for _ in 0..TRIES {
-            if let Some(chain) = self.chain.try_lock() {
-                return Some(chain);
+            if let Some(log_tail) = self.log_tail.try_lock() {
+                return Some(log_tail);
             }
             (0..PAUSES).for_each(|_| spin_loop());
         }
@@ -71,16 +71,16 @@ impl WriterLock {
 }
 
 impl Deref for WriterGuard<'_> {
-    type Target = Chain;
+    type Target = LogTail;
 
-    fn deref(&self) -> &Chain {
-        &self.chain
+    fn deref(&self) -> &LogTail {
+        &self.log_tail
     }
 }
 
 impl DerefMut for WriterGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Chain {
-        &mut self.chain
+    fn deref_mut(&mut self) -> &mut LogTail {
+        &mut self.log_tail
     }
 }
 
@@ -88,18 +88,18 @@ impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         // A change may be half done: in the journal and not in memory, or the other way round.
         if thread::panicking() {
-            self.chain.closed.get_or_insert(PANICKED);
+            self.log_tail.closed.get_or_insert(PANICKED);
         }
-        let (chain, published) = (&*self.chain, self.published);
-        *published.tip.lock() = chain.tip;
-        published.seq.store(chain.seq, Ordering::Release);
-        published.time.store(chain.time.0, Ordering::Relaxed);
-        published.unsealed_bytes.store(chain.loose_bytes, Ordering::Relaxed);
-        published.written_bytes.store(chain.written_bytes, Ordering::Relaxed);
-        published.closed.store(chain.closed.is_some(), Ordering::Release);
+        let (log_tail, published) = (&*self.log_tail, self.published);
+        *published.tip.lock() = log_tail.tip;
+        published.seq.store(log_tail.seq, Ordering::Release);
+        published.time.store(log_tail.time.0, Ordering::Relaxed);
+        published.unsealed_bytes.store(log_tail.loose_bytes, Ordering::Relaxed);
+        published.written_bytes.store(log_tail.written_bytes, Ordering::Relaxed);
+        published.closed.store(log_tail.closed.is_some(), Ordering::Release);
         let mut journal = published.journal.lock();
-        if journal.as_ref().map(Arc::as_ptr) != chain.journal.as_ref().map(Arc::as_ptr) {
-            journal.clone_from(&chain.journal);
+        if journal.as_ref().map(Arc::as_ptr) != log_tail.journal.as_ref().map(Arc::as_ptr) {
+            journal.clone_from(&log_tail.journal);
         }
     }
 }
@@ -109,11 +109,11 @@ impl Memory {
     /// has it.
     pub(super) fn writer(&self) -> Result<WriterGuard<'_>, Error> {
         let lock = &self.writer;
-        let chain = match may_wait() {
-            true => lock.chain.lock(),
+        let log_tail = match may_wait() {
+            true => lock.log_tail.lock(),
             false => lock.try_lock().ok_or_else(Error::would_wait)?,
         };
-        Ok(WriterGuard { chain, published: &lock.published })
+        Ok(WriterGuard { log_tail, published: &lock.published })
     }
 
     /// Returns whether nothing can be written: opened so, closed, or after a failed flush.

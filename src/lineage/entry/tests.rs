@@ -33,7 +33,7 @@ fn entry() -> Entry {
                 ..Decision::default()
             }],
         },
-        act: Hash([5; 32]),
+        log_record: Hash([5; 32]),
         prev: Hash([6; 32]),
         key: Hash([7; 32]),
     }

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use super::super::catalog::{BranchId, View};
 use super::super::look::Seen;
-use super::super::world::{BranchId, View};
 use super::super::{Error, Memory};
 use super::Reader;
 use crate::lineage::SignedEntry;
@@ -55,7 +55,7 @@ impl Reader<'_> {
 impl Memory {
     /// Returns the number of the last entry that a view's history shows: the newest one, or that of the checkpoint.
     pub fn history_end(&self, view: &View) -> Result<u64, Error> {
-        let until = Seen::new(&self.world(), view)?.until;
+        let until = Seen::new(&self.catalog(), view)?.until;
         Ok(until.unwrap_or_else(|| self.version()))
     }
 
@@ -114,7 +114,7 @@ impl Sight<'_> {
     }
 
     fn facts(&self, branch: u64) -> Result<(u64, u32, u32), Error> {
-        if let Some(branch) = self.memory.world().branches.get(&BranchId(branch)) {
+        if let Some(branch) = self.memory.catalog().branches.get(&BranchId(branch)) {
             return Ok((branch.parent.map_or(0, |parent| parent.0), branch.uid, branch.mode));
         }
         let facts = self.reader.standing(branch, u64::MAX)?.facts;

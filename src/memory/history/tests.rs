@@ -119,7 +119,7 @@ impl Chance {
 }
 
 /// Does something with some branch.
-fn act(memory: &Memory, chance: &mut Chance, branches: &[BranchId]) {
+fn random_step(memory: &Memory, chance: &mut Chance, branches: &[BranchId]) {
     static NAMES: AtomicU64 = AtomicU64::new(0);
     let (branch, number) = (branches[chance.below(branches.len())], NAMES.fetch_add(1, Ordering::Relaxed));
     let who = who(1 + chance.below(3) as u32);
@@ -141,7 +141,7 @@ fn act(memory: &Memory, chance: &mut Chance, branches: &[BranchId]) {
 }
 
 fn living(memory: &Memory) -> Vec<BranchId> {
-    memory.world().branches.keys().copied().collect()
+    memory.catalog().branches.keys().copied().collect()
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn histories_hold_what_all_entries_say_and_only_grow() {
         let (mut memory, mut before) = (open(&disk), HashMap::<BranchId, Vec<u8>>::new());
         for round in 0..12 {
             for _ in 0..20 {
-                act(&memory, &mut chance, &living(&memory));
+                random_step(&memory, &mut chance, &living(&memory));
             }
             let all = all_entries(&memory);
             for branch in living(&memory) {

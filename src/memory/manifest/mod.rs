@@ -1,4 +1,4 @@
-//! The manifest: the world at the moment a journal file began, signed.
+//! The manifest: the catalog at the moment a journal file began, signed.
 //!
 //! ```text
 //!  "engrMAN2" · payload · signature (64 bytes) over the payload's hash
@@ -6,7 +6,7 @@
 //!  payload: journal number, seq, tip, time · archives · graphs · parts
 //! ```
 //!
-//! The file `manifest` is small and replaced as a whole by an atomic rename. The world stands in its parts, immutable
+//! The file `manifest` is small and replaced as a whole by an atomic rename. The catalog stands in its parts, immutable
 //! files in the blob store: the first holds all branches, each later one what a seal changed. Once the later ones have
 //! outgrown the first, one is written anew in place of all (as LSM stores do with theirs, such as RocksDB).
 
@@ -18,12 +18,12 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::Error;
+use super::catalog::Catalog;
 use super::history::ArchiveName;
 use super::open::read_file;
 use super::seal::each_state;
 use super::segments::Segments;
 use super::trees::{StoredTree, Trees};
-use super::world::World;
 use crate::disk::Disk;
 use crate::lineage::{Key, PublicKey, SIGNATURE_BYTES};
 use crate::object::{BlobStore, CodecError, Context, Hash, Reader, Time, Writer};
@@ -42,7 +42,7 @@ static CONTEXT: Context = Context::new("engramfs 2026 manifest v2");
 /// Kind byte of a part's file.
 const PART: u8 = 6;
 
-/// One file of what the world consists of.
+/// One file of what the catalog consists of.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     /// The file's name.
@@ -53,7 +53,7 @@ pub(super) struct Part {
 
 /// What a manifest holds.
 pub struct Manifest {
-    /// The journal file whose acts come on top.
+    /// The journal file whose commands come on top.
     pub journal: u64,
     /// Number of the last entry before.
     pub seq: u64,
@@ -64,7 +64,7 @@ pub struct Manifest {
     /// Files of the entries before.
     pub archives: Vec<ArchiveName>,
     /// All branches at that moment.
-    pub world: World,
+    pub catalog: Catalog,
 }
 
 /// The file `manifest` alone.
@@ -77,7 +77,14 @@ struct Root {
 impl Manifest {
     /// The manifest of a store without entries.
     pub fn empty() -> Manifest {
-        Manifest { journal: 1, seq: 0, tip: Hash::ZERO, time: Time(0), archives: Vec::new(), world: World::default() }
+        Manifest {
+            journal: 1,
+            seq: 0,
+            tip: Hash::ZERO,
+            time: Time(0),
+            archives: Vec::new(),
+            catalog: Catalog::default(),
+        }
     }
 
     fn to_bytes(&self, parts: &[Part]) -> Vec<u8> {
@@ -87,7 +94,7 @@ impl Manifest {
         for archive in &self.archives {
             out.hash(&archive.name).number(archive.count);
         }
-        let graphs = graphs_of(&self.world);
+        let graphs = graphs_of(&self.catalog);
         out.number(graphs.len() as u64);
         graphs.iter().for_each(|name| {
             out.hash(name);
@@ -101,7 +108,7 @@ impl Manifest {
 }
 
 impl Root {
-    /// Reads the payload; the world comes from the parts.
+    /// Reads the payload; the catalog comes from the parts.
     fn from_bytes(bytes: &[u8]) -> Result<Root, CodecError> {
         let mut input = Reader::new(bytes);
         let (journal, seq, tip, time) = (input.number()?, input.number()?, input.hash()?, Time(input.signed()?));
@@ -114,7 +121,7 @@ impl Root {
         for _ in 0..input.length()? {
             parts.push(Part { name: input.hash()?, bytes: input.number()? });
         }
-        let manifest = Manifest { journal, seq, tip, time, archives, world: World::default() };
+        let manifest = Manifest { journal, seq, tip, time, archives, catalog: Catalog::default() };
         if input.is_empty() { Ok(Root { manifest, graphs, parts }) } else { Err(CodecError::Number) }
     }
 }
@@ -136,10 +143,10 @@ impl Files<'_> {
     }
 }
 
-/// Returns the graphs of the segments that the world sees, each once.
-fn graphs_of(world: &World) -> BTreeSet<Hash> {
+/// Returns the graphs of the segments that the catalog sees, each once.
+fn graphs_of(catalog: &Catalog) -> BTreeSet<Hash> {
     let (mut seen, mut graphs) = (HashSet::new(), BTreeSet::new());
-    each_state(world, |state| {
+    each_state(catalog, |state| {
         if seen.insert(Arc::as_ptr(state)) {
             let layers = state.layers().iter();
             graphs.extend(layers.flat_map(|layer| layer.segment.graphs()).map(|graph| graph.name()));
@@ -194,7 +201,7 @@ pub(super) fn read(
         (Some(error), _) => Err(error),
         (None, read) => {
             let stored = read?;
-            manifest.world = stored.world().clone();
+            manifest.catalog = stored.catalog().clone();
             graphs.iter().try_for_each(|name| segments.attach(name))?;
             Ok((manifest, stored))
         }

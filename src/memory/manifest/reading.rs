@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::{Files, Part, Stored};
 use crate::branch::State;
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, Kept, Resolution};
 use crate::memory::settings::Settings;
 use crate::memory::trees::StoredTree;
-use crate::memory::world::{Branch, BranchId, BranchRef, Checkpoint, Kept, Resolution, World};
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
 use crate::workspace::Tree;
 
@@ -19,7 +19,7 @@ pub struct Reading {
     trees: Vec<StoredTree>,
     settings: Vec<Settings>,
     states: Vec<Vec<u8>>,
-    world: World,
+    catalog: Catalog,
     branches: BTreeMap<u64, Row>,
 }
 
@@ -62,7 +62,7 @@ impl Reading {
         }
         for _ in 0..input.length()? {
             let uid = bits(input.number()?)?;
-            self.world.users.insert(uid, input.text()?.into());
+            self.catalog.users.insert(uid, input.text()?.into());
         }
         for _ in 0..input.length()? {
             self.branches.remove(&input.number()?);
@@ -76,15 +76,15 @@ impl Reading {
 
     /// Returns what the parts say.
     pub fn finish(mut self, files: &Files<'_>, parts: Vec<Part>) -> Result<Stored, CodecError> {
-        let (branches, mut world) = (std::mem::take(&mut self.branches), std::mem::take(&mut self.world));
+        let (branches, mut catalog) = (std::mem::take(&mut self.branches), std::mem::take(&mut self.catalog));
         let mut states = States { read: &self, files, states: HashMap::new(), trees: HashMap::new() };
         for (id, row) in branches {
             let branch = row.branch(BranchId(id), &mut states)?;
-            world.branches.insert(branch.id, BranchRef::new(branch));
+            catalog.branches.insert(branch.id, BranchRef::new(branch));
         }
         let states = states.states;
-        link(&mut world);
-        let mut stored = Stored::new(world, parts, self.states.len() as u64);
+        link(&mut catalog);
+        let mut stored = Stored::new(catalog, parts, self.states.len() as u64);
         for (number, (state, snapshot)) in states {
             stored.note_state(&state, number, snapshot);
         }
@@ -215,14 +215,14 @@ fn bits(number: u64) -> Result<u32, CodecError> {
 }
 
 /// Derives roots, children and paths, which are not stored.
-fn link(world: &mut World) {
-    let all: Vec<_> = world.branches.values().map(|branch| (branch.id, branch.parent, branch.name.clone())).collect();
+fn link(catalog: &mut Catalog) {
+    let all: Vec<_> = catalog.branches.values().map(|branch| (branch.id, branch.parent, branch.name.clone())).collect();
     for (id, parent, name) in all {
-        match parent.and_then(|parent| world.branches.get_mut(&parent)) {
+        match parent.and_then(|parent| catalog.branches.get_mut(&parent)) {
             Some(parent) => parent.make_mut().children.insert(name, id),
-            None => world.roots.insert(name, id),
+            None => catalog.roots.insert(name, id),
         };
     }
-    let roots: Vec<_> = world.roots.values().copied().collect();
-    roots.into_iter().for_each(|root| world.lay_paths(root));
+    let roots: Vec<_> = catalog.roots.values().copied().collect();
+    roots.into_iter().for_each(|root| catalog.lay_paths(root));
 }

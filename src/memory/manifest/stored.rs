@@ -1,4 +1,4 @@
-//! What the parts of the manifest on disk say, and the next one: what a newer world has other than that.
+//! What the parts of the manifest on disk say, and the next one: what a newer catalog has other than that.
 //!
 //! ```text
 //!  sums:     count, each 2,048 bytes
@@ -22,8 +22,8 @@ use imbl::ordmap::DiffItem;
 use super::{PART, Part};
 use crate::branch::State;
 use crate::memory::Error;
+use crate::memory::catalog::{Branch, Catalog};
 use crate::memory::trees::Trees;
-use crate::memory::world::{Branch, World};
 use crate::object::{BlobStore, Context, Hash, Writer};
 use crate::segment::ContainerWriter;
 
@@ -78,7 +78,7 @@ struct Known {
 /// What the manifest on disk says. The default is that of no parts, so that the next one says all.
 #[derive(Default)]
 pub struct Stored {
-    world: World,
+    catalog: Catalog,
     parts: Vec<Part>,
     pub(super) sums: Table,
     pub(super) trees: Table,
@@ -92,14 +92,14 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// What was read: the world, and how many states its parts hold.
-    pub(super) fn new(world: World, parts: Vec<Part>, states_count: u64) -> Stored {
-        Stored { world, parts, states_count, ..Stored::default() }
+    /// What was read: the catalog, and how many states its parts hold.
+    pub(super) fn new(catalog: Catalog, parts: Vec<Part>, states_count: u64) -> Stored {
+        Stored { catalog, parts, states_count, ..Stored::default() }
     }
 
-    /// Returns the world.
-    pub(super) fn world(&self) -> &World {
-        &self.world
+    /// Returns the catalog.
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
     }
 
     /// Returns the names of the parts.
@@ -117,24 +117,24 @@ impl Stored {
         self.states.insert(Arc::as_ptr(state).addr(), Known { state: Arc::downgrade(state), number, snapshot });
     }
 
-    /// Stores a newer world: writes a part with what it has other than this one, or one with all of it where the
+    /// Stores a newer catalog: writes a part with what it has other than this one, or one with all of it where the
     /// later parts have outgrown the first, and has `write_root` name the parts.
     ///
     /// Returns whether there are files that the manifest no longer names. Where this fails it is not known what the
     /// disk has, so that the next part says all.
     pub fn advance(
         &mut self,
-        world: &World,
+        catalog: &Catalog,
         blobs: &BlobStore,
         trees: &Trees,
         write_root: impl FnOnce(&[Part]) -> Result<(), Error>,
     ) -> Result<bool, Error> {
         let mut next = std::mem::take(self);
-        let mut part = next.changes(world, trees)?;
+        let mut part = next.changes(catalog, trees)?;
         let anew = next.is_outgrown(part.len() as u64);
         if anew {
             next = Stored::default();
-            part = next.changes(world, trees)?;
+            part = next.changes(catalog, trees)?;
         }
         if !part.is_empty() {
             let name = write_part(blobs, &part)?;
@@ -154,19 +154,19 @@ impl Stored {
         later.len() >= PARTS_MAX || bytes > first.bytes.max(LATER_BYTES_MIN)
     }
 
-    /// Returns the bytes of a part that leads from the world so far to another one, which is the world from now on;
+    /// Returns the bytes of a part that leads from the catalog so far to another one, which is the catalog from now on;
     /// none where they are the same.
-    fn changes(&mut self, world: &World, trees: &Trees) -> Result<Vec<u8>, Error> {
-        let before = std::mem::replace(&mut self.world, world.clone());
+    fn changes(&mut self, catalog: &Catalog, trees: &Trees) -> Result<Vec<u8>, Error> {
+        let before = std::mem::replace(&mut self.catalog, catalog.clone());
         let mut users = (0, Writer::new());
-        for item in before.users.diff(&world.users) {
+        for item in before.users.diff(&catalog.users) {
             if let DiffItem::Add(uid, name) | DiffItem::Update { new: (uid, name), .. } = item {
                 users.0 += 1;
                 users.1.number(u64::from(*uid)).text(name);
             }
         }
         let (mut gone, mut branches) = ((0, Writer::new()), (0, Writer::new()));
-        for item in before.branches.diff(&world.branches) {
+        for item in before.branches.diff(&catalog.branches) {
             match item {
                 DiffItem::Remove(id, _) => {
                     gone.0 += 1;

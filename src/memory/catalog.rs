@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::branch_files::{Holdings, files_held};
-use super::prepare::Step;
+use super::prepare::CatalogChange;
 use super::settings::{Setting, Settings};
 use super::{Error, Kind};
 use crate::branch::State;
@@ -150,7 +150,7 @@ pub struct Branch {
 }
 
 impl Branch {
-    /// Returns whether it has the state that it had in another version of the world, wherever that is stored.
+    /// Returns whether it has the state that it had in another version of the catalog, wherever that is stored.
     pub fn has_state_of(&self, other: &Branch) -> bool {
         (self.state_seq, self.edits) == (other.state_seq, other.edits)
     }
@@ -201,7 +201,7 @@ impl Branch {
     }
 }
 
-/// A branch as a version of the world has it. It equals itself alone, so that a comparison of two
+/// A branch as a version of the catalog has it. It equals itself alone, so that a comparison of two
 /// versions finds the branches that changed, at the cost of what changed.
 #[derive(Clone)]
 pub struct BranchRef(Arc<Branch>);
@@ -212,7 +212,7 @@ impl BranchRef {
         BranchRef(Arc::new(branch))
     }
 
-    /// Returns the branch to change it; other versions of the world keep theirs.
+    /// Returns the branch to change it; other versions of the catalog keep theirs.
     pub fn make_mut(&mut self) -> &mut Branch {
         Arc::make_mut(&mut self.0)
     }
@@ -242,7 +242,7 @@ pub type Branches = OrdMap<BranchId, BranchRef>;
 
 /// All branches, and what entries of all kinds refer to. A clone costs the same whatever it holds.
 #[derive(Clone, Default)]
-pub struct World {
+pub struct Catalog {
     /// Every living branch.
     pub branches: Branches,
     /// The root branches by name.
@@ -253,7 +253,7 @@ pub struct World {
     pub held: Holdings,
 }
 
-impl World {
+impl Catalog {
     /// Returns a branch, or the error that it is gone.
     pub fn branch(&self, id: BranchId) -> Result<&Branch, Error> {
         self.branches.get(&id).map(|branch| &**branch).ok_or_else(Error::gone)
@@ -323,44 +323,44 @@ impl World {
     }
 }
 
-impl World {
+impl Catalog {
     /// Carries out the steps of an entry about `branch` with that `seq` and time.
-    pub fn enact(&mut self, branch: BranchId, steps: Vec<Step>, seq: u64, time: Time) {
+    pub fn apply(&mut self, branch: BranchId, steps: Vec<CatalogChange>, seq: u64, time: Time) {
         steps.into_iter().for_each(|step| self.step(step, seq, time));
         self.touch(branch, seq, |_| ());
     }
 
-    fn step(&mut self, step: Step, seq: u64, time: Time) {
+    fn step(&mut self, step: CatalogChange, seq: u64, time: Time) {
         match step {
-            Step::Add(branch) => self.add(*branch, seq),
-            Step::Remove(id) => self.remove(id, seq),
-            Step::User(uid, name) => {
+            CatalogChange::Add(branch) => self.add(*branch, seq),
+            CatalogChange::Remove(id) => self.remove(id, seq),
+            CatalogChange::User(uid, name) => {
                 self.users.insert(uid, name);
             }
-            Step::State(id, state) => self.touch_counted(id, seq, |branch| {
+            CatalogChange::State(id, state) => self.touch_counted(id, seq, |branch| {
                 branch.state = state;
                 branch.state_seq = seq;
                 branch.changed = time;
             }),
-            Step::Base(id, base) => self.touch_counted(id, seq, |branch| {
+            CatalogChange::Base(id, base) => self.touch_counted(id, seq, |branch| {
                 branch.base = base;
                 branch.base_seq = seq;
             }),
-            Step::Keep(id, kept) => self.touch(id, seq, |branch| branch.keep(kept)),
-            Step::Checkpoint(id, label, checkpoint) => self.touch(id, seq, |branch| {
+            CatalogChange::Keep(id, kept) => self.touch(id, seq, |branch| branch.keep(kept)),
+            CatalogChange::Checkpoint(id, label, checkpoint) => self.touch(id, seq, |branch| {
                 branch.checkpoints.insert(label, Checkpoint { seq, ..checkpoint });
             }),
-            Step::Uncheckpoint(id, label) => self.touch(id, seq, |branch| {
+            CatalogChange::Uncheckpoint(id, label) => self.touch(id, seq, |branch| {
                 branch.checkpoints.remove(&label);
             }),
-            Step::Clock(now) => self.follow_clock(now),
-            Step::Rename(id, name) => self.rename(id, name, seq),
-            Step::Set(id, setting, value) => {
+            CatalogChange::Clock(now) => self.follow_clock(now),
+            CatalogChange::Rename(id, name) => self.rename(id, name, seq),
+            CatalogChange::Set(id, setting, value) => {
                 self.touch(id, seq, |branch| branch.settings = branch.settings.with(setting, &value));
             }
-            Step::Fix(id) => self.touch(id, seq, |branch| branch.vectors_fixed = true),
-            Step::Mode(id, mode) => self.touch(id, seq, |branch| branch.mode = mode),
-            Step::Resolve(id, item, resolution) => self.touch(id, seq, |branch| {
+            CatalogChange::Fix(id) => self.touch(id, seq, |branch| branch.vectors_fixed = true),
+            CatalogChange::Mode(id, mode) => self.touch(id, seq, |branch| branch.mode = mode),
+            CatalogChange::Resolve(id, item, resolution) => self.touch(id, seq, |branch| {
                 branch.resolutions.insert(item, resolution);
             }),
         }
@@ -388,7 +388,7 @@ impl World {
         }
     }
 
-    /// As [`World::touch`], for what may change how much a branch takes up.
+    /// As [`Catalog::touch`], for what may change how much a branch takes up.
     fn touch_counted(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
         let before = self.branches.get(&id).map_or(0, |branch| files_held(branch));
         self.touch(id, seq, change);
@@ -458,21 +458,22 @@ mod tests {
 
     #[test]
     fn a_new_name_is_in_the_paths_of_all_below_it() {
-        let mut world = World::default();
+        let mut catalog = Catalog::default();
         for (id, name, parent) in
             [(1, "main", None), (2, "a", Some(1)), (3, "b", Some(2)), (4, "d", Some(3)), (5, "e", Some(1))]
         {
-            let parent = parent.and_then(|id| world.branches.get(&BranchId(id)).cloned());
+            let parent = parent.and_then(|id| catalog.branches.get(&BranchId(id)).cloned());
             let branch =
                 Branch::new(BranchId(id), name.into(), parent.as_deref(), Arc::new(State::default()), 0, Time(0));
-            world.add(branch, id);
+            catalog.add(branch, id);
         }
-        let paths = |world: &World| (1..6).map(|id| world.branches[&BranchId(id)].path.to_string()).collect::<Vec<_>>();
-        assert_eq!(paths(&world), ["main", "main/a", "main/a/b", "main/a/b/d", "main/e"]);
-        let before = world.clone();
-        world.rename(BranchId(2), "c".into(), 6);
-        assert_eq!(paths(&world), ["main", "main/c", "main/c/b", "main/c/b/d", "main/e"]);
+        let paths =
+            |catalog: &Catalog| (1..6).map(|id| catalog.branches[&BranchId(id)].path.to_string()).collect::<Vec<_>>();
+        assert_eq!(paths(&catalog), ["main", "main/a", "main/a/b", "main/a/b/d", "main/e"]);
+        let before = catalog.clone();
+        catalog.rename(BranchId(2), "c".into(), 6);
+        assert_eq!(paths(&catalog), ["main", "main/c", "main/c/b", "main/c/b/d", "main/e"]);
         assert_eq!(paths(&before)[3], "main/a/b/d", "an earlier world stays as it was");
-        assert_eq!(world.resolve("main/c/b/d").ok(), Some(BranchId(4)));
+        assert_eq!(catalog.resolve("main/c/b/d").ok(), Some(BranchId(4)));
     }
 }

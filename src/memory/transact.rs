@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::act::{Act, Deed, Join};
+use super::catalog::{BranchId, BranchRef, Catalog};
 use super::clock::Moment;
 use super::files::Pending;
-use super::prepare::{Ground, Prepared, Step, prepare};
+use super::log_record::{Command, Join, LogRecord};
+use super::prepare::{CatalogChange, PlanContext, Prepared, prepare};
 use super::room::cost_of;
-use super::world::{BranchId, BranchRef, World};
 use super::writer::WriterGuard;
 use super::{Actor, Change, Error, Memory, Replaced};
 use crate::journal::{Journal, Kind};
@@ -19,12 +19,12 @@ use crate::sync::{may_wait, no_longer_hurried};
 /// Records and files of a state that is let go of by the thread that replaced it; more may take a while.
 const LET_GO_AT_ONCE: u64 = 16 << 10;
 
-static ACT_CONTEXT: Context = Context::new("engramfs 2026 act v2");
+static COMMAND_CONTEXT: Context = Context::new("engramfs 2026 act v2");
 static LINK_CONTEXT: Context = Context::new("engramfs 2026 journal link v1");
 static END_CONTEXT: Context = Context::new("engramfs 2026 clean end v1");
 
 /// The end of the chain of entries.
-pub(super) struct Chain {
+pub(super) struct LogTail {
     /// Number of the last entry.
     pub seq: u64,
     /// Hash of the last entry.
@@ -52,7 +52,7 @@ pub(super) struct Chain {
     pub closed: Option<&'static str>,
 }
 
-impl Chain {
+impl LogTail {
     /// Returns why nothing can be written, if so.
     pub fn refusal(&self) -> Option<String> {
         if let Some(reason) = self.closed {
@@ -71,8 +71,8 @@ impl Chain {
         }
     }
 
-    /// Makes the entry of a prepared act, all but its signature.
-    pub fn entry(&self, prepared: &Prepared, act: &Act, bytes: &[u8], key: &PublicKey) -> Entry {
+    /// Makes the entry of a prepared command, all but its signature.
+    pub fn entry(&self, prepared: &Prepared, log_record: &LogRecord, bytes: &[u8], key: &PublicKey) -> Entry {
         let [agent, session, task] = prepared.labels.clone();
         Entry {
             seq: self.seq + 1,
@@ -81,16 +81,16 @@ impl Chain {
             branch_id: prepared.branch.0,
             parent: prepared.parent.as_ref().map(|(_, path)| path.clone()),
             parent_id: prepared.parent.as_ref().map_or(0, |(id, _)| id.0),
-            time: act.time,
+            time: log_record.time,
             agent,
             session,
             task,
-            uid: act.uid,
+            uid: log_record.uid,
             base: prepared.base,
             head: prepared.head,
             counts: prepared.counts,
             detail: prepared.detail.clone(),
-            act: Hash::of(&ACT_CONTEXT, bytes),
+            log_record: Hash::of(&COMMAND_CONTEXT, bytes),
             prev: self.tip,
             key: key.hash(),
         }
@@ -137,29 +137,29 @@ impl Chain {
 }
 
 impl Memory {
-    /// Does what `deed` returns, as one entry, and tells the listeners. Nothing changes between what
-    /// `deed` sees and what is done. What was done to the files of `branches` stands in entries before.
-    pub(super) fn act(
+    /// Does what `command` returns, as one entry, and tells the listeners. Nothing changes between what
+    /// `command` sees and what is done. What was done to the files of `branches` stands in entries before.
+    pub(super) fn transact(
         &self,
         who: &Actor,
         branches: &[Option<BranchId>],
-        deed: impl FnOnce() -> Result<Deed, Error>,
+        command: impl FnOnce() -> Result<Command, Error>,
     ) -> Result<Arc<SignedEntry>, Error> {
         let _room = self.take_room(cost_of(0, 0))?;
-        self.act_in_room(who, branches, deed)
+        self.transact_in_room(who, branches, command)
     }
 
-    /// Like [`Memory::act`], for who found room for it, or gives room back.
-    pub(super) fn act_in_room(
+    /// Like [`Memory::transact`], for who found room for it, or gives room back.
+    pub(super) fn transact_in_room(
         &self,
         who: &Actor,
         branches: &[Option<BranchId>],
-        deed: impl FnOnce() -> Result<Deed, Error>,
+        command: impl FnOnce() -> Result<Command, Error>,
     ) -> Result<Arc<SignedEntry>, Error> {
         let (entry, change) = {
             let mut writer = self.writer_for(who, branches)?;
-            let deed = deed()?;
-            self.perform(&mut writer, who.uid, deed)?
+            let command = command()?;
+            self.execute(&mut writer, who.uid, command)?
         };
         self.tell(change);
         Ok(entry)
@@ -173,7 +173,7 @@ impl Memory {
         loop {
             let mut writer = self.writer()?;
             writer.writable()?;
-            self.introduce(&mut writer, who)?;
+            self.register_user(&mut writer, who)?;
             let branches = branches.iter().flatten();
             let Some((branch, before)) = branches.clone().find_map(|branch| writer.takes_long(*branch)) else {
                 branches.into_iter().try_for_each(|branch| self.gather(&mut writer, *branch))?;
@@ -188,94 +188,103 @@ impl Memory {
     }
 
     /// Writes down the name of a uid that was never seen before.
-    fn introduce(&self, chain: &mut Chain, who: &Actor) -> Result<(), Error> {
-        if !self.world().users.contains_key(&who.uid) {
-            self.perform(chain, who.uid, Deed::User(who.name.clone()))?;
+    fn register_user(&self, log_tail: &mut LogTail, who: &Actor) -> Result<(), Error> {
+        if !self.catalog().users.contains_key(&who.uid) {
+            self.execute(log_tail, who.uid, Command::User(who.name.clone()))?;
         }
         Ok(())
     }
 
-    /// Works out what a deed changes, and does it.
-    pub(super) fn perform(&self, chain: &mut Chain, uid: u32, deed: Deed) -> Result<(Arc<SignedEntry>, Change), Error> {
-        let time = match &deed {
-            Deed::Files(..) => self.time_of_gathering(chain),
-            _ => self.next_time(chain)?,
+    /// Works out what a command changes, and does it.
+    pub(super) fn execute(
+        &self,
+        log_tail: &mut LogTail,
+        uid: u32,
+        command: Command,
+    ) -> Result<(Arc<SignedEntry>, Change), Error> {
+        let time = match &command {
+            Command::Files(..) => self.time_of_gathering(log_tail),
+            _ => self.next_time(log_tail)?,
         };
-        let seq = chain.seq + 1;
-        self.perform_planned(chain, Act { time, planned: time, uid, deed }, |world, act| {
+        let seq = log_tail.seq + 1;
+        self.execute_planned(log_tail, LogRecord { time, planned: time, uid, command }, |catalog, log_record| {
             let segment = |name: &Hash| self.segments.get(name);
-            prepare(&Ground { world, seq, packs: &self.trees, segment: &segment }, act)
+            prepare(&PlanContext { catalog, seq, packs: &self.trees, segment: &segment }, log_record)
         })
     }
 
-    /// Does an act whose outcome `prepare` gives: signs, appends, swaps the world.
-    pub(super) fn perform_planned(
+    /// Does a command whose outcome `prepare` gives: signs, appends, swaps the catalog.
+    pub(super) fn execute_planned(
         &self,
-        chain: &mut Chain,
-        act: Act,
-        prepare: impl FnOnce(&World, &Act) -> Result<Prepared, Error>,
+        log_tail: &mut LogTail,
+        log_record: LogRecord,
+        prepare: impl FnOnce(&Catalog, &LogRecord) -> Result<Prepared, Error>,
     ) -> Result<(Arc<SignedEntry>, Change), Error> {
-        let journal = chain.writable()?;
-        let prepared = prepare(&self.world(), &act)?;
-        let bytes = act.to_bytes();
-        self.admit_act(&act.deed, bytes.len())?;
-        let signed = SignedEntry::sign(chain.entry(&prepared, &act, &bytes, &self.public), &self.key);
+        let journal = log_tail.writable()?;
+        let prepared = prepare(&self.catalog(), &log_record)?;
+        let bytes = log_record.to_bytes();
+        self.admit_command(&log_record.command, bytes.len())?;
+        let signed = SignedEntry::sign(log_tail.entry(&prepared, &log_record, &bytes, &self.public), &self.key);
         self.history.make_ready(&self.segments.blobs, &signed.entry)?;
         no_longer_hurried();
-        self.append(&journal, Kind::Command, &[&signed.signature, &bytes], act.deed.gives())?;
-        chain.loose_bytes += bytes.len() as u64 + super::seal::ACT_BYTES;
-        if let Deed::Files(branch, _) | Deed::Discard(branch) | Deed::Join(branch, Join::Merge) = &act.deed {
-            chain.pending.remove(branch);
+        self.append(&journal, Kind::Command, &[&signed.signature, &bytes], log_record.command.gives())?;
+        log_tail.loose_bytes += bytes.len() as u64 + super::seal::COMMAND_BYTES;
+        if let Command::Files(branch, _) | Command::Discard(branch) | Command::Join(branch, Join::Merge) =
+            &log_record.command
+        {
+            log_tail.pending.remove(branch);
         }
-        if let Deed::Discard(branch) | Deed::Join(branch, _) = &act.deed {
+        if let Command::Discard(branch) | Command::Join(branch, _) = &log_record.command {
             self.shown.forget_branch(*branch);
             self.planner.forget(*branch);
         }
-        if let Deed::Bulk(_, segment, _) = &act.deed {
+        if let Command::Bulk(_, segment, _) = &log_record.command {
             self.named.lock().insert(*segment);
-            chain.loose_bytes += prepared.counts.put * super::seal::BULK_ROW_BYTES;
+            log_tail.loose_bytes += prepared.counts.put * super::seal::BULK_ROW_BYTES;
         }
         let (branch, what) = (prepared.branch, prepared.op.name());
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
         let was = {
-            let world = self.world();
-            let is = |id: BranchId| world.branches.get(&id).cloned();
+            let catalog = self.catalog();
+            let is = |id: BranchId| catalog.branches.get(&id).cloned();
             [Some(branch), parent].into_iter().flatten().filter_map(is).collect()
         };
-        let (signed, files) = self.enact(chain, prepared, signed);
+        let (signed, files) = self.apply(log_tail, prepared, signed);
         Ok((signed, Change { branch, parent, what, files, was }))
     }
 
-    /// Swaps the world for the one after the entry; returns the files that others were put in place
+    /// Swaps the catalog for the one after the entry; returns the files that others were put in place
     /// of.
-    fn enact(
+    fn apply(
         &self,
-        chain: &mut Chain,
+        log_tail: &mut LogTail,
         mut prepared: Prepared,
         signed: SignedEntry,
     ) -> (Arc<SignedEntry>, Vec<Replaced>) {
-        chain.advance(&signed);
+        log_tail.advance(&signed);
         let replaces = matches!(prepared.op, Op::Merge | Op::Promote | Op::Pull | Op::Rollback);
-        let replaced = if replaces { self.replace(&self.world(), &mut prepared.steps) } else { Vec::new() };
+        let replaced = if replaces { self.replace(&self.catalog(), &mut prepared.steps) } else { Vec::new() };
         let owners: Vec<u32> = {
-            let world = self.world();
+            let catalog = self.catalog();
             let parent = prepared.parent.as_ref().map(|(id, _)| *id);
-            let of = |id: BranchId| world.branches.get(&id).map(|branch| branch.uid);
+            let of = |id: BranchId| catalog.branches.get(&id).map(|branch| branch.uid);
             [Some(prepared.branch), parent].into_iter().flatten().filter_map(of).collect()
         };
-        self.world.write().enact(prepared.branch, prepared.steps, signed.entry.seq, signed.entry.time);
-        owners.into_iter().for_each(|owner| self.recount_files(&self.world(), owner));
+        self.catalog.write().apply(prepared.branch, prepared.steps, signed.entry.seq, signed.entry.time);
+        owners.into_iter().for_each(|owner| self.recount_files(&self.catalog(), owner));
         self.history.push(&signed);
         (Arc::new(signed), replaced)
     }
 
     /// Lets open files live on in the files that are about to be put in place of others; returns
     /// both. An opening knows nothing of this, as no entry and no head does.
-    fn replace(&self, world: &World, steps: &mut [Step]) -> Vec<Replaced> {
+    fn replace(&self, catalog: &Catalog, steps: &mut [CatalogChange]) -> Vec<Replaced> {
         let mut replaced = Vec::new();
         for step in steps {
-            let Step::State(branch, state) = step else { continue };
-            let Some(before) = world.branches.get(branch).map(|branch| branch.state.files().clone()) else { continue };
+            let CatalogChange::State(branch, state) = step else { continue };
+            let Some(before) = catalog.branches.get(branch).map(|branch| branch.state.files().clone()) else {
+                continue;
+            };
             let open = self.open_files(*branch);
             if !open.is_empty() || state.files().orphans().next().is_some() {
                 let mut files = state.files().clone();
@@ -293,7 +302,7 @@ impl Memory {
         for listener in listeners {
             listener(&change);
         }
-        if self.world().branch(change.branch).is_err() {
+        if self.catalog().branch(change.branch).is_err() {
             self.forget_ended(change.branch);
         }
         self.wake_keeper();
@@ -328,24 +337,24 @@ impl Memory {
             self.gather_all()?;
             self.seal_to_close();
         }
-        let mut chain = self.writer()?;
-        if chain.closed.replace("the store was closed").is_some() {
+        let mut log_tail = self.writer()?;
+        if log_tail.closed.replace("the store was closed").is_some() {
             return Ok(());
         }
-        let Some(journal) = chain.journal.clone() else { return Ok(()) };
+        let Some(journal) = log_tail.journal.clone() else { return Ok(()) };
         let offset = journal.length();
-        if offset != chain.ended_at {
+        if offset != log_tail.ended_at {
             // The end vouches for all before it, so that must be safe first.
             journal.finish()?;
-            let signature = self.key.sign(&chain.end_hash(offset));
-            chain.ended_at = self.append(&journal, Kind::End, &[&signature], true)?;
+            let signature = self.key.sign(&log_tail.end_hash(offset));
+            log_tail.ended_at = self.append(&journal, Kind::End, &[&signature], true)?;
         }
-        drop(chain);
+        drop(log_tail);
         Ok(journal.finish()?)
     }
 }
 
-/// Reads the payload of an act's frame: the signature and the act's bytes.
+/// Reads the payload of a command's frame: the signature and the command's bytes.
 pub(super) fn split(payload: &[u8]) -> Option<([u8; crate::lineage::SIGNATURE_BYTES], &[u8])> {
     let (signature, bytes) = payload.split_at_checked(crate::lineage::SIGNATURE_BYTES)?;
     Some((signature.try_into().ok()?, bytes))

@@ -1,12 +1,12 @@
 //! What can happen to a store, and its stored bytes: the payload of a journal frame.
 //!
-//! An act holds what can't be derived. Replaying the acts in order gives the same world, the same
+//! A command holds what can't be derived. Replaying the commands in order gives the same catalog, the same
 //! entries and so the same hashes; a signature over each entry's hash proves it.
 
 use std::sync::Arc;
 
+use super::catalog::{BranchId, Resolution};
 use super::settings::Setting;
-use super::world::{BranchId, Resolution};
 use crate::lineage::Op;
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::record::Content;
@@ -14,7 +14,7 @@ use crate::record::Content;
 /// One change of a record as it is stored.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A new version; its stamp follows from the act.
+    /// A new version; its stamp follows from the command.
     Put {
         /// The record's id.
         id: Arc<str>,
@@ -54,7 +54,7 @@ impl Join {
 
 /// What is done.
 #[derive(Clone, Debug)]
-pub enum Deed {
+pub enum Command {
     /// A root branch is made.
     Root(Arc<str>),
     /// A branch is forked.
@@ -117,23 +117,23 @@ pub enum Deed {
     Files(BranchId, u64),
     /// A user is seen for the first time.
     User(Arc<str>),
-    /// Times follow the clock again, from this act's own on.
+    /// Times follow the clock again, from this command's own on.
     Clock,
 }
 
-impl Deed {
+impl Command {
     /// Returns whether it may use the room that is kept for giving back: it makes less of something, or stands for what
     /// was written already.
     pub fn gives(&self) -> bool {
         match self {
-            Deed::Commit(_, changes) => changes.iter().all(|change| matches!(change, Change::Delete { .. })),
-            Deed::Config(_, setting, _) => matches!(setting, Setting::Keep | Setting::Ttl),
-            Deed::Discard(_)
-            | Deed::Files(..)
-            | Deed::Rollback(..)
-            | Deed::RollbackFiles { .. }
-            | Deed::Uncheckpoint(..)
-            | Deed::User(_) => true,
+            Command::Commit(_, changes) => changes.iter().all(|change| matches!(change, Change::Delete { .. })),
+            Command::Config(_, setting, _) => matches!(setting, Setting::Keep | Setting::Ttl),
+            Command::Discard(_)
+            | Command::Files(..)
+            | Command::Rollback(..)
+            | Command::RollbackFiles { .. }
+            | Command::Uncheckpoint(..)
+            | Command::User(_) => true,
             _ => false,
         }
     }
@@ -141,7 +141,7 @@ impl Deed {
 
 /// Something that happens to a store.
 #[derive(Clone, Debug)]
-pub struct Act {
+pub struct LogRecord {
     /// When.
     pub time: Time,
     /// When its outcome was worked out: not later than `time`. Times in the outcome are this one, so that a
@@ -150,10 +150,10 @@ pub struct Act {
     /// Who.
     pub uid: u32,
     /// What.
-    pub deed: Deed,
+    pub command: Command,
 }
 
-/// Codes of deeds; several deeds may share one operation.
+/// Codes of commands; several commands may share one operation.
 mod code {
     pub const ROOT: u8 = 1;
     pub const FORK: u8 = 2;
@@ -177,142 +177,145 @@ mod code {
     pub const CLOCK: u8 = 20;
 }
 
-impl Act {
+impl LogRecord {
     /// Returns the stored bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
         let age = self.time.0.saturating_sub(self.planned.0);
-        out.byte(self.deed.code()).signed(self.time.0).number(age.max(0).cast_unsigned()).number(u64::from(self.uid));
-        self.deed.write(&mut out);
+        out.byte(self.command.code())
+            .signed(self.time.0)
+            .number(age.max(0).cast_unsigned())
+            .number(u64::from(self.uid));
+        self.command.write(&mut out);
         out.finish()
     }
 
     /// Reads stored bytes.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Act, CodecError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<LogRecord, CodecError> {
         let mut input = Reader::new(bytes);
         let code = input.byte()?;
         let time = Time(input.signed()?);
         let age = i64::try_from(input.number()?).map_err(|_| CodecError::Number)?;
         let planned = Time(time.0.checked_sub(age).ok_or(CodecError::Number)?);
         let uid = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
-        let deed = Deed::read(code, &mut input)?;
-        if input.is_empty() { Ok(Act { time, planned, uid, deed }) } else { Err(CodecError::Number) }
+        let command = Command::read(code, &mut input)?;
+        if input.is_empty() { Ok(LogRecord { time, planned, uid, command }) } else { Err(CodecError::Number) }
     }
 }
 
-impl Deed {
+impl Command {
     fn code(&self) -> u8 {
         match self {
-            Deed::Root(_) => code::ROOT,
-            Deed::Fork { .. } => code::FORK,
-            Deed::Commit(..) => code::COMMIT,
-            Deed::Bulk(..) => code::BULK,
-            Deed::Checkpoint { .. } => code::CHECKPOINT,
-            Deed::Uncheckpoint(..) => code::UNCHECKPOINT,
-            Deed::Rollback(..) => code::ROLLBACK,
-            Deed::Join(_, Join::Merge) => code::MERGE,
-            Deed::Join(_, Join::Promote) => code::PROMOTE,
-            Deed::Join(_, Join::Pull) => code::PULL,
-            Deed::Discard(_) => code::DISCARD,
-            Deed::Rename(..) => code::RENAME,
-            Deed::Config(..) => code::CONFIG,
-            Deed::Mode(..) => code::MODE,
-            Deed::Resolve { .. } => code::RESOLVE,
-            Deed::Refuse(..) => code::REFUSE,
-            Deed::User(_) => code::USER,
-            Deed::Files(..) => code::FILES,
-            Deed::RollbackFiles { .. } => code::ROLLBACK_FILES,
-            Deed::Clock => code::CLOCK,
+            Command::Root(_) => code::ROOT,
+            Command::Fork { .. } => code::FORK,
+            Command::Commit(..) => code::COMMIT,
+            Command::Bulk(..) => code::BULK,
+            Command::Checkpoint { .. } => code::CHECKPOINT,
+            Command::Uncheckpoint(..) => code::UNCHECKPOINT,
+            Command::Rollback(..) => code::ROLLBACK,
+            Command::Join(_, Join::Merge) => code::MERGE,
+            Command::Join(_, Join::Promote) => code::PROMOTE,
+            Command::Join(_, Join::Pull) => code::PULL,
+            Command::Discard(_) => code::DISCARD,
+            Command::Rename(..) => code::RENAME,
+            Command::Config(..) => code::CONFIG,
+            Command::Mode(..) => code::MODE,
+            Command::Resolve { .. } => code::RESOLVE,
+            Command::Refuse(..) => code::REFUSE,
+            Command::User(_) => code::USER,
+            Command::Files(..) => code::FILES,
+            Command::RollbackFiles { .. } => code::ROLLBACK_FILES,
+            Command::Clock => code::CLOCK,
         }
     }
 
     fn write(&self, out: &mut Writer) {
         match self {
-            Deed::Root(name) | Deed::User(name) => out.text(name),
-            Deed::Fork { parent, name, from } => out.number(parent.0).text(name).maybe_text(from.as_deref()),
-            Deed::Commit(branch, changes) => {
+            Command::Root(name) | Command::User(name) => out.text(name),
+            Command::Fork { parent, name, from } => out.number(parent.0).text(name).maybe_text(from.as_deref()),
+            Command::Commit(branch, changes) => {
                 out.number(branch.0).number(changes.len() as u64);
                 changes.iter().for_each(|change| change.write(out));
                 out
             }
-            Deed::Bulk(branch, segment, deletes) => {
+            Command::Bulk(branch, segment, deletes) => {
                 out.number(branch.0).hash(segment).number(deletes.len() as u64);
                 deletes.iter().fold(out, |out, id| out.text(id))
             }
-            Deed::Checkpoint { branch, label, text } => out.number(branch.0).text(label).text(text),
-            Deed::Join(branch, _) | Deed::Discard(branch) => out.number(branch.0),
-            Deed::Uncheckpoint(branch, text)
-            | Deed::Rollback(branch, text)
-            | Deed::Rename(branch, text)
-            | Deed::Refuse(branch, text) => out.number(branch.0).text(text),
-            Deed::Config(branch, setting, value) => out.number(branch.0).byte(*setting as u8).text(value),
-            Deed::Files(branch, count) => out.number(branch.0).number(*count),
-            Deed::RollbackFiles { branch, label, patterns } => {
+            Command::Checkpoint { branch, label, text } => out.number(branch.0).text(label).text(text),
+            Command::Join(branch, _) | Command::Discard(branch) => out.number(branch.0),
+            Command::Uncheckpoint(branch, text)
+            | Command::Rollback(branch, text)
+            | Command::Rename(branch, text)
+            | Command::Refuse(branch, text) => out.number(branch.0).text(text),
+            Command::Config(branch, setting, value) => out.number(branch.0).byte(*setting as u8).text(value),
+            Command::Files(branch, count) => out.number(branch.0).number(*count),
+            Command::RollbackFiles { branch, label, patterns } => {
                 out.number(branch.0).text(label).number(patterns.len() as u64);
                 patterns.iter().fold(out, |out, pattern| out.text(pattern))
             }
-            Deed::Clock => out,
-            Deed::Mode(branch, mode) => out.number(branch.0).number(u64::from(*mode)),
-            Deed::Resolve { branch, id, resolution } => {
+            Command::Clock => out,
+            Command::Mode(branch, mode) => out.number(branch.0).number(u64::from(*mode)),
+            Command::Resolve { branch, id, resolution } => {
                 out.number(branch.0).text(id);
                 resolution.write(out)
             }
         };
     }
 
-    fn read(code: u8, input: &mut Reader<'_>) -> Result<Deed, CodecError> {
+    fn read(code: u8, input: &mut Reader<'_>) -> Result<Command, CodecError> {
         if code == code::ROOT {
-            return Ok(Deed::Root(input.text()?.into()));
+            return Ok(Command::Root(input.text()?.into()));
         }
         if code == code::USER {
-            return Ok(Deed::User(input.text()?.into()));
+            return Ok(Command::User(input.text()?.into()));
         }
         if code == code::CLOCK {
-            return Ok(Deed::Clock);
+            return Ok(Command::Clock);
         }
         let branch = BranchId(input.number()?);
         Ok(match code {
             code::FORK => {
                 let name = input.text()?.into();
-                Deed::Fork { parent: branch, name, from: input.maybe_text()?.map(Arc::from) }
+                Command::Fork { parent: branch, name, from: input.maybe_text()?.map(Arc::from) }
             }
             code::COMMIT => {
                 let count = input.length()?;
-                Deed::Commit(branch, (0..count).map(|_| Change::read(input)).collect::<Result<_, _>>()?)
+                Command::Commit(branch, (0..count).map(|_| Change::read(input)).collect::<Result<_, _>>()?)
             }
             code::BULK => {
                 let (segment, count) = (input.hash()?, input.length()?);
                 let ids = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
-                Deed::Bulk(branch, segment, ids)
+                Command::Bulk(branch, segment, ids)
             }
             code::CHECKPOINT => {
                 let label = input.text()?.into();
-                Deed::Checkpoint { branch, label, text: input.text()?.into() }
+                Command::Checkpoint { branch, label, text: input.text()?.into() }
             }
-            code::UNCHECKPOINT => Deed::Uncheckpoint(branch, input.text()?.into()),
-            code::ROLLBACK => Deed::Rollback(branch, input.text()?.into()),
-            code::MERGE => Deed::Join(branch, Join::Merge),
-            code::PROMOTE => Deed::Join(branch, Join::Promote),
-            code::PULL => Deed::Join(branch, Join::Pull),
-            code::DISCARD => Deed::Discard(branch),
-            code::RENAME => Deed::Rename(branch, input.text()?.into()),
+            code::UNCHECKPOINT => Command::Uncheckpoint(branch, input.text()?.into()),
+            code::ROLLBACK => Command::Rollback(branch, input.text()?.into()),
+            code::MERGE => Command::Join(branch, Join::Merge),
+            code::PROMOTE => Command::Join(branch, Join::Promote),
+            code::PULL => Command::Join(branch, Join::Pull),
+            code::DISCARD => Command::Discard(branch),
+            code::RENAME => Command::Rename(branch, input.text()?.into()),
             code::CONFIG => {
                 let number = input.byte()?;
                 let setting = *Setting::ALL.get(usize::from(number)).ok_or(CodecError::Code(number))?;
-                Deed::Config(branch, setting, input.text()?.into())
+                Command::Config(branch, setting, input.text()?.into())
             }
-            code::MODE => Deed::Mode(branch, u32::try_from(input.number()?).map_err(|_| CodecError::Number)?),
+            code::MODE => Command::Mode(branch, u32::try_from(input.number()?).map_err(|_| CodecError::Number)?),
             code::RESOLVE => {
                 let id = input.text()?.into();
-                Deed::Resolve { branch, id, resolution: Resolution::read(input)? }
+                Command::Resolve { branch, id, resolution: Resolution::read(input)? }
             }
-            code::FILES => Deed::Files(branch, input.number()?),
+            code::FILES => Command::Files(branch, input.number()?),
             code::ROLLBACK_FILES => {
                 let (label, count) = (input.text()?.into(), input.length()?);
                 let patterns = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
-                Deed::RollbackFiles { branch, label, patterns }
+                Command::RollbackFiles { branch, label, patterns }
             }
-            code::REFUSE => Deed::Refuse(branch, input.text()?.into()),
+            code::REFUSE => Command::Refuse(branch, input.text()?.into()),
             code => return Err(CodecError::Code(code)),
         })
     }
@@ -374,13 +377,13 @@ mod tests {
     use super::*;
     use crate::lineage::Side;
 
-    fn round_trip(deed: Deed) {
-        let act = Act { time: Time(5), planned: Time(3), uid: 1000, deed };
-        let bytes = act.to_bytes();
-        assert_eq!(Act::from_bytes(&bytes).unwrap().to_bytes(), bytes);
+    fn round_trip(command: Command) {
+        let log_record = LogRecord { time: Time(5), planned: Time(3), uid: 1000, command };
+        let bytes = log_record.to_bytes();
+        assert_eq!(LogRecord::from_bytes(&bytes).unwrap().to_bytes(), bytes);
         for end in 0..bytes.len() {
-            // A cut act is an error, or at least never the same act.
-            assert!(Act::from_bytes(&bytes[..end]).map_or(true, |other| other.to_bytes() != bytes));
+            // A cut command is an error, or at least never the same command.
+            assert!(LogRecord::from_bytes(&bytes[..end]).map_or(true, |other| other.to_bytes() != bytes));
         }
     }
 
@@ -394,34 +397,34 @@ mod tests {
             Change::Put { id: "b".into(), content: bare, from: None },
             Change::Delete { id: "c".into() },
         ];
-        round_trip(Deed::Root(name.clone()));
-        round_trip(Deed::Fork { parent: branch, name: name.clone(), from: Some("cp".into()) });
-        round_trip(Deed::Commit(branch, changes));
-        round_trip(Deed::Bulk(branch, Hash([3; 32]), vec![name.clone()]));
-        round_trip(Deed::Checkpoint { branch, label: name.clone(), text: "why".into() });
-        round_trip(Deed::Uncheckpoint(branch, name.clone()));
-        round_trip(Deed::Rollback(branch, name.clone()));
+        round_trip(Command::Root(name.clone()));
+        round_trip(Command::Fork { parent: branch, name: name.clone(), from: Some("cp".into()) });
+        round_trip(Command::Commit(branch, changes));
+        round_trip(Command::Bulk(branch, Hash([3; 32]), vec![name.clone()]));
+        round_trip(Command::Checkpoint { branch, label: name.clone(), text: "why".into() });
+        round_trip(Command::Uncheckpoint(branch, name.clone()));
+        round_trip(Command::Rollback(branch, name.clone()));
         for join in [Join::Merge, Join::Promote, Join::Pull] {
-            round_trip(Deed::Join(branch, join));
+            round_trip(Command::Join(branch, join));
         }
-        round_trip(Deed::Discard(branch));
-        round_trip(Deed::Rename(branch, name.clone()));
+        round_trip(Command::Discard(branch));
+        round_trip(Command::Rename(branch, name.clone()));
         for setting in Setting::ALL {
-            round_trip(Deed::Config(branch, setting, "v".into()));
+            round_trip(Command::Config(branch, setting, "v".into()));
         }
-        round_trip(Deed::Mode(branch, 0o750));
+        round_trip(Command::Mode(branch, 0o750));
         let resolution = Resolution { side: Side::Parent, child: Some(Hash([1; 32])), parent: None };
-        round_trip(Deed::Resolve { branch, id: name.clone(), resolution });
-        round_trip(Deed::Refuse(branch, name.clone()));
-        round_trip(Deed::Files(branch, 12));
-        round_trip(Deed::RollbackFiles { branch, label: name.clone(), patterns: vec![name.clone(), "b".into()] });
-        round_trip(Deed::User(name));
-        round_trip(Deed::Clock);
+        round_trip(Command::Resolve { branch, id: name.clone(), resolution });
+        round_trip(Command::Refuse(branch, name.clone()));
+        round_trip(Command::Files(branch, 12));
+        round_trip(Command::RollbackFiles { branch, label: name.clone(), patterns: vec![name.clone(), "b".into()] });
+        round_trip(Command::User(name));
+        round_trip(Command::Clock);
     }
 
     #[test]
     fn a_fork_with_a_name_of_seven_letters_takes_few_bytes() {
-        let fork = Deed::Fork { parent: BranchId(1), name: "agent-7".into(), from: None };
-        assert!(Act { time: Time(1), planned: Time(1), uid: 1000, deed: fork }.to_bytes().len() <= 24);
+        let fork = Command::Fork { parent: BranchId(1), name: "agent-7".into(), from: None };
+        assert!(LogRecord { time: Time(1), planned: Time(1), uid: 1000, command: fork }.to_bytes().len() <= 24);
     }
 }
