@@ -1,6 +1,6 @@
 //! Merges in process.
 
-use engramfs::memory::Join;
+use engramfs::memory::MergeKind;
 
 use crate::store::{edit, fill, open, who};
 use crate::{micros, p50, row};
@@ -30,7 +30,7 @@ fn merge(edits: usize) -> f64 {
     let both = (0..edits / 100).map(|n| edit(format!("row-{:08}", n * 200), &mut seed));
     memory.commit(&who(), main, both.collect()).unwrap();
     micros(|| {
-        let outcome = memory.join(&who(), fork, Join::Merge, false).unwrap();
+        let outcome = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
         assert_eq!(outcome.conflicts.len(), edits / 100);
     })
 }

@@ -9,7 +9,7 @@ use super::ctl::check_settled;
 use super::errno::{Failure, invalid, not_permitted};
 use super::handle::HandleTable;
 use super::node::{Fixed, Node};
-use crate::memory::{BranchId, BranchInfo, Join, View};
+use crate::memory::{BranchId, BranchInfo, MergeKind, View};
 use crate::sync::{Deadline, Mutex};
 
 /// How long a merge by rename(2) may be worked out: meanwhile the kernel holds the directories.
@@ -53,7 +53,7 @@ pub(super) fn rename(
         Node::Branch(target) if *target == parent && new_name == &*info.name => {
             check_settled(handles, &info)?;
             let deadline = Some(Deadline::after(MERGE_TIME));
-            let outcome = common.memory.join_until(&common.actor(caller), branch, Join::Merge, deadline)?;
+            let outcome = common.memory.merge_until(&common.actor(caller), branch, MergeKind::Merge, deadline)?;
             common.states.bury(branch);
             let lines = (outcome.to_json() + "\n").into_bytes();
             // The merge is done, whether or not its result is kept.

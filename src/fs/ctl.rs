@@ -6,7 +6,7 @@ use super::errno::{Failure, invalid, not_permitted};
 use super::handle::HandleTable;
 use super::node::Fixed;
 use super::rights::{READ, SEARCH, WRITE};
-use crate::memory::{BranchInfo, Error, Join, Kind, Side, Viewer, Wanted, parse_duration};
+use crate::memory::{BranchInfo, Error, Kind, MergeKind, Side, Viewer, Wanted, parse_duration};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) struct Ctl {
 #[derive(Debug, PartialEq)]
 pub(super) enum Verb {
     Fork { name: String, from: Option<String> },
-    Join { join: Join, dry_run: bool },
+    Merge { kind: MergeKind, dry_run: bool },
     Checkpoint { label: String, text: Option<String> },
     Rollback { label: String, patterns: Vec<String> },
     Resolve { id: String, side: Side },
@@ -54,13 +54,13 @@ impl Speech for Ctl {
     fn perform(&self, place: &Place, verb: &Verb, _number: usize) -> Outcome {
         place.check_alive()?;
         check_caller(place, verb)?;
-        if !matches!(verb, Verb::Join { dry_run: true, .. } | Verb::Collect { dry_run: true, .. } | Verb::Show(_)) {
+        if !matches!(verb, Verb::Merge { dry_run: true, .. } | Verb::Collect { dry_run: true, .. } | Verb::Show(_)) {
             place.check_writable()?;
         }
         let (memory, branch, who) = (place.memory(), place.branch(), place.actor());
         let outcome = match verb {
             Verb::Show(wanted) => return show(place, *wanted),
-            Verb::Join { join, dry_run } => return self.join(place, *join, *dry_run),
+            Verb::Merge { kind, dry_run } => return self.merge(place, *kind, *dry_run),
             Verb::Fork { name, from } => {
                 let fork = memory.fork(&who, branch, name, from.as_deref())?;
                 json!({"status": "forked", "branch": &*memory.info(fork)?.path})
@@ -96,20 +96,20 @@ fn check_caller(place: &Place, verb: &Verb) -> Result<(), Failure> {
             place.common.check_rights(place.caller, &place.memory().info(place.branch())?, READ | SEARCH)
         }
         Verb::Show(_) => place.check_entered(),
-        Verb::Join { dry_run: true, .. } => {
+        Verb::Merge { dry_run: true, .. } => {
             place.check_entered()?;
             place.check_parent(READ | SEARCH)
         }
-        Verb::Join { join, .. } => {
+        Verb::Merge { kind, .. } => {
             // As by rename(2), who owns the parent may merge, too.
-            if *join != Join::Merge || !place.owns_parent()? {
+            if *kind != MergeKind::Merge || !place.owns_parent()? {
                 place.check_owner()?;
             }
-            place.check_parent(match join {
-                Join::Pull => READ | SEARCH,
-                Join::Merge => WRITE | SEARCH,
+            place.check_parent(match kind {
+                MergeKind::Pull => READ | SEARCH,
+                MergeKind::Merge => WRITE | SEARCH,
                 // The branch has the parent's content afterwards.
-                Join::Promote => READ | WRITE | SEARCH,
+                MergeKind::Promote => READ | WRITE | SEARCH,
             })
         }
         Verb::Checkpoint { .. } | Verb::Rollback { .. } | Verb::Resolve { .. } | Verb::Collect { .. } => {
@@ -127,13 +127,13 @@ fn check_root(place: &Place) -> Result<(), Failure> {
 }
 
 impl Ctl {
-    fn join(&self, place: &Place, join: Join, dry_run: bool) -> Result<String, Failure> {
+    fn merge(&self, place: &Place, kind: MergeKind, dry_run: bool) -> Result<String, Failure> {
         let (memory, branch) = (place.memory(), place.branch());
-        if join == Join::Merge && !dry_run {
+        if kind == MergeKind::Merge && !dry_run {
             self.check_end(place)?;
         }
-        let outcome = memory.join(&place.actor(), branch, join, dry_run)?;
-        if join == Join::Merge && !dry_run {
+        let outcome = memory.merge(&place.actor(), branch, kind, dry_run)?;
+        if kind == MergeKind::Merge && !dry_run {
             place.common.states.bury(branch);
         }
         Ok(outcome.to_json() + "\n")
@@ -201,15 +201,15 @@ fn collect(rest: &str) -> Option<Verb> {
 fn verb(line: &str) -> Option<Verb> {
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
-    let join = |join| match rest {
-        "" => Some(Verb::Join { join, dry_run: false }),
-        "--dry-run" => Some(Verb::Join { join, dry_run: true }),
+    let merge = |kind| match rest {
+        "" => Some(Verb::Merge { kind, dry_run: false }),
+        "--dry-run" => Some(Verb::Merge { kind, dry_run: true }),
         _ => None,
     };
     match word {
-        "pull" => join(Join::Pull),
-        "promote" => join(Join::Promote),
-        "merge" => join(Join::Merge),
+        "pull" => merge(MergeKind::Pull),
+        "promote" => merge(MergeKind::Promote),
+        "merge" => merge(MergeKind::Merge),
         "fork" => fork(rest),
         "checkpoint" => {
             let (label, text) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -252,8 +252,8 @@ mod tests {
         assert_eq!(verb("gc --older-than 7d --dry-run"), Some(Verb::Collect { older_than: week, dry_run: true }));
         assert_eq!(verb("gc"), Some(Verb::Collect { older_than: None, dry_run: false }));
         assert_eq!(verb("gc now"), None);
-        assert_eq!(verb("pull"), Some(Verb::Join { join: Join::Pull, dry_run: false }));
-        assert_eq!(verb("merge --dry-run"), Some(Verb::Join { join: Join::Merge, dry_run: true }));
+        assert_eq!(verb("pull"), Some(Verb::Merge { kind: MergeKind::Pull, dry_run: false }));
+        assert_eq!(verb("merge --dry-run"), Some(Verb::Merge { kind: MergeKind::Merge, dry_run: true }));
         assert_eq!(verb("fork x from v1"), Some(Verb::Fork { name: "x".into(), from: Some("v1".into()) }));
         assert_eq!(verb("fork x"), Some(Verb::Fork { name: "x".into(), from: None }));
         assert_eq!(

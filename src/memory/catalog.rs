@@ -126,7 +126,7 @@ pub struct Branch {
     pub stamp: u64,
     /// Its records.
     pub state: Arc<State>,
-    /// What it began with, or last joined with.
+    /// What it began with, or last merged with.
     pub base: Arc<State>,
     /// Its settings.
     pub settings: Settings,
@@ -171,7 +171,7 @@ impl Branch {
     ) -> Branch {
         Branch {
             id,
-            path: joined(parent, &name),
+            path: name_path(parent, &name),
             name,
             parent: parent.map(|parent| parent.id),
             root: parent.map_or(id, |parent| parent.root),
@@ -233,7 +233,7 @@ impl Deref for BranchRef {
 }
 
 /// Returns the path of a branch of that name.
-fn joined(parent: Option<&Branch>, name: &Arc<str>) -> Arc<str> {
+fn name_path(parent: Option<&Branch>, name: &Arc<str>) -> Arc<str> {
     parent.map_or_else(|| name.clone(), |parent| format!("{}/{name}", parent.path).into())
 }
 
@@ -443,7 +443,7 @@ impl Catalog {
         while let Some(id) = left.pop() {
             let Some(branch) = self.branches.get(&id) else { continue };
             let path =
-                joined(branch.parent.and_then(|id| self.branches.get(&id)).map(|parent| &**parent), &branch.name);
+                name_path(branch.parent.and_then(|id| self.branches.get(&id)).map(|parent| &**parent), &branch.name);
             left.extend(branch.children.values());
             if let Some(branch) = self.branches.get_mut(&id) {
                 branch.make_mut().path = path;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::catalog::{BranchId, Catalog, View};
-use super::joining::Table;
-use super::log_record::Join;
+use super::log_record::MergeKind;
 use super::look::Seen;
+use super::merge_plan::MergeContext;
 use super::{Error, Memory, readme, status};
 use crate::branch::{State, differences};
 use crate::lineage::Decision;
@@ -126,9 +126,9 @@ fn name_of(kind: ChangeKind) -> &'static str {
 }
 
 impl Memory {
-    /// Returns what joins of this moment are worked out from.
-    pub(super) fn table<'a>(&'a self, catalog: &'a Catalog) -> Table<'a> {
-        Table { catalog, packs: &self.trees, time: self.now() }
+    /// Returns what merges of this moment are worked out from.
+    pub(super) fn merge_context<'a>(&'a self, catalog: &'a Catalog) -> MergeContext<'a> {
+        MergeContext { catalog, packs: &self.trees, time: self.now() }
     }
 
     /// What both sides changed since the base, records with the texts of all three versions.
@@ -138,7 +138,7 @@ impl Memory {
             return Ok(out);
         }
         let parent = catalog.parent(seen.branch)?;
-        let planned = self.plan_whole(catalog, (seen.branch.id, Join::Merge), seen.branch.uid)?;
+        let planned = self.plan_whole(catalog, (seen.branch.id, MergeKind::Merge), seen.branch.uid)?;
         for item in planned.both_changed {
             let mut line = item.to_json();
             if !item.is_file() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::catalog::Catalog;
 use super::clock::Moment;
 use super::history::{History, Reader};
-use super::log_record::{Command, Join};
+use super::log_record::{Command, MergeKind};
 use super::manifest::{self, Stored};
 use super::open::{parse_log_record, read_file};
 use super::prepare::{PlanContext, prepare};
@@ -159,7 +159,7 @@ impl Reading<'_> {
         let signed = SignedEntry { entry, hash, signature };
         self.log_tail.advance(&signed);
         self.log_tail.loose_bytes += bytes.len() as u64 + seal::COMMAND_BYTES;
-        if let Command::Files(branch, _) | Command::Discard(branch) | Command::Join(branch, Join::Merge) =
+        if let Command::Files(branch, _) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge) =
             &log_record.command
         {
             self.log_tail.pending.remove(branch);

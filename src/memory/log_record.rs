@@ -30,9 +30,9 @@ pub enum Change {
     },
 }
 
-/// How two states are joined.
+/// How two states are merged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Join {
+pub enum MergeKind {
     /// Into the parent, and the branch is gone.
     Merge,
     /// Into the parent, and the branch lives on.
@@ -41,13 +41,13 @@ pub enum Join {
     Pull,
 }
 
-impl Join {
+impl MergeKind {
     /// Returns the operation that the entry names.
     pub fn op(self) -> Op {
         match self {
-            Join::Merge => Op::Merge,
-            Join::Promote => Op::Promote,
-            Join::Pull => Op::Pull,
+            MergeKind::Merge => Op::Merge,
+            MergeKind::Promote => Op::Promote,
+            MergeKind::Pull => Op::Pull,
         }
     }
 }
@@ -92,8 +92,8 @@ pub enum Command {
         /// Which files, each pattern beginning with `files/`.
         patterns: Vec<Arc<str>>,
     },
-    /// States are joined.
-    Join(BranchId, Join),
+    /// States are merged.
+    Merge(BranchId, MergeKind),
     /// The branch is thrown away.
     Discard(BranchId),
     /// The branch gets another name.
@@ -213,9 +213,9 @@ impl Command {
             Command::Checkpoint { .. } => code::CHECKPOINT,
             Command::Uncheckpoint(..) => code::UNCHECKPOINT,
             Command::Rollback(..) => code::ROLLBACK,
-            Command::Join(_, Join::Merge) => code::MERGE,
-            Command::Join(_, Join::Promote) => code::PROMOTE,
-            Command::Join(_, Join::Pull) => code::PULL,
+            Command::Merge(_, MergeKind::Merge) => code::MERGE,
+            Command::Merge(_, MergeKind::Promote) => code::PROMOTE,
+            Command::Merge(_, MergeKind::Pull) => code::PULL,
             Command::Discard(_) => code::DISCARD,
             Command::Rename(..) => code::RENAME,
             Command::Config(..) => code::CONFIG,
@@ -243,7 +243,7 @@ impl Command {
                 deletes.iter().fold(out, |out, id| out.text(id))
             }
             Command::Checkpoint { branch, label, text } => out.number(branch.0).text(label).text(text),
-            Command::Join(branch, _) | Command::Discard(branch) => out.number(branch.0),
+            Command::Merge(branch, _) | Command::Discard(branch) => out.number(branch.0),
             Command::Uncheckpoint(branch, text)
             | Command::Rollback(branch, text)
             | Command::Rename(branch, text)
@@ -294,9 +294,9 @@ impl Command {
             }
             code::UNCHECKPOINT => Command::Uncheckpoint(branch, input.text()?.into()),
             code::ROLLBACK => Command::Rollback(branch, input.text()?.into()),
-            code::MERGE => Command::Join(branch, Join::Merge),
-            code::PROMOTE => Command::Join(branch, Join::Promote),
-            code::PULL => Command::Join(branch, Join::Pull),
+            code::MERGE => Command::Merge(branch, MergeKind::Merge),
+            code::PROMOTE => Command::Merge(branch, MergeKind::Promote),
+            code::PULL => Command::Merge(branch, MergeKind::Pull),
             code::DISCARD => Command::Discard(branch),
             code::RENAME => Command::Rename(branch, input.text()?.into()),
             code::CONFIG => {
@@ -404,8 +404,8 @@ mod tests {
         round_trip(Command::Checkpoint { branch, label: name.clone(), text: "why".into() });
         round_trip(Command::Uncheckpoint(branch, name.clone()));
         round_trip(Command::Rollback(branch, name.clone()));
-        for join in [Join::Merge, Join::Promote, Join::Pull] {
-            round_trip(Command::Join(branch, join));
+        for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
+            round_trip(Command::Merge(branch, merge));
         }
         round_trip(Command::Discard(branch));
         round_trip(Command::Rename(branch, name.clone()));

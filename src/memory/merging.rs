@@ -1,7 +1,7 @@
 //! Merging, promoting and pulling: worked out with no lock held, and done under the writer's lock only
 //! as far as what it rests on has not changed.
 //!
-//! A small join is worked out under the lock at once. A larger one is worked out by a job of its own;
+//! A small merge is worked out under the lock at once. A larger one is worked out by a job of its own;
 //! then the lock is taken, and what has changed meanwhile is worked out anew: there if that is little,
 //! else by another job.
 
@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::catalog::BranchId;
 use super::effort::{Effort, PlanError};
-use super::joining::{self, Outcome, Planned, Table};
-use super::log_record::{Command, Join, LogRecord};
+use super::log_record::{Command, LogRecord, MergeKind};
+use super::merge_plan::{self, MergeContext, MergePlan, Outcome};
 use super::room::cost_of;
 use super::{Actor, Change, Error, Kind, Memory};
 use crate::lineage::{Decision, Side, SignedEntry};
@@ -18,7 +18,7 @@ use crate::sync::Deadline;
 
 /// How often a plan is made anew before the parent is said to move too fast.
 pub(super) const ROUNDS: usize = 10;
-/// Records and paths of a join that is worked out under the lock: it then takes some milliseconds.
+/// Records and paths of a merge that is worked out under the lock: it then takes some milliseconds.
 pub(super) const SMALL: usize = 512;
 /// Bytes of contents that are merged under the lock.
 const SMALL_BYTES: u64 = 256 << 10;
@@ -27,10 +27,10 @@ pub(super) const AGAIN: usize = 4096;
 /// Bytes of contents that are merged under the lock when a plan is brought up to date.
 const AGAIN_BYTES: u64 = 1 << 20;
 
-/// What became of a join under the lock.
+/// What became of a merge under the lock.
 enum Tried {
     Done(Arc<SignedEntry>, Change),
-    Refused(Error, Option<Arc<Planned>>),
+    Refused(Error, Option<Arc<MergePlan>>),
     /// It takes longer than the lock may be held.
     TooLong,
 }
@@ -40,50 +40,51 @@ impl Memory {
     /// the outcome; otherwise it is the error, and the refusal is an entry of the lineage. Either way
     /// what was written to files until now becomes an entry first.
     ///
-    /// Kind `Busy` where the parent changes faster than the join can be worked out (`parent_moves`).
-    pub fn join(&self, who: &Actor, branch: BranchId, join: Join, dry_run: bool) -> Result<Outcome, Error> {
-        if dry_run { self.dry_run(who, branch, join) } else { self.join_until(who, branch, join, None) }
+    /// Kind `Busy` where the parent changes faster than the merge can be worked out (`parent_moves`).
+    pub fn merge(&self, who: &Actor, branch: BranchId, merge: MergeKind, dry_run: bool) -> Result<Outcome, Error> {
+        if dry_run { self.dry_run(who, branch, merge) } else { self.merge_until(who, branch, merge, None) }
     }
 
-    /// Like [`Memory::join`], where the caller can't wait for long: kind `Busy`, code `merge_too_long`, where it is
+    /// Like [`Memory::merge`], where the caller can't wait for long: kind `Busy`, code `merge_too_long`, where it is
     /// not worked out until the deadline. That goes on in the background, for the next try.
-    pub fn join_until(
+    pub fn merge_until(
         &self,
         who: &Actor,
         branch: BranchId,
-        join: Join,
+        merge: MergeKind,
         deadline: Option<Deadline>,
     ) -> Result<Outcome, Error> {
         self.settle_written_until(branch, deadline)?;
         let _room = self.take_room(cost_of(0, 0))?;
-        match self.join_in_rounds(who, branch, join, deadline)? {
+        match self.merge_in_rounds(who, branch, merge, deadline)? {
             Tried::Done(entry, change) => {
                 self.tell(change);
                 Ok(merged(&entry))
             }
-            Tried::Refused(error, planned) => Err(self.refused(who, (branch, join), error, planned)),
+            Tried::Refused(error, planned) => Err(self.refused(who, (branch, merge), error, planned)),
             Tried::TooLong => Err(parent_moves()),
         }
     }
 
-    fn join_in_rounds(
+    fn merge_in_rounds(
         &self,
         who: &Actor,
         branch: BranchId,
-        join: Join,
+        merge: MergeKind,
         deadline: Option<Deadline>,
     ) -> Result<Tried, Error> {
-        let contents = self.planner.contents(branch, join);
+        let contents = self.planner.contents(branch, merge);
         let small = Effort { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..Effort::ALL };
-        let at_once = self
-            .try_join(who, branch, join, |table| Planned::new(table, branch, join, Some(who), &small).map(Arc::new))?;
+        let at_once = self.try_merge(who, branch, merge, |context| {
+            MergePlan::new(context, branch, merge, Some(who), &small).map(Arc::new)
+        })?;
         let Tried::TooLong = at_once else { return Ok(at_once) };
         for _ in 0..ROUNDS {
-            let plan = self.plan_in_background(who, branch, join, deadline)?;
+            let plan = self.plan_in_background(who, branch, merge, deadline)?;
             let again = Effort { most: AGAIN, merger: &contents.at_most(AGAIN_BYTES), ..Effort::ALL };
-            let tried = self.try_join(who, branch, join, |table| match plan.holds(table.catalog) {
+            let tried = self.try_merge(who, branch, merge, |context| match plan.holds(context.catalog) {
                 true => Ok(plan.clone()),
-                false => plan.again(table, Some(who), &again).map(Arc::new),
+                false => plan.again(context, Some(who), &again).map(Arc::new),
             })?;
             let Tried::TooLong = tried else { return Ok(tried) };
         }
@@ -91,23 +92,23 @@ impl Memory {
     }
 
     /// Takes the lock, has `plan` give the plan for this moment, and does it.
-    fn try_join(
+    fn try_merge(
         &self,
         who: &Actor,
         branch: BranchId,
-        join: Join,
-        plan: impl FnOnce(Table<'_>) -> Result<Arc<Planned>, PlanError>,
+        merge: MergeKind,
+        plan: impl FnOnce(MergeContext<'_>) -> Result<Arc<MergePlan>, PlanError>,
     ) -> Result<Tried, Error> {
         let mut writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
         let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
         let child = catalog.branch(branch)?;
         catalog.parent(child)?;
-        if join == Join::Merge
-            && let Err(error) = joining::without_children(child)
+        if merge == MergeKind::Merge
+            && let Err(error) = merge_plan::without_children(child)
         {
             return Ok(Tried::Refused(error, None));
         }
-        let planned = match plan(Table { catalog: &catalog, packs: &self.trees, time }) {
+        let planned = match plan(MergeContext { catalog: &catalog, packs: &self.trees, time }) {
             Ok(planned) => planned,
             Err(PlanError::Exceeded) => return Ok(Tried::TooLong),
             Err(PlanError::Failed(error)) => return Err(error),
@@ -116,45 +117,52 @@ impl Memory {
         if let Some(error) = planned.obstacle() {
             return Ok(Tried::Refused(error, Some(planned)));
         }
-        let log_record = LogRecord { time, planned: planned.time, uid: who.uid, command: Command::Join(branch, join) };
+        let log_record =
+            LogRecord { time, planned: planned.time, uid: who.uid, command: Command::Merge(branch, merge) };
         let (entry, change) =
             self.execute_planned(&mut writer, log_record, |catalog, log_record| planned.prepare(catalog, log_record))?;
         Ok(Tried::Done(entry, change))
     }
 
     /// Notes a refusal in the lineage, and which conflicts somebody was shown by it.
-    fn refused(&self, who: &Actor, join: (BranchId, Join), error: Error, planned: Option<Arc<Planned>>) -> Error {
+    fn refused(
+        &self,
+        who: &Actor,
+        merge: (BranchId, MergeKind),
+        error: Error,
+        planned: Option<Arc<MergePlan>>,
+    ) -> Error {
         if let (Kind::Conflict, Some(planned)) = (error.kind, &planned) {
-            self.note_shown(who, join, planned);
+            self.note_shown(who, merge, planned);
         }
         let is_verdict = matches!(error.kind, Kind::Conflict | Kind::NotEmpty | Kind::Refused);
         if is_verdict || matches!(error.kind, Kind::Denied | Kind::NotPermitted) {
-            return self.note_refusal(who, join.0, error);
+            return self.note_refusal(who, merge.0, error);
         }
         error
     }
 
     /// Notes which conflicts of files somebody is shown. What was written until now is gathered before: it was
     /// written by who did not know.
-    fn note_shown(&self, who: &Actor, (branch, join): (BranchId, Join), planned: &Planned) {
+    fn note_shown(&self, who: &Actor, (branch, merge): (BranchId, MergeKind), planned: &MergePlan) {
         if self.writer_for(who, &[Some(branch)]).is_ok() {
-            self.shown.note((branch, join), who, planned.conflicts());
+            self.shown.note((branch, merge), who, planned.conflicts());
         }
     }
 
-    fn dry_run(&self, who: &Actor, branch: BranchId, join: Join) -> Result<Outcome, Error> {
+    fn dry_run(&self, who: &Actor, branch: BranchId, merge: MergeKind) -> Result<Outcome, Error> {
         self.settle_written(branch)?;
         if !self.is_read_only() {
             drop(self.writer_for(who, &[Some(branch), self.parent_of(branch)])?);
         }
-        let planned = self.plan_for(who, branch, join)?;
+        let planned = self.plan_for(who, branch, merge)?;
         let mut blockers = Vec::new();
-        if join == Join::Merge {
-            blockers.extend(joining::without_children(&planned.child).err());
+        if merge == MergeKind::Merge {
+            blockers.extend(merge_plan::without_children(&planned.child).err());
         }
         if planned.is_blocked() {
-            self.note_shown(who, (branch, join), &planned);
-            blockers.push(joining::conflict(&planned));
+            self.note_shown(who, (branch, merge), &planned);
+            blockers.push(merge_plan::conflict(&planned));
         }
         blockers.extend(planned.forbidden.clone());
         let status = if blockers.is_empty() { "ready" } else { "blocked" };
@@ -162,14 +170,14 @@ impl Memory {
         Ok(Outcome { status, counts: planned.counts, conflicts, blockers, head: planned.merged.head(), entry: None })
     }
 
-    /// Returns the plan of a join of this moment, made here if it is small.
-    pub(super) fn plan_for(&self, who: &Actor, branch: BranchId, join: Join) -> Result<Arc<Planned>, Error> {
-        let contents = self.planner.contents(branch, join);
+    /// Returns the plan of a merge of this moment, made here if it is small.
+    pub(super) fn plan_for(&self, who: &Actor, branch: BranchId, merge: MergeKind) -> Result<Arc<MergePlan>, Error> {
+        let contents = self.planner.contents(branch, merge);
         let small = Effort { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..Effort::ALL };
         let catalog = self.catalog().clone();
-        match Planned::new(self.table(&catalog), branch, join, Some(who), &small) {
+        match MergePlan::new(self.merge_context(&catalog), branch, merge, Some(who), &small) {
             Ok(planned) => Ok(Arc::new(planned)),
-            Err(PlanError::Exceeded) => self.plan_in_background(who, branch, join, None),
+            Err(PlanError::Exceeded) => self.plan_in_background(who, branch, merge, None),
             Err(PlanError::Failed(error)) => Err(error),
         }
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 
 use super::catalog::BranchId;
 use super::effort::{Effort, MergedContents};
-use super::joining::{Planned, Table};
-use super::log_record::Join;
+use super::log_record::MergeKind;
+use super::merge_plan::{MergeContext, MergePlan};
 use super::{Actor, Error, Kind, Memory};
 use crate::sync::{Condvar, Deadline, Mutex, Pool};
 
@@ -17,13 +17,13 @@ const THREADS: usize = 8;
 const KEPT: usize = 8;
 
 /// A plan that took long to make.
-type Plan = Arc<Planned>;
+type Plan = Arc<MergePlan>;
 
 /// What a plan is for: the branch, what is done with it, and who does it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Purpose {
     branch: BranchId,
-    join: Join,
+    merge: MergeKind,
     uid: u32,
 }
 
@@ -35,7 +35,7 @@ struct Job {
 }
 
 /// The contents that were merged for a branch.
-type OfBranch = ((BranchId, Join), Arc<MergedContents>);
+type OfBranch = ((BranchId, MergeKind), Arc<MergedContents>);
 
 /// All jobs, the threads that do them, and the contents that were merged for a branch.
 pub(super) struct Planner {
@@ -86,8 +86,8 @@ impl Planner {
     }
 
     /// Returns the contents that were merged for a branch, for whoever merges more of them.
-    pub(super) fn contents(&self, branch: BranchId, join: Join) -> Arc<MergedContents> {
-        let (purpose, mut all) = ((branch, join), self.contents.lock());
+    pub(super) fn contents(&self, branch: BranchId, merge: MergeKind) -> Arc<MergedContents> {
+        let (purpose, mut all) = ((branch, merge), self.contents.lock());
         if let Some((_, contents)) = all.iter().find(|(of, _)| *of == purpose) {
             return contents.clone();
         }
@@ -123,10 +123,10 @@ impl Memory {
         &self,
         who: &Actor,
         branch: BranchId,
-        join: Join,
+        merge: MergeKind,
         deadline: Option<Deadline>,
     ) -> Result<Plan, Error> {
-        let purpose = Purpose { branch, join, uid: who.uid };
+        let purpose = Purpose { branch, merge, uid: who.uid };
         let mut earlier = None;
         if let Some(job) = self.planner.find(purpose) {
             let plan = job.wait(deadline).ok_or_else(too_long)?;
@@ -151,14 +151,14 @@ fn work_out(memory: &Weak<Memory>, purpose: Purpose, who: &Actor, earlier: Optio
     let memory = memory.upgrade().ok_or_else(|| Error::read_only("the store was closed"))?;
     let share = memory.shares.enter(purpose.uid);
     let pause = || share.pause();
-    let contents = memory.planner.contents(purpose.branch, purpose.join);
+    let contents = memory.planner.contents(purpose.branch, purpose.merge);
     let merger = contents.any(&pause);
     let effort = Effort { merger: &merger, pause: &pause, ..Effort::ALL };
     let catalog = memory.catalog().clone();
-    let table = Table { catalog: &catalog, packs: &memory.trees, time: memory.now() };
+    let context = MergeContext { catalog: &catalog, packs: &memory.trees, time: memory.now() };
     let planned = match &earlier {
-        Some(earlier) => earlier.again(table, Some(who), &effort),
-        None => Planned::new(table, purpose.branch, purpose.join, Some(who), &effort),
+        Some(earlier) => earlier.again(context, Some(who), &effort),
+        None => MergePlan::new(context, purpose.branch, purpose.merge, Some(who), &effort),
     };
     Ok(Arc::new(planned?))
 }

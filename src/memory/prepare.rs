@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::bulk::Bulk;
 use super::catalog::{Branch, BranchId, Catalog, Checkpoint, Kept, Resolution};
 use super::effort::Effort;
-use super::joining::{Planned, Table};
 use super::log_record::{Change, Command, LogRecord};
+use super::merge_plan::{MergeContext, MergePlan};
 use super::record_input::check_numbers;
 use super::rolling_back::Rollback;
 use super::settings::Setting;
-use super::{Error, Kind, joining};
+use super::{Error, Kind, merge_plan};
 use crate::branch::{State, check_name, check_record_id};
 use crate::lineage::{Counts, Detail, Op, Side};
 use crate::object::{Hash, Time};
@@ -88,8 +88,8 @@ pub struct PlanContext<'a> {
 }
 
 impl<'a> PlanContext<'a> {
-    fn table(&self, log_record: &LogRecord) -> Table<'a> {
-        Table { catalog: self.catalog, packs: self.packs, time: log_record.planned }
+    fn merge_context(&self, log_record: &LogRecord) -> MergeContext<'a> {
+        MergeContext { catalog: self.catalog, packs: self.packs, time: log_record.planned }
     }
 }
 
@@ -110,15 +110,17 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
             checkpoint(catalog, log_record, catalog.branch(*branch)?, label, text)
         }
         Command::Uncheckpoint(branch, label) => uncheckpoint(catalog, log_record, catalog.branch(*branch)?, label),
-        Command::Rollback(branch, label) => Rollback::new(context.table(log_record), *branch, label, None, usize::MAX)
-            .map_err(Error::from)?
-            .prepare(catalog, log_record),
+        Command::Rollback(branch, label) => {
+            Rollback::new(context.merge_context(log_record), *branch, label, None, usize::MAX)
+                .map_err(Error::from)?
+                .prepare(catalog, log_record)
+        }
         Command::RollbackFiles { branch, label, patterns } => {
-            let planned = Rollback::new(context.table(log_record), *branch, label, Some(patterns), usize::MAX);
+            let planned = Rollback::new(context.merge_context(log_record), *branch, label, Some(patterns), usize::MAX);
             planned.map_err(Error::from)?.prepare(catalog, log_record)
         }
-        Command::Join(branch, join) => {
-            let planned = Planned::new(context.table(log_record), *branch, *join, None, &Effort::ALL);
+        Command::Merge(branch, merge) => {
+            let planned = MergePlan::new(context.merge_context(log_record), *branch, *merge, None, &Effort::ALL);
             planned.map_err(Error::from)?.prepare(catalog, log_record)
         }
         Command::Discard(branch) => discard(catalog, log_record, catalog.branch(*branch)?),
@@ -389,7 +391,7 @@ fn discard(catalog: &Catalog, log_record: &LogRecord, branch: &Branch) -> Result
             "discard its child branches, or remove the store",
         ));
     }
-    joining::without_children(branch)?;
+    merge_plan::without_children(branch)?;
     Ok(about(catalog, log_record, branch, Op::Discard).step(CatalogChange::Remove(branch.id)))
 }
 

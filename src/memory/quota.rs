@@ -350,7 +350,7 @@ fn within(holder: &Branch, quota: &Quota, sum: Usage, growth: Usage) -> Result<(
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, Join, OpenMode, RecordInput, Surroundings, View};
+    use crate::memory::{Actor, MergeKind, OpenMode, RecordInput, Surroundings, View};
     use std::sync::Arc;
 
     #[test]
@@ -480,11 +480,11 @@ mod tests {
             match random(10) {
                 0 if branches.len() < 6 => branches.push(rig.fork(branch, &format!("b{step}")).unwrap()),
                 1 if branch != rig.main => {
-                    if rig.memory.join(&rig.who, branch, Join::Merge, false).is_ok() {
+                    if rig.memory.merge(&rig.who, branch, MergeKind::Merge, false).is_ok() {
                         branches.retain(|other| *other != branch);
                     }
                 }
-                2 if branch != rig.main => drop(rig.memory.join(&rig.who, branch, Join::Pull, false)),
+                2 if branch != rig.main => drop(rig.memory.merge(&rig.who, branch, MergeKind::Pull, false)),
                 3 => drop(rig.memory.commit(&rig.who, branch, vec![RecordEdit::Delete { id: id.as_str().into() }])),
                 _ => rig.put(branch, &id, &"x".repeat(random(40) as usize)).unwrap(),
             }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::catalog::{BranchId, Catalog, Resolution};
 use super::effort::Effort;
-use super::joining::{Planned, Table};
-use super::log_record::{Command, Join};
+use super::log_record::{Command, MergeKind};
+use super::merge_plan::{MergeContext, MergePlan};
 use super::{Actor, Error, Kind, Memory};
 use crate::lineage::{Decision, Side};
 
@@ -25,10 +25,10 @@ impl Memory {
             let _writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
             self.catalog().clone()
         };
-        let (item, join) = self.find_conflict(&catalog, branch, id, who.uid)?;
+        let (item, merge) = self.find_conflict(&catalog, branch, id, who.uid)?;
         let resolution = Resolution { side, child: item.child, parent: item.parent };
         let settled = Settled { uid: who.uid, id: id.into(), resolution };
-        if item.decision.is_none() && self.followed(&catalog, (branch, join), vec![settled.clone()])?.is_empty() {
+        if item.decision.is_none() && self.followed(&catalog, (branch, merge), vec![settled.clone()])?.is_empty() {
             return Err(in_the_way(id));
         }
         let Settled { id, resolution, .. } = settled;
@@ -42,11 +42,11 @@ impl Memory {
         branch: BranchId,
         id: &str,
         uid: u32,
-    ) -> Result<(Decision, Join), Error> {
-        for join in [Join::Merge, Join::Pull] {
-            let planned = self.plan_whole(catalog, (branch, join), uid)?;
+    ) -> Result<(Decision, MergeKind), Error> {
+        for merge in [MergeKind::Merge, MergeKind::Pull] {
+            let planned = self.plan_whole(catalog, (branch, merge), uid)?;
             if let Some(item) = planned.conflicts().find(|item| *item.id == *id) {
-                return Ok((item.clone(), join));
+                return Ok((item.clone(), merge));
             }
         }
         let message = format!("{id} is not in conflict");
@@ -66,19 +66,19 @@ impl Memory {
             self.catalog().clone()
         };
         let written = self.shown.take_written(branch);
-        for join in [Join::Merge, Join::Promote, Join::Pull] {
-            let Some(first) = written.iter().find(|written| written.showing.join == join) else { continue };
-            let planned = self.plan_whole(&catalog, (branch, join), first.uid)?;
+        for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
+            let Some(first) = written.iter().find(|written| written.showing.merge == merge) else { continue };
+            let planned = self.plan_whole(&catalog, (branch, merge), first.uid)?;
             let open = planned.conflicts().filter(|item| item.decision.is_none());
             let settled = open.filter_map(|item| {
                 let is_it = |shown: &Option<_>| *shown == item.parent;
                 let found = written
                     .iter()
-                    .find(|it| it.showing.join == join && it.id == item.id && is_it(&it.showing.parent))?;
+                    .find(|it| it.showing.merge == merge && it.id == item.id && is_it(&it.showing.parent))?;
                 let resolution = Resolution { side: Side::Child, child: item.child, parent: item.parent };
                 Some(Settled { uid: found.uid, id: item.id.clone(), resolution })
             });
-            let followed = self.followed(&catalog, (branch, join), settled.collect())?;
+            let followed = self.followed(&catalog, (branch, merge), settled.collect())?;
             let mut writer = self.writer()?;
             for Settled { uid, id, resolution } in followed {
                 self.execute(&mut writer, uid, Command::Resolve { branch, id, resolution })?;
@@ -100,7 +100,7 @@ impl Memory {
     fn followed(
         &self,
         catalog: &Catalog,
-        (branch, join): (BranchId, Join),
+        (branch, merge): (BranchId, MergeKind),
         settled: Vec<Settled>,
     ) -> Result<Vec<Settled>, Error> {
         let Some(first) = settled.first() else { return Ok(settled) };
@@ -110,7 +110,7 @@ impl Memory {
                 branch.resolutions.insert(it.id.clone(), it.resolution.clone());
             }
         });
-        let planned = self.plan_whole(&tried, (branch, join), first.uid)?;
+        let planned = self.plan_whole(&tried, (branch, merge), first.uid)?;
         let is_followed = |it: &Settled| {
             let same = |item: &&Decision| item.id == it.id;
             let decision = planned.both_changed.iter().find(same).and_then(|item| item.decision);
@@ -119,19 +119,19 @@ impl Memory {
         Ok(settled.into_iter().filter(is_followed).collect())
     }
 
-    /// Plans a join of one version of the catalog, whatever it takes, in turns with what else a user computes.
+    /// Plans a merge of one version of the catalog, whatever it takes, in turns with what else a user computes.
     pub(super) fn plan_whole(
         &self,
         catalog: &Catalog,
-        (branch, join): (BranchId, Join),
+        (branch, merge): (BranchId, MergeKind),
         uid: u32,
-    ) -> Result<Planned, Error> {
+    ) -> Result<MergePlan, Error> {
         let share = self.shares.enter(uid);
         let pause = || share.pause();
-        let contents = self.planner.contents(branch, join);
+        let contents = self.planner.contents(branch, merge);
         let effort = Effort { merger: &contents.any(&pause), pause: &pause, ..Effort::ALL };
-        let table = Table { catalog, packs: &self.trees, time: self.now() };
-        Ok(Planned::new(table, branch, join, None, &effort)?)
+        let context = MergeContext { catalog, packs: &self.trees, time: self.now() };
+        Ok(MergePlan::new(context, branch, merge, None, &effort)?)
     }
 
     pub(super) fn parent_of(&self, branch: BranchId) -> Option<BranchId> {

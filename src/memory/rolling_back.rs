@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::Error;
 use super::catalog::{BranchId, BranchRef, Catalog, Kept};
 use super::effort::PlanError;
-use super::joining::{self, Table};
 use super::log_record::LogRecord;
+use super::merge_plan::{self, MergeContext};
 use super::prepare::{CatalogChange, Prepared, about, find_checkpoint};
 use crate::branch::{State, differences_at_most};
 use crate::lineage::{Counts, Detail, Op};
@@ -30,18 +30,18 @@ impl Rollback {
     ///
     /// [`PlanError::Exceeded`] where more than `most` records or paths differ.
     pub fn new(
-        table: Table<'_>,
+        context: MergeContext<'_>,
         branch: BranchId,
         label: &Arc<str>,
         patterns: Option<&[Arc<str>]>,
         most: usize,
     ) -> Result<Rollback, PlanError> {
-        let branch = table.catalog.branch_ref(branch)?;
+        let branch = context.catalog.branch_ref(branch)?;
         let checkpoint = find_checkpoint(branch, label)?;
         let (state, counts) = match patterns {
-            None => whole(branch, &checkpoint.state, table.time, most)?,
+            None => whole(branch, &checkpoint.state, context.time, most)?,
             Some(patterns) => {
-                let (files, count) = joining::restored(table, branch, checkpoint.state.files(), patterns, most)?;
+                let (files, count) = merge_plan::restored(context, branch, checkpoint.state.files(), patterns, most)?;
                 let mut state = State::clone(&branch.state);
                 state.set_files(files);
                 (state, Counts { files: count, ..Counts::default() })
@@ -54,7 +54,7 @@ impl Rollback {
             patterns: patterns.map(|patterns| patterns.join(" ").into()),
             state,
             counts,
-            time: table.time,
+            time: context.time,
         })
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::Actor;
 use super::catalog::BranchId;
-use super::log_record::Join;
+use super::log_record::MergeKind;
 use crate::lineage::Decision;
 use crate::merge::files::same_body;
 use crate::object::Hash;
@@ -21,7 +21,7 @@ use crate::workspace::{Kind, Node, Tree};
 #[derive(Clone)]
 pub(super) struct Showing {
     /// What was tried.
-    pub join: Join,
+    pub merge: MergeKind,
     /// The parent's version.
     pub parent: Option<Hash>,
     /// The uids of those who were shown it.
@@ -74,19 +74,19 @@ impl Shown {
     /// Notes the open conflicts of files that somebody is shown.
     pub(super) fn note<'a>(
         &self,
-        (branch, join): (BranchId, Join),
+        (branch, merge): (BranchId, MergeKind),
         to: &Actor,
         items: impl Iterator<Item = &'a Decision>,
     ) {
         for item in items.filter(|item| item.is_file() && item.decision.is_none()) {
-            let fresh = Showing { join, parent: item.parent, to: HashSet::new() };
+            let fresh = Showing { merge, parent: item.parent, to: HashSet::new() };
             self.with(|all| {
                 let shown = &mut all.entry(branch).or_default().shown;
                 let showing = shown.entry(item.id.clone()).or_insert_with(|| fresh.clone());
                 if showing.parent != item.parent {
                     *showing = fresh;
                 }
-                showing.join = join;
+                showing.merge = merge;
                 showing.to.insert(to.uid);
             });
         }

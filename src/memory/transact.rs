@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::catalog::{BranchId, BranchRef, Catalog};
 use super::clock::Moment;
 use super::files::Pending;
-use super::log_record::{Command, Join, LogRecord};
+use super::log_record::{Command, LogRecord, MergeKind};
 use super::prepare::{CatalogChange, PlanContext, Prepared, prepare};
 use super::room::cost_of;
 use super::writer::WriterGuard;
@@ -229,12 +229,12 @@ impl Memory {
         no_longer_hurried();
         self.append(&journal, Kind::Command, &[&signed.signature, &bytes], log_record.command.gives())?;
         log_tail.loose_bytes += bytes.len() as u64 + super::seal::COMMAND_BYTES;
-        if let Command::Files(branch, _) | Command::Discard(branch) | Command::Join(branch, Join::Merge) =
+        if let Command::Files(branch, _) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge) =
             &log_record.command
         {
             log_tail.pending.remove(branch);
         }
-        if let Command::Discard(branch) | Command::Join(branch, _) = &log_record.command {
+        if let Command::Discard(branch) | Command::Merge(branch, _) = &log_record.command {
             self.shown.forget_branch(*branch);
             self.planner.forget(*branch);
         }

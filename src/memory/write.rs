@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::bulk::Bulk;
 use super::catalog::{BranchId, Catalog};
 use super::effort::PlanError;
-use super::joining::Table;
 use super::log_record::{Change, Command, LogRecord};
+use super::merge_plan::MergeContext;
 use super::merging::{AGAIN, ROUNDS, SMALL};
 use super::prepare::{check_vector, created};
 use super::quota::Usage;
@@ -228,8 +228,8 @@ impl Memory {
         patterns: Option<Vec<Arc<str>>>,
     ) -> Result<Receipt, Error> {
         let work_out = |catalog: &Catalog, time: Time, most: usize| {
-            let table = Table { catalog, packs: &self.trees, time };
-            Rollback::new(table, branch, &label, patterns.as_deref(), most)
+            let context = MergeContext { catalog, packs: &self.trees, time };
+            Rollback::new(context, branch, &label, patterns.as_deref(), most)
         };
         self.give_room()?;
         let (mut earlier, mut room): (Option<Rollback>, _) = (None, None);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, FileName, FileOp, Hash, Join, Kind, Memory, OpenMode, Setting, Side,
+    Actor, Attrs, BranchId, Document, FileName, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, Setting, Side,
     Surroundings, Time, View, Viewer, Wanted,
 };
 
@@ -23,7 +23,7 @@ fn contradicting(memory: &Memory) -> (BranchId, BranchId) {
 }
 
 fn is_refused(memory: &Memory, fork: BranchId) -> bool {
-    memory.join(&who(), fork, Join::Merge, false).is_err_and(|error| error.kind == Kind::Conflict)
+    memory.merge(&who(), fork, MergeKind::Merge, false).is_err_and(|error| error.kind == Kind::Conflict)
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn all_three_versions_of_an_open_conflict_are_readable() {
     // Something of one's own: write it, and take the child's.
     write(&memory, fork, "core/plan", "of both\n");
     memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Child).unwrap();
-    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "of both\n");
 }
 
@@ -51,11 +51,11 @@ fn all_three_versions_of_an_open_conflict_are_readable() {
 fn a_conflict_by_hand_blocks_the_merge_until_it_is_settled() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
-    let error = memory.join(&who(), fork, Join::Merge, false).unwrap_err();
+    let error = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap_err();
     assert_eq!(error.kind, Kind::Conflict);
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
     memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Parent).unwrap();
-    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
 }
 
@@ -71,7 +71,7 @@ fn writing_the_file_settles_a_conflict_that_was_shown() {
     let conflicts = memory.document(&View::Branch(fork), Document::Conflicts).unwrap();
     assert!(String::from_utf8_lossy(&conflicts).contains(r#""decision":"child""#), "{conflicts:?}");
     write(&memory, fork, "core/plan", "both, and better\n");
-    let outcome = memory.join(&who(), fork, Join::Merge, false).unwrap();
+    let outcome = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     assert_eq!(outcome.conflicts[0].decision, Some(Side::Child));
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "both, and better\n");
     let head = memory.snapshot(&View::Branch(main)).unwrap().head();
@@ -86,15 +86,15 @@ fn writing_the_file_settles_a_conflict_that_was_shown() {
 fn a_dry_run_shows_a_conflict_as_well_and_deleting_the_file_settles_it() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
-    assert!(memory.join(&who(), fork, Join::Pull, true).unwrap().is_blocked());
+    assert!(memory.merge(&who(), fork, MergeKind::Pull, true).unwrap().is_blocked());
     // What was written before it, and gathered after it, settles nothing.
     assert!(is_refused(&memory, fork));
     let tree = memory.files(&View::Branch(fork)).unwrap();
     let unlink =
         FileOp::Unlink { parent: tree.resolve(b"core").unwrap(), name: FileName::new(b"plan").unwrap(), keep: false };
     memory.edit(&who(), fork, unlink).unwrap();
-    assert!(!memory.join(&who(), fork, Join::Merge, true).unwrap().is_blocked());
-    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    assert!(!memory.merge(&who(), fork, MergeKind::Merge, true).unwrap().is_blocked());
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "core/plan"), None);
 }
 
@@ -110,7 +110,7 @@ fn a_write_settles_nothing_where_the_parent_went_on_or_words_had_settled_it() {
     write(&memory, fork, "core/plan", "void\n");
     assert!(is_refused(&memory, fork));
     write(&memory, fork, "core/plan", "now it is known\n");
-    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "now it is known\n");
 }
 
@@ -125,7 +125,7 @@ fn nobody_is_told_that_a_file_will_replace_a_folder_that_holds_something() {
     let refused = memory.resolve_conflict(&who(), fork, "files/n", Side::Child).unwrap_err();
     assert_eq!((refused.kind, refused.code), (Kind::Invalid, "folder_in_the_way"));
     memory.resolve_conflict(&who(), fork, "files/n", Side::Parent).unwrap();
-    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "n/in").unwrap(), "held");
 }
 
@@ -135,7 +135,7 @@ fn only_who_was_shown_a_conflict_settles_it_by_writing_and_not_by_a_change_of_mo
     let (main, fork) = contradicting(&memory);
     let other = Actor { uid: 1001, gid: 1001, name: "bob".into() };
     memory.set(&who(), main, Setting::Rules, "core/** text manual").unwrap();
-    assert!(memory.join(&other, fork, Join::Promote, false).is_err());
+    assert!(memory.merge(&other, fork, MergeKind::Promote, false).is_err());
     write(&memory, fork, "core/plan", "of one who knows nothing\n");
     assert!(is_refused(&memory, fork));
     let inode = memory.files(&View::Branch(fork)).unwrap().resolve(b"core/plan").unwrap();
@@ -143,7 +143,7 @@ fn only_who_was_shown_a_conflict_settles_it_by_writing_and_not_by_a_change_of_mo
     memory.edit(&who(), fork, FileOp::SetAttr { inode, attrs }).unwrap();
     assert!(is_refused(&memory, fork));
     write(&memory, fork, "core/plan", "of one who knows\n");
-    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "of one who knows\n");
 }
 
@@ -153,7 +153,7 @@ fn what_was_shown_before_a_promote_counts_no_more_after_it() {
     let (main, fork) = contradicting(&memory);
     assert!(is_refused(&memory, fork));
     write(&memory, fork, "core/plan", "both\n");
-    memory.join(&who(), fork, Join::Promote, false).unwrap();
+    memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
     // The parent goes back to the very version that was shown.
     write(&memory, main, "core/plan", "parent\n");
     write(&memory, fork, "core/plan", "child\n");
@@ -168,7 +168,7 @@ fn a_write_that_settles_a_conflict_is_held_against_the_rules_of_the_parent() {
     memory.set(&who(), main, Setting::Rules, "core/** text manual append").unwrap();
     assert!(is_refused(&memory, fork));
     write(&memory, fork, "core/plan", "both\n");
-    let error = memory.join(&who(), fork, Join::Merge, false).unwrap_err();
+    let error = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap_err();
     assert_eq!(error.kind, Kind::NotPermitted);
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
 }
@@ -179,9 +179,9 @@ fn a_conflict_that_a_pull_showed_is_settled_for_the_pull() {
     let (main, fork) = contradicting(&memory);
     // Only the branch itself leaves it to somebody's hand.
     memory.set(&who(), main, Setting::Rules, "** whole parent-wins").unwrap();
-    assert!(memory.join(&who(), fork, Join::Pull, false).is_err());
+    assert!(memory.merge(&who(), fork, MergeKind::Pull, false).is_err());
     write(&memory, fork, "core/plan", "both\n");
-    memory.join(&who(), fork, Join::Pull, false).unwrap();
+    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
     assert_eq!(read(&memory, fork, "core/plan").unwrap(), "both\n");
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, EditError, FILES_ROOT, FileName, FileOp, Hash, Join, Kind, Make, Memory,
+    Actor, Attrs, BranchId, Document, EditError, FILES_ROOT, FileName, FileOp, Hash, Kind, Make, Memory, MergeKind,
     OpenMode, Setting, Surroundings, Time, View, Viewer, Wanted,
 };
 
@@ -134,24 +134,24 @@ fn a_merge_does_not_do_what_the_parents_rules_forbid() {
     };
     let x = forked("x");
     try_write(&memory, &eve, x, "plans/p", "by eve").unwrap();
-    for join in [Join::Merge, Join::Promote] {
-        let error = memory.join(&eve, x, join, false).unwrap_err();
+    for join in [MergeKind::Merge, MergeKind::Promote] {
+        let error = memory.merge(&eve, x, join, false).unwrap_err();
         assert_eq!((error.kind, error.code), (Kind::Denied, "write_rule"));
     }
-    let dry = memory.join(&eve, x, Join::Merge, true).unwrap();
+    let dry = memory.merge(&eve, x, MergeKind::Merge, true).unwrap();
     assert_eq!((dry.status, dry.blockers[0].code), ("blocked", "write_rule"));
     assert_eq!(read(&memory, main, "plans/p"), None);
     // Whom the rule names may, and so may the owner, who sets the rules.
-    memory.join(&bob, x, Join::Promote, false).unwrap();
+    memory.merge(&bob, x, MergeKind::Promote, false).unwrap();
     try_write(&memory, &eve, x, "plans/p", "by eve again").unwrap();
-    memory.join(&owner, x, Join::Merge, false).unwrap();
+    memory.merge(&owner, x, MergeKind::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "plans/p").unwrap(), "by eve again");
     // A log gets longer and no other, whoever merges.
     let y = forked("y");
     try_write(&memory, &eve, y, "logs/l", "one\ntwo\n").unwrap();
-    memory.join(&owner, y, Join::Promote, false).unwrap();
+    memory.merge(&owner, y, MergeKind::Promote, false).unwrap();
     try_write(&memory, &eve, y, "logs/l", "another\n").unwrap();
-    let error = memory.join(&owner, y, Join::Merge, false).unwrap_err();
+    let error = memory.merge(&owner, y, MergeKind::Merge, false).unwrap_err();
     assert_eq!((error.kind, error.code), (Kind::NotPermitted, "append_rule"));
     assert_eq!(read(&memory, main, "logs/l").unwrap(), "one\ntwo\n");
     let lines = memory.lineage_lines(y, false).unwrap();
@@ -263,7 +263,7 @@ fn what_lost_a_merge_is_read_again_by_its_hash() {
     let fork = memory.fork(&who(), main, "x", None).unwrap();
     write(&memory, main, "agent_state/s", "of the parent");
     write(&memory, fork, "agent_state/s", "of the child");
-    let outcome = memory.join(&who(), fork, Join::Merge, false).unwrap();
+    let outcome = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "agent_state/s").unwrap(), "of the child");
     let [conflict] = &outcome.conflicts[..] else { panic!("{:?}", outcome.conflicts) };
     assert_eq!(&*conflict.id, "files/agent_state/s");
@@ -286,7 +286,7 @@ fn lines_that_lose_are_in_the_entry_of_the_merge() {
     write(&memory, main, "notes", "\0parent");
     let before =
         String::from_utf8(memory.document(&View::Branch(fork), Document::Conflicts).unwrap().to_vec()).unwrap();
-    memory.join(&who(), fork, Join::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     let entry = memory.lineage_lines(main, false).unwrap().into_iter().find(|line| line.contains("\"op\":\"merge\""));
     for minutes in [before, entry.clone().unwrap()] {
         assert!(minutes.contains(r#"{"side":"child","text":"{\"event_id\":1,\"v\":\"child\"}"}"#), "{minutes}");
@@ -345,10 +345,10 @@ fn a_pull_and_a_promote_leave_each_file_its_number() {
     write(&memory, fork, "of-child", "c");
     let number = |branch, path: &str| memory.files(&View::Branch(branch)).unwrap().resolve(path.as_bytes()).unwrap();
     let before = (number(fork, "a"), number(fork, "of-child"));
-    memory.join(&who(), fork, Join::Pull, false).unwrap();
+    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
     assert_eq!((number(fork, "a"), number(fork, "of-child")), before);
     assert_eq!(read(&memory, fork, "of-parent").unwrap(), "p");
-    memory.join(&who(), fork, Join::Promote, false).unwrap();
+    memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
     assert_eq!((number(fork, "a"), number(fork, "of-child")), before);
     assert_eq!(read(&memory, main, "of-child").unwrap(), "c");
     let head = |branch| memory.snapshot(&View::Branch(branch)).unwrap().head();
@@ -417,7 +417,7 @@ fn in_a_pull_a_rule_that_names_a_side_means_the_same_side_as_in_a_merge() {
         write(&memory, main, path, "parent");
         write(&memory, fork, path, "child");
     }
-    memory.join(&who(), fork, Join::Pull, false).unwrap();
+    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
     assert_eq!(read(&memory, fork, "mine/a").unwrap(), "child");
     assert_eq!(read(&memory, fork, "theirs/a").unwrap(), "parent");
 }

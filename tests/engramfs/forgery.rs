@@ -6,7 +6,9 @@ use std::sync::Arc;
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay};
 use engramfs::lineage::{Key, SIGNATURE_BYTES};
-use engramfs::memory::{Error, FileOp, Hash, Join, Kind, Memory, OpenMode, Surroundings, VerifyOptions, verify_on};
+use engramfs::memory::{
+    Error, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, Surroundings, VerifyOptions, verify_on,
+};
 use engramfs::object::Context;
 
 use crate::support::{delete, main_of, make_file, put, surroundings, who};
@@ -30,7 +32,7 @@ fn store(seed: u8, word: &str) -> (ForgetfulDisk, Hash) {
     memory.commit(&who(), child, vec![text("a", 5), delete("b")]).unwrap();
     memory.commit(&who(), main, vec![text("a", 6)]).unwrap();
     memory.checkpoint(&who(), main, "now", None).unwrap();
-    memory.join(&who(), child, Join::Merge, false).unwrap();
+    memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
     memory.rollback(&who(), main, "now").unwrap();
     memory.commit(&who(), main, vec![text("d", 7)]).unwrap();
     memory.sync().unwrap();

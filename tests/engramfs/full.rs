@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Attrs, BranchId, EditError, Error, FILES_ROOT, FileName, FileOp, Join, Kind, Make, Memory, OpenMode, Setting,
+    Attrs, BranchId, EditError, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, OpenMode, Setting,
     Surroundings, View,
 };
 
@@ -121,7 +121,7 @@ fn merge(memory: &Memory, number: u64) -> Result<(), Error> {
     let child = memory.fork(&who(), main_of(memory), &format!("m{number}"), None)?;
     // A branch that stays would hold what its parent had at the fork.
     let written = write(memory, child, &format!("f{number}"), &noise(number, FILE));
-    let merged = written.and_then(|()| memory.join(&who(), child, Join::Merge, false).map(drop));
+    let merged = written.and_then(|()| memory.merge(&who(), child, MergeKind::Merge, false).map(drop));
     if merged.is_err() {
         memory.discard(&who(), child).unwrap();
     }

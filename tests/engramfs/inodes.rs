@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Attrs, BranchId, FILES_ROOT, FileName, FileOp, Join, Make, Memory, RenameHow, Setting, Time, View,
+    Attrs, BranchId, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, RenameHow, Setting, Time, View,
 };
 
 use crate::support::{Chance, main_of, open, rounds, who};
@@ -65,13 +65,13 @@ fn a_number_leads_to_one_file_for_ever() {
             let before = births(&memory, x);
             let mut joins = false;
             match chance.below(10) {
-                0 | 1 => joins = memory.join(&who(), x, Join::Pull, false).is_ok(),
-                2 | 3 => joins = memory.join(&who(), x, Join::Promote, false).is_ok(),
+                0 | 1 => joins = memory.merge(&who(), x, MergeKind::Pull, false).is_ok(),
+                2 | 3 => joins = memory.merge(&who(), x, MergeKind::Promote, false).is_ok(),
                 4 => drop(memory.rollback(&who(), x, "v").unwrap()),
                 5 => {
                     let y = memory.fork(&who(), main, "y", None).unwrap();
                     (0..3).for_each(|_| edit(&memory, y, chance));
-                    memory.join(&who(), y, Join::Merge, false).unwrap();
+                    memory.merge(&who(), y, MergeKind::Merge, false).unwrap();
                 }
                 number => edit(&memory, if number < 8 { main } else { x }, chance),
             }

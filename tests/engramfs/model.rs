@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{BranchId, Join, Kind, Memory, Question, Setting, Side, View};
+use engramfs::memory::{BranchId, Kind, Memory, MergeKind, Question, Setting, Side, View};
 
 use crate::support::{Chance, delete, main_of, open, put, rounds, texts, verify, who};
 
@@ -89,9 +89,9 @@ impl World {
         match self.chance.below(20) {
             0..=7 => self.write(at),
             8..=10 => self.fork(at),
-            11..=12 => self.join(at, Join::Merge),
-            13 => self.join(at, Join::Promote),
-            14 => self.join(at, Join::Pull),
+            11..=12 => self.join(at, MergeKind::Merge),
+            13 => self.join(at, MergeKind::Promote),
+            14 => self.join(at, MergeKind::Pull),
             15 => self.discard(at),
             16 => self.checkpoint_or_rollback(at),
             17 => self.strategy(at),
@@ -181,17 +181,17 @@ impl World {
         Some(result)
     }
 
-    fn join(&mut self, at: usize, join: Join) {
+    fn join(&mut self, at: usize, join: MergeKind) {
         let Some(parent) = self.branches[at].parent else {
-            assert_eq!(self.memory.join(&who(), self.ids[&at], join, false).unwrap_err().kind, Kind::Invalid);
+            assert_eq!(self.memory.merge(&who(), self.ids[&at], join, false).unwrap_err().kind, Kind::Invalid);
             return;
         };
-        let strategy = self.branches[if join == Join::Pull { at } else { parent }].strategy;
+        let strategy = self.branches[if join == MergeKind::Pull { at } else { parent }].strategy;
         let expected = self.merged(at, parent, strategy);
-        let dry = self.memory.join(&who(), self.ids[&at], join, true).unwrap();
-        let done = self.memory.join(&who(), self.ids[&at], join, false);
+        let dry = self.memory.merge(&who(), self.ids[&at], join, true).unwrap();
+        let done = self.memory.merge(&who(), self.ids[&at], join, false);
         self.tick();
-        if join == Join::Merge && self.has_children(at) {
+        if join == MergeKind::Merge && self.has_children(at) {
             assert_eq!(done.unwrap_err().kind, Kind::NotEmpty);
             return;
         }
@@ -206,18 +206,18 @@ impl World {
         self.enact(at, parent, join, merged);
     }
 
-    fn enact(&mut self, at: usize, parent: usize, join: Join, merged: ModelBranch) {
+    fn enact(&mut self, at: usize, parent: usize, join: MergeKind, merged: ModelBranch) {
         let (records, graves) = (merged.records, merged.graves);
         let values: BTreeMap<String, String> =
             records.iter().map(|(id, (text, _))| (id.clone(), text.clone())).collect();
-        if join == Join::Pull {
+        if join == MergeKind::Pull {
             self.branches[at].base = self.branches[parent].values();
         } else {
             self.branches[parent].records.clone_from(&records);
             self.branches[parent].graves.clone_from(&graves);
             self.branches[at].base = values;
         }
-        if join == Join::Merge {
+        if join == MergeKind::Merge {
             self.branches[at].alive = false;
             assert_eq!(self.memory.info(self.ids[&at]).unwrap_err().kind, Kind::Gone);
         } else {
@@ -227,21 +227,21 @@ impl World {
     }
 
     /// Settles every conflict for one side by hand, and tries again.
-    fn settle(&mut self, at: usize, parent: usize, join: Join) {
-        if join == Join::Pull {
+    fn settle(&mut self, at: usize, parent: usize, join: MergeKind) {
+        if join == MergeKind::Pull {
             return;
         }
         let side = if self.chance.one_in(2) { Side::Child } else { Side::Parent };
-        let dry = self.memory.join(&who(), self.ids[&at], join, true).unwrap();
+        let dry = self.memory.merge(&who(), self.ids[&at], join, true).unwrap();
         for conflict in &dry.conflicts {
             self.memory.resolve_conflict(&who(), self.ids[&at], &conflict.id, side).unwrap();
         }
         let word = if side == Side::Child { "child-wins" } else { "parent-wins" };
         let merged = self.merged(at, parent, word).unwrap();
-        if join == Join::Merge && self.has_children(at) {
+        if join == MergeKind::Merge && self.has_children(at) {
             return;
         }
-        self.memory.join(&who(), self.ids[&at], join, false).unwrap();
+        self.memory.merge(&who(), self.ids[&at], join, false).unwrap();
         self.enact(at, parent, join, merged);
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
-use engramfs::memory::{BranchId, Error, Hash, Join, Memory, View};
+use engramfs::memory::{BranchId, Error, Hash, Memory, MergeKind, View};
 
 use crate::support::{Chance, delete, main_of, open, open_on, put, verify, who};
 
@@ -141,11 +141,11 @@ impl Story {
         }
         let join = match step {
             Discard => return self.memory.discard(&who(), child),
-            Merge => Join::Merge,
-            Promote => Join::Promote,
-            _ => Join::Pull,
+            Merge => MergeKind::Merge,
+            Promote => MergeKind::Promote,
+            _ => MergeKind::Pull,
         };
-        self.memory.join(&who(), child, join, false).map(|_| ())
+        self.memory.merge(&who(), child, join, false).map(|_| ())
     }
 
     fn checkpoint(&mut self, step: Step) -> Result<(), Error> {

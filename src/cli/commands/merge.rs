@@ -1,10 +1,10 @@
 //! `engramfs merge`: merges a branch into its parent.
 
-use super::joining;
+use super::merging;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::output::Output;
-use crate::memory::Join;
+use crate::memory::MergeKind;
 
 /// Merges a branch into its parent, in one atomic commit; then the branch is gone.
 #[derive(clap::Args)]
@@ -21,5 +21,5 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
-    joining::run(&args.target, Join::Merge, args.dry_run, out)
+    merging::run(&args.target, MergeKind::Merge, args.dry_run, out)
 }

@@ -1,10 +1,10 @@
 //! `engramfs promote`: merges a branch into its parent, and the branch lives on.
 
-use super::joining;
+use super::merging;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::output::Output;
-use crate::memory::Join;
+use crate::memory::MergeKind;
 
 /// Merges a branch into its parent; the branch lives on with the parent's new state.
 #[derive(clap::Args)]
@@ -18,5 +18,5 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
-    joining::run(&args.target, Join::Promote, false, out)
+    merging::run(&args.target, MergeKind::Promote, false, out)
 }

@@ -1,10 +1,10 @@
 //! `engramfs pull`: merges the parent's present state into a branch.
 
-use super::joining;
+use super::merging;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::output::Output;
-use crate::memory::Join;
+use crate::memory::MergeKind;
 
 /// Merges the parent's present state into a branch.
 #[derive(clap::Args)]
@@ -18,5 +18,5 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
-    joining::run(&args.target, Join::Pull, false, out)
+    merging::run(&args.target, MergeKind::Pull, false, out)
 }

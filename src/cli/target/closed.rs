@@ -13,7 +13,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::formats::Row;
 use crate::memory::{
-    Actor, BranchId, Document, Error, Export, Join, Memory, OpenMode, Question, RecordEdit, Shown, Snapshot,
+    Actor, BranchId, Document, Error, Export, Memory, MergeKind, OpenMode, Question, RecordEdit, Shown, Snapshot,
     Surroundings, View, Viewer, Wanted,
 };
 
@@ -79,8 +79,8 @@ impl Branch for Closed {
         Ok(())
     }
 
-    fn join(&self, join: Join, dry_run: bool) -> Result<Value, Failure> {
-        let outcome = self.memory.join(&self.who, self.branch, join, dry_run)?;
+    fn merge(&self, kind: MergeKind, dry_run: bool) -> Result<Value, Failure> {
+        let outcome = self.memory.merge(&self.who, self.branch, kind, dry_run)?;
         parse(&outcome.to_json())
     }
 

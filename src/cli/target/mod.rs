@@ -20,7 +20,7 @@ use super::actor;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::formats::Row;
-use crate::memory::{Document, Export, Join, OpenMode, Shown};
+use crate::memory::{Document, Export, MergeKind, OpenMode, Shown};
 use closed::Closed;
 use lineage::Lineage;
 use mounted::Mounted;
@@ -55,7 +55,7 @@ pub trait Branch {
     /// Forks it, from its present state or from a checkpoint.
     fn fork(&self, name: &str, from: Option<&str>) -> Result<(), Failure>;
     /// Merges, promotes or pulls, and returns the result as section 5 of the interface has it.
-    fn join(&self, join: Join, dry_run: bool) -> Result<Value, Failure>;
+    fn merge(&self, kind: MergeKind, dry_run: bool) -> Result<Value, Failure>;
     /// Throws it away.
     fn discard(&self) -> Result<(), Failure>;
     /// Takes a checkpoint; `text` goes to the shared log.

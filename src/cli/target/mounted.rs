@@ -17,7 +17,7 @@ use super::{Access, Branch, Conversation};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::formats::Row;
-use crate::memory::{Document, Error, Export, Join, Shown, check_name};
+use crate::memory::{Document, Error, Export, MergeKind, Shown, check_name};
 
 /// Bytes of rows in one batch; as JSON Lines, which the mount keeps until the commit, vectors take about three times as much.
 const BATCH_BYTES: usize = 24 << 20;
@@ -127,11 +127,11 @@ impl Branch for Mounted<'_> {
         self.command(&format!("fork {name}{from}")).map(drop)
     }
 
-    fn join(&self, join: Join, dry_run: bool) -> Result<Value, Failure> {
-        let verb = match join {
-            Join::Merge => "merge",
-            Join::Promote => "promote",
-            Join::Pull => "pull",
+    fn merge(&self, kind: MergeKind, dry_run: bool) -> Result<Value, Failure> {
+        let verb = match kind {
+            MergeKind::Merge => "merge",
+            MergeKind::Promote => "promote",
+            MergeKind::Pull => "pull",
         };
         let flag = if dry_run { " --dry-run" } else { "" };
         self.result(&format!("{verb}{flag}"))

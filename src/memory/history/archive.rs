@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A branch has a row where an entry of the archive is a step of it ([`super::timeline`]). The totals count from the
-//! branch's beginning, so that archives are joined by putting their steps one behind the other.
+//! branch's beginning, so that archives are merged by putting their steps one behind the other.
 
 use std::sync::OnceLock;
 
@@ -208,8 +208,8 @@ impl Archive {
 
     /// Returns the step at that place in section 4.
     pub fn step(&self, blobs: &BlobStore, at: u64) -> Result<Step, Error> {
-        let [seq, own, joined, lineage, events] = self.numbers(blobs, STEPS, at * STEP_ROW)?;
-        Ok(Step { seq, totals: Totals { own, joined, lineage, events } })
+        let [seq, own, merged, lineage, events] = self.numbers(blobs, STEPS, at * STEP_ROW)?;
+        Ok(Step { seq, totals: Totals { own, merged, lineage, events } })
     }
 }
 

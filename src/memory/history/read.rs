@@ -244,9 +244,9 @@ impl<'a> Reader<'a> {
             let signed = self.entry(hit.seq)?;
             let entry = &signed.entry;
             if entry.branch_id != at.0 {
-                // A child joined: what is new of it.
-                let joined = self.standing(entry.branch_id, hit.seq - 1)?.totals.joined;
-                (at, wanted, list) = ((entry.branch_id, hit.seq), joined + rest, List::Own);
+                // A child was merged: what is new of it.
+                let merged = self.standing(entry.branch_id, hit.seq - 1)?.totals.merged;
+                (at, wanted, list) = ((entry.branch_id, hit.seq), merged + rest, List::Own);
                 continue;
             }
             let mut line = Vec::with_capacity(1024);
@@ -267,7 +267,7 @@ impl<'a> Reader<'a> {
             List::Own => Ok(step.totals.own),
             List::Lineage { without: 0 } => Ok(step.totals.lineage),
             List::Lineage { without } => {
-                Ok(step.totals.lineage.saturating_sub(self.standing(without, step.seq)?.totals.joined))
+                Ok(step.totals.lineage.saturating_sub(self.standing(without, step.seq)?.totals.merged))
             }
         }
     }

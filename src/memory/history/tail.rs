@@ -59,19 +59,19 @@ struct Turn {
     events: u64,
     /// Bytes of `lineage` from the parent.
     ahead: u64,
-    joined: u64,
+    merged: u64,
     facts: Facts,
 }
 
 impl Turn {
     fn of(at: u32, Standing { totals, facts }: &Standing) -> Turn {
         let ahead = totals.lineage - totals.own;
-        Turn { at, own: totals.own, events: totals.events, ahead, joined: totals.joined, facts: *facts }
+        Turn { at, own: totals.own, events: totals.events, ahead, merged: totals.merged, facts: *facts }
     }
 
     /// Returns the totals as counted from those of an earlier turn, if nothing else is new.
     fn from(&self, last: &Turn) -> Option<(u32, u32)> {
-        let is_same = (self.ahead, self.joined, self.facts) == (last.ahead, last.joined, last.facts);
+        let is_same = (self.ahead, self.merged, self.facts) == (last.ahead, last.merged, last.facts);
         let (own, events) = (self.own.checked_sub(last.own)?, self.events.checked_sub(last.events)?);
         if is_same { Some((own.try_into().ok()?, events.try_into().ok()?)) } else { None }
     }
@@ -116,7 +116,7 @@ impl Timeline {
     fn standing(&self, at: usize) -> Standing {
         let turn = self.turn(at);
         let (own, events) = (turn.own + u64::from(self.owns[at]), turn.events + u64::from(self.events[at]));
-        let totals = Totals { own, joined: turn.joined, lineage: own + turn.ahead, events };
+        let totals = Totals { own, merged: turn.merged, lineage: own + turn.ahead, events };
         Standing { totals, facts: turn.facts }
     }
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::disk::{Disk, ForgetfulDisk};
 use crate::lineage::Op;
 use crate::memory::{
-    Actor, BranchId, Join, OpenMode, RecordEdit, RecordInput, Surroundings, Time, View, Viewer, Wanted, verify_on,
+    Actor, BranchId, MergeKind, OpenMode, RecordEdit, RecordInput, Surroundings, Time, View, Viewer, Wanted, verify_on,
 };
 
 static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
@@ -127,9 +127,9 @@ fn random_step(memory: &Memory, chance: &mut Chance, branches: &[BranchId]) {
     match chance.below(12) {
         0..3 => drop(memory.fork(&who, branch, &format!("b{number}"), None)),
         3..6 => put(memory, who.uid, branch, &format!("r{}", chance.below(4)), number),
-        6 => drop(memory.join(&who, branch, Join::Pull, false)),
-        7 => drop(memory.join(&who, branch, Join::Promote, false)),
-        8 => drop(memory.join(&who, branch, Join::Merge, false)),
+        6 => drop(memory.merge(&who, branch, MergeKind::Pull, false)),
+        7 => drop(memory.merge(&who, branch, MergeKind::Promote, false)),
+        8 => drop(memory.merge(&who, branch, MergeKind::Merge, false)),
         9 => drop(memory.checkpoint(&who, branch, &format!("c{number}"), Some("a \"text\"\n"))),
         10 => drop(memory.chmod(&who, branch, [0o700, 0o755][chance.below(2)])),
         _ => match chance.below(4) {
@@ -222,7 +222,7 @@ fn who_may_not_enter_a_branch_sees_little_of_its_entries_in_as_many_bytes() {
     put(&memory, 2, closed, "secret", 1);
     let below = memory.fork(&who(3), closed, "below", None).unwrap();
     memory.chmod(&who(3), below, 0o755).unwrap();
-    memory.join(&who(3), below, Join::Merge, false).unwrap();
+    memory.merge(&who(3), below, MergeKind::Merge, false).unwrap();
     let open_one = memory.fork(&who(2), main, "open", None).unwrap();
     memory.chmod(&who(2), open_one, 0o755).unwrap();
     put(&memory, 2, open_one, "public", 1);
@@ -245,10 +245,10 @@ fn who_may_not_enter_a_branch_sees_little_of_its_entries_in_as_many_bytes() {
         }
         assert_eq!(some.matches("\"hidden\":true").count(), all.matches("\"branch\":\"main/closed").count(), "{when}");
     };
-    memory.join(&who(2), closed, Join::Promote, false).unwrap();
+    memory.merge(&who(2), closed, MergeKind::Promote, false).unwrap();
     check("while it lives");
-    memory.join(&who(2), closed, Join::Merge, false).unwrap();
-    memory.join(&who(2), open_one, Join::Merge, false).unwrap();
+    memory.merge(&who(2), closed, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(2), open_one, MergeKind::Merge, false).unwrap();
     check("when it has ended");
     memory.seal().unwrap();
     check("when that is sealed");

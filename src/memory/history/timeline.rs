@@ -1,8 +1,8 @@
 //! What each entry adds to the files `lineage` and `events.jsonl` of its branch and of that branch's parent.
 //!
-//! Both files only grow. An entry appends its line to its own branch's. A join appends to the parent's `lineage` what
-//! the child has and the parent does not, the join's own line last; a fork or pull appends to the child's what the parent
-//! has and the child does not. So a branch's `lineage` is *own* lines, which include those of branches that joined it,
+//! Both files only grow. An entry appends its line to its own branch's. A merge appends to the parent's `lineage` what
+//! the child has and the parent does not, the merge's own line last; a fork or pull appends to the child's what the parent
+//! has and the child does not. So a branch's `lineage` is *own* lines, which include those of branches that were merged into it,
 //! and lines *from its parent*:
 //!
 //! ```text
@@ -24,7 +24,7 @@ pub struct Totals {
     /// Its own lines in `lineage`: what its parent gets of it.
     pub own: u64,
     /// How much of `own` its parent has got.
-    pub joined: u64,
+    pub merged: u64,
     /// All of `lineage`.
     pub lineage: u64,
     /// All of `events.jsonl`.
@@ -91,7 +91,7 @@ pub fn advance(entry: &Entry, lengths: Lengths, branch: &mut Standing, parent: &
     totals.lineage += lengths.line;
     totals.events += lengths.event;
     if takes_from_parent(entry) {
-        totals.lineage = totals.own + parent.totals.lineage.saturating_sub(totals.joined);
+        totals.lineage = totals.own + parent.totals.lineage.saturating_sub(totals.merged);
     }
     match entry.op {
         Op::Root | Op::Fork => {
@@ -109,9 +109,9 @@ pub fn advance(entry: &Entry, lengths: Lengths, branch: &mut Standing, parent: &
     }
     parent.totals.events += lengths.event;
     if entry.reaches_parent() {
-        let gain = totals.own - totals.joined;
+        let gain = totals.own - totals.merged;
         parent.totals.own += gain;
         parent.totals.lineage += gain;
-        totals.joined = totals.own;
+        totals.merged = totals.own;
     }
 }

@@ -201,7 +201,7 @@ impl Sources<'_> {
 fn write_step(out: &mut ContainerWriter<'_>, step: &Step) -> Result<(), Error> {
     let totals = &step.totals;
     let mut row = [0; STEP_ROW as usize];
-    fill(&mut row, [step.seq, totals.own, totals.joined, totals.lineage, totals.events]);
+    fill(&mut row, [step.seq, totals.own, totals.merged, totals.lineage, totals.events]);
     Ok(out.write(&row)?)
 }
 

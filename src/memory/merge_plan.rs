@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::catalog::{Branch, BranchId, BranchRef, Catalog, Kept};
 use super::effort::{Effort, PlanError};
-use super::log_record::{Join, LogRecord};
+use super::log_record::{LogRecord, MergeKind};
 use super::prepare::{CatalogChange, Prepared, about};
 use super::record_merge::RecordMerge;
 use super::trees::stored;
@@ -83,9 +83,9 @@ impl Outcome {
     }
 }
 
-/// What a join is worked out from.
+/// What a merge is worked out from.
 #[derive(Clone, Copy)]
-pub struct Table<'a> {
+pub struct MergeContext<'a> {
     /// All branches.
     pub catalog: &'a Catalog,
     /// Where the contents of files are read.
@@ -96,9 +96,9 @@ pub struct Table<'a> {
 
 /// A merge, promote or pull that was worked out.
 #[derive(Clone)]
-pub struct Planned {
+pub struct MergePlan {
     /// Which of them.
-    pub join: Join,
+    pub merge: MergeKind,
     /// When; times in the outcome are this one.
     pub time: Time,
     /// The branch as it was.
@@ -128,10 +128,10 @@ pub fn without_children(branch: &Branch) -> Result<(), Error> {
     Err(Error::new(Kind::NotEmpty, "has_children", message, "merge or discard them first"))
 }
 
-/// What a join is worked out from, beside the catalog.
+/// What a merge is worked out from, beside the catalog.
 struct Pair<'a> {
-    table: Table<'a>,
-    join: Join,
+    context: MergeContext<'a>,
+    merge: MergeKind,
     child: &'a BranchRef,
     parent: &'a BranchRef,
     /// Who does it; nobody where it is done again as it was done.
@@ -139,15 +139,20 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    fn new(table: Table<'a>, branch: BranchId, join: Join, who: Option<&'a Actor>) -> Result<Pair<'a>, Error> {
-        let child = table.catalog.branch_ref(branch)?;
-        let parent = table.catalog.branch_ref(table.catalog.parent(child)?.id)?;
-        Ok(Pair { table, join, child, parent, who })
+    fn new(
+        context: MergeContext<'a>,
+        branch: BranchId,
+        merge: MergeKind,
+        who: Option<&'a Actor>,
+    ) -> Result<Pair<'a>, Error> {
+        let child = context.catalog.branch_ref(branch)?;
+        let parent = context.catalog.branch_ref(context.catalog.parent(child)?.id)?;
+        Ok(Pair { context, merge, child, parent, who })
     }
 
     /// The branch whose settings count: the parent, for a pull the branch itself.
     fn ruling(&self) -> &'a Branch {
-        if self.join == Join::Pull { self.child } else { self.parent }
+        if self.merge == MergeKind::Pull { self.child } else { self.parent }
     }
 
     fn strategy(&self) -> Strategy {
@@ -164,28 +169,28 @@ impl<'a> Pair<'a> {
     }
 
     fn records(&self, effort: &Effort<'_>) -> Result<RecordMerge, PlanError> {
-        let receives = self.join == Join::Pull;
+        let receives = self.merge == MergeKind::Pull;
         RecordMerge::plan(&self.sides(), receives, self.strategy(), &|item| self.resolved(item), effort)
     }
 
     /// Plans what becomes of the files of the branch that receives. Its numbers of files stay; so for a
     /// pull the branch stands where the parent does otherwise.
     fn files(&self, effort: &Effort<'_>) -> Result<FilePlan, PlanError> {
-        let join = self.join;
+        let merge = self.merge;
         let (base, own, above) = (self.child.base.files(), self.child.state.files(), self.parent.state.files());
-        let pulls = join == Join::Pull;
+        let pulls = merge == MergeKind::Pull;
         let (giver, receiver) = if pulls { (above, own) } else { (own, above) };
-        let resolved = |item: &FileDecision| self.resolved(&decision(item, join)).map(|side| seen_from(side, join));
+        let resolved = |item: &FileDecision| self.resolved(&decision(item, merge)).map(|side| seen_from(side, merge));
         let turned = pulls.then(|| self.child.settings.rules().turned());
         let strategy = self.strategy();
         let how = FileMerge {
             rules: turned.as_ref().unwrap_or_else(|| self.parent.settings.rules()),
             strategy: if pulls { strategy.turned() } else { strategy },
             resolved: &resolved,
-            packs: self.table.packs,
+            packs: self.context.packs,
             merger: effort.merger,
             most: effort.most,
-            time: self.table.time,
+            time: self.context.time,
         };
         // Where numbers lead nowhere, all that the receiver changed is looked at.
         effort.check(base.has_unlike_at_most(receiver, effort.most.saturating_mul(16)))?;
@@ -207,18 +212,18 @@ impl<'a> Pair<'a> {
             rules: &all,
             strategy: Strategy::ChildWins,
             resolved: &|_| None,
-            packs: self.table.packs,
+            packs: self.context.packs,
             merger: &MergeAll,
             most: effort.most,
-            time: self.table.time,
+            time: self.context.time,
         };
         let trees = Trees { base: own, child: merged.files(), parent: own };
         state.set_files(plan_files(trees, &how)?.tree);
         Ok(Arc::new(state))
     }
 
-    fn finish(&self, records: RecordMerge, files: Arc<FilePlan>, effort: &Effort<'_>) -> Result<Planned, PlanError> {
-        let Table { packs, time, .. } = self.table;
+    fn finish(&self, records: RecordMerge, files: Arc<FilePlan>, effort: &Effort<'_>) -> Result<MergePlan, PlanError> {
+        let MergeContext { packs, time, .. } = self.context;
         let mut tree = files.tree.clone();
         for inode in &files.removed {
             tree.apply(&Op::Drop { inode: *inode }, time, packs)?;
@@ -226,22 +231,22 @@ impl<'a> Pair<'a> {
         let mut merged = records.merged().clone();
         merged.set_files(tree);
         let merged = Arc::new(merged);
-        let promoted = match self.join {
-            Join::Promote => Some(self.promoted(&merged, effort)?),
-            Join::Merge | Join::Pull => None,
+        let promoted = match self.merge {
+            MergeKind::Promote => Some(self.promoted(&merged, effort)?),
+            MergeKind::Merge | MergeKind::Pull => None,
         };
         let mut both_changed: Vec<Decision> = records.both_changed().cloned().collect();
-        both_changed.extend(file_decisions(&files, self.join));
+        both_changed.extend(file_decisions(&files, self.merge));
         let counts = Counts { files: files.files, ..records.counts() };
         let forbidden = self.forbidden(&merged, effort)?;
-        let (child, parent, join) = (self.child.clone(), self.parent.clone(), self.join);
-        Ok(Planned { join, time, child, parent, records, files, both_changed, merged, promoted, counts, forbidden })
+        let (child, parent, merge) = (self.child.clone(), self.parent.clone(), self.merge);
+        Ok(MergePlan { merge, time, child, parent, records, files, both_changed, merged, promoted, counts, forbidden })
     }
 
     /// Returns what the rules of the parent forbid; a pull takes what they have let pass before.
     fn forbidden(&self, merged: &State, effort: &Effort<'_>) -> Result<Option<Error>, PlanError> {
-        let (Some(who), Join::Merge | Join::Promote) = (self.who, self.join) else { return Ok(None) };
-        let (rules, owner, packs) = (self.parent.settings.rules(), self.parent.uid, self.table.packs);
+        let (Some(who), MergeKind::Merge | MergeKind::Promote) = (self.who, self.merge) else { return Ok(None) };
+        let (rules, owner, packs) = (self.parent.settings.rules(), self.parent.uid, self.context.packs);
         if !guard::guards(rules) {
             return Ok(None);
         }
@@ -251,16 +256,16 @@ impl<'a> Pair<'a> {
     }
 }
 
-impl Planned {
-    /// Works a join out; [`PlanError::Exceeded`] where it takes more effort than that.
+impl MergePlan {
+    /// Works a merge out; [`PlanError::Exceeded`] where it takes more effort than that.
     pub fn new(
-        table: Table<'_>,
+        context: MergeContext<'_>,
         branch: BranchId,
-        join: Join,
+        merge: MergeKind,
         who: Option<&Actor>,
         effort: &Effort<'_>,
-    ) -> Result<Planned, PlanError> {
-        let pair = Pair::new(table, branch, join, who)?;
+    ) -> Result<MergePlan, PlanError> {
+        let pair = Pair::new(context, branch, merge, who)?;
         let records = pair.records(effort)?;
         effort.pause();
         let files = Arc::new(pair.files(effort)?);
@@ -282,15 +287,20 @@ impl Planned {
     }
 
     fn same_rules(&self, child: &Branch, parent: &Branch) -> bool {
-        let (was, is) = if self.join == Join::Pull { (&*self.child, child) } else { (&*self.parent, parent) };
+        let (was, is) = if self.merge == MergeKind::Pull { (&*self.child, child) } else { (&*self.parent, parent) };
         was.settings.merges_like(&is.settings)
     }
 
     /// Works it out anew for what has changed since, as far as that is possible, and else as a whole.
-    pub fn again(&self, table: Table<'_>, who: Option<&Actor>, effort: &Effort<'_>) -> Result<Planned, PlanError> {
-        let pair = Pair::new(table, self.child.id, self.join, who)?;
+    pub fn again(
+        &self,
+        context: MergeContext<'_>,
+        who: Option<&Actor>,
+        effort: &Effort<'_>,
+    ) -> Result<MergePlan, PlanError> {
+        let pair = Pair::new(context, self.child.id, self.merge, who)?;
         if !self.same_child(pair.child) || !self.same_rules(pair.child, pair.parent) {
-            return Planned::new(table, self.child.id, self.join, who, effort);
+            return MergePlan::new(context, self.child.id, self.merge, who, effort);
         }
         let records = match pair.parent.has_state_of(&self.parent) {
             true => self.records.clone(),
@@ -304,7 +314,7 @@ impl Planned {
         };
         effort.pause();
         if self.parent.state.files().is_clone_of(pair.parent.state.files()) {
-            let pair = Pair { table: Table { time: self.time, ..table }, ..pair };
+            let pair = Pair { context: MergeContext { time: self.time, ..context }, ..pair };
             return pair.finish(records, self.files.clone(), effort);
         }
         let files = Arc::new(pair.files(effort)?);
@@ -331,18 +341,18 @@ impl Planned {
         self.forbidden.clone().or_else(|| self.is_blocked().then(|| conflict(self)))
     }
 
-    /// Returns the entry of the join and what it changes in a catalog in which the plan holds.
+    /// Returns the entry of the merge and what it changes in a catalog in which the plan holds.
     pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<Prepared, Error> {
         let branch = catalog.branch(self.child.id)?;
         let parent = catalog.parent(branch)?;
-        if self.join == Join::Merge {
+        if self.merge == MergeKind::Merge {
             without_children(branch)?;
         }
         if self.is_blocked() {
             return Err(conflict(self));
         }
-        let receiver = if self.join == Join::Pull { branch } else { parent };
-        let mut prepared = about(catalog, log_record, branch, self.join.op()).with_detail(Detail {
+        let receiver = if self.merge == MergeKind::Pull { branch } else { parent };
+        let mut prepared = about(catalog, log_record, branch, self.merge.op()).with_detail(Detail {
             strategy: Some(receiver.settings.strategy().name()),
             conflicts: self.both_changed.clone(),
             ..Detail::default()
@@ -358,10 +368,10 @@ impl Planned {
             }
         }
         prepared.steps.push(CatalogChange::State(receiver.id, self.merged.clone()));
-        match (self.join, &self.promoted) {
-            (Join::Merge, _) => prepared.steps.push(CatalogChange::Remove(branch.id)),
-            (Join::Pull, _) => prepared.steps.push(CatalogChange::Base(branch.id, parent.state.clone())),
-            (Join::Promote, promoted) => {
+        match (self.merge, &self.promoted) {
+            (MergeKind::Merge, _) => prepared.steps.push(CatalogChange::Remove(branch.id)),
+            (MergeKind::Pull, _) => prepared.steps.push(CatalogChange::Base(branch.id, parent.state.clone())),
+            (MergeKind::Promote, promoted) => {
                 let promoted = promoted.clone().unwrap_or_else(|| self.merged.clone());
                 prepared.steps.push(CatalogChange::State(branch.id, promoted));
                 prepared.steps.push(CatalogChange::Base(branch.id, self.merged.clone()));
@@ -372,18 +382,18 @@ impl Planned {
 }
 
 /// Turns a side of the plan of files into the one that users know, and back.
-fn seen_from(side: Side, join: Join) -> Side {
-    match (side, join) {
-        (Side::Child, Join::Pull) => Side::Parent,
-        (Side::Parent, Join::Pull) => Side::Child,
+fn seen_from(side: Side, merge: MergeKind) -> Side {
+    match (side, merge) {
+        (Side::Child, MergeKind::Pull) => Side::Parent,
+        (Side::Parent, MergeKind::Pull) => Side::Child,
         (side, _) => side,
     }
 }
 
-fn decision(item: &FileDecision, join: Join) -> Decision {
+fn decision(item: &FileDecision, merge: MergeKind) -> Decision {
     let id = format!("files/{}", String::from_utf8_lossy(&item.path)).into();
-    let decision = item.decision.map(|side| seen_from(side, join));
-    let (child, parent) = if join == Join::Pull { (item.parent, item.child) } else { (item.child, item.parent) };
+    let decision = item.decision.map(|side| seen_from(side, merge));
+    let (child, parent) = if merge == MergeKind::Pull { (item.parent, item.child) } else { (item.child, item.parent) };
     Decision { id, base: item.base, child, parent, decision, ..Decision::default() }
 }
 
@@ -393,12 +403,12 @@ const LOST_BYTES_MAX: usize = 1000;
 
 /// Returns the decisions on files, each with what was not kept of a file that both sides keep, and
 /// why it did not merge by its kind.
-fn file_decisions(plan: &FilePlan, join: Join) -> Vec<Decision> {
+fn file_decisions(plan: &FilePlan, merge: MergeKind) -> Vec<Decision> {
     let mut parts: HashMap<&[u8], Vec<Part>> = HashMap::new();
     for lost in &plan.losers {
         if let Loser::Part { side, bytes } = &lost.what {
             let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LOST_BYTES_MAX)]).into();
-            parts.entry(&lost.path).or_default().push(Part { side: seen_from(*side, join), text });
+            parts.entry(&lost.path).or_default().push(Part { side: seen_from(*side, merge), text });
         }
     }
     let notes: HashMap<&[u8], Arc<str>> =
@@ -407,7 +417,7 @@ fn file_decisions(plan: &FilePlan, join: Join) -> Vec<Decision> {
         let mut lost = parts.remove(&item.path[..]).unwrap_or_default();
         let lost_more = lost.len().saturating_sub(LOST_MAX) as u64;
         lost.truncate(LOST_MAX);
-        Decision { lost, lost_more, note: notes.get(&item.path[..]).cloned(), ..decision(item, join) }
+        Decision { lost, lost_more, note: notes.get(&item.path[..]).cloned(), ..decision(item, merge) }
     };
     plan.both_changed.iter().map(with_losers).collect()
 }
@@ -416,7 +426,7 @@ fn file_decisions(plan: &FilePlan, join: Join) -> Vec<Decision> {
 ///
 /// [`PlanError::Exceeded`] where more than `most` paths differ.
 pub fn restored(
-    table: Table<'_>,
+    context: MergeContext<'_>,
     branch: &Branch,
     wanted: &Tree,
     patterns: &[Arc<str>],
@@ -439,21 +449,21 @@ pub fn restored(
         rules: &rules,
         strategy: Strategy::ChildWins,
         resolved: &|_| None,
-        packs: table.packs,
+        packs: context.packs,
         merger: &MergeAll,
         most,
-        time: table.time,
+        time: context.time,
     };
     let plan = plan_files(Trees { base: own, child: wanted, parent: own }, &how)?;
     let mut files = plan.tree;
     for inode in &plan.removed {
-        files.apply(&Op::Drop { inode: *inode }, table.time, table.packs).map_err(stored)?;
+        files.apply(&Op::Drop { inode: *inode }, context.time, context.packs).map_err(stored)?;
     }
     Ok((files, plan.files))
 }
 
 /// Returns the error for a merge that waits for `resolve`.
-pub fn conflict(plan: &Planned) -> Error {
+pub fn conflict(plan: &MergePlan) -> Error {
     let open: Vec<&str> =
         plan.both_changed.iter().filter(|item| item.decision.is_none()).map(|item| &*item.id).collect();
     let shown = open.iter().take(5).copied().collect::<Vec<_>>().join(", ");

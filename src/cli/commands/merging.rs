@@ -7,13 +7,13 @@ use crate::cli::failure::Failure;
 use crate::cli::output::Output;
 use crate::cli::render;
 use crate::cli::target::{Access, Branch, Target};
-use crate::memory::{Document, Join};
+use crate::memory::{Document, MergeKind};
 
 /// Joins a branch with its parent and prints the result; exit code 3 where something stands in the way.
-pub fn run(target: &str, join: Join, dry_run: bool, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(target: &str, kind: MergeKind, dry_run: bool, out: &mut Output) -> Result<Exit, Failure> {
     let target: Target = target.parse()?;
     let outcome = target
-        .with(Access::Write, |branch| branch.join(join, dry_run).map_err(|failure| with_conflicts(branch, failure)))?;
+        .with(Access::Write, |branch| branch.merge(kind, dry_run).map_err(|failure| with_conflicts(branch, failure)))?;
     if out.is_json() {
         out.line(&outcome)?
     } else {
