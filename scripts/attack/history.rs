@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use engramfs::memory::{
-    Actor, BranchId, Memory, OpenMode, RecordEdit, RecordInput, Setting, Surroundings, Viewer, Wanted,
+    Actor, BranchId, Environment, Memory, OpenMode, RecordEdit, RecordInput, Setting, Viewer, Wanted,
 };
 
 use crate::mount::{Mount, binary};
@@ -53,7 +53,7 @@ fn who() -> Actor {
 }
 
 fn open(store: &Path, mode: OpenMode) -> Arc<Memory> {
-    Memory::open(store, mode, "attack", Surroundings::real(who())).unwrap()
+    Memory::open(store, mode, "attack", Environment::real(who())).unwrap()
 }
 
 fn commit(memory: &Memory, branch: BranchId, text: u64) {

@@ -184,7 +184,7 @@ fn import(folder: &Path) {
         &folder.join("store-npy"),
         engramfs::memory::OpenMode::Create,
         "bench",
-        engramfs::memory::Surroundings::real(crate::store::who()),
+        engramfs::memory::Environment::real(crate::store::who()),
     )
     .unwrap()
     .close()

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use engramfs::memory::{Actor, BranchId, Memory, OpenMode, RecordEdit, RecordInput, Surroundings};
+use engramfs::memory::{Actor, BranchId, Environment, Memory, OpenMode, RecordEdit, RecordInput};
 
 use crate::{micros, p50, row};
 
@@ -19,7 +19,7 @@ pub fn who() -> Actor {
 }
 
 pub fn open(path: &Path) -> Arc<Memory> {
-    Memory::open(path, OpenMode::Create, "bench", Surroundings::real(who())).unwrap()
+    Memory::open(path, OpenMode::Create, "bench", Environment::real(who())).unwrap()
 }
 
 /// A cheap random vector.

@@ -72,7 +72,7 @@ fn id_of<'a, T>(change: &ordmap::DiffItem<'a, 'a, Arc<str>, T>) -> &'a Arc<str> 
 /// `most`.
 fn candidates(old: &State, new: &State, most: usize) -> Result<Option<BTreeSet<Arc<str>>>, SegmentError> {
     let mut ids = BTreeSet::new();
-    for change in old.loose.diff(&new.loose) {
+    for change in old.unsealed.diff(&new.unsealed) {
         ids.insert(id_of(&change).clone());
         if ids.len() > most {
             return Ok(None);

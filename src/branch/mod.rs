@@ -4,7 +4,7 @@
 //! an open handle are all just clones; no clone ever sees another's later changes.
 
 mod diff;
-mod loose;
+mod mem_table;
 mod names;
 mod rows;
 mod state;
@@ -12,7 +12,7 @@ mod stored;
 mod visible;
 
 pub use diff::{Difference, differences, differences_at_most, touched_at_most};
-pub use loose::{Codes, Loose, Table};
+pub use mem_table::{CodeCache, Codes, MemTable};
 pub use names::{NAME_BYTES_MAX, NameError, RECORD_ID_BYTES_MAX, check_name, check_record_id};
 pub use rows::Rows;
 pub use state::{Layer, State};

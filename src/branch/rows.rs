@@ -11,7 +11,7 @@ use crate::segment::{Row, SegmentError};
 /// The visible versions of a state in bytewise order of their ids.
 pub struct Rows<'a> {
     layers: Vec<Cursor<'a>>,
-    loose: std::iter::Peekable<ordmap::RangedIter<'a, Arc<str>, Arc<Version>, imbl::shared_ptr::DefaultSharedPtr>>,
+    unsealed: std::iter::Peekable<ordmap::RangedIter<'a, Arc<str>, Arc<Version>, imbl::shared_ptr::DefaultSharedPtr>>,
 }
 
 struct Cursor<'a> {
@@ -40,7 +40,7 @@ impl State {
             cursor.move_to(from)?;
             layers.push(cursor);
         }
-        Ok(Rows { layers, loose: self.loose.range(after).peekable() })
+        Ok(Rows { layers, unsealed: self.unsealed.range(after).peekable() })
     }
 }
 
@@ -54,13 +54,13 @@ impl Rows<'_> {
                 best = Some((index, id, row));
             }
         }
-        let loose_first = match (&best, self.loose.peek()) {
+        let loose_first = match (&best, self.unsealed.peek()) {
             (Some((_, id, _)), Some((key, _))) => ***key < **id,
             (None, Some(_)) => true,
             (_, None) => false,
         };
         if loose_first {
-            return Ok(self.loose.next().map(|(_, version)| Row::Loose(version.clone())));
+            return Ok(self.unsealed.next().map(|(_, version)| Row::Unsealed(version.clone())));
         }
         let Some((index, _, row)) = best else { return Ok(None) };
         let cursor = &mut self.layers[index];

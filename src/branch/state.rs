@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 
-use super::{Loose, Visible};
+use super::{MemTable, Visible};
 use crate::object::{Context, Hash, Hasher, SetHash, Time};
 use crate::record::Version;
 use crate::segment::{Row, Segment, SegmentError, Totals};
@@ -22,14 +22,14 @@ pub struct Layer {
     pub visible: Visible,
 }
 
-/// The records of a branch, which are loose versions and rows of segments, and its files.
+/// The records of a branch, which are unsealed versions and rows of segments, and its files.
 ///
 /// **Invariant:** an id is visible in one place at most, so a look-up never depends on how many
 /// levels of forks lie above. A clone shares everything with its original until one of them changes.
 #[derive(Clone, Default)]
 pub struct State {
     pub(super) layers: Vec<Layer>,
-    pub(super) loose: Loose,
+    pub(super) unsealed: MemTable,
     pub(super) sum: Arc<SetHash>,
     pub(super) totals: Totals,
     pub(super) graves: OrdMap<Arc<str>, Time>,
@@ -83,8 +83,8 @@ impl State {
     }
 
     /// Returns the versions that are in no segment yet.
-    pub fn loose(&self) -> &Loose {
-        &self.loose
+    pub fn unsealed(&self) -> &MemTable {
+        &self.unsealed
     }
 
     /// Returns when a record was deleted, if it was and is not there again.
@@ -94,8 +94,8 @@ impl State {
 
     /// Returns the visible version of a record.
     pub fn find(&self, id: &str) -> Result<Option<Row>, SegmentError> {
-        if let Some(version) = self.loose.get(id) {
-            return Ok(Some(Row::Loose(version.clone())));
+        if let Some(version) = self.unsealed.get(id) {
+            return Ok(Some(Row::Unsealed(version.clone())));
         }
         for layer in &self.layers {
             if let Some(row) = find_in(layer, id, 0)?.1 {
@@ -111,8 +111,8 @@ impl State {
         self.take_out(&id)?;
         self.graves.remove(&id);
         match row {
-            Row::Loose(version) => {
-                self.loose.insert(version);
+            Row::Unsealed(version) => {
+                self.unsealed.insert(version);
             }
             Row::Sealed(segment, row) => self.layer_of(&segment).visible.set(row, true),
         }
@@ -174,12 +174,12 @@ impl State {
         self.layers.retain(|layer| layer.visible.count() > 0);
     }
 
-    /// Returns the same content with those loose versions sealed that `row_of` finds in `segment`.
+    /// Returns the same content with those unsealed versions sealed that `row_of` finds in `segment`.
     pub fn settled(&self, segment: &Arc<Segment>, row_of: impl Fn(&Arc<Version>) -> Option<u32>) -> State {
         let mut next = self.clone();
-        for version in self.loose.values() {
+        for version in self.unsealed.values() {
             if let Some(row) = row_of(version) {
-                next.loose.remove(&version.id);
+                next.unsealed.remove(&version.id);
                 next.layer_of(segment).visible.set(row, true);
             }
         }
@@ -216,8 +216,8 @@ impl State {
     fn hide(&mut self, old: &Row) -> Result<(), SegmentError> {
         let (hash, totals) = (old.hash()?, old.totals()?);
         match old {
-            Row::Loose(version) => {
-                self.loose.remove(&version.id);
+            Row::Unsealed(version) => {
+                self.unsealed.remove(&version.id);
             }
             Row::Sealed(segment, row) => self.layer_of(segment).visible.set(*row, false),
         }
@@ -228,8 +228,8 @@ impl State {
 
     /// Like [`State::find`], for ids in ascending order: `hints` keep each layer's place.
     fn find_onwards(&self, id: &str, hints: &mut [u32]) -> Result<Option<Row>, SegmentError> {
-        if let Some(version) = self.loose.get(id) {
-            return Ok(Some(Row::Loose(version.clone())));
+        if let Some(version) = self.unsealed.get(id) {
+            return Ok(Some(Row::Unsealed(version.clone())));
         }
         for (layer, hint) in self.layers.iter().zip(hints) {
             let (place, found) = find_in(layer, id, *hint)?;

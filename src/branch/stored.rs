@@ -4,13 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 
-use super::{Layer, Loose, State, Visible};
+use super::{Layer, MemTable, State, Visible};
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
 use crate::segment::{Segment, Totals};
 use crate::workspace::Tree;
 
 impl State {
-    /// Appends the stored form; loose versions are not in it, so there must be none, nor are files and the sum.
+    /// Appends the stored form; unsealed versions are not in it, so there must be none, nor are files and the sum.
     pub fn write(&self, out: &mut Writer) {
         self.totals.write(out);
         out.number(self.layers.len() as u64);
@@ -42,6 +42,6 @@ impl State {
         for _ in 0..input.length()? {
             graves.insert(input.text()?.into(), Time(input.signed()?));
         }
-        Ok(State { layers, loose: Loose::default(), sum, totals, graves, files, head: OnceLock::new() })
+        Ok(State { layers, unsealed: MemTable::default(), sum, totals, graves, files, head: OnceLock::new() })
     }
 }

@@ -23,7 +23,7 @@ pub enum KeyError {
     Mismatch,
     /// Others could read the key.
     #[error("the signing key's mode is {0:04o}, so others can read it; run chmod 600 on the file 'key' in the store")]
-    Loose(u32),
+    TooOpen(u32),
 }
 
 /// The ed25519 signing key; it never leaves the store.

@@ -8,7 +8,7 @@ use crate::search::{Answer, Place, Question, SearchError, ask};
 impl Memory {
     /// Answers a question to a view for the store's owner; see [`Memory::ask_for`].
     pub fn ask(&self, view: &View, question: &Question) -> Result<Answer, Error> {
-        self.ask_for(self.surroundings.owner.uid, view, question)
+        self.ask_for(self.environment.owner.uid, view, question)
     }
 
     /// Answers a question to a view, by default from the branch and the shared log, in turns with what else a user

@@ -139,12 +139,12 @@ fn cut_to_whole_frames(dest: &Path) -> io::Result<()> {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
-    use crate::memory::{Actor, Memory, OpenMode, Surroundings};
+    use crate::memory::{Actor, Environment, Memory, OpenMode};
 
     fn store_in(folder: &Path) -> std::path::PathBuf {
         let path = folder.join("store");
         let owner = Actor { uid: 1, gid: 1, name: "ann".into() };
-        Memory::open(&path, OpenMode::Create, "a test", Surroundings::real(owner)).unwrap().close().unwrap();
+        Memory::open(&path, OpenMode::Create, "a test", Environment::real(owner)).unwrap().close().unwrap();
         path
     }
 
@@ -188,8 +188,8 @@ mod tests {
                 } else {
                     std::os::unix::fs::symlink(&kept, &path).unwrap();
                 }
-                let surroundings = || Surroundings::real(Actor { uid: 1, gid: 1, name: "ann".into() });
-                let open = |mode| Memory::open(&store, mode, "a test", surroundings()).map(drop);
+                let environment = || Environment::real(Actor { uid: 1, gid: 1, name: "ann".into() });
+                let open = |mode| Memory::open(&store, mode, "a test", environment()).map(drop);
                 let errors = [
                     verify(&store, &VerifyOptions::default()).map(drop),
                     backup(&store, &dir.path().join("copy")).map(drop),

@@ -182,12 +182,12 @@ fn read(input: &mut Reader<'_>) -> Result<RecordEdit, CodecError> {
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Kind, OpenMode, Surroundings};
+    use crate::memory::{Environment, Kind, OpenMode};
 
     fn memory() -> Arc<Memory> {
         let owner = crate::memory::Actor { uid: 0, gid: 0, name: "root".into() };
         let disk = Arc::new(ForgetfulDisk::new());
-        Memory::open_on(disk, OpenMode::Create, None, Surroundings::real(owner)).unwrap()
+        Memory::open_on(disk, OpenMode::Create, None, Environment::real(owner)).unwrap()
     }
 
     fn put(number: usize) -> RecordEdit {

@@ -50,7 +50,7 @@ pub struct Checkpoint {
 
 /// A state that stays readable for a while.
 #[derive(Clone)]
-pub struct Kept {
+pub struct RetainedState {
     /// The records.
     pub state: Arc<State>,
     /// When it was left; where that was more than once, the last time.
@@ -64,8 +64,8 @@ impl PartialEq for Checkpoint {
     }
 }
 
-impl PartialEq for Kept {
-    fn eq(&self, other: &Kept) -> bool {
+impl PartialEq for RetainedState {
+    fn eq(&self, other: &RetainedState) -> bool {
         Arc::ptr_eq(&self.state, &other.state) && self.time == other.time
     }
 }
@@ -135,7 +135,7 @@ pub struct Branch {
     /// Its child branches by name.
     pub children: OrdMap<Arc<str>, BranchId>,
     /// Earlier states and states of losers that stay readable, by head: of those with one head the first.
-    pub kept: OrdMap<Hash, Kept>,
+    pub kept: OrdMap<Hash, RetainedState>,
     /// Conflicts settled by hand, by id.
     pub resolutions: OrdMap<Arc<str>, Resolution>,
     /// Operations on its files since the store was opened.
@@ -195,9 +195,9 @@ impl Branch {
     }
 
     /// Keeps a state readable. One of equal content that is kept already stays, for longer.
-    pub fn keep(&mut self, kept: Kept) {
-        let Kept { state, time } = kept;
-        self.kept.entry(state.head()).or_insert(Kept { state, time }).time = time;
+    pub fn keep(&mut self, kept: RetainedState) {
+        let RetainedState { state, time } = kept;
+        self.kept.entry(state.head()).or_insert(RetainedState { state, time }).time = time;
     }
 }
 
@@ -373,8 +373,10 @@ impl Catalog {
         for id in ahead {
             self.change(id, |branch| {
                 branch.changed = branch.changed.min(now);
-                let kept =
-                    branch.kept.iter().map(|(head, kept)| (*head, Kept { time: kept.time.min(now), ..kept.clone() }));
+                let kept = branch
+                    .kept
+                    .iter()
+                    .map(|(head, kept)| (*head, RetainedState { time: kept.time.min(now), ..kept.clone() }));
                 branch.kept = kept.collect();
             });
         }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::log_record::{Command, LogRecord};
 use super::prepare::{PlanContext, prepare};
 use super::transact::LogTail;
-use super::{Actor, Error, Kind, Memory, Surroundings};
+use super::{Actor, Environment, Error, Kind, Memory};
 use crate::object::Time;
 
 const DAY: i64 = 24 * 3600 * 1_000_000_000;
@@ -25,8 +25,8 @@ pub(super) struct Moment {
 
 impl Moment {
     /// Returns the present one.
-    pub fn now(surroundings: &Surroundings) -> Moment {
-        Moment { clock: (surroundings.clock)(), uptime: (surroundings.uptime)() }
+    pub fn now(environment: &Environment) -> Moment {
+        Moment { clock: (environment.clock)(), uptime: (environment.uptime)() }
     }
 
     /// Returns by how many nanoseconds the clock was set forward or back since an earlier moment.
@@ -58,7 +58,7 @@ impl Memory {
     /// Kind `Invalid`, code `clock_jumped`, where the clock was set by more than a day since the last write, or no
     /// later time can be stored. A clock that is set right again is taken.
     pub(super) fn next_time(&self, log_tail: &mut LogTail) -> Result<Time, Error> {
-        let now = Moment::now(&self.surroundings);
+        let now = Moment::now(&self.environment);
         let jump = now.set_since(&log_tail.moment);
         if jump.unsigned_abs() > DAY.unsigned_abs() {
             let way = if jump > 0 { "forward" } else { "back" };
@@ -75,7 +75,7 @@ impl Memory {
     }
 
     /// Returns the time of an entry about what was done before, whatever became of the clock since.
-    pub(super) fn time_of_gathering(&self, log_tail: &mut LogTail) -> Time {
+    pub(super) fn time_of_pending(&self, log_tail: &mut LogTail) -> Time {
         self.next_time(log_tail).unwrap_or(log_tail.time.after(1))
     }
 

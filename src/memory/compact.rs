@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::catalog::Catalog;
 use super::manifest::Stored;
-use super::moves::Fold;
+use super::relocations::Compaction;
 use super::seal::each_state;
 use super::{Error, Memory};
 use crate::branch::Visible;
@@ -51,7 +51,7 @@ impl Memory {
             if sparse == Sparse::default() {
                 break;
             }
-            let sealed = self.seal_alone(stored, &Fold::Sparse(Arc::new(sparse)))?;
+            let sealed = self.seal_alone(stored, &Compaction::Sparse(Arc::new(sparse)))?;
             freed += self.sweep(stored, &sealed)?;
         }
         Ok(freed)

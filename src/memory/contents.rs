@@ -86,8 +86,8 @@ impl LogTail {
 
     fn note_content(&mut self, by: Author, files: Edited, stretch: &Stretch<'_>) {
         self.written_bytes += stretch.bytes().len() as u64;
-        let loose_bytes = stretch.ends().count() as u64 * END_BYTES + seal::COMMAND_BYTES;
-        self.note(by, files, loose_bytes);
+        let unsealed_bytes = stretch.ends().count() as u64 * END_BYTES + seal::COMMAND_BYTES;
+        self.note(by, files, unsealed_bytes);
     }
 
     /// Carries out a write whose content stands in the journal; returns false if it is not whole.

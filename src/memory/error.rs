@@ -202,7 +202,7 @@ impl From<CodecError> for Error {
 
 impl From<KeyError> for Error {
     fn from(error: KeyError) -> Error {
-        let kind = if matches!(error, KeyError::Loose(_)) { Kind::Denied } else { Kind::Damaged };
+        let kind = if matches!(error, KeyError::TooOpen(_)) { Kind::Denied } else { Kind::Damaged };
         Error::of(kind, "key", &error)
     }
 }

@@ -98,9 +98,9 @@ impl Snapshot {
 /// The dimension of a state's vectors; 0 where it has none.
 fn dim_of(state: &State) -> usize {
     let sealed = state.layers().iter().map(|layer| layer.segment.dim()).find(|dim| *dim > 0);
-    let loose =
-        || state.loose().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len()));
-    sealed.or_else(loose).unwrap_or(0)
+    let unsealed =
+        || state.unsealed().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len()));
+    sealed.or_else(unsealed).unwrap_or(0)
 }
 
 /// The header of NumPy's format 1.0, padded to 128 bytes.

@@ -1,8 +1,8 @@
 //! The files of a branch: an operation is one frame of the journal, and what was done within a
 //! second is one entry of the lineage.
 //!
-//! A frame of an operation is not signed by itself. The entry that gathers it is: its head covers
-//! the files. So every command that looks at a branch's head gathers first, and so does a sync. Until then a
+//! A frame of an operation is not signed by itself. The entry that commits it is: its head covers
+//! the files. So every command that looks at a branch's head commits pending operations first, and so does a sync. Until then a
 //! keyed code binds it to all before it. Long writes are in `contents`.
 
 use super::catalog::{Branch, BranchId, Catalog, View};
@@ -246,8 +246,8 @@ impl Memory {
             // Letting go of files that nobody else has takes time.
             (outcome, before)
         };
-        self.keeper.gather_soon();
-        self.wake_keeper();
+        self.maintenance.commit_pending_soon();
+        self.wake_maintenance();
         Ok(outcome)
     }
 
@@ -258,7 +258,7 @@ impl Memory {
 
     /// Lets go of a file without a name that is not open any more, soon.
     pub fn drop_file_soon(&self, who: Actor, branch: BranchId, inode: u64) {
-        self.keeper.drop_file_soon((who, branch, inode));
+        self.maintenance.drop_file_soon((who, branch, inode));
     }
 
     /// Appends an operation to the journal, where it outlives its file's handles; returns the files
@@ -294,13 +294,13 @@ impl Memory {
         } else {
             no_longer_hurried();
             // Its chunks go into packs all the same.
-            log_tail.loose_bytes += content.len() as u64;
+            log_tail.unsealed_bytes += content.len() as u64;
         }
         Ok((after, outcome))
     }
 
     /// Makes one entry of what was done to a branch's files since its last one.
-    pub(super) fn gather(&self, log_tail: &mut LogTail, branch: BranchId) -> Result<(), Error> {
+    pub(super) fn commit_pending(&self, log_tail: &mut LogTail, branch: BranchId) -> Result<(), Error> {
         let Some(pending) = log_tail.pending.get(&branch) else { return Ok(()) };
         let (uid, before) = (pending.uid, pending.before.clone());
         // The state itself and no clone of its files: what is hashed here is known when its head is asked for.
@@ -314,7 +314,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Works out what takes long of what was done to a branch's files, so that gathering it takes little.
+    /// Works out what takes long of what was done to a branch's files, so that committing it takes little.
     pub(super) fn prepare_gather(&self, branch: BranchId, before: &Tree) -> Result<(), Error> {
         let Some((state, edits)) =
             self.catalog().branches.get(&branch).map(|branch| (branch.state.clone(), branch.edits))
@@ -333,21 +333,21 @@ impl Memory {
         Ok(())
     }
 
-    /// Gathers what was done to the files of every branch.
-    pub(super) fn gather_all(&self) -> Result<(), Error> {
+    /// Commits the pending operations on files of every branch.
+    pub(super) fn commit_all_pending(&self) -> Result<(), Error> {
         let branches: Vec<BranchId> = self.writer()?.pending.keys().copied().collect();
         for branch in branches {
-            drop(self.writer_for(&self.surroundings.owner, &[Some(branch)])?);
+            drop(self.writer_for(&self.environment.owner, &[Some(branch)])?);
             self.tell_files(branch);
         }
         Ok(())
     }
 
-    /// Like [`Memory::gather_all`], for who seals and so holds a lock: listeners are told by another thread.
-    fn gather_late(&self) -> Result<(), Error> {
+    /// Like [`Memory::commit_all_pending`], for who seals and so holds a lock: listeners are told by another thread.
+    fn commit_late(&self) -> Result<(), Error> {
         let branches: Vec<BranchId> = self.writer()?.pending.keys().copied().collect();
         for branch in branches {
-            drop(self.writer_for(&self.surroundings.owner, &[Some(branch)])?);
+            drop(self.writer_for(&self.environment.owner, &[Some(branch)])?);
             let me = self.me.clone();
             self.planner.run(move || {
                 if let Some(memory) = me.upgrade() {
@@ -360,12 +360,12 @@ impl Memory {
 
     /// Returns the right to write, with all that was done to files standing in entries.
     pub(super) fn writer_with_all_gathered(&self) -> Result<WriterGuard<'_>, Error> {
-        self.gather_late()?;
+        self.commit_late()?;
         // What has come since is little.
         let branches: Vec<Option<BranchId>> = self.writer()?.pending.keys().copied().map(Some).collect();
-        let mut writer = self.writer_for(&self.surroundings.owner, &branches)?;
+        let mut writer = self.writer_for(&self.environment.owner, &branches)?;
         let late: Vec<BranchId> = writer.pending.keys().copied().collect();
-        late.into_iter().try_for_each(|branch| self.gather(&mut writer, branch))?;
+        late.into_iter().try_for_each(|branch| self.commit_pending(&mut writer, branch))?;
         Ok(writer)
     }
 
@@ -377,9 +377,9 @@ impl Memory {
 
 impl LogTail {
     /// Notes an operation that was written down.
-    pub(super) fn note(&mut self, by: Author, files: Edited, loose_bytes: u64) {
+    pub(super) fn note(&mut self, by: Author, files: Edited, unsealed_bytes: u64) {
         self.time = by.time;
-        self.loose_bytes += loose_bytes;
+        self.unsealed_bytes += unsealed_bytes;
         let Edited { before, edits } = files;
         let fresh = || Pending { uid: by.uid, before, worked_out: None, since: edits, last: edits, moved: 0 };
         self.pending.entry(by.branch).or_insert_with(fresh).last = edits + 1;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::catalog::{Branch, BranchId, BranchRef, Catalog, Kept};
+use super::catalog::{Branch, BranchId, BranchRef, Catalog, RetainedState};
 use super::log_record::Command;
 use super::manifest::Stored;
-use super::moves::Fold;
+use super::relocations::Compaction;
 use super::settings::Setting;
 use super::{Actor, Error, Kind, Memory, seal};
 use crate::object::{Hash, Time};
@@ -43,7 +43,7 @@ impl Memory {
             paths.extend(self.discard_expired(who, branch, age.least)?);
         }
         let files = self.expire_files(false)?;
-        self.gather_all()?;
+        self.commit_all_pending()?;
         let (states, bytes) = self.collect(&mut self.sealing.lock(), age.now)?;
         Ok(json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes }))
     }
@@ -53,7 +53,7 @@ impl Memory {
     pub(super) fn collect(&self, stored: &mut Stored, now: Time) -> Result<(usize, u64), Error> {
         let states = self.drop_outdated(now)?;
         // The catalog that was sealed holds files that compaction frees.
-        let sealed = self.seal_alone(stored, &Fold::Small)?;
+        let sealed = self.seal_alone(stored, &Compaction::Small)?;
         let mut bytes = self.sweep(stored, &sealed)?;
         drop(sealed);
         match self.compact(stored, if self.room.is_tight() { TIGHT_SHARE } else { SHARE }) {
@@ -173,11 +173,11 @@ fn expired(catalog: &Catalog, age: &Age) -> Vec<BranchId> {
     order
 }
 
-fn is_outdated(branch: &Branch, kept: &Kept, now: Time) -> bool {
+fn is_outdated(branch: &Branch, kept: &RetainedState, now: Time) -> bool {
     let keep = branch.settings.duration(Setting::Keep).unwrap_or(i64::MAX);
     now.0 - kept.time.0 >= keep
 }
 
-fn outdated(branch: &Branch, now: Time) -> impl Iterator<Item = (&Hash, &Kept)> {
+fn outdated(branch: &Branch, now: Time) -> impl Iterator<Item = (&Hash, &RetainedState)> {
     branch.kept.iter().filter(move |(_, kept)| is_outdated(branch, kept, now))
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::catalog::Branch;
-use super::moves::{FOLDED_ROWS_MAX, Fold};
+use super::relocations::{COMPACTED_ROWS_MAX, Compaction};
 use super::{Error, Memory, unfinished};
 use crate::branch::{Layer, State};
 use crate::disk::Disk;
@@ -29,12 +29,12 @@ const STEPS_BETWEEN_SAVES: usize = 100_000;
 /// Beside a large segment a graph pays from this share of the rows on: what the walk of the large one
 /// found tells early that little here is worth following.
 const BESIDE_SHARE: u32 = 4;
-/// So many lulls are waited for at most, where seals never end.
+/// So many quiet intervals are waited for at most, where seals never end.
 const PAUSES_MAX: usize = 12;
 
 /// What the indexer is asked to do, and what it is at.
 #[derive(Default)]
-struct Wish {
+struct Requests {
     look: bool,
     stop: bool,
     /// A graph is being built or put in place.
@@ -47,7 +47,7 @@ struct Wish {
 
 /// The thread that builds graphs, seen from outside.
 #[derive(Clone, Default)]
-pub(super) struct Indexer(Arc<(Mutex<Wish>, Condvar)>);
+pub(super) struct Indexer(Arc<(Mutex<Requests>, Condvar)>);
 
 /// A graph that is wanted.
 struct Task {
@@ -62,33 +62,33 @@ impl Task {
 }
 
 impl Indexer {
-    fn lock(&self) -> MutexGuard<'_, Wish> {
+    fn lock(&self) -> MutexGuard<'_, Requests> {
         self.0.0.lock()
     }
 
-    fn wish(&self, change: impl FnOnce(&mut Wish)) {
+    fn request(&self, change: impl FnOnce(&mut Requests)) {
         change(&mut self.lock());
         self.0.1.notify_all();
     }
 
     /// Asks the thread to look for segments that want a graph.
     pub(super) fn wake(&self) {
-        self.wish(|wish| wish.look = true);
+        self.request(|requests| requests.look = true);
     }
 
     /// Tells the thread to end.
     pub(super) fn stop(&self) {
-        self.wish(|wish| wish.stop = true);
+        self.request(|requests| requests.stop = true);
     }
 
-    /// Waits for a wish; returns whether to look, or to end.
+    /// Waits for a request; returns whether to look, or to end.
     fn next(&self) -> bool {
-        let mut wish = self.lock();
-        wish.busy = false;
+        let mut requests = self.lock();
+        requests.busy = false;
         self.0.1.notify_all();
-        let mut wish = self.0.1.wait_while(wish, |wish| !wish.look && !wish.stop);
-        (wish.look, wish.busy) = (false, !wish.stop);
-        !wish.stop
+        let mut requests = self.0.1.wait_while(requests, |requests| !requests.look && !requests.stop);
+        (requests.look, requests.busy) = (false, !requests.stop);
+        !requests.stop
     }
 
     /// Tells whether something was sealed since this was asked last.
@@ -97,31 +97,32 @@ impl Indexer {
     }
 
     /// Waits until nothing was sealed for a while; returns whether to go on.
-    fn lull(&self, pause: Duration) -> bool {
-        let mut wish = self.lock();
+    fn quiescence(&self, pause: Duration) -> bool {
+        let mut requests = self.lock();
         for _ in 0..PAUSES_MAX {
-            wish.look = false;
-            let (after, is_quiet) = self.0.1.wait_timeout_while(wish, pause, |wish| !wish.look && !wish.stop);
-            wish = after;
-            if is_quiet || wish.stop {
+            requests.look = false;
+            let (after, is_quiet) =
+                self.0.1.wait_timeout_while(requests, pause, |requests| !requests.look && !requests.stop);
+            requests = after;
+            if is_quiet || requests.stop {
                 break;
             }
         }
-        !wish.stop
+        !requests.stop
     }
 
     /// Waits until the thread is at rest: it has nothing to do, or was told to end and did.
     fn rest(&self) {
-        let resting = |wish: &mut Wish| wish.busy || (wish.look && !wish.stop);
+        let resting = |requests: &mut Requests| requests.busy || (requests.look && !requests.stop);
         drop(self.0.1.wait_while(self.lock(), resting));
     }
 
     /// Notes how many rows are done; returns whether to go on.
     fn progress(&self, segment: Hash, rows: u64) -> bool {
-        let mut wish = self.lock();
-        wish.current = Some((segment, rows));
-        wish.steps += 1;
-        !wish.stop
+        let mut requests = self.lock();
+        requests.current = Some((segment, rows));
+        requests.steps += 1;
+        !requests.stop
     }
 
     /// Returns a number that grows as the work goes on.
@@ -131,9 +132,9 @@ impl Indexer {
 
     /// Notes that no graph is being built any longer.
     fn leave(&self) {
-        self.wish(|wish| {
-            wish.current = None;
-            wish.steps += 1;
+        self.request(|requests| {
+            requests.current = None;
+            requests.steps += 1;
         });
     }
 
@@ -176,7 +177,7 @@ impl Memory {
     /// Returns at once where nothing is built: on a store opened for reading.
     pub fn wait_indexed(&self) {
         if !self.read_only {
-            self.keeper.rest();
+            self.maintenance.rest();
             self.indexer.rest();
         }
     }
@@ -185,7 +186,7 @@ impl Memory {
     /// which it sees enough that they would be walked, and beside a large one also smaller ones.
     /// Branches share segments, so what a branch sees is seldom all.
     pub(super) fn without_graph<'a>(&self, state: &'a State, metric: Metric) -> impl Iterator<Item = &'a Layer> {
-        let rows = self.surroundings.graph_rows;
+        let rows = self.environment.graph_rows;
         let is_large = move |layer: &Layer| {
             layer.segment.dim() > 0 && layer.segment.rows() >= rows && layer.visible.count() >= rows / 2
         };
@@ -217,10 +218,10 @@ impl Memory {
         tasks
     }
 
-    /// Returns the largest segment that wants a graph, after several were folded into one.
+    /// Returns the largest segment that wants a graph, after several were compacted into one.
     fn next_task(&self) -> Option<Task> {
         if self.tasks().len() > 1
-            && let Err(error) = self.seal_and_fold(&Fold::WithoutGraph)
+            && let Err(error) = self.seal_and_compact(&Compaction::WithoutGraph)
         {
             log::warn!("segments stay apart, and each gets a search graph of its own: {error}");
         }
@@ -244,7 +245,7 @@ impl Memory {
         rows.remove(&task.segment.name());
         let others = rows.into_values().map(u64::from).sum::<u64>();
         let own = u64::from(task.segment.rows());
-        others >= own / 2 && own + others <= u64::from(FOLDED_ROWS_MAX)
+        others >= own / 2 && own + others <= u64::from(COMPACTED_ROWS_MAX)
     }
 
     /// Puts a finished graph onto the blob store and in use, and has the manifest name it.
@@ -266,9 +267,9 @@ impl Memory {
 /// Builds one graph after the other, until none is wanted or the thread is told to end.
 fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
     loop {
-        let wanted = |memory: Arc<Memory>| (!memory.tasks().is_empty()).then_some(memory.surroundings.lull);
+        let wanted = |memory: Arc<Memory>| (!memory.tasks().is_empty()).then_some(memory.environment.index_delay);
         let Some(pause) = memory.upgrade().and_then(wanted) else { return };
-        if !indexer.lull(pause) {
+        if !indexer.quiescence(pause) {
             return;
         }
         let Some(task) = memory.upgrade().and_then(|memory| memory.next_task()) else { return };

@@ -88,7 +88,7 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
             mac: source.mac.clone(),
             link: manifest.tip,
             journal: None,
-            loose_bytes: 0,
+            unsealed_bytes: 0,
             written_bytes: 0,
             ended_at: 0,
             pending: HashMap::new(),
@@ -158,7 +158,7 @@ impl Reading<'_> {
         let hash = entry.hash();
         let signed = SignedEntry { entry, hash, signature };
         self.log_tail.advance(&signed);
-        self.log_tail.loose_bytes += bytes.len() as u64 + seal::COMMAND_BYTES;
+        self.log_tail.unsealed_bytes += bytes.len() as u64 + seal::COMMAND_BYTES;
         if let Command::Files(branch, _) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge) =
             &log_record.command
         {
@@ -166,7 +166,7 @@ impl Reading<'_> {
         }
         if let Command::Bulk(_, segment, _) = &log_record.command {
             self.named.insert(*segment);
-            self.log_tail.loose_bytes += prepared.counts.put * seal::BULK_ROW_BYTES;
+            self.log_tail.unsealed_bytes += prepared.counts.put * seal::BULK_ROW_BYTES;
         }
         self.catalog.apply(prepared.branch, prepared.steps, seq, log_record.time);
         self.history.make_ready(&self.source.segments.blobs, &signed.entry)?;

@@ -308,7 +308,7 @@ fn too_large(bytes: u64) -> Error {
 
 /// Finds a version by its content hash.
 fn version_of(state: &State, hash: &Hash) -> Result<Option<Arc<Version>>, SegmentError> {
-    if let Some(version) = state.loose().values().find(|version| version.hash == *hash) {
+    if let Some(version) = state.unsealed().values().find(|version| version.hash == *hash) {
         return Ok(Some(version.clone()));
     }
     for layer in state.layers() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::catalog::{Branch, BranchId, BranchRef, Catalog, Kept};
+use super::catalog::{Branch, BranchId, BranchRef, Catalog, RetainedState};
 use super::effort::{Effort, PlanError};
 use super::log_record::{LogRecord, MergeKind};
 use super::prepare::{CatalogChange, Prepared, about};
@@ -362,9 +362,10 @@ impl MergePlan {
         if self.has_losers() {
             // The losers are only there; they stay readable by their hashes.
             for state in [&parent.state, &branch.state] {
-                prepared
-                    .steps
-                    .push(CatalogChange::Keep(receiver.id, Kept { state: state.clone(), time: log_record.time }));
+                prepared.steps.push(CatalogChange::Keep(
+                    receiver.id,
+                    RetainedState { state: state.clone(), time: log_record.time },
+                ));
             }
         }
         prepared.steps.push(CatalogChange::State(receiver.id, self.merged.clone()));

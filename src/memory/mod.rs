@@ -15,6 +15,7 @@ mod compact;
 mod contents;
 mod document;
 mod effort;
+mod environment;
 mod error;
 mod expiry;
 mod export;
@@ -30,7 +31,6 @@ mod look;
 mod manifest;
 mod merge_plan;
 mod merging;
-mod moves;
 mod open;
 mod planner;
 mod prepare;
@@ -38,6 +38,7 @@ mod quota;
 mod readme;
 mod record_input;
 mod record_merge;
+mod relocations;
 mod reserve;
 mod resolving;
 mod rolling_back;
@@ -49,7 +50,6 @@ mod settings;
 mod shown;
 mod snapshot;
 mod status;
-mod surroundings;
 mod transact;
 mod trees;
 mod unfinished;
@@ -64,6 +64,7 @@ pub use backup::backup;
 pub use batch::Batch;
 pub use catalog::{BranchId, View};
 pub use document::Document;
+pub use environment::Environment;
 pub use error::{Error, Kind};
 pub use expiry::OpenFiles;
 pub use export::Export;
@@ -76,7 +77,6 @@ pub use open::OpenMode;
 pub use record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
 pub use settings::{Setting, parse_duration, parse_size};
 pub use snapshot::{Record, RecordStat, Snapshot};
-pub use surroundings::Surroundings;
 pub use verify::{VerifyOptions, verify, verify_on};
 pub use write::Receipt;
 
@@ -153,7 +153,7 @@ pub struct Memory {
     disk: Arc<dyn Disk>,
     key: Key,
     public: PublicKey,
-    surroundings: Surroundings,
+    environment: Environment,
     read_only: bool,
     warnings: Vec<String>,
     /// What the manifest says. Guards sealing, compaction and sweeping: one at a time.
@@ -178,7 +178,7 @@ pub struct Memory {
     /// Itself, for what goes on in the background.
     me: Weak<Memory>,
     listeners: Mutex<Vec<Listener>>,
-    keeper: seal::Keeper,
+    maintenance: seal::Maintenance,
     indexer: indexer::Indexer,
     scrubber: scrub::Scrubber,
     expiry: expiry::Expiry,
@@ -197,7 +197,7 @@ impl Memory {
 
     /// Returns the present moment.
     pub fn now(&self) -> Time {
-        (self.surroundings.clock)()
+        (self.environment.clock)()
     }
 
     /// Returns who holds how much memory, and how much each may.
@@ -208,7 +208,7 @@ impl Memory {
     /// Returns a time-ordered UUIDv7.
     pub fn fresh_id(&self) -> Arc<str> {
         let mut random = [0; 10];
-        (self.surroundings.entropy)(&mut random);
+        (self.environment.entropy)(&mut random);
         let millis = (self.now().0 / 1_000_000).max(0) as u64;
         uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid().to_string().into()
     }

@@ -15,7 +15,7 @@ use super::transact::LogTail;
 use super::trees::Trees;
 use super::unfinished;
 use super::writer::WriterLock;
-use super::{Error, Kind, Memory, Surroundings};
+use super::{Environment, Error, Kind, Memory};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
 use crate::journal::{Journal, Torn};
 use crate::lineage::{Key, PublicKey};
@@ -45,7 +45,7 @@ impl Memory {
     /// `holder` is what another process is told that finds the store taken, such as
     /// `pid 12, mounted at /mnt/m`. Kind `NotFound` where there is no store, `Locked` where another
     /// process has it, `Damaged` where bytes that were safe are not what was written.
-    pub fn open(path: &Path, mode: OpenMode, holder: &str, surroundings: Surroundings) -> Result<Arc<Memory>, Error> {
+    pub fn open(path: &Path, mode: OpenMode, holder: &str, environment: Environment) -> Result<Arc<Memory>, Error> {
         let disk = RealDisk::new(path);
         if mode == OpenMode::Create {
             disk.make_dir("").map_err(|error| Error::io("the store's folder could not be made", &error))?;
@@ -62,7 +62,7 @@ impl Memory {
         }
         let lock =
             (mode != OpenMode::ReadOnly).then(|| disk.lock(&signed_holder(holder))).transpose().map_err(locked)?;
-        Memory::open_on(Arc::new(disk), mode, lock, surroundings)
+        Memory::open_on(Arc::new(disk), mode, lock, environment)
     }
 
     /// Opens the store on any disk; `lock` is held for as long as it is open.
@@ -70,11 +70,11 @@ impl Memory {
         disk: Arc<dyn Disk>,
         mode: OpenMode,
         lock: Option<Lock>,
-        surroundings: Surroundings,
+        environment: Environment,
     ) -> Result<Arc<Memory>, Error> {
         let mut fresh = false;
         if mode == OpenMode::Create && !is_made(&*disk)? {
-            make(&disk, &surroundings)?;
+            make(&disk, &environment)?;
             fresh = true;
         }
         check_format(&*disk)?;
@@ -88,19 +88,19 @@ impl Memory {
         let source = Source { disk: &disk, public: &public, mac: &mac, segments: &segments, trees: &trees, writing };
         let mut loaded = if writing { load(&source)? } else { beside_a_writer(&*disk, || load(&source))? };
         loaded.catalog.drop_orphans();
-        let clock = clock::warning(loaded.log_tail.time, (surroundings.clock)());
+        let clock = clock::warning(loaded.log_tail.time, (environment.clock)());
         let unsigned = Some(loaded.log_tail.unsigned()).filter(|count| *count > 0).map(unsigned_warning);
         let warnings = loaded.journal.torn().map(torn_warning).into_iter().chain(unsigned).chain(clock).collect();
         let journal = if writing { Some(Arc::new(loaded.journal.carry_on(&disk)?)) } else { None };
-        let log_tail = LogTail { journal, moment: Moment::now(&surroundings), ..loaded.log_tail };
+        let log_tail = LogTail { journal, moment: Moment::now(&environment), ..loaded.log_tail };
         let manifest_bytes = loaded.stored.bytes();
-        let reserve = Reserve::open(disk.clone(), if writing { surroundings.reserve } else { 0 });
+        let reserve = Reserve::open(disk.clone(), if writing { environment.reserve } else { 0 });
         reserve.fill();
         let memory = Arc::new_cyclic(|me| Memory {
             disk,
             key,
             public,
-            surroundings,
+            environment,
             read_only: !writing,
             warnings,
             sealing: Mutex::ranked(Rank::Flush, loaded.stored),
@@ -119,7 +119,7 @@ impl Memory {
             quotas: super::quota::Quotas::default(),
             me: me.clone(),
             listeners: Mutex::default(),
-            keeper: super::seal::Keeper::default(),
+            maintenance: super::seal::Maintenance::default(),
             indexer: super::indexer::Indexer::default(),
             scrubber: super::scrub::Scrubber::default(),
             expiry: super::expiry::Expiry::default(),
@@ -141,15 +141,15 @@ impl Memory {
         }
         super::batch::remove_left_over(&*self.disk)
             .map_err(|error| Error::io("a file of a batch that was left over could not be removed", &error))?;
-        self.gather_all()?;
-        self.start_keeper();
+        self.commit_all_pending()?;
+        self.start_maintenance();
         self.start_indexer();
         Ok(())
     }
 
     /// The first entry: the root branch `main`, by whoever made the store.
     fn make_main(&self) -> Result<(), Error> {
-        self.transact(&self.surroundings.owner, &[], || Ok(Command::Root("main".into()))).map(|_| ())
+        self.transact(&self.environment.owner, &[], || Ok(Command::Root("main".into()))).map(|_| ())
     }
 }
 
@@ -239,9 +239,9 @@ fn has_content(disk: &dyn Disk, has: &dyn Fn(&str) -> bool) -> Result<bool, Erro
 
 /// Makes an empty store. What an earlier, broken attempt left holds nothing and is replaced. The
 /// manifest comes last, so a store either is whole or is not there.
-fn make(disk: &Arc<dyn Disk>, surroundings: &Surroundings) -> Result<(), Error> {
+fn make(disk: &Arc<dyn Disk>, environment: &Environment) -> Result<(), Error> {
     let mut seed = [0; 32];
-    (surroundings.entropy)(&mut seed);
+    (environment.entropy)(&mut seed);
     let key = Key::from_seed(&seed);
     let write = || -> io::Result<()> {
         put(&**disk, "format", FORMAT.as_bytes())?;
@@ -308,7 +308,7 @@ pub(super) fn read_keys(disk: &dyn Disk) -> Result<(Key, PublicKey), Error> {
     let key = read_file(disk, "key")?;
     let mode = disk.mode("key").map_err(|error| Error::io("the signing key could not be looked at", &error))?;
     if mode & 0o077 != 0 {
-        return Err(crate::lineage::KeyError::Loose(mode).into());
+        return Err(crate::lineage::KeyError::TooOpen(mode).into());
     }
     let key = Key::parse(&key)?;
     let public = PublicKey::parse(&read_file(disk, "key.pub")?)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::bulk::Bulk;
-use super::catalog::{Branch, BranchId, Catalog, Checkpoint, Kept, Resolution};
+use super::catalog::{Branch, BranchId, Catalog, Checkpoint, Resolution, RetainedState};
 use super::effort::Effort;
 use super::log_record::{Change, Command, LogRecord};
 use super::merge_plan::{MergeContext, MergePlan};
@@ -30,7 +30,7 @@ pub enum CatalogChange {
     /// A branch's base becomes this.
     Base(BranchId, Arc<State>),
     /// A state stays readable.
-    Keep(BranchId, Kept),
+    Keep(BranchId, RetainedState),
     /// A checkpoint appears.
     Checkpoint(BranchId, Arc<str>, Checkpoint),
     /// A checkpoint disappears.
@@ -305,7 +305,7 @@ fn commit(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, changes: &
                 let version = Version::new(id.clone(), content.clone(), stamp);
                 check_vector(dim, metric, content, version.norm)?;
                 dim = dim.or(content.vector.as_ref().map(|vector| vector.len()));
-                state.put(Row::Loose(Arc::new(version)))?;
+                state.put(Row::Unsealed(Arc::new(version)))?;
                 prepared.counts.put += 1;
             }
         }

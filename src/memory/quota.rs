@@ -350,7 +350,7 @@ fn within(holder: &Branch, quota: &Quota, sum: Usage, growth: Usage) -> Result<(
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, MergeKind, OpenMode, RecordInput, Surroundings, View};
+    use crate::memory::{Actor, Environment, MergeKind, OpenMode, RecordInput, View};
     use std::sync::Arc;
 
     #[test]
@@ -372,7 +372,7 @@ mod tests {
     fn rig() -> Rig {
         let who = Actor { uid: 0, gid: 0, name: "root".into() };
         let disk = Arc::new(ForgetfulDisk::new());
-        let memory = Memory::open_on(disk, OpenMode::Create, None, Surroundings::real(who.clone())).unwrap();
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
         let main = memory.root("main").unwrap();
         Rig { memory, who, main }
     }

@@ -62,7 +62,7 @@ impl Memory {
         let catalog = {
             let mut writer = self.writer()?;
             writer.writable()?;
-            self.gather(&mut writer, branch)?;
+            self.commit_pending(&mut writer, branch)?;
             self.catalog().clone()
         };
         let written = self.shown.take_written(branch);

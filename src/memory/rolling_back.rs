@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Error;
-use super::catalog::{BranchId, BranchRef, Catalog, Kept};
+use super::catalog::{BranchId, BranchRef, Catalog, RetainedState};
 use super::effort::PlanError;
 use super::log_record::LogRecord;
 use super::merge_plan::{self, MergeContext};
@@ -77,7 +77,7 @@ impl Rollback {
         let detail = Detail { label: Some(self.label.clone()), text: self.patterns.clone(), ..Detail::default() };
         let mut prepared = about(catalog, log_record, branch, Op::Rollback).with_detail(detail);
         prepared.counts = self.counts;
-        let kept = Kept { state: branch.state.clone(), time: log_record.time };
+        let kept = RetainedState { state: branch.state.clone(), time: log_record.time };
         Ok(prepared.with_state(self.state.clone()).step(CatalogChange::Keep(branch.id, kept)))
     }
 }

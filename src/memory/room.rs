@@ -19,7 +19,7 @@ const MARGIN: u64 = 256 << 10;
 const CREDIT_MAX: u64 = 4 << 20;
 /// So often a collection follows one that gave something back and not enough.
 const COLLECTIONS_MAX: usize = 4;
-/// A seal writes at most so many times what is loose: a long text stands in its record, and its words in the index.
+/// A seal writes at most so many times what is unsealed: a long text stands in its record, and its words in the index.
 const SEALED: u64 = 4;
 /// What a command or an operation costs beside its content: the frame, its entry, its place in the manifest.
 const COMMAND_COST: u64 = 2 << 10;
@@ -81,10 +81,10 @@ struct Missing {
     files: bool,
 }
 
-/// Returns what something costs until it is sealed, of which `loose` bytes are kept in memory and `long` ones stay in the
+/// Returns what something costs until it is sealed, of which `unsealed` bytes are kept in memory and `long` ones stay in the
 /// journal: the journal's frame, and what the seal writes.
-pub(super) fn cost_of(loose: u64, long: u64) -> u64 {
-    COMMAND_COST + (1 + SEALED) * loose + 2 * long
+pub(super) fn cost_of(unsealed: u64, long: u64) -> u64 {
+    COMMAND_COST + (1 + SEALED) * unsealed + 2 * long
 }
 
 /// Returns what a record costs that goes straight into a segment.
@@ -225,7 +225,7 @@ impl Memory {
             return;
         }
         let mut failed = false;
-        // What one collection gives back lets the next one fold and compact more.
+        // What one collection gives back lets the next one compact more.
         for _ in 0..COLLECTIONS_MAX {
             let before = self.free_bytes() + self.room.reserve.bytes();
             let done = self.collect(&mut stored, self.now());

@@ -27,7 +27,7 @@ pub(super) struct Progress {
 }
 
 #[derive(Default)]
-struct Wish {
+struct ScrubState {
     progress: Progress,
     /// Grows with the progress, so that a status can be told from a later one.
     steps: u64,
@@ -36,7 +36,7 @@ struct Wish {
 
 /// The thread that checks files again, seen from outside.
 #[derive(Clone, Default)]
-pub(super) struct Scrubber(Arc<(Mutex<Wish>, Condvar)>);
+pub(super) struct Scrubber(Arc<(Mutex<ScrubState>, Condvar)>);
 
 /// A file that is mapped.
 enum Mapped {
@@ -78,15 +78,15 @@ impl Scrubber {
     }
 
     fn note(&self, progress: Progress) {
-        let mut wish = self.0.0.lock();
-        wish.progress = progress;
-        wish.steps += 1;
+        let mut state = self.0.0.lock();
+        state.progress = progress;
+        state.steps += 1;
     }
 
     /// Waits; returns whether to go on.
     fn wait(&self, time: Duration) -> bool {
-        let (wish, _) = self.0.1.wait_timeout_while(self.0.0.lock(), time, |wish| !wish.stop);
-        !wish.stop
+        let (state, _) = self.0.1.wait_timeout_while(self.0.0.lock(), time, |state| !state.stop);
+        !state.stop
     }
 
     /// Checks every block of some files; `pause` is called after each burst and says whether to go on.
@@ -158,13 +158,13 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, Kind, OpenMode, Question, RecordEdit, RecordInput, Surroundings, View};
+    use crate::memory::{Actor, Environment, Kind, OpenMode, Question, RecordEdit, RecordInput, View};
 
     #[test]
     fn what_goes_wrong_after_its_check_ends_the_use_of_its_file() {
         let (disk, owner) = (ForgetfulDisk::new(), Actor { uid: 1, gid: 1, name: "ann".into() });
-        let surroundings = Surroundings::real(owner.clone());
-        let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, surroundings).unwrap();
+        let environment = Environment::real(owner.clone());
+        let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap();
         let main = memory.root("main").unwrap();
         let draft = |n: u32| RecordInput { vector: Some([n as f32, 1.0].into()), text: None, metadata: "{}".into() };
         let edits = (0..30).map(|n| RecordEdit::Put { id: format!("r{n}").into(), draft: draft(n) }).collect();

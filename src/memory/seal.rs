@@ -1,11 +1,11 @@
-//! Sealing: loose versions move out of memory and journal into segments, in the background.
+//! Sealing: unsealed versions move out of memory and journal into segments, in the background.
 //!
 //! 1. The journal is rotated: commands from now on go to a new file. The old one is flushed after that; a
 //!    flush of the new one would flush it first.
-//! 2. What the catalog at that moment holds loose is written into segments, the entries into an
+//! 2. What the catalog at that moment holds unsealed is written into segments, the entries into an
 //!    archive, and what has changed of the catalog since the last seal into a part of the manifest, which names the new
 //!    journal file.
-//!    Rows of older segments that are still seen are folded into the new one, where that makes few
+//!    Rows of older segments that are still seen are compacted into the new one, where that makes few
 //!    segments of many or a graph worth while.
 //! 3. The states in use are replaced by equal ones that see the segments.
 //! 4. The old journal files are removed.
@@ -22,8 +22,8 @@ use super::catalog::{BranchId, Branches, Catalog};
 use super::history::{self, Archive};
 use super::manifest::{self, Manifest, Stored};
 use super::merging::ROUNDS;
-use super::moves::{Fold, Moves, Sealed};
 use super::open::read_file;
+use super::relocations::{Compaction, Relocations, Sealed};
 use super::room::is_full;
 use super::{Actor, Error, Memory};
 use crate::branch::State;
@@ -41,7 +41,7 @@ pub(super) const COMMAND_BYTES: u64 = 512;
 pub(super) const BULK_ROW_BYTES: u64 = 256;
 /// Bytes of commands after which a store is sealed as it is closed, so that it opens at once, and when it
 /// is left alone: a question then walks a graph of what it would scan.
-const RESTING_BYTES: u64 = 1 << 20;
+const IDLE_SEAL_BYTES: u64 = 1 << 20;
 /// Bytes of long writes after which a seal begins also while more of them come: reading them back at
 /// an opening takes a second.
 const WRITTEN_BYTES_MAX: u64 = 1 << 30;
@@ -49,14 +49,14 @@ const WRITTEN_BYTES_MAX: u64 = 1 << 30;
 /// Branches that are moved with the writer's lock held, when a seal ends.
 const BRANCHES_AT_ONCE: usize = 16;
 
-/// How long operations on files may wait for the entry that gathers them.
-const GATHERING: Duration = Duration::from_secs(1);
+/// How long operations on files may wait for the entry that commits them.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the keeper is asked to do.
+/// What the maintenance thread is asked to do.
 #[derive(Default)]
-struct Wish {
+struct Requests {
     seal: bool,
-    gather: bool,
+    commit_pending: bool,
     stop: bool,
     /// Files without a name that are not open any more, to let go of.
     dropped: Vec<(Actor, BranchId, u64)>,
@@ -64,23 +64,23 @@ struct Wish {
     busy: bool,
 }
 
-/// What the keeper does next; it gathers and expires in any case.
-struct Duty {
+/// What the maintenance thread does next; it commits pending operations and expires in any case.
+struct Work {
     seal: bool,
     dropped: Vec<(Actor, BranchId, u64)>,
     /// Nothing was asked of it for a while.
     idle: bool,
 }
 
-/// Finds the lull after long writes: what is sealed while more of them come takes time and memory from
+/// Tells when long writes pause: what is sealed while more of them come takes time and memory from
 /// who writes.
 #[derive(Default)]
-struct Lull {
+struct WriteQuiescence {
     /// Bytes of long writes at the last look.
     seen: u64,
 }
 
-impl Lull {
+impl WriteQuiescence {
     /// Returns whether it is time to seal so many bytes of long writes: none came since the last look,
     /// or there are too many.
     fn is_now(&mut self, written: u64) -> bool {
@@ -91,56 +91,57 @@ impl Lull {
 
 /// The thread that seals in the background, seen from outside. The thread does not hold the store.
 #[derive(Clone, Default)]
-pub(super) struct Keeper(Arc<(Mutex<Wish>, Condvar)>);
+pub(super) struct Maintenance(Arc<(Mutex<Requests>, Condvar)>);
 
-impl Keeper {
-    fn wish(&self, change: impl FnOnce(&mut Wish)) {
+impl Maintenance {
+    fn request(&self, change: impl FnOnce(&mut Requests)) {
         change(&mut self.0.0.lock());
         self.0.1.notify_all();
     }
 
     /// Asks for an entry about files within a second.
-    pub(super) fn gather_soon(&self) {
-        let mut wish = self.0.0.lock();
-        if !wish.gather {
-            wish.gather = true;
+    pub(super) fn commit_pending_soon(&self) {
+        let mut requests = self.0.0.lock();
+        if !requests.commit_pending {
+            requests.commit_pending = true;
             self.0.1.notify_all();
         }
     }
 
     /// Asks to let go of a file without a name, within a second.
     pub(super) fn drop_file_soon(&self, file: (Actor, BranchId, u64)) {
-        self.wish(|wish| {
-            wish.dropped.push(file);
-            wish.gather = true;
+        self.request(|requests| {
+            requests.dropped.push(file);
+            requests.commit_pending = true;
         });
     }
 
-    /// Waits for a wish; returns what to do, or nothing when the thread shall end.
-    fn next(&self, rest: Duration) -> Option<Duty> {
-        let mut wish = self.0.0.lock();
-        wish.busy = false;
+    /// Waits for a request; returns what to do, or nothing when the thread shall end.
+    fn next(&self, idle_interval: Duration) -> Option<Work> {
+        let mut requests = self.0.0.lock();
+        requests.busy = false;
         self.0.1.notify_all();
-        let idle = |wish: &mut Wish| !wish.seal && !wish.stop && !wish.gather;
-        let (mut wish, is_idle) = self.0.1.wait_timeout_while(wish, rest, idle);
-        if !is_idle && !wish.seal && !wish.stop {
-            (wish, _) = self.0.1.wait_timeout_while(wish, GATHERING, |wish| !wish.seal && !wish.stop);
+        let idle = |requests: &mut Requests| !requests.seal && !requests.stop && !requests.commit_pending;
+        let (mut requests, is_idle) = self.0.1.wait_timeout_while(requests, idle_interval, idle);
+        if !is_idle && !requests.seal && !requests.stop {
+            (requests, _) =
+                self.0.1.wait_timeout_while(requests, COMMIT_INTERVAL, |requests| !requests.seal && !requests.stop);
         }
-        let duty = Duty { seal: wish.seal, dropped: std::mem::take(&mut wish.dropped), idle: is_idle };
-        (wish.seal, wish.gather, wish.busy) = (false, false, duty.seal);
-        (!wish.stop).then_some(duty)
+        let work = Work { seal: requests.seal, dropped: std::mem::take(&mut requests.dropped), idle: is_idle };
+        (requests.seal, requests.commit_pending, requests.busy) = (false, false, work.seal);
+        (!requests.stop).then_some(work)
     }
 
     /// Waits until no seal is asked for or under way, or the thread was told to end.
     pub(super) fn rest(&self) {
-        let wish = self.0.0.lock();
-        let sealing = |wish: &mut Wish| (wish.seal || wish.busy) && !wish.stop;
-        drop(self.0.1.wait_while(wish, sealing));
+        let requests = self.0.0.lock();
+        let sealing = |requests: &mut Requests| (requests.seal || requests.busy) && !requests.stop;
+        drop(self.0.1.wait_while(requests, sealing));
     }
 
     /// Tells the thread to end.
     pub(super) fn stop(&self) {
-        self.wish(|wish| wish.stop = true);
+        self.request(|requests| requests.stop = true);
     }
 }
 
@@ -171,26 +172,26 @@ impl Before {
 }
 
 impl Memory {
-    /// Moves everything loose into segments now, and returns when that is durable.
+    /// Moves everything unsealed into segments now, and returns when that is durable.
     pub fn seal(&self) -> Result<(), Error> {
-        self.seal_and_fold(&Fold::Small)
+        self.seal_and_compact(&Compaction::Small)
     }
 
-    /// Like [`Memory::seal`], and says which segments are folded.
-    pub(super) fn seal_and_fold(&self, fold: &Fold) -> Result<(), Error> {
-        self.gather_all()?;
-        self.seal_alone(&mut self.sealing.lock(), fold).map(drop)
+    /// Like [`Memory::seal`], and says which segments are compacted.
+    pub(super) fn seal_and_compact(&self, compaction: &Compaction) -> Result<(), Error> {
+        self.commit_all_pending()?;
+        self.seal_alone(&mut self.sealing.lock(), compaction).map(drop)
     }
 
-    /// Like [`Memory::seal_and_fold`], for who holds `sealing`; returns the catalog that the new manifest names. On a full
+    /// Like [`Memory::seal_and_compact`], for who holds `sealing`; returns the catalog that the new manifest names. On a full
     /// disk it uses the reserve.
-    pub(super) fn seal_alone(&self, stored: &mut Stored, fold: &Fold) -> Result<Catalog, Error> {
+    pub(super) fn seal_alone(&self, stored: &mut Stored, compaction: &Compaction) -> Result<Catalog, Error> {
         let before = Before::look(self)?;
-        let mut sealed = self.seal_once(stored, fold, self.spare_bytes());
+        let mut sealed = self.seal_once(stored, compaction, self.spare_bytes());
         if sealed.as_ref().is_err_and(is_full) {
             self.remove_made_since(stored, before)?;
             if self.room.reserve.give_all() {
-                sealed = self.seal_once(stored, fold, 0);
+                sealed = self.seal_once(stored, compaction, 0);
             }
         }
         self.room.reserve.fill();
@@ -213,18 +214,18 @@ impl Memory {
         swept.map(drop).map_err(|error| Error::io("what a seal could not finish could not be removed", &error))
     }
 
-    /// Seals once; older segments are folded for at most `spare` bytes.
-    fn seal_once(&self, stored: &mut Stored, fold: &Fold, spare: u64) -> Result<Catalog, Error> {
+    /// Seals once; older segments are compacted for at most `spare` bytes.
+    fn seal_once(&self, stored: &mut Stored, compaction: &Compaction, spare: u64) -> Result<Catalog, Error> {
         let Rotated { manifest, journals, named, needs } = self.rotate()?;
         self.room.note_rotation(needs);
-        let (catalog, replaced) = self.seal_rotated(stored, manifest, fold, spare).inspect_err(|error| {
+        let (catalog, replaced) = self.seal_rotated(stored, manifest, compaction, spare).inspect_err(|error| {
             // The commands that name them are still all there is of their rows.
             self.named.lock().extend(&named);
             // The next try comes sooner than after a seal, and not with every command. On a full disk it comes with room.
             if !is_full(error)
                 && let Ok(mut writer) = self.writer()
             {
-                writer.loose_bytes += SEAL_BYTES / 2;
+                writer.unsealed_bytes += SEAL_BYTES / 2;
             }
         })?;
         for number in journals {
@@ -244,25 +245,25 @@ impl Memory {
         &self,
         stored: &mut Stored,
         mut manifest: Manifest,
-        fold: &Fold,
+        compaction: &Compaction,
         spare: u64,
     ) -> Result<(Catalog, bool), Error> {
         let rotated = manifest.catalog.branches.clone();
-        let sealed = self.write_segments(&manifest.catalog, fold, spare)?;
+        let sealed = self.write_segments(&manifest.catalog, compaction, spare)?;
         let before = self.history.archives().len();
         let archives = self.history.archive(&self.segments.blobs, manifest.seq)?;
         manifest.archives = history::names(&archives);
         let mut packed = self.pack_files(&manifest.catalog)?;
-        let mut repacked = self.repack_files(&manifest.catalog, fold)?;
-        let mut moves = Moves::new(&sealed, &mut packed, repacked.as_mut());
+        let mut repacked = self.repack_files(&manifest.catalog, compaction)?;
+        let mut moves = Relocations::new(&sealed, &mut packed, repacked.as_mut());
         moves.catalog(&mut manifest.catalog);
         let anew = stored.advance(&manifest.catalog, &self.segments.blobs, &self.trees, |parts| {
             manifest::write(&self.disk, &manifest, parts, &self.key)
         })?;
-        let folds = anew || sealed.iter().any(Sealed::folds) || archives.len() < before;
+        let compacts = anew || sealed.iter().any(Sealed::compacts) || archives.len() < before;
         self.install(&mut moves, rotated, &manifest, archives)?;
         self.room.note_seal(stored.bytes());
-        Ok((manifest.catalog, folds))
+        Ok((manifest.catalog, compacts))
     }
 
     /// Begins a new journal file. It is made and the one before is flushed while others write; they wait for the
@@ -306,7 +307,7 @@ impl Memory {
         };
         writer.journal = Some(new.clone());
         writer.link = writer.tip;
-        (writer.loose_bytes, writer.written_bytes) = (0, 0);
+        (writer.unsealed_bytes, writer.written_bytes) = (0, 0);
         writer.ended_at = 0;
         Ok((new, manifest, std::mem::take(&mut *self.named.lock())))
     }
@@ -315,7 +316,7 @@ impl Memory {
     /// write, as long as it is much.
     fn install(
         &self,
-        moves: &mut Moves<'_>,
+        moves: &mut Relocations<'_>,
         mut seen: Branches,
         manifest: &Manifest,
         archives: Vec<Arc<Archive>>,
@@ -342,33 +343,33 @@ impl Memory {
     }
 
     /// Seals long writes, if no more of them come.
-    fn seal_in(&self, lull: &mut Lull) -> Result<(), Error> {
-        if !lull.is_now(self.written_bytes()) {
+    fn seal_when_quiet(&self, quiescence: &mut WriteQuiescence) -> Result<(), Error> {
+        if !quiescence.is_now(self.written_bytes()) {
             return Ok(());
         }
         // The flush of so much takes time in which more may come. A seal would hold up its writer.
         self.sync()?;
-        if lull.is_now(self.written_bytes()) { self.seal() } else { Ok(()) }
+        if quiescence.is_now(self.written_bytes()) { self.seal() } else { Ok(()) }
     }
 
-    /// Asks the keeper to seal where enough has gathered.
-    pub(super) fn wake_keeper(&self) {
+    /// Asks the maintenance thread to seal where enough has gathered.
+    pub(super) fn wake_maintenance(&self) {
         if self.unsealed_bytes() >= SEAL_BYTES {
-            self.keeper.wish(|wish| wish.seal = true);
+            self.maintenance.request(|requests| requests.seal = true);
         }
     }
 
     /// Starts the thread that seals in the background. It ends with the store.
-    pub(super) fn start_keeper(self: &Arc<Self>) {
-        let (memory, keeper) = (Arc::downgrade(self), self.keeper.clone());
-        let rest = self.surroundings.rest;
+    pub(super) fn start_maintenance(self: &Arc<Self>) {
+        let (memory, maintenance) = (Arc::downgrade(self), self.maintenance.clone());
+        let rest = self.environment.idle_interval;
         let life = move || {
-            let mut lull = Lull::default();
-            while let Some(duty) = keeper.next(rest)
+            let mut quiescence = WriteQuiescence::default();
+            while let Some(work) = maintenance.next(rest)
                 && let Some(memory) = memory.upgrade()
             {
                 // Where a change was half done, its guard has closed the store.
-                match catch_unwind(AssertUnwindSafe(|| memory.tend(&duty, &mut lull))) {
+                match catch_unwind(AssertUnwindSafe(|| memory.run(&work, &mut quiescence))) {
                     // Closed meanwhile, or told to whoever had to write.
                     Ok(Err(error)) if memory.is_read_only() => log::debug!("nothing is sealed any more: {error}"),
                     Ok(Err(error)) => log::warn!("work in the background failed and will be tried again: {error}"),
@@ -379,32 +380,32 @@ impl Memory {
         };
         if let Err(error) = std::thread::Builder::new().name("keeper".to_owned()).spawn(life) {
             log::warn!("sealing in the background is off, the journal will grow: {error}");
-            self.keeper.stop();
+            self.maintenance.stop();
         }
-        self.wake_keeper();
+        self.wake_maintenance();
         // For long writes that an earlier process left.
-        self.keeper.gather_soon();
+        self.maintenance.commit_pending_soon();
     }
 
-    /// Does what the keeper has to do.
-    fn tend(&self, duty: &Duty, lull: &mut Lull) -> Result<(), Error> {
-        for (who, branch, inode) in &duty.dropped {
+    /// Does what the maintenance thread has to do.
+    fn run(&self, work: &Work, quiescence: &mut WriteQuiescence) -> Result<(), Error> {
+        for (who, branch, inode) in &work.dropped {
             if let Err(error) = self.edit_unguarded(who, *branch, Op::Drop { inode: *inode }) {
                 log::debug!("a file without a name goes when the store is opened next: {error}");
             }
         }
         self.settle_all_written();
-        self.gather_all()?;
+        self.commit_all_pending()?;
         if self.room.is_tight() {
             self.make_room();
         }
-        self.expire_in_time(self.surroundings.rest)?;
-        let rests = || duty.idle && self.unsealed_bytes() >= RESTING_BYTES;
-        if duty.seal || rests() {
+        self.expire_in_time(self.environment.idle_interval)?;
+        let seals_idle = || work.idle && self.unsealed_bytes() >= IDLE_SEAL_BYTES;
+        if work.seal || seals_idle() {
             self.seal()
         } else if self.written_bytes() >= SEAL_BYTES {
-            self.keeper.gather_soon();
-            self.seal_in(lull)
+            self.maintenance.commit_pending_soon();
+            self.seal_when_quiet(quiescence)
         } else {
             Ok(())
         }
@@ -412,23 +413,23 @@ impl Memory {
 
     /// Seals a store that is about to be closed, where opening it would take long otherwise.
     pub(super) fn seal_to_close(&self) {
-        if self.unsealed_bytes() >= RESTING_BYTES
+        if self.unsealed_bytes() >= IDLE_SEAL_BYTES
             && let Err(error) = self.seal()
         {
             log::warn!("the store could not be sealed and will take longer to open: {error}");
         }
     }
 
-    /// Tells the keeper to end, and waits for a seal that is under way.
-    pub(super) fn stop_keeper(&self) {
-        self.keeper.stop();
+    /// Tells the maintenance thread to end, and waits for a seal that is under way.
+    pub(super) fn stop_maintenance(&self) {
+        self.maintenance.stop();
         drop(self.sealing.lock());
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.keeper.stop();
+        self.maintenance.stop();
         self.indexer.stop();
         self.scrubber.stop();
     }
@@ -467,26 +468,26 @@ mod tests {
 
     #[test]
     fn who_waits_for_the_keeper_waits_while_a_seal_is_asked_for_and_under_way() {
-        let keeper = Keeper::default();
-        keeper.wish(|wish| wish.seal = true);
-        let ((tell, told), waiting) = (channel(), keeper.clone());
+        let maintenance = Maintenance::default();
+        maintenance.request(|requests| requests.seal = true);
+        let ((tell, told), waiting) = (channel(), maintenance.clone());
         let waiter = std::thread::spawn(move || {
             waiting.rest();
             tell.send(()).unwrap();
         });
         let moment = Duration::from_millis(50);
         assert!(told.recv_timeout(moment).is_err(), "it is asked for");
-        assert!(keeper.next(Duration::ZERO).unwrap().seal);
+        assert!(maintenance.next(Duration::ZERO).unwrap().seal);
         assert!(told.recv_timeout(moment).is_err(), "it is under way");
-        assert!(!keeper.next(Duration::ZERO).unwrap().seal);
+        assert!(!maintenance.next(Duration::ZERO).unwrap().seal);
         told.recv_timeout(Duration::from_secs(20)).unwrap();
         waiter.join().unwrap();
     }
 
     #[test]
-    fn long_writes_are_sealed_in_a_lull_or_when_they_are_too_many() {
-        let mut lull = Lull::default();
-        let mut is_now = |written: u64| lull.is_now(written);
+    fn long_writes_are_sealed_once_they_pause_or_when_they_are_too_many() {
+        let mut quiescence = WriteQuiescence::default();
+        let mut is_now = |written: u64| quiescence.is_now(written);
         assert!(!is_now(SEAL_BYTES - 1) && !is_now(SEAL_BYTES - 1), "too few");
         assert!(!is_now(SEAL_BYTES) && !is_now(SEAL_BYTES * 2), "more came");
         assert!(is_now(SEAL_BYTES * 2) && is_now(SEAL_BYTES * 2), "no more came");

@@ -98,7 +98,7 @@ impl Snapshot {
         let stamp = row.stamp()?;
         let dim = row.vector()?.map(<[f32]>::len);
         let json_bytes = match &row {
-            Row::Loose(version) => version.json_bytes,
+            Row::Unsealed(version) => version.json_bytes,
             Row::Sealed(segment, row) => segment.lengths(*row)?.0,
         };
         let length = document_bytes(json_bytes, &stamp, dim);

@@ -41,7 +41,7 @@ pub(super) struct LogTail {
     /// Where the next entry goes; none when the store was opened for reading.
     pub journal: Option<Arc<Journal>>,
     /// Bytes in the journal since the last seal.
-    pub loose_bytes: u64,
+    pub unsealed_bytes: u64,
     /// Bytes of long writes in the journal since the last seal, which take no memory.
     pub written_bytes: u64,
     /// Length of the journal just behind a clean end.
@@ -176,7 +176,7 @@ impl Memory {
             self.register_user(&mut writer, who)?;
             let branches = branches.iter().flatten();
             let Some((branch, before)) = branches.clone().find_map(|branch| writer.takes_long(*branch)) else {
-                branches.into_iter().try_for_each(|branch| self.gather(&mut writer, *branch))?;
+                branches.into_iter().try_for_each(|branch| self.commit_pending(&mut writer, *branch))?;
                 return Ok(writer);
             };
             drop(writer);
@@ -203,7 +203,7 @@ impl Memory {
         command: Command,
     ) -> Result<(Arc<SignedEntry>, Change), Error> {
         let time = match &command {
-            Command::Files(..) => self.time_of_gathering(log_tail),
+            Command::Files(..) => self.time_of_pending(log_tail),
             _ => self.next_time(log_tail)?,
         };
         let seq = log_tail.seq + 1;
@@ -228,7 +228,7 @@ impl Memory {
         self.history.make_ready(&self.segments.blobs, &signed.entry)?;
         no_longer_hurried();
         self.append(&journal, Kind::Command, &[&signed.signature, &bytes], log_record.command.gives())?;
-        log_tail.loose_bytes += bytes.len() as u64 + super::seal::COMMAND_BYTES;
+        log_tail.unsealed_bytes += bytes.len() as u64 + super::seal::COMMAND_BYTES;
         if let Command::Files(branch, _) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge) =
             &log_record.command
         {
@@ -240,7 +240,7 @@ impl Memory {
         }
         if let Command::Bulk(_, segment, _) = &log_record.command {
             self.named.lock().insert(*segment);
-            log_tail.loose_bytes += prepared.counts.put * super::seal::BULK_ROW_BYTES;
+            log_tail.unsealed_bytes += prepared.counts.put * super::seal::BULK_ROW_BYTES;
         }
         let (branch, what) = (prepared.branch, prepared.op.name());
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
@@ -305,7 +305,7 @@ impl Memory {
         if self.catalog().branch(change.branch).is_err() {
             self.forget_ended(change.branch);
         }
-        self.wake_keeper();
+        self.wake_maintenance();
         let items = |branch: &BranchRef| branch.state.totals().records + branch.state.files().totals().files;
         let replaces = !change.files.is_empty() || change.what == Op::Discard.name();
         if replaces && change.was.iter().map(items).sum::<u64>() > LET_GO_AT_ONCE {
@@ -332,9 +332,9 @@ impl Memory {
     /// Writes a signed end and takes nothing more. Calling it again does nothing.
     pub fn close(&self) -> Result<(), Error> {
         self.stop_indexer();
-        self.stop_keeper();
+        self.stop_maintenance();
         if !self.is_read_only() {
-            self.gather_all()?;
+            self.commit_all_pending()?;
             self.seal_to_close();
         }
         let mut log_tail = self.writer()?;

@@ -67,7 +67,7 @@ impl Trees {
         Trees { blobs, thorough, packs: Mutex::default(), snapshots: Mutex::default() }
     }
 
-    /// Returns the stored form of a tree without loose contents; writes a new snapshot where it
+    /// Returns the stored form of a tree without unsealed contents; writes a new snapshot where it
     /// has moved far from those there are.
     pub fn store(&self, tree: &Tree) -> Result<StoredTree, Error> {
         let mut snapshots = self.snapshots.lock();

@@ -157,7 +157,7 @@ impl Memory {
         let maker = Maker::new(self, who, branch)?;
         for edit in edits {
             match edit {
-                RecordEdit::Put { id, draft } => rows.push(Row::Loose(Arc::new(maker.version(id, draft)?))),
+                RecordEdit::Put { id, draft } => rows.push(Row::Unsealed(Arc::new(maker.version(id, draft)?))),
                 RecordEdit::Delete { id } | RecordEdit::Rename { from: id, .. } => deletes.push(id),
             }
         }
@@ -440,13 +440,13 @@ impl Maker {
         let settings = self.catalog.shared_settings(self.catalog.branch(self.branch)?)?;
         let mut dim = settings.dim();
         for row in rows {
-            let Row::Loose(version) = row else { continue };
+            let Row::Unsealed(version) = row else { continue };
             check_record_id(&version.id)?;
             let named = |error: Error| Error { message: format!("record {}: {}", version.id, error.message), ..error };
             check_vector(dim, settings.metric(), &version.content, version.norm).map_err(named)?;
             dim = dim.or(version.content.vector.as_ref().map(|vector| vector.len()));
         }
-        let vectors = rows.iter().any(|row| matches!(row, Row::Loose(version) if version.content.vector.is_some()));
+        let vectors = rows.iter().any(|row| matches!(row, Row::Unsealed(version) if version.content.vector.is_some()));
         Ok(if vectors { dim.unwrap_or(0) } else { 0 })
     }
 }

@@ -52,7 +52,7 @@ impl WriterLock {
             time: AtomicI64::new(log_tail.time.0),
             tip: Mutex::new(log_tail.tip),
             journal: Mutex::new(log_tail.journal.clone()),
-            unsealed_bytes: AtomicU64::new(log_tail.loose_bytes),
+            unsealed_bytes: AtomicU64::new(log_tail.unsealed_bytes),
             written_bytes: AtomicU64::new(log_tail.written_bytes),
             closed: AtomicBool::new(false),
         };
@@ -94,7 +94,7 @@ impl Drop for WriterGuard<'_> {
         *published.tip.lock() = log_tail.tip;
         published.seq.store(log_tail.seq, Ordering::Release);
         published.time.store(log_tail.time.0, Ordering::Relaxed);
-        published.unsealed_bytes.store(log_tail.loose_bytes, Ordering::Relaxed);
+        published.unsealed_bytes.store(log_tail.unsealed_bytes, Ordering::Relaxed);
         published.written_bytes.store(log_tail.written_bytes, Ordering::Relaxed);
         published.closed.store(log_tail.closed.is_some(), Ordering::Release);
         let mut journal = published.journal.lock();

@@ -178,7 +178,7 @@ mod tests {
                     session: "s".into(),
                 };
                 let version = Version::new("x".into(), content, stamp);
-                state.put(Row::Loose(Arc::new(version))).unwrap();
+                state.put(Row::Unsealed(Arc::new(version))).unwrap();
             }
         }
         state

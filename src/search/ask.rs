@@ -114,7 +114,7 @@ fn wanted(places: &[Place], metric: Metric, question: &Question) -> Result<Wante
 fn dim_of(state: &State) -> Option<usize> {
     let sealed = state.layers().iter().map(|layer| layer.segment.dim()).find(|dim| *dim > 0);
     sealed.or_else(|| {
-        state.loose().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len()))
+        state.unsealed().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len()))
     })
 }
 
@@ -169,7 +169,7 @@ impl Maker<'_> {
         explain: impl FnOnce() -> Value,
     ) -> Result<Hit, SegmentError> {
         let (id, branch, text, metadata) = match row {
-            Row::Loose(version) => {
+            Row::Unsealed(version) => {
                 let content = &version.content;
                 (version.id.clone(), version.stamp.branch.clone(), content.text.clone(), content.metadata.clone())
             }

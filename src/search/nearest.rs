@@ -170,8 +170,8 @@ impl Scan<'_> {
     /// most of them a look at their metadata.
     fn scan_loose(&self, question: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
         let place =
-            |version: &Arc<Version>| self.lets_through(version.metadata()).then(|| Place::Loose(version.clone()));
-        let (table, seen) = self.state.loose().table();
+            |version: &Arc<Version>| self.lets_through(version.metadata()).then(|| Place::Unsealed(version.clone()));
+        let (table, seen) = self.state.unsealed().table();
         let columns = Columns::of_loose(table.codes());
         let mut rows = Vec::with_capacity(seen.count() as usize);
         seen.each(0..u32::MAX, |row| rows.push(row));
@@ -179,14 +179,14 @@ impl Scan<'_> {
         self.scan_apart(question, pool, place)
     }
 
-    /// Pools the loose versions that lie apart.
+    /// Pools the unsealed versions that lie apart.
     fn scan_apart(
         &self,
         question: &Prepared,
         pool: &mut Pool,
         place: impl Fn(&Arc<Version>) -> Option<Place>,
     ) -> Result<(), SearchError> {
-        let versions: Vec<&Arc<Version>> = self.state.loose().apart().collect();
+        let versions: Vec<&Arc<Version>> = self.state.unsealed().apart().collect();
         let mut sieve = question.sieve(pool.worst());
         for (at, version) in versions.iter().enumerate() {
             // A code is found over its version, so this is asked for before that, and both in time.
@@ -227,9 +227,9 @@ impl Scan<'_> {
                 break;
             }
             let (row, score) = match &candidate.place {
-                Place::Loose(version) => {
+                Place::Unsealed(version) => {
                     let score = version.content.vector.as_deref().map(|vector| question.score(vector, version.norm));
-                    (Row::Loose(version.clone()), score)
+                    (Row::Unsealed(version.clone()), score)
                 }
                 Place::Sealed(layer, row) => self.sealed(question, *layer, *row)?,
             };
@@ -245,7 +245,7 @@ impl Scan<'_> {
     /// Has a vector brought near. What is wrong with it is said when it is scored.
     fn fetch(&self, place: &Place) {
         let vector = match place {
-            Place::Loose(version) => version.content.vector.as_deref(),
+            Place::Unsealed(version) => version.content.vector.as_deref(),
             Place::Sealed(layer, row) => self.state.layers()[*layer].segment.vector(*row).ok().flatten(),
         };
         vector.into_iter().for_each(prefetch);

@@ -8,7 +8,7 @@ use crate::record::Version;
 /// Where a row is.
 pub enum Place {
     /// In no segment.
-    Loose(Arc<Version>),
+    Unsealed(Arc<Version>),
     /// The layer's number, and the row's in its segment.
     Sealed(usize, u32),
 }

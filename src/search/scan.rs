@@ -100,7 +100,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The columns that bounds are made of, of a segment or of loose versions.
+/// The columns that bounds are made of, of a segment or of unsealed versions.
 pub struct Columns<'a> {
     codes: &'a [i8],
     scales: &'a [f32],
@@ -115,7 +115,7 @@ impl<'a> Columns<'a> {
         Ok(Columns { codes: segment.codes()?, scales, residuals, norms: segment.norms()? })
     }
 
-    /// Returns the columns of loose versions.
+    /// Returns the columns of unsealed versions.
     pub fn of_loose(codes: &'a Codes) -> Columns<'a> {
         let Codes { bytes, scales, residuals, norms } = codes;
         Columns { codes: bytes, scales, residuals, norms }

@@ -22,7 +22,7 @@ pub fn best(scan: &Scan<'_>, text: &str, k: usize) -> Result<Vec<Scored<f64>>, S
     let scorer = Scorer::new(collection, &holding);
     let mut top: Top<f64, Arc<str>, Row> = Top::new(k);
     let mut counts = vec![0; terms.len()];
-    for version in scan.state.loose().values() {
+    for version in scan.state.unsealed().values() {
         scan.clock.spend(1 + terms.len())?;
         let words = version.words();
         counts.iter_mut().zip(&terms).for_each(|(count, term)| *count = words.count(term));
@@ -31,7 +31,7 @@ pub fn best(scan: &Scan<'_>, text: &str, k: usize) -> Result<Vec<Scored<f64>>, S
         }
         let score = scorer.score(version.terms, &counts);
         if admits(&top, score) && scan.lets_through(version.metadata()) {
-            top.push(score, version.id.clone(), Row::Loose(version.clone()));
+            top.push(score, version.id.clone(), Row::Unsealed(version.clone()));
         }
     }
     for (number, layer) in scan.state.layers().iter().enumerate() {
@@ -68,7 +68,7 @@ fn terms_held(scan: &Scan<'_>, text: &str) -> Result<(Vec<Box<str>>, Vec<u64>), 
 /// How many visible records hold each term.
 fn holding(scan: &Scan<'_>, terms: &[Box<str>]) -> Result<Vec<u64>, SearchError> {
     let mut holding = vec![0; terms.len()];
-    for version in scan.state.loose().values() {
+    for version in scan.state.unsealed().values() {
         let words = version.words();
         scan.clock.spend(terms.len() * COUNT_STEPS)?;
         for (count, term) in holding.iter_mut().zip(terms) {

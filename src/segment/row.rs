@@ -1,4 +1,4 @@
-//! A version wherever it is: still loose in memory, or a row of a segment.
+//! A version wherever it is: still unsealed in memory, or a row of a segment.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use super::{Blocks, Segment, SegmentError, Totals};
 use crate::object::Hash;
 use crate::record::{Stamp, Version};
 
-/// One version of a record, loose or sealed.
+/// One version of a record, unsealed or sealed.
 #[derive(Clone)]
 pub enum Row {
     /// In memory and in the journal.
-    Loose(Arc<Version>),
+    Unsealed(Arc<Version>),
     /// In a segment.
     Sealed(Arc<Segment>, u32),
 }
@@ -20,7 +20,7 @@ impl Row {
     /// Returns the record's id.
     pub fn id(&self) -> Result<Cow<'_, str>, SegmentError> {
         match self {
-            Row::Loose(version) => Ok(Cow::Borrowed(&version.id)),
+            Row::Unsealed(version) => Ok(Cow::Borrowed(&version.id)),
             Row::Sealed(segment, row) => segment.id(*row).map(Cow::Borrowed),
         }
     }
@@ -28,7 +28,7 @@ impl Row {
     /// Returns the content hash.
     pub fn hash(&self) -> Result<Hash, SegmentError> {
         match self {
-            Row::Loose(version) => Ok(version.hash),
+            Row::Unsealed(version) => Ok(version.hash),
             Row::Sealed(segment, row) => segment.hash(*row),
         }
     }
@@ -36,7 +36,7 @@ impl Row {
     /// Returns the vector.
     pub fn vector(&self) -> Result<Option<&[f32]>, SegmentError> {
         match self {
-            Row::Loose(version) => Ok(version.content.vector.as_deref()),
+            Row::Unsealed(version) => Ok(version.content.vector.as_deref()),
             Row::Sealed(segment, row) => segment.vector(*row),
         }
     }
@@ -44,7 +44,7 @@ impl Row {
     /// Returns who wrote it, and when.
     pub fn stamp(&self) -> Result<Stamp, SegmentError> {
         match self {
-            Row::Loose(version) => Ok(version.stamp.clone()),
+            Row::Unsealed(version) => Ok(version.stamp.clone()),
             Row::Sealed(segment, row) => segment.stamp(*row),
         }
     }
@@ -57,7 +57,7 @@ impl Row {
     /// Returns the whole version, for a reply that reads many.
     pub fn served(&self, blocks: &mut Blocks) -> Result<Arc<Version>, SegmentError> {
         match self {
-            Row::Loose(version) => Ok(version.clone()),
+            Row::Unsealed(version) => Ok(version.clone()),
             Row::Sealed(segment, row) => segment.version(*row, blocks).map(Arc::new),
         }
     }
@@ -65,7 +65,7 @@ impl Row {
     /// Returns the id to serve it: what is in a segment is read and checked for this reply.
     pub fn served_id(&self, blocks: &mut Blocks) -> Result<Cow<'_, str>, SegmentError> {
         match self {
-            Row::Loose(version) => Ok(Cow::Borrowed(&version.id)),
+            Row::Unsealed(version) => Ok(Cow::Borrowed(&version.id)),
             Row::Sealed(segment, row) => segment.served_id(*row, blocks).map(Cow::Owned),
         }
     }
@@ -73,7 +73,7 @@ impl Row {
     /// Returns how many numbers the vector has, where it decides what is served.
     pub fn served_dim(&self, blocks: &mut Blocks) -> Result<Option<usize>, SegmentError> {
         match self {
-            Row::Loose(version) => Ok(version.content.vector.as_ref().map(|vector| vector.len())),
+            Row::Unsealed(version) => Ok(version.content.vector.as_ref().map(|vector| vector.len())),
             Row::Sealed(segment, row) => Ok(segment.served_has_vector(*row, blocks)?.then_some(segment.dim())),
         }
     }
@@ -81,7 +81,7 @@ impl Row {
     /// Returns the vector to serve it, likewise.
     pub fn served_vector(&self, blocks: &mut Blocks) -> Result<Option<Arc<[f32]>>, SegmentError> {
         match self {
-            Row::Loose(version) => Ok(version.content.vector.clone()),
+            Row::Unsealed(version) => Ok(version.content.vector.clone()),
             Row::Sealed(segment, row) => segment.served_vector(*row, blocks),
         }
     }
@@ -89,7 +89,7 @@ impl Row {
     /// Returns the bytes of id, text and metadata as JSON, where they decide what is served.
     pub fn served_json_bytes(&self, blocks: &mut Blocks) -> Result<u32, SegmentError> {
         match self {
-            Row::Loose(version) => Ok(version.json_bytes),
+            Row::Unsealed(version) => Ok(version.json_bytes),
             Row::Sealed(segment, row) => segment.served_json_bytes(*row, blocks),
         }
     }
@@ -97,7 +97,7 @@ impl Row {
     /// Returns what it contributes to the sums of a branch.
     pub fn totals(&self) -> Result<Totals, SegmentError> {
         match self {
-            Row::Loose(version) => Ok(totals_of(version)),
+            Row::Unsealed(version) => Ok(totals_of(version)),
             Row::Sealed(segment, row) => segment.row_totals(*row),
         }
     }

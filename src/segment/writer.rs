@@ -1,4 +1,4 @@
-//! Writing a segment out of loose versions and rows of older segments.
+//! Writing a segment out of unsealed versions and rows of older segments.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -61,11 +61,11 @@ impl Tree {
             self.totals.bytes = self.totals.bytes - before.0 + after.0;
             self.totals.allocated = self.totals.allocated - before.1 + after.1;
         }
-        // A chunk that was brought into memory is loose, whatever came of the change.
+        // A chunk that was brought into memory is unsealed, whatever came of the change.
         if after.1 == 0 {
-            self.loose.remove(&inode);
-        } else if !self.loose.contains(&inode) {
-            self.loose.insert(inode);
+            self.unsealed.remove(&inode);
+        } else if !self.unsealed.contains(&inode) {
+            self.unsealed.insert(inode);
         }
         done
     }
@@ -220,10 +220,10 @@ impl Tree {
         own.take_over(node);
         own.ctime = time;
         let after = Totals::of(own);
-        if own.content().is_some_and(Content::is_loose) {
-            self.loose.insert(inode);
+        if own.content().is_some_and(Content::is_unsealed) {
+            self.unsealed.insert(inode);
         } else {
-            self.loose.remove(&inode);
+            self.unsealed.remove(&inode);
         }
         if is_counted {
             self.totals.replace(before, after);

@@ -20,7 +20,7 @@ pub(super) enum Chunk {
     /// So many zeros that take up space.
     Zeros(u32),
     /// Bytes in memory.
-    Loose(Arc<Loose>),
+    Unsealed(Arc<UnsealedChunk>),
     /// 64 KiB in the file that they were written down in.
     Written(Arc<Written>),
     /// Bytes in a pack.
@@ -33,7 +33,7 @@ pub(super) enum Chunk {
 /// append costs what it adds also while older versions are held. Bytes that were once in a shared
 /// buffer never change.
 #[derive(Clone)]
-pub(super) struct Loose {
+pub(super) struct UnsealedChunk {
     buffer: Arc<RwLock<Vec<u8>>>,
     filled: u32,
     length: u32,
@@ -60,7 +60,7 @@ impl PartialEq for Chunk {
     fn eq(&self, other: &Chunk) -> bool {
         match (self, other) {
             (Chunk::Zeros(mine), Chunk::Zeros(theirs)) => mine == theirs,
-            (Chunk::Loose(mine), Chunk::Loose(theirs)) => Arc::ptr_eq(mine, theirs),
+            (Chunk::Unsealed(mine), Chunk::Unsealed(theirs)) => Arc::ptr_eq(mine, theirs),
             (Chunk::Written(mine), Chunk::Written(theirs)) => Arc::ptr_eq(mine, theirs),
             (Chunk::Sealed(mine), Chunk::Sealed(theirs)) => Arc::ptr_eq(mine, theirs) || mine == theirs,
             _ => false,
@@ -82,16 +82,21 @@ pub(super) fn hash_of(bytes: &[u8]) -> Option<Hash> {
     }
 }
 
-impl Loose {
+impl UnsealedChunk {
     /// Takes bytes over.
-    pub fn new(bytes: Vec<u8>) -> Loose {
+    pub fn new(bytes: Vec<u8>) -> UnsealedChunk {
         let length = bytes.len() as u32;
-        Loose { buffer: Arc::new(RwLock::ranked(Rank::Leaf, bytes)), filled: length, length, hash: OnceLock::new() }
+        UnsealedChunk {
+            buffer: Arc::new(RwLock::ranked(Rank::Leaf, bytes)),
+            filled: length,
+            length,
+            hash: OnceLock::new(),
+        }
     }
 
     /// Takes bytes over, with zeros behind them up to `length`.
-    pub fn stretched(bytes: Vec<u8>, length: u32) -> Loose {
-        Loose { length, ..Loose::new(bytes) }
+    pub fn stretched(bytes: Vec<u8>, length: u32) -> UnsealedChunk {
+        UnsealedChunk { length, ..UnsealedChunk::new(bytes) }
     }
 
     /// Returns the length with the zeros behind its bytes.
@@ -173,7 +178,7 @@ impl Chunk {
     pub fn length(&self) -> u32 {
         match self {
             Chunk::Zeros(length) => *length,
-            Chunk::Loose(loose) => loose.length,
+            Chunk::Unsealed(unsealed) => unsealed.length,
             Chunk::Written(_) => CHUNK_BYTES as u32,
             Chunk::Sealed(sealed) => sealed.length,
         }
@@ -188,7 +193,7 @@ impl Chunk {
     pub fn hash(&self) -> Option<Hash> {
         match self {
             Chunk::Zeros(_) => None,
-            Chunk::Loose(loose) => loose.hash(),
+            Chunk::Unsealed(unsealed) => unsealed.hash(),
             Chunk::Written(written) => Some(written.hash),
             Chunk::Sealed(sealed) => Some(sealed.hash),
         }
@@ -203,7 +208,7 @@ impl Chunk {
         };
         match self {
             Chunk::Zeros(_) => {}
-            Chunk::Loose(loose) => loose.with(|bytes| copy(bytes, out)),
+            Chunk::Unsealed(unsealed) => unsealed.with(|bytes| copy(bytes, out)),
             Chunk::Written(written) => copy(&written.read()?, out),
             Chunk::Sealed(sealed) if from >= sealed.stored as usize => {}
             Chunk::Sealed(sealed) => copy(&sealed.read(packs)?, out),
@@ -214,25 +219,25 @@ impl Chunk {
     /// Returns the same chunk with its bytes in memory.
     pub fn loosened(&self, packs: &dyn Packs) -> Result<Chunk, TreeError> {
         let bytes = match self {
-            Chunk::Zeros(_) | Chunk::Loose(_) => return Ok(self.clone()),
+            Chunk::Zeros(_) | Chunk::Unsealed(_) => return Ok(self.clone()),
             Chunk::Written(written) => written.read()?,
             Chunk::Sealed(sealed) => packs.pack(&sealed.pack)?.read(sealed)?,
         };
-        Ok(Chunk::Loose(Arc::new(Loose::stretched(bytes, self.length()))))
+        Ok(Chunk::Unsealed(Arc::new(UnsealedChunk::stretched(bytes, self.length()))))
     }
 
     /// Writes bytes, which lie within 64 KiB. A chunk in a file is read where it keeps some of its bytes.
     pub fn write(&mut self, at: usize, bytes: &[u8], packs: &dyn Packs) -> Result<(), TreeError> {
         if at == 0 && bytes.len() >= self.length() as usize {
-            *self = Chunk::Loose(Arc::new(Loose::new(bytes.to_vec())));
+            *self = Chunk::Unsealed(Arc::new(UnsealedChunk::new(bytes.to_vec())));
             return Ok(());
         }
         if let Chunk::Zeros(length) = self {
-            *self = Chunk::Loose(Arc::new(Loose::stretched(Vec::new(), *length)));
+            *self = Chunk::Unsealed(Arc::new(UnsealedChunk::stretched(Vec::new(), *length)));
         }
         *self = self.loosened(packs)?;
-        if let Chunk::Loose(loose) = self {
-            Arc::make_mut(loose).write(at, bytes);
+        if let Chunk::Unsealed(unsealed) = self {
+            Arc::make_mut(unsealed).write(at, bytes);
         }
         Ok(())
     }
@@ -245,7 +250,7 @@ impl Chunk {
         let goes = match self {
             Chunk::Written(_) => true,
             Chunk::Sealed(sealed) => length < sealed.stored,
-            Chunk::Zeros(_) | Chunk::Loose(_) => false,
+            Chunk::Zeros(_) | Chunk::Unsealed(_) => false,
         };
         if goes {
             *self = self.loosened(packs)?;
@@ -254,11 +259,11 @@ impl Chunk {
             Chunk::Zeros(zeros) => *zeros = length,
             Chunk::Sealed(sealed) => Arc::make_mut(sealed).length = length,
             Chunk::Written(_) => {}
-            Chunk::Loose(loose) => {
-                let loose = Arc::make_mut(loose);
-                loose.filled = loose.filled.min(length);
-                loose.length = length;
-                loose.hash = OnceLock::new();
+            Chunk::Unsealed(unsealed) => {
+                let unsealed = Arc::make_mut(unsealed);
+                unsealed.filled = unsealed.filled.min(length);
+                unsealed.length = length;
+                unsealed.hash = OnceLock::new();
             }
         }
         Ok(())
@@ -272,21 +277,21 @@ impl Chunk {
         match self {
             Chunk::Zeros(zeros) => *zeros = length,
             Chunk::Sealed(sealed) => Arc::make_mut(sealed).length = length,
-            Chunk::Loose(loose) => Arc::make_mut(loose).length = length,
+            Chunk::Unsealed(unsealed) => Arc::make_mut(unsealed).length = length,
             // It has all the bytes that a chunk can have.
             Chunk::Written(_) => {}
         }
     }
 
     /// Returns whether its bytes are in no pack yet.
-    pub fn is_loose(&self) -> bool {
+    pub fn is_unsealed(&self) -> bool {
         self.address().is_some()
     }
 
-    /// Returns what tells a loose chunk from all others for as long as it is held.
+    /// Returns what tells an unsealed chunk from all others for as long as it is held.
     pub fn address(&self) -> Option<*const ()> {
         match self {
-            Chunk::Loose(loose) => Some(Arc::as_ptr(loose).cast()),
+            Chunk::Unsealed(unsealed) => Some(Arc::as_ptr(unsealed).cast()),
             Chunk::Written(written) => Some(Arc::as_ptr(written).cast()),
             Chunk::Zeros(_) | Chunk::Sealed(_) => None,
         }

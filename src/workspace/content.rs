@@ -74,8 +74,8 @@ impl Content {
     }
 
     /// Returns whether some chunk is in no pack yet.
-    pub(super) fn is_loose(&self) -> bool {
-        self.chunks.iter().any(|(_, chunk)| chunk.is_loose())
+    pub(super) fn is_unsealed(&self) -> bool {
+        self.chunks.iter().any(|(_, chunk)| chunk.is_unsealed())
     }
 
     /// Returns up to `length` bytes from `offset`, fewer at the end. Sealed chunks are read and checked.

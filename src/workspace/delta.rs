@@ -3,7 +3,7 @@
 //! ```text
 //!  version 2 · next inode · packs n, n × name · gone n, n × inode · changed n, n × node
 //!  node       inode · kind · mode · uid · gid · atime · mtime · ctime · crtime · attributes n, n × (name, value) · body
-//!  file       size · chunks n, n × (number, 0 = hole | 1 zeros length | 2 loose length, bytes | 3 sealed length,
+//!  file       size · chunks n, n × (number, 0 = hole | 1 zeros length | 2 unsealed length, bytes | 3 sealed length,
 //!             stored, pack's place, number in it, hash | 4 so many whole chunks of zeros): what differs from the
 //!             base's file
 //!  directory  removed n, n × name · set n, n × (name, inode): likewise
@@ -47,7 +47,7 @@ struct Table {
 impl Tree {
     /// Returns what this tree has other than `base`, for [`Tree::with_delta`]. Costs what differs.
     ///
-    /// Bytes of loose chunks are in it, so a tree should be settled first: an error is that of reading
+    /// Bytes of unsealed chunks are in it, so a tree should be settled first: an error is that of reading
     /// one. Orphans are not in it.
     pub fn delta_from(&self, base: &Tree) -> Result<Vec<u8>, TreeError> {
         let (mut gone, mut changed) = (Vec::new(), Vec::new());
@@ -143,9 +143,9 @@ fn write_content(old: &Content, new: &Content, table: &mut Table, out: &mut Writ
 fn write_chunk(chunk: &Chunk, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
     match chunk {
         Chunk::Zeros(length) => out.byte(code::ZEROS).number((*length).into()),
-        Chunk::Loose(loose) => {
-            out.byte(code::LOOSE).number(loose.length().into());
-            loose.with(|bytes| {
+        Chunk::Unsealed(unsealed) => {
+            out.byte(code::LOOSE).number(unsealed.length().into());
+            unsealed.with(|bytes| {
                 out.bytes(trimmed(bytes));
             });
             out

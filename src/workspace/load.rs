@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::chunk::{CHUNK_BYTES, Chunk, Loose, Sealed};
+use super::chunk::{CHUNK_BYTES, Chunk, Sealed, UnsealedChunk};
 use super::chunks::Piece;
 use super::delta::{VERSION, code};
 use super::links::Links;
@@ -69,7 +69,7 @@ impl Tree {
         let old = self.nodes.remove(inode).filter(|_| inode != ROOT);
         let old = old.ok_or(TreeError::Stored("an inode goes that is not there"))?;
         self.totals.subtract(Totals::of(&old));
-        self.loose.remove(&inode);
+        self.unsealed.remove(&inode);
         for (name, child) in old.directory().into_iter().flat_map(|directory| &directory.entries) {
             changes.removed.push((inode, name.clone(), *child));
         }
@@ -103,10 +103,10 @@ impl Tree {
         {
             changes.counted.extend(old.names().map(|(parent, _)| parent));
         }
-        if node.content().is_some_and(Content::is_loose) {
-            self.loose.insert(inode);
+        if node.content().is_some_and(Content::is_unsealed) {
+            self.unsealed.insert(inode);
         } else {
-            self.loose.remove(&inode);
+            self.unsealed.remove(&inode);
         }
         if inode != ROOT {
             self.totals.replace(old.as_deref().map(Totals::of).unwrap_or_default(), Totals::of(&node));
@@ -234,7 +234,7 @@ fn read_chunk(code: u8, packs: &[Hash], input: &mut Reader<'_>) -> Result<Chunk,
             if bytes.len() > length as usize {
                 return Err(TreeError::Stored("a chunk has more bytes than its length"));
             }
-            Chunk::Loose(Arc::new(Loose::stretched(bytes.to_vec(), length)))
+            Chunk::Unsealed(Arc::new(UnsealedChunk::stretched(bytes.to_vec(), length)))
         }
         code::SEALED => {
             let stored = read_u32(input)?;

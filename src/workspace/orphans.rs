@@ -38,8 +38,8 @@ impl Tree {
         if let Body::Directory(directory) = &mut node.body {
             *directory = Directory::default();
         }
-        if node.content().is_some_and(Content::is_loose) {
-            self.loose.insert(inode);
+        if node.content().is_some_and(Content::is_unsealed) {
+            self.unsealed.insert(inode);
         }
         self.nodes.insert(inode, node.into());
         self.orphans.insert(inode);

@@ -24,14 +24,14 @@ pub struct Packed {
     last: Option<(Nodes, Nodes)>,
 }
 
-/// Where the bytes of a loose chunk are now.
+/// Where the bytes of an unsealed chunk are now.
 enum Place {
     /// They were zeros all of them.
     Nowhere,
     In(Sealed),
 }
 
-/// Writes the loose chunks of all `trees` into at most one new pack in the blob store.
+/// Writes the unsealed chunks of all `trees` into at most one new pack in the blob store.
 ///
 /// Equal chunks are written once, and not at all where a pack that the trees reach has them. Chunks
 /// are hashed here, so a tree that is settled afterwards has its head at once.
@@ -41,15 +41,15 @@ pub fn write_packs<'a>(
     trees: impl Iterator<Item = &'a Tree>,
 ) -> Result<Packed, TreeError> {
     let trees: Vec<&Tree> = trees.collect();
-    let loose = loose_chunks(&trees);
+    let unsealed = loose_chunks(&trees);
     let mut packed = Packed { name: None, places: HashMap::new(), nodes: HashMap::new(), last: None };
-    if loose.is_empty() {
+    if unsealed.is_empty() {
         return Ok(packed);
     }
-    let mut known = sealed_chunks(packs, &trees, &loose)?;
+    let mut known = sealed_chunks(packs, &trees, &unsealed)?;
     let mut fresh = Vec::new();
     let mut seen = HashSet::new();
-    for chunk in &loose {
+    for chunk in &unsealed {
         if let Some(hash) = chunk.hash()
             && !known.contains_key(&hash)
             && seen.insert(hash)
@@ -64,7 +64,7 @@ pub fn write_packs<'a>(
         packed.name = Some(name);
         known.extend(sealed.into_iter().map(|it| (it.hash, it)));
     }
-    for chunk in loose {
+    for chunk in unsealed {
         let place = match chunk.hash() {
             None => Place::Nowhere,
             Some(hash) => match known.get(&hash) {
@@ -77,11 +77,11 @@ pub fn write_packs<'a>(
     Ok(packed)
 }
 
-/// Returns every loose chunk of some trees once.
+/// Returns every unsealed chunk of some trees once.
 fn loose_chunks(trees: &[&Tree]) -> Vec<Chunk> {
     let (mut nodes, mut chunks, mut found) = (HashSet::new(), HashSet::new(), Vec::new());
     for tree in trees {
-        for node in tree.loose.iter().filter_map(|inode| tree.nodes.get(*inode)) {
+        for node in tree.unsealed.iter().filter_map(|inode| tree.nodes.get(*inode)) {
             if !nodes.insert(Arc::as_ptr(node)) {
                 continue;
             }
@@ -96,12 +96,12 @@ fn loose_chunks(trees: &[&Tree]) -> Vec<Chunk> {
 }
 
 /// Returns where packs that the trees reach have some of the chunks already.
-fn sealed_chunks(packs: &dyn Packs, trees: &[&Tree], loose: &[Chunk]) -> Result<HashMap<Hash, Sealed>, TreeError> {
+fn sealed_chunks(packs: &dyn Packs, trees: &[&Tree], unsealed: &[Chunk]) -> Result<HashMap<Hash, Sealed>, TreeError> {
     let mut known = HashMap::new();
     // A pack that can't be read is no reason not to write another.
     let open = packs_of(trees.iter().copied()).into_iter().filter_map(|name| packs.pack(&name).ok());
     let open: Vec<Arc<Pack>> = open.collect();
-    for hash in loose.iter().filter_map(|chunk| chunk.hash()) {
+    for hash in unsealed.iter().filter_map(|chunk| chunk.hash()) {
         let found = open.iter().find_map(|pack| pack.find(&hash).ok().flatten());
         known.extend(found.map(|sealed| (hash, sealed)));
     }
@@ -133,16 +133,16 @@ impl Packed {
     }
 
     /// Returns a tree of equal content that sees its chunks in the pack; what came into it since
-    /// stays loose. Numbers, times and head are the same.
+    /// stays unsealed. Numbers, times and head are the same.
     pub fn settle(&mut self, tree: &Tree) -> Tree {
         let mut new = tree.clone();
-        for inode in &tree.loose {
+        for inode in &tree.unsealed {
             let Some(node) = tree.nodes.get(*inode).map(|node| self.node(node)) else { continue };
-            if !node.content().is_some_and(super::Content::is_loose) {
-                new.loose.remove(inode);
+            if !node.content().is_some_and(super::Content::is_unsealed) {
+                new.unsealed.remove(inode);
             }
         }
-        new.nodes = self.nodes(&tree.nodes, &tree.loose);
+        new.nodes = self.nodes(&tree.nodes, &tree.unsealed);
         if let Some(memo) = tree.memo.get() {
             let directories = memo.directories.clone();
             new.memo = Arc::new(Memo { nodes: new.nodes.clone(), directories }).into();
@@ -151,19 +151,19 @@ impl Packed {
         new
     }
 
-    /// Returns a map of nodes with the loose ones settled.
-    fn nodes(&mut self, old: &Nodes, loose: &OrdSet<u64>) -> Nodes {
-        let mut new = self.beginning(old, loose);
+    /// Returns a map of nodes with the unsealed ones settled.
+    fn nodes(&mut self, old: &Nodes, unsealed: &OrdSet<u64>) -> Nodes {
+        let mut new = self.beginning(old, unsealed);
         let changed: Vec<(u64, Option<Arc<Node>>)> = match &self.last {
             Some((before, after)) if new.ptr_eq(after) => {
                 before.diff(old).map(|Unlike { inode, new, .. }| (inode, new.cloned())).collect()
             }
-            _ => loose.iter().map(|inode| (*inode, old.get(*inode).cloned())).collect(),
+            _ => unsealed.iter().map(|inode| (*inode, old.get(*inode).cloned())).collect(),
         };
         for (inode, node) in changed {
             match node {
                 None => drop(new.remove(inode)),
-                Some(node) if loose.contains(&inode) => new.insert(inode, self.node(&node)),
+                Some(node) if unsealed.contains(&inode) => new.insert(inode, self.node(&node)),
                 Some(node) => new.insert(inode, node),
             }
         }
@@ -171,10 +171,10 @@ impl Packed {
         new
     }
 
-    /// Returns what to begin with: the last settled map where less differs from it than is loose.
-    fn beginning(&self, old: &Nodes, loose: &OrdSet<u64>) -> Nodes {
+    /// Returns what to begin with: the last settled map where less differs from it than is unsealed.
+    fn beginning(&self, old: &Nodes, unsealed: &OrdSet<u64>) -> Nodes {
         match &self.last {
-            Some((before, after)) if before.diff(old).nth(loose.len()).is_none() => after.clone(),
+            Some((before, after)) if before.diff(old).nth(unsealed.len()).is_none() => after.clone(),
             _ => old.clone(),
         }
     }

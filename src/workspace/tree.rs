@@ -29,7 +29,7 @@ pub struct Tree {
     /// Inodes without a name that some handle has open.
     pub(super) orphans: OrdSet<u64>,
     /// Files with a chunk that is in no pack yet.
-    pub(super) loose: OrdSet<u64>,
+    pub(super) unsealed: OrdSet<u64>,
     /// What is known of the hashes of this tree, once asked for.
     pub(super) memo: OnceLock<Arc<Memo>>,
     /// The same of an earlier state.
@@ -61,7 +61,7 @@ impl Tree {
             next: ROOT + 1,
             totals: Totals::default(),
             orphans: OrdSet::new(),
-            loose: OrdSet::new(),
+            unsealed: OrdSet::new(),
             memo: OnceLock::new(),
             older: None,
         }
@@ -139,8 +139,8 @@ impl Tree {
     }
 
     /// Returns whether some chunk is in no pack yet.
-    pub fn is_loose(&self) -> bool {
-        !self.loose.is_empty()
+    pub fn is_unsealed(&self) -> bool {
+        !self.unsealed.is_empty()
     }
 
     pub(super) fn directory(&self, inode: u64) -> Result<&Directory, TreeError> {
@@ -174,8 +174,8 @@ impl Tree {
         self.dirty();
         let inode = self.next;
         self.next += 1;
-        if node.content().is_some_and(|content| content.is_loose()) {
-            self.loose.insert(inode);
+        if node.content().is_some_and(|content| content.is_unsealed()) {
+            self.unsealed.insert(inode);
         }
         self.nodes.insert(inode, Arc::new(node));
         inode
@@ -185,7 +185,7 @@ impl Tree {
     pub(super) fn forget(&mut self, inode: u64) {
         self.dirty();
         self.nodes.remove(inode);
-        self.loose.remove(&inode);
+        self.unsealed.remove(&inode);
     }
 
     /// Gives an inode a name that is free, and touches it and the directory.

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, FileName, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, Setting, Side,
-    Surroundings, Time, View, Viewer, Wanted,
+    Actor, Attrs, BranchId, Document, Environment, FileName, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, Setting,
+    Side, Time, View, Viewer, Wanted,
 };
 
 use crate::files::{read, write};
-use crate::support::{main_of, open, surroundings, verify, who};
+use crate::support::{environment, main_of, open, verify, who};
 
 /// A branch whose file and the parent's contradict under `manual`.
 fn contradicting(memory: &Memory) -> (BranchId, BranchId) {
@@ -188,10 +188,10 @@ fn a_conflict_that_a_pull_showed_is_settled_for_the_pull() {
 #[test]
 fn what_time_removes_settles_no_conflict() {
     static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
-    let around = Surroundings {
+    let around = Environment {
         clock: Box::new(|| Time(NOW.fetch_add(1_000, Ordering::Relaxed))),
         uptime: Box::new(|| std::time::Duration::from_nanos(NOW.load(Ordering::Relaxed).cast_unsigned())),
-        ..surroundings()
+        ..environment()
     };
     let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
     let (main, fork) = contradicting(&memory);

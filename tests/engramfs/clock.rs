@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    EditError, Error, HistoryFile, Kind, Memory, OpenMode, Setting, Surroundings, Time, View, Viewer, Wanted,
+    EditError, Environment, Error, HistoryFile, Kind, Memory, OpenMode, Setting, Time, View, Viewer, Wanted,
 };
 
-use crate::support::{main_of, make_file, put, surroundings, verify, who};
+use crate::support::{environment, main_of, make_file, put, verify, who};
 
 const NOW: i64 = 1_800_000_000_000_000_000;
 const DAY: i64 = 24 * 3600 * 1_000_000_000;
@@ -30,10 +30,10 @@ impl Machine {
 
     fn open(&self, disk: &ForgetfulDisk) -> Arc<Memory> {
         let (clock, uptime) = (self.0.clone(), self.0.clone());
-        let around = Surroundings {
+        let around = Environment {
             clock: Box::new(move || Time(NOW + clock.0.load(Ordering::Relaxed) + clock.1.load(Ordering::Relaxed))),
             uptime: Box::new(move || Duration::from_nanos(uptime.0.load(Ordering::Relaxed).cast_unsigned())),
-            ..surroundings()
+            ..environment()
         };
         Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap()
     }

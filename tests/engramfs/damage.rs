@@ -9,7 +9,7 @@ use std::sync::Arc;
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{Error, Hash, Kind, Memory, MergeKind, OpenMode, Setting, VerifyOptions, View, verify_on};
 
-use crate::support::{Chance, delete, main_of, open, put, rounds, surroundings, verify, who};
+use crate::support::{Chance, delete, environment, main_of, open, put, rounds, verify, who};
 
 /// Bytes of a frame without payload: what stands behind the last frame and is shorter may always be
 /// the beginning of a frame whose writer was killed.
@@ -50,7 +50,7 @@ fn verify_tip(disk: &ForgetfulDisk, tip: Hash) -> Result<serde_json::Value, Erro
 
 /// Everything that can be read, by what it is; opening changes nothing.
 fn read_all(disk: &ForgetfulDisk) -> Vec<(String, Result<Vec<u8>, Error>)> {
-    let opened = Memory::open_on(Arc::new(disk.clone()), OpenMode::ReadOnly, None, surroundings());
+    let opened = Memory::open_on(Arc::new(disk.clone()), OpenMode::ReadOnly, None, environment());
     let memory = match opened {
         Ok(memory) => memory,
         Err(error) => return vec![("open".to_owned(), Err(error))],

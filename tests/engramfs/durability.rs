@@ -8,7 +8,7 @@ use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay}
 use engramfs::memory::{Kind, Memory, OpenMode, View};
 
 use crate::story::{SCRIPT, Step, Story, random_steps, recover};
-use crate::support::{Chance, main_of, open, put, rounds, surroundings, verify, who};
+use crate::support::{Chance, environment, main_of, open, put, rounds, verify, who};
 
 /// Runs the steps up to the `nth` call that changes the disk: from there on nothing reaches it.
 /// Returns the story, and whether all calls were made before.
@@ -411,6 +411,6 @@ fn who_reads_beside_a_writer_begins_anew_where_the_store_is_sealed_meanwhile() {
     let disk = Arc::new(Meanwhile { inner, call: Call::Open, what: Mutex::default() });
     // The manifest is read when the journals that it does not name are gone.
     *disk.what.lock().unwrap() = Some(Box::new(seal));
-    let reader = Memory::open_on(disk, OpenMode::ReadOnly, None, surroundings()).unwrap();
+    let reader = Memory::open_on(disk, OpenMode::ReadOnly, None, environment()).unwrap();
     assert_eq!(reader.status(&View::Branch(main_of(&reader))).unwrap()["records"], 1);
 }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, EditError, FILES_ROOT, FileName, FileOp, Hash, Kind, Make, Memory, MergeKind,
-    OpenMode, Setting, Surroundings, Time, View, Viewer, Wanted,
+    Actor, Attrs, BranchId, Document, EditError, Environment, FILES_ROOT, FileName, FileOp, Hash, Kind, Make, Memory,
+    MergeKind, OpenMode, Setting, Time, View, Viewer, Wanted,
 };
 
-use crate::support::{main_of, open, put, surroundings, verify, who};
+use crate::support::{environment, main_of, open, put, verify, who};
 
 /// Makes a file or gives it other bytes.
 pub fn write(memory: &Memory, branch: BranchId, path: &str, bytes: &str) {
@@ -193,10 +193,10 @@ fn a_log_that_may_only_be_appended_to_keeps_every_byte() {
 #[test]
 fn a_file_goes_when_its_rule_says_so_unless_it_is_open_or_its_rule_has_no_ttl() {
     static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
-    let around = Surroundings {
+    let around = Environment {
         clock: Box::new(|| Time(NOW.fetch_add(1_000, Ordering::Relaxed))),
         uptime: Box::new(|| std::time::Duration::from_nanos(NOW.load(Ordering::Relaxed).cast_unsigned())),
-        ..surroundings()
+        ..environment()
     };
     let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
     let main = main_of(&memory);

@@ -6,12 +6,10 @@ use std::sync::Arc;
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay};
 use engramfs::lineage::{Key, SIGNATURE_BYTES};
-use engramfs::memory::{
-    Error, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, Surroundings, VerifyOptions, verify_on,
-};
+use engramfs::memory::{Environment, Error, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, VerifyOptions, verify_on};
 use engramfs::object::Context;
 
-use crate::support::{delete, main_of, make_file, put, surroundings, who};
+use crate::support::{delete, environment, main_of, make_file, put, who};
 
 /// The payload of each act's frame: number 0 is entry 1.
 type Acts = Vec<Vec<u8>>;
@@ -19,7 +17,7 @@ type Acts = Vec<Vec<u8>>;
 /// A store that was never sealed, made with the key of that seed; `word` stands in its records.
 fn store(seed: u8, word: &str) -> (ForgetfulDisk, Hash) {
     let disk = ForgetfulDisk::new();
-    let around = Surroundings { entropy: Box::new(move |bytes| bytes.fill(seed)), ..surroundings() };
+    let around = Environment { entropy: Box::new(move |bytes| bytes.fill(seed)), ..environment() };
     let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap();
     let main = main_of(&memory);
     let text = |id: &str, n: u32| put(id, Some(vec![n as f32, 1.0]), Some(&format!("{word} {n}")));
@@ -91,7 +89,7 @@ fn named(error: &Error, entry: usize, what: &str) {
 /// `verify` and `open` refuse, and name that entry.
 fn refused(disk: &ForgetfulDisk, entry: usize, what: &str) {
     found(disk, entry, what);
-    let opened = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, surroundings());
+    let opened = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, environment());
     named(&opened.err().unwrap_or_else(|| panic!("{what}: opens")), entry, what);
 }
 
@@ -254,7 +252,7 @@ fn another_key_is_refused() {
 /// of its journal.
 fn with_operations() -> (ForgetfulDisk, Vec<(FrameKind, Vec<u8>)>) {
     let disk = ForgetfulDisk::new();
-    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, surroundings()).unwrap();
+    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment()).unwrap();
     let main = main_of(&memory);
     let inode = make_file(&memory, "notes").unwrap().inode;
     for (offset, bytes) in [(0, vec![b'x'; 100]), (100, vec![b'y'; 50]), (200, vec![b'z'; 200_000])] {
@@ -293,7 +291,7 @@ fn with_frames(disk: &ForgetfulDisk, frames: &[(FrameKind, Vec<u8>)]) -> Forgetf
 fn damaged(disk: &ForgetfulDisk, what: &str) {
     let verified = verify(disk, &VerifyOptions::default()).err().unwrap_or_else(|| panic!("{what}: verifies"));
     assert_eq!(verified.kind, Kind::Damaged, "{what}: {verified}");
-    let opened = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, surroundings()).err();
+    let opened = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, environment()).err();
     let opened = opened.unwrap_or_else(|| panic!("{what}: opens"));
     assert_eq!(opened.kind, Kind::Damaged, "{what}: {opened}");
 }
@@ -303,7 +301,7 @@ fn operations_behind_the_last_entry_are_counted_and_then_gathered() {
     let (disk, good) = with_operations();
     let untouched = with_frames(&disk, &good);
     assert_eq!(verify(&untouched, &VerifyOptions::default()).unwrap()["unsigned"], 4);
-    let memory = Memory::open_on(Arc::new(untouched.clone()), OpenMode::Existing, None, surroundings()).unwrap();
+    let memory = Memory::open_on(Arc::new(untouched.clone()), OpenMode::Existing, None, environment()).unwrap();
     assert!(memory.warnings().iter().any(|warning| warning.starts_with("4 operations on files")));
     memory.close().unwrap();
     drop(memory);
@@ -345,7 +343,7 @@ fn operations_that_are_dropped_reordered_repeated_or_changed_are_damage() {
 fn an_operation_that_was_made_without_the_key_is_damage_and_so_is_one_of_another_store() {
     let (disk, good) = with_operations();
     let other = ForgetfulDisk::new();
-    let around = Surroundings { entropy: Box::new(|bytes| bytes.fill(8)), ..surroundings() };
+    let around = Environment { entropy: Box::new(|bytes| bytes.fill(8)), ..environment() };
     let memory = Memory::open_on(Arc::new(other.clone()), OpenMode::Create, None, around).unwrap();
     make_file(&memory, "forged").unwrap();
     let foreign = frames(&other).into_iter().find(|(kind, _)| *kind == FrameKind::FileOp).unwrap();
@@ -375,7 +373,7 @@ fn an_operation_that_was_made_without_the_key_is_damage_and_so_is_one_of_another
 #[test]
 fn behind_a_clean_end_stands_nothing_that_was_there_before_it_or_was_made_without_the_key() {
     let (disk, good) = with_operations();
-    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, surroundings()).unwrap();
+    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, environment()).unwrap();
     memory.close().unwrap();
     drop(memory);
     let closed = frames(&disk);
@@ -386,7 +384,7 @@ fn behind_a_clean_end_stands_nothing_that_was_there_before_it_or_was_made_withou
         damaged(&with_frames(&disk, &frames), &format!("{kind:?} behind the clean end"));
     }
     // What the next process writes behind it is bound to it: without the end it is damage.
-    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, surroundings()).unwrap();
+    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, environment()).unwrap();
     make_file(&memory, "later").unwrap();
     let mut later = frames(&disk.power_cut_keep_all());
     drop(memory);

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Attrs, BranchId, EditError, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, OpenMode, Setting,
-    Surroundings, View,
+    Attrs, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind,
+    OpenMode, Setting, View,
 };
 
-use crate::support::{Chance, delete, main_of, put, rounds, surroundings, texts, verify, who};
+use crate::support::{Chance, delete, environment, main_of, put, rounds, texts, verify, who};
 
 const MIB: u64 = 1 << 20;
 const FILE: usize = 200 << 10;
@@ -22,7 +22,7 @@ fn store(bytes: u64, files: u64) -> (ForgetfulDisk, Arc<Memory>) {
 }
 
 fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
-    let around = Surroundings { reserve: 8 << 20, ..surroundings() };
+    let around = Environment { reserve: 8 << 20, ..environment() };
     Memory::open_on(Arc::new(disk.clone()) as Arc<dyn Disk>, OpenMode::Create, None, around).unwrap()
 }
 

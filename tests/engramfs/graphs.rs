@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
-use engramfs::memory::{Answer, Hash, Memory, OpenMode, Question, RecordEdit, Surroundings, View};
+use engramfs::memory::{Answer, Environment, Hash, Memory, OpenMode, Question, RecordEdit, View};
 
-use crate::support::{Chance, delete, main_of, put, surroundings, verify, who};
+use crate::support::{Chance, delete, environment, main_of, put, verify, who};
 
 const DIM: usize = 16;
 const ROWS: usize = 8_000;
@@ -19,7 +19,7 @@ fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
 
 /// Opens a store in which every segment of so many rows gets a graph.
 fn open_with(disk: &ForgetfulDisk, graph_rows: u32) -> Arc<Memory> {
-    let around = Surroundings { graph_rows, ..surroundings() };
+    let around = Environment { graph_rows, ..environment() };
     Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap()
 }
 
@@ -200,10 +200,10 @@ fn loose_versions_answer_as_they_do_once_sealed() {
         };
         (0..80).map(ask).collect()
     };
-    let loose = asked();
+    let unsealed = asked();
     memory.seal().unwrap();
     memory.wait_indexed();
-    assert_eq!(asked(), loose);
+    assert_eq!(asked(), unsealed);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn small_segments_become_one_with_a_graph_once_they_have_the_rows_together() {
 #[test]
 fn what_an_import_brings_in_several_segments_gets_one_graph() {
     let disk = ForgetfulDisk::new();
-    let around = Surroundings { graph_rows: 64, lull: Duration::from_millis(500), ..surroundings() };
+    let around = Environment { graph_rows: 64, index_delay: Duration::from_millis(500), ..environment() };
     let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap();
     let mut chance = Chance(1);
     for batch in 0..3 {
@@ -290,7 +290,7 @@ fn a_small_segment_gets_a_graph_beside_a_large_one_only() {
 #[test]
 fn a_store_that_is_left_alone_seals_its_edits_and_gives_them_a_graph() {
     let disk = ForgetfulDisk::new();
-    let around = Surroundings { graph_rows: 64, rest: Duration::from_millis(50), ..surroundings() };
+    let around = Environment { graph_rows: 64, idle_interval: Duration::from_millis(50), ..environment() };
     let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap();
     let mut chance = Chance(2);
     let edits = (0..3000).map(|number| note(number, &mut chance)).collect();
@@ -308,7 +308,7 @@ fn a_graph_outlives_the_process_and_verify_reads_it() {
     let before = ids(&ask(&memory, &fork, &Chance(4).vector(DIM), 10, &plain()));
     memory.close().unwrap();
     drop(memory);
-    let again = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, surroundings()).unwrap();
+    let again = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment()).unwrap();
     let answer = ask(&again, &fork, &Chance(4).vector(DIM), 10, &plain());
     assert!(!answer.exact, "the graph is there without being built");
     assert_eq!(ids(&answer), before);
@@ -359,7 +359,7 @@ fn a_damaged_graph_is_found_at_its_first_walk_and_never_walked() {
     file.read_exact_at(&mut byte, 1000).unwrap();
     file.write_all_at(&[byte[0] ^ 1], 1000).unwrap();
     assert!(verify(&disk).is_err());
-    let again = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, surroundings()).unwrap();
+    let again = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment()).unwrap();
     let question = serde_json::json!({ "vector": Chance(4).vector(DIM), "k": 10 }).to_string();
     let error = again.ask(&fork, &Question::parse(&question).unwrap()).unwrap_err();
     assert!(error.message.contains("damaged"), "{error}");

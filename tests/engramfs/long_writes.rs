@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
 use engramfs::memory::{BranchId, EditError, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, View};
 
-use crate::support::{Chance, main_of, open, open_on, surroundings, verify, who};
+use crate::support::{Chance, environment, main_of, open, open_on, verify, who};
 
 const CHUNK: usize = 64 << 10;
 
@@ -213,6 +213,6 @@ fn a_seal_does_not_take_over_what_is_not_what_was_written() {
 fn a_reader_beside_the_writer_sees_long_writes() {
     let (disk, _memory, _, old) = store();
     let disk: Arc<dyn Disk> = Arc::new(disk);
-    let reader = Memory::open_on(disk, engramfs::memory::OpenMode::ReadOnly, None, surroundings()).unwrap();
+    let reader = Memory::open_on(disk, engramfs::memory::OpenMode::ReadOnly, None, environment()).unwrap();
     assert!(read(&reader, main_of(&reader), "long") == old);
 }

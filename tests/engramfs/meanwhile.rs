@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, EditError, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, OpenMode, Setting,
-    Surroundings, Time, View,
+    Actor, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, OpenMode,
+    Setting, Time, View,
 };
 use engramfs::sync::without_waiting;
 
-use crate::support::{main_of, put, surroundings, who};
+use crate::support::{environment, main_of, put, who};
 
 type Act = Box<dyn Fn(&Memory) -> Result<(), Error> + Send>;
 
@@ -26,12 +26,12 @@ struct Meanwhile {
 
 fn open() -> (Arc<Memory>, Arc<Mutex<Meanwhile>>) {
     let meanwhile = Arc::new(Mutex::new(Meanwhile::default()));
-    let (seen, usual) = (meanwhile.clone(), surroundings().clock);
+    let (seen, usual) = (meanwhile.clone(), environment().clock);
     let clock = move || {
         look(&seen);
         usual()
     };
-    let around = Surroundings { clock: Box::new(clock), ..surroundings() };
+    let around = Environment { clock: Box::new(clock), ..environment() };
     let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
     meanwhile.lock().unwrap().store = Some(memory.clone());
     (memory, meanwhile)
@@ -109,7 +109,7 @@ fn a_file_whose_lifetime_is_taken_away_while_a_collection_looks_stays() {
             look(&seen);
             Time(NOW.fetch_add(1_000, std::sync::atomic::Ordering::Relaxed))
         };
-        let around = Surroundings { clock: Box::new(clock), ..surroundings() };
+        let around = Environment { clock: Box::new(clock), ..environment() };
         let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
         meanwhile.lock().unwrap().store = Some(memory.clone());
         let main = main_of(&memory);

@@ -13,7 +13,7 @@ fn ask(memory: &Memory, view: &View, vector: &[f32], k: usize) -> Vec<(String, f
     answer.hits.iter().map(|hit| (hit.id.to_string(), hit.score.value() as f32)).collect()
 }
 
-/// A parent of 2,000 records, sealed or loose, and a fork of it.
+/// A parent of 2,000 records, sealed or unsealed, and a fork of it.
 fn forked(sealed: bool) -> (ForgetfulDisk, std::sync::Arc<Memory>, View) {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk).unwrap();

@@ -5,21 +5,21 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, BranchId, EditError, Error, FILES_ROOT, FileName, FileOp, FileOutcome, Make, Memory, OpenMode, RecordEdit,
-    RecordInput, Surroundings, View,
+    Actor, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, FileOutcome, Make, Memory, OpenMode,
+    RecordEdit, RecordInput, View,
 };
 
 static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
 
 /// A clock that never stands still.
-pub fn surroundings() -> Surroundings {
-    Surroundings {
+pub fn environment() -> Environment {
+    Environment {
         clock: Box::new(|| engramfs::memory::Time(TICKS.fetch_add(1_000, Ordering::Relaxed))),
         uptime: Box::new(|| std::time::Duration::from_nanos(TICKS.load(Ordering::Relaxed).cast_unsigned())),
         entropy: Box::new(|bytes| bytes.fill(7)),
         graph_rows: u32::MAX,
-        lull: std::time::Duration::ZERO,
-        rest: std::time::Duration::from_secs(60),
+        index_delay: std::time::Duration::ZERO,
+        idle_interval: std::time::Duration::from_secs(60),
         reserve: 0,
         owner: who(),
     }
@@ -30,7 +30,7 @@ pub fn open(disk: &ForgetfulDisk) -> Result<Arc<Memory>, Error> {
 }
 
 pub fn open_on(disk: Arc<dyn Disk>) -> Result<Arc<Memory>, Error> {
-    Memory::open_on(disk, OpenMode::Create, None, surroundings())
+    Memory::open_on(disk, OpenMode::Create, None, environment())
 }
 
 pub fn verify(disk: &ForgetfulDisk) -> Result<serde_json::Value, Error> {

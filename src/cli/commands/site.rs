@@ -12,7 +12,7 @@ use crate::cli::failure::Failure;
 use crate::cli::output::{Output, remark};
 use crate::cli::target::store_of;
 use crate::fuse::SOURCE_PREFIX;
-use crate::memory::{Memory, OpenMode, Surroundings};
+use crate::memory::{Environment, Memory, OpenMode};
 
 /// What is mounted where; both absolute, so that they stay true wherever the process goes.
 pub struct Site {
@@ -59,7 +59,7 @@ impl Site {
     pub fn open(&self, read_only: bool) -> Result<Arc<Memory>, Failure> {
         let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::Create };
         let holder = format!("process {}, mounted at {}", std::process::id(), self.mnt.display());
-        let memory = Memory::open(&self.store, mode, &holder, Surroundings::real(actor::current()))?;
+        let memory = Memory::open(&self.store, mode, &holder, Environment::real(actor::current()))?;
         for warning in memory.warnings().iter().cloned().chain(self.doubts()) {
             remark(format_args!("engramfs: warning: {warning}"));
         }

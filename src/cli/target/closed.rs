@@ -13,8 +13,8 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::formats::Row;
 use crate::memory::{
-    Actor, BranchId, Document, Error, Export, Memory, MergeKind, OpenMode, Question, RecordEdit, Shown, Snapshot,
-    Surroundings, View, Viewer, Wanted,
+    Actor, BranchId, Document, Environment, Error, Export, Memory, MergeKind, OpenMode, Question, RecordEdit, Shown,
+    Snapshot, View, Viewer, Wanted,
 };
 
 /// Bytes that one commit of an import takes at the most.
@@ -32,7 +32,7 @@ pub struct Closed {
 /// Opens the store at `path` for this process.
 pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, Failure> {
     let holder = format!("process {} (a command of engramfs)", std::process::id());
-    let memory = Memory::open(path, mode, &holder, Surroundings::real(actor::current()))?;
+    let memory = Memory::open(path, mode, &holder, Environment::real(actor::current()))?;
     if mode != OpenMode::ReadOnly {
         // Read beside its writer, a store may end in a frame that is just being written.
         for warning in memory.warnings() {

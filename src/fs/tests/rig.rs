@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use crate::fs::{Attr, Caller, Changes, Errno, FileKind, Filesystem, FsOptions};
-use crate::memory::{Actor, Memory, OpenMode, Surroundings};
+use crate::memory::{Actor, Environment, Memory, OpenMode};
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
 pub const ANN: Caller = Caller { uid: 1000, gid: 1000 };
@@ -29,7 +29,7 @@ impl Rig {
             &store.path().join("store"),
             OpenMode::Create,
             "a test",
-            Surroundings::real(Actor { uid: 0, gid: 0, name: "root".into() }),
+            Environment::real(Actor { uid: 0, gid: 0, name: "root".into() }),
         )
         .unwrap();
         let fs = Filesystem::new(memory.clone(), options(&memory));

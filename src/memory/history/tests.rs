@@ -8,7 +8,7 @@ use super::*;
 use crate::disk::{Disk, ForgetfulDisk};
 use crate::lineage::Op;
 use crate::memory::{
-    Actor, BranchId, MergeKind, OpenMode, RecordEdit, RecordInput, Surroundings, Time, View, Viewer, Wanted, verify_on,
+    Actor, BranchId, Environment, MergeKind, OpenMode, RecordEdit, RecordInput, Time, View, Viewer, Wanted, verify_on,
 };
 
 static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
@@ -18,17 +18,17 @@ fn who(uid: u32) -> Actor {
 }
 
 fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
-    let surroundings = Surroundings {
+    let environment = Environment {
         clock: Box::new(|| Time(TICKS.fetch_add(1_000, Ordering::Relaxed))),
         uptime: Box::new(|| std::time::Duration::from_nanos(TICKS.load(Ordering::Relaxed).cast_unsigned())),
         entropy: Box::new(|bytes| bytes.fill(7)),
         graph_rows: u32::MAX,
         reserve: 0,
-        lull: std::time::Duration::ZERO,
-        rest: std::time::Duration::from_secs(60),
+        index_delay: std::time::Duration::ZERO,
+        idle_interval: std::time::Duration::from_secs(60),
         owner: who(1),
     };
-    Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, surroundings).unwrap()
+    Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap()
 }
 
 fn put(memory: &Memory, uid: u32, branch: BranchId, id: &str, text: u64) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Files, Part, Stored};
 use crate::branch::State;
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, Kept, Resolution};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, Resolution, RetainedState};
 use crate::memory::settings::Settings;
 use crate::memory::trees::StoredTree;
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
@@ -183,7 +183,7 @@ impl Row {
             branch.checkpoints.insert(label, Checkpoint { state: states.state(state)?, seq, time, text });
         }
         for (head, (state, time)) in self.kept {
-            branch.kept.insert(head, Kept { state: states.state(state)?, time });
+            branch.kept.insert(head, RetainedState { state: states.state(state)?, time });
         }
         Ok(branch)
     }

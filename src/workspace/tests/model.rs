@@ -48,8 +48,8 @@ fn check(tree: &Tree, plain: &Plain, packs: &dyn Packs) {
             let mut chunks = Chunks::default();
             let allocated = chunks.with_differences(Chunks::default().differences(&content.chunks)).unwrap();
             assert_eq!(content.allocated(), allocated);
-            let is_loose = content.is_loose();
-            assert!(!is_loose || tree.loose.contains(inode));
+            let is_unsealed = content.is_unsealed();
+            assert!(!is_unsealed || tree.unsealed.contains(inode));
         }
     }
 }
@@ -72,7 +72,7 @@ fn random_ops_do_what_a_plain_tree_does_and_fail_where_it_fails() {
 /// Returns the same tree with all its chunks in packs.
 fn sealed(tree: &Tree, cellar: &Cellar) -> Tree {
     let sealed = write_packs(&cellar.blobs, cellar, std::iter::once(tree)).unwrap().settle(tree);
-    assert!(!sealed.is_loose());
+    assert!(!sealed.is_unsealed());
     assert_eq!(sealed.hash(), tree.hash());
     sealed
 }

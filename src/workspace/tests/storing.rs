@@ -85,7 +85,7 @@ fn equal_content_is_stored_once_also_across_packs() {
     let mut packed = write_packs(&cellar.blobs, &cellar, std::iter::once(&tree)).unwrap();
     assert_eq!(packed.name(), None);
     let tree = packed.settle(&tree);
-    assert!(!tree.is_loose());
+    assert!(!tree.is_unsealed());
     assert_eq!(packs_of(std::iter::once(&tree)).len(), 1);
     assert_eq!(tree.read(file, 0, 65_536, &cellar).unwrap(), block);
     assert_eq!(tree.read(file, 65_536, 65_536, &cellar).unwrap(), [0; 65_536]);
@@ -108,13 +108,13 @@ fn trees_that_share_stay_shared_and_what_came_since_stays_loose() {
     create(&mut other, ROOT, b"empty");
     let (head_one, head_other) = (one.hash(), other.hash());
     let settled = [&base, &one, &other].map(|tree| packed.settle(tree));
-    assert_eq!(settled[1].loose.iter().copied().collect::<Vec<_>>(), [appended, new]);
-    assert!(!settled[0].is_loose() && !settled[2].is_loose());
+    assert_eq!(settled[1].unsealed.iter().copied().collect::<Vec<_>>(), [appended, new]);
+    assert!(!settled[0].is_unsealed() && !settled[2].is_unsealed());
     assert_eq!((settled[1].hash(), settled[2].hash()), (head_one, head_other));
     assert!(settled[0].nodes.diff(&settled[1].nodes).count() <= 3);
     assert!(settled[0].nodes.diff(&settled[2].nodes).count() <= 2);
     assert_eq!(settled[1].read(appended, 95, 50, &cellar).unwrap(), b"\x06\x06\x06\x06\x06since");
-    for (settled, loose) in settled.iter().zip([&base, &one, &other]) {
-        assert_alike(&Plain::of(settled, &cellar), &Plain::of(loose, &NoPacks));
+    for (settled, unsealed) in settled.iter().zip([&base, &one, &other]) {
+        assert_alike(&Plain::of(settled, &cellar), &Plain::of(unsealed, &NoPacks));
     }
 }

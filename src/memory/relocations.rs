@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::ordmap::DiffItem;
 
-use super::catalog::{BranchRef, Branches, Catalog, Checkpoint, Kept};
+use super::catalog::{BranchRef, Branches, Catalog, Checkpoint, RetainedState};
 use super::compact::Sparse;
 use super::seal::each_state;
 use super::trees::stored;
@@ -16,19 +16,19 @@ use crate::record::Version;
 use crate::segment::{Row, Segment, write_segment};
 use crate::workspace::{Packed, Repacked, write_packs};
 
-/// Segments of one dimension from which on the smallest are folded into one.
+/// Segments of one dimension from which on the smallest are compacted into one.
 const SEGMENTS_MAX: usize = 8;
 /// How many are left then, beside the new one.
 const SEGMENTS_LEFT: usize = 4;
 /// Rows of older segments that are rewritten at once. What is larger stays: rewriting it would cost
 /// more, its graph above all, than one segment less to search saves.
-pub(super) const FOLDED_ROWS_MAX: u32 = 1 << 20;
+pub(super) const COMPACTED_ROWS_MAX: u32 = 1 << 20;
 /// Stands for a row that nobody sees any longer.
 const NOWHERE: u32 = u32::MAX;
 
-/// Which older segments a seal folds into the new one.
+/// Which older segments a seal compacts into the new one.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Fold {
+pub(super) enum Compaction {
     /// Small ones, where that makes them few or worth a graph.
     Small,
     /// All that have no graph, so that one is built instead of many: walking one that is twice as
@@ -42,66 +42,66 @@ pub(super) enum Fold {
 /// come to mean another one.
 pub(super) struct Sealed {
     segment: Arc<Segment>,
-    /// Where each version stands that was loose, by its address.
+    /// Where each version stands that was unsealed, by its address.
     places: HashMap<*const Version, u32>,
     /// Where each row of each older segment stands.
-    folded: HashMap<Hash, Vec<u32>>,
+    compacted: HashMap<Hash, Vec<u32>>,
     _held: Vec<Row>,
 }
 
 impl Sealed {
     /// Returns whether rows of older segments moved.
-    pub(super) fn folds(&self) -> bool {
-        !self.folded.is_empty()
+    pub(super) fn compacts(&self) -> bool {
+        !self.compacted.is_empty()
     }
 }
 
 /// What goes into the new segment of one dimension.
 #[derive(Default)]
 struct Group {
-    loose: HashMap<*const Version, Arc<Version>>,
+    unsealed: HashMap<*const Version, Arc<Version>>,
     /// Each segment of that dimension, and the rows that some state sees.
     segments: HashMap<Hash, (Arc<Segment>, Visible)>,
 }
 
 impl Group {
-    /// Leaves those segments that are folded: the smallest of those that may be, as many as `fold` says.
-    fn choose(&mut self, graph_rows: u32, fold: &Fold, spare: &mut u64) {
-        if let Fold::Sparse(sparse) = fold {
+    /// Leaves those segments that are compacted: the smallest of those that may be, as many as `compaction` says.
+    fn choose(&mut self, graph_rows: u32, compaction: &Compaction, spare: &mut u64) {
+        if let Compaction::Sparse(sparse) = compaction {
             self.segments.retain(|name, _| sparse.segments.contains(name));
             return;
         }
-        let may = |segment: &Segment| *fold == Fold::Small || segment.graphs().next().is_none();
+        let may = |segment: &Segment| *compaction == Compaction::Small || segment.graphs().next().is_none();
         let segments = self.segments.values().filter(|(segment, _)| may(segment));
         let mut sizes: Vec<(u32, Hash)> = segments.map(|(segment, seen)| (seen.count(), segment.name())).collect();
         sizes.sort_unstable();
-        let count = if *fold == Fold::Small { self.small(&sizes, graph_rows) } else { sizes.len() };
+        let count = if *compaction == Compaction::Small { self.small(&sizes, graph_rows) } else { sizes.len() };
         let mut rows = 0u32;
         let fits = |(more, name): &&(u32, Hash)| {
             rows = rows.saturating_add(*more);
             let left = self.segments.get(name).and_then(|(segment, _)| spare.checked_sub(segment.length()));
             *spare = left.unwrap_or(*spare);
-            rows <= FOLDED_ROWS_MAX && left.is_some()
+            rows <= COMPACTED_ROWS_MAX && left.is_some()
         };
         let mut chosen: HashSet<Hash> = sizes.iter().take(count).take_while(fits).map(|(_, name)| *name).collect();
-        if *fold == Fold::WithoutGraph && chosen.len() < 2 {
+        if *compaction == Compaction::WithoutGraph && chosen.len() < 2 {
             chosen.clear();
         }
         self.segments.retain(|name, _| chosen.contains(name));
     }
 
-    /// Returns how many of the smallest are folded in passing: so many that few are left, and all that
+    /// Returns how many of the smallest are compacted in passing: so many that few are left, and all that
     /// are too small for a graph once one of `graph_rows` rows can be made of them.
     fn small(&self, sizes: &[(u32, Hash)], graph_rows: u32) -> usize {
         let too_many = if sizes.len() > SEGMENTS_MAX { sizes.len() - SEGMENTS_LEFT } else { 0 };
         let small = sizes.partition_point(|(rows, _)| *rows < graph_rows);
-        let together = sizes[..small].iter().fold(self.loose.len() as u64, |sum, (rows, _)| sum + u64::from(*rows));
+        let together = sizes[..small].iter().fold(self.unsealed.len() as u64, |sum, (rows, _)| sum + u64::from(*rows));
         if together >= u64::from(graph_rows) { too_many.max(small) } else { too_many }
     }
 
     /// All rows of the new segment, in order of ids.
     fn rows(&self) -> Result<Vec<Row>, Error> {
-        let mut rows: Vec<Row> = self.loose.values().map(|version| Row::Loose(version.clone())).collect();
+        let mut rows: Vec<Row> = self.unsealed.values().map(|version| Row::Unsealed(version.clone())).collect();
         for (segment, seen) in self.segments.values() {
             rows.extend(seen.iter().map(|row| Row::Sealed(segment.clone(), row)));
         }
@@ -116,12 +116,17 @@ impl Group {
 }
 
 impl Memory {
-    /// Writes every loose version that the catalog reaches, one segment for each dimension, with the
-    /// rows of the older segments that are folded, which take at most `spare` bytes.
-    pub(super) fn write_segments(&self, catalog: &Catalog, fold: &Fold, mut spare: u64) -> Result<Vec<Sealed>, Error> {
+    /// Writes every unsealed version that the catalog reaches, one segment for each dimension, with the
+    /// rows of the older segments that are compacted, which take at most `spare` bytes.
+    pub(super) fn write_segments(
+        &self,
+        catalog: &Catalog,
+        compaction: &Compaction,
+        mut spare: u64,
+    ) -> Result<Vec<Sealed>, Error> {
         let mut sealed = Vec::new();
         for (dim, mut group) in groups(catalog) {
-            group.choose(self.surroundings.graph_rows, fold, &mut spare);
+            group.choose(self.environment.graph_rows, compaction, &mut spare);
             let rows = group.rows()?;
             if rows.is_empty() {
                 continue;
@@ -131,20 +136,20 @@ impl Memory {
             let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, Visible))| {
                 (*name, vec![NOWHERE; segment.rows() as usize])
             };
-            let mut folded: HashMap<Hash, Vec<u32>> = group.segments.iter().map(blank).collect();
+            let mut compacted: HashMap<Hash, Vec<u32>> = group.segments.iter().map(blank).collect();
             for (row, number) in rows.iter().zip(0..) {
                 match row {
-                    Row::Loose(version) => {
+                    Row::Unsealed(version) => {
                         places.insert(Arc::as_ptr(version), number);
                     }
                     Row::Sealed(segment, old) => {
-                        if let Some(places) = folded.get_mut(&segment.name()) {
+                        if let Some(places) = compacted.get_mut(&segment.name()) {
                             places[*old as usize] = number;
                         }
                     }
                 }
             }
-            sealed.push(Sealed { segment, places, folded, _held: rows });
+            sealed.push(Sealed { segment, places, compacted, _held: rows });
         }
         Ok(sealed)
     }
@@ -160,8 +165,8 @@ impl Memory {
     }
 
     /// Writes what is needed of some packs into a new one; nothing where there are none.
-    pub(super) fn repack_files(&self, catalog: &Catalog, fold: &Fold) -> Result<Option<Repacked>, Error> {
-        let Fold::Sparse(sparse) = fold else { return Ok(None) };
+    pub(super) fn repack_files(&self, catalog: &Catalog, compaction: &Compaction) -> Result<Option<Repacked>, Error> {
+        let Compaction::Sparse(sparse) = compaction else { return Ok(None) };
         if sparse.packs.is_empty() {
             return Ok(None);
         }
@@ -180,9 +185,9 @@ fn groups(catalog: &Catalog) -> BTreeMap<usize, Group> {
         if !seen.insert(Arc::as_ptr(state)) {
             return;
         }
-        for version in state.loose().values() {
+        for version in state.unsealed().values() {
             let dim = version.content.vector.as_ref().map_or(0, |vector| vector.len());
-            groups.entry(dim).or_default().loose.insert(Arc::as_ptr(version), version.clone());
+            groups.entry(dim).or_default().unsealed.insert(Arc::as_ptr(version), version.clone());
         }
         for layer in state.layers() {
             let group = groups.entry(layer.segment.dim()).or_default();
@@ -195,7 +200,7 @@ fn groups(catalog: &Catalog) -> BTreeMap<usize, Group> {
 }
 
 /// Moves states over to new segments, each distinct state once.
-pub(super) struct Moves<'a> {
+pub(super) struct Relocations<'a> {
     sealed: &'a [Sealed],
     packed: &'a mut Packed,
     repacked: Option<&'a mut Repacked>,
@@ -203,13 +208,17 @@ pub(super) struct Moves<'a> {
     done: HashMap<*const State, (Arc<State>, Arc<State>)>,
 }
 
-impl<'a> Moves<'a> {
+impl<'a> Relocations<'a> {
     /// Begins with no state moved.
-    pub(super) fn new(sealed: &'a [Sealed], packed: &'a mut Packed, repacked: Option<&'a mut Repacked>) -> Moves<'a> {
-        Moves { sealed, packed, repacked, done: HashMap::new() }
+    pub(super) fn new(
+        sealed: &'a [Sealed],
+        packed: &'a mut Packed,
+        repacked: Option<&'a mut Repacked>,
+    ) -> Relocations<'a> {
+        Relocations { sealed, packed, repacked, done: HashMap::new() }
     }
 
-    /// Moves every state that the catalog reaches.
+    /// Relocations every state that the catalog reaches.
     pub(super) fn catalog(&mut self, catalog: &mut Catalog) {
         let before = catalog.clone();
         for branch in before.branches.values() {
@@ -256,7 +265,7 @@ impl<'a> Moves<'a> {
         }
         for (head, old) in &branch.kept {
             if let Some(state) = moves(&old.state) {
-                after.make_mut().kept.insert(*head, Kept { state, ..old.clone() });
+                after.make_mut().kept.insert(*head, RetainedState { state, ..old.clone() });
             }
         }
         after
@@ -268,18 +277,18 @@ impl<'a> Moves<'a> {
         }
         let mut new = old.clone();
         for sealed in self.sealed {
-            if !new.loose().is_empty() {
+            if !new.unsealed().is_empty() {
                 let place = |version: &Arc<Version>| sealed.places.get(&Arc::as_ptr(version)).copied();
                 new = Arc::new(new.settled(&sealed.segment, place));
             }
-            if new.layers().iter().any(|layer| sealed.folded.contains_key(&layer.segment.name())) {
+            if new.layers().iter().any(|layer| sealed.compacted.contains_key(&layer.segment.name())) {
                 let place = |name: &Hash, row: u32| {
-                    sealed.folded.get(name)?.get(row as usize).copied().filter(|row| *row != NOWHERE)
+                    sealed.compacted.get(name)?.get(row as usize).copied().filter(|row| *row != NOWHERE)
                 };
                 new = Arc::new(new.moved(&sealed.segment, place));
             }
         }
-        if new.files().is_loose() {
+        if new.files().is_unsealed() {
             let mut settled = State::clone(&new);
             settled.settle_files(self.packed.settle(new.files()));
             new = Arc::new(settled);

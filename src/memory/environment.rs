@@ -20,16 +20,16 @@ type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 const GRAPH_ROWS: u32 = 8192;
 
 /// So long after a seal a graph is begun: the next commit of an import comes sooner.
-const LULL: Duration = Duration::from_secs(5);
+const INDEX_DELAY: Duration = Duration::from_secs(5);
 
-/// So long the keeper has nothing to do before it tidies up; files that have outlived their rule go as often.
-const REST: Duration = Duration::from_secs(60);
+/// So long the maintenance thread has nothing to do before it tidies up; files that have outlived their rule go as often.
+const IDLE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What a seal and a collection need beside what they give back, and the deletes before them.
 const RESERVE: u64 = 8 << 20;
 
 /// The clock and the source of randomness that a store is given, and its maker.
-pub struct Surroundings {
+pub struct Environment {
     /// Tells the present moment.
     pub clock: Clock,
     /// Tells for how long the machine has been running, with the time it slept: what sets the clock leaves this alone.
@@ -41,10 +41,10 @@ pub struct Surroundings {
     pub graph_rows: u32,
     /// How long nothing must have been sealed before a graph is begun; what came in many segments
     /// becomes one first.
-    pub lull: Duration,
-    /// How long the keeper must have had nothing to do before it seals also what is a good deal less
+    pub index_delay: Duration,
+    /// How long the maintenance thread must have had nothing to do before it seals also what is a good deal less
     /// than it waits for otherwise; and how often files are looked for that have outlived their rule.
-    pub rest: Duration,
+    pub idle_interval: Duration,
     /// Bytes that are set aside on the disk for deletes, seals and collections when it is full; of a small disk an
     /// eighth at most. 0 for none.
     pub reserve: u64,
@@ -52,9 +52,9 @@ pub struct Surroundings {
     pub owner: Actor,
 }
 
-impl Surroundings {
+impl Environment {
     /// Returns the system's clock and randomness, for `owner`. Nothing else in the house fetches either.
-    pub fn real(owner: Actor) -> Surroundings {
+    pub fn real(owner: Actor) -> Environment {
         let clock = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             Time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
@@ -69,7 +69,7 @@ impl Surroundings {
                 }
             }
         };
-        Surroundings {
+        Environment {
             clock: Box::new(clock),
             uptime: Box::new(|| {
                 let time = clock_gettime(ClockId::Boottime);
@@ -77,8 +77,8 @@ impl Surroundings {
             }),
             entropy: Box::new(entropy),
             graph_rows: GRAPH_ROWS,
-            lull: LULL,
-            rest: REST,
+            index_delay: INDEX_DELAY,
+            idle_interval: IDLE_INTERVAL,
             reserve: RESERVE,
             owner,
         }

@@ -1,7 +1,7 @@
 //! The versions of a branch that are in no segment yet, most of them with their codes side by side.
 //!
 //! Versions are made one by one, so each lies elsewhere in memory, and a scan waits for memory once
-//! a version. A [`Table`] has their codes in a line, which costs a third of that. It never changes:
+//! a version. A [`CodeCache`] has their codes in a line, which costs a third of that. It never changes:
 //! what is taken out is hidden, what is put in stays apart until that is a share of all.
 
 use std::sync::{Arc, OnceLock};
@@ -21,24 +21,24 @@ const APART_SHARE: usize = 16;
 
 type ById = OrdMap<Arc<str>, Arc<Version>>;
 
-/// Loose versions by id. A clone shares everything with its original until one of them changes.
+/// Unsealed versions by id. A clone shares everything with its original until one of them changes.
 #[derive(Clone)]
-pub struct Loose {
+pub struct MemTable {
     by_id: ById,
     /// Those of them that are not in the table.
     apart: ById,
-    table: Arc<Table>,
+    table: Arc<CodeCache>,
     /// The rows of the table that are still there.
     seen: Visible,
 }
 
-impl Default for Loose {
+impl Default for MemTable {
     fn default() -> Self {
-        Loose { by_id: ById::new(), apart: ById::new(), table: Arc::default(), seen: Visible::none(0) }
+        MemTable { by_id: ById::new(), apart: ById::new(), table: Arc::default(), seen: Visible::none(0) }
     }
 }
 
-impl Loose {
+impl MemTable {
     /// Tells whether there are none.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
@@ -55,7 +55,7 @@ impl Loose {
     }
 
     /// Returns most of them side by side, with the rows that count.
-    pub fn table(&self) -> (&Table, &Visible) {
+    pub fn table(&self) -> (&CodeCache, &Visible) {
         (&self.table, &self.seen)
     }
 
@@ -71,7 +71,7 @@ impl Loose {
     }
 
     /// Goes through what differs from others.
-    pub(super) fn diff<'a>(&'a self, new: &'a Loose) -> DiffIter<'a, 'a, Arc<str>, Arc<Version>, DefaultSharedPtr> {
+    pub(super) fn diff<'a>(&'a self, new: &'a MemTable) -> DiffIter<'a, 'a, Arc<str>, Arc<Version>, DefaultSharedPtr> {
         self.by_id.diff(&new.by_id)
     }
 
@@ -81,7 +81,8 @@ impl Loose {
         self.by_id.insert(version.id.clone(), version.clone());
         self.apart.insert(version.id.clone(), version);
         if self.apart.len() > APART_MIN.max(self.by_id.len() / APART_SHARE) {
-            self.table = Arc::new(Table { versions: self.by_id.values().cloned().collect(), codes: OnceLock::new() });
+            self.table =
+                Arc::new(CodeCache { versions: self.by_id.values().cloned().collect(), codes: OnceLock::new() });
             self.seen = Visible::all(self.by_id.len() as u32);
             self.apart = ById::new();
         }
@@ -103,7 +104,7 @@ impl Loose {
 
 /// Versions in the order of their ids, with what a question is compared with in columns.
 #[derive(Default)]
-pub struct Table {
+pub struct CodeCache {
     versions: Vec<Arc<Version>>,
     /// Made at the first vector question.
     codes: OnceLock<Codes>,
@@ -122,7 +123,7 @@ pub struct Codes {
     pub norms: Vec<f32>,
 }
 
-impl Table {
+impl CodeCache {
     /// Returns the version in a row.
     pub fn version(&self, row: u32) -> &Arc<Version> {
         &self.versions[row as usize]
@@ -163,8 +164,8 @@ mod tests {
     }
 
     /// All that a scan sees: rows of the table by their codes, and what lies apart.
-    fn scanned(loose: &Loose) -> BTreeMap<String, (f32, Vec<i8>)> {
-        let (table, seen) = loose.table();
+    fn scanned(unsealed: &MemTable) -> BTreeMap<String, (f32, Vec<i8>)> {
+        let (table, seen) = unsealed.table();
         let codes = table.codes();
         let in_table = seen.iter().map(|row| {
             let (at, version) = (row as usize, table.version(row));
@@ -172,7 +173,7 @@ mod tests {
             assert_eq!(codes.norms[at] < 0.0, version.content.vector.is_none());
             (version.id.to_string(), (codes.norms[at].max(0.0), bytes))
         });
-        let apart = loose.apart().map(|version| {
+        let apart = unsealed.apart().map(|version| {
             let bytes = version.code().map_or(vec![0; 2], |code| code.bytes.to_vec());
             (version.id.to_string(), (version.norm, bytes))
         });
@@ -184,32 +185,36 @@ mod tests {
 
     #[test]
     fn table_and_what_lies_apart_are_the_versions_whatever_comes_and_goes() {
-        let (mut loose, mut seed, mut kept) = (Loose::default(), 3u64, Vec::new());
+        let (mut unsealed, mut seed, mut kept) = (MemTable::default(), 3u64, Vec::new());
         for step in 0..3000u32 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let id = format!("r{}", (seed >> 33) % 600);
             match (seed >> 20) % 4 {
-                0 => loose.remove(&id),
-                _ => loose.insert(version(&id, step)),
+                0 => unsealed.remove(&id),
+                _ => unsealed.insert(version(&id, step)),
             }
             if step.is_multiple_of(100) {
-                let expected: BTreeMap<_, _> = loose
+                let expected: BTreeMap<_, _> = unsealed
                     .values()
                     .map(|version| {
                         let bytes = version.code().map_or(vec![0; 2], |code| code.bytes.to_vec());
                         (version.id.to_string(), (version.norm, bytes))
                     })
                     .collect();
-                assert_eq!(scanned(&loose), expected, "step {step}");
-                kept.push((loose.clone(), expected));
+                assert_eq!(scanned(&unsealed), expected, "step {step}");
+                kept.push((unsealed.clone(), expected));
             }
         }
-        kept.iter().for_each(|(loose, expected)| assert_eq!(scanned(loose), *expected, "a clone stays as it was"));
-        let apart = loose.apart().count();
-        assert!(apart <= APART_MIN.max(loose.values().count() / APART_SHARE), "{apart} lie apart");
-        let ids: Vec<String> = loose.values().map(|version| version.id.to_string()).collect();
-        ids.iter().for_each(|id| loose.remove(id));
-        assert!(loose.is_empty() && loose.table().0.versions.is_empty(), "an emptied table lets go of its versions");
-        assert!(kept.iter().any(|(loose, _)| loose.get("r1").is_some()));
+        kept.iter()
+            .for_each(|(unsealed, expected)| assert_eq!(scanned(unsealed), *expected, "a clone stays as it was"));
+        let apart = unsealed.apart().count();
+        assert!(apart <= APART_MIN.max(unsealed.values().count() / APART_SHARE), "{apart} lie apart");
+        let ids: Vec<String> = unsealed.values().map(|version| version.id.to_string()).collect();
+        ids.iter().for_each(|id| unsealed.remove(id));
+        assert!(
+            unsealed.is_empty() && unsealed.table().0.versions.is_empty(),
+            "an emptied table lets go of its versions"
+        );
+        assert!(kept.iter().any(|(unsealed, _)| unsealed.get("r1").is_some()));
     }
 }
