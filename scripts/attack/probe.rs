@@ -13,7 +13,7 @@ pub const WORD: &str = "probe";
 /// The calls that are measured.
 pub const KINDS: [&str; 6] = ["stat", "ls", "read", "write", "question", "fork"];
 
-/// The place of questions among them.
+/// The place of queries among them.
 pub const QUESTION: usize = 4;
 
 /// How long calls of one kind took, in microseconds.

@@ -1,4 +1,4 @@
-//! Many heavy questions of one user beside small questions of another.
+//! Many heavy queries of one user beside small queries of another.
 
 use std::fs;
 use std::path::Path;
@@ -78,11 +78,11 @@ impl Drop for Askers {
 pub fn serve(words: &[String]) {
     let branch = Path::new(&words[0]);
     let numbers: Vec<String> = (0..384).map(|at| format!("{:.3}", (at % 7) as f32 - 3.0)).collect();
-    let question =
+    let line =
         format!("{{\"vector\":[{}],\"text\":\"some words of record\",\"exact\":true,\"k\":1000}}", numbers.join(","));
     let mut query = fs::File::options().read(true).write(true).open(branch.join("query")).unwrap();
     loop {
-        let answer = crate::mount::ask(&mut query, &question).unwrap();
+        let answer = crate::mount::ask(&mut query, &line).unwrap();
         assert!(answer.contains("\"ok\":true"), "{answer}");
     }
 }

@@ -242,10 +242,10 @@ fn run_diff(mount: &Mount, _: Size, _: usize) {
 fn run_question(mount: &Mount, _: Size, _: usize) {
     let numbers: Vec<String> = (0..384).map(|at| format!("{:.3}", (at % 7) as f32 - 3.0)).collect();
     let numbers = numbers.join(",");
-    let question = format!(
+    let query = format!(
         "{{\"vector\":[{numbers}],\"text\":\"some words of record\",\"exact\":true,\"k\":10000,\"timeout_ms\":600000}}"
     );
-    let all = format!("{question}\n").repeat(4);
+    let all = format!("{query}\n").repeat(4);
     let path = mount.beside("questions");
     fs::write(&path, all).unwrap();
     ann(mount, &format!("exec 3<>query; cat {} >&3; cat <&3 >/dev/null", path.display()));

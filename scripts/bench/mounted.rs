@@ -82,7 +82,7 @@ pub fn run(large: usize) {
             &how,
         );
         forks(&mount, &how);
-        questions(&mount, &how);
+        queries(&mount, &how);
         mount.kill_and_mount(&store);
         row(
             "mount after kill -9, the dead mount still there",
@@ -103,16 +103,16 @@ fn forks(mount: &Mount, how: &str) {
     row("fork by mkdir, acknowledged, p50", "< 100 µs", &format!("{p50:.1} µs"), how);
 }
 
-fn ask(file: &mut fs::File, question: &str) -> usize {
+fn ask(file: &mut fs::File, query: &str) -> usize {
     use std::io::{Seek, SeekFrom};
-    file.write_all(question.as_bytes()).unwrap();
+    file.write_all(query.as_bytes()).unwrap();
     file.seek(SeekFrom::Start(0)).unwrap();
     let mut answer = String::new();
     file.read_to_string(&mut answer).unwrap();
     answer.lines().count()
 }
 
-fn questions(mount: &Mount, how: &str) {
+fn queries(mount: &Mount, how: &str) {
     let mut file = fs::OpenOptions::new().read(true).write(true).open(mount.path.join("main/query")).unwrap();
     let mut seed = 5;
     let ask_once = |_| {

@@ -1,13 +1,13 @@
 //! Real embeddings, where the folder `ENGRAMFS_TEST_DATA` has them: answers held against brute force.
 //!
 //! The folder holds, for each of records, edits, more and questions, `NAME.jsonl.gz` (id, text, metadata) and
-//! `NAME.f16.bin` (half floats, 384 to a row), and `truth.json` with the ids of each question's exact 10 nearest.
+//! `NAME.f16.bin` (half floats, 384 to a row), and `truth.json` with the ids of each query's exact 10 nearest.
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use engramfs::memory::{BranchId, Memory, Question, RecordEdit, RecordInput, View};
+use engramfs::memory::{BranchId, Memory, Query, RecordEdit, RecordInput, View};
 use serde_json::Value;
 
 use crate::store::{DIM, open, who};
@@ -31,7 +31,7 @@ pub fn run() {
     memory.commit(&who(), fork, edits(data, "more")).unwrap();
     check(&memory, fork, data, "records_and_more", "a fork with 98,053 edits");
     check(&memory, main, data, "records", "main again");
-    let words = Question::parse("vector search library").unwrap();
+    let words = Query::parse("vector search library").unwrap();
     let times = (0..20).map(|_| micros(|| assert_eq!(memory.ask(&View::Branch(fork), &words).unwrap().hits.len(), 10)));
     row(
         "BM25 over 118,053 texts, three words, p50",
@@ -46,16 +46,16 @@ fn check(memory: &Memory, branch: BranchId, data: &Path, truth: &str, name: &str
     let records = memory.snapshot(&view).unwrap().count();
     let truth = &serde_json::from_slice::<Value>(&std::fs::read(data.join("truth.json")).unwrap()).unwrap()[truth];
     let (mut right, mut times) = (0, Vec::new());
-    let questions = vectors(data, "questions");
-    for (number, (line, vector)) in lines(data, "questions").iter().zip(&questions).enumerate() {
-        let question = Question::parse(&serde_json::json!({ "vector": vector }).to_string()).unwrap();
+    let queries = vectors(data, "questions");
+    for (number, (line, vector)) in lines(data, "questions").iter().zip(&queries).enumerate() {
+        let query = Query::parse(&serde_json::json!({ "vector": vector }).to_string()).unwrap();
         let mut found = Vec::new();
-        times.push(micros(|| found = memory.ask(&view, &question).unwrap().hits));
+        times.push(micros(|| found = memory.ask(&view, &query).unwrap().hits));
         let expected = truth.get(number).or_else(|| truth.get(line["id"].as_str().unwrap_or_default())).unwrap();
         let same = |(hit, id): (&engramfs::search::Hit, &Value)| Some(&*hit.id) == id.as_str();
         right += usize::from(found.len() == 10 && found.iter().zip(expected.as_array().unwrap()).all(same));
     }
-    let measured = format!("{right} of {}, p50 {:.2} ms", questions.len(), p50(times) / 1e3);
+    let measured = format!("{right} of {}, p50 {:.2} ms", queries.len(), p50(times) / 1e3);
     row(
         &format!("answers equal to brute force, in order: {name}"),
         "all",

@@ -102,11 +102,11 @@ impl MemTable {
     }
 }
 
-/// Versions in the order of their ids, with what a question is compared with in columns.
+/// Versions in the order of their ids, with what a query is compared with in columns.
 #[derive(Default)]
 pub struct CodeCache {
     versions: Vec<Arc<Version>>,
-    /// Made at the first vector question.
+    /// Made at the first vector query.
     codes: OnceLock<Codes>,
 }
 

@@ -35,7 +35,7 @@ Exit codes:
 A TARGET is a branch's directory under a mount, or STORE:NAME-PATH of a store that is not mounted.
 ENGRAMFS_LOG sets the log's filter (warn; also debug, or engramfs::fs=trace). NO_COLOR is honoured.";
 
-/// Agent memory as a filesystem: branches are directories that fork in constant time, answer questions, merge and prove their history.
+/// Agent memory as a filesystem: branches are directories that fork in constant time, answer queries, merge and prove their history.
 #[derive(Parser)]
 #[command(name = "engramfs", version, after_help = EXIT_CODES, disable_help_subcommand = true, before_help = "Examples:
   engramfs mount ~/memory /mnt/memory

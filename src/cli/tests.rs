@@ -69,13 +69,13 @@ fn wrong_use_is_exit_code_2_and_help_is_0() {
 
 #[test]
 fn a_question_may_be_several_words_and_leaves_the_options_alone() {
-    for question in [&["how", "many"][..], &["-"]] {
-        let line = [&["engramfs", "query", "t"], question, &["--k", "3", "--json"]].concat();
+    for query in [&["how", "many"][..], &["-"]] {
+        let line = [&["engramfs", "query", "t"], query, &["--k", "3", "--json"]].concat();
         let cli = Cli::try_parse_from(line).unwrap();
-        assert!(cli.json && matches!(cli.verb, Verb::Query(args) if args.question == question && args.k == Some(3)));
+        assert!(cli.json && matches!(cli.verb, Verb::Query(args) if args.query == query && args.k == Some(3)));
     }
     let cli = Cli::try_parse_from(["engramfs", "query", "t", "--", "-5", "degrees"]).unwrap();
-    assert!(matches!(cli.verb, Verb::Query(args) if args.question == ["-5", "degrees"]));
+    assert!(matches!(cli.verb, Verb::Query(args) if args.query == ["-5", "degrees"]));
 }
 
 #[test]

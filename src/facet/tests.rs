@@ -27,7 +27,7 @@ fn records() -> Vec<Value> {
     (0..ROWS).map(record).collect()
 }
 
-/// Every question that the index answers, of every path that `records` has.
+/// Every query that the index answers, of every path that `records` has.
 fn ask_all(facets: &Facets<'_>) -> Vec<Rows> {
     let operands =
         [json!(null), json!(true), json!(5), json!(700.5), json!("note"), json!("t3"), json!([5]), json!({})];

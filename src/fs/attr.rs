@@ -92,9 +92,7 @@ pub(super) fn name_lifetime(common: &Common, node: &Node) -> Duration {
         Node::File(..) => files::name_lifetime(),
         // Root branches go by rmdir(2) alone, and the kernel sees that.
         Node::Branch(branch) if common.memory.info(*branch).is_ok_and(|info| info.parent.is_none()) => STEADY,
-        Node::Branch(_) | Node::Checkpoint { .. } | Node::Record(..) | Node::Temporary(..) | Node::Question(..) => {
-            NEVER
-        }
+        Node::Branch(_) | Node::Checkpoint { .. } | Node::Record(..) | Node::Temporary(..) | Node::Query(..) => NEVER,
     }
 }
 
@@ -132,7 +130,7 @@ pub(super) fn attr(common: &Common, ino: u64, node: &Node) -> Result<Attr, Failu
             Ok(base.sized(stat.length).dated(stat.modified))
         }
         // It is asked when it is opened.
-        Node::Question(..) => Ok(Attr { mode: 0o444, ..base }),
+        Node::Query(..) => Ok(Attr { mode: 0o444, ..base }),
         Node::Export(_, export) => {
             let size = common.memory.snapshot(&view)?.export_length(*export);
             Ok(Attr { mode: 0o444, ..base.sized(size) })

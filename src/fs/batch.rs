@@ -35,7 +35,7 @@ pub(super) fn side_by_side<R: Sync>(
     perform: impl Fn(usize, &R) -> Outcome + Sync,
 ) -> Vec<Outcome> {
     // Asked once: the answer is read from files of the control groups, which takes longer than most
-    // questions.
+    // queries.
     static PROCESSORS: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
     let threads = if requests.len() > 1 { requests.len().min(*PROCESSORS) } else { 1 };
     if threads < 2 {

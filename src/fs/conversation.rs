@@ -52,7 +52,7 @@ pub(super) type Outcome = Result<String, Failure>;
 /// One open handle, a conversation of its own.
 ///
 /// A line is done as it is written, so that a bad one fails in the write: first all lines of the
-/// write are understood, or none is done; then they are done, verbs in turn and questions side by
+/// write are understood, or none is done; then they are done, verbs in turn and queries side by
 /// side, and when a later one fails the write is short by it and by what follows. A line without
 /// its end waits for the rest until the handle is read or closed; once it is refused, so is its rest. Answers queue until they are
 /// read, and the first write after a read starts a new queue.
@@ -294,7 +294,7 @@ fn split(tail: &[u8], data: &[u8]) -> Vec<(Vec<u8>, usize)> {
 }
 
 /// The one request that a handle may have under way. Another thread's is EBUSY and not queued, so
-/// that a long question holds up no thread but the one that answers it.
+/// that a long query holds up no thread but the one that answers it.
 struct Turn<'a>(&'a AtomicBool);
 
 impl<'a> Turn<'a> {

@@ -78,7 +78,7 @@ use table::NodeTable;
 pub struct FsOptions {
     /// The branch that is the mount's root; nothing shows all root branches (default).
     pub branch: Option<BranchId>,
-    /// Refuses every change with EROFS, while questions are still answered; off by default.
+    /// Refuses every change with EROFS, while queries are still answered; off by default.
     pub read_only: bool,
     /// Returns who has a uid, asked once for each; by default nobody is known, and uid 7 is called
     /// `uid-7`.

@@ -28,7 +28,7 @@ pub(super) enum Node {
     /// A file in RAM, by its number in the branch.
     Temporary(BranchId, u64),
     /// `search/<text>`.
-    Question(View, Arc<str>),
+    Query(View, Arc<str>),
     Export(View, Export),
     Setting(View, Setting),
 }
@@ -138,7 +138,7 @@ impl Node {
             Node::Checkpoint { branch, label, .. } => Some(View::Checkpoint(*branch, label.clone())),
             Node::Fixed(view, _)
             | Node::Record(view, _)
-            | Node::Question(view, _)
+            | Node::Query(view, _)
             | Node::Export(view, _)
             | Node::Setting(view, _) => Some(view.clone()),
         }
@@ -150,7 +150,7 @@ impl Node {
             Node::Fixed(_, fixed) => fixed.is_directory(),
             // The tree knows of the others.
             Node::File(_, inode) => *inode == FILES_ROOT,
-            Node::Record(..) | Node::Temporary(..) | Node::Question(..) | Node::Export(..) | Node::Setting(..) => false,
+            Node::Record(..) | Node::Temporary(..) | Node::Query(..) | Node::Export(..) | Node::Setting(..) => false,
         }
     }
 
@@ -162,7 +162,7 @@ impl Node {
     /// Tells whether stat(2) shows the length 0, as in /proc, whatever can be read.
     pub fn shows_no_length(&self) -> bool {
         match self {
-            Node::Question(..) => true,
+            Node::Query(..) => true,
             Node::Fixed(_, Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors) => true,
             Node::Fixed(_, Fixed::Document(document)) => matches!(document, Document::Diff | Document::Conflicts),
             _ => false,
@@ -182,7 +182,7 @@ impl Node {
             Node::Record(_, id) => format!("vectors/{id}.json"),
             Node::Temporary(..) => "vectors".to_owned(),
             Node::File(of, _) => of.area.name().to_owned(),
-            Node::Question(_, text) => format!("search/{text}"),
+            Node::Query(_, text) => format!("search/{text}"),
             Node::Export(_, export) => {
                 format!(
                     "export/{}",

@@ -13,7 +13,7 @@ use super::handle::{File, Handle, Open};
 use super::ingest::Ingest;
 use super::news::Errand;
 use super::node::{Fixed, Node};
-use super::query::Query;
+use super::query::QueryFile;
 use super::record_file::RecordFile;
 use super::rights::{READ, SEARCH};
 use super::temporary::TemporaryFile;
@@ -58,7 +58,7 @@ impl Filesystem {
     /// Opens a file and returns the handle. `flags` are those of open(2).
     ///
     /// Generated files show the state of this moment. EPERM for writing to one, EROFS for writing
-    /// where nothing changes. What is wrong with the question of `search/<text>` is told here.
+    /// where nothing changes. What is wrong with the query of `search/<text>` is told here.
     pub fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
         let opened = match &node {
@@ -87,7 +87,7 @@ impl Filesystem {
         self.audit_at(caller, &parent, name, created)
     }
 
-    /// Tells whether reading, writing or closing an open file may take more than a moment: questions,
+    /// Tells whether reading, writing or closing an open file may take more than a moment: queries,
     /// verbs and bulk writes do.
     pub fn takes_long(&self, handle: u64) -> bool {
         self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(File::takes_long))
@@ -296,15 +296,15 @@ impl Filesystem {
                 Box::new(SettingFile::open(place.clone(), *setting, wish.append)?)
             }
             Node::Setting(view, setting) => frozen(shown(&memory.setting(view, *setting)?).into_bytes())?,
-            Node::Question(..) | Node::Export(..) if wish.write => return Err(generated(place)),
-            Node::Question(_, text) => frozen(search::answer(place, text)?)?,
+            Node::Query(..) | Node::Export(..) if wish.write => return Err(generated(place)),
+            Node::Query(_, text) => frozen(search::answer(place, text)?)?,
             Node::Export(view, export) => Box::new(ExportFile { snapshot: memory.snapshot(view)?, export: *export }),
         })
     }
 
     fn fixed_file(&self, fixed: Fixed, place: &Place, wish: Wish) -> Result<Box<dyn File>, Failure> {
         Ok(match fixed {
-            Fixed::Query => Box::new(Conversation::new(place.clone(), Query)),
+            Fixed::Query => Box::new(Conversation::new(place.clone(), QueryFile)),
             Fixed::Ctl => {
                 if wish.write {
                     check_changeable(&place.view)?;

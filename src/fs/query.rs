@@ -1,4 +1,4 @@
-//! `query`: one question a line, answered as the line is written.
+//! `query`: one query a line, answered as the line is written.
 
 use super::batch;
 use super::common::Place;
@@ -6,28 +6,28 @@ use super::conversation::{Outcome, Speech};
 use super::errno::Failure;
 use super::node::Fixed;
 use super::rights::SEARCH;
-use crate::memory::{Error, Kind, Question};
+use crate::memory::{Error, Kind, Query};
 
 /// What a line of `query` means.
-pub(super) struct Query;
+pub(super) struct QueryFile;
 
-impl Speech for Query {
-    type Request = Question;
+impl Speech for QueryFile {
+    type Request = Query;
     const CHANNEL: Fixed = Fixed::Query;
 
-    fn parse(&self, line: &str) -> Result<Question, Failure> {
-        Question::parse(line).map_err(|error| Error::from(error).into())
+    fn parse(&self, line: &str) -> Result<Query, Failure> {
+        Query::parse(line).map_err(|error| Error::from(error).into())
     }
 
-    fn perform(&self, place: &Place, question: &Question, number: usize) -> Outcome {
+    fn perform(&self, place: &Place, query: &Query, number: usize) -> Outcome {
         place.check_entered()?;
-        question.scope.iter().try_for_each(|name| check_scope(place, name))?;
-        Ok(place.memory().ask_for(place.caller.uid, &place.view, question)?.to_lines(number))
+        query.scope.iter().try_for_each(|name| check_scope(place, name))?;
+        Ok(place.memory().ask_for(place.caller.uid, &place.view, query)?.to_lines(number))
     }
 
-    /// A question changes nothing, so those of a write are answered on all processors.
-    fn perform_all(&self, place: &Place, questions: &[Question], first: usize, room: usize) -> Vec<Outcome> {
-        batch::side_by_side(questions, room, |at, question| self.perform(place, question, first + at))
+    /// A query changes nothing, so those of a write are answered on all processors.
+    fn perform_all(&self, place: &Place, queries: &[Query], first: usize, room: usize) -> Vec<Outcome> {
+        batch::side_by_side(queries, room, |at, query| self.perform(place, query, first + at))
     }
 }
 

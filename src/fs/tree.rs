@@ -39,7 +39,7 @@ pub(super) fn find(common: &Common, parent: &Node, name: &OsStr) -> Result<Node,
         Node::Record(..)
         | Node::File(..)
         | Node::Temporary(..)
-        | Node::Question(..)
+        | Node::Query(..)
         | Node::Export(..)
         | Node::Setting(..) => {
             return Err(Errno::ENOTDIR.into());
@@ -55,7 +55,7 @@ fn find_inside(common: &Common, view: &View, fixed: Fixed, name: &str) -> Result
         (Fixed::Checkpoints, View::Branch(branch)) => checkpoint(common, *branch, name)?,
         // What has ended by the time of a checkpoint is not in it, and what is in it has none.
         (Fixed::Branches | Fixed::Checkpoints, View::Checkpoint(..)) => None,
-        (Fixed::Search, _) => Some(Node::Question(view.clone(), name.into())),
+        (Fixed::Search, _) => Some(Node::Query(view.clone(), name.into())),
         (Fixed::Exports, _) => exports()
             .find_map(|(known, export)| (known == name).then_some(export))
             .map(|export| Node::Export(view.clone(), export)),
@@ -105,7 +105,7 @@ pub(super) fn parent_of(common: &Common, node: &Node) -> Node {
         Node::File(of, FILES_ROOT) => of.above(),
         Node::File(of, _) => Node::File(of.clone(), FILES_ROOT),
         Node::Temporary(branch, _) => Node::Fixed(View::Branch(*branch), Fixed::Vectors),
-        Node::Question(view, _) => Node::Fixed(view.clone(), Fixed::Search),
+        Node::Query(view, _) => Node::Fixed(view.clone(), Fixed::Search),
         Node::Export(view, _) => Node::Fixed(view.clone(), Fixed::Exports),
         Node::Setting(view, _) => Node::Fixed(view.clone(), Fixed::Config),
     }
@@ -145,7 +145,7 @@ pub(super) fn list(common: &Common, directory: &Node) -> Result<Listing, Failure
         Node::Record(..)
         | Node::File(..)
         | Node::Temporary(..)
-        | Node::Question(..)
+        | Node::Query(..)
         | Node::Export(..)
         | Node::Setting(..) => {
             return Err(Errno::ENOTDIR.into());

@@ -7,7 +7,7 @@ use super::order;
 use super::sample::{self, SAMPLED};
 use super::source::{Params, Rows};
 use super::space::Space;
-use super::walk::{All, Breadth, Lists, Scratch, walk};
+use super::walk::{Adjacency, All, Beam, Scratch, walk};
 use crate::vector::Metric;
 
 /// A graph that is being built, a few rows at a time.
@@ -97,11 +97,11 @@ impl<'a> Builder<'a> {
 
     /// Returns what a walk for a node finds, each with its worth, best first.
     pub(super) fn near(&mut self, node: u32, ef: usize) -> Vec<(f32, u32)> {
-        let question = self.growing.space.question(node);
+        let query = self.growing.space.query(node);
         let mut found = self.scratch.take_ranked();
         let (section, rows) = (&self.section, self.growing.coarse());
-        if let Some(start) = self.hierarchy.descend(section, &question, rows, &mut self.scratch.near) {
-            walk(&self.growing, &question, &All, (start, Breadth::new(ef)), &mut found, &mut self.scratch);
+        if let Some(start) = self.hierarchy.descend(section, &query, rows, &mut self.scratch.near) {
+            walk(&self.growing, &query, &All, (start, Beam::new(ef)), &mut found, &mut self.scratch);
         }
         let near = found.iter().map(|ranked| (ranked.worth(), ranked.node())).collect();
         self.scratch.give_ranked(found);

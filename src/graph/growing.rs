@@ -3,7 +3,7 @@
 use super::hierarchy::Level;
 use super::layout::EMPTY;
 use super::space::{Distances, Space};
-use super::walk::Lists;
+use super::walk::Adjacency;
 use crate::vector::CoarseRows;
 
 /// A list may grow to this many times its final length before it is pruned: pruning seldom, it
@@ -39,7 +39,7 @@ struct Memory {
     dropped: Vec<(f32, u32)>,
 }
 
-impl Lists for Growing<'_> {
+impl Adjacency for Growing<'_> {
     #[inline]
     fn nodes(&self) -> usize {
         self.counts.len()

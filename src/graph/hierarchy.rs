@@ -1,7 +1,7 @@
 //! The levels above the graph, through which a walk comes near its goal in a few steps.
 
 use super::layout::{aligned, number, numbers, put, put_all};
-use crate::vector::{CoarseQuestion, CoarseRows, Estimates};
+use crate::vector::{CoarseQuery, CoarseRows, Estimates};
 
 // Within the hierarchy's section, each part at the next multiple of 64:
 //
@@ -83,19 +83,13 @@ impl Hierarchy {
 
     /// Goes down the levels, in each to the best node near, and returns the last; `None` without
     /// levels.
-    pub fn descend(
-        &self,
-        section: &[u8],
-        question: &CoarseQuestion,
-        rows: CoarseRows<'_>,
-        near: &mut Near,
-    ) -> Option<u32> {
+    pub fn descend(&self, section: &[u8], query: &CoarseQuery, rows: CoarseRows<'_>, near: &mut Near) -> Option<u32> {
         let mut level = self.levels.checked_sub(1)?;
         let (mut place, mut node) = (self.entry, self.member(section, level, self.entry)?);
-        let mut worth = question.estimate(rows, node);
+        let mut worth = query.estimate(rows, node);
         loop {
             self.gather(section, level, place, rows, near);
-            question.estimates(rows, &near.nodes, &mut near.estimates);
+            query.estimates(rows, &near.nodes, &mut near.estimates);
             let all = near.estimates.worths.iter().zip(&near.places).zip(&near.nodes);
             let best = all.max_by(|a, b| a.0.0.total_cmp(b.0.0).then(b.1.cmp(a.1)));
             match best {
@@ -105,7 +99,7 @@ impl Hierarchy {
                     let below = self.number(section, self.places[level].below_at, level, place)?;
                     level -= 1;
                     (place, node) = (below, self.member(section, level, below)?);
-                    worth = question.estimate(rows, node);
+                    worth = query.estimate(rows, node);
                 }
             }
         }

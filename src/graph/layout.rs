@@ -1,7 +1,7 @@
 //! The frozen graph as bytes: writing, opening, and reading one list.
 
 use super::hierarchy::Hierarchy;
-use super::walk::{All, Breadth, Lists, Ranked, Scratch, Sight, walk};
+use super::walk::{Adjacency, All, Beam, Ranked, Scratch, Visibility, walk};
 use crate::vector::{CoarsePlace, CoarseRows, Metric, Prepared, prefetch};
 
 // All numbers are little-endian. Sections follow one another in this order, each at the next
@@ -141,39 +141,37 @@ impl<B: AsRef<[u8]>> Graph<B> {
     }
 
     /// Puts the best visible rows into `found`, best first, and returns the worth below which no more
-    /// than the least of the breadth were kept.
+    /// than the least of the beam were kept.
     ///
     /// Each comes with about its score, from four bits a dimension: whoever needs the true order
-    /// scores them. Keeps going until no open row can beat what is held, of which the breadth tells
-    /// how much that is, or all rows have been visited: fewer than `breadth.least` come back only where
-    /// fewer are visible; without `visible` all are. The larger the breadth, the more of the true
+    /// scores them. Keeps going until no open row can beat what is held, of which the beam tells
+    /// how much that is, or all rows have been visited: fewer than `beam.least` come back only where
+    /// fewer are visible; without `visible` all are. The larger the beam, the more of the true
     /// nearest are among them, at a cost that grows in proportion; so it does with the share of hidden
-    /// rows, which are walked through and never returned. What was in `found` is dropped. A question of
+    /// rows, which are walked through and never returned. What was in `found` is dropped. A query of
     /// another dimension or metric finds nothing.
     pub fn walk(
         &self,
-        question: &Prepared,
+        query: &Prepared,
         visible: Option<impl Fn(u32) -> bool>,
-        breadth: Breadth,
+        beam: Beam,
         found: &mut Vec<(f32, u32)>,
         scratch: &mut Scratch,
     ) -> f32 {
         found.clear();
-        if question.vector().len() != self.dim || question.metric() != self.metric {
-            return breadth.floor;
+        if query.vector().len() != self.dim || query.metric() != self.metric {
+            return beam.floor;
         }
-        let question = question.coarse();
+        let query = query.coarse();
         let section = &self.bytes.as_ref()[self.sections.hierarchy_at..];
-        let Some(start) = self.hierarchy.descend(section, &question, self.coarse(), &mut scratch.near) else {
-            return breadth.floor;
+        let Some(start) = self.hierarchy.descend(section, &query, self.coarse(), &mut scratch.near) else {
+            return beam.floor;
         };
         let mut ranked = scratch.take_ranked();
         let floor = match visible {
             // Which row a node stands for is looked up for those alone that are found.
-            None => walk(self, &question, &All, (start, breadth), &mut ranked, scratch),
-            Some(visible) => {
-                walk(self, &question, &Seen { graph: self, visible }, (start, breadth), &mut ranked, scratch)
-            }
+            None => walk(self, &query, &All, (start, beam), &mut ranked, scratch),
+            Some(visible) => walk(self, &query, &Seen { graph: self, visible }, (start, beam), &mut ranked, scratch),
         };
         found.extend(ranked.iter().filter_map(|ranked| Some((ranked.worth(), self.row(ranked.node())?))));
         found.sort_unstable_by_key(|&(worth, row)| std::cmp::Reverse(Ranked::new(worth, row)));
@@ -199,7 +197,7 @@ struct Seen<'a, B, F> {
     visible: F,
 }
 
-impl<B: AsRef<[u8]>, F: Fn(u32) -> bool> Sight for Seen<'_, B, F> {
+impl<B: AsRef<[u8]>, F: Fn(u32) -> bool> Visibility for Seen<'_, B, F> {
     #[inline]
     fn fetch(&self, node: u32) {
         prefetch(self.graph.row_numbers().get(node as usize..=node as usize).unwrap_or_default());
@@ -211,7 +209,7 @@ impl<B: AsRef<[u8]>, F: Fn(u32) -> bool> Sight for Seen<'_, B, F> {
     }
 }
 
-impl<B: AsRef<[u8]>> Lists for Graph<B> {
+impl<B: AsRef<[u8]>> Adjacency for Graph<B> {
     #[inline]
     fn nodes(&self) -> usize {
         self.nodes

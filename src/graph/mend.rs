@@ -6,18 +6,18 @@
 //! node, by following all links from the entry, and by following them backwards.
 
 use super::build::Builder;
-use super::walk::Lists;
+use super::walk::Adjacency;
 use crate::vector::Estimates;
 
-/// How many near nodes a mending walk keeps: fewer than a question does, so that it finds less.
+/// How many near nodes a mending walk keeps: fewer than a query does, so that it finds less.
 const EF: usize = 32;
 
 impl Builder<'_> {
-    /// Looks for a node as a question would, and links to it from a near one when it is not found.
+    /// Looks for a node as a query would, and links to it from a near one when it is not found.
     pub(super) fn check(&mut self, node: u32) {
         let near = self.near(node, EF);
         let mut own = Estimates::default();
-        self.growing.space.question(node).estimates(self.growing.coarse(), &[node], &mut own);
+        self.growing.space.query(node).estimates(self.growing.coarse(), &[node], &mut own);
         let is_found = near.iter().any(|&(worth, other)| other == node || worth >= own.worths[0]);
         if !is_found && let Some(&(_, from)) = near.iter().find(|&&(_, near)| self.growing.has_room(near)) {
             self.growing.push(from, node);

@@ -3,7 +3,7 @@
 //! [`build`], or [`Builder`] a few rows at a time, links every row with some near ones and writes
 //! that down as flat lists beside a coarse copy of the vectors. The crate hnsw_rs finds the
 //! hierarchy over a sample of the rows, where building and walking begin. [`Graph`] walks the bytes
-//! where they lie, usually in a mapped file: opening reads the header alone, and a question
+//! where they lie, usually in a mapped file: opening reads the header alone, and a query
 //! allocates next to nothing.
 //!
 //! **Invariant: every row can be reached from every other.** A walk that is given enough room finds
@@ -33,4 +33,4 @@ mod tests;
 pub use build::{Builder, build};
 pub use layout::{Graph, GraphError};
 pub use source::{Params, Rows};
-pub use walk::{Breadth, Scratch, Slack};
+pub use walk::{Beam, Scratch, Slack};

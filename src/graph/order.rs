@@ -1,7 +1,7 @@
 //! Numbering the nodes so that what is near in space lies near in the file.
 
 use super::growing::Growing;
-use super::walk::Lists;
+use super::walk::Adjacency;
 use std::collections::VecDeque;
 
 /// Nodes that are gathered around one before the next begins: some pages full.

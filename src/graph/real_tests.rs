@@ -33,13 +33,13 @@ fn real_embeddings_are_found_with_a_recall_of_97_percent_and_find_themselves() {
         return;
     };
     let rows = Flat::new(DIM, halves(&Path::new(&folder).join("records.f16.bin")));
-    let questions = halves(&Path::new(&folder).join("questions.f16.bin"));
+    let queries = halves(&Path::new(&folder).join("questions.f16.bin"));
     let graph = build(rows.rows(), Metric::Cosine, Params::default(), &mut |_, _| true).unwrap();
     let graph = Graph::open(graph).unwrap();
     let (mut hits, mut asked) = (0, 0);
-    for question in questions.chunks(DIM) {
-        let truth = rows.ranked(&Prepared::new(Metric::Cosine, question.to_vec()), 0..rows.len() as u32);
-        let found = rows.answers(&graph, question, 64);
+    for query in queries.chunks(DIM) {
+        let truth = rows.ranked(&Prepared::new(Metric::Cosine, query.to_vec()), 0..rows.len() as u32);
+        let found = rows.answers(&graph, query, 64);
         hits += truth[..10].iter().filter(|row| found[..10].contains(row)).count();
         asked += 10;
     }

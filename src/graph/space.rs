@@ -1,7 +1,7 @@
 //! The rows as points: how far they lie apart, as the builder of the graph needs it.
 
 use super::source::Rows;
-use crate::vector::{self, CoarseQuestion, CoarseRows, CoarseSource, Metric};
+use crate::vector::{self, CoarseQuery, CoarseRows, CoarseSource, Metric};
 
 /// The rows that have a vector, numbered from 0 as nodes of a graph, and the distances between them.
 pub(super) struct Space<'a> {
@@ -51,9 +51,9 @@ impl<'a> Space<'a> {
         CoarseRows::new(&self.coarse, self.rows.dim)
     }
 
-    /// Returns a node as a question that finds what lies near to it.
-    pub fn question(&self, node: u32) -> CoarseQuestion {
-        CoarseQuestion::new(self.metric, self.source(node))
+    /// Returns a node as a query that finds what lies near to it.
+    pub fn query(&self, node: u32) -> CoarseQuery {
+        CoarseQuery::new(self.metric, self.source(node))
     }
 
     /// Returns a node's int8 code with its factors.
@@ -80,7 +80,7 @@ impl<'a> Space<'a> {
     ///
     /// The inner product is no distance: a row may be nearer to another than to itself. So each
     /// row is given one more dimension that brings it to the length of the longest (Bachrach and
-    /// others, 2014). A question has 0 there, so that its products, and their order, stay.
+    /// others, 2014). A query has 0 there, so that its products, and their order, stay.
     pub fn distances(&self, node: u32, others: &[u32], out: &mut Distances) {
         out.rows.clear();
         out.rows.extend(others.iter().map(|&other| self.nodes[other as usize]));

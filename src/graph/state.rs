@@ -6,7 +6,7 @@ use super::hierarchy::Hierarchy;
 use super::layout::{number, put, put_all};
 use super::source::{Params, Rows};
 use super::space::Space;
-use super::walk::Lists;
+use super::walk::Adjacency;
 use crate::vector::Metric;
 
 // All numbers are little-endian.

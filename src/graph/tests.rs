@@ -61,23 +61,23 @@ impl Flat {
     }
 
     /// Ranks rows by true score.
-    pub(super) fn ranked(&self, question: &Prepared, rows: impl Iterator<Item = u32>) -> Vec<u32> {
-        let score = |row: u32| question.score(self.vector(row), self.norms[row as usize]);
+    pub(super) fn ranked(&self, query: &Prepared, rows: impl Iterator<Item = u32>) -> Vec<u32> {
+        let score = |row: u32| query.score(self.vector(row), self.norms[row as usize]);
         let mut ranked: Vec<(f32, u32)> = rows.map(|row| (score(row), row)).collect();
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         ranked.into_iter().map(|(_, row)| row).collect()
     }
 
     /// Walks, and ranks what is found by true score.
-    pub(super) fn answers(&self, graph: &Graph<Vec<u8>>, question: &[f32], ef: usize) -> Vec<u32> {
-        let question = Prepared::new(graph.metric(), question.to_vec());
-        self.ranked(&question, walked(graph, &question, |_| true, ef).into_iter())
+    pub(super) fn answers(&self, graph: &Graph<Vec<u8>>, query: &[f32], ef: usize) -> Vec<u32> {
+        let query = Prepared::new(graph.metric(), query.to_vec());
+        self.ranked(&query, walked(graph, &query, |_| true, ef).into_iter())
     }
 }
 
-fn walked(graph: &Graph<Vec<u8>>, question: &Prepared, visible: fn(u32) -> bool, ef: usize) -> Vec<u32> {
+fn walked(graph: &Graph<Vec<u8>>, query: &Prepared, visible: fn(u32) -> bool, ef: usize) -> Vec<u32> {
     let mut found = Vec::new();
-    graph.walk(question, Some(visible), Breadth::new(ef), &mut found, &mut Scratch::default());
+    graph.walk(query, Some(visible), Beam::new(ef), &mut found, &mut Scratch::default());
     assert!(found.is_sorted_by(|a, b| a.0 > b.0 || (a.0 == b.0 && a.1 < b.1)), "best first, then by row");
     found.into_iter().map(|(_, row)| row).collect()
 }
@@ -89,9 +89,9 @@ fn most_true_neighbours_are_found_under_every_metric() {
         let graph = Graph::open(rows.built(metric)).unwrap();
         let mut hits = 0;
         for row in (0..500).step_by(5) {
-            let question: Vec<f32> = rows.vector(row).iter().map(|x| x + 0.05).collect();
-            let found = rows.answers(&graph, &question, 64);
-            let truth = rows.ranked(&Prepared::new(metric, question), 0..500);
+            let query: Vec<f32> = rows.vector(row).iter().map(|x| x + 0.05).collect();
+            let found = rows.answers(&graph, &query, 64);
+            let truth = rows.ranked(&Prepared::new(metric, query), 0..500);
             hits += truth[..10].iter().filter(|row| found[..10].contains(row)).count();
         }
         assert!(hits >= 980, "{metric}: {hits} of 1000");
@@ -107,13 +107,13 @@ fn a_floor_spares_what_lies_below_it_and_nothing_above() {
         let (mut full, mut spared, mut scratch) = (Vec::new(), Vec::new(), Scratch::default());
         let (mut wanted, mut hits) = (0, 0);
         for row in (0..2000).step_by(20) {
-            let question = Prepared::new(metric, rows.vector(row).iter().map(|x| x + 0.05).collect());
+            let query = Prepared::new(metric, rows.vector(row).iter().map(|x| x + 0.05).collect());
             let visible = |row: u32| !row.is_multiple_of(3);
-            graph.walk(&question, Some(visible), Breadth::new(ef), &mut full, &mut scratch);
+            graph.walk(&query, Some(visible), Beam::new(ef), &mut full, &mut scratch);
             for above in [0, 10, 40] {
-                let breadth = Breadth { least, floor: full[above].0, ..Breadth::new(ef) };
-                graph.walk(&question, Some(visible), breadth, &mut spared, &mut scratch);
-                let below = spared.iter().filter(|found| found.0 < breadth.floor).count();
+                let beam = Beam { least, floor: full[above].0, ..Beam::new(ef) };
+                graph.walk(&query, Some(visible), beam, &mut spared, &mut scratch);
+                let below = spared.iter().filter(|found| found.0 < beam.floor).count();
                 assert!(spared.len() >= least && spared.len() <= ef && below <= least, "{metric}");
                 wanted += above + 1;
                 hits += full[..=above].iter().filter(|found| spared.contains(found)).count();
@@ -132,15 +132,15 @@ fn a_rising_floor_spares_what_lies_farther_off_and_finds_as_much() {
         let (mut found, mut scratch) = (Vec::new(), Scratch::default());
         let (mut hits, mut kept) = (0, 0);
         for row in (0..2000).step_by(20) {
-            let question = Prepared::new(metric, rows.vector(row).iter().map(|x| x + 0.05).collect());
+            let query = Prepared::new(metric, rows.vector(row).iter().map(|x| x + 0.05).collect());
             let visible = |row: u32| !row.is_multiple_of(3);
-            let breadth = Breadth { least, slack: Some(Slack { k, times: 1.1 }), ..Breadth::new(most) };
-            let floor = graph.walk(&question, Some(visible), breadth, &mut found, &mut scratch);
-            assert!(floor <= question.coarse().worth_farther(found[k - 1].0, 1.1) || found.len() == most, "{metric}");
+            let beam = Beam { least, slack: Some(Slack { k, times: 1.1 }), ..Beam::new(most) };
+            let floor = graph.walk(&query, Some(visible), beam, &mut found, &mut scratch);
+            assert!(floor <= query.coarse().worth_farther(found[k - 1].0, 1.1) || found.len() == most, "{metric}");
             assert!(found.len() >= least && found.iter().filter(|found| found.0 < floor).count() <= least, "{metric}");
             kept += found.len();
-            let found = rows.ranked(&question, found.iter().map(|found| found.1));
-            let truth = rows.ranked(&question, (0..2000).filter(|&row| visible(row)));
+            let found = rows.ranked(&query, found.iter().map(|found| found.1));
+            let truth = rows.ranked(&query, (0..2000).filter(|&row| visible(row)));
             hits += truth[..k].iter().filter(|row| found[..k].contains(row)).count();
         }
         assert!(hits >= 990, "{metric}: {hits} of 1000");
@@ -159,9 +159,9 @@ fn a_rising_floor_never_keeps_fewer_than_are_visible_and_wanted() {
             let seen = 600_usize.div_ceil(every as usize);
             let slack = Some(Slack { k, times: 1.0 });
             for row in [0, 77, 500] {
-                let question = Prepared::new(metric, rows.vector(row).to_vec());
-                let breadth = Breadth { least: k, slack, ..Breadth::new(3 * k) };
-                graph.walk(&question, Some(visible), breadth, &mut found, &mut scratch);
+                let query = Prepared::new(metric, rows.vector(row).to_vec());
+                let beam = Beam { least: k, slack, ..Beam::new(3 * k) };
+                graph.walk(&query, Some(visible), beam, &mut found, &mut scratch);
                 assert!(found.len() >= k.min(seen), "{metric}: {} for {k} of {seen}", found.len());
                 assert!(found.iter().all(|found| visible(found.1)));
             }
@@ -184,9 +184,9 @@ fn every_row_finds_itself() {
 fn equal_rows_come_by_number() {
     let rows = Flat::new(2, [[1.0, 0.0], [0.0, 1.0]].concat().repeat(20));
     let graph = Graph::open(rows.built(Metric::Cosine)).unwrap();
-    let question = Prepared::new(Metric::Cosine, vec![1.0, 0.1]);
+    let query = Prepared::new(Metric::Cosine, vec![1.0, 0.1]);
     let expected: Vec<u32> = (0..20).map(|i| i * 2).chain((0..20).map(|i| i * 2 + 1)).collect();
-    assert_eq!(walked(&graph, &question, |_| true, 40), expected);
+    assert_eq!(walked(&graph, &query, |_| true, 40), expected);
 }
 
 #[test]
@@ -201,9 +201,9 @@ fn crowds_of_equal_rows_strand_nobody() {
         let rows = Flat::new(8, rows.values.clone());
         for metric in Metric::ALL {
             let graph = Graph::open(rows.built(metric)).unwrap();
-            for question in [5, 7, 100] {
-                let question = Prepared::new(metric, rows.vector(question).to_vec());
-                let mut found = walked(&graph, &question, |_| true, 700);
+            for query in [5, 7, 100] {
+                let query = Prepared::new(metric, rows.vector(query).to_vec());
+                let mut found = walked(&graph, &query, |_| true, 700);
                 found.sort_unstable();
                 assert!(found.into_iter().eq(0..700), "{metric}: a walk with room for all finds all");
             }
@@ -221,8 +221,8 @@ fn nodes_without_any_link_are_mended() {
         builder.growing.set(node, &[]);
     }
     let graph = Graph::open(builder.finish()).unwrap();
-    for question in 0..200 {
-        assert_eq!(rows.answers(&graph, rows.vector(question), 200).len(), 200);
+    for query in 0..200 {
+        assert_eq!(rows.answers(&graph, rows.vector(query), 200).len(), 200);
     }
 }
 
@@ -232,11 +232,11 @@ fn hidden_rows_are_never_returned_and_visible_ones_still_fill_the_answer() {
     let graph = Graph::open(rows.built(Metric::Cosine)).unwrap();
     for visible in [tenth as fn(u32) -> bool, only_three, nobody] {
         for row in (0..600).step_by(60) {
-            let question = Prepared::new(Metric::Cosine, rows.vector(row).to_vec());
-            let found = walked(&graph, &question, visible, 20);
+            let query = Prepared::new(Metric::Cosine, rows.vector(row).to_vec());
+            let found = walked(&graph, &query, visible, 20);
             assert!(found.iter().all(|&row| visible(row)));
             assert_eq!(found.len(), 20.min((0..600).filter(|&row| visible(row)).count()));
-            let truth = rows.ranked(&question, (0..600).filter(|&row| visible(row)));
+            let truth = rows.ranked(&query, (0..600).filter(|&row| visible(row)));
             let hits = truth.iter().take(10).filter(|row| found.contains(row)).count();
             assert!(hits + 1 >= truth.len().min(10), "{hits} of {}", truth.len());
         }
@@ -275,9 +275,9 @@ fn none_one_and_two_rows_make_a_graph() {
     for count in 0..=2 {
         let rows = Flat::new(3, vec![1.0; count * 3]);
         let graph = Graph::open(rows.built(Metric::Cosine)).unwrap();
-        let question = Prepared::new(Metric::Cosine, vec![1.0; 3]);
-        assert_eq!(walked(&graph, &question, |_| true, 10), (0..count as u32).collect::<Vec<_>>());
-        assert!(walked(&graph, &question, |_| true, 0).is_empty());
+        let query = Prepared::new(Metric::Cosine, vec![1.0; 3]);
+        assert_eq!(walked(&graph, &query, |_| true, 10), (0..count as u32).collect::<Vec<_>>());
+        assert!(walked(&graph, &query, |_| true, 0).is_empty());
     }
     let none = Rows { dim: 0, codes: &[], scales: &[], norms: &[] };
     assert!(Graph::open(build(none, Metric::Dot, Params::default(), &mut |_, _| true).unwrap()).is_ok());
@@ -382,7 +382,7 @@ fn a_flipped_byte_never_panics_nor_hangs() {
     let mut found = Vec::new();
     for metric in Metric::ALL {
         let bytes = rows.built(metric);
-        let question = Prepared::new(metric, rows.vector(1).to_vec());
+        let query = Prepared::new(metric, rows.vector(1).to_vec());
         for at in 0..bytes.len() {
             for mask in [0x01, 0xff] {
                 let mut damaged = bytes.clone();
@@ -390,7 +390,7 @@ fn a_flipped_byte_never_panics_nor_hangs() {
                 let Ok(graph) = Graph::open(damaged) else {
                     continue;
                 };
-                graph.walk(&question, None::<fn(u32) -> bool>, Breadth::new(60), &mut found, &mut scratch);
+                graph.walk(&query, None::<fn(u32) -> bool>, Beam::new(60), &mut found, &mut scratch);
                 assert!(found.len() <= 60 && found.iter().all(|&(worth, row)| row < graph.rows() && !worth.is_nan()));
             }
         }
@@ -401,7 +401,7 @@ fn a_flipped_byte_never_panics_nor_hangs() {
 fn random_lists_never_panic_nor_hang() {
     let rows = Flat::clustered(300, 4, 11);
     let bytes = rows.built(Metric::Cosine);
-    let question = Prepared::new(Metric::Cosine, rows.vector(1).to_vec());
+    let query = Prepared::new(Metric::Cosine, rows.vector(1).to_vec());
     let mut state = 1_u64;
     for _ in 0..50 {
         let mut damaged = bytes.clone();
@@ -416,7 +416,7 @@ fn random_lists_never_panic_nor_hang() {
             continue;
         };
         let mut found = Vec::new();
-        graph.walk(&question, None::<fn(u32) -> bool>, Breadth::new(300), &mut found, &mut Scratch::default());
+        graph.walk(&query, None::<fn(u32) -> bool>, Beam::new(300), &mut found, &mut Scratch::default());
         assert!(found.iter().all(|&(_, row)| row < 300));
     }
 }

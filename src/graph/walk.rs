@@ -1,12 +1,12 @@
-//! The walk: from the hierarchy towards the nodes that are worth most to a question.
+//! The walk: from the hierarchy towards the nodes that are worth most to a query.
 
 use super::hierarchy::Near;
-use crate::vector::{CoarseQuestion, CoarseRows, Estimates, prefetch};
+use crate::vector::{CoarseQuery, CoarseRows, Estimates, prefetch};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// The lists that a walk follows: those of a finished graph, or of one that is being built.
-pub(super) trait Lists {
+pub(super) trait Adjacency {
     /// Returns the number of nodes.
     fn nodes(&self) -> usize;
 
@@ -18,8 +18,8 @@ pub(super) trait Lists {
 }
 
 /// Which nodes may be found.
-pub(super) trait Sight {
-    /// Asks memory for what [`Sight::sees`] reads.
+pub(super) trait Visibility {
+    /// Asks memory for what [`Visibility::sees`] reads.
     fn fetch(&self, node: u32);
 
     /// Tells whether a node may be found.
@@ -32,7 +32,7 @@ pub(super) trait Sight {
 /// Every node may be found.
 pub(super) struct All;
 
-impl Sight for All {
+impl Visibility for All {
     fn fetch(&self, _: u32) {}
 
     fn sees(&self, _: u32) -> bool {
@@ -42,7 +42,7 @@ impl Sight for All {
     const ALL: bool = true;
 }
 
-/// The memory of a walk, to be used again for the next, so that a question allocates nothing.
+/// The memory of a walk, to be used again for the next, so that a query allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     /// One bit a node.
@@ -53,7 +53,7 @@ pub struct Scratch {
     best: BinaryHeap<Reverse<Ranked>>,
     /// The best of these, as many as the floor follows, the worst on top.
     top: BinaryHeap<Reverse<Ranked>>,
-    /// What is worth less is kept among the least only: that of the breadth, or higher by now.
+    /// What is worth less is kept among the least only: that of the beam, or higher by now.
     floor: f32,
     /// Nodes good enough for `best`, of which is not known yet whether they are visible.
     unseen: Vec<Ranked>,
@@ -98,27 +98,27 @@ impl Ranked {
 
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Breadth {
+pub struct Beam {
     /// So many are kept at most, and followed while they may lead to better ones.
     pub most: usize,
     /// So many are kept whatever they are worth, which leads a walk to where the best are.
     pub least: usize,
-    /// What is worth less is kept and followed among the best [`Breadth::least`] only.
+    /// What is worth less is kept and followed among the best [`Beam::least`] only.
     pub floor: f32,
     /// How the floor rises while the walk finds better ones; `None` where it stays.
     pub slack: Option<Slack>,
 }
 
-/// A floor that lies a little farther from the question than the best so far.
+/// A floor that lies a little farther from the query than the best so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Slack {
     /// The floor follows the worst of so many, the best visible ones so far.
     pub k: usize,
-    /// It lies so many times as far from the question; see [`CoarseQuestion::worth_farther`].
+    /// It lies so many times as far from the query; see [`CoarseQuery::worth_farther`].
     pub times: f32,
 }
 
-impl Breadth {
+impl Beam {
     /// Keeps so many, whatever they are worth.
     #[must_use]
     pub fn new(most: usize) -> Self {
@@ -127,37 +127,37 @@ impl Breadth {
 }
 
 /// Puts the best visible nodes near `start` into `found`, best first. Returns the worth below which no
-/// more than [`Breadth::least`] were kept.
+/// more than [`Beam::least`] were kept.
 pub(super) fn walk(
-    lists: &impl Lists,
-    question: &CoarseQuestion,
-    visible: &impl Sight,
-    (start, breadth): (u32, Breadth),
+    lists: &impl Adjacency,
+    query: &CoarseQuery,
+    visible: &impl Visibility,
+    (start, beam): (u32, Beam),
     found: &mut Vec<Ranked>,
     scratch: &mut Scratch,
 ) -> f32 {
     found.clear();
-    scratch.reset(lists.nodes(), breadth);
-    if breadth.most == 0 || start as usize >= lists.nodes() {
-        return breadth.floor;
+    scratch.reset(lists.nodes(), beam);
+    if beam.most == 0 || start as usize >= lists.nodes() {
+        return beam.floor;
     }
     scratch.is_first_visit(start, lists.nodes());
     scratch.fetched.push(start);
     // While memory brings the nodes of one list, those of the list before are judged, and those of
     // the list before that are seen or not.
     loop {
-        let next = scratch.next(breadth);
+        let next = scratch.next(beam);
         if let Some(next) = next {
             scratch.gather(lists, next);
         } else if scratch.fetched.is_empty() {
             break;
         }
-        scratch.look(question, visible, breadth);
-        scratch.judge(lists, question, visible, breadth);
+        scratch.look(query, visible, beam);
+        scratch.judge(lists, query, visible, beam);
         std::mem::swap(&mut scratch.fresh, &mut scratch.fetched);
     }
-    scratch.look(question, visible, breadth);
-    let worst = scratch.best.peek().filter(|_| scratch.is_full(breadth)).map(|worst| worst.0.worth());
+    scratch.look(query, visible, beam);
+    let worst = scratch.best.peek().filter(|_| scratch.is_full(beam)).map(|worst| worst.0.worth());
     found.extend(scratch.best.drain().map(|Reverse(ranked)| ranked));
     found.sort_unstable_by_key(|&ranked| Reverse(ranked));
     worst.map_or(scratch.floor, |worst| worst.max(scratch.floor))
@@ -175,13 +175,13 @@ impl Scratch {
     }
 
     /// Forgets the last walk.
-    fn reset(&mut self, nodes: usize, breadth: Breadth) {
+    fn reset(&mut self, nodes: usize, beam: Beam) {
         self.visited.clear();
         self.visited.resize(nodes.div_ceil(64), 0);
         self.open.clear();
         self.best.clear();
         self.top.clear();
-        self.floor = breadth.floor;
+        self.floor = beam.floor;
         self.unseen.clear();
         self.fresh.clear();
         self.fetched.clear();
@@ -201,9 +201,9 @@ impl Scratch {
 
     /// Takes the best node whose links are still to be followed, unless it is too far off.
     #[inline]
-    fn next(&mut self, breadth: Breadth) -> Option<u32> {
+    fn next(&mut self, beam: Beam) -> Option<u32> {
         let next = *self.open.peek()?;
-        if !self.admits(next, breadth) {
+        if !self.admits(next, beam) {
             return None;
         }
         self.open.pop().map(Ranked::node)
@@ -211,7 +211,7 @@ impl Scratch {
 
     /// Asks memory for those nodes that one node links to and that were not visited before.
     #[inline]
-    fn gather(&mut self, lists: &impl Lists, node: u32) {
+    fn gather(&mut self, lists: &impl Adjacency, node: u32) {
         let list = lists.list(node);
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.resize(list.len(), 0);
@@ -234,11 +234,11 @@ impl Scratch {
 
     /// Meets the nodes that were asked for before.
     #[inline]
-    fn judge(&mut self, lists: &impl Lists, question: &CoarseQuestion, visible: &impl Sight, breadth: Breadth) {
+    fn judge(&mut self, lists: &impl Adjacency, query: &CoarseQuery, visible: &impl Visibility, beam: Beam) {
         let (mut fetched, mut estimates) = (std::mem::take(&mut self.fetched), std::mem::take(&mut self.estimates));
-        question.estimates(lists.coarse(), &fetched, &mut estimates);
+        query.estimates(lists.coarse(), &fetched, &mut estimates);
         for (&near, &worth) in fetched.iter().zip(&estimates.worths) {
-            self.meet(Ranked::new(worth, near), question, visible, breadth);
+            self.meet(Ranked::new(worth, near), query, visible, beam);
         }
         fetched.clear();
         (self.fetched, self.estimates) = (fetched, estimates);
@@ -246,13 +246,13 @@ impl Scratch {
 
     /// Takes in a node that is met for the first time.
     #[inline]
-    fn meet<S: Sight>(&mut self, ranked: Ranked, question: &CoarseQuestion, visible: &S, breadth: Breadth) {
-        if !self.admits(ranked, breadth) {
+    fn meet<S: Visibility>(&mut self, ranked: Ranked, query: &CoarseQuery, visible: &S, beam: Beam) {
+        if !self.admits(ranked, beam) {
             return;
         }
         self.open.push(ranked);
         if S::ALL {
-            self.keep(ranked, question, breadth);
+            self.keep(ranked, query, beam);
         } else {
             visible.fetch(ranked.node());
             self.unseen.push(ranked);
@@ -261,11 +261,11 @@ impl Scratch {
 
     /// Keeps those of the nodes met before that are visible.
     #[inline]
-    fn look(&mut self, question: &CoarseQuestion, visible: &impl Sight, breadth: Breadth) {
+    fn look(&mut self, query: &CoarseQuery, visible: &impl Visibility, beam: Beam) {
         let mut unseen = std::mem::take(&mut self.unseen);
         for &ranked in &unseen {
-            if self.admits(ranked, breadth) && visible.sees(ranked.node()) {
-                self.keep(ranked, question, breadth);
+            if self.admits(ranked, beam) && visible.sees(ranked.node()) {
+                self.keep(ranked, query, beam);
             }
         }
         unseen.clear();
@@ -274,29 +274,29 @@ impl Scratch {
 
     /// Tells whether a node is to be followed, and to be kept where it is visible.
     #[inline]
-    fn admits(&self, ranked: Ranked, breadth: Breadth) -> bool {
+    fn admits(&self, ranked: Ranked, beam: Beam) -> bool {
         match self.best.peek() {
-            Some(worst) if self.is_full(breadth) => ranked >= worst.0,
-            _ => self.best.len() < breadth.least || ranked.worth() >= self.floor,
+            Some(worst) if self.is_full(beam) => ranked >= worst.0,
+            _ => self.best.len() < beam.least || ranked.worth() >= self.floor,
         }
     }
 
     /// Keeps a visible node, in the place of the worst where there is no more room.
     #[inline]
-    fn keep(&mut self, ranked: Ranked, question: &CoarseQuestion, breadth: Breadth) {
-        if !self.is_full(breadth) {
+    fn keep(&mut self, ranked: Ranked, query: &CoarseQuery, beam: Beam) {
+        if !self.is_full(beam) {
             self.best.push(Reverse(ranked));
         } else if let Some(mut worst) = self.best.peek_mut() {
             *worst = Reverse(ranked);
         }
-        if let Some(slack) = breadth.slack {
-            self.raise_floor(ranked, question, (slack, breadth.least));
+        if let Some(slack) = beam.slack {
+            self.raise_floor(ranked, query, (slack, beam.least));
         }
     }
 
     /// Has the floor follow the best, of which there may be one more, and lets go what comes to lie below.
     #[inline]
-    fn raise_floor(&mut self, ranked: Ranked, question: &CoarseQuestion, (slack, least): (Slack, usize)) {
+    fn raise_floor(&mut self, ranked: Ranked, query: &CoarseQuery, (slack, least): (Slack, usize)) {
         if self.top.len() < slack.k {
             self.top.push(Reverse(ranked));
         } else if let Some(mut worst) = self.top.peek_mut().filter(|worst| worst.0 < ranked) {
@@ -305,7 +305,7 @@ impl Scratch {
             return;
         }
         if let Some(worst) = self.top.peek().filter(|_| self.top.len() == slack.k) {
-            self.floor = self.floor.max(question.worth_farther(worst.0.worth(), slack.times));
+            self.floor = self.floor.max(query.worth_farther(worst.0.worth(), slack.times));
             while self.best.len() > least && self.best.peek().is_some_and(|worst| worst.0.worth() < self.floor) {
                 self.best.pop();
             }
@@ -314,8 +314,8 @@ impl Scratch {
 
     /// Tells whether one goes where one comes: there are `most`, or `least` of which one is below the floor.
     #[inline]
-    fn is_full(&self, breadth: Breadth) -> bool {
-        self.best.len() >= breadth.most
-            || self.best.len() >= breadth.least && self.best.peek().is_some_and(|worst| worst.0.worth() < self.floor)
+    fn is_full(&self, beam: Beam) -> bool {
+        self.best.len() >= beam.most
+            || self.best.len() >= beam.least && self.best.peek().is_some_and(|worst| worst.0.worth() < self.floor)
     }
 }

@@ -3,26 +3,26 @@
 use super::catalog::View;
 use super::look::Seen;
 use super::{Error, Kind, Memory};
-use crate::search::{Answer, Place, Question, SearchError, ask};
+use crate::search::{Answer, Place, Query, SearchError, ask};
 
 impl Memory {
-    /// Answers a question to a view for the store's owner; see [`Memory::ask_for`].
-    pub fn ask(&self, view: &View, question: &Question) -> Result<Answer, Error> {
-        self.ask_for(self.environment.owner.uid, view, question)
+    /// Answers a query to a view for the store's owner; see [`Memory::ask_for`].
+    pub fn ask(&self, view: &View, query: &Query) -> Result<Answer, Error> {
+        self.ask_for(self.environment.owner.uid, view, query)
     }
 
-    /// Answers a question to a view, by default from the branch and the shared log, in turns with what else a user
+    /// Answers a query to a view, by default from the branch and the shared log, in turns with what else a user
     /// asks.
     ///
-    /// Kind `Timeout` when the question's time limit is reached, `Invalid` for a vector of another
+    /// Kind `Timeout` when the query's time limit is reached, `Invalid` for a vector of another
     /// length or an unknown scope, `NotFound` for an id that is not there.
-    pub fn ask_for(&self, uid: u32, view: &View, question: &Question) -> Result<Answer, Error> {
+    pub fn ask_for(&self, uid: u32, view: &View, query: &Query) -> Result<Answer, Error> {
         let start = self.now();
         let (places, metric, path) = {
             let catalog = self.catalog();
             let seen = Seen::new(&catalog, view)?;
             let mut places = Vec::new();
-            for name in &question.scope {
+            for name in &query.scope {
                 match name.as_str() {
                     "branch" => places.insert(0, Place { source: "branch".into(), state: seen.state.clone() }),
                     // The shared log has no entries yet.
@@ -35,16 +35,16 @@ impl Memory {
             }
             (places, catalog.shared_settings(seen.branch)?.metric(), seen.branch.path.clone())
         };
-        let deadline = start.after(i64::try_from(question.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
+        let deadline = start.after(i64::try_from(query.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
         let share = self.shares.enter(uid);
         let late = || {
             share.pause();
-            (self.now() >= deadline).then_some(SearchError::Timeout(question.timeout_ms))
+            (self.now() >= deadline).then_some(SearchError::Timeout(query.timeout_ms))
         };
         let head = places
             .first()
             .map_or_else(|| self.state(view).map(|state| state.head()), |place| Ok(place.state.head()))?;
-        let asked = ask(&places, metric, question, &late)?;
+        let asked = ask(&places, metric, query, &late)?;
         Ok(Answer {
             hits: asked.hits,
             mode: asked.mode,
@@ -53,8 +53,8 @@ impl Memory {
             head,
             exact: asked.exact,
             micros: (self.now().0 - start.0).max(0) as u64 / 1000,
-            question: question.echo.clone(),
-            tag: question.tag.clone(),
+            query: query.echo.clone(),
+            tag: query.tag.clone(),
         })
     }
 }

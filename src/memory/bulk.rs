@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::catalog::{Branch, BranchId, BranchRef, Catalog};
-use super::effort::PlanError;
 use super::log_record::LogRecord;
+use super::merge_budget::PlanError;
 use super::prepare::{Prepared, about, fix};
 use super::{Error, Kind, Setting};
 use crate::branch::{State, touched_at_most};

@@ -8,7 +8,7 @@ use crate::disk::WrongType;
 use crate::journal::JournalError;
 use crate::lineage::KeyError;
 use crate::object::{CodecError, Hash};
-use crate::search::QuestionError;
+use crate::search::QueryError;
 use crate::segment::SegmentError;
 use crate::sync::OverBudget;
 
@@ -177,8 +177,8 @@ impl From<NameError> for Error {
     }
 }
 
-impl From<QuestionError> for Error {
-    fn from(error: QuestionError) -> Error {
+impl From<QueryError> for Error {
+    fn from(error: QueryError) -> Error {
         Error::of(Kind::Invalid, "bad_question", &error)
     }
 }

@@ -182,7 +182,7 @@ impl Memory {
         }
     }
 
-    /// Returns the segments of a state for whose graph questions under a metric wait: large ones of
+    /// Returns the segments of a state for whose graph queries under a metric wait: large ones of
     /// which it sees enough that they would be walked, and beside a large one also smaller ones.
     /// Branches share segments, so what a branch sees is seldom all.
     pub(super) fn without_graph<'a>(&self, state: &'a State, metric: Metric) -> impl Iterator<Item = &'a Layer> {
@@ -256,7 +256,7 @@ impl Memory {
             let _publishing = self.segments.blobs.publishing();
             let name = write_graph(&self.segments.blobs, &task.segment.name(), task.metric, bytes)?;
             let graph = GraphFile::open(&self.segments.blobs, name)?;
-            // Checked here, so that no question waits for it.
+            // Checked here, so that no query waits for it.
             graph.graph()?;
             task.segment.attach(Arc::new(graph));
         }
@@ -316,7 +316,7 @@ fn build(
     Ok(Some(builder.finish()))
 }
 
-/// Calls `each` with the states of a branch that questions are put to.
+/// Calls `each` with the states of a branch that queries are put to.
 fn each_asked_state(branch: &Branch, mut each: impl FnMut(&State)) {
     each(&branch.state);
     branch.checkpoints.values().for_each(|checkpoint| each(&checkpoint.state));

@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::catalog::{Branch, BranchId, BranchRef, Catalog, RetainedState};
-use super::effort::{Effort, PlanError};
 use super::log_record::{LogRecord, MergeKind};
+use super::merge_budget::{MergeBudget, PlanError};
 use super::prepare::{CatalogChange, Prepared, about};
 use super::record_merge::RecordMerge;
 use super::trees::stored;
@@ -168,14 +168,14 @@ impl<'a> Pair<'a> {
         (resolution.child == item.child && resolution.parent == item.parent).then_some(resolution.side)
     }
 
-    fn records(&self, effort: &Effort<'_>) -> Result<RecordMerge, PlanError> {
+    fn records(&self, merge_budget: &MergeBudget<'_>) -> Result<RecordMerge, PlanError> {
         let receives = self.merge == MergeKind::Pull;
-        RecordMerge::plan(&self.sides(), receives, self.strategy(), &|item| self.resolved(item), effort)
+        RecordMerge::plan(&self.sides(), receives, self.strategy(), &|item| self.resolved(item), merge_budget)
     }
 
     /// Plans what becomes of the files of the branch that receives. Its numbers of files stay; so for a
     /// pull the branch stands where the parent does otherwise.
-    fn files(&self, effort: &Effort<'_>) -> Result<FilePlan, PlanError> {
+    fn files(&self, merge_budget: &MergeBudget<'_>) -> Result<FilePlan, PlanError> {
         let merge = self.merge;
         let (base, own, above) = (self.child.base.files(), self.child.state.files(), self.parent.state.files());
         let pulls = merge == MergeKind::Pull;
@@ -188,18 +188,18 @@ impl<'a> Pair<'a> {
             strategy: if pulls { strategy.turned() } else { strategy },
             resolved: &resolved,
             packs: self.context.packs,
-            merger: effort.merger,
-            most: effort.most,
+            merger: merge_budget.merger,
+            most: merge_budget.most,
             time: self.context.time,
         };
         // Where numbers lead nowhere, all that the receiver changed is looked at.
-        effort.check(base.has_unlike_at_most(receiver, effort.most.saturating_mul(16)))?;
+        merge_budget.check(base.has_unlike_at_most(receiver, merge_budget.most.saturating_mul(16)))?;
         Ok(plan_files(Trees { base, child: giver, parent: receiver }, &how)?)
     }
 
     /// Returns a branch's new state after a promote: the parent's content, with each file that stays
     /// under the number that it has in the branch, since handles are open on it.
-    fn promoted(&self, merged: &Arc<State>, effort: &Effort<'_>) -> Result<Arc<State>, PlanError> {
+    fn promoted(&self, merged: &Arc<State>, merge_budget: &MergeBudget<'_>) -> Result<Arc<State>, PlanError> {
         let own = self.child.state.files();
         let mut state = State::clone(merged);
         if own.hash() == merged.files().hash() {
@@ -214,7 +214,7 @@ impl<'a> Pair<'a> {
             resolved: &|_| None,
             packs: self.context.packs,
             merger: &MergeAll,
-            most: effort.most,
+            most: merge_budget.most,
             time: self.context.time,
         };
         let trees = Trees { base: own, child: merged.files(), parent: own };
@@ -222,7 +222,12 @@ impl<'a> Pair<'a> {
         Ok(Arc::new(state))
     }
 
-    fn finish(&self, records: RecordMerge, files: Arc<FilePlan>, effort: &Effort<'_>) -> Result<MergePlan, PlanError> {
+    fn finish(
+        &self,
+        records: RecordMerge,
+        files: Arc<FilePlan>,
+        merge_budget: &MergeBudget<'_>,
+    ) -> Result<MergePlan, PlanError> {
         let MergeContext { packs, time, .. } = self.context;
         let mut tree = files.tree.clone();
         for inode in &files.removed {
@@ -232,44 +237,44 @@ impl<'a> Pair<'a> {
         merged.set_files(tree);
         let merged = Arc::new(merged);
         let promoted = match self.merge {
-            MergeKind::Promote => Some(self.promoted(&merged, effort)?),
+            MergeKind::Promote => Some(self.promoted(&merged, merge_budget)?),
             MergeKind::Merge | MergeKind::Pull => None,
         };
         let mut both_changed: Vec<Decision> = records.both_changed().cloned().collect();
         both_changed.extend(file_decisions(&files, self.merge));
         let counts = Counts { files: files.files, ..records.counts() };
-        let forbidden = self.forbidden(&merged, effort)?;
+        let forbidden = self.forbidden(&merged, merge_budget)?;
         let (child, parent, merge) = (self.child.clone(), self.parent.clone(), self.merge);
         Ok(MergePlan { merge, time, child, parent, records, files, both_changed, merged, promoted, counts, forbidden })
     }
 
     /// Returns what the rules of the parent forbid; a pull takes what they have let pass before.
-    fn forbidden(&self, merged: &State, effort: &Effort<'_>) -> Result<Option<Error>, PlanError> {
+    fn forbidden(&self, merged: &State, merge_budget: &MergeBudget<'_>) -> Result<Option<Error>, PlanError> {
         let (Some(who), MergeKind::Merge | MergeKind::Promote) = (self.who, self.merge) else { return Ok(None) };
         let (rules, owner, packs) = (self.parent.settings.rules(), self.parent.uid, self.context.packs);
         if !guard::guards(rules) {
             return Ok(None);
         }
         let (before, after) = (self.parent.state.files(), merged.files());
-        let differences = before.differences_at_most(after, effort.most).ok_or(PlanError::Exceeded)?;
+        let differences = before.differences_at_most(after, merge_budget.most).ok_or(PlanError::Exceeded)?;
         Ok(guard::check_merge(&guard::Received { rules, owner, differences, packs }, who).err())
     }
 }
 
 impl MergePlan {
-    /// Works a merge out; [`PlanError::Exceeded`] where it takes more effort than that.
+    /// Works a merge out; [`PlanError::Exceeded`] where it takes more budget than that.
     pub fn new(
         context: MergeContext<'_>,
         branch: BranchId,
         merge: MergeKind,
         who: Option<&Actor>,
-        effort: &Effort<'_>,
+        merge_budget: &MergeBudget<'_>,
     ) -> Result<MergePlan, PlanError> {
         let pair = Pair::new(context, branch, merge, who)?;
-        let records = pair.records(effort)?;
-        effort.pause();
-        let files = Arc::new(pair.files(effort)?);
-        pair.finish(records, files, effort)
+        let records = pair.records(merge_budget)?;
+        merge_budget.pause();
+        let files = Arc::new(pair.files(merge_budget)?);
+        pair.finish(records, files, merge_budget)
     }
 
     /// Returns whether nothing that it rests on has changed since.
@@ -296,11 +301,11 @@ impl MergePlan {
         &self,
         context: MergeContext<'_>,
         who: Option<&Actor>,
-        effort: &Effort<'_>,
+        merge_budget: &MergeBudget<'_>,
     ) -> Result<MergePlan, PlanError> {
         let pair = Pair::new(context, self.child.id, self.merge, who)?;
         if !self.same_child(pair.child) || !self.same_rules(pair.child, pair.parent) {
-            return MergePlan::new(context, self.child.id, self.merge, who, effort);
+            return MergePlan::new(context, self.child.id, self.merge, who, merge_budget);
         }
         let records = match pair.parent.has_state_of(&self.parent) {
             true => self.records.clone(),
@@ -309,16 +314,16 @@ impl MergePlan {
                 &pair.sides(),
                 pair.strategy(),
                 &|item| pair.resolved(item),
-                effort,
+                merge_budget,
             )?,
         };
-        effort.pause();
+        merge_budget.pause();
         if self.parent.state.files().is_clone_of(pair.parent.state.files()) {
             let pair = Pair { context: MergeContext { time: self.time, ..context }, ..pair };
-            return pair.finish(records, self.files.clone(), effort);
+            return pair.finish(records, self.files.clone(), merge_budget);
         }
-        let files = Arc::new(pair.files(effort)?);
-        pair.finish(records, files, effort)
+        let files = Arc::new(pair.files(merge_budget)?);
+        pair.finish(records, files, merge_budget)
     }
 
     /// Returns what both sides changed differently.

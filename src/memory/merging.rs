@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use super::catalog::BranchId;
-use super::effort::{Effort, PlanError};
 use super::log_record::{Command, LogRecord, MergeKind};
+use super::merge_budget::{MergeBudget, PlanError};
 use super::merge_plan::{self, MergeContext, MergePlan, Outcome};
 use super::room::cost_of;
 use super::{Actor, Change, Error, Kind, Memory};
@@ -74,14 +74,14 @@ impl Memory {
         deadline: Option<Deadline>,
     ) -> Result<Tried, Error> {
         let contents = self.planner.contents(branch, merge);
-        let small = Effort { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..Effort::ALL };
+        let small = MergeBudget { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
         let at_once = self.try_merge(who, branch, merge, |context| {
             MergePlan::new(context, branch, merge, Some(who), &small).map(Arc::new)
         })?;
         let Tried::TooLong = at_once else { return Ok(at_once) };
         for _ in 0..ROUNDS {
             let plan = self.plan_in_background(who, branch, merge, deadline)?;
-            let again = Effort { most: AGAIN, merger: &contents.at_most(AGAIN_BYTES), ..Effort::ALL };
+            let again = MergeBudget { most: AGAIN, merger: &contents.at_most(AGAIN_BYTES), ..MergeBudget::ALL };
             let tried = self.try_merge(who, branch, merge, |context| match plan.holds(context.catalog) {
                 true => Ok(plan.clone()),
                 false => plan.again(context, Some(who), &again).map(Arc::new),
@@ -173,7 +173,7 @@ impl Memory {
     /// Returns the plan of a merge of this moment, made here if it is small.
     pub(super) fn plan_for(&self, who: &Actor, branch: BranchId, merge: MergeKind) -> Result<Arc<MergePlan>, Error> {
         let contents = self.planner.contents(branch, merge);
-        let small = Effort { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..Effort::ALL };
+        let small = MergeBudget { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
         let catalog = self.catalog().clone();
         match MergePlan::new(self.merge_context(&catalog), branch, merge, Some(who), &small) {
             Ok(planned) => Ok(Arc::new(planned)),

@@ -14,7 +14,6 @@ mod clock;
 mod compact;
 mod contents;
 mod document;
-mod effort;
 mod environment;
 mod error;
 mod expiry;
@@ -29,6 +28,7 @@ mod load;
 mod log_record;
 mod look;
 mod manifest;
+mod merge_budget;
 mod merge_plan;
 mod merging;
 mod open;
@@ -84,7 +84,7 @@ pub use crate::branch::{check_name, check_record_id};
 pub use crate::disk::name_bus_errors;
 pub use crate::lineage::Side;
 pub use crate::object::{Hash, Time};
-pub use crate::search::{Answer, Question};
+pub use crate::search::{Answer, Query};
 
 // Trees of files, which the windows show node by node.
 pub use crate::workspace::{

@@ -5,8 +5,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 
 use super::catalog::BranchId;
-use super::effort::{Effort, MergedContents};
 use super::log_record::MergeKind;
+use super::merge_budget::{MergeBudget, MergedContents};
 use super::merge_plan::{MergeContext, MergePlan};
 use super::{Actor, Error, Kind, Memory};
 use crate::sync::{Condvar, Deadline, Mutex, Pool};
@@ -153,12 +153,12 @@ fn work_out(memory: &Weak<Memory>, purpose: Purpose, who: &Actor, earlier: Optio
     let pause = || share.pause();
     let contents = memory.planner.contents(purpose.branch, purpose.merge);
     let merger = contents.any(&pause);
-    let effort = Effort { merger: &merger, pause: &pause, ..Effort::ALL };
+    let merge_budget = MergeBudget { merger: &merger, pause: &pause, ..MergeBudget::ALL };
     let catalog = memory.catalog().clone();
     let context = MergeContext { catalog: &catalog, packs: &memory.trees, time: memory.now() };
     let planned = match &earlier {
-        Some(earlier) => earlier.again(context, Some(who), &effort),
-        None => MergePlan::new(context, purpose.branch, purpose.merge, Some(who), &effort),
+        Some(earlier) => earlier.again(context, Some(who), &merge_budget),
+        None => MergePlan::new(context, purpose.branch, purpose.merge, Some(who), &merge_budget),
     };
     Ok(Arc::new(planned?))
 }

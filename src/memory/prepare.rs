@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::bulk::Bulk;
 use super::catalog::{Branch, BranchId, Catalog, Checkpoint, Resolution, RetainedState};
-use super::effort::Effort;
 use super::log_record::{Change, Command, LogRecord};
+use super::merge_budget::MergeBudget;
 use super::merge_plan::{MergeContext, MergePlan};
 use super::record_input::check_numbers;
 use super::rolling_back::Rollback;
@@ -120,7 +120,7 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
             planned.map_err(Error::from)?.prepare(catalog, log_record)
         }
         Command::Merge(branch, merge) => {
-            let planned = MergePlan::new(context.merge_context(log_record), *branch, *merge, None, &Effort::ALL);
+            let planned = MergePlan::new(context.merge_context(log_record), *branch, *merge, None, &MergeBudget::ALL);
             planned.map_err(Error::from)?.prepare(catalog, log_record)
         }
         Command::Discard(branch) => discard(catalog, log_record, catalog.branch(*branch)?),

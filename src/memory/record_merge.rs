@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use imbl::Vector;
 
-use super::effort::{Effort, PlanError};
+use super::merge_budget::{MergeBudget, PlanError};
 use crate::branch::{Difference, State, differences_at_most, touched_at_most};
 use crate::lineage::{Counts, Decision, Side};
 use crate::merge::{Action, Sides, Strategy, plan_one};
@@ -44,9 +44,9 @@ impl RecordMerge {
         child_receives: bool,
         strategy: Strategy,
         resolved: Resolved<'_>,
-        effort: &Effort<'_>,
+        merge_budget: &MergeBudget<'_>,
     ) -> Result<RecordMerge, PlanError> {
-        let changes = differences_at_most(sides.base, sides.child, effort.most)?.ok_or(PlanError::Exceeded)?;
+        let changes = differences_at_most(sides.base, sides.child, merge_budget.most)?.ok_or(PlanError::Exceeded)?;
         let mut outcomes = Vector::new();
         let mut merged = sides.parent.clone();
         for (number, change) in changes.iter().enumerate() {
@@ -56,12 +56,12 @@ impl RecordMerge {
             }
             outcomes.push_back(Outcome { action, decision });
             if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1 {
-                effort.pause();
+                merge_budget.pause();
             }
         }
         let mut plan =
             RecordMerge { changes: Arc::new(changes), outcomes, merged, child_receives, counts: Counts::default() };
-        plan.counts = plan.count(sides, effort)?;
+        plan.counts = plan.count(sides, merge_budget)?;
         Ok(plan)
     }
 
@@ -72,9 +72,9 @@ impl RecordMerge {
         sides: &Sides<'_>,
         strategy: Strategy,
         resolved: Resolved<'_>,
-        effort: &Effort<'_>,
+        merge_budget: &MergeBudget<'_>,
     ) -> Result<RecordMerge, PlanError> {
-        let touched = touched_at_most(before, sides.parent, effort.most)?.ok_or(PlanError::Exceeded)?;
+        let touched = touched_at_most(before, sides.parent, merge_budget.most)?.ok_or(PlanError::Exceeded)?;
         let mut plan = self.clone();
         for id in touched {
             plan.follow(&id, sides, strategy, resolved)?;
@@ -105,10 +105,11 @@ impl RecordMerge {
         self.count_one(id, sides.child, true)
     }
 
-    fn count(&self, sides: &Sides<'_>, effort: &Effort<'_>) -> Result<Counts, PlanError> {
+    fn count(&self, sides: &Sides<'_>, merge_budget: &MergeBudget<'_>) -> Result<Counts, PlanError> {
         let mut counts = Counts::default();
         if self.child_receives {
-            let differing = differences_at_most(sides.child, &self.merged, effort.most)?.ok_or(PlanError::Exceeded)?;
+            let differing =
+                differences_at_most(sides.child, &self.merged, merge_budget.most)?.ok_or(PlanError::Exceeded)?;
             counts.put = differing.iter().filter(|change| change.new.is_some()).count() as u64;
             counts.deleted = differing.len() as u64 - counts.put;
         } else {

@@ -218,7 +218,7 @@ impl<'a> Relocations<'a> {
         Relocations { sealed, packed, repacked, done: HashMap::new() }
     }
 
-    /// Relocations every state that the catalog reaches.
+    /// Relocates every state that the catalog reaches.
     pub(super) fn catalog(&mut self, catalog: &mut Catalog) {
         let before = catalog.clone();
         for branch in before.branches.values() {

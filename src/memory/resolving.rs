@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::catalog::{BranchId, Catalog, Resolution};
-use super::effort::Effort;
 use super::log_record::{Command, MergeKind};
+use super::merge_budget::MergeBudget;
 use super::merge_plan::{MergeContext, MergePlan};
 use super::{Actor, Error, Kind, Memory};
 use crate::lineage::{Decision, Side};
@@ -129,9 +129,9 @@ impl Memory {
         let share = self.shares.enter(uid);
         let pause = || share.pause();
         let contents = self.planner.contents(branch, merge);
-        let effort = Effort { merger: &contents.any(&pause), pause: &pause, ..Effort::ALL };
+        let merge_budget = MergeBudget { merger: &contents.any(&pause), pause: &pause, ..MergeBudget::ALL };
         let context = MergeContext { catalog, packs: &self.trees, time: self.now() };
-        Ok(MergePlan::new(context, branch, merge, None, &effort)?)
+        Ok(MergePlan::new(context, branch, merge, None, &merge_budget)?)
     }
 
     pub(super) fn parent_of(&self, branch: BranchId) -> Option<BranchId> {

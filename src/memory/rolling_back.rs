@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::Error;
 use super::catalog::{BranchId, BranchRef, Catalog, RetainedState};
-use super::effort::PlanError;
 use super::log_record::LogRecord;
+use super::merge_budget::PlanError;
 use super::merge_plan::{self, MergeContext};
 use super::prepare::{CatalogChange, Prepared, about, find_checkpoint};
 use crate::branch::{State, differences_at_most};

@@ -1,6 +1,6 @@
 //! The scrubber: the thread that checks mapped files again, slowly, for as long as a store is open.
 //!
-//! What questions search is mapped, and was checked when it was first touched. What becomes wrong on the disk after that
+//! What queries search is mapped, and was checked when it was first touched. What becomes wrong on the disk after that
 //! is found here: from then on every use of the file is an error. It holds the files and not the store while it works.
 
 use std::sync::{Arc, Weak};
@@ -158,7 +158,7 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, Environment, Kind, OpenMode, Question, RecordEdit, RecordInput, View};
+    use crate::memory::{Actor, Environment, Kind, OpenMode, Query, RecordEdit, RecordInput, View};
 
     #[test]
     fn what_goes_wrong_after_its_check_ends_the_use_of_its_file() {
@@ -170,15 +170,15 @@ mod tests {
         let edits = (0..30).map(|n| RecordEdit::Put { id: format!("r{n}").into(), draft: draft(n) }).collect();
         memory.commit(&owner, main, edits).unwrap();
         memory.seal().unwrap();
-        let question = Question::parse(r#"{"vector":[3,1],"k":1}"#).unwrap();
-        let ask = || memory.ask(&View::Branch(main), &question).map(drop);
+        let query = Query::parse(r#"{"vector":[3,1],"k":1}"#).unwrap();
+        let ask = || memory.ask(&View::Branch(main), &query).map(drop);
         ask().unwrap();
         memory.scrub();
         let whole = memory.scrubber.progress();
         assert!(whole.total > 0 && whole.checked == whole.total, "{whole:?}");
         ask().unwrap();
         let path = memory.segments.blobs.path(&memory.segments.all()[0].name());
-        // The first section, of the vectors: mapped, checked when the question came, and not looked at again by it.
+        // The first section, of the vectors: mapped, checked when the query came, and not looked at again by it.
         disk.flip(&path, 64, 1).unwrap();
         ask().unwrap();
         memory.scrub();

@@ -32,7 +32,7 @@ use crate::object::Hash;
 use crate::sync::{Condvar, Mutex};
 use crate::workspace::{Op, packs_of};
 
-/// Bytes of commands after which a seal begins: some 4,000 records of 384 dimensions, which a question
+/// Bytes of commands after which a seal begins: some 4,000 records of 384 dimensions, which a query
 /// scans in a tenth of a millisecond.
 const SEAL_BYTES: u64 = 8 << 20;
 /// What each command counts beside its bytes: replaying 26,000 small ones takes a third of a second.
@@ -40,7 +40,7 @@ pub(super) const COMMAND_BYTES: u64 = 512;
 /// What each row of a bulk commit counts: replaying it costs time, so 65,536 of them ask for a seal.
 pub(super) const BULK_ROW_BYTES: u64 = 256;
 /// Bytes of commands after which a store is sealed as it is closed, so that it opens at once, and when it
-/// is left alone: a question then walks a graph of what it would scan.
+/// is left alone: a query then walks a graph of what it would scan.
 const IDLE_SEAL_BYTES: u64 = 1 << 20;
 /// Bytes of long writes after which a seal begins also while more of them come: reading them back at
 /// an opening takes a second.

@@ -37,7 +37,7 @@ impl Segments {
         Ok(segment)
     }
 
-    /// Opens a segment that was just written, and brings what questions by vector look at: the first
+    /// Opens a segment that was just written, and brings what queries by vector look at: the first
     /// one then costs what the others do.
     pub fn get_fresh(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
         let segment = self.get(name)?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::bulk::Bulk;
 use super::catalog::{BranchId, Catalog};
-use super::effort::PlanError;
 use super::log_record::{Change, Command, LogRecord};
+use super::merge_budget::PlanError;
 use super::merge_plan::MergeContext;
 use super::merging::{AGAIN, ROUNDS, SMALL};
 use super::prepare::{check_vector, created};

@@ -52,12 +52,12 @@ pub struct Hit {
     pub explain: Option<Value>,
 }
 
-/// The answer to one question.
+/// The answer to one query.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// What was found, best first; equal scores by id.
     pub hits: Vec<Hit>,
-    /// How the question was answered.
+    /// How the query was answered.
     pub mode: Mode,
     /// Why not in the mode asked for, where it was not.
     pub reason: Option<String>,
@@ -67,11 +67,11 @@ pub struct Answer {
     pub head: Hash,
     /// Whether the answer is proven.
     pub exact: bool,
-    /// Microseconds from question to answer.
+    /// Microseconds from query to answer.
     pub micros: u64,
-    /// The beginning of the question.
-    pub question: String,
-    /// What the question wants echoed.
+    /// The beginning of the query.
+    pub query: String,
+    /// What the query wants echoed.
     pub tag: Value,
 }
 
@@ -85,7 +85,8 @@ struct Header<'a> {
     head: String,
     exact: bool,
     us: u64,
-    question: &'a str,
+    #[serde(rename = "question")]
+    query: &'a str,
     tag: &'a Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
@@ -109,7 +110,7 @@ struct HitLine<'a> {
 }
 
 impl Answer {
-    /// Returns the header line and one line a hit; `q` is the question's number in its handle.
+    /// Returns the header line and one line a hit; `q` is the query's number in its handle.
     pub fn to_lines(&self, q: usize) -> String {
         let header = Header {
             q,
@@ -120,7 +121,7 @@ impl Answer {
             head: self.head.to_string(),
             exact: self.exact,
             us: self.micros,
-            question: &self.question,
+            query: &self.query,
             tag: &self.tag,
             reason: self.reason.as_deref(),
         };

@@ -1,4 +1,4 @@
-//! From a question to its answer.
+//! From a query to its answer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::answer::{Hit, Score};
 use super::clock::Clock;
 use super::fusion::fuse;
-use super::nearest::Effort;
 use super::scan::{Scan, Scored};
-use super::{Mode, Question, SearchError, words};
+use super::vector_search::SearchParams;
+use super::{Mode, Query, SearchError, bm25_search};
 use crate::branch::State;
 use crate::segment::{Blocks, Row, SegmentError};
 use crate::vector::{Metric, Prepared};
@@ -26,8 +26,8 @@ pub struct Place {
     pub state: Arc<State>,
 }
 
-/// What a question came to.
-pub struct Asked {
+/// What a query came to.
+pub struct SearchResult {
     /// The hits, best first.
     pub hits: Vec<Hit>,
     /// How it was answered.
@@ -38,24 +38,24 @@ pub struct Asked {
     pub exact: bool,
 }
 
-/// What a question compares records with.
-struct Wanted {
+/// What a query compares records with.
+struct ResolvedQuery {
     vector: Option<Prepared>,
     text: Option<String>,
     mode: Mode,
     reason: Option<String>,
 }
 
-/// Answers a question from one or more places. The first is the branch that is asked; a record
+/// Answers a query from one or more places. The first is the branch that is asked; a record
 /// named by id is looked for there. `late` is asked now and then whether to give up.
 pub fn ask(
     places: &[Place],
     metric: Metric,
-    question: &Question,
+    query: &Query,
     late: &dyn Fn() -> Option<SearchError>,
-) -> Result<Asked, SearchError> {
+) -> Result<SearchResult, SearchError> {
     let clock = Clock::new(late);
-    let wanted = wanted(places, metric, question)?;
+    let wanted = wanted(places, metric, query)?;
     let (mut hits, mut exact) = (Vec::new(), true);
     for place in places {
         if let (Some(vector), Some(dim)) = (&wanted.vector, dim_of(&place.state))
@@ -63,27 +63,27 @@ pub fn ask(
         {
             return Err(SearchError::Dimension { found: vector.vector().len(), expected: dim });
         }
-        let scan = Scan::new(&place.state, question.filter.as_ref(), &clock)?;
-        let (found, proven) = hits_of(&scan, &place.source, &wanted, question)?;
+        let scan = Scan::new(&place.state, query.filter.as_ref(), &clock)?;
+        let (found, proven) = hits_of(&scan, &place.source, &wanted, query)?;
         hits.extend(found);
         exact &= proven;
     }
     if places.len() > 1 {
         hits.sort_by(|a, b| b.score.value().total_cmp(&a.score.value()).then_with(|| a.id.cmp(&b.id)));
-        hits.truncate(question.k);
+        hits.truncate(query.k);
     }
-    Ok(Asked { hits, mode: wanted.mode, reason: wanted.reason, exact })
+    Ok(SearchResult { hits, mode: wanted.mode, reason: wanted.reason, exact })
 }
 
 /// Works out what to compare with, and in which mode; a mode that can't be had is said with a reason.
-fn wanted(places: &[Place], metric: Metric, question: &Question) -> Result<Wanted, SearchError> {
-    let (mut vector, mut text) = (question.vector.clone(), question.text.clone());
-    if let Some(id) = &question.id {
+fn wanted(places: &[Place], metric: Metric, query: &Query) -> Result<ResolvedQuery, SearchError> {
+    let (mut vector, mut text) = (query.vector.clone(), query.text.clone());
+    if let Some(id) = &query.id {
         let row = places.first().map(|place| place.state.find(id)).transpose()?.flatten();
         let version = row.ok_or_else(|| SearchError::NoRecord(id.clone()))?.version()?;
         vector = version.content.vector.as_deref().map(<[f32]>::to_vec);
-        // Nearest to a record means its vector; its text serves where it has none or is asked for.
-        if vector.is_none() || matches!(question.mode, Some(Mode::Text | Mode::Hybrid)) {
+        // VectorSearch to a record means its vector; its text serves where it has none or is asked for.
+        if vector.is_none() || matches!(query.mode, Some(Mode::Text | Mode::Hybrid)) {
             text = version.content.text.as_deref().map(str::to_owned);
         }
     }
@@ -92,7 +92,7 @@ fn wanted(places: &[Place], metric: Metric, question: &Question) -> Result<Wante
         (true, false) => Mode::Vector,
         _ => Mode::Text,
     };
-    let (mode, reason) = match (question.mode, at_hand) {
+    let (mode, reason) = match (query.mode, at_hand) {
         (None, mode) => (mode, None),
         (Some(asked), Mode::Hybrid) => (asked, None),
         (Some(asked), mode) if asked == mode => (mode, None),
@@ -107,7 +107,7 @@ fn wanted(places: &[Place], metric: Metric, question: &Question) -> Result<Wante
     if metric == Metric::Cosine && vector.as_ref().is_some_and(|vector| vector.norm() == 0.0) {
         return Err(SearchError::ZeroVector);
     }
-    Ok(Wanted { vector, text: text.filter(|_| mode != Mode::Vector), mode, reason })
+    Ok(ResolvedQuery { vector, text: text.filter(|_| mode != Mode::Vector), mode, reason })
 }
 
 /// The dimension of a state's vectors, if it has any.
@@ -122,14 +122,14 @@ fn dim_of(state: &State) -> Option<usize> {
 fn hits_of(
     scan: &Scan<'_>,
     source: &Arc<str>,
-    wanted: &Wanted,
-    question: &Question,
+    wanted: &ResolvedQuery,
+    query: &Query,
 ) -> Result<(Vec<Hit>, bool), SearchError> {
-    let mut make = Maker { source, question, blocks: Blocks::default() };
-    let effort = Effort { exact: question.exact, ef: question.ef };
+    let mut make = Maker { source, query, blocks: Blocks::default() };
+    let effort = SearchParams { exact: query.exact, ef: query.ef };
     match (&wanted.vector, &wanted.text) {
         (Some(vector), None) => {
-            let nearest = scan.nearest(vector, question.k, effort)?;
+            let nearest = scan.nearest(vector, query.k, effort)?;
             let mut hit = |found: &Scored<f32>| {
                 let explain = || json!({ "mode": "vector", "score": found.score });
                 make.hit(&found.row, Score::Single(found.score), Some(vector.distance(found.score)), explain)
@@ -137,7 +137,7 @@ fn hits_of(
             Ok((nearest.found.iter().map(&mut hit).collect::<Result<_, _>>()?, nearest.exact))
         }
         (None, Some(text)) => {
-            let found = words::best(scan, text, question.k)?;
+            let found = bm25_search::best(scan, text, query.k)?;
             let mut hit = |found: &Scored<f64>| {
                 let explain = || json!({ "mode": "text", "score": found.score });
                 make.hit(&found.row, Score::Double(found.score), None, explain)
@@ -145,8 +145,8 @@ fn hits_of(
             Ok((found.iter().map(&mut hit).collect::<Result<_, _>>()?, true))
         }
         (Some(vector), Some(text)) => {
-            let depth = question.k.max(FUSED_MIN);
-            let (near, worded) = (scan.nearest(vector, depth, effort)?, words::best(scan, text, depth)?);
+            let depth = query.k.max(FUSED_MIN);
+            let (near, worded) = (scan.nearest(vector, depth, effort)?, bm25_search::best(scan, text, depth)?);
             Ok((make.fused(&near.found, &worded, vector)?, near.exact))
         }
         (None, None) => Ok((Vec::new(), true)),
@@ -156,7 +156,7 @@ fn hits_of(
 /// Makes hits of rows.
 struct Maker<'a> {
     source: &'a Arc<str>,
-    question: &'a Question,
+    query: &'a Query,
     blocks: Blocks,
 }
 
@@ -178,12 +178,12 @@ impl Maker<'_> {
                 (segment.id(*row)?.into(), stamp.branch, content.text, content.metadata)
             }
         };
-        let vector = if self.question.include_vector {
+        let vector = if self.query.include_vector {
             row.served_vector(&mut self.blocks)?.map(|vector| vector.to_vec())
         } else {
             None
         };
-        let explain = self.question.explain.then(explain);
+        let explain = self.query.explain.then(explain);
         Ok(Hit { id, score, distance, source: self.source.clone(), branch, text, metadata, vector, explain })
     }
 
@@ -200,7 +200,7 @@ impl Maker<'_> {
         let by_vector: HashMap<&str, &Scored<f32>> = near_ids.iter().map(|id| &**id).zip(near).collect();
         let by_words: HashMap<&str, &Scored<f64>> = word_ids.iter().map(|id| &**id).zip(worded).collect();
         let mut hits = Vec::new();
-        for fused in fuse([&near_ids, &word_ids]).into_iter().take(self.question.k) {
+        for fused in fuse([&near_ids, &word_ids]).into_iter().take(self.query.k) {
             let (near, worded) = (by_vector.get(&*fused.id), by_words.get(&*fused.id));
             let Some(row) = near.map(|found| &found.row).or(worded.map(|found| &found.row)) else { continue };
             let explain = || {

@@ -1,4 +1,4 @@
-//! The time limit of a question.
+//! The time limit of a query.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ use super::SearchError;
 /// Work between two looks at the clock, in steps of some nanoseconds each.
 const STEPS: usize = 16_384;
 
-/// Tells whether a question has taken longer than it may.
+/// Tells whether a query has taken longer than it may.
 pub struct Clock<'a> {
     late: &'a dyn Fn() -> Option<SearchError>,
     /// Steps that were done since the last look.

@@ -1,35 +1,35 @@
-//! Questions to a state and their answers.
+//! Queries to a state and their answers.
 //!
 //! The exact scan is the truth: it goes over the int8 copy of the visible rows with bounds that are
 //! proven, and computes the score of every row that the bounds do not rule out. Large segments are
 //! searched by a walk through their graph where that costs less; the answer then says that it is
-//! not exact. Text questions are BM25 over the same visible rows, and a hybrid is the fusion of both
+//! not exact. Text queries are BM25 over the same visible rows, and a hybrid is the fusion of both
 //! lists' ranks.
 
 mod answer;
 mod ask;
+mod bm25_search;
 mod clock;
 mod filter;
 mod fusion;
-mod nearest;
 mod pool;
-mod question;
+mod query;
 mod scan;
 mod top;
+mod vector_search;
 mod walk;
-mod words;
 
 use thiserror::Error;
 
 pub use answer::{Answer, Hit, Score};
-pub use ask::{Asked, Place, ask};
+pub use ask::{Place, SearchResult, ask};
 pub use filter::{Filter, FilterError};
-pub use nearest::walk_pays_beside;
-pub use question::{Mode, Question, QuestionError};
+pub use query::{Mode, Query, QueryError};
+pub use vector_search::walk_pays_beside;
 
 use crate::segment::SegmentError;
 
-/// Says why a question has no answer.
+/// Says why a query has no answer.
 #[derive(Debug, Error)]
 pub enum SearchError {
     /// Stored bytes could not be read.
@@ -40,7 +40,7 @@ pub enum SearchError {
         "the question's vector has {found} numbers, and vectors here have {expected}; use the embedding model that the memory was made with"
     )]
     Dimension {
-        /// Numbers in the question's vector.
+        /// Numbers in the query's vector.
         found: usize,
         /// Numbers in the vectors of the memory.
         expected: usize,
@@ -48,7 +48,7 @@ pub enum SearchError {
     /// A vector of zeros under cosine.
     #[error("a vector of zeros has no direction to compare by cosine; ask with another vector or with text")]
     ZeroVector,
-    /// The record that the question names is not there.
+    /// The record that the query names is not there.
     #[error("there is no record {0} to compare with; list the records with ls")]
     NoRecord(String),
     /// The time limit was reached.

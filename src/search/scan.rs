@@ -1,4 +1,4 @@
-//! What a question looks at: the rows that a state shows and a filter lets through.
+//! What a query looks at: the rows that a state shows and a filter lets through.
 
 use std::ops::Range;
 
@@ -123,18 +123,18 @@ impl<'a> Columns<'a> {
 
     /// Pools those of some rows that may be among the best; `place` says where a row is, or that it
     /// is no answer.
-    pub fn sift(&self, rows: &[u32], question: &Prepared, pool: &mut Pool, place: impl Fn(u32) -> Option<Place>) {
+    pub fn sift(&self, rows: &[u32], query: &Prepared, pool: &mut Pool, place: impl Fn(u32) -> Option<Place>) {
         let mut products = [0; ROWS_SIDE_BY_SIDE];
         for rows in rows.chunks(ROWS_SIDE_BY_SIDE) {
             let products = &mut products[..rows.len()];
-            question.products(self.codes, rows, products);
+            query.products(self.codes, rows, products);
             for (rows, products) in rows.chunks(ROWS_A_SIEVE).zip(products.chunks(ROWS_A_SIEVE)) {
-                let sieve = question.sieve(pool.worst());
+                let sieve = query.sieve(pool.worst());
                 for (&row, &product) in rows.iter().zip(products) {
                     if let Some(found) = self.compared(row, product)
                         && sieve.passes(found)
                     {
-                        let bounds = question.bounds(found);
+                        let bounds = query.bounds(found);
                         if pool.admits(bounds.1)
                             && let Some(place) = place(row)
                         {

@@ -1,11 +1,11 @@
-//! A question's walk through the graph of one segment.
+//! A query's walk through the graph of one segment.
 
 use std::cell::RefCell;
 
 use super::SearchError;
 use super::pool::{Place, Pool};
 use super::scan::{Columns, Scan};
-use crate::graph::{Breadth, Scratch};
+use crate::graph::{Beam, Scratch};
 use crate::vector::Prepared;
 
 /// The memory of a walk, kept for the next one.
@@ -34,27 +34,27 @@ const SELDOM: u64 = 20;
 pub fn walk(
     scan: &Scan<'_>,
     layer: usize,
-    question: &Prepared,
-    (breadth, ef): (Breadth, usize),
+    query: &Prepared,
+    (beam, ef): (Beam, usize),
     pool: &mut Pool,
 ) -> Result<f32, SearchError> {
     let segment = &scan.state.layers()[layer].segment;
-    let Some(file) = segment.graph(question.metric()) else { return Ok(breadth.floor) };
+    let Some(file) = segment.graph(query.metric()) else { return Ok(beam.floor) };
     let (graph, columns) = (file.graph()?, Columns::of(segment)?);
     let sees = |row| scan.sees(layer, row);
     let floor = KEPT.with_borrow_mut(|Kept { found, rows, scratch }| {
-        let (mut floor, mut again) = (None, breadth);
+        let (mut floor, mut again) = (None, beam);
         if hides_seldom(scan, layer, pool.k()) {
-            let walked = graph.walk(question, None::<fn(u32) -> bool>, breadth, found, scratch);
+            let walked = graph.walk(query, None::<fn(u32) -> bool>, beam, found, scratch);
             let shown = found.iter().filter(|&&(_, row)| sees(row)).count();
             let serves = found.iter().take(pool.k()).all(|&(_, row)| sees(row)) && shown * 4 >= found.len() * 3;
             floor = serves.then_some(walked);
-            again.most = ef.min(breadth.most);
+            again.most = ef.min(beam.most);
         }
-        let floor = floor.unwrap_or_else(|| graph.walk(question, Some(sees), again, found, scratch));
+        let floor = floor.unwrap_or_else(|| graph.walk(query, Some(sees), again, found, scratch));
         rows.clear();
         rows.extend(found.iter().map(|&(_, row)| row).filter(|&row| sees(row)));
-        columns.sift(rows, question, pool, |row| Some(Place::Sealed(layer, row)));
+        columns.sift(rows, query, pool, |row| Some(Place::Sealed(layer, row)));
         floor
     });
     scan.check_time()?;

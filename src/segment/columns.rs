@@ -59,7 +59,7 @@ pub struct Totals {
     pub id_lines: u64,
     /// Bytes of id, text and metadata as JSON.
     pub json: u64,
-    /// Terms in the documents that text questions search.
+    /// Terms in the documents that text queries search.
     pub terms: u64,
     /// Bytes of ids, vectors, texts and metadata as stored.
     pub raw: u64,
@@ -257,7 +257,7 @@ impl Segment {
         Ok(bytemuck::cast_slice(self.container.section(CODES)?))
     }
 
-    /// Reads and checks what questions by vector look at, which else the first one would wait for.
+    /// Reads and checks what queries by vector look at, which else the first one would wait for.
     pub fn bring(&self) -> Result<(), SegmentError> {
         self.ids()?;
         self.scales()?;

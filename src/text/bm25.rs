@@ -1,11 +1,11 @@
-//! BM25: how well a document answers a question, by the words they share.
+//! BM25: how well a document answers a query, by the words they share.
 //!
 //! The formula is Robertson and Zaragoza's ("The Probabilistic Relevance Framework: BM25 and
 //! Beyond", 2009), with Lucene's `1 +` inside the logarithm, which keeps the weight of a word that
 //! is in more than half of all documents above zero:
 //!
 //! ```text
-//! score  = Σ over the question's distinct terms: idf · tf · (K1 + 1) / (tf + K1 · (1 − B + B · length / average))
+//! score  = Σ over the query's distinct terms: idf · tf · (K1 + 1) / (tf + K1 · (1 − B + B · length / average))
 //! idf    = ln(1 + (N − df + 0.5) / (df + 0.5))
 //! ```
 
@@ -15,7 +15,7 @@ pub const K1: f64 = 1.2;
 /// How much a long document is held against itself: 0 not at all, 1 in full proportion.
 pub const B: f64 = 0.75;
 
-/// The size of everything a question looks at: all visible documents, whatever part holds them.
+/// The size of everything a query looks at: all visible documents, whatever part holds them.
 ///
 /// Every record counts as a document, one without words as a document of length 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub fn weight(idf: f64, count: u32, length: u32, average: f64) -> f64 {
     idf * count * (K1 + 1.0) / (count + K1 * norm)
 }
 
-/// A question's terms, weighed against one collection.
+/// A query's terms, weighed against one collection.
 ///
 /// It sums in the order of the terms given to it, and that order is the sorted one of
 /// [`question_terms`](super::question_terms): a sum of floats is only the same bits in the same order.

@@ -1,12 +1,12 @@
 //! Text: how words are cut, how a document is scored, how a segment's words are stored.
 //!
-//! * [`tokens`] cuts text into terms; a question and a document are cut by the same function.
+//! * [`tokens`] cuts text into terms; a query and a document are cut by the same function.
 //! * [`document`] says what a record's document is: its text and the strings in its metadata.
 //! * [`Collection`] and [`Scorer`] are BM25 over whatever records the caller says are visible.
 //! * [`PostingsWriter`] and [`Postings`] are the immutable inverted index of one segment: bytes
 //!   in, bytes out. [`Frequencies`] is the same for one record that is in no segment yet.
 //!
-//! A score is a function of the question, the document and the visible collection alone. So the
+//! A score is a function of the query, the document and the visible collection alone. So the
 //! caller sums `documents`, `length` and the document frequencies over all parts it sees (segments
 //! through a visibility bitmap, and scanned records), makes one [`Scorer`] of the sums, and every
 //! part then gives the same bits that one fresh index over the visible records would give.

@@ -54,9 +54,9 @@ fn index(documents: &[(String, Value)]) -> Vec<u8> {
 }
 
 /// BM25 as it stands in the paper, over plain lists of words; document number to score.
-fn reference(documents: &[(usize, Vec<String>)], question: &str) -> BTreeMap<usize, f64> {
+fn reference(documents: &[(usize, Vec<String>)], query: &str) -> BTreeMap<usize, f64> {
     let mut terms = BTreeSet::new();
-    tokens(question, &mut |term| {
+    tokens(query, &mut |term| {
         terms.insert(term.to_owned());
     });
     let n = documents.len() as f64;
@@ -81,9 +81,9 @@ fn answer(
     scanned: &[(usize, Frequencies)],
     per: usize,
     visible: &dyn Fn(usize) -> bool,
-    question: &str,
+    query: &str,
 ) -> BTreeMap<usize, f64> {
-    let terms = question_terms(question);
+    let terms = question_terms(query);
     let mut collection = Collection::default();
     let mut holding = vec![0u64; terms.len()];
     let mut note = |counts: &[u32]| holding.iter_mut().zip(counts).for_each(|(h, c)| *h += u64::from(*c > 0));
@@ -141,12 +141,12 @@ fn scores_are_those_of_a_fresh_index_whatever_the_parts_and_hidden_rows() {
             .map(|id| (id, Frequencies::of(Some(&all[id].0), &all[id].1)))
             .collect();
         let seen: Vec<_> = words.iter().cloned().enumerate().filter(|(id, _)| !hidden[*id]).collect();
-        for question in ["w0", "W3 w9 w3", "w1-w2 nowhere", "nowhere", "w59 w40 w17 w5 w0"] {
-            let got = answer(&parts, &scanned, per, &|id| !hidden[id], question);
+        for query in ["w0", "W3 w9 w3", "w1-w2 nowhere", "nowhere", "w59 w40 w17 w5 w0"] {
+            let got = answer(&parts, &scanned, per, &|id| !hidden[id], query);
             // Bits, not nearly: the sums run in the same order with the same operands.
-            assert_eq!(got, reference(&seen, question), "{question} in parts of {per}");
+            assert_eq!(got, reference(&seen, query), "{query} in parts of {per}");
             if hidden_in_10 == 0 {
-                let fresh = answer(&[Postings::open(&whole).unwrap()], &[], all.len(), &|_| true, question);
+                let fresh = answer(&[Postings::open(&whole).unwrap()], &[], all.len(), &|_| true, query);
                 assert_eq!(got, fresh);
             }
         }

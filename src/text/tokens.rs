@@ -18,7 +18,7 @@ use serde_json::Value;
 
 /// Bytes of the longest term; what is longer is cut at a character boundary.
 ///
-/// A question is cut in the same way, so long words still match by their beginning, and no
+/// A query is cut in the same way, so long words still match by their beginning, and no
 /// pasted blob can fill the dictionary.
 pub const TERM_BYTES_MAX: usize = 64;
 
@@ -75,9 +75,9 @@ pub fn document(text: Option<&str>, metadata: &Value, each: &mut dyn FnMut(&str)
     }
 }
 
-/// Returns the distinct terms of a question, sorted bytewise.
+/// Returns the distinct terms of a query, sorted bytewise.
 ///
-/// This is the order in which a [`Scorer`](super::Scorer) sums. Empty when the question holds no
+/// This is the order in which a [`Scorer`](super::Scorer) sums. Empty when the query holds no
 /// letter or digit.
 pub fn question_terms(text: &str) -> Vec<Box<str>> {
     let mut terms = Vec::new();

@@ -1,8 +1,8 @@
-//! Going through the posting lists of a whole question at once.
+//! Going through the posting lists of a whole query at once.
 
 use super::postings::{PostingList, Postings};
 
-/// Every row of one index that holds at least one of a question's terms, ascending, each once.
+/// Every row of one index that holds at least one of a query's terms, ascending, each once.
 ///
 /// For scoring with a [`Scorer`](super::Scorer). How many visible rows hold a term, which a scorer
 /// must know before, is cheaper counted list by list: [`PostingList::documents`] where no row is

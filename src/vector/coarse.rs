@@ -109,7 +109,7 @@ pub struct CoarseSource<'a> {
     /// The row's length, as [`norm`](super::norm) gives it.
     pub norm: f32,
     /// Under the inner product what the row lacks to the longest of all, so that all rows with it
-    /// as one more dimension are equally long; otherwise ignored. A question has 0.
+    /// as one more dimension are equally long; otherwise ignored. A query has 0.
     pub missing: f32,
 }
 
@@ -195,9 +195,9 @@ pub struct Estimates {
     pub worths: Vec<f32>,
 }
 
-/// A question in int8, ready to be compared with coarse rows.
+/// A query in int8, ready to be compared with coarse rows.
 #[derive(Clone, Debug)]
-pub struct CoarseQuestion {
+pub struct CoarseQuery {
     metric: Metric,
     /// The code, filled up with zeros to whole blocks.
     bytes: Vec<i8>,
@@ -210,8 +210,8 @@ pub struct CoarseQuestion {
     kernels: &'static Kernels,
 }
 
-impl CoarseQuestion {
-    /// Makes a question of a vector's int8 code.
+impl CoarseQuery {
+    /// Makes a query of a vector's int8 code.
     #[must_use]
     pub fn new(metric: Metric, source: CoarseSource<'_>) -> Self {
         let mut bytes = source.bytes.to_vec();
@@ -246,7 +246,7 @@ impl CoarseQuestion {
         self.worth(product[0], rows.factors(place))
     }
 
-    /// Returns about the score of a row that lies `times` as far from the question as one of this
+    /// Returns about the score of a row that lies `times` as far from the query as one of this
     /// worth, and farther by what estimates are wrong by.
     ///
     /// Far is meant as the euclidean distance, between vectors of unit length under cosine. The inner

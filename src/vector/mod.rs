@@ -1,7 +1,7 @@
 //! Vectors as plain arithmetic: metrics, distance kernels and the compact int8 copy of a vector.
 //!
 //! This is a room of the cellar. It knows no record, no branch and no file: slices go in, numbers
-//! come out. [`Prepared`] is the door for whoever answers a question; the free functions serve
+//! come out. [`Prepared`] is the door for whoever answers a query; the free functions serve
 //! those who store vectors.
 //!
 //! **Invariant: equal bits in, equal bits out.** Each kernel adds in one fixed order that depends on
@@ -16,7 +16,7 @@ mod prepared;
 #[cfg(test)]
 mod tests;
 
-pub use coarse::{CoarsePlace, CoarseQuestion, CoarseRows, CoarseSource, Estimates};
+pub use coarse::{CoarsePlace, CoarseQuery, CoarseRows, CoarseSource, Estimates};
 pub use code::{Code, quantize};
 pub use metric::{Metric, UnknownMetric};
 pub use prepared::{Compared, Prepared, Sieve};

@@ -1,6 +1,6 @@
-//! A question's vector, made ready once and then compared with many rows.
+//! A query's vector, made ready once and then compared with many rows.
 
-use super::coarse::{CoarseQuestion, CoarseSource};
+use super::coarse::{CoarseQuery, CoarseSource};
 use super::code::{Code, quantize};
 use super::kernels::{self, Kernels};
 use super::{Metric, NORM_SAFE, norm};
@@ -9,7 +9,7 @@ mod sieve;
 
 pub use sieve::Sieve;
 
-/// A row that a question was compared with by their codes.
+/// A row that a query was compared with by their codes.
 #[derive(Clone, Copy, Debug)]
 pub struct Compared {
     /// The inner product of the two codes.
@@ -22,7 +22,7 @@ pub struct Compared {
     pub norm: f32,
 }
 
-/// A question's vector under a metric, with what every comparison needs of it.
+/// A query's vector under a metric, with what every comparison needs of it.
 ///
 /// Scores follow one rule for all metrics: larger is better.
 #[derive(Clone, Debug)]
@@ -74,11 +74,11 @@ impl Prepared {
         self.norm
     }
 
-    /// Returns the question as coarse rows are compared with.
+    /// Returns the query as coarse rows are compared with.
     #[must_use]
-    pub fn coarse(&self) -> CoarseQuestion {
+    pub fn coarse(&self) -> CoarseQuery {
         let source = CoarseSource { bytes: &self.bytes, scale: self.scale, norm: self.norm, missing: 0.0 };
-        CoarseQuestion::new(self.metric, source)
+        CoarseQuery::new(self.metric, source)
     }
 
     /// Returns the score of a row: larger is better, and always finite.
@@ -125,7 +125,7 @@ impl Prepared {
     /// Returns a lower and an upper bound on [`Prepared::score`], from a row's code alone.
     ///
     /// The bounds are proven, not likely: they hold for the score as computed, rounding included.
-    /// They say nothing (the whole range of the metric) for rows or questions whose length lies
+    /// They say nothing (the whole range of the metric) for rows or queries whose length lies
     /// outside 1e-15 to 1e15.
     #[must_use]
     #[inline]

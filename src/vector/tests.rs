@@ -172,12 +172,12 @@ fn coarse_estimates_are_near_the_scores_and_equal_in_any_company() {
             }
             let rows = CoarseRows::new(&bytes, dim);
             let prepared = Prepared::new(metric, random.vector(dim));
-            let question = prepared.coarse();
+            let query = prepared.coarse();
             let mut estimates = Estimates::default();
-            question.estimates(rows, &[8, 0, 1, 2, 3, 4, 5, 6, 7], &mut estimates);
+            query.estimates(rows, &[8, 0, 1, 2, 3, 4, 5, 6, 7], &mut estimates);
             for (i, row) in [8, 0, 1, 2, 3, 4, 5, 6, 7].into_iter().enumerate() {
                 let (vector, estimate) = (&vectors[row as usize], estimates.worths[i]);
-                assert_eq!(question.estimate(rows, row).to_bits(), estimate.to_bits());
+                assert_eq!(query.estimate(rows, row).to_bits(), estimate.to_bits());
                 let score = prepared.score(vector, norm(vector));
                 let size = if metric == Metric::Cosine { 1.0 } else { norm(vector).max(prepared.norm()) };
                 let size = if metric == Metric::Dot { size * size } else { size };
@@ -192,9 +192,9 @@ fn what_lies_so_many_times_as_far_is_worth_about_what_it_should_be() {
     let mut random = Random(10);
     let dim = 384;
     for metric in Metric::ALL {
-        let question = Prepared::new(metric, random.vector(dim)).coarse();
+        let query = Prepared::new(metric, random.vector(dim)).coarse();
         for score in [-0.9_f32, -0.3, 0.0] {
-            let (near, far) = (question.worth_farther(score, 1.0), question.worth_farther(score, 1.5));
+            let (near, far) = (query.worth_farther(score, 1.0), query.worth_farther(score, 1.5));
             let wanted = match metric {
                 // Of unit vectors: 2 (1 - worth) is the square of the distance.
                 Metric::Cosine => 1.0 - (1.0 - score) * 2.25,
@@ -208,8 +208,8 @@ fn what_lies_so_many_times_as_far_is_worth_about_what_it_should_be() {
         }
     }
     // Under l2 what estimates are wrong by is a share of the lengths.
-    let question = Prepared::new(Metric::L2, vec![0.001; dim]).coarse();
-    assert!((question.worth_farther(-2.0, 1.5) + 3.0).abs() < 1e-3);
+    let query = Prepared::new(Metric::L2, vec![0.001; dim]).coarse();
+    assert!((query.worth_farther(-2.0, 1.5) + 3.0).abs() < 1e-3);
     // Lengths whose squares are too large or too small for an f32.
     for size in [1e30_f32, 1e-30] {
         let far = Prepared::new(Metric::L2, vec![size; dim]).coarse().worth_farther(-100.0 * size, 1.5);
@@ -225,7 +225,7 @@ fn a_coarse_row_keeps_zeros_and_its_own_length() {
     let source = CoarseSource { bytes: &code, scale: 0.5, norm: 70.2, missing: 0.0 };
     CoarseRows::places(&mut out, 200).for_each(|place| source.write(Metric::Dot, place));
     assert!(out[..128].iter().all(|&byte| byte & 0xF0 == 0x80 || byte & 15 == 8));
-    let own = CoarseQuestion::new(Metric::Dot, source).estimate(CoarseRows::new(&out, 200), 0);
+    let own = CoarseQuery::new(Metric::Dot, source).estimate(CoarseRows::new(&out, 200), 0);
     let exact = 0.25 * (127.0 * 127.0 + 60.0 * 60.0);
     assert!((own - exact).abs() < 1e-3 * exact, "{own} against {exact}");
 }
@@ -234,12 +234,12 @@ fn a_coarse_row_keeps_zeros_and_its_own_length() {
 fn damaged_factors_of_a_coarse_row_give_a_number() {
     let mut random = Random(13);
     for metric in Metric::ALL {
-        let question = Prepared::new(metric, random.vector(64)).coarse();
+        let query = Prepared::new(metric, random.vector(64)).coarse();
         for factors in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
             for size in [factors, 0.0] {
                 let mut bytes = vec![0x5A; 64];
                 bytes.extend(factors.to_le_bytes().into_iter().chain(size.to_le_bytes()));
-                assert!(question.estimate(CoarseRows::new(&bytes, 64), 0).is_finite());
+                assert!(query.estimate(CoarseRows::new(&bytes, 64), 0).is_finite());
             }
         }
     }

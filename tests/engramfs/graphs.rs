@@ -1,11 +1,11 @@
-//! Questions that walk graphs: what is true of scans is true of them, but for proven exactness.
+//! Queries that walk graphs: what is true of scans is true of them, but for proven exactness.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
-use engramfs::memory::{Answer, Environment, Hash, Memory, OpenMode, Question, RecordEdit, View};
+use engramfs::memory::{Answer, Environment, Hash, Memory, OpenMode, Query, RecordEdit, View};
 
 use crate::support::{Chance, delete, environment, main_of, put, verify, who};
 
@@ -48,22 +48,22 @@ fn indexed_with(graph_rows: u32) -> (ForgetfulDisk, Arc<Memory>, View) {
 fn ask(memory: &Memory, view: &View, vector: &[f32], k: usize, more: &serde_json::Value) -> Answer {
     let mut line = serde_json::json!({ "vector": vector, "k": k });
     line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    memory.ask(view, &Question::parse(&line.to_string()).unwrap()).unwrap()
+    memory.ask(view, &Query::parse(&line.to_string()).unwrap()).unwrap()
 }
 
 fn ids(answer: &Answer) -> Vec<String> {
     answer.hits.iter().map(|hit| hit.id.to_string()).collect()
 }
 
-/// Asks 50 questions by walk and by scan; returns the share of true hits, and whether any walk was one.
+/// Asks 50 queries by walk and by scan; returns the share of true hits, and whether any walk was one.
 fn recall(memory: &Memory, view: &View, more: &serde_json::Value) -> (f64, bool) {
     let (mut hits, mut wanted, mut walked) = (0, 0, false);
     for seed in 0..50 {
-        let question = Chance(1000 + seed).vector(DIM);
-        let found = ask(memory, view, &question, 10, more);
+        let query = Chance(1000 + seed).vector(DIM);
+        let found = ask(memory, view, &query, 10, more);
         let mut exactly = more.clone();
         exactly["exact"] = true.into();
-        let truth = ask(memory, view, &question, 10, &exactly);
+        let truth = ask(memory, view, &query, 10, &exactly);
         assert!(truth.exact);
         assert_eq!(found.hits.len(), truth.hits.len(), "as many answers as there are");
         let truth: BTreeSet<String> = ids(&truth).into_iter().collect();
@@ -89,17 +89,17 @@ fn a_walk_finds_99_of_100_and_says_that_it_proves_nothing() {
 #[test]
 fn deleted_and_overridden_rows_are_walked_through_and_never_shown() {
     let (_disk, memory, fork) = indexed();
-    let question = Chance(9).vector(DIM);
-    let nearest = ids(&ask(&memory, &fork, &question, 120, &serde_json::json!({ "exact": true })));
-    let away: Vec<f32> = question.iter().map(|number| -number).collect();
+    let query = Chance(9).vector(DIM);
+    let nearest = ids(&ask(&memory, &fork, &query, 120, &serde_json::json!({ "exact": true })));
+    let away: Vec<f32> = query.iter().map(|number| -number).collect();
     let mut edits: Vec<RecordEdit> = nearest[..60].iter().map(|id| delete(id)).collect();
     edits.extend(nearest[60..110].iter().map(|id| put(id, Some(away.clone()), None)));
     memory.commit(&who(), fork.branch(), edits).unwrap();
-    let answer = ask(&memory, &fork, &question, 10, &plain());
+    let answer = ask(&memory, &fork, &query, 10, &plain());
     assert!(!answer.exact);
     assert_eq!(ids(&answer), nearest[110..]);
     let main = View::Branch(main_of(&memory));
-    assert_eq!(ids(&ask(&memory, &main, &question, 60, &plain()))[..10], nearest[..10], "the parent is untouched");
+    assert_eq!(ids(&ask(&memory, &main, &query, 60, &plain()))[..10], nearest[..10], "the parent is untouched");
 }
 
 /// With so few rows hidden a walk takes them for visible until it finds one among the best.
@@ -107,19 +107,18 @@ fn deleted_and_overridden_rows_are_walked_through_and_never_shown() {
 fn a_few_hidden_rows_are_never_shown_and_change_nothing_else() {
     let (_disk, memory, fork) = indexed();
     let main = View::Branch(main_of(&memory));
-    let questions: Vec<Vec<f32>> = (0..8).map(|seed| Chance(2000 + seed).vector(DIM)).collect();
-    let before: Vec<Vec<String>> =
-        questions.iter().map(|question| ids(&ask(&memory, &main, question, 60, &plain()))).collect();
-    // The nearest of the first question, the tenth of the second, the eleventh of the third, and so on.
+    let queries: Vec<Vec<f32>> = (0..8).map(|seed| Chance(2000 + seed).vector(DIM)).collect();
+    let before: Vec<Vec<String>> = queries.iter().map(|query| ids(&ask(&memory, &main, query, 60, &plain()))).collect();
+    // The nearest of the first query, the tenth of the second, the eleventh of the third, and so on.
     let hidden: Vec<&String> = [0, 9, 10, 11, 5, 20, 40, 2].iter().zip(&before).map(|(&at, ids)| &ids[at]).collect();
     let edits = hidden.iter().map(|id| delete(id)).collect();
     memory.commit(&who(), fork.branch(), edits).unwrap();
-    for (question, before) in questions.iter().zip(&before) {
-        let answer = ask(&memory, &fork, question, 10, &plain());
+    for (query, before) in queries.iter().zip(&before) {
+        let answer = ask(&memory, &fork, query, 10, &plain());
         assert!(!answer.exact);
         let left: Vec<String> = before.iter().filter(|id| !hidden.contains(id)).take(10).cloned().collect();
         assert_eq!(ids(&answer), left);
-        assert_eq!(ids(&ask(&memory, &main, question, 10, &plain())), before[..10]);
+        assert_eq!(ids(&ask(&memory, &main, query, 10, &plain())), before[..10]);
     }
 }
 
@@ -127,13 +126,13 @@ fn a_few_hidden_rows_are_never_shown_and_change_nothing_else() {
 #[test]
 fn hidden_rows_that_lie_together_leave_as_many_answers() {
     let (_disk, memory, fork) = indexed();
-    let question = Chance(2100).vector(DIM);
-    let nearest = ids(&ask(&memory, &fork, &question, 50, &serde_json::json!({ "exact": true })));
+    let query = Chance(2100).vector(DIM);
+    let nearest = ids(&ask(&memory, &fork, &query, 50, &serde_json::json!({ "exact": true })));
     memory.commit(&who(), fork.branch(), nearest[..40].iter().map(|id| delete(id)).collect()).unwrap();
-    let narrow = ask(&memory, &fork, &question, 10, &serde_json::json!({ "ef": 10 }));
+    let narrow = ask(&memory, &fork, &query, 10, &serde_json::json!({ "ef": 10 }));
     assert!(!narrow.exact);
     assert_eq!(narrow.hits.len(), 10);
-    assert_eq!(ids(&ask(&memory, &fork, &question, 10, &plain())), nearest[40..]);
+    assert_eq!(ids(&ask(&memory, &fork, &query, 10, &plain())), nearest[40..]);
 }
 
 #[test]
@@ -230,9 +229,9 @@ fn a_branch_that_sees_few_rows_of_a_large_segment_gets_all_it_has() {
 fn small_segments_become_one_with_a_graph_once_they_have_the_rows_together() {
     let memory = open(&ForgetfulDisk::new());
     let (main, mut chance) = (main_of(&memory), Chance(1));
-    let question = Chance(5).vector(DIM);
+    let query = Chance(5).vector(DIM);
     // The least breadth, so that a walk costs less than a scan of 64 rows.
-    let ask = || ask(&memory, &View::Branch(main), &question, 1, &serde_json::json!({ "ef": 1 })).exact;
+    let ask = || ask(&memory, &View::Branch(main), &query, 1, &serde_json::json!({ "ef": 1 })).exact;
     for (round, exact) in [(0, true), (1, true), (2, false), (3, false)] {
         let edits = (0..30).map(|number| note(round * 30 + number, &mut chance)).collect();
         memory.commit(&who(), main, edits).unwrap();
@@ -360,8 +359,8 @@ fn a_damaged_graph_is_found_at_its_first_walk_and_never_walked() {
     file.write_all_at(&[byte[0] ^ 1], 1000).unwrap();
     assert!(verify(&disk).is_err());
     let again = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment()).unwrap();
-    let question = serde_json::json!({ "vector": Chance(4).vector(DIM), "k": 10 }).to_string();
-    let error = again.ask(&fork, &Question::parse(&question).unwrap()).unwrap_err();
+    let query = serde_json::json!({ "vector": Chance(4).vector(DIM), "k": 10 }).to_string();
+    let error = again.ask(&fork, &Query::parse(&query).unwrap()).unwrap_err();
     assert!(error.message.contains("damaged"), "{error}");
 }
 

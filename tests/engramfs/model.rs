@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{BranchId, Kind, Memory, MergeKind, Question, Setting, Side, View};
+use engramfs::memory::{BranchId, Kind, Memory, MergeKind, Query, Setting, Side, View};
 
 use crate::support::{Chance, delete, main_of, open, put, rounds, texts, verify, who};
 
@@ -313,10 +313,10 @@ impl World {
         if self.memory.setting(&View::Branch(self.ids[&at]), Setting::Dim).unwrap().is_empty() {
             return;
         }
-        let question = self.chance.vector(3);
-        let line = serde_json::json!({ "vector": question, "k": 5 }).to_string();
-        let answer = self.memory.ask(&View::Branch(self.ids[&at]), &Question::parse(&line).unwrap()).unwrap();
-        let prepared = engramfs::vector::Prepared::new(engramfs::vector::Metric::Cosine, question);
+        let query = self.chance.vector(3);
+        let line = serde_json::json!({ "vector": query, "k": 5 }).to_string();
+        let answer = self.memory.ask(&View::Branch(self.ids[&at]), &Query::parse(&line).unwrap()).unwrap();
+        let prepared = engramfs::vector::Prepared::new(engramfs::vector::Metric::Cosine, query);
         let mut expected: Vec<(f32, String)> = self.branches[at]
             .values()
             .into_iter()

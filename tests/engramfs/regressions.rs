@@ -1,7 +1,7 @@
 //! What went wrong once, here or elsewhere, and must not again.
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Memory, Question, View};
+use engramfs::memory::{Memory, Query, View};
 
 use crate::support::{Chance, delete, main_of, open, put, who};
 
@@ -9,7 +9,7 @@ const DIM: usize = 16;
 
 fn ask(memory: &Memory, view: &View, vector: &[f32], k: usize) -> Vec<(String, f32)> {
     let line = serde_json::json!({ "vector": vector, "k": k }).to_string();
-    let answer = memory.ask(view, &Question::parse(&line).unwrap()).unwrap();
+    let answer = memory.ask(view, &Query::parse(&line).unwrap()).unwrap();
     answer.hits.iter().map(|hit| (hit.id.to_string(), hit.score.value() as f32)).collect()
 }
 
@@ -38,13 +38,13 @@ fn forked(sealed: bool) -> (ForgetfulDisk, std::sync::Arc<Memory>, View) {
 fn deleting_the_60_nearest_leaves_10_right_hits() {
     for sealed in [false, true] {
         let (_disk, memory, fork) = forked(sealed);
-        let question = Chance(9).vector(DIM);
-        let before = ask(&memory, &fork, &question, 70);
+        let query = Chance(9).vector(DIM);
+        let before = ask(&memory, &fork, &query, 70);
         let gone = before[..60].iter().map(|(id, _)| delete(id)).collect();
         memory.commit(&who(), fork.branch(), gone).unwrap();
-        assert_eq!(ask(&memory, &fork, &question, 10), before[60..]);
+        assert_eq!(ask(&memory, &fork, &query, 10), before[60..]);
         let main = View::Branch(main_of(&memory));
-        assert_eq!(ask(&memory, &main, &question, 70), before, "the parent is untouched");
+        assert_eq!(ask(&memory, &main, &query, 70), before, "the parent is untouched");
     }
 }
 
@@ -53,12 +53,12 @@ fn deleting_the_60_nearest_leaves_10_right_hits() {
 fn overriding_the_60_nearest_shows_no_stale_version() {
     for sealed in [false, true] {
         let (_disk, memory, fork) = forked(sealed);
-        let question = Chance(9).vector(DIM);
-        let before = ask(&memory, &fork, &question, 70);
-        let away: Vec<f32> = question.iter().map(|number| -number).collect();
+        let query = Chance(9).vector(DIM);
+        let before = ask(&memory, &fork, &query, 70);
+        let away: Vec<f32> = query.iter().map(|number| -number).collect();
         let moved = before[..60].iter().map(|(id, _)| put(id, Some(away.clone()), None)).collect();
         memory.commit(&who(), fork.branch(), moved).unwrap();
-        assert_eq!(ask(&memory, &fork, &question, 10), before[60..]);
+        assert_eq!(ask(&memory, &fork, &query, 10), before[60..]);
         let farthest = ask(&memory, &fork, &away, 60);
         let overridden: std::collections::BTreeSet<_> = before[..60].iter().map(|(id, _)| id).collect();
         assert!(farthest.iter().all(|(id, score)| overridden.contains(id) && *score > 0.999));
@@ -92,8 +92,8 @@ fn depth_64_answers_like_a_fresh_store_with_the_same_content() {
     let fresh_view = View::Branch(main_of(&fresh));
     assert_eq!(fresh.snapshot(&fresh_view).unwrap().head(), snapshot.head());
     for seed in 0..50 {
-        let question = Chance(1000 + seed).vector(DIM);
-        assert_eq!(ask(&memory, &deep, &question, 10), ask(&fresh, &fresh_view, &question, 10));
+        let query = Chance(1000 + seed).vector(DIM);
+        assert_eq!(ask(&memory, &deep, &query, 10), ask(&fresh, &fresh_view, &query, 10));
     }
 }
 
@@ -102,13 +102,13 @@ fn depth_64_answers_like_a_fresh_store_with_the_same_content() {
 fn an_id_that_was_deleted_and_put_again_is_found() {
     for sealed in [false, true] {
         let (_disk, memory, fork) = forked(sealed);
-        let question = Chance(77).vector(DIM);
+        let query = Chance(77).vector(DIM);
         memory.commit(&who(), fork.branch(), vec![delete("r00042")]).unwrap();
         if sealed {
             memory.seal().unwrap();
         }
-        memory.commit(&who(), fork.branch(), vec![put("r00042", Some(question.clone()), Some("back"))]).unwrap();
-        assert_eq!(ask(&memory, &fork, &question, 1)[0].0, "r00042");
+        memory.commit(&who(), fork.branch(), vec![put("r00042", Some(query.clone()), Some("back"))]).unwrap();
+        assert_eq!(ask(&memory, &fork, &query, 1)[0].0, "r00042");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Error, Export, Kind, Memory, Question, TreeError, View};
+use engramfs::memory::{Error, Export, Kind, Memory, Query, TreeError, View};
 
 use crate::files::write;
 use crate::support::{Chance, main_of, open, put};
@@ -38,8 +38,8 @@ fn export(memory: &Memory, export: Export) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-fn ask(memory: &Memory, question: &str) -> Result<Vec<u8>, Error> {
-    let answer = memory.ask(&View::Branch(main_of(memory)), &Question::parse(question).unwrap())?;
+fn ask(memory: &Memory, query: &str) -> Result<Vec<u8>, Error> {
+    let answer = memory.ask(&View::Branch(main_of(memory)), &Query::parse(query).unwrap())?;
     // The first line says how long it took.
     Ok(answer.to_lines(0).lines().skip(1).collect::<String>().into())
 }

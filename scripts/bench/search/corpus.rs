@@ -1,4 +1,4 @@
-//! The rows and the questions: real embeddings, and more made of them.
+//! The rows and the queries: real embeddings, and more made of them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::store::DIM;
 const GROWN: usize = 1_000_000;
 /// Rows of `records` and `more` in the folder of real embeddings.
 const REAL: usize = 118_053;
-/// Questions: those held out, and after them records of `edits`, which no corpus holds either.
+/// Queries: those held out, and after them records of `edits`, which no corpus holds either.
 const QUESTIONS: usize = 1_000;
 /// Rows are mixed with one of so many near neighbours.
 const NEIGHBOURS: usize = 10;
@@ -32,19 +32,19 @@ struct Line {
     metadata: Map<String, Value>,
 }
 
-/// Rows of unit length, what belongs to them, and questions.
+/// Rows of unit length, what belongs to them, and queries.
 pub struct Corpus {
     vectors: Arc<Vec<f32>>,
     pub names: Vec<Arc<str>>,
     lines: Vec<Line>,
-    pub questions: Vec<Vec<f32>>,
-    /// Texts of the questions, where they have one.
+    pub queries: Vec<Vec<f32>>,
+    /// Texts of the queries, where they have one.
     pub question_texts: Vec<String>,
-    /// Exact answers computed elsewhere, of the first questions: ids, best first.
+    /// Exact answers computed elsewhere, of the first queries: ids, best first.
     pub truth: Option<Vec<Vec<String>>>,
     /// The near neighbours of each real row.
     neighbours: Arc<Vec<[u32; NEIGHBOURS]>>,
-    /// Raw f32 of rows and questions, for engines in other processes.
+    /// Raw f32 of rows and queries, for engines in other processes.
     pub rows_file: PathBuf,
     pub questions_file: PathBuf,
 }
@@ -70,7 +70,7 @@ impl Corpus {
         asked.truncate(QUESTIONS * DIM);
         vectors.chunks_exact_mut(DIM).chain(asked.chunks_exact_mut(DIM)).for_each(to_unit);
         let neighbours = Arc::new(neighbours(&vectors));
-        let questions = asked.chunks_exact(DIM).map(<[f32]>::to_vec).collect();
+        let queries = asked.chunks_exact(DIM).map(<[f32]>::to_vec).collect();
         let text = |value: Value| value["text"].as_str().unwrap_or_default().to_owned();
         let question_texts = json_lines(data, "questions").into_iter().map(text).collect();
         let truth = truth(data, limit);
@@ -78,7 +78,7 @@ impl Corpus {
         write_floats(&rows_file, &vectors);
         write_floats(&questions_file, &asked);
         let vectors = Arc::new(vectors);
-        Corpus { vectors, names, lines, questions, question_texts, truth, neighbours, rows_file, questions_file }
+        Corpus { vectors, names, lines, queries, question_texts, truth, neighbours, rows_file, questions_file }
     }
 
     /// Returns a larger corpus: these rows, and after them mixtures of a row with a near neighbour.
@@ -97,7 +97,7 @@ impl Corpus {
             vectors: Arc::new(vectors),
             names,
             lines: self.lines.clone(),
-            questions: self.questions.clone(),
+            queries: self.queries.clone(),
             question_texts: Vec::new(),
             truth: None,
             neighbours: self.neighbours.clone(),

@@ -8,14 +8,14 @@ use crate::p50;
 
 /// The breadths of search that are tried.
 pub const EFS: [usize; 12] = [16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 384, 512];
-/// Passes over all questions that count; one more, to warm up, comes before.
+/// Passes over all queries that count; one more, to warm up, comes before.
 const PASSES: usize = 5;
 /// An engine gets fewer passes, and no less than one, when they take longer than this in all.
 const SECONDS_MAX: f64 = 10.0;
 /// What may lie between two scores that are the same in exact arithmetic.
 const TIE: f32 = 2e-6;
 
-/// The exact answer to each question: ids and scores, best first.
+/// The exact answer to each query: ids and scores, best first.
 pub struct Truth(pub Vec<Vec<(Arc<str>, f32)>>);
 
 impl Truth {
@@ -41,7 +41,7 @@ impl Truth {
 #[derive(Clone, Debug)]
 pub struct Point {
     pub ef: usize,
-    /// CPU microseconds a question, the median of the passes.
+    /// CPU microseconds a query, the median of the passes.
     pub us: f64,
     pub recall: f64,
 }

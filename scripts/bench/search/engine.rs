@@ -1,9 +1,9 @@
-//! What answers questions in this process: our own memory, and hnsw_rs as it comes.
+//! What answers queries in this process: our own memory, and hnsw_rs as it comes.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use engramfs::memory::{Memory, Question, View};
+use engramfs::memory::{Memory, Query, View};
 use engramfs::search::Filter;
 use hnsw_rs::prelude::{AnnT, DistCosine, Hnsw, HnswIo};
 
@@ -12,15 +12,15 @@ use super::corpus::{Corpus, dot};
 use super::curve::Truth;
 use crate::{cpu_seconds, micros};
 
-/// The ids and scores that answer one question, best first.
+/// The ids and scores that answer one query, best first.
 pub type Found = Vec<(Arc<str>, f32)>;
 
-/// Something that answers all questions of a corpus.
+/// Something that answers all queries of a corpus.
 pub trait Engine {
     fn name(&self) -> &str;
 
-    /// Answers all questions once, searching so broadly; returns CPU
-    /// microseconds a question, and the answers. Time that the machine gave to others does not count.
+    /// Answers all queries once, searching so broadly; returns CPU
+    /// microseconds a query, and the answers. Time that the machine gave to others does not count.
     fn pass(&mut self, ef: Option<usize>) -> (f64, Vec<Found>);
 }
 
@@ -29,39 +29,39 @@ pub struct Ours<'a> {
     name: String,
     memory: &'a Memory,
     view: View,
-    questions: Vec<Question>,
+    queries: Vec<Query>,
 }
 
 impl<'a> Ours<'a> {
     pub fn new(name: &str, memory: &'a Memory, view: View, corpus: &Corpus, filter: Option<&Filter>) -> Ours<'a> {
-        let question = |vector: &Vec<f32>| Question {
+        let query = |vector: &Vec<f32>| Query {
             vector: Some(vector.clone()),
             text: None,
             k: K,
             filter: filter.cloned(),
             timeout_ms: 600_000,
-            ..Question::of_text("a bench").unwrap()
+            ..Query::of_text("a bench").unwrap()
         };
-        Ours { name: name.to_owned(), memory, view, questions: corpus.questions.iter().map(question).collect() }
+        Ours { name: name.to_owned(), memory, view, queries: corpus.queries.iter().map(query).collect() }
     }
 
     /// Scans for the exact answers.
     pub fn truth(&mut self) -> Truth {
-        self.questions.iter_mut().for_each(|question| question.exact = true);
+        self.queries.iter_mut().for_each(|query| query.exact = true);
         let (_, answers) = self.pass(None);
-        self.questions.iter_mut().for_each(|question| question.exact = false);
+        self.queries.iter_mut().for_each(|query| query.exact = false);
         Truth(answers)
     }
 
-    /// Asks the first question alone; returns microseconds.
+    /// Asks the first query alone; returns microseconds.
     pub fn first(&self) -> f64 {
-        micros(|| drop(self.memory.ask(&self.view, &self.questions[0]).unwrap()))
+        micros(|| drop(self.memory.ask(&self.view, &self.queries[0]).unwrap()))
     }
 
     /// Returns how many answers call themselves exact with default settings.
     pub fn exact(&self) -> usize {
-        let exact = |question: &&Question| self.memory.ask(&self.view, question).unwrap().exact;
-        self.questions.iter().filter(exact).count()
+        let exact = |query: &&Query| self.memory.ask(&self.view, query).unwrap().exact;
+        self.queries.iter().filter(exact).count()
     }
 }
 
@@ -71,16 +71,16 @@ impl Engine for Ours<'_> {
     }
 
     fn pass(&mut self, ef: Option<usize>) -> (f64, Vec<Found>) {
-        self.questions.iter_mut().for_each(|question| question.ef = ef);
-        let mut answers = Vec::with_capacity(self.questions.len());
+        self.queries.iter_mut().for_each(|query| query.ef = ef);
+        let mut answers = Vec::with_capacity(self.queries.len());
         let us = thread_micros(|| {
-            for question in &self.questions {
-                answers.push(self.memory.ask(&self.view, question).unwrap().hits);
+            for query in &self.queries {
+                answers.push(self.memory.ask(&self.view, query).unwrap().hits);
             }
         });
         let found = |hit: engramfs::search::Hit| (hit.id, hit.score.value() as f32);
         (
-            us / self.questions.len() as f64,
+            us / self.queries.len() as f64,
             answers.into_iter().map(|hits| hits.into_iter().map(found).collect()).collect(),
         )
     }
@@ -118,10 +118,10 @@ impl Engine for HnswRs<'_> {
     }
 
     fn pass(&mut self, ef: Option<usize>) -> (f64, Vec<Found>) {
-        let mut answers = Vec::with_capacity(self.corpus.questions.len());
+        let mut answers = Vec::with_capacity(self.corpus.queries.len());
         let us = thread_micros(|| {
-            for question in &self.corpus.questions {
-                answers.push(self.graph.search(question, K, ef.unwrap_or(64)));
+            for query in &self.corpus.queries {
+                answers.push(self.graph.search(query, K, ef.unwrap_or(64)));
             }
         });
         let us = us / answers.len() as f64;
@@ -147,7 +147,7 @@ fn thread_seconds() -> f64 {
 
 /// Returns what row numbers stand for, with their true scores.
 pub fn scored(corpus: &Corpus, answers: &[Vec<usize>]) -> Vec<Found> {
-    let found = |question: &[f32], row: usize| (corpus.names[row].clone(), dot(question, corpus.vector(row)));
-    let each = |(question, rows): (&Vec<f32>, &Vec<usize>)| rows.iter().map(|row| found(question, *row)).collect();
-    corpus.questions.iter().zip(answers).map(each).collect()
+    let found = |query: &[f32], row: usize| (corpus.names[row].clone(), dot(query, corpus.vector(row)));
+    let each = |(query, rows): (&Vec<f32>, &Vec<usize>)| rows.iter().map(|row| found(query, *row)).collect();
+    corpus.queries.iter().zip(answers).map(each).collect()
 }

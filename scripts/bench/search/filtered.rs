@@ -1,6 +1,6 @@
-//! Filters, and questions in words.
+//! Filters, and queries in words.
 
-use engramfs::memory::Question;
+use engramfs::memory::Query;
 use engramfs::search::Filter;
 use serde_json::json;
 
@@ -51,16 +51,16 @@ pub fn words(corpus: &Corpus, holder: &Holder) {
     if !corpus.is_real() {
         return;
     }
-    let question = |text: &String| {
+    let query = |text: &String| {
         let mut words: Vec<&str> = text.split(|letter: char| !letter.is_alphabetic()).collect();
         words.sort_by_key(|word| std::cmp::Reverse(word.len()));
         words.truncate(3);
-        Question::parse(&json!({ "text": words.join(" "), "mode": "text" }).to_string()).unwrap()
+        Query::parse(&json!({ "text": words.join(" "), "mode": "text" }).to_string()).unwrap()
     };
-    let questions: Vec<Question> = corpus.question_texts.iter().map(question).collect();
-    let ask = |question: &Question| thread_micros(|| drop(holder.memory.ask(&holder.view(), question).unwrap()));
+    let queries: Vec<Query> = corpus.question_texts.iter().map(query).collect();
+    let ask = |query: &Query| thread_micros(|| drop(holder.memory.ask(&holder.view(), query).unwrap()));
     // The first round warms up.
-    let mut times: Vec<f64> = questions.iter().chain(&questions).map(ask).skip(questions.len()).collect();
+    let mut times: Vec<f64> = queries.iter().chain(&queries).map(ask).skip(queries.len()).collect();
     times.sort_by(f64::total_cmp);
     let p95 = times[times.len() * 95 / 100];
     let how = format!("{}, {} questions; p95 {:.2} ms", corpus.title(), times.len(), p95 / 1e3);

@@ -1,7 +1,7 @@
 //! Search side by side with other libraries, in one run: `scripts/bench.sh search [--million] [--only=PART,…]`.
 //!
 //! All real rows, or with `--million` that many, the real ones among them.
-//! One core, one thread, the same rows, the same questions, k = 10. Engines take turns, and their CPU
+//! One core, one thread, the same rows, the same queries, k = 10. Engines take turns, and their CPU
 //! time is what counts: what else the machine does falls on all of them alike. A hit counts when it stands in the exact answer
 //! or is as near as that answer's last: among equal sentences no order is right.
 

@@ -1,4 +1,4 @@
-//! Opening, residence in memory, the way through the mount, and questions right after a large import.
+//! Opening, residence in memory, the way through the mount, and queries right after a large import.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use engramfs::memory::{Question, View};
+use engramfs::memory::{Query, View};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -17,7 +17,7 @@ use super::holder::{Closed, Holder};
 use super::{all_cores, core, pin_to};
 use crate::{micros, p50, resident, row};
 
-/// Rows of the import after which the first question is asked.
+/// Rows of the import after which the first query is asked.
 const INGESTED: usize = 100_000;
 /// How long a mount may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -42,12 +42,12 @@ pub fn run(corpus: &Corpus, holder: Holder) -> Holder {
     closed.open()
 }
 
-/// The questions as lines.
+/// The queries as lines.
 fn lines(corpus: &Corpus) -> Vec<String> {
-    corpus.questions.iter().map(|vector| json!({ "vector": vector }).to_string() + "\n").collect()
+    corpus.queries.iter().map(|vector| json!({ "vector": vector }).to_string() + "\n").collect()
 }
 
-/// What a question costs beside the call in process: medians, in microseconds.
+/// What a query costs beside the call in process: medians, in microseconds.
 struct Beside {
     parse: f64,
     print: f64,
@@ -57,9 +57,9 @@ impl Beside {
     fn measure(holder: &Holder, lines: &[String]) -> Beside {
         let (mut parse, mut print) = (Vec::new(), Vec::new());
         for line in lines.iter().chain(lines) {
-            let (mut question, mut printed) = (None, String::new());
-            parse.push(micros(|| question = Some(Question::parse(line).unwrap())));
-            let answer = holder.memory.ask(&holder.view(), &question.unwrap()).unwrap();
+            let (mut query, mut printed) = (None, String::new());
+            parse.push(micros(|| query = Some(Query::parse(line).unwrap())));
+            let answer = holder.memory.ask(&holder.view(), &query.unwrap()).unwrap();
             print.push(micros(|| printed = answer.to_lines(0)));
             assert!(!printed.is_empty());
         }
@@ -90,9 +90,8 @@ fn opening(corpus: &Corpus, mut closed: Closed) -> Closed {
     let cold = start.elapsed().as_secs_f64() * 1e3;
     let mut ours = Ours::new("", &holder.memory, holder.view(), corpus, None);
     let first = ours.first();
-    let us = micros(|| drop(ours.pass(None))) / corpus.questions.len() as f64;
-    let how =
-        format!("{how}; first question {first:.0} µs, then {us:.0} µs a question over {}", corpus.questions.len());
+    let us = micros(|| drop(ours.pass(None))) / corpus.queries.len() as f64;
+    let how = format!("{how}; first question {first:.0} µs, then {us:.0} µs a question over {}", corpus.queries.len());
     row("the same, cold page cache", "–", &format!("{cold:.1} ms"), &how);
     holder.close()
 }
@@ -178,7 +177,7 @@ fn through(corpus: &Corpus, mount: &Mount, lines: &[String], beside: &Beside, pl
     );
 }
 
-/// Resident memory of one branch that was asked all questions, and of several.
+/// Resident memory of one branch that was asked all queries, and of several.
 fn residence(corpus: &Corpus, store: &Path, mnt: &Path, lines: &[String]) {
     let mut buffer = vec![0; 1 << 16];
     let mut measured = Vec::new();
@@ -203,7 +202,7 @@ fn residence(corpus: &Corpus, store: &Path, mnt: &Path, lines: &[String]) {
     row(&format!("{BRANCHES} branches against one"), "≤ 1.1 ×", &format!("{:.2} ×", many / one), &how);
 }
 
-/// The first question after a large import, with no graph there.
+/// The first query after a large import, with no graph there.
 pub fn just_ingested(corpus: &Corpus, bench: &Path) {
     if !corpus.is_real() {
         return;
@@ -212,10 +211,10 @@ pub fn just_ingested(corpus: &Corpus, bench: &Path) {
     let holder = Holder::just_filled(corpus, rows, TempDir::new_in(bench).unwrap());
     let mut exact = 0;
     let mut ask = |vector: &Vec<f32>| {
-        let question = Question::parse(&json!({ "vector": vector }).to_string()).unwrap();
-        micros(|| exact += usize::from(holder.memory.ask(&View::Branch(holder.main), &question).unwrap().exact))
+        let query = Query::parse(&json!({ "vector": vector }).to_string()).unwrap();
+        micros(|| exact += usize::from(holder.memory.ask(&View::Branch(holder.main), &query).unwrap().exact))
     };
-    let times: Vec<f64> = corpus.questions.iter().take(100).map(&mut ask).collect();
+    let times: Vec<f64> = corpus.queries.iter().take(100).map(&mut ask).collect();
     let (first, count) = (times[0], times.len());
     let how = format!("{exact} of {count} exact while the graph is being built; p50 {:.2} ms", p50(times) / 1e3);
     row(&format!("{rows} rows just ingested, first question"), "< 5 ms", &format!("{:.2} ms", first / 1e3), &how);

@@ -1,4 +1,4 @@
-//! Plots: questions a second against recall, as SVG.
+//! Plots: queries a second against recall, as SVG.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ const COLOURS: [&str; 9] =
 
 /// The scales of both axes.
 struct Scales {
-    /// Powers of ten of questions a second, at the bottom and the top.
+    /// Powers of ten of queries a second, at the bottom and the top.
     powers: [f64; 2],
 }
 

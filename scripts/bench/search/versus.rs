@@ -39,7 +39,7 @@ pub fn run(corpus: &Corpus, holder: &Holder, bench: &Path, names: &[String]) -> 
     let curves = measure(&mut engines, &truths, &EFS);
     drop(engines);
     let measured = format!("{:.0} µs, recall {:.4}", default.us, default.recall);
-    let how = format!("{}, {} questions, {exact} proven exact", corpus.title(), corpus.questions.len());
+    let how = format!("{}, {} questions, {exact} proven exact", corpus.title(), corpus.queries.len());
     row("a question with default settings", "–", &measured, &how);
     rows(corpus, &curves);
     table(corpus, bench, &curves, &built)
@@ -99,7 +99,7 @@ fn versus(corpus: &Corpus, name: &str, figure: &str, us: f64, curve: &Curve) {
 
 /// The table of engines, with its plot.
 fn table(corpus: &Corpus, bench: &Path, curves: &[Curve], built: &[Built]) -> String {
-    let title = format!("{}, {} questions, k = 10, one thread", corpus.title(), corpus.questions.len());
+    let title = format!("{}, {} questions, k = 10, one thread", corpus.title(), corpus.queries.len());
     let file = save_plot(corpus, bench, "", &plot::svg(&title, curves));
     let mut out = format!("\n### {title}\n\n![Questions a second against recall]({file})\n\n");
     let heads: Vec<String> = [0.95, 0.975, RECALL].iter().map(|recall| format!("recall {recall}")).collect();

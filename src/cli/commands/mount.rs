@@ -27,7 +27,7 @@ pub struct Args {
     /// Shows this branch alone: MNT is its directory, its parent and siblings can't be reached.
     #[arg(long, value_name = "NAME-PATH")]
     branch: Option<String>,
-    /// Refuses every change; questions are answered still.
+    /// Refuses every change; queries are answered still.
     #[arg(long)]
     read_only: bool,
     /// Lets other users in, as far as permissions let them.

@@ -10,7 +10,7 @@ use crate::cli::output::{Output, remark};
 use crate::cli::render::hits;
 use crate::cli::target::{Access, Conversation, Target};
 
-/// Asks a branch a question: bare words, or a JSON object as `query` takes it.
+/// Asks a branch a query: bare words, or a JSON object as `query` takes it.
 #[derive(clap::Args)]
 #[command(before_help = "Examples:
   engramfs query /mnt/memory/main \"how do I rotate the keys\"
@@ -19,10 +19,10 @@ use crate::cli::target::{Access, Conversation, Target};
 pub struct Args {
     /// The branch: its directory under a mount, or STORE:NAME-PATH.
     target: String,
-    /// The question, or - to read one a line from standard input; after -- it may begin with a dash.
+    /// The query, or - to read one a line from standard input; after -- it may begin with a dash.
     #[arg(required = true)]
-    pub question: Vec<String>,
-    /// How many hits are wanted (10 where the question does not say).
+    pub query: Vec<String>,
+    /// How many hits are wanted (10 where the query does not say).
     #[arg(long, value_name = "N")]
     pub k: Option<u32>,
 }
@@ -32,7 +32,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     let target: Target = args.target.parse()?;
     target.with(Access::Read, |branch| {
         let mut conversation = branch.converse()?;
-        match args.question.as_slice() {
+        match args.query.as_slice() {
             [dash] if dash == "-" => ask_all(&mut *conversation, args.k, out),
             words => ask(&mut *conversation, &words.join(" "), args.k, out),
         }
@@ -55,7 +55,7 @@ fn ask_all(conversation: &mut dyn Conversation, k: Option<u32>, out: &mut Output
 }
 
 fn ask(conversation: &mut dyn Conversation, words: &str, k: Option<u32>, out: &mut Output) -> Result<(), Failure> {
-    let answer = conversation.ask(&question(words, k))?;
+    let answer = conversation.ask(&query(words, k))?;
     if out.is_json() {
         return out.text(&answer);
     }
@@ -64,8 +64,8 @@ fn ask(conversation: &mut dyn Conversation, words: &str, k: Option<u32>, out: &m
     out.text(&rendered.hits)
 }
 
-/// Puts `k` into a question. What is no JSON object is left to the branch to refuse.
-fn question(words: &str, k: Option<u32>) -> String {
+/// Puts `k` into a query. What is no JSON object is left to the branch to refuse.
+fn query(words: &str, k: Option<u32>) -> String {
     let Some(k) = k else { return words.to_owned() };
     if !words.trim_start().starts_with('{') {
         return json!({ "text": words, "k": k }).to_string();
@@ -85,9 +85,9 @@ mod tests {
 
     #[test]
     fn k_goes_into_words_and_objects_alike() {
-        assert_eq!(question("two words", None), "two words");
-        assert_eq!(question("two words", Some(3)), r#"{"k":3,"text":"two words"}"#);
-        assert_eq!(question(r#" {"text":"a","k":1}"#, Some(3)), r#"{"k":3,"text":"a"}"#);
-        assert_eq!(question("{broken", Some(3)), "{broken");
+        assert_eq!(query("two words", None), "two words");
+        assert_eq!(query("two words", Some(3)), r#"{"k":3,"text":"two words"}"#);
+        assert_eq!(query(r#" {"text":"a","k":1}"#, Some(3)), r#"{"k":3,"text":"a"}"#);
+        assert_eq!(query("{broken", Some(3)), "{broken");
     }
 }

@@ -1,4 +1,4 @@
-//! The answer to a question as a short list.
+//! The answer to a query as a short list.
 
 use serde_json::Value;
 

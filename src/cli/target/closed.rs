@@ -13,7 +13,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::formats::Row;
 use crate::memory::{
-    Actor, BranchId, Document, Environment, Error, Export, Memory, MergeKind, OpenMode, Question, RecordEdit, Shown,
+    Actor, BranchId, Document, Environment, Error, Export, Memory, MergeKind, OpenMode, Query, RecordEdit, Shown,
     Snapshot, View, Viewer, Wanted,
 };
 
@@ -161,9 +161,9 @@ struct Questions<'a> {
 }
 
 impl Conversation for Questions<'_> {
-    fn ask(&mut self, question: &str) -> Result<String, Failure> {
-        let question = Question::parse(question).map_err(Error::from)?;
-        let answer = self.branch.memory.ask(&self.branch.view(), &question)?;
+    fn ask(&mut self, query: &str) -> Result<String, Failure> {
+        let query = Query::parse(query).map_err(Error::from)?;
+        let answer = self.branch.memory.ask(&self.branch.view(), &query)?;
         self.asked += 1;
         Ok(answer.to_lines(self.asked - 1))
     }

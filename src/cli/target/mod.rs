@@ -70,7 +70,7 @@ pub trait Branch {
     fn lineage(&self) -> Result<Lineage, Failure>;
     /// Returns the lines of its lineage and of all branches ever forked below it, merged or not, oldest first.
     fn lineage_below(&self) -> Result<Vec<String>, Failure>;
-    /// Begins a conversation of questions and answers.
+    /// Begins a conversation of queries and answers.
     fn converse(&self) -> Result<Box<dyn Conversation + '_>, Failure>;
     /// Returns exports that all show the same state.
     fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, Failure>;
@@ -80,10 +80,10 @@ pub trait Branch {
     fn batch_bytes(&self) -> usize;
 }
 
-/// Questions and their answers in order.
+/// Queries and their answers in order.
 pub trait Conversation {
-    /// Returns the answer to one question, in the lines of section 4 of the interface.
-    fn ask(&mut self, question: &str) -> Result<String, Failure>;
+    /// Returns the answer to one query, in the lines of section 4 of the interface.
+    fn ask(&mut self, query: &str) -> Result<String, Failure>;
 }
 
 impl Target {

@@ -254,9 +254,9 @@ struct Questions<'a> {
 }
 
 impl Conversation for Questions<'_> {
-    fn ask(&mut self, question: &str) -> Result<String, Failure> {
+    fn ask(&mut self, query: &str) -> Result<String, Failure> {
         let attempt = self.branch.attempt("query", "asking");
-        let line = format!("{}\n", question.trim_end().replace('\n', " "));
+        let line = format!("{}\n", query.trim_end().replace('\n', " "));
         let answer = self.file.write_all(line.as_bytes()).and_then(|()| control::read_answer(&self.file));
         answer.map_err(|e| attempt.failed(&e))
     }

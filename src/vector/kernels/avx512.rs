@@ -114,7 +114,7 @@ fn add_codes(sums: &mut [__m512i; 2], x: &[i8; BLOCK], y: &[i8; BLOCK]) {
     sums[1] = _mm512_dpbusd_epi32(sums[1], shift, y);
 }
 
-/// Rows that are multiplied side by side: one load of the question serves all, and so does most of
+/// Rows that are multiplied side by side: one load of the query serves all, and so does most of
 /// the adding up at the end.
 const SIDE_BY_SIDE: usize = 4;
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use super::{Compared, Prepared, UNDERFLOW};
 use crate::vector::Metric;
 
-/// Lengths of questions and rows for which no term below leaves the range of f32, not even in its
+/// Lengths of queries and rows for which no term below leaves the range of f32, not even in its
 /// square; others pass untested.
 const NORM_PLAIN: RangeInclusive<f32> = 1e-6..=1e6;
 
@@ -16,7 +16,7 @@ const SLACK: f64 = 1e-6;
 /// Tells from the product of two codes that a row's upper bound lies below some score.
 ///
 /// The condition for that, with all that belongs to the row on one side, is a sum of five terms
-/// whose factors depend on the question and the score alone.
+/// whose factors depend on the query and the score alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Sieve {
     product: f32,
@@ -30,7 +30,7 @@ impl Sieve {
     /// Lets every row pass.
     const ALL: Sieve = Sieve { product: 0.0, residual: 0.0, norm: 0.0, square: 0.0, rest: f32::INFINITY };
 
-    /// Tells whether a row may score as much as the question's threshold: its bounds say more.
+    /// Tells whether a row may score as much as the query's threshold: its bounds say more.
     ///
     /// Where this is false, the upper of [`Prepared::bounds`] is certainly below the threshold.
     #[must_use]
@@ -45,7 +45,7 @@ impl Sieve {
 }
 
 impl Prepared {
-    /// Puts the products of the question's code with those of some rows into `out`; the rows' codes
+    /// Puts the products of the query's code with those of some rows into `out`; the rows' codes
     /// lie one behind the other in `codes`. Rows behind the end give 0.
     ///
     /// # Panics

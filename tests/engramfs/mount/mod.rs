@@ -16,7 +16,7 @@ mod files;
 /// Starting, ending, dying, coming back.
 mod lifecycle;
 /// Conversations with `query`, and `search/`.
-mod questions;
+mod queries;
 /// Files in `vectors/`, and `ingest`.
 mod records;
 /// Files in RAM.

@@ -22,9 +22,9 @@ fn circle() -> Mounted {
     mount
 }
 
-fn ask(mount: &Mounted, branch: &str, question: &Value) -> Vec<Value> {
+fn ask(mount: &Mounted, branch: &str, query: &Value) -> Vec<Value> {
     let mut file = File::options().read(true).write(true).open(mount.at(&format!("{branch}/query"))).unwrap();
-    file.write_all(format!("{question}\n").as_bytes()).unwrap();
+    file.write_all(format!("{query}\n").as_bytes()).unwrap();
     let mut answer = String::new();
     file.read_to_string(&mut answer).unwrap();
     lines(&answer)
@@ -118,7 +118,7 @@ fn an_answer_has_one_header_and_its_hits_by_rank() {
 #[test]
 fn a_bad_question_fails_in_the_write() {
     let mount = circle();
-    for question in [
+    for query in [
         r#"{"k":3}"#,
         r#"{"text":"tea","k":0}"#,
         r#"{"text":"tea","k":10001}"#,
@@ -128,7 +128,7 @@ fn a_bad_question_fails_in_the_write() {
         r#"{"text":"tea","filter":{"group":{"$near":1}}}"#,
         r#"{"text":"tea""#,
     ] {
-        assert_eq!(errno(save(mount.at("main/query"), &format!("{question}\n"))), libc::EINVAL, "{question}");
+        assert_eq!(errno(save(mount.at("main/query"), &format!("{query}\n"))), libc::EINVAL, "{query}");
         assert_eq!(
             (&mount.refusal("main")["path"], &mount.refusal("main")["errno"]),
             (&"query".into(), &"EINVAL".into())
@@ -177,15 +177,12 @@ fn conversations_at_once_do_not_mix() {
                 let mut file = File::options().read(true).write(true).open(mount.at("main/query")).unwrap();
                 for turn in 0..50 {
                     let n = (talker * 11 + turn) % 40;
-                    let question = json!({"id": format!("r{n:02}"), "k": 1, "tag": format!("{talker}-{turn}")});
-                    file.write_all(format!("{question}\n").as_bytes()).unwrap();
+                    let query = json!({"id": format!("r{n:02}"), "k": 1, "tag": format!("{talker}-{turn}")});
+                    file.write_all(format!("{query}\n").as_bytes()).unwrap();
                     let mut answer = String::new();
                     file.read_to_string(&mut answer).unwrap();
                     let answer = lines(&answer);
-                    assert_eq!(
-                        (&answer[0]["tag"], ids(&answer)),
-                        (&question["tag"], vec![format!("r{n:02}").as_str()])
-                    );
+                    assert_eq!((&answer[0]["tag"], ids(&answer)), (&query["tag"], vec![format!("r{n:02}").as_str()]));
                 }
             });
         }
@@ -197,11 +194,11 @@ fn a_long_conversation_holds_up_no_other_on_the_same_file() {
     let mount = circle();
     let open = || File::options().read(true).write(true).open(mount.at("main/query")).unwrap();
     let (mut long, mut short, count) = (open(), open(), 45_000);
-    let questions = "{\"text\":\"tea\",\"k\":1}\n".repeat(count);
+    let queries = "{\"text\":\"tea\",\"k\":1}\n".repeat(count);
     let done = AtomicBool::new(false);
     let meanwhile = thread::scope(|scope| {
         scope.spawn(|| {
-            long.write_all(questions.as_bytes()).unwrap();
+            long.write_all(queries.as_bytes()).unwrap();
             done.store(true, Ordering::Release);
         });
         let mut meanwhile = 0;

@@ -1,4 +1,4 @@
-//! The object of a question, key by key.
+//! The object of a query, key by key.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,13 +6,13 @@ use std::ops::RangeInclusive;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{Filter, Mode, QuestionError, TAG_BYTES_MAX, shortened};
+use super::{Filter, Mode, QueryError, TAG_BYTES_MAX, shortened};
 
-/// The keys of a question besides `vector`, in the order of their importance.
+/// The keys of a query besides `vector`, in the order of their importance.
 pub(super) const KEYS: [&str; 12] =
     ["text", "id", "k", "mode", "filter", "exact", "ef", "scope", "include", "explain", "tag", "timeout_ms"];
 
-/// Returns what is searched when the question does not say.
+/// Returns what is searched when the query does not say.
 pub(super) fn default_scope() -> Vec<String> {
     vec!["branch".to_owned(), "log".to_owned()]
 }
@@ -30,7 +30,7 @@ impl Fields {
         self.others.remove(key).filter(|value| !value.is_null())
     }
 
-    pub(super) fn string(&mut self, key: &'static str) -> Result<Option<String>, QuestionError> {
+    pub(super) fn string(&mut self, key: &'static str) -> Result<Option<String>, QueryError> {
         match self.take(key) {
             None => Ok(None),
             Some(Value::String(string)) => Ok(Some(string)),
@@ -38,7 +38,7 @@ impl Fields {
         }
     }
 
-    pub(super) fn flag(&mut self, key: &'static str) -> Result<bool, QuestionError> {
+    pub(super) fn flag(&mut self, key: &'static str) -> Result<bool, QueryError> {
         let value = self.take(key).unwrap_or(Value::Bool(false));
         value.as_bool().ok_or_else(|| wrong(key, &value, "true or false"))
     }
@@ -48,7 +48,7 @@ impl Fields {
         key: &'static str,
         range: RangeInclusive<N>,
         expected: &'static str,
-    ) -> Result<Option<N>, QuestionError> {
+    ) -> Result<Option<N>, QueryError> {
         let Some(value) = self.take(key) else {
             return Ok(None);
         };
@@ -57,7 +57,7 @@ impl Fields {
         number.map(Some).ok_or_else(|| wrong(key, &value, expected))
     }
 
-    pub(super) fn mode(&mut self) -> Result<Option<Mode>, QuestionError> {
+    pub(super) fn mode(&mut self) -> Result<Option<Mode>, QueryError> {
         let Some(value) = self.take("mode") else {
             return Ok(None);
         };
@@ -70,13 +70,13 @@ impl Fields {
     }
 
     /// Takes the filter, parsed.
-    pub(super) fn filter(&mut self) -> Result<Option<Filter>, QuestionError> {
+    pub(super) fn filter(&mut self) -> Result<Option<Filter>, QueryError> {
         let filter = self.take("filter").map(|filter| Filter::parse(&filter));
         Ok(filter.transpose()?)
     }
 
     /// Takes the scope; a name that is given twice counts once, so that nothing is found twice.
-    pub(super) fn scope(&mut self) -> Result<Vec<String>, QuestionError> {
+    pub(super) fn scope(&mut self) -> Result<Vec<String>, QueryError> {
         let Some(value) = self.take("scope") else {
             return Ok(default_scope());
         };
@@ -92,7 +92,7 @@ impl Fields {
         Ok(scope)
     }
 
-    pub(super) fn include(&mut self) -> Result<bool, QuestionError> {
+    pub(super) fn include(&mut self) -> Result<bool, QueryError> {
         let Some(value) = self.take("include") else {
             return Ok(false);
         };
@@ -102,7 +102,7 @@ impl Fields {
         }
     }
 
-    pub(super) fn tag(&mut self) -> Result<Value, QuestionError> {
+    pub(super) fn tag(&mut self) -> Result<Value, QueryError> {
         let tag = self.take("tag").unwrap_or_default();
         match tag.to_string().len() {
             0..=TAG_BYTES_MAX => Ok(tag),
@@ -111,11 +111,11 @@ impl Fields {
     }
 }
 
-fn wrong(key: &'static str, value: &Value, expected: &'static str) -> QuestionError {
+fn wrong(key: &'static str, value: &Value, expected: &'static str) -> QueryError {
     let written = value.to_string();
     let start = shortened(&written, 60);
     let dots = if start.len() < written.len() { "…" } else { "" };
-    QuestionError::Field { key, found: format!("{start}{dots}"), expected }
+    QueryError::Field { key, found: format!("{start}{dots}"), expected }
 }
 
 impl<'de> Deserialize<'de> for Fields {

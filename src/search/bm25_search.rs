@@ -1,4 +1,4 @@
-//! Text questions: BM25 over the visible records, as in one fresh index over them.
+//! Text queries: BM25 over the visible records, as in one fresh index over them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const TERM_STEPS: usize = 64;
 const COUNT_STEPS: usize = 4;
 
 /// Returns the `k` records with the best scores: best first, equal scores by id. Records with none
-/// of the question's words have no score and are never returned.
+/// of the query's words have no score and are never returned.
 pub fn best(scan: &Scan<'_>, text: &str, k: usize) -> Result<Vec<Scored<f64>>, SearchError> {
     let (terms, holding) = terms_held(scan, text)?;
     let totals = scan.state.totals();
@@ -58,7 +58,7 @@ fn admits(top: &Top<f64, Arc<str>, Row>, score: f64) -> bool {
     top.worst().is_none_or(|worst| score >= worst)
 }
 
-/// Returns the terms of a question that some visible record holds, and how many hold each.
+/// Returns the terms of a query that some visible record holds, and how many hold each.
 fn terms_held(scan: &Scan<'_>, text: &str) -> Result<(Vec<Box<str>>, Vec<u64>), SearchError> {
     let terms = question_terms(text);
     let holding = holding(scan, &terms)?;

@@ -13,12 +13,12 @@ use super::pool::{Place, Pool};
 use super::scan::{Columns, ROWS_A_SIEVE, ROWS_AT_ONCE, Scan, Scored};
 use super::top::Top;
 use super::walk::walk;
-use crate::graph::{Breadth, Slack};
+use crate::graph::{Beam, Slack};
 use crate::record::Version;
 use crate::segment::{Row, SegmentError};
 use crate::vector::{Metric, Prepared, prefetch};
 
-/// How broadly a graph is walked where the question does not say: [`ef_default`], or this many times
+/// How broadly a graph is walked where the query does not say: [`ef_default`], or this many times
 /// `k` where that is more.
 const EF_PER_K: usize = 3;
 /// So many are kept and followed whatever they are worth, unless `ef` is less.
@@ -27,7 +27,7 @@ const LEAST: usize = 16;
 const MOST_PER_EF: usize = 3;
 /// How much farther than the `k`-th best so far is followed where `ef` is [`EF_OF_FARTHER`] times `k`.
 const FARTHER: f32 = 0.02;
-/// What e times the breadth adds to that.
+/// What e times the beam adds to that.
 const FARTHER_PER_FOLD: f32 = 0.0357;
 /// See [`FARTHER`].
 const EF_OF_FARTHER: f32 = 2.4;
@@ -44,7 +44,7 @@ const VECTORS_AHEAD: usize = 2;
 
 /// How thoroughly is searched.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Effort {
+pub struct SearchParams {
     /// Whether every row must be looked at.
     pub exact: bool,
     /// How broadly graphs are walked.
@@ -52,7 +52,7 @@ pub struct Effort {
 }
 
 /// What was found.
-pub struct Nearest {
+pub struct VectorSearch {
     /// Best first, equal scores by id.
     pub found: Vec<Scored<f32>>,
     /// Whether nothing can be missing: no graph was walked.
@@ -71,24 +71,19 @@ fn ef_default(metric: Metric) -> usize {
     }
 }
 
-/// Returns the breadth of a walk for the best `k` that finds about as much as one that keeps `ef`,
+/// Returns the beam of a walk for the best `k` that finds about as much as one that keeps `ef`,
 /// whatever they are worth, and looks at fewer rows for it.
 ///
-/// What lies a little farther off than the `k`-th best so far is followed, and no more: a question in
+/// What lies a little farther off than the `k`-th best so far is followed, and no more: a query in
 /// a crowd needs many candidates and one that stands alone few (Al-Jazzazi and others, "Distance
 /// adaptive beam search", 2025).
-fn breadth(metric: Metric, k: usize, ef: usize) -> Breadth {
+fn beam(metric: Metric, k: usize, ef: usize) -> Beam {
     if metric == Metric::Dot {
-        return Breadth::new(ef);
+        return Beam::new(ef);
     }
     let slack = FARTHER + FARTHER_PER_FOLD * (ef as f32 / (EF_OF_FARTHER * k as f32)).ln();
     let slack = Slack { k, times: 1.0 + slack.max(0.0) };
-    Breadth {
-        most: ef.saturating_mul(MOST_PER_EF),
-        least: k.max(LEAST).min(ef),
-        slack: Some(slack),
-        ..Breadth::new(ef)
-    }
+    Beam { most: ef.saturating_mul(MOST_PER_EF), least: k.max(LEAST).min(ef), slack: Some(slack), ..Beam::new(ef) }
 }
 
 /// Tells whether a walk of `ef` candidates, each as dear as a scan of so many rows, costs less than a scan of
@@ -108,28 +103,28 @@ pub fn walk_pays_beside(seen: u32, all: u32) -> bool {
 }
 
 impl Scan<'_> {
-    /// Returns the `k` records that are worth most to the question: best first, equal scores by id.
-    pub fn nearest(&self, question: &Prepared, k: usize, effort: Effort) -> Result<Nearest, SearchError> {
+    /// Returns the `k` records that are worth most to the query: best first, equal scores by id.
+    pub fn nearest(&self, query: &Prepared, k: usize, effort: SearchParams) -> Result<VectorSearch, SearchError> {
         let mut pool = Pool::new(k);
         let mut exact = true;
-        let ef = effort.ef.unwrap_or(ef_default(question.metric()).max(k.saturating_mul(EF_PER_K))).max(k);
+        let ef = effort.ef.unwrap_or(ef_default(query.metric()).max(k.saturating_mul(EF_PER_K))).max(k);
         let ef_least = k.max(LEAST).min(ef);
-        let mut breadth = breadth(question.metric(), k, ef);
+        let mut beam = beam(query.metric(), k, ef);
         // What the walk of a large graph brings tells those of smaller ones what is not worth while.
         let layers = self.largest_first();
         for &layer in &layers {
             let share = f64::from(self.size_of(layer)) / f64::from(self.size_of(layers[0]));
             let kept = ((ef as f64 * share) as usize).max(ef_least);
-            if self.walks(layer, question, kept, effort.exact)? {
-                breadth.floor = walk(self, layer, question, (breadth, ef), &mut pool)?;
-                breadth.least = ef_least;
+            if self.walks(layer, query, kept, effort.exact)? {
+                beam.floor = walk(self, layer, query, (beam, ef), &mut pool)?;
+                beam.least = ef_least;
                 exact = false;
             } else {
-                self.scan_layer(layer, question, &mut pool)?;
+                self.scan_layer(layer, query, &mut pool)?;
             }
         }
-        self.scan_loose(question, &mut pool)?;
-        Ok(Nearest { found: self.ranked(question, pool)?, exact })
+        self.scan_loose(query, &mut pool)?;
+        Ok(VectorSearch { found: self.ranked(query, pool)?, exact })
     }
 
     /// Returns the numbers of the layers, that of the most rows first.
@@ -139,19 +134,18 @@ impl Scan<'_> {
         layers
     }
 
-    /// Tells whether a segment's graph is there and costs less than a scan of the rows in question.
-    fn walks(&self, layer: usize, question: &Prepared, ef: usize, exact: bool) -> Result<bool, SearchError> {
+    /// Tells whether a segment's graph is there and costs less than a scan of the rows in query.
+    fn walks(&self, layer: usize, query: &Prepared, ef: usize, exact: bool) -> Result<bool, SearchError> {
         let segment = &self.state.layers()[layer].segment;
-        if exact || segment.graph(question.metric()).is_none() {
+        if exact || segment.graph(query.metric()).is_none() {
             return Ok(false);
         }
-        let per_candidate =
-            if question.metric() == Metric::Dot { ROWS_PER_CANDIDATE_OF_DOT } else { ROWS_PER_CANDIDATE };
+        let per_candidate = if query.metric() == Metric::Dot { ROWS_PER_CANDIDATE_OF_DOT } else { ROWS_PER_CANDIDATE };
         Ok(walk_pays(self.rows_of(layer), segment.rows(), ef, per_candidate))
     }
 
-    /// Pools every row in question of one segment.
-    fn scan_layer(&self, layer: usize, question: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
+    /// Pools every row in query of one segment.
+    fn scan_layer(&self, layer: usize, query: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
         let seen = &self.state.layers()[layer];
         if seen.segment.dim() == 0 || seen.visible.count() == 0 {
             return Ok(());
@@ -160,7 +154,7 @@ impl Scan<'_> {
         let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
         for start in (0..seen.segment.rows()).step_by(ROWS_AT_ONCE) {
             self.rows_in(layer, start..start + ROWS_AT_ONCE as u32, &mut rows);
-            columns.sift(&rows, question, pool, |row| Some(Place::Sealed(layer, row)));
+            columns.sift(&rows, query, pool, |row| Some(Place::Sealed(layer, row)));
             self.check_time()?;
         }
         Ok(())
@@ -168,26 +162,26 @@ impl Scan<'_> {
 
     /// Pools the versions that are in no segment. They come last: what was pooled before spares
     /// most of them a look at their metadata.
-    fn scan_loose(&self, question: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
+    fn scan_loose(&self, query: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
         let place =
             |version: &Arc<Version>| self.lets_through(version.metadata()).then(|| Place::Unsealed(version.clone()));
         let (table, seen) = self.state.unsealed().table();
         let columns = Columns::of_loose(table.codes());
         let mut rows = Vec::with_capacity(seen.count() as usize);
         seen.each(0..u32::MAX, |row| rows.push(row));
-        columns.sift(&rows, question, pool, |row| place(table.version(row)));
-        self.scan_apart(question, pool, place)
+        columns.sift(&rows, query, pool, |row| place(table.version(row)));
+        self.scan_apart(query, pool, place)
     }
 
     /// Pools the unsealed versions that lie apart.
     fn scan_apart(
         &self,
-        question: &Prepared,
+        query: &Prepared,
         pool: &mut Pool,
         place: impl Fn(&Arc<Version>) -> Option<Place>,
     ) -> Result<(), SearchError> {
         let versions: Vec<&Arc<Version>> = self.state.unsealed().apart().collect();
-        let mut sieve = question.sieve(pool.worst());
+        let mut sieve = query.sieve(pool.worst());
         for (at, version) in versions.iter().enumerate() {
             // A code is found over its version, so this is asked for before that, and both in time.
             if let Some(later) = versions.get(at + 2 * VERSIONS_AHEAD) {
@@ -197,12 +191,12 @@ impl Scan<'_> {
                 prefetch(code.bytes);
             }
             if at.is_multiple_of(ROWS_A_SIEVE) {
-                sieve = question.sieve(pool.worst());
+                sieve = query.sieve(pool.worst());
             }
-            if let Some(found) = version.code().map(|code| question.compared(code, version.norm))
+            if let Some(found) = version.code().map(|code| query.compared(code, version.norm))
                 && sieve.passes(found)
             {
-                let bounds = question.bounds(found);
+                let bounds = query.bounds(found);
                 if pool.admits(bounds.1)
                     && let Some(place) = place(version)
                 {
@@ -214,7 +208,7 @@ impl Scan<'_> {
     }
 
     /// Scores what the bounds leave in doubt, the likeliest first.
-    fn ranked(&self, question: &Prepared, pool: Pool) -> Result<Vec<Scored<f32>>, SearchError> {
+    fn ranked(&self, query: &Prepared, pool: Pool) -> Result<Vec<Scored<f32>>, SearchError> {
         let mut top: Top<f32, Arc<str>, Row> = Top::new(pool.k());
         let candidates = pool.into_candidates();
         for (number, candidate) in candidates.iter().enumerate() {
@@ -228,10 +222,10 @@ impl Scan<'_> {
             }
             let (row, score) = match &candidate.place {
                 Place::Unsealed(version) => {
-                    let score = version.content.vector.as_deref().map(|vector| question.score(vector, version.norm));
+                    let score = version.content.vector.as_deref().map(|vector| query.score(vector, version.norm));
                     (Row::Unsealed(version.clone()), score)
                 }
-                Place::Sealed(layer, row) => self.sealed(question, *layer, *row)?,
+                Place::Sealed(layer, row) => self.sealed(query, *layer, *row)?,
             };
             if let Some(score) = score
                 && top.worst().is_none_or(|worst| score >= worst)
@@ -251,10 +245,10 @@ impl Scan<'_> {
         vector.into_iter().for_each(prefetch);
     }
 
-    fn sealed(&self, question: &Prepared, layer: usize, row: u32) -> Result<(Row, Option<f32>), SegmentError> {
+    fn sealed(&self, query: &Prepared, layer: usize, row: u32) -> Result<(Row, Option<f32>), SegmentError> {
         let segment = &self.state.layers()[layer].segment;
         let norm = segment.norm(row)?;
-        let score = segment.vector(row)?.map(|vector| question.score(vector, norm));
+        let score = segment.vector(row)?.map(|vector| query.score(vector, norm));
         Ok((Row::Sealed(segment.clone(), row), score))
     }
 }
@@ -268,16 +262,16 @@ mod tests {
     fn a_walk_follows_what_lies_little_farther_and_more_for_a_larger_ef() {
         for metric in [Metric::Cosine, Metric::L2] {
             for k in [1, 10, 1_000] {
-                let times = |ef: usize| breadth(metric, k, ef).slack.unwrap().times;
+                let times = |ef: usize| beam(metric, k, ef).slack.unwrap().times;
                 let at = |share: f32| times((share * 2.4 * k as f32).round() as usize);
                 assert!((at(10.0) - 1.102_2).abs() < 1e-3, "{metric}, k {k}: {}", at(10.0));
                 assert!((at(100.0) - 1.184_4).abs() < 1e-3, "{metric}, k {k}: {}", at(100.0));
                 assert!(times(k) >= 1.0 && times(usize::MAX).is_finite());
-                let Breadth { most, least, .. } = breadth(metric, k, 12 * k);
+                let Beam { most, least, .. } = beam(metric, k, 12 * k);
                 assert!(most == 36 * k && least >= k && least <= 12 * k);
             }
         }
-        let plain = breadth(Metric::Dot, 10, 64);
+        let plain = beam(Metric::Dot, 10, 64);
         assert!(plain.slack.is_none() && plain.most == 64 && plain.least == 64);
     }
 }

@@ -7,13 +7,13 @@ use serde_json::json;
 use super::fields::KEYS;
 use super::*;
 
-fn parse(line: &str) -> Question {
-    Question::parse(line).unwrap()
+fn parse(line: &str) -> Query {
+    Query::parse(line).unwrap()
 }
 
 #[track_caller]
 fn refused(line: &str, part: &str) {
-    let message = Question::parse(line).unwrap_err().to_string();
+    let message = Query::parse(line).unwrap_err().to_string();
     assert!(message.contains(part), "{message:?} lacks {part:?}");
 }
 
@@ -32,18 +32,18 @@ fn bare_text_has_the_defaults_of_an_object() {
 
 #[test]
 fn every_key_is_read() {
-    let question = parse(
+    let query = parse(
         r#"{"vector": [1, -0.5, 1e-3], "text": "x", "k": 10000, "mode": "hybrid", "filter": {"a": 1}, "exact": true,
             "ef": 64, "scope": ["other", "branch", "other"], "include": ["vector"], "explain": true,
             "tag": {"n": [1]}, "timeout_ms": 600000}"#,
     );
-    assert_eq!(question.vector.unwrap(), [1.0, -0.5, 0.001]);
-    assert_eq!((question.k, question.ef, question.timeout_ms), (10_000, Some(64), 600_000));
-    assert_eq!(question.mode, Some(Mode::Hybrid));
-    assert!(question.filter.unwrap().matches(&json!({"a": 1})));
-    assert_eq!(question.scope, ["other", "branch"]);
-    assert_eq!(question.tag, json!({"n": [1]}));
-    assert!(question.exact && question.explain && question.include_vector);
+    assert_eq!(query.vector.unwrap(), [1.0, -0.5, 0.001]);
+    assert_eq!((query.k, query.ef, query.timeout_ms), (10_000, Some(64), 600_000));
+    assert_eq!(query.mode, Some(Mode::Hybrid));
+    assert!(query.filter.unwrap().matches(&json!({"a": 1})));
+    assert_eq!(query.scope, ["other", "branch"]);
+    assert_eq!(query.tag, json!({"n": [1]}));
+    assert!(query.exact && query.explain && query.include_vector);
     assert_eq!(parse(r#"{"id": "a b"}"#).id.unwrap(), "a b");
 }
 
@@ -51,15 +51,15 @@ fn every_key_is_read() {
 fn null_is_a_key_left_out() {
     let keys = KEYS.iter().filter(|key| **key != "text").map(|key| format!(", {key:?}: null"));
     let line = format!(r#"{{"text": "x", "vector": null{}}}"#, keys.collect::<String>());
-    let mut question = parse(&line);
-    question.echo = "x".to_owned();
-    assert_eq!(question, parse("x"));
+    let mut query = parse(&line);
+    query.echo = "x".to_owned();
+    assert_eq!(query, parse("x"));
 }
 
 #[test]
 fn a_question_for_nothing_or_for_two_things_is_refused() {
     for line in ["", "  \n", "{}", r#"{"k": 3}"#, r#"{"text": " "}"#, r#"{"id": ""}"#, r#"{"text": null}"#] {
-        assert!(matches!(Question::parse(line), Err(QuestionError::Empty)), "{line}");
+        assert!(matches!(Query::parse(line), Err(QueryError::Empty)), "{line}");
     }
     refused(r#"{"id": "a", "vector": [1]}"#, "beside \"vector\"");
     refused(r#"{"id": "a", "text": "x"}"#, "leave one of them out");
@@ -111,7 +111,7 @@ fn vectors_are_lists_of_finite_numbers() {
 
 #[test]
 fn tag_and_echo_have_their_limits() {
-    let tagged = |len: usize| Question::parse(&format!(r#"{{"text": "x", "tag": "{}"}}"#, "t".repeat(len)));
+    let tagged = |len: usize| Query::parse(&format!(r#"{{"text": "x", "tag": "{}"}}"#, "t".repeat(len)));
     assert!(tagged(1_022).is_ok());
     let message = tagged(1_023).unwrap_err().to_string();
     assert!(message.contains("at most 1024 bytes") && message.len() < 200, "{message}");

@@ -1,4 +1,4 @@
-//! One line of `query` becomes one question, or an error that says what to write instead.
+//! One line of `query` becomes a query, or an error that says what to write instead.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -16,9 +16,9 @@ mod tests;
 pub const K_DEFAULT: usize = 10;
 /// The values of `k`.
 pub const K_RANGE: RangeInclusive<usize> = 1..=10_000;
-/// The values of `ef`, the breadth of the walk through a graph.
+/// The values of `ef`, the beam of the walk through a graph.
 pub const EF_RANGE: RangeInclusive<usize> = 1..=100_000;
-/// Milliseconds that a question may take where `timeout_ms` is left out.
+/// Milliseconds that a query may take where `timeout_ms` is left out.
 pub const TIMEOUT_MS_DEFAULT: u64 = 2_000;
 /// The values of `timeout_ms`.
 pub const TIMEOUT_MS_RANGE: RangeInclusive<u64> = 1..=600_000;
@@ -27,10 +27,10 @@ pub const TAG_BYTES_MAX: usize = 1_024;
 /// Bytes of the line that a header repeats.
 pub const ECHO_BYTES_MAX: usize = 80;
 
-/// Why a line is no question.
+/// Why a line is no query.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum QuestionError {
+pub enum QueryError {
     /// The line holds nothing, or nothing that could be looked for.
     #[error("the question asks for nothing; write some words, or an object with \"text\", \"vector\" or \"id\"")]
     Empty,
@@ -64,7 +64,7 @@ pub enum QuestionError {
     Filter(#[from] FilterError),
 }
 
-/// By what records are compared with the question.
+/// By what records are compared with the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// By the distance of vectors.
@@ -90,7 +90,7 @@ impl fmt::Display for Mode {
 /// At least one of `vector`, `text` and `id` is there, and `id` only alone. In a line's object a
 /// null stands for a key that is left out.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
+pub struct Query {
     /// The vector to be near to: one or more finite numbers; that its length fits is checked when it is answered.
     pub vector: Option<Vec<f32>>,
     /// The words to look for; never blank.
@@ -105,7 +105,7 @@ pub struct Question {
     pub filter: Option<Filter>,
     /// Whether the answer must be proven complete.
     pub exact: bool,
-    /// The breadth of the walk, of [`EF_RANGE`]; nothing leaves it to the search.
+    /// The beam of the walk, of [`EF_RANGE`]; nothing leaves it to the search.
     pub ef: Option<usize>,
     /// What is searched, each named once: `branch`, `log`, or root branches by name.
     pub scope: Vec<String>,
@@ -121,18 +121,18 @@ pub struct Question {
     pub echo: String,
 }
 
-impl Question {
+impl Query {
     /// Parses one line: a JSON object when it begins with `{`, otherwise bare text.
     ///
     /// White space around the line does not count. A key that is unknown or given twice, a wrong
-    /// type, a number out of range and a question for nothing are errors.
-    pub fn parse(line: &str) -> Result<Self, QuestionError> {
+    /// type, a number out of range and a query for nothing are errors.
+    pub fn parse(line: &str) -> Result<Self, QueryError> {
         let line = line.trim();
         if !line.starts_with('{') {
             return Self::of_text(line);
         }
         let mut fields: Fields = serde_json::from_str(line)?;
-        let question = Self {
+        let query = Self {
             vector: fields.vector.take(),
             text: fields.string("text")?,
             id: fields.string("id")?,
@@ -150,14 +150,14 @@ impl Question {
                 .unwrap_or(TIMEOUT_MS_DEFAULT),
             echo: shortened(line, ECHO_BYTES_MAX).to_owned(),
         };
-        question.checked()
+        query.checked()
     }
 
-    /// Returns the question for some words alone, with everything else at its default.
+    /// Returns the query for some words alone, with everything else at its default.
     ///
-    /// [`QuestionError::Empty`] when the text is blank.
-    pub fn of_text(text: &str) -> Result<Self, QuestionError> {
-        let question = Self {
+    /// [`QueryError::Empty`] when the text is blank.
+    pub fn of_text(text: &str) -> Result<Self, QueryError> {
+        let query = Self {
             vector: None,
             text: Some(text.to_owned()),
             id: None,
@@ -173,19 +173,19 @@ impl Question {
             timeout_ms: TIMEOUT_MS_DEFAULT,
             echo: shortened(text, ECHO_BYTES_MAX).to_owned(),
         };
-        question.checked()
+        query.checked()
     }
 
-    /// Passes a question on when it asks for something, and for one thing.
-    fn checked(self) -> Result<Self, QuestionError> {
+    /// Passes a query on when it asks for something, and for one thing.
+    fn checked(self) -> Result<Self, QueryError> {
         let blank = |text: &Option<String>| text.as_ref().is_some_and(|text| text.trim().is_empty());
         let nothing = self.vector.is_none() && self.text.is_none() && self.id.is_none();
         if nothing || blank(&self.text) || blank(&self.id) {
-            return Err(QuestionError::Empty);
+            return Err(QueryError::Empty);
         }
         match (&self.id, &self.vector, &self.text) {
-            (Some(_), Some(_), _) => Err(QuestionError::Both { other: "vector" }),
-            (Some(_), None, Some(_)) => Err(QuestionError::Both { other: "text" }),
+            (Some(_), Some(_), _) => Err(QueryError::Both { other: "vector" }),
+            (Some(_), None, Some(_)) => Err(QueryError::Both { other: "text" }),
             _ => Ok(self),
         }
     }

@@ -41,7 +41,7 @@ impl From<TreeError> for PlanError {
 }
 
 impl From<PlanError> for Error {
-    /// What was allowed any effort exceeds none.
+    /// What was allowed any budget exceeds none.
     fn from(error: PlanError) -> Error {
         match error {
             PlanError::Exceeded => stored(TreeError::Exceeded),
@@ -52,7 +52,7 @@ impl From<PlanError> for Error {
 
 /// How much may be worked out at once.
 #[derive(Clone, Copy)]
-pub struct Effort<'a> {
+pub struct MergeBudget<'a> {
     /// How many records, and how many paths, may differ.
     pub most: usize,
     /// Where contents are merged.
@@ -61,9 +61,9 @@ pub struct Effort<'a> {
     pub pause: &'a dyn Fn(),
 }
 
-impl Effort<'_> {
+impl MergeBudget<'_> {
     /// Whatever it takes, without a pause.
-    pub const ALL: Effort<'static> = Effort { most: usize::MAX, merger: &MergeAll, pause: &|| () };
+    pub const ALL: MergeBudget<'static> = MergeBudget { most: usize::MAX, merger: &MergeAll, pause: &|| () };
 
     /// Lets others have their turn.
     pub fn pause(&self) {
