@@ -19,7 +19,14 @@ pub fn who() -> Actor {
 }
 
 pub fn open(path: &Path) -> Arc<Memory> {
-    Memory::open(path, OpenMode::Create, "bench", Environment::real(who())).unwrap()
+    // A thread of the store that was just closed may hold it a moment longer.
+    for _ in 0..1000 {
+        match Memory::open(path, OpenMode::Create, "bench", Environment::real(who())) {
+            Err(error) if error.kind == engramfs::memory::Kind::Locked => std::thread::sleep(std::time::Duration::from_millis(1)),
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("the store stays locked");
 }
 
 /// A cheap random vector.
