@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use imbl::ordmap;
 
-use super::State;
+use super::BranchVersion;
 use crate::segment::{Row, SegmentError};
 
 /// One record that is not the same in two states.
-pub struct Difference {
+pub struct RecordDifference {
     /// The record's id.
     pub id: Arc<str>,
     /// Its version in the first state.
@@ -19,12 +19,16 @@ pub struct Difference {
 }
 
 /// Returns what differs by content between `old` and `new`, in order of ids.
-pub fn differences(old: &State, new: &State) -> Result<Vec<Difference>, SegmentError> {
+pub fn differences(old: &BranchVersion, new: &BranchVersion) -> Result<Vec<RecordDifference>, SegmentError> {
     Ok(differences_at_most(old, new, usize::MAX)?.unwrap_or_default())
 }
 
 /// The same, or nothing where more than `most` records may differ; it then costs no more than `most` do.
-pub fn differences_at_most(old: &State, new: &State, most: usize) -> Result<Option<Vec<Difference>>, SegmentError> {
+pub fn differences_at_most(
+    old: &BranchVersion,
+    new: &BranchVersion,
+    most: usize,
+) -> Result<Option<Vec<RecordDifference>>, SegmentError> {
     let mut found = Vec::new();
     if old.totals().records == 0 {
         if new.totals().records > most as u64 {
@@ -33,7 +37,7 @@ pub fn differences_at_most(old: &State, new: &State, most: usize) -> Result<Opti
         for row in new.rows(None)? {
             let row = row?;
             let id = Arc::from(&*row.id()?);
-            found.push(Difference { id, old: None, new: Some(row) });
+            found.push(RecordDifference { id, old: None, new: Some(row) });
         }
         return Ok(Some(found));
     }
@@ -42,7 +46,7 @@ pub fn differences_at_most(old: &State, new: &State, most: usize) -> Result<Opti
         let (before, after) = (old.find(&id)?, new.find(&id)?);
         let hash = |row: &Option<Row>| row.as_ref().map(Row::hash).transpose();
         if hash(&before)? != hash(&after)? {
-            found.push(Difference { id, old: before, new: after });
+            found.push(RecordDifference { id, old: before, new: after });
         }
     }
     Ok(Some(found))
@@ -50,7 +54,11 @@ pub fn differences_at_most(old: &State, new: &State, most: usize) -> Result<Opti
 
 /// Returns the ids of all records that are not the very same in two states: the content, its stamp, where it
 /// is stored, or when it was deleted; nothing where there are more than `most`.
-pub fn touched_at_most(old: &State, new: &State, most: usize) -> Result<Option<BTreeSet<Arc<str>>>, SegmentError> {
+pub fn touched_at_most(
+    old: &BranchVersion,
+    new: &BranchVersion,
+    most: usize,
+) -> Result<Option<BTreeSet<Arc<str>>>, SegmentError> {
     let Some(mut ids) = candidates(old, new, most)? else { return Ok(None) };
     for change in old.graves.diff(&new.graves) {
         ids.insert(id_of(&change).clone());
@@ -70,7 +78,11 @@ fn id_of<'a, T>(change: &ordmap::DiffItem<'a, 'a, Arc<str>, T>) -> &'a Arc<str> 
 
 /// Ids that may differ: everything that the two states do not share; nothing where there are more than
 /// `most`.
-fn candidates(old: &State, new: &State, most: usize) -> Result<Option<BTreeSet<Arc<str>>>, SegmentError> {
+fn candidates(
+    old: &BranchVersion,
+    new: &BranchVersion,
+    most: usize,
+) -> Result<Option<BTreeSet<Arc<str>>>, SegmentError> {
     let mut ids = BTreeSet::new();
     for change in old.unsealed.diff(&new.unsealed) {
         ids.insert(id_of(&change).clone());

@@ -151,15 +151,15 @@ impl CodeCache {
 mod tests {
     use super::*;
     use crate::object::Time;
-    use crate::record::{Content, Stamp};
+    use crate::record::{Provenance, RecordContent};
     use std::collections::BTreeMap;
 
     fn version(id: &str, value: u32) -> Arc<Version> {
         let vector = (!value.is_multiple_of(5)).then(|| Arc::from([1.0, value as f32]));
-        let content = Content { vector, text: None, metadata: "{}".into() };
+        let content = RecordContent { vector, text: None, metadata: "{}".into() };
         let name: Arc<str> = "main".into();
         let (created, modified) = (Time(0), Time(0));
-        let stamp = Stamp { created, modified, branch: name.clone(), agent: name.clone(), session: name };
+        let stamp = Provenance { created, modified, branch: name.clone(), agent: name.clone(), session: name };
         Arc::new(Version::new(id.into(), content, stamp))
     }
 

@@ -1,6 +1,6 @@
 //! What a branch holds: names, and the state as a persistent map over segments.
 //!
-//! A [`State`] is a value. Cloning it costs the same whatever it holds, so a fork, a checkpoint and
+//! A [`BranchVersion`] is a value. Cloning it costs the same whatever it holds, so a fork, a checkpoint and
 //! an open handle are all just clones; no clone ever sees another's later changes.
 
 mod diff;
@@ -11,9 +11,9 @@ mod state;
 mod stored;
 mod visible;
 
-pub use diff::{Difference, differences, differences_at_most, touched_at_most};
+pub use diff::{RecordDifference, differences, differences_at_most, touched_at_most};
 pub use mem_table::{CodeCache, Codes, MemTable};
 pub use names::{NAME_BYTES_MAX, NameError, RECORD_ID_BYTES_MAX, check_name, check_record_id};
-pub use rows::Rows;
-pub use state::{Layer, State};
+pub use rows::RowIter;
+pub use state::{BranchVersion, Layer};
 pub use visible::Visible;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use imbl::ordmap;
 
-use super::{Layer, State};
+use super::{BranchVersion, Layer};
 use crate::record::Version;
 use crate::segment::{Row, SegmentError};
 
 /// The visible versions of a state in bytewise order of their ids.
-pub struct Rows<'a> {
+pub struct RowIter<'a> {
     layers: Vec<Cursor<'a>>,
     unsealed: std::iter::Peekable<ordmap::RangedIter<'a, Arc<str>, Arc<Version>, imbl::shared_ptr::DefaultSharedPtr>>,
 }
@@ -27,9 +27,9 @@ impl<'a> Cursor<'a> {
     }
 }
 
-impl State {
+impl BranchVersion {
     /// Goes through the visible versions whose id is behind `after`, or through all.
-    pub fn rows(&self, after: Option<&str>) -> Result<Rows<'_>, SegmentError> {
+    pub fn rows(&self, after: Option<&str>) -> Result<RowIter<'_>, SegmentError> {
         let mut layers = Vec::with_capacity(self.layers.len());
         for layer in &self.layers {
             let mut cursor = Cursor { layer, next: None };
@@ -40,11 +40,11 @@ impl State {
             cursor.move_to(from)?;
             layers.push(cursor);
         }
-        Ok(Rows { layers, unsealed: self.unsealed.range(after).peekable() })
+        Ok(RowIter { layers, unsealed: self.unsealed.range(after).peekable() })
     }
 }
 
-impl Rows<'_> {
+impl RowIter<'_> {
     fn step(&mut self) -> Result<Option<Row>, SegmentError> {
         let mut best: Option<(usize, &str, u32)> = None;
         for (index, cursor) in self.layers.iter().enumerate() {
@@ -69,7 +69,7 @@ impl Rows<'_> {
     }
 }
 
-impl Iterator for Rows<'_> {
+impl Iterator for RowIter<'_> {
     type Item = Result<Row, SegmentError>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -7,7 +7,7 @@ use imbl::OrdMap;
 use super::{MemTable, Visible};
 use crate::object::{Context, Hash, Hasher, SetHash, Time};
 use crate::record::Version;
-use crate::segment::{Row, Segment, SegmentError, Totals};
+use crate::segment::{Row, RowTotals, Segment, SegmentError};
 use crate::workspace::Tree;
 
 static HEAD_CONTEXT: Context = Context::new("engramfs 2026 head v2");
@@ -27,20 +27,20 @@ pub struct Layer {
 /// **Invariant:** an id is visible in one place at most, so a look-up never depends on how many
 /// levels of forks lie above. A clone shares everything with its original until one of them changes.
 #[derive(Clone, Default)]
-pub struct State {
+pub struct BranchVersion {
     pub(super) layers: Vec<Layer>,
     pub(super) unsealed: MemTable,
     pub(super) sum: Arc<SetHash>,
-    pub(super) totals: Totals,
+    pub(super) totals: RowTotals,
     pub(super) graves: OrdMap<Arc<str>, Time>,
     pub(super) files: Tree,
     pub(super) head: OnceLock<Hash>,
 }
 
-impl State {
+impl BranchVersion {
     /// Returns the hash of the content: the same for equal records, whatever their history.
     pub fn head(&self) -> Hash {
-        *self.head.get_or_init(|| State::head_of(&self.sum, &self.files))
+        *self.head.get_or_init(|| BranchVersion::head_of(&self.sum, &self.files))
     }
 
     /// Returns the head of a state whose records have that set hash, with those files.
@@ -73,7 +73,7 @@ impl State {
     }
 
     /// Returns what the records add up to.
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> RowTotals {
         self.totals
     }
 
@@ -133,7 +133,7 @@ impl State {
     }
 
     /// Makes a record what it is in another state: its version, or when it was deleted.
-    pub fn take_over(&mut self, id: &Arc<str>, other: &State) -> Result<(), SegmentError> {
+    pub fn take_over(&mut self, id: &Arc<str>, other: &BranchVersion) -> Result<(), SegmentError> {
         if let Some(row) = other.find(id)? {
             return self.put(row);
         }
@@ -175,7 +175,7 @@ impl State {
     }
 
     /// Returns the same content with those unsealed versions sealed that `row_of` finds in `segment`.
-    pub fn settled(&self, segment: &Arc<Segment>, row_of: impl Fn(&Arc<Version>) -> Option<u32>) -> State {
+    pub fn settled(&self, segment: &Arc<Segment>, row_of: impl Fn(&Arc<Version>) -> Option<u32>) -> BranchVersion {
         let mut next = self.clone();
         for version in self.unsealed.values() {
             if let Some(row) = row_of(version) {
@@ -188,7 +188,7 @@ impl State {
 
     /// Returns the same content with the layers of some segments seen through `segment`; `row_of`
     /// knows its row for a row of theirs. Layers of which it does not know every visible row stay.
-    pub fn moved(&self, segment: &Arc<Segment>, row_of: impl Fn(&Hash, u32) -> Option<u32>) -> State {
+    pub fn moved(&self, segment: &Arc<Segment>, row_of: impl Fn(&Hash, u32) -> Option<u32>) -> BranchVersion {
         let mut next = self.clone();
         next.layers.clear();
         for layer in &self.layers {
@@ -226,7 +226,7 @@ impl State {
         Ok(())
     }
 
-    /// Like [`State::find`], for ids in ascending order: `hints` keep each layer's place.
+    /// Like [`BranchVersion::find`], for ids in ascending order: `hints` keep each layer's place.
     fn find_onwards(&self, id: &str, hints: &mut [u32]) -> Result<Option<Row>, SegmentError> {
         if let Some(version) = self.unsealed.get(id) {
             return Ok(Some(Row::Unsealed(version.clone())));

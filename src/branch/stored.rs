@@ -4,12 +4,12 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 
-use super::{Layer, MemTable, State, Visible};
+use super::{BranchVersion, Layer, MemTable, Visible};
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
-use crate::segment::{Segment, Totals};
+use crate::segment::{RowTotals, Segment};
 use crate::workspace::Tree;
 
-impl State {
+impl BranchVersion {
     /// Appends the stored form; unsealed versions are not in it, so there must be none, nor are files and the sum.
     pub fn write(&self, out: &mut Writer) {
         self.totals.write(out);
@@ -31,8 +31,8 @@ impl State {
         segment: impl Fn(&Hash) -> Option<Arc<Segment>>,
         sum: Arc<SetHash>,
         files: Tree,
-    ) -> Result<State, CodecError> {
-        let totals = Totals::read(input)?;
+    ) -> Result<BranchVersion, CodecError> {
+        let totals = RowTotals::read(input)?;
         let mut layers = Vec::new();
         for _ in 0..input.length()? {
             let segment = segment(&input.hash()?).ok_or(CodecError::Number)?;
@@ -42,6 +42,6 @@ impl State {
         for _ in 0..input.length()? {
             graves.insert(input.text()?.into(), Time(input.signed()?));
         }
-        Ok(State { layers, unsealed: MemTable::default(), sum, totals, graves, files, head: OnceLock::new() })
+        Ok(BranchVersion { layers, unsealed: MemTable::default(), sum, totals, graves, files, head: OnceLock::new() })
     }
 }

@@ -10,7 +10,7 @@ const CHUNK_ROWS: u32 = 4096;
 const WORDS: usize = CHUNK_ROWS as usize / 64;
 
 #[derive(Clone, PartialEq, Eq)]
-enum Chunk {
+enum VisibleChunk {
     None,
     All,
     Some(Arc<[u64; WORDS]>),
@@ -21,19 +21,19 @@ enum Chunk {
 pub struct Visible {
     rows: u32,
     count: u32,
-    chunks: Arc<Vec<Chunk>>,
+    chunks: Arc<Vec<VisibleChunk>>,
 }
 
 impl Visible {
     /// Sees none of `rows` rows.
     pub fn none(rows: u32) -> Visible {
-        let chunks = vec![Chunk::None; rows.div_ceil(CHUNK_ROWS) as usize];
+        let chunks = vec![VisibleChunk::None; rows.div_ceil(CHUNK_ROWS) as usize];
         Visible { rows, count: 0, chunks: Arc::new(chunks) }
     }
 
     /// Sees all of `rows` rows.
     pub fn all(rows: u32) -> Visible {
-        let chunks = vec![Chunk::All; rows.div_ceil(CHUNK_ROWS) as usize];
+        let chunks = vec![VisibleChunk::All; rows.div_ceil(CHUNK_ROWS) as usize];
         Visible { rows, count: rows, chunks: Arc::new(chunks) }
     }
 
@@ -50,9 +50,9 @@ impl Visible {
     /// Returns whether a row is visible.
     pub fn contains(&self, row: u32) -> bool {
         match &self.chunks[(row / CHUNK_ROWS) as usize] {
-            Chunk::None => false,
-            Chunk::All => true,
-            Chunk::Some(words) => words[word_of(row)] & bit_of(row) != 0,
+            VisibleChunk::None => false,
+            VisibleChunk::All => true,
+            VisibleChunk::Some(words) => words[word_of(row)] & bit_of(row) != 0,
         }
     }
 
@@ -63,11 +63,11 @@ impl Visible {
         }
         let chunk = &mut Arc::make_mut(&mut self.chunks)[(row / CHUNK_ROWS) as usize];
         let words = match chunk {
-            Chunk::Some(words) => words,
+            VisibleChunk::Some(words) => words,
             other => {
-                let fill = if *other == Chunk::All { u64::MAX } else { 0 };
-                *other = Chunk::Some(Arc::new([fill; WORDS]));
-                let Chunk::Some(words) = other else { return };
+                let fill = if *other == VisibleChunk::All { u64::MAX } else { 0 };
+                *other = VisibleChunk::Some(Arc::new([fill; WORDS]));
+                let VisibleChunk::Some(words) = other else { return };
                 words
             }
         };
@@ -88,9 +88,9 @@ impl Visible {
     pub fn next(&self, mut from: u32) -> Option<u32> {
         while from < self.rows {
             match &self.chunks[(from / CHUNK_ROWS) as usize] {
-                Chunk::All => return Some(from),
-                Chunk::None => {}
-                Chunk::Some(words) => {
+                VisibleChunk::All => return Some(from),
+                VisibleChunk::None => {}
+                VisibleChunk::Some(words) => {
                     if let Some(found) = next_in(words, from % CHUNK_ROWS) {
                         let row = from - from % CHUNK_ROWS + found;
                         return (row < self.rows).then_some(row);
@@ -128,9 +128,9 @@ impl Visible {
     #[inline]
     fn word(&self, word: u32) -> u64 {
         let bits = match &self.chunks[word as usize / WORDS] {
-            Chunk::None => 0,
-            Chunk::All => u64::MAX,
-            Chunk::Some(words) => words[word as usize % WORDS],
+            VisibleChunk::None => 0,
+            VisibleChunk::All => u64::MAX,
+            VisibleChunk::Some(words) => words[word as usize % WORDS],
         };
         let rows = self.rows - word * 64;
         if rows < 64 { bits & ((1 << rows) - 1) } else { bits }
@@ -144,7 +144,7 @@ impl Visible {
         }
         for (number, (mine, theirs)) in self.chunks.iter().zip(other.chunks.iter()).enumerate() {
             let same = match (mine, theirs) {
-                (Chunk::Some(mine), Chunk::Some(theirs)) => Arc::ptr_eq(mine, theirs),
+                (VisibleChunk::Some(mine), VisibleChunk::Some(theirs)) => Arc::ptr_eq(mine, theirs),
                 (mine, theirs) => mine == theirs,
             };
             let start = number as u32 * CHUNK_ROWS;
@@ -158,9 +158,9 @@ impl Visible {
         out.number(u64::from(self.rows)).number(u64::from(self.count));
         for chunk in self.chunks.iter() {
             match chunk {
-                Chunk::None => out.byte(0),
-                Chunk::All => out.byte(1),
-                Chunk::Some(words) => out.byte(2).raw(bytemuck::cast_slice(&words[..])),
+                VisibleChunk::None => out.byte(0),
+                VisibleChunk::All => out.byte(1),
+                VisibleChunk::Some(words) => out.byte(2).raw(bytemuck::cast_slice(&words[..])),
             };
         }
     }
@@ -172,9 +172,9 @@ impl Visible {
         let mut chunks = Vec::new();
         for _ in 0..rows.div_ceil(CHUNK_ROWS) {
             chunks.push(match input.byte()? {
-                0 => Chunk::None,
-                1 => Chunk::All,
-                2 => Chunk::Some(read_words(input)?),
+                0 => VisibleChunk::None,
+                1 => VisibleChunk::All,
+                2 => VisibleChunk::Some(read_words(input)?),
                 code => return Err(CodecError::Code(code)),
             });
         }

@@ -11,7 +11,7 @@ use crate::memory::{Error, Kind};
 
 /// Why a verb ended early.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
+pub struct CommandError {
     /// The exit code; `Done` when the reader of our output went away, which is no failure and is not told.
     pub exit: Exit,
     /// A stable word for programs.
@@ -24,33 +24,43 @@ pub struct Failure {
     pub conflicts: Vec<Value>,
 }
 
-impl Failure {
+impl CommandError {
     /// Returns a failure out of its parts.
-    pub fn new(exit: Exit, code: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure { exit, code: code.into(), message: message.into(), hint: hint.into(), conflicts: Vec::new() }
+    pub fn new(
+        exit: Exit,
+        code: impl Into<String>,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> CommandError {
+        CommandError { exit, code: code.into(), message: message.into(), hint: hint.into(), conflicts: Vec::new() }
     }
 
     /// Returns the failure of a command line that parsed but makes no sense.
-    pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure::new(Exit::Usage, "usage", message, hint)
+    pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> CommandError {
+        CommandError::new(Exit::Usage, "usage", message, hint)
     }
 
     /// Returns the failure of reading or writing a file of the user's.
-    pub fn file(what: &str, path: &Path, source: &io::Error) -> Failure {
+    pub fn file(what: &str, path: &Path, source: &io::Error) -> CommandError {
         let hint = match source.kind() {
             io::ErrorKind::NotFound => "check the path",
             io::ErrorKind::PermissionDenied => "check who may use it",
             io::ErrorKind::StorageFull => "free some space",
             _ => "check the file and the disk it is on",
         };
-        Failure::new(Exit::Failed, "file", format!("{} cannot be {what}: {source}", path.display()), hint)
+        CommandError::new(Exit::Failed, "file", format!("{} cannot be {what}: {source}", path.display()), hint)
     }
 
     /// Returns the failure of writing to standard output.
-    pub fn output(source: &io::Error) -> Failure {
+    pub fn output(source: &io::Error) -> CommandError {
         // `engramfs log | head` has got what it wanted when head is gone.
         let exit = if source.kind() == io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::Failed };
-        Failure::new(exit, "output", format!("standard output cannot be written: {source}"), "check where it leads")
+        CommandError::new(
+            exit,
+            "output",
+            format!("standard output cannot be written: {source}"),
+            "check where it leads",
+        )
     }
 
     /// Returns the text for standard error, without a line end.
@@ -80,9 +90,9 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::new(exit_of(error.kind), error.code, error.message, error.hint)
+impl From<Error> for CommandError {
+    fn from(error: Error) -> CommandError {
+        CommandError::new(exit_of(error.kind), error.code, error.message, error.hint)
     }
 }
 
@@ -111,8 +121,8 @@ fn exit_of(kind: Kind) -> Exit {
     }
 }
 
-impl From<MountError> for Failure {
-    fn from(error: MountError) -> Failure {
+impl From<MountError> for CommandError {
+    fn from(error: MountError) -> CommandError {
         let (exit, code) = match error {
             MountError::Live { .. } => (Exit::Busy, "mounted"),
             MountError::InUse { .. } => (Exit::Busy, "in_use"),
@@ -125,7 +135,7 @@ impl From<MountError> for Failure {
         // Its messages end in "; what to do next".
         let text = error.to_string();
         let (message, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
-        Failure::new(exit, code, message, hint)
+        CommandError::new(exit, code, message, hint)
     }
 }
 
@@ -135,7 +145,7 @@ mod tests {
 
     #[test]
     fn an_error_is_one_sentence_or_one_object() {
-        let failure = Failure::new(Exit::Missing, "no_branch", "there is no main/x", "see `ls`");
+        let failure = CommandError::new(Exit::Missing, "no_branch", "there is no main/x", "see `ls`");
         assert_eq!(failure.render(false), "engramfs: there is no main/x; see `ls`");
         let json: Value = failure.to_json();
         assert_eq!(json, json!({"code": "no_branch", "message": "there is no main/x", "hint": "see `ls`"}));
@@ -143,7 +153,7 @@ mod tests {
 
     #[test]
     fn conflicts_follow_the_sentence() {
-        let mut failure = Failure::new(Exit::Refused, "conflict", "1 conflict is open", "settle it");
+        let mut failure = CommandError::new(Exit::Refused, "conflict", "1 conflict is open", "settle it");
         failure.conflicts.push(json!({"kind": "record", "id": "a", "child": null, "parent": null, "decision": null}));
         assert_eq!(failure.render(false).lines().count(), 2);
         assert!(failure.render(true).contains("\"conflicts\":[{"));
@@ -151,8 +161,8 @@ mod tests {
 
     #[test]
     fn a_reader_that_went_away_is_no_failure() {
-        assert_eq!(Failure::output(&io::ErrorKind::BrokenPipe.into()).exit, Exit::Done);
-        assert_eq!(Failure::output(&io::ErrorKind::StorageFull.into()).exit, Exit::Failed);
+        assert_eq!(CommandError::output(&io::ErrorKind::BrokenPipe.into()).exit, Exit::Done);
+        assert_eq!(CommandError::output(&io::ErrorKind::StorageFull.into()).exit, Exit::Failed);
     }
 
     #[test]
@@ -166,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_mount_error_is_cut_into_message_and_hint() {
-        let failure = Failure::from(MountError::NotMounted { path: "/m".into() });
+        let failure = CommandError::from(MountError::NotMounted { path: "/m".into() });
         assert_eq!(failure.message, "nothing is mounted at /m");
         assert!(failure.hint.starts_with("`engramfs doctor"));
     }

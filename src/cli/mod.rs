@@ -24,7 +24,7 @@ use commands::{
     promote, pull, query, rollback, show, status, umount, verify,
 };
 use exit::Exit;
-use failure::Failure;
+use failure::CommandError;
 use output::{Output, remark};
 
 const EXIT_CODES: &str = "\
@@ -98,7 +98,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     exit.into()
 }
 
-fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, Failure> {
+fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
     match verb {
         Verb::Mount(args) => mount::run(args, out),
         Verb::Umount(args) => umount::run(args, out),
@@ -134,7 +134,7 @@ fn refuse(error: &clap::Error, as_json: bool) -> Exit {
         // The first paragraph says what is wrong, the rest repeats the usage.
         let paragraph: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
         let message = paragraph.join(" ").trim_start_matches("error: ").to_owned();
-        remark(Failure::usage(message, "see `engramfs --help`").render(true));
+        remark(CommandError::usage(message, "see `engramfs --help`").render(true));
     } else {
         // A closed output is nothing that could be told.
         let _ = error.print();

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 use serde_json::Value;
 
-use super::failure::Failure;
+use super::failure::CommandError;
 
 /// Colours of the terminal's own palette.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,29 +57,29 @@ impl Output {
     }
 
     /// Writes one line.
-    pub fn line(&mut self, text: impl Display) -> Result<(), Failure> {
-        writeln!(self.sink, "{text}").map_err(|e| Failure::output(&e))
+    pub fn line(&mut self, text: impl Display) -> Result<(), CommandError> {
+        writeln!(self.sink, "{text}").map_err(|e| CommandError::output(&e))
     }
 
     /// Writes text as it is, with a line end where it lacks one.
-    pub fn text(&mut self, text: &str) -> Result<(), Failure> {
+    pub fn text(&mut self, text: &str) -> Result<(), CommandError> {
         self.bytes(text.as_bytes())?;
         if text.is_empty() || text.ends_with('\n') { Ok(()) } else { self.bytes(b"\n") }
     }
 
     /// Writes bytes as they are.
-    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.sink.write_all(bytes).map_err(|e| Failure::output(&e))
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
+        self.sink.write_all(bytes).map_err(|e| CommandError::output(&e))
     }
 
     /// Writes `value` as one line where programs read, and nothing where people do.
-    pub fn json_only(&mut self, value: &Value) -> Result<(), Failure> {
+    pub fn json_only(&mut self, value: &Value) -> Result<(), CommandError> {
         if self.json { self.line(value) } else { Ok(()) }
     }
 
     /// Hands on what is buffered.
-    pub fn flush(&mut self) -> Result<(), Failure> {
-        self.sink.flush().map_err(|e| Failure::output(&e))
+    pub fn flush(&mut self) -> Result<(), CommandError> {
+        self.sink.flush().map_err(|e| CommandError::output(&e))
     }
 }
 

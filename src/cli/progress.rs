@@ -38,26 +38,26 @@ impl Drop for Waiting {
 }
 
 /// How far a file has been read, or how many of something are done.
-pub struct Progress(ProgressBar);
+pub struct ProgressLine(ProgressBar);
 
-impl Progress {
+impl ProgressLine {
     /// Shows a bar for `length` bytes, unless programs read what is printed or standard error is no terminal.
-    pub fn new(length: u64, hidden: bool) -> Progress {
+    pub fn new(length: u64, hidden: bool) -> ProgressLine {
         if hidden || !stderr().is_terminal() {
-            return Progress(ProgressBar::hidden());
+            return ProgressLine(ProgressBar::hidden());
         }
         let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}");
         // A template that can't be read gives the plain bar.
-        Progress(ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+        ProgressLine(ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
 
-    /// Shows a bar for things that are counted, of which the number is not known yet; hidden as [`Progress::new`] says.
-    pub fn counting(what: &str, hidden: bool) -> Progress {
+    /// Shows a bar for things that are counted, of which the number is not known yet; hidden as [`ProgressLine::new`] says.
+    pub fn counting(what: &str, hidden: bool) -> ProgressLine {
         if hidden || !stderr().is_terminal() {
-            return Progress(ProgressBar::hidden());
+            return ProgressLine(ProgressBar::hidden());
         }
         let style = ProgressStyle::with_template(&format!("{{wide_bar}} {{pos}}/{{len}} {what} {{eta}}"));
-        Progress(ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+        ProgressLine(ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
 
     /// Says how many are done, and of how many.

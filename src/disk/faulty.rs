@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::fault::{Fault, Kind};
-use super::{Disk, DiskFile, ForgetfulDisk, Mapped, Space};
+use super::{Disk, DiskFile, DiskSpace, ForgetfulDisk, Mapped};
 
 /// Wraps a disk and fails the planned call; clones share the plan and the count.
 ///
@@ -12,18 +12,18 @@ use super::{Disk, DiskFile, ForgetfulDisk, Mapped, Space};
 /// short write and for [`FaultyDisk::losing_pages`]. Plan N = 1, 2, 3 … until a run makes fewer
 /// [`FaultyDisk::calls`] than N: then every call has failed once.
 pub struct FaultyDisk<D> {
-    shared: Arc<Shared<D>>,
+    shared: Arc<FaultyShared<D>>,
 }
 
-struct Shared<D> {
+struct FaultyShared<D> {
     inner: D,
-    plan: Mutex<Plan>,
+    plan: Mutex<FaultPlan>,
     /// Prepares the inner disk for a file sync by this thread that is to fail with this errno.
     doom_sync: Option<fn(&D, i32)>,
 }
 
 #[derive(Default)]
-struct Plan {
+struct FaultPlan {
     fault: Option<Fault>,
     calls: u64,
     /// The planned call panics, once.
@@ -44,7 +44,7 @@ impl<D: Disk> FaultyDisk<D> {
 
     fn with(inner: D, doom_sync: Option<fn(&D, i32)>) -> Self {
         let plan = Mutex::default();
-        Self { shared: Arc::new(Shared { inner, plan, doom_sync }) }
+        Self { shared: Arc::new(FaultyShared { inner, plan, doom_sync }) }
     }
 
     /// Returns the wrapped disk; what is done to it directly neither counts nor fails.
@@ -54,17 +54,18 @@ impl<D: Disk> FaultyDisk<D> {
 
     /// Replaces the plan and counts from 0 again, on handles that are open already too.
     pub fn plan(&self, fault: Fault) {
-        *self.shared.plan() = Plan { fault: Some(fault), ..Plan::default() };
+        *self.shared.plan() = FaultPlan { fault: Some(fault), ..FaultPlan::default() };
     }
 
     /// Plans that the `nth` call of `kinds` from now on panics, counted from 1; later ones pass.
     pub fn plan_panic(&self, nth: u64, kinds: &'static [Kind]) {
-        *self.shared.plan() = Plan { fault: Some(Fault::once(nth, kinds, libc::EIO)), panics: true, ..Plan::default() };
+        *self.shared.plan() =
+            FaultPlan { fault: Some(Fault::once(nth, kinds, libc::EIO)), panics: true, ..FaultPlan::default() };
     }
 
     /// Removes the plan and counts from 0 again; all calls pass.
     pub fn clear(&self) {
-        *self.shared.plan() = Plan::default();
+        *self.shared.plan() = FaultPlan::default();
     }
 
     /// Returns how many calls of the planned kinds were made, failed ones included; of any kind without a plan.
@@ -86,8 +87,8 @@ impl FaultyDisk<ForgetfulDisk> {
     }
 }
 
-impl<D> Shared<D> {
-    fn plan(&self) -> MutexGuard<'_, Plan> {
+impl<D> FaultyShared<D> {
+    fn plan(&self) -> MutexGuard<'_, FaultPlan> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,14 +164,14 @@ impl<D: Disk> Disk for FaultyDisk<D> {
         self.shared.inner.mode(path)
     }
 
-    fn space(&self) -> io::Result<Space> {
+    fn space(&self) -> io::Result<DiskSpace> {
         self.shared.inner.space()
     }
 }
 
 /// One open file of a [`FaultyDisk`].
 struct FaultyFile<D> {
-    shared: Arc<Shared<D>>,
+    shared: Arc<FaultyShared<D>>,
     inner: Box<dyn DiskFile>,
 }
 

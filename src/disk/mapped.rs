@@ -9,10 +9,10 @@ const ALIGNMENT: usize = 64;
 
 /// Holds a whole file for reading; derefs to its bytes, whose first is 64-byte aligned.
 #[derive(Debug)]
-pub struct Mapped(Bytes);
+pub struct Mapped(MappedBytes);
 
 #[derive(Debug)]
-enum Bytes {
+enum MappedBytes {
     Map(memmap2::Mmap),
     /// A buffer with room to align, and where in it the file's bytes are.
     Owned(Box<[u8]>, Range<usize>),
@@ -21,7 +21,7 @@ enum Bytes {
 impl Mapped {
     /// Takes over a mapping; the kernel aligned it to a page, or to a huge one where it has those for files.
     pub(super) fn from_map(map: memmap2::Mmap) -> Self {
-        Self(Bytes::Map(map))
+        Self(MappedBytes::Map(map))
     }
 
     /// Has the kernel read a range that is wanted whole, in huge pages where it can, before anyone
@@ -31,7 +31,7 @@ impl Mapped {
     /// read, whoever reads it next is told why. The rest of the file keeps its small pages, since one
     /// row of it should not cost the reading of 2 MiB.
     pub fn bring(&self, range: Range<usize>) {
-        let Bytes::Map(map) = &self.0 else { return };
+        let MappedBytes::Map(map) = &self.0 else { return };
         for advice in [Advice::HugePage, Advice::PopulateRead] {
             if let Err(error) = map.advise_range(advice, range.start, range.len()) {
                 log::debug!("a mapped file is read as it is touched: {advice:?}: {error}");
@@ -46,7 +46,7 @@ impl Mapped {
         let start = (ALIGNMENT - buffer.as_ptr().addr() % ALIGNMENT) % ALIGNMENT;
         let range = start..start + bytes.len();
         buffer[range.clone()].copy_from_slice(bytes);
-        Self(Bytes::Owned(buffer, range))
+        Self(MappedBytes::Owned(buffer, range))
     }
 }
 
@@ -55,8 +55,8 @@ impl Deref for Mapped {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Bytes::Map(map) => map,
-            Bytes::Owned(buffer, range) => &buffer[range.clone()],
+            MappedBytes::Map(map) => map,
+            MappedBytes::Owned(buffer, range) => &buffer[range.clone()],
         }
     }
 }

@@ -80,7 +80,7 @@ pub trait Disk: Send + Sync + 'static {
     fn mode(&self, path: &str) -> io::Result<u32>;
 
     /// Returns how full the file system below the store is.
-    fn space(&self) -> io::Result<Space>;
+    fn space(&self) -> io::Result<DiskSpace>;
 }
 
 /// Reads and writes one open file at offsets given by the caller; it has no position of its own.
@@ -125,7 +125,7 @@ impl std::fmt::Debug for dyn DiskFile {
 
 /// Tells how full a file system is; bytes and inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct DiskSpace {
     /// Size in bytes.
     pub total: u64,
     /// Bytes that no file holds, including those reserved for root.

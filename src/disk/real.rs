@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 
 use super::folder::{FOLDER_MODE, Folder};
 use super::lock::{Lock, LockError};
-use super::{Disk, DiskFile, FILLER_BYTES, Mapped, Space, checked, checked_dir, filler};
+use super::{Disk, DiskFile, DiskSpace, FILLER_BYTES, Mapped, checked, checked_dir, filler};
 
 /// Freeing more than this takes longer than starting a thread.
 const COSTLY_BYTES: u64 = 16 << 20;
@@ -105,7 +105,7 @@ impl Disk for RealDisk {
         folder.mode(name)
     }
 
-    fn space(&self) -> io::Result<Space> {
+    fn space(&self) -> io::Result<DiskSpace> {
         let root = CString::new(self.root.as_os_str().as_bytes())?;
         let mut found = MaybeUninit::<libc::statvfs>::uninit();
         // SAFETY: `root` is a NUL-terminated string and `found` has room for one statvfs; both outlive the call.
@@ -114,7 +114,7 @@ impl Disk for RealDisk {
         }
         // SAFETY: statvfs returned 0 and has therefore filled the structure.
         let found = unsafe { found.assume_init() };
-        Ok(Space {
+        Ok(DiskSpace {
             total: found.f_blocks.saturating_mul(found.f_frsize),
             free: found.f_bfree.saturating_mul(found.f_frsize),
             available: found.f_bavail.saturating_mul(found.f_frsize),

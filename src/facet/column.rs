@@ -31,7 +31,7 @@ pub(super) struct Column<'a> {
 
 /// Where an operand stands among the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SortPosition {
     /// How many values are less.
     pub(super) less: u32,
     /// Whether the value that follows them is the operand.
@@ -67,7 +67,7 @@ impl<'a> Column<'a> {
     }
 
     /// Finds a number.
-    pub(super) fn place_of_number(&self, key: NumberKey) -> Option<Place> {
+    pub(super) fn place_of_number(&self, key: NumberKey) -> Option<SortPosition> {
         let block = self.last_block(|values| base_of(values).is_some_and(|base| base <= key.bits()))?;
         let (_, values) = self.block(block)?;
         let (base, shift, width) = (base_of(values)?, *values.get(KEY_BYTES)?, *values.get(KEY_BYTES + 1)?);
@@ -81,11 +81,11 @@ impl<'a> Column<'a> {
         }
         let found = low < self.values_in(block) && value(low) == key.bits();
         let same = if found { Same::Yes } else { Same::No };
-        Some(Place { less: (block * BLOCK + low) as u32, same })
+        Some(SortPosition { less: (block * BLOCK + low) as u32, same })
     }
 
     /// Finds a string.
-    pub(super) fn place_of_string(&self, operand: &[u8]) -> Option<Place> {
+    pub(super) fn place_of_string(&self, operand: &[u8]) -> Option<SortPosition> {
         let block = self.last_block(|values| first_string(values).is_some_and(|first| first <= operand))?;
         let (_, mut values) = self.block(block)?;
         // All values seen are less than the operand, except that the last one may be where the
@@ -110,7 +110,7 @@ impl<'a> Column<'a> {
             less += 1;
         }
         less -= usize::from(same != Same::No);
-        Some(Place { less: less as u32, same })
+        Some(SortPosition { less: less as u32, same })
     }
 
     /// Returns the last block whose values begin as `begins` says; the first one where none does.
@@ -125,11 +125,11 @@ impl<'a> Column<'a> {
     }
 
     /// Returns a block's counts and its values.
-    fn block(&self, block: usize) -> Option<(Counts<'a>, &'a [u8])> {
+    fn block(&self, block: usize) -> Option<(CountColumn<'a>, &'a [u8])> {
         let bytes = piece(self.directory, BLOCK_ENTRY_BYTES, size_of::<u64>(), self.blocks, block)?;
         let (width, rest) = bytes.split_first()?;
         let (packed, values) = rest.split_at_checked(packed_bytes(self.values_in(block), (*width).into()))?;
-        Some((Counts { packed, width: (*width).into() }, values))
+        Some((CountColumn { packed, width: (*width).into() }, values))
     }
 
     fn values_in(&self, block: usize) -> usize {
@@ -225,12 +225,12 @@ impl<'a> Column<'a> {
 }
 
 /// How many packed rows the values of a block have.
-struct Counts<'a> {
+struct CountColumn<'a> {
     packed: &'a [u8],
     width: u32,
 }
 
-impl Counts<'_> {
+impl CountColumn<'_> {
     /// Returns the sum of the first `n` counts.
     fn first(&self, n: usize) -> u64 {
         (0..n).fold(0, |sum: u64, i| sum.saturating_add(self.get(i)))

@@ -6,10 +6,10 @@ use std::ops::Range;
 use roaring::RoaringBitmap;
 use serde_json::Value;
 
-use super::Rows;
-use super::column::{Column, Place, Same};
+use super::RowSet;
+use super::column::{Column, Same, SortPosition};
 use super::layout::{
-    HEADER_BYTES, MAGIC, NAMES_BYTES_AT, OPEN_BYTES_AT, PARTS, PATH_ENTRY_BYTES, PATHS_AT, Part, ROWS_AT, bitmap,
+    FacetPart, HEADER_BYTES, MAGIC, NAMES_BYTES_AT, OPEN_BYTES_AT, PARTS, PATH_ENTRY_BYTES, PATHS_AT, ROWS_AT, bitmap,
     piece, size_at, u32_at,
 };
 use super::number::NumberKey;
@@ -86,34 +86,34 @@ impl<'a> Facets<'a> {
     }
 
     /// Returns the rows that have a path.
-    pub fn present(&self, path: &str) -> Rows {
-        self.body(path).map_or_else(|| self.unknown(), |body| Rows::sure(body.bitmap(Part::Present)))
+    pub fn present(&self, path: &str) -> RowSet {
+        self.body(path).map_or_else(|| self.unknown(), |body| RowSet::sure(body.bitmap(FacetPart::Present)))
     }
 
     /// Returns the rows whose value under a path is `value`, or is a list with that element.
     ///
     /// For a list or an object, all rows that may have it are to be looked at.
-    pub fn equal(&self, path: &str, value: &Value) -> Rows {
+    pub fn equal(&self, path: &str, value: &Value) -> RowSet {
         self.one_of(path, std::slice::from_ref(value))
     }
 
     /// Returns the rows whose value under a path is one of `values`, or is a list with such an element.
-    pub fn one_of(&self, path: &str, values: &[Value]) -> Rows {
+    pub fn one_of(&self, path: &str, values: &[Value]) -> RowSet {
         self.body(path).map_or_else(|| self.unknown(), |body| body.one_of(values))
     }
 
     /// Returns the rows whose value under a path is a number or a string within all of `bounds`;
     /// none for no bounds.
-    pub fn ordered(&self, path: &str, bounds: &[Bound<'_>]) -> Rows {
+    pub fn ordered(&self, path: &str, bounds: &[Bound<'_>]) -> RowSet {
         self.body(path).map_or_else(|| self.unknown(), |body| body.ordered(bounds))
     }
 
     /// The answer for a path that is not indexed: no row has it, unless it has paths beyond those.
-    fn unknown(&self) -> Rows {
-        Rows::unsure(bitmap(self.open, self.rows))
+    fn unknown(&self) -> RowSet {
+        RowSet::unsure(bitmap(self.open, self.rows))
     }
 
-    fn body(&self, path: &str) -> Option<Body<'a>> {
+    fn body(&self, path: &str) -> Option<FacetBody<'a>> {
         let (mut low, mut high) = (0, self.directory.len() / PATH_ENTRY_BYTES);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -123,7 +123,7 @@ impl<'a> Facets<'a> {
                 Ordering::Equal => {
                     let body = piece(self.directory, PATH_ENTRY_BYTES, size_of::<u64>(), self.bodies, middle)?;
                     let (ends, parts) = body.split_at_checked(PARTS * size_of::<u64>())?;
-                    return Some(Body { ends, parts, rows: self.rows });
+                    return Some(FacetBody { ends, parts, rows: self.rows });
                 }
             }
         }
@@ -133,92 +133,93 @@ impl<'a> Facets<'a> {
 
 /// What is kept for one path.
 #[derive(Clone, Copy)]
-struct Body<'a> {
+struct FacetBody<'a> {
     ends: &'a [u8],
     parts: &'a [u8],
     rows: u32,
 }
 
-impl<'a> Body<'a> {
-    fn part(&self, part: Part) -> &'a [u8] {
+impl<'a> FacetBody<'a> {
+    fn part(&self, part: FacetPart) -> &'a [u8] {
         piece(self.ends, size_of::<u64>(), 0, self.parts, part as usize).unwrap_or_default()
     }
 
-    fn bitmap(&self, part: Part) -> RoaringBitmap {
+    fn bitmap(&self, part: FacetPart) -> RoaringBitmap {
         bitmap(self.part(part), self.rows)
     }
 
-    fn column(&self, part: Part) -> Option<Column<'a>> {
+    fn column(&self, part: FacetPart) -> Option<Column<'a>> {
         Column::open(self.part(part), self.rows)
     }
 
-    fn one_of(&self, values: &[Value]) -> Rows {
+    fn one_of(&self, values: &[Value]) -> RowSet {
         let (scalars, others): (Vec<&Value>, Vec<&Value>) =
             values.iter().partition(|value| value.is_number() || value.is_string());
-        let mut rows = Rows::unsure(if values.is_empty() { RoaringBitmap::new() } else { self.bitmap(Part::Long) });
+        let mut rows =
+            RowSet::unsure(if values.is_empty() { RoaringBitmap::new() } else { self.bitmap(FacetPart::Long) });
         if !scalars.is_empty() {
-            for part in [Part::Numbers, Part::Strings, Part::NumberItems, Part::StringItems] {
+            for part in [FacetPart::Numbers, FacetPart::Strings, FacetPart::NumberItems, FacetPart::StringItems] {
                 rows = rows.or(self.holding(part, &scalars));
             }
         }
-        others.into_iter().map(|value| self.equal(value)).fold(rows, Rows::or)
+        others.into_iter().map(|value| self.equal(value)).fold(rows, RowSet::or)
     }
 
     /// Returns the rows that are equal to a value which no column has.
-    fn equal(&self, value: &Value) -> Rows {
+    fn equal(&self, value: &Value) -> RowSet {
         match value {
-            Value::Bool(true) => Rows::sure(self.bitmap(Part::True)),
-            Value::Bool(false) => Rows::sure(self.bitmap(Part::False)),
+            Value::Bool(true) => RowSet::sure(self.bitmap(FacetPart::True)),
+            Value::Bool(false) => RowSet::sure(self.bitmap(FacetPart::False)),
             Value::Array(elements) => self.equal_list(elements),
-            Value::Object(_) => Rows::unsure(self.bitmap(Part::Objects) | self.bitmap(Part::Nested)),
-            Value::Null | Value::Number(_) | Value::String(_) => Rows::sure(self.bitmap(Part::Null)),
+            Value::Object(_) => RowSet::unsure(self.bitmap(FacetPart::Objects) | self.bitmap(FacetPart::Nested)),
+            Value::Null | Value::Number(_) | Value::String(_) => RowSet::sure(self.bitmap(FacetPart::Null)),
         }
     }
 
     /// A list that is equal has all the elements; one that holds an equal list is nested.
-    fn equal_list(&self, elements: &[Value]) -> Rows {
-        let mut lists = self.bitmap(Part::Lists);
+    fn equal_list(&self, elements: &[Value]) -> RowSet {
+        let mut lists = self.bitmap(FacetPart::Lists);
         let scalars = elements.iter().filter(|element| !element.is_array() && !element.is_object());
         for element in scalars.take(ELEMENTS_USED) {
             lists &= self.one_of(std::slice::from_ref(element)).possible();
         }
-        Rows::unsure(lists | self.bitmap(Part::Nested))
+        RowSet::unsure(lists | self.bitmap(FacetPart::Nested))
     }
 
     /// Returns the rows that have any of these numbers and strings in a column.
-    fn holding(&self, part: Part, scalars: &[&Value]) -> Rows {
-        let Some(column) = self.column(part) else { return Rows::none() };
-        let is_number = matches!(part, Part::Numbers | Part::NumberItems);
+    fn holding(&self, part: FacetPart, scalars: &[&Value]) -> RowSet {
+        let Some(column) = self.column(part) else { return RowSet::none() };
+        let is_number = matches!(part, FacetPart::Numbers | FacetPart::NumberItems);
         let (mut sure, mut unsure) = (Vec::new(), Vec::new());
         for scalar in scalars.iter().filter(|scalar| scalar.is_number() == is_number) {
             match place(&column, scalar) {
-                Some(Place { less, same: Same::Yes }) => sure.push(less..less + 1),
-                Some(Place { less, same: Same::Unsure }) => unsure.push(less..less + 1),
+                Some(SortPosition { less, same: Same::Yes }) => sure.push(less..less + 1),
+                Some(SortPosition { less, same: Same::Unsure }) => unsure.push(less..less + 1),
                 _ => {}
             }
         }
-        Rows::sure(column.rows_of(&sure)).or(Rows::unsure(column.rows_of(&unsure)))
+        RowSet::sure(column.rows_of(&sure)).or(RowSet::unsure(column.rows_of(&unsure)))
     }
 
-    fn ordered(&self, bounds: &[Bound<'_>]) -> Rows {
-        let Some((first, rest)) = bounds.split_first() else { return Rows::none() };
+    fn ordered(&self, bounds: &[Bound<'_>]) -> RowSet {
+        let Some((first, rest)) = bounds.split_first() else { return RowSet::none() };
         if rest.iter().any(|bound| bound.operand.is_number() != first.operand.is_number()) {
-            return Rows::none();
+            return RowSet::none();
         }
-        let part = if first.operand.is_number() { Part::Numbers } else { Part::Strings };
-        let Some(column) = self.column(part) else { return Rows::none() };
+        let part = if first.operand.is_number() { FacetPart::Numbers } else { FacetPart::Strings };
+        let Some(column) = self.column(part) else { return RowSet::none() };
         // Ranges of values: certain ones, and possible ones, which have one more at an end that is cut.
         let (mut sure, mut possible) = (0..column.values, 0..column.values);
         for bound in bounds {
-            let Some((inner, outer)) = bound.ranges(&column) else { return Rows::none() };
+            let Some((inner, outer)) = bound.ranges(&column) else { return RowSet::none() };
             sure = sure.start.max(inner.start)..sure.end.min(inner.end);
             possible = possible.start.max(outer.start)..possible.end.min(outer.end);
         }
         if sure.is_empty() {
-            return Rows::unsure(column.rows_of(&[possible]));
+            return RowSet::unsure(column.rows_of(&[possible]));
         }
         let unsure = column.rows_of(&[possible.start..sure.start, sure.end..possible.end]);
-        Rows { sure: column.rows_of(&[sure]), unsure }
+        RowSet { sure: column.rows_of(&[sure]), unsure }
     }
 }
 
@@ -234,7 +235,7 @@ pub struct Bound<'a> {
 impl Bound<'_> {
     /// Returns the values of a column within the bound for certain, and those that may be.
     fn ranges(&self, column: &Column<'_>) -> Option<(Range<u32>, Range<u32>)> {
-        let Place { less, same } = place(column, self.operand)?;
+        let SortPosition { less, same } = place(column, self.operand)?;
         let greater = less + u32::from(same != Same::No);
         let equal = same == Same::Yes && self.wanted.contains(&Ordering::Equal);
         let unsure = same == Same::Unsure;
@@ -248,7 +249,7 @@ impl Bound<'_> {
 }
 
 /// Finds a number or a string among a column's values.
-fn place(column: &Column<'_>, value: &Value) -> Option<Place> {
+fn place(column: &Column<'_>, value: &Value) -> Option<SortPosition> {
     match value {
         Value::Number(number) => column.place_of_number(NumberKey::of(number)),
         Value::String(string) => column.place_of_string(string.as_bytes()),

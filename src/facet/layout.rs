@@ -13,7 +13,7 @@
 //!  | bodies: one a path: parts × (end of the part u64), then the parts                 |
 //!  +-----------------------------------------------------------------------------------+
 //!
-//!  parts: eight bitmaps and four columns, in the order of `Part`; an empty one has no bytes.
+//!  parts: eight bitmaps and four columns, in the order of `FacetPart`; an empty one has no bytes.
 //!  A bitmap has the portable Roaring format.
 //!
 //!  a column: the distinct values, sorted, and the rows of each:
@@ -50,7 +50,7 @@ pub(super) const PATH_ENTRY_BYTES: usize = 2 * size_of::<u64>();
 
 /// What is kept for a path; bitmaps first, then columns.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Part {
+pub(super) enum FacetPart {
     /// Rows that have the path.
     Present,
     /// Rows whose value is null, or a list with a null; likewise the next two.
@@ -73,8 +73,8 @@ pub(super) enum Part {
     StringItems,
 }
 
-pub(super) const BITMAPS: usize = Part::Numbers as usize;
-pub(super) const PARTS: usize = Part::StringItems as usize + 1;
+pub(super) const BITMAPS: usize = FacetPart::Numbers as usize;
+pub(super) const PARTS: usize = FacetPart::StringItems as usize + 1;
 
 pub(super) const HEAVY_AT: usize = size_of::<u32>();
 pub(super) const ROW_WIDTH_AT: usize = HEAVY_AT + size_of::<u32>();

@@ -2,7 +2,7 @@
 //!
 //! * [`value_at`] says what the key of a filter means in a record's metadata.
 //! * [`FacetsWriter`] and [`Facets`] are the immutable index of one segment: bytes in, bytes out.
-//! * [`Rows`] is an answer: rows that match for certain, and rows that must be looked at. The
+//! * [`RowSet`] is an answer: rows that match for certain, and rows that must be looked at. The
 //!   two together never miss a row, through and, or, and not.
 //!
 //! For each path the distinct values are kept sorted, numbers and strings apart, values and
@@ -28,5 +28,5 @@ mod tests;
 
 pub use facets::{Bound, FacetError, Facets};
 pub use path::value_at;
-pub use rows::Rows;
+pub use rows::RowSet;
 pub use writer::FacetsWriter;

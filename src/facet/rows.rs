@@ -6,14 +6,14 @@ use roaring::RoaringBitmap;
 ///
 /// A row is never in both. A row in neither does not match.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rows {
+pub struct RowSet {
     /// Rows that match.
     pub sure: RoaringBitmap,
     /// Rows whose metadata must be looked at.
     pub unsure: RoaringBitmap,
 }
 
-impl Rows {
+impl RowSet {
     /// Returns no rows.
     pub fn none() -> Self {
         Self::default()
@@ -80,9 +80,9 @@ mod tests {
     use super::*;
 
     /// Each row stands for one of three states: 0 no, 1 sure, 2 unsure.
-    fn rows(states: &[u8]) -> Rows {
+    fn rows(states: &[u8]) -> RowSet {
         let of = |state: u8| (0..states.len() as u32).filter(|row| states[*row as usize] == state).collect();
-        Rows { sure: of(1), unsure: of(2) }
+        RowSet { sure: of(1), unsure: of(2) }
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(a.clone().or(b), rows(&[0, 1, 2, 1, 1, 1, 2, 1, 2]));
         assert_eq!(a.clone().not(9), rows(&[1, 1, 1, 0, 0, 0, 2, 2, 2]));
         assert_eq!(a.possible(), (3..9).collect());
-        assert_eq!(Rows::all(3).possible().len(), 3);
-        assert!(Rows::none().is_empty());
+        assert_eq!(RowSet::all(3).possible().len(), 3);
+        assert!(RowSet::none().is_empty());
     }
 }

@@ -28,7 +28,7 @@ fn records() -> Vec<Value> {
 }
 
 /// Every query that the index answers, of every path that `records` has.
-fn ask_all(facets: &Facets<'_>) -> Vec<Rows> {
+fn ask_all(facets: &Facets<'_>) -> Vec<RowSet> {
     let operands =
         [json!(null), json!(true), json!(5), json!(700.5), json!("note"), json!("t3"), json!([5]), json!({})];
     let wanted = [[Ordering::Less; 2], [Ordering::Less, Ordering::Equal], [Ordering::Greater; 2]];
@@ -49,7 +49,7 @@ fn equality_and_order_by_hand() {
     let bytes =
         index(&[json!({"a": 1}), json!({"a": [1.0, "x"]}), json!({"a": 2.5}), json!({"b": 1}), json!({"a": "x"})]);
     let facets = Facets::open(&bytes).unwrap();
-    let rows = |rows: &[u32]| Rows::sure(rows.iter().copied().collect());
+    let rows = |rows: &[u32]| RowSet::sure(rows.iter().copied().collect());
     assert_eq!(facets.rows(), 5);
     assert_eq!(facets.present("a"), rows(&[0, 1, 2, 4]));
     assert_eq!(facets.equal("a", &json!(1)), rows(&[0, 1]));
@@ -59,7 +59,7 @@ fn equality_and_order_by_hand() {
     assert_eq!(ordered(json!(1), [Ordering::Greater, Ordering::Equal]), rows(&[0, 2]));
     assert_eq!(ordered(json!(1), [Ordering::Greater; 2]), rows(&[2]));
     assert_eq!(ordered(json!("y"), [Ordering::Less; 2]), rows(&[4]));
-    assert_eq!(facets.equal("missing", &json!(1)), Rows::none());
+    assert_eq!(facets.equal("missing", &json!(1)), RowSet::none());
     assert_eq!(facets.equal("a", &json!([1, "x"])).unsure, [1].into_iter().collect());
 }
 
@@ -67,7 +67,7 @@ fn equality_and_order_by_hand() {
 fn an_empty_index_has_no_rows() {
     let bytes = FacetsWriter::new().finish();
     let facets = Facets::open(&bytes).unwrap();
-    assert_eq!((facets.rows(), facets.present("a")), (0, Rows::none()));
+    assert_eq!((facets.rows(), facets.present("a")), (0, RowSet::none()));
 }
 
 #[test]

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::column_writer::encode;
 use super::layout::{
-    BITMAPS, HEADER_BYTES, MAGIC, NAMES_BYTES_AT, OPEN_BYTES_AT, PARTS, PATHS_AT, Part, ROWS_AT, gather, put_bitmap,
+    BITMAPS, FacetPart, HEADER_BYTES, MAGIC, NAMES_BYTES_AT, OPEN_BYTES_AT, PARTS, PATHS_AT, ROWS_AT, gather,
+    put_bitmap,
 };
 use super::number::NumberKey;
 use super::path::each_path;
@@ -86,7 +87,9 @@ impl FacetsWriter {
             self.paths.into_iter().map(|(path, place)| (path, std::mem::take(&mut values[place]))).collect();
         if paths.len() > PATHS_MAX {
             paths.sort_unstable_by(|a, b| b.1.rows().cmp(&a.1.rows()).then_with(|| a.0.cmp(&b.0)));
-            paths.drain(PATHS_MAX..).for_each(|(_, values)| open |= values.marked[Part::Present as usize].gather(rows));
+            paths
+                .drain(PATHS_MAX..)
+                .for_each(|(_, values)| open |= values.marked[FacetPart::Present as usize].gather(rows));
         }
         paths.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let number = paths.len() as u32;
@@ -113,7 +116,7 @@ impl FacetsWriter {
 /// What the rows have under one path.
 #[derive(Debug, Default)]
 struct PathValues {
-    /// By [`Part`].
+    /// By [`FacetPart`].
     marked: [Marked; BITMAPS],
     scalars: Scalars,
     items: Scalars,
@@ -128,21 +131,21 @@ struct Scalars {
 
 impl PathValues {
     fn rows(&self) -> usize {
-        self.marked[Part::Present as usize].0.len()
+        self.marked[FacetPart::Present as usize].0.len()
     }
 
-    fn mark(&mut self, part: Part, row: u32) {
+    fn mark(&mut self, part: FacetPart, row: u32) {
         self.marked[part as usize].mark(row);
     }
 
     fn add(&mut self, row: u32, value: &Value) {
-        self.mark(Part::Present, row);
+        self.mark(FacetPart::Present, row);
         match value {
-            Value::Object(_) => self.mark(Part::Objects, row),
+            Value::Object(_) => self.mark(FacetPart::Objects, row),
             Value::Array(items) => {
-                self.mark(Part::Lists, row);
+                self.mark(FacetPart::Lists, row);
                 if items.len() > ITEMS_MAX {
-                    self.mark(Part::Long, row);
+                    self.mark(FacetPart::Long, row);
                 } else {
                     items.iter().for_each(|item| self.add_item(row, item));
                 }
@@ -153,7 +156,7 @@ impl PathValues {
 
     fn add_item(&mut self, row: u32, item: &Value) {
         match item {
-            Value::Object(_) | Value::Array(_) => self.mark(Part::Nested, row),
+            Value::Object(_) | Value::Array(_) => self.mark(FacetPart::Nested, row),
             scalar => self.add_scalar(row, scalar, |values| &mut values.items),
         }
     }
@@ -162,9 +165,9 @@ impl PathValues {
         match scalar {
             Value::Number(number) => columns(self).numbers.add(NumberKey::of(number), row),
             Value::String(string) => columns(self).strings.add(string, row),
-            Value::Bool(true) => self.mark(Part::True, row),
-            Value::Bool(false) => self.mark(Part::False, row),
-            Value::Null | Value::Object(_) | Value::Array(_) => self.mark(Part::Null, row),
+            Value::Bool(true) => self.mark(FacetPart::True, row),
+            Value::Bool(false) => self.mark(FacetPart::False, row),
+            Value::Null | Value::Object(_) | Value::Array(_) => self.mark(FacetPart::Null, row),
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::common::Common;
 use super::errno::{Errno, Failure};
-use super::node::{Fixed, Node};
+use super::mount_context::MountContext;
+use super::node::{ControlNode, FsNode};
 use super::{config, files};
 use crate::memory::{BranchId, BranchInfo, Document, FileKind, Time, View};
 
@@ -76,7 +76,7 @@ impl Attr {
 
 /// A name that was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct EntryAttr {
     /// What stands there.
     pub attr: Attr,
     /// How long the kernel may believe that it stands there.
@@ -84,15 +84,19 @@ pub struct Entry {
 }
 
 /// Returns how long a name leading to `node` may be kept.
-pub(super) fn name_lifetime(common: &Common, node: &Node) -> Duration {
+pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
     match node {
         // Who opens it next may get another number.
         _ if node.stands_apart() => NEVER,
-        Node::Mount | Node::Fixed(..) | Node::Export(..) | Node::Setting(..) => STEADY,
-        Node::File(..) => files::name_lifetime(),
+        FsNode::Mount | FsNode::Control(..) | FsNode::Export(..) | FsNode::Setting(..) => STEADY,
+        FsNode::File(..) => files::name_lifetime(),
         // Root branches go by rmdir(2) alone, and the kernel sees that.
-        Node::Branch(branch) if common.memory.info(*branch).is_ok_and(|info| info.parent.is_none()) => STEADY,
-        Node::Branch(_) | Node::Checkpoint { .. } | Node::Record(..) | Node::Temporary(..) | Node::Query(..) => NEVER,
+        FsNode::Branch(branch) if mount.memory.info(*branch).is_ok_and(|info| info.parent.is_none()) => STEADY,
+        FsNode::Branch(_)
+        | FsNode::Checkpoint { .. }
+        | FsNode::Record(..)
+        | FsNode::Temporary(..)
+        | FsNode::Query(..) => NEVER,
     }
 }
 
@@ -100,92 +104,97 @@ pub(super) fn name_lifetime(common: &Common, node: &Node) -> Duration {
 ///
 /// ENOENT when it is not there any more, ESTALE when its branch was merged or discarded or its
 /// checkpoint deleted.
-pub(super) fn attr(common: &Common, ino: u64, node: &Node) -> Result<Attr, Failure> {
+pub(super) fn attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr, Failure> {
     let Some(view) = node.view() else {
-        return mount(common, ino);
+        return mount_attr(mount, ino);
     };
-    if let Node::File(of, inode) = node {
-        return files::attr(common, ino, of, *inode);
+    if let FsNode::File(of, inode) = node {
+        return files::attr(mount, ino, of, *inode);
     }
-    let info = common.memory.info(view.branch())?;
-    let modified = changed(common, &view, &info)?;
-    let base = Attr::plain(ino, node.is_directory(), modified, (info.uid, common.user(info.uid).gid));
+    let info = mount.memory.info(view.branch())?;
+    let modified = changed(mount, &view, &info)?;
+    let base = Attr::plain(ino, node.is_directory(), modified, (info.uid, mount.user(info.uid).gid));
     match node {
-        Node::Mount => mount(common, ino),
-        Node::File(of, inode) => files::attr(common, ino, of, *inode),
-        Node::Branch(_) => {
+        FsNode::Mount => mount_attr(mount, ino),
+        FsNode::File(of, inode) => files::attr(mount, ino, of, *inode),
+        FsNode::Branch(_) => {
             let lifetime = if info.parent.is_none() { STEADY } else { NEVER };
             Ok(Attr { mode: info.mode, lifetime, ..base })
         }
-        Node::Checkpoint { taken, .. } if *taken != modified => Err(Errno::ESTALE.into()),
-        Node::Checkpoint { .. } => Ok(Attr { mode: info.mode, ..base }),
-        Node::Fixed(_, fixed) => {
+        FsNode::Checkpoint { taken, .. } if *taken != modified => Err(Errno::ESTALE.into()),
+        FsNode::Checkpoint { .. } => Ok(Attr { mode: info.mode, ..base }),
+        FsNode::Control(_, fixed) => {
             let lifetime = if fixed.is_directory() { STEADY } else { NEVER };
-            let size = fixed_size(common, &view, &info, *fixed)?;
+            let size = fixed_size(mount, &view, &info, *fixed)?;
             Ok(Attr { mode: fixed.mode(), lifetime, ..base.sized(size) })
         }
-        Node::Temporary(branch, number) => temporary(common, base, *branch, *number),
-        Node::Record(_, id) => {
-            let stat = common.memory.snapshot(&view)?.stat(id)?.ok_or(Errno::ENOENT)?;
+        FsNode::Temporary(branch, number) => temporary(mount, base, *branch, *number),
+        FsNode::Record(_, id) => {
+            let stat = mount.memory.snapshot(&view)?.stat(id)?.ok_or(Errno::ENOENT)?;
             Ok(base.sized(stat.length).dated(stat.modified))
         }
         // It is asked when it is opened.
-        Node::Query(..) => Ok(Attr { mode: 0o444, ..base }),
-        Node::Export(_, export) => {
-            let size = common.memory.snapshot(&view)?.export_length(*export);
+        FsNode::Query(..) => Ok(Attr { mode: 0o444, ..base }),
+        FsNode::Export(_, export) => {
+            let size = mount.memory.snapshot(&view)?.export_length(*export);
             Ok(Attr { mode: 0o444, ..base.sized(size) })
         }
-        Node::Setting(_, setting) => {
-            let value = common.memory.setting(&view, *setting)?;
+        FsNode::Setting(_, setting) => {
+            let value = mount.memory.setting(&view, *setting)?;
             Ok(base.sized(config::shown(&value).len() as u64))
         }
     }
 }
 
-fn temporary(common: &Common, base: Attr, branch: BranchId, number: u64) -> Result<Attr, Failure> {
-    let state = common.states.known(branch).ok_or(Errno::ENOENT)?;
+fn temporary(mount: &MountContext, base: Attr, branch: BranchId, number: u64) -> Result<Attr, Failure> {
+    let state = mount.states.known(branch).ok_or(Errno::ENOENT)?;
     let look = state.temporaries.numbered(number).ok_or(Errno::ENOENT)?.look();
     let base = base.sized(look.length).dated(look.modified);
     Ok(Attr { mode: look.mode, uid: look.uid, gid: look.gid, ..base })
 }
 
 /// Returns the attributes of a record that is being written and not committed yet.
-pub(super) fn unborn(common: &Common, ino: u64, branch: BranchId, size: u64) -> Result<Attr, Failure> {
-    let info = common.memory.info(branch)?;
-    Ok(Attr::plain(ino, false, common.memory.now(), (info.uid, common.user(info.uid).gid)).sized(size))
+pub(super) fn unborn(mount: &MountContext, ino: u64, branch: BranchId, size: u64) -> Result<Attr, Failure> {
+    let info = mount.memory.info(branch)?;
+    Ok(Attr::plain(ino, false, mount.memory.now(), (info.uid, mount.user(info.uid).gid)).sized(size))
 }
 
 /// The mount belongs to whom `main` belongs to: to the user who made the store.
-fn mount(common: &Common, ino: u64) -> Result<Attr, Failure> {
-    let main = common.memory.resolve("main")?;
-    let info = common.memory.info(main)?;
+fn mount_attr(mount: &MountContext, ino: u64) -> Result<Attr, Failure> {
+    let main = mount.memory.resolve("main")?;
+    let info = mount.memory.info(main)?;
     let modified =
-        common.memory.roots().iter().filter_map(|(_, id)| common.memory.info(*id).ok()).map(|root| root.created).max();
+        mount.memory.roots().iter().filter_map(|(_, id)| mount.memory.info(*id).ok()).map(|root| root.created).max();
     let modified = modified.unwrap_or(info.created);
-    let base = Attr::plain(ino, true, modified, (info.uid, common.user(info.uid).gid));
+    let base = Attr::plain(ino, true, modified, (info.uid, mount.user(info.uid).gid));
     Ok(Attr { mode: 0o755, lifetime: STEADY, ..base })
 }
 
-fn changed(common: &Common, view: &View, info: &BranchInfo) -> Result<Time, Failure> {
+fn changed(mount: &MountContext, view: &View, info: &BranchInfo) -> Result<Time, Failure> {
     match view {
         View::Branch(_) => Ok(info.changed),
         View::Checkpoint(branch, label) => {
-            Ok(common.memory.checkpoint_time(*branch, label).map_err(|_| Errno::ESTALE)?)
+            Ok(mount.memory.checkpoint_time(*branch, label).map_err(|_| Errno::ESTALE)?)
         }
     }
 }
 
 /// Returns the length that stat(2) shows: 0 as in /proc for what is different for each reader or takes work.
-fn fixed_size(common: &Common, view: &View, info: &BranchInfo, fixed: Fixed) -> Result<u64, Failure> {
+fn fixed_size(mount: &MountContext, view: &View, info: &BranchInfo, fixed: ControlNode) -> Result<u64, Failure> {
     match fixed {
-        Fixed::Document(Document::Status) => Ok(info.status_bytes()),
-        Fixed::Document(Document::Diff | Document::Conflicts) => Ok(0),
-        Fixed::Document(document @ Document::Readme) => Ok(common.memory.document(view, document)?.len() as u64),
-        Fixed::History(file) => {
-            let memory = &common.memory;
+        ControlNode::Document(Document::Status) => Ok(info.status_bytes()),
+        ControlNode::Document(Document::Diff | Document::Conflicts) => Ok(0),
+        ControlNode::Document(document @ Document::Readme) => Ok(mount.memory.document(view, document)?.len() as u64),
+        ControlNode::History(file) => {
+            let memory = &mount.memory;
             Ok(memory.history_length(view.branch(), file, memory.history_end(view)?)?)
         }
-        Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors => Ok(0),
-        Fixed::Vectors | Fixed::Branches | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => Ok(0),
+        ControlNode::Query | ControlNode::Ingest | ControlNode::Ctl | ControlNode::Errors => Ok(0),
+        ControlNode::Vectors
+        | ControlNode::Branches
+        | ControlNode::Checkpoints
+        | ControlNode::Search
+        | ControlNode::Exports
+        | ControlNode::Config => Ok(0),
     }
 }

@@ -6,11 +6,15 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use super::conversation::Outcome;
+use super::line_session::RequestOutcome;
 
 /// Does requests one after the other until one fails; none is begun once the answers are longer
 /// than `room`.
-pub(super) fn in_turn<R>(requests: &[R], room: usize, perform: impl Fn(usize, &R) -> Outcome) -> Vec<Outcome> {
+pub(super) fn in_turn<R>(
+    requests: &[R],
+    room: usize,
+    perform: impl Fn(usize, &R) -> RequestOutcome,
+) -> Vec<RequestOutcome> {
     let (mut outcomes, mut used) = (Vec::with_capacity(requests.len()), 0);
     for (at, request) in requests.iter().enumerate() {
         if used > room {
@@ -32,8 +36,8 @@ pub(super) fn in_turn<R>(requests: &[R], room: usize, perform: impl Fn(usize, &R
 pub(super) fn side_by_side<R: Sync>(
     requests: &[R],
     room: usize,
-    perform: impl Fn(usize, &R) -> Outcome + Sync,
-) -> Vec<Outcome> {
+    perform: impl Fn(usize, &R) -> RequestOutcome + Sync,
+) -> Vec<RequestOutcome> {
     // Asked once: the answer is read from files of the control groups, which takes longer than most
     // queries.
     static PROCESSORS: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
@@ -78,7 +82,7 @@ mod tests {
     use crate::fs::errno::Errno;
 
     /// The answers, and whether a failure ends them.
-    fn told(outcomes: Vec<Outcome>) -> (Vec<String>, bool) {
+    fn told(outcomes: Vec<RequestOutcome>) -> (Vec<String>, bool) {
         let failed = outcomes.last().is_some_and(Result::is_err);
         (outcomes.into_iter().map_while(Result::ok).collect(), failed)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::errors::ErrorLog;
-use super::news::Errand;
+use super::kernel_notifier::WakeCall;
 use super::temporary::Temporaries;
 use crate::memory::BranchId;
 use crate::sync::Mutex;
@@ -15,13 +15,13 @@ use crate::sync::Mutex;
 pub(super) struct BranchState {
     pub errors: ErrorLog,
     pub temporaries: Temporaries,
-    waiting: Mutex<HashMap<u64, Errand>>,
+    waiting: Mutex<HashMap<u64, WakeCall>>,
     gone: AtomicBool,
 }
 
 impl BranchState {
     /// Runs `errand` at the branch's next change; a later one of the same handle takes its place.
-    pub fn wait(&self, handle: u64, errand: Errand) {
+    pub fn wait(&self, handle: u64, errand: WakeCall) {
         self.waiting.lock().insert(handle, errand);
     }
 
@@ -31,7 +31,7 @@ impl BranchState {
     }
 
     /// Returns the errands of all who wait.
-    pub fn take_waiting(&self) -> Vec<Errand> {
+    pub fn take_waiting(&self) -> Vec<WakeCall> {
         self.waiting.lock().drain().map(|(_, errand)| errand).collect()
     }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::common::{Caller, Common};
 use super::counted::Counted;
 use super::ctl::check_settled;
 use super::errno::{Failure, invalid, not_permitted};
 use super::handle::HandleTable;
-use super::node::{Fixed, Node};
+use super::mount_context::{Caller, MountContext};
+use super::node::{ControlNode, FsNode};
 use crate::memory::{BranchId, BranchInfo, MergeKind, View};
 use crate::sync::{Deadline, Mutex};
 
@@ -18,47 +18,52 @@ const MERGE_TIME: Duration = Duration::from_secs(5);
 const MAIN: &str = "main";
 
 /// Discards a branch with whatever it holds. Handles that are left open find it gone.
-pub(super) fn discard(common: &Common, handles: &HandleTable, caller: Caller, branch: BranchId) -> Result<(), Failure> {
-    let info = common.memory.info(branch)?;
+pub(super) fn discard(
+    mount: &MountContext,
+    handles: &HandleTable,
+    caller: Caller,
+    branch: BranchId,
+) -> Result<(), Failure> {
+    let info = mount.memory.info(branch)?;
     if info.parent.is_none() && &*info.name == MAIN {
         return Err(not_permitted("main is never discarded", "discard the branches below it"));
     }
-    common.check_writable()?;
+    mount.check_writable()?;
     check_settled(handles, &info)?;
-    common.memory.discard(&common.actor(caller), branch)?;
-    common.states.bury(branch);
+    mount.memory.discard(&mount.actor(caller), branch)?;
+    mount.states.bury(branch);
     Ok(())
 }
 
 /// Gives a branch another name in its `branches/`, or merges it into its parent.
 pub(super) fn rename(
-    common: &Common,
+    mount: &MountContext,
     handles: &HandleTable,
     caller: Caller,
     branch: BranchId,
-    (new_parent, new_name): (&Node, &str),
+    (new_parent, new_name): (&FsNode, &str),
 ) -> Result<(), Failure> {
-    let info = common.memory.info(branch)?;
+    let info = mount.memory.info(branch)?;
     let Some(parent) = info.parent else {
         return Err(elsewhere(&info));
     };
-    common.check_writable()?;
+    mount.check_writable()?;
     match new_parent {
-        Node::Fixed(View::Branch(target), Fixed::Branches) if *target == parent => {
+        FsNode::Control(View::Branch(target), ControlNode::Branches) if *target == parent => {
             if new_name != &*info.name {
-                common.memory.rename_branch(&common.actor(caller), branch, new_name)?;
+                mount.memory.rename_branch(&mount.actor(caller), branch, new_name)?;
             }
             Ok(())
         }
-        Node::Branch(target) if *target == parent && new_name == &*info.name => {
+        FsNode::Branch(target) if *target == parent && new_name == &*info.name => {
             check_settled(handles, &info)?;
             let deadline = Some(Deadline::after(MERGE_TIME));
-            let outcome = common.memory.merge_until(&common.actor(caller), branch, MergeKind::Merge, deadline)?;
-            common.states.bury(branch);
+            let outcome = mount.memory.merge_until(&mount.actor(caller), branch, MergeKind::Merge, deadline)?;
+            mount.states.bury(branch);
             let lines = (outcome.to_json() + "\n").into_bytes();
             // The merge is done, whether or not its result is kept.
-            if let Ok(answer) = Counted::of(common.memory.budget(), caller.uid, lines) {
-                common.answers.keep(&View::Branch(parent), Fixed::Ctl, caller.uid, &Arc::new(Mutex::new(answer)));
+            if let Ok(answer) = Counted::of(mount.memory.budget(), caller.uid, lines) {
+                mount.answers.keep(&View::Branch(parent), ControlNode::Ctl, caller.uid, &Arc::new(Mutex::new(answer)));
             }
             Ok(())
         }

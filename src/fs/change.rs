@@ -2,10 +2,10 @@
 
 use std::ffi::OsStr;
 
-use super::attr::Entry;
-use super::common::{Caller, check_changeable};
+use super::attr::EntryAttr;
 use super::errno::{Errno, Failure, invalid, not_permitted};
-use super::node::{Fixed, Node};
+use super::mount_context::{Caller, check_changeable};
+use super::node::{ControlNode, FsNode};
 use super::rights::{READ, SEARCH};
 use super::{Filesystem, branches, vectors};
 use crate::memory::{Error, FILES_ROOT, Kind, Make, View};
@@ -13,10 +13,10 @@ use crate::memory::{Error, FILES_ROOT, Kind, Make, View};
 impl Filesystem {
     /// Makes a root branch, a fork, a checkpoint or a directory in `files/`; EPERM where a directory
     /// means none of these. `mode` is for `files/`.
-    pub fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Result<Entry, Errno> {
+    pub fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Result<EntryAttr, Errno> {
         let parent = self.nodes.node(parent)?;
         let made = match &parent {
-            Node::File(of, directory) => self.make_file(caller, of, *directory, name, Make::Directory, mode),
+            FsNode::File(of, directory) => self.make_file(caller, of, *directory, name, Make::Directory, mode),
             _ => self.make(caller, &parent, name).and_then(|node| self.entry(&node)),
         };
         self.audit_at(caller, &parent, name, made)
@@ -30,7 +30,7 @@ impl Filesystem {
     pub fn rmdir(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let parent = self.nodes.node(parent)?;
         let removed = match &parent {
-            Node::File(of, directory) => self.remove_file(caller, of, *directory, name, true),
+            FsNode::File(of, directory) => self.remove_file(caller, of, *directory, name, true),
             _ => self.find(&parent, name).and_then(|node| self.remove_directory(caller, &parent, &node)),
         };
         self.audit_at(caller, &parent, name, removed)
@@ -40,9 +40,9 @@ impl Filesystem {
     pub fn unlink(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let parent = self.nodes.node(parent)?;
         let removed = match &parent {
-            Node::File(of, directory) => self.remove_file(caller, of, *directory, name, false),
-            Node::Fixed(view, Fixed::Vectors) => {
-                self.common.place(view, caller).and_then(|place| vectors::unlink(&place, name))
+            FsNode::File(of, directory) => self.remove_file(caller, of, *directory, name, false),
+            FsNode::Control(view, ControlNode::Vectors) => {
+                self.mount.place(view, caller).and_then(|place| vectors::unlink(&place, name))
             }
             _ => self.find(&parent, name).and_then(|node| Err(fixed(&node))),
         };
@@ -58,7 +58,7 @@ impl Filesystem {
     /// refused for.
     pub fn rename(&self, caller: Caller, from: (u64, &OsStr), to: (u64, &OsStr), flags: u32) -> Result<(), Errno> {
         let (parent, new_parent) = (self.nodes.node(from.0)?, self.nodes.node(to.0)?);
-        if matches!((&parent, &new_parent), (Node::File(..), _) | (_, Node::File(..))) {
+        if matches!((&parent, &new_parent), (FsNode::File(..), _) | (_, FsNode::File(..))) {
             let moved = self.rename_at(caller, (&parent, from.1), (&new_parent, to.1), flags);
             return self.audit_at(caller, &parent, from.1, moved);
         }
@@ -69,21 +69,21 @@ impl Filesystem {
         self.audit_at(caller, &parent, from.1, moved)
     }
 
-    fn make(&self, caller: Caller, parent: &Node, name: &OsStr) -> Result<Node, Failure> {
+    fn make(&self, caller: Caller, parent: &FsNode, name: &OsStr) -> Result<FsNode, Failure> {
         if let Some(view) = parent.view() {
-            self.common.memory.info(view.branch())?;
+            self.mount.memory.info(view.branch())?;
             check_changeable(&view)?;
         }
-        self.common.check_writable()?;
-        let who = self.common.actor(caller);
+        self.mount.check_writable()?;
+        let who = self.mount.actor(caller);
         match parent {
-            Node::Mount => Ok(Node::Branch(self.common.memory.create_root(&who, text(name)?)?)),
-            Node::Fixed(View::Branch(branch), Fixed::Branches) => {
-                self.common.check_rights(caller, &self.common.memory.info(*branch)?, READ | SEARCH)?;
-                Ok(Node::Branch(self.common.memory.fork(&who, *branch, text(name)?, None)?))
+            FsNode::Mount => Ok(FsNode::Branch(self.mount.memory.create_root(&who, text(name)?)?)),
+            FsNode::Control(View::Branch(branch), ControlNode::Branches) => {
+                self.mount.check_rights(caller, &self.mount.memory.info(*branch)?, READ | SEARCH)?;
+                Ok(FsNode::Branch(self.mount.memory.fork(&who, *branch, text(name)?, None)?))
             }
-            Node::Fixed(View::Branch(branch), Fixed::Checkpoints) => {
-                self.common.memory.checkpoint(&who, *branch, text(name)?, None)?;
+            FsNode::Control(View::Branch(branch), ControlNode::Checkpoints) => {
+                self.mount.memory.checkpoint(&who, *branch, text(name)?, None)?;
                 self.find(parent, name)
             }
             _ => Err(not_permitted(
@@ -93,18 +93,18 @@ impl Filesystem {
         }
     }
 
-    fn remove_directory(&self, caller: Caller, parent: &Node, node: &Node) -> Result<(), Failure> {
+    fn remove_directory(&self, caller: Caller, parent: &FsNode, node: &FsNode) -> Result<(), Failure> {
         if let Some(view) = parent.view() {
             check_changeable(&view)?;
         }
         match node {
-            Node::Branch(branch) => {
-                let discarded = branches::discard(&self.common, &self.handles, caller, *branch);
+            FsNode::Branch(branch) => {
+                let discarded = branches::discard(&self.mount, &self.handles, caller, *branch);
                 discarded.inspect_err(|failure| self.record_for_branch(caller, node, failure))
             }
-            Node::Checkpoint { branch, label, .. } => {
-                self.common.check_writable()?;
-                Ok(self.common.memory.delete_checkpoint(&self.common.actor(caller), *branch, label)?)
+            FsNode::Checkpoint { branch, label, .. } => {
+                self.mount.check_writable()?;
+                Ok(self.mount.memory.delete_checkpoint(&self.mount.actor(caller), *branch, label)?)
             }
             node if node.is_directory() => Err(fixed(node)),
             _ => Err(Errno::ENOTDIR.into()),
@@ -114,8 +114,8 @@ impl Filesystem {
     fn rename_node(
         &self,
         caller: Caller,
-        from: (&Node, &OsStr, &Node),
-        to: (&Node, &OsStr),
+        from: (&FsNode, &OsStr, &FsNode),
+        to: (&FsNode, &OsStr),
         flags: u32,
     ) -> Result<(), Failure> {
         let ((parent, name, node), (new_parent, new_name)) = (from, to);
@@ -127,19 +127,19 @@ impl Filesystem {
         }
         self.check_target(node, new_parent, new_name)?;
         match (node, new_parent) {
-            (Node::Record(view, _), _) if parent == new_parent => {
-                vectors::rename(&self.common.place(view, caller)?, name, new_name, flags != 0)?;
+            (FsNode::Record(view, _), _) if parent == new_parent => {
+                vectors::rename(&self.mount.place(view, caller)?, name, new_name, flags != 0)?;
             }
-            (Node::Temporary(branch, _), _) if parent == new_parent => {
-                vectors::rename(&self.common.place(&View::Branch(*branch), caller)?, name, new_name, flags != 0)?;
+            (FsNode::Temporary(branch, _), _) if parent == new_parent => {
+                vectors::rename(&self.mount.place(&View::Branch(*branch), caller)?, name, new_name, flags != 0)?;
             }
             // As between file systems: mv(1) then copies, and the copy is a record of the other
             // branch.
-            (Node::Record(..) | Node::Temporary(..), Node::Fixed(_, Fixed::Vectors)) => {
+            (FsNode::Record(..) | FsNode::Temporary(..), FsNode::Control(_, ControlNode::Vectors)) => {
                 return Err(Errno::EXDEV.into());
             }
-            (Node::Branch(branch), _) => {
-                branches::rename(&self.common, &self.handles, caller, *branch, (new_parent, text(new_name)?))?;
+            (FsNode::Branch(branch), _) => {
+                branches::rename(&self.mount, &self.handles, caller, *branch, (new_parent, text(new_name)?))?;
             }
             _ => return Err(fixed(node)),
         }
@@ -147,10 +147,10 @@ impl Filesystem {
     }
 
     /// The kernel marks a directory that is replaced as dead for everybody, so that must never be.
-    pub(super) fn check_target(&self, node: &Node, new_parent: &Node, new_name: &OsStr) -> Result<(), Failure> {
+    pub(super) fn check_target(&self, node: &FsNode, new_parent: &FsNode, new_name: &OsStr) -> Result<(), Failure> {
         match self.find(new_parent, new_name) {
             Ok(target) if target == *node => Ok(()),
-            Ok(Node::Branch(_)) => {
+            Ok(FsNode::Branch(_)) => {
                 let message = format!("there is a branch {} already", new_name.to_string_lossy());
                 Err(Error::new(
                     Kind::Exists,
@@ -160,25 +160,25 @@ impl Filesystem {
                 )
                 .into())
             }
-            Ok(target @ (Node::Fixed(..) | Node::Setting(..) | Node::Export(..) | Node::Checkpoint { .. })) => {
-                Err(fixed(&target))
-            }
-            Ok(target @ Node::File(_, FILES_ROOT)) => Err(fixed(&target)),
+            Ok(
+                target @ (FsNode::Control(..) | FsNode::Setting(..) | FsNode::Export(..) | FsNode::Checkpoint { .. }),
+            ) => Err(fixed(&target)),
+            Ok(target @ FsNode::File(_, FILES_ROOT)) => Err(fixed(&target)),
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
     /// Who merges or discards a branch may look for the reason in the branch as well as in its
     /// parent.
-    fn record_for_branch(&self, caller: Caller, node: &Node, failure: &Failure) {
-        if let (Node::Branch(_), Failure::Refused(error)) = (node, failure) {
+    fn record_for_branch(&self, caller: Caller, node: &FsNode, failure: &Failure) {
+        if let (FsNode::Branch(_), Failure::Refused(error)) = (node, failure) {
             self.record(Some(caller), node.view().as_ref(), ".", error);
         }
     }
 }
 
 /// Returns the refusal to move or remove what is always there.
-pub(super) fn fixed(node: &Node) -> Failure {
+pub(super) fn fixed(node: &FsNode) -> Failure {
     not_permitted(
         format!("{} is a fixed part of the tree", node.path()),
         "leave it; rmdir of the branch's directory discards the branch",

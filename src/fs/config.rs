@@ -2,9 +2,9 @@
 
 use crate::sync::Mutex;
 
-use super::common::Place;
 use super::errno::{Failure, invalid};
 use super::handle::{File, part};
+use super::mount_context::OpenContext;
 use crate::memory::{Error, Kind, Setting};
 
 /// Bytes of the longest value.
@@ -18,7 +18,7 @@ pub(super) fn shown(value: &str) -> String {
 /// A setting opened for writing. Each write sets what the handle wrote so far, so that a bad value
 /// fails in the write.
 pub(super) struct SettingFile {
-    place: Place,
+    place: OpenContext,
     setting: Setting,
     append: bool,
     value: Mutex<Vec<u8>>,
@@ -26,7 +26,7 @@ pub(super) struct SettingFile {
 
 impl SettingFile {
     /// A write at 0 begins a value anew, appending goes on from the present one.
-    pub fn open(place: Place, setting: Setting, append: bool) -> Result<SettingFile, Failure> {
+    pub fn open(place: OpenContext, setting: Setting, append: bool) -> Result<SettingFile, Failure> {
         place.check_writable()?;
         let value = shown(&place.memory().setting(&place.view, setting)?);
         Ok(SettingFile { place, setting, append, value: Mutex::new(value.into_bytes()) })

@@ -1,12 +1,12 @@
 //! `ctl`: one verb a line, done as the line is written.
 
-use super::common::Place;
-use super::conversation::{Outcome, Speech};
 use super::errno::{Failure, invalid, not_permitted};
 use super::handle::HandleTable;
-use super::node::Fixed;
+use super::line_session::{LineProtocol, RequestOutcome};
+use super::mount_context::OpenContext;
+use super::node::ControlNode;
 use super::rights::{READ, SEARCH, WRITE};
-use crate::memory::{BranchInfo, Error, Kind, MergeKind, Side, Viewer, Wanted, parse_duration};
+use crate::memory::{BranchInfo, Error, Kind, MergeKind, ShowTarget, Side, Viewer, parse_duration};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,12 +33,12 @@ pub(super) enum Verb {
     Rollback { label: String, patterns: Vec<String> },
     Resolve { id: String, side: Side },
     Collect { older_than: Option<Duration>, dry_run: bool },
-    Show(Wanted),
+    Show(ShowTarget),
 }
 
-impl Speech for Ctl {
+impl LineProtocol for Ctl {
     type Request = Verb;
-    const CHANNEL: Fixed = Fixed::Ctl;
+    const CHANNEL: ControlNode = ControlNode::Ctl;
 
     fn parse(&self, line: &str) -> Result<Verb, Failure> {
         verb(line.trim()).ok_or_else(|| {
@@ -51,7 +51,7 @@ impl Speech for Ctl {
         Some(failure.to_line())
     }
 
-    fn perform(&self, place: &Place, verb: &Verb, _number: usize) -> Outcome {
+    fn perform(&self, place: &OpenContext, verb: &Verb, _number: usize) -> RequestOutcome {
         place.check_alive()?;
         check_caller(place, verb)?;
         if !matches!(verb, Verb::Merge { dry_run: true, .. } | Verb::Collect { dry_run: true, .. } | Verb::Show(_)) {
@@ -90,10 +90,10 @@ impl Speech for Ctl {
 
 /// What makes a fork or tells of the parent asks for the rights to read it, what changes the parent for that to write
 /// there, and what changes the branch is its owner's.
-fn check_caller(place: &Place, verb: &Verb) -> Result<(), Failure> {
+fn check_caller(place: &OpenContext, verb: &Verb) -> Result<(), Failure> {
     match verb {
         Verb::Fork { .. } => {
-            place.common.check_rights(place.caller, &place.memory().info(place.branch())?, READ | SEARCH)
+            place.mount.check_rights(place.caller, &place.memory().info(place.branch())?, READ | SEARCH)
         }
         Verb::Show(_) => place.check_entered(),
         Verb::Merge { dry_run: true, .. } => {
@@ -119,7 +119,7 @@ fn check_caller(place: &Place, verb: &Verb) -> Result<(), Failure> {
 }
 
 /// Garbage is the store's: it is collected by who owns a root branch, which a mounted child is not.
-fn check_root(place: &Place) -> Result<(), Failure> {
+fn check_root(place: &OpenContext) -> Result<(), Failure> {
     if place.memory().info(place.branch())?.parent.is_none() {
         return Ok(());
     }
@@ -127,21 +127,21 @@ fn check_root(place: &Place) -> Result<(), Failure> {
 }
 
 impl Ctl {
-    fn merge(&self, place: &Place, kind: MergeKind, dry_run: bool) -> Result<String, Failure> {
+    fn merge(&self, place: &OpenContext, kind: MergeKind, dry_run: bool) -> Result<String, Failure> {
         let (memory, branch) = (place.memory(), place.branch());
         if kind == MergeKind::Merge && !dry_run {
             self.check_end(place)?;
         }
         let outcome = memory.merge(&place.actor(), branch, kind, dry_run)?;
         if kind == MergeKind::Merge && !dry_run {
-            place.common.states.bury(branch);
+            place.mount.states.bury(branch);
         }
         Ok(outcome.to_json() + "\n")
     }
 
     /// Refuses to end the branch that is mounted, and one with bytes that no commit took.
-    fn check_end(&self, place: &Place) -> Result<(), Failure> {
-        if place.common.root() == Some(place.branch()) {
+    fn check_end(&self, place: &OpenContext) -> Result<(), Failure> {
+        if place.mount.root() == Some(place.branch()) {
             return Err(not_permitted(
                 "the branch that is mounted can't end while it is",
                 "write promote: the branch lives on",
@@ -152,9 +152,9 @@ impl Ctl {
 }
 
 /// Returns what has a hash, as far as the caller may see it.
-fn show(place: &Place, wanted: Wanted) -> Outcome {
+fn show(place: &OpenContext, wanted: ShowTarget) -> RequestOutcome {
     let memory = place.memory();
-    let may_read = |info: BranchInfo| place.common.permits(place.caller, &info, READ | SEARCH);
+    let may_read = |info: BranchInfo| place.mount.permits(place.caller, &info, READ | SEARCH);
     let reads = |branch| memory.info(branch).is_ok_and(may_read);
     let shown = memory.show(place.branch(), wanted, Viewer { reads: &reads, most: SHOWN_BYTES_MAX })?;
     Ok(shown.to_line())
@@ -228,7 +228,7 @@ fn verb(line: &str) -> Option<Verb> {
             Some(Verb::Resolve { id: id.trim().to_owned(), side })
         }
         "gc" => collect(rest),
-        "show" => Wanted::parse(rest).map(Verb::Show),
+        "show" => ShowTarget::parse(rest).map(Verb::Show),
         _ => None,
     }
 }

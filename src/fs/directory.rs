@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::errno::Failure;
 use super::files::FileNames;
-use super::node::Node;
+use super::node::FsNode;
 use crate::memory::{FileName, Snapshot};
 
 /// How many record ids are held at a time.
@@ -13,9 +13,9 @@ const PAGE: usize = 1_024;
 
 /// A name in a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Name {
+pub(super) struct ListName {
     pub name: OsString,
-    pub node: Node,
+    pub node: FsNode,
 }
 
 /// One open directory: some names held here, then the records of a snapshot or the files of a
@@ -25,7 +25,7 @@ pub(super) struct Name {
 /// seekdir(3) and rewinddir(3) work whatever happens meanwhile, and a listing of any length takes
 /// the same memory but for one id a page.
 pub(super) struct Listing {
-    names: Vec<Name>,
+    names: Vec<ListName>,
     more: More,
 }
 
@@ -46,15 +46,15 @@ pub(super) struct Records {
 }
 
 /// What stands at a cookie.
-pub(super) enum Item<'a> {
-    Named(&'a OsStr, &'a Node),
+pub(super) enum ListItem<'a> {
+    Named(&'a OsStr, &'a FsNode),
     Record(Arc<str>),
     /// With its inode.
     File(FileName, u64),
 }
 
 impl Listing {
-    pub fn new(names: Vec<Name>, more: More) -> Listing {
+    pub fn new(names: Vec<ListName>, more: More) -> Listing {
         Listing { names, more }
     }
 
@@ -64,16 +64,16 @@ impl Listing {
     }
 
     /// Returns what stands at `cookie`, counted from 0; nothing behind the end.
-    pub fn item(&mut self, cookie: u64) -> Result<Option<Item<'_>>, Failure> {
+    pub fn item(&mut self, cookie: u64) -> Result<Option<ListItem<'_>>, Failure> {
         let index = usize::try_from(cookie).unwrap_or(usize::MAX);
         if let Some(found) = self.names.get(index) {
-            return Ok(Some(Item::Named(&found.name, &found.node)));
+            return Ok(Some(ListItem::Named(&found.name, &found.node)));
         }
         let index = index - self.names.len();
         Ok(match &mut self.more {
             More::Nothing => None,
-            More::Records(records) => records.id(index)?.map(Item::Record),
-            More::Files(files) => files.get(index)?.map(|(name, inode)| Item::File(name, inode)),
+            More::Records(records) => records.id(index)?.map(ListItem::Record),
+            More::Files(files) => files.get(index)?.map(|(name, inode)| ListItem::File(name, inode)),
         })
     }
 }

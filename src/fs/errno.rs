@@ -85,7 +85,7 @@ impl Failure {
             Failure::Plain(_) => (errno, &*plain, ""),
             Failure::Refused(error) => (error.code, &*error.message, &*error.hint),
         };
-        let line = Refusal { status: "refused", errno, code, message, hint };
+        let line = LoggedRefusal { status: "refused", errno, code, message, hint };
         serde_json::to_string(&line).unwrap_or_default() + "\n"
     }
 
@@ -99,7 +99,7 @@ impl Failure {
 
 /// What `ctl` answers to a verb that is refused.
 #[derive(Serialize)]
-struct Refusal<'a> {
+struct LoggedRefusal<'a> {
     status: &'a str,
     errno: &'a str,
     code: &'a str,

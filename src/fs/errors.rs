@@ -23,11 +23,11 @@ pub(super) struct ErrorLog {
 
 #[derive(Default)]
 struct Ring {
-    lines: VecDeque<Line>,
+    lines: VecDeque<ErrorLine>,
     bytes: usize,
 }
 
-struct Line {
+struct ErrorLine {
     /// Who was refused; nobody where that is not known.
     uid: Option<u32>,
     text: String,
@@ -35,18 +35,18 @@ struct Line {
 
 /// Whose lines somebody sees.
 #[derive(Clone, Copy)]
-pub(super) enum Reader {
+pub(super) enum ErrorReader {
     /// The branch's owner, and root.
     Owner,
     /// Another, who sees what was refused to them.
     Other(u32),
 }
 
-impl Reader {
-    fn sees(self, line: &Line) -> bool {
+impl ErrorReader {
+    fn sees(self, line: &ErrorLine) -> bool {
         match self {
-            Reader::Owner => true,
-            Reader::Other(uid) => line.uid == Some(uid),
+            ErrorReader::Owner => true,
+            ErrorReader::Other(uid) => line.uid == Some(uid),
         }
     }
 }
@@ -57,7 +57,7 @@ impl ErrorLog {
         let text = line(time, path, error);
         let mut ring = self.ring.lock();
         ring.bytes += text.len();
-        ring.lines.push_back(Line { uid, text });
+        ring.lines.push_back(ErrorLine { uid, text });
         while ring.lines.len() > LINES_MAX || ring.bytes > BYTES_MAX {
             let dropped = ring.lines.pop_front().map_or(0, |line| line.text.len());
             ring.bytes -= dropped;
@@ -65,14 +65,14 @@ impl ErrorLog {
     }
 
     /// Returns the lines that somebody sees, oldest first.
-    pub fn text(&self, reader: Reader) -> Vec<u8> {
+    pub fn text(&self, reader: ErrorReader) -> Vec<u8> {
         let ring = self.ring.lock();
         let seen = ring.lines.iter().filter(|line| reader.sees(line));
         seen.flat_map(|line| line.text.bytes()).collect()
     }
 
     /// Returns the newest line that somebody sees.
-    pub fn last(&self, reader: Reader) -> Option<Value> {
+    pub fn last(&self, reader: ErrorReader) -> Option<Value> {
         let ring = self.ring.lock();
         let line = ring.lines.iter().rev().find(|line| reader.sees(line))?;
         serde_json::from_str(&line.text).ok()
@@ -107,7 +107,7 @@ mod tests {
     fn a_line_is_json_with_everything_that_the_contract_names() {
         let log = ErrorLog::default();
         log.record(Time(0), None, "vectors/a\"b.json", &error("has 2\nnumbers"));
-        let text = log.text(Reader::Owner);
+        let text = log.text(ErrorReader::Owner);
         let line: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(line["path"], "vectors/a\"b.json");
         assert_eq!(line["errno"], "EINVAL");
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(line["message"], "has 2\nnumbers");
         assert_eq!(line["hint"], "write 3 numbers");
         assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1);
-        assert_eq!(log.last(Reader::Owner), Some(line));
+        assert_eq!(log.last(ErrorReader::Owner), Some(line));
     }
 
     #[test]
@@ -125,9 +125,9 @@ mod tests {
             log.record(Time(0), uid, "ctl", &error(message));
         }
         let count = |reader| String::from_utf8(log.text(reader)).unwrap().lines().count();
-        assert_eq!((count(Reader::Owner), count(Reader::Other(7)), count(Reader::Other(9))), (3, 1, 0));
-        assert_eq!(log.last(Reader::Other(7)).unwrap()["message"], "of 7");
-        assert_eq!(log.last(Reader::Other(9)), None);
+        assert_eq!((count(ErrorReader::Owner), count(ErrorReader::Other(7)), count(ErrorReader::Other(9))), (3, 1, 0));
+        assert_eq!(log.last(ErrorReader::Other(7)).unwrap()["message"], "of 7");
+        assert_eq!(log.last(ErrorReader::Other(9)), None);
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
         for number in 0..1_003 {
             log.record(Time(0), None, "ctl", &error(&number.to_string()));
         }
-        let text = String::from_utf8(log.text(Reader::Owner)).unwrap();
+        let text = String::from_utf8(log.text(ErrorReader::Owner)).unwrap();
         assert_eq!(text.lines().count(), 1_000);
         assert!(text.lines().next().unwrap().contains("\"message\":\"3\""));
     }
@@ -147,7 +147,7 @@ mod tests {
         for _ in 0..1_000 {
             log.record(Time(0), None, "x", &error(&"ä".repeat(FIELD_BYTES_MAX)));
         }
-        let text = log.text(Reader::Owner);
+        let text = log.text(ErrorReader::Owner);
         assert!((BYTES_MAX / 2..=BYTES_MAX).contains(&text.len()), "{}", text.len());
         assert!(String::from_utf8(text).is_ok());
     }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::common::{Caller, Place};
 use super::directory::Listing;
 use super::errno::{Errno, Failure};
-use super::node::Node;
+use super::mount_context::{Caller, OpenContext};
+use super::node::FsNode;
 use crate::memory::BranchId;
 use crate::sync::Mutex;
 
@@ -75,7 +75,7 @@ pub(super) trait File: Send + Sync {
 }
 
 pub(super) struct Handle {
-    pub node: Node,
+    pub node: FsNode,
     /// The number under which the kernel knows the node; 0 where nobody will ask.
     pub number: u64,
     /// The path in `errors`; empty in `files/`, where it may change.
@@ -83,7 +83,7 @@ pub(super) struct Handle {
     /// Who opened it.
     pub caller: Caller,
     /// Nothing for the mount's own directory, and in `files/`, where the tree says what is gone.
-    pub place: Option<Place>,
+    pub place: Option<OpenContext>,
     pub open: Open,
 }
 
@@ -108,7 +108,7 @@ impl Handle {
     }
 
     pub fn check_alive(&self) -> Result<(), Failure> {
-        self.place.as_ref().map_or(Ok(()), Place::check_alive)
+        self.place.as_ref().map_or(Ok(()), OpenContext::check_alive)
     }
 }
 
@@ -135,7 +135,7 @@ impl HandleTable {
     }
 
     /// Returns some handle open on `node`.
-    pub fn on(&self, node: &Node) -> Option<Arc<Handle>> {
+    pub fn on(&self, node: &FsNode) -> Option<Arc<Handle>> {
         self.handles.lock().values().find(|handle| handle.node == *node).cloned()
     }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::anchor::Anchor;
-use super::common::Place;
 use super::counted::Counted;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
-use super::node::Fixed;
+use super::mount_context::OpenContext;
+use super::node::ControlNode;
 use crate::memory::{self, DOCUMENT_BYTES_MAX, Error, Kind, RecordEdit};
 use crate::sync::{Mutex, Rank};
 
@@ -18,21 +18,21 @@ const BATCH_BYTES_MAX: usize = 1 << 30;
 
 /// One handle on `ingest`.
 pub(super) struct Ingest {
-    place: Place,
-    batch: Mutex<Batch>,
+    place: OpenContext,
+    batch: Mutex<PendingLines>,
     /// As in the batch, for those who must not wait for a commit.
     pending: AtomicBool,
 }
 
-struct Batch {
+struct PendingLines {
     anchor: Anchor,
-    edits: memory::Batch,
+    edits: memory::IngestBatch,
     /// Complete lines so far.
     lines: usize,
     bytes: usize,
     /// The beginning of a line.
     tail: Counted,
-    refusal: Refusal,
+    refusal: LineRefusal,
     /// Why the line under way was refused, while its end is still to come.
     cut: Option<Failure>,
     /// The result of the last commit of this handle.
@@ -41,7 +41,7 @@ struct Batch {
 
 /// What became of a batch that did not count.
 #[derive(Default)]
-enum Refusal {
+enum LineRefusal {
     #[default]
     None,
     /// A bad line came. The rest of the batch is refused with it.
@@ -52,12 +52,12 @@ enum Refusal {
 }
 
 impl Ingest {
-    pub fn new(place: Place) -> Ingest {
-        let batch = Mutex::ranked(Rank::Handle, Batch::new(&place));
+    pub fn new(place: OpenContext) -> Ingest {
+        let batch = Mutex::ranked(Rank::Handle, PendingLines::new(&place));
         Ingest { place, batch, pending: AtomicBool::new(false) }
     }
 
-    fn add(&self, batch: &mut Batch, line: &[u8]) -> Result<(), Failure> {
+    fn add(&self, batch: &mut PendingLines, line: &[u8]) -> Result<(), Failure> {
         batch.lines += 1;
         if line.trim_ascii().is_empty() {
             return Ok(());
@@ -69,7 +69,7 @@ impl Ingest {
         batch.edits.push(edit).map_err(|error| in_line(batch.lines, error))
     }
 
-    fn take(&self, batch: &mut Batch, data: &[u8]) -> Result<(), Failure> {
+    fn take(&self, batch: &mut PendingLines, data: &[u8]) -> Result<(), Failure> {
         batch.bytes += data.len();
         if batch.bytes > BATCH_BYTES_MAX {
             return Err(too_large(
@@ -96,10 +96,10 @@ impl Ingest {
     }
 
     /// Commits the batch; a last line without its end counts when it is complete.
-    fn commit_batch(&self, batch: &mut Batch) -> Result<(), Failure> {
-        if let Refusal::Poisoned(failure) | Refusal::Failed(failure) = &batch.refusal {
+    fn commit_batch(&self, batch: &mut PendingLines) -> Result<(), Failure> {
+        if let LineRefusal::Poisoned(failure) | LineRefusal::Failed(failure) = &batch.refusal {
             let failure = failure.clone();
-            batch.refusal = Refusal::Failed(failure.clone());
+            batch.refusal = LineRefusal::Failed(failure.clone());
             return Err(failure);
         }
         self.place.check_writable()?;
@@ -112,12 +112,12 @@ impl Ingest {
         let committed = self.commit_lines(batch);
         batch.begin(&self.place);
         if let Err(failure) = &committed {
-            batch.refusal = Refusal::Failed(failure.clone());
+            batch.refusal = LineRefusal::Failed(failure.clone());
         }
         committed
     }
 
-    fn commit_lines(&self, batch: &mut Batch) -> Result<(), Failure> {
+    fn commit_lines(&self, batch: &mut PendingLines) -> Result<(), Failure> {
         let tail = batch.tail.take();
         self.add(batch, &tail)?;
         if batch.edits.is_empty() {
@@ -130,43 +130,43 @@ impl Ingest {
         let result = (receipt.to_json() + "\n").into_bytes();
         // The commit is done, whether or not its result is kept for others.
         if let Ok(answer) = self.place.counted(result.clone()) {
-            self.place.common.answers.keep(&self.place.view, Fixed::Ingest, uid, &Arc::new(Mutex::new(answer)));
+            self.place.mount.answers.keep(&self.place.view, ControlNode::Ingest, uid, &Arc::new(Mutex::new(answer)));
         }
         batch.result = Some(result);
         Ok(())
     }
 
-    fn note_pending(&self, batch: &Batch) {
+    fn note_pending(&self, batch: &PendingLines) {
         self.pending.store(batch.is_pending(), Ordering::Release);
     }
 }
 
-impl Batch {
-    fn new(place: &Place) -> Batch {
-        Batch {
+impl PendingLines {
+    fn new(place: &OpenContext) -> PendingLines {
+        PendingLines {
             anchor: Anchor::default(),
             edits: place.memory().batch(place.caller.uid),
             lines: 0,
             bytes: 0,
             tail: place.buffer(),
-            refusal: Refusal::None,
+            refusal: LineRefusal::None,
             cut: None,
             result: None,
         }
     }
 
-    fn begin(&mut self, place: &Place) {
+    fn begin(&mut self, place: &OpenContext) {
         let (anchor, result, cut) = (std::mem::take(&mut self.anchor), self.result.take(), self.cut.take());
-        *self = Batch { anchor, result, cut, ..Batch::new(place) };
+        *self = PendingLines { anchor, result, cut, ..PendingLines::new(place) };
     }
 
     /// Refuses data, and what was written with it.
-    fn poison(&mut self, place: &Place, failure: Failure, data: &[u8]) {
+    fn poison(&mut self, place: &OpenContext, failure: Failure, data: &[u8]) {
         self.begin(place);
         // A line that is too long is refused before its end.
         let is_cut = failure.errno() == Errno::EFBIG && !data.contains(&b'\n');
         self.cut = is_cut.then(|| failure.clone());
-        self.refusal = Refusal::Poisoned(failure);
+        self.refusal = LineRefusal::Poisoned(failure);
     }
 
     fn is_pending(&self) -> bool {
@@ -174,7 +174,7 @@ impl Batch {
     }
 
     fn is_refused(&self) -> bool {
-        !matches!(self.refusal, Refusal::None)
+        !matches!(self.refusal, LineRefusal::None)
     }
 }
 
@@ -189,7 +189,7 @@ impl File for Ingest {
         let place = batch.anchor.place(offset);
         if batch.result.is_none() {
             batch.result =
-                Some(self.place.common.answers.get(&self.place.view, Fixed::Ingest, self.place.caller.uid)?);
+                Some(self.place.mount.answers.get(&self.place.view, ControlNode::Ingest, self.place.caller.uid)?);
         }
         Ok(part(batch.result.as_deref().unwrap_or_default(), place, size))
     }
@@ -197,14 +197,14 @@ impl File for Ingest {
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.place.check_writable()?;
         let mut batch = self.batch.lock();
-        if let Refusal::Poisoned(failure) = &batch.refusal {
+        if let LineRefusal::Poisoned(failure) = &batch.refusal {
             let failure = failure.clone();
             // The line may end in what is refused with it.
             batch.cut.take_if(|_| data.contains(&b'\n'));
             return Err(failure);
         }
         let cut = batch.cut.take();
-        batch.refusal = Refusal::None;
+        batch.refusal = LineRefusal::None;
         let taken = cut.map_or_else(|| self.take(&mut batch, data), Err);
         if let Err(failure) = taken {
             batch.poison(&self.place, failure.clone(), data);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::counted::Counted;
 use super::errno::Failure;
-use super::node::Fixed;
+use super::node::ControlNode;
 use crate::memory::{BranchId, Error, Kind, View};
 use crate::sync::Mutex;
 
 /// Bytes that are appended while others read them.
-pub(super) type Answer = Arc<Mutex<Counted>>;
+pub(super) type QueuedAnswer = Arc<Mutex<Counted>>;
 
 /// Bytes of the last answers of one user, and so of the longest one that is kept.
 const USER_BYTES_MAX: usize = 8 << 20;
@@ -20,17 +20,17 @@ const BYTES_MAX: usize = 64 << 20;
 const ANSWER_BYTES: usize = 512;
 
 /// A control file of a branch or checkpoint, and who read it.
-type Key = (View, Fixed, u32);
+type AnswerKey = (View, ControlNode, u32);
 
 /// The last answers of all branches. Beyond its limits the oldest one goes, of the user with the most.
 #[derive(Default)]
-pub(super) struct LastAnswers(Mutex<Kept>);
+pub(super) struct LastAnswers(Mutex<AnswerStore>);
 
 #[derive(Default)]
-struct Kept {
-    answers: HashMap<Key, Last>,
+struct AnswerStore {
+    answers: HashMap<AnswerKey, Last>,
     /// Their keys by user, oldest first.
-    ages: BTreeMap<(u32, u64), Key>,
+    ages: BTreeMap<(u32, u64), AnswerKey>,
     users: HashMap<u32, usize>,
     bytes: usize,
     age: u64,
@@ -38,14 +38,14 @@ struct Kept {
 
 struct Last {
     /// Nothing where it was too long to be kept.
-    answer: Option<Answer>,
+    answer: Option<QueuedAnswer>,
     weight: usize,
     age: u64,
 }
 
 impl LastAnswers {
     /// Notes the last answer that `uid` got from a control file.
-    pub fn keep(&self, view: &View, channel: Fixed, uid: u32, answer: &Answer) {
+    pub fn keep(&self, view: &View, channel: ControlNode, uid: u32, answer: &QueuedAnswer) {
         let length = answer.lock().len();
         let answer = (length <= USER_BYTES_MAX - ANSWER_BYTES).then(|| answer.clone());
         let weight = ANSWER_BYTES + answer.as_ref().map_or(0, |_| length);
@@ -54,7 +54,7 @@ impl LastAnswers {
     }
 
     /// Returns a copy of the last answer that `uid` got, empty when there is none; EFBIG where it was too long.
-    pub fn get(&self, view: &View, channel: Fixed, uid: u32) -> Result<Vec<u8>, Failure> {
+    pub fn get(&self, view: &View, channel: ControlNode, uid: u32) -> Result<Vec<u8>, Failure> {
         let answer = match self.0.lock().answers.get(&(view.clone(), channel, uid)) {
             None => return Ok(Vec::new()),
             Some(last) => last.answer.clone(),
@@ -71,16 +71,16 @@ impl LastAnswers {
     /// Forgets the answers of a branch and its checkpoints.
     pub fn forget(&self, branch: BranchId) {
         let mut kept = self.0.lock();
-        let keys: Vec<Key> = kept.answers.keys().filter(|(view, ..)| view.branch() == branch).cloned().collect();
+        let keys: Vec<AnswerKey> = kept.answers.keys().filter(|(view, ..)| view.branch() == branch).cloned().collect();
         let dropped: Vec<_> = keys.iter().map(|key| kept.remove(key)).collect();
         drop(kept);
         drop(dropped);
     }
 }
 
-impl Kept {
+impl AnswerStore {
     /// Returns what had to go, to be dropped with no lock held.
-    fn insert(&mut self, key: Key, answer: Option<Answer>, weight: usize) -> Vec<Option<Last>> {
+    fn insert(&mut self, key: AnswerKey, answer: Option<QueuedAnswer>, weight: usize) -> Vec<Option<Last>> {
         let mut dropped = vec![self.remove(&key)];
         let uid = key.2;
         self.age += 1;
@@ -101,7 +101,7 @@ impl Kept {
         (*most > USER_BYTES_MAX || self.bytes > BYTES_MAX).then_some(*uid)
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Last> {
+    fn remove(&mut self, key: &AnswerKey) -> Option<Last> {
         let last = self.answers.remove(key)?;
         self.ages.remove(&(key.2, last.age));
         self.bytes -= last.weight;
@@ -122,7 +122,7 @@ mod tests {
     use crate::fs::errno::Errno;
     use crate::sync::Budget;
 
-    fn answer(length: usize) -> Answer {
+    fn answer(length: usize) -> QueuedAnswer {
         let counted = Counted::of(&Arc::new(Budget::default()), 7, vec![b'x'; length]);
         Arc::new(Mutex::new(counted.unwrap_or_else(|_| panic!())))
     }
@@ -134,23 +134,23 @@ mod tests {
     #[test]
     fn an_answer_belongs_to_one_user_of_one_file() {
         let last = LastAnswers::default();
-        last.keep(&view(1), Fixed::Query, 7, &answer(5));
-        assert_eq!(last.get(&view(1), Fixed::Query, 7).unwrap(), b"xxxxx");
-        assert!(last.get(&view(1), Fixed::Query, 8).unwrap().is_empty());
-        assert!(last.get(&view(1), Fixed::Ctl, 7).unwrap().is_empty());
+        last.keep(&view(1), ControlNode::Query, 7, &answer(5));
+        assert_eq!(last.get(&view(1), ControlNode::Query, 7).unwrap(), b"xxxxx");
+        assert!(last.get(&view(1), ControlNode::Query, 8).unwrap().is_empty());
+        assert!(last.get(&view(1), ControlNode::Ctl, 7).unwrap().is_empty());
         last.forget(BranchId(1));
-        assert!(last.get(&view(1), Fixed::Query, 7).unwrap().is_empty());
+        assert!(last.get(&view(1), ControlNode::Query, 7).unwrap().is_empty());
         assert_eq!(last.0.lock().bytes, 0);
     }
 
     #[test]
     fn the_oldest_of_the_user_with_the_most_go_first() {
         let last = LastAnswers::default();
-        last.keep(&view(9), Fixed::Query, 8, &answer(100));
+        last.keep(&view(9), ControlNode::Query, 8, &answer(100));
         for branch in 1..=5 {
-            last.keep(&view(branch), Fixed::Query, 7, &answer(3 << 20));
+            last.keep(&view(branch), ControlNode::Query, 7, &answer(3 << 20));
         }
-        let there = |branch, uid| !last.get(&view(branch), Fixed::Query, uid).unwrap().is_empty();
+        let there = |branch, uid| !last.get(&view(branch), ControlNode::Query, uid).unwrap().is_empty();
         assert_eq!([1, 2, 3, 4, 5].map(|branch| there(branch, 7)), [false, false, false, true, true]);
         assert!(there(9, 8));
     }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn what_was_too_long_is_said() {
         let last = LastAnswers::default();
-        last.keep(&view(1), Fixed::Query, 7, &answer(9 << 20));
-        assert_eq!(last.get(&view(1), Fixed::Query, 7).unwrap_err().errno(), Errno::EFBIG);
+        last.keep(&view(1), ControlNode::Query, 7, &answer(9 << 20));
+        assert_eq!(last.get(&view(1), ControlNode::Query, 7).unwrap_err().errno(), Errno::EFBIG);
     }
 }

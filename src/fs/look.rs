@@ -2,17 +2,17 @@
 
 use std::ffi::OsStr;
 
-use super::attr::{Attr, Entry, attr, name_lifetime, unborn};
-use super::common::{Caller, check_changeable};
+use super::attr::{Attr, EntryAttr, attr, name_lifetime, unborn};
 use super::errno::{Errno, Failure, invalid, not_permitted};
 use super::files::FilesOf;
-use super::node::{Fixed, Node};
+use super::mount_context::{Caller, check_changeable};
+use super::node::{ControlNode, FsNode};
 use super::{Filesystem, tree};
 use crate::memory::Time;
 
 /// What setattr(2)-like calls ask for.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Changes {
+pub struct AttrChanges {
     /// Permission bits.
     pub mode: Option<u32>,
     /// Owner.
@@ -27,7 +27,7 @@ pub struct Changes {
     pub modified: Option<TimeSet>,
 }
 
-impl Changes {
+impl AttrChanges {
     /// Tells whether nothing is asked for.
     pub(super) fn is_empty(&self) -> bool {
         let rights = self.mode.or(self.uid).or(self.gid).is_some();
@@ -46,7 +46,7 @@ pub enum TimeSet {
 
 /// Room on the store's device, in bytes, and inodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Space {
+pub struct StatFs {
     /// All of it.
     pub total: u64,
     /// What nobody uses.
@@ -62,19 +62,19 @@ impl Filesystem {
     ///
     /// ENOENT, ENOTDIR, ENAMETOOLONG, or ESTALE when the directory's branch was merged or
     /// discarded.
-    pub fn lookup(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
+    pub fn lookup(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<EntryAttr, Errno> {
         let parent = self.nodes.node(parent)?;
         let found = match &parent {
-            Node::File(of, directory) => self.lookup_file(of, *directory, name),
+            FsNode::File(of, directory) => self.lookup_file(of, *directory, name),
             _ => self.find(&parent, name).and_then(|node| self.entry(&node)),
         };
         self.audit_at(caller, &parent, name, found)
     }
 
-    /// Takes back look-ups that [`Entry`]s stood for.
+    /// Takes back look-ups that [`EntryAttr`]s stood for.
     pub fn forget(&self, ino: u64, lookups: u64) {
         self.nodes.forget(ino, lookups);
-        self.common.removed.forget(ino);
+        self.mount.removed.forget(ino);
     }
 
     /// Returns the attributes of a node; of an open file with the length that this handle sees.
@@ -88,7 +88,7 @@ impl Filesystem {
     /// Records, `query` and the like accept what editors and archivers do to files, and keep what
     /// they are. A branch's directory takes permission bits; fixed names none (EPERM). A record is
     /// cut by its handle only (EINVAL).
-    pub fn setattr(&self, caller: Caller, ino: u64, changes: Changes, handle: Option<u64>) -> Result<Attr, Errno> {
+    pub fn setattr(&self, caller: Caller, ino: u64, changes: AttrChanges, handle: Option<u64>) -> Result<Attr, Errno> {
         let node = self.nodes.node(ino)?;
         let set = self.set(caller, &node, changes, handle).and_then(|()| self.attr_of(ino, &node, handle));
         self.audit_node(caller, &node, set)
@@ -96,49 +96,49 @@ impl Filesystem {
 
     /// Returns the room on the store's device, and how many inodes the files of the branch have that
     /// `ino` belongs to.
-    pub fn statfs(&self, ino: u64) -> Result<Space, Errno> {
+    pub fn statfs(&self, ino: u64) -> Result<StatFs, Errno> {
         let node = self.nodes.node(ino)?;
-        if let Node::File(of, _) = &node
+        if let FsNode::File(of, _) = &node
             && node.is_in_ram()
         {
             return self.audit_node(None, &node, self.scratch_room(of));
         }
-        let (total, free, available) = self.common.memory.space().map_err(|error| Errno::from(error.kind))?;
+        let (total, free, available) = self.mount.memory.space().map_err(|error| Errno::from(error.kind))?;
         let view = node.view();
-        let totals = view.and_then(|view| self.common.memory.files(&view).ok()).map(|files| files.totals());
+        let totals = view.and_then(|view| self.mount.memory.files(&view).ok()).map(|files| files.totals());
         let inodes = totals.map_or(0, |totals| totals.files + totals.directories);
-        Ok(Space { total, free, available, inodes })
+        Ok(StatFs { total, free, available, inodes })
     }
 
-    fn scratch_room(&self, of: &FilesOf) -> Result<Space, Failure> {
-        let (total, used) = self.common.scratch_space(of)?;
-        let totals = self.common.tree(of)?.totals();
+    fn scratch_room(&self, of: &FilesOf) -> Result<StatFs, Failure> {
+        let (total, used) = self.mount.scratch_space(of)?;
+        let totals = self.mount.tree(of)?.totals();
         let free = total.saturating_sub(used);
-        Ok(Space { total, free, available: free, inodes: totals.files + totals.directories })
+        Ok(StatFs { total, free, available: free, inodes: totals.files + totals.directories })
     }
 
-    pub(super) fn find(&self, parent: &Node, name: &OsStr) -> Result<Node, Failure> {
+    pub(super) fn find(&self, parent: &FsNode, name: &OsStr) -> Result<FsNode, Failure> {
         if let Some(view) = parent.view() {
-            self.common.memory.info(view.branch())?;
+            self.mount.memory.info(view.branch())?;
         }
-        tree::find(&self.common, parent, name)
+        tree::find(&self.mount, parent, name)
     }
 
     /// Counts a look-up of `node`, unless it is not there.
-    pub(super) fn entry(&self, node: &Node) -> Result<Entry, Failure> {
+    pub(super) fn entry(&self, node: &FsNode) -> Result<EntryAttr, Failure> {
         let attr = self.attr_of(self.nodes.number(node), node, None)?;
         let ino = self.nodes.remember(node);
         self.nodes.tell_length(ino, attr.size);
-        Ok(Entry { attr: Attr { ino, ..attr }, lifetime: name_lifetime(&self.common, node) })
+        Ok(EntryAttr { attr: Attr { ino, ..attr }, lifetime: name_lifetime(&self.mount, node) })
     }
 
     /// An open record has attributes while it is not committed yet, or not there any more.
-    pub(super) fn attr_of(&self, ino: u64, node: &Node, handle: Option<u64>) -> Result<Attr, Failure> {
-        if let Node::File(of, inode) = node {
+    pub(super) fn attr_of(&self, ino: u64, node: &FsNode, handle: Option<u64>) -> Result<Attr, Failure> {
+        if let FsNode::File(of, inode) = node {
             return self.file_attr(ino, of, *inode);
         }
         let handle = handle.map(|handle| self.handles.get(handle)).transpose()?;
-        let found = attr(&self.common, ino, node);
+        let found = attr(&self.mount, ino, node);
         let length = |handle: &super::handle::Handle| handle.file().ok().and_then(|file| file.length());
         match (found, node) {
             (Ok(attr), _) => {
@@ -147,44 +147,44 @@ impl Filesystem {
                 self.nodes.tell_length(ino, length);
                 Ok(attr.sized(length))
             }
-            (Err(Failure::Plain(Errno::ENOENT)), Node::Record(view, _)) => {
+            (Err(Failure::Plain(Errno::ENOENT)), FsNode::Record(view, _)) => {
                 let handle = handle.or_else(|| self.handles.on(node)).ok_or(Errno::ENOENT)?;
-                unborn(&self.common, ino, view.branch(), length(&handle).unwrap_or(0))
+                unborn(&self.mount, ino, view.branch(), length(&handle).unwrap_or(0))
             }
             (Err(failure), _) => Err(failure),
         }
     }
 
-    fn set(&self, caller: Caller, node: &Node, changes: Changes, handle: Option<u64>) -> Result<(), Failure> {
+    fn set(&self, caller: Caller, node: &FsNode, changes: AttrChanges, handle: Option<u64>) -> Result<(), Failure> {
         // Shells set the length of `query` before they write to it, also where nothing else may
         // change.
-        if matches!(node, Node::Fixed(_, Fixed::Query)) && changes.mode.is_none() {
+        if matches!(node, FsNode::Control(_, ControlNode::Query)) && changes.mode.is_none() {
             return Ok(());
         }
-        if let Node::File(of, inode) = node {
+        if let FsNode::File(of, inode) = node {
             return self.set_file(caller, of, *inode, changes);
         }
         if let Some(view) = node.view() {
             check_changeable(&view)?;
         }
-        self.common.check_writable()?;
+        self.mount.check_writable()?;
         if let Some(length) = changes.size {
             self.set_length(node, length, handle)?;
         }
         self.set_rights(caller, node, changes)
     }
 
-    fn set_length(&self, node: &Node, length: u64, handle: Option<u64>) -> Result<(), Failure> {
+    fn set_length(&self, node: &FsNode, length: u64, handle: Option<u64>) -> Result<(), Failure> {
         if let Some(handle) = handle {
             return self.handles.get(handle)?.file()?.truncate(length);
         }
         match node {
-            Node::Temporary(branch, number) => {
-                let file = self.common.states.known(*branch).and_then(|state| state.temporaries.numbered(*number));
-                file.ok_or(Errno::ENOENT)?.resize(length, self.common.memory.now())
+            FsNode::Temporary(branch, number) => {
+                let file = self.mount.states.known(*branch).and_then(|state| state.temporaries.numbered(*number));
+                file.ok_or(Errno::ENOENT)?.resize(length, self.mount.memory.now())
             }
-            Node::Fixed(_, Fixed::Ingest | Fixed::Ctl) | Node::Setting(..) => Ok(()),
-            Node::Record(..) => Err(invalid(
+            FsNode::Control(_, ControlNode::Ingest | ControlNode::Ctl) | FsNode::Setting(..) => Ok(()),
+            FsNode::Record(..) => Err(invalid(
                 "truncate",
                 "a record can't be cut without opening it",
                 "open the file and write the whole document",
@@ -193,13 +193,13 @@ impl Filesystem {
         }
     }
 
-    fn set_rights(&self, caller: Caller, node: &Node, changes: Changes) -> Result<(), Failure> {
+    fn set_rights(&self, caller: Caller, node: &FsNode, changes: AttrChanges) -> Result<(), Failure> {
         let owner = changes.uid.or(changes.gid);
         match node {
-            Node::Record(..) => Ok(()),
-            Node::Temporary(branch, number) => {
+            FsNode::Record(..) => Ok(()),
+            FsNode::Temporary(branch, number) => {
                 let file = self
-                    .common
+                    .mount
                     .states
                     .known(*branch)
                     .and_then(|state| state.temporaries.numbered(*number))
@@ -208,8 +208,8 @@ impl Filesystem {
                 file.set_owner(changes.uid, changes.gid);
                 Ok(())
             }
-            Node::Branch(branch) if owner.is_none() => match changes.mode {
-                Some(mode) => Ok(self.common.memory.chmod(&self.common.actor(caller), *branch, mode & 0o7777)?),
+            FsNode::Branch(branch) if owner.is_none() => match changes.mode {
+                Some(mode) => Ok(self.mount.memory.chmod(&self.mount.actor(caller), *branch, mode & 0o7777)?),
                 None => Ok(()),
             },
             // cp -a, tar and shutil end by giving a directory what it has already.
@@ -222,8 +222,8 @@ impl Filesystem {
     }
 
     /// Tells whether owner, group and permission bits are those that the node has.
-    fn changes_no_rights(&self, node: &Node, changes: Changes) -> Result<bool, Failure> {
-        let now = attr(&self.common, self.nodes.number(node), node)?;
+    fn changes_no_rights(&self, node: &FsNode, changes: AttrChanges) -> Result<bool, Failure> {
+        let now = attr(&self.mount, self.nodes.number(node), node)?;
         let differs = |wanted: Option<u32>, has| wanted.is_some_and(|wanted| wanted != has);
         Ok(!differs(changes.uid, now.uid)
             && !differs(changes.gid, now.gid)

@@ -20,36 +20,36 @@ mod batch;
 mod branch_state;
 mod branches;
 mod change;
-mod common;
 mod config;
-mod conversation;
 mod counted;
 mod ctl;
 mod directory;
-mod ended;
+mod ended_branches;
 mod errno;
 mod errors;
 mod files;
-mod frozen;
 mod handle;
+mod history_files;
 mod ingest;
+mod kernel_notifier;
 mod last_answers;
+mod line_session;
 mod list;
 mod look;
-mod news;
+mod mount_context;
 mod node;
+mod node_table;
 mod open;
 mod query;
 mod record_file;
 mod refused;
 mod rights;
 mod search;
-mod table;
+mod static_file;
 mod temporary;
 mod tree;
 mod user;
 mod vectors;
-mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -57,22 +57,22 @@ mod tests;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-pub use attr::{Attr, Entry};
-pub use common::Caller;
+pub use attr::{Attr, EntryAttr};
 pub use errno::Errno;
-pub use look::{Changes, Space, TimeSet};
-pub use news::{Errand, Kernel};
+pub use kernel_notifier::{Kernel, WakeCall};
+pub use look::{AttrChanges, StatFs, TimeSet};
+pub use mount_context::Caller;
 pub use user::User;
 
 pub use crate::memory::{FileKind, Time};
 
 use crate::memory::{BranchId, Error, Kind, Memory, View};
-use common::Common;
 use errno::Failure;
 use files::FilesOf;
 use handle::{Handle, HandleTable};
-use node::Node;
-use table::NodeTable;
+use mount_context::MountContext;
+use node::FsNode;
+use node_table::NodeTable;
 
 /// How a mount shows the memory.
 pub struct FsOptions {
@@ -97,7 +97,7 @@ impl Default for FsOptions {
 /// kernel (`default_permissions`) before it asks; what it can't see, such as a merge by way of
 /// `ctl`, is checked here.
 pub struct Filesystem {
-    common: Arc<Common>,
+    mount: Arc<MountContext>,
     nodes: NodeTable,
     handles: Arc<HandleTable>,
 }
@@ -105,26 +105,26 @@ pub struct Filesystem {
 impl Filesystem {
     /// Makes the tree, with nothing open. It hears of the memory's changes until it is dropped.
     pub fn new(memory: Arc<Memory>, options: FsOptions) -> Filesystem {
-        let root = options.branch.map_or(Node::Mount, Node::Branch);
-        let common = Arc::new(Common::new(memory.clone(), options));
-        let listener = Arc::downgrade(&common);
+        let root = options.branch.map_or(FsNode::Mount, FsNode::Branch);
+        let mount = Arc::new(MountContext::new(memory.clone(), options));
+        let listener = Arc::downgrade(&mount);
         memory.on_change(Arc::new(move |change| {
-            if let Some(common) = listener.upgrade() {
-                common.changed(change);
+            if let Some(mount) = listener.upgrade() {
+                mount.changed(change);
             }
         }));
-        let opened = Arc::downgrade(&common);
+        let opened = Arc::downgrade(&mount);
         memory.ask_for_open_files(Some(Box::new(move |branch| {
-            opened.upgrade().map(|common| common.opened.of(&FilesOf::branch(branch))).unwrap_or_default()
+            opened.upgrade().map(|mount| mount.opened.of(&FilesOf::branch(branch))).unwrap_or_default()
         })));
-        let nodes = NodeTable::new(root, common.file_numbers.clone());
-        Filesystem { common, nodes, handles: Arc::default() }
+        let nodes = NodeTable::new(root, mount.file_numbers.clone());
+        Filesystem { mount, nodes, handles: Arc::default() }
     }
 
     /// Sets who takes notices from now on; nothing ends that. A mount sets it when it answers, and
     /// takes it away at its end.
     pub fn set_kernel(&self, kernel: Option<Arc<dyn Kernel>>) {
-        self.common.news.set_kernel(kernel);
+        self.mount.notifier.set_kernel(kernel);
     }
 
     /// Turns a failure into its number; a refusal is written to `errors` of the branch that `view`
@@ -160,19 +160,19 @@ impl Filesystem {
         let Some(view) = view.filter(|_| error.kind != Kind::Gone) else {
             return;
         };
-        let errors = &self.common.states.of(view.branch()).errors;
-        errors.record(self.common.memory.now(), who.map(|caller| caller.uid), path, error);
+        let errors = &self.mount.states.of(view.branch()).errors;
+        errors.record(self.mount.memory.now(), who.map(|caller| caller.uid), path, error);
     }
 
     /// Tells somebody what became of a branch that is gone, in `errors` of what is left above it: once.
     fn tell_end(&self, who: Caller, branch: BranchId) {
-        let Some((why, mut above)) = self.common.ended.tell(branch, who.uid) else { return };
+        let Some((why, mut above)) = self.mount.ended.tell(branch, who.uid) else { return };
         while let Some(parent) = above {
-            if self.common.memory.info(parent).is_ok() {
-                let errors = &self.common.states.of(parent).errors;
-                return errors.record(self.common.memory.now(), Some(who.uid), ".", &why);
+            if self.mount.memory.info(parent).is_ok() {
+                let errors = &self.mount.states.of(parent).errors;
+                return errors.record(self.mount.memory.now(), Some(who.uid), ".", &why);
             }
-            above = self.common.ended.parent(parent);
+            above = self.mount.ended.parent(parent);
         }
     }
 
@@ -180,7 +180,7 @@ impl Filesystem {
     fn audit_at<T>(
         &self,
         who: impl Into<Option<Caller>>,
-        parent: &Node,
+        parent: &FsNode,
         name: &OsStr,
         result: Result<T, Failure>,
     ) -> Result<T, Errno> {
@@ -191,7 +191,7 @@ impl Filesystem {
     fn audit_node<T>(
         &self,
         who: impl Into<Option<Caller>>,
-        node: &Node,
+        node: &FsNode,
         result: Result<T, Failure>,
     ) -> Result<T, Errno> {
         self.audit(who.into(), node.view().as_ref(), || self.shown_path(node), result)

@@ -9,7 +9,7 @@ use crate::memory::{BranchId, Document, Export, FILES_ROOT, HistoryFile, Setting
 /// One thing in the tree. It is named by what it is and not by its path, so that renaming a branch
 /// leaves its nodes alone.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Node {
+pub(super) enum FsNode {
     /// The directory of all root branches.
     Mount,
     Branch(BranchId),
@@ -21,7 +21,7 @@ pub(super) enum Node {
         taken: Time,
     },
     /// What every branch and checkpoint has.
-    Fixed(View, Fixed),
+    Control(View, ControlNode),
     Record(View, Arc<str>),
     /// Something in `files/` or `scratch/`, by its inode in the tree; the root is that directory itself.
     File(FilesOf, u64),
@@ -35,7 +35,7 @@ pub(super) enum Node {
 
 /// The fixed names of a branch's directory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Fixed {
+pub(super) enum ControlNode {
     Vectors,
     Branches,
     Checkpoints,
@@ -50,37 +50,37 @@ pub(super) enum Fixed {
     History(HistoryFile),
 }
 
-/// The directory of a branch, in the order of its listing. A new subtree is a line here, a [`Node`]
+/// The directory of a branch, in the order of its listing. A new subtree is a line here, a [`FsNode`]
 /// and its own file in this room.
-const FIXED: [(&str, Fixed); 16] = [
-    ("README.md", Fixed::Document(Document::Readme)),
-    ("vectors", Fixed::Vectors),
-    ("branches", Fixed::Branches),
-    ("checkpoints", Fixed::Checkpoints),
-    ("search", Fixed::Search),
-    ("export", Fixed::Exports),
-    ("query", Fixed::Query),
-    ("ingest", Fixed::Ingest),
-    ("ctl", Fixed::Ctl),
-    ("config", Fixed::Config),
-    ("status", Fixed::Document(Document::Status)),
-    ("lineage", Fixed::History(HistoryFile::Lineage)),
-    ("diff", Fixed::Document(Document::Diff)),
-    ("conflicts", Fixed::Document(Document::Conflicts)),
-    ("events.jsonl", Fixed::History(HistoryFile::Events)),
-    ("errors", Fixed::Errors),
+const FIXED: [(&str, ControlNode); 16] = [
+    ("README.md", ControlNode::Document(Document::Readme)),
+    ("vectors", ControlNode::Vectors),
+    ("branches", ControlNode::Branches),
+    ("checkpoints", ControlNode::Checkpoints),
+    ("search", ControlNode::Search),
+    ("export", ControlNode::Exports),
+    ("query", ControlNode::Query),
+    ("ingest", ControlNode::Ingest),
+    ("ctl", ControlNode::Ctl),
+    ("config", ControlNode::Config),
+    ("status", ControlNode::Document(Document::Status)),
+    ("lineage", ControlNode::History(HistoryFile::Lineage)),
+    ("diff", ControlNode::Document(Document::Diff)),
+    ("conflicts", ControlNode::Document(Document::Conflicts)),
+    ("events.jsonl", ControlNode::History(HistoryFile::Events)),
+    ("errors", ControlNode::Errors),
 ];
 
 /// The files of `export/`.
 const EXPORTS: [(&str, Export); 3] =
     [("vectors.npy", Export::Vectors), ("ids.txt", Export::Ids), ("records.jsonl", Export::Records)];
 
-impl Fixed {
-    pub fn all() -> impl Iterator<Item = (&'static str, Fixed)> {
+impl ControlNode {
+    pub fn all() -> impl Iterator<Item = (&'static str, ControlNode)> {
         FIXED.into_iter()
     }
 
-    pub fn from_name(name: &str) -> Option<Fixed> {
+    pub fn from_name(name: &str) -> Option<ControlNode> {
         FIXED.into_iter().find_map(|(known, fixed)| (known == name).then_some(fixed))
     }
 
@@ -90,10 +90,18 @@ impl Fixed {
 
     pub fn is_directory(self) -> bool {
         match self {
-            Fixed::Vectors | Fixed::Branches | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => {
-                true
-            }
-            Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors | Fixed::Document(_) | Fixed::History(_) => false,
+            ControlNode::Vectors
+            | ControlNode::Branches
+            | ControlNode::Checkpoints
+            | ControlNode::Search
+            | ControlNode::Exports
+            | ControlNode::Config => true,
+            ControlNode::Query
+            | ControlNode::Ingest
+            | ControlNode::Ctl
+            | ControlNode::Errors
+            | ControlNode::Document(_)
+            | ControlNode::History(_) => false,
         }
     }
 
@@ -101,12 +109,16 @@ impl Fixed {
     /// of a child may take it away again.
     pub fn mode(self) -> u32 {
         match self {
-            Fixed::Branches => 0o1777,
-            Fixed::Vectors | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => 0o755,
+            ControlNode::Branches => 0o1777,
+            ControlNode::Vectors
+            | ControlNode::Checkpoints
+            | ControlNode::Search
+            | ControlNode::Exports
+            | ControlNode::Config => 0o755,
             // Each verb checks its caller.
-            Fixed::Query | Fixed::Ctl => 0o666,
-            Fixed::Ingest => 0o644,
-            Fixed::Errors | Fixed::Document(_) | Fixed::History(_) => 0o444,
+            ControlNode::Query | ControlNode::Ctl => 0o666,
+            ControlNode::Ingest => 0o644,
+            ControlNode::Errors | ControlNode::Document(_) | ControlNode::History(_) => 0o444,
         }
     }
 }
@@ -121,75 +133,83 @@ pub(super) fn is_temporary(name: &str) -> bool {
     name.starts_with('.') || !name.ends_with(".json")
 }
 
-impl Node {
-    pub fn of_view(view: &View, taken: Time) -> Node {
+impl FsNode {
+    pub fn of_view(view: &View, taken: Time) -> FsNode {
         match view {
-            View::Branch(branch) => Node::Branch(*branch),
-            View::Checkpoint(branch, label) => Node::Checkpoint { branch: *branch, label: label.clone(), taken },
+            View::Branch(branch) => FsNode::Branch(*branch),
+            View::Checkpoint(branch, label) => FsNode::Checkpoint { branch: *branch, label: label.clone(), taken },
         }
     }
 
     /// Returns the state that the node shows something of; nothing for the mount itself.
     pub fn view(&self) -> Option<View> {
         match self {
-            Node::Mount => None,
-            Node::Branch(branch) | Node::Temporary(branch, _) => Some(View::Branch(*branch)),
-            Node::File(of, _) => Some(of.view.clone()),
-            Node::Checkpoint { branch, label, .. } => Some(View::Checkpoint(*branch, label.clone())),
-            Node::Fixed(view, _)
-            | Node::Record(view, _)
-            | Node::Query(view, _)
-            | Node::Export(view, _)
-            | Node::Setting(view, _) => Some(view.clone()),
+            FsNode::Mount => None,
+            FsNode::Branch(branch) | FsNode::Temporary(branch, _) => Some(View::Branch(*branch)),
+            FsNode::File(of, _) => Some(of.view.clone()),
+            FsNode::Checkpoint { branch, label, .. } => Some(View::Checkpoint(*branch, label.clone())),
+            FsNode::Control(view, _)
+            | FsNode::Record(view, _)
+            | FsNode::Query(view, _)
+            | FsNode::Export(view, _)
+            | FsNode::Setting(view, _) => Some(view.clone()),
         }
     }
 
     pub fn is_directory(&self) -> bool {
         match self {
-            Node::Mount | Node::Branch(_) | Node::Checkpoint { .. } => true,
-            Node::Fixed(_, fixed) => fixed.is_directory(),
+            FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } => true,
+            FsNode::Control(_, fixed) => fixed.is_directory(),
             // The tree knows of the others.
-            Node::File(_, inode) => *inode == FILES_ROOT,
-            Node::Record(..) | Node::Temporary(..) | Node::Query(..) | Node::Export(..) | Node::Setting(..) => false,
+            FsNode::File(_, inode) => *inode == FILES_ROOT,
+            FsNode::Record(..)
+            | FsNode::Temporary(..)
+            | FsNode::Query(..)
+            | FsNode::Export(..)
+            | FsNode::Setting(..) => false,
         }
     }
 
     /// Tells whether a write to it may take long, so that no two handles should share a number.
     pub fn stands_apart(&self) -> bool {
-        matches!(self, Node::Fixed(_, Fixed::Query | Fixed::Ctl | Fixed::Ingest))
+        matches!(self, FsNode::Control(_, ControlNode::Query | ControlNode::Ctl | ControlNode::Ingest))
     }
 
     /// Tells whether stat(2) shows the length 0, as in /proc, whatever can be read.
     pub fn shows_no_length(&self) -> bool {
         match self {
-            Node::Query(..) => true,
-            Node::Fixed(_, Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors) => true,
-            Node::Fixed(_, Fixed::Document(document)) => matches!(document, Document::Diff | Document::Conflicts),
+            FsNode::Query(..) => true,
+            FsNode::Control(_, ControlNode::Query | ControlNode::Ingest | ControlNode::Ctl | ControlNode::Errors) => {
+                true
+            }
+            FsNode::Control(_, ControlNode::Document(document)) => {
+                matches!(document, Document::Diff | Document::Conflicts)
+            }
             _ => false,
         }
     }
 
     /// Tells whether it is of `scratch/`.
     pub fn is_in_ram(&self) -> bool {
-        matches!(self, Node::File(of, _) if of.area == Area::Scratch)
+        matches!(self, FsNode::File(of, _) if of.area == Area::Scratch)
     }
 
     /// Returns the path below the branch's directory, as `errors` shows it.
     pub fn path(&self) -> String {
         let inside = match self {
-            Node::Mount | Node::Branch(_) | Node::Checkpoint { .. } => String::new(),
-            Node::Fixed(_, fixed) => fixed.name().to_owned(),
-            Node::Record(_, id) => format!("vectors/{id}.json"),
-            Node::Temporary(..) => "vectors".to_owned(),
-            Node::File(of, _) => of.area.name().to_owned(),
-            Node::Query(_, text) => format!("search/{text}"),
-            Node::Export(_, export) => {
+            FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } => String::new(),
+            FsNode::Control(_, fixed) => fixed.name().to_owned(),
+            FsNode::Record(_, id) => format!("vectors/{id}.json"),
+            FsNode::Temporary(..) => "vectors".to_owned(),
+            FsNode::File(of, _) => of.area.name().to_owned(),
+            FsNode::Query(_, text) => format!("search/{text}"),
+            FsNode::Export(_, export) => {
                 format!(
                     "export/{}",
                     exports().find_map(|(name, found)| (found == *export).then_some(name)).unwrap_or_default()
                 )
             }
-            Node::Setting(_, setting) => format!("config/{}", setting.name()),
+            FsNode::Setting(_, setting) => format!("config/{}", setting.name()),
         };
         match self.view() {
             Some(View::Checkpoint(_, label)) => {
@@ -214,28 +234,28 @@ mod tests {
 
     #[test]
     fn every_fixed_name_leads_to_its_node_and_back() {
-        for (name, fixed) in Fixed::all() {
-            assert_eq!(Fixed::from_name(name), Some(fixed));
+        for (name, fixed) in ControlNode::all() {
+            assert_eq!(ControlNode::from_name(name), Some(fixed));
             assert_eq!(fixed.name(), name);
         }
-        assert_eq!(Fixed::from_name("nothing"), None);
+        assert_eq!(ControlNode::from_name("nothing"), None);
     }
 
     #[test]
     fn paths_are_those_below_the_branch() {
         let (branch, checkpoint) = (View::Branch(BranchId(7)), View::Checkpoint(BranchId(7), "v1".into()));
-        assert_eq!(Node::Record(branch.clone(), "a".into()).path(), "vectors/a.json");
-        assert_eq!(Node::Record(checkpoint.clone(), "a".into()).path(), "checkpoints/v1/vectors/a.json");
-        assert_eq!(Node::of_view(&checkpoint, Time(1)).path(), "checkpoints/v1");
-        assert_eq!(Node::Setting(branch.clone(), Setting::Strategy).path(), "config/strategy");
-        assert_eq!(Node::Export(branch, Export::Vectors).path(), "export/vectors.npy");
+        assert_eq!(FsNode::Record(branch.clone(), "a".into()).path(), "vectors/a.json");
+        assert_eq!(FsNode::Record(checkpoint.clone(), "a".into()).path(), "checkpoints/v1/vectors/a.json");
+        assert_eq!(FsNode::of_view(&checkpoint, Time(1)).path(), "checkpoints/v1");
+        assert_eq!(FsNode::Setting(branch.clone(), Setting::Strategy).path(), "config/strategy");
+        assert_eq!(FsNode::Export(branch, Export::Vectors).path(), "export/vectors.npy");
     }
 
     #[test]
     fn a_checkpoint_taken_again_is_another_node() {
         let view = View::Checkpoint(BranchId(1), "v1".into());
-        assert_ne!(Node::of_view(&view, Time(1)).fingerprint(), Node::of_view(&view, Time(2)).fingerprint());
-        assert_eq!(Node::of_view(&view, Time(1)).fingerprint(), Node::of_view(&view, Time(1)).fingerprint());
+        assert_ne!(FsNode::of_view(&view, Time(1)).fingerprint(), FsNode::of_view(&view, Time(2)).fingerprint());
+        assert_eq!(FsNode::of_view(&view, Time(1)).fingerprint(), FsNode::of_view(&view, Time(1)).fingerprint());
     }
 
     #[test]

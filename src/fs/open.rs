@@ -2,29 +2,29 @@
 
 use std::ffi::OsStr;
 
-use super::attr::Entry;
-use super::common::{Caller, Place, check_changeable};
+use super::attr::EntryAttr;
 use super::config::{SettingFile, shown};
-use super::conversation::Conversation;
 use super::ctl::Ctl;
 use super::errno::{Errno, Failure, not_permitted};
-use super::frozen::{ExportFile, Frozen};
 use super::handle::{File, Handle, Open};
+use super::history_files::{EventsFile, LineageFile};
 use super::ingest::Ingest;
-use super::news::Errand;
-use super::node::{Fixed, Node};
+use super::kernel_notifier::WakeCall;
+use super::line_session::LineSession;
+use super::mount_context::{Caller, OpenContext, check_changeable};
+use super::node::{ControlNode, FsNode};
 use super::query::QueryFile;
 use super::record_file::RecordFile;
 use super::rights::{READ, SEARCH};
+use super::static_file::{ExportFile, StaticFile};
 use super::temporary::TemporaryFile;
-use super::watch::{EventsFile, LineageFile};
 use super::{Filesystem, path_of, search, tree, vectors};
 use crate::memory::{Document, FileKind, HistoryFile};
 use crate::sync::{Mutex, Rank};
 
 /// What a caller wants to do with a file, out of the flags of open(2).
 #[derive(Clone, Copy)]
-pub(super) struct Wish {
+pub(super) struct OpenFlags {
     pub read: bool,
     pub write: bool,
     pub append: bool,
@@ -38,11 +38,11 @@ pub(super) struct Wish {
 /// What Linux adds to the flags of open(2) for a program that is about to run (`FMODE_EXEC`).
 const RUN: i32 = 0x20;
 
-impl Wish {
-    fn of(flags: i32) -> Wish {
+impl OpenFlags {
+    fn of(flags: i32) -> OpenFlags {
         let has = |flag| flags & flag != 0;
         let write = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        Wish {
+        OpenFlags {
             read: flags & libc::O_ACCMODE != libc::O_WRONLY,
             write,
             append: has(libc::O_APPEND),
@@ -63,11 +63,11 @@ impl Filesystem {
         let node = self.nodes.node(ino)?;
         let opened = match &node {
             // Linux empties a file also for who opens it for reading.
-            Node::File(of, inode) => {
-                let wish = Wish { truncate: flags & libc::O_TRUNC != 0, ..Wish::of(flags) };
-                self.open_file(caller, of, *inode, wish)
+            FsNode::File(of, inode) => {
+                let flags = OpenFlags { truncate: flags & libc::O_TRUNC != 0, ..OpenFlags::of(flags) };
+                self.open_file(caller, of, *inode, flags)
             }
-            _ => self.open_node(caller, (&node, ino), node.path(), Wish::of(flags)),
+            _ => self.open_node(caller, (&node, ino), node.path(), OpenFlags::of(flags)),
         };
         self.audit_node(caller, &node, opened)
     }
@@ -81,9 +81,9 @@ impl Filesystem {
         name: &OsStr,
         mode: u32,
         flags: i32,
-    ) -> Result<(Entry, u64), Errno> {
+    ) -> Result<(EntryAttr, u64), Errno> {
         let parent = self.nodes.node(parent)?;
-        let created = self.create_in(caller, &parent, name, mode, Wish::of(flags));
+        let created = self.create_in(caller, &parent, name, mode, OpenFlags::of(flags));
         self.audit_at(caller, &parent, name, created)
     }
 
@@ -100,7 +100,7 @@ impl Filesystem {
                 handle.check_alive()?;
             }
             if file.is_live() {
-                handle.place.as_ref().map_or(Ok(()), Place::check_entered)?;
+                handle.place.as_ref().map_or(Ok(()), OpenContext::check_entered)?;
             }
             file.read(offset, size as usize)
         })
@@ -156,7 +156,7 @@ impl Filesystem {
 
     /// Tells whether a read would find something. `waker` is called once when that may have
     /// changed, on a thread of its own.
-    pub fn poll(&self, handle: u64, waker: Option<Errand>) -> Result<bool, Errno> {
+    pub fn poll(&self, handle: u64, waker: Option<WakeCall>) -> Result<bool, Errno> {
         let open = self.handles.get(handle)?;
         // First the waker, then the look: what happens between them is seen.
         if let (Some(waker), Some(place)) = (waker, &open.place) {
@@ -171,10 +171,10 @@ impl Filesystem {
     pub fn opendir(&self, caller: Caller, ino: u64) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
         let opened = match &node {
-            Node::File(of, inode) => self.open_files(caller, of, *inode),
+            FsNode::File(of, inode) => self.open_files(caller, of, *inode),
             _ => self.place_of(&node, caller).and_then(|place| {
-                place.as_ref().map_or(Ok(()), Place::check_entered)?;
-                let open = Open::Directory(Box::new(Mutex::ranked(Rank::Handle, tree::list(&self.common, &node)?)));
+                place.as_ref().map_or(Ok(()), OpenContext::check_entered)?;
+                let open = Open::Directory(Box::new(Mutex::ranked(Rank::Handle, tree::list(&self.mount, &node)?)));
                 Ok(self.handles.add(Handle { node: node.clone(), number: ino, path: node.path(), caller, place, open }))
             }),
         };
@@ -202,7 +202,7 @@ impl Filesystem {
         &self,
         handle: u64,
         offset: u64,
-        sink: &mut dyn FnMut(&Entry, u64, &OsStr) -> bool,
+        sink: &mut dyn FnMut(&EntryAttr, u64, &OsStr) -> bool,
     ) -> Result<(), Errno> {
         let handle = self.handles.get(handle)?;
         let read = handle.check_alive().and_then(|()| self.fill_plus(&handle, offset, sink));
@@ -215,12 +215,12 @@ impl Filesystem {
         self.audit_handle(&handle, self.sync_node(&handle.node))
     }
 
-    fn sync_node(&self, node: &Node) -> Result<(), Failure> {
-        if let Node::File(of, _) = node {
+    fn sync_node(&self, node: &FsNode) -> Result<(), Failure> {
+        if let FsNode::File(of, _) = node {
             // What is gone was not made durable.
-            self.common.tree(of)?;
+            self.mount.tree(of)?;
         }
-        if node.is_in_ram() { Ok(()) } else { self.common.sync() }
+        if node.is_in_ram() { Ok(()) } else { self.mount.sync() }
     }
 
     fn on_handle<T>(
@@ -233,37 +233,37 @@ impl Filesystem {
         self.audit_handle(&handle, done)
     }
 
-    pub(super) fn place_of(&self, node: &Node, caller: Caller) -> Result<Option<Place>, Failure> {
-        node.view().map(|view| self.common.place(&view, caller)).transpose()
+    pub(super) fn place_of(&self, node: &FsNode, caller: Caller) -> Result<Option<OpenContext>, Failure> {
+        node.view().map(|view| self.mount.place(&view, caller)).transpose()
     }
 
     fn create_in(
         &self,
         caller: Caller,
-        parent: &Node,
+        parent: &FsNode,
         name: &OsStr,
         mode: u32,
-        wish: Wish,
-    ) -> Result<(Entry, u64), Failure> {
-        if let Node::File(of, directory) = parent {
-            return self.create_file(caller, of, *directory, name, mode, wish);
+        flags: OpenFlags,
+    ) -> Result<(EntryAttr, u64), Failure> {
+        if let FsNode::File(of, directory) = parent {
+            return self.create_file(caller, of, *directory, name, mode, flags);
         }
-        let Node::Fixed(view, Fixed::Vectors) = parent else {
+        let FsNode::Control(view, ControlNode::Vectors) = parent else {
             return Err(not_permitted("files are made in files/ and vectors/ only", "write the file there"));
         };
-        let place = self.common.place(view, caller)?;
-        let node = vectors::create(&place, name, mode, wish)?;
-        let handle = self.open_node(caller, (&node, 0), path_of(&parent.path(), name), wish)?;
+        let place = self.mount.place(view, caller)?;
+        let node = vectors::create(&place, name, mode, flags)?;
+        let handle = self.open_node(caller, (&node, 0), path_of(&parent.path(), name), flags)?;
         let entry = self.entry(&node).inspect_err(|_| self.release(handle))?;
         Ok((entry, handle))
     }
 
-    fn open_node(&self, caller: Caller, known: (&Node, u64), path: String, wish: Wish) -> Result<u64, Failure> {
+    fn open_node(&self, caller: Caller, known: (&FsNode, u64), path: String, flags: OpenFlags) -> Result<u64, Failure> {
         let (node, number) = known;
         let place = self.place_of(node, caller)?.ok_or(Errno::EISDIR)?;
         place.check_entered()?;
-        let file = self.file(node, &place, wish)?;
-        if wish.truncate {
+        let file = self.file(node, &place, flags)?;
+        if flags.truncate {
             file.truncate(0)?;
         }
         if node.stands_apart() {
@@ -274,65 +274,73 @@ impl Filesystem {
     }
 
     /// The one place that says how each kind of file behaves when it is open.
-    fn file(&self, node: &Node, place: &Place, wish: Wish) -> Result<Box<dyn File>, Failure> {
+    fn file(&self, node: &FsNode, place: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
         let memory = place.memory();
-        let frozen = |bytes: Vec<u8>| -> Result<Box<dyn File>, Failure> { Ok(Box::new(Frozen(place.counted(bytes)?))) };
+        let frozen =
+            |bytes: Vec<u8>| -> Result<Box<dyn File>, Failure> { Ok(Box::new(StaticFile(place.counted(bytes)?))) };
         Ok(match node {
             // Those in files/ have a way of their own.
-            Node::Mount | Node::Branch(_) | Node::Checkpoint { .. } | Node::File(..) => {
+            FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::File(..) => {
                 return Err(Errno::EISDIR.into());
             }
-            Node::Fixed(_, fixed) => self.fixed_file(*fixed, place, wish)?,
-            Node::Record(_, id) if wish.write => Box::new(RecordFile::open(place.clone(), id, wish.append)?),
-            Node::Record(view, id) => frozen(memory.snapshot(view)?.get(id)?.ok_or(Errno::ENOENT)?.to_document())?,
-            Node::Temporary(_, number) => {
+            FsNode::Control(_, fixed) => self.fixed_file(*fixed, place, flags)?,
+            FsNode::Record(_, id) if flags.write => Box::new(RecordFile::open(place.clone(), id, flags.append)?),
+            FsNode::Record(view, id) => frozen(memory.snapshot(view)?.get(id)?.ok_or(Errno::ENOENT)?.to_document())?,
+            FsNode::Temporary(_, number) => {
                 let file = place.state.temporaries.numbered(*number).ok_or(Errno::ENOENT)?;
-                if wish.write {
+                if flags.write {
                     place.check_writable()?;
                 }
-                Box::new(TemporaryFile { place: place.clone(), file, append: wish.append })
+                Box::new(TemporaryFile { place: place.clone(), file, append: flags.append })
             }
-            Node::Setting(_, setting) if wish.write => {
-                Box::new(SettingFile::open(place.clone(), *setting, wish.append)?)
+            FsNode::Setting(_, setting) if flags.write => {
+                Box::new(SettingFile::open(place.clone(), *setting, flags.append)?)
             }
-            Node::Setting(view, setting) => frozen(shown(&memory.setting(view, *setting)?).into_bytes())?,
-            Node::Query(..) | Node::Export(..) if wish.write => return Err(generated(place)),
-            Node::Query(_, text) => frozen(search::answer(place, text)?)?,
-            Node::Export(view, export) => Box::new(ExportFile { snapshot: memory.snapshot(view)?, export: *export }),
+            FsNode::Setting(view, setting) => frozen(shown(&memory.setting(view, *setting)?).into_bytes())?,
+            FsNode::Query(..) | FsNode::Export(..) if flags.write => return Err(generated(place)),
+            FsNode::Query(_, text) => frozen(search::answer(place, text)?)?,
+            FsNode::Export(view, export) => Box::new(ExportFile { snapshot: memory.snapshot(view)?, export: *export }),
         })
     }
 
-    fn fixed_file(&self, fixed: Fixed, place: &Place, wish: Wish) -> Result<Box<dyn File>, Failure> {
+    fn fixed_file(&self, fixed: ControlNode, place: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
         Ok(match fixed {
-            Fixed::Query => Box::new(Conversation::new(place.clone(), QueryFile)),
-            Fixed::Ctl => {
-                if wish.write {
+            ControlNode::Query => Box::new(LineSession::new(place.clone(), QueryFile)),
+            ControlNode::Ctl => {
+                if flags.write {
                     check_changeable(&place.view)?;
                 }
-                Box::new(Conversation::new(place.clone(), Ctl { handles: self.handles.clone() }))
+                Box::new(LineSession::new(place.clone(), Ctl { handles: self.handles.clone() }))
             }
-            Fixed::Ingest => {
-                if wish.write {
+            ControlNode::Ingest => {
+                if flags.write {
                     place.check_writable()?;
                 }
                 Box::new(Ingest::new(place.clone()))
             }
-            Fixed::Errors | Fixed::Document(_) | Fixed::History(_) if wish.write => return Err(generated(place)),
-            Fixed::Errors => Box::new(Frozen(place.counted(place.state.errors.text(place.reader()?))?)),
-            Fixed::History(HistoryFile::Events) => Box::new(EventsFile::open(place.clone())?),
-            Fixed::History(HistoryFile::Lineage) => Box::new(LineageFile::open(place.clone())?),
-            Fixed::Document(Document::Status) => {
-                let last = place.state.errors.last(place.reader()?);
-                Box::new(Frozen(place.counted(place.memory().status_with(&place.view, last)?)?))
+            ControlNode::Errors | ControlNode::Document(_) | ControlNode::History(_) if flags.write => {
+                return Err(generated(place));
             }
-            Fixed::Document(document) => {
+            ControlNode::Errors => Box::new(StaticFile(place.counted(place.state.errors.text(place.reader()?))?)),
+            ControlNode::History(HistoryFile::Events) => Box::new(EventsFile::open(place.clone())?),
+            ControlNode::History(HistoryFile::Lineage) => Box::new(LineageFile::open(place.clone())?),
+            ControlNode::Document(Document::Status) => {
+                let last = place.state.errors.last(place.reader()?);
+                Box::new(StaticFile(place.counted(place.memory().status_with(&place.view, last)?)?))
+            }
+            ControlNode::Document(document) => {
                 if document == Document::Conflicts {
                     // It shows what the parent holds.
                     place.check_parent(READ | SEARCH)?;
                 }
-                Box::new(Frozen(place.counted(place.memory().document(&place.view, document)?.to_vec())?))
+                Box::new(StaticFile(place.counted(place.memory().document(&place.view, document)?.to_vec())?))
             }
-            Fixed::Vectors | Fixed::Branches | Fixed::Checkpoints | Fixed::Search | Fixed::Exports | Fixed::Config => {
+            ControlNode::Vectors
+            | ControlNode::Branches
+            | ControlNode::Checkpoints
+            | ControlNode::Search
+            | ControlNode::Exports
+            | ControlNode::Config => {
                 return Err(Errno::EISDIR.into());
             }
         })
@@ -340,7 +348,7 @@ impl Filesystem {
 }
 
 /// Returns why a generated file is not opened for writing.
-fn generated(place: &Place) -> Failure {
+fn generated(place: &OpenContext) -> Failure {
     let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/";
     place.check_writable().err().unwrap_or_else(|| not_permitted("the file is generated", hint))
 }

@@ -1,43 +1,43 @@
 //! `query`: one query a line, answered as the line is written.
 
 use super::batch;
-use super::common::Place;
-use super::conversation::{Outcome, Speech};
 use super::errno::Failure;
-use super::node::Fixed;
+use super::line_session::{LineProtocol, RequestOutcome};
+use super::mount_context::OpenContext;
+use super::node::ControlNode;
 use super::rights::SEARCH;
 use crate::memory::{Error, Kind, Query};
 
 /// What a line of `query` means.
 pub(super) struct QueryFile;
 
-impl Speech for QueryFile {
+impl LineProtocol for QueryFile {
     type Request = Query;
-    const CHANNEL: Fixed = Fixed::Query;
+    const CHANNEL: ControlNode = ControlNode::Query;
 
     fn parse(&self, line: &str) -> Result<Query, Failure> {
         Query::parse(line).map_err(|error| Error::from(error).into())
     }
 
-    fn perform(&self, place: &Place, query: &Query, number: usize) -> Outcome {
+    fn perform(&self, place: &OpenContext, query: &Query, number: usize) -> RequestOutcome {
         place.check_entered()?;
         query.scope.iter().try_for_each(|name| check_scope(place, name))?;
         Ok(place.memory().ask_for(place.caller.uid, &place.view, query)?.to_lines(number))
     }
 
     /// A query changes nothing, so those of a write are answered on all processors.
-    fn perform_all(&self, place: &Place, queries: &[Query], first: usize, room: usize) -> Vec<Outcome> {
+    fn perform_all(&self, place: &OpenContext, queries: &[Query], first: usize, room: usize) -> Vec<RequestOutcome> {
         batch::side_by_side(queries, room, |at, query| self.perform(place, query, first + at))
     }
 }
 
 /// Refuses to search a root branch that the caller can't reach by its path.
-fn check_scope(place: &Place, name: &str) -> Result<(), Failure> {
+fn check_scope(place: &OpenContext, name: &str) -> Result<(), Failure> {
     // What is no root branch the memory refuses.
     let Some(root) = place.memory().root(name) else { return Ok(()) };
-    let reached = match place.common.root() {
+    let reached = match place.mount.root() {
         Some(mounted) => mounted == root,
-        None => place.common.permits(place.caller, &place.memory().info(root)?, SEARCH),
+        None => place.mount.permits(place.caller, &place.memory().info(root)?, SEARCH),
     };
     if reached {
         return Ok(());

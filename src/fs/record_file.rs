@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::common::Place;
 use super::counted::Counted;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
+use super::mount_context::OpenContext;
 use crate::memory::{DOCUMENT_BYTES_MAX, Error, Kind, RecordEdit, RecordInput};
 use crate::sync::{Mutex, MutexGuard, Rank};
 
 /// The bytes of one handle. They begin as the document at open, and no other handle sees them
 /// before a commit.
 pub(super) struct RecordFile {
-    place: Place,
+    place: OpenContext,
     id: Arc<str>,
     append: bool,
     buffer: Mutex<Buffer>,
@@ -32,7 +32,7 @@ struct Buffer {
 }
 
 impl RecordFile {
-    pub fn open(place: Place, id: &Arc<str>, append: bool) -> Result<RecordFile, Failure> {
+    pub fn open(place: OpenContext, id: &Arc<str>, append: bool) -> Result<RecordFile, Failure> {
         place.check_writable()?;
         let record = place.memory().snapshot(&place.view)?.get(id)?;
         let bytes = record.map(|record| record.to_document()).unwrap_or_default();

@@ -3,9 +3,9 @@
 //! The kernel checks the way to a file when the file is looked up. Who holds a descriptor, a working directory or a
 //! mount of a child alone has passed that long ago, and the branch or its parent may be closed to them since.
 
-use super::common::{Caller, Common, Place};
 use super::errno::Failure;
-use super::errors::Reader;
+use super::errors::ErrorReader;
+use super::mount_context::{Caller, MountContext, OpenContext};
 use crate::memory::{BranchInfo, Error, Kind};
 
 /// The right to list what a directory holds.
@@ -15,7 +15,7 @@ pub(super) const WRITE: u32 = 0o2;
 /// The right to reach what is in a directory.
 pub(super) const SEARCH: u32 = 0o1;
 
-impl Common {
+impl MountContext {
     /// Tells whether the permission bits of a branch's directory give a caller all of some rights: of [`READ`],
     /// [`WRITE`] and [`SEARCH`], without supplementary groups. Root has all.
     pub fn permits(&self, caller: Caller, branch: &BranchInfo, rights: u32) -> bool {
@@ -49,16 +49,16 @@ impl Common {
     }
 }
 
-impl Place {
+impl OpenContext {
     /// Refuses who may not enter the branch's directory any more.
     pub fn check_entered(&self) -> Result<(), Failure> {
-        self.common.check_rights(self.caller, &self.memory().info(self.branch())?, SEARCH)
+        self.mount.check_rights(self.caller, &self.memory().info(self.branch())?, SEARCH)
     }
 
     /// Refuses who lacks rights in the parent's directory; a root branch has no parent to ask.
     pub fn check_parent(&self, rights: u32) -> Result<(), Failure> {
         match self.memory().info(self.branch())?.parent {
-            Some(parent) => self.common.check_rights(self.caller, &self.memory().info(parent)?, rights),
+            Some(parent) => self.mount.check_rights(self.caller, &self.memory().info(parent)?, rights),
             None => Ok(()),
         }
     }
@@ -70,10 +70,10 @@ impl Place {
     }
 
     /// Returns whose refusals the caller sees here.
-    pub fn reader(&self) -> Result<Reader, Failure> {
+    pub fn reader(&self) -> Result<ErrorReader, Failure> {
         let owner = self.memory().info(self.branch())?.uid;
         let Caller { uid, .. } = self.caller;
-        Ok(if [0, owner].contains(&uid) { Reader::Owner } else { Reader::Other(uid) })
+        Ok(if [0, owner].contains(&uid) { ErrorReader::Owner } else { ErrorReader::Other(uid) })
     }
 
     /// Refuses all but the branch's owner and root.

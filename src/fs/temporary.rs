@@ -6,10 +6,10 @@ use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::common::{Caller, Place};
 use super::counted::Counted;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
+use super::mount_context::{Caller, OpenContext};
 use crate::memory::{Error, Kind, Time};
 use crate::sync::{Mutex, Rank, Reservation};
 
@@ -29,12 +29,12 @@ pub(super) struct Temporaries {
 /// One file. It lives on without a name while it is open.
 pub(super) struct Temporary {
     pub number: u64,
-    content: Mutex<Content>,
+    content: Mutex<TemporaryContent>,
     used: Arc<AtomicU64>,
     _beside: Reservation,
 }
 
-struct Content {
+struct TemporaryContent {
     bytes: Counted,
     look: Look,
     /// It became a record; what is written now would be lost.
@@ -87,7 +87,7 @@ impl Temporaries {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let look =
             Look { length: bytes.len() as u64, mode: mode & 0o7777, uid: owner.uid, gid: owner.gid, modified: now };
-        let content = Mutex::new(Content { bytes, look, committed: false });
+        let content = Mutex::new(TemporaryContent { bytes, look, committed: false });
         let file = Arc::new(Temporary { number, content, used: self.used.clone(), _beside: beside });
         let mut names = self.names.lock();
         names.insert(name.to_owned(), file.clone());
@@ -166,7 +166,7 @@ impl Temporary {
         Ok(())
     }
 
-    fn set_length(&self, content: &mut Content, length: u64, now: Time) -> Result<(), Failure> {
+    fn set_length(&self, content: &mut TemporaryContent, length: u64, now: Time) -> Result<(), Failure> {
         if content.committed {
             return Err(Errno::ESTALE.into());
         }
@@ -205,7 +205,7 @@ fn reserve(used: &AtomicU64, bytes: u64) -> Result<(), Failure> {
 
 /// A temporary that is open.
 pub(super) struct TemporaryFile {
-    pub place: Place,
+    pub place: OpenContext,
     pub file: Arc<Temporary>,
     pub append: bool,
 }

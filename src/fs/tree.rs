@@ -2,186 +2,204 @@
 
 use std::ffi::OsStr;
 
-use super::common::Common;
-use super::directory::{Listing, More, Name, Records};
+use super::directory::{ListName, Listing, More, Records};
 use super::errno::{Errno, Failure};
 use super::files::Area;
-use super::node::{Fixed, Node, exports, is_temporary};
+use super::mount_context::MountContext;
+use super::node::{ControlNode, FsNode, exports, is_temporary};
 use crate::memory::{BranchId, Error, FILES_ROOT, Kind, Setting, Time, View};
 
 /// Bytes of the longest name; the kernel leaves this check to the file system.
 const NAME_BYTES_MAX: usize = 255;
 
 /// Returns what stands at `name` in the directory `parent`; ENOENT, ENOTDIR, ENAMETOOLONG.
-pub(super) fn find(common: &Common, parent: &Node, name: &OsStr) -> Result<Node, Failure> {
+pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Result<FsNode, Failure> {
     if name.len() > NAME_BYTES_MAX {
         return Err(Errno::ENAMETOOLONG.into());
     }
-    if let Node::File(of, directory) = parent {
-        let inode = common.tree(of)?.lookup(*directory, name.as_encoded_bytes())?;
-        return Ok(Node::File(of.clone(), inode));
+    if let FsNode::File(of, directory) = parent {
+        let inode = mount.tree(of)?.lookup(*directory, name.as_encoded_bytes())?;
+        return Ok(FsNode::File(of.clone(), inode));
     }
     // A temporary's name may be any bytes.
-    if let Some(node) = temporary(common, parent, name) {
+    if let Some(node) = temporary(mount, parent, name) {
         return Ok(node);
     }
     let name = name.to_str().ok_or(Errno::ENOENT)?;
     let found = match parent {
-        Node::Mount => common.memory.root(name).map(Node::Branch),
-        Node::Branch(_) | Node::Checkpoint { .. } => {
+        FsNode::Mount => mount.memory.root(name).map(FsNode::Branch),
+        FsNode::Branch(_) | FsNode::Checkpoint { .. } => {
             let view = parent.view().ok_or(Errno::ENOTDIR)?;
             match Area::ALL.into_iter().find(|area| area.name() == name) {
-                Some(area) => common.files_in(parent, area).map(|of| Node::File(of, FILES_ROOT)),
-                None => Fixed::from_name(name).map(|fixed| Node::Fixed(view, fixed)),
+                Some(area) => mount.files_in(parent, area).map(|of| FsNode::File(of, FILES_ROOT)),
+                None => ControlNode::from_name(name).map(|fixed| FsNode::Control(view, fixed)),
             }
         }
-        Node::Fixed(view, fixed) => find_inside(common, view, *fixed, name)?,
-        Node::Record(..)
-        | Node::File(..)
-        | Node::Temporary(..)
-        | Node::Query(..)
-        | Node::Export(..)
-        | Node::Setting(..) => {
+        FsNode::Control(view, fixed) => find_inside(mount, view, *fixed, name)?,
+        FsNode::Record(..)
+        | FsNode::File(..)
+        | FsNode::Temporary(..)
+        | FsNode::Query(..)
+        | FsNode::Export(..)
+        | FsNode::Setting(..) => {
             return Err(Errno::ENOTDIR.into());
         }
     };
     found.ok_or(Errno::ENOENT.into())
 }
 
-fn find_inside(common: &Common, view: &View, fixed: Fixed, name: &str) -> Result<Option<Node>, Failure> {
+fn find_inside(mount: &MountContext, view: &View, fixed: ControlNode, name: &str) -> Result<Option<FsNode>, Failure> {
     let found = match (fixed, view) {
-        (Fixed::Vectors, _) => record(common, view, name)?,
-        (Fixed::Branches, View::Branch(branch)) => common.memory.child(*branch, name).map(Node::Branch),
-        (Fixed::Checkpoints, View::Branch(branch)) => checkpoint(common, *branch, name)?,
+        (ControlNode::Vectors, _) => record(mount, view, name)?,
+        (ControlNode::Branches, View::Branch(branch)) => mount.memory.child(*branch, name).map(FsNode::Branch),
+        (ControlNode::Checkpoints, View::Branch(branch)) => checkpoint(mount, *branch, name)?,
         // What has ended by the time of a checkpoint is not in it, and what is in it has none.
-        (Fixed::Branches | Fixed::Checkpoints, View::Checkpoint(..)) => None,
-        (Fixed::Search, _) => Some(Node::Query(view.clone(), name.into())),
-        (Fixed::Exports, _) => exports()
+        (ControlNode::Branches | ControlNode::Checkpoints, View::Checkpoint(..)) => None,
+        (ControlNode::Search, _) => Some(FsNode::Query(view.clone(), name.into())),
+        (ControlNode::Exports, _) => exports()
             .find_map(|(known, export)| (known == name).then_some(export))
-            .map(|export| Node::Export(view.clone(), export)),
-        (Fixed::Config, _) => Setting::from_name(name).map(|setting| Node::Setting(view.clone(), setting)),
-        (Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors | Fixed::Document(_) | Fixed::History(_), _) => {
+            .map(|export| FsNode::Export(view.clone(), export)),
+        (ControlNode::Config, _) => Setting::from_name(name).map(|setting| FsNode::Setting(view.clone(), setting)),
+        (
+            ControlNode::Query
+            | ControlNode::Ingest
+            | ControlNode::Ctl
+            | ControlNode::Errors
+            | ControlNode::Document(_)
+            | ControlNode::History(_),
+            _,
+        ) => {
             return Err(Errno::ENOTDIR.into());
         }
     };
     Ok(found)
 }
 
-fn temporary(common: &Common, parent: &Node, name: &OsStr) -> Option<Node> {
-    let Node::Fixed(View::Branch(branch), Fixed::Vectors) = parent else {
+fn temporary(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Option<FsNode> {
+    let FsNode::Control(View::Branch(branch), ControlNode::Vectors) = parent else {
         return None;
     };
-    let file = common.states.known(*branch)?.temporaries.named(name)?;
-    Some(Node::Temporary(*branch, file.number))
+    let file = mount.states.known(*branch)?.temporaries.named(name)?;
+    Some(FsNode::Temporary(*branch, file.number))
 }
 
-fn record(common: &Common, view: &View, name: &str) -> Result<Option<Node>, Failure> {
+fn record(mount: &MountContext, view: &View, name: &str) -> Result<Option<FsNode>, Failure> {
     let Some(id) = name.strip_suffix(".json").filter(|_| !is_temporary(name)) else {
         return Ok(None);
     };
-    let there = common.memory.snapshot(view)?.stat(id)?.is_some();
-    Ok(there.then(|| Node::Record(view.clone(), id.into())))
+    let there = mount.memory.snapshot(view)?.stat(id)?.is_some();
+    Ok(there.then(|| FsNode::Record(view.clone(), id.into())))
 }
 
-fn checkpoint(common: &Common, branch: BranchId, label: &str) -> Result<Option<Node>, Failure> {
-    match common.memory.checkpoint_time(branch, label) {
-        Ok(taken) => Ok(Some(Node::Checkpoint { branch, label: label.into(), taken })),
+fn checkpoint(mount: &MountContext, branch: BranchId, label: &str) -> Result<Option<FsNode>, Failure> {
+    match mount.memory.checkpoint_time(branch, label) {
+        Ok(taken) => Ok(Some(FsNode::Checkpoint { branch, label: label.into(), taken })),
         Err(Error { kind: Kind::NotFound | Kind::Invalid, .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Returns the directory that holds `node`; for what is in `files/`, that one.
-pub(super) fn parent_of(common: &Common, node: &Node) -> Node {
+pub(super) fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
     match node {
-        Node::Mount => Node::Mount,
-        Node::Branch(branch) => match common.memory.info(*branch).ok().and_then(|info| info.parent) {
-            Some(parent) => Node::Fixed(View::Branch(parent), Fixed::Branches),
-            None => Node::Mount,
+        FsNode::Mount => FsNode::Mount,
+        FsNode::Branch(branch) => match mount.memory.info(*branch).ok().and_then(|info| info.parent) {
+            Some(parent) => FsNode::Control(View::Branch(parent), ControlNode::Branches),
+            None => FsNode::Mount,
         },
-        Node::Checkpoint { branch, .. } => Node::Fixed(View::Branch(*branch), Fixed::Checkpoints),
-        Node::Fixed(view, _) => of_view(common, view),
-        Node::Record(view, _) => Node::Fixed(view.clone(), Fixed::Vectors),
-        Node::File(of, FILES_ROOT) => of.above(),
-        Node::File(of, _) => Node::File(of.clone(), FILES_ROOT),
-        Node::Temporary(branch, _) => Node::Fixed(View::Branch(*branch), Fixed::Vectors),
-        Node::Query(view, _) => Node::Fixed(view.clone(), Fixed::Search),
-        Node::Export(view, _) => Node::Fixed(view.clone(), Fixed::Exports),
-        Node::Setting(view, _) => Node::Fixed(view.clone(), Fixed::Config),
+        FsNode::Checkpoint { branch, .. } => FsNode::Control(View::Branch(*branch), ControlNode::Checkpoints),
+        FsNode::Control(view, _) => of_view(mount, view),
+        FsNode::Record(view, _) => FsNode::Control(view.clone(), ControlNode::Vectors),
+        FsNode::File(of, FILES_ROOT) => of.above(),
+        FsNode::File(of, _) => FsNode::File(of.clone(), FILES_ROOT),
+        FsNode::Temporary(branch, _) => FsNode::Control(View::Branch(*branch), ControlNode::Vectors),
+        FsNode::Query(view, _) => FsNode::Control(view.clone(), ControlNode::Search),
+        FsNode::Export(view, _) => FsNode::Control(view.clone(), ControlNode::Exports),
+        FsNode::Setting(view, _) => FsNode::Control(view.clone(), ControlNode::Config),
     }
 }
 
-fn of_view(common: &Common, view: &View) -> Node {
+fn of_view(mount: &MountContext, view: &View) -> FsNode {
     let taken = match view {
         View::Branch(_) => Time::default(),
-        View::Checkpoint(branch, label) => common.memory.checkpoint_time(*branch, label).unwrap_or_default(),
+        View::Checkpoint(branch, label) => mount.memory.checkpoint_time(*branch, label).unwrap_or_default(),
     };
-    Node::of_view(view, taken)
+    FsNode::of_view(view, taken)
 }
 
 /// Opens the listing of a directory; those in `files/` have their own.
-pub(super) fn list(common: &Common, directory: &Node) -> Result<Listing, Failure> {
-    let mut names = vec![name(".", directory.clone()), name("..", parent_of(common, directory))];
+pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, Failure> {
+    let mut names = vec![name(".", directory.clone()), name("..", parent_of(mount, directory))];
     let mut more = More::Nothing;
     match directory {
-        Node::Mount => {
-            names.extend(common.memory.roots().into_iter().map(|(label, branch)| name(&label, Node::Branch(branch))))
+        FsNode::Mount => {
+            names.extend(mount.memory.roots().into_iter().map(|(label, branch)| name(&label, FsNode::Branch(branch))))
         }
-        Node::Branch(_) | Node::Checkpoint { .. } => {
+        FsNode::Branch(_) | FsNode::Checkpoint { .. } => {
             let view = directory.view().ok_or(Errno::ENOTDIR)?;
-            names.extend(Fixed::all().map(|(label, fixed)| name(label, Node::Fixed(view.clone(), fixed))));
-            let area = |area: Area| Some(name(area.name(), Node::File(common.files_in(directory, area)?, FILES_ROOT)));
+            names.extend(ControlNode::all().map(|(label, fixed)| name(label, FsNode::Control(view.clone(), fixed))));
+            let area = |area: Area| Some(name(area.name(), FsNode::File(mount.files_in(directory, area)?, FILES_ROOT)));
             names.extend(Area::ALL.into_iter().filter_map(area));
         }
-        Node::Fixed(view, Fixed::Vectors) => {
-            let files = common.states.known(view.branch()).filter(|_| matches!(view, View::Branch(_)));
+        FsNode::Control(view, ControlNode::Vectors) => {
+            let files = mount.states.known(view.branch()).filter(|_| matches!(view, View::Branch(_)));
             let files = files.map(|state| state.temporaries.list()).unwrap_or_default();
             names.extend(
-                files.into_iter().map(|(name, number)| Name { name, node: Node::Temporary(view.branch(), number) }),
+                files
+                    .into_iter()
+                    .map(|(name, number)| ListName { name, node: FsNode::Temporary(view.branch(), number) }),
             );
-            more = More::Records(Records::new(common.memory.snapshot(view)?));
+            more = More::Records(Records::new(mount.memory.snapshot(view)?));
         }
-        Node::Fixed(view, fixed) => names.extend(list_inside(common, view, *fixed)?),
-        Node::Record(..)
-        | Node::File(..)
-        | Node::Temporary(..)
-        | Node::Query(..)
-        | Node::Export(..)
-        | Node::Setting(..) => {
+        FsNode::Control(view, fixed) => names.extend(list_inside(mount, view, *fixed)?),
+        FsNode::Record(..)
+        | FsNode::File(..)
+        | FsNode::Temporary(..)
+        | FsNode::Query(..)
+        | FsNode::Export(..)
+        | FsNode::Setting(..) => {
             return Err(Errno::ENOTDIR.into());
         }
     }
     Ok(Listing::new(names, more))
 }
 
-fn list_inside(common: &Common, view: &View, fixed: Fixed) -> Result<Vec<Name>, Failure> {
+fn list_inside(mount: &MountContext, view: &View, fixed: ControlNode) -> Result<Vec<ListName>, Failure> {
     Ok(match (fixed, view) {
-        (Fixed::Branches, View::Branch(branch)) => common
+        (ControlNode::Branches, View::Branch(branch)) => mount
             .memory
             .children(*branch)?
             .into_iter()
-            .map(|(label, child)| name(&label, Node::Branch(child)))
+            .map(|(label, child)| name(&label, FsNode::Branch(child)))
             .collect(),
-        (Fixed::Checkpoints, View::Branch(branch)) => {
-            let labels = common.memory.checkpoints(*branch)?;
-            let node = |label: &str| checkpoint(common, *branch, label).ok().flatten();
+        (ControlNode::Checkpoints, View::Branch(branch)) => {
+            let labels = mount.memory.checkpoints(*branch)?;
+            let node = |label: &str| checkpoint(mount, *branch, label).ok().flatten();
             labels.iter().filter_map(|label| Some(name(label, node(label)?))).collect()
         }
-        (Fixed::Exports, _) => {
-            exports().map(|(label, export)| name(label, Node::Export(view.clone(), export))).collect()
+        (ControlNode::Exports, _) => {
+            exports().map(|(label, export)| name(label, FsNode::Export(view.clone(), export))).collect()
         }
-        (Fixed::Config, _) => {
-            Setting::ALL.into_iter().map(|setting| name(setting.name(), Node::Setting(view.clone(), setting))).collect()
-        }
-        (Fixed::Branches | Fixed::Checkpoints, View::Checkpoint(..)) | (Fixed::Search | Fixed::Vectors, _) => {
-            Vec::new()
-        }
-        (Fixed::Query | Fixed::Ingest | Fixed::Ctl | Fixed::Errors | Fixed::Document(_) | Fixed::History(_), _) => {
+        (ControlNode::Config, _) => Setting::ALL
+            .into_iter()
+            .map(|setting| name(setting.name(), FsNode::Setting(view.clone(), setting)))
+            .collect(),
+        (ControlNode::Branches | ControlNode::Checkpoints, View::Checkpoint(..))
+        | (ControlNode::Search | ControlNode::Vectors, _) => Vec::new(),
+        (
+            ControlNode::Query
+            | ControlNode::Ingest
+            | ControlNode::Ctl
+            | ControlNode::Errors
+            | ControlNode::Document(_)
+            | ControlNode::History(_),
+            _,
+        ) => {
             return Err(Errno::ENOTDIR.into());
         }
     })
 }
 
-fn name(label: &str, node: Node) -> Name {
-    Name { name: label.into(), node }
+fn name(label: &str, node: FsNode) -> ListName {
+    ListName { name: label.into(), node }
 }

@@ -23,7 +23,7 @@ use super::reply::{
     GENERATED, GENERATION, answer, answer_attr, answer_created, answer_data, answer_entry, answer_open, answer_space,
     answer_written, answer_xattr, caller, file_attr, guard, kind, manner, time_set,
 };
-use crate::fs::{Changes, Entry, Errand, Filesystem};
+use crate::fs::{AttrChanges, EntryAttr, Filesystem, WakeCall};
 
 /// A [`Filesystem`] as the FUSE session wants it.
 pub struct Adapter {
@@ -131,7 +131,7 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyAttr,
     ) {
         let (accessed, modified) = (atime.map(time_set), mtime.map(time_set));
-        let changes = Changes { mode, uid, gid, size, accessed, modified };
+        let changes = AttrChanges { mode, uid, gid, size, accessed, modified };
         let (caller, handle) = (caller(request), handle.map(|handle| handle.0));
         let set = move |fs: &Filesystem| fs.setattr(caller, ino.0, changes, handle);
         self.serve(Call::of("setattr", request), set, |attr| answer_attr(reply, attr));
@@ -350,7 +350,7 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyDirectoryPlus,
     ) {
         let read = move |fs: &Filesystem, reply: &mut ReplyDirectoryPlus| {
-            let mut sink = |entry: &Entry, next, name: &OsStr| {
+            let mut sink = |entry: &EntryAttr, next, name: &OsStr| {
                 let lifetime = entry.lifetime.min(entry.attr.lifetime);
                 reply.add(INodeNo(entry.attr.ino), next, name, &lifetime, &file_attr(&entry.attr), GENERATION)
             };
@@ -390,7 +390,7 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyPoll,
     ) {
         let wake = move || notifier.notify().unwrap_or_else(|error| log::debug!("a poll was not woken: {error}"));
-        let waker = flags.contains(PollFlags::FUSE_POLL_SCHEDULE_NOTIFY).then(|| Box::new(wake) as Errand);
+        let waker = flags.contains(PollFlags::FUSE_POLL_SCHEDULE_NOTIFY).then(|| Box::new(wake) as WakeCall);
         let writable = PollEvents::POLLOUT | PollEvents::POLLWRNORM;
         match guard("poll", || self.fs.poll(handle.0, waker)) {
             Ok(true) => reply.poll(PollEvents::POLLIN | PollEvents::POLLRDNORM | writable),

@@ -110,7 +110,7 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         operation: impl FnOnce(&F) -> Result<T, fs::Errno> + Send + 'static,
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
-        let turn = Turn::begin(&self.under_way);
+        let turn = DispatchTurn::begin(&self.under_way);
         if turn.number < self.slots {
             let outcome = guard(call.name, || operation(&self.fs));
             // Whoever gets the reply may ask on before this thread goes on.
@@ -124,19 +124,19 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
 }
 
 /// One long request on a thread of the session.
-struct Turn<'a> {
+struct DispatchTurn<'a> {
     under_way: &'a AtomicUsize,
     /// How many others were when it began.
     number: usize,
 }
 
-impl Turn<'_> {
-    fn begin(under_way: &AtomicUsize) -> Turn<'_> {
-        Turn { under_way, number: under_way.fetch_add(1, Ordering::AcqRel) }
+impl DispatchTurn<'_> {
+    fn begin(under_way: &AtomicUsize) -> DispatchTurn<'_> {
+        DispatchTurn { under_way, number: under_way.fetch_add(1, Ordering::AcqRel) }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for DispatchTurn<'_> {
     fn drop(&mut self) {
         self.under_way.fetch_sub(1, Ordering::AcqRel);
     }
@@ -167,7 +167,7 @@ mod tests {
         };
         assert_eq!(run(), own);
         // Others are under way on every thread that long requests may have.
-        let under_way: Vec<_> = (0..dispatcher.slots).map(|_| Turn::begin(&dispatcher.under_way)).collect();
+        let under_way: Vec<_> = (0..dispatcher.slots).map(|_| DispatchTurn::begin(&dispatcher.under_way)).collect();
         assert_ne!(run(), own);
         drop(under_way);
         assert_eq!(run(), own);

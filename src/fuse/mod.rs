@@ -29,6 +29,6 @@ pub use mount::MountOptions;
 pub use mountinfo::{SOURCE_PREFIX, source_name};
 pub use notices::connect;
 pub use process::{available_memory, measure, tune_allocator};
-pub use session::{Ended, serve};
+pub use session::{SessionEnd, serve};
 pub use signals::INTERRUPTED;
 pub use unmount::{clear_stale, unmount};

@@ -52,7 +52,7 @@ fn statx(dir: i32, path: &std::ffi::CStr, flags: i32, mask: u32) -> io::Result<l
 
 /// What a file system said when asked for its root's attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ProbeAnswer {
     /// It answered.
     Alive,
     /// Its process is gone (ENOTCONN, ECONNABORTED).
@@ -69,7 +69,7 @@ pub(super) enum Answer {
 ///
 /// A child process does the asking, since a thread that waits for a FUSE reply can't be ended, and would keep this process from
 /// ending. The child closes every descriptor that it inherits: a copy of `/dev/fuse` in it would keep a dead connection alive.
-pub(super) fn ask(path: &Path, limit: Duration) -> io::Result<Answer> {
+pub(super) fn ask(path: &Path, limit: Duration) -> io::Result<ProbeAnswer> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let (mut verdict, writer) = io::pipe()?;
     // SAFETY: between fork and _exit the child makes system calls only; no allocation, no lock, no Rust destructor.
@@ -89,15 +89,15 @@ pub(super) fn ask(path: &Path, limit: Duration) -> io::Result<Answer> {
         // A child that hangs in the kernel can't be waited for; it is reaped when this process ends.
         libc::waitpid(child, std::ptr::null_mut(), if answered { 0 } else { libc::WNOHANG });
     }
-    Ok(if answered { meaning(i32::from_le_bytes(errno)) } else { Answer::Silent })
+    Ok(if answered { meaning(i32::from_le_bytes(errno)) } else { ProbeAnswer::Silent })
 }
 
-fn meaning(errno: i32) -> Answer {
+fn meaning(errno: i32) -> ProbeAnswer {
     match errno {
-        0 => Answer::Alive,
-        libc::ENOTCONN | libc::ECONNABORTED => Answer::Dead,
-        libc::EACCES => Answer::Denied,
-        other => Answer::Failed(other),
+        0 => ProbeAnswer::Alive,
+        libc::ENOTCONN | libc::ECONNABORTED => ProbeAnswer::Dead,
+        libc::EACCES => ProbeAnswer::Denied,
+        other => ProbeAnswer::Failed(other),
     }
 }
 
@@ -154,17 +154,17 @@ mod tests {
 
     #[test]
     fn a_living_directory_answers_and_a_missing_one_says_why() {
-        assert_eq!(ask(Path::new("/"), Duration::from_secs(5)).unwrap(), Answer::Alive);
+        assert_eq!(ask(Path::new("/"), Duration::from_secs(5)).unwrap(), ProbeAnswer::Alive);
         let missing = ask(Path::new("/no/such/place"), Duration::from_secs(5)).unwrap();
-        assert_eq!(missing, Answer::Failed(libc::ENOENT));
+        assert_eq!(missing, ProbeAnswer::Failed(libc::ENOENT));
     }
 
     #[test]
     fn a_dead_connection_is_told_from_other_errors() {
-        assert_eq!(meaning(libc::ENOTCONN), Answer::Dead);
-        assert_eq!(meaning(libc::ECONNABORTED), Answer::Dead);
-        assert_eq!(meaning(libc::EACCES), Answer::Denied);
-        assert_eq!(meaning(libc::EIO), Answer::Failed(libc::EIO));
+        assert_eq!(meaning(libc::ENOTCONN), ProbeAnswer::Dead);
+        assert_eq!(meaning(libc::ECONNABORTED), ProbeAnswer::Dead);
+        assert_eq!(meaning(libc::EACCES), ProbeAnswer::Denied);
+        assert_eq!(meaning(libc::EIO), ProbeAnswer::Failed(libc::EIO));
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub(super) fn answer(reply: ReplyEmpty, outcome: Result<(), Errno>) {
     }
 }
 
-pub(super) fn answer_entry(reply: ReplyEntry, outcome: Result<fs::Entry, Errno>) {
+pub(super) fn answer_entry(reply: ReplyEntry, outcome: Result<fs::EntryAttr, Errno>) {
     match outcome {
         Ok(entry) => reply.entry_with_ttls(&entry.attr.lifetime, &entry.lifetime, &file_attr(&entry.attr), GENERATION),
         Err(error) => reply.error(error),
@@ -150,7 +150,7 @@ pub(super) fn answer_open(reply: ReplyOpen, outcome: Result<(u64, FopenFlags), E
     }
 }
 
-pub(super) fn answer_created(reply: ReplyCreate, outcome: Result<(fs::Entry, u64, FopenFlags), Errno>) {
+pub(super) fn answer_created(reply: ReplyCreate, outcome: Result<(fs::EntryAttr, u64, FopenFlags), Errno>) {
     match outcome {
         Ok((entry, handle, flags)) => {
             reply.created(&entry.lifetime, &file_attr(&entry.attr), GENERATION, FileHandle(handle), flags);
@@ -159,7 +159,7 @@ pub(super) fn answer_created(reply: ReplyCreate, outcome: Result<(fs::Entry, u64
     }
 }
 
-pub(super) fn answer_space(reply: ReplyStatfs, outcome: Result<fs::Space, Errno>) {
+pub(super) fn answer_space(reply: ReplyStatfs, outcome: Result<fs::StatFs, Errno>) {
     let blocks = |bytes: u64| bytes / u64::from(BLOCK);
     match outcome {
         Ok(space) => reply.statfs(

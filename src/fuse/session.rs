@@ -21,7 +21,7 @@ use super::connection;
 use super::dispatch::session_threads;
 use super::error::MountError;
 use super::mount::{MountOptions, OwnMount};
-use super::probe::{Answer, ask};
+use super::probe::{ProbeAnswer, ask};
 use super::signals::Watcher;
 
 /// How long a new mount may take until its root answers.
@@ -34,7 +34,7 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// How the service of a mount came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum SessionEnd {
     /// Somebody unmounted it, or ended its connection.
     Unmounted,
     /// The signal of this number came; the mount is gone from the tree.
@@ -43,7 +43,7 @@ pub enum Ended {
 
 enum Event {
     Started(Notifier),
-    Answered(io::Result<Answer>),
+    Answered(io::Result<ProbeAnswer>),
     Signal(i32),
     Ended(io::Result<()>),
 }
@@ -56,7 +56,11 @@ enum Event {
 /// `fs` is dropped on return, except after a signal where the connection can be neither unmounted nor ended from here (an adopted
 /// descriptor; no root and no fusectl): then its threads last as long as the process.
 /// An error means that nothing of ours is mounted any more.
-pub fn serve<F: Filesystem>(fs: F, options: &MountOptions, ready: impl FnOnce(Notifier)) -> Result<Ended, MountError> {
+pub fn serve<F: Filesystem>(
+    fs: F,
+    options: &MountOptions,
+    ready: impl FnOnce(Notifier),
+) -> Result<SessionEnd, MountError> {
     let (events, inbox) = mpsc::channel();
     let signals = events.clone();
     let _watcher = Watcher::start(move |signal| drop(signals.send(Event::Signal(signal))))
@@ -98,7 +102,7 @@ struct Service<'a> {
 }
 
 impl Service<'_> {
-    fn run(&self, ready: impl FnOnce(Notifier)) -> Result<Ended, MountError> {
+    fn run(&self, ready: impl FnOnce(Notifier)) -> Result<SessionEnd, MountError> {
         let mut ready = Some(ready);
         let mut notifier = None;
         let deadline = Instant::now() + START_LIMIT;
@@ -119,7 +123,7 @@ impl Service<'_> {
                 }
                 Event::Signal(signal) => {
                     log::info!("signal {signal}: unmounting {}", self.path.display());
-                    return Ok(Ended::Signal(signal));
+                    return Ok(SessionEnd::Signal(signal));
                 }
                 Event::Ended(outcome) => return self.ended(outcome, ready.is_none()),
             }
@@ -146,24 +150,24 @@ impl Service<'_> {
         thread.map(drop).map_err(|source| self.session_error(source))
     }
 
-    fn check(&self, answer: io::Result<Answer>) -> Result<(), MountError> {
+    fn check(&self, answer: io::Result<ProbeAnswer>) -> Result<(), MountError> {
         match answer {
-            Ok(Answer::Alive) => Ok(()),
+            Ok(ProbeAnswer::Alive) => Ok(()),
             // The session's own end says more, and is on its way.
-            Ok(Answer::Dead) => Ok(()),
-            Ok(Answer::Denied) => Err(self.no_answer(io::ErrorKind::PermissionDenied.into())),
-            Ok(Answer::Silent) => Err(self.no_answer(io::ErrorKind::TimedOut.into())),
-            Ok(Answer::Failed(errno)) => Err(self.no_answer(io::Error::from_raw_os_error(errno))),
+            Ok(ProbeAnswer::Dead) => Ok(()),
+            Ok(ProbeAnswer::Denied) => Err(self.no_answer(io::ErrorKind::PermissionDenied.into())),
+            Ok(ProbeAnswer::Silent) => Err(self.no_answer(io::ErrorKind::TimedOut.into())),
+            Ok(ProbeAnswer::Failed(errno)) => Err(self.no_answer(io::Error::from_raw_os_error(errno))),
             Err(source) => Err(self.no_answer(source)),
         }
     }
 
-    fn ended(&self, outcome: io::Result<()>, was_ready: bool) -> Result<Ended, MountError> {
+    fn ended(&self, outcome: io::Result<()>, was_ready: bool) -> Result<SessionEnd, MountError> {
         match outcome {
             // An end by fusectl is somebody's wish, as umount is.
-            Err(e) if e.raw_os_error() == Some(libc::ECONNABORTED) && was_ready => Ok(Ended::Unmounted),
+            Err(e) if e.raw_os_error() == Some(libc::ECONNABORTED) && was_ready => Ok(SessionEnd::Unmounted),
             Err(source) => Err(self.session_error(source)),
-            Ok(()) if was_ready => Ok(Ended::Unmounted),
+            Ok(()) if was_ready => Ok(SessionEnd::Unmounted),
             Ok(()) => Err(self.session_error(io::Error::other("it was unmounted before its first answer"))),
         }
     }

@@ -9,7 +9,7 @@ use super::fusermount;
 use super::holders;
 use super::mount::{detach_pinned, is_root, unmount_path};
 use super::mountinfo::{MountEntry, absolute, source_name, topmost_at};
-use super::probe::{Answer, ask, identity, pin};
+use super::probe::{ProbeAnswer, ask, identity, pin};
 
 /// How long a process that has closed the connection is waited for: it may serve other mounts.
 const END_LIMIT: Duration = Duration::from_secs(10);
@@ -54,8 +54,8 @@ pub fn clear_stale(mountpoint: &Path, fsname: &str) -> Result<bool, MountError> 
     while let Some(entry) = mount_at(&path)?.filter(MountEntry::is_fuse) {
         let answer = ask(&path, ASK_LIMIT).map_err(|source| MountError::System { what: "asking the mount", source })?;
         match answer {
-            Answer::Dead if entry.source == *ours => detach_dead(&path, entry.minor)?,
-            Answer::Dead => {
+            ProbeAnswer::Dead if entry.source == *ours => detach_dead(&path, entry.minor)?,
+            ProbeAnswer::Dead => {
                 return Err(MountError::NotOurs { path, found: entry.describe() });
             }
             _ if entry.is_engramfs() => {

@@ -5,19 +5,19 @@ use super::hierarchy::{self, Hierarchy};
 use super::layout::{self, Parts};
 use super::order;
 use super::sample::{self, SAMPLED};
-use super::source::{Params, Rows};
-use super::space::Space;
-use super::walk::{Adjacency, All, Beam, Scratch, walk};
+use super::source::{Params, VectorRows};
+use super::space::VectorSpace;
+use super::walk::{Adjacency, All, Beam, WalkScratch, walk};
 use crate::vector::Metric;
 
 /// A graph that is being built, a few rows at a time.
-pub struct Builder<'a> {
+pub struct GraphBuilder<'a> {
     pub(super) params: Params,
     pub(super) growing: Growing<'a>,
     pub(super) section: Vec<u8>,
     pub(super) hierarchy: Hierarchy,
     pub(super) done: usize,
-    pub(super) scratch: Scratch,
+    pub(super) scratch: WalkScratch,
 }
 
 /// Builds the graph of all rows and returns it frozen, for [`Graph::open`](super::Graph::open).
@@ -26,12 +26,12 @@ pub struct Builder<'a> {
 /// returns false the work is given up and the result is `None`.
 #[must_use]
 pub fn build(
-    rows: Rows<'_>,
+    rows: VectorRows<'_>,
     metric: Metric,
     params: Params,
     progress: &mut dyn FnMut(usize, usize) -> bool,
 ) -> Option<Vec<u8>> {
-    let mut builder = Builder::new(rows, metric, params);
+    let mut builder = GraphBuilder::new(rows, metric, params);
     while !builder.step(STEP) {
         if !progress(builder.done(), builder.total()) {
             return None;
@@ -43,18 +43,18 @@ pub fn build(
 /// How many steps are done between two calls of `progress`.
 const STEP: usize = 64;
 
-impl<'a> Builder<'a> {
+impl<'a> GraphBuilder<'a> {
     /// Begins, and has hnsw_rs find the hierarchy over a sample of the rows.
     #[must_use]
-    pub fn new(rows: Rows<'a>, metric: Metric, params: Params) -> Self {
+    pub fn new(rows: VectorRows<'a>, metric: Metric, params: Params) -> Self {
         let params = params.limited();
-        let space = Space::new(rows, metric);
+        let space = VectorSpace::new(rows, metric);
         let levels = sample::levels(&space);
         let section = hierarchy::freeze(&levels);
         let hierarchy = Hierarchy::open(&section).expect("what has just been frozen opens");
         let mut growing = Growing::new(space, params.links);
         growing.begin(&levels);
-        Self { params, growing, section, hierarchy, done: 0, scratch: Scratch::default() }
+        Self { params, growing, section, hierarchy, done: 0, scratch: WalkScratch::default() }
     }
 
     /// Returns how many steps are done.

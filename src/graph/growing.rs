@@ -2,7 +2,7 @@
 
 use super::hierarchy::Level;
 use super::layout::EMPTY;
-use super::space::{Distances, Space};
+use super::space::{Distances, VectorSpace};
 use super::walk::Adjacency;
 use crate::vector::CoarseRows;
 
@@ -17,19 +17,19 @@ const ALPHA: f32 = 1.05;
 
 /// Every node's neighbours with their distances, in slots of equal number.
 pub(super) struct Growing<'a> {
-    pub space: Space<'a>,
+    pub space: VectorSpace<'a>,
     slots: usize,
     /// How many links pruning leaves.
     keep: usize,
     links: Vec<[u8; 4]>,
     distances: Vec<f32>,
     counts: Vec<u8>,
-    memory: Memory,
+    memory: GrowingScratch,
 }
 
 /// What pruning needs, to be used again.
 #[derive(Default)]
-struct Memory {
+struct GrowingScratch {
     distances: Distances,
     /// Candidates, the nearest first.
     candidates: Vec<(f32, u32)>,
@@ -58,7 +58,7 @@ impl Adjacency for Growing<'_> {
 
 impl<'a> Growing<'a> {
     /// Begins without links; a node will have `most` of them at last, the last but by mending.
-    pub fn new(space: Space<'a>, most: usize) -> Self {
+    pub fn new(space: VectorSpace<'a>, most: usize) -> Self {
         let keep = most - 1;
         let slots = ((keep as f32 * SLACK) as usize).min(usize::from(u8::MAX));
         let nodes = space.len();
@@ -69,7 +69,7 @@ impl<'a> Growing<'a> {
             space,
             slots,
             keep,
-            memory: Memory::default(),
+            memory: GrowingScratch::default(),
         }
     }
 
@@ -225,7 +225,7 @@ impl<'a> Growing<'a> {
     /// Leaves those candidates that lead in different directions: each is nearer to the node than to
     /// any that is nearer than itself, or as good as, see [`ALPHA`].
     fn select(&mut self) {
-        let Memory { distances, candidates, open, dropped } = &mut self.memory;
+        let GrowingScratch { distances, candidates, open, dropped } = &mut self.memory;
         candidates.sort_unstable_by(by_distance);
         dropped.clear();
         let mut chosen = 0;
@@ -253,7 +253,7 @@ impl<'a> Growing<'a> {
     /// Takes the nearest of those that selecting dropped, until the list is full. For a node's own
     /// list that pays; lists that others have added to would only be pruned more often.
     fn fill_up(&mut self) {
-        let Memory { candidates, dropped, .. } = &mut self.memory;
+        let GrowingScratch { candidates, dropped, .. } = &mut self.memory;
         dropped.sort_unstable_by(by_distance);
         candidates.extend(dropped.iter().take(self.keep - candidates.len()));
         candidates.sort_unstable_by(by_distance);

@@ -37,7 +37,7 @@ pub(super) struct Level {
 
 /// Where one level lies in the section.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct LevelOffsets {
     members_at: usize,
     members: usize,
     below_at: usize,
@@ -60,7 +60,7 @@ pub(super) struct Near {
 pub(super) struct Hierarchy {
     levels: usize,
     entry: u32,
-    places: [Place; LEVELS_MAX],
+    places: [LevelOffsets; LEVELS_MAX],
 }
 
 impl Hierarchy {
@@ -185,15 +185,15 @@ pub(super) fn freeze(levels: &[Level]) -> Vec<u8> {
 /// Returns where each level lies, and the number of bytes in all.
 ///
 /// Counts of u32 cannot overflow the sums: each level takes less than 2^36 bytes.
-fn places(levels: usize, counts: impl Fn(usize) -> (usize, usize)) -> ([Place; LEVELS_MAX], usize) {
-    let mut places = [Place::default(); LEVELS_MAX];
+fn places(levels: usize, counts: impl Fn(usize) -> (usize, usize)) -> ([LevelOffsets; LEVELS_MAX], usize) {
+    let mut places = [LevelOffsets::default(); LEVELS_MAX];
     let mut at = HEADER_SIZE;
     for (level, place) in places.iter_mut().enumerate().take(levels) {
         let (members, links) = counts(level);
         let (members_at, below_at) = (at, aligned(at + members * 4));
         let offsets_at = aligned(below_at + members * 4);
         let links_at = aligned(offsets_at + (members + 1) * 4);
-        *place = Place { members_at, members, below_at, offsets_at, links_at, links };
+        *place = LevelOffsets { members_at, members, below_at, offsets_at, links_at, links };
         at = aligned(links_at + links * 4);
     }
     (places, at)

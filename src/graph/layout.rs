@@ -1,8 +1,8 @@
 //! The frozen graph as bytes: writing, opening, and reading one list.
 
 use super::hierarchy::Hierarchy;
-use super::walk::{Adjacency, All, Beam, Ranked, Scratch, Visibility, walk};
-use crate::vector::{CoarsePlace, CoarseRows, Metric, Prepared, prefetch};
+use super::walk::{Adjacency, All, Beam, RankedNode, Visibility, WalkScratch, walk};
+use crate::vector::{CoarsePlace, CoarseRows, Metric, PreparedVector, prefetch};
 
 // All numbers are little-endian. Sections follow one another in this order, each at the next
 // multiple of 64, so that nothing but the counts in the header needs to be stored.
@@ -152,11 +152,11 @@ impl<B: AsRef<[u8]>> Graph<B> {
     /// another dimension or metric finds nothing.
     pub fn walk(
         &self,
-        query: &Prepared,
+        query: &PreparedVector,
         visible: Option<impl Fn(u32) -> bool>,
         beam: Beam,
         found: &mut Vec<(f32, u32)>,
-        scratch: &mut Scratch,
+        scratch: &mut WalkScratch,
     ) -> f32 {
         found.clear();
         if query.vector().len() != self.dim || query.metric() != self.metric {
@@ -171,10 +171,12 @@ impl<B: AsRef<[u8]>> Graph<B> {
         let floor = match visible {
             // Which row a node stands for is looked up for those alone that are found.
             None => walk(self, &query, &All, (start, beam), &mut ranked, scratch),
-            Some(visible) => walk(self, &query, &Seen { graph: self, visible }, (start, beam), &mut ranked, scratch),
+            Some(visible) => {
+                walk(self, &query, &VisibleNodes { graph: self, visible }, (start, beam), &mut ranked, scratch)
+            }
         };
         found.extend(ranked.iter().filter_map(|ranked| Some((ranked.worth(), self.row(ranked.node())?))));
-        found.sort_unstable_by_key(|&(worth, row)| std::cmp::Reverse(Ranked::new(worth, row)));
+        found.sort_unstable_by_key(|&(worth, row)| std::cmp::Reverse(RankedNode::new(worth, row)));
         scratch.give_ranked(ranked);
         floor
     }
@@ -192,12 +194,12 @@ impl<B: AsRef<[u8]>> Graph<B> {
 }
 
 /// Sees the nodes whose rows are visible.
-struct Seen<'a, B, F> {
+struct VisibleNodes<'a, B, F> {
     graph: &'a Graph<B>,
     visible: F,
 }
 
-impl<B: AsRef<[u8]>, F: Fn(u32) -> bool> Visibility for Seen<'_, B, F> {
+impl<B: AsRef<[u8]>, F: Fn(u32) -> bool> Visibility for VisibleNodes<'_, B, F> {
     #[inline]
     fn fetch(&self, node: u32) {
         prefetch(self.graph.row_numbers().get(node as usize..=node as usize).unwrap_or_default());

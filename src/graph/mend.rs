@@ -5,14 +5,14 @@
 //! looked for in three ways, each of which finds what the one before cannot: by asking for every
 //! node, by following all links from the entry, and by following them backwards.
 
-use super::build::Builder;
+use super::build::GraphBuilder;
 use super::walk::Adjacency;
 use crate::vector::Estimates;
 
 /// How many near nodes a mending walk keeps: fewer than a query does, so that it finds less.
 const EF: usize = 32;
 
-impl Builder<'_> {
+impl GraphBuilder<'_> {
     /// Looks for a node as a query would, and links to it from a near one when it is not found.
     pub(super) fn check(&mut self, node: u32) {
         let near = self.near(node, EF);

@@ -4,7 +4,7 @@
 
 use super::tests::Flat;
 use super::*;
-use crate::vector::{Metric, Prepared};
+use crate::vector::{Metric, PreparedVector};
 use std::path::Path;
 
 const DIM: usize = 384;
@@ -38,7 +38,7 @@ fn real_embeddings_are_found_with_a_recall_of_97_percent_and_find_themselves() {
     let graph = Graph::open(graph).unwrap();
     let (mut hits, mut asked) = (0, 0);
     for query in queries.chunks(DIM) {
-        let truth = rows.ranked(&Prepared::new(Metric::Cosine, query.to_vec()), 0..rows.len() as u32);
+        let truth = rows.ranked(&PreparedVector::new(Metric::Cosine, query.to_vec()), 0..rows.len() as u32);
         let found = rows.answers(&graph, query, 64);
         hits += truth[..10].iter().filter(|row| found[..10].contains(row)).count();
         asked += 10;

@@ -1,7 +1,7 @@
 //! The hierarchy over a sample of the nodes, found by hnsw_rs.
 
 use super::hierarchy::{LEVELS_MAX, Level};
-use super::space::{Distances, Space};
+use super::space::{Distances, VectorSpace};
 use hnsw_rs::anndists::dist::distances::Distance;
 use hnsw_rs::hnsw::{Hnsw, Point};
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ const EF: usize = 80;
 ///
 /// hnsw_rs copies what it inserts. Given a node's number in place of its vector it copies four
 /// bytes, and the codes are read where they lie.
-struct Between<'a>(&'a Space<'a>);
+struct Between<'a>(&'a VectorSpace<'a>);
 
 impl Distance<u32> for Between<'_> {
     fn eval(&self, a: &[u32], b: &[u32]) -> f32 {
@@ -33,7 +33,7 @@ impl Distance<u32> for Between<'_> {
 type Found<'a> = Hnsw<'a, u32, Between<'a>>;
 
 /// Returns the levels over the sampled nodes, the lowest first.
-pub(super) fn levels(space: &Space<'_>) -> Vec<Level> {
+pub(super) fn levels(space: &VectorSpace<'_>) -> Vec<Level> {
     let sampled = space.len().div_ceil(SAMPLED);
     if sampled == 0 {
         return Vec::new();

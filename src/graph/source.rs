@@ -2,7 +2,7 @@
 
 /// The compact columns of a segment, by row number from 0; vectors themselves are not needed.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
+pub struct VectorRows<'a> {
     /// The dimension of all vectors.
     pub dim: usize,
     /// The int8 codes, row after row, see [`quantize`](crate::vector::quantize).
@@ -13,7 +13,7 @@ pub struct Rows<'a> {
     pub norms: &'a [f32],
 }
 
-impl<'a> Rows<'a> {
+impl<'a> VectorRows<'a> {
     /// Returns the number of rows, those without a vector included; the shortest column counts.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -1,11 +1,11 @@
 //! The rows as points: how far they lie apart, as the builder of the graph needs it.
 
-use super::source::Rows;
+use super::source::VectorRows;
 use crate::vector::{self, CoarseQuery, CoarseRows, CoarseSource, Metric};
 
 /// The rows that have a vector, numbered from 0 as nodes of a graph, and the distances between them.
-pub(super) struct Space<'a> {
-    pub rows: Rows<'a>,
+pub(super) struct VectorSpace<'a> {
+    pub rows: VectorRows<'a>,
     pub metric: Metric,
     /// The row that each node stands for, ascending.
     pub nodes: Vec<u32>,
@@ -26,9 +26,9 @@ pub(super) struct Distances {
     pub found: Vec<f32>,
 }
 
-impl<'a> Space<'a> {
+impl<'a> VectorSpace<'a> {
     /// Takes the rows that have a vector, and makes their coarse copies.
-    pub fn new(rows: Rows<'a>, metric: Metric) -> Self {
+    pub fn new(rows: VectorRows<'a>, metric: Metric) -> Self {
         let nodes = rows.with_vector();
         let longest = nodes.iter().map(|&row| rows.norms[row as usize]).fold(0.0, f32::max);
         let mut space = Self { rows, metric, nodes, longest, factors: Vec::new(), coarse: Vec::new() };

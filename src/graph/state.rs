@@ -1,11 +1,11 @@
 //! A build that is interrupted, as bytes, and its going on.
 
-use super::build::Builder;
+use super::build::GraphBuilder;
 use super::growing::Growing;
 use super::hierarchy::Hierarchy;
 use super::layout::{number, put, put_all};
-use super::source::{Params, Rows};
-use super::space::Space;
+use super::source::{Params, VectorRows};
+use super::space::VectorSpace;
 use super::walk::Adjacency;
 use crate::vector::Metric;
 
@@ -26,8 +26,8 @@ const DONE_AT: usize = SUM_AT + 8;
 const HIERARCHY_AT: usize = DONE_AT + 8;
 const HEADER_SIZE: usize = HIERARCHY_AT + 8;
 
-impl<'a> Builder<'a> {
-    /// Returns what is done so far, for [`Builder::resume`].
+impl<'a> GraphBuilder<'a> {
+    /// Returns what is done so far, for [`GraphBuilder::resume`].
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
         let (space, mut lists) = (&self.growing.space, Vec::new());
@@ -53,7 +53,7 @@ impl<'a> Builder<'a> {
     /// `None` when the bytes are damaged or belong to other rows, another metric or other
     /// parameters: then begin anew. Only lengths and scales of the rows are compared, not the codes.
     #[must_use]
-    pub fn resume(rows: Rows<'a>, metric: Metric, params: Params, bytes: &[u8]) -> Option<Self> {
+    pub fn resume(rows: VectorRows<'a>, metric: Metric, params: Params, bytes: &[u8]) -> Option<Self> {
         if bytes.len() < HEADER_SIZE || !bytes.starts_with(&MAGIC) {
             return None;
         }
@@ -66,7 +66,7 @@ impl<'a> Builder<'a> {
         let section = bytes.get(HEADER_SIZE..)?.get(..number(bytes, HIERARCHY_AT) as usize)?.to_vec();
         let hierarchy = Hierarchy::open(&section)?;
         let lists = bytes[HEADER_SIZE + section.len()..].as_chunks().0;
-        let mut growing = Growing::new(Space::new(rows, metric), params.links);
+        let mut growing = Growing::new(VectorSpace::new(rows, metric), params.links);
         if !growing.restore(lists) {
             return None;
         }
@@ -76,7 +76,7 @@ impl<'a> Builder<'a> {
 }
 
 /// Returns a number that other rows, metrics or parameters hardly share.
-fn fingerprint(rows: Rows<'_>, metric: Metric, params: Params) -> u64 {
+fn fingerprint(rows: VectorRows<'_>, metric: Metric, params: Params) -> u64 {
     let columns = rows.norms.iter().chain(rows.scales).take(2 * rows.len()).map(|x| x.to_bits());
     let counts = [rows.len(), rows.dim, usize::from(metric.to_code()), params.links, params.ef, params.passes];
     sum(counts.into_iter().map(|count| count as u32).chain(columns))

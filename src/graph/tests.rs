@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use super::*;
-use crate::vector::{Metric, Prepared, norm, quantize};
+use crate::vector::{Metric, PreparedVector, norm, quantize};
 
 /// Vectors one after the other, with their compact columns.
 pub(super) struct Flat {
@@ -48,8 +48,8 @@ impl Flat {
         self.norms.len()
     }
 
-    pub(super) fn rows(&self) -> Rows<'_> {
-        Rows { dim: self.dim, codes: &self.codes, scales: &self.scales, norms: &self.norms }
+    pub(super) fn rows(&self) -> VectorRows<'_> {
+        VectorRows { dim: self.dim, codes: &self.codes, scales: &self.scales, norms: &self.norms }
     }
 
     pub(super) fn vector(&self, row: u32) -> &[f32] {
@@ -61,7 +61,7 @@ impl Flat {
     }
 
     /// Ranks rows by true score.
-    pub(super) fn ranked(&self, query: &Prepared, rows: impl Iterator<Item = u32>) -> Vec<u32> {
+    pub(super) fn ranked(&self, query: &PreparedVector, rows: impl Iterator<Item = u32>) -> Vec<u32> {
         let score = |row: u32| query.score(self.vector(row), self.norms[row as usize]);
         let mut ranked: Vec<(f32, u32)> = rows.map(|row| (score(row), row)).collect();
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -70,14 +70,14 @@ impl Flat {
 
     /// Walks, and ranks what is found by true score.
     pub(super) fn answers(&self, graph: &Graph<Vec<u8>>, query: &[f32], ef: usize) -> Vec<u32> {
-        let query = Prepared::new(graph.metric(), query.to_vec());
+        let query = PreparedVector::new(graph.metric(), query.to_vec());
         self.ranked(&query, walked(graph, &query, |_| true, ef).into_iter())
     }
 }
 
-fn walked(graph: &Graph<Vec<u8>>, query: &Prepared, visible: fn(u32) -> bool, ef: usize) -> Vec<u32> {
+fn walked(graph: &Graph<Vec<u8>>, query: &PreparedVector, visible: fn(u32) -> bool, ef: usize) -> Vec<u32> {
     let mut found = Vec::new();
-    graph.walk(query, Some(visible), Beam::new(ef), &mut found, &mut Scratch::default());
+    graph.walk(query, Some(visible), Beam::new(ef), &mut found, &mut WalkScratch::default());
     assert!(found.is_sorted_by(|a, b| a.0 > b.0 || (a.0 == b.0 && a.1 < b.1)), "best first, then by row");
     found.into_iter().map(|(_, row)| row).collect()
 }
@@ -91,7 +91,7 @@ fn most_true_neighbours_are_found_under_every_metric() {
         for row in (0..500).step_by(5) {
             let query: Vec<f32> = rows.vector(row).iter().map(|x| x + 0.05).collect();
             let found = rows.answers(&graph, &query, 64);
-            let truth = rows.ranked(&Prepared::new(metric, query), 0..500);
+            let truth = rows.ranked(&PreparedVector::new(metric, query), 0..500);
             hits += truth[..10].iter().filter(|row| found[..10].contains(row)).count();
         }
         assert!(hits >= 980, "{metric}: {hits} of 1000");
@@ -104,10 +104,10 @@ fn a_floor_spares_what_lies_below_it_and_nothing_above() {
     let (least, ef) = (16, 64);
     for metric in Metric::ALL {
         let graph = Graph::open(rows.built(metric)).unwrap();
-        let (mut full, mut spared, mut scratch) = (Vec::new(), Vec::new(), Scratch::default());
+        let (mut full, mut spared, mut scratch) = (Vec::new(), Vec::new(), WalkScratch::default());
         let (mut wanted, mut hits) = (0, 0);
         for row in (0..2000).step_by(20) {
-            let query = Prepared::new(metric, rows.vector(row).iter().map(|x| x + 0.05).collect());
+            let query = PreparedVector::new(metric, rows.vector(row).iter().map(|x| x + 0.05).collect());
             let visible = |row: u32| !row.is_multiple_of(3);
             graph.walk(&query, Some(visible), Beam::new(ef), &mut full, &mut scratch);
             for above in [0, 10, 40] {
@@ -129,10 +129,10 @@ fn a_rising_floor_spares_what_lies_farther_off_and_finds_as_much() {
     let (k, least, most) = (10, 16, 200);
     for metric in [Metric::Cosine, Metric::L2] {
         let graph = Graph::open(rows.built(metric)).unwrap();
-        let (mut found, mut scratch) = (Vec::new(), Scratch::default());
+        let (mut found, mut scratch) = (Vec::new(), WalkScratch::default());
         let (mut hits, mut kept) = (0, 0);
         for row in (0..2000).step_by(20) {
-            let query = Prepared::new(metric, rows.vector(row).iter().map(|x| x + 0.05).collect());
+            let query = PreparedVector::new(metric, rows.vector(row).iter().map(|x| x + 0.05).collect());
             let visible = |row: u32| !row.is_multiple_of(3);
             let beam = Beam { least, slack: Some(Slack { k, times: 1.1 }), ..Beam::new(most) };
             let floor = graph.walk(&query, Some(visible), beam, &mut found, &mut scratch);
@@ -153,13 +153,13 @@ fn a_rising_floor_never_keeps_fewer_than_are_visible_and_wanted() {
     let rows = Flat::clustered(600, 16, 14);
     for metric in Metric::ALL {
         let graph = Graph::open(rows.built(metric)).unwrap();
-        let (mut found, mut scratch) = (Vec::new(), Scratch::default());
+        let (mut found, mut scratch) = (Vec::new(), WalkScratch::default());
         for (k, every) in [(1, 7), (10, 7), (40, 7), (200, 7), (10, 600)] {
             let visible = |row: u32| row.is_multiple_of(every);
             let seen = 600_usize.div_ceil(every as usize);
             let slack = Some(Slack { k, times: 1.0 });
             for row in [0, 77, 500] {
-                let query = Prepared::new(metric, rows.vector(row).to_vec());
+                let query = PreparedVector::new(metric, rows.vector(row).to_vec());
                 let beam = Beam { least: k, slack, ..Beam::new(3 * k) };
                 graph.walk(&query, Some(visible), beam, &mut found, &mut scratch);
                 assert!(found.len() >= k.min(seen), "{metric}: {} for {k} of {seen}", found.len());
@@ -184,7 +184,7 @@ fn every_row_finds_itself() {
 fn equal_rows_come_by_number() {
     let rows = Flat::new(2, [[1.0, 0.0], [0.0, 1.0]].concat().repeat(20));
     let graph = Graph::open(rows.built(Metric::Cosine)).unwrap();
-    let query = Prepared::new(Metric::Cosine, vec![1.0, 0.1]);
+    let query = PreparedVector::new(Metric::Cosine, vec![1.0, 0.1]);
     let expected: Vec<u32> = (0..20).map(|i| i * 2).chain((0..20).map(|i| i * 2 + 1)).collect();
     assert_eq!(walked(&graph, &query, |_| true, 40), expected);
 }
@@ -202,7 +202,7 @@ fn crowds_of_equal_rows_strand_nobody() {
         for metric in Metric::ALL {
             let graph = Graph::open(rows.built(metric)).unwrap();
             for query in [5, 7, 100] {
-                let query = Prepared::new(metric, rows.vector(query).to_vec());
+                let query = PreparedVector::new(metric, rows.vector(query).to_vec());
                 let mut found = walked(&graph, &query, |_| true, 700);
                 found.sort_unstable();
                 assert!(found.into_iter().eq(0..700), "{metric}: a walk with room for all finds all");
@@ -215,7 +215,7 @@ fn crowds_of_equal_rows_strand_nobody() {
 fn nodes_without_any_link_are_mended() {
     let rows = Flat::clustered(200, 4, 4);
     let params = Params { links: 4, ef: 4, passes: 1 };
-    let mut builder = Builder::new(rows.rows(), Metric::L2, params);
+    let mut builder = GraphBuilder::new(rows.rows(), Metric::L2, params);
     builder.step(usize::MAX);
     for node in 0..200 {
         builder.growing.set(node, &[]);
@@ -232,7 +232,7 @@ fn hidden_rows_are_never_returned_and_visible_ones_still_fill_the_answer() {
     let graph = Graph::open(rows.built(Metric::Cosine)).unwrap();
     for visible in [tenth as fn(u32) -> bool, only_three, nobody] {
         for row in (0..600).step_by(60) {
-            let query = Prepared::new(Metric::Cosine, rows.vector(row).to_vec());
+            let query = PreparedVector::new(Metric::Cosine, rows.vector(row).to_vec());
             let found = walked(&graph, &query, visible, 20);
             assert!(found.iter().all(|&row| visible(row)));
             assert_eq!(found.len(), 20.min((0..600).filter(|&row| visible(row)).count()));
@@ -275,11 +275,11 @@ fn none_one_and_two_rows_make_a_graph() {
     for count in 0..=2 {
         let rows = Flat::new(3, vec![1.0; count * 3]);
         let graph = Graph::open(rows.built(Metric::Cosine)).unwrap();
-        let query = Prepared::new(Metric::Cosine, vec![1.0; 3]);
+        let query = PreparedVector::new(Metric::Cosine, vec![1.0; 3]);
         assert_eq!(walked(&graph, &query, |_| true, 10), (0..count as u32).collect::<Vec<_>>());
         assert!(walked(&graph, &query, |_| true, 0).is_empty());
     }
-    let none = Rows { dim: 0, codes: &[], scales: &[], norms: &[] };
+    let none = VectorRows { dim: 0, codes: &[], scales: &[], norms: &[] };
     assert!(Graph::open(build(none, Metric::Dot, Params::default(), &mut |_, _| true).unwrap()).is_ok());
 }
 
@@ -287,8 +287,8 @@ fn none_one_and_two_rows_make_a_graph() {
 fn questions_of_another_dimension_or_metric_find_nothing() {
     let rows = Flat::clustered(100, 4, 13);
     let graph = Graph::open(rows.built(Metric::Cosine)).unwrap();
-    assert!(walked(&graph, &Prepared::new(Metric::L2, vec![1.0; 4]), |_| true, 10).is_empty());
-    assert!(walked(&graph, &Prepared::new(Metric::Cosine, vec![1.0; 5]), |_| true, 10).is_empty());
+    assert!(walked(&graph, &PreparedVector::new(Metric::L2, vec![1.0; 4]), |_| true, 10).is_empty());
+    assert!(walked(&graph, &PreparedVector::new(Metric::Cosine, vec![1.0; 5]), |_| true, 10).is_empty());
 }
 
 #[test]
@@ -309,14 +309,14 @@ fn a_build_interrupted_anywhere_gives_the_same_bytes() {
     for metric in Metric::ALL {
         let whole = rows.built(metric);
         for every in [1, 97, 500] {
-            let mut builder = Builder::new(rows.rows(), metric, Params::default());
+            let mut builder = GraphBuilder::new(rows.rows(), metric, Params::default());
             let mut steps = 0;
             while !builder.step(every) {
                 steps += 1;
                 assert_eq!(builder.done(), steps * every);
                 if steps % 10 == 1 || every > 1 {
                     let saved = builder.save();
-                    builder = Builder::resume(rows.rows(), metric, Params::default(), &saved).unwrap();
+                    builder = GraphBuilder::resume(rows.rows(), metric, Params::default(), &saved).unwrap();
                 }
             }
             assert!(builder.finish() == whole, "{metric}, {every}");
@@ -328,20 +328,20 @@ fn a_build_interrupted_anywhere_gives_the_same_bytes() {
 fn what_was_saved_is_refused_when_it_does_not_fit() {
     let (rows, others) = (Flat::clustered(60, 4, 8), Flat::clustered(60, 4, 9));
     let params = Params::default();
-    let mut builder = Builder::new(rows.rows(), Metric::L2, params);
+    let mut builder = GraphBuilder::new(rows.rows(), Metric::L2, params);
     builder.step(40);
     let saved = builder.save();
-    assert!(Builder::resume(rows.rows(), Metric::L2, params, &saved).is_some());
-    assert!(Builder::resume(others.rows(), Metric::L2, params, &saved).is_none());
-    assert!(Builder::resume(rows.rows(), Metric::Dot, params, &saved).is_none());
-    assert!(Builder::resume(rows.rows(), Metric::L2, Params { ef: 99, ..params }, &saved).is_none());
+    assert!(GraphBuilder::resume(rows.rows(), Metric::L2, params, &saved).is_some());
+    assert!(GraphBuilder::resume(others.rows(), Metric::L2, params, &saved).is_none());
+    assert!(GraphBuilder::resume(rows.rows(), Metric::Dot, params, &saved).is_none());
+    assert!(GraphBuilder::resume(rows.rows(), Metric::L2, Params { ef: 99, ..params }, &saved).is_none());
     for end in 0..saved.len() {
-        assert!(Builder::resume(rows.rows(), Metric::L2, params, &saved[..end]).is_none());
+        assert!(GraphBuilder::resume(rows.rows(), Metric::L2, params, &saved[..end]).is_none());
     }
     for at in 0..saved.len() {
         let mut damaged = saved.clone();
         damaged[at] ^= 0x81;
-        assert!(Builder::resume(rows.rows(), Metric::L2, params, &damaged).is_none(), "byte {at}");
+        assert!(GraphBuilder::resume(rows.rows(), Metric::L2, params, &damaged).is_none(), "byte {at}");
     }
 }
 
@@ -378,11 +378,11 @@ fn bytes_that_are_no_graph_are_refused_with_the_reason() {
 #[test]
 fn a_flipped_byte_never_panics_nor_hangs() {
     let rows = Flat::clustered(60, 4, 10);
-    let mut scratch = Scratch::default();
+    let mut scratch = WalkScratch::default();
     let mut found = Vec::new();
     for metric in Metric::ALL {
         let bytes = rows.built(metric);
-        let query = Prepared::new(metric, rows.vector(1).to_vec());
+        let query = PreparedVector::new(metric, rows.vector(1).to_vec());
         for at in 0..bytes.len() {
             for mask in [0x01, 0xff] {
                 let mut damaged = bytes.clone();
@@ -401,7 +401,7 @@ fn a_flipped_byte_never_panics_nor_hangs() {
 fn random_lists_never_panic_nor_hang() {
     let rows = Flat::clustered(300, 4, 11);
     let bytes = rows.built(Metric::Cosine);
-    let query = Prepared::new(Metric::Cosine, rows.vector(1).to_vec());
+    let query = PreparedVector::new(Metric::Cosine, rows.vector(1).to_vec());
     let mut state = 1_u64;
     for _ in 0..50 {
         let mut damaged = bytes.clone();
@@ -416,7 +416,7 @@ fn random_lists_never_panic_nor_hang() {
             continue;
         };
         let mut found = Vec::new();
-        graph.walk(&query, None::<fn(u32) -> bool>, Beam::new(300), &mut found, &mut Scratch::default());
+        graph.walk(&query, None::<fn(u32) -> bool>, Beam::new(300), &mut found, &mut WalkScratch::default());
         assert!(found.iter().all(|&(_, row)| row < 300));
     }
 }

@@ -44,19 +44,19 @@ impl Visibility for All {
 
 /// The memory of a walk, to be used again for the next, so that a query allocates nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Scratch {
+pub struct WalkScratch {
     /// One bit a node.
     visited: Vec<u64>,
     /// Nodes whose links are still to be followed, the best on top.
-    open: BinaryHeap<Ranked>,
+    open: BinaryHeap<RankedNode>,
     /// The best visible nodes so far, the worst on top.
-    best: BinaryHeap<Reverse<Ranked>>,
+    best: BinaryHeap<Reverse<RankedNode>>,
     /// The best of these, as many as the floor follows, the worst on top.
-    top: BinaryHeap<Reverse<Ranked>>,
+    top: BinaryHeap<Reverse<RankedNode>>,
     /// What is worth less is kept among the least only: that of the beam, or higher by now.
     floor: f32,
     /// Nodes good enough for `best`, of which is not known yet whether they are visible.
-    unseen: Vec<Ranked>,
+    unseen: Vec<RankedNode>,
     /// Nodes met for the first time, in the list at hand.
     fresh: Vec<u32>,
     /// Those of the list before, on their way from memory.
@@ -64,16 +64,16 @@ pub struct Scratch {
     /// What they are worth.
     estimates: Estimates,
     /// What a walk has found, between two walks.
-    ranked: Vec<Ranked>,
+    ranked: Vec<RankedNode>,
     /// For the way down to where it begins.
     pub(super) near: Near,
 }
 
 /// A node with its worth, as one number: compared by worth, then the lower node wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Ranked(u64);
+pub(super) struct RankedNode(u64);
 
-impl Ranked {
+impl RankedNode {
     /// Joins the two. An f32's bits order like numbers once those of negative ones are turned.
     #[inline]
     pub fn new(worth: f32, node: u32) -> Self {
@@ -133,8 +133,8 @@ pub(super) fn walk(
     query: &CoarseQuery,
     visible: &impl Visibility,
     (start, beam): (u32, Beam),
-    found: &mut Vec<Ranked>,
-    scratch: &mut Scratch,
+    found: &mut Vec<RankedNode>,
+    scratch: &mut WalkScratch,
 ) -> f32 {
     found.clear();
     scratch.reset(lists.nodes(), beam);
@@ -163,14 +163,14 @@ pub(super) fn walk(
     worst.map_or(scratch.floor, |worst| worst.max(scratch.floor))
 }
 
-impl Scratch {
+impl WalkScratch {
     /// Lends the memory for what a walk finds.
-    pub(super) fn take_ranked(&mut self) -> Vec<Ranked> {
+    pub(super) fn take_ranked(&mut self) -> Vec<RankedNode> {
         std::mem::take(&mut self.ranked)
     }
 
     /// Takes the memory back.
-    pub(super) fn give_ranked(&mut self, ranked: Vec<Ranked>) {
+    pub(super) fn give_ranked(&mut self, ranked: Vec<RankedNode>) {
         self.ranked = ranked;
     }
 
@@ -206,7 +206,7 @@ impl Scratch {
         if !self.admits(next, beam) {
             return None;
         }
-        self.open.pop().map(Ranked::node)
+        self.open.pop().map(RankedNode::node)
     }
 
     /// Asks memory for those nodes that one node links to and that were not visited before.
@@ -238,7 +238,7 @@ impl Scratch {
         let (mut fetched, mut estimates) = (std::mem::take(&mut self.fetched), std::mem::take(&mut self.estimates));
         query.estimates(lists.coarse(), &fetched, &mut estimates);
         for (&near, &worth) in fetched.iter().zip(&estimates.worths) {
-            self.meet(Ranked::new(worth, near), query, visible, beam);
+            self.meet(RankedNode::new(worth, near), query, visible, beam);
         }
         fetched.clear();
         (self.fetched, self.estimates) = (fetched, estimates);
@@ -246,7 +246,7 @@ impl Scratch {
 
     /// Takes in a node that is met for the first time.
     #[inline]
-    fn meet<S: Visibility>(&mut self, ranked: Ranked, query: &CoarseQuery, visible: &S, beam: Beam) {
+    fn meet<S: Visibility>(&mut self, ranked: RankedNode, query: &CoarseQuery, visible: &S, beam: Beam) {
         if !self.admits(ranked, beam) {
             return;
         }
@@ -274,7 +274,7 @@ impl Scratch {
 
     /// Tells whether a node is to be followed, and to be kept where it is visible.
     #[inline]
-    fn admits(&self, ranked: Ranked, beam: Beam) -> bool {
+    fn admits(&self, ranked: RankedNode, beam: Beam) -> bool {
         match self.best.peek() {
             Some(worst) if self.is_full(beam) => ranked >= worst.0,
             _ => self.best.len() < beam.least || ranked.worth() >= self.floor,
@@ -283,7 +283,7 @@ impl Scratch {
 
     /// Keeps a visible node, in the place of the worst where there is no more room.
     #[inline]
-    fn keep(&mut self, ranked: Ranked, query: &CoarseQuery, beam: Beam) {
+    fn keep(&mut self, ranked: RankedNode, query: &CoarseQuery, beam: Beam) {
         if !self.is_full(beam) {
             self.best.push(Reverse(ranked));
         } else if let Some(mut worst) = self.best.peek_mut() {
@@ -296,7 +296,7 @@ impl Scratch {
 
     /// Has the floor follow the best, of which there may be one more, and lets go what comes to lie below.
     #[inline]
-    fn raise_floor(&mut self, ranked: Ranked, query: &CoarseQuery, (slack, least): (Slack, usize)) {
+    fn raise_floor(&mut self, ranked: RankedNode, query: &CoarseQuery, (slack, least): (Slack, usize)) {
         if self.top.len() < slack.k {
             self.top.push(Reverse(ranked));
         } else if let Some(mut worst) = self.top.peek_mut().filter(|worst| worst.0 < ranked) {

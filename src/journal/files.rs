@@ -16,7 +16,7 @@ use crate::disk::Disk;
 const FOLDER: &str = "journal";
 
 /// The files from one on, without a gap.
-pub struct Files<'a> {
+pub struct JournalFiles<'a> {
     disk: &'a Arc<dyn Disk>,
     numbers: Vec<u64>,
     /// A file behind them that was not finished when it was made, and holds nothing.
@@ -34,9 +34,9 @@ pub struct Replayed {
     dropped: Vec<u64>,
 }
 
-impl<'a> Files<'a> {
+impl<'a> JournalFiles<'a> {
     /// Lists the files from number `first` on.
-    pub fn list(disk: &'a Arc<dyn Disk>, first: u64) -> Result<Files<'a>, JournalError> {
+    pub fn list(disk: &'a Arc<dyn Disk>, first: u64) -> Result<JournalFiles<'a>, JournalError> {
         let io = |path: String| move |source| JournalError::Io { path, what: "listed", source };
         let names = disk.list(FOLDER).map_err(io(FOLDER.to_owned()))?;
         let mut numbers: Vec<u64> =
@@ -57,7 +57,7 @@ impl<'a> Files<'a> {
         if numbers.is_empty() {
             return Err(damaged(first, "the file is missing"));
         }
-        Ok(Files { disk, numbers, unfinished })
+        Ok(JournalFiles { disk, numbers, unfinished })
     }
 
     /// Calls `each` as [`Replay::run`] does, with the frames of all files in order. `writing` says whether the journal
@@ -183,7 +183,7 @@ mod tests {
 
     fn read(disk: &Arc<dyn Disk>) -> Result<(Vec<String>, Replayed), JournalError> {
         let mut texts = Vec::new();
-        let replayed = Files::list(disk, 1)?.replay::<JournalError>(true, |frame| {
+        let replayed = JournalFiles::list(disk, 1)?.replay::<JournalError>(true, |frame| {
             if frame.kind == Kind::Command {
                 texts.push(String::from_utf8(frame.payload.to_vec()).unwrap());
             }

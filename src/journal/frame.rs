@@ -70,7 +70,7 @@ impl Kind {
 
 /// What stands before a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct FrameHeader {
     /// What the frame is for.
     pub kind: Kind,
     /// Bytes of payload.
@@ -97,14 +97,14 @@ pub fn header(kind: Kind, flushed: u64, parts: &[&[u8]], rest: usize) -> [u8; FR
 }
 
 /// Returns the header in the first [`FRAME_BYTES`] bytes, if its own check holds.
-pub fn decode(bytes: &[u8]) -> Option<Header> {
+pub fn decode(bytes: &[u8]) -> Option<FrameHeader> {
     let bytes: &[u8; FRAME_BYTES] = bytes.get(..FRAME_BYTES)?.try_into().ok()?;
     let kind = Kind::from_code(bytes[KIND])?;
     let stored = u32::from_le_bytes(bytes[HEADER_CHECK..CHECK].try_into().ok()?);
     if stored != header_check(&bytes[..HEADER_CHECK]) {
         return None;
     }
-    Some(Header {
+    Some(FrameHeader {
         kind,
         length: u32::from_le_bytes(bytes[LENGTH..FLUSHED].try_into().ok()?) as usize,
         flushed: u64::from_le_bytes(bytes[FLUSHED..HEADER_CHECK].try_into().ok()?),
@@ -114,7 +114,7 @@ pub fn decode(bytes: &[u8]) -> Option<Header> {
 
 /// Returns whether a frame's header and payload are what was written; of content only its head is
 /// looked at.
-pub fn is_whole(header: &Header, header_bytes: &[u8], payload: &[u8]) -> bool {
+pub fn is_whole(header: &FrameHeader, header_bytes: &[u8], payload: &[u8]) -> bool {
     let covered = match header.kind {
         Kind::Content => content(payload).map(|(head, _)| &payload[..HEAD_LENGTH_BYTES + head.len()]),
         _ => Some(payload),

@@ -17,7 +17,7 @@ pub struct Journal {
     number: u64,
     path: String,
     file: Arc<dyn DiskFile>,
-    tail: Mutex<Tail>,
+    tail: Mutex<UnflushedTail>,
     flush: Mutex<Flush>,
     flushed: Condvar,
     /// The file before this one, until it is on the device.
@@ -27,7 +27,7 @@ pub struct Journal {
 }
 
 /// Guards the end of the file. Taken before [`Flush`] where both are needed.
-struct Tail {
+struct UnflushedTail {
     length: u64,
     /// End of the last frame that is no mark: what callers wait for to be durable.
     told: u64,
@@ -38,7 +38,7 @@ struct Tail {
     finished: bool,
 }
 
-impl Tail {
+impl UnflushedTail {
     /// Returns why nothing may be written behind it, if so.
     fn failure(&self) -> Option<String> {
         let half = || self.writing.then(|| "a write ended in an internal error".to_owned());
@@ -145,7 +145,7 @@ impl Journal {
             file,
             tail: Mutex::ranked(
                 Rank::JournalTail,
-                Tail { length, told: length, broken: None, writing: false, finished: false },
+                UnflushedTail { length, told: length, broken: None, writing: false, finished: false },
             ),
             flush: Mutex::ranked(
                 Rank::JournalFlush,
@@ -192,7 +192,13 @@ impl Journal {
     }
 
     /// Writes a frame: parts that its check covers, and the rest, which it does not.
-    fn write(&self, tail: &mut Tail, kind: Kind, covered: &[&[u8]], rest: &[&[u8]]) -> Result<(), JournalError> {
+    fn write(
+        &self,
+        tail: &mut UnflushedTail,
+        kind: Kind,
+        covered: &[&[u8]],
+        rest: &[&[u8]],
+    ) -> Result<(), JournalError> {
         if let Some(reason) = &self.flush().failed {
             return Err(JournalError::Poisoned { reason: reason.clone() });
         }
@@ -363,7 +369,7 @@ impl Journal {
         JournalError::Io { path: self.path.clone(), what, source }
     }
 
-    fn tail(&self) -> MutexGuard<'_, Tail> {
+    fn tail(&self) -> MutexGuard<'_, UnflushedTail> {
         self.tail.lock()
     }
 

@@ -12,7 +12,7 @@ use std::io;
 
 use thiserror::Error;
 
-pub use files::{Files, Replayed};
+pub use files::{JournalFiles, Replayed};
 pub use frame::{FRAME_BYTES, Kind, content};
 pub use log::Journal;
 pub use replay::{Frame, Replay, Torn};

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::frame::{self, FRAME_BYTES, Header, Kind};
+use super::frame::{self, FRAME_BYTES, FrameHeader, Kind};
 use super::{Journal, JournalError};
 use crate::disk::{Disk, DiskFile};
 
@@ -28,7 +28,7 @@ pub fn file_header(number: u64) -> [u8; FILE_HEADER_BYTES as usize] {
 }
 
 /// Returns whether a frame of that header may stand there. One that may not is no accident: the header's check holds.
-fn is_possible(header: &Header, offset: u64) -> bool {
+fn is_possible(header: &FrameHeader, offset: u64) -> bool {
     let fits = match header.kind {
         Kind::Mark => header.length == 0,
         Kind::Begin => offset == FILE_HEADER_BYTES && header.length == 8,
@@ -267,7 +267,7 @@ impl Replay {
         Ok(known)
     }
 
-    fn header(&mut self, offset: u64) -> Result<Option<Header>, JournalError> {
+    fn header(&mut self, offset: u64) -> Result<Option<FrameHeader>, JournalError> {
         if offset + FRAME_BYTES as u64 > self.length {
             return Ok(None);
         }

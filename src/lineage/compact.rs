@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::entry::{Counts, Detail, Entry, Op};
+use super::entry::{Counts, Detail, Entry, EntryOp};
 use super::{SIGNATURE_BYTES, SignedEntry};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
 /// What most consecutive entries of a branch have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Common {
+pub struct SharedFields {
     branch: Arc<str>,
     branch_id: u64,
     parent: Option<Arc<str>>,
@@ -19,10 +19,10 @@ pub struct Common {
     key: Hash,
 }
 
-impl Common {
+impl SharedFields {
     /// Returns it of an entry.
-    pub fn of(entry: &Entry) -> Common {
-        Common {
+    pub fn of(entry: &Entry) -> SharedFields {
+        SharedFields {
             branch: entry.branch.clone(),
             branch_id: entry.branch_id,
             parent: entry.parent.clone(),
@@ -36,7 +36,7 @@ impl Common {
 }
 
 impl SignedEntry {
-    /// Appends what the entry has beside [`Common`], its number, and the hash of the entry before.
+    /// Appends what the entry has beside [`SharedFields`], its number, and the hash of the entry before.
     pub fn write_rest(&self, out: &mut Writer) {
         let entry = &self.entry;
         out.raw(&self.signature).byte(entry.op as u8).signed(entry.time.0).hash(&entry.head);
@@ -46,10 +46,15 @@ impl SignedEntry {
     }
 
     /// Reads what [`SignedEntry::write_rest`] wrote.
-    pub fn read_rest(input: &mut Reader<'_>, common: &Common, seq: u64, prev: Hash) -> Result<SignedEntry, CodecError> {
+    pub fn read_rest(
+        input: &mut Reader<'_>,
+        common: &SharedFields,
+        seq: u64,
+        prev: Hash,
+    ) -> Result<SignedEntry, CodecError> {
         let signature = input.raw(SIGNATURE_BYTES)?.try_into().map_err(|_| CodecError::Short)?;
         let [agent, session, task] = common.labels.clone();
-        let (op, time, head) = (Op::from_code(input.byte()?)?, Time(input.signed()?), input.hash()?);
+        let (op, time, head) = (EntryOp::from_code(input.byte()?)?, Time(input.signed()?), input.hash()?);
         let counts = Counts { put: input.number()?, deleted: input.number()?, files: input.number()? };
         let entry = Entry {
             seq,

@@ -21,7 +21,7 @@ pub enum Side {
 
 /// A line or an entry of a file that a merge did not keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct LostPart {
     /// Whose it was.
     pub side: Side,
     /// What it said, cut where it is long: the whole of it stands in that side's version of the file.
@@ -43,7 +43,7 @@ pub struct Decision {
     /// Which side was taken; none when it waits for `resolve`.
     pub decision: Option<Side>,
     /// Of a file whose lines or entries were joined: the first of those that were not kept.
-    pub lost: Vec<Part>,
+    pub lost: Vec<LostPart>,
     /// How many more were not kept.
     pub lost_more: u64,
     /// Why a file did not merge by its kind.
@@ -105,7 +105,7 @@ impl Decision {
         if code & WITH_MINUTES == 0 {
             return Ok(plain);
         }
-        let lost = (0..input.length()?).map(|_| Part::read(input)).collect::<Result<_, _>>()?;
+        let lost = (0..input.length()?).map(|_| LostPart::read(input)).collect::<Result<_, _>>()?;
         let (lost_more, note) = (input.number()?, input.maybe_text()?.map(Arc::from));
         let whole = Decision { lost, lost_more, note, ..plain };
         // There is one form for each decision.
@@ -126,7 +126,7 @@ impl Decision {
             "parent": version(self.parent), "decision": self.decision,
         });
         if !self.lost.is_empty() {
-            let part = |part: &Part| json!({ "side": part.side, "text": &*part.text });
+            let part = |part: &LostPart| json!({ "side": part.side, "text": &*part.text });
             line["lost"] = self.lost.iter().map(part).collect();
             line["lost_more"] = json!(self.lost_more);
         }
@@ -137,10 +137,10 @@ impl Decision {
     }
 }
 
-impl Part {
-    fn read(input: &mut Reader<'_>) -> Result<Part, CodecError> {
+impl LostPart {
+    fn read(input: &mut Reader<'_>) -> Result<LostPart, CodecError> {
         let side = side_of(input.byte()?)?.ok_or(CodecError::Code(0))?;
-        Ok(Part { side, text: input.text()?.into() })
+        Ok(LostPart { side, text: input.text()?.into() })
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn details_are_read_back_and_cost_nothing_where_there_are_none() {
         let plain = Decision { id: "files/a".into(), child: Some(Hash([1; 32])), ..Decision::default() };
-        let part = Part { side: Side::Child, text: "a line".into() };
+        let part = LostPart { side: Side::Child, text: "a line".into() };
         let note = Some("merged as a whole".into());
         let full = Decision { lost: vec![part], lost_more: 3, note, decision: Some(Side::Both), ..plain.clone() };
         let bytes = |decision: &Decision| {

@@ -10,7 +10,7 @@ static CONTEXT: Context = Context::new("engramfs 2026 lineage entry v1");
 /// Says what an entry did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Op {
+pub enum EntryOp {
     /// A root branch was made.
     Root = 1,
     /// A branch was forked.
@@ -47,35 +47,35 @@ pub enum Op {
     Clock = 17,
 }
 
-impl Op {
-    const ALL: [(Op, &'static str); 17] = [
-        (Op::Root, "root"),
-        (Op::Fork, "fork"),
-        (Op::Commit, "commit"),
-        (Op::Checkpoint, "checkpoint"),
-        (Op::Uncheckpoint, "uncheckpoint"),
-        (Op::Rollback, "rollback"),
-        (Op::Pull, "pull"),
-        (Op::Promote, "promote"),
-        (Op::Merge, "merge"),
-        (Op::Discard, "discard"),
-        (Op::Rename, "rename"),
-        (Op::Config, "config"),
-        (Op::Resolve, "resolve"),
-        (Op::Refuse, "refuse"),
-        (Op::User, "user"),
-        (Op::Files, "files"),
-        (Op::Clock, "clock"),
+impl EntryOp {
+    const ALL: [(EntryOp, &'static str); 17] = [
+        (EntryOp::Root, "root"),
+        (EntryOp::Fork, "fork"),
+        (EntryOp::Commit, "commit"),
+        (EntryOp::Checkpoint, "checkpoint"),
+        (EntryOp::Uncheckpoint, "uncheckpoint"),
+        (EntryOp::Rollback, "rollback"),
+        (EntryOp::Pull, "pull"),
+        (EntryOp::Promote, "promote"),
+        (EntryOp::Merge, "merge"),
+        (EntryOp::Discard, "discard"),
+        (EntryOp::Rename, "rename"),
+        (EntryOp::Config, "config"),
+        (EntryOp::Resolve, "resolve"),
+        (EntryOp::Refuse, "refuse"),
+        (EntryOp::User, "user"),
+        (EntryOp::Files, "files"),
+        (EntryOp::Clock, "clock"),
     ];
 
     /// Returns the word that readers see.
     pub fn name(self) -> &'static str {
-        Op::ALL[self as usize - 1].1
+        EntryOp::ALL[self as usize - 1].1
     }
 
     /// Returns the operation of that code.
-    pub fn from_code(code: u8) -> Result<Op, CodecError> {
-        let found = Op::ALL.iter().find(|(op, _)| *op as u8 == code);
+    pub fn from_code(code: u8) -> Result<EntryOp, CodecError> {
+        let found = EntryOp::ALL.iter().find(|(op, _)| *op as u8 == code);
         found.map(|(op, _)| *op).ok_or(CodecError::Code(code))
     }
 }
@@ -110,7 +110,7 @@ pub struct Entry {
     /// Its number in the store, from 1.
     pub seq: u64,
     /// What was done.
-    pub op: Op,
+    pub op: EntryOp,
     /// Name path of the branch that acted or was acted upon.
     pub branch: Arc<str>,
     /// The branch's number: the `seq` of the entry that made it.
@@ -163,7 +163,7 @@ impl Entry {
     pub fn read(input: &mut Reader<'_>) -> Result<Entry, CodecError> {
         Ok(Entry {
             seq: input.number()?,
-            op: Op::from_code(input.byte()?)?,
+            op: EntryOp::from_code(input.byte()?)?,
             branch: input.text()?.into(),
             branch_id: input.number()?,
             parent: input.maybe_text()?.map(Arc::from),
@@ -190,7 +190,7 @@ impl Entry {
 
     /// Returns whether the entry belongs to a merge into its parent.
     pub fn reaches_parent(&self) -> bool {
-        matches!(self.op, Op::Merge | Op::Promote)
+        matches!(self.op, EntryOp::Merge | EntryOp::Promote)
     }
 }
 

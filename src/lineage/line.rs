@@ -6,7 +6,7 @@ use std::io::Write;
 use serde_json::Value;
 
 use super::entry::Detail;
-use super::{Decision, Op, SignedEntry};
+use super::{Decision, EntryOp, SignedEntry};
 
 impl SignedEntry {
     /// Appends the line of `lineage`.
@@ -85,13 +85,13 @@ impl SignedEntry {
 }
 
 impl Detail {
-    fn write_json(&self, op: Op, out: &mut Vec<u8>) {
+    fn write_json(&self, op: EntryOp, out: &mut Vec<u8>) {
         if self.strategy.is_some() {
             let conflicts: Value = self.conflicts.iter().map(Decision::to_json).collect();
             put(out, format_args!(",\"conflicts\":{conflicts}"));
         }
         if let Some(label) = &self.label {
-            put(out, format_args!(",\"{}\":", if op == Op::Config { "setting" } else { "label" }));
+            put(out, format_args!(",\"{}\":", if op == EntryOp::Config { "setting" } else { "label" }));
             text(out, label);
         }
         if let Some(strategy) = self.strategy {

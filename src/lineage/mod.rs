@@ -9,7 +9,7 @@ mod entry;
 mod key;
 mod line;
 
-pub use compact::Common;
-pub use decision::{Decision, Part, Side};
-pub use entry::{Counts, Detail, Entry, Op, SignedEntry};
+pub use compact::SharedFields;
+pub use decision::{Decision, LostPart, Side};
+pub use entry::{Counts, Detail, Entry, EntryOp, SignedEntry};
 pub use key::{Key, KeyError, MacKey, PublicKey, SIGNATURE_BYTES};

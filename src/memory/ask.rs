@@ -1,9 +1,9 @@
 //! Asking a view.
 
 use super::catalog::View;
-use super::look::Seen;
+use super::look::ResolvedView;
 use super::{Error, Kind, Memory};
-use crate::search::{Answer, Place, Query, SearchError, ask};
+use crate::search::{Answer, Query, SearchError, SearchSource, ask};
 
 impl Memory {
     /// Answers a query to a view for the store's owner; see [`Memory::ask_for`].
@@ -20,16 +20,16 @@ impl Memory {
         let start = self.now();
         let (places, metric, path) = {
             let catalog = self.catalog();
-            let seen = Seen::new(&catalog, view)?;
+            let seen = ResolvedView::new(&catalog, view)?;
             let mut places = Vec::new();
             for name in &query.scope {
                 match name.as_str() {
-                    "branch" => places.insert(0, Place { source: "branch".into(), state: seen.state.clone() }),
+                    "branch" => places.insert(0, SearchSource { source: "branch".into(), state: seen.state.clone() }),
                     // The shared log has no entries yet.
                     "log" => {}
                     other => {
                         let root = catalog.roots.get(other).ok_or_else(|| unknown_scope(other))?;
-                        places.push(Place { source: other.into(), state: catalog.branch(*root)?.state.clone() });
+                        places.push(SearchSource { source: other.into(), state: catalog.branch(*root)?.state.clone() });
                     }
                 }
             }

@@ -12,7 +12,7 @@ use super::contents::is_whole;
 use super::verify::{VerifyOptions, verify};
 use super::{Error, Kind};
 use crate::disk::{Disk, RealDisk};
-use crate::journal::{Files, Journal, JournalError};
+use crate::journal::{Journal, JournalError, JournalFiles};
 
 /// How often a copy is begun anew when the store was sealed while it was made.
 const TRIES: usize = 20;
@@ -128,7 +128,7 @@ fn cut_to_whole_frames(dest: &Path) -> io::Result<()> {
     let names = disk.list("journal")?;
     let Some(first) = names.iter().filter_map(|name| Journal::number_of(name)).min() else { return Ok(()) };
     let cut = || -> Result<(), JournalError> {
-        let files = Files::list(&disk, first)?.replay::<JournalError>(true, |frame| Ok(is_whole(&frame)))?;
+        let files = JournalFiles::list(&disk, first)?.replay::<JournalError>(true, |frame| Ok(is_whole(&frame)))?;
         // Whatever else stands there, the check of the copy says what is wrong with it.
         if files.torn().is_none_or(|torn| torn.cut_short) { files.carry_on(&disk).map(drop) } else { Ok(()) }
     };

@@ -19,7 +19,7 @@ pub(super) const SPILL_PREFIX: &str = "spill-";
 /// Edits in the order in which they came.
 ///
 /// The file that takes what is too much for memory has no name: it ends with the batch, or with the process.
-pub struct Batch {
+pub struct IngestBatch {
     disk: Arc<dyn Disk>,
     edits: Vec<RecordEdit>,
     count: usize,
@@ -31,13 +31,13 @@ pub struct Batch {
 
 impl Memory {
     /// Begins a batch of a user.
-    pub fn batch(&self, uid: u32) -> Batch {
+    pub fn batch(&self, uid: u32) -> IngestBatch {
         let held = self.budget.account(uid);
-        Batch { disk: self.disk.clone(), edits: Vec::new(), count: 0, held, file: None, spilled: (0, 0) }
+        IngestBatch { disk: self.disk.clone(), edits: Vec::new(), count: 0, held, file: None, spilled: (0, 0) }
     }
 }
 
-impl Batch {
+impl IngestBatch {
     /// Adds an edit. Kind `Quota` or `Full` where neither memory nor disk take it.
     pub fn push(&mut self, edit: RecordEdit) -> Result<(), Error> {
         let weight = weight(&edit);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::catalog::{Branch, BranchId, BranchRef, Catalog};
-use crate::branch::State;
+use crate::branch::BranchVersion;
 use crate::object::Time;
 use crate::workspace::Tree;
 
 /// Returns how much memory the names and attributes of a branch's files take beyond those of its base.
 pub fn files_held(branch: &Branch) -> u64 {
-    let bytes = |state: &State| state.files().totals().metadata_bytes();
+    let bytes = |state: &BranchVersion| state.files().totals().metadata_bytes();
     bytes(&branch.state).saturating_sub(bytes(&branch.base))
 }
 

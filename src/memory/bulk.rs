@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::catalog::{Branch, BranchId, BranchRef, Catalog};
 use super::log_record::LogRecord;
 use super::merge_budget::PlanError;
-use super::prepare::{Prepared, about, fix};
+use super::prepare::{PreparedCommand, about, fix};
 use super::{Error, Kind, Setting};
-use crate::branch::{State, touched_at_most};
-use crate::lineage::{Counts, Op};
+use crate::branch::{BranchVersion, touched_at_most};
+use crate::lineage::{Counts, EntryOp};
 use crate::object::Time;
 use crate::segment::{Segment, SegmentError};
 
@@ -19,7 +19,7 @@ pub struct Bulk {
     segment: Arc<Segment>,
     deletes: Arc<HashSet<Arc<str>>>,
     branch: BranchRef,
-    state: State,
+    state: BranchVersion,
     deleted: u64,
     /// When; deletes are of this moment.
     pub time: Time,
@@ -37,7 +37,7 @@ impl Bulk {
         let branch = catalog.branch_ref(branch)?.clone();
         check_dimension(catalog, &branch, &segment)?;
         let deletes: Arc<HashSet<Arc<str>>> = Arc::new(deletes.iter().cloned().collect());
-        let (mut state, mut deleted) = (State::clone(&branch.state), 0);
+        let (mut state, mut deleted) = (BranchVersion::clone(&branch.state), 0);
         for id in &*deletes {
             deleted += u64::from(state.delete(id, time)?);
         }
@@ -78,11 +78,11 @@ impl Bulk {
     }
 
     /// Returns the entry of the commit and what it changes in a catalog in which this holds.
-    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<Prepared, Error> {
+    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch.id)?;
         // Another branch may have fixed it meanwhile.
         check_dimension(catalog, branch, &self.segment)?;
-        let mut prepared = about(catalog, log_record, branch, Op::Commit);
+        let mut prepared = about(catalog, log_record, branch, EntryOp::Commit);
         prepared.counts = Counts { put: u64::from(self.segment.rows()), deleted: self.deleted, files: 0 };
         let dim = (self.segment.dim() > 0).then_some(self.segment.dim());
         fix(catalog, branch, dim, self.segment.totals().vectors > 0, &mut prepared)?;

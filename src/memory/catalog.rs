@@ -9,7 +9,7 @@ use super::branch_files::{Holdings, files_held};
 use super::prepare::CatalogChange;
 use super::settings::{Setting, Settings};
 use super::{Error, Kind};
-use crate::branch::State;
+use crate::branch::BranchVersion;
 use crate::lineage::Side;
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
@@ -39,7 +39,7 @@ impl View {
 #[derive(Clone)]
 pub struct Checkpoint {
     /// The records.
-    pub state: Arc<State>,
+    pub state: Arc<BranchVersion>,
     /// `seq` of the entry that took it.
     pub seq: u64,
     /// When it was taken.
@@ -52,7 +52,7 @@ pub struct Checkpoint {
 #[derive(Clone)]
 pub struct RetainedState {
     /// The records.
-    pub state: Arc<State>,
+    pub state: Arc<BranchVersion>,
     /// When it was left; where that was more than once, the last time.
     pub time: Time,
 }
@@ -125,9 +125,9 @@ pub struct Branch {
     /// `seq` of the last entry that concerns it.
     pub stamp: u64,
     /// Its records.
-    pub state: Arc<State>,
+    pub state: Arc<BranchVersion>,
     /// What it began with, or last merged with.
-    pub base: Arc<State>,
+    pub base: Arc<BranchVersion>,
     /// Its settings.
     pub settings: Settings,
     /// Its checkpoints by label.
@@ -165,7 +165,7 @@ impl Branch {
         id: BranchId,
         name: Arc<str>,
         parent: Option<&Branch>,
-        state: Arc<State>,
+        state: Arc<BranchVersion>,
         uid: u32,
         time: Time,
     ) -> Branch {
@@ -465,8 +465,14 @@ mod tests {
             [(1, "main", None), (2, "a", Some(1)), (3, "b", Some(2)), (4, "d", Some(3)), (5, "e", Some(1))]
         {
             let parent = parent.and_then(|id| catalog.branches.get(&BranchId(id)).cloned());
-            let branch =
-                Branch::new(BranchId(id), name.into(), parent.as_deref(), Arc::new(State::default()), 0, Time(0));
+            let branch = Branch::new(
+                BranchId(id),
+                name.into(),
+                parent.as_deref(),
+                Arc::new(BranchVersion::default()),
+                0,
+                Time(0),
+            );
             catalog.add(branch, id);
         }
         let paths =

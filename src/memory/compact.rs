@@ -28,14 +28,14 @@ pub(super) struct Sparse {
 }
 
 /// A file in the blob store.
-struct Candidate {
+struct CompactionCandidate {
     name: Hash,
     is_pack: bool,
     length: u64,
     needed: u64,
 }
 
-impl Candidate {
+impl CompactionCandidate {
     fn freed(&self) -> u64 {
         self.length.saturating_sub(self.needed)
     }
@@ -63,7 +63,7 @@ impl Memory {
         candidates.retain(|file| file.freed() >= BYTES_MIN && file.freed().saturating_mul(share) >= file.length);
         candidates.sort_by_key(|file| (file.needed, file.name));
         let (mut spare, mut sparse) = (self.compactable_bytes(), Sparse::default());
-        for Candidate { name, is_pack, needed, .. } in candidates {
+        for CompactionCandidate { name, is_pack, needed, .. } in candidates {
             let Some(left) = spare.checked_sub(needed) else { break };
             spare = left;
             if is_pack {
@@ -75,7 +75,7 @@ impl Memory {
         sparse
     }
 
-    fn candidates(&self, catalog: &Catalog) -> Vec<Candidate> {
+    fn candidates(&self, catalog: &Catalog) -> Vec<CompactionCandidate> {
         let (mut segments, mut states): (BTreeMap<Hash, (Arc<Segment>, Visible)>, _) = (BTreeMap::new(), Vec::new());
         each_state(catalog, |state| {
             for layer in state.layers() {
@@ -89,13 +89,13 @@ impl Memory {
         for (name, (segment, seen)) in segments {
             let length = segment.length();
             let needed = length * u64::from(seen.count()) / u64::from(segment.rows()).max(1);
-            found.push(Candidate { name, is_pack: false, length, needed });
+            found.push(CompactionCandidate { name, is_pack: false, length, needed });
         }
         let needed: HashMap<Hash, u64> = needed_of_packs(states.iter().map(|state| state.files()));
         for (name, needed) in needed {
             // One that can't be read is told of where somebody reads it.
             let Ok(pack) = self.trees.pack(&name) else { continue };
-            found.push(Candidate { name, is_pack: true, length: pack.length(), needed });
+            found.push(CompactionCandidate { name, is_pack: true, length: pack.length(), needed });
         }
         found
     }

@@ -11,7 +11,7 @@ use super::{Error, Memory, seal};
 use crate::journal::{Frame, Journal, Kind, content};
 use crate::object::{CodecError, Reader, Writer};
 use crate::sync::no_longer_hurried;
-use crate::workspace::{Op, Packs, Stretch, Tree, TreeError};
+use crate::workspace::{FileOp, Packs, Stretch, Tree, TreeError};
 
 /// What counts towards a seal for each end of a long write, which keeps one chunk of 64 KiB in memory at
 /// most: 64 MiB of them begin one. A seal in the middle of a long file takes time from who writes it.
@@ -69,7 +69,7 @@ impl LogTail {
         stretch: &Stretch<'_>,
         files: Edited,
     ) -> Result<Tree, EditError> {
-        let Op::Write { inode, offset, bytes } = &edit.op else { return Ok(files.before) };
+        let FileOp::Write { inode, offset, bytes } = &edit.op else { return Ok(files.before) };
         let time = edit.by.time;
         let mut after = files.before.clone();
         after.place_ends(*inode, stretch, time, memory.packs())?;

@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::catalog::{BranchId, Catalog, View};
 use super::log_record::MergeKind;
-use super::look::Seen;
+use super::look::ResolvedView;
 use super::merge_plan::MergeContext;
 use super::{Error, Memory, readme, status};
-use crate::branch::{State, differences};
+use crate::branch::{BranchVersion, differences};
 use crate::lineage::Decision;
 use crate::workspace::ChangeKind;
 
@@ -29,7 +29,7 @@ pub enum Document {
 
 /// Documents that were rendered, each with the stamp of what it was rendered from.
 #[derive(Default)]
-pub(super) struct Cache(HashMap<(View, Document), Rendered>);
+pub(super) struct Cache(HashMap<(View, Document), RenderedDocument>);
 
 impl Cache {
     /// Forgets the documents of a branch that has ended.
@@ -39,10 +39,10 @@ impl Cache {
 }
 
 /// A document's bytes and the stamp of what they were rendered from.
-type Rendered = (Stamp, Arc<[u8]>);
+type RenderedDocument = (CacheKey, Arc<[u8]>);
 
 /// Changes whenever a document may.
-type Stamp = [u64; 6];
+type CacheKey = [u64; 6];
 
 /// How many documents are kept; when there are more, all go.
 const CACHED_MAX: usize = 4096;
@@ -55,7 +55,7 @@ impl Memory {
             self.settle_written(*branch)?;
         }
         let catalog = self.catalog().clone();
-        let seen = Seen::new(&catalog, view)?;
+        let seen = ResolvedView::new(&catalog, view)?;
         let stamp = self.stamp(&catalog, &seen, document);
         let key = (view.clone(), document);
         {
@@ -73,7 +73,7 @@ impl Memory {
         Ok(bytes)
     }
 
-    fn stamp(&self, catalog: &Catalog, seen: &Seen<'_>, document: Document) -> Stamp {
+    fn stamp(&self, catalog: &Catalog, seen: &ResolvedView<'_>, document: Document) -> CacheKey {
         let parent = seen.branch.parent.and_then(|id| catalog.branches.get(&id));
         let (parent, parent_edits) = parent.map_or((0, 0), |parent| (parent.stamp, parent.edits));
         let root = catalog.branches.get(&seen.branch.root).map_or(0, |root| root.stamp);
@@ -87,7 +87,13 @@ impl Memory {
         [seen.branch.stamp, seen.branch.edits, parent, parent_edits, root, everything]
     }
 
-    fn render(&self, catalog: &Catalog, view: &View, seen: &Seen<'_>, document: Document) -> Result<Vec<u8>, Error> {
+    fn render(
+        &self,
+        catalog: &Catalog,
+        view: &View,
+        seen: &ResolvedView<'_>,
+        document: Document,
+    ) -> Result<Vec<u8>, Error> {
         match document {
             Document::Readme => readme::render(catalog, view, seen).map(String::into_bytes),
             Document::Status => status::render(self, catalog, seen),
@@ -98,7 +104,7 @@ impl Memory {
 }
 
 /// What differs between the view and the branch's base.
-fn diff(seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
+fn diff(seen: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     for change in differences(&seen.branch.base, &seen.state)? {
         let what = match (&change.old, &change.new) {
@@ -132,7 +138,7 @@ impl Memory {
     }
 
     /// What both sides changed since the base, records with the texts of all three versions.
-    fn conflicts(&self, catalog: &Catalog, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
+    fn conflicts(&self, catalog: &Catalog, seen: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
         let mut out = Vec::new();
         if seen.branch.parent.is_none() || seen.until.is_some() {
             return Ok(out);
@@ -150,7 +156,12 @@ impl Memory {
     }
 }
 
-fn add_texts(line: &mut serde_json::Value, item: &Decision, seen: &Seen<'_>, parent: &State) -> Result<(), Error> {
+fn add_texts(
+    line: &mut serde_json::Value,
+    item: &Decision,
+    seen: &ResolvedView<'_>,
+    parent: &BranchVersion,
+) -> Result<(), Error> {
     for (side, state) in [("base", &*seen.branch.base), ("child", &*seen.state), ("parent", parent)] {
         let text = state.find(&item.id)?.map(|row| row.version()).transpose()?;
         line[format!("{side}_text")] = json!(text.and_then(|version| version.content.text.clone()).as_deref());

@@ -10,7 +10,7 @@ use super::Actor;
 use crate::object::Time;
 
 /// Tells the time.
-type Clock = Box<dyn Fn() -> Time + Send + Sync>;
+type WallClock = Box<dyn Fn() -> Time + Send + Sync>;
 /// Tells how long the machine has been running.
 type Uptime = Box<dyn Fn() -> Duration + Send + Sync>;
 /// Fills a buffer with random bytes.
@@ -31,7 +31,7 @@ const RESERVE: u64 = 8 << 20;
 /// The clock and the source of randomness that a store is given, and its maker.
 pub struct Environment {
     /// Tells the present moment.
-    pub clock: Clock,
+    pub clock: WallClock,
     /// Tells for how long the machine has been running, with the time it slept: what sets the clock leaves this alone.
     pub uptime: Uptime,
     /// Fills a buffer with random bytes; the signing key comes from here.

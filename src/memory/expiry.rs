@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::catalog::{BranchId, Catalog};
 use super::files::changed_meanwhile;
-use super::{Actor, Change, EditError, Error, Kind, Memory, Replaced, View};
+use super::{Actor, BranchEvent, EditError, Error, Kind, Memory, Replaced, View};
 use crate::merge::files::Rules;
 use crate::object::Time;
 use crate::sync::{Mutex, Rank};
-use crate::workspace::{Name, Node, Op, ROOT, Tree};
+use crate::workspace::{FileName, FileNode, FileOp, ROOT, Tree};
 
 /// Returns the inodes of a branch that handles are open on.
 pub type OpenFiles = Box<dyn Fn(BranchId) -> Vec<u64> + Send + Sync>;
@@ -49,7 +49,7 @@ struct Looked {
 /// A file that has outlived its rule.
 struct Expired {
     parent: u64,
-    name: Name,
+    name: FileName,
     inode: u64,
 }
 
@@ -130,7 +130,7 @@ impl Memory {
             let parent = self.catalog().branches.get(&branch).and_then(|branch| branch.parent);
             // Who has files open lets go of those that are not open any more.
             let files = vec![Replaced { branch, before, after }];
-            self.tell(Change { branch, parent, what: "files", files, was: Vec::new() });
+            self.tell(BranchEvent { branch, parent, what: "files", files, was: Vec::new() });
         }
         Ok(count)
     }
@@ -142,17 +142,17 @@ impl Memory {
         self.shown.forget(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
         let Expired { parent, name, inode } = file;
         let (now, wanted) = (self.now(), name.clone());
-        let still = |catalog: &Catalog, _: &Op<'_>| {
+        let still = |catalog: &Catalog, _: &FileOp<'_>| {
             let branch = catalog.branch(branch)?;
             let tree = branch.state.files();
             let is_it = tree.lookup(parent, &wanted).is_ok_and(|there| there == inode);
             let folder = tree.path(parent).unwrap_or_default();
             let path = if folder.is_empty() { wanted.to_vec() } else { [&folder[..], b"/", &wanted[..]].concat() };
-            let end = |node: &Node| branch.settings.rules().of(&path).ttl.map(|ttl| node.mtime.after(ttl));
+            let end = |node: &FileNode| branch.settings.rules().of(&path).ttl.map(|ttl| node.mtime.after(ttl));
             let is_due = tree.node(inode).is_ok_and(|node| end(node).is_some_and(|end| end <= now));
             if is_it && is_due { Ok(()) } else { Err(changed_meanwhile()) }
         };
-        match self.edit_if(owner, branch, Op::Unlink { parent, name, keep: true }, still) {
+        match self.edit_if(owner, branch, FileOp::Unlink { parent, name, keep: true }, still) {
             Ok(_) if self.is_watched() => Ok(true),
             Ok(_) => self.drop_file(owner, branch, inode).map(|()| true),
             Err(EditError::Refused(error)) if !matches!(error.kind, Kind::Busy | Kind::Gone) => Err(error),
@@ -162,7 +162,7 @@ impl Memory {
     }
 
     fn drop_file(&self, owner: &Actor, branch: BranchId, inode: u64) -> Result<(), Error> {
-        match self.edit_unguarded(owner, branch, Op::Drop { inode }) {
+        match self.edit_unguarded(owner, branch, FileOp::Drop { inode }) {
             Err(EditError::Refused(error)) => Err(error),
             Ok(_) | Err(EditError::Tree(_)) => Ok(()),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Error, Snapshot};
-use crate::branch::State;
+use crate::branch::BranchVersion;
 use crate::record::{EXPORT_BYTES, vector_bytes, write_export_line};
 use crate::segment::{Blocks, Row, SegmentError};
 
@@ -19,7 +19,7 @@ pub enum Export {
 }
 
 /// Where in an export a row begins: which export, the offset, and the id of the row before.
-pub struct Place {
+pub struct ExportCursor {
     export: Export,
     offset: u64,
     before: Option<Arc<str>>,
@@ -70,7 +70,7 @@ impl Snapshot {
                         return Ok(filled);
                     }
                 }
-                place = Place { export, offset: end, before: Some(Arc::from(&*row.id()?)) };
+                place = ExportCursor { export, offset: end, before: Some(Arc::from(&*row.id()?)) };
             }
             if seen < ROWS_AT_ONCE {
                 break;
@@ -84,19 +84,19 @@ impl Snapshot {
         dim_of(&self.state)
     }
 
-    fn take_place(&self, export: Export, offset: u64, start: u64) -> Place {
+    fn take_place(&self, export: Export, offset: u64, start: u64) -> ExportCursor {
         let kept = self.place.lock().take();
         let fits = kept.filter(|place| place.export == export && place.offset <= offset);
-        fits.unwrap_or(Place { export, offset: start, before: None })
+        fits.unwrap_or(ExportCursor { export, offset: start, before: None })
     }
 
-    fn put_place(&self, place: Place) {
+    fn put_place(&self, place: ExportCursor) {
         *self.place.lock() = Some(place);
     }
 }
 
 /// The dimension of a state's vectors; 0 where it has none.
-fn dim_of(state: &State) -> usize {
+fn dim_of(state: &BranchVersion) -> usize {
     let sealed = state.layers().iter().map(|layer| layer.segment.dim()).find(|dim| *dim > 0);
     let unsealed =
         || state.unsealed().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len()));
@@ -104,7 +104,7 @@ fn dim_of(state: &State) -> usize {
 }
 
 /// The header of NumPy's format 1.0, padded to 128 bytes.
-fn npy_header(state: &State) -> Vec<u8> {
+fn npy_header(state: &BranchVersion) -> Vec<u8> {
     let shape = format!("({}, {})", state.totals().vectors, dim_of(state));
     let mut header = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
     header.extend_from_slice(format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}").as_bytes());

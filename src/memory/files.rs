@@ -6,8 +6,8 @@
 //! keyed code binds it to all before it. Long writes are in `contents`.
 
 use super::catalog::{Branch, BranchId, Catalog, View};
+use super::disk_room::cost_of;
 use super::log_record::Command;
-use super::room::cost_of;
 use super::settings::{Setting, Settings};
 use super::transact::LogTail;
 use super::writer::WriterGuard;
@@ -15,7 +15,7 @@ use super::{Actor, Error, Kind, Memory, seal};
 use crate::journal::{Journal, Kind as Frame};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::sync::no_longer_hurried;
-use crate::workspace::{Content, Op, Outcome, Packs, RangeOp, Stretch, Tree, TreeError};
+use crate::workspace::{FileContent, FileOp, FileOutcome, Packs, RangeOp, Stretch, Tree, TreeError};
 
 /// Operations that are gathered with the writer's lock held; what more changed is worked out before.
 const GATHERED_AT_ONCE: u64 = 256;
@@ -85,7 +85,7 @@ pub(super) struct FileOpRecord<'a> {
     /// Who, where and when.
     pub by: Author,
     /// What.
-    pub op: Op<'a>,
+    pub op: FileOp<'a>,
 }
 
 /// The files of a branch before an operation.
@@ -141,7 +141,7 @@ impl<'a> FileOpRecord<'a> {
 
     fn from_bytes(bytes: &'a [u8]) -> Result<FileOpRecord<'a>, CodecError> {
         let mut input = Reader::new(bytes);
-        let edit = FileOpRecord { by: Author::read(&mut input)?, op: Op::read(&mut input)? };
+        let edit = FileOpRecord { by: Author::read(&mut input)?, op: FileOp::read(&mut input)? };
         if input.is_empty() { Ok(edit) } else { Err(CodecError::Number) }
     }
 }
@@ -150,7 +150,7 @@ impl Memory {
     /// Returns the files of a view at this moment: a value that never changes.
     pub fn files(&self, view: &View) -> Result<Tree, Error> {
         let catalog = self.catalog();
-        Ok(super::look::Seen::new(&catalog, view)?.state.files().clone())
+        Ok(super::look::ResolvedView::new(&catalog, view)?.state.files().clone())
     }
 
     /// Returns where the contents of sealed files are read from.
@@ -160,11 +160,11 @@ impl Memory {
 
     /// Carries out one operation on a branch's files, atomically; what the branch's rules forbid is
     /// refused and noted in the lineage.
-    pub fn edit(&self, who: &Actor, branch: BranchId, op: Op<'_>) -> Result<Outcome, EditError> {
+    pub fn edit(&self, who: &Actor, branch: BranchId, op: FileOp<'_>) -> Result<FileOutcome, EditError> {
         let guarded = self.guard(who, branch, &op)?;
         self.check_file(branch, &op)?;
         // Under the lock again: a rule, or what it binds, may have changed.
-        let still = |catalog: &Catalog, op: &Op<'_>| {
+        let still = |catalog: &Catalog, op: &FileOp<'_>| {
             let branch = catalog.branch(branch)?;
             let rules = branch.settings.rules();
             if !super::guard::guards(rules) || guarded.as_ref().is_some_and(|guarded| guarded.holds(branch)) {
@@ -183,11 +183,11 @@ impl Memory {
     /// Checks whether somebody may write to a file at all, as its `write=` rule says; a refusal is
     /// noted in the lineage.
     pub fn check_writer(&self, who: &Actor, branch: BranchId, inode: u64) -> Result<(), Error> {
-        self.guard(who, branch, &Op::Write { inode, offset: u64::MAX, bytes: (&[]).into() }).map(drop)
+        self.guard(who, branch, &FileOp::Write { inode, offset: u64::MAX, bytes: (&[]).into() }).map(drop)
     }
 
     /// Refuses what the branch's rules forbid, and notes that; returns what it looked at where they forbid anything.
-    fn guard(&self, who: &Actor, branch: BranchId, op: &Op<'_>) -> Result<Option<Guarded>, Error> {
+    fn guard(&self, who: &Actor, branch: BranchId, op: &FileOp<'_>) -> Result<Option<Guarded>, Error> {
         let guarded = {
             let catalog = self.catalog();
             let branch = catalog.branch(branch)?;
@@ -203,7 +203,12 @@ impl Memory {
     }
 
     /// Like [`Memory::edit`], whatever the rules say.
-    pub(super) fn edit_unguarded(&self, who: &Actor, branch: BranchId, op: Op<'_>) -> Result<Outcome, EditError> {
+    pub(super) fn edit_unguarded(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        op: FileOp<'_>,
+    ) -> Result<FileOutcome, EditError> {
         self.edit_if(who, branch, op, |_, _| Ok(()))
     }
 
@@ -212,13 +217,13 @@ impl Memory {
         &self,
         who: &Actor,
         branch: BranchId,
-        op: Op<'_>,
-        still: impl FnOnce(&Catalog, &Op<'_>) -> Result<(), Error>,
-    ) -> Result<Outcome, EditError> {
+        op: FileOp<'_>,
+        still: impl FnOnce(&Catalog, &FileOp<'_>) -> Result<(), Error>,
+    ) -> Result<FileOutcome, EditError> {
         let mut edit = FileOpRecord { by: Author { branch, time: self.now(), uid: who.uid }, op };
         // The hashes of a long write are worked out before.
         let stretch = match &edit.op {
-            Op::Write { offset, bytes, .. } => Stretch::new(*offset, bytes),
+            FileOp::Write { offset, bytes, .. } => Stretch::new(*offset, bytes),
             _ => None,
         };
         let _room = match self.gives(branch, &edit.op) {
@@ -252,7 +257,7 @@ impl Memory {
     }
 
     /// Returns whether an operation gives room back.
-    fn gives(&self, branch: BranchId, op: &Op<'_>) -> bool {
+    fn gives(&self, branch: BranchId, op: &FileOp<'_>) -> bool {
         self.catalog().branches.get(&branch).is_some_and(|branch| gives(branch.state.files(), op))
     }
 
@@ -270,11 +275,11 @@ impl Memory {
         edit: &FileOpRecord<'_>,
         stretch: Option<&Stretch<'_>>,
         files: Edited,
-    ) -> Result<(Tree, Outcome), EditError> {
+    ) -> Result<(Tree, FileOutcome), EditError> {
         let lasts = lasts(&files.before, &edit.op)?;
-        if let (Op::Write { inode, .. }, Some(stretch), true) = (&edit.op, stretch, lasts) {
+        if let (FileOp::Write { inode, .. }, Some(stretch), true) = (&edit.op, stretch, lasts) {
             let after = log_tail.write_content(self, journal, edit, stretch, files)?;
-            return Ok((after, Outcome { inode: *inode, gone: None }));
+            return Ok((after, FileOutcome { inode: *inode, gone: None }));
         }
         let mut after = files.before.clone();
         let outcome = after.apply(&edit.op, edit.by.time, &self.trees)?;
@@ -371,7 +376,7 @@ impl Memory {
 
     fn tell_files(&self, branch: BranchId) {
         let parent = self.catalog().branches.get(&branch).and_then(|branch| branch.parent);
-        self.tell(super::Change { branch, parent, what: "files", files: Vec::new(), was: Vec::new() });
+        self.tell(super::BranchEvent { branch, parent, what: "files", files: Vec::new(), was: Vec::new() });
     }
 }
 
@@ -423,12 +428,12 @@ pub(super) fn changed_meanwhile() -> Error {
 }
 
 /// Returns whether an operation makes less of the files.
-fn gives(tree: &Tree, op: &Op<'_>) -> bool {
+fn gives(tree: &Tree, op: &FileOp<'_>) -> bool {
     match op {
-        Op::Unlink { .. } | Op::Rmdir { .. } | Op::Drop { .. } | Op::RemoveXattr { .. } => true,
-        Op::Range { what: RangeOp::Punch, .. } => true,
-        Op::SetAttr { inode, attrs } => attrs.size.is_some_and(|size| {
-            let is_less = |content: &Content| size <= content.size();
+        FileOp::Unlink { .. } | FileOp::Rmdir { .. } | FileOp::Drop { .. } | FileOp::RemoveXattr { .. } => true,
+        FileOp::Range { what: RangeOp::Punch, .. } => true,
+        FileOp::SetAttr { inode, attrs } => attrs.size.is_some_and(|size| {
+            let is_less = |content: &FileContent| size <= content.size();
             tree.node(*inode).ok().and_then(|node| node.content()).is_some_and(is_less)
         }),
         _ => false,
@@ -436,16 +441,16 @@ fn gives(tree: &Tree, op: &Op<'_>) -> bool {
 }
 
 /// Returns how many bytes of content an operation brings.
-fn content_bytes(op: &Op<'_>) -> u64 {
+fn content_bytes(op: &FileOp<'_>) -> u64 {
     match op {
-        Op::Write { bytes, .. } => bytes.len() as u64,
+        FileOp::Write { bytes, .. } => bytes.len() as u64,
         _ => 0,
     }
 }
 
 /// Returns whether an operation moves a folder that holds something.
-fn moves_folder(tree: &Tree, op: &Op<'_>) -> bool {
-    let Op::Rename { parent, name, new_parent, new_name, .. } = op else { return false };
+fn moves_folder(tree: &Tree, op: &FileOp<'_>) -> bool {
+    let FileOp::Rename { parent, name, new_parent, new_name, .. } = op else { return false };
     let is_folder = |parent: u64, name: &[u8]| {
         let node = tree.lookup(parent, name).ok().and_then(|inode| tree.node(inode).ok());
         node.and_then(|node| node.directory()).is_some_and(|directory| !directory.is_empty())
@@ -458,19 +463,23 @@ fn moves_folder(tree: &Tree, op: &Op<'_>) -> bool {
 /// What is done to a file without a name does not, and the journal never speaks of it: a seal stores
 /// no such file, so after it an opening could not do it again. For the same reason none is a source
 /// of bytes for a file that has one: `Stale`.
-fn lasts(tree: &Tree, op: &Op<'_>) -> Result<bool, TreeError> {
+fn lasts(tree: &Tree, op: &FileOp<'_>) -> Result<bool, TreeError> {
     let has_name = |inode: u64| tree.node(inode).map(|node| node.nlink() > 0);
     match op {
-        Op::Create { .. } | Op::Link { .. } | Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } => Ok(true),
-        Op::SetAttr { inode, .. }
-        | Op::Write { inode, .. }
-        | Op::Range { inode, .. }
-        | Op::SetXattr { inode, .. }
-        | Op::RemoveXattr { inode, .. } => has_name(*inode),
-        Op::Copy { from, to, .. } => match (has_name(*from)?, has_name(*to)?) {
+        FileOp::Create { .. }
+        | FileOp::Link { .. }
+        | FileOp::Unlink { .. }
+        | FileOp::Rmdir { .. }
+        | FileOp::Rename { .. } => Ok(true),
+        FileOp::SetAttr { inode, .. }
+        | FileOp::Write { inode, .. }
+        | FileOp::Range { inode, .. }
+        | FileOp::SetXattr { inode, .. }
+        | FileOp::RemoveXattr { inode, .. } => has_name(*inode),
+        FileOp::Copy { from, to, .. } => match (has_name(*from)?, has_name(*to)?) {
             (false, true) => Err(TreeError::Stale),
             (_, lasts) => Ok(lasts),
         },
-        Op::Drop { .. } => Ok(false),
+        FileOp::Drop { .. } => Ok(false),
     }
 }

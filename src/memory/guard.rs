@@ -3,14 +3,14 @@
 use super::trees::stored;
 use super::{Actor, Error, Kind};
 use crate::merge::files::{Rule, Rules};
-use crate::workspace::{Difference, Node, Op, Packs, RangeOp, RenameHow, Tree};
+use crate::workspace::{FileNode, FileOp, Packs, RangeOp, RenameHow, Tree, TreeDifference};
 
 /// Refuses an operation that a rule of the branch forbids; only where [`guards`] is true does any.
 ///
 /// A rule binds the paths that an operation makes, changes, moves or removes, with a folder all that
 /// is in it; a file with several names is bound by the rules of all of them.
-pub(super) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &Op<'_>) -> Result<(), Error> {
-    let touched = Touched { tree, op };
+pub(super) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &FileOp<'_>) -> Result<(), Error> {
+    let touched = TouchedPaths { tree, op };
     for path in touched.paths() {
         let rule = rules.of(&path);
         if !rule.allows(who.uid, &[who.gid]) {
@@ -29,22 +29,22 @@ pub(super) fn guards(rules: &Rules) -> bool {
 }
 
 /// An operation and the tree it is about to change.
-struct Touched<'a> {
+struct TouchedPaths<'a> {
     tree: &'a Tree,
-    op: &'a Op<'a>,
+    op: &'a FileOp<'a>,
 }
 
-impl Touched<'_> {
+impl TouchedPaths<'_> {
     /// Returns the paths whose rules bind the operation.
     fn paths(&self) -> Vec<Vec<u8>> {
         match self.op {
-            Op::Create { parent, name, .. } | Op::Unlink { parent, name, .. } | Op::Rmdir { parent, name, .. } => {
-                self.below(*parent, name).into_iter().collect()
-            }
-            Op::Link { inode, parent, name } => {
+            FileOp::Create { parent, name, .. }
+            | FileOp::Unlink { parent, name, .. }
+            | FileOp::Rmdir { parent, name, .. } => self.below(*parent, name).into_iter().collect(),
+            FileOp::Link { inode, parent, name } => {
                 self.names(*inode).into_iter().chain(self.below(*parent, name)).collect()
             }
-            Op::Rename { parent, name, new_parent, new_name, how, .. } => {
+            FileOp::Rename { parent, name, new_parent, new_name, how, .. } => {
                 let (from, to) = (self.below(*parent, name), self.below(*new_parent, new_name));
                 let (Some(from), Some(to)) = (from, to) else { return Vec::new() };
                 let mut paths = self.moved(&from, &to);
@@ -53,13 +53,13 @@ impl Touched<'_> {
                 }
                 paths
             }
-            Op::Write { inode, .. }
-            | Op::SetAttr { inode, .. }
-            | Op::Range { inode, .. }
-            | Op::SetXattr { inode, .. }
-            | Op::RemoveXattr { inode, .. } => self.names(*inode),
-            Op::Copy { to, .. } => self.names(*to),
-            Op::Drop { .. } => Vec::new(),
+            FileOp::Write { inode, .. }
+            | FileOp::SetAttr { inode, .. }
+            | FileOp::Range { inode, .. }
+            | FileOp::SetXattr { inode, .. }
+            | FileOp::RemoveXattr { inode, .. } => self.names(*inode),
+            FileOp::Copy { to, .. } => self.names(*to),
+            FileOp::Drop { .. } => Vec::new(),
         }
     }
 
@@ -96,20 +96,20 @@ impl Touched<'_> {
     fn only_appends(&self, path: &[u8]) -> bool {
         let size = |inode: u64| self.tree.node(inode).map_or(0, |node| node.size());
         let there = || self.tree.resolve(path).ok().and_then(|inode| self.tree.node(inode).ok());
-        let is_file = |node: &Node| node.directory().is_none();
+        let is_file = |node: &FileNode| node.directory().is_none();
         match self.op {
-            Op::Write { inode, offset, .. } => *offset >= size(*inode),
-            Op::SetAttr { inode, attrs } => attrs.size.is_none_or(|wanted| wanted >= size(*inode)),
-            Op::Copy { to, to_offset, .. } => *to_offset >= size(*to),
-            Op::Range { what, .. } => matches!(what, RangeOp::Allocate),
+            FileOp::Write { inode, offset, .. } => *offset >= size(*inode),
+            FileOp::SetAttr { inode, attrs } => attrs.size.is_none_or(|wanted| wanted >= size(*inode)),
+            FileOp::Copy { to, to_offset, .. } => *to_offset >= size(*to),
+            FileOp::Range { what, .. } => matches!(what, RangeOp::Allocate),
             // What stands there may not go, nor make room for something else.
-            Op::Unlink { .. } | Op::Rename { .. } => !there().is_some_and(|node| is_file(node)),
-            Op::Create { .. }
-            | Op::Link { .. }
-            | Op::Rmdir { .. }
-            | Op::SetXattr { .. }
-            | Op::RemoveXattr { .. }
-            | Op::Drop { .. } => true,
+            FileOp::Unlink { .. } | FileOp::Rename { .. } => !there().is_some_and(|node| is_file(node)),
+            FileOp::Create { .. }
+            | FileOp::Link { .. }
+            | FileOp::Rmdir { .. }
+            | FileOp::SetXattr { .. }
+            | FileOp::RemoveXattr { .. }
+            | FileOp::Drop { .. } => true,
         }
     }
 }
@@ -121,7 +121,7 @@ pub(super) struct Received<'a> {
     /// Its owner, who sets the rules and may therefore merge what others wrote.
     pub owner: u32,
     /// How its files would differ.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<TreeDifference>,
     /// Where contents are read.
     pub packs: &'a dyn Packs,
 }
@@ -141,7 +141,7 @@ pub(super) fn check_merge(merge: &Received<'_>, who: &Actor) -> Result<(), Error
 }
 
 /// Returns whether all bytes that a file has are where they are afterwards.
-fn appends(difference: &Difference, packs: &dyn Packs) -> Result<bool, Error> {
+fn appends(difference: &TreeDifference, packs: &dyn Packs) -> Result<bool, Error> {
     let Some((_, old)) = difference.old.as_ref().filter(|(_, old)| old.directory().is_none()) else { return Ok(true) };
     let Some((_, new)) = difference.new.as_ref().filter(|(_, new)| new.kind() == old.kind()) else { return Ok(false) };
     if old.content().is_none() {

@@ -13,9 +13,9 @@ use std::time::Duration;
 use super::catalog::Branch;
 use super::relocations::{COMPACTED_ROWS_MAX, Compaction};
 use super::{Error, Memory, unfinished};
-use crate::branch::{Layer, State};
+use crate::branch::{BranchVersion, Layer};
 use crate::disk::Disk;
-use crate::graph::{Builder, Params};
+use crate::graph::{GraphBuilder, Params};
 use crate::object::Hash;
 use crate::search::walk_pays_beside;
 use crate::segment::{GraphFile, Segment, write_graph};
@@ -34,7 +34,7 @@ const PAUSES_MAX: usize = 12;
 
 /// What the indexer is asked to do, and what it is at.
 #[derive(Default)]
-struct Requests {
+struct IndexRequests {
     look: bool,
     stop: bool,
     /// A graph is being built or put in place.
@@ -47,7 +47,7 @@ struct Requests {
 
 /// The thread that builds graphs, seen from outside.
 #[derive(Clone, Default)]
-pub(super) struct Indexer(Arc<(Mutex<Requests>, Condvar)>);
+pub(super) struct Indexer(Arc<(Mutex<IndexRequests>, Condvar)>);
 
 /// A graph that is wanted.
 struct Task {
@@ -62,11 +62,11 @@ impl Task {
 }
 
 impl Indexer {
-    fn lock(&self) -> MutexGuard<'_, Requests> {
+    fn lock(&self) -> MutexGuard<'_, IndexRequests> {
         self.0.0.lock()
     }
 
-    fn request(&self, change: impl FnOnce(&mut Requests)) {
+    fn request(&self, change: impl FnOnce(&mut IndexRequests)) {
         change(&mut self.lock());
         self.0.1.notify_all();
     }
@@ -113,7 +113,7 @@ impl Indexer {
 
     /// Waits until the thread is at rest: it has nothing to do, or was told to end and did.
     fn rest(&self) {
-        let resting = |requests: &mut Requests| requests.busy || (requests.look && !requests.stop);
+        let resting = |requests: &mut IndexRequests| requests.busy || (requests.look && !requests.stop);
         drop(self.0.1.wait_while(self.lock(), resting));
     }
 
@@ -185,7 +185,11 @@ impl Memory {
     /// Returns the segments of a state for whose graph queries under a metric wait: large ones of
     /// which it sees enough that they would be walked, and beside a large one also smaller ones.
     /// Branches share segments, so what a branch sees is seldom all.
-    pub(super) fn without_graph<'a>(&self, state: &'a State, metric: Metric) -> impl Iterator<Item = &'a Layer> {
+    pub(super) fn without_graph<'a>(
+        &self,
+        state: &'a BranchVersion,
+        metric: Metric,
+    ) -> impl Iterator<Item = &'a Layer> {
         let rows = self.environment.graph_rows;
         let is_large = move |layer: &Layer| {
             layer.segment.dim() > 0 && layer.segment.rows() >= rows && layer.visible.count() >= rows / 2
@@ -298,7 +302,7 @@ fn build(
     let rows = task.segment.graph_rows()?;
     log::info!("building the search graph of {} rows of segment {name}", task.segment.rows());
     let kept = unfinished::resume(disk, &name, metric, || rows, params);
-    let mut builder = kept.unwrap_or_else(|| Builder::new(rows, metric, params));
+    let mut builder = kept.unwrap_or_else(|| GraphBuilder::new(rows, metric, params));
     let mut saved = builder.done();
     while !builder.step(STEPS_AT_ONCE) {
         let rows_done = builder.done() as u64 * u64::from(task.segment.rows()) / builder.total().max(1) as u64;
@@ -317,7 +321,7 @@ fn build(
 }
 
 /// Calls `each` with the states of a branch that queries are put to.
-fn each_asked_state(branch: &Branch, mut each: impl FnMut(&State)) {
+fn each_asked_state(branch: &Branch, mut each: impl FnMut(&BranchVersion)) {
     each(&branch.state);
     branch.checkpoints.values().for_each(|checkpoint| each(&checkpoint.state));
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use super::catalog::{BranchId, Catalog};
-use super::log_record::{Change, Command};
+use super::log_record::{Command, RecordChange};
 use super::{Error, Kind, Memory};
 use crate::sync::{Measure, Mutex, Reservation};
 use crate::workspace::Tree;
@@ -97,7 +97,7 @@ impl Memory {
             | Command::Bulk(..)
             | Command::Checkpoint { .. }
             | Command::Config(..) => true,
-            Command::Commit(_, changes) => changes.iter().any(|change| matches!(change, Change::Put { .. })),
+            Command::Commit(_, changes) => changes.iter().any(|change| matches!(change, RecordChange::Put { .. })),
             _ => false,
         };
         if grows { Ok(self.budget.admit(bytes as u64 + COMMAND_BYTES)?) } else { Ok(()) }

@@ -5,23 +5,23 @@ use std::sync::Arc;
 
 use super::catalog::Catalog;
 use super::clock::Moment;
-use super::history::{History, Reader};
+use super::history::{History, HistoryReader};
 use super::log_record::{Command, MergeKind};
 use super::manifest::{self, Stored};
 use super::open::{parse_log_record, read_file};
 use super::prepare::{PlanContext, prepare};
 use super::segments::Segments;
 use super::transact::{LogTail, split};
-use super::trees::Trees;
+use super::trees::TreeStore;
 use super::{Error, seal};
 use crate::disk::Disk;
-use crate::journal::{Files, Frame, Kind, Replayed};
+use crate::journal::{Frame, JournalFiles, Kind, Replayed};
 use crate::lineage::{MacKey, PublicKey, SIGNATURE_BYTES, SignedEntry};
 use crate::object::Hash;
 use crate::segment::FOLDER;
 
 /// Where a store is read from.
-pub(super) struct Source<'a> {
+pub(super) struct LoadSource<'a> {
     /// The disk.
     pub disk: &'a Arc<dyn Disk>,
     /// The key that entries must be signed with.
@@ -31,7 +31,7 @@ pub(super) struct Source<'a> {
     /// Where segments are opened.
     pub segments: &'a Segments,
     /// Where the contents and trees of files are read from.
-    pub trees: &'a Trees,
+    pub trees: &'a TreeStore,
     /// Whether the journal will be continued.
     pub writing: bool,
 }
@@ -73,10 +73,10 @@ pub(super) fn beside_a_writer<T>(disk: &dyn Disk, mut attempt: impl FnMut() -> R
 
 /// Reads a store. The signature of the newest entry is checked, and with it the whole chain: each
 /// entry's bytes hold the hash of the one before.
-pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
+pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
     let (manifest, stored) = manifest::read(&**source.disk, source.public, source.segments, source.trees)?;
-    let files = Files::list(source.disk, manifest.journal)?;
-    let mut reading = Reading {
+    let files = JournalFiles::list(source.disk, manifest.journal)?;
+    let mut reading = JournalReading {
         source,
         catalog: manifest.catalog.counted(),
         history: History::new(&manifest.archives),
@@ -100,12 +100,12 @@ pub(super) fn load(source: &Source<'_>) -> Result<Loaded, Error> {
     };
     let journal = files.replay(source.writing, |frame| reading.frame(frame))?;
     reading.check_signatures()?;
-    let Reading { catalog, history, log_tail, named, .. } = reading;
+    let JournalReading { catalog, history, log_tail, named, .. } = reading;
     Ok(Loaded { catalog, history, log_tail, journal, first_journal: manifest.journal, named, stored })
 }
 
-struct Reading<'a> {
-    source: &'a Source<'a>,
+struct JournalReading<'a> {
+    source: &'a LoadSource<'a>,
     catalog: Catalog,
     history: History,
     log_tail: LogTail,
@@ -116,7 +116,7 @@ struct Reading<'a> {
     sealed: u64,
 }
 
-impl Reading<'_> {
+impl JournalReading<'_> {
     /// Does what a frame says; returns false if its content is not whole.
     fn frame(&mut self, frame: Frame<'_>) -> Result<bool, Error> {
         self.log_tail.ended_at = 0;
@@ -185,7 +185,7 @@ impl Reading<'_> {
         if self.last.as_ref().is_none_or(|entry| entry.verifies(self.source.public)) {
             return Ok(());
         }
-        let (reader, mut seq) = (Reader::of(&self.source.segments.blobs, self.history.epoch()), self.sealed + 1);
+        let (reader, mut seq) = (HistoryReader::of(&self.source.segments.blobs, self.history.epoch()), self.sealed + 1);
         while seq < self.log_tail.seq && reader.entry(seq)?.verifies(self.source.public) {
             seq += 1;
         }

@@ -7,19 +7,19 @@ use std::sync::Arc;
 
 use super::catalog::{BranchId, Resolution};
 use super::settings::Setting;
-use crate::lineage::Op;
+use crate::lineage::EntryOp;
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
-use crate::record::Content;
+use crate::record::RecordContent;
 
 /// One change of a record as it is stored.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum RecordChange {
     /// A new version; its stamp follows from the command.
     Put {
         /// The record's id.
         id: Arc<str>,
         /// What it says.
-        content: Content,
+        content: RecordContent,
         /// The record whose `created` it keeps, beside its own.
         from: Option<Arc<str>>,
     },
@@ -43,11 +43,11 @@ pub enum MergeKind {
 
 impl MergeKind {
     /// Returns the operation that the entry names.
-    pub fn op(self) -> Op {
+    pub fn op(self) -> EntryOp {
         match self {
-            MergeKind::Merge => Op::Merge,
-            MergeKind::Promote => Op::Promote,
-            MergeKind::Pull => Op::Pull,
+            MergeKind::Merge => EntryOp::Merge,
+            MergeKind::Promote => EntryOp::Promote,
+            MergeKind::Pull => EntryOp::Pull,
         }
     }
 }
@@ -67,7 +67,7 @@ pub enum Command {
         from: Option<Arc<str>>,
     },
     /// Records are written and deleted.
-    Commit(BranchId, Vec<Change>),
+    Commit(BranchId, Vec<RecordChange>),
     /// The same for many records, which stand in a segment; then the ids that go.
     Bulk(BranchId, Hash, Vec<Arc<str>>),
     /// A checkpoint is taken.
@@ -126,7 +126,7 @@ impl Command {
     /// was written already.
     pub fn gives(&self) -> bool {
         match self {
-            Command::Commit(_, changes) => changes.iter().all(|change| matches!(change, Change::Delete { .. })),
+            Command::Commit(_, changes) => changes.iter().all(|change| matches!(change, RecordChange::Delete { .. })),
             Command::Config(_, setting, _) => matches!(setting, Setting::Keep | Setting::Ttl),
             Command::Discard(_)
             | Command::Files(..)
@@ -281,7 +281,7 @@ impl Command {
             }
             code::COMMIT => {
                 let count = input.length()?;
-                Command::Commit(branch, (0..count).map(|_| Change::read(input)).collect::<Result<_, _>>()?)
+                Command::Commit(branch, (0..count).map(|_| RecordChange::read(input)).collect::<Result<_, _>>()?)
             }
             code::BULK => {
                 let (segment, count) = (input.hash()?, input.length()?);
@@ -329,13 +329,13 @@ mod flag {
     pub const FROM: u8 = 8;
 }
 
-impl Change {
+impl RecordChange {
     fn write(&self, out: &mut Writer) {
         match self {
-            Change::Delete { id } => {
+            RecordChange::Delete { id } => {
                 out.byte(0).text(id);
             }
-            Change::Put { id, content, from } => {
+            RecordChange::Put { id, content, from } => {
                 let on = |there: bool, flag: u8| if there { flag } else { 0 };
                 let has = on(content.vector.is_some(), flag::VECTOR) | on(content.text.is_some(), flag::TEXT);
                 out.byte(flag::PUT | has | on(from.is_some(), flag::FROM)).text(id);
@@ -350,19 +350,19 @@ impl Change {
         }
     }
 
-    fn read(input: &mut Reader<'_>) -> Result<Change, CodecError> {
+    fn read(input: &mut Reader<'_>) -> Result<RecordChange, CodecError> {
         let flags = input.byte()?;
         let id = input.text()?.into();
         if flags & flag::PUT == 0 {
-            return Ok(Change::Delete { id });
+            return Ok(RecordChange::Delete { id });
         }
         let vector = if flags & flag::VECTOR == 0 { None } else { Some(read_vector(input.bytes()?)) };
         let mut text = |flag: u8| -> Result<Option<Arc<str>>, CodecError> {
             if flags & flag == 0 { Ok(None) } else { Ok(Some(input.text()?.into())) }
         };
         let (text, from) = (text(flag::TEXT)?, text(flag::FROM)?);
-        let content = Content { vector, text, metadata: input.text()?.into() };
-        Ok(Change::Put { id, content, from })
+        let content = RecordContent { vector, text, metadata: input.text()?.into() };
+        Ok(RecordChange::Put { id, content, from })
     }
 }
 
@@ -390,12 +390,12 @@ mod tests {
     #[test]
     fn every_deed_reads_back() {
         let (branch, name) = (BranchId(300), Arc::<str>::from("name"));
-        let content = Content { vector: Some([1.0, -0.0].into()), text: Some("t".into()), metadata: "{}".into() };
-        let bare = Content { vector: None, text: None, metadata: "{\"a\":1}".into() };
+        let content = RecordContent { vector: Some([1.0, -0.0].into()), text: Some("t".into()), metadata: "{}".into() };
+        let bare = RecordContent { vector: None, text: None, metadata: "{\"a\":1}".into() };
         let changes = vec![
-            Change::Put { id: "a".into(), content, from: Some("z".into()) },
-            Change::Put { id: "b".into(), content: bare, from: None },
-            Change::Delete { id: "c".into() },
+            RecordChange::Put { id: "a".into(), content, from: Some("z".into()) },
+            RecordChange::Put { id: "b".into(), content: bare, from: None },
+            RecordChange::Delete { id: "c".into() },
         ];
         round_trip(Command::Root(name.clone()));
         round_trip(Command::Fork { parent: branch, name: name.clone(), from: Some("cp".into()) });

@@ -9,12 +9,12 @@ use super::settings::Setting;
 use super::status;
 use super::trees::stored;
 use super::{Error, Kind, Memory};
-use crate::branch::State;
+use crate::branch::BranchVersion;
 use crate::lineage::SignedEntry;
 use crate::object::{Hash, Time};
 use crate::record::{Version, write_export_line};
 use crate::segment::{Row, SegmentError};
-use crate::workspace::{Node, ROOT, Tree};
+use crate::workspace::{FileNode, ROOT, Tree};
 
 /// What a directory shows of a branch.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub struct BranchInfo {
 
 /// What a hash stands for.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct ShownObject {
     /// One line of JSON. A file's `text` is null where it is no UTF-8.
     pub line: String,
     /// The bytes of a file.
@@ -61,17 +61,17 @@ impl BranchInfo {
 
 /// What is looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wanted {
+pub enum ShowTarget {
     /// The entry of that number.
     Entry(u64),
     /// Whatever has that hash.
     Hash(Hash),
 }
 
-impl Wanted {
+impl ShowTarget {
     /// Parses 64 lower-case hex digits, or digits.
-    pub fn parse(text: &str) -> Option<Wanted> {
-        text.parse().map(Wanted::Hash).ok().or_else(|| text.parse().map(Wanted::Entry).ok())
+    pub fn parse(text: &str) -> Option<ShowTarget> {
+        text.parse().map(ShowTarget::Hash).ok().or_else(|| text.parse().map(ShowTarget::Entry).ok())
     }
 }
 
@@ -96,13 +96,13 @@ impl Viewer<'_> {
     }
 }
 
-impl Shown {
-    fn entry(signed: &SignedEntry) -> Shown {
-        Shown::line(signed.to_line() + "\n")
+impl ShownObject {
+    fn entry(signed: &SignedEntry) -> ShownObject {
+        ShownObject::line(signed.to_line() + "\n")
     }
 
-    fn line(line: String) -> Shown {
-        Shown { line, content: None }
+    fn line(line: String) -> ShownObject {
+        ShownObject { line, content: None }
     }
 
     /// Returns one line of JSON that holds the bytes of a file, too: as `hex` where they are no text.
@@ -118,17 +118,17 @@ impl Shown {
     }
 
     /// Reads such a line back; nothing where it is none.
-    pub fn of_line(line: &str) -> Option<Shown> {
+    pub fn of_line(line: &str) -> Option<ShownObject> {
         let mut value: Value = serde_json::from_str(line).ok()?;
         if value["kind"] != "file" {
-            return Some(Shown::line(line.to_owned()));
+            return Some(ShownObject::line(line.to_owned()));
         }
         let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
         let content = match value.as_object_mut()?.remove("hex") {
             Some(Value::String(hex)) => hex.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>()?,
             _ => value["text"].as_str()?.as_bytes().to_vec(),
         };
-        Some(Shown { line: format!("{value}\n"), content: Some(content) })
+        Some(ShownObject { line: format!("{value}\n"), content: Some(content) })
     }
 }
 
@@ -206,25 +206,25 @@ impl Memory {
     /// Versions are found in the branch, its base, its checkpoints, and the states that
     /// `config/keep` keeps: those before rollbacks, and both sides of merges with conflicts; and in
     /// its parent, where the viewer may read that.
-    pub fn show(&self, branch: BranchId, wanted: Wanted, viewer: Viewer<'_>) -> Result<Shown, Error> {
+    pub fn show(&self, branch: BranchId, wanted: ShowTarget, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
         match wanted {
-            Wanted::Entry(seq) => self.show_entry(branch, seq, viewer),
-            Wanted::Hash(hash) => self.show_hash(branch, &hash, viewer),
+            ShowTarget::Entry(seq) => self.show_entry(branch, seq, viewer),
+            ShowTarget::Hash(hash) => self.show_hash(branch, &hash, viewer),
         }
     }
 
-    fn show_hash(&self, branch: BranchId, hash: &Hash, viewer: Viewer<'_>) -> Result<Shown, Error> {
+    fn show_hash(&self, branch: BranchId, hash: &Hash, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
         if let Some(signed) = self.history_reader().entry_with(hash)?
             && viewer.sees(&signed, branch)
         {
-            return Ok(Shown::entry(&signed));
+            return Ok(ShownObject::entry(&signed));
         }
         for state in self.readable_states(branch, viewer)? {
             if state.head() == *hash {
                 let totals = state.totals();
                 let value =
                     json!({ "kind": "head", "head": hash.to_string(), "records": totals.records, "bytes": totals.raw });
-                return Ok(Shown::line(format!("{value}\n")));
+                return Ok(ShownObject::line(format!("{value}\n")));
             }
             if let Some(file) = self.file_of(&state, hash, viewer.most)? {
                 return Ok(file);
@@ -232,19 +232,23 @@ impl Memory {
             if let Some(version) = version_of(&state, hash)? {
                 let mut line = Vec::new();
                 write_export_line(&mut line, &version);
-                return Ok(Shown::line(String::from_utf8_lossy(&line).into_owned()));
+                return Ok(ShownObject::line(String::from_utf8_lossy(&line).into_owned()));
             }
         }
         Err(Error::no_hash(hash))
     }
 
-    fn show_entry(&self, from: BranchId, seq: u64, viewer: Viewer<'_>) -> Result<Shown, Error> {
+    fn show_entry(&self, from: BranchId, seq: u64, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
         let signed = self.history_reader().entry(seq)?;
-        if viewer.sees(&signed, from) { Ok(Shown::entry(&signed)) } else { Err(Error::no_entry(&seq.to_string())) }
+        if viewer.sees(&signed, from) {
+            Ok(ShownObject::entry(&signed))
+        } else {
+            Err(Error::no_entry(&seq.to_string()))
+        }
     }
 
     /// Finds a file by the hash that merges and `conflicts` name, or by that of its content alone.
-    fn file_of(&self, state: &State, hash: &Hash, most: u64) -> Result<Option<Shown>, Error> {
+    fn file_of(&self, state: &BranchVersion, hash: &Hash, most: u64) -> Result<Option<ShownObject>, Error> {
         let tree = state.files();
         let mut folders = vec![ROOT];
         while let Some(folder) = folders.pop() {
@@ -263,7 +267,7 @@ impl Memory {
         Ok(None)
     }
 
-    fn shown_file(&self, tree: &Tree, folder: u64, name: &[u8], node: &Node) -> Result<Shown, Error> {
+    fn shown_file(&self, tree: &Tree, folder: u64, name: &[u8], node: &FileNode) -> Result<ShownObject, Error> {
         let content = match node.target() {
             Some(target) => target.to_vec(),
             None => node.read(0, usize::try_from(node.size()).unwrap_or(usize::MAX), &self.trees).map_err(stored)?,
@@ -274,10 +278,10 @@ impl Memory {
             "kind": "file", "path": path, "mode": format!("{:04o}", node.mode), "size": node.size(),
             "modified": node.mtime.to_string(), "text": String::from_utf8(content.clone()).ok(),
         });
-        Ok(Shown { line: format!("{value}\n"), content: Some(content) })
+        Ok(ShownObject { line: format!("{value}\n"), content: Some(content) })
     }
 
-    fn readable_states(&self, branch: BranchId, viewer: Viewer<'_>) -> Result<Vec<Arc<State>>, Error> {
+    fn readable_states(&self, branch: BranchId, viewer: Viewer<'_>) -> Result<Vec<Arc<BranchVersion>>, Error> {
         // A copy: whoever tells what the viewer may read looks there, too.
         let catalog = self.catalog().clone();
         let branch = catalog.branch(branch)?;
@@ -307,7 +311,7 @@ fn too_large(bytes: u64) -> Error {
 }
 
 /// Finds a version by its content hash.
-fn version_of(state: &State, hash: &Hash) -> Result<Option<Arc<Version>>, SegmentError> {
+fn version_of(state: &BranchVersion, hash: &Hash) -> Result<Option<Arc<Version>>, SegmentError> {
     if let Some(version) = state.unsealed().values().find(|version| version.hash == *hash) {
         return Ok(Some(version.clone()));
     }
@@ -322,24 +326,24 @@ fn version_of(state: &State, hash: &Hash) -> Result<Option<Arc<Version>>, Segmen
 }
 
 /// The state and base that a view shows, with its branch.
-pub(super) struct Seen<'a> {
+pub(super) struct ResolvedView<'a> {
     /// The branch.
     pub branch: &'a Branch,
     /// The records.
-    pub state: Arc<State>,
+    pub state: Arc<BranchVersion>,
     /// The number of the last entry before it, for a checkpoint.
     pub until: Option<u64>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ResolvedView<'a> {
     /// Looks a view up.
-    pub fn new(catalog: &'a Catalog, view: &View) -> Result<Seen<'a>, Error> {
+    pub fn new(catalog: &'a Catalog, view: &View) -> Result<ResolvedView<'a>, Error> {
         let branch = catalog.branch(view.branch())?;
         match view {
-            View::Branch(_) => Ok(Seen { branch, state: branch.state.clone(), until: None }),
+            View::Branch(_) => Ok(ResolvedView { branch, state: branch.state.clone(), until: None }),
             View::Checkpoint(_, label) => {
                 let checkpoint = branch.checkpoints.get(label).ok_or_else(|| Error::no_checkpoint(label))?;
-                Ok(Seen { branch, state: checkpoint.state.clone(), until: Some(checkpoint.seq) })
+                Ok(ResolvedView { branch, state: checkpoint.state.clone(), until: Some(checkpoint.seq) })
             }
         }
     }
@@ -355,11 +359,11 @@ mod tests {
         for content in [&b"plain\n\"text\""[..], &[0xff, 0x00, 0x1b], b""] {
             let text = String::from_utf8(content.to_vec()).ok();
             let line = format!("{}\n", json!({ "kind": "file", "path": "files/a", "text": text }));
-            let shown = Shown { line, content: Some(content.to_vec()) };
-            let back = Shown::of_line(&shown.to_line()).unwrap();
+            let shown = ShownObject { line, content: Some(content.to_vec()) };
+            let back = ShownObject::of_line(&shown.to_line()).unwrap();
             assert_eq!((back.line, back.content), (shown.line, shown.content));
         }
-        assert_eq!(Shown::of_line("{\"kind\":\"head\"}\n").unwrap().content, None);
-        assert!(Shown::of_line("no line").is_none());
+        assert_eq!(ShownObject::of_line("{\"kind\":\"head\"}\n").unwrap().content, None);
+        assert!(ShownObject::of_line("no line").is_none());
     }
 }

@@ -11,20 +11,20 @@ use serde_json::Value;
 use super::catalog::{Branch, BranchId, BranchRef, Catalog, RetainedState};
 use super::log_record::{LogRecord, MergeKind};
 use super::merge_budget::{MergeBudget, PlanError};
-use super::prepare::{CatalogChange, Prepared, about};
+use super::prepare::{CatalogChange, PreparedCommand, about};
 use super::record_merge::RecordMerge;
 use super::trees::stored;
 use super::{Actor, Error, Kind, guard};
-use crate::branch::State;
-use crate::lineage::{Counts, Decision, Detail, Part, Side};
-use crate::merge::files::{FileDecision, FileMerge, FilePlan, Loser, MergeAll, Rules, Trees, plan_files};
+use crate::branch::BranchVersion;
+use crate::lineage::{Counts, Decision, Detail, LostPart, Side};
+use crate::merge::files::{FileDecision, FileMerge, FilePlan, Loser, MergeAll, MergeTrees, Rules, plan_files};
 use crate::merge::{Sides, Strategy};
 use crate::object::{Hash, Time};
-use crate::workspace::{Op, Packs, Tree};
+use crate::workspace::{FileOp, Packs, Tree};
 
 /// What a merge, promote or pull did, or would do.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct MergeResult {
     /// `merged`, `ready` or `blocked`.
     pub status: &'static str,
     /// What changes in the branch that receives.
@@ -47,7 +47,7 @@ struct Blocker<'a> {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct ConflictLine<'a> {
     status: &'a str,
     put: u64,
     deleted: u64,
@@ -58,7 +58,7 @@ struct Line<'a> {
     entry: Option<String>,
 }
 
-impl Outcome {
+impl MergeResult {
     /// Returns whether it can't be done as things are.
     pub fn is_blocked(&self) -> bool {
         !self.blockers.is_empty()
@@ -69,7 +69,7 @@ impl Outcome {
         let blocker = |error: &Error| -> (String, String) { (error.message.clone(), error.hint.clone()) };
         let texts: Vec<_> = self.blockers.iter().map(blocker).collect();
         let blockers = self.blockers.iter().zip(&texts);
-        let line = Line {
+        let line = ConflictLine {
             status: self.status,
             put: self.counts.put,
             deleted: self.counts.deleted,
@@ -110,9 +110,9 @@ pub struct MergePlan {
     /// Everything that both sides changed: records by id, then files by path.
     pub both_changed: Vec<Decision>,
     /// The state of the branch that receives.
-    pub merged: Arc<State>,
+    pub merged: Arc<BranchVersion>,
     /// The branch's own state after a promote.
-    promoted: Option<Arc<State>>,
+    promoted: Option<Arc<BranchVersion>>,
     /// What changes in the branch that receives.
     pub counts: Counts,
     /// What the rules of the parent forbid.
@@ -129,7 +129,7 @@ pub fn without_children(branch: &Branch) -> Result<(), Error> {
 }
 
 /// What a merge is worked out from, beside the catalog.
-struct Pair<'a> {
+struct MergeSides<'a> {
     context: MergeContext<'a>,
     merge: MergeKind,
     child: &'a BranchRef,
@@ -138,16 +138,16 @@ struct Pair<'a> {
     who: Option<&'a Actor>,
 }
 
-impl<'a> Pair<'a> {
+impl<'a> MergeSides<'a> {
     fn new(
         context: MergeContext<'a>,
         branch: BranchId,
         merge: MergeKind,
         who: Option<&'a Actor>,
-    ) -> Result<Pair<'a>, Error> {
+    ) -> Result<MergeSides<'a>, Error> {
         let child = context.catalog.branch_ref(branch)?;
         let parent = context.catalog.branch_ref(context.catalog.parent(child)?.id)?;
-        Ok(Pair { context, merge, child, parent, who })
+        Ok(MergeSides { context, merge, child, parent, who })
     }
 
     /// The branch whose settings count: the parent, for a pull the branch itself.
@@ -194,14 +194,18 @@ impl<'a> Pair<'a> {
         };
         // Where numbers lead nowhere, all that the receiver changed is looked at.
         merge_budget.check(base.has_unlike_at_most(receiver, merge_budget.most.saturating_mul(16)))?;
-        Ok(plan_files(Trees { base, child: giver, parent: receiver }, &how)?)
+        Ok(plan_files(MergeTrees { base, child: giver, parent: receiver }, &how)?)
     }
 
     /// Returns a branch's new state after a promote: the parent's content, with each file that stays
     /// under the number that it has in the branch, since handles are open on it.
-    fn promoted(&self, merged: &Arc<State>, merge_budget: &MergeBudget<'_>) -> Result<Arc<State>, PlanError> {
+    fn promoted(
+        &self,
+        merged: &Arc<BranchVersion>,
+        merge_budget: &MergeBudget<'_>,
+    ) -> Result<Arc<BranchVersion>, PlanError> {
         let own = self.child.state.files();
-        let mut state = State::clone(merged);
+        let mut state = BranchVersion::clone(merged);
         if own.hash() == merged.files().hash() {
             // The same content, and maybe under other numbers.
             state.set_files(own.clone());
@@ -217,7 +221,7 @@ impl<'a> Pair<'a> {
             most: merge_budget.most,
             time: self.context.time,
         };
-        let trees = Trees { base: own, child: merged.files(), parent: own };
+        let trees = MergeTrees { base: own, child: merged.files(), parent: own };
         state.set_files(plan_files(trees, &how)?.tree);
         Ok(Arc::new(state))
     }
@@ -231,7 +235,7 @@ impl<'a> Pair<'a> {
         let MergeContext { packs, time, .. } = self.context;
         let mut tree = files.tree.clone();
         for inode in &files.removed {
-            tree.apply(&Op::Drop { inode: *inode }, time, packs)?;
+            tree.apply(&FileOp::Drop { inode: *inode }, time, packs)?;
         }
         let mut merged = records.merged().clone();
         merged.set_files(tree);
@@ -249,7 +253,7 @@ impl<'a> Pair<'a> {
     }
 
     /// Returns what the rules of the parent forbid; a pull takes what they have let pass before.
-    fn forbidden(&self, merged: &State, merge_budget: &MergeBudget<'_>) -> Result<Option<Error>, PlanError> {
+    fn forbidden(&self, merged: &BranchVersion, merge_budget: &MergeBudget<'_>) -> Result<Option<Error>, PlanError> {
         let (Some(who), MergeKind::Merge | MergeKind::Promote) = (self.who, self.merge) else { return Ok(None) };
         let (rules, owner, packs) = (self.parent.settings.rules(), self.parent.uid, self.context.packs);
         if !guard::guards(rules) {
@@ -270,7 +274,7 @@ impl MergePlan {
         who: Option<&Actor>,
         merge_budget: &MergeBudget<'_>,
     ) -> Result<MergePlan, PlanError> {
-        let pair = Pair::new(context, branch, merge, who)?;
+        let pair = MergeSides::new(context, branch, merge, who)?;
         let records = pair.records(merge_budget)?;
         merge_budget.pause();
         let files = Arc::new(pair.files(merge_budget)?);
@@ -303,7 +307,7 @@ impl MergePlan {
         who: Option<&Actor>,
         merge_budget: &MergeBudget<'_>,
     ) -> Result<MergePlan, PlanError> {
-        let pair = Pair::new(context, self.child.id, self.merge, who)?;
+        let pair = MergeSides::new(context, self.child.id, self.merge, who)?;
         if !self.same_child(pair.child) || !self.same_rules(pair.child, pair.parent) {
             return MergePlan::new(context, self.child.id, self.merge, who, merge_budget);
         }
@@ -319,7 +323,7 @@ impl MergePlan {
         };
         merge_budget.pause();
         if self.parent.state.files().is_clone_of(pair.parent.state.files()) {
-            let pair = Pair { context: MergeContext { time: self.time, ..context }, ..pair };
+            let pair = MergeSides { context: MergeContext { time: self.time, ..context }, ..pair };
             return pair.finish(records, self.files.clone(), merge_budget);
         }
         let files = Arc::new(pair.files(merge_budget)?);
@@ -347,7 +351,7 @@ impl MergePlan {
     }
 
     /// Returns the entry of the merge and what it changes in a catalog in which the plan holds.
-    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<Prepared, Error> {
+    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.child.id)?;
         let parent = catalog.parent(branch)?;
         if self.merge == MergeKind::Merge {
@@ -410,11 +414,11 @@ const LOST_BYTES_MAX: usize = 1000;
 /// Returns the decisions on files, each with what was not kept of a file that both sides keep, and
 /// why it did not merge by its kind.
 fn file_decisions(plan: &FilePlan, merge: MergeKind) -> Vec<Decision> {
-    let mut parts: HashMap<&[u8], Vec<Part>> = HashMap::new();
+    let mut parts: HashMap<&[u8], Vec<LostPart>> = HashMap::new();
     for lost in &plan.losers {
         if let Loser::Part { side, bytes } = &lost.what {
             let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LOST_BYTES_MAX)]).into();
-            parts.entry(&lost.path).or_default().push(Part { side: seen_from(*side, merge), text });
+            parts.entry(&lost.path).or_default().push(LostPart { side: seen_from(*side, merge), text });
         }
     }
     let notes: HashMap<&[u8], Arc<str>> =
@@ -460,10 +464,10 @@ pub fn restored(
         most,
         time: context.time,
     };
-    let plan = plan_files(Trees { base: own, child: wanted, parent: own }, &how)?;
+    let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
     let mut files = plan.tree;
     for inode in &plan.removed {
-        files.apply(&Op::Drop { inode: *inode }, context.time, context.packs).map_err(stored)?;
+        files.apply(&FileOp::Drop { inode: *inode }, context.time, context.packs).map_err(stored)?;
     }
     Ok((files, plan.files))
 }

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use super::catalog::BranchId;
+use super::disk_room::cost_of;
 use super::log_record::{Command, LogRecord, MergeKind};
 use super::merge_budget::{MergeBudget, PlanError};
-use super::merge_plan::{self, MergeContext, MergePlan, Outcome};
-use super::room::cost_of;
-use super::{Actor, Change, Error, Kind, Memory};
+use super::merge_plan::{self, MergeContext, MergePlan, MergeResult};
+use super::{Actor, BranchEvent, Error, Kind, Memory};
 use crate::lineage::{Decision, Side, SignedEntry};
 use crate::sync::Deadline;
 
@@ -29,7 +29,7 @@ const AGAIN_BYTES: u64 = 1 << 20;
 
 /// What became of a merge under the lock.
 enum Tried {
-    Done(Arc<SignedEntry>, Change),
+    Done(Arc<SignedEntry>, BranchEvent),
     Refused(Error, Option<Arc<MergePlan>>),
     /// It takes longer than the lock may be held.
     TooLong,
@@ -41,7 +41,7 @@ impl Memory {
     /// what was written to files until now becomes an entry first.
     ///
     /// Kind `Busy` where the parent changes faster than the merge can be worked out (`parent_moves`).
-    pub fn merge(&self, who: &Actor, branch: BranchId, merge: MergeKind, dry_run: bool) -> Result<Outcome, Error> {
+    pub fn merge(&self, who: &Actor, branch: BranchId, merge: MergeKind, dry_run: bool) -> Result<MergeResult, Error> {
         if dry_run { self.dry_run(who, branch, merge) } else { self.merge_until(who, branch, merge, None) }
     }
 
@@ -53,7 +53,7 @@ impl Memory {
         branch: BranchId,
         merge: MergeKind,
         deadline: Option<Deadline>,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<MergeResult, Error> {
         self.settle_written_until(branch, deadline)?;
         let _room = self.take_room(cost_of(0, 0))?;
         match self.merge_in_rounds(who, branch, merge, deadline)? {
@@ -150,7 +150,7 @@ impl Memory {
         }
     }
 
-    fn dry_run(&self, who: &Actor, branch: BranchId, merge: MergeKind) -> Result<Outcome, Error> {
+    fn dry_run(&self, who: &Actor, branch: BranchId, merge: MergeKind) -> Result<MergeResult, Error> {
         self.settle_written(branch)?;
         if !self.is_read_only() {
             drop(self.writer_for(who, &[Some(branch), self.parent_of(branch)])?);
@@ -167,7 +167,14 @@ impl Memory {
         blockers.extend(planned.forbidden.clone());
         let status = if blockers.is_empty() { "ready" } else { "blocked" };
         let conflicts = planned.conflicts().cloned().collect();
-        Ok(Outcome { status, counts: planned.counts, conflicts, blockers, head: planned.merged.head(), entry: None })
+        Ok(MergeResult {
+            status,
+            counts: planned.counts,
+            conflicts,
+            blockers,
+            head: planned.merged.head(),
+            entry: None,
+        })
     }
 
     /// Returns the plan of a merge of this moment, made here if it is small.
@@ -183,9 +190,9 @@ impl Memory {
     }
 }
 
-fn merged(entry: &SignedEntry) -> Outcome {
+fn merged(entry: &SignedEntry) -> MergeResult {
     let differing = |item: &&Decision| item.decision != Some(Side::Both);
-    Outcome {
+    MergeResult {
         status: "merged",
         counts: entry.entry.counts,
         conflicts: entry.entry.detail.conflicts.iter().filter(differing).cloned().collect(),

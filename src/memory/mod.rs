@@ -12,7 +12,9 @@ mod bulk;
 mod catalog;
 mod clock;
 mod compact;
+mod conflict_acks;
 mod contents;
+mod disk_room;
 mod document;
 mod environment;
 mod error;
@@ -42,12 +44,10 @@ mod relocations;
 mod reserve;
 mod resolving;
 mod rolling_back;
-mod room;
 mod scrub;
 mod seal;
 mod segments;
 mod settings;
-mod shown;
 mod snapshot;
 mod status;
 mod transact;
@@ -61,7 +61,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 pub use backup::backup;
-pub use batch::Batch;
+pub use batch::IngestBatch;
 pub use catalog::{BranchId, View};
 pub use document::Document;
 pub use environment::Environment;
@@ -71,8 +71,8 @@ pub use export::Export;
 pub use files::EditError;
 pub use history::HistoryFile;
 pub use log_record::MergeKind;
-pub use look::{BranchInfo, Shown, Viewer, Wanted};
-pub use merge_plan::Outcome;
+pub use look::{BranchInfo, ShowTarget, ShownObject, Viewer};
+pub use merge_plan::MergeResult;
 pub use open::OpenMode;
 pub use record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
 pub use settings::{Setting, parse_duration, parse_size};
@@ -88,8 +88,8 @@ pub use crate::search::{Answer, Query};
 
 // Trees of files, which the windows show node by node.
 pub use crate::workspace::{
-    Attrs, Kind as FileKind, Make, NAME_BYTES_MAX, Name as FileName, Node as FileNode, Op as FileOp,
-    Outcome as FileOutcome, ROOT as FILES_ROOT, RangeOp, RenameHow, Tree, TreeError, Unlike, XattrHow,
+    Attrs, FileKind, FileName, FileNode, FileOp, FileOutcome, Make, NAME_BYTES_MAX, ROOT as FILES_ROOT, RangeOp,
+    RenameHow, Tree, TreeError, Unlike, XattrHow,
 };
 
 use crate::disk::{Disk, Lock};
@@ -98,7 +98,7 @@ use crate::sync::{Budget, Mutex, ReadGuard, RwLock, Shares};
 use catalog::{BranchRef, Catalog};
 use history::History;
 use segments::Segments;
-use trees::Trees;
+use trees::TreeStore;
 use writer::WriterLock;
 
 /// Who acts: the caller's uid, and the name that user has.
@@ -114,7 +114,7 @@ pub struct Actor {
 
 /// What a listener is told after something changed.
 #[derive(Clone)]
-pub struct Change {
+pub struct BranchEvent {
     /// The branch.
     pub branch: BranchId,
     /// Its parent.
@@ -127,7 +127,7 @@ pub struct Change {
     was: Vec<BranchRef>,
 }
 
-impl Change {
+impl BranchEvent {
     /// Returns the name path of the branch before it was changed.
     pub fn path_before(&self) -> Option<&str> {
         let branch = self.was.iter().find(|branch| branch.id == self.branch)?;
@@ -146,7 +146,7 @@ pub struct Replaced {
     pub after: Tree,
 }
 
-type Listener = Arc<dyn Fn(&Change) + Send + Sync>;
+type Listener = Arc<dyn Fn(&BranchEvent) + Send + Sync>;
 
 /// An open store.
 pub struct Memory {
@@ -163,11 +163,11 @@ pub struct Memory {
     catalog: RwLock<Catalog>,
     history: History,
     segments: Segments,
-    trees: Trees,
+    trees: TreeStore,
     documents: Mutex<document::Cache>,
     /// When a refused merge of a branch was last noted in the lineage.
     refused: Mutex<HashMap<BranchId, Time>>,
-    shown: shown::Shown,
+    shown: conflict_acks::ConflictAcks,
     planner: planner::Planner,
     /// Turns of long computations, by user.
     shares: Arc<Shares>,
@@ -185,7 +185,7 @@ pub struct Memory {
     /// Segments that a journal frame names and that are therefore never swept before the next seal.
     named: Mutex<HashSet<Hash>>,
     /// What is known of the room on the disk, and the reserve.
-    room: room::Room,
+    room: disk_room::DiskRoom,
     _lock: Option<Lock>,
 }
 

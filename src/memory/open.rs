@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::clock::{self, Moment};
-use super::load::{Source, beside_a_writer, load};
+use super::disk_room::DiskRoom;
+use super::load::{LoadSource, beside_a_writer, load};
 use super::log_record::{Command, LogRecord};
 use super::manifest::{self, Manifest};
 use super::reserve::{self, Reserve};
-use super::room::Room;
 use super::segments::Segments;
 use super::transact::LogTail;
-use super::trees::Trees;
+use super::trees::TreeStore;
 use super::unfinished;
 use super::writer::WriterLock;
 use super::{Environment, Error, Kind, Memory};
@@ -83,9 +83,10 @@ impl Memory {
         disk.list(segment::FOLDER).map_err(|error| Error::io("the folder of segments could not be read", &error))?;
         let segments = Segments::new(BlobStore::over(disk.clone(), segment::FOLDER), false);
         let writing = mode != OpenMode::ReadOnly;
-        let trees = Trees::new(disk.clone(), false);
+        let trees = TreeStore::new(disk.clone(), false);
         let mac = key.mac_key();
-        let source = Source { disk: &disk, public: &public, mac: &mac, segments: &segments, trees: &trees, writing };
+        let source =
+            LoadSource { disk: &disk, public: &public, mac: &mac, segments: &segments, trees: &trees, writing };
         let mut loaded = if writing { load(&source)? } else { beside_a_writer(&*disk, || load(&source))? };
         loaded.catalog.drop_orphans();
         let clock = clock::warning(loaded.log_tail.time, (environment.clock)());
@@ -111,7 +112,7 @@ impl Memory {
             trees,
             documents: Mutex::default(),
             refused: Mutex::default(),
-            shown: super::shown::Shown::default(),
+            shown: super::conflict_acks::ConflictAcks::default(),
             planner: super::planner::Planner::default(),
             shares: Shares::new(Pool::processors()),
             budget: Arc::default(),
@@ -124,7 +125,7 @@ impl Memory {
             scrubber: super::scrub::Scrubber::default(),
             expiry: super::expiry::Expiry::default(),
             named: Mutex::new(loaded.named),
-            room: Room::new(reserve, manifest_bytes),
+            room: DiskRoom::new(reserve, manifest_bytes),
             _lock: lock,
         });
         if writing {

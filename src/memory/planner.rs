@@ -17,7 +17,7 @@ const THREADS: usize = 8;
 const KEPT: usize = 8;
 
 /// A plan that took long to make.
-type Plan = Arc<MergePlan>;
+type PendingPlan = Arc<MergePlan>;
 
 /// What a plan is for: the branch, what is done with it, and who does it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,20 +28,20 @@ struct Purpose {
 }
 
 /// One plan in the making, or made.
-struct Job {
+struct PlanJob {
     purpose: Purpose,
-    plan: Mutex<Option<Result<Plan, Error>>>,
+    plan: Mutex<Option<Result<PendingPlan, Error>>>,
     done: Condvar,
 }
 
 /// The contents that were merged for a branch.
-type OfBranch = ((BranchId, MergeKind), Arc<MergedContents>);
+type BranchContents = ((BranchId, MergeKind), Arc<MergedContents>);
 
 /// All jobs, the threads that do them, and the contents that were merged for a branch.
 pub(super) struct Planner {
     pool: Pool,
-    jobs: Mutex<Vec<Arc<Job>>>,
-    contents: Mutex<VecDeque<OfBranch>>,
+    jobs: Mutex<Vec<Arc<PlanJob>>>,
+    contents: Mutex<VecDeque<BranchContents>>,
 }
 
 impl Default for Planner {
@@ -50,9 +50,9 @@ impl Default for Planner {
     }
 }
 
-impl Job {
+impl PlanJob {
     /// Returns the plan, once it is made; nothing where it is not until the deadline.
-    fn wait(&self, deadline: Option<Deadline>) -> Option<Result<Plan, Error>> {
+    fn wait(&self, deadline: Option<Deadline>) -> Option<Result<PendingPlan, Error>> {
         let plan = self.plan.lock();
         let plan = match deadline {
             None => self.done.wait_while(plan, |plan| plan.is_none()),
@@ -61,20 +61,20 @@ impl Job {
         plan.clone()
     }
 
-    fn finish(&self, plan: Result<Plan, Error>) {
+    fn finish(&self, plan: Result<PendingPlan, Error>) {
         *self.plan.lock() = Some(plan);
         self.done.notify_all();
     }
 }
 
 impl Planner {
-    fn find(&self, purpose: Purpose) -> Option<Arc<Job>> {
+    fn find(&self, purpose: Purpose) -> Option<Arc<PlanJob>> {
         self.jobs.lock().iter().find(|job| job.purpose == purpose).cloned()
     }
 
     /// Puts a job in place of an older one for the same purpose.
-    fn add(&self, purpose: Purpose) -> Arc<Job> {
-        let job = Arc::new(Job { purpose, plan: Mutex::default(), done: Condvar::default() });
+    fn add(&self, purpose: Purpose) -> Arc<PlanJob> {
+        let job = Arc::new(PlanJob { purpose, plan: Mutex::default(), done: Condvar::default() });
         let mut jobs = self.jobs.lock();
         jobs.retain(|other| other.purpose != purpose);
         jobs.push(job.clone());
@@ -125,7 +125,7 @@ impl Memory {
         branch: BranchId,
         merge: MergeKind,
         deadline: Option<Deadline>,
-    ) -> Result<Plan, Error> {
+    ) -> Result<PendingPlan, Error> {
         let purpose = Purpose { branch, merge, uid: who.uid };
         let mut earlier = None;
         if let Some(job) = self.planner.find(purpose) {
@@ -147,7 +147,12 @@ impl Memory {
 }
 
 /// Makes a plan of this moment, out of an earlier one as far as that is still right.
-fn work_out(memory: &Weak<Memory>, purpose: Purpose, who: &Actor, earlier: Option<Plan>) -> Result<Plan, Error> {
+fn work_out(
+    memory: &Weak<Memory>,
+    purpose: Purpose,
+    who: &Actor,
+    earlier: Option<PendingPlan>,
+) -> Result<PendingPlan, Error> {
     let memory = memory.upgrade().ok_or_else(|| Error::read_only("the store was closed"))?;
     let share = memory.shares.enter(purpose.uid);
     let pause = || share.pause();

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use super::bulk::Bulk;
 use super::catalog::{Branch, BranchId, Catalog, Checkpoint, Resolution, RetainedState};
-use super::log_record::{Change, Command, LogRecord};
+use super::log_record::{Command, LogRecord, RecordChange};
 use super::merge_budget::MergeBudget;
 use super::merge_plan::{MergeContext, MergePlan};
 use super::record_input::check_numbers;
 use super::rolling_back::Rollback;
 use super::settings::Setting;
 use super::{Error, Kind, merge_plan};
-use crate::branch::{State, check_name, check_record_id};
-use crate::lineage::{Counts, Detail, Op, Side};
+use crate::branch::{BranchVersion, check_name, check_record_id};
+use crate::lineage::{Counts, Detail, EntryOp, Side};
 use crate::object::{Hash, Time};
-use crate::record::{Content, Stamp, Version};
+use crate::record::{Provenance, RecordContent, Version};
 use crate::segment::{Row, Segment};
 use crate::vector::Metric;
 use crate::workspace::Packs;
@@ -26,9 +26,9 @@ pub enum CatalogChange {
     /// A branch disappears.
     Remove(BranchId),
     /// A branch's records become these.
-    State(BranchId, Arc<State>),
+    State(BranchId, Arc<BranchVersion>),
     /// A branch's base becomes this.
-    Base(BranchId, Arc<State>),
+    Base(BranchId, Arc<BranchVersion>),
     /// A state stays readable.
     Keep(BranchId, RetainedState),
     /// A checkpoint appears.
@@ -52,9 +52,9 @@ pub enum CatalogChange {
 }
 
 /// A command that is allowed, with all that follows from it.
-pub struct Prepared {
+pub struct PreparedCommand {
     /// What the entry says was done.
-    pub op: Op,
+    pub op: EntryOp,
     /// The branch it is about; the new one for a fork.
     pub branch: BranchId,
     /// Its name path.
@@ -94,7 +94,7 @@ impl<'a> PlanContext<'a> {
 }
 
 /// Checks a command against the rules and works out what it changes.
-pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prepared, Error> {
+pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
     let catalog = context.catalog;
     match &log_record.command {
         Command::Root(name) => root(context, log_record, name),
@@ -132,7 +132,7 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
             let branch = catalog.branch(*branch)?;
             let detail =
                 Detail { label: Some("mode".into()), text: Some(format!("{mode:04o}").into()), ..Detail::default() };
-            Ok(about(catalog, log_record, branch, Op::Config)
+            Ok(about(catalog, log_record, branch, EntryOp::Config)
                 .with_detail(detail)
                 .step(CatalogChange::Mode(branch.id, *mode)))
         }
@@ -140,22 +140,22 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
             resolve(catalog, log_record, catalog.branch(*branch)?, id, resolution)
         }
         Command::Files(branch, count) => {
-            let mut prepared = about(catalog, log_record, catalog.branch(*branch)?, Op::Files);
+            let mut prepared = about(catalog, log_record, catalog.branch(*branch)?, EntryOp::Files);
             prepared.counts.files = *count;
             Ok(prepared)
         }
         Command::Refuse(branch, reason) => {
             let detail = Detail { text: Some(reason.clone()), ..Detail::default() };
-            Ok(about(catalog, log_record, catalog.branch(*branch)?, Op::Refuse).with_detail(detail))
+            Ok(about(catalog, log_record, catalog.branch(*branch)?, EntryOp::Refuse).with_detail(detail))
         }
     }
 }
 
 /// The entry of a command on a branch that changes nothing yet.
-pub(super) fn about(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, op: Op) -> Prepared {
+pub(super) fn about(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, op: EntryOp) -> PreparedCommand {
     let parent = branch.parent.and_then(|id| catalog.branches.get(&id));
     let parent = parent.map(|parent| (parent.id, parent.path.clone()));
-    Prepared {
+    PreparedCommand {
         op,
         branch: branch.id,
         path: branch.path.clone(),
@@ -169,19 +169,19 @@ pub(super) fn about(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, 
     }
 }
 
-impl Prepared {
-    pub(super) fn with_detail(mut self, detail: Detail) -> Prepared {
+impl PreparedCommand {
+    pub(super) fn with_detail(mut self, detail: Detail) -> PreparedCommand {
         self.detail = detail;
         self
     }
 
-    pub(super) fn step(mut self, step: CatalogChange) -> Prepared {
+    pub(super) fn step(mut self, step: CatalogChange) -> PreparedCommand {
         self.steps.push(step);
         self
     }
 
     /// The branch's records become `state`.
-    pub(super) fn with_state(mut self, state: State) -> Prepared {
+    pub(super) fn with_state(mut self, state: BranchVersion) -> PreparedCommand {
         self.head = state.head();
         let branch = self.branch;
         self.step(CatalogChange::State(branch, Arc::new(state)))
@@ -199,14 +199,14 @@ fn exists(path: &str) -> Error {
     Error::new(Kind::Exists, "exists", format!("there is a branch {path} already"), "choose another name")
 }
 
-fn root(context: &PlanContext<'_>, log_record: &LogRecord, name: &Arc<str>) -> Result<Prepared, Error> {
+fn root(context: &PlanContext<'_>, log_record: &LogRecord, name: &Arc<str>) -> Result<PreparedCommand, Error> {
     check_name(name)?;
     if context.catalog.roots.contains_key(name) {
         return Err(exists(name));
     }
     let branch =
         Branch::new(BranchId(context.seq), name.clone(), None, Arc::default(), log_record.uid, log_record.time);
-    let prepared = about(context.catalog, log_record, &branch, Op::Root);
+    let prepared = about(context.catalog, log_record, &branch, EntryOp::Root);
     Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
 }
 
@@ -216,7 +216,7 @@ fn fork(
     parent: BranchId,
     name: &Arc<str>,
     from: Option<&str>,
-) -> Result<Prepared, Error> {
+) -> Result<PreparedCommand, Error> {
     check_name(name)?;
     let parent = context.catalog.branch(parent)?;
     if parent.children.contains_key(name) {
@@ -228,33 +228,33 @@ fn fork(
     };
     let branch = Branch::new(BranchId(context.seq), name.clone(), Some(parent), state, log_record.uid, log_record.time);
     let detail = Detail { label: from.map(Arc::from), ..Detail::default() };
-    let prepared = about(context.catalog, log_record, &branch, Op::Fork).with_detail(detail);
+    let prepared = about(context.catalog, log_record, &branch, EntryOp::Fork).with_detail(detail);
     Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
 }
 
 /// Returns the state without files that only open handles of its branch still hold.
-fn without_orphans(state: &Arc<State>) -> Arc<State> {
+fn without_orphans(state: &Arc<BranchVersion>) -> Arc<BranchVersion> {
     if state.files().orphans().next().is_none() {
         return state.clone();
     }
-    let (mut state, mut files) = (State::clone(state), state.files().clone());
+    let (mut state, mut files) = (BranchVersion::clone(state), state.files().clone());
     files.drop_orphans();
     state.set_files(files);
     Arc::new(state)
 }
 
-fn user(log_record: &LogRecord, name: &Arc<str>) -> Prepared {
+fn user(log_record: &LogRecord, name: &Arc<str>) -> PreparedCommand {
     let detail = Detail { text: Some(name.clone()), ..Detail::default() };
-    of_store(Op::User, detail, name.clone(), CatalogChange::User(log_record.uid, name.clone()))
+    of_store(EntryOp::User, detail, name.clone(), CatalogChange::User(log_record.uid, name.clone()))
 }
 
-fn clock(catalog: &Catalog, log_record: &LogRecord) -> Prepared {
-    of_store(Op::Clock, Detail::default(), catalog.user(log_record.uid), CatalogChange::Clock(log_record.time))
+fn clock(catalog: &Catalog, log_record: &LogRecord) -> PreparedCommand {
+    of_store(EntryOp::Clock, Detail::default(), catalog.user(log_record.uid), CatalogChange::Clock(log_record.time))
 }
 
 /// The entry of a command that concerns no branch.
-fn of_store(op: Op, detail: Detail, user: Arc<str>, step: CatalogChange) -> Prepared {
-    Prepared {
+fn of_store(op: EntryOp, detail: Detail, user: Arc<str>, step: CatalogChange) -> PreparedCommand {
+    PreparedCommand {
         op,
         branch: BranchId(0),
         path: "".into(),
@@ -269,7 +269,12 @@ fn of_store(op: Op, detail: Detail, user: Arc<str>, step: CatalogChange) -> Prep
 }
 
 /// Checks a vector against what is fixed below a root branch, or against the first one.
-pub(super) fn check_vector(dim: Option<usize>, metric: Metric, content: &Content, norm: f32) -> Result<(), Error> {
+pub(super) fn check_vector(
+    dim: Option<usize>,
+    metric: Metric,
+    content: &RecordContent,
+    norm: f32,
+) -> Result<(), Error> {
     let Some(vector) = &content.vector else { return Ok(()) };
     check_numbers(vector)?;
     if let Some(dim) = dim
@@ -290,15 +295,20 @@ pub(super) fn check_vector(dim: Option<usize>, metric: Metric, content: &Content
     Ok(())
 }
 
-fn commit(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, changes: &[Change]) -> Result<Prepared, Error> {
-    let mut prepared = about(catalog, log_record, branch, Op::Commit);
+fn commit(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    changes: &[RecordChange],
+) -> Result<PreparedCommand, Error> {
+    let mut prepared = about(catalog, log_record, branch, EntryOp::Commit);
     let settings = catalog.shared_settings(branch)?;
     let (mut dim, metric) = (settings.dim(), settings.metric());
     let mut state = (*branch.state).clone();
     for change in changes {
         match change {
-            Change::Delete { id } => prepared.counts.deleted += u64::from(state.delete(id, log_record.time)?),
-            Change::Put { id, content, from } => {
+            RecordChange::Delete { id } => prepared.counts.deleted += u64::from(state.delete(id, log_record.time)?),
+            RecordChange::Put { id, content, from } => {
                 check_record_id(id)?;
                 let stamp =
                     stamp(log_record, &prepared, created(&state, log_record.time, from.as_deref().unwrap_or(id))?);
@@ -320,7 +330,7 @@ pub(super) fn fix(
     branch: &Branch,
     dim: Option<usize>,
     vectors: bool,
-    prepared: &mut Prepared,
+    prepared: &mut PreparedCommand,
 ) -> Result<(), Error> {
     if let Some(dim) = dim
         && vectors
@@ -333,16 +343,16 @@ pub(super) fn fix(
 }
 
 /// When the record was first written: a replacement keeps it.
-pub(super) fn created(state: &State, now: Time, id: &str) -> Result<Time, Error> {
+pub(super) fn created(state: &BranchVersion, now: Time, id: &str) -> Result<Time, Error> {
     Ok(match state.find(id)? {
         Some(old) => old.stamp()?.created,
         None => now,
     })
 }
 
-fn stamp(log_record: &LogRecord, prepared: &Prepared, created: Time) -> Stamp {
+fn stamp(log_record: &LogRecord, prepared: &PreparedCommand, created: Time) -> Provenance {
     let [agent, session, _] = prepared.labels.clone();
-    Stamp { created, modified: log_record.time, branch: prepared.path.clone(), agent, session }
+    Provenance { created, modified: log_record.time, branch: prepared.path.clone(), agent, session }
 }
 
 pub(super) fn find_checkpoint<'a>(branch: &'a Branch, label: &str) -> Result<&'a Checkpoint, Error> {
@@ -355,7 +365,7 @@ fn checkpoint(
     branch: &Branch,
     label: &Arc<str>,
     text: &Arc<str>,
-) -> Result<Prepared, Error> {
+) -> Result<PreparedCommand, Error> {
     check_name(label)?;
     if branch.checkpoints.contains_key(label) {
         let message = format!("the branch has a checkpoint {label} already");
@@ -365,7 +375,7 @@ fn checkpoint(
     let detail = Detail { label: Some(label.clone()), text: text_detail, ..Detail::default() };
     let checkpoint =
         Checkpoint { state: without_orphans(&branch.state), seq: 0, time: log_record.time, text: text.clone() };
-    let prepared = about(catalog, log_record, branch, Op::Checkpoint).with_detail(detail);
+    let prepared = about(catalog, log_record, branch, EntryOp::Checkpoint).with_detail(detail);
     Ok(prepared.step(CatalogChange::Checkpoint(branch.id, label.clone(), checkpoint)))
 }
 
@@ -374,14 +384,14 @@ fn uncheckpoint(
     log_record: &LogRecord,
     branch: &Branch,
     label: &Arc<str>,
-) -> Result<Prepared, Error> {
+) -> Result<PreparedCommand, Error> {
     find_checkpoint(branch, label)?;
     let detail = Detail { label: Some(label.clone()), ..Detail::default() };
-    let prepared = about(catalog, log_record, branch, Op::Uncheckpoint).with_detail(detail);
+    let prepared = about(catalog, log_record, branch, EntryOp::Uncheckpoint).with_detail(detail);
     Ok(prepared.step(CatalogChange::Uncheckpoint(branch.id, label.clone())))
 }
 
-fn discard(catalog: &Catalog, log_record: &LogRecord, branch: &Branch) -> Result<Prepared, Error> {
+fn discard(catalog: &Catalog, log_record: &LogRecord, branch: &Branch) -> Result<PreparedCommand, Error> {
     if branch.parent.is_none() && &*branch.name == "main" {
         let message = "main was made with the store and can't be discarded";
         return Err(Error::new(
@@ -392,10 +402,15 @@ fn discard(catalog: &Catalog, log_record: &LogRecord, branch: &Branch) -> Result
         ));
     }
     merge_plan::without_children(branch)?;
-    Ok(about(catalog, log_record, branch, Op::Discard).step(CatalogChange::Remove(branch.id)))
+    Ok(about(catalog, log_record, branch, EntryOp::Discard).step(CatalogChange::Remove(branch.id)))
 }
 
-fn rename(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, name: &Arc<str>) -> Result<Prepared, Error> {
+fn rename(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    name: &Arc<str>,
+) -> Result<PreparedCommand, Error> {
     check_name(name)?;
     if branch.parent.is_none() {
         let message = format!("{} is a root branch and keeps its name", branch.name);
@@ -406,7 +421,7 @@ fn rename(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, name: &Arc
         return Err(exists(&format!("{}/{name}", parent.path)));
     }
     let detail = Detail { label: Some(branch.name.clone()), text: Some(name.clone()), ..Detail::default() };
-    let prepared = about(catalog, log_record, branch, Op::Rename).with_detail(detail);
+    let prepared = about(catalog, log_record, branch, EntryOp::Rename).with_detail(detail);
     Ok(prepared.step(CatalogChange::Rename(branch.id, name.clone())))
 }
 
@@ -416,7 +431,7 @@ fn config(
     branch: &Branch,
     setting: Setting,
     value: &Arc<str>,
-) -> Result<Prepared, Error> {
+) -> Result<PreparedCommand, Error> {
     // Rules were parsed before the command was made.
     let is_checked = setting == Setting::Rules;
     let value = if is_checked { value.clone() } else { super::settings::check(setting, value)?.into() };
@@ -426,7 +441,7 @@ fn config(
         return Err(Error::new(Kind::Busy, "fixed", message, "make another root branch for other vectors"));
     }
     let detail = Detail { label: Some(setting.name().into()), text: Some(value.clone()), ..Detail::default() };
-    let prepared = about(catalog, log_record, branch, Op::Config).with_detail(detail);
+    let prepared = about(catalog, log_record, branch, EntryOp::Config).with_detail(detail);
     Ok(prepared.step(CatalogChange::Set(target.id, setting, value)))
 }
 
@@ -436,10 +451,10 @@ fn resolve(
     branch: &Branch,
     id: &Arc<str>,
     resolution: &Resolution,
-) -> Result<Prepared, Error> {
+) -> Result<PreparedCommand, Error> {
     catalog.parent(branch)?;
     let text = if resolution.side == Side::Child { "child" } else { "parent" };
     let detail = Detail { label: Some(id.clone()), text: Some(text.into()), ..Detail::default() };
-    let prepared = about(catalog, log_record, branch, Op::Resolve).with_detail(detail);
+    let prepared = about(catalog, log_record, branch, EntryOp::Resolve).with_detail(detail);
     Ok(prepared.step(CatalogChange::Resolve(branch.id, id.clone(), resolution.clone())))
 }

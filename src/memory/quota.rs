@@ -11,10 +11,10 @@ use super::catalog::{Branch, BranchId, Catalog};
 use super::record_input::RecordEdit;
 use super::settings::parse_size;
 use super::{Error, Kind, Memory, Setting};
-use crate::branch::{State, differences, touched_at_most};
+use crate::branch::{BranchVersion, differences, touched_at_most};
 use crate::segment::SegmentError;
 use crate::sync::{Mutex, Rank, may_wait};
-use crate::workspace::{Attrs, Node, Op, Tree};
+use crate::workspace::{Attrs, FileNode, FileOp, Tree};
 
 /// What `config/quota` allows; nothing where it does not speak of it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -74,16 +74,16 @@ impl Usage {
 }
 
 /// What is known of usage, as of one version of the catalog.
-pub(super) struct Quotas(Mutex<Known>);
+pub(super) struct Quotas(Mutex<KnownUsage>);
 
 impl Default for Quotas {
     fn default() -> Quotas {
-        Quotas(Mutex::ranked(Rank::Quotas, Known::default()))
+        Quotas(Mutex::ranked(Rank::Quotas, KnownUsage::default()))
     }
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownUsage {
     catalog: Catalog,
     /// What each branch below a quota holds itself.
     own: HashMap<BranchId, Usage>,
@@ -130,12 +130,12 @@ impl Memory {
     }
 
     /// As [`Memory::check_quota`], for an operation on files.
-    pub(super) fn check_file(&self, branch: BranchId, op: &Op<'_>) -> Result<(), Error> {
+    pub(super) fn check_file(&self, branch: BranchId, op: &FileOp<'_>) -> Result<(), Error> {
         let (inode, end) = match op {
-            Op::Write { inode, offset, bytes } => (*inode, offset.saturating_add(bytes.len() as u64)),
-            Op::Copy { to, to_offset, length, .. } => (*to, to_offset.saturating_add(*length)),
-            Op::Range { inode, offset, length, keep_size: false, .. } => (*inode, offset.saturating_add(*length)),
-            Op::SetAttr { inode, attrs: Attrs { size: Some(size), .. } } => (*inode, *size),
+            FileOp::Write { inode, offset, bytes } => (*inode, offset.saturating_add(bytes.len() as u64)),
+            FileOp::Copy { to, to_offset, length, .. } => (*to, to_offset.saturating_add(*length)),
+            FileOp::Range { inode, offset, length, keep_size: false, .. } => (*inode, offset.saturating_add(*length)),
+            FileOp::SetAttr { inode, attrs: Attrs { size: Some(size), .. } } => (*inode, *size),
             _ => return Ok(()),
         };
         self.check_quota(branch, |branch| {
@@ -147,7 +147,7 @@ impl Memory {
     }
 }
 
-impl Known {
+impl KnownUsage {
     fn bring_up_to_date(&mut self, now: &Catalog) -> Result<(), Error> {
         let before = std::mem::replace(&mut self.catalog, now.clone());
         let mut fresh = Vec::new();
@@ -281,7 +281,7 @@ fn usage_after(before: Usage, old: &Branch, new: &Branch) -> Result<Usage, Error
     let (files, base) = ((old.state.files(), new.state.files()), new.base.files());
     for inode in files.0.unlike(files.1).map(|unlike| unlike.inode) {
         own.bytes += file_bytes(files.1, base, inode) - file_bytes(files.0, base, inode);
-        for kept in kept().map(State::files) {
+        for kept in kept().map(BranchVersion::files) {
             own.bytes += file_bytes(kept, files.1, inode) - file_bytes(kept, files.0, inode);
         }
     }
@@ -292,7 +292,7 @@ fn usage_after(before: Usage, old: &Branch, new: &Branch) -> Result<Usage, Error
 }
 
 /// What a record counts where it differs from the base.
-fn record(state: &State, base: &State, id: &str) -> Result<Usage, SegmentError> {
+fn record(state: &BranchVersion, base: &BranchVersion, id: &str) -> Result<Usage, SegmentError> {
     let (mine, bases) = (state.find(id)?, base.find(id)?);
     let hash = |row: &Option<crate::segment::Row>| row.as_ref().map(|row| row.hash()).transpose();
     if hash(&mine)? == hash(&bases)? {
@@ -304,7 +304,7 @@ fn record(state: &State, base: &State, id: &str) -> Result<Usage, SegmentError> 
 
 /// What a file counts where its content differs from that of the base: all of it.
 fn file_bytes(files: &Tree, base: &Tree, inode: u64) -> i64 {
-    let content = |node: &Node| (node.content().map_or(0, |content| content.size()), node.content_hash());
+    let content = |node: &FileNode| (node.content().map_or(0, |content| content.size()), node.content_hash());
     let Ok(node) = files.node(inode) else { return 0 };
     let size = node.content().map_or(0, |content| content.size());
     match base.node(inode) {
@@ -315,7 +315,7 @@ fn file_bytes(files: &Tree, base: &Tree, inode: u64) -> i64 {
 }
 
 /// Bytes of what a kept state has otherwise than the present one.
-fn lost_bytes(kept: &State, present: &State) -> Result<i64, Error> {
+fn lost_bytes(kept: &BranchVersion, present: &BranchVersion) -> Result<i64, Error> {
     let mut bytes = 0;
     for change in differences(present, kept)? {
         bytes += change.new.map_or(Ok(0), |row| row.totals().map(|totals| totals.raw as i64))?;
@@ -363,21 +363,21 @@ mod tests {
         }
     }
 
-    struct Rig {
+    struct QuotaRig {
         memory: Arc<Memory>,
         who: Actor,
         main: BranchId,
     }
 
-    fn rig() -> Rig {
+    fn rig() -> QuotaRig {
         let who = Actor { uid: 0, gid: 0, name: "root".into() };
         let disk = Arc::new(ForgetfulDisk::new());
         let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
         let main = memory.root("main").unwrap();
-        Rig { memory, who, main }
+        QuotaRig { memory, who, main }
     }
 
-    impl Rig {
+    impl QuotaRig {
         fn put(&self, branch: BranchId, id: &str, text: &str) -> Result<(), Error> {
             let draft = RecordInput::parse(id, format!("{{\"text\":\"{text}\"}}").as_bytes())?;
             self.memory.commit(&self.who, branch, vec![RecordEdit::Put { id: id.into(), draft }]).map(drop)
@@ -436,9 +436,9 @@ mod tests {
         let rig = rig();
         let create = |branch, name: &str| {
             let make = crate::workspace::Make::File;
-            let op = Op::Create {
+            let op = FileOp::Create {
                 parent: crate::workspace::ROOT,
-                name: crate::workspace::Name::new(name.as_bytes()).unwrap(),
+                name: crate::workspace::FileName::new(name.as_bytes()).unwrap(),
                 make,
                 mode: 0o644,
                 uid: 0,
@@ -447,7 +447,7 @@ mod tests {
             rig.memory.edit(&rig.who, branch, op).map(|outcome| outcome.inode).ok().unwrap()
         };
         let write = |branch, inode, length: usize| {
-            let op = Op::Write { inode, offset: 0, bytes: vec![b'x'; length].into() };
+            let op = FileOp::Write { inode, offset: 0, bytes: vec![b'x'; length].into() };
             rig.memory.edit(&rig.who, branch, op).is_ok()
         };
         let inherited = create(rig.main, "inherited");
@@ -491,7 +491,7 @@ mod tests {
             rig.memory.check_quota(rig.main, |_| Ok(Usage::default())).unwrap();
             let catalog = rig.memory.catalog().clone();
             let known = rig.memory.quotas.0.lock();
-            let anew = Known::default().sum(&catalog, rig.main).unwrap();
+            let anew = KnownUsage::default().sum(&catalog, rig.main).unwrap();
             assert_eq!(known.sums[&rig.main], anew, "step {step}");
         }
     }

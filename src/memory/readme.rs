@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use super::Error;
 use super::catalog::{Catalog, View};
-use super::look::Seen;
+use super::look::ResolvedView;
 use super::settings::Setting;
 
 /// Renders the page: where you are, what is here, how to use it, with this branch's own figures.
-pub(super) fn render(catalog: &Catalog, view: &View, seen: &Seen<'_>) -> Result<String, Error> {
+pub(super) fn render(catalog: &Catalog, view: &View, seen: &ResolvedView<'_>) -> Result<String, Error> {
     let branch = seen.branch;
     let path = &branch.path;
     let (records, settings) = (seen.state.totals().records, catalog.shared_settings(branch)?);

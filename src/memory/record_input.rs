@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{Error, Kind};
 use crate::branch::check_record_id;
-use crate::record::Content;
+use crate::record::RecordContent;
 use crate::vector::DIM_MAX;
 
 /// Largest document of a record, in bytes.
@@ -197,8 +197,8 @@ impl RecordInput {
     }
 
     /// Returns the content as it is stored.
-    pub(super) fn into_content(self) -> Content {
-        Content { vector: self.vector, text: self.text, metadata: self.metadata }
+    pub(super) fn into_content(self) -> RecordContent {
+        RecordContent { vector: self.vector, text: self.text, metadata: self.metadata }
     }
 
     /// Returns how many bytes it takes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::Vector;
 
 use super::merge_budget::{MergeBudget, PlanError};
-use crate::branch::{Difference, State, differences_at_most, touched_at_most};
+use crate::branch::{BranchVersion, RecordDifference, differences_at_most, touched_at_most};
 use crate::lineage::{Counts, Decision, Side};
 use crate::merge::{Action, Sides, Strategy, plan_one};
 use crate::segment::{Row, SegmentError};
@@ -18,7 +18,7 @@ type Resolved<'a> = &'a dyn Fn(&Decision) -> Option<Side>;
 
 /// What becomes of one record that the child changed.
 #[derive(Clone)]
-struct Outcome {
+struct RecordOutcome {
     action: Option<Action>,
     /// Where both sides changed it.
     decision: Option<Decision>,
@@ -28,10 +28,10 @@ struct Outcome {
 #[derive(Clone)]
 pub struct RecordMerge {
     /// What the child changed, in order of ids, and what becomes of each.
-    changes: Arc<Vec<Difference>>,
-    outcomes: Vector<Outcome>,
+    changes: Arc<Vec<RecordDifference>>,
+    outcomes: Vector<RecordOutcome>,
     /// The parent's records with the actions done; the files are the parent's.
-    merged: State,
+    merged: BranchVersion,
     /// Whether the child receives, as in a pull.
     child_receives: bool,
     counts: Counts,
@@ -54,7 +54,7 @@ impl RecordMerge {
             if let Some(action) = &action {
                 action.apply(&mut merged)?;
             }
-            outcomes.push_back(Outcome { action, decision });
+            outcomes.push_back(RecordOutcome { action, decision });
             if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1 {
                 merge_budget.pause();
             }
@@ -68,7 +68,7 @@ impl RecordMerge {
     /// Works it out anew for a parent that has gone on from `before`; it costs what the parent changed.
     pub fn again(
         &self,
-        before: &State,
+        before: &BranchVersion,
         sides: &Sides<'_>,
         strategy: Strategy,
         resolved: Resolved<'_>,
@@ -96,7 +96,7 @@ impl RecordMerge {
             let (taken, decision) = plan_one(&self.changes[at], sides, strategy, resolved)?;
             action.clone_from(&taken);
             self.count_action(taken.as_ref(), true);
-            let before = std::mem::replace(&mut self.outcomes[at], Outcome { action: taken, decision });
+            let before = std::mem::replace(&mut self.outcomes[at], RecordOutcome { action: taken, decision });
             self.count_action(before.action.as_ref(), false);
         }
         // As the parent has it first: what an action leaves behind depends on that.
@@ -129,7 +129,7 @@ impl RecordMerge {
     }
 
     /// Adds what differs between the child and the result to the counts of a pull, or takes it out.
-    fn count_one(&mut self, id: &str, child: &State, adds: bool) -> Result<(), SegmentError> {
+    fn count_one(&mut self, id: &str, child: &BranchVersion, adds: bool) -> Result<(), SegmentError> {
         if !self.child_receives {
             return Ok(());
         }
@@ -143,7 +143,7 @@ impl RecordMerge {
     }
 
     /// Returns the resulting records, with the files of the parent.
-    pub fn merged(&self) -> &State {
+    pub fn merged(&self) -> &BranchVersion {
         &self.merged
     }
 

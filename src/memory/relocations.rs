@@ -10,7 +10,7 @@ use super::compact::Sparse;
 use super::seal::each_state;
 use super::trees::stored;
 use super::{Error, Memory};
-use crate::branch::{State, Visible};
+use crate::branch::{BranchVersion, Visible};
 use crate::object::Hash;
 use crate::record::Version;
 use crate::segment::{Row, Segment, write_segment};
@@ -40,7 +40,7 @@ pub(super) enum Compaction {
 
 /// A new segment, and what moved into it. The rows are held, so that no address of a version can
 /// come to mean another one.
-pub(super) struct Sealed {
+pub(super) struct FlushedSegment {
     segment: Arc<Segment>,
     /// Where each version stands that was unsealed, by its address.
     places: HashMap<*const Version, u32>,
@@ -49,7 +49,7 @@ pub(super) struct Sealed {
     _held: Vec<Row>,
 }
 
-impl Sealed {
+impl FlushedSegment {
     /// Returns whether rows of older segments moved.
     pub(super) fn compacts(&self) -> bool {
         !self.compacted.is_empty()
@@ -58,13 +58,13 @@ impl Sealed {
 
 /// What goes into the new segment of one dimension.
 #[derive(Default)]
-struct Group {
+struct DimensionGroup {
     unsealed: HashMap<*const Version, Arc<Version>>,
     /// Each segment of that dimension, and the rows that some state sees.
     segments: HashMap<Hash, (Arc<Segment>, Visible)>,
 }
 
-impl Group {
+impl DimensionGroup {
     /// Leaves those segments that are compacted: the smallest of those that may be, as many as `compaction` says.
     fn choose(&mut self, graph_rows: u32, compaction: &Compaction, spare: &mut u64) {
         if let Compaction::Sparse(sparse) = compaction {
@@ -123,7 +123,7 @@ impl Memory {
         catalog: &Catalog,
         compaction: &Compaction,
         mut spare: u64,
-    ) -> Result<Vec<Sealed>, Error> {
+    ) -> Result<Vec<FlushedSegment>, Error> {
         let mut sealed = Vec::new();
         for (dim, mut group) in groups(catalog) {
             group.choose(self.environment.graph_rows, compaction, &mut spare);
@@ -149,7 +149,7 @@ impl Memory {
                     }
                 }
             }
-            sealed.push(Sealed { segment, places, compacted, _held: rows });
+            sealed.push(FlushedSegment { segment, places, compacted, _held: rows });
         }
         Ok(sealed)
     }
@@ -178,8 +178,8 @@ impl Memory {
 }
 
 /// Gathers all that the catalog reaches, by dimension.
-fn groups(catalog: &Catalog) -> BTreeMap<usize, Group> {
-    let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
+fn groups(catalog: &Catalog) -> BTreeMap<usize, DimensionGroup> {
+    let mut groups: BTreeMap<usize, DimensionGroup> = BTreeMap::new();
     let mut seen = HashSet::new();
     each_state(catalog, |state| {
         if !seen.insert(Arc::as_ptr(state)) {
@@ -201,17 +201,17 @@ fn groups(catalog: &Catalog) -> BTreeMap<usize, Group> {
 
 /// Moves states over to new segments, each distinct state once.
 pub(super) struct Relocations<'a> {
-    sealed: &'a [Sealed],
+    sealed: &'a [FlushedSegment],
     packed: &'a mut Packed,
     repacked: Option<&'a mut Repacked>,
     /// Old state to new; the old one is held so that its address stays its own.
-    done: HashMap<*const State, (Arc<State>, Arc<State>)>,
+    done: HashMap<*const BranchVersion, (Arc<BranchVersion>, Arc<BranchVersion>)>,
 }
 
 impl<'a> Relocations<'a> {
     /// Begins with no state moved.
     pub(super) fn new(
-        sealed: &'a [Sealed],
+        sealed: &'a [FlushedSegment],
         packed: &'a mut Packed,
         repacked: Option<&'a mut Repacked>,
     ) -> Relocations<'a> {
@@ -247,7 +247,7 @@ impl<'a> Relocations<'a> {
 
     /// Returns a branch with its states moved; itself where none moves.
     fn branch(&mut self, branch: &BranchRef) -> BranchRef {
-        let mut moves = |state: &Arc<State>| {
+        let mut moves = |state: &Arc<BranchVersion>| {
             let moved = self.state(state);
             (!Arc::ptr_eq(&moved, state)).then_some(moved)
         };
@@ -271,7 +271,7 @@ impl<'a> Relocations<'a> {
         after
     }
 
-    fn state(&mut self, old: &Arc<State>) -> Arc<State> {
+    fn state(&mut self, old: &Arc<BranchVersion>) -> Arc<BranchVersion> {
         if let Some((_, new)) = self.done.get(&Arc::as_ptr(old)) {
             return new.clone();
         }
@@ -289,12 +289,12 @@ impl<'a> Relocations<'a> {
             }
         }
         if new.files().is_unsealed() {
-            let mut settled = State::clone(&new);
+            let mut settled = BranchVersion::clone(&new);
             settled.settle_files(self.packed.settle(new.files()));
             new = Arc::new(settled);
         }
         if let Some(repacked) = &mut self.repacked {
-            let mut moved = State::clone(&new);
+            let mut moved = BranchVersion::clone(&new);
             moved.settle_files(repacked.moved(new.files()));
             new = Arc::new(moved);
         }

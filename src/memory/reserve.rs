@@ -35,7 +35,7 @@ pub(super) struct Reserve {
 
 /// How much of the reserve is there, in bytes.
 #[derive(Clone, Copy, Default, serde::Serialize)]
-pub(super) struct Filled {
+pub(super) struct ReserveFill {
     bytes: u64,
     total: u64,
 }
@@ -77,8 +77,8 @@ impl Reserve {
     }
 
     /// Returns how much of it is there.
-    pub fn filled(&self) -> Filled {
-        Filled { bytes: self.bytes(), total: self.bytes_wanted() }
+    pub fn filled(&self) -> ReserveFill {
+        ReserveFill { bytes: self.bytes(), total: self.bytes_wanted() }
     }
 
     /// Returns a number that grows when more or less of it is there.

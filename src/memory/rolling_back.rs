@@ -7,9 +7,9 @@ use super::catalog::{BranchId, BranchRef, Catalog, RetainedState};
 use super::log_record::LogRecord;
 use super::merge_budget::PlanError;
 use super::merge_plan::{self, MergeContext};
-use super::prepare::{CatalogChange, Prepared, about, find_checkpoint};
-use crate::branch::{State, differences_at_most};
-use crate::lineage::{Counts, Detail, Op};
+use super::prepare::{CatalogChange, PreparedCommand, about, find_checkpoint};
+use crate::branch::{BranchVersion, differences_at_most};
+use crate::lineage::{Counts, Detail, EntryOp};
 use crate::object::Time;
 
 /// A rollback that was worked out.
@@ -19,7 +19,7 @@ pub struct Rollback {
     /// The entry that took the checkpoint: another one may get its label.
     taken: u64,
     patterns: Option<Arc<str>>,
-    state: State,
+    state: BranchVersion,
     counts: Counts,
     /// When; what goes has gone since this moment.
     pub time: Time,
@@ -42,7 +42,7 @@ impl Rollback {
             None => whole(branch, &checkpoint.state, context.time, most)?,
             Some(patterns) => {
                 let (files, count) = merge_plan::restored(context, branch, checkpoint.state.files(), patterns, most)?;
-                let mut state = State::clone(&branch.state);
+                let mut state = BranchVersion::clone(&branch.state);
                 state.set_files(files);
                 (state, Counts { files: count, ..Counts::default() })
             }
@@ -67,15 +67,15 @@ impl Rollback {
 
     /// Returns whether the branch holds less after it.
     pub fn shrinks(&self) -> bool {
-        let bytes = |state: &State| state.totals().raw + state.files().totals().allocated;
+        let bytes = |state: &BranchVersion| state.totals().raw + state.files().totals().allocated;
         bytes(&self.state) < bytes(&self.branch.state)
     }
 
     /// Returns the entry of the rollback and what it changes in a catalog in which this holds.
-    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<Prepared, Error> {
+    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch.id)?;
         let detail = Detail { label: Some(self.label.clone()), text: self.patterns.clone(), ..Detail::default() };
-        let mut prepared = about(catalog, log_record, branch, Op::Rollback).with_detail(detail);
+        let mut prepared = about(catalog, log_record, branch, EntryOp::Rollback).with_detail(detail);
         prepared.counts = self.counts;
         let kept = RetainedState { state: branch.state.clone(), time: log_record.time };
         Ok(prepared.with_state(self.state.clone()).step(CatalogChange::Keep(branch.id, kept)))
@@ -83,8 +83,13 @@ impl Rollback {
 }
 
 /// Returns the state of a checkpoint as the branch has it then, and what differs from the present one.
-fn whole(branch: &BranchRef, wanted: &Arc<State>, time: Time, most: usize) -> Result<(State, Counts), PlanError> {
-    let mut state = State::clone(wanted);
+fn whole(
+    branch: &BranchRef,
+    wanted: &Arc<BranchVersion>,
+    time: Time,
+    most: usize,
+) -> Result<(BranchVersion, Counts), PlanError> {
+    let mut state = BranchVersion::clone(wanted);
     let mut files = state.files().clone();
     let changed = branch.state.files().differences_at_most(&files, most).ok_or(PlanError::Exceeded)?;
     let mut counts = Counts { files: changed.len() as u64, ..Counts::default() };

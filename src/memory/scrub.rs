@@ -19,7 +19,7 @@ const REST: Duration = Duration::from_secs(10);
 
 /// How far a round is.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, serde::Serialize)]
-pub(super) struct Progress {
+pub(super) struct ScrubProgress {
     /// Bytes that were checked in this round, or in the last one where none is under way.
     pub checked: u64,
     /// Bytes of all files of the round.
@@ -28,7 +28,7 @@ pub(super) struct Progress {
 
 #[derive(Default)]
 struct ScrubState {
-    progress: Progress,
+    progress: ScrubProgress,
     /// Grows with the progress, so that a status can be told from a later one.
     steps: u64,
     stop: bool,
@@ -39,23 +39,23 @@ struct ScrubState {
 pub(super) struct Scrubber(Arc<(Mutex<ScrubState>, Condvar)>);
 
 /// A file that is mapped.
-enum Mapped {
+enum MappedSection {
     Segment(Arc<Segment>),
     Graph(Arc<GraphFile>),
 }
 
-impl Mapped {
+impl MappedSection {
     fn bytes(&self) -> u64 {
         match self {
-            Mapped::Segment(segment) => segment.file_bytes(),
-            Mapped::Graph(graph) => graph.file_bytes(),
+            MappedSection::Segment(segment) => segment.file_bytes(),
+            MappedSection::Graph(graph) => graph.file_bytes(),
         }
     }
 
     fn recheck(&self, block: u64) -> Option<Result<u64, SegmentError>> {
         match self {
-            Mapped::Segment(segment) => segment.recheck(block),
-            Mapped::Graph(graph) => graph.recheck(block),
+            MappedSection::Segment(segment) => segment.recheck(block),
+            MappedSection::Graph(graph) => graph.recheck(block),
         }
     }
 }
@@ -68,7 +68,7 @@ impl Scrubber {
     }
 
     /// Returns how far it is.
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> ScrubProgress {
         self.0.0.lock().progress
     }
 
@@ -77,7 +77,7 @@ impl Scrubber {
         self.0.0.lock().steps
     }
 
-    fn note(&self, progress: Progress) {
+    fn note(&self, progress: ScrubProgress) {
         let mut state = self.0.0.lock();
         state.progress = progress;
         state.steps += 1;
@@ -90,8 +90,8 @@ impl Scrubber {
     }
 
     /// Checks every block of some files; `pause` is called after each burst and says whether to go on.
-    fn round(&self, files: Vec<Mapped>, pause: impl Fn() -> bool) {
-        let mut progress = Progress { checked: 0, total: files.iter().map(Mapped::bytes).sum() };
+    fn round(&self, files: Vec<MappedSection>, pause: impl Fn() -> bool) {
+        let mut progress = ScrubProgress { checked: 0, total: files.iter().map(MappedSection::bytes).sum() };
         self.note(progress);
         let mut ahead = 0;
         for file in files {
@@ -139,11 +139,11 @@ impl Memory {
         }
     }
 
-    fn mapped_files(&self) -> Vec<Mapped> {
+    fn mapped_files(&self) -> Vec<MappedSection> {
         let segments = self.segments.all();
-        let graphs = segments.iter().flat_map(|segment| segment.graphs()).cloned().map(Mapped::Graph);
-        let graphs: Vec<Mapped> = graphs.collect();
-        segments.into_iter().map(Mapped::Segment).chain(graphs).collect()
+        let graphs = segments.iter().flat_map(|segment| segment.graphs()).cloned().map(MappedSection::Graph);
+        let graphs: Vec<MappedSection> = graphs.collect();
+        segments.into_iter().map(MappedSection::Segment).chain(graphs).collect()
     }
 
     /// Checks all mapped files again, at once and without pauses.

@@ -19,18 +19,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::catalog::{BranchId, Branches, Catalog};
+use super::disk_room::is_full;
 use super::history::{self, Archive};
 use super::manifest::{self, Manifest, Stored};
 use super::merging::ROUNDS;
 use super::open::read_file;
-use super::relocations::{Compaction, Relocations, Sealed};
-use super::room::is_full;
+use super::relocations::{Compaction, FlushedSegment, Relocations};
 use super::{Actor, Error, Memory};
-use crate::branch::State;
+use crate::branch::BranchVersion;
 use crate::journal::Journal;
 use crate::object::Hash;
 use crate::sync::{Condvar, Mutex};
-use crate::workspace::{Op, packs_of};
+use crate::workspace::{FileOp, packs_of};
 
 /// Bytes of commands after which a seal begins: some 4,000 records of 384 dimensions, which a query
 /// scans in a tenth of a millisecond.
@@ -54,7 +54,7 @@ const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the maintenance thread is asked to do.
 #[derive(Default)]
-struct Requests {
+struct MaintenanceRequests {
     seal: bool,
     commit_pending: bool,
     stop: bool,
@@ -91,10 +91,10 @@ impl WriteQuiescence {
 
 /// The thread that seals in the background, seen from outside. The thread does not hold the store.
 #[derive(Clone, Default)]
-pub(super) struct Maintenance(Arc<(Mutex<Requests>, Condvar)>);
+pub(super) struct Maintenance(Arc<(Mutex<MaintenanceRequests>, Condvar)>);
 
 impl Maintenance {
-    fn request(&self, change: impl FnOnce(&mut Requests)) {
+    fn request(&self, change: impl FnOnce(&mut MaintenanceRequests)) {
         change(&mut self.0.0.lock());
         self.0.1.notify_all();
     }
@@ -121,7 +121,7 @@ impl Maintenance {
         let mut requests = self.0.0.lock();
         requests.busy = false;
         self.0.1.notify_all();
-        let idle = |requests: &mut Requests| !requests.seal && !requests.stop && !requests.commit_pending;
+        let idle = |requests: &mut MaintenanceRequests| !requests.seal && !requests.stop && !requests.commit_pending;
         let (mut requests, is_idle) = self.0.1.wait_timeout_while(requests, idle_interval, idle);
         if !is_idle && !requests.seal && !requests.stop {
             (requests, _) =
@@ -135,7 +135,7 @@ impl Maintenance {
     /// Waits until no seal is asked for or under way, or the thread was told to end.
     pub(super) fn rest(&self) {
         let requests = self.0.0.lock();
-        let sealing = |requests: &mut Requests| (requests.seal || requests.busy) && !requests.stop;
+        let sealing = |requests: &mut MaintenanceRequests| (requests.seal || requests.busy) && !requests.stop;
         drop(self.0.1.wait_while(requests, sealing));
     }
 
@@ -260,7 +260,7 @@ impl Memory {
         let anew = stored.advance(&manifest.catalog, &self.segments.blobs, &self.trees, |parts| {
             manifest::write(&self.disk, &manifest, parts, &self.key)
         })?;
-        let compacts = anew || sealed.iter().any(Sealed::compacts) || archives.len() < before;
+        let compacts = anew || sealed.iter().any(FlushedSegment::compacts) || archives.len() < before;
         self.install(&mut moves, rotated, &manifest, archives)?;
         self.room.note_seal(stored.bytes());
         Ok((manifest.catalog, compacts))
@@ -390,7 +390,7 @@ impl Memory {
     /// Does what the maintenance thread has to do.
     fn run(&self, work: &Work, quiescence: &mut WriteQuiescence) -> Result<(), Error> {
         for (who, branch, inode) in &work.dropped {
-            if let Err(error) = self.edit_unguarded(who, *branch, Op::Drop { inode: *inode }) {
+            if let Err(error) = self.edit_unguarded(who, *branch, FileOp::Drop { inode: *inode }) {
                 log::debug!("a file without a name goes when the store is opened next: {error}");
             }
         }
@@ -436,7 +436,7 @@ impl Drop for Memory {
 }
 
 /// Calls `each` with every state that the catalog reaches.
-pub(super) fn each_state(catalog: &Catalog, mut each: impl FnMut(&Arc<State>)) {
+pub(super) fn each_state(catalog: &Catalog, mut each: impl FnMut(&Arc<BranchVersion>)) {
     for branch in catalog.branches.values() {
         each(&branch.state);
         each(&branch.base);

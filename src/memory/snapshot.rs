@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::export::Place;
+use super::export::ExportCursor;
 use super::{Error, Memory, View};
-use crate::branch::State;
+use crate::branch::BranchVersion;
 use crate::object::{Hash, Time};
 use crate::record::{Version, document_bytes, write_document};
 use crate::segment::Row;
@@ -13,9 +13,9 @@ use crate::sync::Mutex;
 /// The records of a view at one moment: cheap to take, holds no lock, never changes.
 #[derive(Clone)]
 pub struct Snapshot {
-    pub(super) state: Arc<State>,
+    pub(super) state: Arc<BranchVersion>,
     /// Where the last export read ended, so that reading on costs no search.
-    pub(super) place: Arc<Mutex<Option<Place>>>,
+    pub(super) place: Arc<Mutex<Option<ExportCursor>>>,
 }
 
 /// One stored version of a record.
@@ -72,7 +72,7 @@ pub struct RecordStat {
 }
 
 impl Snapshot {
-    pub(super) fn new(state: Arc<State>) -> Snapshot {
+    pub(super) fn new(state: Arc<BranchVersion>) -> Snapshot {
         Snapshot { state, place: Arc::default() }
     }
 
@@ -122,7 +122,7 @@ impl Memory {
         self.state(view).map(Snapshot::new)
     }
 
-    pub(super) fn state(&self, view: &View) -> Result<Arc<State>, Error> {
+    pub(super) fn state(&self, view: &View) -> Result<Arc<BranchVersion>, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(view.branch())?;
         match view {

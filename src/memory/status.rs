@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::catalog::{Catalog, View};
 use super::document::Document;
-use super::look::Seen;
-use super::reserve::Filled;
-use super::scrub::Progress;
+use super::look::ResolvedView;
+use super::reserve::ReserveFill;
+use super::scrub::ScrubProgress;
 use super::settings::Setting;
 use super::{Error, Memory};
 
@@ -48,8 +48,8 @@ struct Status<'a> {
     log_entries: u64,
     unread: u64,
     index: Index,
-    scrub: Progress,
-    reserve: Filled,
+    scrub: ScrubProgress,
+    reserve: ReserveFill,
     lease: Option<&'a str>,
     last_error: Option<Value>,
     clock: &'static str,
@@ -73,7 +73,7 @@ struct Own {
 }
 
 /// Renders the status of a view, one line, without its last refusal.
-pub(super) fn render(memory: &Memory, catalog: &Catalog, seen: &Seen<'_>) -> Result<Vec<u8>, Error> {
+pub(super) fn render(memory: &Memory, catalog: &Catalog, seen: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
     let branch = seen.branch;
     let (path, totals, own) = (branch.path.clone(), seen.state.totals(), own(seen)?);
     let parent = branch.parent.and_then(|id| catalog.branches.get(&id)).map(|parent| parent.path.clone());
@@ -158,7 +158,7 @@ fn cut_fields(error: &mut Value, most: usize) {
 impl Memory {
     /// Returns how far a view's records are indexed: all but those of large segments whose graph is
     /// not there yet, and of the one at hand those that are done.
-    fn index_of(&self, catalog: &Catalog, seen: &Seen<'_>) -> Result<Index, Error> {
+    fn index_of(&self, catalog: &Catalog, seen: &ResolvedView<'_>) -> Result<Index, Error> {
         let metric = catalog.shared_settings(seen.branch)?.metric();
         let mut waiting = 0;
         let current = self.indexer.current();
@@ -176,7 +176,7 @@ impl Memory {
     }
 }
 
-fn own(seen: &Seen<'_>) -> Result<Own, Error> {
+fn own(seen: &ResolvedView<'_>) -> Result<Own, Error> {
     let (records, files) = (own_records(seen)?, own_files(seen));
     Ok(Own {
         edits: records.edits + files.edits,
@@ -185,7 +185,7 @@ fn own(seen: &Seen<'_>) -> Result<Own, Error> {
     })
 }
 
-fn own_records(seen: &Seen<'_>) -> Result<Own, Error> {
+fn own_records(seen: &ResolvedView<'_>) -> Result<Own, Error> {
     let totals = seen.state.totals();
     if seen.branch.base.totals().records == 0 {
         // Without a base all records are its own; a root branch may hold very many.
@@ -203,10 +203,10 @@ fn own_records(seen: &Seen<'_>) -> Result<Own, Error> {
 }
 
 /// The same of files and folders, as `diff` lists them. What shares chunks with the base counts whole.
-fn own_files(seen: &Seen<'_>) -> Own {
+fn own_files(seen: &ResolvedView<'_>) -> Own {
     let (base, files) = (seen.branch.base.files(), seen.state.files());
     let totals = files.totals();
-    if base.totals() == crate::workspace::Totals::default() {
+    if base.totals() == crate::workspace::TreeTotals::default() {
         return Own { edits: totals.files + totals.directories, deleted: 0, bytes: totals.bytes };
     }
     let mut own = Own::default();

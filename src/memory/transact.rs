@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::catalog::{BranchId, BranchRef, Catalog};
 use super::clock::Moment;
+use super::disk_room::cost_of;
 use super::files::Pending;
 use super::log_record::{Command, LogRecord, MergeKind};
-use super::prepare::{CatalogChange, PlanContext, Prepared, prepare};
-use super::room::cost_of;
+use super::prepare::{CatalogChange, PlanContext, PreparedCommand, prepare};
 use super::writer::WriterGuard;
-use super::{Actor, Change, Error, Memory, Replaced};
+use super::{Actor, BranchEvent, Error, Memory, Replaced};
 use crate::journal::{Journal, Kind};
-use crate::lineage::{Entry, MacKey, Op, PublicKey, SignedEntry};
+use crate::lineage::{Entry, EntryOp, MacKey, PublicKey, SignedEntry};
 use crate::object::{self, Context, Hash, Time};
 use crate::sync::{may_wait, no_longer_hurried};
 
@@ -72,7 +72,7 @@ impl LogTail {
     }
 
     /// Makes the entry of a prepared command, all but its signature.
-    pub fn entry(&self, prepared: &Prepared, log_record: &LogRecord, bytes: &[u8], key: &PublicKey) -> Entry {
+    pub fn entry(&self, prepared: &PreparedCommand, log_record: &LogRecord, bytes: &[u8], key: &PublicKey) -> Entry {
         let [agent, session, task] = prepared.labels.clone();
         Entry {
             seq: self.seq + 1,
@@ -201,7 +201,7 @@ impl Memory {
         log_tail: &mut LogTail,
         uid: u32,
         command: Command,
-    ) -> Result<(Arc<SignedEntry>, Change), Error> {
+    ) -> Result<(Arc<SignedEntry>, BranchEvent), Error> {
         let time = match &command {
             Command::Files(..) => self.time_of_pending(log_tail),
             _ => self.next_time(log_tail)?,
@@ -218,8 +218,8 @@ impl Memory {
         &self,
         log_tail: &mut LogTail,
         log_record: LogRecord,
-        prepare: impl FnOnce(&Catalog, &LogRecord) -> Result<Prepared, Error>,
-    ) -> Result<(Arc<SignedEntry>, Change), Error> {
+        prepare: impl FnOnce(&Catalog, &LogRecord) -> Result<PreparedCommand, Error>,
+    ) -> Result<(Arc<SignedEntry>, BranchEvent), Error> {
         let journal = log_tail.writable()?;
         let prepared = prepare(&self.catalog(), &log_record)?;
         let bytes = log_record.to_bytes();
@@ -250,7 +250,7 @@ impl Memory {
             [Some(branch), parent].into_iter().flatten().filter_map(is).collect()
         };
         let (signed, files) = self.apply(log_tail, prepared, signed);
-        Ok((signed, Change { branch, parent, what, files, was }))
+        Ok((signed, BranchEvent { branch, parent, what, files, was }))
     }
 
     /// Swaps the catalog for the one after the entry; returns the files that others were put in place
@@ -258,11 +258,11 @@ impl Memory {
     fn apply(
         &self,
         log_tail: &mut LogTail,
-        mut prepared: Prepared,
+        mut prepared: PreparedCommand,
         signed: SignedEntry,
     ) -> (Arc<SignedEntry>, Vec<Replaced>) {
         log_tail.advance(&signed);
-        let replaces = matches!(prepared.op, Op::Merge | Op::Promote | Op::Pull | Op::Rollback);
+        let replaces = matches!(prepared.op, EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback);
         let replaced = if replaces { self.replace(&self.catalog(), &mut prepared.steps) } else { Vec::new() };
         let owners: Vec<u32> = {
             let catalog = self.catalog();
@@ -296,7 +296,7 @@ impl Memory {
         replaced
     }
 
-    pub(super) fn tell(&self, change: Change) {
+    pub(super) fn tell(&self, change: BranchEvent) {
         // Taken out: a listener looks at the store itself.
         let listeners = self.listeners.lock().clone();
         for listener in listeners {
@@ -307,7 +307,7 @@ impl Memory {
         }
         self.wake_maintenance();
         let items = |branch: &BranchRef| branch.state.totals().records + branch.state.files().totals().files;
-        let replaces = !change.files.is_empty() || change.what == Op::Discard.name();
+        let replaces = !change.files.is_empty() || change.what == EntryOp::Discard.name();
         if replaces && change.was.iter().map(items).sum::<u64>() > LET_GO_AT_ONCE {
             self.planner.run(move || drop(change));
         }

@@ -16,17 +16,17 @@ use crate::workspace::{Pack, Packs, Tree, TreeError, read_snapshot, write_snapsh
 const DELTA_BYTES_MAX: usize = 256 << 10;
 
 /// The open packs and the snapshots of a store.
-pub(super) struct Trees {
+pub(super) struct TreeStore {
     blobs: BlobStore,
     /// Whether every byte is checked when a file is opened, not only when it is touched.
     thorough: bool,
     packs: Mutex<HashMap<Hash, Arc<Pack>>>,
-    snapshots: Mutex<Vec<Snapshot>>,
+    snapshots: Mutex<Vec<TreeSnapshot>>,
 }
 
 /// A tree that stands in a file of its own.
 #[derive(Clone)]
-struct Snapshot {
+struct TreeSnapshot {
     name: Hash,
     tree: Tree,
     bytes: usize,
@@ -40,7 +40,7 @@ pub(super) struct StoredTree {
     pub delta: Vec<u8>,
 }
 
-impl Packs for Trees {
+impl Packs for TreeStore {
     fn pack(&self, name: &Hash) -> Result<Arc<Pack>, SegmentError> {
         let mut packs = self.packs.lock();
         if let Some(pack) = packs.get(name) {
@@ -60,18 +60,18 @@ impl Packs for Trees {
     }
 }
 
-impl Trees {
+impl TreeStore {
     /// Opens nothing yet.
-    pub fn new(disk: Arc<dyn Disk>, thorough: bool) -> Trees {
+    pub fn new(disk: Arc<dyn Disk>, thorough: bool) -> TreeStore {
         let blobs = BlobStore::over(disk, FOLDER);
-        Trees { blobs, thorough, packs: Mutex::default(), snapshots: Mutex::default() }
+        TreeStore { blobs, thorough, packs: Mutex::default(), snapshots: Mutex::default() }
     }
 
     /// Returns the stored form of a tree without unsealed contents; writes a new snapshot where it
     /// has moved far from those there are.
     pub fn store(&self, tree: &Tree) -> Result<StoredTree, Error> {
         let mut snapshots = self.snapshots.lock();
-        let empty = Snapshot { name: Hash::ZERO, tree: Tree::default(), bytes: 0 };
+        let empty = TreeSnapshot { name: Hash::ZERO, tree: Tree::default(), bytes: 0 };
         let candidates = std::iter::once(&empty).chain(snapshots.iter());
         let deltas = candidates.map(|snapshot| Ok((snapshot, tree.delta_from(&snapshot.tree)?)));
         let deltas: Vec<_> = deltas.collect::<Result<_, _>>().map_err(stored)?;
@@ -83,7 +83,7 @@ impl Trees {
         }
         let name = write_snapshot(&self.blobs, tree).map_err(stored)?;
         let bytes = tree.delta_from(&Tree::default()).map_err(stored)?.len();
-        snapshots.push(Snapshot { name, tree: tree.clone(), bytes });
+        snapshots.push(TreeSnapshot { name, tree: tree.clone(), bytes });
         let delta = tree.delta_from(tree).map_err(stored)?;
         Ok(StoredTree { snapshot: name, delta })
     }
@@ -102,7 +102,7 @@ impl Trees {
         }
         let tree = read_snapshot(&self.blobs, *name).map_err(stored)?;
         let bytes = tree.delta_from(&Tree::default()).map_err(stored)?.len();
-        snapshots.push(Snapshot { name: *name, tree: tree.clone(), bytes });
+        snapshots.push(TreeSnapshot { name: *name, tree: tree.clone(), bytes });
         Ok(tree)
     }
 

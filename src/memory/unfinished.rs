@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::Error;
 use super::open::read_file;
 use crate::disk::Disk;
-use crate::graph::{Builder, Params, Rows};
+use crate::graph::{GraphBuilder, Params, VectorRows};
 use crate::object::{Context, Hash};
 use crate::vector::Metric;
 
@@ -25,7 +25,7 @@ static CONTEXT: Context = Context::new("engramfs 2026 unfinished graph v1");
 const HEADER_BYTES: usize = MAGIC.len() + 32 + 32 + 1;
 
 /// Keeps a builder's work, in place of any kept before.
-pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &Builder<'_>) -> std::io::Result<()> {
+pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &GraphBuilder<'_>) -> std::io::Result<()> {
     let payload = [&segment.0[..], &[metric.to_code()], &builder.save()].concat();
     let bytes = [&MAGIC[..], &Hash::of(&CONTEXT, &payload).0, &payload].concat();
     // It saves time alone: a disk that is nearly full is not filled with it.
@@ -44,13 +44,13 @@ pub fn resume<'a>(
     disk: &dyn Disk,
     segment: &Hash,
     metric: Metric,
-    rows: impl FnOnce() -> Rows<'a>,
+    rows: impl FnOnce() -> VectorRows<'a>,
     params: Params,
-) -> Option<Builder<'a>> {
+) -> Option<GraphBuilder<'a>> {
     let bytes = read_file(disk, PATH).ok()?;
     let payload = payload(&bytes)?;
     let fits = payload[..32] == segment.0 && payload[32] == metric.to_code();
-    fits.then(|| Builder::resume(rows(), metric, params, &payload[33..]))?
+    fits.then(|| GraphBuilder::resume(rows(), metric, params, &payload[33..]))?
 }
 
 /// Drops what was kept.

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::contents::is_whole;
 use super::gc::live_files;
-use super::history::{Archive, Check, Reader};
-use super::load::{Loaded, Source, beside_a_writer, load};
+use super::history::{Archive, Check, HistoryReader};
+use super::load::{LoadSource, Loaded, beside_a_writer, load};
 use super::open::{check_format, is_holder, read_file, read_keys};
 use super::segments::Segments;
-use super::trees::{self, Trees};
+use super::trees::{self, TreeStore};
 use super::{Error, Kind, manifest, reserve, seal, unfinished};
-use crate::branch::State;
+use crate::branch::BranchVersion;
 use crate::disk::{Disk, RealDisk};
 use crate::journal::{Journal, Replay};
 use crate::lineage::{PublicKey, SignedEntry};
@@ -60,9 +60,9 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     }
     let segments = Segments::new(BlobStore::over(disk.clone(), segment::FOLDER), true);
     let blobs = &segments.blobs;
-    let trees = Trees::new(disk.clone(), true);
+    let trees = TreeStore::new(disk.clone(), true);
     let mac = key.mac_key();
-    let source = Source { disk, public: &public, mac: &mac, segments: &segments, trees: &trees, writing: false };
+    let source = LoadSource { disk, public: &public, mac: &mac, segments: &segments, trees: &trees, writing: false };
     let loaded = load(&source)?;
     if let Some(torn) = loaded.journal.torn().filter(|torn| !torn.cut_short) {
         let message =
@@ -90,7 +90,7 @@ fn check_history(
     for archive in &epoch.archives {
         archive.file(blobs)?.verify()?;
     }
-    let (reader, newest) = (Reader::of(blobs, epoch.clone()), epoch.newest());
+    let (reader, newest) = (HistoryReader::of(blobs, epoch.clone()), epoch.newest());
     let (mut archives, mut check) = (epoch.archives.iter().peekable(), Check::default());
     let (mut prev, mut seq, mut has_tip) = (Hash::ZERO, 1, false);
     while seq <= newest {
@@ -144,9 +144,9 @@ fn check_chain(entries: &[Arc<SignedEntry>], (first, prev): (u64, Hash), public:
 
 /// Recomputes the sum of every state out of its records.
 fn check_states(loaded: &Loaded) -> Result<usize, Error> {
-    let mut seen: HashSet<*const State> = HashSet::new();
+    let mut seen: HashSet<*const BranchVersion> = HashSet::new();
     let mut wrong = Ok(());
-    let mut check = |state: &Arc<State>| {
+    let mut check = |state: &Arc<BranchVersion>| {
         if wrong.is_ok() && seen.insert(Arc::as_ptr(state)) {
             wrong = check_state(state);
         }
@@ -157,7 +157,7 @@ fn check_states(loaded: &Loaded) -> Result<usize, Error> {
 }
 
 /// Reads every pack that some state needs: opening one for a check reads it whole.
-fn check_packs(loaded: &Loaded, trees: &Trees) -> Result<(), Error> {
+fn check_packs(loaded: &Loaded, trees: &TreeStore) -> Result<(), Error> {
     let mut states = Vec::new();
     seal::each_state(&loaded.catalog, |state| states.push(state.clone()));
     for name in packs_of(states.iter().map(|state| state.files())) {
@@ -166,7 +166,7 @@ fn check_packs(loaded: &Loaded, trees: &Trees) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_state(state: &State) -> Result<(), Error> {
+fn check_state(state: &BranchVersion) -> Result<(), Error> {
     let (mut sum, mut records, mut blocks) = (SetHash::default(), 0, Blocks::default());
     for row in state.rows(None)? {
         let version = row?.served(&mut blocks)?;
@@ -177,7 +177,7 @@ fn check_state(state: &State) -> Result<(), Error> {
         sum.add(&hash);
         records += 1;
     }
-    if records != state.totals().records || State::head_of(&sum, state.files()) != state.head() {
+    if records != state.totals().records || BranchVersion::head_of(&sum, state.files()) != state.head() {
         return Err(Error::damaged(format!(
             "the {records} records of a branch do not add up to its head {}",
             state.head()
@@ -187,7 +187,7 @@ fn check_state(state: &State) -> Result<(), Error> {
 }
 
 /// Looks for files that should not be there, or should be.
-fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: &Trees) -> Result<(), Error> {
+fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: &TreeStore) -> Result<(), Error> {
     let io = |error: std::io::Error| Error::io("the store's folder could not be read", &error);
     let known = [
         "format",

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::bulk::Bulk;
 use super::catalog::{BranchId, Catalog};
-use super::log_record::{Change, Command, LogRecord};
+use super::disk_room::{Taken, bulk_cost_of, cost_of};
+use super::log_record::{Command, LogRecord, RecordChange};
 use super::merge_budget::PlanError;
 use super::merge_plan::MergeContext;
 use super::merging::{AGAIN, ROUNDS, SMALL};
@@ -13,13 +14,12 @@ use super::prepare::{check_vector, created};
 use super::quota::Usage;
 use super::record_input::{RecordEdit, RecordInput};
 use super::rolling_back::Rollback;
-use super::room::{Taken, bulk_cost_of, cost_of};
 use super::settings::{self, Setting, parse_duration};
 use super::{Actor, Error, Kind, Memory};
 use crate::branch::check_record_id;
 use crate::lineage::SignedEntry;
 use crate::object::{Hash, Time};
-use crate::record::{Stamp, Version};
+use crate::record::{Provenance, Version};
 use crate::segment::{Row, Segment, write_segment};
 
 /// Edits in one commit from which on the records go straight into a segment.
@@ -102,9 +102,9 @@ impl Memory {
         for edit in edits {
             match edit {
                 RecordEdit::Put { id, draft } => {
-                    changes.push(Change::Put { id, content: draft.into_content(), from: None })
+                    changes.push(RecordChange::Put { id, content: draft.into_content(), from: None })
                 }
-                RecordEdit::Delete { id } => changes.push(Change::Delete { id }),
+                RecordEdit::Delete { id } => changes.push(RecordChange::Delete { id }),
                 RecordEdit::Rename { from, to } => renames.push((from, to)),
             }
         }
@@ -139,14 +139,14 @@ impl Memory {
     }
 
     /// The changes of a renaming: the content under the new id, and the old id gone.
-    fn renamed(&self, branch: BranchId, from: Arc<str>, to: Arc<str>) -> Result<[Change; 2], Error> {
+    fn renamed(&self, branch: BranchId, from: Arc<str>, to: Arc<str>) -> Result<[RecordChange; 2], Error> {
         let state = self.catalog().branch(branch)?.state.clone();
         let Some(row) = state.find(&from)? else {
             let message = format!("there is no record {from}");
             return Err(Error::new(Kind::NotFound, "no_such_record", message, "list the records with ls"));
         };
         let content = row.version()?.content.clone();
-        Ok([Change::Put { id: to, content, from: Some(from.clone()) }, Change::Delete { id: from }])
+        Ok([RecordChange::Put { id: to, content, from: Some(from.clone()) }, RecordChange::Delete { id: from }])
     }
 
     /// Writes the records into a segment first; the entry then names it.
@@ -154,7 +154,7 @@ impl Memory {
         let _room = self.room_for(branch, &edits)?;
         drop(self.writer_for(who, &[Some(branch)])?);
         let (mut rows, mut deletes) = (Vec::with_capacity(edits.len()), Vec::new());
-        let maker = Maker::new(self, who, branch)?;
+        let maker = VersionBuilder::new(self, who, branch)?;
         for edit in edits {
             match edit {
                 RecordEdit::Put { id, draft } => rows.push(Row::Unsealed(Arc::new(maker.version(id, draft)?))),
@@ -164,7 +164,7 @@ impl Memory {
         let dim = maker.check(&rows)?;
         let _publishing = self.segments.blobs.publishing();
         if rows.is_empty() {
-            let changes = deletes.into_iter().map(|id| Change::Delete { id }).collect();
+            let changes = deletes.into_iter().map(|id| RecordChange::Delete { id }).collect();
             let command = || Ok(Command::Commit(branch, changes));
             return Ok(Receipt::of(&*self.transact_in_room(who, &[Some(branch)], command)?));
         }
@@ -410,29 +410,29 @@ fn last_of_each(edits: Vec<RecordEdit>) -> Vec<RecordEdit> {
 }
 
 /// Makes the versions of a bulk commit, outside the writer's lock.
-struct Maker {
+struct VersionBuilder {
     catalog: Catalog,
     branch: BranchId,
-    stamp: Stamp,
+    stamp: Provenance,
 }
 
-impl Maker {
-    fn new(memory: &Memory, who: &Actor, id: BranchId) -> Result<Maker, Error> {
+impl VersionBuilder {
+    fn new(memory: &Memory, who: &Actor, id: BranchId) -> Result<VersionBuilder, Error> {
         let catalog = memory.catalog().clone();
         let branch = catalog.branch(id)?;
         let agent = branch.settings.get(Setting::Agent);
         let agent = if agent.is_empty() { catalog.user(who.uid) } else { agent.clone() };
         let session = branch.settings.get(Setting::Session).clone();
         let now = memory.now();
-        let stamp = Stamp { created: now, modified: now, branch: branch.path.clone(), agent, session };
-        Ok(Maker { branch: id, stamp, catalog })
+        let stamp = Provenance { created: now, modified: now, branch: branch.path.clone(), agent, session };
+        Ok(VersionBuilder { branch: id, stamp, catalog })
     }
 
     fn version(&self, id: Arc<str>, draft: RecordInput) -> Result<Version, Error> {
         let state = &self.catalog.branch(self.branch)?.state;
         let created: Time =
             if state.totals().records == 0 { self.stamp.created } else { created(state, self.stamp.created, &id)? };
-        Ok(Version::new(id, draft.into_content(), Stamp { created, ..self.stamp.clone() }))
+        Ok(Version::new(id, draft.into_content(), Provenance { created, ..self.stamp.clone() }))
     }
 
     /// Checks all vectors and returns their dimension.

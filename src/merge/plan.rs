@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Strategy;
-use crate::branch::{Difference, State};
+use crate::branch::{BranchVersion, RecordDifference};
 use crate::lineage::{Decision, Side};
 use crate::object::{Hash, Time};
 use crate::segment::{Row, SegmentError};
@@ -11,11 +11,11 @@ use crate::segment::{Row, SegmentError};
 /// The three states of a merge.
 pub struct Sides<'a> {
     /// What both began with.
-    pub base: &'a State,
+    pub base: &'a BranchVersion,
     /// The branch that is merged, or that pulls.
-    pub child: &'a State,
+    pub child: &'a BranchVersion,
     /// Its parent.
-    pub parent: &'a State,
+    pub parent: &'a BranchVersion,
 }
 
 /// One change of the child that the result takes over.
@@ -51,7 +51,7 @@ impl Plan {
     }
 
     /// Returns the parent's state with the actions done.
-    pub fn apply(&self, parent: &State) -> Result<State, SegmentError> {
+    pub fn apply(&self, parent: &BranchVersion) -> Result<BranchVersion, SegmentError> {
         let mut merged = parent.clone();
         self.actions.iter().try_for_each(|action| action.apply(&mut merged))?;
         Ok(merged)
@@ -60,7 +60,7 @@ impl Plan {
 
 impl Action {
     /// Does it.
-    pub fn apply(&self, merged: &mut State) -> Result<(), SegmentError> {
+    pub fn apply(&self, merged: &mut BranchVersion) -> Result<(), SegmentError> {
         match &self.take {
             Some(row) => merged.put(row.clone()),
             None => merged.delete(&self.id, self.deleted_at).map(drop),
@@ -74,7 +74,7 @@ impl Action {
 /// the same stays; the rest is decided by `strategy`, or under [`Strategy::Manual`] by `resolved`,
 /// which gives the side chosen for an item whose versions are still those it was chosen for.
 pub fn plan(
-    changes: &[Difference],
+    changes: &[RecordDifference],
     sides: &Sides<'_>,
     strategy: Strategy,
     resolved: impl Fn(&Decision) -> Option<Side>,
@@ -90,7 +90,7 @@ pub fn plan(
 
 /// Plans what becomes of one record that the child changed; the decision is there where both did.
 pub fn plan_one(
-    change: &Difference,
+    change: &RecordDifference,
     sides: &Sides<'_>,
     strategy: Strategy,
     resolved: impl Fn(&Decision) -> Option<Side>,
@@ -109,7 +109,7 @@ pub fn plan_one(
 }
 
 /// The item's versions on all sides, undecided.
-fn decision_on(change: &Difference, sides: &Sides<'_>) -> Result<Decision, SegmentError> {
+fn decision_on(change: &RecordDifference, sides: &Sides<'_>) -> Result<Decision, SegmentError> {
     let hash = |row: &Option<Row>| -> Result<Option<Hash>, SegmentError> { row.as_ref().map(Row::hash).transpose() };
     Ok(Decision {
         id: change.id.clone(),
@@ -122,7 +122,7 @@ fn decision_on(change: &Difference, sides: &Sides<'_>) -> Result<Decision, Segme
 
 fn decide(
     item: &Decision,
-    change: &Difference,
+    change: &RecordDifference,
     sides: &Sides<'_>,
     strategy: Strategy,
     resolved: impl Fn(&Decision) -> Option<Side>,
@@ -143,7 +143,7 @@ fn decide(
 }
 
 /// When a side last changed a record: `modified`, or when it was deleted.
-fn changed_at(state: &State, id: &str, row: Option<&Row>) -> Result<Time, SegmentError> {
+fn changed_at(state: &BranchVersion, id: &str, row: Option<&Row>) -> Result<Time, SegmentError> {
     match row {
         Some(row) => Ok(row.stamp()?.modified),
         None => Ok(state.deleted_at(id).unwrap_or_default()),
@@ -155,22 +155,22 @@ fn changed_at(state: &State, id: &str, row: Option<&Row>) -> Result<Time, Segmen
 mod tests {
     use super::*;
     use crate::branch::differences;
-    use crate::record::{Content, Stamp, Version};
+    use crate::record::{Provenance, RecordContent, Version};
 
     fn planned(sides: &Sides<'_>, strategy: Strategy, side: Option<Side>) -> Plan {
         plan(&differences(sides.base, sides.child).unwrap(), sides, strategy, |_| side).unwrap()
     }
 
     /// Puts "x" into a state as of `time`: a text, or a delete.
-    fn with(base: &State, value: Option<&str>, time: i64) -> State {
+    fn with(base: &BranchVersion, value: Option<&str>, time: i64) -> BranchVersion {
         let mut state = base.clone();
         match value {
             None => {
                 state.delete("x", Time(time)).unwrap();
             }
             Some(text) => {
-                let content = Content { vector: None, text: Some(text.into()), metadata: "{}".into() };
-                let stamp = Stamp {
+                let content = RecordContent { vector: None, text: Some(text.into()), metadata: "{}".into() };
+                let stamp = Provenance {
                     created: Time(time),
                     modified: Time(time),
                     branch: "b".into(),
@@ -184,7 +184,7 @@ mod tests {
         state
     }
 
-    fn text_of(state: &State) -> Option<String> {
+    fn text_of(state: &BranchVersion) -> Option<String> {
         state.find("x").unwrap().map(|row| row.version().unwrap().content.text.clone().unwrap().to_string())
     }
 
@@ -196,7 +196,7 @@ mod tests {
         strategy: Strategy,
         expect: (Option<&str>, Option<Option<Side>>),
     ) {
-        let empty = State::default();
+        let empty = BranchVersion::default();
         let start = base.map_or(empty.clone(), |text| with(&empty, Some(text), 1));
         let side = |value: Option<&str>, time| if value == base { start.clone() } else { with(&start, value, time) };
         // The parent acts later than the child.
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn newest_wins_by_time_and_a_tie_goes_to_the_child() {
-        let start = with(&State::default(), Some("b"), 1);
+        let start = with(&BranchVersion::default(), Some("b"), 1);
         for (child_time, parent_time, expect) in [(10, 20, Some("p")), (20, 10, Some("c")), (15, 15, Some("c"))] {
             let (child, parent) = (with(&start, Some("c"), child_time), with(&start, Some("p"), parent_time));
             let plan = planned(&Sides { base: &start, child: &child, parent: &parent }, Strategy::NewestWins, None);
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_resolution_by_hand_unblocks_the_plan() {
-        let start = with(&State::default(), Some("b"), 1);
+        let start = with(&BranchVersion::default(), Some("b"), 1);
         let (child, parent) = (with(&start, Some("c"), 2), with(&start, Some("p"), 3));
         let sides = Sides { base: &start, child: &child, parent: &parent };
         assert!(planned(&sides, Strategy::Manual, None).is_blocked());

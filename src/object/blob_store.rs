@@ -21,12 +21,12 @@ pub struct BlobStore {
     disk: Arc<dyn Disk>,
     folder: &'static str,
     drafts: AtomicU64,
-    fresh: Mutex<Fresh>,
+    fresh: Mutex<FreshNames>,
 }
 
 /// What a sweep leaves alone although nothing refers to it.
 #[derive(Default)]
-struct Fresh {
+struct FreshNames {
     /// Drafts that are being written.
     drafts: HashSet<u64>,
     /// How many publish files.
@@ -36,7 +36,7 @@ struct Fresh {
     names: HashSet<Hash>,
 }
 
-impl Fresh {
+impl FreshNames {
     /// Forgets names that nobody is about to refer to any more.
     fn settle(&mut self) {
         if self.publishing == 0 && !self.sweeping {

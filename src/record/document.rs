@@ -1,7 +1,7 @@
 //! The document of `vectors/<id>.json` and the line of `export/records.jsonl`.
 
 use super::float::{vector_bytes, write_vector};
-use super::{Stamp, Version};
+use super::{Provenance, Version};
 
 /// What stands before each value of a document, and behind the last.
 const DOCUMENT: [&str; 10] = [
@@ -37,7 +37,7 @@ const fn total(pieces: &[&str]) -> usize {
 
 /// Returns the length of [`write_document`]'s output for a version of that stamp and dimension, whose
 /// id, text and metadata take `json_bytes` as JSON. Nothing is rendered.
-pub fn document_bytes(json_bytes: u32, stamp: &Stamp, dim: Option<usize>) -> u64 {
+pub fn document_bytes(json_bytes: u32, stamp: &Provenance, dim: Option<usize>) -> u64 {
     let labels: usize =
         [&stamp.branch, &stamp.agent, &stamp.session].into_iter().map(|label| string_bytes(label)).sum();
     (DOCUMENT_BYTES + json_bytes as usize + labels + vector_bytes(dim)) as u64
@@ -97,15 +97,15 @@ fn write_text(out: &mut Vec<u8>, before: &str, value: Option<&str>) {
 mod tests {
     use super::*;
     use crate::object::Time;
-    use crate::record::{Content, Stamp};
+    use crate::record::{Provenance, RecordContent};
 
     fn version(vector: Option<&[f32]>, text: Option<&str>) -> Version {
-        let content = Content {
+        let content = RecordContent {
             vector: vector.map(Into::into),
             text: text.map(Into::into),
             metadata: "{\"a\":[1,\"x\"]}".into(),
         };
-        let stamp = Stamp {
+        let stamp = Provenance {
             created: Time(1),
             modified: Time(1_700_000_000_000_000_000),
             branch: "main/x".into(),

@@ -8,4 +8,4 @@ mod version;
 
 pub use document::{EXPORT_BYTES, document_bytes, write_document, write_export_line};
 pub use float::{FLOAT_BYTES, vector_bytes};
-pub use version::{Computed, Content, Stamp, Version};
+pub use version::{Computed, Provenance, RecordContent, Version};

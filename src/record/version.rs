@@ -10,7 +10,7 @@ static CONTEXT: Context = Context::new("engramfs 2026 record v1");
 
 /// What a record says; equal content has an equal hash, whoever wrote it and when.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Content {
+pub struct RecordContent {
     /// The vector, finite numbers only.
     pub vector: Option<Arc<[f32]>>,
     /// The text.
@@ -21,7 +21,7 @@ pub struct Content {
 
 /// Who wrote a version, where and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct Provenance {
     /// When the record was first written.
     pub created: Time,
     /// When this version was written.
@@ -42,9 +42,9 @@ pub struct Version {
     /// Hash of id and content.
     pub hash: Hash,
     /// What it says.
-    pub content: Content,
+    pub content: RecordContent,
     /// Who wrote it.
-    pub stamp: Stamp,
+    pub stamp: Provenance,
     /// Euclidean length of the vector, 0 without one.
     pub norm: f32,
     /// Bytes of id, text and metadata as JSON.
@@ -86,7 +86,7 @@ impl PartialEq for Version {
 
 impl Version {
     /// Makes a version and computes what follows from its content.
-    pub fn new(id: Arc<str>, content: Content, stamp: Stamp) -> Version {
+    pub fn new(id: Arc<str>, content: RecordContent, stamp: Provenance) -> Version {
         let hash = content.hash(&id);
         let norm = content.vector.as_deref().map_or(0.0, vector::norm);
         let json_bytes = content.json_bytes(&id);
@@ -95,7 +95,7 @@ impl Version {
     }
 
     /// Makes a version out of what was stored with it.
-    pub fn stored(id: Arc<str>, content: Content, stamp: Stamp, computed: Computed) -> Version {
+    pub fn stored(id: Arc<str>, content: RecordContent, stamp: Provenance, computed: Computed) -> Version {
         let Computed { hash, norm, lengths: (json_bytes, terms) } = computed;
         let (words, code, parsed) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         Version { id, hash, content, stamp, norm, json_bytes, terms, words, code, parsed }
@@ -130,7 +130,7 @@ impl Version {
     }
 }
 
-impl Content {
+impl RecordContent {
     /// Returns the hash of the record `id` with this content: id, vector bits, text, metadata.
     pub fn hash(&self, id: &str) -> Hash {
         let mut hasher = Hasher::new(&CONTEXT);

@@ -76,7 +76,7 @@ pub struct Answer {
 }
 
 #[derive(Serialize)]
-struct Header<'a> {
+struct HeaderLine<'a> {
     q: usize,
     ok: bool,
     hits: usize,
@@ -112,7 +112,7 @@ struct HitLine<'a> {
 impl Answer {
     /// Returns the header line and one line a hit; `q` is the query's number in its handle.
     pub fn to_lines(&self, q: usize) -> String {
-        let header = Header {
+        let header = HeaderLine {
             q,
             ok: true,
             hits: self.hits.len(),

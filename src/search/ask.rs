@@ -6,24 +6,24 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::answer::{Hit, Score};
-use super::clock::Clock;
+use super::clock::QueryTimer;
 use super::fusion::fuse;
 use super::scan::{Scan, Scored};
 use super::vector_search::SearchParams;
 use super::{Mode, Query, SearchError, bm25_search};
-use crate::branch::State;
+use crate::branch::BranchVersion;
 use crate::segment::{Blocks, Row, SegmentError};
-use crate::vector::{Metric, Prepared};
+use crate::vector::{Metric, PreparedVector};
 
 /// How many of each part's best records are fused; ranks behind add less than 0.001.
 const FUSED_MIN: usize = 1000;
 
 /// One place that is searched.
-pub struct Place {
+pub struct SearchSource {
     /// What hits from there name as their source.
     pub source: Arc<str>,
     /// Its records.
-    pub state: Arc<State>,
+    pub state: Arc<BranchVersion>,
 }
 
 /// What a query came to.
@@ -40,7 +40,7 @@ pub struct SearchResult {
 
 /// What a query compares records with.
 struct ResolvedQuery {
-    vector: Option<Prepared>,
+    vector: Option<PreparedVector>,
     text: Option<String>,
     mode: Mode,
     reason: Option<String>,
@@ -49,12 +49,12 @@ struct ResolvedQuery {
 /// Answers a query from one or more places. The first is the branch that is asked; a record
 /// named by id is looked for there. `late` is asked now and then whether to give up.
 pub fn ask(
-    places: &[Place],
+    places: &[SearchSource],
     metric: Metric,
     query: &Query,
     late: &dyn Fn() -> Option<SearchError>,
 ) -> Result<SearchResult, SearchError> {
-    let clock = Clock::new(late);
+    let clock = QueryTimer::new(late);
     let wanted = wanted(places, metric, query)?;
     let (mut hits, mut exact) = (Vec::new(), true);
     for place in places {
@@ -76,7 +76,7 @@ pub fn ask(
 }
 
 /// Works out what to compare with, and in which mode; a mode that can't be had is said with a reason.
-fn wanted(places: &[Place], metric: Metric, query: &Query) -> Result<ResolvedQuery, SearchError> {
+fn wanted(places: &[SearchSource], metric: Metric, query: &Query) -> Result<ResolvedQuery, SearchError> {
     let (mut vector, mut text) = (query.vector.clone(), query.text.clone());
     if let Some(id) = &query.id {
         let row = places.first().map(|place| place.state.find(id)).transpose()?.flatten();
@@ -103,7 +103,7 @@ fn wanted(places: &[Place], metric: Metric, query: &Query) -> Result<ResolvedQue
             (mode, Some(format!("{asked} was asked for, and there is no vector to compare with; no embedder is set")))
         }
     };
-    let vector = vector.filter(|_| mode != Mode::Text).map(|vector| Prepared::new(metric, vector));
+    let vector = vector.filter(|_| mode != Mode::Text).map(|vector| PreparedVector::new(metric, vector));
     if metric == Metric::Cosine && vector.as_ref().is_some_and(|vector| vector.norm() == 0.0) {
         return Err(SearchError::ZeroVector);
     }
@@ -111,7 +111,7 @@ fn wanted(places: &[Place], metric: Metric, query: &Query) -> Result<ResolvedQue
 }
 
 /// The dimension of a state's vectors, if it has any.
-fn dim_of(state: &State) -> Option<usize> {
+fn dim_of(state: &BranchVersion) -> Option<usize> {
     let sealed = state.layers().iter().map(|layer| layer.segment.dim()).find(|dim| *dim > 0);
     sealed.or_else(|| {
         state.unsealed().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len()))
@@ -125,7 +125,7 @@ fn hits_of(
     wanted: &ResolvedQuery,
     query: &Query,
 ) -> Result<(Vec<Hit>, bool), SearchError> {
-    let mut make = Maker { source, query, blocks: Blocks::default() };
+    let mut make = HitBuilder { source, query, blocks: Blocks::default() };
     let effort = SearchParams { exact: query.exact, ef: query.ef };
     match (&wanted.vector, &wanted.text) {
         (Some(vector), None) => {
@@ -154,13 +154,13 @@ fn hits_of(
 }
 
 /// Makes hits of rows.
-struct Maker<'a> {
+struct HitBuilder<'a> {
     source: &'a Arc<str>,
     query: &'a Query,
     blocks: Blocks,
 }
 
-impl Maker<'_> {
+impl HitBuilder<'_> {
     fn hit(
         &mut self,
         row: &Row,
@@ -192,7 +192,7 @@ impl Maker<'_> {
         &mut self,
         near: &[Scored<f32>],
         worded: &[Scored<f64>],
-        vector: &Prepared,
+        vector: &PreparedVector,
     ) -> Result<Vec<Hit>, SearchError> {
         let id = |row: &Row| -> Result<Arc<str>, SegmentError> { Ok(Arc::from(&*row.id()?)) };
         let near_ids: Vec<Arc<str>> = near.iter().map(|found| id(&found.row)).collect::<Result<_, _>>()?;

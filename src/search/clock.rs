@@ -8,21 +8,21 @@ use super::SearchError;
 const STEPS: usize = 16_384;
 
 /// Tells whether a query has taken longer than it may.
-pub struct Clock<'a> {
+pub struct QueryTimer<'a> {
     late: &'a dyn Fn() -> Option<SearchError>,
     /// Steps that were done since the last look.
     steps: Cell<usize>,
     over: Cell<bool>,
 }
 
-impl<'a> Clock<'a> {
+impl<'a> QueryTimer<'a> {
     /// Makes a clock; `late` returns the error once the time is over, and is asked now and then.
-    pub fn new(late: &'a dyn Fn() -> Option<SearchError>) -> Clock<'a> {
-        Clock { late, steps: Cell::new(0), over: Cell::new(false) }
+    pub fn new(late: &'a dyn Fn() -> Option<SearchError>) -> QueryTimer<'a> {
+        QueryTimer { late, steps: Cell::new(0), over: Cell::new(false) }
     }
 
     /// Notes so many steps of work; returns whether the time is over. What is worked out after that counts for
-    /// nothing, and the next [`Clock::check`] fails.
+    /// nothing, and the next [`QueryTimer::check`] fails.
     pub fn is_over(&self, steps: usize) -> bool {
         let done = self.steps.get().saturating_add(steps);
         self.steps.set(done);
@@ -55,7 +55,7 @@ mod tests {
             asked.set(asked.get() + 1);
             late.get().then_some(SearchError::Timeout(5))
         };
-        let clock = Clock::new(&ask);
+        let clock = QueryTimer::new(&ask);
         assert!((0..2 * STEPS).all(|_| !clock.is_over(1)));
         assert_eq!(asked.get(), 2);
         late.set(true);

@@ -76,7 +76,7 @@ pub enum FilterError {
 
 /// A condition on a record's metadata.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Filter(Node);
+pub struct Filter(FilterNode);
 
 impl Filter {
     /// Parses a filter; `{}` matches everything.
@@ -100,10 +100,10 @@ impl Filter {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Node {
-    All(Vec<Node>),
-    Any(Vec<Node>),
-    Not(Box<Node>),
+enum FilterNode {
+    All(Vec<FilterNode>),
+    Any(Vec<FilterNode>),
+    Not(Box<FilterNode>),
     Key(Box<str>, Test),
 }
 
@@ -118,7 +118,7 @@ enum Test {
     Not(Box<Test>),
 }
 
-impl Node {
+impl FilterNode {
     fn weight(&self) -> usize {
         match self {
             Self::All(nodes) | Self::Any(nodes) => 1 + nodes.iter().map(Self::weight).sum::<usize>(),

@@ -22,7 +22,7 @@ mod walk;
 use thiserror::Error;
 
 pub use answer::{Answer, Hit, Score};
-pub use ask::{Place, SearchResult, ask};
+pub use ask::{SearchResult, SearchSource, ask};
 pub use filter::{Filter, FilterError};
 pub use query::{Mode, Query, QueryError};
 pub use vector_search::walk_pays_beside;

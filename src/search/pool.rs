@@ -6,7 +6,7 @@ use super::top::Top;
 use crate::record::Version;
 
 /// Where a row is.
-pub enum Place {
+pub enum RowLocation {
     /// In no segment.
     Unsealed(Arc<Version>),
     /// The layer's number, and the row's in its segment.
@@ -18,21 +18,21 @@ pub struct Candidate {
     /// Its score is not above this.
     pub upper: f32,
     /// Where it is.
-    pub place: Place,
+    pub place: RowLocation,
 }
 
 /// All candidates so far. A row is ruled out by its upper bound being below the `k`-th best lower
 /// bound: then `k` others are certainly better.
-pub struct Pool {
+pub struct CandidateSet {
     k: usize,
     lowers: Top<f32, u32, ()>,
     candidates: Vec<Candidate>,
 }
 
-impl Pool {
+impl CandidateSet {
     /// Begins empty; the best `k` are wanted.
-    pub fn new(k: usize) -> Pool {
-        Pool { k, lowers: Top::new(k), candidates: Vec::new() }
+    pub fn new(k: usize) -> CandidateSet {
+        CandidateSet { k, lowers: Top::new(k), candidates: Vec::new() }
     }
 
     /// Returns how many are wanted.
@@ -54,7 +54,7 @@ impl Pool {
 
     /// Takes a row in, with its lower and upper bound, unless it is ruled out.
     #[inline]
-    pub fn offer(&mut self, (lower, upper): (f32, f32), place: Place) {
+    pub fn offer(&mut self, (lower, upper): (f32, f32), place: RowLocation) {
         if self.admits(upper) {
             self.lowers.push(lower, self.candidates.len() as u32, ());
             self.candidates.push(Candidate { upper, place });

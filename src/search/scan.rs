@@ -5,12 +5,12 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::SearchError;
-use super::clock::Clock;
+use super::clock::QueryTimer;
 use super::filter::Filter;
-use super::pool::{Place, Pool};
-use crate::branch::{Codes, State};
+use super::pool::{CandidateSet, RowLocation};
+use crate::branch::{BranchVersion, Codes};
 use crate::segment::{Row, Segment, SegmentError};
-use crate::vector::{Compared, Prepared};
+use crate::vector::{Compared, PreparedVector};
 use roaring::RoaringBitmap;
 
 /// Rows between two looks at the clock.
@@ -25,7 +25,7 @@ pub const ROWS_A_SIEVE: usize = 32;
 /// The state that is searched, and the rules of the search.
 pub struct Scan<'a> {
     /// What is searched.
-    pub state: &'a State,
+    pub state: &'a BranchVersion,
     /// Only records that match.
     pub filter: Option<&'a Filter>,
     /// Of each layer, the rows that match the filter; empty without one.
@@ -33,7 +33,7 @@ pub struct Scan<'a> {
     /// What a look at one record's metadata takes, in steps of the clock.
     weight: usize,
     /// The time limit.
-    pub clock: &'a Clock<'a>,
+    pub clock: &'a QueryTimer<'a>,
 }
 
 /// A record and its score.
@@ -46,7 +46,11 @@ pub struct Scored<S> {
 
 impl<'a> Scan<'a> {
     /// Prepares a search; finds out which rows match the filter.
-    pub fn new(state: &'a State, filter: Option<&'a Filter>, clock: &'a Clock<'a>) -> Result<Scan<'a>, SearchError> {
+    pub fn new(
+        state: &'a BranchVersion,
+        filter: Option<&'a Filter>,
+        clock: &'a QueryTimer<'a>,
+    ) -> Result<Scan<'a>, SearchError> {
         let mut chosen = Vec::new();
         if let Some(filter) = filter {
             for layer in state.layers() {
@@ -123,7 +127,13 @@ impl<'a> Columns<'a> {
 
     /// Pools those of some rows that may be among the best; `place` says where a row is, or that it
     /// is no answer.
-    pub fn sift(&self, rows: &[u32], query: &Prepared, pool: &mut Pool, place: impl Fn(u32) -> Option<Place>) {
+    pub fn sift(
+        &self,
+        rows: &[u32],
+        query: &PreparedVector,
+        pool: &mut CandidateSet,
+        place: impl Fn(u32) -> Option<RowLocation>,
+    ) {
         let mut products = [0; ROWS_SIDE_BY_SIDE];
         for rows in rows.chunks(ROWS_SIDE_BY_SIDE) {
             let products = &mut products[..rows.len()];

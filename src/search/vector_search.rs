@@ -9,14 +9,14 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::SearchError;
-use super::pool::{Place, Pool};
+use super::pool::{CandidateSet, RowLocation};
 use super::scan::{Columns, ROWS_A_SIEVE, ROWS_AT_ONCE, Scan, Scored};
 use super::top::Top;
 use super::walk::walk;
 use crate::graph::{Beam, Slack};
 use crate::record::Version;
 use crate::segment::{Row, SegmentError};
-use crate::vector::{Metric, Prepared, prefetch};
+use crate::vector::{Metric, PreparedVector, prefetch};
 
 /// How broadly a graph is walked where the query does not say: [`ef_default`], or this many times
 /// `k` where that is more.
@@ -104,8 +104,8 @@ pub fn walk_pays_beside(seen: u32, all: u32) -> bool {
 
 impl Scan<'_> {
     /// Returns the `k` records that are worth most to the query: best first, equal scores by id.
-    pub fn nearest(&self, query: &Prepared, k: usize, effort: SearchParams) -> Result<VectorSearch, SearchError> {
-        let mut pool = Pool::new(k);
+    pub fn nearest(&self, query: &PreparedVector, k: usize, effort: SearchParams) -> Result<VectorSearch, SearchError> {
+        let mut pool = CandidateSet::new(k);
         let mut exact = true;
         let ef = effort.ef.unwrap_or(ef_default(query.metric()).max(k.saturating_mul(EF_PER_K))).max(k);
         let ef_least = k.max(LEAST).min(ef);
@@ -135,7 +135,7 @@ impl Scan<'_> {
     }
 
     /// Tells whether a segment's graph is there and costs less than a scan of the rows in query.
-    fn walks(&self, layer: usize, query: &Prepared, ef: usize, exact: bool) -> Result<bool, SearchError> {
+    fn walks(&self, layer: usize, query: &PreparedVector, ef: usize, exact: bool) -> Result<bool, SearchError> {
         let segment = &self.state.layers()[layer].segment;
         if exact || segment.graph(query.metric()).is_none() {
             return Ok(false);
@@ -145,7 +145,7 @@ impl Scan<'_> {
     }
 
     /// Pools every row in query of one segment.
-    fn scan_layer(&self, layer: usize, query: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
+    fn scan_layer(&self, layer: usize, query: &PreparedVector, pool: &mut CandidateSet) -> Result<(), SearchError> {
         let seen = &self.state.layers()[layer];
         if seen.segment.dim() == 0 || seen.visible.count() == 0 {
             return Ok(());
@@ -154,7 +154,7 @@ impl Scan<'_> {
         let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
         for start in (0..seen.segment.rows()).step_by(ROWS_AT_ONCE) {
             self.rows_in(layer, start..start + ROWS_AT_ONCE as u32, &mut rows);
-            columns.sift(&rows, query, pool, |row| Some(Place::Sealed(layer, row)));
+            columns.sift(&rows, query, pool, |row| Some(RowLocation::Sealed(layer, row)));
             self.check_time()?;
         }
         Ok(())
@@ -162,9 +162,10 @@ impl Scan<'_> {
 
     /// Pools the versions that are in no segment. They come last: what was pooled before spares
     /// most of them a look at their metadata.
-    fn scan_loose(&self, query: &Prepared, pool: &mut Pool) -> Result<(), SearchError> {
-        let place =
-            |version: &Arc<Version>| self.lets_through(version.metadata()).then(|| Place::Unsealed(version.clone()));
+    fn scan_loose(&self, query: &PreparedVector, pool: &mut CandidateSet) -> Result<(), SearchError> {
+        let place = |version: &Arc<Version>| {
+            self.lets_through(version.metadata()).then(|| RowLocation::Unsealed(version.clone()))
+        };
         let (table, seen) = self.state.unsealed().table();
         let columns = Columns::of_loose(table.codes());
         let mut rows = Vec::with_capacity(seen.count() as usize);
@@ -176,9 +177,9 @@ impl Scan<'_> {
     /// Pools the unsealed versions that lie apart.
     fn scan_apart(
         &self,
-        query: &Prepared,
-        pool: &mut Pool,
-        place: impl Fn(&Arc<Version>) -> Option<Place>,
+        query: &PreparedVector,
+        pool: &mut CandidateSet,
+        place: impl Fn(&Arc<Version>) -> Option<RowLocation>,
     ) -> Result<(), SearchError> {
         let versions: Vec<&Arc<Version>> = self.state.unsealed().apart().collect();
         let mut sieve = query.sieve(pool.worst());
@@ -208,7 +209,7 @@ impl Scan<'_> {
     }
 
     /// Scores what the bounds leave in doubt, the likeliest first.
-    fn ranked(&self, query: &Prepared, pool: Pool) -> Result<Vec<Scored<f32>>, SearchError> {
+    fn ranked(&self, query: &PreparedVector, pool: CandidateSet) -> Result<Vec<Scored<f32>>, SearchError> {
         let mut top: Top<f32, Arc<str>, Row> = Top::new(pool.k());
         let candidates = pool.into_candidates();
         for (number, candidate) in candidates.iter().enumerate() {
@@ -221,11 +222,11 @@ impl Scan<'_> {
                 break;
             }
             let (row, score) = match &candidate.place {
-                Place::Unsealed(version) => {
+                RowLocation::Unsealed(version) => {
                     let score = version.content.vector.as_deref().map(|vector| query.score(vector, version.norm));
                     (Row::Unsealed(version.clone()), score)
                 }
-                Place::Sealed(layer, row) => self.sealed(query, *layer, *row)?,
+                RowLocation::Sealed(layer, row) => self.sealed(query, *layer, *row)?,
             };
             if let Some(score) = score
                 && top.worst().is_none_or(|worst| score >= worst)
@@ -237,15 +238,15 @@ impl Scan<'_> {
     }
 
     /// Has a vector brought near. What is wrong with it is said when it is scored.
-    fn fetch(&self, place: &Place) {
+    fn fetch(&self, place: &RowLocation) {
         let vector = match place {
-            Place::Unsealed(version) => version.content.vector.as_deref(),
-            Place::Sealed(layer, row) => self.state.layers()[*layer].segment.vector(*row).ok().flatten(),
+            RowLocation::Unsealed(version) => version.content.vector.as_deref(),
+            RowLocation::Sealed(layer, row) => self.state.layers()[*layer].segment.vector(*row).ok().flatten(),
         };
         vector.into_iter().for_each(prefetch);
     }
 
-    fn sealed(&self, query: &Prepared, layer: usize, row: u32) -> Result<(Row, Option<f32>), SegmentError> {
+    fn sealed(&self, query: &PreparedVector, layer: usize, row: u32) -> Result<(Row, Option<f32>), SegmentError> {
         let segment = &self.state.layers()[layer].segment;
         let norm = segment.norm(row)?;
         let score = segment.vector(row)?.map(|vector| query.score(vector, norm));

@@ -3,21 +3,21 @@
 use std::cell::RefCell;
 
 use super::SearchError;
-use super::pool::{Place, Pool};
+use super::pool::{CandidateSet, RowLocation};
 use super::scan::{Columns, Scan};
-use crate::graph::{Beam, Scratch};
-use crate::vector::Prepared;
+use crate::graph::{Beam, WalkScratch};
+use crate::vector::PreparedVector;
 
 /// The memory of a walk, kept for the next one.
 #[derive(Default)]
-struct Kept {
+struct WalkMemory {
     found: Vec<(f32, u32)>,
     rows: Vec<u32>,
-    scratch: Scratch,
+    scratch: WalkScratch,
 }
 
 thread_local! {
-    static KEPT: RefCell<Kept> = RefCell::default();
+    static KEPT: RefCell<WalkMemory> = RefCell::default();
 }
 
 /// Where at most one row in so many times `k` is hidden, one is seldom among the best `k`, and a walk
@@ -34,15 +34,15 @@ const SELDOM: u64 = 20;
 pub fn walk(
     scan: &Scan<'_>,
     layer: usize,
-    query: &Prepared,
+    query: &PreparedVector,
     (beam, ef): (Beam, usize),
-    pool: &mut Pool,
+    pool: &mut CandidateSet,
 ) -> Result<f32, SearchError> {
     let segment = &scan.state.layers()[layer].segment;
     let Some(file) = segment.graph(query.metric()) else { return Ok(beam.floor) };
     let (graph, columns) = (file.graph()?, Columns::of(segment)?);
     let sees = |row| scan.sees(layer, row);
-    let floor = KEPT.with_borrow_mut(|Kept { found, rows, scratch }| {
+    let floor = KEPT.with_borrow_mut(|WalkMemory { found, rows, scratch }| {
         let (mut floor, mut again) = (None, beam);
         if hides_seldom(scan, layer, pool.k()) {
             let walked = graph.walk(query, None::<fn(u32) -> bool>, beam, found, scratch);
@@ -54,7 +54,7 @@ pub fn walk(
         let floor = floor.unwrap_or_else(|| graph.walk(query, Some(sees), again, found, scratch));
         rows.clear();
         rows.extend(found.iter().map(|&(_, row)| row).filter(|&row| sees(row)));
-        columns.sift(rows, query, pool, |row| Some(Place::Sealed(layer, row)));
+        columns.sift(rows, query, pool, |row| Some(RowLocation::Sealed(layer, row)));
         floor
     });
     scan.check_time()?;

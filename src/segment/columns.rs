@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use super::{Blocks, Container, GraphFile, SegmentError};
 use crate::facet::Facets;
 use crate::object::{BlobStore, CodecError, Hash, Reader, SetHash, Time, Writer};
-use crate::record::{Computed, Content, Stamp, Version};
+use crate::record::{Computed, Provenance, RecordContent, Version};
 use crate::text::Postings;
 use crate::vector::{self, Metric};
 
@@ -50,7 +50,7 @@ pub(super) const HAS_VECTOR: u8 = 2;
 
 /// What all rows of a segment, or all records of a branch, add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct RowTotals {
     /// Records.
     pub records: u64,
     /// Records with a vector.
@@ -65,20 +65,20 @@ pub struct Totals {
     pub raw: u64,
 }
 
-impl Totals {
+impl RowTotals {
     const FIELDS: usize = 6;
 
-    fn fields(&mut self) -> [&mut u64; Totals::FIELDS] {
+    fn fields(&mut self) -> [&mut u64; RowTotals::FIELDS] {
         [&mut self.records, &mut self.vectors, &mut self.id_lines, &mut self.json, &mut self.terms, &mut self.raw]
     }
 
     /// Adds another sum.
-    pub fn add(&mut self, mut other: Totals) {
+    pub fn add(&mut self, mut other: RowTotals) {
         self.fields().into_iter().zip(other.fields()).for_each(|(sum, more)| *sum += *more);
     }
 
     /// Takes away what was added before.
-    pub fn subtract(&mut self, mut other: Totals) {
+    pub fn subtract(&mut self, mut other: RowTotals) {
         self.fields().into_iter().zip(other.fields()).for_each(|(sum, less)| *sum = sum.saturating_sub(*less));
     }
 
@@ -91,8 +91,8 @@ impl Totals {
     }
 
     /// Reads the stored form.
-    pub fn read(input: &mut Reader<'_>) -> Result<Totals, CodecError> {
-        let mut totals = Totals::default();
+    pub fn read(input: &mut Reader<'_>) -> Result<RowTotals, CodecError> {
+        let mut totals = RowTotals::default();
         for field in totals.fields() {
             *field = input.number()?;
         }
@@ -102,12 +102,12 @@ impl Totals {
 
 /// The ids of a segment, one behind the other.
 #[derive(Clone, Copy)]
-struct Ids<'a> {
+struct IdColumn<'a> {
     ends: &'a [u32],
     bytes: &'a [u8],
 }
 
-impl<'a> Ids<'a> {
+impl<'a> IdColumn<'a> {
     fn get(&self, row: u32) -> Option<&'a [u8]> {
         let start = if row == 0 { 0 } else { *self.ends.get(row as usize - 1)? };
         self.bytes.get(start as usize..*self.ends.get(row as usize)? as usize)
@@ -116,7 +116,7 @@ impl<'a> Ids<'a> {
 
 /// What the payload of a row says.
 struct Payload<'a> {
-    stamp: Stamp,
+    stamp: Provenance,
     text: Option<&'a str>,
     metadata: &'a str,
     has_vector: bool,
@@ -128,7 +128,7 @@ pub struct Segment {
     rows: u32,
     dim: usize,
     sum: SetHash,
-    totals: Totals,
+    totals: RowTotals,
     stamps: Vec<[Arc<str>; 3]>,
     /// Its neighbour graphs by metric, as far as they are built.
     pub(super) graphs: [OnceLock<Arc<GraphFile>>; Metric::ALL.len()],
@@ -147,7 +147,7 @@ impl Segment {
         let mut parse = || -> Result<_, CodecError> {
             let rows = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
             let dim = usize::try_from(input.number()?).map_err(|_| CodecError::Number)?;
-            let totals = Totals::read(&mut input)?;
+            let totals = RowTotals::read(&mut input)?;
             let sum = SetHash::from_bytes(input.bytes()?).ok_or(CodecError::Short)?;
             Ok((rows, dim, totals, sum))
         };
@@ -183,7 +183,7 @@ impl Segment {
     }
 
     /// Returns the sums over all rows.
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> RowTotals {
         self.totals
     }
 
@@ -215,10 +215,10 @@ impl Segment {
     }
 
     /// The ids of all rows; the whole columns are checked at the first look-up.
-    fn ids(&self) -> Result<Ids<'_>, SegmentError> {
+    fn ids(&self) -> Result<IdColumn<'_>, SegmentError> {
         let ends = bytemuck::try_cast_slice(self.container.section(ID_ENDS)?);
         let ends = ends.map_err(|_| self.container.damaged(ID_ENDS, "it is not aligned"))?;
-        Ok(Ids { ends, bytes: self.container.section(IDS)? })
+        Ok(IdColumn { ends, bytes: self.container.section(IDS)? })
     }
 
     /// Returns a row's content hash.
@@ -296,7 +296,7 @@ impl Segment {
     pub fn version(&self, row: u32, blocks: &mut Blocks) -> Result<Version, SegmentError> {
         let payload = self.read_payload(row, blocks)?;
         let payload = self.parse(row, &payload)?;
-        let content = Content {
+        let content = RecordContent {
             vector: if payload.has_vector { Some(self.read_vector(row, blocks)?) } else { None },
             text: payload.text.map(Arc::from),
             metadata: payload.metadata.into(),
@@ -311,15 +311,15 @@ impl Segment {
     }
 
     /// Returns who wrote a row, and when.
-    pub fn stamp(&self, row: u32) -> Result<Stamp, SegmentError> {
+    pub fn stamp(&self, row: u32) -> Result<Provenance, SegmentError> {
         Ok(self.parse(row, self.payload(row)?)?.stamp)
     }
 
     /// Reads all that a hit shows of a row beside its vector: who wrote it, text and metadata.
-    pub fn shown(&self, row: u32, blocks: &mut Blocks) -> Result<(Stamp, Content), SegmentError> {
+    pub fn shown(&self, row: u32, blocks: &mut Blocks) -> Result<(Provenance, RecordContent), SegmentError> {
         let payload = self.read_payload(row, blocks)?;
         let Payload { stamp, text, metadata, .. } = self.parse(row, &payload)?;
-        Ok((stamp, Content { vector: None, text: text.map(Arc::from), metadata: metadata.into() }))
+        Ok((stamp, RecordContent { vector: None, text: text.map(Arc::from), metadata: metadata.into() }))
     }
 
     /// Returns a row's text and metadata, to search them.
@@ -369,13 +369,13 @@ impl Segment {
     }
 
     /// Returns the sums that one row contributes.
-    pub fn row_totals(&self, row: u32) -> Result<Totals, SegmentError> {
+    pub fn row_totals(&self, row: u32) -> Result<RowTotals, SegmentError> {
         let has_vector = self.norm(row)? >= 0.0;
         let (json, terms) = self.lengths(row)?;
         let id_bytes = self.id(row)?.len() as u64;
         let payload = self.payload_range(row)?;
         let vector_bytes = if has_vector { self.dim as u64 * 4 } else { 0 };
-        Ok(Totals {
+        Ok(RowTotals {
             records: 1,
             vectors: u64::from(has_vector),
             id_lines: if has_vector { id_bytes + 1 } else { 0 },
@@ -428,7 +428,7 @@ impl Segment {
             if found != row || !input.is_empty() {
                 return Err(CodecError::Number);
             }
-            let stamp = Stamp { created, modified, branch, agent, session };
+            let stamp = Provenance { created, modified, branch, agent, session };
             let text = (flags & HAS_TEXT != 0).then_some(text);
             Ok(Payload { stamp, text, metadata, has_vector: flags & HAS_VECTOR != 0 })
         };

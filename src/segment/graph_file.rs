@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::{Container, ContainerWriter, Segment, SegmentError};
-use crate::graph::{Graph, Rows};
+use crate::graph::{Graph, VectorRows};
 use crate::object::{BlobStore, CodecError, Hash, Reader, Writer};
 use crate::vector::Metric;
 
@@ -80,8 +80,8 @@ pub fn write_graph(blobs: &BlobStore, segment: &Hash, metric: Metric, bytes: &[u
 
 impl Segment {
     /// Returns the compact copies of all rows, as a graph is built over them.
-    pub fn graph_rows(&self) -> Result<Rows<'_>, SegmentError> {
-        Ok(Rows { dim: self.dim(), codes: self.codes()?, scales: self.scales()?.0, norms: self.norms()? })
+    pub fn graph_rows(&self) -> Result<VectorRows<'_>, SegmentError> {
+        Ok(VectorRows { dim: self.dim(), codes: self.codes()?, scales: self.scales()?.0, norms: self.norms()? })
     }
 
     /// Gives the segment its graph for a metric; a later one for the same metric is dropped.

@@ -17,7 +17,7 @@ use std::io;
 use thiserror::Error;
 
 pub use blocks::Blocks;
-pub use columns::{Segment, Totals};
+pub use columns::{RowTotals, Segment};
 pub use container::Container;
 pub use container_writer::ContainerWriter;
 pub use graph_file::{GraphFile, write_graph};

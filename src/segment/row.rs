@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{Blocks, Segment, SegmentError, Totals};
+use super::{Blocks, RowTotals, Segment, SegmentError};
 use crate::object::Hash;
-use crate::record::{Stamp, Version};
+use crate::record::{Provenance, Version};
 
 /// One version of a record, unsealed or sealed.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ impl Row {
     }
 
     /// Returns who wrote it, and when.
-    pub fn stamp(&self) -> Result<Stamp, SegmentError> {
+    pub fn stamp(&self) -> Result<Provenance, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.stamp.clone()),
             Row::Sealed(segment, row) => segment.stamp(*row),
@@ -95,7 +95,7 @@ impl Row {
     }
 
     /// Returns what it contributes to the sums of a branch.
-    pub fn totals(&self) -> Result<Totals, SegmentError> {
+    pub fn totals(&self) -> Result<RowTotals, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(totals_of(version)),
             Row::Sealed(segment, row) => segment.row_totals(*row),
@@ -104,9 +104,9 @@ impl Row {
 }
 
 /// Returns what a version contributes to the sums of a branch.
-pub(super) fn totals_of(version: &Version) -> Totals {
+pub(super) fn totals_of(version: &Version) -> RowTotals {
     let has_vector = version.content.vector.is_some();
-    Totals {
+    RowTotals {
         records: 1,
         vectors: u64::from(has_vector),
         id_lines: if has_vector { version.id.len() as u64 + 1 } else { 0 },

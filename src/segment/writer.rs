@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::columns::{HAS_TEXT, HAS_VECTOR, KIND};
 use super::row::totals_of;
-use super::{Blocks, ContainerWriter, Row, SegmentError, Totals};
+use super::{Blocks, ContainerWriter, Row, RowTotals, SegmentError};
 use crate::facet::FacetsWriter;
 use crate::object::{BlobStore, Hash, SetHash, Writer};
-use crate::record::{Stamp, Version};
+use crate::record::{Provenance, Version};
 use crate::text::PostingsWriter;
 use crate::vector;
 
@@ -24,7 +24,7 @@ pub fn write_segment(blobs: &BlobStore, rows: &[Row], dim: usize) -> Result<Hash
     let mut out = ContainerWriter::new(blobs)?;
     write_vectors(&mut out, rows, dim)?;
     let sum = write_ids_and_hashes(&mut out, rows)?;
-    let Gathered { stamps, totals, postings, facets } = write_payloads(&mut out, rows)?;
+    let ColumnSource { stamps, totals, postings, facets } = write_payloads(&mut out, rows)?;
     out.begin()?;
     for stamp in &stamps {
         let mut bytes = Writer::new();
@@ -97,16 +97,16 @@ fn write_ids_and_hashes(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<S
 type Labels = [Arc<str>; 3];
 
 /// What is found on the way through the payloads.
-struct Gathered {
+struct ColumnSource {
     stamps: Vec<Labels>,
-    totals: Totals,
+    totals: RowTotals,
     postings: Vec<u8>,
     facets: Vec<u8>,
 }
 
 /// Sections 8 to 10.
-fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<Gathered, SegmentError> {
-    let mut totals = Totals::default();
+fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<ColumnSource, SegmentError> {
+    let mut totals = RowTotals::default();
     let (mut ends, mut lengths) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len() * 2));
     let (mut postings, mut facets) = (PostingsWriter::new(), FacetsWriter::new());
     let (mut end, mut blocks) = (0u64, Blocks::default());
@@ -135,7 +135,7 @@ fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<Gathere
     }
     out.begin()?;
     out.write(bytemuck::cast_slice(&lengths))?;
-    Ok(Gathered { stamps: stamps.labels, totals, postings: postings.finish(), facets: facets.finish() })
+    Ok(ColumnSource { stamps: stamps.labels, totals, postings: postings.finish(), facets: facets.finish() })
 }
 
 fn payload(row: u32, version: &Version, stamp: u32) -> Vec<u8> {
@@ -161,7 +161,7 @@ struct Stamps {
 }
 
 impl Stamps {
-    fn number(&mut self, stamp: &Stamp) -> u32 {
+    fn number(&mut self, stamp: &Provenance) -> u32 {
         let labels = [stamp.branch.clone(), stamp.agent.clone(), stamp.session.clone()];
         if let Some(number) = self.numbers.get(&labels) {
             return *number;

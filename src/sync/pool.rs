@@ -10,23 +10,23 @@ use super::{Condvar, Mutex, MutexGuard};
 /// Threads that stay when there is nothing to do.
 const IDLE_MAX: usize = 4;
 
-type Job = Box<dyn FnOnce() + Send>;
+type PoolJob = Box<dyn FnOnce() + Send>;
 
 /// A bounded number of threads, shared fairly by users: no user has more than half of them at a time, and
 /// of those who wait each user is served in turn.
-pub struct Pool(Arc<Shared>);
+pub struct Pool(Arc<PoolShared>);
 
-struct Shared {
+struct PoolShared {
     name: &'static str,
     threads_max: usize,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     work: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     /// What waits, by user.
-    queues: HashMap<u32, VecDeque<Job>>,
+    queues: HashMap<u32, VecDeque<PoolJob>>,
     /// The users for whom something waits, in the order of their turns.
     turns: VecDeque<u32>,
     /// How many threads work for each user.
@@ -39,8 +39,8 @@ struct State {
     closed: bool,
 }
 
-impl State {
-    fn put(&mut self, uid: u32, job: Job) {
+impl PoolState {
+    fn put(&mut self, uid: u32, job: PoolJob) {
         let queue = self.queues.entry(uid).or_default();
         if queue.is_empty() {
             self.turns.push_back(uid);
@@ -49,7 +49,7 @@ impl State {
     }
 
     /// Takes the next job that may run now.
-    fn take(&mut self, most: usize) -> Option<(u32, Job)> {
+    fn take(&mut self, most: usize) -> Option<(u32, PoolJob)> {
         let may_run = |uid: &u32| self.running.get(uid).is_none_or(|running| *running < most);
         let at = self.turns.iter().position(may_run)?;
         let uid = self.turns.remove(at)?;
@@ -83,7 +83,7 @@ impl Pool {
     /// Makes a pool without threads; they come with the work, up to `threads_max`.
     pub fn new(name: &'static str, threads_max: usize) -> Pool {
         let (state, work) = (Mutex::default(), Condvar::default());
-        Pool(Arc::new(Shared { name, threads_max: threads_max.max(2), state, work }))
+        Pool(Arc::new(PoolShared { name, threads_max: threads_max.max(2), state, work }))
     }
 
     /// Does the job on a thread of the pool, at once if `uid` has not too many under way.
@@ -115,7 +115,7 @@ impl Drop for Pool {
     }
 }
 
-impl Shared {
+impl PoolShared {
     fn most_of_one_user(&self) -> usize {
         self.threads_max / 2
     }
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    fn rest<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn rest<'a>(&self, mut state: MutexGuard<'a, PoolState>) -> MutexGuard<'a, PoolState> {
         state.idle += 1;
         let mut state = self.work.wait_while(state, |state| state.called == 0 && !state.closed);
         state.called = state.called.saturating_sub(1);

@@ -29,9 +29,9 @@ const JOINERS_MAX: usize = 3;
 ///
 /// A term that occurs twice is given twice. Terms are 1 to [`TERM_BYTES_MAX`] bytes.
 pub fn tokens(text: &str, each: &mut dyn FnMut(&str)) {
-    let mut scan = Scan { text, term: String::with_capacity(TERM_BYTES_MAX), each };
+    let mut scan = TokenScan { text, term: String::with_capacity(TERM_BYTES_MAX), each };
     let mut word = None; // where the word at hand begins
-    let mut name: Option<Name> = None; // the words so far that nothing has separated yet
+    let mut name: Option<CompoundToken> = None; // the words so far that nothing has separated yet
     for (at, c) in text.char_indices() {
         if c.is_alphanumeric() {
             word.get_or_insert(at);
@@ -39,7 +39,7 @@ pub fn tokens(text: &str, each: &mut dyn FnMut(&str)) {
         }
         if let Some(start) = word.take() {
             scan.emit(start, at);
-            name = Some(Name::grown(name, start, at));
+            name = Some(CompoundToken::grown(name, start, at));
         }
         name = match name {
             Some(open) if is_joiner(c) && open.joiners < JOINERS_MAX => Some(open.joined(c)),
@@ -52,7 +52,7 @@ pub fn tokens(text: &str, each: &mut dyn FnMut(&str)) {
     }
     if let Some(start) = word {
         scan.emit(start, text.len());
-        name = Some(Name::grown(name, start, text.len()));
+        name = Some(CompoundToken::grown(name, start, text.len()));
     }
     if let Some(open) = name {
         scan.close(&open);
@@ -133,7 +133,7 @@ fn is_joiner(c: char) -> bool {
 }
 
 /// A compound in the making: where it begins and ends, and what has followed it so far.
-struct Name {
+struct CompoundToken {
     start: usize,
     end: usize,
     words: usize,
@@ -142,7 +142,7 @@ struct Name {
     suffix_end: usize,
 }
 
-impl Name {
+impl CompoundToken {
     /// Returns the compound `before` with one word more, or a new one of that word.
     fn grown(before: Option<Self>, start: usize, end: usize) -> Self {
         let (start, words) = before.map_or((start, 0), |name| (name.start, name.words));
@@ -159,13 +159,13 @@ impl Name {
 }
 
 /// Where terms go: lower-cased into one buffer, so that cutting allocates nothing per term.
-struct Scan<'a> {
+struct TokenScan<'a> {
     text: &'a str,
     term: String,
     each: &'a mut dyn FnMut(&str),
 }
 
-impl Scan<'_> {
+impl TokenScan<'_> {
     fn emit(&mut self, start: usize, end: usize) {
         let part = &self.text[start..end];
         self.term.clear();
@@ -184,7 +184,7 @@ impl Scan<'_> {
     }
 
     /// Gives the compound itself, when it is more than the one word that was given already.
-    fn close(&mut self, name: &Name) {
+    fn close(&mut self, name: &CompoundToken) {
         if name.words > 1 || name.suffix_end > name.end {
             self.emit(name.start, name.suffix_end);
         }

@@ -1,7 +1,7 @@
 //! Vectors as plain arithmetic: metrics, distance kernels and the compact int8 copy of a vector.
 //!
 //! This is a room of the cellar. It knows no record, no branch and no file: slices go in, numbers
-//! come out. [`Prepared`] is the door for whoever answers a query; the free functions serve
+//! come out. [`PreparedVector`] is the door for whoever answers a query; the free functions serve
 //! those who store vectors.
 //!
 //! **Invariant: equal bits in, equal bits out.** Each kernel adds in one fixed order that depends on
@@ -19,7 +19,7 @@ mod tests;
 pub use coarse::{CoarsePlace, CoarseQuery, CoarseRows, CoarseSource, Estimates};
 pub use code::{Code, quantize};
 pub use metric::{Metric, UnknownMetric};
-pub use prepared::{Compared, Prepared, Sieve};
+pub use prepared::{Compared, PreparedVector, Sieve};
 
 /// The largest number of dimensions a vector may have.
 pub const DIM_MAX: usize = 65_536;
@@ -38,7 +38,7 @@ pub fn instruction_set() -> &'static str {
 /// Returns the inner product of two vectors of equal length.
 ///
 /// The sum is kept in f32: values whose squares leave the range of f32 give infinity or NaN here.
-/// [`Prepared::score`] does not have that limit.
+/// [`PreparedVector::score`] does not have that limit.
 ///
 /// # Panics
 ///

@@ -26,7 +26,7 @@ pub struct Compared {
 ///
 /// Scores follow one rule for all metrics: larger is better.
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub struct PreparedVector {
     metric: Metric,
     vector: Vec<f32>,
     norm: f32,
@@ -38,7 +38,7 @@ pub struct Prepared {
     kernels: &'static Kernels,
 }
 
-impl Prepared {
+impl PreparedVector {
     /// Makes a vector ready; its values must be finite.
     #[must_use]
     pub fn new(metric: Metric, vector: Vec<f32>) -> Self {
@@ -122,7 +122,7 @@ impl Prepared {
         Compared { product, scale: code.scale, residual: code.residual, norm: row_norm }
     }
 
-    /// Returns a lower and an upper bound on [`Prepared::score`], from a row's code alone.
+    /// Returns a lower and an upper bound on [`PreparedVector::score`], from a row's code alone.
     ///
     /// The bounds are proven, not likely: they hold for the score as computed, rounding included.
     /// They say nothing (the whole range of the metric) for rows or queries whose length lies

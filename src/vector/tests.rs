@@ -171,7 +171,7 @@ fn coarse_estimates_are_near_the_scores_and_equal_in_any_company() {
                 CoarseSource { bytes: &code, scale, norm: norm(vector), missing: 0.0 }.write(metric, place);
             }
             let rows = CoarseRows::new(&bytes, dim);
-            let prepared = Prepared::new(metric, random.vector(dim));
+            let prepared = PreparedVector::new(metric, random.vector(dim));
             let query = prepared.coarse();
             let mut estimates = Estimates::default();
             query.estimates(rows, &[8, 0, 1, 2, 3, 4, 5, 6, 7], &mut estimates);
@@ -192,7 +192,7 @@ fn what_lies_so_many_times_as_far_is_worth_about_what_it_should_be() {
     let mut random = Random(10);
     let dim = 384;
     for metric in Metric::ALL {
-        let query = Prepared::new(metric, random.vector(dim)).coarse();
+        let query = PreparedVector::new(metric, random.vector(dim)).coarse();
         for score in [-0.9_f32, -0.3, 0.0] {
             let (near, far) = (query.worth_farther(score, 1.0), query.worth_farther(score, 1.5));
             let wanted = match metric {
@@ -208,11 +208,11 @@ fn what_lies_so_many_times_as_far_is_worth_about_what_it_should_be() {
         }
     }
     // Under l2 what estimates are wrong by is a share of the lengths.
-    let query = Prepared::new(Metric::L2, vec![0.001; dim]).coarse();
+    let query = PreparedVector::new(Metric::L2, vec![0.001; dim]).coarse();
     assert!((query.worth_farther(-2.0, 1.5) + 3.0).abs() < 1e-3);
     // Lengths whose squares are too large or too small for an f32.
     for size in [1e30_f32, 1e-30] {
-        let far = Prepared::new(Metric::L2, vec![size; dim]).coarse().worth_farther(-100.0 * size, 1.5);
+        let far = PreparedVector::new(Metric::L2, vec![size; dim]).coarse().worth_farther(-100.0 * size, 1.5);
         assert!((far / size + 150.0).abs() < 0.1, "{far}");
     }
 }
@@ -234,7 +234,7 @@ fn a_coarse_row_keeps_zeros_and_its_own_length() {
 fn damaged_factors_of_a_coarse_row_give_a_number() {
     let mut random = Random(13);
     for metric in Metric::ALL {
-        let query = Prepared::new(metric, random.vector(64)).coarse();
+        let query = PreparedVector::new(metric, random.vector(64)).coarse();
         for factors in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
             for size in [factors, 0.0] {
                 let mut bytes = vec![0x5A; 64];
@@ -264,11 +264,11 @@ fn norms_are_right_far_beyond_what_f32_can_square() {
 #[test]
 fn scores_follow_the_metric() {
     let (q, x) = (vec![1.0, 0.0], [3.0, 4.0]);
-    let score = |metric| Prepared::new(metric, q.clone()).score(&x, norm(&x));
+    let score = |metric| PreparedVector::new(metric, q.clone()).score(&x, norm(&x));
     assert_eq!(score(Metric::Cosine), 0.6);
     assert_eq!(score(Metric::L2), -(20.0_f32.sqrt()));
     assert_eq!(score(Metric::Dot), 3.0);
-    let distance = |metric, score| Prepared::new(metric, q.clone()).distance(score);
+    let distance = |metric, score| PreparedVector::new(metric, q.clone()).distance(score);
     assert_eq!(distance(Metric::Cosine, 0.75), 0.25);
     assert_eq!(distance(Metric::L2, -2.0), 2.0);
     assert_eq!(distance(Metric::Dot, 3.0), -3.0);
@@ -286,7 +286,7 @@ fn scores_stay_finite_and_right_for_tiny_huge_and_zero_vectors() {
         (vec![0.0, 0.0], [1.0, 1.0], 0.0),
     ] {
         for metric in Metric::ALL {
-            let prepared = Prepared::new(metric, q.clone());
+            let prepared = PreparedVector::new(metric, q.clone());
             let score = prepared.score(&x, norm(&x));
             assert!(score.is_finite(), "{metric} {q:?} {x:?}: {score}");
             if metric == Metric::Cosine {
@@ -301,7 +301,7 @@ fn a_vector_is_its_own_nearest_row() {
     let mut random = Random(4);
     for dim in [1, 3, 384, 1000] {
         let v = random.vector(dim);
-        let score = |metric| Prepared::new(metric, v.clone()).score(&v, norm(&v));
+        let score = |metric| PreparedVector::new(metric, v.clone()).score(&v, norm(&v));
         assert!(score(Metric::Cosine) > 1.0 - 1e-6);
         assert_eq!(score(Metric::L2), 0.0);
     }
@@ -314,7 +314,7 @@ fn check_bounds(q: &[f32], x: &[f32]) -> f32 {
     let code = Code { bytes: &bytes, scale, residual };
     let mut width = 0.0;
     for metric in Metric::ALL {
-        let prepared = Prepared::new(metric, q.to_vec());
+        let prepared = PreparedVector::new(metric, q.to_vec());
         let score = prepared.score(x, norm(x));
         let found = prepared.compared(code, norm(x));
         let (lower, upper) = prepared.bounds(found);
@@ -393,7 +393,7 @@ fn the_sieve_is_as_fine_as_the_bounds() {
     for metric in Metric::ALL {
         for dim in [3, 384, 1000] {
             let (q, x) = (random.vector(dim), random.vector(dim));
-            let (prepared, length, mut bytes) = (Prepared::new(metric, q), norm(&x), vec![0; dim]);
+            let (prepared, length, mut bytes) = (PreparedVector::new(metric, q), norm(&x), vec![0; dim]);
             let (scale, residual) = quantize(&x, &mut bytes);
             let found = prepared.compared(Code { bytes: &bytes, scale, residual }, length);
             let upper = prepared.bounds(found).1;

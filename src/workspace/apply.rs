@@ -1,9 +1,9 @@
 //! Carrying out an op: names. What concerns one inode alone is in `change`.
 
-use super::node::{Body, Directory, Node};
-use super::op::{Make, Op, Outcome, RenameHow};
+use super::node::{Body, Directory, FileNode};
+use super::op::{FileOp, FileOutcome, Make, RenameHow};
 use super::pack::Packs;
-use super::{Content, Kind, Name, Tree, TreeError};
+use super::{FileContent, FileKind, FileName, Tree, TreeError};
 use crate::object::Time;
 
 /// Most names of a file, and most directories in a directory.
@@ -17,23 +17,23 @@ impl Tree {
     ///
     /// The same ops in the same order give the same tree with the same inode numbers. `packs` is
     /// asked when some bytes of a sealed chunk are kept and others change.
-    pub fn apply(&mut self, op: &Op, time: Time, packs: &dyn Packs) -> Result<Outcome, TreeError> {
-        let done = |inode: u64| Outcome { inode, gone: None };
+    pub fn apply(&mut self, op: &FileOp, time: Time, packs: &dyn Packs) -> Result<FileOutcome, TreeError> {
+        let done = |inode: u64| FileOutcome { inode, gone: None };
         match op {
-            Op::Create { parent, name, make, mode, uid, gid } => {
+            FileOp::Create { parent, name, make, mode, uid, gid } => {
                 self.create(*parent, name, make, [*mode, *uid, *gid], time).map(done)
             }
-            Op::Link { inode, parent, name } => self.link(*inode, *parent, name, time).map(|()| done(*inode)),
-            Op::Unlink { parent, name, keep } => self.unlink(*parent, name, *keep, time),
-            Op::Rmdir { parent, name, keep } => self.rmdir(*parent, name, *keep, time),
-            Op::Rename { parent, name, new_parent, new_name, how: RenameHow::Exchange, keep: _ } => {
+            FileOp::Link { inode, parent, name } => self.link(*inode, *parent, name, time).map(|()| done(*inode)),
+            FileOp::Unlink { parent, name, keep } => self.unlink(*parent, name, *keep, time),
+            FileOp::Rmdir { parent, name, keep } => self.rmdir(*parent, name, *keep, time),
+            FileOp::Rename { parent, name, new_parent, new_name, how: RenameHow::Exchange, keep: _ } => {
                 self.exchange((*parent, name), (*new_parent, new_name), time).map(done)
             }
-            Op::Rename { parent, name, new_parent, new_name, how, keep } => {
+            FileOp::Rename { parent, name, new_parent, new_name, how, keep } => {
                 let replace = *how == RenameHow::Plain;
                 self.rename((*parent, name), (*new_parent, new_name), replace, *keep, time)
             }
-            Op::Drop { inode } => {
+            FileOp::Drop { inode } => {
                 if self.orphans.remove(inode).is_some() {
                     self.forget(*inode);
                 }
@@ -44,7 +44,7 @@ impl Tree {
     }
 
     /// Returns the inode of a name that may be free, in a directory that is not removed.
-    fn find(&self, parent: u64, name: &Name) -> Result<Option<u64>, TreeError> {
+    fn find(&self, parent: u64, name: &FileName) -> Result<Option<u64>, TreeError> {
         let node = self.node(parent)?;
         let directory = node.directory().ok_or(TreeError::NotDirectory)?;
         if node.is_nameless() {
@@ -54,7 +54,7 @@ impl Tree {
     }
 
     /// Checks that a directory takes a new name.
-    pub(super) fn check_free(&self, parent: u64, name: &Name, is_directory: bool) -> Result<(), TreeError> {
+    pub(super) fn check_free(&self, parent: u64, name: &FileName, is_directory: bool) -> Result<(), TreeError> {
         if self.find(parent, name)?.is_some() {
             return Err(TreeError::Exists);
         }
@@ -69,7 +69,7 @@ impl Tree {
     fn create(
         &mut self,
         parent: u64,
-        name: &Name,
+        name: &FileName,
         make: &Make,
         [mut mode, uid, mut gid]: [u32; 3],
         time: Time,
@@ -82,14 +82,14 @@ impl Tree {
             gid = above.gid;
             mode |= if is_directory { SETGID } else { 0 };
         }
-        let inode = self.add(Node::new(body, mode, uid, gid, time));
+        let inode = self.add(FileNode::new(body, mode, uid, gid, time));
         self.enter(parent, name, inode, time)?;
         Ok(inode)
     }
 
-    fn link(&mut self, inode: u64, parent: u64, name: &Name, time: Time) -> Result<(), TreeError> {
+    fn link(&mut self, inode: u64, parent: u64, name: &FileName, time: Time) -> Result<(), TreeError> {
         let node = self.node(inode)?;
-        if node.kind() == Kind::Directory {
+        if node.kind() == FileKind::Directory {
             return Err(TreeError::NotPermitted);
         }
         if node.is_nameless() {
@@ -102,15 +102,15 @@ impl Tree {
         self.enter(parent, name, inode, time)
     }
 
-    fn unlink(&mut self, parent: u64, name: &Name, keep: bool, time: Time) -> Result<Outcome, TreeError> {
+    fn unlink(&mut self, parent: u64, name: &FileName, keep: bool, time: Time) -> Result<FileOutcome, TreeError> {
         let inode = self.find(parent, name)?.ok_or(TreeError::NotFound)?;
-        if self.node(inode)?.kind() == Kind::Directory {
+        if self.node(inode)?.kind() == FileKind::Directory {
             return Err(TreeError::IsDirectory);
         }
         self.remove((parent, name), inode, keep, time)
     }
 
-    fn rmdir(&mut self, parent: u64, name: &Name, keep: bool, time: Time) -> Result<Outcome, TreeError> {
+    fn rmdir(&mut self, parent: u64, name: &FileName, keep: bool, time: Time) -> Result<FileOutcome, TreeError> {
         let inode = self.find(parent, name)?.ok_or(TreeError::NotFound)?;
         if !self.directory(inode)?.is_empty() {
             return Err(TreeError::NotEmpty);
@@ -119,24 +119,24 @@ impl Tree {
     }
 
     /// Takes a name of an inode away, and the inode with its last one.
-    fn remove(&mut self, from: (u64, &Name), inode: u64, keep: bool, time: Time) -> Result<Outcome, TreeError> {
+    fn remove(&mut self, from: (u64, &FileName), inode: u64, keep: bool, time: Time) -> Result<FileOutcome, TreeError> {
         let is_last = self.leave(from.0, from.1, inode, time)?;
         if is_last && keep {
             self.orphans.insert(inode);
         } else if is_last {
             self.forget(inode);
         }
-        Ok(Outcome { inode, gone: is_last.then_some(inode) })
+        Ok(FileOutcome { inode, gone: is_last.then_some(inode) })
     }
 
     fn rename(
         &mut self,
-        from: (u64, &Name),
-        to: (u64, &Name),
+        from: (u64, &FileName),
+        to: (u64, &FileName),
         replace: bool,
         keep: bool,
         time: Time,
-    ) -> Result<Outcome, TreeError> {
+    ) -> Result<FileOutcome, TreeError> {
         let inode = self.find(from.0, from.1)?.ok_or(TreeError::NotFound)?;
         let target = self.find(to.0, to.1)?;
         if target.is_some() && !replace {
@@ -144,7 +144,7 @@ impl Tree {
         }
         // Two names of one inode: POSIX says that nothing happens.
         if target == Some(inode) {
-            return Ok(Outcome { inode, gone: None });
+            return Ok(FileOutcome { inode, gone: None });
         }
         self.check_move(inode, from.0, to.0, target)?;
         let gone = match target {
@@ -153,12 +153,12 @@ impl Tree {
         };
         self.leave(from.0, from.1, inode, time)?;
         self.enter(to.0, to.1, inode, time)?;
-        Ok(Outcome { inode, gone })
+        Ok(FileOutcome { inode, gone })
     }
 
     /// Checks whether an inode can take the place of `target` in another directory or the same.
     fn check_move(&self, inode: u64, from: u64, to: u64, target: Option<u64>) -> Result<(), TreeError> {
-        let is_directory = self.node(inode)?.kind() == Kind::Directory;
+        let is_directory = self.node(inode)?.kind() == FileKind::Directory;
         if is_directory && self.is_within(to, inode)? {
             return Err(TreeError::Invalid("a directory can't be moved into itself"));
         }
@@ -187,15 +187,15 @@ impl Tree {
         }
     }
 
-    fn exchange(&mut self, one: (u64, &Name), other: (u64, &Name), time: Time) -> Result<u64, TreeError> {
+    fn exchange(&mut self, one: (u64, &FileName), other: (u64, &FileName), time: Time) -> Result<u64, TreeError> {
         let first = self.find(one.0, one.1)?.ok_or(TreeError::NotFound)?;
         let second = self.find(other.0, other.1)?.ok_or(TreeError::NotFound)?;
         for (inode, into, out_of, back) in [(first, other.0, one.0, second), (second, one.0, other.0, first)] {
-            let is_directory = self.node(inode)?.kind() == Kind::Directory;
+            let is_directory = self.node(inode)?.kind() == FileKind::Directory;
             if is_directory && self.is_within(into, inode)? {
                 return Err(TreeError::Invalid("a directory can't be moved into itself"));
             }
-            let swaps = into == out_of || self.node(back)?.kind() == Kind::Directory;
+            let swaps = into == out_of || self.node(back)?.kind() == FileKind::Directory;
             if !swaps {
                 self.check_room(into, is_directory)?;
             }
@@ -213,7 +213,7 @@ impl Tree {
 
 fn body_of(make: &Make) -> Result<Body, TreeError> {
     Ok(match make {
-        Make::File => Body::File(Content::default()),
+        Make::File => Body::File(FileContent::default()),
         Make::Directory => Body::Directory(Directory::default()),
         Make::Symlink(target) if target.is_empty() => return Err(TreeError::NotFound),
         Make::Symlink(target) if target.len() > TARGET_BYTES_MAX => return Err(TreeError::NameTooLong),

@@ -1,10 +1,10 @@
 //! Carrying out an op: attributes and content of one inode.
 
 use super::content::FILE_BYTES_MAX;
-use super::node::{Body, Node, Xattrs};
-use super::op::{Attrs, Op, RangeOp, XattrHow};
+use super::node::{Body, FileNode, Xattrs};
+use super::op::{Attrs, FileOp, RangeOp, XattrHow};
 use super::pack::Packs;
-use super::{Content, Totals, Tree, TreeError};
+use super::{FileContent, Tree, TreeError, TreeTotals};
 use crate::object::Time;
 
 /// Longest name of an extended attribute.
@@ -15,24 +15,24 @@ const XATTR_BYTES_MAX: usize = 64 * 1024;
 const XATTRS_BYTES_MAX: usize = 1 << 20;
 
 impl Tree {
-    pub(super) fn change(&mut self, op: &Op, time: Time, packs: &dyn Packs) -> Result<u64, TreeError> {
+    pub(super) fn change(&mut self, op: &FileOp, time: Time, packs: &dyn Packs) -> Result<u64, TreeError> {
         match op {
-            Op::SetAttr { inode, attrs } => self.set_attrs(*inode, attrs, time, packs).map(|()| *inode),
-            Op::Write { inode, offset, bytes } => self.write(*inode, *offset, bytes, time, packs).map(|()| *inode),
-            Op::Range { inode, what, offset, length, keep_size } => {
+            FileOp::SetAttr { inode, attrs } => self.set_attrs(*inode, attrs, time, packs).map(|()| *inode),
+            FileOp::Write { inode, offset, bytes } => self.write(*inode, *offset, bytes, time, packs).map(|()| *inode),
+            FileOp::Range { inode, what, offset, length, keep_size } => {
                 self.range(*inode, *what, (*offset, *length), *keep_size, time, packs).map(|()| *inode)
             }
-            Op::Copy { from, from_offset, to, to_offset, length } => {
+            FileOp::Copy { from, from_offset, to, to_offset, length } => {
                 let content = self.node(*from)?.file()?.clone();
                 if from == to && from_offset.abs_diff(*to_offset) < *length {
                     return Err(TreeError::Invalid("the two ranges of one file overlap"));
                 }
                 self.copy(&content, *from_offset, (*to, *to_offset), *length, time, packs).map(|()| *to)
             }
-            Op::SetXattr { inode, name, value, how } => {
+            FileOp::SetXattr { inode, name, value, how } => {
                 self.set_xattr(*inode, name, value, *how, time).map(|()| *inode)
             }
-            Op::RemoveXattr { inode, name } => {
+            FileOp::RemoveXattr { inode, name } => {
                 self.node(*inode)?.xattr(name).ok_or(TreeError::NoAttribute)?;
                 self.change_xattrs(*inode, time, |xattrs| drop(xattrs.remove(name.as_slice()))).map(|()| *inode)
             }
@@ -45,7 +45,7 @@ impl Tree {
         &mut self,
         inode: u64,
         time: Time,
-        edit: impl FnOnce(&mut Content) -> Result<T, TreeError>,
+        edit: impl FnOnce(&mut FileContent) -> Result<T, TreeError>,
     ) -> Result<T, TreeError> {
         self.node(inode)?.file()?;
         let node = self.node_mut(inode)?;
@@ -137,7 +137,7 @@ impl Tree {
 
     fn copy(
         &mut self,
-        source: &Content,
+        source: &FileContent,
         from: u64,
         (to, at): (u64, u64),
         length: u64,
@@ -181,10 +181,10 @@ impl Tree {
     fn change_xattrs(&mut self, inode: u64, time: Time, change: impl FnOnce(&mut Xattrs)) -> Result<(), TreeError> {
         let node = self.node_mut(inode)?;
         let is_counted = inode != super::ROOT && !node.is_nameless();
-        let before = Totals::of(node);
+        let before = TreeTotals::of(node);
         change(&mut node.xattrs);
         node.ctime = time;
-        let after = Totals::of(node);
+        let after = TreeTotals::of(node);
         if is_counted {
             self.totals.replace(before, after);
         }
@@ -195,9 +195,9 @@ impl Tree {
     /// of a directory without its entries. Chunks are shared; ctime becomes `time`.
     ///
     /// For merging: it is no op, as what is grafted follows from the trees that are merged.
-    pub fn graft(&mut self, parent: u64, name: &[u8], node: &Node, time: Time) -> Result<u64, TreeError> {
-        let name = super::Name::new(name)?;
-        let mut copy = Node::new(Body::Fifo, node.mode, node.uid, node.gid, time);
+    pub fn graft(&mut self, parent: u64, name: &[u8], node: &FileNode, time: Time) -> Result<u64, TreeError> {
+        let name = super::FileName::new(name)?;
+        let mut copy = FileNode::new(Body::Fifo, node.mode, node.uid, node.gid, time);
         copy.take_over(node);
         self.check_free(parent, &name, copy.directory().is_some())?;
         let inode = self.add(copy);
@@ -208,19 +208,19 @@ impl Tree {
     /// Gives an inode kind, attributes, times and content of `node`; number and names stay, and the
     /// entries of a directory. ctime becomes `time`. `IsDirectory` or `NotDirectory` when one of the
     /// two is a directory and the other is not.
-    pub fn replace(&mut self, inode: u64, node: &Node, time: Time) -> Result<(), TreeError> {
+    pub fn replace(&mut self, inode: u64, node: &FileNode, time: Time) -> Result<(), TreeError> {
         match (self.node(inode)?.directory(), node.directory()) {
             (Some(_), None) => return Err(TreeError::IsDirectory),
             (None, Some(_)) => return Err(TreeError::NotDirectory),
             _ => {}
         }
         let is_counted = !self.node(inode)?.is_nameless();
-        let before = Totals::of(self.node(inode)?);
+        let before = TreeTotals::of(self.node(inode)?);
         let own = self.node_mut(inode)?;
         own.take_over(node);
         own.ctime = time;
-        let after = Totals::of(own);
-        if own.content().is_some_and(Content::is_unsealed) {
+        let after = TreeTotals::of(own);
+        if own.content().is_some_and(FileContent::is_unsealed) {
             self.unsealed.insert(inode);
         } else {
             self.unsealed.remove(&inode);
@@ -232,9 +232,9 @@ impl Tree {
     }
 }
 
-impl Node {
+impl FileNode {
     /// Takes everything of another node but its names; a directory keeps its own entries.
-    fn take_over(&mut self, other: &Node) {
+    fn take_over(&mut self, other: &FileNode) {
         let own = std::mem::replace(&mut self.body, Body::Fifo);
         let body = match (own, &other.body) {
             (own @ Body::Directory(_), Body::Directory(_)) => own,
@@ -245,6 +245,6 @@ impl Node {
         let (mode, uid, gid) = (other.mode, other.uid, other.gid);
         let (atime, mtime, ctime, crtime) = (other.atime, other.mtime, other.ctime, other.crtime);
         let hash = std::sync::OnceLock::new();
-        *self = Node { mode, uid, gid, atime, mtime, ctime, crtime, links, xattrs, body, hash };
+        *self = FileNode { mode, uid, gid, atime, mtime, ctime, crtime, links, xattrs, body, hash };
     }
 }

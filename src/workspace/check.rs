@@ -2,19 +2,20 @@
 
 use std::collections::HashSet;
 
-use super::load::{Changes, Entry, changes_of};
+use super::load::{EntryLink, LoadChanges, changes_of};
 use super::node::Body;
 use super::tree::ROOT;
-use super::{Name, Tree, TreeError};
+use super::{FileName, Tree, TreeError};
 
 impl Tree {
     /// Checks what the changes could have broken: every name leads to an inode, and every inode
     /// touched has a name and hangs below the root. The base is whole, so nothing else is looked at.
-    pub(super) fn check(&self, changes: &Changes) -> Result<(), TreeError> {
-        let has_entry = |parent: u64, name: &Name, inode: u64| {
+    pub(super) fn check(&self, changes: &LoadChanges) -> Result<(), TreeError> {
+        let has_entry = |parent: u64, name: &FileName, inode: u64| {
             self.nodes.get(parent).and_then(|node| node.directory()).is_some_and(|it| it.get(name) == Some(inode))
         };
-        let is_left = |(parent, name, inode): &Entry| has_entry(*parent, name, *inode) && !self.nodes.contains(*inode);
+        let is_left =
+            |(parent, name, inode): &EntryLink| has_entry(*parent, name, *inode) && !self.nodes.contains(*inode);
         if changes.gone.iter().any(is_left) {
             return Err(TreeError::Stored("an entry leads nowhere"));
         }

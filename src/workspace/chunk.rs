@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::TreeError;
 use super::pack::Packs;
-use super::written::Written;
+use super::written::WrittenChunk;
 use crate::object::{Context, Hash};
 use crate::sync::{Rank, RwLock};
 
@@ -22,9 +22,9 @@ pub(super) enum Chunk {
     /// Bytes in memory.
     Unsealed(Arc<UnsealedChunk>),
     /// 64 KiB in the file that they were written down in.
-    Written(Arc<Written>),
+    Written(Arc<WrittenChunk>),
     /// Bytes in a pack.
-    Sealed(Arc<Sealed>),
+    Sealed(Arc<PackedChunk>),
 }
 
 /// Bytes in memory: the first `filled` of a buffer, then zeros up to `length`.
@@ -42,7 +42,7 @@ pub(super) struct UnsealedChunk {
 
 /// Where the bytes are in a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sealed {
+pub(super) struct PackedChunk {
     /// The pack.
     pub pack: Hash,
     /// Their number in it.
@@ -159,7 +159,7 @@ impl UnsealedChunk {
     }
 }
 
-impl Sealed {
+impl PackedChunk {
     /// Returns its bytes, from the pack that has them now.
     fn read(&self, packs: &dyn Packs) -> Result<Vec<u8>, TreeError> {
         let gone = match packs.pack(&self.pack) {

@@ -18,7 +18,7 @@ static CONTENT_CONTEXT: Context = Context::new("engramfs 2026 file content v1");
 /// **Invariant:** whatever a chunk has behind the file's size is zeros, so that a file that is cut
 /// and grows again shows zeros there.
 #[derive(Clone, Default)]
-pub struct Content {
+pub struct FileContent {
     size: u64,
     allocated: u64,
     pub(super) chunks: Chunks,
@@ -27,27 +27,28 @@ pub struct Content {
 
 /// The part of one chunk that a range of a file covers.
 #[derive(Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct ChunkRange {
     pub number: u64,
     pub start: usize,
     pub end: usize,
 }
 
 /// Cuts a range into the parts of chunks that it covers.
-pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
+pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = ChunkRange> {
     let end = offset.saturating_add(length);
     let mut at = offset;
     std::iter::from_fn(move || {
         let number = at / CHUNK_BYTES;
         let stop = end.min((number + 1) * CHUNK_BYTES);
-        let part = Part { number, start: (at % CHUNK_BYTES) as usize, end: (stop - number * CHUNK_BYTES) as usize };
+        let part =
+            ChunkRange { number, start: (at % CHUNK_BYTES) as usize, end: (stop - number * CHUNK_BYTES) as usize };
         let there = at < end;
         at = stop;
         there.then_some(part)
     })
 }
 
-impl Content {
+impl FileContent {
     /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.size
@@ -94,7 +95,7 @@ impl Content {
     }
 
     /// Returns whether another content's bytes are the first of this one's. Chunks with equal hashes are not read.
-    pub fn begins_with(&self, other: &Content, packs: &dyn Packs) -> Result<bool, TreeError> {
+    pub fn begins_with(&self, other: &FileContent, packs: &dyn Packs) -> Result<bool, TreeError> {
         if other.size > self.size {
             return Ok(false);
         }

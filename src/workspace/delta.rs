@@ -20,9 +20,9 @@ use imbl::ordmap::DiffItem;
 
 use super::chunk::{Chunk, trimmed};
 use super::chunks::Piece;
-use super::node::{Body, Directory, Node};
+use super::node::{Body, Directory, FileNode};
 use super::nodes::Unlike;
-use super::{Content, Name, Tree, TreeError};
+use super::{FileContent, FileName, Tree, TreeError};
 use crate::object::{Hash, Writer};
 
 /// First byte of the stored form.
@@ -82,16 +82,16 @@ impl Tree {
     }
 }
 
-fn write_node(old: Option<&Node>, new: &Node, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
+fn write_node(old: Option<&FileNode>, new: &FileNode, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
     out.byte(new.kind() as u8).number(new.mode.into()).number(new.uid.into()).number(new.gid.into());
     out.signed(new.atime.0).signed(new.mtime.0).signed(new.ctime.0).signed(new.crtime.0);
     out.number(new.xattrs.len() as u64);
     for (name, value) in new.xattrs() {
         out.bytes(name).bytes(value);
     }
-    match (old.map(Node::body), new.body()) {
+    match (old.map(FileNode::body), new.body()) {
         (Some(Body::File(old)), Body::File(new)) => write_content(old, new, table, out)?,
-        (_, Body::File(new)) => write_content(&Content::default(), new, table, out)?,
+        (_, Body::File(new)) => write_content(&FileContent::default(), new, table, out)?,
         (Some(Body::Directory(old)), Body::Directory(new)) => write_entries(&old.entries, new, out),
         (_, Body::Directory(new)) => write_entries(&OrdMap::new(), new, out),
         (_, Body::Symlink(target)) => {
@@ -105,7 +105,7 @@ fn write_node(old: Option<&Node>, new: &Node, table: &mut Table, out: &mut Write
     Ok(())
 }
 
-fn write_entries(old: &OrdMap<Name, u64>, new: &Directory, out: &mut Writer) {
+fn write_entries(old: &OrdMap<FileName, u64>, new: &Directory, out: &mut Writer) {
     let (mut removed, mut set) = (Vec::new(), Vec::new());
     for item in old.diff(&new.entries) {
         match item {
@@ -123,7 +123,7 @@ fn write_entries(old: &OrdMap<Name, u64>, new: &Directory, out: &mut Writer) {
     });
 }
 
-fn write_content(old: &Content, new: &Content, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
+fn write_content(old: &FileContent, new: &FileContent, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
     let changed = old.chunks.differences(&new.chunks);
     out.number(new.size()).number(changed.len() as u64);
     for (number, piece) in changed {

@@ -3,22 +3,22 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::touched::Touched;
+use super::touched::TouchedNames;
 use super::tree::ROOT;
-use super::{Directory, Name, Node, Tree, Unlike};
+use super::{Directory, FileName, FileNode, Tree, Unlike};
 
 /// An inode and its node.
-pub type Place = (u64, Arc<Node>);
+pub type InodeNode = (u64, Arc<FileNode>);
 
 /// A path at which two trees are not alike.
 #[derive(Clone)]
-pub struct Difference {
+pub struct TreeDifference {
     /// Names joined by `/`; empty for the root.
     pub path: Vec<u8>,
     /// What the older tree has there.
-    pub old: Option<Place>,
+    pub old: Option<InodeNode>,
     /// What the newer tree has there.
-    pub new: Option<Place>,
+    pub new: Option<InodeNode>,
 }
 
 /// How a path differs.
@@ -34,7 +34,7 @@ pub enum ChangeKind {
 
 /// A path that differs, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct PathChange {
     /// Names joined by `/`; empty for the root.
     pub path: Vec<u8>,
     /// How it differs.
@@ -42,7 +42,7 @@ pub struct Change {
 }
 
 /// A directory of each tree at one path.
-struct Pair {
+struct TreePair {
     path: Vec<u8>,
     old: Option<u64>,
     new: Option<u64>,
@@ -50,25 +50,25 @@ struct Pair {
 
 impl Tree {
     /// Returns how a newer tree differs from this one, in bytewise order of paths.
-    pub fn changes(&self, newer: &Tree) -> Vec<Change> {
-        let kind = |it: &Difference| match (&it.old, &it.new) {
+    pub fn changes(&self, newer: &Tree) -> Vec<PathChange> {
+        let kind = |it: &TreeDifference| match (&it.old, &it.new) {
             (None, _) => ChangeKind::Added,
             (_, None) => ChangeKind::Deleted,
             _ => ChangeKind::Modified,
         };
         let all = self.differences(newer).into_iter();
-        all.map(|it| Change { kind: kind(&it), path: it.path }).collect()
+        all.map(|it| PathChange { kind: kind(&it), path: it.path }).collect()
     }
 
     /// Returns every path at which a newer tree differs from this one, with both nodes, in bytewise
     /// order. Like the head it looks at no times, owners and inode numbers; a directory is there when
     /// it differs itself, not for what is in it.
-    pub fn differences(&self, newer: &Tree) -> Vec<Difference> {
+    pub fn differences(&self, newer: &Tree) -> Vec<TreeDifference> {
         self.differences_at_most(newer, usize::MAX).unwrap_or_default()
     }
 
     /// The same, or nothing where more than `most` paths differ; it then costs no more than `most` do.
-    pub fn differences_at_most(&self, newer: &Tree, most: usize) -> Option<Vec<Difference>> {
+    pub fn differences_at_most(&self, newer: &Tree, most: usize) -> Option<Vec<TreeDifference>> {
         let mut found = Vec::new();
         if self.hash() == newer.hash() {
             return Some(found);
@@ -77,7 +77,7 @@ impl Tree {
         if !self.has_unlike_at_most(newer, most.saturating_mul(4)) {
             return None;
         }
-        let touched = Touched::between(&self.nodes, &newer.nodes);
+        let touched = TouchedNames::between(&self.nodes, &newer.nodes);
         let mut pairs = Vec::from_iter(self.compare(newer, Vec::new(), (Some(ROOT), Some(ROOT)), &mut found));
         while let Some(pair) = pairs.pop() {
             let before = pair.old.and_then(|inode| self.directory(inode).ok());
@@ -113,20 +113,20 @@ impl Tree {
         newer: &Tree,
         path: Vec<u8>,
         (old, new): (Option<u64>, Option<u64>),
-        found: &mut Vec<Difference>,
-    ) -> Option<Pair> {
+        found: &mut Vec<TreeDifference>,
+    ) -> Option<TreePair> {
         let before = old.and_then(|inode| self.node(inode).ok());
         let after = new.and_then(|inode| newer.node(inode).ok());
-        let below = |inode: Option<u64>, node: Option<&Arc<Node>>| {
+        let below = |inode: Option<u64>, node: Option<&Arc<FileNode>>| {
             inode.filter(|_| node.is_some_and(|node| node.directory().is_some()))
         };
         let (old_below, new_below) = (below(old, before), below(new, after));
         let hash = |tree: &Tree, inode: Option<u64>| inode.and_then(|inode| tree.hash_of(inode));
         let goes_on = hash(self, old_below) != hash(newer, new_below);
-        let pair = goes_on.then(|| Pair { path: path.clone(), old: old_below, new: new_below });
+        let pair = goes_on.then(|| TreePair { path: path.clone(), old: old_below, new: new_below });
         if before.map(|node| node.own_hash()) != after.map(|node| node.own_hash()) {
-            let place = |inode: Option<u64>, node: Option<&Arc<Node>>| inode.zip(node.cloned());
-            found.push(Difference { path, old: place(old, before), new: place(new, after) });
+            let place = |inode: Option<u64>, node: Option<&Arc<FileNode>>| inode.zip(node.cloned());
+            found.push(TreeDifference { path, old: place(old, before), new: place(new, after) });
         }
         pair
     }
@@ -134,16 +134,16 @@ impl Tree {
 
 /// Returns the names to look at below a pair of directories.
 fn names<'a>(
-    pair: &Pair,
+    pair: &TreePair,
     (old, new): (Option<&'a Directory>, Option<&'a Directory>),
-    touched: &'a Touched,
-) -> Vec<&'a Name> {
+    touched: &'a TouchedNames,
+) -> Vec<&'a FileName> {
     match pair.new.filter(|new| pair.old == Some(*new)) {
         Some(inode) => touched.names(inode).iter().collect(),
         // Two directories that have nothing to do with each other, or one alone.
         None => {
             let all = [old, new].into_iter().flatten().flat_map(|directory| directory.entries.keys());
-            all.collect::<BTreeSet<&Name>>().into_iter().collect()
+            all.collect::<BTreeSet<&FileName>>().into_iter().collect()
         }
     }
 }

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::node::{Directory, Node};
+use super::node::{Directory, FileNode};
 use super::nodes::Nodes;
-use super::touched::Touched;
+use super::touched::TouchedNames;
 use super::tree::ROOT;
-use super::{Name, Tree};
+use super::{FileName, Tree};
 use crate::object::{Context, Hash};
 
 static DIRECTORY_CONTEXT: Context = Context::new("engramfs 2026 file directory v1");
@@ -44,7 +44,7 @@ pub(super) struct Groups {
 #[derive(Clone)]
 struct Group {
     /// The boundary it begins with; the first begins with none.
-    begin: Option<Name>,
+    begin: Option<FileName>,
     hash: Hash,
 }
 
@@ -73,7 +73,7 @@ impl Memo {
     /// Hashes what is not known from an older tree.
     fn update(older: Option<&Memo>, nodes: &Nodes) -> Memo {
         let none = Nodes::default();
-        let touched = Touched::between(older.map_or(&none, |older| &older.nodes), nodes);
+        let touched = TouchedNames::between(older.map_or(&none, |older| &older.nodes), nodes);
         let directories = older.map(|older| older.directories.clone()).unwrap_or_default();
         let mut memo = Memo { nodes: nodes.clone(), directories };
         for inode in touched.directories() {
@@ -109,7 +109,7 @@ impl Memo {
     }
 
     /// Hashes those groups in which names changed.
-    fn regrouped(&self, directory: &Directory, known: &Groups, names: &[Name]) -> Vec<Group> {
+    fn regrouped(&self, directory: &Directory, known: &Groups, names: &[FileName]) -> Vec<Group> {
         let mut groups = known.groups.to_vec();
         let mut split = Vec::new();
         for name in names {
@@ -148,11 +148,11 @@ impl Memo {
 }
 
 /// Returns the place of the group that a name is in: the last that does not begin behind it.
-fn place_of(groups: &[Group], name: &Name) -> usize {
+fn place_of(groups: &[Group], name: &FileName) -> usize {
     groups.partition_point(|group| group.begin.as_ref() <= Some(name)) - 1
 }
 
-fn directory_hash(node: &Node, groups: &[Group]) -> Hash {
+fn directory_hash(node: &FileNode, groups: &[Group]) -> Hash {
     let mut bytes = Vec::with_capacity(32 * (groups.len() + 1));
     bytes.extend_from_slice(&node.own_hash().0);
     groups.iter().for_each(|group| bytes.extend_from_slice(&group.hash.0));
@@ -160,7 +160,7 @@ fn directory_hash(node: &Node, groups: &[Group]) -> Hash {
 }
 
 /// Returns the touched directories that a name leads to, each before those above it.
-fn order(touched: &Touched, nodes: &Nodes) -> Vec<u64> {
+fn order(touched: &TouchedNames, nodes: &Nodes) -> Vec<u64> {
     let mut depths = HashMap::from([(ROOT, 0)]);
     for inode in touched.directories() {
         let (mut at, mut chain) = (inode, Vec::new());

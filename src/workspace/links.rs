@@ -2,7 +2,7 @@
 
 use imbl::OrdSet;
 
-use super::Name;
+use super::FileName;
 
 /// The names of an inode: parent and name. One is the rule.
 #[derive(Clone, PartialEq, Eq)]
@@ -12,14 +12,14 @@ pub(super) enum Links {
     /// An orphan.
     None,
     /// One name.
-    One(u64, Name),
+    One(u64, FileName),
     /// Hard links.
-    Many(OrdSet<(u64, Name)>),
+    Many(OrdSet<(u64, FileName)>),
 }
 
 impl Links {
     /// Adds a name that is not there.
-    pub fn insert(&mut self, parent: u64, name: Name) {
+    pub fn insert(&mut self, parent: u64, name: FileName) {
         *self = match std::mem::replace(self, Links::None) {
             Links::Root => Links::Root,
             Links::None => Links::One(parent, name),
@@ -32,7 +32,7 @@ impl Links {
     }
 
     /// Takes a name away, if it is there.
-    pub fn remove(&mut self, parent: u64, name: &Name) {
+    pub fn remove(&mut self, parent: u64, name: &FileName) {
         *self = match std::mem::replace(self, Links::None) {
             Links::One(other, old) if other == parent && old == *name => Links::None,
             links @ (Links::Root | Links::None | Links::One(..)) => links,
@@ -47,7 +47,7 @@ impl Links {
     }
 
     /// Goes through all names.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &Name)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &FileName)> {
         let (one, many) = match self {
             Links::None | Links::Root => (None, None),
             Links::One(parent, name) => (Some((*parent, name)), None),

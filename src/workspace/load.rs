@@ -3,27 +3,27 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::chunk::{CHUNK_BYTES, Chunk, Sealed, UnsealedChunk};
+use super::chunk::{CHUNK_BYTES, Chunk, PackedChunk, UnsealedChunk};
 use super::chunks::Piece;
 use super::delta::{VERSION, code};
 use super::links::Links;
-use super::node::{Body, Directory, Node};
+use super::node::{Body, Directory, FileNode};
 use super::op_bytes::{read_name, read_u32};
 use super::tree::ROOT;
-use super::{Content, FILE_BYTES_MAX, Kind, Name, Totals, Tree, TreeError};
+use super::{FILE_BYTES_MAX, FileContent, FileKind, FileName, Tree, TreeError, TreeTotals};
 use crate::object::{CodecError, Hash, Reader, Time};
 
 /// A name that was taken away or given: directory, name and inode.
-pub(super) type Entry = (u64, Name, u64);
+pub(super) type EntryLink = (u64, FileName, u64);
 
 /// What a delta does, gathered while its nodes are read.
 #[derive(Default)]
-pub(super) struct Changes {
+pub(super) struct LoadChanges {
     packs: Vec<Hash>,
-    pub removed: Vec<Entry>,
-    pub set: Vec<Entry>,
+    pub removed: Vec<EntryLink>,
+    pub set: Vec<EntryLink>,
     /// Names that inodes had that are gone; no such entry may be left.
-    pub gone: Vec<Entry>,
+    pub gone: Vec<EntryLink>,
     /// Inodes that must be looked at in the end.
     pub touched: HashSet<u64>,
     /// Directories whose directories must be counted in the end.
@@ -38,7 +38,7 @@ impl Tree {
         let mut tree = self.clone();
         tree.drop_orphans();
         tree.dirty();
-        let (mut input, mut changes) = (Reader::new(bytes), Changes::default());
+        let (mut input, mut changes) = (Reader::new(bytes), LoadChanges::default());
         match input.byte()? {
             VERSION => {}
             other => return Err(CodecError::Code(other).into()),
@@ -65,10 +65,10 @@ impl Tree {
     }
 
     /// Removes an inode; that its names go, too, is seen in the end.
-    fn take_away(&mut self, inode: u64, changes: &mut Changes) -> Result<(), TreeError> {
+    fn take_away(&mut self, inode: u64, changes: &mut LoadChanges) -> Result<(), TreeError> {
         let old = self.nodes.remove(inode).filter(|_| inode != ROOT);
         let old = old.ok_or(TreeError::Stored("an inode goes that is not there"))?;
-        self.totals.subtract(Totals::of(&old));
+        self.totals.subtract(TreeTotals::of(&old));
         self.unsealed.remove(&inode);
         for (name, child) in old.directory().into_iter().flat_map(|directory| &directory.entries) {
             changes.removed.push((inode, name.clone(), *child));
@@ -77,13 +77,13 @@ impl Tree {
         Ok(())
     }
 
-    fn read_node(&mut self, inode: u64, changes: &mut Changes, input: &mut Reader<'_>) -> Result<(), TreeError> {
+    fn read_node(&mut self, inode: u64, changes: &mut LoadChanges, input: &mut Reader<'_>) -> Result<(), TreeError> {
         let old = self.nodes.get(inode).cloned();
         let kind = input.byte()?;
         let (mode, uid, gid) = (read_u32(input)?, read_u32(input)?, read_u32(input)?);
         let mut time = || input.signed().map(Time);
         let (atime, mtime, ctime, crtime) = (time()?, time()?, time()?, time()?);
-        let mut node = Node::new(Body::Fifo, mode, uid, gid, crtime);
+        let mut node = FileNode::new(Body::Fifo, mode, uid, gid, crtime);
         (node.atime, node.mtime, node.ctime) = (atime, mtime, ctime);
         for _ in 0..input.length()? {
             let (name, value) = (input.bytes()?, input.bytes()?);
@@ -95,7 +95,7 @@ impl Tree {
             (_, Some(old)) => old.links.clone(),
             (_, None) => Links::None,
         };
-        if inode >= self.next || inode == 0 || (inode == ROOT && node.kind() != Kind::Directory) {
+        if inode >= self.next || inode == 0 || (inode == ROOT && node.kind() != FileKind::Directory) {
             return Err(TreeError::Stored("an inode has a number that it can't have"));
         }
         if let Some(old) = &old
@@ -103,13 +103,13 @@ impl Tree {
         {
             changes.counted.extend(old.names().map(|(parent, _)| parent));
         }
-        if node.content().is_some_and(Content::is_unsealed) {
+        if node.content().is_some_and(FileContent::is_unsealed) {
             self.unsealed.insert(inode);
         } else {
             self.unsealed.remove(&inode);
         }
         if inode != ROOT {
-            self.totals.replace(old.as_deref().map(Totals::of).unwrap_or_default(), Totals::of(&node));
+            self.totals.replace(old.as_deref().map(TreeTotals::of).unwrap_or_default(), TreeTotals::of(&node));
         }
         changes.touched.insert(inode);
         self.nodes.insert(inode, Arc::new(node));
@@ -117,7 +117,7 @@ impl Tree {
     }
 
     /// Gives inodes the names that entries have.
-    fn relink(&mut self, changes: &Changes) -> Result<(), TreeError> {
+    fn relink(&mut self, changes: &LoadChanges) -> Result<(), TreeError> {
         for (parent, name, inode) in &changes.removed {
             self.change_links(*inode, |links| links.remove(*parent, name));
         }
@@ -130,36 +130,36 @@ impl Tree {
 
     fn change_links(&mut self, inode: u64, change: impl FnOnce(&mut Links)) -> Option<()> {
         let node = self.node_mut(inode).ok()?;
-        let before = Totals::of(node);
+        let before = TreeTotals::of(node);
         change(&mut node.links);
-        let after = Totals::of(node);
+        let after = TreeTotals::of(node);
         self.totals.replace(before, after);
         Some(())
     }
 }
 
 /// Changes an inode, if it is there.
-pub(super) fn changes_of(tree: &mut Tree, inode: u64, change: impl FnOnce(&mut Node)) -> Option<()> {
+pub(super) fn changes_of(tree: &mut Tree, inode: u64, change: impl FnOnce(&mut FileNode)) -> Option<()> {
     tree.node_mut(inode).ok().map(change)
 }
 
 fn read_body(
     kind: u8,
     inode: u64,
-    old: Option<&Node>,
-    changes: &mut Changes,
+    old: Option<&FileNode>,
+    changes: &mut LoadChanges,
     input: &mut Reader<'_>,
 ) -> Result<Body, TreeError> {
-    const FILE: u8 = Kind::File as u8;
-    const DIRECTORY: u8 = Kind::Directory as u8;
-    let old_entries = old.and_then(Node::directory);
+    const FILE: u8 = FileKind::File as u8;
+    const DIRECTORY: u8 = FileKind::Directory as u8;
+    let old_entries = old.and_then(FileNode::directory);
     if kind != DIRECTORY {
         // A directory that becomes something else loses its entries.
         let entries = old_entries.into_iter().flat_map(|directory| &directory.entries);
         changes.removed.extend(entries.map(|(name, child)| (inode, name.clone(), *child)));
     }
     Ok(match kind {
-        FILE => Body::File(read_content(old.and_then(Node::content), &changes.packs, input)?),
+        FILE => Body::File(read_content(old.and_then(FileNode::content), &changes.packs, input)?),
         DIRECTORY => Body::Directory(read_entries(inode, old_entries, changes, input)?),
         3 => Body::Symlink(input.bytes()?.into()),
         4 => Body::Fifo,
@@ -173,7 +173,7 @@ fn read_body(
 fn read_entries(
     inode: u64,
     old: Option<&Directory>,
-    changes: &mut Changes,
+    changes: &mut LoadChanges,
     input: &mut Reader<'_>,
 ) -> Result<Directory, TreeError> {
     let mut directory = old.cloned().unwrap_or_default();
@@ -192,7 +192,7 @@ fn read_entries(
     Ok(directory)
 }
 
-fn read_content(old: Option<&Content>, packs: &[Hash], input: &mut Reader<'_>) -> Result<Content, TreeError> {
+fn read_content(old: Option<&FileContent>, packs: &[Hash], input: &mut Reader<'_>) -> Result<FileContent, TreeError> {
     let mut content = old.cloned().unwrap_or_default();
     let size = input.number()?;
     if size > FILE_BYTES_MAX {
@@ -243,7 +243,7 @@ fn read_chunk(code: u8, packs: &[Hash], input: &mut Reader<'_>) -> Result<Chunk,
             if stored > length {
                 return Err(TreeError::Stored("a chunk has more bytes than its length"));
             }
-            Chunk::Sealed(Arc::new(Sealed { pack, number: read_u32(input)?, stored, length, hash: input.hash()? }))
+            Chunk::Sealed(Arc::new(PackedChunk { pack, number: read_u32(input)?, stored, length, hash: input.hash()? }))
         }
         other => return Err(CodecError::Code(other).into()),
     })

@@ -1,7 +1,7 @@
 //! The files of a branch: a tree of inodes whose clones share everything until it changes.
 //!
 //! A [`Tree`] is a value: fork, checkpoint, base and rollback are clones, in constant time. It
-//! changes by [`Op`]s, which have canonical bytes for the journal, and the same ops give the same
+//! changes by [`FileOp`]s, which have canonical bytes for the journal, and the same ops give the same
 //! tree, inode numbers and head; a long write can leave its bytes in the journal, as a [`Stretch`].
 //! Contents are chunks of 64 KiB, in memory, in a file that they were written down in, or in packs on
 //! the blob store; what is read from a file is checked.
@@ -40,17 +40,17 @@ mod written;
 mod tests;
 
 pub use apply::LINKS_MAX;
-pub use content::{Content, FILE_BYTES_MAX};
-pub use diff::{Change, ChangeKind, Difference, Place};
+pub use content::{FILE_BYTES_MAX, FileContent};
+pub use diff::{ChangeKind, InodeNode, PathChange, TreeDifference};
 pub use error::TreeError;
-pub use name::{NAME_BYTES_MAX, Name};
-pub use node::{Body, Directory, Kind, Node};
+pub use name::{FileName, NAME_BYTES_MAX};
+pub use node::{Body, Directory, FileKind, FileNode};
 pub use nodes::Unlike;
-pub use op::{Attrs, Make, Op, Outcome, RangeOp, RenameHow, XattrHow};
+pub use op::{Attrs, FileOp, FileOutcome, Make, RangeOp, RenameHow, XattrHow};
 pub use pack::{NoPacks, Pack, Packs};
 pub use repacking::{Repacked, needed_of_packs};
 pub use sealing::{Packed, packs_of, write_packs};
 pub use snapshot::{read_snapshot, write_snapshot};
-pub use totals::Totals;
+pub use totals::TreeTotals;
 pub use tree::{ROOT, Tree};
 pub use written::Stretch;

@@ -20,7 +20,7 @@ const INLINE: usize = 22;
 /// Most names are short: they are kept in their place, so that a directory's entries are compared
 /// and copied without a look elsewhere. Clones of a long one share its bytes.
 #[derive(Clone)]
-pub struct Name(Bytes);
+pub struct FileName(Bytes);
 
 #[derive(Clone)]
 enum Bytes {
@@ -28,9 +28,9 @@ enum Bytes {
     Long(Arc<[u8]>),
 }
 
-impl Name {
+impl FileName {
     /// Checks the bytes: `NameTooLong`, or `Invalid` for what no entry can be called.
-    pub fn new(bytes: &[u8]) -> Result<Name, TreeError> {
+    pub fn new(bytes: &[u8]) -> Result<FileName, TreeError> {
         if bytes.len() > NAME_BYTES_MAX {
             return Err(TreeError::NameTooLong);
         }
@@ -39,15 +39,15 @@ impl Name {
             return Err(TreeError::Invalid("a name has no '/' and no NUL, is not empty, '.' or '..'"));
         }
         if bytes.len() > INLINE {
-            return Ok(Name(Bytes::Long(bytes.into())));
+            return Ok(FileName(Bytes::Long(bytes.into())));
         }
         let mut short = [0; INLINE];
         short[..bytes.len()].copy_from_slice(bytes);
-        Ok(Name(Bytes::Short(bytes.len() as u8, short)))
+        Ok(FileName(Bytes::Short(bytes.len() as u8, short)))
     }
 }
 
-impl Deref for Name {
+impl Deref for FileName {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -58,39 +58,39 @@ impl Deref for Name {
     }
 }
 
-impl Borrow<[u8]> for Name {
+impl Borrow<[u8]> for FileName {
     fn borrow(&self) -> &[u8] {
         self
     }
 }
 
-impl PartialEq for Name {
-    fn eq(&self, other: &Name) -> bool {
+impl PartialEq for FileName {
+    fn eq(&self, other: &FileName) -> bool {
         **self == **other
     }
 }
 
-impl Eq for Name {}
+impl Eq for FileName {}
 
-impl PartialOrd for Name {
-    fn partial_cmp(&self, other: &Name) -> Option<Ordering> {
+impl PartialOrd for FileName {
+    fn partial_cmp(&self, other: &FileName) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Name {
-    fn cmp(&self, other: &Name) -> Ordering {
+impl Ord for FileName {
+    fn cmp(&self, other: &FileName) -> Ordering {
         (**self).cmp(&**other)
     }
 }
 
-impl Hash for Name {
+impl Hash for FileName {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (**self).hash(state);
     }
 }
 
-impl fmt::Debug for Name {
+impl fmt::Debug for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", String::from_utf8_lossy(self))
     }
@@ -102,23 +102,23 @@ mod tests {
 
     #[test]
     fn names_are_any_bytes_but_those_that_paths_need() {
-        assert!(Name::new(&[0xff; 255]).is_ok());
-        assert!(matches!(Name::new(&[b'a'; 256]), Err(TreeError::NameTooLong)));
+        assert!(FileName::new(&[0xff; 255]).is_ok());
+        assert!(matches!(FileName::new(&[b'a'; 256]), Err(TreeError::NameTooLong)));
         for bad in [&b""[..], b".", b"..", b"a/b", b"a\0"] {
-            assert!(matches!(Name::new(bad), Err(TreeError::Invalid(_))), "{bad:?}");
+            assert!(matches!(FileName::new(bad), Err(TreeError::Invalid(_))), "{bad:?}");
         }
-        assert!(Name::new(b"...").is_ok());
+        assert!(FileName::new(b"...").is_ok());
     }
 
     #[test]
     fn short_and_long_names_are_ordered_by_their_bytes() {
-        assert_eq!(size_of::<Name>(), 24);
+        assert_eq!(size_of::<FileName>(), 24);
         let mut names = Vec::new();
         for length in 1..=255 {
-            names.push(Name::new(&vec![b'a'; length]));
-            names.push(Name::new(&[&vec![b'a'; length - 1][..], b"b"].concat()));
+            names.push(FileName::new(&vec![b'a'; length]));
+            names.push(FileName::new(&[&vec![b'a'; length - 1][..], b"b"].concat()));
         }
-        let mut names: Vec<Name> = names.into_iter().flatten().collect();
+        let mut names: Vec<FileName> = names.into_iter().flatten().collect();
         let mut plain: Vec<Vec<u8>> = names.iter().map(|name| name.to_vec()).collect();
         names.sort();
         plain.sort();

@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 
-use super::content::Content;
+use super::content::FileContent;
 use super::links::Links;
 use super::pack::Packs;
-use super::{Name, TreeError};
+use super::{FileName, TreeError};
 use crate::object::{Context, Hash, Hasher, Time};
 
 /// The size that directories have, and the space that they and long links are said to take.
@@ -17,7 +17,7 @@ static NODE_CONTEXT: Context = Context::new("engramfs 2026 file node v1");
 /// What an inode is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum Kind {
+pub enum FileKind {
     File = 1,
     Directory = 2,
     Symlink = 3,
@@ -31,7 +31,7 @@ pub enum Kind {
 #[derive(Clone)]
 pub enum Body {
     /// A file and its bytes.
-    File(Content),
+    File(FileContent),
     /// A directory and its entries.
     Directory(Directory),
     /// A symbolic link and its target.
@@ -49,7 +49,7 @@ pub enum Body {
 /// The entries of a directory.
 #[derive(Clone, Default)]
 pub struct Directory {
-    pub(super) entries: OrdMap<Name, u64>,
+    pub(super) entries: OrdMap<FileName, u64>,
     pub(super) subdirectories: u32,
 }
 
@@ -75,7 +75,7 @@ pub(super) type Xattrs = OrdMap<Arc<[u8]>, Arc<[u8]>>;
 
 /// One inode. Handles may hold it: it never changes, the tree replaces it.
 #[derive(Clone)]
-pub struct Node {
+pub struct FileNode {
     /// Permission bits with setuid, setgid and sticky: 12 bits.
     pub mode: u32,
     /// The owner.
@@ -96,12 +96,12 @@ pub struct Node {
     pub(super) hash: OnceLock<Hash>,
 }
 
-impl Node {
+impl FileNode {
     /// Makes a node without names, all of whose times are `time`.
-    pub(super) fn new(body: Body, mode: u32, uid: u32, gid: u32, time: Time) -> Node {
+    pub(super) fn new(body: Body, mode: u32, uid: u32, gid: u32, time: Time) -> FileNode {
         let (links, xattrs, hash) = (Links::None, OrdMap::new(), OnceLock::new());
         let mode = mode & 0o7777;
-        Node { mode, uid, gid, atime: time, mtime: time, ctime: time, crtime: time, links, xattrs, body, hash }
+        FileNode { mode, uid, gid, atime: time, mtime: time, ctime: time, crtime: time, links, xattrs, body, hash }
     }
 
     /// Returns what it is and what only its kind has.
@@ -110,15 +110,15 @@ impl Node {
     }
 
     /// Returns what it is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FileKind {
         match self.body {
-            Body::File(_) => Kind::File,
-            Body::Directory(_) => Kind::Directory,
-            Body::Symlink(_) => Kind::Symlink,
-            Body::Fifo => Kind::Fifo,
-            Body::Socket => Kind::Socket,
-            Body::CharDevice(_) => Kind::CharDevice,
-            Body::BlockDevice(_) => Kind::BlockDevice,
+            Body::File(_) => FileKind::File,
+            Body::Directory(_) => FileKind::Directory,
+            Body::Symlink(_) => FileKind::Symlink,
+            Body::Fifo => FileKind::Fifo,
+            Body::Socket => FileKind::Socket,
+            Body::CharDevice(_) => FileKind::CharDevice,
+            Body::BlockDevice(_) => FileKind::BlockDevice,
         }
     }
 
@@ -152,7 +152,7 @@ impl Node {
     }
 
     /// Goes through its names, each with the directory that has it.
-    pub fn names(&self) -> impl Iterator<Item = (u64, &Name)> {
+    pub fn names(&self) -> impl Iterator<Item = (u64, &FileName)> {
         self.links.iter()
     }
 
@@ -177,7 +177,7 @@ impl Node {
     }
 
     /// Returns a file's content.
-    pub fn content(&self) -> Option<&Content> {
+    pub fn content(&self) -> Option<&FileContent> {
         if let Body::File(content) = &self.body { Some(content) } else { None }
     }
 
@@ -188,7 +188,7 @@ impl Node {
 
     /// Returns the hash of a file's size and bytes alone.
     pub fn content_hash(&self) -> Option<Hash> {
-        self.content().map(Content::hash)
+        self.content().map(FileContent::hash)
     }
 
     /// Returns the hash of kind, mode, content, target, device number and user attributes; none for a
@@ -223,7 +223,7 @@ impl Node {
     }
 
     /// Returns a file's content, or the error that it is no file.
-    pub(super) fn file(&self) -> Result<&Content, TreeError> {
+    pub(super) fn file(&self) -> Result<&FileContent, TreeError> {
         match &self.body {
             Body::File(content) => Ok(content),
             Body::Directory(_) => Err(TreeError::IsDirectory),
@@ -232,7 +232,7 @@ impl Node {
     }
 
     /// The same, to change it.
-    pub(super) fn file_mut(&mut self) -> Result<&mut Content, TreeError> {
+    pub(super) fn file_mut(&mut self) -> Result<&mut FileContent, TreeError> {
         match &mut self.body {
             Body::File(content) => Ok(content),
             Body::Directory(_) => Err(TreeError::IsDirectory),

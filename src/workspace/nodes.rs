@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::Node;
+use super::FileNode;
 
 /// Bits of a digit.
 const BITS: u32 = 4;
@@ -24,7 +24,7 @@ pub(super) struct Nodes {
 #[derive(Clone)]
 enum Block {
     Inner([Option<Arc<Block>>; WAYS]),
-    Leaf([Option<Arc<Node>>; WAYS]),
+    Leaf([Option<Arc<FileNode>>; WAYS]),
 }
 
 /// A number under which two maps do not have the same node.
@@ -32,9 +32,9 @@ pub struct Unlike<'a> {
     /// The number.
     pub inode: u64,
     /// What the older one has under it.
-    pub old: Option<&'a Arc<Node>>,
+    pub old: Option<&'a Arc<FileNode>>,
     /// What the newer one has under it.
-    pub new: Option<&'a Arc<Node>>,
+    pub new: Option<&'a Arc<FileNode>>,
 }
 
 /// Returns the digit of a number that counts on a level.
@@ -63,7 +63,7 @@ impl Nodes {
     }
 
     /// Returns a node.
-    pub fn get(&self, inode: u64) -> Option<&Arc<Node>> {
+    pub fn get(&self, inode: u64) -> Option<&Arc<FileNode>> {
         let mut at = self.root.as_ref().filter(|_| self.reaches(inode))?;
         let mut level = self.level;
         loop {
@@ -81,7 +81,7 @@ impl Nodes {
     }
 
     /// Returns a node to change or replace it.
-    pub fn get_mut(&mut self, inode: u64) -> Option<&mut Arc<Node>> {
+    pub fn get_mut(&mut self, inode: u64) -> Option<&mut Arc<FileNode>> {
         if !self.reaches(inode) {
             return None;
         }
@@ -97,7 +97,7 @@ impl Nodes {
     }
 
     /// Puts a node under a number, in place of what is there.
-    pub fn insert(&mut self, inode: u64, node: Arc<Node>) {
+    pub fn insert(&mut self, inode: u64, node: Arc<FileNode>) {
         while !self.reaches(inode) {
             self.level += 1;
             if let Some(root) = self.root.take() {
@@ -123,20 +123,20 @@ impl Nodes {
     }
 
     /// Takes a node out.
-    pub fn remove(&mut self, inode: u64) -> Option<Arc<Node>> {
+    pub fn remove(&mut self, inode: u64) -> Option<Arc<FileNode>> {
         self.get(inode)?;
         take(&mut self.root, inode, self.level)
     }
 
     /// Goes through all nodes by their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &Arc<Node>)> {
-        let all = Differing { pairs: Vec::from([Pair::new(None, self.root(), self.level)]) };
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Arc<FileNode>)> {
+        let all = Differing { pairs: Vec::from([BlockPair::new(None, self.root(), self.level)]) };
         all.filter_map(|unlike| Some((unlike.inode, unlike.new?)))
     }
 
     /// Goes through all numbers under which a newer map does not have the very same node.
     pub fn diff<'a>(&'a self, newer: &'a Nodes) -> impl Iterator<Item = Unlike<'a>> {
-        let top = Pair::new(self.root(), newer.root(), self.level.max(newer.level));
+        let top = BlockPair::new(self.root(), newer.root(), self.level.max(newer.level));
         Differing { pairs: if self.ptr_eq(newer) { Vec::new() } else { Vec::from([top]) } }
     }
 
@@ -150,7 +150,7 @@ fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
 }
 
 /// Takes a node out of a block, and the block away if that leaves nothing in it.
-fn take(place: &mut Option<Arc<Block>>, inode: u64, level: u32) -> Option<Arc<Node>> {
+fn take(place: &mut Option<Arc<Block>>, inode: u64, level: u32) -> Option<Arc<FileNode>> {
     let (taken, is_empty) = match Arc::make_mut(place.as_mut()?) {
         Block::Inner(blocks) => {
             (take(&mut blocks[digit(inode, level)], inode, level - 1), blocks.iter().all(Option::is_none))
@@ -180,13 +180,13 @@ impl<'a> Placed<'a> {
         }
     }
 
-    fn node(self, digit: usize) -> Option<&'a Arc<Node>> {
+    fn node(self, digit: usize) -> Option<&'a Arc<FileNode>> {
         if let Block::Leaf(nodes) = &**self.block { nodes[digit].as_ref() } else { None }
     }
 }
 
 /// What two maps have behind the same digits, and how far that was looked at.
-struct Pair<'a> {
+struct BlockPair<'a> {
     old: Option<Placed<'a>>,
     new: Option<Placed<'a>>,
     level: u32,
@@ -195,15 +195,15 @@ struct Pair<'a> {
     digit: usize,
 }
 
-impl<'a> Pair<'a> {
-    fn new(old: Option<Placed<'a>>, new: Option<Placed<'a>>, level: u32) -> Pair<'a> {
-        Pair { old, new, level, number: 0, digit: 0 }
+impl<'a> BlockPair<'a> {
+    fn new(old: Option<Placed<'a>>, new: Option<Placed<'a>>, level: u32) -> BlockPair<'a> {
+        BlockPair { old, new, level, number: 0, digit: 0 }
     }
 }
 
 /// Goes through what differs; the innermost pair is the last.
 struct Differing<'a> {
-    pairs: Vec<Pair<'a>>,
+    pairs: Vec<BlockPair<'a>>,
 }
 
 impl<'a> Iterator for Differing<'a> {
@@ -230,7 +230,7 @@ impl<'a> Iterator for Differing<'a> {
             let below = |side: Option<Placed<'a>>| side.and_then(|side| side.below(digit, level));
             let (old, new) = (below(old), below(new));
             if !same(old.map(|it| it.block), new.map(|it| it.block)) {
-                self.pairs.push(Pair { number, ..Pair::new(old, new, level - 1) });
+                self.pairs.push(BlockPair { number, ..BlockPair::new(old, new, level - 1) });
             }
         }
     }

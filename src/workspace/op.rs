@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Name;
+use super::FileName;
 use crate::object::Time;
 
 /// What a new inode is.
@@ -77,18 +77,18 @@ pub struct Attrs {
 /// and the clearing of setuid and setgid after a write is a `SetAttr` of the caller's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields that need words have them")]
-pub enum Op<'a> {
+pub enum FileOp<'a> {
     /// Makes an inode. In a directory with setgid it gets that directory's group, and a directory the bit.
-    Create { parent: u64, name: Name, make: Make, mode: u32, uid: u32, gid: u32 },
+    Create { parent: u64, name: FileName, make: Make, mode: u32, uid: u32, gid: u32 },
     /// Gives an inode one more name.
-    Link { inode: u64, parent: u64, name: Name },
+    Link { inode: u64, parent: u64, name: FileName },
     /// Takes a name of anything but a directory away. `keep`: a handle is open, so that the inode
     /// stays as an orphan after its last name.
-    Unlink { parent: u64, name: Name, keep: bool },
+    Unlink { parent: u64, name: FileName, keep: bool },
     /// Removes an empty directory. `keep` as for `Unlink`.
-    Rmdir { parent: u64, name: Name, keep: bool },
+    Rmdir { parent: u64, name: FileName, keep: bool },
     /// Moves a name. `keep` is for what is replaced.
-    Rename { parent: u64, name: Name, new_parent: u64, new_name: Name, how: RenameHow, keep: bool },
+    Rename { parent: u64, name: FileName, new_parent: u64, new_name: FileName, how: RenameHow, keep: bool },
     /// Sets attributes.
     SetAttr { inode: u64, attrs: Attrs },
     /// Writes bytes at a place of a file.
@@ -107,7 +107,7 @@ pub enum Op<'a> {
 
 /// What an op did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct FileOutcome {
     /// The inode that was made, linked, moved, unlinked or changed.
     pub inode: u64,
     /// The inode that lost its last name: an orphan if it was to be kept, else removed.

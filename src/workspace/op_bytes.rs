@@ -1,7 +1,7 @@
 //! The canonical bytes of an op, as the journal holds them.
 
-use super::op::{Attrs, Make, Op, RangeOp, RenameHow, XattrHow};
-use super::{Name, TreeError};
+use super::op::{Attrs, FileOp, Make, RangeOp, RenameHow, XattrHow};
+use super::{FileName, TreeError};
 use crate::object::{CodecError, Reader, Time, Writer};
 
 /// Codes of ops.
@@ -20,7 +20,7 @@ mod code {
     pub const DROP: u8 = 12;
 }
 
-impl Op<'_> {
+impl FileOp<'_> {
     /// Returns the canonical bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
@@ -30,61 +30,63 @@ impl Op<'_> {
     }
 
     /// Reads canonical bytes; all of them must be used.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Op<'_>, CodecError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<FileOp<'_>, CodecError> {
         let mut input = Reader::new(bytes);
-        let op = Op::read(&mut input)?;
+        let op = FileOp::read(&mut input)?;
         if input.is_empty() { Ok(op) } else { Err(CodecError::Number) }
     }
 
     /// Appends the canonical bytes but for those that a write ends with, which it returns.
     pub fn write(&self, out: &mut Writer) -> &[u8] {
         match self {
-            Op::Create { parent, name, make, mode, uid, gid } => {
+            FileOp::Create { parent, name, make, mode, uid, gid } => {
                 out.byte(code::CREATE).number(*parent).bytes(name);
                 write_make(make, out);
                 out.number((*mode).into()).number((*uid).into()).number((*gid).into())
             }
-            Op::Link { inode, parent, name } => out.byte(code::LINK).number(*inode).number(*parent).bytes(name),
-            Op::Unlink { parent, name, keep } => {
+            FileOp::Link { inode, parent, name } => out.byte(code::LINK).number(*inode).number(*parent).bytes(name),
+            FileOp::Unlink { parent, name, keep } => {
                 out.byte(code::UNLINK).number(*parent).bytes(name).byte((*keep).into())
             }
-            Op::Rmdir { parent, name, keep } => out.byte(code::RMDIR).number(*parent).bytes(name).byte((*keep).into()),
-            Op::Rename { parent, name, new_parent, new_name, how, keep } => {
+            FileOp::Rmdir { parent, name, keep } => {
+                out.byte(code::RMDIR).number(*parent).bytes(name).byte((*keep).into())
+            }
+            FileOp::Rename { parent, name, new_parent, new_name, how, keep } => {
                 out.byte(code::RENAME).number(*parent).bytes(name).number(*new_parent).bytes(new_name);
                 out.byte(*how as u8).byte((*keep).into())
             }
-            Op::SetAttr { inode, attrs } => {
+            FileOp::SetAttr { inode, attrs } => {
                 out.byte(code::SET_ATTR).number(*inode);
                 write_attrs(attrs, out);
                 out
             }
-            Op::Write { inode, offset, bytes } => {
+            FileOp::Write { inode, offset, bytes } => {
                 out.byte(code::WRITE).number(*inode).number(*offset).number(bytes.len() as u64);
                 return bytes;
             }
-            Op::Range { inode, what, offset, length, keep_size } => {
+            FileOp::Range { inode, what, offset, length, keep_size } => {
                 out.byte(code::RANGE).number(*inode).byte(*what as u8).number(*offset).number(*length);
                 out.byte((*keep_size).into())
             }
-            Op::Copy { from, from_offset, to, to_offset, length } => {
+            FileOp::Copy { from, from_offset, to, to_offset, length } => {
                 out.byte(code::COPY).number(*from).number(*from_offset).number(*to).number(*to_offset).number(*length)
             }
-            Op::SetXattr { inode, name, value, how } => {
+            FileOp::SetXattr { inode, name, value, how } => {
                 out.byte(code::SET_XATTR).number(*inode).bytes(name).bytes(value).byte(*how as u8)
             }
-            Op::RemoveXattr { inode, name } => out.byte(code::REMOVE_XATTR).number(*inode).bytes(name),
-            Op::Drop { inode } => out.byte(code::DROP).number(*inode),
+            FileOp::RemoveXattr { inode, name } => out.byte(code::REMOVE_XATTR).number(*inode).bytes(name),
+            FileOp::Drop { inode } => out.byte(code::DROP).number(*inode),
         };
         &[]
     }
 
     /// Reads canonical bytes and leaves what is behind them.
-    pub fn read<'b>(input: &mut Reader<'b>) -> Result<Op<'b>, CodecError> {
+    pub fn read<'b>(input: &mut Reader<'b>) -> Result<FileOp<'b>, CodecError> {
         let code = input.byte()?;
         // Every op begins with an inode's number.
         let inode = input.number()?;
         Ok(match code {
-            code::CREATE => Op::Create {
+            code::CREATE => FileOp::Create {
                 parent: inode,
                 name: read_name(input)?,
                 make: read_make(input)?,
@@ -92,10 +94,10 @@ impl Op<'_> {
                 uid: read_u32(input)?,
                 gid: read_u32(input)?,
             },
-            code::LINK => Op::Link { inode, parent: input.number()?, name: read_name(input)? },
-            code::UNLINK => Op::Unlink { parent: inode, name: read_name(input)?, keep: read_bool(input)? },
-            code::RMDIR => Op::Rmdir { parent: inode, name: read_name(input)?, keep: read_bool(input)? },
-            code::RENAME => Op::Rename {
+            code::LINK => FileOp::Link { inode, parent: input.number()?, name: read_name(input)? },
+            code::UNLINK => FileOp::Unlink { parent: inode, name: read_name(input)?, keep: read_bool(input)? },
+            code::RMDIR => FileOp::Rmdir { parent: inode, name: read_name(input)?, keep: read_bool(input)? },
+            code::RENAME => FileOp::Rename {
                 parent: inode,
                 name: read_name(input)?,
                 new_parent: input.number()?,
@@ -103,30 +105,30 @@ impl Op<'_> {
                 how: one_of(&[RenameHow::Plain, RenameHow::NoReplace, RenameHow::Exchange], input)?,
                 keep: read_bool(input)?,
             },
-            code::SET_ATTR => Op::SetAttr { inode, attrs: read_attrs(input)? },
-            code::WRITE => Op::Write { inode, offset: input.number()?, bytes: input.bytes()?.into() },
-            code::RANGE => Op::Range {
+            code::SET_ATTR => FileOp::SetAttr { inode, attrs: read_attrs(input)? },
+            code::WRITE => FileOp::Write { inode, offset: input.number()?, bytes: input.bytes()?.into() },
+            code::RANGE => FileOp::Range {
                 inode,
                 what: one_of(&[RangeOp::Punch, RangeOp::Zero, RangeOp::Allocate], input)?,
                 offset: input.number()?,
                 length: input.number()?,
                 keep_size: read_bool(input)?,
             },
-            code::COPY => Op::Copy {
+            code::COPY => FileOp::Copy {
                 from: inode,
                 from_offset: input.number()?,
                 to: input.number()?,
                 to_offset: input.number()?,
                 length: input.number()?,
             },
-            code::SET_XATTR => Op::SetXattr {
+            code::SET_XATTR => FileOp::SetXattr {
                 inode,
                 name: input.bytes()?.to_vec(),
                 value: input.bytes()?.to_vec(),
                 how: one_of(&[XattrHow::Any, XattrHow::Create, XattrHow::Replace], input)?,
             },
-            code::REMOVE_XATTR => Op::RemoveXattr { inode, name: input.bytes()?.to_vec() },
-            code::DROP => Op::Drop { inode },
+            code::REMOVE_XATTR => FileOp::RemoveXattr { inode, name: input.bytes()?.to_vec() },
+            code::DROP => FileOp::Drop { inode },
             code => return Err(CodecError::Code(code)),
         })
     }
@@ -188,8 +190,8 @@ fn read_attrs(input: &mut Reader<'_>) -> Result<Attrs, CodecError> {
 }
 
 /// Reads a name; one that no entry can have is refused as a number out of its bounds.
-pub(super) fn read_name(input: &mut Reader<'_>) -> Result<Name, CodecError> {
-    Name::new(input.bytes()?).map_err(|_: TreeError| CodecError::Number)
+pub(super) fn read_name(input: &mut Reader<'_>) -> Result<FileName, CodecError> {
+    FileName::new(input.bytes()?).map_err(|_: TreeError| CodecError::Number)
 }
 
 pub(super) fn read_u32(input: &mut Reader<'_>) -> Result<u32, CodecError> {

@@ -1,8 +1,8 @@
 //! Inodes without a name, which live for as long as some handle has them open.
 
 use super::links::Links;
-use super::node::{Body, Directory, Node};
-use super::{Content, Tree};
+use super::node::{Body, Directory, FileNode};
+use super::{FileContent, Tree};
 
 impl Tree {
     /// Goes through the inodes that have no name any longer and are kept for their open handles.
@@ -26,19 +26,19 @@ impl Tree {
         go.into_iter().for_each(|inode| self.forget(inode));
         for inode in open.iter().copied().filter(|inode| !self.nodes.contains(*inode)).collect::<Vec<u64>>() {
             if let Ok(node) = before.node(inode) {
-                self.adopt(inode, Node::clone(node));
+                self.adopt(inode, FileNode::clone(node));
             }
         }
     }
 
     /// Adds an inode of another tree under its own number, without names and entries.
-    fn adopt(&mut self, inode: u64, mut node: Node) {
+    fn adopt(&mut self, inode: u64, mut node: FileNode) {
         self.dirty();
         node.links = Links::None;
         if let Body::Directory(directory) = &mut node.body {
             *directory = Directory::default();
         }
-        if node.content().is_some_and(Content::is_unsealed) {
+        if node.content().is_some_and(FileContent::is_unsealed) {
             self.unsealed.insert(inode);
         }
         self.nodes.insert(inode, node.into());

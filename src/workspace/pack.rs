@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use super::TreeError;
-use super::chunk::{Chunk, Sealed, hash_of};
+use super::chunk::{Chunk, PackedChunk, hash_of};
 use crate::object::{BlobStore, Hash, Reader, Writer};
 use crate::segment::{Container, ContainerWriter, SegmentError};
 
@@ -78,7 +78,7 @@ impl Pack {
     /// Reads the bytes of a chunk and checks them against the hash that the file has for it, each time.
     ///
     /// So neither what says where the chunk lies nor an earlier check is trusted.
-    pub(super) fn read(&self, sealed: &Sealed) -> Result<Vec<u8>, SegmentError> {
+    pub(super) fn read(&self, sealed: &PackedChunk) -> Result<Vec<u8>, SegmentError> {
         let (start, stored) = self.place(sealed.number)?;
         if stored == u64::from(sealed.stored) {
             let bytes = self.file.read_unchecked(BYTES, start, stored)?;
@@ -95,7 +95,7 @@ impl Pack {
     }
 
     /// Returns a chunk of that hash.
-    pub(super) fn find(&self, hash: &Hash) -> Result<Option<Sealed>, SegmentError> {
+    pub(super) fn find(&self, hash: &Hash) -> Result<Option<PackedChunk>, SegmentError> {
         let (mut low, mut high) = (0, self.chunks);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -106,7 +106,7 @@ impl Pack {
                 std::cmp::Ordering::Equal => {
                     let stored = u32::try_from(self.place(number)?.1)
                         .map_err(|_| self.file.damaged(ENDS, "a chunk is too long"))?;
-                    return Ok(Some(Sealed { pack: self.name(), number, stored, length: stored, hash: *hash }));
+                    return Ok(Some(PackedChunk { pack: self.name(), number, stored, length: stored, hash: *hash }));
                 }
             }
         }
@@ -142,7 +142,7 @@ pub(super) fn write_pack(
     blobs: &BlobStore,
     chunks: &[Chunk],
     packs: &dyn Packs,
-) -> Result<(Hash, Vec<Sealed>), TreeError> {
+) -> Result<(Hash, Vec<PackedChunk>), TreeError> {
     let mut out = ContainerWriter::new(blobs)?;
     let (mut ends, mut sealed, mut end) = (Vec::with_capacity(chunks.len()), Vec::with_capacity(chunks.len()), 0u64);
     out.begin()?;
@@ -155,7 +155,7 @@ pub(super) fn write_pack(
         ends.push(end);
         let (number, stored) = (sealed.len() as u32, bytes.len() as u32);
         let hash = chunk.hash().unwrap_or(Hash::ZERO);
-        sealed.push(Sealed { pack: Hash::ZERO, number, stored, length: stored, hash });
+        sealed.push(PackedChunk { pack: Hash::ZERO, number, stored, length: stored, hash });
     }
     out.begin()?;
     for end in &ends {

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::TreeError;
 use super::chunk::{CHUNK_BYTES, Chunk};
-use super::content::{Content, Part, parts};
+use super::content::{ChunkRange, FileContent, parts};
 use super::pack::Packs;
 
-impl Content {
+impl FileContent {
     /// Returns where data begins at or behind `offset`; none when there is none or it is behind the end.
     pub fn next_data(&self, offset: u64) -> Option<u64> {
         let (mut number, mut from) = (offset / CHUNK_BYTES, offset);
@@ -48,7 +48,7 @@ impl Content {
     /// Makes a hole; the size stays.
     pub(super) fn punch(&mut self, offset: u64, length: u64, packs: &dyn Packs) -> Result<(), TreeError> {
         let (edges, whole) = edges(offset, length);
-        for Part { number, start, end } in edges {
+        for ChunkRange { number, start, end } in edges {
             let length = self.chunks.get(number).map_or(0, Chunk::length) as usize;
             let end = end.min(length);
             if start == 0 && end == length {
@@ -78,7 +78,7 @@ impl Content {
     pub(super) fn copy(
         &mut self,
         at: u64,
-        source: &Content,
+        source: &FileContent,
         from: u64,
         length: u64,
         packs: &dyn Packs,
@@ -108,9 +108,9 @@ impl Content {
     }
 }
 
-impl Content {
+impl FileContent {
     /// Copies the whole chunks of a hole, or of a run of zeros; returns how many bytes that are.
-    fn copy_zeros(&mut self, at: u64, source: &Content, from: u64, length: u64) -> u64 {
+    fn copy_zeros(&mut self, at: u64, source: &FileContent, from: u64, length: u64) -> u64 {
         let most = length / CHUNK_BYTES;
         let (run, hole) = match (source.chunks.run_end(from), source.chunks.next(from)) {
             (Some(end), _) => ((end - from).min(most), 0),
@@ -124,7 +124,7 @@ impl Content {
 }
 
 /// Cuts a range into the parts of chunks at its ends and the whole chunks in between.
-fn edges(offset: u64, length: u64) -> (Vec<Part>, Range<u64>) {
+fn edges(offset: u64, length: u64) -> (Vec<ChunkRange>, Range<u64>) {
     let end = offset.saturating_add(length);
     let (first, last) = (offset.div_ceil(CHUNK_BYTES), end / CHUNK_BYTES);
     if first > last {

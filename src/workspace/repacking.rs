@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::chunk::{Chunk, Sealed};
+use super::chunk::{Chunk, PackedChunk};
 use super::hash::Memo;
-use super::node::{Body, Node};
+use super::node::{Body, FileNode};
 use super::nodes::{Nodes, Unlike};
 use super::pack::{Packs, write_pack};
 use super::{Tree, TreeError};
@@ -27,7 +27,7 @@ pub fn needed_of_packs<'a>(trees: impl Iterator<Item = &'a Tree>) -> HashMap<Has
 
 /// Calls `look` with the chunks of some trees that are in packs. Of each tree only what it does not share with the one
 /// before is looked at.
-fn each_sealed<'a>(trees: impl Iterator<Item = &'a Tree>, mut look: impl FnMut(&Arc<Sealed>)) {
+fn each_sealed<'a>(trees: impl Iterator<Item = &'a Tree>, mut look: impl FnMut(&Arc<PackedChunk>)) {
     let mut before = Nodes::default();
     for tree in trees {
         for node in before.diff(&tree.nodes).filter_map(|unlike| unlike.new) {
@@ -45,9 +45,9 @@ fn each_sealed<'a>(trees: impl Iterator<Item = &'a Tree>, mut look: impl FnMut(&
 pub struct Repacked {
     from: HashSet<Hash>,
     /// By their hashes.
-    places: HashMap<Hash, Sealed>,
+    places: HashMap<Hash, PackedChunk>,
     /// Nodes that were moved before, so that trees that shared one share it again.
-    nodes: HashMap<*const Node, (Arc<Node>, Arc<Node>)>,
+    nodes: HashMap<*const FileNode, (Arc<FileNode>, Arc<FileNode>)>,
     /// The last tree that was moved, before and after: what the next shares with it stays shared.
     last: Option<(Nodes, Nodes)>,
 }
@@ -65,7 +65,7 @@ impl Repacked {
             if from.contains(&sealed.pack) {
                 chunks.entry(sealed.hash).or_insert_with(|| {
                     let length = sealed.stored;
-                    Chunk::Sealed(Arc::new(Sealed { length, ..Sealed::clone(sealed) }))
+                    Chunk::Sealed(Arc::new(PackedChunk { length, ..PackedChunk::clone(sealed) }))
                 });
             }
         });
@@ -111,13 +111,13 @@ impl Repacked {
     }
 
     /// Returns a node with its chunks in the new pack, if any has moved.
-    fn moved_node(&mut self, old: &Arc<Node>) -> Option<Arc<Node>> {
+    fn moved_node(&mut self, old: &Arc<FileNode>) -> Option<Arc<FileNode>> {
         if let Some((_, new)) = self.nodes.get(&Arc::as_ptr(old)) {
             return Some(new.clone());
         }
         let mut chunks = old.content()?.chunks.iter();
         chunks.find(|(_, chunk)| self.moved_chunk(chunk).is_some())?;
-        let mut node = Node::clone(old);
+        let mut node = FileNode::clone(old);
         if let Body::File(content) = &mut node.body {
             content.settle(|chunk| self.moved_chunk(chunk));
         }
@@ -129,6 +129,6 @@ impl Repacked {
     fn moved_chunk(&self, chunk: &Chunk) -> Option<Chunk> {
         let Chunk::Sealed(sealed) = chunk else { return None };
         let place = self.from.contains(&sealed.pack).then(|| self.places.get(&sealed.hash))??;
-        Some(Chunk::Sealed(Arc::new(Sealed { length: sealed.length, ..place.clone() })))
+        Some(Chunk::Sealed(Arc::new(PackedChunk { length: sealed.length, ..place.clone() })))
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::chunk::{CHUNK_BYTES, Chunk, Sealed};
+use super::chunk::{CHUNK_BYTES, Chunk, PackedChunk};
 use super::hash::Memo;
-use super::node::{Body, Node};
+use super::node::{Body, FileNode};
 use super::nodes::{Nodes, Unlike};
 use super::pack::{Pack, Packs, write_pack};
 use super::{Tree, TreeError};
@@ -17,18 +17,18 @@ use crate::object::{BlobStore, Hash};
 /// addresses stay theirs, and bytes in a shared buffer stay as they are.
 pub struct Packed {
     name: Option<Hash>,
-    places: HashMap<*const (), (Chunk, Place)>,
+    places: HashMap<*const (), (Chunk, ChunkLocation)>,
     /// Nodes that were settled before, so that trees that shared one share it again.
-    nodes: HashMap<*const Node, (Arc<Node>, Arc<Node>)>,
+    nodes: HashMap<*const FileNode, (Arc<FileNode>, Arc<FileNode>)>,
     /// The last tree that was settled, before and after: what the next shares with it stays shared.
     last: Option<(Nodes, Nodes)>,
 }
 
 /// Where the bytes of an unsealed chunk are now.
-enum Place {
+enum ChunkLocation {
     /// They were zeros all of them.
     Nowhere,
-    In(Sealed),
+    In(PackedChunk),
 }
 
 /// Writes the unsealed chunks of all `trees` into at most one new pack in the blob store.
@@ -66,9 +66,9 @@ pub fn write_packs<'a>(
     }
     for chunk in unsealed {
         let place = match chunk.hash() {
-            None => Place::Nowhere,
+            None => ChunkLocation::Nowhere,
             Some(hash) => match known.get(&hash) {
-                Some(sealed) => Place::In(sealed.clone()),
+                Some(sealed) => ChunkLocation::In(sealed.clone()),
                 None => continue,
             },
         };
@@ -96,7 +96,11 @@ fn loose_chunks(trees: &[&Tree]) -> Vec<Chunk> {
 }
 
 /// Returns where packs that the trees reach have some of the chunks already.
-fn sealed_chunks(packs: &dyn Packs, trees: &[&Tree], unsealed: &[Chunk]) -> Result<HashMap<Hash, Sealed>, TreeError> {
+fn sealed_chunks(
+    packs: &dyn Packs,
+    trees: &[&Tree],
+    unsealed: &[Chunk],
+) -> Result<HashMap<Hash, PackedChunk>, TreeError> {
     let mut known = HashMap::new();
     // A pack that can't be read is no reason not to write another.
     let open = packs_of(trees.iter().copied()).into_iter().filter_map(|name| packs.pack(&name).ok());
@@ -138,7 +142,7 @@ impl Packed {
         let mut new = tree.clone();
         for inode in &tree.unsealed {
             let Some(node) = tree.nodes.get(*inode).map(|node| self.node(node)) else { continue };
-            if !node.content().is_some_and(super::Content::is_unsealed) {
+            if !node.content().is_some_and(super::FileContent::is_unsealed) {
                 new.unsealed.remove(inode);
             }
         }
@@ -154,7 +158,7 @@ impl Packed {
     /// Returns a map of nodes with the unsealed ones settled.
     fn nodes(&mut self, old: &Nodes, unsealed: &OrdSet<u64>) -> Nodes {
         let mut new = self.beginning(old, unsealed);
-        let changed: Vec<(u64, Option<Arc<Node>>)> = match &self.last {
+        let changed: Vec<(u64, Option<Arc<FileNode>>)> = match &self.last {
             Some((before, after)) if new.ptr_eq(after) => {
                 before.diff(old).map(|Unlike { inode, new, .. }| (inode, new.cloned())).collect()
             }
@@ -180,11 +184,11 @@ impl Packed {
     }
 
     /// Returns a node with its chunks in the pack.
-    fn node(&mut self, old: &Arc<Node>) -> Arc<Node> {
+    fn node(&mut self, old: &Arc<FileNode>) -> Arc<FileNode> {
         if let Some((_, new)) = self.nodes.get(&Arc::as_ptr(old)) {
             return new.clone();
         }
-        let mut node = Node::clone(old);
+        let mut node = FileNode::clone(old);
         if let Body::File(content) = &mut node.body {
             content.settle(|chunk| self.chunk(chunk));
         }
@@ -196,8 +200,10 @@ impl Packed {
     /// Returns the chunk in the pack that a chunk in memory became.
     fn chunk(&self, chunk: &Chunk) -> Option<Chunk> {
         Some(match &self.places.get(&chunk.address()?)?.1 {
-            Place::Nowhere => Chunk::Zeros(chunk.length()),
-            Place::In(sealed) => Chunk::Sealed(Arc::new(Sealed { length: chunk.length(), ..sealed.clone() })),
+            ChunkLocation::Nowhere => Chunk::Zeros(chunk.length()),
+            ChunkLocation::In(sealed) => {
+                Chunk::Sealed(Arc::new(PackedChunk { length: chunk.length(), ..sealed.clone() }))
+            }
         })
     }
 }

@@ -1,10 +1,10 @@
 //! Sums over a tree, kept while it changes.
 
-use super::node::{Body, Node};
+use super::node::{Body, FileNode};
 
 /// What the files of a tree add up to; what no name leads to is not in it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Totals {
+pub struct TreeTotals {
     /// Inodes that are not directories; hard links count once.
     pub files: u64,
     /// Directories without the root.
@@ -24,18 +24,18 @@ const INODE_BYTES: u64 = 1024;
 /// What one more name of an inode takes up in memory, in bytes.
 const HARD_LINK_BYTES: u64 = 512;
 
-impl Totals {
+impl TreeTotals {
     /// Returns what one node adds.
-    pub(super) fn of(node: &Node) -> Totals {
+    pub(super) fn of(node: &FileNode) -> TreeTotals {
         let attributes = node.xattrs().map(|(name, value)| (name.len() + value.len()) as u64).sum();
-        let none = Totals { attributes, ..Totals::default() };
+        let none = TreeTotals { attributes, ..TreeTotals::default() };
         let hard_links = node.nlink().saturating_sub(1).into();
         match &node.body {
-            Body::Directory(_) => Totals { directories: 1, ..none },
+            Body::Directory(_) => TreeTotals { directories: 1, ..none },
             Body::File(content) => {
-                Totals { files: 1, bytes: content.size(), allocated: content.allocated(), hard_links, ..none }
+                TreeTotals { files: 1, bytes: content.size(), allocated: content.allocated(), hard_links, ..none }
             }
-            _ => Totals { files: 1, hard_links, ..none },
+            _ => TreeTotals { files: 1, hard_links, ..none },
         }
     }
 
@@ -45,12 +45,12 @@ impl Totals {
     }
 
     /// Counts what a node adds now instead of what it added before.
-    pub(super) fn replace(&mut self, before: Totals, after: Totals) {
+    pub(super) fn replace(&mut self, before: TreeTotals, after: TreeTotals) {
         self.subtract(before);
         self.add(after);
     }
 
-    pub(super) fn add(&mut self, other: Totals) {
+    pub(super) fn add(&mut self, other: TreeTotals) {
         self.files += other.files;
         self.directories += other.directories;
         self.bytes += other.bytes;
@@ -59,7 +59,7 @@ impl Totals {
         self.hard_links += other.hard_links;
     }
 
-    pub(super) fn subtract(&mut self, other: Totals) {
+    pub(super) fn subtract(&mut self, other: TreeTotals) {
         self.files -= other.files;
         self.directories -= other.directories;
         self.bytes -= other.bytes;

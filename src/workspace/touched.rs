@@ -2,21 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::node::Node;
+use super::node::FileNode;
 use super::nodes::Nodes;
-use super::{Kind, Name};
+use super::{FileKind, FileName};
 
 /// Names by the directory they are in, each once and in order.
 #[derive(Default)]
-pub(super) struct Touched(HashMap<u64, Vec<Name>>);
+pub(super) struct TouchedNames(HashMap<u64, Vec<FileName>>);
 
-impl Touched {
+impl TouchedNames {
     /// Looks at everything that two trees do not share.
     ///
     /// An entry that differs belongs to an inode whose names differ, so the inodes are all there is
     /// to look at. Every directory above a touched one is touched, too, in both trees.
-    pub fn between(old: &Nodes, new: &Nodes) -> Touched {
-        let mut touched = Touched::default();
+    pub fn between(old: &Nodes, new: &Nodes) -> TouchedNames {
+        let mut touched = TouchedNames::default();
         for unlike in old.diff(new) {
             match (unlike.old, unlike.new) {
                 (Some(old), Some(new)) => touched.update(unlike.inode, old, new),
@@ -41,11 +41,11 @@ impl Touched {
     }
 
     /// Returns the touched names in a directory.
-    pub fn names(&self, directory: u64) -> &[Name] {
+    pub fn names(&self, directory: u64) -> &[FileName] {
         self.0.get(&directory).map(Vec::as_slice).unwrap_or_default()
     }
 
-    fn update(&mut self, inode: u64, old: &Node, new: &Node) {
+    fn update(&mut self, inode: u64, old: &FileNode, new: &FileNode) {
         // Times and owners do not count.
         if old.links != new.links || old.kind() != new.kind() {
             self.node(inode, old);
@@ -55,8 +55,8 @@ impl Touched {
         }
     }
 
-    fn node(&mut self, inode: u64, node: &Node) {
-        if node.kind() == Kind::Directory {
+    fn node(&mut self, inode: u64, node: &FileNode) {
+        if node.kind() == FileKind::Directory {
             self.0.entry(inode).or_default();
         }
         for (parent, name) in node.names() {

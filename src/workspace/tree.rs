@@ -7,10 +7,10 @@ use imbl::OrdSet;
 
 use super::hash::Memo;
 use super::links::Links;
-use super::node::{Body, Directory, Node};
+use super::node::{Body, Directory, FileNode};
 use super::nodes::Nodes;
 use super::pack::Packs;
-use super::{Kind, NAME_BYTES_MAX, Name, Totals, TreeError};
+use super::{FileKind, FileName, NAME_BYTES_MAX, TreeError, TreeTotals};
 use crate::object::Time;
 
 /// The inode number of a tree's root.
@@ -25,7 +25,7 @@ pub const ROOT: u64 = 1;
 pub struct Tree {
     pub(super) nodes: Nodes,
     pub(super) next: u64,
-    pub(super) totals: Totals,
+    pub(super) totals: TreeTotals,
     /// Inodes without a name that some handle has open.
     pub(super) orphans: OrdSet<u64>,
     /// Files with a chunk that is in no pack yet.
@@ -52,14 +52,14 @@ impl Default for Tree {
 impl Tree {
     /// Makes an empty tree whose root has that mode and owner.
     pub fn new(mode: u32, uid: u32, gid: u32, time: Time) -> Tree {
-        let mut root = Node::new(Body::Directory(Directory::default()), mode, uid, gid, time);
+        let mut root = FileNode::new(Body::Directory(Directory::default()), mode, uid, gid, time);
         root.links = Links::Root;
         let mut nodes = Nodes::default();
         nodes.insert(ROOT, Arc::new(root));
         Tree {
             nodes,
             next: ROOT + 1,
-            totals: Totals::default(),
+            totals: TreeTotals::default(),
             orphans: OrdSet::new(),
             unsealed: OrdSet::new(),
             memo: OnceLock::new(),
@@ -68,7 +68,7 @@ impl Tree {
     }
 
     /// Returns what the files add up to.
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> TreeTotals {
         self.totals
     }
 
@@ -84,7 +84,7 @@ impl Tree {
     }
 
     /// Returns an inode; `Stale` when there is none of that number.
-    pub fn node(&self, inode: u64) -> Result<&Arc<Node>, TreeError> {
+    pub fn node(&self, inode: u64) -> Result<&Arc<FileNode>, TreeError> {
         self.nodes.get(inode).ok_or(TreeError::Stale)
     }
 
@@ -127,7 +127,7 @@ impl Tree {
         &self,
         inode: u64,
         after: Option<&[u8]>,
-    ) -> Result<impl Iterator<Item = (&Name, u64)> + use<'_>, TreeError> {
+    ) -> Result<impl Iterator<Item = (&FileName, u64)> + use<'_>, TreeError> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.directory(inode)?.entries.range::<_, [u8]>((from, Bound::Unbounded));
         Ok(range.map(|(name, inode)| (name, *inode)))
@@ -148,7 +148,7 @@ impl Tree {
     }
 
     /// Returns an inode to change it. What is known of hashes becomes what was known.
-    pub(super) fn node_mut(&mut self, inode: u64) -> Result<&mut Node, TreeError> {
+    pub(super) fn node_mut(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
         self.dirty();
         let node = Arc::make_mut(self.nodes.get_mut(inode).ok_or(TreeError::Stale)?);
         node.hash.take();
@@ -170,7 +170,7 @@ impl Tree {
     }
 
     /// Adds a node without a name and returns its number.
-    pub(super) fn add(&mut self, node: Node) -> u64 {
+    pub(super) fn add(&mut self, node: FileNode) -> u64 {
         self.dirty();
         let inode = self.next;
         self.next += 1;
@@ -189,12 +189,12 @@ impl Tree {
     }
 
     /// Gives an inode a name that is free, and touches it and the directory.
-    pub(super) fn enter(&mut self, parent: u64, name: &Name, inode: u64, time: Time) -> Result<(), TreeError> {
+    pub(super) fn enter(&mut self, parent: u64, name: &FileName, inode: u64, time: Time) -> Result<(), TreeError> {
         let node = self.node_mut(inode)?;
-        let before = if node.is_nameless() { Totals::default() } else { Totals::of(node) };
+        let before = if node.is_nameless() { TreeTotals::default() } else { TreeTotals::of(node) };
         node.links.insert(parent, name.clone());
         node.ctime = time;
-        let (is_directory, after) = (node.kind() == Kind::Directory, Totals::of(node));
+        let (is_directory, after) = (node.kind() == FileKind::Directory, TreeTotals::of(node));
         self.totals.replace(before, after);
         let node = self.node_mut(parent)?;
         (node.mtime, node.ctime) = (time, time);
@@ -206,13 +206,13 @@ impl Tree {
     }
 
     /// Takes the name of an inode away, and touches it and the directory; returns whether it was the last.
-    pub(super) fn leave(&mut self, parent: u64, name: &Name, inode: u64, time: Time) -> Result<bool, TreeError> {
+    pub(super) fn leave(&mut self, parent: u64, name: &FileName, inode: u64, time: Time) -> Result<bool, TreeError> {
         let node = self.node_mut(inode)?;
-        let before = Totals::of(node);
+        let before = TreeTotals::of(node);
         node.links.remove(parent, name);
         node.ctime = time;
-        let (is_directory, is_last) = (node.kind() == Kind::Directory, node.is_nameless());
-        let after = if is_last { Totals::default() } else { Totals::of(node) };
+        let (is_directory, is_last) = (node.kind() == FileKind::Directory, node.is_nameless());
+        let after = if is_last { TreeTotals::default() } else { TreeTotals::of(node) };
         self.totals.replace(before, after);
         let node = self.node_mut(parent)?;
         (node.mtime, node.ctime) = (time, time);

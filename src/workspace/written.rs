@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::chunk::{CHUNK_BYTES, CHUNK_CONTEXT, Chunk, hash_of};
-use super::content::{FILE_BYTES_MAX, Part, parts};
+use super::content::{ChunkRange, FILE_BYTES_MAX, parts};
 use super::pack::Packs;
 use super::{Tree, TreeError};
 use crate::disk::DiskFile;
@@ -19,7 +19,7 @@ const HASH_BYTES: usize = 32;
 const LENGTH: usize = CHUNK_BYTES as usize;
 
 /// A whole chunk in a file that is only appended to.
-pub(super) struct Written {
+pub(super) struct WrittenChunk {
     file: Arc<dyn DiskFile>,
     at: u64,
     /// The hash of its bytes up to the last that is not zero.
@@ -34,7 +34,7 @@ pub struct Stretch<'a> {
     hashes: Vec<Option<Hash>>,
 }
 
-impl Written {
+impl WrittenChunk {
     /// Reads the chunk and checks it.
     pub fn read(&self) -> Result<Vec<u8>, TreeError> {
         let name = || "of a write in the journal".to_owned();
@@ -97,14 +97,14 @@ impl<'a> Stretch<'a> {
             None => (part.number, Chunk::Zeros(CHUNK_BYTES as u32)),
             Some(hash) => {
                 let at = at + (part.number * CHUNK_BYTES - self.offset);
-                (part.number, Chunk::Written(Arc::new(Written { file: file.clone(), at, hash })))
+                (part.number, Chunk::Written(Arc::new(WrittenChunk { file: file.clone(), at, hash })))
             }
         })
     }
 }
 
 /// Cuts the bytes of a write where chunks of the file end.
-fn pieces(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (Part, &[u8])> {
+fn pieces(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (ChunkRange, &[u8])> {
     let mut rest = bytes;
     parts(offset, bytes.len() as u64).map(move |part| {
         let (piece, behind) = rest.split_at(part.end - part.start);

@@ -75,6 +75,11 @@ fn files_and_functions_stay_small() {
 }
 
 #[test]
+fn a_name_of_a_type_means_one_thing() {
+    none(rules::repeated_types(&src()));
+}
+
+#[test]
 fn nothing_is_left_unfinished() {
     none([rules::unfinished(&src()), rules::unfinished(&tests())].concat());
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
     Actor, Attrs, BranchId, Document, Environment, FileName, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, Setting,
-    Side, Time, View, Viewer, Wanted,
+    ShowTarget, Side, Time, View, Viewer,
 };
 
 use crate::files::{read, write};
@@ -36,7 +36,7 @@ fn all_three_versions_of_an_open_conflict_are_readable() {
     for side in ["base", "child", "parent"] {
         let hash: Hash = line[side].as_str().unwrap().parse().unwrap();
         assert_eq!(
-            memory.show(fork, Wanted::Hash(hash), Viewer::OF_STORE).unwrap().content.unwrap(),
+            memory.show(fork, ShowTarget::Hash(hash), Viewer::OF_STORE).unwrap().content.unwrap(),
             format!("{side}\n").as_bytes()
         );
     }

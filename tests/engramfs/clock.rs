@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    EditError, Environment, Error, HistoryFile, Kind, Memory, OpenMode, Setting, Time, View, Viewer, Wanted,
+    EditError, Environment, Error, HistoryFile, Kind, Memory, OpenMode, Setting, ShowTarget, Time, View, Viewer,
 };
 
 use crate::support::{environment, main_of, make_file, put, verify, who};
@@ -73,7 +73,7 @@ fn a_clock_that_is_set_while_serving_writes_nothing_until_it_is_right_again() {
         assert_eq!(memory.gc(&who(), None, false).unwrap_err().code, "clock_jumped");
         assert_eq!(memory.tip(), tip);
     }
-    memory.show(main, Wanted::Hash(kept), Viewer::OF_STORE).unwrap();
+    memory.show(main, ShowTarget::Hash(kept), Viewer::OF_STORE).unwrap();
     machine.set(DAY / 2);
     commit(&memory, "half a day").unwrap();
     machine.set(0);

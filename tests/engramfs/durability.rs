@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use engramfs::disk::{Disk, DiskFile, Fault, FaultyDisk, ForgetfulDisk, Kind as Call, Space};
+use engramfs::disk::{Disk, DiskFile, DiskSpace, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
 use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay};
 use engramfs::memory::{Kind, Memory, OpenMode, View};
 
@@ -370,7 +370,7 @@ impl Disk for Meanwhile {
         self.inner.mode(path)
     }
 
-    fn space(&self) -> io::Result<Space> {
+    fn space(&self) -> io::Result<DiskSpace> {
         self.inner.space()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
     Actor, Attrs, BranchId, Document, EditError, Environment, FILES_ROOT, FileName, FileOp, Hash, Kind, Make, Memory,
-    MergeKind, OpenMode, Setting, Time, View, Viewer, Wanted,
+    MergeKind, OpenMode, Setting, ShowTarget, Time, View, Viewer,
 };
 
 use crate::support::{environment, main_of, open, put, verify, who};
@@ -267,7 +267,7 @@ fn what_lost_a_merge_is_read_again_by_its_hash() {
     assert_eq!(read(&memory, main, "agent_state/s").unwrap(), "of the child");
     let [conflict] = &outcome.conflicts[..] else { panic!("{:?}", outcome.conflicts) };
     assert_eq!(&*conflict.id, "files/agent_state/s");
-    let shown = memory.show(main, Wanted::Hash(conflict.parent.unwrap()), Viewer::OF_STORE).unwrap();
+    let shown = memory.show(main, ShowTarget::Hash(conflict.parent.unwrap()), Viewer::OF_STORE).unwrap();
     assert_eq!(shown.content.unwrap(), b"of the parent");
 }
 

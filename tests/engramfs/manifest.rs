@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
-use engramfs::memory::{Hash, Memory, View, Viewer, Wanted};
+use engramfs::memory::{Hash, Memory, ShowTarget, View, Viewer};
 
 use crate::support::{main_of, open, put, texts, verify, who};
 
@@ -76,7 +76,7 @@ fn states_of_one_head_are_kept_once_however_often_a_branch_goes_back_and_forth()
     }
     let memory = reopened(&disk, memory);
     for head in heads {
-        memory.show(main, Wanted::Hash(head), Viewer::OF_STORE).unwrap();
+        memory.show(main, ShowTarget::Hash(head), Viewer::OF_STORE).unwrap();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::render::facts;
 use crate::memory;
@@ -21,7 +21,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let report = memory::backup(&args.store, &args.dest)?;
     if out.is_json() {
         out.line(report)?

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::render::facts;
 use crate::cli::target::look_at_clock;
@@ -22,7 +22,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let report = look_at_clock(&args.store, args.reset)?;
     if out.is_json() {
         out.line(report)?

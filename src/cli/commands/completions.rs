@@ -3,7 +3,7 @@
 use clap_complete::Shell;
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 
 /// Prints the completions for a shell.
@@ -17,7 +17,7 @@ pub struct Args {
 }
 
 /// Runs the verb for the command line that `command` describes.
-pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<Exit, CommandError> {
     // The generator panics where it can't write, so it writes to memory.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "engramfs", &mut script);

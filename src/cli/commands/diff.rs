@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::render::diff;
 use crate::cli::target::{Access, Target};
@@ -23,7 +23,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     let text = target.with(Access::Read, |branch| branch.document(Document::Diff))?;
     let edits: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();

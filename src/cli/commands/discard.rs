@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::target::{Access, Target};
 
@@ -18,7 +18,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     target.with(Access::Write, |branch| branch.discard())?;
     out.json_only(&json!({ "discarded": target.to_string() }))?;

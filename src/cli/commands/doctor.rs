@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, Paint, paint};
 use crate::cli::target::store_of;
 use crate::fuse::{Finding, examine};
@@ -21,7 +21,7 @@ pub struct Args {
 }
 
 /// Runs the verb; the exit code is 1 where something keeps a mount from working.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let mut findings = examine(args.mnt.as_deref());
     findings.extend(args.mnt.as_deref().into_iter().flat_map(told_by_the_mount));
     for finding in &findings {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::formats::{Format, copy, write_fvecs};
 use crate::cli::output::{Output, remark};
 use crate::cli::target::{Access, Target};
@@ -30,12 +30,15 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     let format = Format::of(&args.file)?;
     let ids = match (format, &args.ids) {
         (Format::JsonLines, Some(_)) => {
-            return Err(Failure::usage("--ids goes with .npy and .fvecs", "leave it out: the lines hold their ids"));
+            return Err(CommandError::usage(
+                "--ids goes with .npy and .fvecs",
+                "leave it out: the lines hold their ids",
+            ));
         }
         (Format::JsonLines, None) => None,
         (_, Some(path)) => Some(path.clone()),
@@ -62,25 +65,25 @@ fn beside(file: &Path) -> PathBuf {
     name.into()
 }
 
-fn write_all(sources: Vec<Box<dyn Read>>, files: &[(&PathBuf, Format)]) -> Result<(), Failure> {
+fn write_all(sources: Vec<Box<dyn Read>>, files: &[(&PathBuf, Format)]) -> Result<(), CommandError> {
     sources.into_iter().zip(files).try_for_each(|(mut source, (path, format))| write_file(&mut *source, path, *format))
 }
 
 /// Writes under another name first, so that a broken export is never taken for a whole one.
-fn write_file(source: &mut dyn Read, path: &Path, format: Format) -> Result<(), Failure> {
+fn write_file(source: &mut dyn Read, path: &Path, format: Format) -> Result<(), CommandError> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
     let written = fill(source, &part, format)
-        .and_then(|()| std::fs::rename(&part, path).map_err(|e| Failure::file("written", path, &e)));
+        .and_then(|()| std::fs::rename(&part, path).map_err(|e| CommandError::file("written", path, &e)));
     if written.is_err() {
         let _ = std::fs::remove_file(&part);
     }
     written
 }
 
-fn fill(source: &mut dyn Read, part: &Path, format: Format) -> Result<(), Failure> {
-    let failed = |e: std::io::Error| Failure::file("written", part, &e);
+fn fill(source: &mut dyn Read, part: &Path, format: Format) -> Result<(), CommandError> {
+    let failed = |e: std::io::Error| CommandError::file("written", part, &e);
     let mut sink = BufWriter::new(File::create(part).map_err(failed)?);
     match format {
         Format::Fvecs => write_fvecs(source, &mut sink)?,

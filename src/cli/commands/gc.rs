@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{Span, SpanRelativeTo};
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::render::facts;
 use crate::cli::target::collect_garbage;
@@ -28,7 +28,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let report = collect_garbage(&args.place, args.older_than, args.dry_run)?;
     if out.is_json() {
         out.line(report)?

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
-use crate::cli::formats::{Row, Rows};
+use crate::cli::failure::CommandError;
+use crate::cli::formats::{InputRow, RowReader};
 use crate::cli::output::{Output, remark};
-use crate::cli::progress::Progress;
-use crate::cli::target::{Access, Branch, Target};
+use crate::cli::progress::ProgressLine;
+use crate::cli::target::{Access, BranchAccess, Target};
 
 /// Rows of one atomic commit; fewer where they are large.
 const BATCH_ROWS: usize = 65_536;
@@ -37,12 +37,12 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     // Before the store is touched: a wrong name or header changes nothing.
-    let rows = Rows::open(&args.file, args.ids.as_deref())?;
+    let rows = RowReader::open(&args.file, args.ids.as_deref())?;
     let access = if args.create { Access::Create } else { Access::Write };
-    let progress = Progress::new(rows.length, out.is_json());
+    let progress = ProgressLine::new(rows.length, out.is_json());
     let mut import = Import { args, progress, rows: 0, sums: [0; 2], last: Value::Null };
     target.with(access, |branch| import.run(branch, rows))?;
     import.progress.finish();
@@ -60,7 +60,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
 
 struct Import<'a> {
     args: &'a Args,
-    progress: Progress,
+    progress: ProgressLine,
     rows: u64,
     /// Records put and deleted.
     sums: [u64; 2],
@@ -69,7 +69,7 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    fn run(&mut self, branch: &dyn Branch, rows: Rows) -> Result<(), Failure> {
+    fn run(&mut self, branch: &dyn BranchAccess, rows: RowReader) -> Result<(), CommandError> {
         let mut batch = Vec::new();
         let (mut size, mut taken) = (0, 0);
         for row in rows {
@@ -86,10 +86,10 @@ impl Import<'_> {
         if batch.is_empty() { Ok(()) } else { self.commit(branch, batch) }
     }
 
-    fn commit(&mut self, branch: &dyn Branch, batch: Vec<Row>) -> Result<(), Failure> {
+    fn commit(&mut self, branch: &dyn BranchAccess, batch: Vec<InputRow>) -> Result<(), CommandError> {
         let count = batch.len() as u64;
         let first = match batch.first() {
-            Some(Row::Line { number, .. }) => format!("line {number}"),
+            Some(InputRow::Line { number, .. }) => format!("line {number}"),
             _ => format!("row {}", self.rows),
         };
         let receipt = branch.put(batch).map_err(|failure| self.placed(failure, &first))?;
@@ -102,7 +102,7 @@ impl Import<'_> {
     }
 
     /// Says where the batch begins and what is done already: a mount counts lines from the beginning of the batch.
-    fn placed(&self, mut failure: Failure, first: &str) -> Failure {
+    fn placed(&self, mut failure: CommandError, first: &str) -> CommandError {
         let file = self.args.file.display();
         failure.message =
             format!("{} (batch from {first} of {file}; {} rows before it are in)", failure.message, self.rows);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::render::lanes::Lanes;
 use crate::cli::render::{graph, log_line};
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     target.with(Access::Read, |branch| match (args.graph, out.is_json()) {
         (true, true) => branch.lineage_below()?.iter().try_for_each(|line| out.line(line)),
@@ -49,7 +49,7 @@ fn entry_of(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_default()
 }
 
-fn print_graph(entries: &[Value], name_path: &str, out: &mut Output) -> Result<(), Failure> {
+fn print_graph(entries: &[Value], name_path: &str, out: &mut Output) -> Result<(), CommandError> {
     let lanes = Lanes::of(entries);
     for drawn in graph::draw(&lanes.parents, lanes.tip(name_path)) {
         if let Some(before) = drawn.before {

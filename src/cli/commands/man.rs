@@ -5,7 +5,7 @@ use std::io;
 use clap_mangen::Man;
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 
 /// Prints the manual page of the whole tool or of one verb, as roff.
@@ -19,15 +19,15 @@ pub struct Args {
 }
 
 /// Runs the verb for the command line that `command` describes.
-pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<Exit, CommandError> {
     command.build();
     let page = match &args.verb {
         None => command,
         Some(verb) => command.find_subcommand(verb).cloned().ok_or_else(|| {
-            Failure::usage(format!("there is no verb {verb:?}"), "see `engramfs --help` for all of them")
+            CommandError::usage(format!("there is no verb {verb:?}"), "see `engramfs --help` for all of them")
         })?,
     };
-    out.bytes(&render(page).map_err(|e| Failure::output(&e))?)?;
+    out.bytes(&render(page).map_err(|e| CommandError::output(&e))?)?;
     Ok(Exit::Done)
 }
 

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::render;
-use crate::cli::target::{Access, Branch, Target};
+use crate::cli::target::{Access, BranchAccess, Target};
 use crate::memory::{Document, MergeKind};
 
 /// Joins a branch with its parent and prints the result; exit code 3 where something stands in the way.
-pub fn run(target: &str, kind: MergeKind, dry_run: bool, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(target: &str, kind: MergeKind, dry_run: bool, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = target.parse()?;
     let outcome = target
         .with(Access::Write, |branch| branch.merge(kind, dry_run).map_err(|failure| with_conflicts(branch, failure)))?;
@@ -23,7 +23,7 @@ pub fn run(target: &str, kind: MergeKind, dry_run: bool, out: &mut Output) -> Re
 }
 
 /// Adds the conflicts that nobody has decided yet to a refusal.
-fn with_conflicts(branch: &dyn Branch, mut failure: Failure) -> Failure {
+fn with_conflicts(branch: &dyn BranchAccess, mut failure: CommandError) -> CommandError {
     if failure.exit == Exit::Refused
         && let Ok(conflicts) = branch.document(Document::Conflicts)
     {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::site::Site;
 use crate::cli::actor;
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
 use crate::fs::{Filesystem, FsOptions};
-use crate::fuse::{self, Adapter, Background, Ended, MountOptions};
+use crate::fuse::{self, Adapter, Background, MountOptions, SessionEnd};
 use crate::memory::{Memory, parse_size};
 
 /// Mounts a store, and makes it if it is not there.
@@ -57,7 +57,7 @@ fn memory_size(text: &str) -> Result<u64, String> {
 }
 
 /// Runs the verb; in the background the parent's part ends in here, when the mount answers.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     fuse::tune_allocator();
     let site = Site::new(&args.store, &args.mnt)?;
     if args.fuse_fd.is_none() {
@@ -70,7 +70,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     // Before the first thread exists: the child of a fork has none but the one that forked.
     let background = fuse::into_background(args.log.as_deref());
     let background = background.map_err(|e| {
-        Failure::new(
+        CommandError::new(
             Exit::Failed,
             "background",
             format!("the mount can't go into the background: {e}"),
@@ -80,7 +80,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     let mut parent = Some(background);
     // Nobody's directory shall be in use because a mount was started there.
     let result =
-        std::env::set_current_dir("/").map_err(|e| Failure::file("entered", Path::new("/"), &e)).and_then(|()| {
+        std::env::set_current_dir("/").map_err(|e| CommandError::file("entered", Path::new("/"), &e)).and_then(|()| {
             serve(args, &site, || {
                 site.announce(out);
                 let told = parent.take().map_or(Ok(()), Background::ready);
@@ -91,7 +91,11 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
 }
 
 /// Says what went wrong: to the parent while it waits, else to the log, since nobody looks at this process any more.
-fn report_to(parent: Option<Background>, result: Result<Exit, Failure>, as_json: bool) -> Result<Exit, Failure> {
+fn report_to(
+    parent: Option<Background>,
+    result: Result<Exit, CommandError>,
+    as_json: bool,
+) -> Result<Exit, CommandError> {
     let failure = match (result, parent) {
         (Ok(exit), None) => return Ok(exit),
         (Ok(exit), Some(parent)) => {
@@ -111,7 +115,7 @@ fn report_to(parent: Option<Background>, result: Result<Exit, Failure>, as_json:
     Ok(failure.exit)
 }
 
-fn serve(args: &Args, site: &Site, ready: impl FnOnce()) -> Result<Exit, Failure> {
+fn serve(args: &Args, site: &Site, ready: impl FnOnce()) -> Result<Exit, CommandError> {
     let memory = site.open(args.read_only)?;
     let limit = args.memory.unwrap_or_else(|| (fuse::available_memory() / 2).max(MEMORY_MIN));
     if let Some(reason) = memory.limit_memory(limit, args.allow_other, fuse::measure()) {
@@ -121,14 +125,19 @@ fn serve(args: &Args, site: &Site, ready: impl FnOnce()) -> Result<Exit, Failure
     // In good order whatever came before: after a close no bad byte passes for a torn tail.
     let closed = memory.close();
     let exit = match ended? {
-        Ended::Signal(libc::SIGINT) => Exit::Interrupted,
-        Ended::Signal(_) | Ended::Unmounted => Exit::Done,
+        SessionEnd::Signal(libc::SIGINT) => Exit::Interrupted,
+        SessionEnd::Signal(_) | SessionEnd::Unmounted => Exit::Done,
     };
     closed?;
     Ok(exit)
 }
 
-fn serve_store(args: &Args, site: &Site, memory: &Arc<Memory>, ready: impl FnOnce()) -> Result<Ended, Failure> {
+fn serve_store(
+    args: &Args,
+    site: &Site,
+    memory: &Arc<Memory>,
+    ready: impl FnOnce(),
+) -> Result<SessionEnd, CommandError> {
     let branch = args.branch.as_deref().map(|name_path| memory.resolve(name_path)).transpose()?;
     let options = FsOptions { branch, read_only: args.read_only, users: Box::new(actor::user) };
     let filesystem = Arc::new(Filesystem::new(Arc::clone(memory), options));

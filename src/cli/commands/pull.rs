@@ -2,7 +2,7 @@
 
 use super::merging;
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::memory::MergeKind;
 
@@ -17,6 +17,6 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     merging::run(&args.target, MergeKind::Pull, false, out)
 }

@@ -5,10 +5,10 @@ use std::io::BufRead;
 use serde_json::{Map, Value, json};
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
 use crate::cli::render::hits;
-use crate::cli::target::{Access, Conversation, Target};
+use crate::cli::target::{Access, QuerySession, Target};
 
 /// Asks a branch a query: bare words, or a JSON object as `query` takes it.
 #[derive(clap::Args)]
@@ -28,7 +28,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     target.with(Access::Read, |branch| {
         let mut conversation = branch.converse()?;
@@ -40,10 +40,10 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn ask_all(conversation: &mut dyn Conversation, k: Option<u32>, out: &mut Output) -> Result<(), Failure> {
+fn ask_all(conversation: &mut dyn QuerySession, k: Option<u32>, out: &mut Output) -> Result<(), CommandError> {
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|e| {
-            Failure::new(Exit::Failed, "input", format!("standard input cannot be read: {e}"), "send UTF-8")
+            CommandError::new(Exit::Failed, "input", format!("standard input cannot be read: {e}"), "send UTF-8")
         })?;
         if !line.trim().is_empty() {
             ask(conversation, &line, k, out)?;
@@ -54,7 +54,7 @@ fn ask_all(conversation: &mut dyn Conversation, k: Option<u32>, out: &mut Output
     Ok(())
 }
 
-fn ask(conversation: &mut dyn Conversation, words: &str, k: Option<u32>, out: &mut Output) -> Result<(), Failure> {
+fn ask(conversation: &mut dyn QuerySession, words: &str, k: Option<u32>, out: &mut Output) -> Result<(), CommandError> {
     let answer = conversation.ask(&query(words, k))?;
     if out.is_json() {
         return out.text(&answer);

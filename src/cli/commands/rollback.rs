@@ -1,7 +1,7 @@
 //! `engramfs rollback`: brings a branch back to a checkpoint.
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::render::facts;
 use crate::cli::target::{Access, Target};
@@ -23,7 +23,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     let receipt = target.with(Access::Write, |branch| branch.rollback(&args.label, &args.patterns))?;
     if out.is_json() {

@@ -1,7 +1,7 @@
 //! `engramfs show`: reads anything by its hash, and an entry by its number too.
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::target::{Access, Target};
 
@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     let found = target.with(Access::Read, |branch| branch.show(&args.hash))?;
     match found.content.filter(|_| !out.is_json()) {

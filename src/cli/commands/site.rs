@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::cli::actor;
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
 use crate::cli::target::store_of;
 use crate::fuse::SOURCE_PREFIX;
@@ -24,12 +24,12 @@ pub struct Site {
 
 impl Site {
     /// Takes the paths as they were given.
-    pub fn new(store: &Path, mnt: &Path) -> Result<Site, Failure> {
+    pub fn new(store: &Path, mnt: &Path) -> Result<Site, CommandError> {
         Ok(Site { store: absolute(store)?, mnt: absolute(mnt)? })
     }
 
     /// Refuses what nothing can be mounted on, and a mount that would hide its own store or lie in it.
-    pub fn check_mountpoint(&self) -> Result<(), Failure> {
+    pub fn check_mountpoint(&self) -> Result<(), CommandError> {
         let mnt = &self.mnt;
         if self.store.starts_with(mnt) || mnt.starts_with(&self.store) {
             let message = format!(
@@ -37,7 +37,7 @@ impl Site {
                 mnt.display(),
                 self.store.display()
             );
-            return Err(Failure::usage(message, "mount it at a directory beside the store"));
+            return Err(CommandError::usage(message, "mount it at a directory beside the store"));
         }
         if mnt.is_dir() {
             return Ok(());
@@ -47,7 +47,7 @@ impl Site {
         } else {
             ("does not exist", format!("make it with mkdir -p {}", mnt.display()))
         };
-        Err(Failure::new(Exit::Failed, "mountpoint", format!("the mountpoint {} {what}", mnt.display()), hint))
+        Err(CommandError::new(Exit::Failed, "mountpoint", format!("the mountpoint {} {what}", mnt.display()), hint))
     }
 
     /// Returns what the mount table shows.
@@ -56,7 +56,7 @@ impl Site {
     }
 
     /// Opens the store, and tells what was found about it.
-    pub fn open(&self, read_only: bool) -> Result<Arc<Memory>, Failure> {
+    pub fn open(&self, read_only: bool) -> Result<Arc<Memory>, CommandError> {
         let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::Create };
         let holder = format!("process {}, mounted at {}", std::process::id(), self.mnt.display());
         let memory = Memory::open(&self.store, mode, &holder, Environment::real(actor::current()))?;
@@ -94,9 +94,9 @@ impl Site {
     }
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+fn absolute(path: &Path) -> Result<PathBuf, CommandError> {
     // What is not there yet, or a dead mount, can't be resolved.
-    path.canonicalize().or_else(|_| std::path::absolute(path)).map_err(|e| Failure::file("found", path, &e))
+    path.canonicalize().or_else(|_| std::path::absolute(path)).map_err(|e| CommandError::file("found", path, &e))
 }
 
 #[cfg(test)]

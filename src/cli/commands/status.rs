@@ -1,7 +1,7 @@
 //! `engramfs status`: a branch in figures.
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::render::facts;
 use crate::cli::target::{Access, Target};
@@ -18,7 +18,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     let status = target.with(Access::Read, |branch| branch.document(Document::Status))?;
     if out.is_json() {

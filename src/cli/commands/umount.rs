@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::progress::Waiting;
 use crate::cli::target::store_of;
@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     // A dead mount can't be asked; then nobody holds its store either.
     let store = store_of(&args.mnt).ok().flatten();
     // A mount for reading holds nothing: the lock is that of another one then, which stays.
@@ -58,7 +58,7 @@ fn holder(store: &Path) -> Option<String> {
 }
 
 /// The mount goes before its process has closed the store.
-fn wait_for_release(store: &Path, held_by: &str, waiting: impl Fn()) -> Result<(), Failure> {
+fn wait_for_release(store: &Path, held_by: &str, waiting: impl Fn()) -> Result<(), CommandError> {
     let end = Instant::now() + RELEASE_LIMIT;
     // Empty just before it is released; once it says something else another process has the store.
     let still_held = || holder(store).is_some_and(|now| now.is_empty() || now == held_by);
@@ -66,7 +66,7 @@ fn wait_for_release(store: &Path, held_by: &str, waiting: impl Fn()) -> Result<(
         if Instant::now() >= end {
             let message =
                 format!("the mount is gone, but after {RELEASE_LIMIT:?} its process still has {}", store.display());
-            return Err(Failure::new(Exit::Busy, "lingers", message, "look at that process and its log"));
+            return Err(CommandError::new(Exit::Busy, "lingers", message, "look at that process and its log"));
         }
         waiting();
         std::thread::sleep(POLL);

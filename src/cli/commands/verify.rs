@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
-use crate::cli::progress::Progress;
+use crate::cli::progress::ProgressLine;
 use crate::cli::render::facts;
 use crate::memory::{self, Hash, VerifyOptions};
 
@@ -27,10 +27,10 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failure> {
-    let read = |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| Failure::file("read", path, &e));
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
+    let read = |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| CommandError::file("read", path, &e));
     let key = args.public_key.as_ref().map(read).transpose()?;
-    let bar = Progress::counting("entries", out.is_json());
+    let bar = ProgressLine::counting("entries", out.is_json());
     let progress = |done: u64, all: u64| bar.reach(done, all);
     let options = VerifyOptions { public_key: key.as_deref(), expect_tip: args.expect_tip, progress: Some(&progress) };
     let summary = memory::verify(&args.store, &options);

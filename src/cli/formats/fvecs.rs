@@ -3,10 +3,10 @@
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::ids::Ids;
-use super::npy::Header;
-use super::{Row, check_finite, malformed};
-use crate::cli::failure::Failure;
+use super::ids::IdReader;
+use super::npy::NpyHeader;
+use super::{InputRow, check_finite, malformed};
+use crate::cli::failure::CommandError;
 
 /// No embedding comes near; a larger length means that the file is something else.
 const DIM_MAX: i32 = 1 << 20;
@@ -16,7 +16,7 @@ const HINT: &str = "each vector is its length as a little-endian i32 and that ma
 pub struct FvecsRows<R> {
     path: PathBuf,
     input: R,
-    ids: Ids,
+    ids: IdReader,
     rows: u64,
     row: u64,
     dim: usize,
@@ -24,9 +24,9 @@ pub struct FvecsRows<R> {
 
 impl<R: Read> FvecsRows<R> {
     /// Reads `input`, a file of `length` bytes, and opens the ids.
-    pub fn new(path: PathBuf, mut input: R, length: u64, ids: Option<&Path>) -> Result<FvecsRows<R>, Failure> {
+    pub fn new(path: PathBuf, mut input: R, length: u64, ids: Option<&Path>) -> Result<FvecsRows<R>, CommandError> {
         if length == 0 {
-            return Ok(FvecsRows { ids: Ids::open(ids, 0)?, path, input, rows: 0, row: 0, dim: 0 });
+            return Ok(FvecsRows { ids: IdReader::open(ids, 0)?, path, input, rows: 0, row: 0, dim: 0 });
         }
         let dim = read_length(&path, 0, &mut input)?;
         let row_bytes = 4 + 4 * dim as u64;
@@ -35,36 +35,36 @@ impl<R: Read> FvecsRows<R> {
             return Err(malformed(&path, what, HINT));
         }
         let rows = length / row_bytes;
-        Ok(FvecsRows { ids: Ids::open(ids, rows)?, path, input, rows, row: 0, dim })
+        Ok(FvecsRows { ids: IdReader::open(ids, rows)?, path, input, rows, row: 0, dim })
     }
 
-    fn read_row(&mut self) -> Result<(Row, u64), Failure> {
+    fn read_row(&mut self) -> Result<(InputRow, u64), CommandError> {
         // The first length was read to know how many rows there are.
         if self.row > 0 && read_length(&self.path, self.row, &mut self.input)? != self.dim {
             let what = format!("has another length than {} in row {}", self.dim, self.row);
             return Err(malformed(&self.path, what, HINT));
         }
         let mut bytes = vec![0; 4 * self.dim];
-        self.input.read_exact(&mut bytes).map_err(|e| Failure::file("read", &self.path, &e))?;
+        self.input.read_exact(&mut bytes).map_err(|e| CommandError::file("read", &self.path, &e))?;
         let vector: Vec<f32> = bytes.as_chunks().0.iter().map(|single| f32::from_le_bytes(*single)).collect();
         check_finite(&self.path, self.row, &vector)?;
         let id = self.ids.next(self.row)?;
         self.row += 1;
-        Ok((Row::Vector { id, vector }, 4 + bytes.len() as u64))
+        Ok((InputRow::Vector { id, vector }, 4 + bytes.len() as u64))
     }
 }
 
 impl<R: Read> Iterator for FvecsRows<R> {
-    type Item = Result<(Row, u64), Failure>;
+    type Item = Result<(InputRow, u64), CommandError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         (self.row < self.rows).then(|| self.read_row())
     }
 }
 
-fn read_length(path: &Path, row: u64, input: &mut impl Read) -> Result<usize, Failure> {
+fn read_length(path: &Path, row: u64, input: &mut impl Read) -> Result<usize, CommandError> {
     let mut bytes = [0; 4];
-    input.read_exact(&mut bytes).map_err(|e| Failure::file("read", path, &e))?;
+    input.read_exact(&mut bytes).map_err(|e| CommandError::file("read", path, &e))?;
     let length = i32::from_le_bytes(bytes);
     match usize::try_from(length) {
         Ok(dim) if (1..=DIM_MAX).contains(&length) => Ok(dim),
@@ -73,17 +73,17 @@ fn read_length(path: &Path, row: u64, input: &mut impl Read) -> Result<usize, Fa
 }
 
 /// Writes the rows of a float32 array in `npy` as fvecs.
-pub fn write_fvecs(npy: &mut dyn Read, mut output: impl Write) -> Result<(), Failure> {
+pub fn write_fvecs(npy: &mut dyn Read, mut output: impl Write) -> Result<(), CommandError> {
     let source = Path::new("export/vectors.npy");
     let mut npy = io::BufReader::with_capacity(super::BUFFER, npy);
-    let header = Header::read(source, &mut npy)?;
+    let header = NpyHeader::read(source, &mut npy)?;
     let length =
         i32::try_from(header.dim).map_err(|_| malformed(source, "has rows too long for fvecs", "export .npy"))?;
     let mut row = vec![0; header.row_bytes()];
     for _ in 0..header.rows {
-        npy.read_exact(&mut row).map_err(|e| Failure::file("read", source, &e))?;
+        npy.read_exact(&mut row).map_err(|e| CommandError::file("read", source, &e))?;
         let written = output.write_all(&length.to_le_bytes()).and_then(|()| output.write_all(&row));
-        written.map_err(|e| Failure::file("written", Path::new("the fvecs file"), &e))?;
+        written.map_err(|e| CommandError::file("written", Path::new("the fvecs file"), &e))?;
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ pub fn write_fvecs(npy: &mut dyn Read, mut output: impl Write) -> Result<(), Fai
 mod tests {
     use super::*;
 
-    fn rows(bytes: &[u8]) -> Result<Vec<(Row, u64)>, Failure> {
+    fn rows(bytes: &[u8]) -> Result<Vec<(InputRow, u64)>, CommandError> {
         FvecsRows::new("a.fvecs".into(), bytes, bytes.len() as u64, None)?.collect()
     }
 
@@ -112,7 +112,7 @@ mod tests {
         write_fvecs(&mut &npy()[..], &mut out).unwrap();
         assert_eq!(out.len(), 2 * (4 + 12));
         let found = rows(&out).unwrap();
-        assert_eq!(found[1], (Row::Vector { id: "row-00000001".into(), vector: vec![4.0, 5.0, 6.0] }, 16));
+        assert_eq!(found[1], (InputRow::Vector { id: "row-00000001".into(), vector: vec![4.0, 5.0, 6.0] }, 16));
     }
 
     #[test]

@@ -5,24 +5,24 @@ use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
 
 use super::malformed;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 
 /// The ids of an array's rows in order.
-pub enum Ids {
+pub enum IdReader {
     /// One a line.
     File(PathBuf, Lines<BufReader<File>>),
     /// `row-00000000` and on.
     Numbers,
 }
 
-impl Ids {
+impl IdReader {
     /// Opens `path`, which has to hold as many ids as there are `rows`.
     ///
     /// They are counted first: a file of ids that does not belong to the array is found before anything is written.
-    pub fn open(path: Option<&Path>, rows: u64) -> Result<Ids, Failure> {
-        let Some(path) = path else { return Ok(Ids::Numbers) };
-        let lines = || -> Result<Lines<BufReader<File>>, Failure> {
-            let file = File::open(path).map_err(|e| Failure::file("opened", path, &e))?;
+    pub fn open(path: Option<&Path>, rows: u64) -> Result<IdReader, CommandError> {
+        let Some(path) = path else { return Ok(IdReader::Numbers) };
+        let lines = || -> Result<Lines<BufReader<File>>, CommandError> {
+            let file = File::open(path).map_err(|e| CommandError::file("opened", path, &e))?;
             Ok(BufReader::new(file).lines())
         };
         let count = lines()?.count() as u64;
@@ -33,16 +33,16 @@ impl Ids {
                 "give one id a line for each row",
             ));
         }
-        Ok(Ids::File(path.to_owned(), lines()?))
+        Ok(IdReader::File(path.to_owned(), lines()?))
     }
 
     /// Returns the id of the next row, whose number is `row`.
-    pub fn next(&mut self, row: u64) -> Result<String, Failure> {
+    pub fn next(&mut self, row: u64) -> Result<String, CommandError> {
         match self {
-            Ids::Numbers => Ok(format!("row-{row:08}")),
-            Ids::File(path, lines) => match lines.next() {
+            IdReader::Numbers => Ok(format!("row-{row:08}")),
+            IdReader::File(path, lines) => match lines.next() {
                 Some(Ok(line)) => Ok(line.trim_end_matches('\r').to_owned()),
-                Some(Err(e)) => Err(Failure::file("read", path, &e)),
+                Some(Err(e)) => Err(CommandError::file("read", path, &e)),
                 None => Err(malformed(path, "became shorter while it was read", "import it again when it is whole")),
             },
         }
@@ -59,9 +59,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ids");
         std::fs::write(&path, "b\r\na").unwrap();
-        let mut ids = Ids::open(Some(&path), 2).unwrap();
+        let mut ids = IdReader::open(Some(&path), 2).unwrap();
         assert_eq!((ids.next(0).unwrap(), ids.next(1).unwrap()), ("b".into(), "a".into()));
-        assert_eq!(Ids::open(None, 2).unwrap().next(41).unwrap(), "row-00000041");
+        assert_eq!(IdReader::open(None, 2).unwrap().next(41).unwrap(), "row-00000041");
     }
 
     #[test]
@@ -69,6 +69,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ids");
         std::fs::write(&path, "a\n").unwrap();
-        assert!(Ids::open(Some(&path), 2).err().unwrap().message.contains("1 ids for 2 rows"));
+        assert!(IdReader::open(Some(&path), 2).err().unwrap().message.contains("1 ids for 2 rows"));
     }
 }

@@ -3,8 +3,8 @@
 use std::io::{BufRead, Read};
 use std::path::PathBuf;
 
-use super::{Row, malformed};
-use crate::cli::failure::Failure;
+use super::{InputRow, malformed};
+use crate::cli::failure::CommandError;
 
 /// More than any record may hold, so that a file without line ends is not read into memory as a whole.
 const LINE_MAX: u64 = 32 << 20;
@@ -25,10 +25,10 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// Returns the next line with its line end; empty at the end of the file.
-    fn line(&mut self) -> Result<Vec<u8>, Failure> {
+    fn line(&mut self) -> Result<Vec<u8>, CommandError> {
         let mut bytes = Vec::new();
         let read = self.input.by_ref().take(LINE_MAX).read_until(b'\n', &mut bytes);
-        read.map_err(|e| Failure::file("read", &self.path, &e))?;
+        read.map_err(|e| CommandError::file("read", &self.path, &e))?;
         self.number += 1;
         if bytes.len() as u64 == LINE_MAX {
             return Err(malformed(
@@ -42,7 +42,7 @@ impl<R: BufRead> Lines<R> {
 }
 
 impl<R: BufRead> Iterator for Lines<R> {
-    type Item = Result<(Row, u64), Failure>;
+    type Item = Result<(InputRow, u64), CommandError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -58,7 +58,7 @@ impl<R: BufRead> Iterator for Lines<R> {
                 continue;
             }
             self.skipped = 0;
-            return Some(Ok((Row::Line { number: self.number, bytes }, taken)));
+            return Some(Ok((InputRow::Line { number: self.number, bytes }, taken)));
         }
     }
 }
@@ -71,9 +71,9 @@ mod tests {
     #[test]
     fn lines_keep_their_numbers_and_all_bytes_are_counted() {
         let text = b"{\"id\":\"a\"}\n\n  \r\n{\"id\":\"b\"}";
-        let rows: Vec<(Row, u64)> = Lines::new("x".into(), &text[..]).collect::<Result<_, _>>().unwrap();
+        let rows: Vec<(InputRow, u64)> = Lines::new("x".into(), &text[..]).collect::<Result<_, _>>().unwrap();
         assert_eq!(rows.len(), 2);
-        assert_eq!(rows[1].0, Row::Line { number: 4, bytes: b"{\"id\":\"b\"}".to_vec() });
+        assert_eq!(rows[1].0, InputRow::Line { number: 4, bytes: b"{\"id\":\"b\"}".to_vec() });
         assert_eq!(rows.iter().map(|(_, taken)| taken).sum::<u64>(), text.len() as u64);
     }
 

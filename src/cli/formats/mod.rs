@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::exit::Exit;
-use super::failure::Failure;
+use super::failure::CommandError;
 use crate::memory::{Error, RecordEdit, RecordInput, check_record_id};
 
 pub use fvecs::write_fvecs;
@@ -35,12 +35,12 @@ pub enum Format {
 
 impl Format {
     /// Tells the kind of file that `path` names.
-    pub fn of(path: &Path) -> Result<Format, Failure> {
+    pub fn of(path: &Path) -> Result<Format, CommandError> {
         match path.extension().and_then(|end| end.to_str()) {
             Some("jsonl" | "ndjson") => Ok(Format::JsonLines),
             Some("npy") => Ok(Format::Npy),
             Some("fvecs") => Ok(Format::Fvecs),
-            _ => Err(Failure::usage(
+            _ => Err(CommandError::usage(
                 format!("{} does not tell its format", path.display()),
                 "end its name in .jsonl, .npy or .fvecs",
             )),
@@ -50,7 +50,7 @@ impl Format {
 
 /// One record, as a file has it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Row {
+pub enum InputRow {
     /// A line of JSON, with its number from 1.
     Line {
         /// Its number in the file.
@@ -67,20 +67,20 @@ pub enum Row {
     },
 }
 
-impl Row {
+impl InputRow {
     /// Returns about how many bytes it holds.
     pub fn size(&self) -> usize {
         match self {
-            Row::Line { bytes, .. } => bytes.len(),
-            Row::Vector { id, vector } => id.len() + vector.len() * size_of::<f32>(),
+            InputRow::Line { bytes, .. } => bytes.len(),
+            InputRow::Vector { id, vector } => id.len() + vector.len() * size_of::<f32>(),
         }
     }
 
     /// Returns the edit that it asks for.
     pub fn into_edit(self, fresh_id: &dyn Fn() -> Arc<str>) -> Result<RecordEdit, Error> {
         match self {
-            Row::Line { number, bytes } => RecordEdit::parse_line(&bytes, number, fresh_id),
-            Row::Vector { id, vector } => {
+            InputRow::Line { number, bytes } => RecordEdit::parse_line(&bytes, number, fresh_id),
+            InputRow::Vector { id, vector } => {
                 check_record_id(&id)?;
                 let draft = RecordInput::of_vector(vector)?;
                 Ok(RecordEdit::Put { id: id.into(), draft })
@@ -91,8 +91,8 @@ impl Row {
     /// Returns the line that `ingest` takes, with its line end.
     pub fn into_line(self) -> Vec<u8> {
         let mut line = match self {
-            Row::Line { bytes, .. } => bytes,
-            Row::Vector { id, vector } => json!({ "id": id, "vector": vector }).to_string().into_bytes(),
+            InputRow::Line { bytes, .. } => bytes,
+            InputRow::Vector { id, vector } => json!({ "id": id, "vector": vector }).to_string().into_bytes(),
         };
         line.push(b'\n');
         line
@@ -100,23 +100,23 @@ impl Row {
 }
 
 /// The records of a file, one after the other, in flat memory.
-pub struct Rows {
+pub struct RowReader {
     /// How many bytes there are to read.
     pub length: u64,
-    reader: Box<dyn Iterator<Item = Result<(Row, u64), Failure>>>,
+    reader: Box<dyn Iterator<Item = Result<(InputRow, u64), CommandError>>>,
 }
 
-impl Rows {
+impl RowReader {
     /// Opens `path`; `ids` names the file with the ids of a format that has none of its own.
-    pub fn open(path: &Path, ids: Option<&Path>) -> Result<Rows, Failure> {
+    pub fn open(path: &Path, ids: Option<&Path>) -> Result<RowReader, CommandError> {
         let format = Format::of(path)?;
-        let file = File::open(path).map_err(|e| Failure::file("opened", path, &e))?;
-        let length = file.metadata().map_err(|e| Failure::file("opened", path, &e))?.len();
+        let file = File::open(path).map_err(|e| CommandError::file("opened", path, &e))?;
+        let length = file.metadata().map_err(|e| CommandError::file("opened", path, &e))?.len();
         let input = BufReader::with_capacity(BUFFER, file);
         let path = path.to_owned();
         let reader: Box<dyn Iterator<Item = _>> = match format {
             Format::JsonLines if ids.is_some() => {
-                return Err(Failure::usage(
+                return Err(CommandError::usage(
                     "--ids goes with .npy and .fvecs",
                     "leave it out: the lines hold their ids",
                 ));
@@ -125,13 +125,13 @@ impl Rows {
             Format::Npy => Box::new(npy::NpyRows::new(path, input, length, ids)?),
             Format::Fvecs => Box::new(fvecs::FvecsRows::new(path, input, length, ids)?),
         };
-        Ok(Rows { length, reader })
+        Ok(RowReader { length, reader })
     }
 }
 
-impl Iterator for Rows {
+impl Iterator for RowReader {
     /// A row, and how many bytes of the file it took.
-    type Item = Result<(Row, u64), Failure>;
+    type Item = Result<(InputRow, u64), CommandError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.reader.next()
@@ -139,12 +139,12 @@ impl Iterator for Rows {
 }
 
 /// Returns the failure of a file whose content is not as its name says.
-fn malformed(path: &Path, what: impl std::fmt::Display, hint: &str) -> Failure {
-    Failure::new(Exit::Failed, "malformed", format!("{} {what}", path.display()), hint)
+fn malformed(path: &Path, what: impl std::fmt::Display, hint: &str) -> CommandError {
+    CommandError::new(Exit::Failed, "malformed", format!("{} {what}", path.display()), hint)
 }
 
 /// Refuses what no record may hold, naming the row (from 0, as arrays count).
-fn check_finite(path: &Path, row: u64, vector: &[f32]) -> Result<(), Failure> {
+fn check_finite(path: &Path, row: u64, vector: &[f32]) -> Result<(), CommandError> {
     if vector.iter().all(|component| component.is_finite()) {
         return Ok(());
     }
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_vector_becomes_a_line_that_reads_back_to_the_same_floats() {
         let vector = vec![0.1_f32, -1.0e-30, 3.402_823_5e38];
-        let line = Row::Vector { id: "a\"b".into(), vector: vector.clone() }.into_line();
+        let line = InputRow::Vector { id: "a\"b".into(), vector: vector.clone() }.into_line();
         assert_eq!(line.last(), Some(&b'\n'));
         let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
         assert_eq!(value["id"], "a\"b");
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn an_id_that_could_be_no_file_is_refused() {
-        let row = Row::Vector { id: "a/b".into(), vector: vec![1.0] };
+        let row = InputRow::Vector { id: "a/b".into(), vector: vec![1.0] };
         assert!(row.into_edit(&|| "unused".into()).is_err());
     }
 
@@ -191,7 +191,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.jsonl");
         std::fs::write(&path, "{}\n").unwrap();
-        assert_eq!(Rows::open(&path, Some(&path)).err().unwrap().exit, Exit::Usage);
-        assert_eq!(Rows::open(&path, None).unwrap().count(), 1);
+        assert_eq!(RowReader::open(&path, Some(&path)).err().unwrap().exit, Exit::Usage);
+        assert_eq!(RowReader::open(&path, None).unwrap().count(), 1);
     }
 }

@@ -8,9 +8,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::half::to_f32;
-use super::ids::Ids;
-use super::{Row, check_finite, malformed};
-use crate::cli::failure::Failure;
+use super::ids::IdReader;
+use super::{InputRow, check_finite, malformed};
+use crate::cli::failure::CommandError;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// NumPy's own writers stay far below.
@@ -19,7 +19,7 @@ const CONVERT: &str = "write it with numpy.save(FILE, numpy.ascontiguousarray(a,
 
 /// What the header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct NpyHeader {
     /// Bytes of a component.
     pub width: usize,
     /// How many rows there are.
@@ -30,10 +30,10 @@ pub struct Header {
     pub offset: u64,
 }
 
-impl Header {
+impl NpyHeader {
     /// Reads the beginning of a file, up to its first row.
-    pub fn read(path: &Path, input: &mut impl Read) -> Result<Header, Failure> {
-        let failed = |e: std::io::Error| Failure::file("read", path, &e);
+    pub fn read(path: &Path, input: &mut impl Read) -> Result<NpyHeader, CommandError> {
+        let failed = |e: std::io::Error| CommandError::file("read", path, &e);
         let mut start = [0; 8];
         input.read_exact(&mut start).map_err(failed)?;
         if &start[..6] != MAGIC {
@@ -59,7 +59,7 @@ impl Header {
 }
 
 /// Reads the dict, such as `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }`.
-fn parse(text: &str, offset: u64) -> Result<Header, String> {
+fn parse(text: &str, offset: u64) -> Result<NpyHeader, String> {
     let value = |key: &str| -> Option<&str> {
         let after = text.split_once(&format!("'{key}'")).or_else(|| text.split_once(&format!("\"{key}\"")))?.1;
         after.trim_start().strip_prefix(':').map(str::trim_start)
@@ -81,7 +81,7 @@ fn parse(text: &str, offset: u64) -> Result<Header, String> {
         return Err(format!("has {} dimensions, not two", sizes.len()));
     };
     match (rows.parse(), dim.parse::<u32>()) {
-        (Ok(rows), Ok(dim)) if dim > 0 => Ok(Header { width, rows, dim: dim as usize, offset }),
+        (Ok(rows), Ok(dim)) if dim > 0 => Ok(NpyHeader { width, rows, dim: dim as usize, offset }),
         _ => Err(format!("has an impossible shape, {rows} × {dim}")),
     }
 }
@@ -90,39 +90,39 @@ fn parse(text: &str, offset: u64) -> Result<Header, String> {
 pub struct NpyRows<R> {
     path: PathBuf,
     input: R,
-    header: Header,
-    ids: Ids,
+    header: NpyHeader,
+    ids: IdReader,
     row: u64,
     buffer: Vec<u8>,
 }
 
 impl<R: Read> NpyRows<R> {
     /// Reads the header of `input`, a file of `length` bytes, and opens the ids.
-    pub fn new(path: PathBuf, mut input: R, length: u64, ids: Option<&Path>) -> Result<NpyRows<R>, Failure> {
-        let header = Header::read(&path, &mut input)?;
+    pub fn new(path: PathBuf, mut input: R, length: u64, ids: Option<&Path>) -> Result<NpyRows<R>, CommandError> {
+        let header = NpyHeader::read(&path, &mut input)?;
         let whole =
             (header.row_bytes() as u64).checked_mul(header.rows).and_then(|bytes| bytes.checked_add(header.offset));
         if whole.is_none_or(|whole| whole > length) {
             let what = format!("ends before its {} rows of {} components do", header.rows, header.dim);
             return Err(malformed(&path, what, "copy it again"));
         }
-        let ids = Ids::open(ids, header.rows)?;
+        let ids = IdReader::open(ids, header.rows)?;
         Ok(NpyRows { path, input, header, ids, row: 0, buffer: vec![0; header.row_bytes()] })
     }
 
-    fn read_row(&mut self) -> Result<(Row, u64), Failure> {
-        self.input.read_exact(&mut self.buffer).map_err(|e| Failure::file("read", &self.path, &e))?;
+    fn read_row(&mut self) -> Result<(InputRow, u64), CommandError> {
+        self.input.read_exact(&mut self.buffer).map_err(|e| CommandError::file("read", &self.path, &e))?;
         let vector = components(&self.buffer, self.header.width);
         check_finite(&self.path, self.row, &vector)?;
         let id = self.ids.next(self.row)?;
         let before = if self.row == 0 { self.header.offset } else { 0 };
         self.row += 1;
-        Ok((Row::Vector { id, vector }, before + self.buffer.len() as u64))
+        Ok((InputRow::Vector { id, vector }, before + self.buffer.len() as u64))
     }
 }
 
 impl<R: Read> Iterator for NpyRows<R> {
-    type Item = Result<(Row, u64), Failure>;
+    type Item = Result<(InputRow, u64), CommandError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         (self.row < self.header.rows).then(|| self.read_row())
@@ -152,7 +152,7 @@ mod tests {
         out
     }
 
-    fn rows(bytes: &[u8]) -> Result<Vec<(Row, u64)>, Failure> {
+    fn rows(bytes: &[u8]) -> Result<Vec<(InputRow, u64)>, CommandError> {
         NpyRows::new("a.npy".into(), bytes, bytes.len() as u64, None)?.collect()
     }
 
@@ -169,7 +169,7 @@ mod tests {
         for (descr, data) in [("<f4", single), ("<f8", double), ("<f2", half)] {
             let bytes = file(&dict(descr, "(2, 2)"), &data);
             let found = rows(&bytes).unwrap();
-            let second = Row::Vector { id: "row-00000001".into(), vector: vec![0.5, 4.0] };
+            let second = InputRow::Vector { id: "row-00000001".into(), vector: vec![0.5, 4.0] };
             assert_eq!((found.len(), &found[1].0), (2, &second), "{descr}");
             assert_eq!(found.iter().map(|(_, taken)| taken).sum::<u64>(), bytes.len() as u64);
         }
@@ -206,7 +206,7 @@ mod tests {
         bytes.extend([2, 0]);
         bytes.extend(u32::try_from(dict.len()).unwrap().to_le_bytes());
         bytes.extend(dict.as_bytes());
-        let header = Header::read(Path::new("a"), &mut &bytes[..]).unwrap();
+        let header = NpyHeader::read(Path::new("a"), &mut &bytes[..]).unwrap();
         assert_eq!((header.rows, header.dim, header.offset), (0, 3, bytes.len() as u64));
     }
 }

@@ -7,24 +7,24 @@ use crate::cli::output::{Paint, paint};
 
 /// How often each change occurs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct DiffCounts {
     added: u64,
     modified: u64,
     deleted: u64,
 }
 
-impl Counts {
+impl DiffCounts {
     /// Counts the changes of one kind, `record` or `file`.
-    pub fn of(diff: &[Value], kind: &str) -> Counts {
+    pub fn of(diff: &[Value], kind: &str) -> DiffCounts {
         let count = |change: &str| {
             let fits = |line: &&Value| text(line, "kind") == kind && text(line, "change") == change;
             diff.iter().filter(fits).count() as u64
         };
-        Counts { added: count("added"), modified: count("modified"), deleted: count("deleted") }
+        DiffCounts { added: count("added"), modified: count("modified"), deleted: count("deleted") }
     }
 
     fn is_empty(self) -> bool {
-        self == Counts::default()
+        self == DiffCounts::default()
     }
 
     fn to_json(self) -> Value {
@@ -58,14 +58,14 @@ pub fn render(diff: &[Value], coloured: bool) -> String {
 
 /// Returns the counts for people; files only where there are any.
 pub fn render_stat(diff: &[Value]) -> String {
-    let files = Counts::of(diff, "file");
-    let records = Counts::of(diff, "record").line("record");
+    let files = DiffCounts::of(diff, "file");
+    let records = DiffCounts::of(diff, "record").line("record");
     if files.is_empty() { records } else { records + &files.line("file") }
 }
 
 /// Returns the counts for programs.
 pub fn stat_json(diff: &[Value]) -> Value {
-    json!({ "records": Counts::of(diff, "record").to_json(), "files": Counts::of(diff, "file").to_json() })
+    json!({ "records": DiffCounts::of(diff, "record").to_json(), "files": DiffCounts::of(diff, "file").to_json() })
 }
 
 #[cfg(test)]

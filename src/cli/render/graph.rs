@@ -26,18 +26,18 @@ pub struct Drawn {
 
 /// Draws the graph that `parents` describes (for each entry the older ones it follows); `first` gets the leftmost column.
 pub fn draw(parents: &[Vec<usize>], first: Option<usize>) -> Vec<Drawn> {
-    let mut columns = Columns { waiting: Vec::new(), reserved: first };
+    let mut columns = GraphColumns { waiting: Vec::new(), reserved: first };
     (0..parents.len()).rev().map(|entry| columns.place(entry, &parents[entry])).collect()
 }
 
-struct Columns {
+struct GraphColumns {
     /// The entry that each column waits for; a free column waits for none.
     waiting: Vec<Option<usize>>,
     /// The entry that the leftmost column is kept for, until it comes.
     reserved: Option<usize>,
 }
 
-impl Columns {
+impl GraphColumns {
     fn place(&mut self, entry: usize, parents: &[usize]) -> Drawn {
         let ends: Vec<usize> = (0..self.waiting.len()).filter(|&c| self.waiting[c] == Some(entry)).collect();
         let column = self.column_for(entry, &ends);

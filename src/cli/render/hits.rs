@@ -10,7 +10,7 @@ const TEXT_MAX: usize = 80;
 
 /// An answer for people.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Rendered {
+pub struct RenderedHit {
     /// One line a hit: rank, score, id, the first words.
     pub hits: String,
     /// What the header has to say beyond the hits; for standard error.
@@ -18,7 +18,7 @@ pub struct Rendered {
 }
 
 /// Renders the lines of an answer: a header and the hits.
-pub fn render(answer: &str, coloured: bool) -> Rendered {
+pub fn render(answer: &str, coloured: bool) -> RenderedHit {
     let mut lines = answer.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let header = lines.next().unwrap_or_default();
     let hits: Vec<Value> = lines.collect();
@@ -37,7 +37,7 @@ pub fn render(answer: &str, coloured: bool) -> Rendered {
         let line = format!("{rank:>3}  {score:>8.4}  {id}  {}", first_words(text(hit, "text"), TEXT_MAX));
         format!("{}\n", line.trim_end())
     };
-    Rendered { hits: hits.iter().map(line).collect(), remarks }
+    RenderedHit { hits: hits.iter().map(line).collect(), remarks }
 }
 
 #[cfg(test)]

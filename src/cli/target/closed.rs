@@ -7,14 +7,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::lineage::Lineage;
-use super::{Access, Branch, Conversation};
+use super::{Access, BranchAccess, QuerySession};
 use crate::cli::actor;
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
-use crate::cli::formats::Row;
+use crate::cli::failure::CommandError;
+use crate::cli::formats::InputRow;
 use crate::memory::{
-    Actor, BranchId, Document, Environment, Error, Export, Memory, MergeKind, OpenMode, Query, RecordEdit, Shown,
-    Snapshot, View, Viewer, Wanted,
+    Actor, BranchId, Document, Environment, Error, Export, Memory, MergeKind, OpenMode, Query, RecordEdit, ShowTarget,
+    ShownObject, Snapshot, View, Viewer,
 };
 
 /// Bytes that one commit of an import takes at the most.
@@ -30,7 +30,7 @@ pub struct Closed {
 }
 
 /// Opens the store at `path` for this process.
-pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, Failure> {
+pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, CommandError> {
     let holder = format!("process {} (a command of engramfs)", std::process::id());
     let memory = Memory::open(path, mode, &holder, Environment::real(actor::current()))?;
     if mode != OpenMode::ReadOnly {
@@ -44,7 +44,7 @@ pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, Failure> {
 
 impl Closed {
     /// Opens the store and looks the branch up.
-    pub fn open(store: &Path, name_path: &str, access: Access) -> Result<Closed, Failure> {
+    pub fn open(store: &Path, name_path: &str, access: Access) -> Result<Closed, CommandError> {
         let mode = match access {
             Access::Read => OpenMode::ReadOnly,
             Access::Write => OpenMode::Existing,
@@ -64,7 +64,7 @@ impl Closed {
     }
 
     /// Ends the work in good order; only here an error of the last writes can be seen.
-    pub fn close(self) -> Result<(), Failure> {
+    pub fn close(self) -> Result<(), CommandError> {
         if self.writes { Ok(self.memory.close()?) } else { Ok(()) }
     }
 
@@ -73,26 +73,26 @@ impl Closed {
     }
 }
 
-impl Branch for Closed {
-    fn fork(&self, name: &str, from: Option<&str>) -> Result<(), Failure> {
+impl BranchAccess for Closed {
+    fn fork(&self, name: &str, from: Option<&str>) -> Result<(), CommandError> {
         self.memory.fork(&self.who, self.branch, name, from)?;
         Ok(())
     }
 
-    fn merge(&self, kind: MergeKind, dry_run: bool) -> Result<Value, Failure> {
+    fn merge(&self, kind: MergeKind, dry_run: bool) -> Result<Value, CommandError> {
         let outcome = self.memory.merge(&self.who, self.branch, kind, dry_run)?;
         parse(&outcome.to_json())
     }
 
-    fn discard(&self) -> Result<(), Failure> {
+    fn discard(&self) -> Result<(), CommandError> {
         Ok(self.memory.discard(&self.who, self.branch)?)
     }
 
-    fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), Failure> {
+    fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), CommandError> {
         Ok(self.memory.checkpoint(&self.who, self.branch, label, text)?)
     }
 
-    fn rollback(&self, label: &str, patterns: &[String]) -> Result<Value, Failure> {
+    fn rollback(&self, label: &str, patterns: &[String]) -> Result<Value, CommandError> {
         let receipt = match patterns {
             [] => self.memory.rollback(&self.who, self.branch, label)?,
             patterns => self.memory.rollback_files(&self.who, self.branch, label, patterns)?,
@@ -100,28 +100,28 @@ impl Branch for Closed {
         parse(&receipt.to_json())
     }
 
-    fn show(&self, what: &str) -> Result<Shown, Failure> {
+    fn show(&self, what: &str) -> Result<ShownObject, CommandError> {
         Ok(self.memory.show(self.branch, parse_entry(what)?, Viewer::OF_STORE)?)
     }
 
-    fn document(&self, document: Document) -> Result<String, Failure> {
+    fn document(&self, document: Document) -> Result<String, CommandError> {
         let bytes = self.memory.document(&self.view(), document)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    fn lineage(&self) -> Result<Lineage, Failure> {
+    fn lineage(&self) -> Result<Lineage, CommandError> {
         Lineage::of_store(&self.memory, self.branch)
     }
 
-    fn lineage_below(&self) -> Result<Vec<String>, Failure> {
+    fn lineage_below(&self) -> Result<Vec<String>, CommandError> {
         Ok(self.memory.lineage_lines(self.branch, true)?)
     }
 
-    fn converse(&self) -> Result<Box<dyn Conversation + '_>, Failure> {
-        Ok(Box::new(Questions { branch: self, asked: 0 }))
+    fn converse(&self) -> Result<Box<dyn QuerySession + '_>, CommandError> {
+        Ok(Box::new(ClosedSession { branch: self, asked: 0 }))
     }
 
-    fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, Failure> {
+    fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, CommandError> {
         let snapshot = self.memory.snapshot(&self.view())?;
         let reader = |&export: &Export| -> Box<dyn Read> {
             Box::new(ExportReader { snapshot: snapshot.clone(), export, offset: 0 })
@@ -129,7 +129,7 @@ impl Branch for Closed {
         Ok(wanted.iter().map(reader).collect())
     }
 
-    fn put(&self, rows: Vec<Row>) -> Result<Value, Failure> {
+    fn put(&self, rows: Vec<InputRow>) -> Result<Value, CommandError> {
         let fresh_id = || self.memory.fresh_id();
         let edits: Vec<RecordEdit> = rows.into_iter().map(|row| row.into_edit(&fresh_id)).collect::<Result<_, _>>()?;
         let receipt = self.memory.import(&self.who, self.branch, edits)?;
@@ -142,26 +142,26 @@ impl Branch for Closed {
 }
 
 /// Reads what `show` is told.
-pub fn parse_entry(text: &str) -> Result<Wanted, Failure> {
-    Wanted::parse(text).ok_or_else(|| {
+pub fn parse_entry(text: &str) -> Result<ShowTarget, CommandError> {
+    ShowTarget::parse(text).ok_or_else(|| {
         let hint = "write 64 lower-case hex digits, or the number of an entry, as in `engramfs log --json`";
-        Failure::usage(format!("{text:?} is neither a hash nor the number of an entry"), hint)
+        CommandError::usage(format!("{text:?} is neither a hash nor the number of an entry"), hint)
     })
 }
 
-fn parse(json: &str) -> Result<Value, Failure> {
+fn parse(json: &str) -> Result<Value, CommandError> {
     serde_json::from_str(json).map_err(|e| {
-        Failure::new(Exit::Failed, "result", format!("the result is no JSON: {e}"), "report this with the version")
+        CommandError::new(Exit::Failed, "result", format!("the result is no JSON: {e}"), "report this with the version")
     })
 }
 
-struct Questions<'a> {
+struct ClosedSession<'a> {
     branch: &'a Closed,
     asked: usize,
 }
 
-impl Conversation for Questions<'_> {
-    fn ask(&mut self, query: &str) -> Result<String, Failure> {
+impl QuerySession for ClosedSession<'_> {
+    fn ask(&mut self, query: &str) -> Result<String, CommandError> {
         let query = Query::parse(query).map_err(Error::from)?;
         let answer = self.branch.memory.ask(&self.branch.view(), &query)?;
         self.asked += 1;

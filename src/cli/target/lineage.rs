@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::memory::{BranchId, HistoryFile, Memory, View};
 
 /// Bytes that are read at a time.
@@ -13,11 +13,11 @@ const BLOCK: u64 = 256 << 10;
 
 /// The lineage of a branch as it was when this was made.
 pub struct Lineage {
-    source: Source,
+    source: LineageSource,
     length: u64,
 }
 
-enum Source {
+enum LineageSource {
     /// The file of a mount.
     File(File),
     /// A branch of an open store, up to an entry.
@@ -28,27 +28,27 @@ impl Lineage {
     /// Reads the file of a mount.
     pub fn of_file(file: File) -> std::io::Result<Lineage> {
         let length = file.metadata()?.len();
-        Ok(Lineage { source: Source::File(file), length })
+        Ok(Lineage { source: LineageSource::File(file), length })
     }
 
     /// Reads it from an open store.
-    pub fn of_store(memory: &Arc<Memory>, branch: BranchId) -> Result<Lineage, Failure> {
+    pub fn of_store(memory: &Arc<Memory>, branch: BranchId) -> Result<Lineage, CommandError> {
         let upto = memory.history_end(&View::Branch(branch))?;
         let length = memory.history_length(branch, HistoryFile::Lineage, upto)?;
-        Ok(Lineage { source: Source::Store(memory.clone(), branch, upto), length })
+        Ok(Lineage { source: LineageSource::Store(memory.clone(), branch, upto), length })
     }
 
-    fn read(&self, start: u64, end: u64) -> Result<Vec<u8>, Failure> {
+    fn read(&self, start: u64, end: u64) -> Result<Vec<u8>, CommandError> {
         match &self.source {
-            Source::File(file) => {
+            LineageSource::File(file) => {
                 let mut bytes = vec![0; (end - start) as usize];
                 file.read_exact_at(&mut bytes, start).map_err(|error| {
                     let message = format!("lineage could not be read: {error}");
-                    Failure::new(Exit::Failed, "lineage", message, "see errors in the branch's directory")
+                    CommandError::new(Exit::Failed, "lineage", message, "see errors in the branch's directory")
                 })?;
                 Ok(bytes)
             }
-            Source::Store(memory, branch, upto) => {
+            LineageSource::Store(memory, branch, upto) => {
                 let part = (*branch, HistoryFile::Lineage, *upto);
                 // The store is the caller's own.
                 Ok(memory.history_read(part, start, (end - start) as usize, &|_, _| true)?)
@@ -57,7 +57,7 @@ impl Lineage {
     }
 
     /// Calls `each` with every line, oldest first.
-    pub fn oldest_first(&self, mut each: impl FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
+    pub fn oldest_first(&self, mut each: impl FnMut(&str) -> Result<(), CommandError>) -> Result<(), CommandError> {
         let (mut start, mut text) = (0, Vec::new());
         while start < self.length {
             let end = self.length.min(start + BLOCK);
@@ -71,7 +71,7 @@ impl Lineage {
     }
 
     /// Calls `each` with lines, newest first, for as long as it returns true.
-    pub fn newest_first(&self, mut each: impl FnMut(&str) -> Result<bool, Failure>) -> Result<(), Failure> {
+    pub fn newest_first(&self, mut each: impl FnMut(&str) -> Result<bool, CommandError>) -> Result<(), CommandError> {
         let (mut end, mut after) = (self.length, Vec::new());
         while end > 0 {
             let start = end.saturating_sub(BLOCK);

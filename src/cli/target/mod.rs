@@ -18,9 +18,9 @@ pub use place::store_of;
 
 use super::actor;
 use super::exit::Exit;
-use super::failure::Failure;
-use super::formats::Row;
-use crate::memory::{Document, Export, MergeKind, OpenMode, Shown};
+use super::failure::CommandError;
+use super::formats::InputRow;
+use crate::memory::{Document, Export, MergeKind, OpenMode, ShownObject};
 use closed::Closed;
 use lineage::Lineage;
 use mounted::Mounted;
@@ -51,46 +51,46 @@ pub enum Access {
 }
 
 /// A branch, however it is reached: each verb is written once against this.
-pub trait Branch {
+pub trait BranchAccess {
     /// Forks it, from its present state or from a checkpoint.
-    fn fork(&self, name: &str, from: Option<&str>) -> Result<(), Failure>;
+    fn fork(&self, name: &str, from: Option<&str>) -> Result<(), CommandError>;
     /// Merges, promotes or pulls, and returns the result as section 5 of the interface has it.
-    fn merge(&self, kind: MergeKind, dry_run: bool) -> Result<Value, Failure>;
+    fn merge(&self, kind: MergeKind, dry_run: bool) -> Result<Value, CommandError>;
     /// Throws it away.
-    fn discard(&self) -> Result<(), Failure>;
+    fn discard(&self) -> Result<(), CommandError>;
     /// Takes a checkpoint; `text` goes to the shared log.
-    fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), Failure>;
+    fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), CommandError>;
     /// Goes back to a checkpoint, and returns what that took.
-    fn rollback(&self, label: &str, patterns: &[String]) -> Result<Value, Failure>;
+    fn rollback(&self, label: &str, patterns: &[String]) -> Result<Value, CommandError>;
     /// Returns a version, an entry or a head by its hash, or an entry by its number, as JSON.
-    fn show(&self, what: &str) -> Result<Shown, Failure>;
+    fn show(&self, what: &str) -> Result<ShownObject, CommandError>;
     /// Returns a generated document.
-    fn document(&self, document: Document) -> Result<String, Failure>;
+    fn document(&self, document: Document) -> Result<String, CommandError>;
     /// Returns its lineage.
-    fn lineage(&self) -> Result<Lineage, Failure>;
+    fn lineage(&self) -> Result<Lineage, CommandError>;
     /// Returns the lines of its lineage and of all branches ever forked below it, merged or not, oldest first.
-    fn lineage_below(&self) -> Result<Vec<String>, Failure>;
+    fn lineage_below(&self) -> Result<Vec<String>, CommandError>;
     /// Begins a conversation of queries and answers.
-    fn converse(&self) -> Result<Box<dyn Conversation + '_>, Failure>;
+    fn converse(&self) -> Result<Box<dyn QuerySession + '_>, CommandError>;
     /// Returns exports that all show the same state.
-    fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, Failure>;
+    fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, CommandError>;
     /// Writes rows as one atomic commit, and returns its receipt.
-    fn put(&self, rows: Vec<Row>) -> Result<Value, Failure>;
-    /// Returns how many bytes of rows, by [`Row::size`], one commit should take.
+    fn put(&self, rows: Vec<InputRow>) -> Result<Value, CommandError>;
+    /// Returns how many bytes of rows, by [`InputRow::size`], one commit should take.
     fn batch_bytes(&self) -> usize;
 }
 
 /// Queries and their answers in order.
-pub trait Conversation {
+pub trait QuerySession {
     /// Returns the answer to one query, in the lines of section 4 of the interface.
-    fn ask(&mut self, query: &str) -> Result<String, Failure>;
+    fn ask(&mut self, query: &str) -> Result<String, CommandError>;
 }
 
 impl Target {
     /// Tells what `text` names.
     ///
     /// An existing path on a mount has to be a branch's directory; anything else is read as `STORE:NAME-PATH`.
-    pub fn parse(text: &Path) -> Result<Target, Failure> {
+    pub fn parse(text: &Path) -> Result<Target, CommandError> {
         if let Ok(path) = text.canonicalize()
             && let Ok(Some(_)) = store_of(&path)
         {
@@ -99,23 +99,27 @@ impl Target {
         match place::split_at_store(text) {
             Some((_, name_path)) if name_path.is_empty() => {
                 let message = format!("{} names no branch", text.display());
-                Err(Failure::usage(message, format!("write {}main", text.display())))
+                Err(CommandError::usage(message, format!("write {}main", text.display())))
             }
             Some((store, name_path)) => Ok(Target::Closed { store, name_path }),
             None => Err(no_target(text)),
         }
     }
 
-    fn in_mount(path: PathBuf) -> Result<Target, Failure> {
+    fn in_mount(path: PathBuf) -> Result<Target, CommandError> {
         if place::shows_a_branch(&path) {
             return Ok(Target::Mounted(path));
         }
         let message = format!("{} is on a mount of engramfs but is no branch", path.display());
-        Err(Failure::new(Exit::Missing, "no_branch", message, "name a branch's directory, such as MNT/main"))
+        Err(CommandError::new(Exit::Missing, "no_branch", message, "name a branch's directory, such as MNT/main"))
     }
 
     /// Opens the branch, lets `act` work with it and closes it again.
-    pub fn with<T>(&self, access: Access, act: impl FnOnce(&dyn Branch) -> Result<T, Failure>) -> Result<T, Failure> {
+    pub fn with<T>(
+        &self,
+        access: Access,
+        act: impl FnOnce(&dyn BranchAccess) -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
         match self {
             Target::Mounted(directory) => act(&Mounted::new(directory)),
             Target::Closed { store, name_path } => {
@@ -150,17 +154,17 @@ impl fmt::Display for Target {
 }
 
 impl std::str::FromStr for Target {
-    type Err = Failure;
+    type Err = CommandError;
 
-    fn from_str(text: &str) -> Result<Target, Failure> {
+    fn from_str(text: &str) -> Result<Target, CommandError> {
         Target::parse(Path::new(text))
     }
 }
 
-fn no_target(text: &Path) -> Failure {
+fn no_target(text: &Path) -> CommandError {
     let shown = text.display();
     if let Some(message) = mounted::fate(text) {
-        return Failure::new(Exit::Missing, "gone", message, "name another branch, or fork it again");
+        return CommandError::new(Exit::Missing, "gone", message, "name another branch, or fork it again");
     }
     let (message, hint) = if text.is_dir() {
         (
@@ -170,11 +174,11 @@ fn no_target(text: &Path) -> Failure {
     } else {
         (format!("there is no {shown}"), "name a branch's directory under a mount, or STORE:NAME-PATH".to_owned())
     };
-    Failure::new(Exit::Missing, "no_branch", message, hint)
+    CommandError::new(Exit::Missing, "no_branch", message, hint)
 }
 
 /// Lets the states that nobody keeps any longer go, in the store or mount at `place`.
-pub fn collect_garbage(place: &Path, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Failure> {
+pub fn collect_garbage(place: &Path, older_than: Option<Duration>, dry_run: bool) -> Result<Value, CommandError> {
     if let Ok(Some(_)) = store_of(place) {
         return mounted::collect_garbage(place, older_than, dry_run);
     }
@@ -187,7 +191,7 @@ pub fn collect_garbage(place: &Path, older_than: Option<Duration>, dry_run: bool
 }
 
 /// Returns what the clock and the last entry of a store say; with `reset` times follow the clock again.
-pub fn look_at_clock(store: &Path, reset: bool) -> Result<Value, Failure> {
+pub fn look_at_clock(store: &Path, reset: bool) -> Result<Value, CommandError> {
     if !reset {
         return Ok(closed::open_store(store, OpenMode::ReadOnly)?.clock());
     }

@@ -13,11 +13,11 @@ use super::control;
 use super::lineage::Lineage;
 use super::place::{shows_a_branch, store_of};
 use super::reason::Attempt;
-use super::{Access, Branch, Conversation};
+use super::{Access, BranchAccess, QuerySession};
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
-use crate::cli::formats::Row;
-use crate::memory::{Document, Error, Export, MergeKind, Shown, check_name};
+use crate::cli::failure::CommandError;
+use crate::cli::formats::InputRow;
+use crate::memory::{Document, Error, Export, MergeKind, ShownObject, check_name};
 
 /// Bytes of rows in one batch; as JSON Lines, which the mount keeps until the commit, vectors take about three times as much.
 const BATCH_BYTES: usize = 24 << 20;
@@ -42,38 +42,38 @@ impl<'a> Mounted<'a> {
         Attempt::new(self.directory, file, format!("{what} {}", self.directory.display()))
     }
 
-    fn read(&self, file: &str) -> Result<String, Failure> {
+    fn read(&self, file: &str) -> Result<String, CommandError> {
         let attempt = self.attempt(file, &format!("reading {file} of"));
         fs::read_to_string(self.directory.join(file)).map_err(|e| attempt.failed(&e))
     }
 
     /// Writes a verb to `ctl` and returns its outcome.
-    fn command(&self, verb: &str) -> Result<String, Failure> {
+    fn command(&self, verb: &str) -> Result<String, CommandError> {
         let word = verb.split(' ').next().unwrap_or(verb);
         let attempt = self.attempt("ctl", &format!("the verb {word} on"));
         control::exchange(&self.directory.join("ctl"), format!("{verb}\n").as_bytes())
             .map_err(|refused| attempt.refused(&refused))
     }
 
-    fn result(&self, verb: &str) -> Result<Value, Failure> {
+    fn result(&self, verb: &str) -> Result<Value, CommandError> {
         let text = self.command(verb)?;
         serde_json::from_str(&text).map_err(|e| not_json("ctl", &e))
     }
 
-    fn status(&self) -> Result<Value, Failure> {
+    fn status(&self) -> Result<Value, CommandError> {
         serde_json::from_str(&self.read("status")?).map_err(|e| not_json("status", &e))
     }
 
-    fn name_path(&self) -> Result<String, Failure> {
+    fn name_path(&self) -> Result<String, CommandError> {
         Ok(self.status()?.get("path").and_then(Value::as_str).unwrap_or_default().to_owned())
     }
 
     /// Returns the directory of the parent, which a merge renames into.
-    fn parent(&self) -> Result<&'a Path, Failure> {
+    fn parent(&self) -> Result<&'a Path, CommandError> {
         let siblings = self.directory.parent().filter(|above| above.ends_with("branches"));
         siblings.and_then(Path::parent).filter(|parent| shows_a_branch(parent)).ok_or_else(|| {
             let message = format!("{} has no parent that can be reached from here", self.directory.display());
-            Failure::new(
+            CommandError::new(
                 Exit::Failed,
                 "no_parent",
                 message,
@@ -83,7 +83,7 @@ impl<'a> Mounted<'a> {
     }
 
     /// Opens the store beside the process that serves the mount, to look at what no file of the mount shows.
-    fn beside(&self) -> Result<Closed, Failure> {
+    fn beside(&self) -> Result<Closed, CommandError> {
         let attempt = self.attempt(".", "finding the store of");
         let store = store_of(self.directory).map_err(|e| attempt.failed(&e))?;
         let store = store.ok_or_else(|| attempt.failed(&io::ErrorKind::NotFound.into()))?;
@@ -91,7 +91,7 @@ impl<'a> Mounted<'a> {
     }
 
     /// Adds the lines that `lineage` shows here and in the branches below, by their numbers.
-    fn gather(&self, found: &mut BTreeMap<u64, String>) -> Result<(), Failure> {
+    fn gather(&self, found: &mut BTreeMap<u64, String>) -> Result<(), CommandError> {
         for line in self.read("lineage")?.lines() {
             let entry: Value = serde_json::from_str(line).map_err(|e| not_json("lineage", &e))?;
             found.insert(entry["seq"].as_u64().unwrap_or_default(), line.to_owned());
@@ -104,8 +104,8 @@ impl<'a> Mounted<'a> {
         Ok(())
     }
 
-    fn open_exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, Failure> {
-        let open = |export: &Export| -> Result<Box<dyn Read>, Failure> {
+    fn open_exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, CommandError> {
+        let open = |export: &Export| -> Result<Box<dyn Read>, CommandError> {
             let path = format!("export/{}", file_of(*export));
             let attempt = self.attempt(&path, "exporting");
             Ok(Box::new(File::open(self.directory.join(path)).map_err(|e| attempt.failed(&e))?))
@@ -114,8 +114,8 @@ impl<'a> Mounted<'a> {
     }
 }
 
-impl Branch for Mounted<'_> {
-    fn fork(&self, name: &str, from: Option<&str>) -> Result<(), Failure> {
+impl BranchAccess for Mounted<'_> {
+    fn fork(&self, name: &str, from: Option<&str>) -> Result<(), CommandError> {
         check(name)?;
         let from = match from {
             Some(label) => {
@@ -127,7 +127,7 @@ impl Branch for Mounted<'_> {
         self.command(&format!("fork {name}{from}")).map(drop)
     }
 
-    fn merge(&self, kind: MergeKind, dry_run: bool) -> Result<Value, Failure> {
+    fn merge(&self, kind: MergeKind, dry_run: bool) -> Result<Value, CommandError> {
         let verb = match kind {
             MergeKind::Merge => "merge",
             MergeKind::Promote => "promote",
@@ -137,7 +137,7 @@ impl Branch for Mounted<'_> {
         self.result(&format!("{verb}{flag}"))
     }
 
-    fn discard(&self) -> Result<(), Failure> {
+    fn discard(&self) -> Result<(), CommandError> {
         let mut attempt = self.attempt(".", "discarding");
         if let (Ok(parent), Some(name)) = (self.parent(), self.directory.file_name()) {
             attempt.or_in(parent, format!("branches/{}", name.display()));
@@ -145,28 +145,29 @@ impl Branch for Mounted<'_> {
         fs::remove_dir(self.directory).map_err(|e| attempt.failed(&e))
     }
 
-    fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), Failure> {
+    fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), CommandError> {
         check(label)?;
         let text = text.map(|text| format!(" {}", text.replace(['\n', '\r'], " "))).unwrap_or_default();
         self.command(&format!("checkpoint {label}{text}")).map(drop)
     }
 
-    fn rollback(&self, label: &str, patterns: &[String]) -> Result<Value, Failure> {
+    fn rollback(&self, label: &str, patterns: &[String]) -> Result<Value, CommandError> {
         check(label)?;
         let which = if patterns.is_empty() { String::new() } else { format!(" -- {}", patterns.join(" ")) };
         self.result(&format!("rollback {label}{which}"))
     }
 
-    fn show(&self, what: &str) -> Result<Shown, Failure> {
+    fn show(&self, what: &str) -> Result<ShownObject, CommandError> {
         parse_entry(what)?;
         // A checkpoint takes no verb, and its branch knows all that is in it.
         let checkpoints = self.directory.parent().filter(|above| above.ends_with("checkpoints"));
         let branch = Mounted::new(checkpoints.and_then(Path::parent).unwrap_or(self.directory));
         let line = branch.command(&format!("show {what}"))?;
-        Shown::of_line(&line).ok_or_else(|| Failure::new(Exit::Failed, "not_json", "the mount shows no JSON", VERSIONS))
+        ShownObject::of_line(&line)
+            .ok_or_else(|| CommandError::new(Exit::Failed, "not_json", "the mount shows no JSON", VERSIONS))
     }
 
-    fn document(&self, document: Document) -> Result<String, Failure> {
+    fn document(&self, document: Document) -> Result<String, CommandError> {
         self.read(match document {
             Document::Readme => "README.md",
             Document::Status => "status",
@@ -175,12 +176,12 @@ impl Branch for Mounted<'_> {
         })
     }
 
-    fn lineage(&self) -> Result<Lineage, Failure> {
+    fn lineage(&self) -> Result<Lineage, CommandError> {
         let attempt = self.attempt("lineage", "reading lineage of");
         File::open(self.directory.join("lineage")).and_then(Lineage::of_file).map_err(|e| attempt.failed(&e))
     }
 
-    fn lineage_below(&self) -> Result<Vec<String>, Failure> {
+    fn lineage_below(&self) -> Result<Vec<String>, CommandError> {
         self.beside().and_then(|store| store.lineage_below()).or_else(|failure| {
             log::info!(
                 "the store can't be read beside its mount ({}); discarded branches are left out",
@@ -192,13 +193,13 @@ impl Branch for Mounted<'_> {
         })
     }
 
-    fn converse(&self) -> Result<Box<dyn Conversation + '_>, Failure> {
+    fn converse(&self) -> Result<Box<dyn QuerySession + '_>, CommandError> {
         let attempt = self.attempt("query", "asking");
         let file = control::open(&self.directory.join("query")).map_err(|e| attempt.failed(&e))?;
-        Ok(Box::new(Questions { branch: self, file }))
+        Ok(Box::new(MountedSession { branch: self, file }))
     }
 
-    fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, Failure> {
+    fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, CommandError> {
         for _ in 0..TRIES {
             // Each file shows the state at its open, so that all show one state if the head stayed meanwhile.
             let before = self.status()?["head"].take();
@@ -208,12 +209,12 @@ impl Branch for Mounted<'_> {
             }
         }
         let message = format!("{} changes too fast to be exported", self.directory.display());
-        Err(Failure::new(Exit::Failed, "changing", message, "take a checkpoint, fork it and export the fork"))
+        Err(CommandError::new(Exit::Failed, "changing", message, "take a checkpoint, fork it and export the fork"))
     }
 
-    fn put(&self, rows: Vec<Row>) -> Result<Value, Failure> {
+    fn put(&self, rows: Vec<InputRow>) -> Result<Value, CommandError> {
         let attempt = self.attempt("ingest", "importing into");
-        let lines: Vec<u8> = rows.into_iter().flat_map(Row::into_line).collect();
+        let lines: Vec<u8> = rows.into_iter().flat_map(InputRow::into_line).collect();
         let text =
             control::exchange(&self.directory.join("ingest"), &lines).map_err(|refused| attempt.refused(&refused))?;
         serde_json::from_str(&text).map_err(|e| not_json("ingest", &e))
@@ -225,7 +226,7 @@ impl Branch for Mounted<'_> {
 }
 
 /// Lets the process that serves the mount let go what nobody keeps.
-pub fn collect_garbage(place: &Path, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Failure> {
+pub fn collect_garbage(place: &Path, older_than: Option<Duration>, dry_run: bool) -> Result<Value, CommandError> {
     let root: PathBuf = if shows_a_branch(place) { place.to_owned() } else { place.join("main") };
     let age = older_than.map(|age| format!(" --older-than {}s", age.as_secs())).unwrap_or_default();
     let flag = if dry_run { " --dry-run" } else { "" };
@@ -248,13 +249,13 @@ pub fn fate(path: &Path) -> Option<String> {
     })
 }
 
-struct Questions<'a> {
+struct MountedSession<'a> {
     branch: &'a Mounted<'a>,
     file: File,
 }
 
-impl Conversation for Questions<'_> {
-    fn ask(&mut self, query: &str) -> Result<String, Failure> {
+impl QuerySession for MountedSession<'_> {
+    fn ask(&mut self, query: &str) -> Result<String, CommandError> {
         let attempt = self.branch.attempt("query", "asking");
         let line = format!("{}\n", query.trim_end().replace('\n', " "));
         let answer = self.file.write_all(line.as_bytes()).and_then(|()| control::read_answer(&self.file));
@@ -263,7 +264,7 @@ impl Conversation for Questions<'_> {
 }
 
 /// Refuses a name before it reaches the kernel or a line of `ctl`, where it might mean something else.
-fn check(name: &str) -> Result<(), Failure> {
+fn check(name: &str) -> Result<(), CommandError> {
     Ok(check_name(name).map_err(Error::from)?)
 }
 
@@ -275,9 +276,9 @@ fn file_of(export: Export) -> &'static str {
     }
 }
 
-fn not_json(file: &str, source: &serde_json::Error) -> Failure {
+fn not_json(file: &str, source: &serde_json::Error) -> CommandError {
     let message = format!("{file} of the mount holds no JSON: {source}");
-    Failure::new(Exit::Failed, "not_json", message, VERSIONS)
+    CommandError::new(Exit::Failed, "not_json", message, VERSIONS)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::target::control::Refused;
 
 /// Times of two processes may be cut to different digits.
@@ -37,7 +37,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Returns the failure that `error` stands for.
-    pub fn failed(&self, error: &io::Error) -> Failure {
+    pub fn failed(&self, error: &io::Error) -> CommandError {
         let errno = error.raw_os_error().unwrap_or(0);
         let line = |(branch, path): &(&Path, String)| {
             let text = std::fs::read_to_string(branch.join("errors")).ok()?;
@@ -50,7 +50,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Returns the failure of an exchange with a control file: what its handle answered, if it did.
-    pub fn refused(&self, refused: &Refused) -> Failure {
+    pub fn refused(&self, refused: &Refused) -> CommandError {
         match &refused.answer {
             Some(line) => failure_of(refused.error.raw_os_error().unwrap_or(0), line),
             None => self.failed(&refused.error),
@@ -58,7 +58,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// The kernel refuses some acts itself, without asking engramfs.
-    fn unexplained(&self, error: &io::Error, errno: i32) -> Failure {
+    fn unexplained(&self, error: &io::Error, errno: i32) -> CommandError {
         let hint = match errno {
             libc::EEXIST => "choose another name",
             libc::ENOENT | libc::ESTALE => "check the name; the branch may have been merged or discarded",
@@ -70,14 +70,14 @@ impl<'a> Attempt<'a> {
             _ => "look at the mount's log",
         };
         let code = name_of(errno).to_lowercase();
-        Failure::new(exit_of(errno, &code), code, format!("{} failed: {}", self.what, without_number(error)), hint)
+        CommandError::new(exit_of(errno, &code), code, format!("{} failed: {}", self.what, without_number(error)), hint)
     }
 }
 
 /// Returns the failure that a refusal in `errors`, or in the answer of a handle, tells of.
-fn failure_of(errno: i32, line: &Value) -> Failure {
+fn failure_of(errno: i32, line: &Value) -> CommandError {
     let code = text_of(line, "code");
-    Failure::new(exit_of(errno, &code), code, text_of(line, "message"), text_of(line, "hint"))
+    CommandError::new(exit_of(errno, &code), code, text_of(line, "message"), text_of(line, "hint"))
 }
 
 /// Returns the kernel's words alone: the code says the number already.

@@ -2,29 +2,29 @@
 
 use std::io;
 
-use super::cut::Fate;
+use super::cut::CutOutcome;
 
 /// Longest file the double holds, in bytes; a stray offset then is an error and not an empty memory.
 const LEN_MAX: u64 = 4 << 30;
 
 /// Holds one file's live and durable bytes.
 #[derive(Default)]
-pub(super) struct Content {
+pub(super) struct SimulatedFile {
     live: Vec<u8>,
     durable: Vec<u8>,
     /// Changes since the last sync, oldest first. Applied to `durable` they give `live`, unless pages
     /// were lost by a failed sync.
-    unsynced: Vec<Change>,
+    unsynced: Vec<UnsyncedChange>,
     /// Handles that are open on it.
     pub(super) handles: usize,
 }
 
-enum Change {
+enum UnsyncedChange {
     Write { offset: usize, bytes: Vec<u8> },
     SetLen(usize),
 }
 
-impl Content {
+impl SimulatedFile {
     /// Returns a file all of whose bytes are durable.
     pub(super) fn settled(bytes: Vec<u8>) -> Self {
         Self { live: bytes.clone(), durable: bytes, ..Self::default() }
@@ -51,20 +51,20 @@ impl Content {
         within_limit(offset.saturating_add(bytes.len() as u64))?;
         let offset = within_limit(offset)?;
         overwrite(&mut self.live, offset, bytes);
-        self.unsynced.push(Change::Write { offset, bytes: bytes.to_vec() });
+        self.unsynced.push(UnsyncedChange::Write { offset, bytes: bytes.to_vec() });
         Ok(())
     }
 
     pub(super) fn set_len(&mut self, len: u64) -> io::Result<()> {
         let len = within_limit(len)?;
         self.live.resize(len, 0);
-        self.unsynced.push(Change::SetLen(len));
+        self.unsynced.push(UnsyncedChange::SetLen(len));
         Ok(())
     }
 
     pub(super) fn sync(&mut self) {
         let mut durable = std::mem::take(&mut self.durable);
-        self.apply(&mut durable, &mut Fate::Everything);
+        self.apply(&mut durable, &mut CutOutcome::Everything);
         self.durable = durable;
         self.unsynced.clear();
     }
@@ -75,7 +75,7 @@ impl Content {
     }
 
     /// Returns the bytes that are found after a power cut.
-    pub(super) fn after_cut(&self, fate: &mut Fate) -> Vec<u8> {
+    pub(super) fn after_cut(&self, fate: &mut CutOutcome) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         self.apply(&mut bytes, fate);
         bytes
@@ -89,7 +89,7 @@ impl Content {
             *byte ^= mask;
         }
         for change in &mut self.unsynced {
-            if let Change::Write { offset, bytes } = change
+            if let UnsyncedChange::Write { offset, bytes } = change
                 && let Some(byte) = at.checked_sub(*offset).and_then(|at| bytes.get_mut(at))
             {
                 *byte ^= mask;
@@ -98,12 +98,12 @@ impl Content {
         Ok(())
     }
 
-    fn apply(&self, target: &mut Vec<u8>, fate: &mut Fate) {
+    fn apply(&self, target: &mut Vec<u8>, fate: &mut CutOutcome) {
         for change in &self.unsynced {
             match change {
-                Change::Write { offset, bytes } => fate.land(target, *offset, bytes),
-                Change::SetLen(len) if fate.keeps() => target.resize(*len, 0),
-                Change::SetLen(_) => {}
+                UnsyncedChange::Write { offset, bytes } => fate.land(target, *offset, bytes),
+                UnsyncedChange::SetLen(len) if fate.keeps() => target.resize(*len, 0),
+                UnsyncedChange::SetLen(_) => {}
             }
         }
     }

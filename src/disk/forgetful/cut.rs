@@ -8,7 +8,7 @@ use super::content::overwrite;
 const SECTOR: usize = 512;
 
 /// Decides which unsynced changes survive a power cut.
-pub(super) enum Fate {
+pub(super) enum CutOutcome {
     /// None do.
     Nothing,
     /// All do.
@@ -22,7 +22,7 @@ pub(super) enum Fate {
     },
 }
 
-impl Fate {
+impl CutOutcome {
     pub(super) fn seeded(seed: u64) -> Self {
         let mut random = SplitMix64(seed);
         let lean = random.below(4);

@@ -5,23 +5,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, ThreadId};
 
-use super::content::Content;
-use super::names::{Names, Node};
-use super::room::{Room, blocks};
+use super::content::SimulatedFile;
+use super::names::{Names, SimulatedNode};
+use super::room::{SimulatedSpace, blocks};
 use crate::disk::{DiskFile, Mapped};
 
 /// The state behind all clones of a disk and all its open files.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct ForgetfulShared {
     /// Whoever touches a file holds this for reading, so that a cut, which writes, is one instant for all.
     pub(super) names: RwLock<Names>,
     pub(super) ignores_sync: AtomicBool,
     /// The thread whose next file sync fails, and with which errno.
     pub(super) doomed: Mutex<Option<(ThreadId, i32)>>,
-    pub(super) room: Room,
+    pub(super) room: SimulatedSpace,
 }
 
-impl Shared {
+impl ForgetfulShared {
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Names> {
         self.names.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,14 +49,14 @@ pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// One open file of a [`ForgetfulDisk`](super::ForgetfulDisk).
 pub(super) struct ForgetfulFile {
-    pub(super) disk: Arc<Shared>,
-    pub(super) node: Node,
+    pub(super) disk: Arc<ForgetfulShared>,
+    pub(super) node: SimulatedNode,
     pub(super) writable: bool,
 }
 
 impl ForgetfulFile {
     /// Works on the bytes, never in the middle of a power cut.
-    fn content<T>(&self, work: impl FnOnce(&mut Content) -> T) -> T {
+    fn content<T>(&self, work: impl FnOnce(&mut SimulatedFile) -> T) -> T {
         let _instant = self.disk.read();
         work(&mut guard(&self.node))
     }
@@ -111,11 +111,11 @@ impl DiskFile for ForgetfulFile {
 
     fn sync(&self) -> io::Result<()> {
         if let Some(errno) = self.disk.doom() {
-            self.content(Content::lose_pages);
+            self.content(SimulatedFile::lose_pages);
             return Err(io::Error::from_raw_os_error(errno));
         }
         if self.disk.obeys_sync() {
-            self.content(Content::sync);
+            self.content(SimulatedFile::sync);
         }
         Ok(())
     }

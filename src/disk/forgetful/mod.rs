@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 
-use super::{Disk, DiskFile, Space, checked, checked_dir};
-use content::Content;
-use cut::Fate;
-use file::{ForgetfulFile, Shared, guard};
-use names::{Entries, Entry, Names, Node};
+use super::{Disk, DiskFile, DiskSpace, checked, checked_dir};
+use content::SimulatedFile;
+use cut::CutOutcome;
+use file::{ForgetfulFile, ForgetfulShared, guard};
+use names::{Entries, Names, SimulatedEntry, SimulatedNode};
 
 mod content;
 mod cut;
@@ -25,7 +25,7 @@ mod tests;
 /// run can be cut many times at the same moment. A file holds at most 4 GiB (`EFBIG`).
 #[derive(Clone, Default)]
 pub struct ForgetfulDisk {
-    shared: Arc<Shared>,
+    shared: Arc<ForgetfulShared>,
 }
 
 impl ForgetfulDisk {
@@ -39,17 +39,17 @@ impl ForgetfulDisk {
     /// Each unsynced write is kept, dropped or torn into 512-byte sectors, whatever becomes of the others;
     /// of the unsynced names in a folder a prefix survives. The new disk obeys syncs.
     pub fn power_cut(&self, seed: u64) -> Self {
-        self.cut(Fate::seeded(seed))
+        self.cut(CutOutcome::seeded(seed))
     }
 
     /// Returns the disk after a power cut that lost everything unsynced.
     pub fn power_cut_keep_nothing(&self) -> Self {
-        self.cut(Fate::Nothing)
+        self.cut(CutOutcome::Nothing)
     }
 
     /// Returns the disk after a power cut that lost nothing but the pages of failed syncs.
     pub fn power_cut_keep_all(&self) -> Self {
-        self.cut(Fate::Everything)
+        self.cut(CutOutcome::Everything)
     }
 
     /// Makes the disk so large from now on: bytes in blocks of 4 KiB, and files.
@@ -86,7 +86,7 @@ impl ForgetfulDisk {
     /// Returns path and length in bytes of every live file, sorted by path.
     pub fn files(&self) -> Vec<(String, u64)> {
         let names = self.shared.read();
-        let len = |node: &Node| guard(node).live().len() as u64;
+        let len = |node: &SimulatedNode| guard(node).live().len() as u64;
         names.files().map(|(path, node)| (path.to_owned(), len(node))).collect()
     }
 
@@ -100,24 +100,26 @@ impl ForgetfulDisk {
     ///
     /// Handles that are open stay with the old file. The folder must exist.
     pub fn replace(&self, path: &str, bytes: Vec<u8>) -> io::Result<()> {
-        let node = Arc::new(Mutex::new(Content::settled(bytes)));
+        let node = Arc::new(Mutex::new(SimulatedFile::settled(bytes)));
         self.shared.write().plant(checked(path)?, node)
     }
 
-    fn cut(&self, mut fate: Fate) -> Self {
+    fn cut(&self, mut fate: CutOutcome) -> Self {
         let names = self.shared.write();
         let mut entries: Entries = names.after_cut(&mut fate);
         for entry in entries.values_mut() {
-            if let Entry::File(node) = entry {
+            if let SimulatedEntry::File(node) = entry {
                 let bytes = guard(node).after_cut(&mut fate);
-                *node = Arc::new(Mutex::new(Content::settled(bytes)));
+                *node = Arc::new(Mutex::new(SimulatedFile::settled(bytes)));
             }
         }
         let names = RwLock::new(Names::settled(entries));
-        Self { shared: Arc::new(Shared { names, room: self.shared.room.like(), ..Shared::default() }) }
+        Self {
+            shared: Arc::new(ForgetfulShared { names, room: self.shared.room.like(), ..ForgetfulShared::default() }),
+        }
     }
 
-    fn handle(&self, node: &Node, writable: bool) -> Box<dyn DiskFile> {
+    fn handle(&self, node: &SimulatedNode, writable: bool) -> Box<dyn DiskFile> {
         let (disk, node) = (Arc::clone(&self.shared), Arc::clone(node));
         guard(&node).handles += 1;
         Box::new(ForgetfulFile { disk, node, writable })
@@ -126,8 +128,8 @@ impl ForgetfulDisk {
 
 impl Disk for ForgetfulDisk {
     fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        let node = Node::default();
-        let entry = Entry::File(Arc::clone(&node));
+        let node = SimulatedNode::default();
+        let entry = SimulatedEntry::File(Arc::clone(&node));
         let mut names = self.shared.write();
         self.shared.room.admit_file(&names)?;
         names.create(checked(path)?, entry)?;
@@ -184,7 +186,7 @@ impl Disk for ForgetfulDisk {
         }
     }
 
-    fn space(&self) -> io::Result<Space> {
+    fn space(&self) -> io::Result<DiskSpace> {
         Ok(self.shared.room.space(&self.shared.read()))
     }
 }

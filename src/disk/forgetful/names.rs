@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use super::content::Content;
-use super::cut::Fate;
+use super::content::SimulatedFile;
+use super::cut::CutOutcome;
 
 /// A file's bytes, shared by its names and its open handles.
-pub(super) type Node = Arc<Mutex<Content>>;
+pub(super) type SimulatedNode = Arc<Mutex<SimulatedFile>>;
 
 /// Full path to what has it; the root has no entry. A folder sorts before what is in it.
-pub(super) type Entries = BTreeMap<String, Entry>;
+pub(super) type Entries = BTreeMap<String, SimulatedEntry>;
 
 /// What a path leads to.
 #[derive(Clone)]
-pub(super) enum Entry {
+pub(super) enum SimulatedEntry {
     Folder,
-    File(Node),
+    File(SimulatedNode),
 }
 
 /// Holds live and durable names.
@@ -26,16 +26,16 @@ pub(super) struct Names {
     live: Entries,
     durable: Entries,
     /// Steps that are in `live` and not yet in `durable`, oldest first.
-    unsynced: Vec<Step>,
+    unsynced: Vec<NameStep>,
 }
 
 /// One change of names that happens whole or not at all; a rename has both parts.
-struct Step {
+struct NameStep {
     gone: Option<String>,
-    new: Option<(String, Entry)>,
+    new: Option<(String, SimulatedEntry)>,
 }
 
-impl Step {
+impl NameStep {
     /// Returns the folders that it changes: one, or two for a rename between folders.
     fn folders(&self) -> BTreeSet<&str> {
         let new = self.new.as_ref().map(|(path, _)| path);
@@ -59,10 +59,10 @@ impl Names {
     }
 
     /// Returns the file that has this path now.
-    pub(super) fn file(&self, path: &str) -> io::Result<&Node> {
+    pub(super) fn file(&self, path: &str) -> io::Result<&SimulatedNode> {
         match self.live.get(path) {
-            Some(Entry::File(node)) => Ok(node),
-            Some(Entry::Folder) => Err(errno(libc::EISDIR)),
+            Some(SimulatedEntry::File(node)) => Ok(node),
+            Some(SimulatedEntry::Folder) => Err(errno(libc::EISDIR)),
             None => {
                 self.folder(folder_of(path))?;
                 Err(errno(libc::ENOENT))
@@ -74,8 +74,8 @@ impl Names {
     pub(super) fn folder(&self, path: &str) -> io::Result<()> {
         match self.live.get(path) {
             _ if path.is_empty() => Ok(()),
-            Some(Entry::Folder) => Ok(()),
-            Some(Entry::File(_)) => Err(errno(libc::ENOTDIR)),
+            Some(SimulatedEntry::Folder) => Ok(()),
+            Some(SimulatedEntry::File(_)) => Err(errno(libc::ENOTDIR)),
             None => {
                 self.folder(folder_of(path))?;
                 Err(errno(libc::ENOENT))
@@ -84,10 +84,10 @@ impl Names {
     }
 
     /// Returns all files that can be seen now, by path.
-    pub(super) fn files(&self) -> impl Iterator<Item = (&str, &Node)> {
+    pub(super) fn files(&self) -> impl Iterator<Item = (&str, &SimulatedNode)> {
         self.live.iter().filter_map(|(path, entry)| match entry {
-            Entry::File(node) => Some((path.as_str(), node)),
-            Entry::Folder => None,
+            SimulatedEntry::File(node) => Some((path.as_str(), node)),
+            SimulatedEntry::Folder => None,
         })
     }
 
@@ -97,45 +97,45 @@ impl Names {
         Ok(inside.map(|path| name_of(path).to_owned()).collect())
     }
 
-    pub(super) fn create(&mut self, path: &str, entry: Entry) -> io::Result<()> {
+    pub(super) fn create(&mut self, path: &str, entry: SimulatedEntry) -> io::Result<()> {
         self.folder(folder_of(path))?;
         if self.live.contains_key(path) {
             return Err(errno(libc::EEXIST));
         }
-        self.step(Step { gone: None, new: Some((path.to_owned(), entry)) });
+        self.step(NameStep { gone: None, new: Some((path.to_owned(), entry)) });
         Ok(())
     }
 
     pub(super) fn make_dir(&mut self, path: &str) -> io::Result<()> {
         match self.live.get(path) {
             _ if path.is_empty() => Ok(()),
-            Some(Entry::Folder) => Ok(()),
-            _ => self.create(path, Entry::Folder),
+            Some(SimulatedEntry::Folder) => Ok(()),
+            _ => self.create(path, SimulatedEntry::Folder),
         }
     }
 
     pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         let node = Arc::clone(self.file(from)?);
         self.folder(folder_of(to))?;
-        if let Some(Entry::Folder) = self.live.get(to) {
+        if let Some(SimulatedEntry::Folder) = self.live.get(to) {
             return Err(errno(libc::EISDIR));
         }
-        let new = Some((to.to_owned(), Entry::File(node)));
-        self.step(Step { gone: Some(from.to_owned()), new });
+        let new = Some((to.to_owned(), SimulatedEntry::File(node)));
+        self.step(NameStep { gone: Some(from.to_owned()), new });
         Ok(())
     }
 
     pub(super) fn remove(&mut self, path: &str) -> io::Result<()> {
         self.file(path)?;
-        self.step(Step { gone: Some(path.to_owned()), new: None });
+        self.step(NameStep { gone: Some(path.to_owned()), new: None });
         Ok(())
     }
 
     /// Puts a file there, live and durable at once, as if it had always been.
-    pub(super) fn plant(&mut self, path: &str, node: Node) -> io::Result<()> {
+    pub(super) fn plant(&mut self, path: &str, node: SimulatedNode) -> io::Result<()> {
         self.folder(folder_of(path))?;
         for entries in [&mut self.live, &mut self.durable] {
-            entries.insert(path.to_owned(), Entry::File(Arc::clone(&node)));
+            entries.insert(path.to_owned(), SimulatedEntry::File(Arc::clone(&node)));
         }
         Ok(())
     }
@@ -163,9 +163,9 @@ impl Names {
     }
 
     /// Returns the names that are found after a power cut.
-    pub(super) fn after_cut(&self, fate: &mut Fate) -> Entries {
+    pub(super) fn after_cut(&self, fate: &mut CutOutcome) -> Entries {
         let mut left: BTreeMap<&str, usize> = BTreeMap::new();
-        for folder in self.unsynced.iter().flat_map(Step::folders) {
+        for folder in self.unsynced.iter().flat_map(NameStep::folders) {
             *left.entry(folder).or_default() += 1;
         }
         for count in left.values_mut() {
@@ -185,7 +185,7 @@ impl Names {
         reachable(entries)
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: NameStep) {
         step.apply(&mut self.live);
         self.unsynced.push(step);
     }
@@ -196,7 +196,7 @@ fn reachable(entries: Entries) -> Entries {
     let mut found = Entries::new();
     for (path, entry) in entries {
         let folder = folder_of(&path);
-        if folder.is_empty() || matches!(found.get(folder), Some(Entry::Folder)) {
+        if folder.is_empty() || matches!(found.get(folder), Some(SimulatedEntry::Folder)) {
             found.insert(path, entry);
         }
     }

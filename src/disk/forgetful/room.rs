@@ -4,18 +4,18 @@ use std::io;
 use std::sync::Mutex;
 
 use super::file::guard;
-use super::names::{Names, Node};
-use crate::disk::Space;
+use super::names::{Names, SimulatedNode};
+use crate::disk::DiskSpace;
 
 /// What takes up room does so in units of this.
 const BLOCK: u64 = 4096;
 
 /// How large the disk is, and what takes up room without a name.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct SimulatedSpace {
     limit: Mutex<Option<Limit>>,
     /// Files that were removed or replaced while handles were open on them.
-    nameless: Mutex<Vec<Node>>,
+    nameless: Mutex<Vec<SimulatedNode>>,
 }
 
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ pub(super) fn blocks(bytes: u64) -> u64 {
     bytes.next_multiple_of(BLOCK)
 }
 
-impl Room {
+impl SimulatedSpace {
     pub(super) fn limit(&self, bytes: u64, files: u64) {
         *guard(&self.limit) = Some(Limit { bytes, files });
     }
@@ -42,12 +42,12 @@ impl Room {
     }
 
     /// Returns the room of a disk of the same size.
-    pub(super) fn like(&self) -> Room {
-        Room { limit: Mutex::new(*guard(&self.limit)), nameless: Mutex::default() }
+    pub(super) fn like(&self) -> SimulatedSpace {
+        SimulatedSpace { limit: Mutex::new(*guard(&self.limit)), nameless: Mutex::default() }
     }
 
     /// Notes a file that lost its name.
-    pub(super) fn unname(&self, node: Option<Node>) {
+    pub(super) fn unname(&self, node: Option<SimulatedNode>) {
         let mut nameless = guard(&self.nameless);
         nameless.retain(|node| guard(node).handles > 0);
         nameless.extend(node.filter(|node| guard(node).handles > 0));
@@ -67,9 +67,9 @@ impl Room {
         self.is_limited().then(|| self.space(names).free)
     }
 
-    pub(super) fn space(&self, names: &Names) -> Space {
+    pub(super) fn space(&self, names: &Names) -> DiskSpace {
         let (mut bytes, mut files) = (0, 0);
-        let mut add = |node: &Node| {
+        let mut add = |node: &SimulatedNode| {
             bytes += blocks(guard(node).live().len() as u64);
             files += 1;
         };
@@ -78,6 +78,6 @@ impl Room {
         let limit = guard(&self.limit).unwrap_or(LARGE);
         let free = limit.bytes.saturating_sub(bytes);
         let files_free = limit.files.saturating_sub(files);
-        Space { total: limit.bytes, free, available: free, files_total: limit.files, files_free }
+        DiskSpace { total: limit.bytes, free, available: free, files_total: limit.files, files_free }
     }
 }

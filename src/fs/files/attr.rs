@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::FilesOf;
 use crate::fs::attr::Attr;
-use crate::fs::common::Common;
 use crate::fs::errno::Failure;
+use crate::fs::mount_context::MountContext;
 use crate::memory::{FILES_ROOT, FileNode, Time, View};
 
 /// How long the kernel keeps names and attributes of files. It sees every change but those of
@@ -19,23 +19,29 @@ pub(in crate::fs) fn name_lifetime() -> Duration {
 }
 
 /// Returns the attributes of an inode as it is now.
-pub(in crate::fs) fn attr(common: &Common, ino: u64, of: &FilesOf, inode: u64) -> Result<Attr, Failure> {
-    let tree = common.tree(of)?;
-    attr_of(common, ino, of, inode, tree.node(inode)?)
+pub(in crate::fs) fn attr(mount: &MountContext, ino: u64, of: &FilesOf, inode: u64) -> Result<Attr, Failure> {
+    let tree = mount.tree(of)?;
+    attr_of(mount, ino, of, inode, tree.node(inode)?)
 }
 
 /// Returns the attributes of a node. The root belongs to the branch's owner, as all fixed
 /// directories do.
-pub(super) fn attr_of(common: &Common, ino: u64, of: &FilesOf, inode: u64, node: &FileNode) -> Result<Attr, Failure> {
+pub(super) fn attr_of(
+    mount: &MountContext,
+    ino: u64,
+    of: &FilesOf,
+    inode: u64,
+    node: &FileNode,
+) -> Result<Attr, Failure> {
     let (uid, gid) = match inode {
         FILES_ROOT => {
-            let owner = common.memory.info(of.view.branch())?.uid;
-            (owner, common.user(owner).gid)
+            let owner = mount.memory.info(of.view.branch())?.uid;
+            (owner, mount.user(owner).gid)
         }
         _ => (node.uid, node.gid),
     };
     // The root of a new branch has no times of its own.
-    let time = |time: Time| if time == Time::default() && inode == FILES_ROOT { made(common, of) } else { time };
+    let time = |time: Time| if time == Time::default() && inode == FILES_ROOT { made(mount, of) } else { time };
     Ok(Attr {
         ino,
         kind: node.kind(),
@@ -53,9 +59,9 @@ pub(super) fn attr_of(common: &Common, ino: u64, of: &FilesOf, inode: u64, node:
     })
 }
 
-fn made(common: &Common, of: &FilesOf) -> Time {
+fn made(mount: &MountContext, of: &FilesOf) -> Time {
     match of.view {
-        View::Branch(branch) => common.memory.info(branch).map(|info| info.created).unwrap_or_default(),
+        View::Branch(branch) => mount.memory.info(branch).map(|info| info.created).unwrap_or_default(),
         View::Checkpoint(..) => of.taken,
     }
 }

@@ -4,18 +4,18 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use super::{FilesOf, name_of};
-use crate::fs::attr::Entry;
+use crate::fs::attr::EntryAttr;
 use crate::fs::change::fixed;
-use crate::fs::common::Caller;
 use crate::fs::errno::{Errno, Failure, invalid, not_permitted};
-use crate::fs::node::Node;
+use crate::fs::mount_context::Caller;
+use crate::fs::node::FsNode;
 use crate::fs::{Filesystem, branches};
 use crate::memory::{FILES_ROOT, FileName, FileOp, Make, RenameHow, Tree, TreeError};
 
 impl Filesystem {
     /// Makes a file, fifo, socket or device in `files/`; EPERM elsewhere. `mode` has the kind in the
     /// bits of `S_IFMT`, `device` counts for devices only.
-    pub fn mknod(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32, device: u32) -> Result<Entry, Errno> {
+    pub fn mknod(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32, device: u32) -> Result<EntryAttr, Errno> {
         let make = match mode & libc::S_IFMT {
             0 | libc::S_IFREG => Make::File,
             libc::S_IFIFO => Make::Fifo,
@@ -28,31 +28,31 @@ impl Filesystem {
     }
 
     /// Makes a symbolic link in `files/`; EPERM elsewhere.
-    pub fn symlink(&self, caller: Caller, parent: u64, name: &OsStr, target: &OsStr) -> Result<Entry, Errno> {
+    pub fn symlink(&self, caller: Caller, parent: u64, name: &OsStr, target: &OsStr) -> Result<EntryAttr, Errno> {
         self.make_at(caller, parent, name, Make::Symlink(target.as_encoded_bytes().to_vec()), 0o777)
     }
 
     /// Gives a file one more name; EXDEV where the two are not in the same `files/`, EPERM where
     /// nothing has two names.
-    pub fn link(&self, caller: Caller, ino: u64, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
+    pub fn link(&self, caller: Caller, ino: u64, parent: u64, name: &OsStr) -> Result<EntryAttr, Errno> {
         let (node, parent) = (self.nodes.node(ino)?, self.nodes.node(parent)?);
         let linked = match (&node, &parent) {
-            (Node::File(of, inode), Node::File(target, directory)) if of == target => name_of(name)
+            (FsNode::File(of, inode), FsNode::File(target, directory)) if of == target => name_of(name)
                 .and_then(|name| {
                     let op = FileOp::Link { inode: *inode, parent: *directory, name };
-                    self.common.edit(caller, of, op)
+                    self.mount.edit(caller, of, op)
                 })
                 .and_then(|_| self.present_entry(of, *inode)),
-            (Node::File(..), _) | (_, Node::File(..)) => Err(Errno::EXDEV.into()),
+            (FsNode::File(..), _) | (_, FsNode::File(..)) => Err(Errno::EXDEV.into()),
             _ => Err(not_permitted("nothing here has two names", "hard links are for files/")),
         };
         self.audit_at(caller, &parent, name, linked)
     }
 
-    fn make_at(&self, caller: Caller, parent: u64, name: &OsStr, make: Make, mode: u32) -> Result<Entry, Errno> {
+    fn make_at(&self, caller: Caller, parent: u64, name: &OsStr, make: Make, mode: u32) -> Result<EntryAttr, Errno> {
         let parent = self.nodes.node(parent)?;
         let made = match &parent {
-            Node::File(of, directory) => self.make_file(caller, of, *directory, name, make, mode),
+            FsNode::File(of, directory) => self.make_file(caller, of, *directory, name, make, mode),
             _ => Err(not_permitted("this kind of file is made in files/ only", "make it in files/")),
         };
         self.audit_at(caller, &parent, name, made)
@@ -67,7 +67,7 @@ impl Filesystem {
         name: &OsStr,
         make: Make,
         mode: u32,
-    ) -> Result<Entry, Failure> {
+    ) -> Result<EntryAttr, Failure> {
         let inode = self.make_inode(caller, of, directory, name, make, mode)?;
         self.present_entry(of, inode)
     }
@@ -84,7 +84,7 @@ impl Filesystem {
     ) -> Result<u64, Failure> {
         let (name, mode) = (name_of(name)?, mode & 0o7777);
         let op = FileOp::Create { parent: directory, name, make, mode, uid: caller.uid, gid: caller.gid };
-        Ok(self.common.edit(caller, of, op)?.inode)
+        Ok(self.mount.edit(caller, of, op)?.inode)
     }
 
     /// Takes the name of a file away, or of an empty directory.
@@ -97,7 +97,7 @@ impl Filesystem {
         is_directory: bool,
     ) -> Result<(), Failure> {
         let name = name_of(name)?;
-        let tree = self.common.tree(of)?;
+        let tree = self.mount.tree(of)?;
         let inode = tree.lookup(directory, &name)?;
         self.without_name(caller, of, &tree, Some(inode), |keep| match is_directory {
             true => FileOp::Rmdir { parent: directory, name, keep },
@@ -122,7 +122,7 @@ impl Filesystem {
         };
         let (name, new_name) = (name_of(from.1)?, name_of(to.1)?);
         let (parent, new_parent) = (from.0, to.0);
-        let tree = self.common.tree(of)?;
+        let tree = self.mount.tree(of)?;
         let replaced = match how {
             RenameHow::Plain => target(&tree, new_parent, &new_name)?,
             RenameHow::NoReplace | RenameHow::Exchange => None,
@@ -147,18 +147,18 @@ impl Filesystem {
         inode: Option<u64>,
         op: impl FnOnce(bool) -> FileOp<'static>,
     ) -> Result<(), Failure> {
-        let leaving = inode.map(|inode| self.common.opened.leave((of.clone(), inode)));
+        let leaving = inode.map(|inode| self.mount.opened.leave((of.clone(), inode)));
         let keep = leaving.as_ref().is_some_and(|leaving| leaving.is_open);
-        let Some(gone) = self.common.edit(caller, of, op(keep))?.gone else { return Ok(()) };
+        let Some(gone) = self.mount.edit(caller, of, op(keep))?.gone else { return Ok(()) };
         match leaving.filter(|leaving| leaving.is_open) {
             Some(leaving) if leaving.orphaned() => {
-                self.common.edit(caller, of, FileOp::Drop { inode: gone })?;
+                self.mount.edit(caller, of, FileOp::Drop { inode: gone })?;
             }
             Some(_) => {}
             None => {
                 let last = tree.node(gone).map(Arc::clone);
-                let number = self.nodes.number(&Node::File(of.clone(), gone));
-                last.into_iter().for_each(|last| self.common.removed.keep(number, last));
+                let number = self.nodes.number(&FsNode::File(of.clone(), gone));
+                last.into_iter().for_each(|last| self.mount.removed.keep(number, last));
             }
         }
         Ok(())
@@ -169,15 +169,15 @@ impl Filesystem {
     pub(in crate::fs) fn rename_at(
         &self,
         caller: Caller,
-        from: (&Node, &OsStr),
-        to: (&Node, &OsStr),
+        from: (&FsNode, &OsStr),
+        to: (&FsNode, &OsStr),
         flags: u32,
     ) -> Result<(), Failure> {
         if flags & libc::RENAME_WHITEOUT != 0 {
             return Err(invalid("bad_flags", "names can't be whited out", "rename without this flag"));
         }
         match (from.0, to.0) {
-            (Node::File(of, parent), Node::File(other, new_parent)) if of == other => {
+            (FsNode::File(of, parent), FsNode::File(other, new_parent)) if of == other => {
                 self.rename_file(caller, of, (*parent, from.1), (*new_parent, to.1), flags)
             }
             _ => Err(self.cannot_cross(from, to)?),
@@ -185,13 +185,13 @@ impl Filesystem {
     }
 
     /// Returns why something can't be moved into `files/` or out of it.
-    fn cannot_cross(&self, from: (&Node, &OsStr), to: (&Node, &OsStr)) -> Result<Failure, Failure> {
+    fn cannot_cross(&self, from: (&FsNode, &OsStr), to: (&FsNode, &OsStr)) -> Result<Failure, Failure> {
         let node = self.find(from.0, from.1)?;
         self.check_target(&node, to.0, to.1)?;
         Ok(match &node {
-            Node::Branch(branch) => branches::elsewhere(&self.common.memory.info(*branch)?),
-            Node::File(_, inode) if *inode != FILES_ROOT => Errno::EXDEV.into(),
-            Node::Record(..) | Node::Temporary(..) => Errno::EXDEV.into(),
+            FsNode::Branch(branch) => branches::elsewhere(&self.mount.memory.info(*branch)?),
+            FsNode::File(_, inode) if *inode != FILES_ROOT => Errno::EXDEV.into(),
+            FsNode::Record(..) | FsNode::Temporary(..) => Errno::EXDEV.into(),
             other => fixed(other),
         })
     }

@@ -18,9 +18,9 @@
 
 mod attr;
 mod change;
+mod inode_map;
 mod listing;
 mod look;
-mod numbers;
 mod open;
 mod opened;
 mod range;
@@ -31,17 +31,17 @@ mod stale;
 mod xattr;
 
 pub(super) use attr::{attr, name_lifetime};
+pub(super) use inode_map::FileNumbers;
 pub(super) use listing::FileNames;
-pub(super) use numbers::FileNumbers;
-pub(super) use opened::Opened;
+pub(super) use opened::OpenInodes;
 pub(super) use removed::Removed;
 pub(super) use scratch::Scratch;
 
 use std::ffi::OsStr;
 
-use super::common::{Caller, Common, check_changeable};
 use super::errno::{Errno, Failure};
-use super::node::Node;
+use super::mount_context::{Caller, MountContext, check_changeable};
+use super::node::FsNode;
 use crate::memory::{BranchId, FileName, FileOp, FileOutcome, Time, Tree, View};
 
 /// The two trees of files that a branch has.
@@ -65,7 +65,7 @@ impl Area {
     }
 }
 
-/// Whose files. `taken` tells a checkpoint from a later one of the same label, as in [`Node`], and
+/// Whose files. `taken` tells a checkpoint from a later one of the same label, as in [`FsNode`], and
 /// `scratch/` from that of an earlier session; it is zero for a branch's `files/`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct FilesOf {
@@ -81,18 +81,18 @@ impl FilesOf {
     }
 
     /// Returns the directory that holds the tree's root.
-    pub fn above(&self) -> Node {
-        Node::of_view(&self.view, self.taken)
+    pub fn above(&self) -> FsNode {
+        FsNode::of_view(&self.view, self.taken)
     }
 }
 
-impl Common {
+impl MountContext {
     /// Returns a tree in the directory of a branch or checkpoint; nothing for other nodes.
-    pub fn files_in(&self, directory: &Node, area: Area) -> Option<FilesOf> {
+    pub fn files_in(&self, directory: &FsNode, area: Area) -> Option<FilesOf> {
         let taken = match (area, directory) {
-            (Area::Files, Node::Branch(_)) => Time::default(),
-            (Area::Scratch, Node::Branch(branch)) => self.scratch.since(*branch),
-            (_, Node::Checkpoint { taken, .. }) => *taken,
+            (Area::Files, FsNode::Branch(_)) => Time::default(),
+            (Area::Scratch, FsNode::Branch(branch)) => self.scratch.since(*branch),
+            (_, FsNode::Checkpoint { taken, .. }) => *taken,
             _ => return None,
         };
         Some(FilesOf { area, view: directory.view()?, taken })

@@ -7,19 +7,19 @@ use crate::fs::errno::Failure;
 use crate::sync::{Condvar, Mutex, MutexGuard, may_wait};
 
 /// An inode of a branch.
-pub(in crate::fs) type Place = (FilesOf, u64);
+pub(in crate::fs) type InodeKey = (FilesOf, u64);
 
 /// All inodes that have handles, or are just about to lose a name.
 #[derive(Default)]
-pub(in crate::fs) struct Opened {
-    places: Mutex<HashMap<Place, Uses>>,
+pub(in crate::fs) struct OpenInodes {
+    places: Mutex<HashMap<InodeKey, Uses>>,
     /// Some inode is no longer about to lose a name.
     settled: Condvar,
 }
 
 /// What some handles do beside reading and writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::fs) enum Doing {
+pub(in crate::fs) enum OpenIntent {
     /// A program is run by it.
     Run,
     /// A mapping may store by it: it reads and writes.
@@ -29,7 +29,7 @@ pub(in crate::fs) enum Doing {
 #[derive(Default)]
 struct Uses {
     handles: usize,
-    /// How many of them do each [`Doing`].
+    /// How many of them do each [`OpenIntent`].
     doing: [usize; 2],
     /// Requests under way that take a name of it away.
     leaving: usize,
@@ -43,11 +43,11 @@ impl Uses {
     }
 }
 
-impl Opened {
+impl OpenInodes {
     /// Counts a handle. While a name of the inode is being taken away it waits, for no longer than
     /// one edit takes: afterwards the inode is gone, or kept for this handle. A thread that must not wait
     /// gives up.
-    pub fn open(&self, place: &Place) -> Result<(), Failure> {
+    pub fn open(&self, place: &InodeKey) -> Result<(), Failure> {
         let mut places = self.places.lock();
         while places.get(place).is_some_and(|uses| uses.leaving > 0) {
             if !may_wait() {
@@ -60,7 +60,7 @@ impl Opened {
     }
 
     /// Takes a handle back, and tells whether it was the last one of an inode without a name.
-    pub fn close(&self, place: &Place) -> bool {
+    pub fn close(&self, place: &InodeKey) -> bool {
         let mut places = self.places.lock();
         let Some(uses) = places.get_mut(place) else { return false };
         uses.handles = uses.handles.saturating_sub(1);
@@ -69,25 +69,25 @@ impl Opened {
         is_last
     }
 
-    /// Notes what a handle does, until [`Opened::end`].
-    pub fn begin(&self, place: &Place, doing: Doing) {
+    /// Notes what a handle does, until [`OpenInodes::end`].
+    pub fn begin(&self, place: &InodeKey, doing: OpenIntent) {
         self.places.lock().entry(place.clone()).or_default().doing[doing as usize] += 1;
     }
 
-    /// Takes [`Opened::begin`] back, before the handle is.
-    pub fn end(&self, place: &Place, doing: Doing) {
+    /// Takes [`OpenInodes::begin`] back, before the handle is.
+    pub fn end(&self, place: &InodeKey, doing: OpenIntent) {
         if let Some(uses) = self.places.lock().get_mut(place) {
             uses.doing[doing as usize] = uses.doing[doing as usize].saturating_sub(1);
         }
     }
 
     /// Tells whether any handle does that.
-    pub fn any(&self, place: &Place, doing: Doing) -> bool {
+    pub fn any(&self, place: &InodeKey, doing: OpenIntent) -> bool {
         self.places.lock().get(place).is_some_and(|uses| uses.doing[doing as usize] > 0)
     }
 
     /// Announces that a name of the inode is about to be taken away.
-    pub fn leave(&self, place: Place) -> Leaving<'_> {
+    pub fn leave(&self, place: InodeKey) -> Leaving<'_> {
         let mut places = self.places.lock();
         let uses = places.entry(place.clone()).or_default();
         uses.leaving += 1;
@@ -96,7 +96,7 @@ impl Opened {
 
     /// Notes that an inode with handles has lost its last name and was kept; tells whether its
     /// handles are gone meanwhile.
-    pub fn orphan(&self, place: &Place) -> bool {
+    pub fn orphan(&self, place: &InodeKey) -> bool {
         let mut places = self.places.lock();
         let uses = places.entry(place.clone()).or_default();
         uses.is_orphan = true;
@@ -113,7 +113,7 @@ impl Opened {
     }
 }
 
-fn forget_idle(places: &mut MutexGuard<'_, HashMap<Place, Uses>>, place: &Place) {
+fn forget_idle(places: &mut MutexGuard<'_, HashMap<InodeKey, Uses>>, place: &InodeKey) {
     if places.get(place).is_some_and(Uses::is_idle) {
         places.remove(place);
     }
@@ -121,8 +121,8 @@ fn forget_idle(places: &mut MutexGuard<'_, HashMap<Place, Uses>>, place: &Place)
 
 /// A name that is being taken away; dropping it lets those go on who want to open the inode.
 pub(in crate::fs) struct Leaving<'a> {
-    opened: &'a Opened,
-    place: Place,
+    opened: &'a OpenInodes,
+    place: InodeKey,
     /// Whether the inode has handles.
     pub is_open: bool,
 }
@@ -155,13 +155,13 @@ mod tests {
     use crate::sync::without_waiting;
     use std::time::Duration;
 
-    fn place() -> Place {
+    fn place() -> InodeKey {
         (FilesOf::branch(BranchId(1)), 7)
     }
 
     #[test]
     fn the_last_handle_of_an_orphan_is_told() {
-        let opened = Opened::default();
+        let opened = OpenInodes::default();
         opened.open(&place()).unwrap();
         opened.open(&place()).unwrap();
         let leaving = opened.leave(place());
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_handle_that_closes_meanwhile_leaves_the_orphan_to_the_other() {
-        let opened = Opened::default();
+        let opened = OpenInodes::default();
         opened.open(&place()).unwrap();
         let leaving = opened.leave(place());
         assert!(!opened.close(&place()));
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn who_opens_waits_for_the_name_to_be_taken_away() {
-        let opened = Opened::default();
+        let opened = OpenInodes::default();
         let leaving = opened.leave(place());
         assert!(!leaving.is_open);
         std::thread::scope(|scope| {

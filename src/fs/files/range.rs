@@ -4,7 +4,7 @@ use super::FilesOf;
 use crate::fs::Filesystem;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::Handle;
-use crate::fs::node::Node;
+use crate::fs::node::FsNode;
 use crate::memory::{Error, FileOp, Kind, RangeOp};
 
 /// Most bytes that one copy takes: the reply's count has 32 bits. Copying goes on after it.
@@ -41,7 +41,7 @@ impl Filesystem {
                 self.check_room(length)?;
             }
             let op = FileOp::Range { inode, what, offset, length, keep_size };
-            self.common.edit(handle.caller, of, op).map(drop)
+            self.mount.edit(handle.caller, of, op).map(drop)
         })
     }
 
@@ -50,7 +50,7 @@ impl Filesystem {
     pub fn seek(&self, ino: u64, handle: u64, offset: u64, whence: i32) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
         let found = match &node {
-            Node::File(of, inode) => self.common.tree(of).and_then(|tree| {
+            FsNode::File(of, inode) => self.mount.tree(of).and_then(|tree| {
                 let node = tree.node(*inode)?;
                 let found = match whence {
                     libc::SEEK_DATA => node.content().and_then(|content| content.next_data(offset)),
@@ -75,18 +75,18 @@ impl Filesystem {
     pub fn copy_range(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u32, Errno> {
         let source = self.handles.get(from.0)?;
         self.on_inode(to.0, Errno::EOPNOTSUPP, |handle, of, to_inode| {
-            let Node::File(source_of, from_inode) = &source.node else { return Err(Errno::EOPNOTSUPP.into()) };
+            let FsNode::File(source_of, from_inode) = &source.node else { return Err(Errno::EOPNOTSUPP.into()) };
             if source_of != of {
                 return Err(Errno::EXDEV.into());
             }
-            let size = self.common.tree(of)?.node(*from_inode)?.size();
+            let size = self.mount.tree(of)?.node(*from_inode)?.size();
             let length = length.min(size.saturating_sub(from.1)).min(COPY_BYTES_MAX.into());
             if length == 0 {
                 return Ok(0);
             }
             let (from_offset, to_offset) = (from.1, to.1);
             let op = FileOp::Copy { from: *from_inode, from_offset, to: to_inode, to_offset, length };
-            match self.common.edit(handle.caller, of, op) {
+            match self.mount.edit(handle.caller, of, op) {
                 Ok(_) => Ok(u32::try_from(length).unwrap_or(COPY_BYTES_MAX)),
                 // From a file without a name nothing can be shared.
                 Err(Failure::Plain(Errno::ESTALE)) => Err(Errno::EOPNOTSUPP.into()),
@@ -102,12 +102,12 @@ impl Filesystem {
         act: impl FnOnce(&Handle, &FilesOf, u64) -> Result<T, Failure>,
     ) -> Result<T, Errno> {
         let handle = self.handles.get(handle)?;
-        let Node::File(of, inode) = &handle.node else { return Err(otherwise) };
+        let FsNode::File(of, inode) = &handle.node else { return Err(otherwise) };
         self.audit_node(handle.caller, &handle.node, act(&handle, of, *inode))
     }
 
     fn check_room(&self, length: u64) -> Result<(), Failure> {
-        let (_, _, available) = self.common.memory.space()?;
+        let (_, _, available) = self.mount.memory.space()?;
         if length <= available {
             return Ok(());
         }

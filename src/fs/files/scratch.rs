@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Area, FilesOf};
-use crate::fs::common::Common;
 use crate::fs::errno::{Errno, Failure};
+use crate::fs::mount_context::MountContext;
 use crate::memory::{BranchId, Error, FileNode, FileOp, FileOutcome, Kind, Setting, Time, Tree, View};
 use crate::sync::{Mutex, Rank, Reservation};
 
@@ -19,7 +19,7 @@ const INODE_BYTES: u64 = 1024;
 /// The trees of all branches that have something in theirs. What has no tree is empty and began at
 /// time 0.
 pub(in crate::fs) struct Scratch {
-    held: Mutex<HashMap<BranchId, Arc<Held>>>,
+    held: Mutex<HashMap<BranchId, Arc<ScratchHeld>>>,
 }
 
 impl Default for Scratch {
@@ -29,28 +29,28 @@ impl Default for Scratch {
 }
 
 /// The tree of one session.
-struct Held {
+struct ScratchHeld {
     session: Arc<str>,
     /// Tells it from those of earlier sessions.
     since: Time,
-    content: Mutex<Filled>,
+    content: Mutex<ScratchFilled>,
 }
 
-impl Held {
-    fn new(session: Arc<str>, since: Time, counted: Reservation) -> Arc<Held> {
-        let content = Filled { tree: Tree::default(), counted };
-        Arc::new(Held { session, since, content: Mutex::ranked(Rank::Scratch, content) })
+impl ScratchHeld {
+    fn new(session: Arc<str>, since: Time, counted: Reservation) -> Arc<ScratchHeld> {
+        let content = ScratchFilled { tree: Tree::default(), counted };
+        Arc::new(ScratchHeld { session, since, content: Mutex::ranked(Rank::Scratch, content) })
     }
 }
 
-struct Filled {
+struct ScratchFilled {
     tree: Tree,
     /// Bytes that it takes up, with those that have lost their names and are open. They count for the branch's owner.
     counted: Reservation,
 }
 
 impl Scratch {
-    fn held(&self, branch: BranchId) -> Option<Arc<Held>> {
+    fn held(&self, branch: BranchId) -> Option<Arc<ScratchHeld>> {
         self.held.lock().get(&branch).cloned()
     }
 
@@ -82,7 +82,7 @@ impl Scratch {
             Some(session) => {
                 let since = now.max(held.since.after(1));
                 let counted = held.content.lock().counted.anew();
-                all.insert(branch, Held::new(session.clone(), since, counted));
+                all.insert(branch, ScratchHeld::new(session.clone(), since, counted));
             }
             None => drop(all.remove(&branch)),
         }
@@ -92,7 +92,7 @@ impl Scratch {
     }
 }
 
-impl Common {
+impl MountContext {
     /// Returns the tree of a branch's `scratch/`.
     pub(super) fn scratch_tree(&self, of: &FilesOf) -> Result<Tree, Failure> {
         self.memory.info(of.view.branch())?;
@@ -135,7 +135,7 @@ impl Common {
         let of = FilesOf { area: Area::Scratch, view: View::Branch(branch), taken };
         self.files_gone(&of);
         let numbers = self.file_numbers.clone();
-        self.news.tell_now(
+        self.notifier.tell_now(
             branch,
             Box::new(move |kernel| {
                 let known = tree.inodes().filter_map(|inode| numbers.number(&of, inode));
@@ -144,13 +144,13 @@ impl Common {
         );
     }
 
-    fn scratch_to_change(&self, of: &FilesOf) -> Result<Arc<Held>, Failure> {
+    fn scratch_to_change(&self, of: &FilesOf) -> Result<Arc<ScratchHeld>, Failure> {
         let branch = of.view.branch();
         let mut all = self.scratch.held.lock();
         if of.taken == Time::default() && !all.contains_key(&branch) {
             let session = Arc::from(self.memory.setting(&of.view, Setting::Session)?);
             let owner = self.memory.info(branch)?.uid;
-            all.insert(branch, Held::new(session, of.taken, self.memory.budget().account(owner)));
+            all.insert(branch, ScratchHeld::new(session, of.taken, self.memory.budget().account(owner)));
         }
         let held = all.get(&branch).filter(|held| held.since == of.taken);
         Ok(held.cloned().ok_or(Errno::ESTALE)?)

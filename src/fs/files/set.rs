@@ -2,9 +2,9 @@
 
 use super::FilesOf;
 use crate::fs::Filesystem;
-use crate::fs::common::Caller;
 use crate::fs::errno::{Failure, not_permitted};
-use crate::fs::look::{Changes, TimeSet};
+use crate::fs::look::{AttrChanges, TimeSet};
+use crate::fs::mount_context::Caller;
 use crate::memory::{Attrs, FILES_ROOT, FileKind, FileNode, FileOp};
 
 const SETUID: u32 = libc::S_ISUID;
@@ -19,9 +19,9 @@ impl Filesystem {
         caller: Caller,
         of: &FilesOf,
         inode: u64,
-        changes: Changes,
+        changes: AttrChanges,
     ) -> Result<(), Failure> {
-        let tree = self.common.tree(of)?;
+        let tree = self.mount.tree(of)?;
         let node = tree.node(inode)?;
         let (mut uid, mut gid) = (changes.uid, changes.gid);
         if inode == FILES_ROOT && (uid.is_some() || gid.is_some()) {
@@ -29,7 +29,7 @@ impl Filesystem {
             (uid, gid) = (None, None);
         }
         let time = |set: TimeSet| match set {
-            TimeSet::Now => self.common.memory.now(),
+            TimeSet::Now => self.mount.memory.now(),
             TimeSet::At(time) => time,
         };
         let attrs = Attrs {
@@ -40,13 +40,13 @@ impl Filesystem {
             atime: changes.accessed.map(time),
             mtime: changes.modified.map(time),
         };
-        self.common.edit(caller, of, FileOp::SetAttr { inode, attrs }).map(drop)
+        self.mount.edit(caller, of, FileOp::SetAttr { inode, attrs }).map(drop)
     }
 
     /// The root belongs to the branch's owner; cp -a and the like end by giving it what it has.
     fn check_owner(&self, of: &FilesOf, (uid, gid): (Option<u32>, Option<u32>)) -> Result<(), Failure> {
-        let owner = self.common.memory.info(of.view.branch())?.uid;
-        let group = self.common.user(owner).gid;
+        let owner = self.mount.memory.info(of.view.branch())?.uid;
+        let group = self.mount.user(owner).gid;
         if uid.is_none_or(|uid| uid == owner) && gid.is_none_or(|gid| gid == group) {
             return Ok(());
         }
@@ -57,7 +57,7 @@ impl Filesystem {
 /// Returns the permission bits to set, if any. A new owner, and a new length by somebody else than
 /// root, take setuid and setgid away; the kernel leaves that to us, and asks for nothing else in a
 /// chown(2) that names neither owner nor group.
-fn mode_after(caller: Caller, changes: Changes, node: &FileNode) -> Option<u32> {
+fn mode_after(caller: Caller, changes: AttrChanges, node: &FileNode) -> Option<u32> {
     let owner_changes = changes.uid.or(changes.gid).is_some() || changes.is_empty();
     let length_changes = changes.size.is_some() && caller.uid != 0;
     let mode = changes.mode.map_or(node.mode, |mode| mode & 0o7777);

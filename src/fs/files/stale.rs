@@ -5,20 +5,20 @@
 //! answered, so that who asked for it sees what it did. They are about what is inside `files/` only,
 //! and the request that asks for an act holds nothing there.
 
-use super::opened::Place;
+use super::opened::InodeKey;
 use super::{Area, FilesOf};
-use crate::fs::common::{Caller, Common};
-use crate::fs::news::Kernel;
+use crate::fs::kernel_notifier::Kernel;
+use crate::fs::mount_context::{Caller, MountContext};
 use crate::memory::{BranchId, FileNode, FileOp, Tree, Unlike};
 
-impl Common {
+impl MountContext {
     /// Has the kernel forget what differs between the files of a branch before and after something
     /// that it did not see, and notes which open files have lost their last name by it.
     pub fn files_changed(&self, branch: BranchId, before: Tree, after: Tree) {
         let of = FilesOf::branch(branch);
         after.orphans().for_each(|inode| self.orphaned(&of, inode));
         let numbers = self.file_numbers.clone();
-        self.news.tell_now(
+        self.notifier.tell_now(
             branch,
             Box::new(move |kernel| {
                 if numbers.is_told(&of) {
@@ -59,15 +59,16 @@ impl Common {
             self.opened.of(of).into_iter().filter_map(|inode| self.file_numbers.number(of, inode)).collect();
         if !open.is_empty() {
             let branch = of.view.branch();
-            self.news.tell_now(branch, Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_content(*ino))));
+            self.notifier
+                .tell_now(branch, Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_content(*ino))));
         }
     }
 
     /// Has the kernel forget the pages of a file, soon: it shows what a mapping stored also when the
     /// write of it was refused.
-    pub fn write_refused(&self, (of, inode): &Place) {
+    pub fn write_refused(&self, (of, inode): &InodeKey) {
         if let Some(ino) = self.file_numbers.number(of, *inode) {
-            self.news.tell(of.view.branch(), Box::new(move |kernel| kernel.forget_content(ino)));
+            self.notifier.tell(of.view.branch(), Box::new(move |kernel| kernel.forget_content(ino)));
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 
 use crate::fs::Filesystem;
-use crate::fs::common::Caller;
 use crate::fs::errno::Errno;
-use crate::fs::node::Node;
+use crate::fs::mount_context::Caller;
+use crate::fs::node::FsNode;
 use crate::memory::{FileOp, XattrHow};
 
 /// What only root sees in a list.
@@ -18,9 +18,9 @@ impl Filesystem {
     /// Returns an extended attribute; ENODATA when there is none of that name.
     pub fn getxattr(&self, ino: u64, name: &OsStr) -> Result<Vec<u8>, Errno> {
         let node = self.nodes.node(ino)?;
-        let Node::File(of, inode) = &node else { return Err(Errno::ENODATA) };
+        let FsNode::File(of, inode) = &node else { return Err(Errno::ENODATA) };
         let name = supported(name)?;
-        let value = self.common.tree(of).and_then(|tree| {
+        let value = self.mount.tree(of).and_then(|tree| {
             let value = tree.node(*inode)?.xattr(name).map(<[u8]>::to_vec);
             Ok(value.ok_or(Errno::ENODATA)?)
         });
@@ -30,8 +30,8 @@ impl Filesystem {
     /// Returns the names of all extended attributes that `caller` may see, each with a NUL behind it.
     pub fn listxattr(&self, caller: Caller, ino: u64) -> Result<Vec<u8>, Errno> {
         let node = self.nodes.node(ino)?;
-        let Node::File(of, inode) = &node else { return Ok(Vec::new()) };
-        let names = self.common.tree(of).and_then(|tree| {
+        let FsNode::File(of, inode) = &node else { return Ok(Vec::new()) };
+        let names = self.mount.tree(of).and_then(|tree| {
             let names = tree.node(*inode)?.xattrs().map(|(name, _)| name);
             let seen = names.filter(|name| caller.uid == 0 || !name.starts_with(TRUSTED));
             Ok(seen.flat_map(|name| [name, b"\0"].concat()).collect())
@@ -68,9 +68,9 @@ impl Filesystem {
         op: impl FnOnce(u64, Vec<u8>) -> FileOp<'static>,
     ) -> Result<(), Errno> {
         let node = self.nodes.node(ino)?;
-        let Node::File(of, inode) = &node else { return Err(Errno::EOPNOTSUPP) };
+        let FsNode::File(of, inode) = &node else { return Err(Errno::EOPNOTSUPP) };
         let name = supported(name)?;
-        let changed = self.common.edit(caller, of, op(*inode, name.to_vec())).map(drop);
+        let changed = self.mount.edit(caller, of, op(*inode, name.to_vec())).map(drop);
         self.audit_node(caller, &node, changed)
     }
 }

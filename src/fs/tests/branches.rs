@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use super::rig::{ANEW, ANN, ROOT, Rig, document};
-use crate::fs::{Changes, Errno, FsOptions};
+use crate::fs::{AttrChanges, Errno, FsOptions};
 
 fn with_fork() -> Rig {
     let rig = Rig::new();
@@ -176,10 +176,10 @@ fn a_checkpoint_that_is_taken_again_is_a_new_directory() {
 #[test]
 fn the_directory_of_a_branch_takes_permission_bits() {
     let rig = with_fork();
-    let changes = Changes { mode: Some(0o750), ..Changes::default() };
+    let changes = AttrChanges { mode: Some(0o750), ..AttrChanges::default() };
     assert_eq!(rig.fs.setattr(ROOT, rig.ino("main/branches/x").unwrap(), changes, None).unwrap().mode, 0o750);
     assert_eq!(rig.fs.setattr(ROOT, rig.ino("main/vectors").unwrap(), changes, None), Err(Errno::EPERM));
-    rig.fs.setattr(ROOT, rig.ino("main/vectors").unwrap(), Changes::default(), None).unwrap();
+    rig.fs.setattr(ROOT, rig.ino("main/vectors").unwrap(), AttrChanges::default(), None).unwrap();
 }
 
 #[test]

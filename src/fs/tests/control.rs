@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::rig::{ANEW, ANN, ROOT, Rig, document};
-use crate::fs::{Caller, Changes, Errno, FsOptions};
+use crate::fs::{AttrChanges, Caller, Errno, FsOptions};
 
 fn with_records() -> Rig {
     let rig = Rig::new();
@@ -41,7 +41,7 @@ fn no_scope_reaches_where_the_caller_can_not() {
     rig.who = ANN;
     ask(&rig).unwrap();
     assert_eq!(headers(&rig.read("main/query").unwrap())[0]["hits"], 3);
-    rig.fs.setattr(ROOT, secret, Changes { mode: Some(0o700), ..Changes::default() }, None).unwrap();
+    rig.fs.setattr(ROOT, secret, AttrChanges { mode: Some(0o700), ..AttrChanges::default() }, None).unwrap();
     assert_eq!(ask(&rig), Err(Errno::EACCES));
     assert_eq!(rig.last_error("main")["code"], "scope_not_reached");
     rig.who = ROOT;
@@ -211,7 +211,7 @@ fn promoting_needs_permission_to_write_to_the_parent() {
     rig.write("main/branches/ann/ctl", "promote --dry-run\n").unwrap();
     assert!(rig.read("main/branches/ann/ctl").unwrap().contains("ready"));
     assert_eq!(rig.write("main/branches/ann/ctl", "promote\n"), Err(Errno::EACCES));
-    let may = Changes { mode: Some(0o777), ..Changes::default() };
+    let may = AttrChanges { mode: Some(0o777), ..AttrChanges::default() };
     rig.fs.setattr(super::rig::ROOT, rig.ino("main").unwrap(), may, None).unwrap();
     rig.write("main/branches/ann/ctl", "promote\n").unwrap();
     assert!(rig.ino("main/vectors/c.json").is_ok());
@@ -225,7 +225,7 @@ fn a_parent_that_was_closed_is_told_to_nobody_by_verbs_forks_or_open_files() {
     rig.mkdir("main/branches/ann").unwrap();
     let (query, events) = (rig.open("main/query", libc::O_RDWR).unwrap(), rig.open("main/events.jsonl", 0).unwrap());
     let main = rig.ino("main").unwrap();
-    let close = Changes { mode: Some(0o700), ..Changes::default() };
+    let close = AttrChanges { mode: Some(0o700), ..AttrChanges::default() };
     rig.fs.setattr(ROOT, main, close, None).unwrap();
     for verb in ["pull", "pull --dry-run", "merge --dry-run", "merge", "promote", "promote --dry-run"] {
         assert_eq!(rig.write("main/branches/ann/ctl", &format!("{verb}\n")), Err(Errno::EACCES), "{verb}");
@@ -242,7 +242,7 @@ fn a_parent_that_was_closed_is_told_to_nobody_by_verbs_forks_or_open_files() {
     assert_eq!(rig.fs.write(query, 0, b"apples\n"), Err(Errno::EACCES));
     assert_eq!(rig.fs.read(events, 0, 100), Err(Errno::EACCES));
     // Search without reading is not enough to fork, and what is one's own stays so.
-    rig.fs.setattr(ROOT, main, Changes { mode: Some(0o711), ..Changes::default() }, None).unwrap();
+    rig.fs.setattr(ROOT, main, AttrChanges { mode: Some(0o711), ..AttrChanges::default() }, None).unwrap();
     assert_eq!(rig.mkdir("main/branches/again"), Err(Errno::EACCES));
     assert_eq!(rig.write("main/branches/ann/ctl", "pull\n"), Err(Errno::EACCES));
     rig.read("main/status").unwrap();

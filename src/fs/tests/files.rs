@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use super::rig::{ANN, ROOT, Rig};
-use crate::fs::{Changes, Errno, FileKind, FsOptions, Kernel, TimeSet};
+use crate::fs::{AttrChanges, Errno, FileKind, FsOptions, Kernel, TimeSet};
 use crate::memory::{Time, View};
 use crate::sync::Mutex;
 
@@ -96,7 +96,7 @@ fn the_root_is_the_branchs_owners_and_keeps_its_place() {
     let root = rig.stat("main/branches/ann/files").unwrap();
     assert_eq!((root.kind, root.uid, root.mode), (FileKind::Directory, ANN.uid, 0o755));
     let ino = rig.ino("main/branches/ann/files").unwrap();
-    let give = |uid| rig.fs.setattr(ANN, ino, Changes { uid: Some(uid), ..Changes::default() }, None).map(drop);
+    let give = |uid| rig.fs.setattr(ANN, ino, AttrChanges { uid: Some(uid), ..AttrChanges::default() }, None).map(drop);
     assert_eq!((give(ANN.uid), give(0)), (Ok(()), Err(Errno::EPERM)));
     assert_eq!(rig.last_error("main/branches/ann")["path"], "files");
     assert_eq!(rig.rmdir("main/branches/ann/files"), Err(Errno::EPERM));
@@ -153,7 +153,7 @@ fn a_listing_tells_of_nothing_that_is_gone() {
     rig.rm("main/files/a").unwrap();
     rig.write("main/files/new", "").unwrap();
     let mut names = Vec::new();
-    let mut sink = |entry: &crate::fs::Entry, _: u64, name: &OsStr| {
+    let mut sink = |entry: &crate::fs::EntryAttr, _: u64, name: &OsStr| {
         names.push((name.to_owned(), entry.attr.kind));
         false
     };
@@ -170,7 +170,7 @@ fn lists_with_attributes_work_out_no_document() {
     let mut seen = Vec::new();
     let mut listed = |path: &str| {
         let handle = rig.fs.opendir(ROOT, rig.ino(path).unwrap()).unwrap();
-        let mut sink = |entry: &crate::fs::Entry, _: u64, name: &OsStr| {
+        let mut sink = |entry: &crate::fs::EntryAttr, _: u64, name: &OsStr| {
             seen.push((name.to_str().unwrap().to_owned(), entry.attr));
             false
         };
@@ -193,14 +193,15 @@ fn lists_with_attributes_work_out_no_document() {
 fn rights_go_when_somebody_else_writes() {
     let rig = filled();
     let ino = rig.ino("main/files/a").unwrap();
-    let chmod =
-        |mode| rig.fs.setattr(ROOT, ino, Changes { mode: Some(mode), ..Changes::default() }, None).unwrap().mode;
+    let chmod = |mode| {
+        rig.fs.setattr(ROOT, ino, AttrChanges { mode: Some(mode), ..AttrChanges::default() }, None).unwrap().mode
+    };
     let set = |who, changes| rig.fs.setattr(who, ino, changes, None).unwrap().mode;
-    let size = Changes { size: Some(3), ..Changes::default() };
+    let size = AttrChanges { size: Some(3), ..AttrChanges::default() };
     chmod(0o6755);
     assert_eq!((set(ROOT, size), set(ANN, size)), (0o6755, 0o755));
     chmod(0o6745);
-    assert_eq!(set(ROOT, Changes { gid: Some(7), ..Changes::default() }), 0o2745);
+    assert_eq!(set(ROOT, AttrChanges { gid: Some(7), ..AttrChanges::default() }), 0o2745);
     chmod(0o4755);
     let handle = rig.fs.open(ANN, ino, libc::O_RDWR).unwrap();
     rig.fs.drop_rights(handle).unwrap();
@@ -230,16 +231,16 @@ fn a_program_that_runs_is_not_emptied() {
 fn times_are_set_to_the_nanosecond_and_now() {
     let rig = filled();
     let ino = rig.ino("main/files/a").unwrap();
-    let changes = Changes {
+    let changes = AttrChanges {
         accessed: Some(TimeSet::At(Time(-1))),
         modified: Some(TimeSet::At(Time(1_234_567_890_123_456_789))),
-        ..Changes::default()
+        ..AttrChanges::default()
     };
     let before = rig.memory.now();
     let attr = rig.fs.setattr(ROOT, ino, changes, None).unwrap();
     assert_eq!((attr.accessed, attr.modified), (Time(-1), Time(1_234_567_890_123_456_789)));
     assert!(attr.changed >= before);
-    let now = Changes { modified: Some(TimeSet::Now), ..Changes::default() };
+    let now = AttrChanges { modified: Some(TimeSet::Now), ..AttrChanges::default() };
     assert!(rig.fs.setattr(ROOT, ino, now, None).unwrap().modified >= before);
 }
 
@@ -291,7 +292,7 @@ fn the_kernel_forgets_the_pages_of_what_was_moved_and_changed_or_comes_back() {
     rig.mv("main/branches/x", "main/x").unwrap();
     assert_eq!((contents(), rig.ino("main/files/moved").unwrap()), (vec![a], a));
     // Times alone are told, too, and cost no pages.
-    let changes = Changes { modified: Some(TimeSet::At(Time(7))), ..Changes::default() };
+    let changes = AttrChanges { modified: Some(TimeSet::At(Time(7))), ..AttrChanges::default() };
     rig.fs.setattr(ROOT, b, changes, None).unwrap();
     rig.rm("main/files/moved").unwrap();
     told.files.lock().clear();

@@ -1,7 +1,7 @@
 //! `vectors/` and `ingest`.
 
 use super::rig::{ANEW, ROOT, Rig, document};
-use crate::fs::{Changes, Errno};
+use crate::fs::{AttrChanges, Errno};
 
 fn text(rig: &Rig, path: &str) -> String {
     let document: serde_json::Value = serde_json::from_str(&rig.read(path).unwrap()).unwrap();
@@ -127,7 +127,7 @@ fn a_document_without_end_is_too_large() {
 fn rights_and_times_of_records_are_accepted_and_stay() {
     let rig = Rig::new();
     rig.write("main/vectors/a.json", &document("a")).unwrap();
-    let changes = Changes { mode: Some(0o600), uid: Some(7), gid: Some(7), ..Changes::default() };
+    let changes = AttrChanges { mode: Some(0o600), uid: Some(7), gid: Some(7), ..AttrChanges::default() };
     let attr = rig.fs.setattr(ROOT, rig.ino("main/vectors/a.json").unwrap(), changes, None).unwrap();
     assert_eq!((attr.mode, attr.uid), (0o644, 0));
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use crate::fs::{Attr, Caller, Changes, Errno, FileKind, Filesystem, FsOptions};
+use crate::fs::{Attr, AttrChanges, Caller, Errno, FileKind, Filesystem, FsOptions};
 use crate::memory::{Actor, Environment, Memory, OpenMode};
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
@@ -155,12 +155,12 @@ impl Rig {
     }
 
     pub fn truncate(&self, path: &str, size: u64) -> Result<(), Errno> {
-        let changes = Changes { size: Some(size), ..Changes::default() };
+        let changes = AttrChanges { size: Some(size), ..AttrChanges::default() };
         self.fs.setattr(self.who, self.ino(path)?, changes, None).map(drop)
     }
 
     pub fn ftruncate(&self, handle: u64, path: &str, size: u64) -> Result<(), Errno> {
-        let changes = Changes { size: Some(size), ..Changes::default() };
+        let changes = AttrChanges { size: Some(size), ..AttrChanges::default() };
         self.fs.setattr(self.who, self.ino(path)?, changes, Some(handle)).map(drop)
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Finding;
 use crate::fuse::connection;
 use crate::fuse::mountinfo::{MountEntry, absolute, entries, topmost_at};
-use crate::fuse::probe::{Answer, ask};
+use crate::fuse::probe::{ProbeAnswer, ask};
 
 const ASK_LIMIT: Duration = Duration::from_secs(3);
 
@@ -50,17 +50,17 @@ fn mounted(path: &Path, entry: &MountEntry) -> Vec<Finding> {
         format!("fusermount3 -u -z {shown}")
     };
     let state = match ask(path, ASK_LIMIT) {
-        Ok(Answer::Alive) => Finding::good("mountpoint", format!("{what} is mounted at {shown} and answers")),
-        Ok(Answer::Dead) => {
+        Ok(ProbeAnswer::Alive) => Finding::good("mountpoint", format!("{what} is mounted at {shown} and answers")),
+        Ok(ProbeAnswer::Dead) => {
             Finding::bad("mountpoint", format!("{what} at {shown} is stale: its process is gone"), remedy)
         }
-        Ok(Answer::Denied) => Finding::good("mountpoint", format!("{what} at {shown} belongs to another user")),
-        Ok(Answer::Silent) => {
+        Ok(ProbeAnswer::Denied) => Finding::good("mountpoint", format!("{what} at {shown} belongs to another user")),
+        Ok(ProbeAnswer::Silent) => {
             let advice =
                 format!("end its connection: echo 1 > {}/{}/abort, then {remedy}", connection::CONTROL, entry.minor);
             Finding::bad("mountpoint", format!("{what} at {shown} does not answer within {ASK_LIMIT:?}"), advice)
         }
-        Ok(Answer::Failed(errno)) => {
+        Ok(ProbeAnswer::Failed(errno)) => {
             Finding::bad("mountpoint", format!("{what} at {shown}: {}", io::Error::from_raw_os_error(errno)), remedy)
         }
         Err(e) => Finding::bad(

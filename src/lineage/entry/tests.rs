@@ -7,7 +7,7 @@ fn entry() -> Entry {
     let version = |n: u8| Some(Hash([n; 32]));
     Entry {
         seq: 7,
-        op: Op::Merge,
+        op: EntryOp::Merge,
         branch: "main/x".into(),
         branch_id: 5,
         parent: Some("main".into()),

@@ -15,7 +15,7 @@
 use std::sync::OnceLock;
 
 use super::super::Error;
-use super::timeline::{Facts, Step, Totals};
+use super::timeline::{Facts, LineTotals, TimelineStep};
 use crate::lineage::{Entry, SIGNATURE_BYTES, SignedEntry};
 use crate::object::{BlobStore, Hash, Reader};
 use crate::segment::Container;
@@ -49,10 +49,10 @@ pub struct Archive {
     pub first: u64,
     /// How many entries it holds.
     pub count: u64,
-    file: OnceLock<Opened>,
+    file: OnceLock<OpenArchive>,
 }
 
-struct Opened {
+struct OpenArchive {
     file: Container,
     branches: u64,
     steps: u64,
@@ -87,7 +87,7 @@ impl Archive {
         self.first + self.count - 1
     }
 
-    fn opened(&self, blobs: &BlobStore) -> Result<&Opened, Error> {
+    fn opened(&self, blobs: &BlobStore) -> Result<&OpenArchive, Error> {
         if let Some(opened) = self.file.get() {
             return Ok(opened);
         }
@@ -99,7 +99,7 @@ impl Archive {
         if (first, count) != (self.first, self.count) {
             return Err(self.damaged("it holds other entries than the manifest says"));
         }
-        Ok(self.file.get_or_init(|| Opened { file, branches, steps }))
+        Ok(self.file.get_or_init(|| OpenArchive { file, branches, steps }))
     }
 
     /// Returns the file.
@@ -207,9 +207,9 @@ impl Archive {
     }
 
     /// Returns the step at that place in section 4.
-    pub fn step(&self, blobs: &BlobStore, at: u64) -> Result<Step, Error> {
+    pub fn step(&self, blobs: &BlobStore, at: u64) -> Result<TimelineStep, Error> {
         let [seq, own, merged, lineage, events] = self.numbers(blobs, STEPS, at * STEP_ROW)?;
-        Ok(Step { seq, totals: Totals { own, merged, lineage, events } })
+        Ok(TimelineStep { seq, totals: LineTotals { own, merged, lineage, events } })
     }
 }
 

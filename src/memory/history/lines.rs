@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::super::catalog::{BranchId, View};
-use super::super::look::Seen;
+use super::super::look::ResolvedView;
 use super::super::{Error, Memory};
-use super::Reader;
+use super::HistoryReader;
 use crate::lineage::SignedEntry;
 
 /// A file of a branch that grows with its history.
@@ -21,7 +21,7 @@ pub enum HistoryFile {
 /// Bytes of one read, at most.
 const READ_MAX: usize = 1 << 20;
 
-impl Reader<'_> {
+impl HistoryReader<'_> {
     /// Reads up to `size` bytes of a branch's history up to an entry. Lines of `lineage` for which `shows` is false
     /// show little, in as many bytes.
     pub fn lines(
@@ -55,7 +55,7 @@ impl Reader<'_> {
 impl Memory {
     /// Returns the number of the last entry that a view's history shows: the newest one, or that of the checkpoint.
     pub fn history_end(&self, view: &View) -> Result<u64, Error> {
-        let until = Seen::new(&self.catalog(), view)?.until;
+        let until = ResolvedView::new(&self.catalog(), view)?.until;
         Ok(until.unwrap_or_else(|| self.version()))
     }
 
@@ -85,7 +85,7 @@ impl Memory {
 /// Which branches a reader may enter.
 struct Sight<'a> {
     memory: &'a Memory,
-    reader: &'a Reader<'a>,
+    reader: &'a HistoryReader<'a>,
     /// The branch whose history is read: the reader is there.
     from: BranchId,
     may_enter: &'a dyn Fn(u32, u32) -> bool,

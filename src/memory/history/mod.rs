@@ -28,10 +28,10 @@ use crate::sync::{Rank, RwLock};
 
 pub use archive::{Archive, ArchiveName};
 pub use lines::HistoryFile;
-pub(super) use read::Reader;
+pub(super) use read::HistoryReader;
 use tail::Tail;
 use timeline::{Lengths, Standing, advance, needs_parent, tells_parent};
-use write::Fresh;
+use write::FreshSteps;
 
 /// The archives of a moment, and the entries behind them. Who reads holds one: a seal makes another.
 pub(super) struct Epoch {
@@ -82,7 +82,7 @@ impl History {
         let parent = if needs_parent(entry) { entry.parent_id } else { 0 };
         for branch in [entry.branch_id, parent] {
             if branch != 0 && !epoch.tail.read().knows(branch) {
-                let standing = Reader::of(blobs, epoch.clone()).standing(branch, u64::MAX)?;
+                let standing = HistoryReader::of(blobs, epoch.clone()).standing(branch, u64::MAX)?;
                 epoch.tail.write().begin(branch, standing);
             }
         }
@@ -103,8 +103,8 @@ impl History {
         if first > upto {
             return Ok(archives);
         }
-        let mut fresh = Fresh::new(epoch.tail.read().upto(upto));
-        let reader = Reader::of(blobs, epoch.clone());
+        let mut fresh = FreshSteps::new(epoch.tail.read().upto(upto));
+        let reader = HistoryReader::of(blobs, epoch.clone());
         for seq in first..=upto {
             fresh.push(&*reader.entry(seq)?);
         }
@@ -219,8 +219,8 @@ impl Check {
 
 impl Memory {
     /// Returns what reads the history as it is now.
-    pub(super) fn history_reader(&self) -> Reader<'_> {
-        Reader::of(&self.segments.blobs, self.history.epoch())
+    pub(super) fn history_reader(&self) -> HistoryReader<'_> {
+        HistoryReader::of(&self.segments.blobs, self.history.epoch())
     }
 
     /// Returns the lines of a branch's lineage, without line ends and in the order of the file; with `subtree` those of

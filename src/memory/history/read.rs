@@ -9,7 +9,7 @@ use super::super::Error;
 use super::Epoch;
 use super::archive::{ENTRIES, first_where};
 use super::lines::HistoryFile;
-use super::timeline::{Facts, Standing, Step};
+use super::timeline::{Facts, Standing, TimelineStep};
 use crate::lineage::SignedEntry;
 use crate::object::{BlobStore, Hash};
 use crate::segment::Blocks;
@@ -21,7 +21,7 @@ const DEPTH_MAX: usize = 1 << 16;
 
 /// Where steps of a branch are.
 #[derive(Clone, Copy)]
-enum Place {
+enum StepLocation {
     /// In the archive of that number, from a place on.
     Archive(usize, u64),
     /// In memory.
@@ -29,8 +29,8 @@ enum Place {
 }
 
 #[derive(Clone, Copy)]
-struct Piece {
-    place: Place,
+struct HistoryPiece {
+    place: StepLocation,
     count: u64,
     facts: Facts,
 }
@@ -51,28 +51,34 @@ struct Decoded {
 }
 
 /// Reads entries and histories.
-pub(in crate::memory) struct Reader<'a> {
+pub(in crate::memory) struct HistoryReader<'a> {
     blobs: &'a BlobStore,
     epoch: Arc<Epoch>,
     /// The steps of each branch, newest first.
-    pieces: RefCell<HashMap<u64, Arc<[Piece]>>>,
+    pieces: RefCell<HashMap<u64, Arc<[HistoryPiece]>>>,
     window: RefCell<Window>,
     decoded: RefCell<Decoded>,
 }
 
 /// Which lines of a branch are looked at.
 #[derive(Clone, Copy)]
-enum List {
+enum LineList {
     /// All of `lineage`, without those that this branch brought, 0 for none.
     Lineage { without: u64 },
     /// Its own.
     Own,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> HistoryReader<'a> {
     /// Reads what an epoch has.
-    pub fn of(blobs: &'a BlobStore, epoch: Arc<Epoch>) -> Reader<'a> {
-        Reader { blobs, epoch, pieces: RefCell::default(), window: RefCell::default(), decoded: RefCell::default() }
+    pub fn of(blobs: &'a BlobStore, epoch: Arc<Epoch>) -> HistoryReader<'a> {
+        HistoryReader {
+            blobs,
+            epoch,
+            pieces: RefCell::default(),
+            window: RefCell::default(),
+            decoded: RefCell::default(),
+        }
     }
 
     /// Returns the number of the newest entry.
@@ -134,7 +140,7 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    fn pieces(&self, branch: u64) -> Result<Arc<[Piece]>, Error> {
+    fn pieces(&self, branch: u64) -> Result<Arc<[HistoryPiece]>, Error> {
         if let Some(pieces) = self.pieces.borrow().get(&branch) {
             return Ok(pieces.clone());
         }
@@ -142,24 +148,24 @@ impl<'a> Reader<'a> {
         {
             let tail = self.epoch.tail.read();
             if let Some(facts) = tail.facts(branch) {
-                pieces.push(Piece { place: Place::Tail, count: tail.steps(branch), facts });
+                pieces.push(HistoryPiece { place: StepLocation::Tail, count: tail.steps(branch), facts });
             }
         }
         for (number, archive) in self.epoch.archives.iter().enumerate().rev() {
             if let Some(row) = archive.branch(self.blobs, branch)? {
-                let place = Place::Archive(number, row.start);
-                pieces.push(Piece { place, count: row.end - row.start, facts: row.facts });
+                let place = StepLocation::Archive(number, row.start);
+                pieces.push(HistoryPiece { place, count: row.end - row.start, facts: row.facts });
             }
         }
-        let pieces: Arc<[Piece]> = pieces.into();
+        let pieces: Arc<[HistoryPiece]> = pieces.into();
         self.pieces.borrow_mut().insert(branch, pieces.clone());
         Ok(pieces)
     }
 
-    fn step(&self, branch: u64, piece: &Piece, at: u64) -> Result<Step, Error> {
+    fn step(&self, branch: u64, piece: &HistoryPiece, at: u64) -> Result<TimelineStep, Error> {
         match piece.place {
-            Place::Archive(number, start) => self.epoch.archives[number].step(self.blobs, start + at),
-            Place::Tail => Ok(self.epoch.tail.read().at(branch, at).unwrap_or_default()),
+            StepLocation::Archive(number, start) => self.epoch.archives[number].step(self.blobs, start + at),
+            StepLocation::Tail => Ok(self.epoch.tail.read().at(branch, at).unwrap_or_default()),
         }
     }
 
@@ -171,7 +177,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the last step of a branch up to an entry.
-    pub fn last_step(&self, branch: u64, upto: u64) -> Result<Option<Step>, Error> {
+    pub fn last_step(&self, branch: u64, upto: u64) -> Result<Option<TimelineStep>, Error> {
         for piece in self.pieces(branch)?.iter() {
             let step = |at: u64| self.step(branch, piece, at);
             let last = step(piece.count - 1)?;
@@ -192,8 +198,8 @@ impl<'a> Reader<'a> {
         &self,
         (branch, upto): (u64, u64),
         wanted: u64,
-        value: impl Fn(&Step) -> Result<u64, Error>,
-    ) -> Result<Option<(Step, Step)>, Error> {
+        value: impl Fn(&TimelineStep) -> Result<u64, Error>,
+    ) -> Result<Option<(TimelineStep, TimelineStep)>, Error> {
         let mut found = None;
         for piece in self.pieces(branch)?.iter() {
             let step = |at: u64| self.step(branch, piece, at);
@@ -212,7 +218,7 @@ impl<'a> Reader<'a> {
             }
             found = Some(step(0)?);
         }
-        Ok(found.map(|hit| (Step::default(), hit)))
+        Ok(found.map(|hit| (TimelineStep::default(), hit)))
     }
 
     /// Returns the length of a history up to an entry.
@@ -225,20 +231,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the entry whose line is at an offset of `events.jsonl`, the line, and where in it the offset is.
-    pub(super) fn event_at(&self, at: (u64, u64), offset: u64) -> Result<Found, Error> {
+    pub(super) fn event_at(&self, at: (u64, u64), offset: u64) -> Result<FoundEntry, Error> {
         let found = self.seek(at, offset, |step| Ok(step.totals.events))?;
         let (before, hit) = found.ok_or_else(|| misplaced(at.0))?;
         let signed = self.entry(hit.seq)?;
         let mut line = Vec::with_capacity(512);
         signed.write_event(&mut line);
-        Found { signed, line, skip: offset.saturating_sub(before.totals.events) }.checked(at.0)
+        FoundEntry { signed, line, skip: offset.saturating_sub(before.totals.events) }.checked(at.0)
     }
 
     /// Returns the entry whose line is at an offset of `lineage`, the line, and where in it the offset is.
-    pub(super) fn line_at(&self, at: (u64, u64), offset: u64) -> Result<Found, Error> {
-        let (of, mut at, mut wanted, mut list) = (at.0, at, offset, List::Lineage { without: 0 });
+    pub(super) fn line_at(&self, at: (u64, u64), offset: u64) -> Result<FoundEntry, Error> {
+        let (of, mut at, mut wanted, mut list) = (at.0, at, offset, LineList::Lineage { without: 0 });
         for _ in 0..DEPTH_MAX {
-            let value = |step: &Step| self.value(list, step);
+            let value = |step: &TimelineStep| self.value(list, step);
             let (before, hit) = self.seek(at, wanted, value)?.ok_or_else(|| misplaced(of))?;
             let rest = wanted.saturating_sub(value(&before)?);
             let signed = self.entry(hit.seq)?;
@@ -246,27 +252,27 @@ impl<'a> Reader<'a> {
             if entry.branch_id != at.0 {
                 // A child was merged: what is new of it.
                 let merged = self.standing(entry.branch_id, hit.seq - 1)?.totals.merged;
-                (at, wanted, list) = ((entry.branch_id, hit.seq), merged + rest, List::Own);
+                (at, wanted, list) = ((entry.branch_id, hit.seq), merged + rest, LineList::Own);
                 continue;
             }
             let mut line = Vec::with_capacity(1024);
             signed.write_line(&mut line);
             let lead = (value(&hit)? - value(&before)?).saturating_sub(line.len() as u64);
             if rest >= lead {
-                return Found { signed, line, skip: rest - lead }.checked(of);
+                return FoundEntry { signed, line, skip: rest - lead }.checked(of);
             }
             // A fork or pull: what is new of the parent.
             wanted = before.totals.lineage - before.totals.own + rest;
-            (at, list) = ((entry.parent_id, hit.seq - 1), List::Lineage { without: at.0 });
+            (at, list) = ((entry.parent_id, hit.seq - 1), LineList::Lineage { without: at.0 });
         }
         Err(misplaced(of))
     }
 
-    fn value(&self, list: List, step: &Step) -> Result<u64, Error> {
+    fn value(&self, list: LineList, step: &TimelineStep) -> Result<u64, Error> {
         match list {
-            List::Own => Ok(step.totals.own),
-            List::Lineage { without: 0 } => Ok(step.totals.lineage),
-            List::Lineage { without } => {
+            LineList::Own => Ok(step.totals.own),
+            LineList::Lineage { without: 0 } => Ok(step.totals.lineage),
+            LineList::Lineage { without } => {
                 Ok(step.totals.lineage.saturating_sub(self.standing(without, step.seq)?.totals.merged))
             }
         }
@@ -274,7 +280,7 @@ impl<'a> Reader<'a> {
 }
 
 /// A line that was found.
-pub(super) struct Found {
+pub(super) struct FoundEntry {
     /// Its entry.
     pub signed: Arc<SignedEntry>,
     /// All of it.
@@ -283,8 +289,8 @@ pub(super) struct Found {
     pub skip: u64,
 }
 
-impl Found {
-    fn checked(self, branch: u64) -> Result<Found, Error> {
+impl FoundEntry {
+    fn checked(self, branch: u64) -> Result<FoundEntry, Error> {
         if self.skip < self.line.len() as u64 { Ok(self) } else { Err(misplaced(branch)) }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::timeline::{Facts, Lengths, Standing, Step, Totals, advance, needs_parent, tells_parent};
-use crate::lineage::{Common, SignedEntry};
+use super::timeline::{Facts, Lengths, LineTotals, Standing, TimelineStep, advance, needs_parent, tells_parent};
+use crate::lineage::{SharedFields, SignedEntry};
 use crate::object::{CodecError, Hash, Reader, Writer};
 
 /// Entries of a chunk: reading one reads those before it in its chunk, since each needs the hash of the one before.
@@ -12,16 +12,16 @@ const CHUNK: usize = 16;
 
 /// Some consecutive entries.
 #[derive(Clone)]
-pub(super) struct Chunk {
+pub(super) struct TailChunk {
     /// Hash of the entry before the first.
     before: Hash,
     /// What some of them have in common.
-    commons: Vec<Arc<Common>>,
-    /// For each the number of its [`Common`], and the rest.
+    commons: Vec<Arc<SharedFields>>,
+    /// For each the number of its [`SharedFields`], and the rest.
     rows: Vec<u8>,
 }
 
-impl Chunk {
+impl TailChunk {
     /// Reads the entries, the first of which has the number `seq`.
     pub fn entries(&self, mut seq: u64) -> Result<Vec<SignedEntry>, CodecError> {
         let (mut input, mut entries, mut prev) = (Reader::new(&self.rows), Vec::with_capacity(CHUNK), self.before);
@@ -35,7 +35,7 @@ impl Chunk {
         Ok(entries)
     }
 
-    fn push(&mut self, signed: &SignedEntry, common: Arc<Common>) {
+    fn push(&mut self, signed: &SignedEntry, common: Arc<SharedFields>) {
         let known = self.commons.iter().position(|other| Arc::ptr_eq(other, &common));
         let number = known.unwrap_or_else(|| {
             self.commons.push(common);
@@ -51,7 +51,7 @@ impl Chunk {
 
 /// What seldom changes from step to step.
 #[derive(Clone, Copy)]
-struct Turn {
+struct TimelineTurn {
     /// The first step that has it.
     at: u32,
     /// What the totals of its steps count from.
@@ -63,14 +63,14 @@ struct Turn {
     facts: Facts,
 }
 
-impl Turn {
-    fn of(at: u32, Standing { totals, facts }: &Standing) -> Turn {
+impl TimelineTurn {
+    fn of(at: u32, Standing { totals, facts }: &Standing) -> TimelineTurn {
         let ahead = totals.lineage - totals.own;
-        Turn { at, own: totals.own, events: totals.events, ahead, merged: totals.merged, facts: *facts }
+        TimelineTurn { at, own: totals.own, events: totals.events, ahead, merged: totals.merged, facts: *facts }
     }
 
     /// Returns the totals as counted from those of an earlier turn, if nothing else is new.
-    fn from(&self, last: &Turn) -> Option<(u32, u32)> {
+    fn from(&self, last: &TimelineTurn) -> Option<(u32, u32)> {
         let is_same = (self.ahead, self.merged, self.facts) == (last.ahead, last.merged, last.facts);
         let (own, events) = (self.own.checked_sub(last.own)?, self.events.checked_sub(last.events)?);
         if is_same { Some((own.try_into().ok()?, events.try_into().ok()?)) } else { None }
@@ -87,20 +87,20 @@ fn push<T>(vec: &mut Vec<T>, value: T) {
 
 /// The steps of a branch since the newest archive.
 struct Timeline {
-    before: Totals,
-    turns: Vec<Turn>,
+    before: LineTotals,
+    turns: Vec<TimelineTurn>,
     /// Entries by their place in the tail, and totals up to each, from those of its turn.
     places: Vec<u32>,
     owns: Vec<u32>,
     events: Vec<u32>,
-    common: Option<Arc<Common>>,
+    common: Option<Arc<SharedFields>>,
 }
 
 impl Timeline {
     fn new(standing: Standing) -> Timeline {
         Timeline {
             before: standing.totals,
-            turns: vec![Turn::of(0, &standing)],
+            turns: vec![TimelineTurn::of(0, &standing)],
             places: Vec::new(),
             owns: Vec::new(),
             events: Vec::new(),
@@ -108,7 +108,7 @@ impl Timeline {
         }
     }
 
-    fn turn(&self, at: usize) -> &Turn {
+    fn turn(&self, at: usize) -> &TimelineTurn {
         let after = self.turns.partition_point(|turn| turn.at as usize <= at);
         &self.turns[after.max(1) - 1]
     }
@@ -116,7 +116,7 @@ impl Timeline {
     fn standing(&self, at: usize) -> Standing {
         let turn = self.turn(at);
         let (own, events) = (turn.own + u64::from(self.owns[at]), turn.events + u64::from(self.events[at]));
-        let totals = Totals { own, merged: turn.merged, lineage: own + turn.ahead, events };
+        let totals = LineTotals { own, merged: turn.merged, lineage: own + turn.ahead, events };
         Standing { totals, facts: turn.facts }
     }
 
@@ -128,7 +128,7 @@ impl Timeline {
     }
 
     fn push(&mut self, place: u32, standing: Standing) {
-        let turn = Turn::of(self.places.len() as u32, &standing);
+        let turn = TimelineTurn::of(self.places.len() as u32, &standing);
         let from = self.turns.last().and_then(|last| turn.from(last));
         if from.is_none() {
             push(&mut self.turns, turn);
@@ -144,7 +144,7 @@ impl Timeline {
 pub(super) struct Tail {
     /// Number of the first entry in `chunks`; those up to the end of the newest archive are not asked for.
     first: u64,
-    chunks: Vec<Arc<Chunk>>,
+    chunks: Vec<Arc<TailChunk>>,
     /// The first four bytes of each entry's hash.
     prints: Vec<u32>,
     timelines: HashMap<u64, Timeline>,
@@ -207,7 +207,7 @@ impl Tail {
                 room = full.rows.len();
             }
             let rows = Vec::with_capacity(room);
-            push(&mut self.chunks, Arc::new(Chunk { before: entry.prev, commons: Vec::with_capacity(1), rows }));
+            push(&mut self.chunks, Arc::new(TailChunk { before: entry.prev, commons: Vec::with_capacity(1), rows }));
         }
         if let Some(chunk) = self.chunks.last_mut() {
             Arc::make_mut(chunk).push(signed, common);
@@ -231,8 +231,8 @@ impl Tail {
         timeline.push(place, standing);
     }
 
-    fn common_of(&mut self, signed: &SignedEntry) -> Arc<Common> {
-        let common = Common::of(&signed.entry);
+    fn common_of(&mut self, signed: &SignedEntry) -> Arc<SharedFields> {
+        let common = SharedFields::of(&signed.entry);
         let timeline =
             self.timelines.entry(signed.entry.branch_id).or_insert_with(|| Timeline::new(Standing::default()));
         match &timeline.common {
@@ -242,7 +242,7 @@ impl Tail {
     }
 
     /// Returns the chunk that an entry is in, and the number of the chunk's first.
-    pub fn chunk(&self, seq: u64) -> Option<(u64, Arc<Chunk>)> {
+    pub fn chunk(&self, seq: u64) -> Option<(u64, Arc<TailChunk>)> {
         let place = usize::try_from(seq.checked_sub(self.first)?).ok()? / CHUNK;
         Some((self.first + (place * CHUNK) as u64, self.chunks.get(place)?.clone()))
     }
@@ -260,10 +260,10 @@ impl Tail {
     }
 
     /// Returns a step of a branch.
-    pub fn at(&self, branch: u64, at: u64) -> Option<Step> {
+    pub fn at(&self, branch: u64, at: u64) -> Option<TimelineStep> {
         let (timeline, at) = (self.timelines.get(&branch)?, usize::try_from(at).ok()?);
         let place = timeline.places.get(at)?;
-        Some(Step { seq: self.first + u64::from(*place), totals: timeline.standing(at).totals })
+        Some(TimelineStep { seq: self.first + u64::from(*place), totals: timeline.standing(at).totals })
     }
 
     /// Returns what is known of a branch that has steps here.
@@ -272,13 +272,14 @@ impl Tail {
     }
 
     /// Returns the steps of all branches up to an entry, by branch, with what was known of each then.
-    pub fn upto(&self, seq: u64) -> BTreeMap<u64, (Facts, Vec<Step>)> {
+    pub fn upto(&self, seq: u64) -> BTreeMap<u64, (Facts, Vec<TimelineStep>)> {
         let of = |timeline: &Timeline| {
-            let step = |at: usize| Step {
+            let step = |at: usize| TimelineStep {
                 seq: self.first + u64::from(timeline.places[at]),
                 totals: timeline.standing(at).totals,
             };
-            let steps: Vec<Step> = (0..timeline.places.len()).map(step).take_while(|step| step.seq <= seq).collect();
+            let steps: Vec<TimelineStep> =
+                (0..timeline.places.len()).map(step).take_while(|step| step.seq <= seq).collect();
             let last = steps.len().checked_sub(1)?;
             Some((timeline.standing(last).facts, steps))
         };

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::*;
 use crate::disk::{Disk, ForgetfulDisk};
-use crate::lineage::Op;
+use crate::lineage::EntryOp;
 use crate::memory::{
-    Actor, BranchId, Environment, MergeKind, OpenMode, RecordEdit, RecordInput, Time, View, Viewer, Wanted, verify_on,
+    Actor, BranchId, Environment, MergeKind, OpenMode, RecordEdit, RecordInput, ShowTarget, Time, View, Viewer,
+    verify_on,
 };
 
 static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
@@ -56,7 +57,7 @@ fn lineage_of(all: &[Arc<SignedEntry>], branch: u64) -> BTreeMap<u64, String> {
         if joins {
             wanted.entry(entry.branch_id).or_insert(entry.seq);
         }
-        if own && matches!(entry.op, Op::Fork | Op::Pull) && entry.parent_id != 0 {
+        if own && matches!(entry.op, EntryOp::Fork | EntryOp::Pull) && entry.parent_id != 0 {
             wanted.entry(entry.parent_id).or_insert(entry.seq);
         }
     }
@@ -277,8 +278,8 @@ fn archives_that_cannot_be_folded_are_left_and_new_entries_are_sealed() {
         memory.seal().unwrap();
         assert_eq!(memory.history.archives().len(), if damaged { 4 } else { 1 });
         let last = memory.history_reader().newest();
-        assert!(memory.show(BranchId(1), Wanted::Entry(last), Viewer::OF_STORE).is_ok());
-        assert_eq!(memory.show(BranchId(1), Wanted::Entry(2), Viewer::OF_STORE).is_err(), damaged);
+        assert!(memory.show(BranchId(1), ShowTarget::Entry(last), Viewer::OF_STORE).is_ok());
+        assert_eq!(memory.show(BranchId(1), ShowTarget::Entry(2), Viewer::OF_STORE).is_err(), damaged);
     }
 }
 

@@ -16,11 +16,11 @@
 //! totals up to it, so what stands at an offset is found by binary search, and no list of lines is kept.
 
 use super::super::catalog::Branch;
-use crate::lineage::{Entry, Op};
+use crate::lineage::{Entry, EntryOp};
 
 /// Bytes of a branch's histories up to some entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct LineTotals {
     /// Its own lines in `lineage`: what its parent gets of it.
     pub own: u64,
     /// How much of `own` its parent has got.
@@ -33,11 +33,11 @@ pub struct Totals {
 
 /// One entry in the timeline of a branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Step {
+pub struct TimelineStep {
     /// The entry's number.
     pub seq: u64,
     /// What it led to.
-    pub totals: Totals,
+    pub totals: LineTotals,
 }
 
 /// Where a branch belongs and who may enter it; of one that has ended, at its end.
@@ -55,7 +55,7 @@ pub struct Facts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// The lengths of its histories.
-    pub totals: Totals,
+    pub totals: LineTotals,
     /// What is known of it.
     pub facts: Facts,
 }
@@ -71,7 +71,10 @@ pub struct Lengths {
 
 /// Returns whether the parent is told in its `events.jsonl`.
 pub fn tells_parent(entry: &Entry) -> bool {
-    let of_child = matches!(entry.op, Op::Fork | Op::Merge | Op::Promote | Op::Discard | Op::Rename | Op::Refuse);
+    let of_child = matches!(
+        entry.op,
+        EntryOp::Fork | EntryOp::Merge | EntryOp::Promote | EntryOp::Discard | EntryOp::Rename | EntryOp::Refuse
+    );
     entry.parent_id != 0 && of_child
 }
 
@@ -81,7 +84,7 @@ pub fn needs_parent(entry: &Entry) -> bool {
 }
 
 fn takes_from_parent(entry: &Entry) -> bool {
-    entry.parent_id != 0 && matches!(entry.op, Op::Fork | Op::Pull)
+    entry.parent_id != 0 && matches!(entry.op, EntryOp::Fork | EntryOp::Pull)
 }
 
 /// Changes the standings of an entry's branch and, where that is told, of its parent.
@@ -94,11 +97,11 @@ pub fn advance(entry: &Entry, lengths: Lengths, branch: &mut Standing, parent: &
         totals.lineage = totals.own + parent.totals.lineage.saturating_sub(totals.merged);
     }
     match entry.op {
-        Op::Root | Op::Fork => {
+        EntryOp::Root | EntryOp::Fork => {
             let mode = if entry.parent_id == 0 { Branch::ROOT_MODE } else { Branch::CHILD_MODE };
             branch.facts = Facts { parent: entry.parent_id, uid: entry.uid, mode };
         }
-        Op::Config if entry.detail.label.as_deref() == Some("mode") => {
+        EntryOp::Config if entry.detail.label.as_deref() == Some("mode") => {
             let mode = entry.detail.text.as_deref().and_then(|text| u32::from_str_radix(text, 8).ok());
             branch.facts.mode = mode.unwrap_or(branch.facts.mode);
         }

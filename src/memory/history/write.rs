@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::Error;
 use super::archive::{Archive, BRANCH_ROW, BranchRow, ENTRIES, HASH_ROW, KIND, STEP_ROW, prefix};
-use super::timeline::{Facts, Step};
+use super::timeline::{Facts, TimelineStep};
 use crate::lineage::SignedEntry;
 use crate::object::{BlobStore, Writer};
 use crate::segment::ContainerWriter;
@@ -16,18 +16,18 @@ const COPIED: u64 = 1 << 20;
 const FOLDED: usize = 4;
 
 /// Entries that are in no archive yet.
-pub(super) struct Fresh {
+pub(super) struct FreshSteps {
     /// Signatures and canonical bytes.
     bytes: Vec<u8>,
     ends: Vec<u64>,
     hashes: Vec<(u64, u32)>,
-    branches: BTreeMap<u64, (Facts, Vec<Step>)>,
+    branches: BTreeMap<u64, (Facts, Vec<TimelineStep>)>,
 }
 
-impl Fresh {
+impl FreshSteps {
     /// Takes the entries' steps; the entries are added one by one.
-    pub fn new(branches: BTreeMap<u64, (Facts, Vec<Step>)>) -> Fresh {
-        Fresh { bytes: Vec::new(), ends: Vec::new(), hashes: Vec::new(), branches }
+    pub fn new(branches: BTreeMap<u64, (Facts, Vec<TimelineStep>)>) -> FreshSteps {
+        FreshSteps { bytes: Vec::new(), ends: Vec::new(), hashes: Vec::new(), branches }
     }
 
     /// Adds the next entry.
@@ -60,7 +60,12 @@ pub(super) fn folded(archives: &[Arc<Archive>], fresh: u64) -> usize {
 }
 
 /// Writes one archive of older ones, which follow each other, and of the entries behind them.
-pub(super) fn write(blobs: &BlobStore, older: &[Arc<Archive>], first: u64, fresh: &Fresh) -> Result<Archive, Error> {
+pub(super) fn write(
+    blobs: &BlobStore,
+    older: &[Arc<Archive>],
+    first: u64,
+    fresh: &FreshSteps,
+) -> Result<Archive, Error> {
     let count = older.iter().map(|archive| archive.count).sum::<u64>() + fresh.ends.len() as u64;
     let sources = Sources { blobs, older, fresh };
     let mut out = ContainerWriter::new(blobs)?;
@@ -77,14 +82,14 @@ pub(super) fn write(blobs: &BlobStore, older: &[Arc<Archive>], first: u64, fresh
 struct Sources<'a> {
     blobs: &'a BlobStore,
     older: &'a [Arc<Archive>],
-    fresh: &'a Fresh,
+    fresh: &'a FreshSteps,
 }
 
 /// The steps of one branch: in the archives that have some of them, and among the fresh ones.
-struct Gathered<'a> {
+struct BranchSteps<'a> {
     branch: u64,
     older: Vec<(&'a Archive, BranchRow)>,
-    fresh: Option<&'a (Facts, Vec<Step>)>,
+    fresh: Option<&'a (Facts, Vec<TimelineStep>)>,
 }
 
 impl Sources<'_> {
@@ -173,7 +178,7 @@ impl Sources<'_> {
     }
 
     /// Merges the branches' rows by number.
-    fn each_branch(&self, mut each: impl FnMut(&Gathered<'_>) -> Result<(), Error>) -> Result<(), Error> {
+    fn each_branch(&self, mut each: impl FnMut(&BranchSteps<'_>) -> Result<(), Error>) -> Result<(), Error> {
         let mut at = vec![0; self.older.len()];
         let mut fresh = self.fresh.branches.iter().peekable();
         loop {
@@ -185,7 +190,7 @@ impl Sources<'_> {
             let least =
                 heads.iter().flatten().map(|row| row.branch).chain(fresh.peek().map(|(branch, _)| **branch)).min();
             let Some(branch) = least else { return Ok(()) };
-            let mut gathered = Gathered { branch, older: Vec::new(), fresh: None };
+            let mut gathered = BranchSteps { branch, older: Vec::new(), fresh: None };
             for (number, archive) in self.older.iter().enumerate() {
                 if let Some(row) = heads[number].filter(|row| row.branch == branch) {
                     gathered.older.push((archive, row));
@@ -198,7 +203,7 @@ impl Sources<'_> {
     }
 }
 
-fn write_step(out: &mut ContainerWriter<'_>, step: &Step) -> Result<(), Error> {
+fn write_step(out: &mut ContainerWriter<'_>, step: &TimelineStep) -> Result<(), Error> {
     let totals = &step.totals;
     let mut row = [0; STEP_ROW as usize];
     fill(&mut row, [step.seq, totals.own, totals.merged, totals.lineage, totals.events]);

@@ -23,13 +23,13 @@ use super::history::ArchiveName;
 use super::open::read_file;
 use super::seal::each_state;
 use super::segments::Segments;
-use super::trees::{StoredTree, Trees};
+use super::trees::{StoredTree, TreeStore};
 use crate::disk::Disk;
 use crate::lineage::{Key, PublicKey, SIGNATURE_BYTES};
 use crate::object::{BlobStore, CodecError, Context, Hash, Reader, Time, Writer};
 use crate::segment::{Container, Segment};
 use crate::workspace::Tree;
-use reading::Reading;
+use reading::PartReading;
 pub(super) use stored::Stored;
 
 /// The file.
@@ -44,7 +44,7 @@ const PART: u8 = 6;
 
 /// One file of what the catalog consists of.
 #[derive(Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct ManifestPart {
     /// The file's name.
     pub name: Hash,
     /// Bytes of its content.
@@ -71,7 +71,7 @@ pub struct Manifest {
 struct Root {
     manifest: Manifest,
     graphs: Vec<Hash>,
-    parts: Vec<Part>,
+    parts: Vec<ManifestPart>,
 }
 
 impl Manifest {
@@ -87,7 +87,7 @@ impl Manifest {
         }
     }
 
-    fn to_bytes(&self, parts: &[Part]) -> Vec<u8> {
+    fn to_bytes(&self, parts: &[ManifestPart]) -> Vec<u8> {
         let mut out = Writer::new();
         out.number(self.journal).number(self.seq).hash(&self.tip).signed(self.time.0);
         out.number(self.archives.len() as u64);
@@ -119,7 +119,7 @@ impl Root {
         let graphs = (0..input.length()?).map(|_| input.hash()).collect::<Result<_, _>>()?;
         let mut parts = Vec::new();
         for _ in 0..input.length()? {
-            parts.push(Part { name: input.hash()?, bytes: input.number()? });
+            parts.push(ManifestPart { name: input.hash()?, bytes: input.number()? });
         }
         let manifest = Manifest { journal, seq, tip, time, archives, catalog: Catalog::default() };
         if input.is_empty() { Ok(Root { manifest, graphs, parts }) } else { Err(CodecError::Number) }
@@ -127,13 +127,13 @@ impl Root {
 }
 
 /// Opens the files that a manifest names, and keeps the error where that fails.
-struct Files<'a> {
+struct ManifestFiles<'a> {
     segments: &'a Segments,
-    trees: &'a Trees,
+    trees: &'a TreeStore,
     failure: RefCell<Option<Error>>,
 }
 
-impl Files<'_> {
+impl ManifestFiles<'_> {
     fn segment(&self, name: &Hash) -> Option<Arc<Segment>> {
         self.segments.get(name).map_err(|error| self.failure.replace(Some(error))).ok()
     }
@@ -156,7 +156,7 @@ fn graphs_of(catalog: &Catalog) -> BTreeSet<Hash> {
 }
 
 /// Replaces the manifest: data, then the name, then the folder. The parts are in the blob store already.
-pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, parts: &[Part], key: &Key) -> Result<(), Error> {
+pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, parts: &[ManifestPart], key: &Key) -> Result<(), Error> {
     let payload = manifest.to_bytes(parts);
     let signature = key.sign(&Hash::of(&CONTEXT, &payload));
     let bytes = [&MAGIC[..], &payload, &signature].concat();
@@ -179,7 +179,7 @@ pub(super) fn read(
     disk: &dyn Disk,
     public: &PublicKey,
     segments: &Segments,
-    trees: &Trees,
+    trees: &TreeStore,
 ) -> Result<(Manifest, Stored), Error> {
     let bytes = read_file(disk, PATH)?;
     let damaged = |what: &str| Error::damaged(format!("the manifest {what}"));
@@ -189,13 +189,13 @@ pub(super) fn read(
         return Err(damaged("is not signed by the store's key"));
     }
     let Root { mut manifest, graphs, parts } = Root::from_bytes(payload)?;
-    let mut reading = Reading::default();
+    let mut reading = PartReading::default();
     for part in &parts {
         let file = Container::open(&segments.blobs, part.name, PART)?;
         file.verify()?;
         reading.part(file.section(0)?)?;
     }
-    let files = Files { segments, trees, failure: RefCell::default() };
+    let files = ManifestFiles { segments, trees, failure: RefCell::default() };
     let read = reading.finish(&files, parts);
     match (files.failure.into_inner(), read) {
         (Some(error), _) => Err(error),

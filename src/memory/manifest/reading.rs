@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::{Files, Part, Stored};
-use crate::branch::State;
+use super::{ManifestFiles, ManifestPart, Stored};
+use crate::branch::BranchVersion;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, Resolution, RetainedState};
 use crate::memory::settings::Settings;
 use crate::memory::trees::StoredTree;
@@ -14,18 +14,18 @@ use crate::workspace::Tree;
 /// What was read so far. States are looked at once all is known: one that nothing refers to any longer may name
 /// files that are gone.
 #[derive(Default)]
-pub struct Reading {
+pub struct PartReading {
     sums: Vec<Arc<SetHash>>,
     trees: Vec<StoredTree>,
     settings: Vec<Settings>,
     states: Vec<Vec<u8>>,
     catalog: Catalog,
-    branches: BTreeMap<u64, Row>,
+    branches: BTreeMap<u64, ManifestRow>,
 }
 
 /// A branch with its states by number.
 #[derive(Default)]
-struct Row {
+struct ManifestRow {
     name: Arc<str>,
     parent: u64,
     root: u64,
@@ -43,7 +43,7 @@ struct Row {
     resolutions: BTreeMap<Arc<str>, Resolution>,
 }
 
-impl Reading {
+impl PartReading {
     /// Reads the next part.
     pub fn part(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
         let mut input = Reader::new(bytes);
@@ -75,7 +75,7 @@ impl Reading {
     }
 
     /// Returns what the parts say.
-    pub fn finish(mut self, files: &Files<'_>, parts: Vec<Part>) -> Result<Stored, CodecError> {
+    pub fn finish(mut self, files: &ManifestFiles<'_>, parts: Vec<ManifestPart>) -> Result<Stored, CodecError> {
         let (branches, mut catalog) = (std::mem::take(&mut self.branches), std::mem::take(&mut self.catalog));
         let mut states = States { read: &self, files, states: HashMap::new(), trees: HashMap::new() };
         for (id, row) in branches {
@@ -105,22 +105,22 @@ impl Reading {
 
 /// The states that branches refer to, each made once, and their trees likewise.
 struct States<'a> {
-    read: &'a Reading,
-    files: &'a Files<'a>,
+    read: &'a PartReading,
+    files: &'a ManifestFiles<'a>,
     /// By number, with the snapshot of the tree.
-    states: HashMap<u64, (Arc<State>, Hash)>,
+    states: HashMap<u64, (Arc<BranchVersion>, Hash)>,
     trees: HashMap<u64, Tree>,
 }
 
 impl States<'_> {
-    fn state(&mut self, number: u64) -> Result<Arc<State>, CodecError> {
+    fn state(&mut self, number: u64) -> Result<Arc<BranchVersion>, CodecError> {
         if let Some((state, _)) = self.states.get(&number) {
             return Ok(state.clone());
         }
         let mut input = Reader::new(nth(&self.read.states, number)?);
         let (sum, tree) = (nth(&self.read.sums, input.number()?)?.clone(), input.number()?);
         let files = self.tree(tree)?;
-        let state = Arc::new(State::read(&mut input, |name| self.files.segment(name), sum, files)?);
+        let state = Arc::new(BranchVersion::read(&mut input, |name| self.files.segment(name), sum, files)?);
         self.states.insert(number, (state.clone(), nth(&self.read.trees, tree)?.snapshot));
         if input.is_empty() { Ok(state) } else { Err(CodecError::Number) }
     }
@@ -135,7 +135,7 @@ impl States<'_> {
     }
 }
 
-impl Row {
+impl ManifestRow {
     /// Reads what the branch is now, and what its maps have other than before.
     fn read(&mut self, input: &mut Reader<'_>, settings: &[Settings]) -> Result<(), CodecError> {
         (self.name, self.parent, self.root) = (input.text()?.into(), input.number()?, input.number()?);

@@ -19,11 +19,11 @@ use std::sync::{Arc, Weak};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
-use super::{PART, Part};
-use crate::branch::State;
+use super::{ManifestPart, PART};
+use crate::branch::BranchVersion;
 use crate::memory::Error;
 use crate::memory::catalog::{Branch, Catalog};
-use crate::memory::trees::Trees;
+use crate::memory::trees::TreeStore;
 use crate::object::{BlobStore, Context, Hash, Writer};
 use crate::segment::ContainerWriter;
 
@@ -36,13 +36,13 @@ static ITEM: Context = Context::new("engramfs 2026 manifest item v1");
 
 /// Distinct byte strings, numbered in the order of their first use.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct InternTable {
     numbers: HashMap<Hash, u64>,
     fresh: Writer,
     fresh_count: u64,
 }
 
-impl Table {
+impl InternTable {
     /// Returns the number of a byte string.
     fn number(&mut self, bytes: &[u8]) -> u64 {
         let next = self.numbers.len() as u64;
@@ -67,9 +67,9 @@ impl Table {
 }
 
 /// A state that stands in a part.
-struct Known {
+struct StoredState {
     /// Keeps its address its own.
-    state: Weak<State>,
+    state: Weak<BranchVersion>,
     number: u64,
     /// The snapshot that its tree of files is stored against.
     snapshot: Hash,
@@ -79,12 +79,12 @@ struct Known {
 #[derive(Default)]
 pub struct Stored {
     catalog: Catalog,
-    parts: Vec<Part>,
-    pub(super) sums: Table,
-    pub(super) trees: Table,
-    pub(super) settings: Table,
+    parts: Vec<ManifestPart>,
+    pub(super) sums: InternTable,
+    pub(super) trees: InternTable,
+    pub(super) settings: InternTable,
     /// By address.
-    states: HashMap<usize, Known>,
+    states: HashMap<usize, StoredState>,
     /// States so far, those that nothing refers to any longer too.
     states_count: u64,
     fresh_states: Writer,
@@ -93,7 +93,7 @@ pub struct Stored {
 
 impl Stored {
     /// What was read: the catalog, and how many states its parts hold.
-    pub(super) fn new(catalog: Catalog, parts: Vec<Part>, states_count: u64) -> Stored {
+    pub(super) fn new(catalog: Catalog, parts: Vec<ManifestPart>, states_count: u64) -> Stored {
         Stored { catalog, parts, states_count, ..Stored::default() }
     }
 
@@ -113,8 +113,8 @@ impl Stored {
     }
 
     /// Notes which number a state has.
-    pub(super) fn note_state(&mut self, state: &Arc<State>, number: u64, snapshot: Hash) {
-        self.states.insert(Arc::as_ptr(state).addr(), Known { state: Arc::downgrade(state), number, snapshot });
+    pub(super) fn note_state(&mut self, state: &Arc<BranchVersion>, number: u64, snapshot: Hash) {
+        self.states.insert(Arc::as_ptr(state).addr(), StoredState { state: Arc::downgrade(state), number, snapshot });
     }
 
     /// Stores a newer catalog: writes a part with what it has other than this one, or one with all of it where the
@@ -126,8 +126,8 @@ impl Stored {
         &mut self,
         catalog: &Catalog,
         blobs: &BlobStore,
-        trees: &Trees,
-        write_root: impl FnOnce(&[Part]) -> Result<(), Error>,
+        trees: &TreeStore,
+        write_root: impl FnOnce(&[ManifestPart]) -> Result<(), Error>,
     ) -> Result<bool, Error> {
         let mut next = std::mem::take(self);
         let mut part = next.changes(catalog, trees)?;
@@ -138,7 +138,7 @@ impl Stored {
         }
         if !part.is_empty() {
             let name = write_part(blobs, &part)?;
-            next.parts.push(Part { name, bytes: part.len() as u64 });
+            next.parts.push(ManifestPart { name, bytes: part.len() as u64 });
         }
         write_root(&next.parts)?;
         next.states.retain(|_, known| known.state.strong_count() > 0);
@@ -156,7 +156,7 @@ impl Stored {
 
     /// Returns the bytes of a part that leads from the catalog so far to another one, which is the catalog from now on;
     /// none where they are the same.
-    fn changes(&mut self, catalog: &Catalog, trees: &Trees) -> Result<Vec<u8>, Error> {
+    fn changes(&mut self, catalog: &Catalog, trees: &TreeStore) -> Result<Vec<u8>, Error> {
         let before = std::mem::replace(&mut self.catalog, catalog.clone());
         let mut users = (0, Writer::new());
         for item in before.users.diff(&catalog.users) {
@@ -198,7 +198,7 @@ impl Stored {
     }
 
     /// Appends what a branch is, and what its maps have other than before.
-    fn branch(&mut self, out: &mut Writer, old: Option<&Branch>, new: &Branch, trees: &Trees) -> Result<(), Error> {
+    fn branch(&mut self, out: &mut Writer, old: Option<&Branch>, new: &Branch, trees: &TreeStore) -> Result<(), Error> {
         out.number(new.id.0).text(&new.name).number(new.parent.map_or(0, |id| id.0)).number(new.root.0);
         out.number(u64::from(new.uid)).number(u64::from(new.mode));
         out.signed(new.created.0).signed(new.changed.0).number(new.stamp).byte(u8::from(new.vectors_fixed));
@@ -241,7 +241,7 @@ impl Stored {
     }
 
     /// Returns the number of a state, which is written first if it is new.
-    fn state(&mut self, state: &Arc<State>, trees: &Trees) -> Result<u64, Error> {
+    fn state(&mut self, state: &Arc<BranchVersion>, trees: &TreeStore) -> Result<u64, Error> {
         if let Some(known) = self.states.get(&Arc::as_ptr(state).addr())
             && known.state.strong_count() > 0
         {

@@ -8,13 +8,13 @@ use super::node_map::Id;
 use super::resolver::Resolver;
 use super::{Loser, Side};
 use crate::object::Time;
-use crate::workspace::{Attrs, Kind, Name, Node, Op, ROOT, RenameHow, Tree, TreeError, XattrHow};
+use crate::workspace::{Attrs, FileKind, FileName, FileNode, FileOp, ROOT, RenameHow, Tree, TreeError, XattrHow};
 
 /// The merged tree while changes are applied to it.
 ///
 /// Everything that moves first goes into a staging folder and then
 /// to its new place: so two files can change places in any order.
-pub(super) struct Builder<'a, 'b> {
+pub(super) struct TreeEditor<'a, 'b> {
     resolver: &'b mut Resolver<'a>,
     pub tree: Tree,
     time: Time,
@@ -22,16 +22,16 @@ pub(super) struct Builder<'a, 'b> {
     grafted: HashMap<Id, u64>,
     /// Where what moves waits: the folder, and the name of each.
     staging_folder: Option<u64>,
-    waiting: HashMap<Id, Name>,
+    waiting: HashMap<Id, FileName>,
     /// Inodes that lost their last name.
     pub removed: Vec<u64>,
     /// Files that are not as in the parent any longer.
     pub files: BTreeSet<Id>,
 }
 
-impl<'a, 'b> Builder<'a, 'b> {
+impl<'a, 'b> TreeEditor<'a, 'b> {
     /// Begins with the parent's tree.
-    pub(super) fn new(resolver: &'b mut Resolver<'a>, time: Time) -> Builder<'a, 'b> {
+    pub(super) fn new(resolver: &'b mut Resolver<'a>, time: Time) -> TreeEditor<'a, 'b> {
         let mut tree = resolver.trees.parent.clone();
         // New numbers are new to the child, too, whose open files may go by them after a pull.
         tree.reserve(resolver.trees.child.next_inode());
@@ -39,7 +39,7 @@ impl<'a, 'b> Builder<'a, 'b> {
             tree.become_like(resolver.trees.child);
         }
         let (grafted, waiting) = (HashMap::new(), HashMap::new());
-        Builder {
+        TreeEditor {
             resolver,
             tree,
             time,
@@ -70,10 +70,10 @@ impl<'a, 'b> Builder<'a, 'b> {
     }
 
     fn is_folder(&self, inode: u64) -> bool {
-        self.tree.node(inode).is_ok_and(|node| node.kind() == Kind::Directory)
+        self.tree.node(inode).is_ok_and(|node| node.kind() == FileKind::Directory)
     }
 
-    fn apply(&mut self, op: &Op) -> Result<u64, TreeError> {
+    fn apply(&mut self, op: &FileOp) -> Result<u64, TreeError> {
         let outcome = self.tree.apply(op, self.time, self.resolver.packs)?;
         self.removed.extend(outcome.gone);
         Ok(outcome.inode)
@@ -95,10 +95,10 @@ impl<'a, 'b> Builder<'a, 'b> {
         for (folder, name) in &change.remove {
             let Some(parent) = self.inode(*folder) else { continue };
             if change.add.is_empty() || self.waiting.contains_key(&change.id) {
-                self.apply(&Op::Unlink { parent, name: name.clone(), keep: true })?;
+                self.apply(&FileOp::Unlink { parent, name: name.clone(), keep: true })?;
             } else {
                 let staging = self.staging_folder()?;
-                let temporary_name = Name::new(self.waiting.len().to_string().as_bytes())?;
+                let temporary_name = FileName::new(self.waiting.len().to_string().as_bytes())?;
                 self.rename((parent, name), (staging, &temporary_name))?;
                 self.waiting.insert(change.id, temporary_name);
             }
@@ -106,8 +106,8 @@ impl<'a, 'b> Builder<'a, 'b> {
         Ok(())
     }
 
-    fn rename(&mut self, from: (u64, &Name), to: (u64, &Name)) -> Result<u64, TreeError> {
-        self.apply(&Op::Rename {
+    fn rename(&mut self, from: (u64, &FileName), to: (u64, &FileName)) -> Result<u64, TreeError> {
+        self.apply(&FileOp::Rename {
             parent: from.0,
             name: from.1.clone(),
             new_parent: to.0,
@@ -122,17 +122,17 @@ impl<'a, 'b> Builder<'a, 'b> {
             return Ok(staging);
         }
         let name = self.free_name(b".moving")?;
-        let folder = Node::clone(self.tree.node(ROOT)?);
+        let folder = FileNode::clone(self.tree.node(ROOT)?);
         let staging = self.tree.graft(ROOT, &name, &folder, self.time)?;
         self.staging_folder = Some(staging);
         Ok(staging)
     }
 
     /// A name that nothing in the root has.
-    fn free_name(&self, stem: &[u8]) -> Result<Name, TreeError> {
+    fn free_name(&self, stem: &[u8]) -> Result<FileName, TreeError> {
         let mut number = 0u64;
         loop {
-            let name = Name::new(&[stem, b"-", number.to_string().as_bytes()].concat())?;
+            let name = FileName::new(&[stem, b"-", number.to_string().as_bytes()].concat())?;
             if self.tree.lookup(ROOT, &name).is_err() {
                 return Ok(name);
             }
@@ -143,7 +143,7 @@ impl<'a, 'b> Builder<'a, 'b> {
     fn remove_staging_folder(&mut self) -> Result<(), TreeError> {
         let Some(staging) = self.staging_folder.take() else { return Ok(()) };
         let Some(name) = self.tree.node(staging)?.names().next().map(|(_, name)| name.clone()) else { return Ok(()) };
-        self.apply(&Op::Rmdir { parent: ROOT, name, keep: false }).map(drop)
+        self.apply(&FileOp::Rmdir { parent: ROOT, name, keep: false }).map(drop)
     }
 
     /// Gives a file its new names.
@@ -163,7 +163,7 @@ impl<'a, 'b> Builder<'a, 'b> {
     }
 
     /// Puts a file to a free place; returns false where it can't be there.
-    fn enter(&mut self, change: &NodeChange, parent: u64, name: &Name) -> Result<bool, TreeError> {
+    fn enter(&mut self, change: &NodeChange, parent: u64, name: &FileName) -> Result<bool, TreeError> {
         if let Some(temporary_name) = self.waiting.get(&change.id).cloned() {
             let staging = self.staging_folder()?;
             return match self.rename((staging, &temporary_name), (parent, name)) {
@@ -177,24 +177,24 @@ impl<'a, 'b> Builder<'a, 'b> {
         match self.inode(change.id).filter(|_| is_grafted || !change.is_new) {
             // A folder that something below it needed is there already.
             Some(inode) if self.is_folder(inode) => {}
-            Some(inode) => drop(self.apply(&Op::Link { inode, parent, name: name.clone() })?),
+            Some(inode) => drop(self.apply(&FileOp::Link { inode, parent, name: name.clone() })?),
             None => drop(self.graft(change.id, parent, name)?),
         }
         Ok(true)
     }
 
     /// Makes the child's file in the result. Of a folder: without what is in it.
-    fn graft(&mut self, id: Id, parent: u64, name: &Name) -> Result<Option<u64>, TreeError> {
+    fn graft(&mut self, id: Id, parent: u64, name: &FileName) -> Result<Option<u64>, TreeError> {
         let Some(node) = self.of_child(id) else { return Ok(None) };
         let inode = self.tree.graft(parent, name, &node, self.time)?;
         self.grafted.insert(id, inode);
-        if node.kind() != Kind::Directory {
+        if node.kind() != FileKind::Directory {
             self.files.insert(id);
         }
         Ok(Some(inode))
     }
 
-    fn of_child(&self, id: Id) -> Option<Arc<Node>> {
+    fn of_child(&self, id: Id) -> Option<Arc<FileNode>> {
         self.resolver.trees.child.node(self.resolver.trees.in_child(id)?).ok().cloned()
     }
 
@@ -235,7 +235,7 @@ impl<'a, 'b> Builder<'a, 'b> {
     ///
     /// What is there is decided about like two versions of a file; but a folder that holds something
     /// is never removed for the sake of a name.
-    fn make_room(&mut self, change: &NodeChange, folder: u64, name: &Name) -> Result<bool, TreeError> {
+    fn make_room(&mut self, change: &NodeChange, folder: u64, name: &FileName) -> Result<bool, TreeError> {
         let Ok(there) = self.tree.lookup(folder, name) else { return Ok(true) };
         if self.inode(change.id) == Some(there) {
             return Ok(true);
@@ -244,7 +244,7 @@ impl<'a, 'b> Builder<'a, 'b> {
         let mut item = self.resolver.item(change.id);
         let Some(child) = item.child.as_ref().map(|child| child.node.clone()) else { return Ok(false) };
         // An empty folder and a full one, or a new folder and one that is there, are one folder.
-        if child.kind() == Kind::Directory && old.kind() == Kind::Directory && change.is_new {
+        if child.kind() == FileKind::Directory && old.kind() == FileKind::Directory && change.is_new {
             self.grafted.insert(change.id, there);
             return Ok(true);
         }
@@ -258,8 +258,8 @@ impl<'a, 'b> Builder<'a, 'b> {
         }
         let (parent, name) = (folder, name.clone());
         self.apply(&match old.kind() {
-            Kind::Directory => Op::Rmdir { parent, name, keep: true },
-            _ => Op::Unlink { parent, name, keep: true },
+            FileKind::Directory => FileOp::Rmdir { parent, name, keep: true },
+            _ => FileOp::Unlink { parent, name, keep: true },
         })?;
         Ok(true)
     }
@@ -291,7 +291,7 @@ impl<'a, 'b> Builder<'a, 'b> {
         }
         let path = self.resolver.item(change.id).undecided(None).path;
         self.resolver.record_loser(path, Loser::File(Side::Parent));
-        self.apply(&Op::Unlink { parent: staging, name: temporary_name, keep: true }).map(drop)
+        self.apply(&FileOp::Unlink { parent: staging, name: temporary_name, keep: true }).map(drop)
     }
 
     /// Gives a file that the parent has its new content and attributes.
@@ -305,7 +305,7 @@ impl<'a, 'b> Builder<'a, 'b> {
             NewBody::Merged(bytes) => self.write(inode, bytes)?,
         }
         if let Some(mode) = change.mode {
-            self.apply(&Op::SetAttr { inode, attrs: Attrs { mode: Some(mode), ..Attrs::default() } })?;
+            self.apply(&FileOp::SetAttr { inode, attrs: Attrs { mode: Some(mode), ..Attrs::default() } })?;
         }
         let own = || before.xattrs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
         match (&change.xattrs, &change.body) {
@@ -320,26 +320,26 @@ impl<'a, 'b> Builder<'a, 'b> {
     }
 
     /// Gives a file the child's content and times; owner, mode and birth stay.
-    fn replace(&mut self, id: Id, inode: u64, before: &Node) -> Result<(), TreeError> {
+    fn replace(&mut self, id: Id, inode: u64, before: &FileNode) -> Result<(), TreeError> {
         let Some(child) = self.of_child(id) else { return Ok(()) };
-        let mut node = Node::clone(&child);
+        let mut node = FileNode::clone(&child);
         (node.mode, node.uid, node.gid, node.crtime) = (before.mode, before.uid, before.gid, before.crtime);
         self.tree.replace(inode, &node, self.time)
     }
 
     fn write(&mut self, inode: u64, bytes: &[u8]) -> Result<(), TreeError> {
-        self.apply(&Op::SetAttr { inode, attrs: Attrs { size: Some(0), ..Attrs::default() } })?;
-        self.apply(&Op::Write { inode, offset: 0, bytes: bytes.into() }).map(drop)
+        self.apply(&FileOp::SetAttr { inode, attrs: Attrs { size: Some(0), ..Attrs::default() } })?;
+        self.apply(&FileOp::Write { inode, offset: 0, bytes: bytes.into() }).map(drop)
     }
 
     fn set_xattrs(&mut self, inode: u64, wanted: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), TreeError> {
         let node = self.tree.node(inode)?.clone();
         for (name, _) in node.xattrs().filter(|(name, _)| !wanted.contains_key(*name)) {
-            self.apply(&Op::RemoveXattr { inode, name: name.to_vec() })?;
+            self.apply(&FileOp::RemoveXattr { inode, name: name.to_vec() })?;
         }
         for (name, value) in wanted.iter().filter(|(name, value)| node.xattr(name) != Some(value)) {
             let (name, value, how) = (name.clone(), value.clone(), XattrHow::Any);
-            self.apply(&Op::SetXattr { inode, name, value, how })?;
+            self.apply(&FileOp::SetXattr { inode, name, value, how })?;
         }
         Ok(())
     }
@@ -353,7 +353,7 @@ impl<'a, 'b> Builder<'a, 'b> {
         for (folder, name) in &change.remove {
             let is_empty = self.tree.node(inode)?.directory().is_some_and(|directory| directory.is_empty());
             if let Some(parent) = self.inode(*folder).filter(|_| is_empty) {
-                self.apply(&Op::Rmdir { parent, name: name.clone(), keep: true })?;
+                self.apply(&FileOp::Rmdir { parent, name: name.clone(), keep: true })?;
             }
         }
         Ok(())

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::node_change::{NodeChange, NodeVersion, user_xattrs};
-use super::node_map::Place;
+use super::node_map::EntryKey;
 use super::{Side, Strategy};
 use crate::object::Time;
-use crate::workspace::Node;
+use crate::workspace::FileNode;
 
 /// How conflicts of one file are decided.
 pub(super) struct ConflictPolicy {
@@ -58,14 +58,14 @@ impl ConflictPolicy {
     /// Returns the attributes to have, if the child gives some; all but the user's stay the parent's.
     pub(super) fn xattrs(
         &mut self,
-        base: Option<&Node>,
-        child: &Node,
-        parent: &Node,
+        base: Option<&FileNode>,
+        child: &FileNode,
+        parent: &FileNode,
     ) -> Option<BTreeMap<Vec<u8>, Vec<u8>>> {
         let all: BTreeSet<&[u8]> = user_xattrs(child).chain(user_xattrs(parent)).map(|(name, _)| name).collect();
         let mut taken = Vec::new();
         for name in all {
-            let value = |node: &Node| node.xattr(name).map(<[u8]>::to_vec);
+            let value = |node: &FileNode| node.xattr(name).map(<[u8]>::to_vec);
             if self.takes_child(Some(base.and_then(value)), value(child), value(parent)) {
                 taken.push((name.to_vec(), value(child)));
             }
@@ -99,9 +99,9 @@ pub(super) fn move_names(
     if child == parent || child == base {
         return;
     }
-    let gone = |side: &BTreeSet<Place>| -> BTreeSet<Place> { base.difference(side).cloned().collect() };
+    let gone = |side: &BTreeSet<EntryKey>| -> BTreeSet<EntryKey> { base.difference(side).cloned().collect() };
     let (gone_child, gone_parent) = (gone(child), gone(parent));
-    let mut wanted: BTreeSet<Place> = parent.difference(&gone_child).cloned().collect();
+    let mut wanted: BTreeSet<EntryKey> = parent.difference(&gone_child).cloned().collect();
     wanted.extend(child.difference(base).cloned());
     if !gone_child.is_disjoint(&gone_parent) || wanted.is_empty() {
         wanted = if policy.takes_child(None, child, parent) { child.clone() } else { parent.clone() };

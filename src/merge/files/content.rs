@@ -17,7 +17,7 @@ pub const MERGED_BYTES_MAX: u64 = 1 << 30;
 
 /// One side's content.
 #[derive(Clone, Copy, Debug)]
-pub struct Version<'a> {
+pub struct ContentVersion<'a> {
     /// The bytes of the file.
     pub bytes: &'a [u8],
     /// When they were last written.
@@ -30,9 +30,9 @@ pub struct Contents<'a> {
     /// What both began with; none where both added the file.
     pub base: Option<&'a [u8]>,
     /// The branch that is merged, or that pulls.
-    pub child: Version<'a>,
+    pub child: ContentVersion<'a>,
     /// Its parent.
-    pub parent: Version<'a>,
+    pub parent: ContentVersion<'a>,
 }
 
 impl Contents<'_> {

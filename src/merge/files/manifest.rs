@@ -17,7 +17,7 @@ const NEEDS_REEMBEDDING: &str = "needs_reembedding";
 
 /// One entry of a manifest.
 #[derive(Clone)]
-struct Entry<'a> {
+struct ManifestEntry<'a> {
     /// The name it stands under; none in an array.
     member: Option<Rc<str>>,
     /// The bytes in which it was written.
@@ -30,23 +30,23 @@ struct Entry<'a> {
     is_stale: bool,
 }
 
-impl PartialEq for Entry<'_> {
+impl PartialEq for ManifestEntry<'_> {
     /// Entries are equal whatever their layout.
-    fn eq(&self, other: &Entry<'_>) -> bool {
+    fn eq(&self, other: &ManifestEntry<'_>) -> bool {
         self.canonical == other.canonical
     }
 }
 
-impl AsRef<[u8]> for Entry<'_> {
+impl AsRef<[u8]> for ManifestEntry<'_> {
     fn as_ref(&self) -> &[u8] {
         self.raw.as_bytes()
     }
 }
 
 /// A file as a manifest.
-struct Manifest<'a> {
+struct ManifestFile<'a> {
     is_array: bool,
-    items: Items<String, Entry<'a>>,
+    items: Items<String, ManifestEntry<'a>>,
     /// Entries that a later one of the same key replaced.
     doubles: Vec<&'a str>,
     is_empty: bool,
@@ -86,20 +86,20 @@ pub(super) fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> O
 /// What to keep of an entry that both sides changed differently.
 fn decide<'a>(
     resolver: &mut ItemResolver<'_>,
-    child: Option<&Entry<'a>>,
-    parent: Option<&Entry<'a>>,
-) -> Option<Entry<'a>> {
-    let model = |entry: Option<&Entry<'a>>| entry.and_then(|entry| entry.model.clone());
+    child: Option<&ManifestEntry<'a>>,
+    parent: Option<&ManifestEntry<'a>>,
+) -> Option<ManifestEntry<'a>> {
+    let model = |entry: Option<&ManifestEntry<'a>>| entry.and_then(|entry| entry.model.clone());
     if child.is_some() && parent.is_some() && model(child) != model(parent) {
-        return resolver.later(child, parent).map(|entry| Entry { is_stale: true, ..entry });
+        return resolver.later(child, parent).map(|entry| ManifestEntry { is_stale: true, ..entry });
     }
     resolver.choose(child, parent)
 }
 
-fn read<'a>(bytes: &'a [u8], key: &str) -> Option<Manifest<'a>> {
+fn read<'a>(bytes: &'a [u8], key: &str) -> Option<ManifestFile<'a>> {
     let text = std::str::from_utf8(bytes).ok()?;
     let is_array = text.trim_start().starts_with('[');
-    let mut manifest = Manifest { is_array, items: Items::new(), doubles: Vec::new(), is_empty: true };
+    let mut manifest = ManifestFile { is_array, items: Items::new(), doubles: Vec::new(), is_empty: true };
     if is_array {
         let entries: Vec<&RawValue> = serde_json::from_str(text).ok()?;
         entries.into_iter().try_for_each(|raw| manifest.put(None, raw, key))?;
@@ -110,7 +110,7 @@ fn read<'a>(bytes: &'a [u8], key: &str) -> Option<Manifest<'a>> {
     Some(manifest)
 }
 
-impl<'a> Manifest<'a> {
+impl<'a> ManifestFile<'a> {
     /// Takes one entry; returns none where it can't be one.
     fn put(&mut self, member: Option<String>, raw: &'a RawValue, key: &str) -> Option<()> {
         let canonical = json::canonical(raw).or_else(|| (raw.get() == NULL).then_some(NULL.into()))?;
@@ -125,7 +125,8 @@ impl<'a> Manifest<'a> {
             (None, None) => format!("entry {canonical}"),
         };
         let model = value_of(MODEL_VERSION).map(|model| model.into());
-        let entry = Entry { member: member.map(Rc::from), raw, canonical: canonical.into(), model, is_stale: false };
+        let entry =
+            ManifestEntry { member: member.map(Rc::from), raw, canonical: canonical.into(), model, is_stale: false };
         self.doubles.extend(self.items.insert(name, entry).map(|old| old.raw).filter(|old| *old != raw));
         self.is_empty = false;
         Some(())
@@ -133,7 +134,7 @@ impl<'a> Manifest<'a> {
 }
 
 /// The text of a manifest; none where two entries stand under one name.
-fn render(entries: &[Entry<'_>], is_array: bool, layout: &Layout<'_>) -> Option<String> {
+fn render(entries: &[ManifestEntry<'_>], is_array: bool, layout: &Layout<'_>) -> Option<String> {
     let mut names = std::collections::HashSet::new();
     let mut pieces = Vec::with_capacity(entries.len());
     for entry in entries {

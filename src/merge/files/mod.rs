@@ -25,11 +25,11 @@ mod tests;
 mod tree_tests;
 
 pub use content::{
-    CONTENT_BYTES_MAX, ContentKey, ContentMerger, Contents, Fallback, Loser, MERGED_BYTES_MAX, MergeAll, Merged,
-    Picked, Version, merge_contents,
+    CONTENT_BYTES_MAX, ContentKey, ContentMerger, ContentVersion, Contents, Fallback, Loser, MERGED_BYTES_MAX,
+    MergeAll, Merged, Picked, merge_contents,
 };
 pub use node_change::{FileDecision, same_body};
-pub use node_map::Trees;
+pub use node_map::MergeTrees;
 pub use plan::{FileMerge, FilePlan, plan_files};
 pub use resolver::FileLoser;
 pub use rule::{Kind, Principal, Rule};

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::node_map::{Id, Place};
-use super::{Side, Version};
+use super::node_map::{EntryKey, Id};
+use super::{ContentVersion, Side};
 use crate::object::{Hash, Time};
-use crate::workspace::{Kind, Node};
+use crate::workspace::{FileKind, FileNode};
 
 /// A file or folder that both sides changed, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,14 +26,14 @@ pub struct FileDecision {
 /// What a file is on one side.
 #[derive(Clone)]
 pub(super) struct NodeVersion {
-    pub node: Arc<Node>,
-    pub places: BTreeSet<Place>,
+    pub node: Arc<FileNode>,
+    pub places: BTreeSet<EntryKey>,
     pub hash: Option<Hash>,
     pub path: Vec<u8>,
 }
 
 /// One file on three sides. What stands only where nothing merges is not there.
-pub(super) struct Item {
+pub(super) struct MergeItem {
     pub id: Id,
     pub base: Option<NodeVersion>,
     pub child: Option<NodeVersion>,
@@ -55,8 +55,8 @@ pub(super) struct NodeChange {
     pub id: Id,
     /// Whether the parent does not have it.
     pub is_new: bool,
-    pub remove: Vec<Place>,
-    pub add: Vec<Place>,
+    pub remove: Vec<EntryKey>,
+    pub add: Vec<EntryKey>,
     pub body: NewBody,
     pub mode: Option<u32>,
     /// All extended attributes to have; none leaves them as they are.
@@ -77,10 +77,10 @@ impl NodeChange {
     }
 }
 
-impl Item {
+impl MergeItem {
     pub(super) fn is_folder(&self) -> bool {
         let seen = self.child.as_ref().or(self.parent.as_ref()).or(self.base.as_ref());
-        seen.is_some_and(|seen| seen.node.kind() == Kind::Directory)
+        seen.is_some_and(|seen| seen.node.kind() == FileKind::Directory)
     }
 
     pub(super) fn path(&self) -> Option<&[u8]> {
@@ -110,8 +110,8 @@ impl NodeVersion {
     }
 
     /// Returns a content of it as mergers know it.
-    pub(super) fn version<'a>(&self, bytes: &'a [u8]) -> Version<'a> {
-        Version { bytes, modified: self.node.mtime }
+    pub(super) fn version<'a>(&self, bytes: &'a [u8]) -> ContentVersion<'a> {
+        ContentVersion { bytes, modified: self.node.mtime }
     }
 
     pub(super) fn changed_at(&self, base: &NodeVersion) -> Time {
@@ -120,13 +120,13 @@ impl NodeVersion {
 }
 
 /// Returns whether two files are of one kind and hold the same, whatever their modes and attributes.
-pub fn same_body(one: &Node, other: &Node) -> bool {
+pub fn same_body(one: &FileNode, other: &FileNode) -> bool {
     one.kind() == other.kind()
         && one.content_hash() == other.content_hash()
         && one.target() == other.target()
         && one.rdev() == other.rdev()
 }
 
-pub(super) fn user_xattrs(node: &Node) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub(super) fn user_xattrs(node: &FileNode) -> impl Iterator<Item = (&[u8], &[u8])> {
     node.xattrs().filter(|(name, _)| name.starts_with(b"user."))
 }

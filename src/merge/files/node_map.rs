@@ -12,11 +12,11 @@ use std::ops::Deref;
 
 use super::Kind as RuleKind;
 use super::Rules;
-use crate::workspace::{Kind, Name, Node, ROOT, Tree};
+use crate::workspace::{FileKind, FileName, FileNode, ROOT, Tree};
 
 /// The three trees of a merge.
 #[derive(Clone, Copy)]
-pub struct Trees<'a> {
+pub struct MergeTrees<'a> {
     /// What both began with.
     pub base: &'a Tree,
     /// The branch that is merged, or that pulls.
@@ -37,11 +37,11 @@ pub(super) enum Id {
 }
 
 /// A name in a folder.
-pub(super) type Place = (Id, Name);
+pub(super) type EntryKey = (Id, FileName);
 
 /// Whether two inodes may be one file: a folder and a file never are.
 fn same_kind(one: (&Tree, u64), other: (&Tree, u64)) -> bool {
-    let is_folder = |(tree, inode): (&Tree, u64)| tree.node(inode).is_ok_and(|node| node.kind() == Kind::Directory);
+    let is_folder = |(tree, inode): (&Tree, u64)| tree.node(inode).is_ok_and(|node| node.kind() == FileKind::Directory);
     is_folder(one) == is_folder(other)
 }
 
@@ -61,7 +61,7 @@ struct Renumbered {
 impl Renumbered {
     /// Looks at what the two do not share.
     fn between(base: &Tree, side: &Tree) -> Renumbered {
-        let born = |node: &Node| (node.nlink() > 0).then_some((node.crtime, node.kind() == Kind::Directory));
+        let born = |node: &FileNode| (node.nlink() > 0).then_some((node.crtime, node.kind() == FileKind::Directory));
         let (mut old, mut new) = (HashMap::new(), HashMap::new());
         for unlike in base.unlike(side) {
             let births = [unlike.old, unlike.new].map(|node| node.and_then(|node| born(node)));
@@ -79,22 +79,22 @@ impl Renumbered {
 
 /// The trees of a merge, and which of their inodes are the same file.
 pub(super) struct NodeMap<'a> {
-    trees: Trees<'a>,
+    trees: MergeTrees<'a>,
     /// Found when a number leads nowhere.
     of_child: OnceCell<Renumbered>,
     of_parent: OnceCell<Renumbered>,
 }
 
 impl<'a> Deref for NodeMap<'a> {
-    type Target = Trees<'a>;
+    type Target = MergeTrees<'a>;
 
-    fn deref(&self) -> &Trees<'a> {
+    fn deref(&self) -> &MergeTrees<'a> {
         &self.trees
     }
 }
 
 impl<'a> NodeMap<'a> {
-    pub(super) fn new(trees: Trees<'a>) -> NodeMap<'a> {
+    pub(super) fn new(trees: MergeTrees<'a>) -> NodeMap<'a> {
         NodeMap { trees, of_child: OnceCell::new(), of_parent: OnceCell::new() }
     }
 
@@ -246,7 +246,7 @@ impl<'a> NodeMap<'a> {
     /// Returns whether the child has a file under the number and the names that it has in the base.
     fn stayed(&self, id: Id) -> bool {
         let Id::Base(inode) = id else { return false };
-        let is_same = |old: &Node, new: &Node| {
+        let is_same = |old: &FileNode, new: &FileNode| {
             old.names().eq(new.names()) && new.names().all(|(folder, _)| self.is_shared(self.child, folder))
         };
         self.is_shared(self.child, inode)
@@ -260,7 +260,7 @@ impl<'a> NodeMap<'a> {
         if self.stayed(id) {
             return found;
         }
-        let names = |tree: &Tree, inode: Option<u64>| -> Vec<(u64, Name)> {
+        let names = |tree: &Tree, inode: Option<u64>| -> Vec<(u64, FileName)> {
             let node = inode.and_then(|inode| tree.node(inode).ok());
             node.into_iter().flat_map(|node| node.names().map(|(folder, name)| (folder, name.clone()))).collect()
         };
@@ -289,7 +289,7 @@ pub(super) fn places(
     inode: u64,
     rules: &Rules,
     id: impl Fn(u64) -> Option<Id>,
-) -> (BTreeSet<Place>, Option<Vec<u8>>) {
+) -> (BTreeSet<EntryKey>, Option<Vec<u8>>) {
     let (mut places, mut first) = (BTreeSet::new(), None);
     let Ok(node) = tree.node(inode) else { return (places, first) };
     for (folder, name) in node.names() {
@@ -298,7 +298,7 @@ pub(super) fn places(
             path.push(b'/');
         }
         path.extend_from_slice(name);
-        if is_never(rules, &path, node.kind() == Kind::Directory) {
+        if is_never(rules, &path, node.kind() == FileKind::Directory) {
             continue;
         }
         if let Some(folder) = id(folder) {

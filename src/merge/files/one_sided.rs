@@ -9,7 +9,7 @@ use super::Rules;
 use super::conflict_policy::ConflictPolicy;
 use super::node_change::{NewBody, NodeChange, same_body};
 use super::node_map::{Id, NodeMap};
-use crate::workspace::{Difference, Kind, Node};
+use crate::workspace::{FileKind, FileNode, TreeDifference};
 
 /// Tells such files from all others.
 pub(super) struct OneSided<'a, 'b> {
@@ -27,9 +27,9 @@ impl<'a, 'b> OneSided<'a, 'b> {
     /// Returns what becomes of a file that has one name, the same on all sides, and that the parent
     /// has as the base had it; the inner none where nothing becomes of it. It is what a decision
     /// between all sides would give.
-    pub(super) fn change(&mut self, difference: &Difference) -> Option<Option<NodeChange>> {
+    pub(super) fn change(&mut self, difference: &TreeDifference) -> Option<Option<NodeChange>> {
         let ((inode, old), (number, new)) = (difference.old.as_ref()?, difference.new.as_ref()?);
-        let is_file = |node: &Node| node.kind() != Kind::Directory && node.nlink() == 1;
+        let is_file = |node: &FileNode| node.kind() != FileKind::Directory && node.nlink() == 1;
         let stayed = inode == number && old.crtime == new.crtime && is_file(old) && is_file(new);
         if !stayed || !old.names().eq(new.names()) || !Arc::ptr_eq(self.trees.parent.node(*inode).ok()?, old) {
             return None;

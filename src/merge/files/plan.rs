@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::apply::Builder;
+use super::apply::TreeEditor;
 use super::node_change::NodeChange;
 use super::node_map::{Id, NodeMap};
 use super::one_sided::OneSided;
 use super::resolver::Resolver;
-use super::{ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, Rules, Side, Strategy, Trees};
+use super::{ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, MergeTrees, Rules, Side, Strategy};
 use crate::object::Time;
-use crate::workspace::{Difference, Packs, Tree, TreeError};
+use crate::workspace::{Packs, Tree, TreeDifference, TreeError};
 
 /// What a merge does to the files of the branch that receives.
 pub struct FilePlan {
@@ -75,15 +75,15 @@ pub struct FileMerge<'a> {
 ///
 /// It costs what the child changed. Fails only where a content that has to be merged can't be read, or where it
 /// is more than was allowed.
-pub fn plan_files(trees: Trees<'_>, how: &FileMerge<'_>) -> Result<FilePlan, TreeError> {
+pub fn plan_files(trees: MergeTrees<'_>, how: &FileMerge<'_>) -> Result<FilePlan, TreeError> {
     plan_by(trees, how, |files, difference| files.change(difference))
 }
 
 /// The same, where `alone` says which files the child alone changed; tests have it say none.
 pub(super) fn plan_by(
-    trees: Trees<'_>,
+    trees: MergeTrees<'_>,
     how: &FileMerge<'_>,
-    one_sided: impl Fn(&mut OneSided<'_, '_>, &Difference) -> Option<Option<NodeChange>>,
+    one_sided: impl Fn(&mut OneSided<'_, '_>, &TreeDifference) -> Option<Option<NodeChange>>,
 ) -> Result<FilePlan, TreeError> {
     let FileMerge { rules, strategy, resolved, packs, merger, most, time } = *how;
     let (both_changed, losers, notes) = Default::default();
@@ -112,9 +112,9 @@ pub(super) fn plan_by(
         let item = resolver.item(id);
         changes.extend(resolver.decide(&item)?);
     }
-    let mut builder = Builder::new(&mut resolver, time);
+    let mut builder = TreeEditor::new(&mut resolver, time);
     builder.build(&changes)?;
-    let Builder { tree, removed, files, .. } = builder;
+    let TreeEditor { tree, removed, files, .. } = builder;
     let files = files.len() as u64;
     let mut plan = FilePlan {
         tree,
@@ -133,7 +133,7 @@ pub(super) fn plan_by(
 
 /// Everything that has to do with some differences between base and child, folders before what is in
 /// them.
-fn changed_by_child(trees: &NodeMap<'_>, differences: &[Difference]) -> Vec<Id> {
+fn changed_by_child(trees: &NodeMap<'_>, differences: &[TreeDifference]) -> Vec<Id> {
     let mut todo: Vec<Id> = Vec::new();
     for difference in differences {
         todo.extend(difference.old.as_ref().map(|(inode, _)| Id::Base(*inode)));

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::conflict_policy::{ConflictPolicy, move_names};
 use super::content::{other, whole};
-use super::node_change::{FileDecision, Item, NewBody, NodeChange, NodeVersion, same_body};
+use super::node_change::{FileDecision, MergeItem, NewBody, NodeChange, NodeVersion, same_body};
 use super::node_map::{Id, NodeMap, places};
 use super::{
     CONTENT_BYTES_MAX, ContentKey, ContentMerger, Contents, Fallback, Kind, Loser, Merged, Picked, Rules, Side,
     Strategy, merge_contents,
 };
 use crate::object::{Hash, Time};
-use crate::workspace::{Kind as NodeKind, Node, Packs, ROOT, Tree, TreeError};
+use crate::workspace::{FileKind as NodeKind, FileNode, Packs, ROOT, Tree, TreeError};
 
 /// A loser and whose path it had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) struct Resolver<'a> {
 
 impl<'a> Resolver<'a> {
     /// Returns a file as all sides have it.
-    pub(super) fn item(&self, id: Id) -> Item {
+    pub(super) fn item(&self, id: Id) -> MergeItem {
         let trees = &self.trees;
         let base = self.seen(trees.base, trees.in_base(id), |inode| trees.id_in_base(inode));
         let child = self.seen(trees.child, trees.in_child(id), |inode| trees.id_in_child(inode));
@@ -48,7 +48,7 @@ impl<'a> Resolver<'a> {
             true => base.clone(),
             false => self.seen(trees.parent, trees.in_parent(id), |inode| trees.id_in_parent(inode)),
         };
-        Item { id, base, child, parent }
+        MergeItem { id, base, child, parent }
     }
 
     fn seen(&self, tree: &Tree, inode: Option<u64>, id: impl Fn(u64) -> Option<Id>) -> Option<NodeVersion> {
@@ -60,7 +60,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Decides what becomes of a file that the child may have changed.
-    pub(super) fn decide(&mut self, item: &Item) -> Result<Option<NodeChange>, TreeError> {
+    pub(super) fn decide(&mut self, item: &MergeItem) -> Result<Option<NodeChange>, TreeError> {
         let is_folder = item.is_folder();
         match (&item.base, &item.child, &item.parent) {
             (None, Some(child), None) => Ok(Some(item.added(child))),
@@ -87,7 +87,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Decides between a delete and a change, or two things at one place; the other side loses.
-    pub(super) fn resolve(&mut self, item: &Item, times: [Time; 2]) -> Option<Side> {
+    pub(super) fn resolve(&mut self, item: &MergeItem, times: [Time; 2]) -> Option<Side> {
         let winner = self.policy(item, times).winner();
         self.record(item.undecided(winner));
         if let (Some(winner), Some(path)) = (winner, item.path()) {
@@ -102,7 +102,7 @@ impl<'a> Resolver<'a> {
 
     /// Notes that the child's file can't be where it should; the parent's way stays, unless a person
     /// has to see it first.
-    pub(super) fn keep_parent(&mut self, item: &Item) -> Option<Side> {
+    pub(super) fn keep_parent(&mut self, item: &MergeItem) -> Option<Side> {
         let decision = self.policy(item, [Time::default(); 2]).winner().map(|_| Side::Parent);
         let undecided = item.undecided(decision);
         if decision.is_some() {
@@ -117,11 +117,11 @@ impl<'a> Resolver<'a> {
     }
 
     /// Returns something of the result that stands where a file of the child should.
-    pub(super) fn occupant(&self, node: &Arc<Node>, hash: Option<Hash>) -> Option<NodeVersion> {
+    pub(super) fn occupant(&self, node: &Arc<FileNode>, hash: Option<Hash>) -> Option<NodeVersion> {
         Some(NodeVersion { node: node.clone(), places: BTreeSet::new(), hash, path: Vec::new() })
     }
 
-    fn policy(&self, item: &Item, times: [Time; 2]) -> ConflictPolicy {
+    fn policy(&self, item: &MergeItem, times: [Time; 2]) -> ConflictPolicy {
         let path = item.path().unwrap_or_default();
         let mut strategy = self.rules.of(path).strategy(self.strategy);
         if strategy == Strategy::Manual {
@@ -141,12 +141,12 @@ impl<'a> Resolver<'a> {
     /// Merges content, attributes and places, each for itself.
     fn merge_node(
         &mut self,
-        item: &Item,
+        item: &MergeItem,
         base: Option<&NodeVersion>,
         child: &NodeVersion,
         parent: &NodeVersion,
     ) -> Result<NodeChange, TreeError> {
-        let times = |of: fn(&Node) -> Time| [of(&child.node), of(&parent.node)];
+        let times = |of: fn(&FileNode) -> Time| [of(&child.node), of(&parent.node)];
         let is_same = same_body(&child.node, &parent.node);
         let mut policy = self.policy(item, if is_same { times(|node| node.ctime) } else { times(|node| node.mtime) });
         let mut change = NodeChange::nothing(item.id);
@@ -169,7 +169,7 @@ impl<'a> Resolver<'a> {
     /// Merges content.
     fn body(
         &mut self,
-        item: &Item,
+        item: &MergeItem,
         base: Option<&NodeVersion>,
         policy: &mut ConflictPolicy,
     ) -> Result<NewBody, TreeError> {

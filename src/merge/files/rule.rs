@@ -102,16 +102,16 @@ impl Rule {
 }
 
 /// What is wrong with one line of the rules.
-pub(super) struct Fault {
+pub(super) struct RuleFault {
     /// What is wrong.
     pub problem: String,
     /// What to write, beginning with "write".
     pub hint: &'static str,
 }
 
-impl Fault {
-    pub(super) fn new(problem: impl fmt::Display, hint: &'static str) -> Fault {
-        Fault { problem: problem.to_string(), hint }
+impl RuleFault {
+    pub(super) fn new(problem: impl fmt::Display, hint: &'static str) -> RuleFault {
+        RuleFault { problem: problem.to_string(), hint }
     }
 }
 
@@ -122,10 +122,10 @@ const OPTIONS: &str = "write a strategy (child-wins, parent-wins, newest-wins, m
 
 impl Rule {
     /// Parses one line that is neither blank nor a comment.
-    pub(super) fn parse(line: &str) -> Result<Rule, Fault> {
+    pub(super) fn parse(line: &str) -> Result<Rule, RuleFault> {
         // A word that begins with `#` starts a comment, as a line does.
         let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#')).peekable();
-        let pattern = words.next().ok_or_else(|| Fault::new("there is no pattern", KINDS))?;
+        let pattern = words.next().ok_or_else(|| RuleFault::new("there is no pattern", KINDS))?;
         // A line that is about something else than merging, such as `logs/** append`.
         let is_kindless = words.peek().is_some_and(|word| is_option(word));
         let kind = if is_kindless { Kind::Text } else { kind(&mut words)? };
@@ -135,12 +135,12 @@ impl Rule {
     }
 }
 
-fn kind<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<Kind, Fault> {
-    let word = words.next().ok_or_else(|| Fault::new("there is no kind", KINDS))?;
+fn kind<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<Kind, RuleFault> {
+    let word = words.next().ok_or_else(|| RuleFault::new("there is no kind", KINDS))?;
     let mut key = || match words.next() {
         // The line would parse with such a word as key, and mean something else than it says.
         Some(key) if !is_option(key) => Ok(Arc::from(key)),
-        _ => Err(Fault::new(format_args!("'{word}' comes without a key"), KEY)),
+        _ => Err(RuleFault::new(format_args!("'{word}' comes without a key"), KEY)),
     };
     match word {
         "union" => Ok(Kind::Union { key: key()? }),
@@ -149,7 +149,7 @@ fn kind<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<Kind, Fault> {
         "text" => Ok(Kind::Text),
         "whole" => Ok(Kind::Whole),
         "never" => Ok(Kind::Never),
-        other => Err(Fault::new(format_args!("'{}' is no kind of merge", shown(other)), KINDS)),
+        other => Err(RuleFault::new(format_args!("'{}' is no kind of merge", shown(other)), KINDS)),
     }
 }
 
@@ -159,7 +159,7 @@ fn is_option(word: &str) -> bool {
 
 impl Rule {
     /// Takes one word behind the kind.
-    fn option(&mut self, word: &str) -> Result<(), Fault> {
+    fn option(&mut self, word: &str) -> Result<(), RuleFault> {
         let is_new = if let Some(text) = word.strip_prefix("ttl=") {
             self.ttl.replace(ttl(text)?).is_none()
         } else if let Some(list) = word.strip_prefix("write=") {
@@ -169,31 +169,31 @@ impl Rule {
         } else if let Ok(strategy) = word.parse() {
             self.strategy.replace(strategy).is_none()
         } else {
-            return Err(Fault::new(format_args!("'{}' is no option of a rule", shown(word)), OPTIONS));
+            return Err(RuleFault::new(format_args!("'{}' is no option of a rule", shown(word)), OPTIONS));
         };
         match is_new {
             true => Ok(()),
-            false => Err(Fault::new(format_args!("'{}' says again what was said before", shown(word)), OPTIONS)),
+            false => Err(RuleFault::new(format_args!("'{}' says again what was said before", shown(word)), OPTIONS)),
         }
     }
 }
 
 /// Parses a duration such as `90s`, `24h` or `7d` into nanoseconds; a day is 24 hours.
-fn ttl(text: &str) -> Result<i64, Fault> {
+fn ttl(text: &str) -> Result<i64, RuleFault> {
     let nanos = text
         .parse::<jiff::Span>()
         .ok()
         .and_then(|span| span.total((jiff::Unit::Nanosecond, jiff::SpanRelativeTo::days_are_24_hours())).ok());
     match nanos {
         Some(nanos) if nanos >= 1.0 => Ok(nanos.min(i64::MAX as f64) as i64),
-        _ => Err(Fault::new(
+        _ => Err(RuleFault::new(
             format_args!("'{}' is no lifetime", shown(text)),
             "write a duration such as ttl=1h or ttl=7d",
         )),
     }
 }
 
-fn principals(list: &str) -> Result<Arc<[Principal]>, Fault> {
+fn principals(list: &str) -> Result<Arc<[Principal]>, RuleFault> {
     let one = |text: &str| {
         let (sort, number) = text.split_once(':')?;
         let number = number.bytes().all(|digit| digit.is_ascii_digit()).then(|| number.parse().ok())??;
@@ -205,7 +205,7 @@ fn principals(list: &str) -> Result<Arc<[Principal]>, Fault> {
     };
     let wrong = || {
         let problem = format!("'{}' is no list of users and groups", shown(list));
-        Fault::new(problem, "write numbers, as in write=uid:1001,gid:50")
+        RuleFault::new(problem, "write numbers, as in write=uid:1001,gid:50")
     };
     list.split(',').map(one).collect::<Option<Arc<[Principal]>>>().ok_or_else(wrong)
 }

@@ -8,7 +8,7 @@ use globset::{Candidate, Glob, GlobBuilder, GlobSet};
 use thiserror::Error;
 
 use super::Strategy;
-use super::rule::{Fault, Kind, Rule, shown};
+use super::rule::{Kind, Rule, RuleFault, shown};
 
 /// The rules of a new root branch, as `config/rules` shows them.
 pub const DEFAULT_RULES: &str = "core/**              text manual
@@ -57,7 +57,7 @@ impl Rules {
             if line.trim_start().is_empty() || line.trim_start().starts_with('#') {
                 continue;
             }
-            let at = |fault: Fault| RuleError { line: index + 1, problem: fault.problem, hint: fault.hint.into() };
+            let at = |fault: RuleFault| RuleError { line: index + 1, problem: fault.problem, hint: fault.hint.into() };
             let rule = Rule::parse(line).map_err(at)?;
             globs.push(glob(&rule.pattern).map_err(at)?);
             rules.push(rule);
@@ -102,14 +102,14 @@ impl Default for Rules {
 }
 
 /// Compiles a pattern into a glob over paths relative to `files/`.
-fn glob(pattern: &str) -> Result<Glob, Fault> {
+fn glob(pattern: &str) -> Result<Glob, RuleFault> {
     const HINT: &str = "write a pattern such as *.md, core/** or /notes/{a,b}.txt";
-    let wrong = |why: &str| Fault::new(format_args!("'{}' is no pattern: {why}", shown(pattern)), HINT);
+    let wrong = |why: &str| RuleFault::new(format_args!("'{}' is no pattern: {why}", shown(pattern)), HINT);
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(wrong("it is longer than 1024 bytes"));
     }
     if pattern.ends_with('/') {
-        return Err(Fault::new(
+        return Err(RuleFault::new(
             format_args!("'{}' ends in a slash", shown(pattern)),
             "write core/** for all that is in the folder core",
         ));

@@ -5,55 +5,55 @@
 use std::collections::BTreeMap;
 
 use crate::object::Time;
-use crate::workspace::{Attrs, Kind, Make, Name, NoPacks, Op, ROOT, RenameHow, Tree, TreeError, XattrHow};
+use crate::workspace::{Attrs, FileKind, FileName, FileOp, Make, NoPacks, ROOT, RenameHow, Tree, TreeError, XattrHow};
 
 /// A tree that is changed by paths, each time a second later.
 #[derive(Clone)]
-pub(super) struct Files {
+pub(super) struct TestFiles {
     pub tree: Tree,
     time: i64,
 }
 
-impl Files {
-    pub(super) fn new() -> Files {
-        Files { tree: Tree::default(), time: 0 }
+impl TestFiles {
+    pub(super) fn new() -> TestFiles {
+        TestFiles { tree: Tree::default(), time: 0 }
     }
 
     /// A fork whose changes are later by so much than those of another.
-    pub(super) fn later(&self, by: i64) -> Files {
-        Files { tree: self.tree.clone(), time: self.time + by }
+    pub(super) fn later(&self, by: i64) -> TestFiles {
+        TestFiles { tree: self.tree.clone(), time: self.time + by }
     }
 
-    pub(super) fn apply(&mut self, op: Op) -> Result<u64, TreeError> {
+    pub(super) fn apply(&mut self, op: FileOp) -> Result<u64, TreeError> {
         self.time += 1;
         self.tree.apply(&op, Time(self.time), &NoPacks).map(|outcome| outcome.inode)
     }
 
-    pub(super) fn place(&self, path: &str) -> Result<(u64, Name), TreeError> {
+    pub(super) fn place(&self, path: &str) -> Result<(u64, FileName), TreeError> {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        Ok((self.tree.resolve(folder.as_bytes())?, Name::new(name.as_bytes())?))
+        Ok((self.tree.resolve(folder.as_bytes())?, FileName::new(name.as_bytes())?))
     }
 
     pub(super) fn make(&mut self, path: &str, make: Make, mode: u32) -> Result<u64, TreeError> {
         let (parent, name) = self.place(path)?;
-        self.apply(Op::Create { parent, name, make, mode, uid: 1, gid: 1 })
+        self.apply(FileOp::Create { parent, name, make, mode, uid: 1, gid: 1 })
     }
 
-    pub(super) fn mkdir(&mut self, path: &str) -> &mut Files {
+    pub(super) fn mkdir(&mut self, path: &str) -> &mut TestFiles {
         self.make(path, Make::Directory, 0o755).unwrap();
         self
     }
 
-    pub(super) fn write(&mut self, path: &str, text: &str) -> &mut Files {
+    pub(super) fn write(&mut self, path: &str, text: &str) -> &mut TestFiles {
         let there = self.tree.resolve(path.as_bytes());
         let inode = there.or_else(|_| self.make(path, Make::File, 0o644)).unwrap();
-        self.apply(Op::SetAttr { inode, attrs: Attrs { size: Some(0), ..Attrs::default() } }).unwrap();
-        self.apply(Op::Write { inode, offset: 0, bytes: text.as_bytes().into() }).unwrap();
+        self.apply(FileOp::SetAttr { inode, attrs: Attrs { size: Some(0), ..Attrs::default() } }).unwrap();
+        self.apply(FileOp::Write { inode, offset: 0, bytes: text.as_bytes().into() }).unwrap();
         self
     }
 
     /// Writes as editors do: a new file, renamed over the old one.
-    pub(super) fn save(&mut self, path: &str, text: &str) -> &mut Files {
+    pub(super) fn save(&mut self, path: &str, text: &str) -> &mut TestFiles {
         self.write("temporary", text);
         self.rename("temporary", path, RenameHow::Plain).unwrap();
         self
@@ -61,43 +61,43 @@ impl Files {
 
     pub(super) fn rename(&mut self, from: &str, to: &str, how: RenameHow) -> Result<u64, TreeError> {
         let ((parent, name), (new_parent, new_name)) = (self.place(from)?, self.place(to)?);
-        self.apply(Op::Rename { parent, name, new_parent, new_name, how, keep: false })
+        self.apply(FileOp::Rename { parent, name, new_parent, new_name, how, keep: false })
     }
 
-    pub(super) fn mv(&mut self, from: &str, to: &str) -> &mut Files {
+    pub(super) fn mv(&mut self, from: &str, to: &str) -> &mut TestFiles {
         self.rename(from, to, RenameHow::Plain).unwrap();
         self
     }
 
-    pub(super) fn rm(&mut self, path: &str) -> &mut Files {
+    pub(super) fn rm(&mut self, path: &str) -> &mut TestFiles {
         let (parent, name) = self.place(path).unwrap();
-        self.apply(Op::Unlink { parent, name, keep: false }).unwrap();
+        self.apply(FileOp::Unlink { parent, name, keep: false }).unwrap();
         self
     }
 
-    pub(super) fn rmdir(&mut self, path: &str) -> &mut Files {
+    pub(super) fn rmdir(&mut self, path: &str) -> &mut TestFiles {
         let (parent, name) = self.place(path).unwrap();
-        self.apply(Op::Rmdir { parent, name, keep: false }).unwrap();
+        self.apply(FileOp::Rmdir { parent, name, keep: false }).unwrap();
         self
     }
 
-    pub(super) fn link(&mut self, from: &str, to: &str) -> &mut Files {
+    pub(super) fn link(&mut self, from: &str, to: &str) -> &mut TestFiles {
         let (parent, name) = self.place(to).unwrap();
         let inode = self.tree.resolve(from.as_bytes()).unwrap();
-        self.apply(Op::Link { inode, parent, name }).unwrap();
+        self.apply(FileOp::Link { inode, parent, name }).unwrap();
         self
     }
 
-    pub(super) fn chmod(&mut self, path: &str, mode: u32) -> &mut Files {
+    pub(super) fn chmod(&mut self, path: &str, mode: u32) -> &mut TestFiles {
         let inode = self.tree.resolve(path.as_bytes()).unwrap();
-        self.apply(Op::SetAttr { inode, attrs: Attrs { mode: Some(mode), ..Attrs::default() } }).unwrap();
+        self.apply(FileOp::SetAttr { inode, attrs: Attrs { mode: Some(mode), ..Attrs::default() } }).unwrap();
         self
     }
 
-    pub(super) fn tag(&mut self, path: &str, name: &str, value: &str) -> &mut Files {
+    pub(super) fn tag(&mut self, path: &str, name: &str, value: &str) -> &mut TestFiles {
         let inode = self.tree.resolve(path.as_bytes()).unwrap();
         let (name, value) = (name.as_bytes().to_vec(), value.as_bytes().to_vec());
-        self.apply(Op::SetXattr { inode, name, value, how: XattrHow::Any }).unwrap();
+        self.apply(FileOp::SetXattr { inode, name, value, how: XattrHow::Any }).unwrap();
         self
     }
 }
@@ -110,11 +110,11 @@ pub(super) fn listing(tree: &Tree) -> BTreeMap<String, String> {
             let path = format!("{path}{}", String::from_utf8_lossy(name));
             let node = tree.node(inode).unwrap();
             match node.kind() {
-                Kind::Directory => {
+                FileKind::Directory => {
                     folders.push((inode, format!("{path}/")));
                     found.insert(format!("{path}/"), String::new());
                 }
-                Kind::Symlink => {
+                FileKind::Symlink => {
                     found.insert(path, format!("-> {}", String::from_utf8_lossy(node.target().unwrap())));
                 }
                 _ => {

@@ -1,11 +1,11 @@
 //! What holds for contents of all kinds, tried on random ones.
 
-use super::{Contents, Kind, Merged, Picked, Side, Strategy, Version, merge_contents};
+use super::{ContentVersion, Contents, Kind, Merged, Picked, Side, Strategy, merge_contents};
 use crate::object::Time;
 
 /// ThreeWay contents, the parent's written later.
 pub(super) fn contents<'a>(base: Option<&'a [u8]>, child: &'a [u8], parent: &'a [u8]) -> Contents<'a> {
-    let version = |bytes, time| Version { bytes, modified: Time(time) };
+    let version = |bytes, time| ContentVersion { bytes, modified: Time(time) };
     Contents { base, child: version(child, 1), parent: version(parent, 2) }
 }
 

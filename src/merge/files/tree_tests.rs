@@ -2,23 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use super::test_files::{Files, listing};
+use super::test_files::{TestFiles, listing};
 use super::tests::Chance;
-use super::{FileMerge, FilePlan, Loser, MergeAll, Rules, Side, Strategy, Trees, plan_files};
+use super::{FileMerge, FilePlan, Loser, MergeAll, MergeTrees, Rules, Side, Strategy, plan_files};
 use crate::object::Time;
-use crate::workspace::{Make, NoPacks, Node, Op, RenameHow, Tree};
+use crate::workspace::{FileNode, FileOp, Make, NoPacks, RenameHow, Tree};
 
 const RULES: &str = "tmp/** never\n*.bin whole\n*.log union id\n** text";
 
 fn plan_by(
     rules: &str,
-    base: &Files,
-    child: &Files,
-    parent: &Files,
+    base: &TestFiles,
+    child: &TestFiles,
+    parent: &TestFiles,
     strategy: Strategy,
     chosen: Option<Side>,
 ) -> FilePlan {
-    let trees = Trees { base: &base.tree, child: &child.tree, parent: &parent.tree };
+    let trees = MergeTrees { base: &base.tree, child: &child.tree, parent: &parent.tree };
     let (rules, time) = (Rules::parse(rules).unwrap(), Time(1_000_000));
     let how = FileMerge {
         rules: &rules,
@@ -43,8 +43,8 @@ fn same_kind(one: &FilePlan, other: &FilePlan, why: &str) {
     assert_eq!((one.tree.next_inode(), one.tree.totals()), (other.tree.next_inode(), other.tree.totals()), "{why}");
     for unlike in one.tree.unlike(&other.tree) {
         let [one, other] = [unlike.old, unlike.new].map(Option::unwrap);
-        let attributes = |node: &Node| (node.mode, node.uid, node.gid, node.hash());
-        let times = |node: &Node| [node.atime, node.mtime, node.ctime, node.crtime];
+        let attributes = |node: &FileNode| (node.mode, node.uid, node.gid, node.hash());
+        let times = |node: &FileNode| [node.atime, node.mtime, node.ctime, node.crtime];
         assert_eq!((attributes(one), times(one)), (attributes(other), times(other)), "{why}");
         assert!(one.names().eq(other.names()) && one.xattrs().eq(other.xattrs()), "{why}");
     }
@@ -54,12 +54,12 @@ fn same_kind(one: &FilePlan, other: &FilePlan, why: &str) {
     assert_eq!(anew.hash(), one.tree.hash(), "{why}");
 }
 
-fn plan(base: &Files, child: &Files, parent: &Files, strategy: Strategy) -> FilePlan {
+fn plan(base: &TestFiles, child: &TestFiles, parent: &TestFiles, strategy: Strategy) -> FilePlan {
     plan_by(RULES, base, child, parent, strategy, None)
 }
 
 /// Merges and compares with what is expected, whatever the strategy; there must be no conflict.
-fn clean(base: &Files, child: &Files, parent: &Files, expect: &[(&str, &str)]) {
+fn clean(base: &TestFiles, child: &TestFiles, parent: &TestFiles, expect: &[(&str, &str)]) {
     for strategy in Strategy::ALL {
         let plan = plan(base, child, parent, strategy);
         assert_eq!(conflicts(&plan), [], "{strategy}");
@@ -78,8 +78,8 @@ fn conflicts(plan: &FilePlan) -> Vec<(String, Option<Side>)> {
 }
 
 /// A base with a folder and two files, and both sides, the parent the later one.
-fn three() -> [Files; 3] {
-    let mut base = Files::new();
+fn three() -> [TestFiles; 3] {
+    let mut base = TestFiles::new();
     base.mkdir("d").write("a", "1\n2\n3\n4\n").write("d/b", "b\n");
     let (child, parent) = (base.later(100), base.later(200));
     [base, child, parent]
@@ -142,7 +142,7 @@ fn a_rename_and_a_change_both_apply() {
     parent.write("a", "changed").write("d/b", "B\n").write("d/new", "n");
     clean(&base, &child, &parent, &[("e/", ""), ("e/b", "B\n"), ("e/new", "n"), ("e/z", "changed")]);
     clean(&base, &parent, &child, &[("e/", ""), ("e/b", "B\n"), ("e/new", "n"), ("e/z", "changed")]);
-    let inode = |files: &Files, path: &[u8]| files.tree.resolve(path).unwrap();
+    let inode = |files: &TestFiles, path: &[u8]| files.tree.resolve(path).unwrap();
     let plan = plan(&base, &child, &parent, Strategy::Manual);
     assert_eq!(plan.tree.resolve(b"e/z").unwrap(), inode(&parent, b"a"), "a moved file keeps its inode");
 }
@@ -320,16 +320,16 @@ fn one_number_for_two_files_does_not_make_them_one() {
     let [base, mut child, mut parent] = three();
     child.write("c", "child").write("both", "c");
     parent.write("p", "parent").write("both", "p");
-    let inode = |files: &Files, path: &[u8]| files.tree.resolve(path).unwrap();
+    let inode = |files: &TestFiles, path: &[u8]| files.tree.resolve(path).unwrap();
     assert_eq!(inode(&child, b"c"), inode(&parent, b"p"));
-    let plan_for = |base: &Files| plan(base, &child, &parent, Strategy::ChildWins);
+    let plan_for = |base: &TestFiles| plan(base, &child, &parent, Strategy::ChildWins);
     assert_eq!(shown(&plan_for(&base).tree), [A, ("both", "c"), ("c", "child"), D, B, ("p", "parent")]);
     // As after a rollback across a pull: the base has what the child does not come from.
     assert_eq!(shown(&plan_for(&parent).tree), [A, ("both", "c"), ("c", "child"), D, B]);
 }
 
 /// Does something at random.
-fn shake(files: &mut Files, chance: &mut Chance) {
+fn shake(files: &mut TestFiles, chance: &mut Chance) {
     const PATHS: [&str; 9] = ["a", "b", "c", "d", "d/a", "d/b", "d/e", "d/e/a", "c/a"];
     for _ in 0..chance.below(6) {
         let (path, other) = (*chance.pick(&PATHS.each_ref()), *chance.pick(&PATHS.each_ref()));
@@ -339,12 +339,12 @@ fn shake(files: &mut Files, chance: &mut Chance) {
             1 | 2 => files.make(path, Make::File, 0o644),
             3 => files.rename(path, other, RenameHow::Plain),
             4 => files.rename(path, other, RenameHow::Exchange),
-            5 => files.place(path).and_then(|(parent, name)| files.apply(Op::Unlink { parent, name, keep: false })),
-            6 => files.place(path).and_then(|(parent, name)| files.apply(Op::Rmdir { parent, name, keep: false })),
+            5 => files.place(path).and_then(|(parent, name)| files.apply(FileOp::Unlink { parent, name, keep: false })),
+            6 => files.place(path).and_then(|(parent, name)| files.apply(FileOp::Rmdir { parent, name, keep: false })),
             _ => files
                 .tree
                 .resolve(path.as_bytes())
-                .and_then(|inode| files.apply(Op::Write { inode, offset: 0, bytes: text.as_bytes().into() })),
+                .and_then(|inode| files.apply(FileOp::Write { inode, offset: 0, bytes: text.as_bytes().into() })),
         };
     }
 }
@@ -354,7 +354,7 @@ fn random_trees_merge_without_loss_of_what_one_side_alone_changed() {
     let mut chance = Chance(7);
     let (mut both, mut clean) = (0, 0);
     for round in 0..3_000 {
-        let mut base = Files::new();
+        let mut base = TestFiles::new();
         shake(&mut base, &mut chance);
         shake(&mut base, &mut chance);
         let (mut child, mut parent) = (base.later(100), base.later(110));

@@ -8,7 +8,7 @@ use super::{Contents, Merged, Side, Strategy};
 
 /// What tells lines apart.
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Name<'a> {
+enum LineKey<'a> {
     /// The canonical value of the key.
     Key(Cow<'a, str>),
     /// The line itself, where it is no JSON object with that key, or the key is null.
@@ -49,7 +49,7 @@ pub(super) fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> M
 }
 
 /// The lines of a file without their ends, and those that a later line of the same key replaced.
-fn lines<'a>(bytes: &'a [u8], key: &str) -> (Items<Name<'a>, &'a [u8]>, Vec<&'a [u8]>) {
+fn lines<'a>(bytes: &'a [u8], key: &str) -> (Items<LineKey<'a>, &'a [u8]>, Vec<&'a [u8]>) {
     let (mut items, mut doubles) = (Items::new(), Vec::new());
     // What follows the last line end is a line only if it holds something.
     let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
@@ -57,7 +57,7 @@ fn lines<'a>(bytes: &'a [u8], key: &str) -> (Items<Name<'a>, &'a [u8]>, Vec<&'a 
         return (items, doubles);
     }
     for line in text.split(|byte| *byte == b'\n') {
-        let name = value_of(line, key).map_or(Name::Line(line), Name::Key);
+        let name = value_of(line, key).map_or(LineKey::Line(line), LineKey::Key);
         doubles.extend(items.insert(name, line).filter(|replaced| *replaced != line));
     }
     (items, doubles)

@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
-use super::{FILTER_DEPTH_MAX, FilterError, Node, Test};
+use super::{FILTER_DEPTH_MAX, FilterError, FilterNode, Test};
 
 /// Parses one filter object; `depth` is its own level, 1 for the outermost.
-pub(super) fn parse_filter(filter: &Value, depth: usize) -> Result<Node, FilterError> {
+pub(super) fn parse_filter(filter: &Value, depth: usize) -> Result<FilterNode, FilterError> {
     if depth > FILTER_DEPTH_MAX {
         return Err(FilterError::Depth);
     }
@@ -15,19 +15,19 @@ pub(super) fn parse_filter(filter: &Value, depth: usize) -> Result<Node, FilterE
     let mut nodes = Vec::with_capacity(object.len());
     for (key, value) in object {
         nodes.push(match key.as_str() {
-            "$and" => Node::All(parse_list("$and", value, depth)?),
-            "$or" => Node::Any(parse_list("$or", value, depth)?),
-            "$not" => Node::Not(Box::new(parse_filter(value, depth + 1)?)),
+            "$and" => FilterNode::All(parse_list("$and", value, depth)?),
+            "$or" => FilterNode::Any(parse_list("$or", value, depth)?),
+            "$not" => FilterNode::Not(Box::new(parse_filter(value, depth + 1)?)),
             other if other.starts_with('$') => {
                 return Err(unknown(other, "the filter itself".to_owned()));
             }
-            _ => Node::Key(key.as_str().into(), parse_condition(key, value, depth)?),
+            _ => FilterNode::Key(key.as_str().into(), parse_condition(key, value, depth)?),
         });
     }
-    Ok(if nodes.len() == 1 { nodes.remove(0) } else { Node::All(nodes) })
+    Ok(if nodes.len() == 1 { nodes.remove(0) } else { FilterNode::All(nodes) })
 }
 
-fn parse_list(operator: &'static str, value: &Value, depth: usize) -> Result<Vec<Node>, FilterError> {
+fn parse_list(operator: &'static str, value: &Value, depth: usize) -> Result<Vec<FilterNode>, FilterError> {
     let filters = value.as_array().filter(|filters| !filters.is_empty());
     let filters = filters.ok_or_else(|| bad_operand(operator, value, "a list of one or more filters"))?;
     filters.iter().map(|filter| parse_filter(filter, depth + 1)).collect()

@@ -3,10 +3,10 @@
 use roaring::RoaringBitmap;
 use serde_json::Value;
 
-use super::{Filter, Node, Test};
-use crate::facet::{Bound, Facets, Rows};
+use super::{Filter, FilterNode, Test};
+use crate::facet::{Bound, Facets, RowSet};
 use crate::search::SearchError;
-use crate::search::clock::Clock;
+use crate::search::clock::QueryTimer;
 use crate::segment::{Segment, SegmentError};
 
 #[cfg(test)]
@@ -24,8 +24,8 @@ impl Filter {
     ///
     /// The index gives most of them; the metadata of rows that it leaves open is read, at about a
     /// microsecond a row.
-    pub fn select(&self, segment: &Segment, clock: &Clock<'_>) -> Result<RoaringBitmap, SearchError> {
-        let Rows { mut sure, unsure } = self.narrow(&segment.facets()?, clock)?;
+    pub fn select(&self, segment: &Segment, clock: &QueryTimer<'_>) -> Result<RoaringBitmap, SearchError> {
+        let RowSet { mut sure, unsure } = self.narrow(&segment.facets()?, clock)?;
         let weight = ROW_STEPS + self.weight();
         for row in &unsure {
             clock.spend(weight)?;
@@ -37,7 +37,7 @@ impl Filter {
     }
 
     /// Returns the rows that match as far as the index alone can tell; reads no row.
-    pub fn narrow(&self, facets: &Facets<'_>, clock: &Clock<'_>) -> Result<Rows, SearchError> {
+    pub fn narrow(&self, facets: &Facets<'_>, clock: &QueryTimer<'_>) -> Result<RowSet, SearchError> {
         let rows = self.0.rows(facets, clock);
         clock.spend(0)?;
         Ok(rows)
@@ -48,12 +48,12 @@ fn metadata(segment: &Segment, row: u32) -> Result<Value, SegmentError> {
     Ok(serde_json::from_str(&segment.words(row)?.1).unwrap_or_default())
 }
 
-impl Node {
+impl FilterNode {
     /// Returns the rows that match; any once the time is over.
-    fn rows(&self, facets: &Facets<'_>, clock: &Clock<'_>) -> Rows {
+    fn rows(&self, facets: &Facets<'_>, clock: &QueryTimer<'_>) -> RowSet {
         match self {
             Self::All(nodes) => all(facets, nodes.iter().map(|node| node.rows(facets, clock))),
-            Self::Any(nodes) => nodes.iter().map(|node| node.rows(facets, clock)).fold(Rows::none(), Rows::or),
+            Self::Any(nodes) => nodes.iter().map(|node| node.rows(facets, clock)).fold(RowSet::none(), RowSet::or),
             Self::Not(node) => node.rows(facets, clock).not(facets.rows()),
             Self::Key(key, test) => test.rows(facets, key, clock),
         }
@@ -61,9 +61,9 @@ impl Node {
 }
 
 impl Test {
-    fn rows(&self, facets: &Facets<'_>, key: &str, clock: &Clock<'_>) -> Rows {
+    fn rows(&self, facets: &Facets<'_>, key: &str, clock: &QueryTimer<'_>) -> RowSet {
         if clock.is_over(VALUE_STEPS) {
-            return Rows::none();
+            return RowSet::none();
         }
         match self {
             Self::Exists(true) => facets.present(key),
@@ -73,10 +73,10 @@ impl Test {
             Self::Equal(operand) => facets.equal(key, operand),
             Self::OneOf(operands) => {
                 let some = |operands: &[Value]| match clock.is_over(operands.len() * VALUE_STEPS) {
-                    true => Rows::none(),
+                    true => RowSet::none(),
                     false => facets.one_of(key, operands),
                 };
-                operands.chunks(VALUES_AT_ONCE).map(some).fold(facets.one_of(key, &[]), Rows::or)
+                operands.chunks(VALUES_AT_ONCE).map(some).fold(facets.one_of(key, &[]), RowSet::or)
             }
             Self::Order(operand, wanted) => facets.ordered(key, &[Bound { operand, wanted: *wanted }]),
         }
@@ -84,7 +84,7 @@ impl Test {
 }
 
 /// Both ends of a range are looked up together: each alone may have most of the rows.
-fn all_of_one_key(facets: &Facets<'_>, key: &str, tests: &[Test], clock: &Clock<'_>) -> Rows {
+fn all_of_one_key(facets: &Facets<'_>, key: &str, tests: &[Test], clock: &QueryTimer<'_>) -> RowSet {
     let bound = |test| match test {
         &Test::Order(ref operand, wanted) => Some(Bound { operand, wanted }),
         _ => None,
@@ -96,7 +96,7 @@ fn all_of_one_key(facets: &Facets<'_>, key: &str, tests: &[Test], clock: &Clock<
 }
 
 /// Returns the rows that are in all of `parts`; every row where there are none.
-fn all(facets: &Facets<'_>, mut parts: impl Iterator<Item = Rows>) -> Rows {
-    let first = parts.next().unwrap_or_else(|| Rows::all(facets.rows()));
-    parts.fold(first, Rows::and)
+fn all(facets: &Facets<'_>, mut parts: impl Iterator<Item = RowSet>) -> RowSet {
+    let first = parts.next().unwrap_or_else(|| RowSet::all(facets.rows()));
+    parts.fold(first, RowSet::and)
 }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Compared, Prepared, UNDERFLOW};
+use super::{Compared, PreparedVector, UNDERFLOW};
 use crate::vector::Metric;
 
 /// Lengths of queries and rows for which no term below leaves the range of f32, not even in its
@@ -32,7 +32,7 @@ impl Sieve {
 
     /// Tells whether a row may score as much as the query's threshold: its bounds say more.
     ///
-    /// Where this is false, the upper of [`Prepared::bounds`] is certainly below the threshold.
+    /// Where this is false, the upper of [`PreparedVector::bounds`] is certainly below the threshold.
     #[must_use]
     #[inline]
     pub fn passes(&self, row: Compared) -> bool {
@@ -44,7 +44,7 @@ impl Sieve {
     }
 }
 
-impl Prepared {
+impl PreparedVector {
     /// Puts the products of the query's code with those of some rows into `out`; the rows' codes
     /// lie one behind the other in `codes`. Rows behind the end give 0.
     ///
@@ -111,7 +111,7 @@ mod tests {
     fn no_factor_is_so_small_that_products_with_it_are_slow() {
         for metric in Metric::ALL {
             for worst in [-1.0, -0.25, 0.0, 0.5] {
-                let sieve = Prepared::new(metric, vec![0.5, -1.0, 0.25]).sieve(Some(worst));
+                let sieve = PreparedVector::new(metric, vec![0.5, -1.0, 0.25]).sieve(Some(worst));
                 for factor in [sieve.product, sieve.residual, sieve.norm, sieve.square] {
                     assert!(factor == 0.0 || factor.is_normal(), "{metric}, {worst}: {sieve:?}");
                 }

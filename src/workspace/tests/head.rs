@@ -1,11 +1,11 @@
 //! What the head covers and what not.
 
-use super::super::{Attrs, NoPacks, Op, ROOT, RangeOp, Tree, XattrHow};
+use super::super::{Attrs, FileOp, NoPacks, ROOT, RangeOp, Tree, XattrHow};
 use super::{create, mkdir, name, write};
 use crate::object::{Hash, Time};
 
 fn set(tree: &mut Tree, inode: u64, attrs: Attrs) {
-    tree.apply(&Op::SetAttr { inode, attrs }, Time(9), &NoPacks).unwrap();
+    tree.apply(&FileOp::SetAttr { inode, attrs }, Time(9), &NoPacks).unwrap();
 }
 
 #[test]
@@ -32,18 +32,18 @@ fn a_large_directory_has_the_same_head_whatever_its_history() {
     for text in names.iter().rev() {
         create(&mut backward, passing, text);
         let (new_name, how) = (name(text), super::super::RenameHow::Plain);
-        let op = Op::Rename { parent: passing, name: name(text), new_parent: ROOT, new_name, how, keep: false };
+        let op = FileOp::Rename { parent: passing, name: name(text), new_parent: ROOT, new_name, how, keep: false };
         backward.apply(&op, Time(3), &NoPacks).unwrap();
         if text.ends_with(b"9") {
             backward.hash();
-            let op = Op::Unlink { parent: ROOT, name: name(text), keep: false };
+            let op = FileOp::Unlink { parent: ROOT, name: name(text), keep: false };
             backward.apply(&op, Time(3), &NoPacks).unwrap();
             backward.hash();
             create(&mut backward, ROOT, text);
         }
     }
     assert_ne!(forward.hash(), backward.hash());
-    backward.apply(&Op::Rmdir { parent: ROOT, name: name(b"passing"), keep: false }, Time(4), &NoPacks).unwrap();
+    backward.apply(&FileOp::Rmdir { parent: ROOT, name: name(b"passing"), keep: false }, Time(4), &NoPacks).unwrap();
     assert_eq!(forward.hash(), backward.hash());
     assert!(forward.changes(&backward).is_empty());
 }
@@ -58,7 +58,7 @@ fn times_owners_numbers_links_and_holes_do_not_count() {
 
     let mut two = Tree::default();
     let gone = create(&mut two, ROOT, b"gone");
-    two.apply(&Op::Unlink { parent: ROOT, name: name(b"gone"), keep: true }, Time(8), &NoPacks).unwrap();
+    two.apply(&FileOp::Unlink { parent: ROOT, name: name(b"gone"), keep: true }, Time(8), &NoPacks).unwrap();
     write(&mut two, gone, 0, b"an orphan");
     let file = create(&mut two, ROOT, b"b");
     set(
@@ -66,11 +66,11 @@ fn times_owners_numbers_links_and_holes_do_not_count() {
         file,
         Attrs { uid: Some(5), gid: Some(6), size: Some(200_000), atime: Some(Time(-1)), ..Attrs::default() },
     );
-    two.apply(&Op::Link { inode: file, parent: ROOT, name: name(b"a") }, Time(8), &NoPacks).unwrap();
+    two.apply(&FileOp::Link { inode: file, parent: ROOT, name: name(b"a") }, Time(8), &NoPacks).unwrap();
     assert_eq!(one.hash(), two.hash());
     assert!(one.changes(&two).is_empty());
 
-    let allocate = |what| Op::Range { inode: file, what, offset: 0, length: 150_000, keep_size: true };
+    let allocate = |what| FileOp::Range { inode: file, what, offset: 0, length: 150_000, keep_size: true };
     two.apply(&allocate(RangeOp::Allocate), Time(8), &NoPacks).unwrap();
     assert!(two.node(file).unwrap().blocks() > 0);
     assert_eq!(one.hash(), two.hash());
@@ -92,7 +92,7 @@ fn mode_content_size_and_user_attributes_count() {
     set(&mut tree, file, Attrs { size: Some(70_002), ..Attrs::default() });
     differs(&tree);
     let xattr =
-        |name: &[u8]| Op::SetXattr { inode: file, name: name.to_vec(), value: b"v".to_vec(), how: XattrHow::Any };
+        |name: &[u8]| FileOp::SetXattr { inode: file, name: name.to_vec(), value: b"v".to_vec(), how: XattrHow::Any };
     tree.apply(&xattr(b"user.a"), Time(1), &NoPacks).unwrap();
     differs(&tree);
     let head: Hash = tree.hash();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{ChangeKind, NoPacks, Op, Tree};
+use super::super::{ChangeKind, FileOp, NoPacks, Tree};
 use super::plain::{Plain, assert_alike};
 use super::{Random, random_op};
 use crate::object::Time;
@@ -14,7 +14,7 @@ fn replayed_ops_give_the_same_tree_numbers_and_head() {
         for time in 1..300 {
             let op = random_op(&mut random, tree.next_inode());
             let bytes = op.to_bytes();
-            let read = Op::from_bytes(&bytes).unwrap();
+            let read = FileOp::from_bytes(&bytes).unwrap();
             assert_eq!((&read, &read.to_bytes()), (&op, &bytes));
             let (one, other) = (tree.apply(&op, Time(time), &NoPacks), again.apply(&read, Time(time), &NoPacks));
             assert_eq!(one.ok(), other.ok());
@@ -30,10 +30,10 @@ fn a_cut_or_foreign_op_is_refused_or_another_op() {
     for _ in 0..300 {
         let bytes = random_op(&mut random, 20).to_bytes();
         let cut = random.below(bytes.len());
-        assert!(Op::from_bytes(&bytes[..cut]).map_or(true, |op| op.to_bytes() != bytes));
+        assert!(FileOp::from_bytes(&bytes[..cut]).map_or(true, |op| op.to_bytes() != bytes));
         let mut damaged = bytes.clone();
         damaged[cut] ^= 1 << random.below(8);
-        assert!(Op::from_bytes(&damaged).map_or(true, |op| op.to_bytes() != bytes));
+        assert!(FileOp::from_bytes(&damaged).map_or(true, |op| op.to_bytes() != bytes));
     }
 }
 

@@ -14,7 +14,9 @@ mod storing;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use super::{Attrs, Make, Name, Op, Pack, Packs, ROOT, RangeOp, RenameHow, Totals, Tree, TreeError, XattrHow};
+use super::{
+    Attrs, FileName, FileOp, Make, Pack, Packs, ROOT, RangeOp, RenameHow, Tree, TreeError, TreeTotals, XattrHow,
+};
 use crate::disk::ForgetfulDisk;
 use crate::object::{BlobStore, Hash, Time};
 use crate::segment::SegmentError;
@@ -40,8 +42,8 @@ impl Random {
     }
 }
 
-pub(super) fn name(text: &[u8]) -> Name {
-    Name::new(text).unwrap()
+pub(super) fn name(text: &[u8]) -> FileName {
+    FileName::new(text).unwrap()
 }
 
 /// Makes a file.
@@ -55,20 +57,20 @@ pub(super) fn mkdir(tree: &mut Tree, parent: u64, text: &[u8]) -> u64 {
 }
 
 pub(super) fn made(tree: &mut Tree, parent: u64, text: &[u8], make: Make) -> u64 {
-    let op = Op::Create { parent, name: name(text), make, mode: 0o644, uid: 0, gid: 0 };
+    let op = FileOp::Create { parent, name: name(text), make, mode: 0o644, uid: 0, gid: 0 };
     tree.apply(&op, Time(1), &super::NoPacks).unwrap().inode
 }
 
 pub(super) fn write(tree: &mut Tree, inode: u64, offset: u64, bytes: &[u8]) {
-    let op = Op::Write { inode, offset, bytes: bytes.into() };
+    let op = FileOp::Write { inode, offset, bytes: bytes.into() };
     tree.apply(&op, Time(2), &super::NoPacks).unwrap();
 }
 
 /// The totals of a tree, added up anew.
-pub(super) fn added_up(tree: &Tree) -> Totals {
-    let mut totals = Totals::default();
+pub(super) fn added_up(tree: &Tree) -> TreeTotals {
+    let mut totals = TreeTotals::default();
     for (_, node) in tree.nodes.iter().filter(|(inode, node)| *inode != ROOT && !node.is_nameless()) {
-        totals.add(Totals::of(node));
+        totals.add(TreeTotals::of(node));
     }
     totals
 }
@@ -101,12 +103,12 @@ impl Packs for Cellar {
 }
 
 /// A random op about few inodes and names, so that most meet something.
-pub(super) fn random_op(random: &mut Random, inodes: u64) -> Op<'static> {
+pub(super) fn random_op(random: &mut Random, inodes: u64) -> FileOp<'static> {
     let inode = |random: &mut Random| 1 + random.below(inodes as usize) as u64;
     let short = |random: &mut Random| name(&[b'a' + random.below(6) as u8]);
     let attribute = |random: &mut Random| [&b"user.a"[..], b"user.b", b"trusted.c"][random.below(3)].to_vec();
     match random.below(20) {
-        0..=4 => Op::Create {
+        0..=4 => FileOp::Create {
             parent: inode(random),
             name: short(random),
             make: match random.below(8) {
@@ -119,10 +121,10 @@ pub(super) fn random_op(random: &mut Random, inodes: u64) -> Op<'static> {
             uid: random.below(3) as u32,
             gid: random.below(3) as u32,
         },
-        5 => Op::Link { inode: inode(random), parent: inode(random), name: short(random) },
-        6 => Op::Unlink { parent: inode(random), name: short(random), keep: random.chance(2) },
-        7 => Op::Rmdir { parent: inode(random), name: short(random), keep: random.chance(2) },
-        8..=10 => Op::Rename {
+        5 => FileOp::Link { inode: inode(random), parent: inode(random), name: short(random) },
+        6 => FileOp::Unlink { parent: inode(random), name: short(random), keep: random.chance(2) },
+        7 => FileOp::Rmdir { parent: inode(random), name: short(random), keep: random.chance(2) },
+        8..=10 => FileOp::Rename {
             parent: inode(random),
             name: short(random),
             new_parent: inode(random),
@@ -134,26 +136,26 @@ pub(super) fn random_op(random: &mut Random, inodes: u64) -> Op<'static> {
             let inode = inode(random);
             random_change(random, inode)
         }
-        17 => Op::SetXattr {
+        17 => FileOp::SetXattr {
             inode: inode(random),
             name: attribute(random),
             value: random.bytes(20),
             how: [XattrHow::Any, XattrHow::Create, XattrHow::Replace][random.below(3)],
         },
-        18 => Op::RemoveXattr { inode: inode(random), name: attribute(random) },
-        _ => Op::Drop { inode: inode(random) },
+        18 => FileOp::RemoveXattr { inode: inode(random), name: attribute(random) },
+        _ => FileOp::Drop { inode: inode(random) },
     }
 }
 
 /// A random op about one inode's attributes or content.
-fn random_change(random: &mut Random, inode: u64) -> Op<'static> {
+fn random_change(random: &mut Random, inode: u64) -> FileOp<'static> {
     let offset = |random: &mut Random| {
         let near = [0, 100, 65_536, 131_072, 200_000][random.below(5)];
         (near + random.below(200)) as u64
     };
     let long = |random: &mut Random| if random.chance(4) { random.below(150_000) } else { random.below(300) };
     match random.below(6) {
-        0 => Op::SetAttr {
+        0 => FileOp::SetAttr {
             inode,
             attrs: Attrs {
                 mode: random.chance(2).then(|| random.below(0o10000) as u32),
@@ -166,16 +168,16 @@ fn random_change(random: &mut Random, inode: u64) -> Op<'static> {
         },
         1..=3 => {
             let (offset, bound) = (offset(random), 1 + long(random));
-            Op::Write { inode, offset, bytes: random.bytes(bound).into() }
+            FileOp::Write { inode, offset, bytes: random.bytes(bound).into() }
         }
-        4 => Op::Range {
+        4 => FileOp::Range {
             inode,
             what: [RangeOp::Punch, RangeOp::Zero, RangeOp::Allocate][random.below(3)],
             offset: offset(random),
             length: if random.chance(3) { random.below(800_000) } else { long(random) } as u64,
             keep_size: random.chance(2),
         },
-        _ => Op::Copy {
+        _ => FileOp::Copy {
             from: inode,
             from_offset: offset(random),
             to: if random.chance(3) { inode } else { 2 + random.below(10) as u64 },

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::super::chunks::Chunks;
-use super::super::{NoPacks, Op, Packs, Stretch, Tree, TreeError, write_packs};
+use super::super::{FileOp, NoPacks, Packs, Stretch, Tree, TreeError, write_packs};
 use super::plain::{Plain, assert_alike};
 use super::{Cellar, Random, added_up, random_op, variant};
 use crate::disk::{Disk, DiskFile, ForgetfulDisk};
 use crate::object::Time;
 
 /// Applies one op to both and compares what they say.
-fn step(tree: &mut Tree, plain: &mut Plain, op: &Op, time: i64, packs: &dyn Packs) {
+fn step(tree: &mut Tree, plain: &mut Plain, op: &FileOp, time: i64, packs: &dyn Packs) {
     let before = tree.clone();
     let done = tree.apply(op, Time(time), packs).map(|_| ());
     compare((&before, tree), plain, op, time, done, packs);
@@ -20,7 +20,7 @@ fn step(tree: &mut Tree, plain: &mut Plain, op: &Op, time: i64, packs: &dyn Pack
 fn compare(
     (before, tree): (&Tree, &Tree),
     plain: &mut Plain,
-    op: &Op,
+    op: &FileOp,
     time: i64,
     done: Result<(), TreeError>,
     packs: &dyn Packs,
@@ -106,8 +106,8 @@ impl Stays {
     }
 
     /// Does what a write does, if it has a whole chunk.
-    fn write(&mut self, tree: &mut Tree, op: &Op, time: i64, cellar: &Cellar) -> Option<Result<(), TreeError>> {
-        let Op::Write { inode, offset, bytes } = op else { return None };
+    fn write(&mut self, tree: &mut Tree, op: &FileOp, time: i64, cellar: &Cellar) -> Option<Result<(), TreeError>> {
+        let FileOp::Write { inode, offset, bytes } = op else { return None };
         let stretch = Stretch::new(*offset, bytes)?;
         let mut content = [bytes, &stretch.vouching()[..]].concat();
         assert_eq!(Stretch::vouched(*offset, &content).unwrap().bytes(), &bytes[..]);
@@ -125,7 +125,7 @@ impl Stays {
     }
 }
 
-fn long_write(random: &mut Random, inode: u64) -> Op<'static> {
+fn long_write(random: &mut Random, inode: u64) -> FileOp<'static> {
     let (chunks, zeros) = (1 + random.below(3), random.chance(4));
     // Most begin or end within a chunk.
     let mut odd = || [0, 1, 4096, 65_535, random.below(65_536)][random.below(5)];
@@ -133,7 +133,7 @@ fn long_write(random: &mut Random, inode: u64) -> Op<'static> {
     let byte = |at: usize, seed: usize| if zeros && at < 65_536 { 0 } else { ((at * seed) >> 7) as u8 };
     let seed = 1 + random.below(1000);
     let bytes: Vec<u8> = (0..before + chunks * 65_536 + behind).map(|at| byte(at, seed)).collect();
-    Op::Write { inode, offset: (65_536 * (1 + random.below(4)) - before) as u64, bytes: bytes.into() }
+    FileOp::Write { inode, offset: (65_536 * (1 + random.below(4)) - before) as u64, bytes: bytes.into() }
 }
 
 #[test]
@@ -174,21 +174,21 @@ fn what_is_wrong_in_the_file_is_refused_and_never_read_nor_sealed() {
     let inode = super::create(&mut tree, super::super::ROOT, b"long");
     let mut stays = Stays::new(&disk);
     let bytes = [[7; 65_536], [8; 65_536]].concat();
-    let op = Op::Write { inode, offset: 0, bytes: bytes.clone().into() };
+    let op = FileOp::Write { inode, offset: 0, bytes: bytes.clone().into() };
     stays.write(&mut tree, &op, 1, &cellar).unwrap().unwrap();
     assert_eq!(tree.read(inode, 65_530, 9, &cellar).unwrap(), [7, 7, 7, 7, 7, 7, 8, 8, 8]);
     disk.flip("long", 65_536 + 9, 1).unwrap();
     assert_eq!(tree.read(inode, 0, 65_536, &cellar).unwrap(), &bytes[..65_536]);
     for refused in [
         tree.read(inode, 65_530, 20, &cellar).map(drop),
-        tree.clone().apply(&Op::Write { inode, offset: 65_540, bytes: vec![1].into() }, Time(2), &cellar).map(drop),
+        tree.clone().apply(&FileOp::Write { inode, offset: 65_540, bytes: vec![1].into() }, Time(2), &cellar).map(drop),
         tree.delta_from(&Tree::default()).map(drop),
         write_packs(&cellar.blobs, &cellar, std::iter::once(&tree)).map(drop),
     ] {
         assert!(matches!(refused, Err(TreeError::Segment(_))), "{refused:?}");
     }
     // What keeps none of its bytes does not look at them.
-    tree.apply(&Op::Write { inode, offset: 65_536, bytes: vec![1; 65_536].into() }, Time(3), &cellar).unwrap();
+    tree.apply(&FileOp::Write { inode, offset: 65_536, bytes: vec![1; 65_536].into() }, Time(3), &cellar).unwrap();
     assert_eq!(tree.read(inode, 65_530, 7, &cellar).unwrap(), [7, 7, 7, 7, 7, 7, 1]);
 }
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::node::{Body, Node};
+use super::super::node::{Body, FileNode};
 use super::super::nodes::{Nodes, Unlike};
 use super::Random;
 use crate::object::Time;
 
-type Plain = BTreeMap<u64, Arc<Node>>;
+type Plain = BTreeMap<u64, Arc<FileNode>>;
 
 /// Numbers as trees give them, and any others.
 fn number(random: &mut Random) -> u64 {
@@ -16,7 +16,7 @@ fn number(random: &mut Random) -> u64 {
     u64::MAX >> (64 - bits) & (random.below(1 << 31) as u64).wrapping_mul(0x0000_0003_0000_0005)
 }
 
-fn same(one: Option<&Arc<Node>>, other: Option<&Arc<Node>>) -> bool {
+fn same(one: Option<&Arc<FileNode>>, other: Option<&Arc<FileNode>>) -> bool {
     one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
 
@@ -52,7 +52,7 @@ fn it_does_what_a_plain_map_does_and_clones_keep_what_they_had() {
         let (mut nodes, mut plain) = kept[0].clone();
         for step in 0..600 {
             let inode = number(&mut random);
-            let node = Arc::new(Node::new(Body::Fifo, 0, 0, 0, Time(step)));
+            let node = Arc::new(FileNode::new(Body::Fifo, 0, 0, 0, Time(step)));
             match random.below(5) {
                 0 | 1 => {
                     nodes.insert(inode, node.clone());
@@ -85,7 +85,7 @@ fn it_does_what_a_plain_map_does_and_clones_keep_what_they_had() {
 #[test]
 fn what_is_empty_takes_no_memory() {
     let mut nodes = Nodes::default();
-    let node = Arc::new(Node::new(Body::Fifo, 0, 0, 0, Time(0)));
+    let node = Arc::new(FileNode::new(Body::Fifo, 0, 0, 0, Time(0)));
     (0..1000).for_each(|inode| nodes.insert(inode, node.clone()));
     (0..1000).for_each(|inode| drop(nodes.remove(inode)));
     assert!(nodes.ptr_eq(&Nodes::default()) && nodes.remove(7).is_none());

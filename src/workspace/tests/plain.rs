@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Kind, Make, Op, RangeOp, RenameHow, Tree, XattrHow};
+use super::super::{FileKind, FileOp, Make, RangeOp, RenameHow, Tree, XattrHow};
 use crate::object::Time;
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct PlainNode {
-    pub kind: Kind,
+    pub kind: FileKind,
     pub mode: u32,
     pub owner: (u32, u32),
     /// atime, mtime, ctime, crtime.
@@ -26,31 +26,31 @@ pub struct Plain {
 }
 
 /// What the head covers of one path.
-pub type Visible = (Kind, u32, Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>);
+pub type Visible = (FileKind, u32, Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>);
 
 type Done = Result<(), &'static str>;
 
 impl Plain {
     pub fn new() -> Plain {
-        Plain { nodes: BTreeMap::from([(1, PlainNode::new(Kind::Directory, 0o755, (0, 0), 0))]), next: 2 }
+        Plain { nodes: BTreeMap::from([(1, PlainNode::new(FileKind::Directory, 0o755, (0, 0), 0))]), next: 2 }
     }
 
-    pub fn apply(&mut self, op: &Op, time: i64) -> Done {
+    pub fn apply(&mut self, op: &FileOp, time: i64) -> Done {
         match op {
-            Op::Create { parent, name, make, mode, uid, gid } => {
+            FileOp::Create { parent, name, make, mode, uid, gid } => {
                 self.create(*parent, name, make, *mode, (*uid, *gid), time)
             }
-            Op::Link { inode, parent, name } => self.link(*inode, *parent, name, time),
-            Op::Unlink { parent, name, keep } => {
+            FileOp::Link { inode, parent, name } => self.link(*inode, *parent, name, time),
+            FileOp::Unlink { parent, name, keep } => {
                 let inode = self.child(*parent, name)?.ok_or("NotFound")?;
-                if self.nodes[&inode].kind == Kind::Directory {
+                if self.nodes[&inode].kind == FileKind::Directory {
                     return Err("IsDirectory");
                 }
                 self.remove(*parent, name, *keep, time)
             }
-            Op::Rmdir { parent, name, keep } => {
+            FileOp::Rmdir { parent, name, keep } => {
                 let inode = self.child(*parent, name)?.ok_or("NotFound")?;
-                if self.nodes[&inode].kind != Kind::Directory {
+                if self.nodes[&inode].kind != FileKind::Directory {
                     return Err("NotDirectory");
                 }
                 if !self.nodes[&inode].entries.is_empty() {
@@ -58,10 +58,10 @@ impl Plain {
                 }
                 self.remove(*parent, name, *keep, time)
             }
-            Op::Rename { parent, name, new_parent, new_name, how, keep } => {
+            FileOp::Rename { parent, name, new_parent, new_name, how, keep } => {
                 self.rename((*parent, name), (*new_parent, new_name), *how, *keep, time)
             }
-            Op::Drop { inode } => {
+            FileOp::Drop { inode } => {
                 if self.nodes.get(inode).is_some_and(|node| node.nlink == 0) {
                     self.nodes.remove(inode);
                 }
@@ -73,7 +73,7 @@ impl Plain {
 
     fn child(&self, parent: u64, name: &[u8]) -> Result<Option<u64>, &'static str> {
         let node = self.nodes.get(&parent).ok_or("Stale")?;
-        if node.kind != Kind::Directory {
+        if node.kind != FileKind::Directory {
             return Err("NotDirectory");
         }
         if node.nlink == 0 {
@@ -101,18 +101,18 @@ impl Plain {
             return Err("Exists");
         }
         let kind = match make {
-            Make::File => Kind::File,
-            Make::Directory => Kind::Directory,
-            Make::Symlink(_) => Kind::Symlink,
-            Make::Fifo => Kind::Fifo,
-            Make::Socket => Kind::Socket,
-            Make::CharDevice(_) => Kind::CharDevice,
-            Make::BlockDevice(_) => Kind::BlockDevice,
+            Make::File => FileKind::File,
+            Make::Directory => FileKind::Directory,
+            Make::Symlink(_) => FileKind::Symlink,
+            Make::Fifo => FileKind::Fifo,
+            Make::Socket => FileKind::Socket,
+            Make::CharDevice(_) => FileKind::CharDevice,
+            Make::BlockDevice(_) => FileKind::BlockDevice,
         };
         let above = self.touch(parent, time);
         if above.mode & 0o2000 != 0 {
             owner.1 = above.owner.1;
-            mode |= if kind == Kind::Directory { 0o2000 } else { 0 };
+            mode |= if kind == FileKind::Directory { 0o2000 } else { 0 };
         }
         let mut node = PlainNode::new(kind, mode, owner, time);
         if let Make::Symlink(target) = make {
@@ -127,7 +127,7 @@ impl Plain {
 
     fn link(&mut self, inode: u64, parent: u64, name: &[u8], time: i64) -> Done {
         let node = self.nodes.get(&inode).ok_or("Stale")?;
-        if node.kind == Kind::Directory {
+        if node.kind == FileKind::Directory {
             return Err("NotPermitted");
         }
         if node.nlink == 0 {
@@ -155,7 +155,7 @@ impl Plain {
     fn rename(&mut self, from: (u64, &[u8]), to: (u64, &[u8]), how: RenameHow, keep: bool, time: i64) -> Done {
         let inode = self.child(from.0, from.1)?.ok_or("NotFound")?;
         let target = self.child(to.0, to.1)?;
-        let is_directory = |plain: &Plain, inode: u64| plain.nodes[&inode].kind == Kind::Directory;
+        let is_directory = |plain: &Plain, inode: u64| plain.nodes[&inode].kind == FileKind::Directory;
         match (how, target) {
             (RenameHow::NoReplace, Some(_)) => return Err("Exists"),
             (RenameHow::Exchange, None) => return Err("NotFound"),
@@ -208,12 +208,12 @@ impl Plain {
         for (parent, node) in &self.nodes {
             for child in node.entries.values() {
                 *links.entry(*child).or_default() += 1;
-                *directories.entry(*parent).or_default() += u32::from(self.nodes[child].kind == Kind::Directory);
+                *directories.entry(*parent).or_default() += u32::from(self.nodes[child].kind == FileKind::Directory);
             }
         }
         for (inode, node) in &mut self.nodes {
             node.nlink = links.get(inode).copied().unwrap_or(0);
-            if node.kind == Kind::Directory && node.nlink > 0 {
+            if node.kind == FileKind::Directory && node.nlink > 0 {
                 node.nlink = 2 + directories.get(inode).copied().unwrap_or(0);
             }
         }
@@ -222,15 +222,15 @@ impl Plain {
     fn file(&mut self, inode: u64) -> Result<&mut PlainNode, &'static str> {
         let node = self.nodes.get_mut(&inode).ok_or("Stale")?;
         match node.kind {
-            Kind::File => Ok(node),
-            Kind::Directory => Err("IsDirectory"),
+            FileKind::File => Ok(node),
+            FileKind::Directory => Err("IsDirectory"),
             _ => Err("Invalid"),
         }
     }
 
-    fn change(&mut self, op: &Op, time: i64) -> Done {
+    fn change(&mut self, op: &FileOp, time: i64) -> Done {
         match op {
-            Op::SetAttr { inode, attrs } => {
+            FileOp::SetAttr { inode, attrs } => {
                 if let Some(size) = attrs.size {
                     self.file(*inode)?.bytes.resize(size as usize, 0);
                     self.touch(*inode, time);
@@ -242,12 +242,12 @@ impl Plain {
                 node.times[1] = attrs.mtime.map_or(node.times[1], |time| time.0);
                 node.times[2] = time;
             }
-            Op::Write { inode, offset, bytes } => {
+            FileOp::Write { inode, offset, bytes } => {
                 self.file(*inode)?;
                 self.put(*inode, *offset as usize, bytes);
                 self.touch(*inode, time);
             }
-            Op::Range { inode, what, offset, length, keep_size } => {
+            FileOp::Range { inode, what, offset, length, keep_size } => {
                 let node = self.file(*inode)?;
                 if *length == 0 {
                     return Err("Invalid");
@@ -262,7 +262,7 @@ impl Plain {
                 }
                 self.touch(*inode, time);
             }
-            Op::Copy { from, from_offset, to, to_offset, length } => {
+            FileOp::Copy { from, from_offset, to, to_offset, length } => {
                 let bytes = self.file(*from)?.bytes.clone();
                 if from == to && from_offset.abs_diff(*to_offset) < *length {
                     return Err("Invalid");
@@ -275,7 +275,7 @@ impl Plain {
                 }
                 self.touch(*to, time);
             }
-            Op::SetXattr { inode, name, value, how } => {
+            FileOp::SetXattr { inode, name, value, how } => {
                 let node = self.nodes.get_mut(inode).ok_or("Stale")?;
                 match (how, node.xattrs.contains_key(name)) {
                     (XattrHow::Create, true) => return Err("Exists"),
@@ -285,7 +285,7 @@ impl Plain {
                 node.xattrs.insert(name.clone(), value.clone());
                 node.times[2] = time;
             }
-            Op::RemoveXattr { inode, name } => {
+            FileOp::RemoveXattr { inode, name } => {
                 let node = self.nodes.get_mut(inode).ok_or("Stale")?;
                 node.xattrs.remove(name).ok_or("NoAttribute")?;
                 node.times[2] = time;
@@ -313,7 +313,7 @@ impl Plain {
             plain.nlink = node.nlink();
             plain.xattrs = node.xattrs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
             plain.bytes = match node.kind() {
-                Kind::File => node.read(0, usize::MAX >> 1, packs).unwrap(),
+                FileKind::File => node.read(0, usize::MAX >> 1, packs).unwrap(),
                 _ => node.target().unwrap_or_default().to_vec(),
             };
             if node.directory().is_some() {
@@ -360,9 +360,9 @@ impl PlainNode {
         format!("{attributes:?} {} bytes {:?}", self.bytes.len(), self.entries)
     }
 
-    fn new(kind: Kind, mode: u32, owner: (u32, u32), time: i64) -> PlainNode {
+    fn new(kind: FileKind, mode: u32, owner: (u32, u32), time: i64) -> PlainNode {
         let (xattrs, bytes, entries) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
-        let nlink = if kind == Kind::Directory { 2 } else { 1 };
+        let nlink = if kind == FileKind::Directory { 2 } else { 1 };
         PlainNode { kind, mode, owner, times: [time; 4], nlink, xattrs, bytes, entries }
     }
 }

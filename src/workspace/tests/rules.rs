@@ -1,11 +1,11 @@
 //! Single rules of POSIX and of the room, where chance seldom comes by.
 
 use super::super::apply::LINKS_MAX;
-use super::super::{Attrs, FILE_BYTES_MAX, Make, NoPacks, Op, ROOT, RangeOp, Tree, TreeError, XattrHow};
+use super::super::{Attrs, FILE_BYTES_MAX, FileOp, Make, NoPacks, ROOT, RangeOp, Tree, TreeError, XattrHow};
 use super::{create, made, mkdir, name, variant, write};
 use crate::object::Time;
 
-fn fails(tree: &mut Tree, op: &Op) -> String {
+fn fails(tree: &mut Tree, op: &FileOp) -> String {
     variant(&tree.apply(op, Time(5), &NoPacks).unwrap_err())
 }
 
@@ -13,7 +13,7 @@ fn fails(tree: &mut Tree, op: &Op) -> String {
 fn a_file_takes_so_many_links_and_no_more() {
     let mut tree = Tree::default();
     let file = create(&mut tree, ROOT, b"f");
-    let link = |number: u32| Op::Link { inode: file, parent: ROOT, name: name(format!("l{number}").as_bytes()) };
+    let link = |number: u32| FileOp::Link { inode: file, parent: ROOT, name: name(format!("l{number}").as_bytes()) };
     for number in 1..LINKS_MAX {
         tree.apply(&link(number), Time(1), &NoPacks).unwrap();
     }
@@ -25,15 +25,18 @@ fn a_file_takes_so_many_links_and_no_more() {
 fn sizes_targets_and_attributes_have_their_limits() {
     let mut tree = Tree::default();
     let file = create(&mut tree, ROOT, b"f");
-    let size = |size| Op::SetAttr { inode: file, attrs: Attrs { size: Some(size), ..Attrs::default() } };
+    let size = |size| FileOp::SetAttr { inode: file, attrs: Attrs { size: Some(size), ..Attrs::default() } };
     assert_eq!(fails(&mut tree, &size(FILE_BYTES_MAX + 1)), "TooLarge");
     tree.apply(&size(FILE_BYTES_MAX), Time(1), &NoPacks).unwrap();
     for offset in [FILE_BYTES_MAX, u64::MAX] {
-        assert_eq!(fails(&mut tree, &Op::Write { inode: file, offset, bytes: vec![1].into() }), "TooLarge");
+        assert_eq!(fails(&mut tree, &FileOp::Write { inode: file, offset, bytes: vec![1].into() }), "TooLarge");
         let what = RangeOp::Allocate;
-        assert_eq!(fails(&mut tree, &Op::Range { inode: file, what, offset, length: 1, keep_size: true }), "TooLarge");
+        assert_eq!(
+            fails(&mut tree, &FileOp::Range { inode: file, what, offset, length: 1, keep_size: true }),
+            "TooLarge"
+        );
     }
-    let xattr = |name: &[u8], bytes| Op::SetXattr {
+    let xattr = |name: &[u8], bytes| FileOp::SetXattr {
         inode: file,
         name: name.to_vec(),
         value: vec![0; bytes],
@@ -46,7 +49,7 @@ fn sizes_targets_and_attributes_have_their_limits() {
     }
     assert_eq!(fails(&mut tree, &xattr(b"z", 65_536)), "NoSpace");
     let long = Make::Symlink(vec![b'x'; 4096]);
-    let create = Op::Create { parent: ROOT, name: name(b"l"), make: long, mode: 0o777, uid: 0, gid: 0 };
+    let create = FileOp::Create { parent: ROOT, name: name(b"l"), make: long, mode: 0o777, uid: 0, gid: 0 };
     assert_eq!(fails(&mut tree, &create), "NameTooLong");
     assert!(matches!(tree.lookup(ROOT, &[b'x'; 256]), Err(TreeError::NameTooLong)));
 }
@@ -56,7 +59,7 @@ fn a_setgid_directory_gives_its_group_on() {
     let mut tree = Tree::default();
     let top = mkdir(&mut tree, ROOT, b"d");
     let attrs = Attrs { mode: Some(0o2775), gid: Some(50), ..Attrs::default() };
-    tree.apply(&Op::SetAttr { inode: top, attrs }, Time(1), &NoPacks).unwrap();
+    tree.apply(&FileOp::SetAttr { inode: top, attrs }, Time(1), &NoPacks).unwrap();
     let file = create(&mut tree, top, b"f");
     let inner = mkdir(&mut tree, top, b"d");
     assert_eq!((tree.node(file).unwrap().gid, tree.node(file).unwrap().mode), (50, 0o644));
@@ -69,13 +72,13 @@ fn each_name_of_a_file_counts_as_memory() {
     let file = create(&mut tree, ROOT, b"f");
     let one = tree.totals().metadata_bytes();
     for names in 1..=3_u64 {
-        let op = Op::Link { inode: file, parent: ROOT, name: name(format!("l{names}").as_bytes()) };
+        let op = FileOp::Link { inode: file, parent: ROOT, name: name(format!("l{names}").as_bytes()) };
         tree.apply(&op, Time(3), &NoPacks).unwrap();
         assert_eq!((tree.totals().hard_links, tree.totals().files), (names, 1));
     }
     assert!(tree.totals().metadata_bytes() > one);
     for gone in ["f", "l2", "l3"] {
-        let op = Op::Unlink { parent: ROOT, name: name(gone.as_bytes()), keep: false };
+        let op = FileOp::Unlink { parent: ROOT, name: name(gone.as_bytes()), keep: false };
         tree.apply(&op, Time(4), &NoPacks).unwrap();
     }
     assert_eq!(tree.totals().metadata_bytes(), one);
@@ -86,7 +89,8 @@ fn an_orphan_lives_until_it_is_dropped() {
     let mut tree = Tree::default();
     let file = create(&mut tree, ROOT, b"f");
     write(&mut tree, file, 0, b"still here");
-    let gone = tree.apply(&Op::Unlink { parent: ROOT, name: name(b"f"), keep: true }, Time(3), &NoPacks).unwrap().gone;
+    let gone =
+        tree.apply(&FileOp::Unlink { parent: ROOT, name: name(b"f"), keep: true }, Time(3), &NoPacks).unwrap().gone;
     assert_eq!(gone, Some(file));
     assert_eq!(tree.node(file).unwrap().nlink(), 0);
     assert_eq!(tree.totals(), Tree::default().totals());
@@ -97,7 +101,7 @@ fn an_orphan_lives_until_it_is_dropped() {
     let mut fork = tree.clone();
     fork.drop_orphans();
     assert!(fork.node(file).is_err() && tree.node(file).is_ok());
-    tree.apply(&Op::Drop { inode: file }, Time(4), &NoPacks).unwrap();
+    tree.apply(&FileOp::Drop { inode: file }, Time(4), &NoPacks).unwrap();
     assert!(matches!(tree.node(file), Err(TreeError::Stale)));
     // A number is never given twice.
     assert_ne!(create(&mut tree, ROOT, b"f"), file);
@@ -107,8 +111,8 @@ fn an_orphan_lives_until_it_is_dropped() {
 fn nothing_is_made_in_a_removed_directory() {
     let mut tree = Tree::default();
     let directory = mkdir(&mut tree, ROOT, b"d");
-    tree.apply(&Op::Rmdir { parent: ROOT, name: name(b"d"), keep: true }, Time(1), &NoPacks).unwrap();
-    let create = Op::Create { parent: directory, name: name(b"f"), make: Make::File, mode: 0, uid: 0, gid: 0 };
+    tree.apply(&FileOp::Rmdir { parent: ROOT, name: name(b"d"), keep: true }, Time(1), &NoPacks).unwrap();
+    let create = FileOp::Create { parent: directory, name: name(b"f"), make: Make::File, mode: 0, uid: 0, gid: 0 };
     assert_eq!(fails(&mut tree, &create), "NotFound");
 }
 
@@ -123,7 +127,7 @@ fn holes_are_found_and_take_no_space() {
     assert_eq!((content.next_data(200_004), content.next_hole(200_004)), (None, None));
     assert_eq!((content.next_hole(0), content.next_hole(200_000)), (Some(0), Some(200_004)));
     assert_eq!(node.blocks(), 8);
-    let punch = Op::Range { inode: file, what: RangeOp::Punch, offset: 0, length: 300_000, keep_size: true };
+    let punch = FileOp::Range { inode: file, what: RangeOp::Punch, offset: 0, length: 300_000, keep_size: true };
     tree.apply(&punch, Time(1), &NoPacks).unwrap();
     let node = tree.node(file).unwrap();
     assert_eq!((node.blocks(), node.size()), (0, 200_004));
@@ -138,7 +142,7 @@ fn a_cut_file_that_grows_again_shows_zeros() {
     write(&mut tree, file, 0, &[7; 100_000]);
     for size in [70_000, 10, 100_000] {
         let attrs = Attrs { size: Some(size), ..Attrs::default() };
-        tree.apply(&Op::SetAttr { inode: file, attrs }, Time(1), &NoPacks).unwrap();
+        tree.apply(&FileOp::SetAttr { inode: file, attrs }, Time(1), &NoPacks).unwrap();
     }
     let bytes = tree.read(file, 0, 200_000, &NoPacks).unwrap();
     assert!(bytes.len() == 100_000 && bytes[..10] == [7; 10] && bytes[10..].iter().all(|byte| *byte == 0));
@@ -149,7 +153,7 @@ fn a_copy_shares_whole_chunks() {
     let mut tree = Tree::default();
     let (from, to) = (create(&mut tree, ROOT, b"f"), create(&mut tree, ROOT, b"t"));
     write(&mut tree, from, 0, &[3; 150_000]);
-    let op = Op::Copy { from, from_offset: 0, to, to_offset: 0, length: 1 << 30 };
+    let op = FileOp::Copy { from, from_offset: 0, to, to_offset: 0, length: 1 << 30 };
     tree.apply(&op, Time(1), &NoPacks).unwrap();
     let content = |inode| tree.node(inode).unwrap().content().unwrap().clone();
     let (one, other) = (content(from), content(to));

@@ -23,7 +23,7 @@ pub fn read(page: &str) -> Result<Map, String> {
         list => list.split(',').map(|name| name.trim().to_owned()).collect(),
     };
     Ok(Map {
-        rooms: table(page, "room")?.into_iter().map(|[room, uses_of, _]| (room, uses(&uses_of))).collect(),
+        rooms: table(page, "module")?.into_iter().map(|[room, uses_of, _]| (room, uses(&uses_of))).collect(),
         crates: table(page, "crate")?.into_iter().map(|[name, room, _]| (name, room)).collect(),
         files: table(page, "std::fs in")?.into_iter().map(|[path, ..]| path).collect(),
     })
@@ -55,8 +55,8 @@ mod tests {
     use super::*;
 
     const PAGE: &str = "\
-text | room
-| room | may use | must never know |
+text | module
+| module | may use | must never know |
 |---|---|---|
 | `a` | b, `c` | x |
 | `b` | nothing of ours | x |
@@ -80,7 +80,7 @@ text | room
 
     #[test]
     fn a_missing_table_is_an_error() {
-        for heading in ["room", "crate", "`std::fs` in"] {
+        for heading in ["module", "crate", "`std::fs` in"] {
             assert!(read(&PAGE.replace(&format!("| {heading} |"), "| other |")).is_err(), "{heading}");
         }
     }

@@ -16,8 +16,10 @@ const FUNCTION_LINES_MAX: usize = 70;
 const UNSAFE: [&str; 3] = ["vector", "disk", "fuse"];
 /// The one room below the windows that measures how long something takes; it does not know what time it is.
 const MEASURES: &str = "sync";
-/// The one file below the windows that asks the system for time and chance.
-const SURROUNDINGS: &str = "memory/surroundings.rs";
+/// The one file below `fs` that asks the system for time and chance.
+const ENVIRONMENT: &str = "memory/environment.rs";
+/// Names that each module, and each verb of the command line, may give a type of its own.
+const TYPES_PER_MODULE: [&str; 4] = ["Error", "Kind", "Result", "Args"];
 
 /// Who really uses whom.
 pub fn edges(sources: &[Source]) -> Edges {
@@ -182,10 +184,10 @@ pub fn clocks(sources: &[Source]) -> Vec<String> {
         measures || has_word(file.production(), "SystemTime")
     };
     let inside =
-        sources.iter().filter(|file| file.path != SURROUNDINGS && !matches!(file.room(), None | Some("cli" | "fuse")));
+        sources.iter().filter(|file| file.path != ENVIRONMENT && !matches!(file.room(), None | Some("cli" | "fuse")));
     inside
         .filter(asks)
-        .map(|file| format!("{} asks the system for the time; take it from the surroundings", file.path))
+        .map(|file| format!("{} asks the system for the time; take it from the environment", file.path))
         .collect()
 }
 
@@ -201,4 +203,25 @@ pub fn missing_tests(page: &str, sources: &[&Source]) -> Vec<String> {
         .filter(|name| !there.contains(name))
         .map(|name| format!("a page names the test {name}, which is not there"))
         .collect()
+}
+
+/// One name of a type that others can see means one thing.
+pub fn repeated_types(sources: &[Source]) -> Vec<String> {
+    let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for file in sources {
+        for name in file.production().lines().filter_map(visible_type) {
+            places.entry(name).or_default().push(&file.path);
+        }
+    }
+    places.retain(|name, files| files.len() > 1 && !TYPES_PER_MODULE.contains(name));
+    places.into_iter().map(|(name, files)| format!("{name} names several types: {}", files.join(", "))).collect()
+}
+
+/// Returns the name of the type that a line declares for more than its own file.
+fn visible_type(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("pub")?;
+    let rest = if rest.starts_with('(') { rest.split_once(')')?.1 } else { rest };
+    let (word, rest) = rest.trim_start().split_once(' ')?;
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    ["struct", "enum", "trait", "type"].contains(&word).then(|| &rest[..end])
 }

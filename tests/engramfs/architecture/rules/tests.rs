@@ -113,7 +113,7 @@ fn a_crate_named_outside_its_room_is_found() {
 
 #[test]
 fn a_clock_inside_the_house_is_found() {
-    assert!(clocks(&tree(&[("fuse/x.rs", "Instant::now()"), (SURROUNDINGS, "SystemTime::now()")])).is_empty());
+    assert!(clocks(&tree(&[("fuse/x.rs", "Instant::now()"), (ENVIRONMENT, "SystemTime::now()")])).is_empty());
     assert_eq!(clocks(&tree(&[("memory/gc.rs", "SystemTime::now()")])).len(), 1);
 }
 
@@ -123,4 +123,16 @@ fn a_test_that_a_page_names_and_nobody_wrote_is_found() {
     let sources: Vec<&Source> = tree.iter().collect();
     assert!(missing_tests("`it_is_as_said`, `a_name`, it_is_not_as_quoted", &sources).is_empty());
     assert_eq!(missing_tests("x `it_is_not_there_yet` y", &sources).len(), 1);
+}
+
+#[test]
+fn types_of_one_name_are_found_where_others_see_them() {
+    let one = ("a/x.rs", "pub(super) struct Place<'a> {\npub enum Kind {\nstruct Own;\n");
+    let other = (
+        "b.rs",
+        "pub enum Kind {\npub type Placed = ();\nstruct Own;\n#[cfg(test)]\nmod tests {\npub struct Place;\n}\n",
+    );
+    assert!(repeated_types(&tree(&[one, other])).is_empty());
+    let found = repeated_types(&tree(&[one, ("b.rs", "pub type Place = u64;")]));
+    assert_eq!(found, ["Place names several types: a/x.rs, b.rs"]);
 }

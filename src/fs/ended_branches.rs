@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use crate::memory::{BranchId, Change, Error, Kind, Time};
+use crate::memory::{BranchEvent, BranchId, Error, Kind, Time};
 use crate::sync::Mutex;
 
 /// How many branches are remembered.
@@ -12,11 +12,11 @@ const TOLD_MAX: usize = 64;
 
 /// The last branches that were merged or discarded.
 #[derive(Default)]
-pub(super) struct Ended {
-    branches: Mutex<VecDeque<Fate>>,
+pub(super) struct EndedBranches {
+    branches: Mutex<VecDeque<BranchEnd>>,
 }
 
-struct Fate {
+struct BranchEnd {
     branch: BranchId,
     parent: Option<BranchId>,
     /// The refusal of everything that is tried there.
@@ -25,9 +25,9 @@ struct Fate {
     told: HashSet<u32>,
 }
 
-impl Ended {
+impl EndedBranches {
     /// Notes the end of a branch.
-    pub fn note(&self, change: &Change, parent: Option<&str>, time: Time) {
+    pub fn note(&self, change: &BranchEvent, parent: Option<&str>, time: Time) {
         let path = change.path_before().unwrap_or("the branch");
         let (message, hint) = match (change.what, parent) {
             ("merge", Some(parent)) => {
@@ -36,7 +36,7 @@ impl Ended {
             _ => (format!("{path} was discarded at {time}"), "fork its parent again".to_owned()),
         };
         let why = Error::new(Kind::Gone, "gone", message, hint);
-        let fate = Fate { branch: change.branch, parent: change.parent, why, told: HashSet::new() };
+        let fate = BranchEnd { branch: change.branch, parent: change.parent, why, told: HashSet::new() };
         let mut branches = self.branches.lock();
         branches.push_back(fate);
         if branches.len() > BRANCHES_MAX {

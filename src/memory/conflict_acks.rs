@@ -15,11 +15,11 @@ use crate::lineage::Decision;
 use crate::merge::files::same_body;
 use crate::object::Hash;
 use crate::sync::Mutex;
-use crate::workspace::{Kind, Node, Tree};
+use crate::workspace::{FileKind, FileNode, Tree};
 
 /// A conflict as it was shown.
 #[derive(Clone)]
-pub(super) struct Showing {
+pub(super) struct ConflictAck {
     /// What was tried.
     pub merge: MergeKind,
     /// The parent's version.
@@ -28,31 +28,31 @@ pub(super) struct Showing {
     to: HashSet<u32>,
 }
 
-type Showings = HashMap<Arc<str>, Showing>;
+type Showings = HashMap<Arc<str>, ConflictAck>;
 
 /// A conflict that somebody was shown and then wrote.
-pub(super) struct Written {
+pub(super) struct WrittenSince {
     /// Who.
     pub uid: u32,
     /// The file, as `files/PATH`.
     pub id: Arc<str>,
     /// As it was shown.
-    pub showing: Showing,
+    pub showing: ConflictAck,
 }
 
 /// What was shown of one branch, by the ids of the conflicts, and what of it was written since.
 #[derive(Default)]
-struct OfBranch {
+struct BranchAcks {
     shown: Showings,
-    written: Vec<Written>,
+    written: Vec<WrittenSince>,
 }
 
 /// What was shown of each branch.
 #[derive(Default)]
-pub(super) struct Shown(Mutex<HashMap<BranchId, OfBranch>>);
+pub(super) struct ConflictAcks(Mutex<HashMap<BranchId, BranchAcks>>);
 
-impl Shown {
-    fn with<T>(&self, work: impl FnOnce(&mut HashMap<BranchId, OfBranch>) -> T) -> T {
+impl ConflictAcks {
+    fn with<T>(&self, work: impl FnOnce(&mut HashMap<BranchId, BranchAcks>) -> T) -> T {
         work(&mut self.0.lock())
     }
 
@@ -67,7 +67,7 @@ impl Shown {
     }
 
     /// Takes what was written in a branch since it was shown.
-    pub(super) fn take_written(&self, branch: BranchId) -> Vec<Written> {
+    pub(super) fn take_written(&self, branch: BranchId) -> Vec<WrittenSince> {
         self.with(|all| all.get_mut(&branch).map(|of| std::mem::take(&mut of.written)).unwrap_or_default())
     }
 
@@ -79,7 +79,7 @@ impl Shown {
         items: impl Iterator<Item = &'a Decision>,
     ) {
         for item in items.filter(|item| item.is_file() && item.decision.is_none()) {
-            let fresh = Showing { merge, parent: item.parent, to: HashSet::new() };
+            let fresh = ConflictAck { merge, parent: item.parent, to: HashSet::new() };
             self.with(|all| {
                 let shown = &mut all.entry(branch).or_default().shown;
                 let showing = shown.entry(item.id.clone()).or_insert_with(|| fresh.clone());
@@ -113,11 +113,11 @@ impl Shown {
     /// Notes what somebody was shown and wrote between two states of the files.
     pub(super) fn note_written(&self, branch: BranchId, uid: u32, before: &Tree, after: &Tree) {
         self.with(|all| {
-            let Some(OfBranch { shown, written }) = all.get_mut(&branch) else { return };
+            let Some(BranchAcks { shown, written }) = all.get_mut(&branch) else { return };
             for (id, showing) in shown {
                 let path = id.strip_prefix("files/").unwrap_or_default().as_bytes();
                 if showing.to.contains(&uid) && is_written(path, before, after) {
-                    written.push(Written { uid, id: id.clone(), showing: showing.clone() });
+                    written.push(WrittenSince { uid, id: id.clone(), showing: showing.clone() });
                 }
             }
         });
@@ -126,11 +126,11 @@ impl Shown {
 
 /// Returns whether a file has other bytes, came or went. What is in a folder is not the folder.
 fn is_written(path: &[u8], before: &Tree, after: &Tree) -> bool {
-    fn file<'a>(tree: &'a Tree, path: &[u8]) -> Option<&'a Node> {
+    fn file<'a>(tree: &'a Tree, path: &[u8]) -> Option<&'a FileNode> {
         tree.resolve(path).ok().and_then(|inode| tree.node(inode).ok()).map(|node| &**node)
     }
     let (old, new) = (file(before, path), file(after, path));
-    let is_folder = |node: Option<&Node>| node.is_some_and(|node| node.kind() == Kind::Directory);
+    let is_folder = |node: Option<&FileNode>| node.is_some_and(|node| node.kind() == FileKind::Directory);
     match (old, new) {
         _ if is_folder(old) || is_folder(new) => false,
         (Some(old), Some(new)) => !same_body(old, new),

@@ -6,9 +6,9 @@ use super::handle::{File, part};
 use crate::memory::{Export, Snapshot};
 
 /// Bytes made at open.
-pub(super) struct Frozen(pub Counted);
+pub(super) struct StaticFile(pub Counted);
 
-impl File for Frozen {
+impl File for StaticFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         Ok(part(&self.0, offset, size))
     }

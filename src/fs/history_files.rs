@@ -2,33 +2,33 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::common::Place;
 use super::errno::Failure;
 use super::handle::File;
+use super::mount_context::OpenContext;
 use super::rights::SEARCH;
 use crate::memory::{HistoryFile, View};
 
-impl Place {
+impl OpenContext {
     fn history_length(&self, file: HistoryFile, upto: u64) -> Result<u64, Failure> {
         Ok(self.memory().history_length(self.branch(), file, upto)?)
     }
 
     fn history(&self, file: HistoryFile, upto: u64, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        let may_enter = |uid, mode| self.common.permits_by(self.caller, (uid, mode), SEARCH);
+        let may_enter = |uid, mode| self.mount.permits_by(self.caller, (uid, mode), SEARCH);
         Ok(self.memory().history_read((self.branch(), file, upto), offset, size, &may_enter)?)
     }
 }
 
-/// A handle on the lineage of a view, which shows it as it was at its open.
+/// A handle on the lineage of a view, which shows it was at its open.
 pub(super) struct LineageFile {
-    place: Place,
+    place: OpenContext,
     /// The last entry that it shows.
     upto: u64,
     length: u64,
 }
 
 impl LineageFile {
-    pub fn open(place: Place) -> Result<LineageFile, Failure> {
+    pub fn open(place: OpenContext) -> Result<LineageFile, Failure> {
         let upto = place.memory().history_end(&place.view)?;
         let length = place.history_length(HistoryFile::Lineage, upto)?;
         Ok(LineageFile { place, upto, length })
@@ -47,14 +47,14 @@ impl File for LineageFile {
 
 /// A handle on the events of a view. It counts as readable while there is more than it has seen.
 pub(super) struct EventsFile {
-    place: Place,
+    place: OpenContext,
     /// The last entry that it shows: that of a checkpoint, or none.
     upto: u64,
     seen: AtomicU64,
 }
 
 impl EventsFile {
-    pub fn open(place: Place) -> Result<EventsFile, Failure> {
+    pub fn open(place: OpenContext) -> Result<EventsFile, Failure> {
         let upto = match place.view {
             View::Branch(_) => u64::MAX,
             View::Checkpoint(..) => place.memory().history_end(&place.view)?,

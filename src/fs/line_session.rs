@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::anchor::Anchor;
 use super::batch;
-use super::common::Place;
 use super::counted::Counted;
 use super::errno::{Failure, invalid};
 use super::handle::{File, part};
-use super::last_answers::Answer;
-use super::node::Fixed;
+use super::last_answers::QueuedAnswer;
+use super::mount_context::OpenContext;
+use super::node::ControlNode;
 use super::refused::RefusedLine;
 use crate::memory::{Error, Kind};
 use crate::sync::{Mutex, Rank};
@@ -21,18 +21,18 @@ const LINE_BYTES_MAX: usize = 4 << 20;
 const UNREAD_BYTES_MAX: usize = 64 << 20;
 
 /// What the lines of one control file mean.
-pub(super) trait Speech: Send + Sync {
+pub(super) trait LineProtocol: Send + Sync {
     /// A line that was understood.
     type Request;
     /// The file.
-    const CHANNEL: Fixed;
+    const CHANNEL: ControlNode;
 
     /// Understands a line, without its end; does nothing yet.
     fn parse(&self, line: &str) -> Result<Self::Request, Failure>;
 
     /// Does what the line asks, and returns the lines of the answer. `number` counts the handle's
     /// requests from 0.
-    fn perform(&self, place: &Place, request: &Self::Request, number: usize) -> Result<String, Failure>;
+    fn perform(&self, place: &OpenContext, request: &Self::Request, number: usize) -> Result<String, Failure>;
 
     /// Returns what a handle reads after a refusal; nothing by default.
     fn refusal(&self, _failure: &Failure) -> Option<String> {
@@ -41,13 +41,19 @@ pub(super) trait Speech: Send + Sync {
 
     /// Does the requests of one write, numbered from `first`, and returns their outcomes up to the
     /// first failure; no more are begun once the answers are longer than `room`.
-    fn perform_all(&self, place: &Place, requests: &[Self::Request], first: usize, room: usize) -> Vec<Outcome> {
+    fn perform_all(
+        &self,
+        place: &OpenContext,
+        requests: &[Self::Request],
+        first: usize,
+        room: usize,
+    ) -> Vec<RequestOutcome> {
         batch::in_turn(requests, room, |at, request| self.perform(place, request, first + at))
     }
 }
 
 /// What came of one request.
-pub(super) type Outcome = Result<String, Failure>;
+pub(super) type RequestOutcome = Result<String, Failure>;
 
 /// One open handle, a conversation of its own.
 ///
@@ -56,21 +62,21 @@ pub(super) type Outcome = Result<String, Failure>;
 /// side, and when a later one fails the write is short by it and by what follows. A line without
 /// its end waits for the rest until the handle is read or closed; once it is refused, so is its rest. Answers queue until they are
 /// read, and the first write after a read starts a new queue.
-pub(super) struct Conversation<S: Speech> {
-    place: Place,
+pub(super) struct LineSession<S: LineProtocol> {
+    place: OpenContext,
     speech: S,
-    talk: Mutex<Talk>,
+    talk: Mutex<SessionState>,
     /// A request is being done, with no lock held.
     busy: AtomicBool,
 }
 
-struct Talk {
+struct SessionState {
     anchor: Anchor,
     /// The beginning of a line.
     tail: Vec<u8>,
     /// The line that was refused after its beginning had been taken.
     refused: Option<RefusedLine>,
-    answer: Answer,
+    answer: QueuedAnswer,
     /// How much of the answer was read.
     read_to: u64,
     requests: usize,
@@ -81,9 +87,9 @@ struct Talk {
     overheard: Option<Counted>,
 }
 
-impl<S: Speech> Conversation<S> {
-    pub fn new(place: Place, speech: S) -> Conversation<S> {
-        let talk = Talk {
+impl<S: LineProtocol> LineSession<S> {
+    pub fn new(place: OpenContext, speech: S) -> LineSession<S> {
+        let talk = SessionState {
             anchor: Anchor::default(),
             tail: Vec::new(),
             answer: new_answer(&place),
@@ -93,7 +99,7 @@ impl<S: Speech> Conversation<S> {
             overheard: None,
             refused: None,
         };
-        Conversation { place, speech, talk: Mutex::ranked(Rank::Handle, talk), busy: AtomicBool::new(false) }
+        LineSession { place, speech, talk: Mutex::ranked(Rank::Handle, talk), busy: AtomicBool::new(false) }
     }
 
     /// Refuses what goes on with a line that was refused.
@@ -164,7 +170,7 @@ impl<S: Speech> Conversation<S> {
         }
         self.talk.lock().requests = first + (done + 1).min(requests.len());
         if done > 0 {
-            self.place.common.answers.keep(&self.place.view, S::CHANNEL, self.place.caller.uid, &answer);
+            self.place.mount.answers.keep(&self.place.view, S::CHANNEL, self.place.caller.uid, &answer);
         }
         if failure.is_none() && done < requests.len() {
             let message = format!("{} MiB of answers wait to be read", UNREAD_BYTES_MAX >> 20);
@@ -184,7 +190,7 @@ impl<S: Speech> Conversation<S> {
         if self.talk.lock().tail.is_empty() {
             return Ok(());
         }
-        let _turn = Turn::begin(&self.busy)?;
+        let _turn = SessionTurn::begin(&self.busy)?;
         let tail = std::mem::take(&mut self.talk.lock().tail);
         let done = self.understand(&tail).and_then(|request| self.perform(request.as_slice()).1.map_or(Ok(()), Err));
         done.inspect_err(|failure| self.answer_refusal(failure))
@@ -199,7 +205,7 @@ impl<S: Speech> Conversation<S> {
         }
         // The refusal stands, whether or not there is room to tell why.
         if answer.lock().extend(line.as_bytes()).is_ok() {
-            self.place.common.answers.keep(&self.place.view, S::CHANNEL, self.place.caller.uid, &answer);
+            self.place.mount.answers.keep(&self.place.view, S::CHANNEL, self.place.caller.uid, &answer);
         }
     }
 
@@ -215,7 +221,7 @@ impl<S: Speech> Conversation<S> {
     }
 }
 
-impl<S: Speech> File for Conversation<S> {
+impl<S: LineProtocol> File for LineSession<S> {
     fn takes_long(&self) -> bool {
         true
     }
@@ -229,7 +235,7 @@ impl<S: Speech> File for Conversation<S> {
             part(&talk.answer.lock(), place, size)
         } else {
             if talk.overheard.is_none() {
-                let last = self.place.common.answers.get(&self.place.view, S::CHANNEL, self.place.caller.uid)?;
+                let last = self.place.mount.answers.get(&self.place.view, S::CHANNEL, self.place.caller.uid)?;
                 talk.overheard = Some(self.place.counted(last)?);
             }
             part(talk.overheard.as_deref().unwrap_or_default(), place, size)
@@ -239,7 +245,7 @@ impl<S: Speech> File for Conversation<S> {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
-        let _turn = Turn::begin(&self.busy)?;
+        let _turn = SessionTurn::begin(&self.busy)?;
         if let Some(failure) = self.refuse_rest(data) {
             return Err(failure);
         }
@@ -277,7 +283,7 @@ impl<S: Speech> File for Conversation<S> {
     }
 }
 
-fn new_answer(place: &Place) -> Answer {
+fn new_answer(place: &OpenContext) -> QueuedAnswer {
     Arc::new(Mutex::new(place.buffer()))
 }
 
@@ -295,10 +301,10 @@ fn split(tail: &[u8], data: &[u8]) -> Vec<(Vec<u8>, usize)> {
 
 /// The one request that a handle may have under way. Another thread's is EBUSY and not queued, so
 /// that a long query holds up no thread but the one that answers it.
-struct Turn<'a>(&'a AtomicBool);
+struct SessionTurn<'a>(&'a AtomicBool);
 
-impl<'a> Turn<'a> {
-    fn begin(busy: &'a AtomicBool) -> Result<Turn<'a>, Failure> {
+impl<'a> SessionTurn<'a> {
+    fn begin(busy: &'a AtomicBool) -> Result<SessionTurn<'a>, Failure> {
         if busy.swap(true, Ordering::Acquire) {
             let hint = "wait for the answer, or open the file again for a conversation of its own";
             return Err(Error::new(
@@ -309,11 +315,11 @@ impl<'a> Turn<'a> {
             )
             .into());
         }
-        Ok(Turn(busy))
+        Ok(SessionTurn(busy))
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for SessionTurn<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }

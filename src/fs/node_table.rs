@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::errno::Errno;
 use super::files::FileNumbers;
-use super::node::Node;
+use super::node::FsNode;
 use crate::sync::Mutex;
 
 /// The number of the mount's root.
@@ -17,16 +17,16 @@ pub(super) const ROOT: u64 = 1;
 /// Numbers of files tell what they stand for, and need no place in the table.
 ///
 /// The kernel lets one writer at a time into a node (its inode's lock), and some writes take long:
-/// those of [`Node::stands_apart`]. Such a number is given to nobody else while a handle is open on
+/// those of [`FsNode::stands_apart`]. Such a number is given to nobody else while a handle is open on
 /// it: who opens the file meanwhile gets another number, and waits for nobody.
 pub(super) struct NodeTable {
-    root: Node,
+    root: FsNode,
     files: Arc<FileNumbers>,
-    known: Mutex<HashMap<u64, Known>>,
+    known: Mutex<HashMap<u64, TableEntry>>,
 }
 
-struct Known {
-    node: Node,
+struct TableEntry {
+    node: FsNode,
     lookups: u64,
     /// The length that the kernel was told last.
     length: u64,
@@ -34,19 +34,19 @@ struct Known {
     handles: u64,
 }
 
-impl Known {
-    fn new(node: Node) -> Known {
-        Known { node, lookups: 0, length: 0, handles: 0 }
+impl TableEntry {
+    fn new(node: FsNode) -> TableEntry {
+        TableEntry { node, lookups: 0, length: 0, handles: 0 }
     }
 }
 
 impl NodeTable {
-    pub fn new(root: Node, files: Arc<FileNumbers>) -> NodeTable {
+    pub fn new(root: FsNode, files: Arc<FileNumbers>) -> NodeTable {
         NodeTable { root, files, known: Mutex::default() }
     }
 
     /// Returns the number of a node without counting a look-up.
-    pub fn number(&self, node: &Node) -> u64 {
+    pub fn number(&self, node: &FsNode) -> u64 {
         if let Some(number) = self.file_number(node) {
             return number;
         }
@@ -55,8 +55,8 @@ impl NodeTable {
 
     /// Returns the number of a node that the kernel is about to be told of, and counts that
     /// look-up.
-    pub fn remember(&self, node: &Node) -> u64 {
-        if let Node::File(of, inode) = node
+    pub fn remember(&self, node: &FsNode) -> u64 {
+        if let FsNode::File(of, inode) = node
             && let Some(number) = self.files.remember(of, *inode)
         {
             return number;
@@ -64,7 +64,7 @@ impl NodeTable {
         let mut known = self.known.lock();
         let number = self.free_or_own(&known, node);
         if number != ROOT {
-            known.entry(number).or_insert_with(|| Known::new(node.clone())).lookups += 1;
+            known.entry(number).or_insert_with(|| TableEntry::new(node.clone())).lookups += 1;
         }
         number
     }
@@ -109,22 +109,22 @@ impl NodeTable {
     }
 
     /// Returns the node of a number; ESTALE for one that was never given or is forgotten.
-    pub fn node(&self, number: u64) -> Result<Node, Errno> {
+    pub fn node(&self, number: u64) -> Result<FsNode, Errno> {
         if number == ROOT {
             return Ok(self.root.clone());
         }
         if let Some((of, inode)) = self.files.find(number) {
-            return Ok(Node::File(of, inode));
+            return Ok(FsNode::File(of, inode));
         }
         self.known.lock().get(&number).map(|known| known.node.clone()).ok_or(Errno::ESTALE)
     }
 
-    fn file_number(&self, node: &Node) -> Option<u64> {
-        let Node::File(of, inode) = node else { return None };
+    fn file_number(&self, node: &FsNode) -> Option<u64> {
+        let FsNode::File(of, inode) = node else { return None };
         self.files.number(of, *inode)
     }
 
-    fn free_or_own(&self, known: &HashMap<u64, Known>, node: &Node) -> u64 {
+    fn free_or_own(&self, known: &HashMap<u64, TableEntry>, node: &FsNode) -> u64 {
         if *node == self.root {
             return ROOT;
         }
@@ -140,17 +140,17 @@ impl NodeTable {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
-    use crate::fs::node::Fixed;
+    use crate::fs::node::ControlNode;
     use crate::memory::{BranchId, View};
 
-    fn table(root: Node) -> NodeTable {
+    fn table(root: FsNode) -> NodeTable {
         NodeTable::new(root, Arc::default())
     }
 
     #[test]
     fn a_node_lives_until_its_last_look_up_is_taken_back() {
-        let table = table(Node::Mount);
-        let node = Node::Branch(BranchId(4));
+        let table = table(FsNode::Mount);
+        let node = FsNode::Branch(BranchId(4));
         let number = table.remember(&node);
         assert_eq!(table.remember(&node), number);
         table.forget(number, 1);
@@ -162,25 +162,25 @@ mod tests {
 
     #[test]
     fn the_root_is_number_one_whatever_it_is_and_stays() {
-        let table = table(Node::Branch(BranchId(4)));
-        assert_eq!(table.remember(&Node::Branch(BranchId(4))), ROOT);
+        let table = table(FsNode::Branch(BranchId(4)));
+        assert_eq!(table.remember(&FsNode::Branch(BranchId(4))), ROOT);
         table.forget(ROOT, 100);
-        assert_eq!(table.node(ROOT).unwrap(), Node::Branch(BranchId(4)));
+        assert_eq!(table.node(ROOT).unwrap(), FsNode::Branch(BranchId(4)));
     }
 
     #[test]
     fn two_nodes_of_one_fingerprint_have_two_numbers() {
-        let table = table(Node::Mount);
-        let (first, second) = (Node::Branch(BranchId(1)), Node::Branch(BranchId(2)));
-        table.known.lock().insert(first.fingerprint(), Known { lookups: 1, ..Known::new(second.clone()) });
+        let table = table(FsNode::Mount);
+        let (first, second) = (FsNode::Branch(BranchId(1)), FsNode::Branch(BranchId(2)));
+        table.known.lock().insert(first.fingerprint(), TableEntry { lookups: 1, ..TableEntry::new(second.clone()) });
         assert_eq!(table.remember(&first), first.fingerprint() + 1);
         assert_eq!(table.node(first.fingerprint()).unwrap(), second);
     }
 
     #[test]
     fn a_number_that_stands_apart_is_given_to_nobody_else_while_it_is_open() {
-        let table = table(Node::Mount);
-        let node = Node::Fixed(View::Branch(BranchId(4)), Fixed::Query);
+        let table = table(FsNode::Mount);
+        let node = FsNode::Control(View::Branch(BranchId(4)), ControlNode::Query);
         let first = table.remember(&node);
         assert_eq!(table.remember(&node), first, "nobody has opened it yet");
         table.opened(first);

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use super::FsOptions;
 use super::branch_state::{BranchState, BranchStates};
 use super::counted::Counted;
-use super::ended::Ended;
+use super::ended_branches::EndedBranches;
 use super::errno::{Errno, Failure};
-use super::files::{Area, FileNumbers, FilesOf, Opened, Removed, Scratch};
+use super::files::{Area, FileNumbers, FilesOf, OpenInodes, Removed, Scratch};
+use super::kernel_notifier::KernelNotifier;
 use super::last_answers::LastAnswers;
-use super::news::News;
 use super::user::User;
-use crate::memory::{Actor, BranchId, Change, Error, Kind, Memory, View};
+use crate::memory::{Actor, BranchEvent, BranchId, Error, Kind, Memory, View};
 use crate::sync::Mutex;
 
 /// Who calls.
@@ -24,33 +24,33 @@ pub struct Caller {
     pub gid: u32,
 }
 
-pub(super) struct Common {
+pub(super) struct MountContext {
     pub memory: Arc<Memory>,
     pub states: BranchStates,
     pub answers: LastAnswers,
-    pub news: News,
+    pub notifier: KernelNotifier,
     pub file_numbers: Arc<FileNumbers>,
     /// What is open in `files/` and `scratch/`.
-    pub opened: Opened,
+    pub opened: OpenInodes,
     pub scratch: Scratch,
     pub removed: Removed,
-    pub ended: Ended,
+    pub ended: EndedBranches,
     options: FsOptions,
     users: Mutex<HashMap<u32, User>>,
 }
 
-impl Common {
-    pub fn new(memory: Arc<Memory>, options: FsOptions) -> Common {
-        Common {
+impl MountContext {
+    pub fn new(memory: Arc<Memory>, options: FsOptions) -> MountContext {
+        MountContext {
             memory,
             states: BranchStates::default(),
             answers: LastAnswers::default(),
-            news: News::start(),
+            notifier: KernelNotifier::start(),
             file_numbers: Arc::default(),
-            opened: Opened::default(),
+            opened: OpenInodes::default(),
             scratch: Scratch::default(),
             removed: Removed::default(),
-            ended: Ended::default(),
+            ended: EndedBranches::default(),
             options,
             users: Mutex::default(),
         }
@@ -102,15 +102,15 @@ impl Common {
     }
 
     /// Returns the place of a view, where its branch lives; ESTALE else.
-    pub fn place(self: &Arc<Common>, view: &View, caller: Caller) -> Result<Place, Failure> {
+    pub fn place(self: &Arc<MountContext>, view: &View, caller: Caller) -> Result<OpenContext, Failure> {
         self.memory.info(view.branch())?;
         let state = self.states.of(view.branch());
-        Ok(Place { common: self.clone(), view: view.clone(), state, caller })
+        Ok(OpenContext { mount: self.clone(), view: view.clone(), state, caller })
     }
 
     /// Hears of every change: wakes who polls, has the kernel forget files that it did not see
     /// change, and ends what belonged to a branch that is gone.
-    pub fn changed(&self, change: &Change) {
+    pub fn changed(&self, change: &BranchEvent) {
         for replaced in &change.files {
             self.files_changed(replaced.branch, replaced.before.clone(), replaced.after.clone());
         }
@@ -131,7 +131,7 @@ impl Common {
                 self.states.bury(branch);
                 self.answers.forget(branch);
             }
-            self.news.send_all(state.take_waiting());
+            self.notifier.send_all(state.take_waiting());
         }
         self.file_numbers.reclaim(|of| self.is_there(of));
     }
@@ -152,16 +152,16 @@ impl Common {
 
 /// Where an open file stands, and who opened it: what is written is written in his name.
 #[derive(Clone)]
-pub(super) struct Place {
-    pub common: Arc<Common>,
+pub(super) struct OpenContext {
+    pub mount: Arc<MountContext>,
     pub view: View,
     pub state: Arc<BranchState>,
     pub caller: Caller,
 }
 
-impl Place {
+impl OpenContext {
     pub fn memory(&self) -> &Memory {
-        &self.common.memory
+        &self.mount.memory
     }
 
     pub fn branch(&self) -> BranchId {
@@ -179,7 +179,7 @@ impl Place {
     }
 
     pub fn actor(&self) -> Actor {
-        self.common.actor(self.caller)
+        self.mount.actor(self.caller)
     }
 
     /// Returns ESTALE when the branch was merged or discarded.
@@ -191,7 +191,7 @@ impl Place {
     pub fn check_writable(&self) -> Result<(), Failure> {
         self.check_alive()?;
         check_changeable(&self.view)?;
-        self.common.check_writable()
+        self.mount.check_writable()
     }
 }
 

@@ -31,11 +31,11 @@ fn veil(view: u64) -> u64 {
 /// A view that is gone gives its place to another one once the kernel holds none of its files.
 #[derive(Default)]
 pub(in crate::fs) struct FileNumbers {
-    known: RwLock<Known>,
+    known: RwLock<NumberedFile>,
 }
 
 #[derive(Default)]
-struct Known {
+struct NumberedFile {
     /// In the order in which the kernel was told of them; nothing where a place is free.
     views: Vec<Option<Told>>,
     free: Vec<u64>,
@@ -85,7 +85,7 @@ impl FileNumbers {
     /// Frees the places of views that are gone and of which the kernel holds nothing, once there are twice as many as
     /// the last time.
     pub fn reclaim(&self, is_there: impl Fn(&FilesOf) -> bool) {
-        let is_due = |known: &Known| known.numbers.len() >= known.due.max(RECLAIM_AT);
+        let is_due = |known: &NumberedFile| known.numbers.len() >= known.due.max(RECLAIM_AT);
         if !is_due(&self.known.read()) {
             return;
         }
@@ -136,7 +136,7 @@ impl FileNumbers {
     }
 }
 
-impl Known {
+impl NumberedFile {
     fn told(&self, view: u64) -> Option<&Told> {
         self.views.get(usize::try_from(view).ok()?)?.as_ref()
     }

@@ -25,7 +25,7 @@ const SEALED: u64 = 4;
 const COMMAND_COST: u64 = 2 << 10;
 
 /// What is known of the room on the disk.
-pub(super) struct Room {
+pub(super) struct DiskRoom {
     /// What only giving back may use.
     pub reserve: Reserve,
     /// What may be written before the disk is asked again.
@@ -64,7 +64,7 @@ impl Collected {
 /// Room that was found for something that is being written.
 #[must_use = "the room is free again as soon as this is dropped"]
 pub(super) struct Taken<'a> {
-    room: &'a Room,
+    room: &'a DiskRoom,
     cost: u64,
 }
 
@@ -92,10 +92,10 @@ pub(super) fn bulk_cost_of(bytes: u64) -> u64 {
     SEALED * (bytes + BULK_ROW_BYTES)
 }
 
-impl Room {
+impl DiskRoom {
     /// Begins with nothing known but the reserve, and the length of the manifest.
-    pub fn new(reserve: Reserve, manifest: u64) -> Room {
-        Room {
+    pub fn new(reserve: Reserve, manifest: u64) -> DiskRoom {
+        DiskRoom {
             reserve,
             credit: AtomicI64::new(0),
             in_flight: AtomicU64::new(0),

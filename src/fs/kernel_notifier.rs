@@ -29,29 +29,29 @@ pub trait Kernel: Send + Sync {
 }
 
 /// One call to make on the thread of notices, such as waking a poll(2).
-pub type Errand = Box<dyn FnOnce() + Send>;
+pub type WakeCall = Box<dyn FnOnce() + Send>;
 
 /// What is to be told to the kernel, where there is one.
-pub(super) type Notice = Box<dyn FnOnce(&dyn Kernel) + Send>;
+pub(super) type KernelNotice = Box<dyn FnOnce(&dyn Kernel) + Send>;
 
-pub(super) struct News {
-    queue: Option<Mutex<Sender<Errand>>>,
+pub(super) struct KernelNotifier {
+    queue: Option<Mutex<Sender<WakeCall>>>,
     /// A notice may wait for reads of the file that it is about.
     notices: Pool,
     kernel: Arc<Mutex<Option<Arc<dyn Kernel>>>>,
 }
 
-impl News {
+impl KernelNotifier {
     /// Starts the thread that wakes who waits; it ends when this is dropped. Without a thread nobody is woken.
-    pub fn start() -> News {
-        let (queue, inbox) = mpsc::channel::<Errand>();
+    pub fn start() -> KernelNotifier {
+        let (queue, inbox) = mpsc::channel::<WakeCall>();
         let thread = std::thread::Builder::new()
             .name("engramfs-news".into())
             .spawn(move || inbox.into_iter().for_each(|errand| errand()));
         if let Err(error) = &thread {
             log::warn!("no thread to wake those who wait for changes: {error}");
         }
-        News {
+        KernelNotifier {
             queue: thread.is_ok().then(|| Mutex::new(queue)),
             notices: Pool::new("engramfs-notices", THREADS),
             kernel: Arc::default(),
@@ -64,7 +64,7 @@ impl News {
     }
 
     /// Makes calls that never wait, soon and in turn.
-    pub fn send_all(&self, errands: Vec<Errand>) {
+    pub fn send_all(&self, errands: Vec<WakeCall>) {
         let Some(queue) = &self.queue else { return };
         for errand in errands {
             // The thread outlives the queue, so there is always somebody to receive.
@@ -73,7 +73,7 @@ impl News {
     }
 
     /// Tells the kernel something about a branch, soon.
-    pub fn tell(&self, branch: BranchId, notice: Notice) {
+    pub fn tell(&self, branch: BranchId, notice: KernelNotice) {
         let kernel = self.kernel.clone();
         // Branches have turns as users of other pools do.
         let turn = branch.0 as u32;
@@ -88,7 +88,7 @@ impl News {
     /// Tells the kernel something about a branch, and returns when it has heard of it: who reads after an act must
     /// not see what was before. It may not be about what the kernel holds for the request that is
     /// waiting; if something is stuck all the same, the act goes on after [`PATIENCE`].
-    pub fn tell_now(&self, branch: BranchId, notice: Notice) {
+    pub fn tell_now(&self, branch: BranchId, notice: KernelNotice) {
         let (heard, wait) = mpsc::channel::<()>();
         self.tell(
             branch,
@@ -126,14 +126,14 @@ mod tests {
     #[test]
     fn a_notice_reaches_the_kernel_from_another_thread() {
         let (sender, receiver) = mpsc::channel();
-        let news = News::start();
-        news.set_kernel(Some(Arc::new(Heard(Mutex::new(sender)))));
-        news.tell(BranchId(1), Box::new(|kernel| kernel.forget_attributes(2)));
+        let notifier = KernelNotifier::start();
+        notifier.set_kernel(Some(Arc::new(Heard(Mutex::new(sender)))));
+        notifier.tell(BranchId(1), Box::new(|kernel| kernel.forget_attributes(2)));
         assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), 2);
-        news.tell_now(BranchId(1), Box::new(|kernel| kernel.forget_attributes(3)));
+        notifier.tell_now(BranchId(1), Box::new(|kernel| kernel.forget_attributes(3)));
         assert_eq!(receiver.try_recv().unwrap(), 3, "it was heard when this returned");
-        news.set_kernel(None);
-        news.tell_now(BranchId(1), Box::new(|_| panic!("nobody listens")));
+        notifier.set_kernel(None);
+        notifier.tell_now(BranchId(1), Box::new(|_| panic!("nobody listens")));
         assert!(receiver.try_recv().is_err());
     }
 }
