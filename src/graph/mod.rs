@@ -1,6 +1,6 @@
 //! A neighbour graph over the vectors of a segment: built once, frozen to bytes, walked in place.
 //!
-//! [`build`], or [`GraphBuilder`] a few rows at a time, links every row with some near ones and writes
+//! [`build()`], or [`GraphBuilder`] a few rows at a time, links every row with some near ones and writes
 //! that down as flat lists beside a coarse copy of the vectors. The crate hnsw_rs finds the
 //! hierarchy over a sample of the rows, where building and walking begin. [`Graph`] walks the bytes
 //! where they lie, usually in a mapped file: opening reads the header alone, and a query

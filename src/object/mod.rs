@@ -1,6 +1,6 @@
 //! Names of things by their content, the bytes they are hashed from, moments, and the blob store of immutable files.
 //!
-//! An object never changes once its [`Hash`] exists, and nothing is handed out whose bytes did not
+//! An object never changes once its [`struct@Hash`] exists, and nothing is handed out whose bytes did not
 //! hash to its name.
 
 mod blob_store;

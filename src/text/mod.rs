@@ -1,6 +1,6 @@
 //! Text: how words are cut, how a document is scored, how a segment's words are stored.
 //!
-//! * [`tokens`] cuts text into terms; a query and a document are cut by the same function.
+//! * [`tokens()`] cuts text into terms; a query and a document are cut by the same function.
 //! * [`document`] says what a record's document is: its text and the strings in its metadata.
 //! * [`Collection`] and [`Scorer`] are BM25 over whatever records the caller says are visible.
 //! * [`PostingsWriter`] and [`Postings`] are the immutable inverted index of one segment: bytes

@@ -226,7 +226,7 @@ impl CoarseQuery {
 
     /// Puts about the scores of some rows into `out`, in their order; what was in it is dropped.
     ///
-    /// Larger is better, as in [`Prepared::score`](super::Prepared::score), and never NaN. The rows
+    /// Larger is better, as in [`PreparedVector::score`](super::PreparedVector::score), and never NaN. The rows
     /// must have been written under this metric and dimension; what lies behind their end is 0.
     #[inline]
     pub fn estimates(&self, rows: CoarseRows<'_>, places: &[u32], out: &mut Estimates) {
