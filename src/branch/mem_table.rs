@@ -15,7 +15,7 @@ use crate::record::Version;
 
 /// So many versions stay apart however few there are.
 const APART_MIN: usize = 32;
-/// A table is made anew once one in so many versions is apart from it, so that a version is copied
+/// A table is made again once one in so many versions is apart from it, so that a version is copied
 /// about so often for each that is put in.
 const APART_SHARE: usize = 16;
 

@@ -12,7 +12,7 @@ use crate::memory::{Error, Kind};
 /// Why a verb ended early.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommandError {
-    /// The exit code; `Done` when the reader of our output went away, which is no failure and is not told.
+    /// The exit code; `Done` when the reader of our output went away, which is not a failure and is not told.
     pub exit: Exit,
     /// A stable word for programs.
     pub code: String,

@@ -88,7 +88,7 @@ pub fn paint(coloured: bool, paint: Paint, text: &str) -> String {
     if coloured { format!("\x1b[{}m{text}\x1b[0m", paint.code()) } else { text.to_owned() }
 }
 
-/// Writes one line to standard error, where everything goes that is no data.
+/// Writes one line to standard error, where everything goes that is not data.
 pub fn remark(text: impl Display) {
     // Nobody is left to be told when standard error is closed.
     let _ = writeln!(io::stderr(), "{text}");

@@ -41,7 +41,7 @@ impl Drop for Waiting {
 pub struct ProgressLine(ProgressBar);
 
 impl ProgressLine {
-    /// Shows a bar for `length` bytes, unless programs read what is printed or standard error is no terminal.
+    /// Shows a bar for `length` bytes, unless programs read what is printed or standard error is not a terminal.
     pub fn new(length: u64, hidden: bool) -> ProgressLine {
         if hidden || !stderr().is_terminal() {
             return ProgressLine(ProgressBar::hidden());

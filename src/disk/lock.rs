@@ -79,7 +79,7 @@ fn is_full(error: &io::Error) -> bool {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Best effort: a name left behind misleads only who reads the file by hand. The file itself stays,
+        // Best effort: a name left behind misleads only who reads the file manually. The file itself stays,
         // since removing it would let two processes lock two files of one name.
         let _ = self.file.set_len(0);
         let _ = self.file.unlock();

@@ -48,7 +48,7 @@ pub trait Disk: Send + Sync + 'static {
     /// `AlreadyExists` when the name is taken; `NotFound` when the folder is missing.
     fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Opens an existing file for reading only; a folder is `IsADirectory`, and what is no regular file is refused.
+    /// Opens an existing file for reading only; a folder is `IsADirectory`, and what is not a regular file is refused.
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>>;
 
     /// Opens an existing file for reading and writing; what is refused is that of [`Disk::open`].

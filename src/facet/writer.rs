@@ -42,7 +42,7 @@ impl FacetsWriter {
         Self::default()
     }
 
-    /// Adds the metadata of `row`; what is no object counts as `{}`.
+    /// Adds the metadata of `row`; what is not an object counts as `{}`.
     ///
     /// Rows ascend and are below `u32::MAX`; one that is left out has none.
     ///

@@ -25,7 +25,7 @@ pub(super) struct SettingFile {
 }
 
 impl SettingFile {
-    /// A write at 0 begins a value anew, appending goes on from the present one.
+    /// A write at 0 begins a value again, appending goes on from the present one.
     pub fn open(place: OpenContext, setting: Setting, append: bool) -> Result<SettingFile, Failure> {
         place.check_writable()?;
         let value = shown(&place.memory().setting(&place.view, setting)?);

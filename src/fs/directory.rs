@@ -58,7 +58,7 @@ impl Listing {
         Listing { names, more }
     }
 
-    /// Begins anew: files are listed as they are now, all else as at open.
+    /// Begins again: files are listed as they are now, all else as at open.
     pub fn rewind(&mut self) -> Result<(), Failure> {
         if let More::Files(files) = &mut self.more { files.rewind() } else { Ok(()) }
     }

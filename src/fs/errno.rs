@@ -66,7 +66,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Returns why an operation gives up that would have to wait for another caller. Nobody is told: it is done anew
+    /// Returns why an operation gives up that would have to wait for another caller. Nobody is told: it is done again
     /// where it may wait.
     pub fn would_wait() -> Failure {
         Failure::Plain(Errno::EAGAIN)

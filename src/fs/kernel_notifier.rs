@@ -4,7 +4,7 @@
 //! No notice is about a directory's names: for those the kernel waits for whatever request holds the
 //! directory, and if this process is killed meanwhile, both wait for ever and keep the mount.
 //! Attributes are forgotten without waiting, and a name that leads to something gone is looked up
-//! anew by whoever finds it gone. Pages go only of files whose content became another one; for those
+//! again by whoever finds it gone. Pages go only of files whose content became another one; for those
 //! the kernel waits for reads of that very file that are under way.
 
 use std::sync::Arc;

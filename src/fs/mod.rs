@@ -151,7 +151,7 @@ impl Filesystem {
     }
 
     fn record(&self, who: Option<Caller>, view: Option<&View>, path: &str, error: &Error) {
-        // What gave up is done anew.
+        // What gave up is done again.
         if error.kind == Kind::WouldWait {
             return;
         }

@@ -33,7 +33,7 @@ impl LineProtocol for QueryFile {
 
 /// Refuses to search a root branch that the caller can't reach by its path.
 fn check_scope(place: &OpenContext, name: &str) -> Result<(), Failure> {
-    // What is no root branch the memory refuses.
+    // What is not a root branch the memory refuses.
     let Some(root) = place.memory().root(name) else { return Ok(()) };
     let reached = match place.mount.root() {
         Some(mounted) => mounted == root,

@@ -1,4 +1,4 @@
-//! Names in `vectors/` that are no records: what editors and atomic savers put beside the file they
+//! Names in `vectors/` that are not records: what editors and atomic savers put beside the file they
 //! replace.
 
 use std::collections::{BTreeMap, HashMap};

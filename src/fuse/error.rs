@@ -17,7 +17,7 @@ pub enum MountError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The mountpoint is there, but it is no directory.
+    /// The mountpoint is there, but it is not a directory.
     #[error("the mountpoint {path} is no directory; give an existing directory")]
     NotADirectory {
         /// The mountpoint.
@@ -51,7 +51,7 @@ pub enum MountError {
         /// Its own words.
         message: String,
     },
-    /// The descriptor given by `--fuse-fd` is no open FUSE device.
+    /// The descriptor given by `--fuse-fd` is not an open FUSE device.
     #[error("descriptor {fd} is no mounted FUSE device: {source}; pass the /dev/fuse descriptor that was mounted")]
     Descriptor {
         /// The descriptor's number.

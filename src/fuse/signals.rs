@@ -48,7 +48,7 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.slot.store(-1, Ordering::Release);
-        // 0 is no signal: it tells the thread to end.
+        // 0 is not a signal: it tells the thread to end.
         if self.writer.write_all(&[0]).is_ok()
             && let Some(thread) = self.thread.take()
         {

@@ -10,7 +10,7 @@ use crate::vector::{CoarsePlace, CoarseRows, Metric, PreparedVector, prefetch};
 //   0    8  magic
 //   8    4  version
 //  12    4  rows, those without a vector included
-//  16    4  nodes: the rows with a vector, numbered anew so that what is near lies near
+//  16    4  nodes: the rows with a vector, numbered again so that what is near lies near
 //  20    4  dimension
 //  24    4  metric's code
 //  28    4  slots: links that a node has room for
@@ -90,7 +90,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
     ///
     /// # Errors
     ///
-    /// When the bytes are no graph, come from another version, or have a header that does not fit
+    /// When the bytes are not a graph, come from another version, or have a header that does not fit
     /// their number. The lists themselves are checked as they are walked.
     pub fn open(bytes: B) -> Result<Self, GraphError> {
         let all = bytes.as_ref();

@@ -78,7 +78,7 @@ impl<'a> VectorSpace<'a> {
 
     /// Puts the distances from one node to others into `out.found`: 0 or more, never NaN.
     ///
-    /// The inner product is no distance: a row may be nearer to another than to itself. So each
+    /// The inner product is not a distance: a row may be nearer to another than to itself. So each
     /// row is given one more dimension that brings it to the length of the longest (Bachrach and
     /// others, 2014). A query has 0 there, so that its products, and their order, stay.
     pub fn distances(&self, node: u32, others: &[u32], out: &mut Distances) {

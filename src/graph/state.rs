@@ -51,7 +51,7 @@ impl<'a> GraphBuilder<'a> {
     /// Goes on where a build was saved; the result is the same as without the interruption.
     ///
     /// `None` when the bytes are damaged or belong to other rows, another metric or other
-    /// parameters: then begin anew. Only lengths and scales of the rows are compared, not the codes.
+    /// parameters: then begin again. Only lengths and scales of the rows are compared, not the codes.
     #[must_use]
     pub fn resume(rows: VectorRows<'a>, metric: Metric, params: Params, bytes: &[u8]) -> Option<Self> {
         if bytes.len() < HEADER_SIZE || !bytes.starts_with(&MAGIC) {

@@ -13,7 +13,7 @@ pub(super) trait Adjacency {
     /// Returns the coarse copies of all nodes.
     fn coarse(&self) -> CoarseRows<'_>;
 
-    /// Returns the numbers that a node links to; what is no node is passed over.
+    /// Returns the numbers that a node links to; what is not a node is passed over.
     fn list(&self, node: u32) -> &[[u8; 4]];
 }
 
@@ -187,7 +187,7 @@ impl WalkScratch {
         self.fetched.clear();
     }
 
-    /// Marks a node and tells whether it is new; a number that is no node never is.
+    /// Marks a node and tells whether it is new; a number that is not a node never is.
     #[inline]
     fn is_first_visit(&mut self, node: u32, nodes: usize) -> bool {
         if node as usize >= nodes {

@@ -29,7 +29,7 @@ pub struct Journal {
 /// Guards the end of the file. Taken before [`Flush`] where both are needed.
 struct UnflushedTail {
     length: u64,
-    /// End of the last frame that is no mark: what callers wait for to be durable.
+    /// End of the last frame that is not a mark: what callers wait for to be durable.
     told: u64,
     broken: Option<String>,
     /// Set while a frame is written: where a panic leaves it so, half of one may stand behind the last.

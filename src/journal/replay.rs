@@ -27,7 +27,7 @@ pub fn file_header(number: u64) -> [u8; FILE_HEADER_BYTES as usize] {
     bytes
 }
 
-/// Returns whether a frame of that header may stand there. One that may not is no accident: the header's check holds.
+/// Returns whether a frame of that header may stand there. One that may not is not an accident: the header's check holds.
 fn is_possible(header: &FrameHeader, offset: u64) -> bool {
     let fits = match header.kind {
         Kind::Mark => header.length == 0,

@@ -35,7 +35,7 @@ pub enum EntryOp {
     Rename = 11,
     /// A setting or a mode changed.
     Config = 12,
-    /// A conflict was settled by hand.
+    /// A conflict was settled manually.
     Resolve = 13,
     /// A merge was refused.
     Refuse = 14,

@@ -15,7 +15,7 @@ const MAC_CONTEXT: &str = "engramfs 2026 operation mac key v1";
 /// Says why a key can't be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum KeyError {
-    /// The bytes are no key.
+    /// The bytes are not a key.
     #[error("{0} does not hold an ed25519 key (64 hex digits and a line end); put the right file back")]
     Malformed(&'static str),
     /// The two halves do not belong together.

@@ -14,7 +14,7 @@ use super::{Error, Kind};
 use crate::disk::{Disk, RealDisk};
 use crate::journal::{Journal, JournalError, JournalFiles};
 
-/// How often a copy is begun anew when the store was sealed while it was made.
+/// How often a copy is begun again when the store was sealed while it was made.
 const TRIES: usize = 20;
 /// How the file `format` begins in stores of all versions.
 const FORMAT_BEGINS: &[u8; 14] = b"engramfs store";
@@ -23,7 +23,7 @@ const FORMAT_BEGINS: &[u8; 14] = b"engramfs store";
 ///
 /// Segments never change, the manifest is replaced as a whole, and the journal only grows: so a
 /// copy of the manifest first, then of what it names, then of the journal as far as it goes, is a
-/// state that the store really had. A seal meanwhile makes the copy begin anew. The copy is
+/// state that the store really had. A seal meanwhile makes the copy begin again. The copy is
 /// verified before it is called done. It holds the signing key.
 pub fn backup(store: &Path, dest: &Path) -> Result<Value, Error> {
     if !is_store(store) {

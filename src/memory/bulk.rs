@@ -45,7 +45,7 @@ impl Bulk {
         Ok(Bulk { segment, deletes, branch, state, deleted, time })
     }
 
-    /// Works it out anew for what has changed in the branch since; [`PlanError::Exceeded`] where that is more than
+    /// Works it out again for what has changed in the branch since; [`PlanError::Exceeded`] where that is more than
     /// `most` records.
     pub fn again(&self, catalog: &Catalog, most: usize) -> Result<Bulk, PlanError> {
         let branch = catalog.branch_ref(self.branch.id)?.clone();

@@ -70,7 +70,7 @@ impl PartialEq for RetainedState {
     }
 }
 
-/// A conflict settled by hand, for as long as both sides stay as they were.
+/// A conflict settled manually, for as long as both sides stay as they were.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
     /// The side chosen.
@@ -136,7 +136,7 @@ pub struct Branch {
     pub children: OrdMap<Arc<str>, BranchId>,
     /// Earlier states and states of losers that stay readable, by head: of those with one head the first.
     pub kept: OrdMap<Hash, RetainedState>,
-    /// Conflicts settled by hand, by id.
+    /// Conflicts settled manually, by id.
     pub resolutions: OrdMap<Arc<str>, Resolution>,
     /// Operations on its files since the store was opened.
     pub edits: u64,

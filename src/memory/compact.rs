@@ -1,4 +1,4 @@
-//! Compaction: segments and packs of which much is needed by nobody are written anew without that.
+//! Compaction: rewrites segments and packs without the rows and chunks that nothing references.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::object::Hash;
 use crate::segment::Segment;
 use crate::workspace::{Packs, needed_of_packs};
 
-/// Compaction writes so often anew at most what the disk has room for at once.
+/// Compaction writes so often again at most what the disk has room for at once.
 const STEPS_MAX: usize = 32;
 /// What is less is not worth a seal.
 const BYTES_MIN: u64 = 64 << 10;
 
-/// Files that are to be written anew, without what nobody needs of them.
+/// Files to rewrite, without what nothing references.
 #[derive(Default, PartialEq, Eq)]
 pub(super) struct Sparse {
     /// Segments.
@@ -42,7 +42,7 @@ impl CompactionCandidate {
 }
 
 impl Memory {
-    /// Writes files anew of which at least one in `share` bytes is needed by nobody, in steps that each free more than
+    /// Writes files again of which at least one in `share` bytes is needed by nobody, in steps that each free more than
     /// they take; returns how many bytes that freed. For who holds `sealing`.
     pub(super) fn compact(&self, stored: &mut Stored, share: u64) -> Result<u64, Error> {
         let mut freed = 0;

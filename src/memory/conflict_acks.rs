@@ -1,4 +1,4 @@
-//! Conflicts of files by hand that somebody was shown: if they then write the file in the branch, that settles it.
+//! Conflicts of files under `manual` that somebody was shown: if they then write the file in the branch, that settles it.
 //!
 //! A write tells what is wanted only from who knows of the other version. So it counts after a merge, promote or pull
 //! of theirs was refused for the conflict, or a dry run named it, and for as long as the parent's version is the one

@@ -43,7 +43,7 @@ impl Head {
 pub(super) fn is_whole(frame: &Frame<'_>) -> bool {
     frame.kind != Kind::Content
         || content(frame.payload).is_some_and(|(head, rest)| {
-            // A head of another form is no accident: replaying it says what is wrong.
+            // A head of another form is not an accident: replaying it says what is wrong.
             let head = split_code(head).and_then(|(_, head)| Head::from_bytes(head).ok());
             head.is_none_or(|head| Stretch::vouched(head.offset, rest).is_some())
         })

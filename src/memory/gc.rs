@@ -14,7 +14,7 @@ use super::settings::Setting;
 use super::{Actor, Error, Kind, Memory, seal};
 use crate::object::{Hash, Time};
 
-/// Files are written anew where one in so many of their bytes is needed by nobody.
+/// Files are written again where one in so many of their bytes is needed by nobody.
 const SHARE: u64 = 2;
 /// The same on a disk that is full.
 const TIGHT_SHARE: u64 = 16;

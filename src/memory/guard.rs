@@ -74,7 +74,7 @@ impl TouchedPaths<'_> {
         let mut folders: Vec<(u64, Vec<u8>)> =
             self.tree.resolve(from).ok().into_iter().map(|inode| (inode, Vec::new())).collect();
         while let Some((folder, inside)) = folders.pop() {
-            // What is no folder has no entries.
+            // What is not a folder has no entries.
             for (name, inode) in self.tree.entries(folder, None).into_iter().flatten() {
                 let inside = [&inside[..], b"/", name].concat();
                 paths.extend([[from, &inside].concat(), [to, &inside].concat()]);

@@ -76,7 +76,7 @@ impl Memory {
         Ok(held.resize(own + more)?)
     }
 
-    /// Counts anew what the files of a user's branches take, after something that always works.
+    /// Counts again what the files of a user's branches take, after something that always works.
     pub(super) fn recount_files(&self, catalog: &Catalog, owner: u32) {
         let own = catalog.held.of(owner).0;
         let mut users = self.files_held.users.lock();

@@ -54,10 +54,10 @@ pub(super) struct Loaded {
     pub stored: Stored,
 }
 
-/// How often a reader begins anew.
+/// How often a reader begins again.
 const ATTEMPTS: usize = 8;
 
-/// Reads beside a process that may be writing: begins anew where it failed and the store was sealed meanwhile, which
+/// Reads beside a process that may be writing: begins again where it failed and the store was sealed meanwhile, which
 /// takes files away that were named a moment ago.
 pub(super) fn beside_a_writer<T>(disk: &dyn Disk, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     let files = || (read_file(disk, manifest::PATH).ok(), disk.list("journal").ok(), disk.list(FOLDER).ok());

@@ -145,7 +145,7 @@ pub struct LogRecord {
     /// When.
     pub time: Time,
     /// When its outcome was worked out: not later than `time`. Times in the outcome are this one, so that a
-    /// replay, which works it out anew, gets the same.
+    /// replay, which works it out again, gets the same.
     pub planned: Time,
     /// Who.
     pub uid: u32,

@@ -105,7 +105,7 @@ impl ShownObject {
         ShownObject { line, content: None }
     }
 
-    /// Returns one line of JSON that holds the bytes of a file, too: as `hex` where they are no text.
+    /// Returns one line of JSON that holds the bytes of a file, too: as `hex` where they are not text.
     pub fn to_line(&self) -> String {
         let binary = self.content.as_ref().filter(|content| std::str::from_utf8(content).is_err());
         match (binary, self.line.strip_suffix("}\n")) {

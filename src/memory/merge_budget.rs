@@ -76,7 +76,7 @@ impl MergeBudget<'_> {
     }
 }
 
-/// Merges of contents that were made for a plan, kept for the next one: planning anew then costs nothing
+/// Merges of contents that were made for a plan, kept for the next one: planning again then costs nothing
 /// for files that stayed as they were.
 #[derive(Default)]
 pub struct MergedContents(Mutex<HashMap<ContentKey, Merged>>);
@@ -87,7 +87,7 @@ impl MergedContents {
         Merger { kept: self, left: Cell::new(u64::MAX), pause }
     }
 
-    /// Returns the merger that merges no more than so many bytes anew.
+    /// Returns the merger that merges no more than so many bytes again.
     pub fn at_most(&self, bytes: u64) -> impl ContentMerger + '_ {
         Merger { kept: self, left: Cell::new(bytes), pause: &|| () }
     }

@@ -300,7 +300,7 @@ impl MergePlan {
         was.settings.merges_like(&is.settings)
     }
 
-    /// Works it out anew for what has changed since, as far as that is possible, and else as a whole.
+    /// Works it out again for what has changed since, as far as that is possible, and else as a whole.
     pub fn again(
         &self,
         context: MergeContext<'_>,
@@ -335,7 +335,7 @@ impl MergePlan {
         self.both_changed.iter().filter(|item| item.decision != Some(Side::Both))
     }
 
-    /// Returns whether some conflict waits for a decision by hand.
+    /// Returns whether some conflict waits for a manual decision.
     pub fn is_blocked(&self) -> bool {
         self.both_changed.iter().any(|item| item.decision.is_none())
     }

@@ -2,7 +2,7 @@
 //! as far as what it rests on has not changed.
 //!
 //! A small merge is worked out under the lock at once. A larger one is worked out by a job of its own;
-//! then the lock is taken, and what has changed meanwhile is worked out anew: there if that is little,
+//! then the lock is taken, and what has changed meanwhile is worked out again: there if that is little,
 //! else by another job.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{Actor, BranchEvent, Error, Kind, Memory};
 use crate::lineage::{Decision, Side, SignedEntry};
 use crate::sync::Deadline;
 
-/// How often a plan is made anew before the parent is said to move too fast.
+/// How often a plan is made again before the parent is said to move too fast.
 pub(super) const ROUNDS: usize = 10;
 /// Records and paths of a merge that is worked out under the lock: it then takes some milliseconds.
 pub(super) const SMALL: usize = 512;
@@ -142,8 +142,8 @@ impl Memory {
         error
     }
 
-    /// Notes which conflicts of files somebody is shown. What was written until now is gathered before: it was
-    /// written by who did not know.
+    /// Records which conflicts of files somebody is shown. Pending writes are committed first: they predate the
+    /// author's knowledge of the conflict.
     fn note_shown(&self, who: &Actor, (branch, merge): (BranchId, MergeKind), planned: &MergePlan) {
         if self.writer_for(who, &[Some(branch)]).is_ok() {
             self.shown.note((branch, merge), who, planned.conflicts());

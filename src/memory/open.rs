@@ -49,7 +49,7 @@ impl Memory {
         let disk = RealDisk::new(path);
         if mode == OpenMode::Create {
             disk.make_dir("").map_err(|error| Error::io("the store's folder could not be made", &error))?;
-            // Before the lock, which is a file too: a folder that is no store is left as it is.
+            // Before the lock, which is a file too: a folder that is not a store is left as it is.
             is_made(&disk)?;
         } else if path.join("format").symlink_metadata().is_err() {
             let message = format!("there is no store at {}", path.display());

@@ -13,7 +13,7 @@ use crate::segment::{Row, SegmentError};
 /// How often a pause is made.
 const RECORDS_AT_ONCE: usize = 1024;
 
-/// Gives the side chosen by hand.
+/// Gives the side chosen manually.
 type Resolved<'a> = &'a dyn Fn(&Decision) -> Option<Side>;
 
 /// What becomes of one record that the child changed.
@@ -65,7 +65,7 @@ impl RecordMerge {
         Ok(plan)
     }
 
-    /// Works it out anew for a parent that has gone on from `before`; it costs what the parent changed.
+    /// Works it out again for a parent that has gone on from `before`; it costs what the parent changed.
     pub fn again(
         &self,
         before: &BranchVersion,
@@ -82,7 +82,7 @@ impl RecordMerge {
         Ok(plan)
     }
 
-    /// Works out anew what becomes of one record.
+    /// Works out again what becomes of one record.
     fn follow(
         &mut self,
         id: &Arc<str>,

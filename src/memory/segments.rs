@@ -37,8 +37,7 @@ impl Segments {
         Ok(segment)
     }
 
-    /// Opens a segment that was just written, and brings what queries by vector look at: the first
-    /// one then costs what the others do.
+    /// Opens a new segment and prefetches its vector columns, so that the first query is not cold.
     pub fn get_fresh(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
         let segment = self.get(name)?;
         segment.bring()?;

@@ -4,7 +4,7 @@
 //!  "engrGRP1" · hash of what follows · segment · metric · the builder's own bytes
 //! ```
 //!
-//! It is worth time only: what can't be read or does not fit is dropped, and the graph built anew.
+//! It is worth time only: what can't be read or does not fit is dropped, and the graph built again.
 
 use std::sync::Arc;
 

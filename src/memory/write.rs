@@ -65,7 +65,7 @@ impl Memory {
     /// Forks a branch as it is now, or as it was at the checkpoint `from`.
     ///
     /// The cost depends on nothing that the branch holds. Kind `Exists` where the name is taken,
-    /// `Invalid` where it is no name.
+    /// `Invalid` where it is not a name.
     pub fn fork(&self, who: &Actor, parent: BranchId, name: &str, from: Option<&str>) -> Result<BranchId, Error> {
         self.check_quota(parent, |_| Ok(Usage { branches: 1, ..Usage::default() }))?;
         let command = || Ok(Command::Fork { parent, name: name.into(), from: from.map(Arc::from) });
@@ -176,7 +176,7 @@ impl Memory {
         Ok(Receipt::of(&entry))
     }
 
-    /// Commits the rows of a segment. What the branch becomes is worked out before the lock is taken, and anew for
+    /// Commits the rows of a segment. What the branch becomes is worked out before the lock is taken, and again for
     /// what has changed meanwhile: under the lock where that is little.
     fn commit_segment(
         &self,

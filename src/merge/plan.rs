@@ -45,7 +45,7 @@ impl Plan {
         self.both_changed.iter().filter(|item| item.decision != Some(Side::Both))
     }
 
-    /// Returns whether some conflict waits for a decision by hand.
+    /// Returns whether some conflict waits for a manual decision.
     pub fn is_blocked(&self) -> bool {
         self.both_changed.iter().any(|item| item.decision.is_none())
     }

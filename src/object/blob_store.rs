@@ -124,7 +124,7 @@ impl BlobStore {
         for name in names.iter().filter(|name| !is_named(name, &live)) {
             let path = format!("{}/{name}", self.folder);
             let bytes = self.disk.open(&path)?.len()?;
-            // Under the lock: nobody gives the name anew between the look and the removal.
+            // Under the lock: nobody gives the name again between the look and the removal.
             let fresh = self.fresh.lock();
             let is_draft = name.strip_prefix(DRAFT).and_then(|number| number.parse().ok());
             if is_draft.is_some_and(|number| fresh.drafts.contains(&number)) || is_named(name, &fresh.names) {

@@ -91,7 +91,7 @@ impl Filter {
         self.0.weight()
     }
 
-    /// Tells whether a record with this metadata passes; what is no object counts as `{}`.
+    /// Tells whether a record with this metadata passes; what is not an object counts as `{}`.
     ///
     /// Allocates nothing.
     pub fn matches(&self, metadata: &Value) -> bool {

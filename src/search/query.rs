@@ -27,7 +27,7 @@ pub const TAG_BYTES_MAX: usize = 1_024;
 /// Bytes of the line that a header repeats.
 pub const ECHO_BYTES_MAX: usize = 80;
 
-/// Why a line is no query.
+/// Why a line is not a query.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {

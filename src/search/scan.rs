@@ -126,7 +126,7 @@ impl<'a> Columns<'a> {
     }
 
     /// Pools those of some rows that may be among the best; `place` says where a row is, or that it
-    /// is no answer.
+    /// is not an answer.
     pub fn sift(
         &self,
         rows: &[u32],

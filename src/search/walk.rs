@@ -44,7 +44,7 @@ pub fn walk(
     let sees = |row| scan.sees(layer, row);
     let floor = KEPT.with_borrow_mut(|WalkMemory { found, rows, scratch }| {
         let (mut floor, mut again) = (None, beam);
-        if hides_seldom(scan, layer, pool.k()) {
+        if hides_few_rows(scan, layer, pool.k()) {
             let walked = graph.walk(query, None::<fn(u32) -> bool>, beam, found, scratch);
             let shown = found.iter().filter(|&&(_, row)| sees(row)).count();
             let serves = found.iter().take(pool.k()).all(|&(_, row)| sees(row)) && shown * 4 >= found.len() * 3;
@@ -61,8 +61,8 @@ pub fn walk(
     Ok(floor)
 }
 
-/// Tells whether a hidden row is seldom among the best `k` of a layer.
-fn hides_seldom(scan: &Scan<'_>, layer: usize, k: usize) -> bool {
+/// Tells whether so few rows are hidden that hardly any is among the best `k` of a layer.
+fn hides_few_rows(scan: &Scan<'_>, layer: usize, k: usize) -> bool {
     let (all, seen) = (scan.size_of(layer), scan.rows_of(layer));
     u64::from(all - seen.min(all)) * k as u64 * SELDOM <= u64::from(all)
 }

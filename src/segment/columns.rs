@@ -292,7 +292,7 @@ impl Segment {
         Ok(facets)
     }
 
-    /// Reads a whole row to serve it or to write it anew: it is what its content hash says.
+    /// Reads a whole row to serve it or to write it again: it is what its content hash says.
     pub fn version(&self, row: u32, blocks: &mut Blocks) -> Result<Version, SegmentError> {
         let payload = self.read_payload(row, blocks)?;
         let payload = self.parse(row, &payload)?;

@@ -250,7 +250,7 @@ impl CoarseQuery {
     /// worth, and farther by what estimates are wrong by.
     ///
     /// Far is meant as the euclidean distance, between vectors of unit length under cosine. The inner
-    /// product is no distance: there the least of all comes back.
+    /// product is not a distance: there the least of all comes back.
     #[must_use]
     #[inline]
     pub fn worth_farther(&self, worth: f32, times: f32) -> f32 {

@@ -52,7 +52,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A name that is no metric.
+/// A name that is not a metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("metric {0:?} is unknown; use cosine, l2 or dot")]
 pub struct UnknownMetric(pub String);

@@ -194,7 +194,7 @@ impl Tree {
     /// Makes a new inode under a free name with the kind, attributes, times and content of `node`;
     /// of a directory without its entries. Chunks are shared; ctime becomes `time`.
     ///
-    /// For merging: it is no op, as what is grafted follows from the trees that are merged.
+    /// For merging: it is not an op, as what is grafted follows from the trees that are merged.
     pub fn graft(&mut self, parent: u64, name: &[u8], node: &FileNode, time: Time) -> Result<u64, TreeError> {
         let name = super::FileName::new(name)?;
         let mut copy = FileNode::new(Body::Fifo, node.mode, node.uid, node.gid, time);

@@ -222,7 +222,7 @@ impl FileNode {
         self.file()?.read(offset, length, packs)
     }
 
-    /// Returns a file's content, or the error that it is no file.
+    /// Returns a file's content, or the error that it is not a file.
     pub(super) fn file(&self) -> Result<&FileContent, TreeError> {
         match &self.body {
             Body::File(content) => Ok(content),

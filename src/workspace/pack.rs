@@ -27,7 +27,7 @@ pub trait Packs: Send + Sync {
     /// Returns a pack; the error is what `Pack::open` says.
     fn pack(&self, name: &Hash) -> Result<Arc<Pack>, SegmentError>;
 
-    /// Returns a pack that has a chunk of that hash: the one that a tree names may have been written anew without what
+    /// Returns a pack that has a chunk of that hash: the one that a tree names may have been written again without what
     /// is not needed any more, and be gone.
     fn holder(&self, _hash: &Hash) -> Option<Arc<Pack>> {
         None

@@ -102,7 +102,7 @@ fn sealed_chunks(
     unsealed: &[Chunk],
 ) -> Result<HashMap<Hash, PackedChunk>, TreeError> {
     let mut known = HashMap::new();
-    // A pack that can't be read is no reason not to write another.
+    // A pack that can't be read is not a reason not to write another.
     let open = packs_of(trees.iter().copied()).into_iter().filter_map(|name| packs.pack(&name).ok());
     let open: Vec<Arc<Pack>> = open.collect();
     for hash in unsealed.iter().filter_map(|chunk| chunk.hash()) {

@@ -114,7 +114,7 @@ fn pieces(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (ChunkRange, &[u8])
 }
 
 impl Tree {
-    /// Checks whether a file can be written at a place: `Stale`, `TooLarge`, or it is no file.
+    /// Checks whether a file can be written at a place: `Stale`, `TooLarge`, or it is not a file.
     pub fn check_write(&self, inode: u64, offset: u64, length: u64) -> Result<(), TreeError> {
         if offset.checked_add(length).is_none_or(|end| end > FILE_BYTES_MAX) {
             return Err(TreeError::TooLarge);

@@ -66,7 +66,7 @@ impl Site {
         Ok(memory)
     }
 
-    /// Returns what is no error about where the store lies, and no good idea.
+    /// Returns what is not an error about where the store lies, and no good idea.
     fn doubts(&self) -> impl Iterator<Item = String> {
         let store = self.store.display();
         let outer = store_of(&self.store).ok().flatten().map(|outer| {
@@ -89,7 +89,7 @@ impl Site {
     /// Tells programs that the mount answers; people see it by the prompt.
     pub fn announce(&self, out: &mut Output) {
         let object = json!({ "store": self.store, "mountpoint": self.mnt, "pid": std::process::id() });
-        // A closed standard output is no reason to take the mount away again.
+        // A closed standard output is not a reason to take the mount away again.
         let _ = out.json_only(&object).and_then(|()| out.flush());
     }
 }

@@ -98,7 +98,7 @@ impl<'a> Mounted<'a> {
         }
         let children = fs::read_dir(self.directory.join("branches")).into_iter().flatten().flatten();
         for child in children {
-            // A branch that goes away meanwhile, or is not ours to read, is no reason to show nothing.
+            // A branch that goes away meanwhile, or is not ours to read, is not a reason to show nothing.
             let _ = Mounted::new(&child.path()).gather(found);
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::fuse::SOURCE_PREFIX;
 
-/// Returns the store whose mount `path` lies on; none where that is no mount of engramfs.
+/// Returns the store whose mount `path` lies on; none where that is not a mount of engramfs.
 ///
 /// The mount is found by device number and not by the path's beginning, so that bind mounts of a branch count too.
 pub fn store_of(path: &Path) -> io::Result<Option<PathBuf>> {

@@ -1,12 +1,12 @@
 //! Numbers of files for the kernel: nothing has to be remembered for each of them.
 //!
 //! ```text
-//!  0 1 ┊ view: 22 bits ┊ inode in the tree, veiled by the view: 40 bits
+//!  0 1 ┊ view: 22 bits ┊ inode in the tree, scrambled by the view: 40 bits
 //! ```
 //!
 //! The kernel finds what it holds by a hash to which the upper bits of a number hardly matter. A file
-//! has the same inode in all forks: unveiled, all of them would stand in one row there, and each
-//! look-up of one walk along it.
+//! has the same inode in all forks: without scrambling, the inodes of N forks would share one bucket
+//! there, and a look-up would cost O(N).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +21,8 @@ const RECLAIM_AT: usize = 1_024;
 /// Set in the numbers of files, and never in a fingerprint.
 const MARK: u64 = 1 << (INODE_BITS + VIEW_BITS);
 
-/// Returns bits that are others for each view; what they veil, they unveil.
-fn veil(view: u64) -> u64 {
+/// Returns bits that differ by view; applying them twice gives the inode again.
+fn scramble(view: u64) -> u64 {
     view.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - INODE_BITS)
 }
 
@@ -110,7 +110,7 @@ impl FileNumbers {
         let known = self.known.read();
         let view = view_of(number)?;
         let told = known.told(view)?;
-        Some((told.of.clone(), (number & ((1 << INODE_BITS) - 1)) ^ veil(view)))
+        Some((told.of.clone(), (number & ((1 << INODE_BITS) - 1)) ^ scramble(view)))
     }
 
     fn view(&self, of: &FilesOf) -> Option<u64> {
@@ -156,10 +156,10 @@ impl NumberedFile {
 }
 
 fn number(view: u64, inode: u64) -> Option<u64> {
-    (inode >> INODE_BITS == 0).then_some(MARK | view << INODE_BITS | (inode ^ veil(view)))
+    (inode >> INODE_BITS == 0).then_some(MARK | view << INODE_BITS | (inode ^ scramble(view)))
 }
 
-/// Returns the view of a number; nothing for what is no file's.
+/// Returns the view of a number; nothing for what is not a file's.
 fn view_of(number: u64) -> Option<u64> {
     (number & MARK != 0).then_some((number & !MARK) >> INODE_BITS)
 }

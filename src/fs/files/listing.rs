@@ -20,7 +20,7 @@ impl FileNames {
         FileNames { open, tree, loaded: Vec::new() }
     }
 
-    /// Begins anew with what the directory holds now.
+    /// Begins again with what the directory holds now.
     pub fn rewind(&mut self) -> Result<(), Failure> {
         self.tree = self.open.tree()?;
         self.loaded.clear();

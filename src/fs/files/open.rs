@@ -183,7 +183,7 @@ impl File for OpenInode {
         let written = self.edit(FileOp::Write { inode: self.inode(), offset, bytes: data.into() });
         match written {
             Ok(()) => Ok(data.len()),
-            // It is done anew, and the kernel holds its pages until then.
+            // It is done again, and the kernel holds its pages until then.
             Err(failure) if failure.gave_up() => Err(failure),
             Err(failure) => {
                 self.mount.write_refused(&self.place);

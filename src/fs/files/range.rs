@@ -33,7 +33,7 @@ impl Allocation {
 
 impl Filesystem {
     /// Makes room for a range of a file, or a hole, as fallocate(2) with `mode`; EOPNOTSUPP for
-    /// what is no file in `files/`.
+    /// what is not a file in `files/`.
     pub fn fallocate(&self, handle: u64, offset: u64, length: u64, mode: i32) -> Result<(), Errno> {
         self.on_inode(handle, Errno::EOPNOTSUPP, |handle, of, inode| {
             let Allocation { what, keep_size } = Allocation::of(mode)?;

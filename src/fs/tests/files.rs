@@ -157,7 +157,7 @@ fn a_listing_tells_of_nothing_that_is_gone() {
         names.push((name.to_owned(), entry.attr.kind));
         false
     };
-    // From behind the two dots on; from the beginning it would be listed anew.
+    // From behind the two dots on; from the beginning it would be listed again.
     rig.fs.readdirplus(handle, 2, &mut sink).unwrap();
     assert_eq!(names, [("c".into(), FileKind::File), ("d".into(), FileKind::Directory)]);
     let all: Vec<String> = rig.list_from(handle, 0).into_iter().map(|(name, _)| name).collect();

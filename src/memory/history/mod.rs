@@ -112,7 +112,7 @@ impl History {
         let older = archives.split_off(archives.len() - write::folded(&archives, upto + 1 - first));
         let begins = older.first().map_or(first, |archive| archive.first);
         let archive = match write::write(blobs, &older, begins, &fresh) {
-            // The disk may have room for the small one alone, and damage in an old one is no reason to seal nothing.
+            // The disk may have room for the small one alone, and damage in an old one is not a reason to seal nothing.
             Err(error) if !older.is_empty() => {
                 log::warn!("archives of entries are not folded now: {error}");
                 archives.extend(older);

@@ -29,7 +29,7 @@ use crate::segment::ContainerWriter;
 
 /// Parts beside the first that are read at an opening at most.
 const PARTS_MAX: usize = 256;
-/// Bytes of later parts that are always worth less than writing the first one anew.
+/// Bytes of later parts that are always worth less than writing the first one again.
 const LATER_BYTES_MIN: u64 = 1 << 20;
 
 static ITEM: Context = Context::new("engramfs 2026 manifest item v1");
@@ -147,7 +147,7 @@ impl Stored {
         Ok(anew)
     }
 
-    /// Returns whether all is better written anew than with one more part of so many bytes.
+    /// Returns whether all is better written again than with one more part of so many bytes.
     fn is_outgrown(&self, more: u64) -> bool {
         let Some((first, later)) = self.parts.split_first() else { return false };
         let bytes = later.iter().map(|part| part.bytes).sum::<u64>() + more;

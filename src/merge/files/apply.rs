@@ -198,7 +198,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         self.resolver.trees.child.node(self.resolver.trees.in_child(id)?).ok().cloned()
     }
 
-    /// Returns the folder of that id, made anew with those above it if it is not there; none where
+    /// Returns the folder of that id, made again with those above it if it is not there; none where
     /// something else is in the way.
     fn folder(&mut self, id: Id) -> Result<Option<u64>, TreeError> {
         let mut missing = Vec::new();

@@ -127,7 +127,7 @@ pub struct Merged {
     /// The content to have; the parent's where a conflict waits.
     pub take: Picked,
     /// The side that conflicts were decided for, `Both` where there was none; none where one waits
-    /// for a decision by hand.
+    /// for a manual decision.
     pub decision: Option<Side>,
     /// What was not kept.
     pub losers: Vec<Loser>,
@@ -141,7 +141,7 @@ impl Merged {
         Merged { take, decision: Some(Side::Both), losers: Vec::new(), note: None }
     }
 
-    /// A conflict that waits for a decision by hand.
+    /// A conflict that waits for a manual decision.
     pub(super) fn waiting() -> Merged {
         Merged { take: Picked::Parent, decision: None, losers: Vec::new(), note: None }
     }

@@ -93,7 +93,7 @@ impl Visitor<'_> for IsKeySeed<'_> {
     }
 }
 
-/// Returns the value of a member of the object that `text` is; none where it is no object or has no such member.
+/// Returns the value of a member of the object that `text` is; none where it is not an object or has no such member.
 pub(super) fn member<'a>(text: &'a str, name: &str) -> Option<&'a RawValue> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let found = Member(name).deserialize(&mut reader).ok()?;
@@ -113,7 +113,7 @@ pub(super) fn canonical(value: &RawValue) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Returns whether a value is written in the one way at a glance: a plain string, or a number that is no machine
+/// Returns whether a value is written in the one way at a glance: a plain string, or a number that is not a machine
 /// word and would become equal to its neighbours.
 fn is_canonical(text: &[u8]) -> bool {
     match text.first() {

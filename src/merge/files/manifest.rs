@@ -56,7 +56,7 @@ struct ManifestFile<'a> {
 ///
 /// An entry that one side alone changed, added or removed is taken. Where both did it differently
 /// and the entries differ in `model_version`, the one of the file that was written later is kept,
-/// marked, and the other is a loser, which is no conflict; else `strategy` decides. In an object an
+/// marked, and the other is a loser, which is not a conflict; else `strategy` decides. In an object an
 /// entry without the key goes by the name it stands under; in an array such entries are kept once
 /// each. Entries keep the bytes in which they were written, in the base's order, then the parent's
 /// additions, then the child's.
@@ -148,7 +148,7 @@ fn render(entries: &[ManifestEntry<'_>], is_array: bool, layout: &Layout<'_>) ->
     Some(layout.render(if is_array { ["[", "]"] } else { ["{", "}"] }, &pieces))
 }
 
-/// An entry with the mark, in its own layout; none where it is no object.
+/// An entry with the mark, in its own layout; none where it is not an object.
 fn marked(raw: &str) -> Option<String> {
     let Members(members) = serde_json::from_str(raw).ok()?;
     let layout = Layout::of(raw);

@@ -2,7 +2,7 @@
 //!
 //! A file keeps its time of birth, which no two files of a store share, in all trees, wherever it is
 //! moved and merged to; nearly always it also keeps its inode number, which is looked at first. A
-//! file that was written anew and renamed over the old one, as editors do, was born later but stands
+//! file that was written again and renamed over the old one, as editors do, was born later but stands
 //! at the same place: it is the successor of the old one. New files of both sides are the same when they
 //! stand at the same place.
 

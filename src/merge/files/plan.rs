@@ -36,7 +36,7 @@ impl FilePlan {
         self.both_changed.iter().filter(|item| item.decision != Some(Side::Both))
     }
 
-    /// Returns whether some conflict waits for a decision by hand.
+    /// Returns whether some conflict waits for a manual decision.
     pub fn is_blocked(&self) -> bool {
         self.both_changed.iter().any(|item| item.decision.is_none())
     }
@@ -48,7 +48,7 @@ pub struct FileMerge<'a> {
     pub rules: &'a Rules,
     /// How conflicts are decided where the rule of a file does not say.
     pub strategy: Strategy,
-    /// Gives the side chosen by hand for a file whose versions are still those it was chosen for.
+    /// Gives the side chosen manually for a file whose versions are still those it was chosen for.
     /// Asked under `manual` only.
     pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,
     /// Where contents are read.

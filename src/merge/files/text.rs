@@ -21,7 +21,7 @@ const OPEN_LINE: u8 = b'\\';
 ///
 /// Changes of one side to lines that the other left alone are taken. Where both changed the same or
 /// neighbouring lines differently, `strategy` decides for a side, and that side's lines are taken at
-/// all such places, while what is no conflict is taken from both; the other side's file is the
+/// all such places, while what is not a conflict is taken from both; the other side's file is the
 /// loser. Without a base all lines are such a place. Line ends are part of the lines, and a missing
 /// one at the end of the file stays missing.
 pub(super) fn merge(contents: &Contents<'_>, strategy: Strategy) -> Result<Merged, Fallback> {

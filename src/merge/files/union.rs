@@ -20,7 +20,7 @@ enum LineKey<'a> {
 /// Each line is a thing of its own with its own history: a line that one side removed and the other
 /// left alone stays removed, and a line that one side changed is changed. Both sides' different
 /// lines for one value of the key are decided by `strategy`; under `newest-wins` the line of the
-/// file that was written later is kept and the other is a loser, which is no conflict, and a line
+/// file that was written later is kept and the other is a loser, which is not a conflict, and a line
 /// that one side removed and the other changed is kept. Within one file the last line of a value
 /// counts.
 ///
@@ -66,7 +66,7 @@ fn lines<'a>(bytes: &'a [u8], key: &str) -> (Items<LineKey<'a>, &'a [u8]>, Vec<&
 /// The canonical text of a line's value of the key.
 fn value_of<'a>(line: &'a [u8], key: &str) -> Option<Cow<'a, str>> {
     let line = std::str::from_utf8(line).ok()?;
-    // Most lines that are no object are told at their first letter.
+    // Most lines that are not objects are told at their first letter.
     if !line.trim_start().starts_with('{') {
         return None;
     }

@@ -25,7 +25,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Takes a key's value; a null is no value.
+    /// Takes a key's value; a null is not a value.
     fn take(&mut self, key: &'static str) -> Option<Value> {
         self.others.remove(key).filter(|value| !value.is_null())
     }

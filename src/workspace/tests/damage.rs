@@ -95,7 +95,7 @@ fn a_damaged_pack_or_snapshot_never_gives_a_wrong_byte() {
     assert!(matches!(tree.read(file, 0, 1, &NoPacks), Err(TreeError::Segment(_))));
 }
 
-/// Opens a pack anew each time, so that nothing counts as checked.
+/// Opens a pack again each time, so that nothing counts as checked.
 struct Opened<'a>(&'a Cellar);
 
 impl super::super::Packs for Opened<'_> {

@@ -66,7 +66,7 @@ pub(super) fn write(tree: &mut Tree, inode: u64, offset: u64, bytes: &[u8]) {
     tree.apply(&op, Time(2), &super::NoPacks).unwrap();
 }
 
-/// The totals of a tree, added up anew.
+/// The totals of a tree, added up again.
 pub(super) fn added_up(tree: &Tree) -> TreeTotals {
     let mut totals = TreeTotals::default();
     for (_, node) in tree.nodes.iter().filter(|(inode, node)| *inode != ROOT && !node.is_nameless()) {

@@ -201,7 +201,7 @@ impl Plain {
         inode == above || self.nodes[&above].entries.values().any(|child| self.is_below(inode, *child))
     }
 
-    /// Counts all links anew.
+    /// Counts all links again.
     fn count(&mut self) {
         let mut links: BTreeMap<u64, u32> = BTreeMap::from([(1, 1)]);
         let mut directories: BTreeMap<u64, u32> = BTreeMap::new();
