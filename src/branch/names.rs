@@ -34,19 +34,31 @@ const TAKEN_STREAMS: [&str; 2] = ["events.jsonl", "errors"];
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum NameError {
     /// Empty or too long.
-    #[error("a name has 1 to 64 bytes, and '{0}' has {1}; choose another")]
+    #[error("a name has 1 to 64 bytes, and '{0}' has {1}")]
     Length(String, usize),
     /// A character that names don't have.
-    #[error("'{0}' is no name for a branch or checkpoint; use A-Z a-z 0-9 _ . - : @ and no dot in front")]
+    #[error("'{0}' is no name for a branch or checkpoint")]
     Characters(String),
     /// A name of the tree.
-    #[error("'{0}' is a name that every branch's directory uses itself; choose another")]
+    #[error("'{0}' is a name that every branch's directory uses itself")]
     Taken(String),
     /// A record id that can't be a file's name.
-    #[error(
-        "'{0}' is no record id; use 1 to 200 bytes of UTF-8 without '/', NUL or control characters and no dot in front"
-    )]
+    #[error("'{0}' is no record id")]
     RecordId(String),
+}
+
+impl NameError {
+    /// Returns what to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            NameError::Length(..) => "choose another".into(),
+            NameError::Characters(..) => "use A-Z a-z 0-9 _ . - : @ and no dot in front".into(),
+            NameError::Taken(..) => "choose another".into(),
+            NameError::RecordId(..) => {
+                "use 1 to 200 bytes of UTF-8 without '/', NUL or control characters and no dot in front".into()
+            }
+        }
+    }
 }
 
 /// Checks the name of a branch, a checkpoint or a signal.

@@ -132,10 +132,7 @@ impl From<MountError> for CommandError {
             MountError::Mountpoint { .. } | MountError::NotADirectory { .. } => (Exit::Failed, "mountpoint"),
             _ => (Exit::Failed, "mount"),
         };
-        // Its messages end in "; what to do next".
-        let text = error.to_string();
-        let (message, hint) = text.rsplit_once("; ").unwrap_or((&text, ""));
-        CommandError::new(exit, code, message, hint)
+        CommandError::new(exit, code, error.to_string(), error.hint())
     }
 }
 

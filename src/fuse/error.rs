@@ -10,7 +10,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum MountError {
     /// The mountpoint can't be reached.
-    #[error("the mountpoint {path} cannot be used: {source}; give an existing directory")]
+    #[error("the mountpoint {path} cannot be used: {source}")]
     Mountpoint {
         /// The mountpoint as it was given.
         path: PathBuf,
@@ -18,19 +18,19 @@ pub enum MountError {
         source: io::Error,
     },
     /// The mountpoint is there, but it is not a directory.
-    #[error("the mountpoint {path} is no directory; give an existing directory")]
+    #[error("the mountpoint {path} is no directory")]
     NotADirectory {
         /// The mountpoint.
         path: PathBuf,
     },
     /// `/dev/fuse` is missing or closed to this user.
-    #[error("/dev/fuse cannot be opened: {source}; `engramfs doctor` says what is missing")]
+    #[error("/dev/fuse cannot be opened: {source}")]
     Device {
         /// What the kernel said.
         source: io::Error,
     },
     /// mount(2) failed.
-    #[error("the kernel refused the mount at {path}: {source}; `engramfs doctor` says what is missing")]
+    #[error("the kernel refused the mount at {path}: {source}")]
     Refused {
         /// The mountpoint.
         path: PathBuf,
@@ -38,13 +38,13 @@ pub enum MountError {
         source: io::Error,
     },
     /// This process may not mount, and there is no fusermount3 to do it.
-    #[error("{path} needs fusermount3, which is not installed; install it (apt-get install fuse3) or run as root")]
+    #[error("{path} needs fusermount3, which is not installed")]
     NoHelper {
         /// The mountpoint.
         path: PathBuf,
     },
     /// fusermount3 ran and refused.
-    #[error("fusermount3 refused {path}: {message}; `engramfs doctor` says what is missing")]
+    #[error("fusermount3 refused {path}: {message}")]
     Helper {
         /// The mountpoint.
         path: PathBuf,
@@ -52,7 +52,7 @@ pub enum MountError {
         message: String,
     },
     /// The descriptor given by `--fuse-fd` is not an open FUSE device.
-    #[error("descriptor {fd} is no mounted FUSE device: {source}; pass the /dev/fuse descriptor that was mounted")]
+    #[error("descriptor {fd} is no mounted FUSE device: {source}")]
     Descriptor {
         /// The descriptor's number.
         fd: RawFd,
@@ -60,7 +60,7 @@ pub enum MountError {
         source: io::Error,
     },
     /// The conversation with the kernel broke off.
-    #[error("serving {path} ended with an error: {source}; mount it again")]
+    #[error("serving {path} ended with an error: {source}")]
     Session {
         /// The mountpoint.
         path: PathBuf,
@@ -68,7 +68,7 @@ pub enum MountError {
         source: io::Error,
     },
     /// The mount was made but its root did not answer.
-    #[error("the mount at {path} does not answer: {source}; it was taken away again, look at the log")]
+    #[error("the mount at {path} does not answer: {source}")]
     NoAnswer {
         /// The mountpoint.
         path: PathBuf,
@@ -76,13 +76,13 @@ pub enum MountError {
         source: io::Error,
     },
     /// Nothing is mounted there.
-    #[error("nothing is mounted at {path}; `engramfs doctor {path}` shows its state")]
+    #[error("nothing is mounted at {path}")]
     NotMounted {
         /// The path that was given.
         path: PathBuf,
     },
     /// Something else than engramfs is mounted there.
-    #[error("{found} is mounted at {path}, not engramfs; it was left alone, unmount it yourself if it has to go")]
+    #[error("{found} is mounted at {path}, not engramfs")]
     NotOurs {
         /// The path that was given.
         path: PathBuf,
@@ -90,7 +90,7 @@ pub enum MountError {
         found: String,
     },
     /// Some process uses the mount.
-    #[error("{path} is in use by {holders}; close what is open there, or use --lazy")]
+    #[error("{path} is in use by {holders}")]
     InUse {
         /// The mountpoint.
         path: PathBuf,
@@ -98,7 +98,7 @@ pub enum MountError {
         holders: String,
     },
     /// An engramfs process serves this mountpoint already.
-    #[error("{found} is mounted at {path} and in service; unmount it first (engramfs umount {path})")]
+    #[error("{found} is mounted at {path} and in service")]
     Live {
         /// The mountpoint.
         path: PathBuf,
@@ -106,7 +106,7 @@ pub enum MountError {
         found: String,
     },
     /// umount(2) or fusermount3 failed for another reason than use.
-    #[error("{path} could not be unmounted: {source}; unmount it as the user who mounted it, or as root")]
+    #[error("{path} could not be unmounted: {source}")]
     Unmount {
         /// The mountpoint.
         path: PathBuf,
@@ -114,7 +114,7 @@ pub enum MountError {
         source: io::Error,
     },
     /// The mount is gone, but its process has not let go of it in time.
-    #[error("{path} is unmounted, but process {pid} still holds it after {seconds} s; look at that process")]
+    #[error("{path} is unmounted, but process {pid} still holds it after {seconds} s")]
     Lingers {
         /// The mountpoint.
         path: PathBuf,
@@ -124,11 +124,35 @@ pub enum MountError {
         seconds: u64,
     },
     /// The mount table or a signal handler could not be had.
-    #[error("{what} failed: {source}; check that /proc is mounted and descriptors are left (ulimit -n)")]
+    #[error("{what} failed: {source}")]
     System {
         /// What was attempted.
         what: &'static str,
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+impl MountError {
+    /// Returns what to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            MountError::Mountpoint { .. } => "give an existing directory".into(),
+            MountError::NotADirectory { .. } => "give an existing directory".into(),
+            MountError::Device { .. } => "`engramfs doctor` says what is missing".into(),
+            MountError::Refused { .. } => "`engramfs doctor` says what is missing".into(),
+            MountError::NoHelper { .. } => "install it (apt-get install fuse3) or run as root".into(),
+            MountError::Helper { .. } => "`engramfs doctor` says what is missing".into(),
+            MountError::Descriptor { .. } => "pass the /dev/fuse descriptor that was mounted".into(),
+            MountError::Session { .. } => "mount it again".into(),
+            MountError::NoAnswer { .. } => "it was taken away again, look at the log".into(),
+            MountError::NotMounted { path, .. } => format!("`engramfs doctor {}` shows its state", path.display()),
+            MountError::NotOurs { .. } => "it was left alone, unmount it yourself if it has to go".into(),
+            MountError::InUse { .. } => "close what is open there, or use --lazy".into(),
+            MountError::Live { path, .. } => format!("unmount it first (engramfs umount {})", path.display()),
+            MountError::Unmount { .. } => "unmount it as the user who mounted it, or as root".into(),
+            MountError::Lingers { .. } => "look at that process".into(),
+            MountError::System { .. } => "check that /proc is mounted and descriptors are left (ulimit -n)".into(),
+        }
+    }
 }

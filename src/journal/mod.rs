@@ -21,7 +21,7 @@ pub use replay::{Frame, Replay, Torn};
 #[derive(Debug, Error)]
 pub enum JournalError {
     /// The disk refused; what was asked for did not happen.
-    #[error("the journal file {path} could not be {what}: {source}; free space or mend the disk, then try again")]
+    #[error("the journal file {path} could not be {what}: {source}")]
     Io {
         /// The file, below the store's root.
         path: String,
@@ -31,13 +31,13 @@ pub enum JournalError {
         source: io::Error,
     },
     /// A flush failed or a broken write could not be undone; what is on the disk is unknown.
-    #[error("the journal failed earlier ({reason}) and takes no more writes; unmount, check the disk, and mount again")]
+    #[error("the journal failed earlier ({reason}) and takes no more writes")]
     Poisoned {
         /// What failed.
         reason: String,
     },
     /// Bytes that had been acknowledged as synced are not what was written.
-    #[error("the journal file {path} is damaged at byte {offset}: {reason}; restore the store from a backup")]
+    #[error("the journal file {path} is damaged at byte {offset}: {reason}")]
     Damaged {
         /// The file, below the store's root.
         path: String,
@@ -46,6 +46,17 @@ pub enum JournalError {
         /// What is wrong.
         reason: String,
     },
+}
+
+impl JournalError {
+    /// Returns what to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            JournalError::Io { .. } => "free space or mend the disk, then try again".into(),
+            JournalError::Poisoned { .. } => "unmount, check the disk, and mount again".into(),
+            JournalError::Damaged { .. } => "restore the store from a backup".into(),
+        }
+    }
 }
 
 impl JournalError {

@@ -16,14 +16,25 @@ const MAC_CONTEXT: &str = "engramfs 2026 operation mac key v1";
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum KeyError {
     /// The bytes are not a key.
-    #[error("{0} does not hold an ed25519 key (64 hex digits and a line end); put the right file back")]
+    #[error("{0} does not hold an ed25519 key (64 hex digits and a line end)")]
     Malformed(&'static str),
     /// The two halves do not belong together.
-    #[error("key.pub is not the public half of key; put the right files back")]
+    #[error("key.pub is not the public half of key")]
     Mismatch,
     /// Others could read the key.
-    #[error("the signing key's mode is {0:04o}, so others can read it; run chmod 600 on the file 'key' in the store")]
+    #[error("the signing key's mode is {0:04o}, so others can read it")]
     TooOpen(u32),
+}
+
+impl KeyError {
+    /// Returns what to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            KeyError::Malformed(..) => "put the right file back".into(),
+            KeyError::Mismatch => "put the right files back".into(),
+            KeyError::TooOpen(..) => "run chmod 600 on the file 'key' in the store".into(),
+        }
+    }
 }
 
 /// The ed25519 signing key; it never leaves the store.

@@ -76,7 +76,7 @@ impl From<SearchError> for Error {
         };
         match error {
             SearchError::Segment(error) => error.into(),
-            error => Error::of(kind, code, &error),
+            error => Error::of(kind, code, &error, error.hint()),
         }
     }
 }

@@ -78,11 +78,9 @@ impl Error {
         Error { kind, code, message: message.into(), hint: hint.into() }
     }
 
-    /// Makes an error out of another one, whose sentence says after a semicolon what to do.
-    pub(super) fn of(kind: Kind, code: &'static str, error: &dyn fmt::Display) -> Error {
-        let text = error.to_string();
-        let (message, hint) = text.rsplit_once("; ").unwrap_or((&text, "see the log for more"));
-        Error::new(kind, code, message, hint)
+    /// Makes an error out of one of another module and its hint.
+    pub(super) fn of(kind: Kind, code: &'static str, error: &dyn fmt::Display, hint: String) -> Error {
+        Error::new(kind, code, error.to_string(), hint)
     }
 
     /// Says that stored bytes are wrong.
@@ -173,13 +171,13 @@ impl std::error::Error for Error {}
 
 impl From<NameError> for Error {
     fn from(error: NameError) -> Error {
-        Error::of(Kind::Invalid, "bad_name", &error)
+        Error::of(Kind::Invalid, "bad_name", &error, error.hint())
     }
 }
 
 impl From<QueryError> for Error {
     fn from(error: QueryError) -> Error {
-        Error::of(Kind::Invalid, "bad_question", &error)
+        Error::of(Kind::Invalid, "bad_question", &error, error.hint())
     }
 }
 
@@ -203,14 +201,14 @@ impl From<CodecError> for Error {
 impl From<KeyError> for Error {
     fn from(error: KeyError) -> Error {
         let kind = if matches!(error, KeyError::TooOpen(_)) { Kind::Denied } else { Kind::Damaged };
-        Error::of(kind, "key", &error)
+        Error::of(kind, "key", &error, error.hint())
     }
 }
 
 impl From<SegmentError> for Error {
     fn from(error: SegmentError) -> Error {
         match &error {
-            SegmentError::Damaged { .. } => Error::of(Kind::Damaged, "damaged", &error),
+            SegmentError::Damaged { .. } => Error::of(Kind::Damaged, "damaged", &error, error.hint()),
             SegmentError::Io { name, what, source } if source.kind() == io::ErrorKind::NotFound => {
                 Error::damaged(format!("the segment {name} could not be {what}: it is missing"))
             }
@@ -222,8 +220,8 @@ impl From<SegmentError> for Error {
 impl From<JournalError> for Error {
     fn from(error: JournalError) -> Error {
         match &error {
-            JournalError::Damaged { .. } => Error::of(Kind::Damaged, "damaged", &error),
-            JournalError::Poisoned { .. } => Error::of(Kind::ReadOnly, "journal_failed", &error),
+            JournalError::Damaged { .. } => Error::of(Kind::Damaged, "damaged", &error, error.hint()),
+            JournalError::Poisoned { .. } => Error::of(Kind::ReadOnly, "journal_failed", &error, error.hint()),
             JournalError::Io { source, .. } => Error::io("the journal", source).with_message(&error),
         }
     }
@@ -231,8 +229,7 @@ impl From<JournalError> for Error {
 
 impl Error {
     fn with_message(mut self, error: &dyn fmt::Display) -> Error {
-        let text = error.to_string();
-        self.message = text.rsplit_once("; ").map_or(text.clone(), |(message, _)| message.to_owned());
+        self.message = error.to_string();
         self
     }
 }

@@ -35,16 +35,13 @@ pub const FILTER_DEPTH_MAX: usize = 32;
 #[non_exhaustive]
 pub enum FilterError {
     /// A filter is something else than an object.
-    #[error("a filter is an object like {{\"key\": \"value\"}}, but {found} stands there; write an object")]
+    #[error("a filter is an object like {{\"key\": \"value\"}}, but {found} stands there")]
     NoObject {
         /// The kind of value that stands there.
         found: &'static str,
     },
     /// No such operator, or not in this place.
-    #[error(
-        "the filter has {operator:?} in {place}, and no operator of that name works there; for a key write one of \
-         $eq $ne $gt $gte $lt $lte $in $nin $exists $not, around whole filters $and $or $not"
-    )]
+    #[error("the filter has {operator:?} in {place}, and no operator of that name works there")]
     Operator {
         /// The name as it was written.
         operator: String,
@@ -52,7 +49,7 @@ pub enum FilterError {
         place: String,
     },
     /// An operator has a value that it can't work with.
-    #[error("the filter's {operator} has {found}; write {expected}")]
+    #[error("the filter's {operator} has {found}")]
     Operand {
         /// The operator.
         operator: &'static str,
@@ -62,16 +59,27 @@ pub enum FilterError {
         expected: &'static str,
     },
     /// Operators and plain keys stand in one object.
-    #[error(
-        "the filter for {key:?} mixes operators with plain keys; write only operators, or put the object into {{\"$eq\": …}}"
-    )]
+    #[error("the filter for {key:?} mixes operators with plain keys")]
     Mixed {
         /// The key whose condition it is.
         key: String,
     },
     /// It nests deeper than [`FILTER_DEPTH_MAX`].
-    #[error("the filter nests deeper than {FILTER_DEPTH_MAX} levels; write it flatter")]
+    #[error("the filter nests deeper than {FILTER_DEPTH_MAX} levels")]
     Depth,
+}
+
+impl FilterError {
+    /// Returns what to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            FilterError::NoObject { .. } => "write an object".into(),
+            FilterError::Operator { .. } => "for a key write one of $eq $ne $gt $gte $lt $lte $in $nin $exists $not, around whole filters $and $or $not".into(),
+            FilterError::Operand { expected, .. } => format!("write {expected}"),
+            FilterError::Mixed { .. } => "write only operators, or put the object into {\"$eq\": …}".into(),
+            FilterError::Depth => "write it flatter".into(),
+        }
+    }
 }
 
 /// A condition on a record's metadata.

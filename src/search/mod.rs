@@ -36,9 +36,7 @@ pub enum SearchError {
     #[error(transparent)]
     Segment(#[from] SegmentError),
     /// The vector is of another length than those it is compared with.
-    #[error(
-        "the question's vector has {found} numbers, and vectors here have {expected}; use the embedding model that the memory was made with"
-    )]
+    #[error("the question's vector has {found} numbers, and vectors here have {expected}")]
     Dimension {
         /// Numbers in the query's vector.
         found: usize,
@@ -46,12 +44,25 @@ pub enum SearchError {
         expected: usize,
     },
     /// A vector of zeros under cosine.
-    #[error("a vector of zeros has no direction to compare by cosine; ask with another vector or with text")]
+    #[error("a vector of zeros has no direction to compare by cosine")]
     ZeroVector,
     /// The record that the query names is not there.
-    #[error("there is no record {0} to compare with; list the records with ls")]
+    #[error("there is no record {0} to compare with")]
     NoRecord(String),
     /// The time limit was reached.
-    #[error("the question took longer than its {0} ms; ask for less or give a larger timeout_ms")]
+    #[error("the question took longer than its {0} ms")]
     Timeout(u64),
+}
+
+impl SearchError {
+    /// Returns what to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            SearchError::Segment(error) => error.hint(),
+            SearchError::Dimension { .. } => "use the embedding model that the memory was made with".into(),
+            SearchError::ZeroVector => "ask with another vector or with text".into(),
+            SearchError::NoRecord(..) => "list the records with ls".into(),
+            SearchError::Timeout(..) => "ask for less or give a larger timeout_ms".into(),
+        }
+    }
 }

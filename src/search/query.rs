@@ -32,19 +32,17 @@ pub const ECHO_BYTES_MAX: usize = 80;
 #[non_exhaustive]
 pub enum QueryError {
     /// The line holds nothing, or nothing that could be looked for.
-    #[error("the question asks for nothing; write some words, or an object with \"text\", \"vector\" or \"id\"")]
+    #[error("the question asks for nothing")]
     Empty,
     /// A line that begins with `{` is no JSON object of the right shape.
-    #[error(
-        "the question is not understood: {source}; write one object on one line like {{\"text\": \"words\", \"k\": 5}}"
-    )]
+    #[error("the question is not understood: {source}")]
     Json {
         /// What the JSON reader found, and in which column.
         #[from]
         source: serde_json::Error,
     },
     /// One key has a value of the wrong kind or size.
-    #[error("{key:?} is {found}; write {expected}")]
+    #[error("{key:?} is {found}")]
     Field {
         /// The key.
         key: &'static str,
@@ -54,7 +52,7 @@ pub enum QueryError {
         expected: &'static str,
     },
     /// `id` stands beside `vector` or `text`.
-    #[error("\"id\" stands beside {other:?}, and one question has one or the other; leave one of them out")]
+    #[error("\"id\" stands beside {other:?}, and one question has one or the other")]
     Both {
         /// The key beside it.
         other: &'static str,
@@ -62,6 +60,19 @@ pub enum QueryError {
     /// The filter is wrong.
     #[error(transparent)]
     Filter(#[from] FilterError),
+}
+
+impl QueryError {
+    /// Returns what to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            QueryError::Empty => "write some words, or an object with \"text\", \"vector\" or \"id\"".into(),
+            QueryError::Json { .. } => "write one object on one line like {\"text\": \"words\", \"k\": 5}".into(),
+            QueryError::Field { expected, .. } => format!("write {expected}"),
+            QueryError::Both { .. } => "leave one of them out".into(),
+            QueryError::Filter(error) => error.hint(),
+        }
+    }
 }
 
 /// By what records are compared with the query.

@@ -31,7 +31,7 @@ pub const FOLDER: &str = "segments";
 #[derive(Debug, Error)]
 pub enum SegmentError {
     /// The disk refused.
-    #[error("the segment {name} could not be {what}: {source}; free space or mend the disk, then try again")]
+    #[error("the segment {name} could not be {what}: {source}")]
     Io {
         /// The file's name, or "a new one".
         name: String,
@@ -41,11 +41,21 @@ pub enum SegmentError {
         source: io::Error,
     },
     /// The bytes are not those that were written.
-    #[error("the segment {name} is damaged: {reason}; restore the store from a backup")]
+    #[error("the segment {name} is damaged: {reason}")]
     Damaged {
         /// The file's name.
         name: String,
         /// What is wrong.
         reason: String,
     },
+}
+
+impl SegmentError {
+    /// Returns what to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            SegmentError::Io { .. } => "free space or mend the disk, then try again".into(),
+            SegmentError::Damaged { .. } => "restore the store from a backup".into(),
+        }
+    }
 }

@@ -13,7 +13,8 @@ fn check(filter: Value, metadata: Value, expected: bool) {
 
 #[track_caller]
 fn refused(filter: Value, part: &str) {
-    let message = Filter::parse(&filter).unwrap_err().to_string();
+    let error = Filter::parse(&filter).unwrap_err();
+    let message = format!("{error}; {}", error.hint());
     assert!(message.contains(part), "{message:?} lacks {part:?}");
 }
 

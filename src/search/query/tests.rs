@@ -13,7 +13,8 @@ fn parse(line: &str) -> Query {
 
 #[track_caller]
 fn refused(line: &str, part: &str) {
-    let message = Query::parse(line).unwrap_err().to_string();
+    let error = Query::parse(line).unwrap_err();
+    let message = format!("{error}; {}", error.hint());
     assert!(message.contains(part), "{message:?} lacks {part:?}");
 }
 
@@ -113,7 +114,8 @@ fn vectors_are_lists_of_finite_numbers() {
 fn tag_and_echo_have_their_limits() {
     let tagged = |len: usize| Query::parse(&format!(r#"{{"text": "x", "tag": "{}"}}"#, "t".repeat(len)));
     assert!(tagged(1_022).is_ok());
-    let message = tagged(1_023).unwrap_err().to_string();
+    let error = tagged(1_023).unwrap_err();
+    let message = format!("{error}; {}", error.hint());
     assert!(message.contains("at most 1024 bytes") && message.len() < 200, "{message}");
     assert_eq!(parse(&"é".repeat(60)).echo, "é".repeat(40));
     assert_eq!(parse(&format!("a{}", "é".repeat(60))).echo.len(), 79);
