@@ -43,9 +43,10 @@ struct WorkedOut {
 }
 
 impl Pending {
-    /// Returns how many operations there were.
+    /// Returns how many operations have come since what was worked out.
     pub(super) fn operations(&self) -> u64 {
-        self.last - self.since
+        // Operations on files without a name count for the branch and are never pending.
+        self.last.saturating_sub(self.since)
     }
 
     /// Returns how many paths differ between the files before and after; one that was changed, and changed again
@@ -393,7 +394,7 @@ impl LogTail {
     /// Returns the files before, where gathering what was done to a branch's files takes long.
     pub(super) fn takes_long(&self, branch: BranchId) -> Option<(BranchId, Tree)> {
         let pending = self.pending.get(&branch)?;
-        let takes_long = pending.last - pending.since > GATHERED_AT_ONCE || pending.moved > pending.since;
+        let takes_long = pending.operations() > GATHERED_AT_ONCE || pending.moved > pending.since;
         takes_long.then(|| (branch, pending.before.clone()))
     }
 

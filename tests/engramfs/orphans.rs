@@ -110,3 +110,28 @@ fn what_takes_the_name_of_an_open_file_leaves_it_to_its_handles() {
         verify(&disk).unwrap();
     }
 }
+
+/// More operations on a branch were counted as worked out than were pending, so that the number of those left was
+/// below 0: a panic in a debug build, and a loop without end in a release build.
+#[test]
+fn what_is_done_to_a_file_without_a_name_is_never_pending() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    let (gone, stays) = (make(&memory, main, "gone", "abc"), make(&memory, main, "stays", "abc"));
+    unlink(&memory, main, "gone");
+    // So many that committing them is prepared without the writer lock.
+    for at in 0..300 {
+        memory.edit(&who(), main, write(stays, at, "x")).unwrap();
+    }
+    for at in 0..5 {
+        memory.edit(&who(), main, write(gone, at, "y")).unwrap();
+    }
+    memory.seal().unwrap();
+    assert_eq!(read(&memory, main, gone).unwrap(), "yyyyy");
+    memory.edit(&who(), main, write(stays, 0, "z")).unwrap();
+    memory.seal().unwrap();
+    drop(memory);
+    assert!(read(&open(&disk).unwrap(), main, stays).unwrap().starts_with('z'));
+    verify(&disk).unwrap();
+}
