@@ -16,7 +16,6 @@
 
 use std::io;
 
-mod bus;
 mod fault;
 mod faulty;
 mod folder;
@@ -24,10 +23,10 @@ mod forgetful;
 mod lock;
 mod mapped;
 mod real;
+mod sigbus;
 #[cfg(test)]
 mod tests;
 
-pub use bus::name_bus_errors;
 pub use fault::{Fault, Kind};
 pub use faulty::FaultyDisk;
 pub use folder::WrongType;
@@ -35,6 +34,7 @@ pub use forgetful::ForgetfulDisk;
 pub use lock::{Lock, LockError};
 pub use mapped::Mapped;
 pub use real::RealDisk;
+pub use sigbus::name_bus_errors;
 
 /// Gives access to the files of one store and to nothing else.
 ///

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::counted::Counted;
+use super::counted::CountedBuffer;
 use super::ctl::check_settled;
 use super::errno::{Failure, invalid, not_permitted};
 use super::handle::HandleTable;
@@ -62,7 +62,7 @@ pub(super) fn rename(
             mount.states.bury(branch);
             let lines = (outcome.to_json() + "\n").into_bytes();
             // The merge is done, whether or not its result is kept.
-            if let Ok(answer) = Counted::of(mount.memory.budget(), caller.uid, lines) {
+            if let Ok(answer) = CountedBuffer::of(mount.memory.budget(), caller.uid, lines) {
                 mount.answers.keep(&View::Branch(parent), ControlNode::Ctl, caller.uid, &Arc::new(Mutex::new(answer)));
             }
             Ok(())

@@ -12,21 +12,21 @@ use crate::sync::{Budget, Reservation};
 const DOUBLED_MAX: usize = 1 << 20;
 
 /// A buffer that counts for a user by what is allocated for it.
-pub(super) struct Counted {
+pub(super) struct CountedBuffer {
     bytes: Vec<u8>,
     reservation: Reservation,
 }
 
-impl Counted {
+impl CountedBuffer {
     /// Makes an empty buffer of a user.
-    pub fn new(budget: &Arc<Budget>, uid: u32) -> Counted {
-        Counted { bytes: Vec::new(), reservation: budget.account(uid) }
+    pub fn new(budget: &Arc<Budget>, uid: u32) -> CountedBuffer {
+        CountedBuffer { bytes: Vec::new(), reservation: budget.account(uid) }
     }
 
     /// Takes bytes over that were made already. EDQUOT or ENOSPC where they are too many.
-    pub fn of(budget: &Arc<Budget>, uid: u32, bytes: Vec<u8>) -> Result<Counted, Failure> {
+    pub fn of(budget: &Arc<Budget>, uid: u32, bytes: Vec<u8>) -> Result<CountedBuffer, Failure> {
         let reservation = budget.reserve(uid, bytes.capacity() as u64).map_err(Error::from)?;
-        Ok(Counted { bytes, reservation })
+        Ok(CountedBuffer { bytes, reservation })
     }
 
     /// Counts more for the same user. EDQUOT or ENOSPC.
@@ -88,7 +88,7 @@ impl Counted {
     }
 }
 
-impl Deref for Counted {
+impl Deref for CountedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -96,7 +96,7 @@ impl Deref for Counted {
     }
 }
 
-impl DerefMut for Counted {
+impl DerefMut for CountedBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
@@ -111,7 +111,7 @@ mod tests {
     fn what_is_not_admitted_is_not_allocated_and_changes_nothing() {
         let budget = Arc::new(Budget::default());
         budget.limit(100_000, 10_000);
-        let mut counted = Counted::new(&budget, 7);
+        let mut counted = CountedBuffer::new(&budget, 7);
         counted.extend(&[1; 6000]).unwrap();
         assert!(budget.held() >= 6000);
         counted.extend(&[2; 3900]).unwrap();
@@ -127,7 +127,7 @@ mod tests {
     fn all_users_together_are_enospc() {
         let budget = Arc::new(Budget::default());
         budget.limit(1000, 800);
-        let _one = Counted::of(&budget, 1, vec![0; 800]).unwrap_or_else(|_| panic!());
-        assert_eq!(Counted::new(&budget, 2).extend(&[0; 201]).unwrap_err().errno(), Errno::ENOSPC);
+        let _one = CountedBuffer::of(&budget, 1, vec![0; 800]).unwrap_or_else(|_| panic!());
+        assert_eq!(CountedBuffer::new(&budget, 2).extend(&[0; 201]).unwrap_err().errno(), Errno::ENOSPC);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::anchor::Anchor;
-use super::counted::Counted;
+use super::counted::CountedBuffer;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use super::mount_context::OpenContext;
@@ -31,7 +31,7 @@ struct PendingLines {
     lines: usize,
     bytes: usize,
     /// The beginning of a line.
-    tail: Counted,
+    tail: CountedBuffer,
     refusal: LineRefusal,
     /// Why the line under way was refused, while its end is still to come.
     cut: Option<Failure>,

@@ -46,7 +46,7 @@ impl KernelNotifier {
     pub fn start() -> KernelNotifier {
         let (queue, inbox) = mpsc::channel::<WakeCall>();
         let thread = std::thread::Builder::new()
-            .name("engramfs-news".into())
+            .name("engramfs-wake".into())
             .spawn(move || inbox.into_iter().for_each(|errand| errand()));
         if let Err(error) = &thread {
             log::warn!("no thread to wake those who wait for changes: {error}");

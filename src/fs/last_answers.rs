@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::counted::Counted;
+use super::counted::CountedBuffer;
 use super::errno::Failure;
 use super::node::ControlNode;
 use crate::memory::{BranchId, Error, Kind, View};
 use crate::sync::Mutex;
 
 /// Bytes that are appended while others read them.
-pub(super) type QueuedAnswer = Arc<Mutex<Counted>>;
+pub(super) type QueuedAnswer = Arc<Mutex<CountedBuffer>>;
 
 /// Bytes of the last answers of one user, and so of the longest one that is kept.
 const USER_BYTES_MAX: usize = 8 << 20;
@@ -123,7 +123,7 @@ mod tests {
     use crate::sync::Budget;
 
     fn answer(length: usize) -> QueuedAnswer {
-        let counted = Counted::of(&Arc::new(Budget::default()), 7, vec![b'x'; length]);
+        let counted = CountedBuffer::of(&Arc::new(Budget::default()), 7, vec![b'x'; length]);
         Arc::new(Mutex::new(counted.unwrap_or_else(|_| panic!())))
     }
 

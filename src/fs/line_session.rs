@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::anchor::Anchor;
 use super::batch;
-use super::counted::Counted;
+use super::counted::CountedBuffer;
 use super::errno::{Failure, invalid};
 use super::handle::{File, part};
 use super::last_answers::QueuedAnswer;
@@ -84,7 +84,7 @@ struct SessionState {
     /// user.
     spoke: bool,
     /// What a silent handle shows, fixed at its first read.
-    overheard: Option<Counted>,
+    overheard: Option<CountedBuffer>,
 }
 
 impl<S: LineProtocol> LineSession<S> {

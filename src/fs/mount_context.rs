@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::FsOptions;
 use super::branch_state::{BranchState, BranchStates};
-use super::counted::Counted;
+use super::counted::CountedBuffer;
 use super::ended_branches::EndedBranches;
 use super::errno::{Errno, Failure};
-use super::files::{Area, FileNumbers, FilesOf, OpenInodes, Removed, Scratch};
+use super::files::{Area, FileNumbers, FilesOf, OpenInodes, RemovedInodes, Scratch};
 use super::kernel_notifier::KernelNotifier;
 use super::last_answers::LastAnswers;
 use super::user::User;
@@ -33,7 +33,7 @@ pub(super) struct MountContext {
     /// What is open in `files/` and `scratch/`.
     pub opened: OpenInodes,
     pub scratch: Scratch,
-    pub removed: Removed,
+    pub removed: RemovedInodes,
     pub ended: EndedBranches,
     options: FsOptions,
     users: Mutex<HashMap<u32, User>>,
@@ -49,7 +49,7 @@ impl MountContext {
             file_numbers: Arc::default(),
             opened: OpenInodes::default(),
             scratch: Scratch::default(),
-            removed: Removed::default(),
+            removed: RemovedInodes::default(),
             ended: EndedBranches::default(),
             options,
             users: Mutex::default(),
@@ -169,13 +169,13 @@ impl OpenContext {
     }
 
     /// Returns an empty buffer that counts for the caller.
-    pub fn buffer(&self) -> Counted {
-        Counted::new(self.memory().budget(), self.caller.uid)
+    pub fn buffer(&self) -> CountedBuffer {
+        CountedBuffer::new(self.memory().budget(), self.caller.uid)
     }
 
     /// Counts bytes that were made for the caller. EDQUOT or ENOSPC where they are too many.
-    pub fn counted(&self, bytes: Vec<u8>) -> Result<Counted, Failure> {
-        Counted::of(self.memory().budget(), self.caller.uid, bytes)
+    pub fn counted(&self, bytes: Vec<u8>) -> Result<CountedBuffer, Failure> {
+        CountedBuffer::of(self.memory().budget(), self.caller.uid, bytes)
     }
 
     pub fn actor(&self) -> Actor {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::counted::Counted;
+use super::counted::CountedBuffer;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use super::mount_context::OpenContext;
@@ -23,7 +23,7 @@ pub(super) struct RecordFile {
 }
 
 struct Buffer {
-    bytes: Counted,
+    bytes: CountedBuffer,
     /// Up to here the handle has written everything itself, from 0 on.
     own: usize,
     /// How long the beginning was when it was last looked at.
@@ -66,7 +66,7 @@ impl RecordFile {
 }
 
 impl Buffer {
-    fn new(bytes: Counted) -> Buffer {
+    fn new(bytes: CountedBuffer) -> Buffer {
         Buffer { bytes, own: 0, probed: 0, pending: false }
     }
 
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     fn buffer(bytes: &[u8]) -> Buffer {
-        Buffer::new(Counted::of(&Arc::default(), 7, bytes.to_vec()).unwrap_or_else(|_| panic!()))
+        Buffer::new(CountedBuffer::of(&Arc::default(), 7, bytes.to_vec()).unwrap_or_else(|_| panic!()))
     }
 
     #[test]

@@ -11,39 +11,39 @@ use super::errno::Failure;
 pub(super) struct RefusedLine {
     failure: Failure,
     /// The rest of the line, once its end came.
-    rest: Option<Rest>,
+    rest: Option<LineRest>,
     told: bool,
 }
 
 /// Bytes up to a line's end, to be known again.
 #[derive(PartialEq, Eq)]
-struct Rest {
+struct LineRest {
     length: usize,
     hash: u64,
 }
 
-impl Rest {
-    fn new(bytes: &[u8]) -> Rest {
+impl LineRest {
+    fn new(bytes: &[u8]) -> LineRest {
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
-        Rest { length: bytes.len(), hash: hasher.finish() }
+        LineRest { length: bytes.len(), hash: hasher.finish() }
     }
 
     /// Returns what ends a line; nothing where no line ends.
-    fn of_first_line(data: &[u8]) -> Option<Rest> {
+    fn of_first_line(data: &[u8]) -> Option<LineRest> {
         let end = data.iter().position(|byte| *byte == b'\n')?;
-        Some(Rest::new(&data[..=end]))
+        Some(LineRest::new(&data[..=end]))
     }
 
     fn begins(&self, data: &[u8]) -> bool {
-        data.get(..self.length).is_some_and(|start| Rest::new(start) == *self)
+        data.get(..self.length).is_some_and(|start| LineRest::new(start) == *self)
     }
 }
 
 impl RefusedLine {
     /// Notes that a request with `data`, which went on with the line, was refused.
     pub fn new(failure: Failure, data: &[u8]) -> RefusedLine {
-        RefusedLine { failure, rest: Rest::of_first_line(data), told: false }
+        RefusedLine { failure, rest: LineRest::of_first_line(data), told: false }
     }
 
     /// Returns the refusal where `data` goes on with the line, or is its rest once more; nothing where it begins a
@@ -52,7 +52,7 @@ impl RefusedLine {
         if self.rest.as_ref().is_some_and(|rest| !rest.begins(data)) {
             return None;
         }
-        self.rest = Rest::of_first_line(data);
+        self.rest = LineRest::of_first_line(data);
         self.told = true;
         Some(self.failure.clone())
     }

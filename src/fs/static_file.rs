@@ -1,12 +1,12 @@
 //! Files that are read only, and show the state at their open.
 
-use super::counted::Counted;
+use super::counted::CountedBuffer;
 use super::errno::Failure;
 use super::handle::{File, part};
 use crate::memory::{Export, Snapshot};
 
 /// Bytes made at open.
-pub(super) struct StaticFile(pub Counted);
+pub(super) struct StaticFile(pub CountedBuffer);
 
 impl File for StaticFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {

@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::counted::Counted;
+use super::counted::CountedBuffer;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use super::mount_context::{Caller, OpenContext};
@@ -35,7 +35,7 @@ pub(super) struct Temporary {
 }
 
 struct TemporaryContent {
-    bytes: Counted,
+    bytes: CountedBuffer,
     look: Look,
     /// It became a record; what is written now would be lost.
     committed: bool,
@@ -77,7 +77,7 @@ impl Temporaries {
     pub fn create(
         &self,
         name: &OsStr,
-        bytes: Counted,
+        bytes: CountedBuffer,
         mode: u32,
         owner: Caller,
         now: Time,
@@ -237,7 +237,7 @@ mod tests {
     const ME: Caller = Caller { uid: 1, gid: 1 };
 
     fn create(files: &Temporaries, name: &str, bytes: &[u8]) -> Arc<Temporary> {
-        let bytes = Counted::of(&Arc::default(), ME.uid, bytes.to_vec()).unwrap();
+        let bytes = CountedBuffer::of(&Arc::default(), ME.uid, bytes.to_vec()).unwrap();
         files.create(OsStr::new(name), bytes, 0o600, ME, Time(0)).unwrap()
     }
 
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(full.errno(), Errno::ENOSPC);
         assert_eq!(file.look().length, 0);
         file.resize((64 << 20) - FILE_BYTES, Time(0)).unwrap();
-        assert!(files.create(OsStr::new(".b"), Counted::new(&Arc::default(), 1), 0o600, ME, Time(0)).is_err());
+        assert!(files.create(OsStr::new(".b"), CountedBuffer::new(&Arc::default(), 1), 0o600, ME, Time(0)).is_err());
         file.resize(0, Time(0)).unwrap();
         create(&files, ".b", b"");
     }

@@ -18,9 +18,9 @@ const EF: usize = 80;
 ///
 /// hnsw_rs copies what it inserts. Given a node's number in place of its vector it copies four
 /// bytes, and the codes are read where they lie.
-struct Between<'a>(&'a VectorSpace<'a>);
+struct NodeDistance<'a>(&'a VectorSpace<'a>);
 
-impl Distance<u32> for Between<'_> {
+impl Distance<u32> for NodeDistance<'_> {
     fn eval(&self, a: &[u32], b: &[u32]) -> f32 {
         thread_local!(static MEMORY: RefCell<Distances> = RefCell::default());
         MEMORY.with_borrow_mut(|memory| {
@@ -30,7 +30,7 @@ impl Distance<u32> for Between<'_> {
     }
 }
 
-type Found<'a> = Hnsw<'a, u32, Between<'a>>;
+type Found<'a> = Hnsw<'a, u32, NodeDistance<'a>>;
 
 /// Returns the levels over the sampled nodes, the lowest first.
 pub(super) fn levels(space: &VectorSpace<'_>) -> Vec<Level> {
@@ -38,7 +38,7 @@ pub(super) fn levels(space: &VectorSpace<'_>) -> Vec<Level> {
     if sampled == 0 {
         return Vec::new();
     }
-    let found: Found<'_> = Hnsw::new(LINKS, sampled, LEVELS_MAX, EF, Between(space));
+    let found: Found<'_> = Hnsw::new(LINKS, sampled, LEVELS_MAX, EF, NodeDistance(space));
     for i in 0..sampled {
         let node = i * SAMPLED;
         found.insert((&[node as u32], node));

@@ -99,7 +99,7 @@ impl Memory {
     pub fn reset_clock(&self, who: &Actor) -> Result<Value, Error> {
         let mut report = self.clock();
         let change = {
-            let mut writer = self.writer_with_all_gathered()?;
+            let mut writer = self.writer_with_nothing_pending()?;
             let now = self.now();
             if writer.time <= now {
                 return Ok(report);

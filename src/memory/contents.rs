@@ -5,13 +5,13 @@
 //! each byte is copied once and hashed once, and none of a whole chunk is kept in memory.
 
 use super::catalog::Catalog;
-use super::files::{Author, EditError, Edited, FileOpRecord, split_code};
+use super::files::{Author, EditError, FileOpRecord, FilesBefore, split_code};
 use super::transact::LogTail;
 use super::{Error, Memory, seal};
 use crate::journal::{Frame, Journal, Kind, content};
 use crate::object::{CodecError, Reader, Writer};
 use crate::sync::no_longer_hurried;
-use crate::workspace::{FileOp, Packs, Stretch, Tree, TreeError};
+use crate::workspace::{DirectWrite, FileOp, Packs, Tree, TreeError};
 
 /// What counts towards a seal for each end of a long write, which keeps one chunk of 64 KiB in memory at
 /// most: 64 MiB of them begin one. A seal in the middle of a long file takes time from who writes it.
@@ -45,7 +45,7 @@ pub(super) fn is_whole(frame: &Frame<'_>) -> bool {
         || content(frame.payload).is_some_and(|(head, rest)| {
             // A head of another form is not an accident: replaying it says what is wrong.
             let head = split_code(head).and_then(|(_, head)| Head::from_bytes(head).ok());
-            head.is_none_or(|head| Stretch::vouched(head.offset, rest).is_some())
+            head.is_none_or(|head| DirectWrite::vouched(head.offset, rest).is_some())
         })
 }
 
@@ -54,7 +54,7 @@ fn covered<'a>(head: &'a [u8], length: &'a [u8; 8], vouching: &'a [u8]) -> [&'a 
     [head, length, vouching]
 }
 
-fn length_of(stretch: &Stretch<'_>) -> [u8; 8] {
+fn length_of(stretch: &DirectWrite<'_>) -> [u8; 8] {
     (stretch.bytes().len() as u64).to_le_bytes()
 }
 
@@ -66,8 +66,8 @@ impl LogTail {
         memory: &Memory,
         journal: &Journal,
         edit: &FileOpRecord<'_>,
-        stretch: &Stretch<'_>,
-        files: Edited,
+        stretch: &DirectWrite<'_>,
+        files: FilesBefore,
     ) -> Result<Tree, EditError> {
         let FileOp::Write { inode, offset, bytes } = &edit.op else { return Ok(files.before) };
         let time = edit.by.time;
@@ -84,7 +84,7 @@ impl LogTail {
         Ok(after)
     }
 
-    fn note_content(&mut self, by: Author, files: Edited, stretch: &Stretch<'_>) {
+    fn note_content(&mut self, by: Author, files: FilesBefore, stretch: &DirectWrite<'_>) {
         self.written_bytes += stretch.bytes().len() as u64;
         let unsealed_bytes = stretch.ends().count() as u64 * END_BYTES + seal::COMMAND_BYTES;
         self.note(by, files, unsealed_bytes);
@@ -102,9 +102,9 @@ impl LogTail {
         let at = frame.position(frame.payload.len() - rest.len());
         let (code, bytes) = split_code(head).ok_or_else(|| damaged("has no code"))?;
         let head = Head::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
-        let Some(stretch) = Stretch::vouched(head.offset, rest) else { return Ok(false) };
+        let Some(stretch) = DirectWrite::vouched(head.offset, rest) else { return Ok(false) };
         self.follow(Kind::Content, &code, &covered(bytes, &length_of(&stretch), &stretch.vouching()))?;
-        let files = Edited::of(catalog, head.by.branch)?;
+        let files = FilesBefore::of(catalog, head.by.branch)?;
         let (mut after, time) = (files.before.clone(), head.by.time);
         let placed = after.place_ends(head.inode, &stretch, time, packs);
         let placed = placed.and_then(|()| after.place(head.inode, &stretch, (frame.file, at), time));

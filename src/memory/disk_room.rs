@@ -13,7 +13,7 @@ use crate::disk::FILLER_BYTES;
 use crate::journal::{Journal, JournalError, Kind as Frame};
 use crate::sync::{Mutex, may_wait};
 
-/// Left free by what is not giving back: for entries that gather what was done, and what a seal writes beside contents.
+/// Left free by what is not giving back: for entries that commit what was done, and what a seal writes beside contents.
 const MARGIN: u64 = 256 << 10;
 /// The disk is asked for its space again after so many bytes: others write to it, too.
 const CREDIT_MAX: u64 = 4 << 20;
@@ -41,18 +41,18 @@ pub(super) struct DiskRoom {
     /// The disk took less than it said, as where a user's share is used up.
     refused: AtomicBool,
     /// The end of the journal after the last collection that was to make room.
-    collected: Mutex<Collected>,
+    collected: Mutex<LastCollection>,
 }
 
 /// The end of the journal after a collection.
 #[derive(Clone, Copy, Default)]
-struct Collected {
+struct LastCollection {
     journal: u64,
     length: u64,
     failed: bool,
 }
 
-impl Collected {
+impl LastCollection {
     /// Returns whether another one would come to the same. One that failed has made a file, so it is tried again when
     /// as much has come.
     fn is_recent(&self, journal: &Journal) -> bool {
@@ -63,12 +63,12 @@ impl Collected {
 
 /// Room that was found for something that is being written.
 #[must_use = "the room is free again as soon as this is dropped"]
-pub(super) struct Taken<'a> {
+pub(super) struct DiskReservation<'a> {
     room: &'a DiskRoom,
     cost: u64,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for DiskReservation<'_> {
     fn drop(&mut self) {
         self.room.in_flight.fetch_sub(self.cost, Ordering::AcqRel);
     }
@@ -135,10 +135,10 @@ impl Memory {
     /// with no lock held, and hold what it returns until it is written.
     ///
     /// Kind `Full` where there is none, `WouldWait` on a thread that must not wait for the collection.
-    pub(super) fn take_room(&self, cost: u64) -> Result<Taken<'_>, Error> {
+    pub(super) fn take_room(&self, cost: u64) -> Result<DiskReservation<'_>, Error> {
         let room = &self.room;
         room.in_flight.fetch_add(cost, Ordering::AcqRel);
-        let taken = Taken { room, cost };
+        let taken = DiskReservation { room, cost };
         let has_credit = room.credit.fetch_sub(cost as i64, Ordering::AcqRel) >= cost as i64;
         if (has_credit && room.reserve.is_whole()) || self.missing().is_none() {
             return Ok(taken);
@@ -239,7 +239,7 @@ impl Memory {
         }
         if let Some(journal) = self.journal() {
             let (journal, length) = (journal.number(), journal.length());
-            *self.room.collected.lock() = Collected { journal, length, failed };
+            *self.room.collected.lock() = LastCollection { journal, length, failed };
         }
         self.missing();
     }

@@ -29,9 +29,9 @@ pub enum Document {
 
 /// Documents that were rendered, each with the stamp of what it was rendered from.
 #[derive(Default)]
-pub(super) struct Cache(HashMap<(View, Document), RenderedDocument>);
+pub(super) struct DocumentCache(HashMap<(View, Document), RenderedDocument>);
 
-impl Cache {
+impl DocumentCache {
     /// Forgets the documents of a branch that has ended.
     pub(super) fn forget(&mut self, branch: BranchId) {
         self.0.retain(|(view, _), _| view.branch() != branch);

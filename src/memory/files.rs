@@ -15,10 +15,10 @@ use super::{Actor, Error, Kind, Memory, seal};
 use crate::journal::{Journal, Kind as Frame};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::sync::no_longer_hurried;
-use crate::workspace::{FileContent, FileOp, FileOutcome, Packs, RangeOp, Stretch, Tree, TreeError};
+use crate::workspace::{DirectWrite, FileContent, FileOp, FileOutcome, Packs, RangeOp, Tree, TreeError};
 
-/// Operations that are gathered with the writer's lock held; what more changed is worked out before.
-const GATHERED_AT_ONCE: u64 = 256;
+/// Operations that are committed with the writer's lock held; what more changed is worked out before.
+const COMMITTED_UNDER_LOCK_MAX: u64 = 256;
 
 /// What was done to a branch's files since its last entry.
 pub(super) struct Pending {
@@ -27,7 +27,7 @@ pub(super) struct Pending {
     /// The files before.
     before: Tree,
     /// What was worked out of it so far.
-    worked_out: Option<WorkedOut>,
+    worked_out: Option<CountedChanges>,
     /// Operations on the branch when that was, or when the first came.
     since: u64,
     /// Operations on the branch so far.
@@ -37,7 +37,7 @@ pub(super) struct Pending {
 }
 
 /// How many paths differ, as of some operation.
-struct WorkedOut {
+struct CountedChanges {
     after: Tree,
     count: u64,
 }
@@ -91,28 +91,28 @@ pub(super) struct FileOpRecord<'a> {
 
 /// The files of a branch before an operation.
 #[derive(Clone)]
-pub(super) struct Edited {
+pub(super) struct FilesBefore {
     /// The files.
     pub before: Tree,
     /// Operations on them so far.
     pub edits: u64,
 }
 
-impl Edited {
+impl FilesBefore {
     /// Returns the files of a branch.
-    pub fn of(catalog: &Catalog, branch: BranchId) -> Result<Edited, Error> {
+    pub fn of(catalog: &Catalog, branch: BranchId) -> Result<FilesBefore, Error> {
         let branch = catalog.branch(branch)?;
-        Ok(Edited { before: branch.state.files().clone(), edits: branch.edits })
+        Ok(FilesBefore { before: branch.state.files().clone(), edits: branch.edits })
     }
 }
 
 /// What an operation was checked against before the writer's lock was taken.
-struct Guarded {
+struct RulesChecked {
     settings: Settings,
     tree: Tree,
 }
 
-impl Guarded {
+impl RulesChecked {
     /// Returns whether a branch is as it was.
     fn holds(&self, branch: &Branch) -> bool {
         self.tree.is_clone_of(branch.state.files())
@@ -188,14 +188,14 @@ impl Memory {
     }
 
     /// Refuses what the branch's rules forbid, and notes that; returns what it looked at where they forbid anything.
-    fn guard(&self, who: &Actor, branch: BranchId, op: &FileOp<'_>) -> Result<Option<Guarded>, Error> {
+    fn guard(&self, who: &Actor, branch: BranchId, op: &FileOp<'_>) -> Result<Option<RulesChecked>, Error> {
         let guarded = {
             let catalog = self.catalog();
             let branch = catalog.branch(branch)?;
             let guards = super::guard::guards(branch.settings.rules());
-            guards.then(|| Guarded { settings: branch.settings.clone(), tree: branch.state.files().clone() })
+            guards.then(|| RulesChecked { settings: branch.settings.clone(), tree: branch.state.files().clone() })
         };
-        if let Some(Guarded { settings, tree }) = &guarded
+        if let Some(RulesChecked { settings, tree }) = &guarded
             && let Err(error) = super::guard::check(settings.rules(), tree, who, op)
         {
             return Err(self.note_refusal(who, branch, error));
@@ -224,7 +224,7 @@ impl Memory {
         let mut edit = FileOpRecord { by: Author { branch, time: self.now(), uid: who.uid }, op };
         // The hashes of a long write are worked out before.
         let stretch = match &edit.op {
-            FileOp::Write { offset, bytes, .. } => Stretch::new(*offset, bytes),
+            FileOp::Write { offset, bytes, .. } => DirectWrite::new(*offset, bytes),
             _ => None,
         };
         let _room = match self.gives(branch, &edit.op) {
@@ -243,7 +243,7 @@ impl Memory {
             let journal = writer.writable()?;
             edit.by.time = self.next_time(&mut writer)?;
             let catalog = self.catalog().clone();
-            let files = Edited::of(&catalog, branch)?;
+            let files = FilesBefore::of(&catalog, branch)?;
             let before = files.before.clone();
             still(&catalog, &edit.op)?;
             drop(catalog);
@@ -274,8 +274,8 @@ impl Memory {
         log_tail: &mut LogTail,
         journal: &Journal,
         edit: &FileOpRecord<'_>,
-        stretch: Option<&Stretch<'_>>,
-        files: Edited,
+        stretch: Option<&DirectWrite<'_>>,
+        files: FilesBefore,
     ) -> Result<(Tree, FileOutcome), EditError> {
         let lasts = lasts(&files.before, &edit.op)?;
         if let (FileOp::Write { inode, .. }, Some(stretch), true) = (&edit.op, stretch, lasts) {
@@ -321,7 +321,7 @@ impl Memory {
     }
 
     /// Works out what takes long of what was done to a branch's files, so that committing it takes little.
-    pub(super) fn prepare_gather(&self, branch: BranchId, before: &Tree) -> Result<(), Error> {
+    pub(super) fn prepare_commit(&self, branch: BranchId, before: &Tree) -> Result<(), Error> {
         let Some((state, edits)) =
             self.catalog().branches.get(&branch).map(|branch| (branch.state.clone(), branch.edits))
         else {
@@ -333,7 +333,7 @@ impl Memory {
         if let Some(pending) = self.writer()?.pending.get_mut(&branch)
             && pending.before.is_clone_of(before)
         {
-            pending.worked_out = Some(WorkedOut { after: state.files().clone(), count });
+            pending.worked_out = Some(CountedChanges { after: state.files().clone(), count });
             pending.since = edits;
         }
         Ok(())
@@ -365,7 +365,7 @@ impl Memory {
     }
 
     /// Returns the right to write, with all that was done to files standing in entries.
-    pub(super) fn writer_with_all_gathered(&self) -> Result<WriterGuard<'_>, Error> {
+    pub(super) fn writer_with_nothing_pending(&self) -> Result<WriterGuard<'_>, Error> {
         self.commit_late()?;
         // What has come since is little.
         let branches: Vec<Option<BranchId>> = self.writer()?.pending.keys().copied().map(Some).collect();
@@ -383,18 +383,18 @@ impl Memory {
 
 impl LogTail {
     /// Notes an operation that was written down.
-    pub(super) fn note(&mut self, by: Author, files: Edited, unsealed_bytes: u64) {
+    pub(super) fn note(&mut self, by: Author, files: FilesBefore, unsealed_bytes: u64) {
         self.time = by.time;
         self.unsealed_bytes += unsealed_bytes;
-        let Edited { before, edits } = files;
+        let FilesBefore { before, edits } = files;
         let fresh = || Pending { uid: by.uid, before, worked_out: None, since: edits, last: edits, moved: 0 };
         self.pending.entry(by.branch).or_insert_with(fresh).last = edits + 1;
     }
 
-    /// Returns the files before, where gathering what was done to a branch's files takes long.
+    /// Returns the files before, where committing what was done to a branch's files takes long.
     pub(super) fn takes_long(&self, branch: BranchId) -> Option<(BranchId, Tree)> {
         let pending = self.pending.get(&branch)?;
-        let takes_long = pending.operations() > GATHERED_AT_ONCE || pending.moved > pending.since;
+        let takes_long = pending.operations() > COMMITTED_UNDER_LOCK_MAX || pending.moved > pending.since;
         takes_long.then(|| (branch, pending.before.clone()))
     }
 
@@ -405,7 +405,7 @@ impl LogTail {
         self.follow(Frame::FileOp, &code, &[bytes])?;
         let edit = FileOpRecord::from_bytes(bytes).map_err(|error| damaged(format!("can't be read: {error}")))?;
         let by = edit.by;
-        let files = Edited::of(catalog, by.branch)?;
+        let files = FilesBefore::of(catalog, by.branch)?;
         let mut after = files.before.clone();
         match after.apply(&edit.op, by.time, packs) {
             Ok(_) => {}

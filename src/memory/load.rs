@@ -122,7 +122,7 @@ impl JournalReading<'_> {
         self.log_tail.ended_at = 0;
         match frame.kind {
             Kind::Mark => {}
-            // All was gathered when the file began.
+            // Nothing was pending when the file began.
             Kind::Begin => self.log_tail.link = self.log_tail.tip,
             Kind::Command => self.transact(frame.payload)?,
             Kind::FileOp => self.log_tail.replay_edit(&mut self.catalog, self.source.trees, frame.payload)?,

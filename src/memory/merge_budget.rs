@@ -123,13 +123,13 @@ mod tests {
     use super::*;
     use crate::lineage::Side;
     use crate::merge::Strategy;
-    use crate::merge::files::{Kind, Picked};
+    use crate::merge::files::{ContentChoice, Kind};
     use crate::object::Hash;
 
     #[test]
     fn what_was_merged_once_costs_nothing_and_the_rest_is_limited() {
         let merged = |text: &str| Merged {
-            take: Picked::Merged(text.into()),
+            take: ContentChoice::Merged(text.into()),
             decision: Some(Side::Both),
             losers: Vec::new(),
             note: None,

@@ -28,7 +28,7 @@ pub(super) const AGAIN: usize = 4096;
 const AGAIN_BYTES: u64 = 1 << 20;
 
 /// What became of a merge under the lock.
-enum Tried {
+enum MergeAttempt {
     Done(Arc<SignedEntry>, BranchEvent),
     Refused(Error, Option<Arc<MergePlan>>),
     /// It takes longer than the lock may be held.
@@ -57,12 +57,12 @@ impl Memory {
         self.settle_written_until(branch, deadline)?;
         let _room = self.take_room(cost_of(0, 0))?;
         match self.merge_in_rounds(who, branch, merge, deadline)? {
-            Tried::Done(entry, change) => {
+            MergeAttempt::Done(entry, change) => {
                 self.tell(change);
                 Ok(merged(&entry))
             }
-            Tried::Refused(error, planned) => Err(self.refused(who, (branch, merge), error, planned)),
-            Tried::TooLong => Err(parent_moves()),
+            MergeAttempt::Refused(error, planned) => Err(self.refused(who, (branch, merge), error, planned)),
+            MergeAttempt::TooLong => Err(parent_moves()),
         }
     }
 
@@ -72,13 +72,13 @@ impl Memory {
         branch: BranchId,
         merge: MergeKind,
         deadline: Option<Deadline>,
-    ) -> Result<Tried, Error> {
+    ) -> Result<MergeAttempt, Error> {
         let contents = self.planner.contents(branch, merge);
         let small = MergeBudget { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
         let at_once = self.try_merge(who, branch, merge, |context| {
             MergePlan::new(context, branch, merge, Some(who), &small).map(Arc::new)
         })?;
-        let Tried::TooLong = at_once else { return Ok(at_once) };
+        let MergeAttempt::TooLong = at_once else { return Ok(at_once) };
         for _ in 0..ROUNDS {
             let plan = self.plan_in_background(who, branch, merge, deadline)?;
             let again = MergeBudget { most: AGAIN, merger: &contents.at_most(AGAIN_BYTES), ..MergeBudget::ALL };
@@ -86,9 +86,9 @@ impl Memory {
                 true => Ok(plan.clone()),
                 false => plan.again(context, Some(who), &again).map(Arc::new),
             })?;
-            let Tried::TooLong = tried else { return Ok(tried) };
+            let MergeAttempt::TooLong = tried else { return Ok(tried) };
         }
-        Ok(Tried::TooLong)
+        Ok(MergeAttempt::TooLong)
     }
 
     /// Takes the lock, has `plan` give the plan for this moment, and does it.
@@ -98,7 +98,7 @@ impl Memory {
         branch: BranchId,
         merge: MergeKind,
         plan: impl FnOnce(MergeContext<'_>) -> Result<Arc<MergePlan>, PlanError>,
-    ) -> Result<Tried, Error> {
+    ) -> Result<MergeAttempt, Error> {
         let mut writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
         let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
         let child = catalog.branch(branch)?;
@@ -106,22 +106,22 @@ impl Memory {
         if merge == MergeKind::Merge
             && let Err(error) = merge_plan::without_children(child)
         {
-            return Ok(Tried::Refused(error, None));
+            return Ok(MergeAttempt::Refused(error, None));
         }
         let planned = match plan(MergeContext { catalog: &catalog, packs: &self.trees, time }) {
             Ok(planned) => planned,
-            Err(PlanError::Exceeded) => return Ok(Tried::TooLong),
+            Err(PlanError::Exceeded) => return Ok(MergeAttempt::TooLong),
             Err(PlanError::Failed(error)) => return Err(error),
         };
         drop(catalog);
         if let Some(error) = planned.obstacle() {
-            return Ok(Tried::Refused(error, Some(planned)));
+            return Ok(MergeAttempt::Refused(error, Some(planned)));
         }
         let log_record =
             LogRecord { time, planned: planned.time, uid: who.uid, command: Command::Merge(branch, merge) };
         let (entry, change) =
             self.execute_planned(&mut writer, log_record, |catalog, log_record| planned.prepare(catalog, log_record))?;
-        Ok(Tried::Done(entry, change))
+        Ok(MergeAttempt::Done(entry, change))
     }
 
     /// Notes a refusal in the lineage, and which conflicts somebody was shown by it.

@@ -164,7 +164,7 @@ pub struct Memory {
     history: History,
     segments: Segments,
     trees: TreeStore,
-    documents: Mutex<document::Cache>,
+    documents: Mutex<document::DocumentCache>,
     /// When a refused merge of a branch was last noted in the lineage.
     refused: Mutex<HashMap<BranchId, Time>>,
     shown: conflict_acks::ConflictAcks,

@@ -21,7 +21,7 @@ type PendingPlan = Arc<MergePlan>;
 
 /// What a plan is for: the branch, what is done with it, and who does it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Purpose {
+struct PlanKey {
     branch: BranchId,
     merge: MergeKind,
     uid: u32,
@@ -29,7 +29,7 @@ struct Purpose {
 
 /// One plan in the making, or made.
 struct PlanJob {
-    purpose: Purpose,
+    purpose: PlanKey,
     plan: Mutex<Option<Result<PendingPlan, Error>>>,
     done: Condvar,
 }
@@ -68,12 +68,12 @@ impl PlanJob {
 }
 
 impl Planner {
-    fn find(&self, purpose: Purpose) -> Option<Arc<PlanJob>> {
+    fn find(&self, purpose: PlanKey) -> Option<Arc<PlanJob>> {
         self.jobs.lock().iter().find(|job| job.purpose == purpose).cloned()
     }
 
     /// Puts a job in place of an older one for the same purpose.
-    fn add(&self, purpose: Purpose) -> Arc<PlanJob> {
+    fn add(&self, purpose: PlanKey) -> Arc<PlanJob> {
         let job = Arc::new(PlanJob { purpose, plan: Mutex::default(), done: Condvar::default() });
         let mut jobs = self.jobs.lock();
         jobs.retain(|other| other.purpose != purpose);
@@ -126,7 +126,7 @@ impl Memory {
         merge: MergeKind,
         deadline: Option<Deadline>,
     ) -> Result<PendingPlan, Error> {
-        let purpose = Purpose { branch, merge, uid: who.uid };
+        let purpose = PlanKey { branch, merge, uid: who.uid };
         let mut earlier = None;
         if let Some(job) = self.planner.find(purpose) {
             let plan = job.wait(deadline).ok_or_else(too_long)?;
@@ -149,7 +149,7 @@ impl Memory {
 /// Makes a plan of this moment, out of an earlier one as far as that is still right.
 fn work_out(
     memory: &Weak<Memory>,
-    purpose: Purpose,
+    purpose: PlanKey,
     who: &Actor,
     earlier: Option<PendingPlan>,
 ) -> Result<PendingPlan, Error> {

@@ -11,7 +11,7 @@ use crate::lineage::{Decision, Side};
 
 /// A conflict and how somebody settles it.
 #[derive(Clone)]
-struct Settled {
+struct ResolvedConflict {
     uid: u32,
     id: Arc<str>,
     resolution: Resolution,
@@ -27,11 +27,11 @@ impl Memory {
         };
         let (item, merge) = self.find_conflict(&catalog, branch, id, who.uid)?;
         let resolution = Resolution { side, child: item.child, parent: item.parent };
-        let settled = Settled { uid: who.uid, id: id.into(), resolution };
+        let settled = ResolvedConflict { uid: who.uid, id: id.into(), resolution };
         if item.decision.is_none() && self.followed(&catalog, (branch, merge), vec![settled.clone()])?.is_empty() {
             return Err(in_the_way(id));
         }
-        let Settled { id, resolution, .. } = settled;
+        let ResolvedConflict { id, resolution, .. } = settled;
         self.transact(who, &[Some(branch)], || Ok(Command::Resolve { branch, id, resolution })).map(drop)
     }
 
@@ -76,11 +76,11 @@ impl Memory {
                     .iter()
                     .find(|it| it.showing.merge == merge && it.id == item.id && is_it(&it.showing.parent))?;
                 let resolution = Resolution { side: Side::Child, child: item.child, parent: item.parent };
-                Some(Settled { uid: found.uid, id: item.id.clone(), resolution })
+                Some(ResolvedConflict { uid: found.uid, id: item.id.clone(), resolution })
             });
             let followed = self.followed(&catalog, (branch, merge), settled.collect())?;
             let mut writer = self.writer()?;
-            for Settled { uid, id, resolution } in followed {
+            for ResolvedConflict { uid, id, resolution } in followed {
                 self.execute(&mut writer, uid, Command::Resolve { branch, id, resolution })?;
             }
         }
@@ -101,8 +101,8 @@ impl Memory {
         &self,
         catalog: &Catalog,
         (branch, merge): (BranchId, MergeKind),
-        settled: Vec<Settled>,
-    ) -> Result<Vec<Settled>, Error> {
+        settled: Vec<ResolvedConflict>,
+    ) -> Result<Vec<ResolvedConflict>, Error> {
         let Some(first) = settled.first() else { return Ok(settled) };
         let mut tried = catalog.clone();
         tried.change(branch, |branch| {
@@ -111,7 +111,7 @@ impl Memory {
             }
         });
         let planned = self.plan_whole(&tried, (branch, merge), first.uid)?;
-        let is_followed = |it: &Settled| {
+        let is_followed = |it: &ResolvedConflict| {
             let same = |item: &&Decision| item.id == it.id;
             let decision = planned.both_changed.iter().find(same).and_then(|item| item.decision);
             decision.is_none_or(|taken| taken == it.resolution.side)

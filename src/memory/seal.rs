@@ -158,16 +158,16 @@ struct Rotated {
 }
 
 /// What is on disk before a seal.
-struct Before {
+struct DiskBeforeSeal {
     names: HashSet<Hash>,
     manifest: Vec<u8>,
 }
 
-impl Before {
-    fn look(memory: &Memory) -> Result<Before, Error> {
+impl DiskBeforeSeal {
+    fn look(memory: &Memory) -> Result<DiskBeforeSeal, Error> {
         let names = memory.segments.blobs.names();
         let names = names.map_err(|error| Error::io("the segments' folder could not be read", &error))?;
-        Ok(Before { names, manifest: read_file(&*memory.disk, manifest::PATH)? })
+        Ok(DiskBeforeSeal { names, manifest: read_file(&*memory.disk, manifest::PATH)? })
     }
 }
 
@@ -186,7 +186,7 @@ impl Memory {
     /// Like [`Memory::seal_and_compact`], for who holds `sealing`; returns the catalog that the new manifest names. On a full
     /// disk it uses the reserve.
     pub(super) fn seal_alone(&self, stored: &mut Stored, compaction: &Compaction) -> Result<Catalog, Error> {
-        let before = Before::look(self)?;
+        let before = DiskBeforeSeal::look(self)?;
         let mut sealed = self.seal_once(stored, compaction, self.spare_bytes());
         if sealed.as_ref().is_err_and(is_full) {
             self.remove_made_since(stored, before)?;
@@ -199,7 +199,7 @@ impl Memory {
     }
 
     /// Removes what a seal made that had no room for all of it, where no manifest names that.
-    fn remove_made_since(&self, stored: &Stored, before: Before) -> Result<(), Error> {
+    fn remove_made_since(&self, stored: &Stored, before: DiskBeforeSeal) -> Result<(), Error> {
         if read_file(&*self.disk, manifest::PATH)? != before.manifest {
             return Ok(());
         }
@@ -285,7 +285,7 @@ impl Memory {
 
     /// Puts a new journal file in place of the one in use.
     fn exchange(&self, new: Journal) -> Result<(Arc<Journal>, Manifest, HashSet<Hash>), Error> {
-        let mut writer = match self.writer_with_all_gathered() {
+        let mut writer = match self.writer_with_nothing_pending() {
             Ok(writer) => writer,
             Err(error) => {
                 new.remove(&self.disk);
@@ -378,7 +378,7 @@ impl Memory {
                 }
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("keeper".to_owned()).spawn(life) {
+        if let Err(error) = std::thread::Builder::new().name("maintenance".to_owned()).spawn(life) {
             log::warn!("sealing in the background is off, the journal will grow: {error}");
             self.maintenance.stop();
         }
@@ -467,7 +467,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn who_waits_for_the_keeper_waits_while_a_seal_is_asked_for_and_under_way() {
+    fn who_waits_for_maintenance_waits_while_a_seal_is_asked_for_and_under_way() {
         let maintenance = Maintenance::default();
         maintenance.request(|requests| requests.seal = true);
         let ((tell, told), waiting) = (channel(), maintenance.clone());

@@ -168,7 +168,7 @@ impl Memory {
     /// Returns the right to write, with what was done to the files of some branches standing in entries:
     /// an entry names their heads.
     ///
-    /// What takes long to gather is worked out before, without the lock.
+    /// What takes long to commit is worked out before, without the lock.
     pub(super) fn writer_for(&self, who: &Actor, branches: &[Option<BranchId>]) -> Result<WriterGuard<'_>, Error> {
         loop {
             let mut writer = self.writer()?;
@@ -183,7 +183,7 @@ impl Memory {
             if !may_wait() {
                 return Err(Error::would_wait());
             }
-            self.prepare_gather(branch, &before)?;
+            self.prepare_commit(branch, &before)?;
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::bulk::Bulk;
 use super::catalog::{BranchId, Catalog};
-use super::disk_room::{Taken, bulk_cost_of, cost_of};
+use super::disk_room::{DiskReservation, bulk_cost_of, cost_of};
 use super::log_record::{Command, LogRecord, RecordChange};
 use super::merge_budget::PlanError;
 use super::merge_plan::MergeContext;
@@ -285,7 +285,7 @@ impl Memory {
     }
 
     /// Finds room for edits; those that only delete give some back.
-    fn room_for(&self, branch: BranchId, edits: &[RecordEdit]) -> Result<Option<Taken<'_>>, Error> {
+    fn room_for(&self, branch: BranchId, edits: &[RecordEdit]) -> Result<Option<DiskReservation<'_>>, Error> {
         if self.deletes(branch, edits)? {
             return self.give_room().map(|()| None);
         }

@@ -2,7 +2,7 @@
 //!
 //! A [`Tree`] is a value: fork, checkpoint, base and rollback are clones, in constant time. It
 //! changes by [`FileOp`]s, which have canonical bytes for the journal, and the same ops give the same
-//! tree, inode numbers and head; a long write can leave its bytes in the journal, as a [`Stretch`].
+//! tree, inode numbers and head; a long write can leave its bytes in the journal, as a [`DirectWrite`].
 //! Contents are chunks of 64 KiB, in memory, in a file that they were written down in, or in packs on
 //! the blob store; what is read from a file is checked.
 //!
@@ -53,4 +53,4 @@ pub use sealing::{Packed, packs_of, write_packs};
 pub use snapshot::{read_snapshot, write_snapshot};
 pub use totals::TreeTotals;
 pub use tree::{ROOT, Tree};
-pub use written::Stretch;
+pub use written::DirectWrite;

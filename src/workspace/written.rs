@@ -27,7 +27,7 @@ pub(super) struct WrittenChunk {
 }
 
 /// The bytes of a write with at least one whole chunk, and their hashes.
-pub struct Stretch<'a> {
+pub struct DirectWrite<'a> {
     offset: u64,
     bytes: &'a [u8],
     /// One for each chunk that bytes are written to; none where these are zeros.
@@ -49,26 +49,26 @@ impl WrittenChunk {
     }
 }
 
-impl<'a> Stretch<'a> {
+impl<'a> DirectWrite<'a> {
     /// Hashes the bytes of a write, chunk by chunk; nothing if no chunk is whole, or no file so long.
-    pub fn new(offset: u64, bytes: &'a [u8]) -> Option<Stretch<'a>> {
+    pub fn new(offset: u64, bytes: &'a [u8]) -> Option<DirectWrite<'a>> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= FILE_BYTES_MAX)?;
         let has_whole = offset.div_ceil(CHUNK_BYTES) < end / CHUNK_BYTES;
         has_whole.then(|| {
             let hashes = pieces(offset, bytes).map(|(_, piece)| hash_of(piece)).collect();
-            Stretch { offset, bytes, hashes }
+            DirectWrite { offset, bytes, hashes }
         })
     }
 
-    /// Takes bytes with what [`Stretch::vouching`] gave for them; nothing if it does not belong to them.
-    pub fn vouched(offset: u64, content: &'a [u8]) -> Option<Stretch<'a>> {
+    /// Takes bytes with what [`DirectWrite::vouching`] gave for them; nothing if it does not belong to them.
+    pub fn vouched(offset: u64, content: &'a [u8]) -> Option<DirectWrite<'a>> {
         // With more chunks there are fewer bytes, so one number fits at most.
         let least = content.len() / (LENGTH + HASH_BYTES);
         let (bytes, vouching) = (least..least + 3).find_map(|chunks| {
             let (bytes, vouching) = content.split_at_checked(content.len().checked_sub(chunks * HASH_BYTES)?)?;
             (parts(offset, bytes.len() as u64).count() == chunks).then_some((bytes, vouching))
         })?;
-        Stretch::new(offset, bytes).filter(|stretch| stretch.vouching() == vouching)
+        DirectWrite::new(offset, bytes).filter(|stretch| stretch.vouching() == vouching)
     }
 
     /// Returns the bytes.
@@ -127,7 +127,7 @@ impl Tree {
     pub fn place_ends(
         &mut self,
         inode: u64,
-        stretch: &Stretch<'_>,
+        stretch: &DirectWrite<'_>,
         time: Time,
         packs: &dyn Packs,
     ) -> Result<(), TreeError> {
@@ -140,7 +140,7 @@ impl Tree {
     pub fn place(
         &mut self,
         inode: u64,
-        stretch: &Stretch<'_>,
+        stretch: &DirectWrite<'_>,
         (file, at): (&Arc<dyn DiskFile>, u64),
         time: Time,
     ) -> Result<(), TreeError> {

@@ -34,7 +34,7 @@ pub(super) use attr::{attr, name_lifetime};
 pub(super) use inode_map::FileNumbers;
 pub(super) use listing::FileNames;
 pub(super) use opened::OpenInodes;
-pub(super) use removed::Removed;
+pub(super) use removed::RemovedInodes;
 pub(super) use scratch::Scratch;
 
 use std::ffi::OsStr;

@@ -10,13 +10,13 @@ use crate::sync::Mutex;
 
 /// The last state of inodes by the kernel's numbers, each until the kernel forgets it.
 #[derive(Default)]
-pub(in crate::fs) struct Removed {
+pub(in crate::fs) struct RemovedInodes {
     nodes: Mutex<HashMap<u64, Arc<FileNode>>>,
     /// As many as there are, so that who forgets other numbers need not ask.
     count: AtomicUsize,
 }
 
-impl Removed {
+impl RemovedInodes {
     /// Keeps the last state of an inode that was removed.
     pub fn keep(&self, ino: u64, node: Arc<FileNode>) {
         let mut nodes = self.nodes.lock();

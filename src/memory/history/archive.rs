@@ -15,7 +15,7 @@
 use std::sync::OnceLock;
 
 use super::super::Error;
-use super::timeline::{Facts, LineTotals, TimelineStep};
+use super::timeline::{BranchFacts, LineTotals, TimelineStep};
 use crate::lineage::{Entry, SIGNATURE_BYTES, SignedEntry};
 use crate::object::{BlobStore, Hash, Reader};
 use crate::segment::Container;
@@ -68,7 +68,7 @@ pub struct BranchRow {
     /// Where they end.
     pub end: u64,
     /// What was known of it behind the archive.
-    pub facts: Facts,
+    pub facts: BranchFacts,
 }
 
 impl Archive {
@@ -191,7 +191,7 @@ impl Archive {
         if start > end || end > self.opened(blobs)?.steps {
             return Err(self.damaged("a branch's steps end before they begin"));
         }
-        Ok(BranchRow { branch, start, end, facts: Facts { parent, uid, mode } })
+        Ok(BranchRow { branch, start, end, facts: BranchFacts { parent, uid, mode } })
     }
 
     /// Returns the row of a branch, if it has steps here.

@@ -76,14 +76,14 @@ impl Memory {
         may_enter: &dyn Fn(u32, u32) -> bool,
     ) -> Result<Vec<u8>, Error> {
         let reader = self.history_reader();
-        let sight = Sight { memory: self, reader: &reader, from: branch, may_enter, known: RefCell::default() };
+        let sight = LineageAccess { memory: self, reader: &reader, from: branch, may_enter, known: RefCell::default() };
         let shows = |signed: &SignedEntry| sight.sees(signed.entry.branch_id);
         reader.lines((file, branch.0, upto), offset, size, &shows)
     }
 }
 
 /// Which branches a reader may enter.
-struct Sight<'a> {
+struct LineageAccess<'a> {
     memory: &'a Memory,
     reader: &'a HistoryReader<'a>,
     /// The branch whose history is read: the reader is there.
@@ -92,7 +92,7 @@ struct Sight<'a> {
     known: RefCell<HashMap<u64, bool>>,
 }
 
-impl Sight<'_> {
+impl LineageAccess<'_> {
     /// A branch is entered through those above it, up to the one where the reader is.
     fn sees(&self, branch: u64) -> Result<bool, Error> {
         let (mut at, mut passed, mut sees) = (branch, Vec::new(), true);

@@ -29,15 +29,15 @@ use crate::sync::{Rank, RwLock};
 pub use archive::{Archive, ArchiveName};
 pub use lines::HistoryFile;
 pub(super) use read::HistoryReader;
-use tail::Tail;
-use timeline::{Lengths, Standing, advance, needs_parent, tells_parent};
+use tail::HistoryTail;
+use timeline::{LineLengths, TimelinePoint, advance, needs_parent, tells_parent};
 use write::FreshSteps;
 
 /// The archives of a moment, and the entries behind them. Who reads holds one: a seal makes another.
 pub(super) struct Epoch {
     /// Oldest first.
     pub archives: Vec<Arc<Archive>>,
-    tail: RwLock<Tail>,
+    tail: RwLock<HistoryTail>,
 }
 
 impl Epoch {
@@ -62,7 +62,7 @@ impl History {
                 Arc::new(archive)
             })
             .collect();
-        let tail = RwLock::ranked(Rank::Leaf, Tail::new(first));
+        let tail = RwLock::ranked(Rank::Leaf, HistoryTail::new(first));
         History(RwLock::ranked(Rank::History, Arc::new(Epoch { archives, tail })))
     }
 
@@ -129,7 +129,7 @@ impl History {
     pub fn install(&self, archives: Vec<Arc<Archive>>) -> Arc<Epoch> {
         let old = self.epoch();
         let sealed = archives.last().map_or(0, |archive| archive.last());
-        let tail = Tail::behind(&old.tail.read(), sealed);
+        let tail = HistoryTail::behind(&old.tail.read(), sealed);
         let epoch = Arc::new(Epoch { archives, tail: RwLock::ranked(Rank::Leaf, tail) });
         std::mem::replace(&mut *self.0.write(), epoch)
     }
@@ -141,19 +141,19 @@ pub(super) fn names(archives: &[Arc<Archive>]) -> Vec<ArchiveName> {
 }
 
 /// Returns how long an entry's lines are.
-fn lengths(signed: &SignedEntry) -> Lengths {
+fn lengths(signed: &SignedEntry) -> LineLengths {
     let mut line = Vec::with_capacity(1024);
     signed.write_line(&mut line);
     let length = line.len() as u64;
     line.clear();
     signed.write_event(&mut line);
-    Lengths { line: length, event: line.len() as u64 }
+    LineLengths { line: length, event: line.len() as u64 }
 }
 
 /// Checks the indexes of archives against their entries, which come one after the other.
 #[derive(Default)]
 pub(super) struct Check {
-    standings: HashMap<u64, Standing>,
+    standings: HashMap<u64, TimelinePoint>,
     /// How many steps of each branch the archive at hand has shown.
     seen: HashMap<u64, u64>,
 }
@@ -188,7 +188,7 @@ impl Check {
         blobs: &BlobStore,
         archive: &Archive,
         seq: u64,
-        (branch, standing): (u64, Standing),
+        (branch, standing): (u64, TimelinePoint),
     ) -> Result<(), Error> {
         self.standings.insert(branch, standing);
         let row = archive.branch(blobs, branch)?;

@@ -9,7 +9,7 @@ use super::super::Error;
 use super::Epoch;
 use super::archive::{ENTRIES, first_where};
 use super::lines::HistoryFile;
-use super::timeline::{Facts, Standing, TimelineStep};
+use super::timeline::{BranchFacts, TimelinePoint, TimelineStep};
 use crate::lineage::SignedEntry;
 use crate::object::{BlobStore, Hash};
 use crate::segment::Blocks;
@@ -32,7 +32,7 @@ enum StepLocation {
 struct HistoryPiece {
     place: StepLocation,
     count: u64,
-    facts: Facts,
+    facts: BranchFacts,
 }
 
 /// Bytes of section 0 of an archive.
@@ -170,10 +170,10 @@ impl<'a> HistoryReader<'a> {
     }
 
     /// Returns a branch as it stood behind an entry. What is known of it beside the totals is the newest.
-    pub fn standing(&self, branch: u64, upto: u64) -> Result<Standing, Error> {
+    pub fn standing(&self, branch: u64, upto: u64) -> Result<TimelinePoint, Error> {
         let facts = self.pieces(branch)?.first().map(|piece| piece.facts).unwrap_or_default();
         let totals = self.last_step(branch, upto)?.unwrap_or_default().totals;
-        Ok(Standing { totals, facts })
+        Ok(TimelinePoint { totals, facts })
     }
 
     /// Returns the last step of a branch up to an entry.

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::timeline::{Facts, Lengths, LineTotals, Standing, TimelineStep, advance, needs_parent, tells_parent};
+use super::timeline::{
+    BranchFacts, LineLengths, LineTotals, TimelinePoint, TimelineStep, advance, needs_parent, tells_parent,
+};
 use crate::lineage::{SharedFields, SignedEntry};
 use crate::object::{CodecError, Hash, Reader, Writer};
 
@@ -60,11 +62,11 @@ struct TimelineTurn {
     /// Bytes of `lineage` from the parent.
     ahead: u64,
     merged: u64,
-    facts: Facts,
+    facts: BranchFacts,
 }
 
 impl TimelineTurn {
-    fn of(at: u32, Standing { totals, facts }: &Standing) -> TimelineTurn {
+    fn of(at: u32, TimelinePoint { totals, facts }: &TimelinePoint) -> TimelineTurn {
         let ahead = totals.lineage - totals.own;
         TimelineTurn { at, own: totals.own, events: totals.events, ahead, merged: totals.merged, facts: *facts }
     }
@@ -97,7 +99,7 @@ struct Timeline {
 }
 
 impl Timeline {
-    fn new(standing: Standing) -> Timeline {
+    fn new(standing: TimelinePoint) -> Timeline {
         Timeline {
             before: standing.totals,
             turns: vec![TimelineTurn::of(0, &standing)],
@@ -113,21 +115,21 @@ impl Timeline {
         &self.turns[after.max(1) - 1]
     }
 
-    fn standing(&self, at: usize) -> Standing {
+    fn standing(&self, at: usize) -> TimelinePoint {
         let turn = self.turn(at);
         let (own, events) = (turn.own + u64::from(self.owns[at]), turn.events + u64::from(self.events[at]));
         let totals = LineTotals { own, merged: turn.merged, lineage: own + turn.ahead, events };
-        Standing { totals, facts: turn.facts }
+        TimelinePoint { totals, facts: turn.facts }
     }
 
-    fn last(&self) -> Standing {
+    fn last(&self) -> TimelinePoint {
         match self.places.len() {
-            0 => Standing { totals: self.before, facts: self.turns[0].facts },
+            0 => TimelinePoint { totals: self.before, facts: self.turns[0].facts },
             count => self.standing(count - 1),
         }
     }
 
-    fn push(&mut self, place: u32, standing: Standing) {
+    fn push(&mut self, place: u32, standing: TimelinePoint) {
         let turn = TimelineTurn::of(self.places.len() as u32, &standing);
         let from = self.turns.last().and_then(|last| turn.from(last));
         if from.is_none() {
@@ -141,7 +143,7 @@ impl Timeline {
 }
 
 /// The entries behind the newest archive, and the timelines of their branches.
-pub(super) struct Tail {
+pub(super) struct HistoryTail {
     /// Number of the first entry in `chunks`; those up to the end of the newest archive are not asked for.
     first: u64,
     chunks: Vec<Arc<TailChunk>>,
@@ -150,17 +152,17 @@ pub(super) struct Tail {
     timelines: HashMap<u64, Timeline>,
 }
 
-impl Tail {
+impl HistoryTail {
     /// Begins behind the entry before `first`.
-    pub fn new(first: u64) -> Tail {
-        Tail { first, chunks: Vec::new(), prints: Vec::new(), timelines: HashMap::new() }
+    pub fn new(first: u64) -> HistoryTail {
+        HistoryTail { first, chunks: Vec::new(), prints: Vec::new(), timelines: HashMap::new() }
     }
 
     /// Returns what is left of a tail whose entries up to `sealed` are in an archive.
-    pub fn behind(old: &Tail, sealed: u64) -> Tail {
+    pub fn behind(old: &HistoryTail, sealed: u64) -> HistoryTail {
         let gone = usize::try_from((sealed + 1).saturating_sub(old.first)).unwrap_or(usize::MAX).min(old.prints.len());
         let whole = gone - gone % CHUNK;
-        let mut tail = Tail::new(old.first + whole as u64);
+        let mut tail = HistoryTail::new(old.first + whole as u64);
         tail.chunks = old.chunks[whole / CHUNK..].to_vec();
         tail.prints = old.prints[whole..].to_vec();
         for (branch, timeline) in &old.timelines {
@@ -169,7 +171,7 @@ impl Tail {
                 continue;
             }
             let before = if kept == 0 { None } else { Some(timeline.standing(kept - 1)) };
-            let before = before.unwrap_or(Standing { totals: timeline.before, facts: timeline.turns[0].facts });
+            let before = before.unwrap_or(TimelinePoint { totals: timeline.before, facts: timeline.turns[0].facts });
             let mut rest = Timeline::new(before);
             rest.common.clone_from(&timeline.common);
             for at in kept..timeline.places.len() {
@@ -191,12 +193,12 @@ impl Tail {
     }
 
     /// Notes the standing that a branch had before the first entry here.
-    pub fn begin(&mut self, branch: u64, standing: Standing) {
+    pub fn begin(&mut self, branch: u64, standing: TimelinePoint) {
         self.timelines.entry(branch).or_insert_with(|| Timeline::new(standing));
     }
 
     /// Adds the next entry. The standings of its branch, and of the parent if that matters, are known.
-    pub fn push(&mut self, signed: &SignedEntry, lengths: Lengths) {
+    pub fn push(&mut self, signed: &SignedEntry, lengths: LineLengths) {
         let (entry, place) = (&signed.entry, self.prints.len());
         let common = self.common_of(signed);
         if place.is_multiple_of(CHUNK) {
@@ -218,7 +220,7 @@ impl Tail {
         }
         let last = |branch: u64| self.timelines.get(&branch).map(Timeline::last).unwrap_or_default();
         let mut branch = last(entry.branch_id);
-        let mut parent = if needs_parent(entry) { last(entry.parent_id) } else { Standing::default() };
+        let mut parent = if needs_parent(entry) { last(entry.parent_id) } else { TimelinePoint::default() };
         advance(entry, lengths, &mut branch, &mut parent);
         self.step(entry.branch_id, place as u32, branch);
         if tells_parent(entry) {
@@ -226,15 +228,15 @@ impl Tail {
         }
     }
 
-    fn step(&mut self, branch: u64, place: u32, standing: Standing) {
-        let timeline = self.timelines.entry(branch).or_insert_with(|| Timeline::new(Standing::default()));
+    fn step(&mut self, branch: u64, place: u32, standing: TimelinePoint) {
+        let timeline = self.timelines.entry(branch).or_insert_with(|| Timeline::new(TimelinePoint::default()));
         timeline.push(place, standing);
     }
 
     fn common_of(&mut self, signed: &SignedEntry) -> Arc<SharedFields> {
         let common = SharedFields::of(&signed.entry);
         let timeline =
-            self.timelines.entry(signed.entry.branch_id).or_insert_with(|| Timeline::new(Standing::default()));
+            self.timelines.entry(signed.entry.branch_id).or_insert_with(|| Timeline::new(TimelinePoint::default()));
         match &timeline.common {
             Some(known) if **known == common => known.clone(),
             _ => timeline.common.insert(Arc::new(common)).clone(),
@@ -267,12 +269,12 @@ impl Tail {
     }
 
     /// Returns what is known of a branch that has steps here.
-    pub fn facts(&self, branch: u64) -> Option<Facts> {
+    pub fn facts(&self, branch: u64) -> Option<BranchFacts> {
         self.timelines.get(&branch).filter(|timeline| !timeline.places.is_empty()).map(|timeline| timeline.last().facts)
     }
 
     /// Returns the steps of all branches up to an entry, by branch, with what was known of each then.
-    pub fn upto(&self, seq: u64) -> BTreeMap<u64, (Facts, Vec<TimelineStep>)> {
+    pub fn upto(&self, seq: u64) -> BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)> {
         let of = |timeline: &Timeline| {
             let step = |at: usize| TimelineStep {
                 seq: self.first + u64::from(timeline.places[at]),

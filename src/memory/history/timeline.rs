@@ -42,7 +42,7 @@ pub struct TimelineStep {
 
 /// Where a branch belongs and who may enter it; of one that has ended, at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct BranchFacts {
     /// Number of its parent, 0 for none.
     pub parent: u64,
     /// Its owner.
@@ -53,16 +53,16 @@ pub struct Facts {
 
 /// A branch as an entry leaves it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct TimelinePoint {
     /// The lengths of its histories.
     pub totals: LineTotals,
     /// What is known of it.
-    pub facts: Facts,
+    pub facts: BranchFacts,
 }
 
 /// Bytes of an entry's lines.
 #[derive(Clone, Copy, Debug)]
-pub struct Lengths {
+pub struct LineLengths {
     /// In `lineage`.
     pub line: u64,
     /// In `events.jsonl`.
@@ -88,7 +88,7 @@ fn takes_from_parent(entry: &Entry) -> bool {
 }
 
 /// Changes the standings of an entry's branch and, where that is told, of its parent.
-pub fn advance(entry: &Entry, lengths: Lengths, branch: &mut Standing, parent: &mut Standing) {
+pub fn advance(entry: &Entry, lengths: LineLengths, branch: &mut TimelinePoint, parent: &mut TimelinePoint) {
     let totals = &mut branch.totals;
     totals.own += lengths.line;
     totals.lineage += lengths.line;
@@ -99,7 +99,7 @@ pub fn advance(entry: &Entry, lengths: Lengths, branch: &mut Standing, parent: &
     match entry.op {
         EntryOp::Root | EntryOp::Fork => {
             let mode = if entry.parent_id == 0 { Branch::ROOT_MODE } else { Branch::CHILD_MODE };
-            branch.facts = Facts { parent: entry.parent_id, uid: entry.uid, mode };
+            branch.facts = BranchFacts { parent: entry.parent_id, uid: entry.uid, mode };
         }
         EntryOp::Config if entry.detail.label.as_deref() == Some("mode") => {
             let mode = entry.detail.text.as_deref().and_then(|text| u32::from_str_radix(text, 8).ok());

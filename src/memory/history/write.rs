@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::Error;
 use super::archive::{Archive, BRANCH_ROW, BranchRow, ENTRIES, HASH_ROW, KIND, STEP_ROW, prefix};
-use super::timeline::{Facts, TimelineStep};
+use super::timeline::{BranchFacts, TimelineStep};
 use crate::lineage::SignedEntry;
 use crate::object::{BlobStore, Writer};
 use crate::segment::ContainerWriter;
@@ -21,12 +21,12 @@ pub(super) struct FreshSteps {
     bytes: Vec<u8>,
     ends: Vec<u64>,
     hashes: Vec<(u64, u32)>,
-    branches: BTreeMap<u64, (Facts, Vec<TimelineStep>)>,
+    branches: BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)>,
 }
 
 impl FreshSteps {
     /// Takes the entries' steps; the entries are added one by one.
-    pub fn new(branches: BTreeMap<u64, (Facts, Vec<TimelineStep>)>) -> FreshSteps {
+    pub fn new(branches: BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)>) -> FreshSteps {
         FreshSteps { bytes: Vec::new(), ends: Vec::new(), hashes: Vec::new(), branches }
     }
 
@@ -89,7 +89,7 @@ struct Sources<'a> {
 struct BranchSteps<'a> {
     branch: u64,
     older: Vec<(&'a Archive, BranchRow)>,
-    fresh: Option<&'a (Facts, Vec<TimelineStep>)>,
+    fresh: Option<&'a (BranchFacts, Vec<TimelineStep>)>,
 }
 
 impl Sources<'_> {

@@ -52,20 +52,20 @@ impl Contents<'_> {
     }
 
     /// Returns how to say that the result has these bytes.
-    pub(super) fn take(&self, bytes: Vec<u8>) -> Picked {
+    pub(super) fn take(&self, bytes: Vec<u8>) -> ContentChoice {
         if bytes == self.parent.bytes {
-            Picked::Parent
+            ContentChoice::Parent
         } else if bytes == self.child.bytes {
-            Picked::Child
+            ContentChoice::Child
         } else {
-            Picked::Merged(bytes)
+            ContentChoice::Merged(bytes)
         }
     }
 }
 
 /// The content that a merge gives a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Picked {
+pub enum ContentChoice {
     /// The child's, byte for byte.
     Child,
     /// The parent's, byte for byte.
@@ -74,13 +74,13 @@ pub enum Picked {
     Merged(Vec<u8>),
 }
 
-impl Picked {
+impl ContentChoice {
     /// Returns the bytes.
     pub fn bytes<'a>(&'a self, contents: &Contents<'a>) -> &'a [u8] {
         match self {
-            Picked::Child => contents.child.bytes,
-            Picked::Parent => contents.parent.bytes,
-            Picked::Merged(bytes) => bytes,
+            ContentChoice::Child => contents.child.bytes,
+            ContentChoice::Parent => contents.parent.bytes,
+            ContentChoice::Merged(bytes) => bytes,
         }
     }
 }
@@ -125,7 +125,7 @@ impl fmt::Display for Fallback {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
     /// The content to have; the parent's where a conflict waits.
-    pub take: Picked,
+    pub take: ContentChoice,
     /// The side that conflicts were decided for, `Both` where there was none; none where one waits
     /// for a manual decision.
     pub decision: Option<Side>,
@@ -137,13 +137,13 @@ pub struct Merged {
 
 impl Merged {
     /// A merge in which nothing was lost.
-    pub(super) fn clean(take: Picked) -> Merged {
+    pub(super) fn clean(take: ContentChoice) -> Merged {
         Merged { take, decision: Some(Side::Both), losers: Vec::new(), note: None }
     }
 
     /// A conflict that waits for a manual decision.
     pub(super) fn waiting() -> Merged {
-        Merged { take: Picked::Parent, decision: None, losers: Vec::new(), note: None }
+        Merged { take: ContentChoice::Parent, decision: None, losers: Vec::new(), note: None }
     }
 }
 
@@ -196,10 +196,10 @@ impl ContentMerger for MergeAll {
 pub fn merge_contents(kind: &Kind, contents: &Contents<'_>, strategy: Strategy) -> Merged {
     let (child, parent) = (contents.child.bytes, contents.parent.bytes);
     if child == parent || contents.base == Some(child) || *kind == Kind::Never {
-        return Merged::clean(Picked::Parent);
+        return Merged::clean(ContentChoice::Parent);
     }
     if contents.base == Some(parent) {
-        return Merged::clean(Picked::Child);
+        return Merged::clean(ContentChoice::Child);
     }
     let by_kind = match kind {
         Kind::Newest | Kind::Whole | Kind::Never => return whole(contents, strategy),
@@ -222,12 +222,12 @@ fn is_too_long(contents: &Contents<'_>) -> bool {
 pub(super) fn whole(contents: &Contents<'_>, strategy: Strategy) -> Merged {
     match contents.winner(strategy) {
         None => Merged::waiting(),
-        Some(side) => decided(if side == Side::Child { Picked::Child } else { Picked::Parent }, side),
+        Some(side) => decided(if side == Side::Child { ContentChoice::Child } else { ContentChoice::Parent }, side),
     }
 }
 
 /// A conflict decided for a side: the other side's file is the loser.
-pub(super) fn decided(take: Picked, winner: Side) -> Merged {
+pub(super) fn decided(take: ContentChoice, winner: Side) -> Merged {
     Merged { take, decision: Some(winner), losers: vec![Loser::File(other(winner))], note: None }
 }
 

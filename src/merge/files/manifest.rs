@@ -163,7 +163,7 @@ fn marked(raw: &str) -> Option<String> {
 mod tests {
     use serde_json::json;
 
-    use super::super::{Fallback, Kind, Loser, Picked, merge_contents};
+    use super::super::{ContentChoice, Fallback, Kind, Loser, merge_contents};
     use super::*;
     use crate::merge::files::tests::contents;
 
@@ -281,6 +281,6 @@ mod tests {
         let (child, parent) = ("[{\"id\": 1, \"model_version\": 1}]", "[{\"id\": 1, \"model_version\": 1e2}]");
         let (text, resolved_item) = merged(None, child, parent, Strategy::Manual);
         assert_eq!(text, "[{\"id\": 1, \"model_version\": 1e2, \"needs_reembedding\": true}]");
-        assert!(matches!(resolved_item.take, Picked::Merged(_)));
+        assert!(matches!(resolved_item.take, ContentChoice::Merged(_)));
     }
 }

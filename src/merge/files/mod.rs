@@ -25,8 +25,8 @@ mod tests;
 mod tree_tests;
 
 pub use content::{
-    CONTENT_BYTES_MAX, ContentKey, ContentMerger, ContentVersion, Contents, Fallback, Loser, MERGED_BYTES_MAX,
-    MergeAll, Merged, Picked, merge_contents,
+    CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, ContentVersion, Contents, Fallback, Loser,
+    MERGED_BYTES_MAX, MergeAll, Merged, merge_contents,
 };
 pub use node_change::{FileDecision, same_body};
 pub use node_map::MergeTrees;

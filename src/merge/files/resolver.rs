@@ -8,7 +8,7 @@ use super::content::{other, whole};
 use super::node_change::{FileDecision, MergeItem, NewBody, NodeChange, NodeVersion, same_body};
 use super::node_map::{Id, NodeMap, places};
 use super::{
-    CONTENT_BYTES_MAX, ContentKey, ContentMerger, Contents, Fallback, Kind, Loser, Merged, Picked, Rules, Side,
+    CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, Contents, Fallback, Kind, Loser, Merged, Rules, Side,
     Strategy, merge_contents,
 };
 use crate::object::{Hash, Time};
@@ -187,9 +187,9 @@ impl<'a> Resolver<'a> {
         self.losers.extend(merged.losers.into_iter().map(|what| FileLoser { path: path.to_vec(), what }));
         self.notes.extend(merged.note.map(|note| (path.to_vec(), note)));
         Ok(match merged.take {
-            Picked::Parent => NewBody::Keep,
-            Picked::Child => NewBody::Child,
-            Picked::Merged(bytes) => NewBody::Merged(bytes),
+            ContentChoice::Parent => NewBody::Keep,
+            ContentChoice::Child => NewBody::Child,
+            ContentChoice::Merged(bytes) => NewBody::Merged(bytes),
         })
     }
 

@@ -1,6 +1,6 @@
 //! What holds for contents of all kinds, tried on random ones.
 
-use super::{ContentVersion, Contents, Kind, Merged, Picked, Side, Strategy, merge_contents};
+use super::{ContentChoice, ContentVersion, Contents, Kind, Merged, Side, Strategy, merge_contents};
 use crate::object::Time;
 
 /// ThreeWay contents, the parent's written later.
@@ -128,7 +128,7 @@ fn random_bytes_never_panic_and_conflicts_are_always_accounted_for() {
             for strategy in Strategy::ALL {
                 let merged = merge_contents(&kind, &contents, strategy);
                 match merged.decision {
-                    None => assert!(strategy == Strategy::Manual && merged.take == Picked::Parent),
+                    None => assert!(strategy == Strategy::Manual && merged.take == ContentChoice::Parent),
                     Some(Side::Both) => {}
                     Some(_) => {
                         // Where a removed line or entry loses, there is nothing to keep of it.

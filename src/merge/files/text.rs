@@ -149,7 +149,7 @@ fn longest_rising(numbers: impl Iterator<Item = usize>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Kind, Loser, Picked, merge_contents};
+    use super::super::{ContentChoice, Kind, Loser, merge_contents};
     use super::*;
     use crate::merge::files::tests::contents;
 
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn without_a_base_all_is_one_conflict() {
         let (text, merged) = merged(None, "a\nb\n", "a\nc\n", Strategy::ChildWins);
-        assert_eq!((text.as_str(), merged.take, merged.decision), ("a\nb\n", Picked::Child, Some(Side::Child)));
+        assert_eq!((text.as_str(), merged.take, merged.decision), ("a\nb\n", ContentChoice::Child, Some(Side::Child)));
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
         for bytes in [&b"a\0b"[..], b"a\xff\n"] {
             let contents = contents(Some(b"a\n"), bytes, b"b\n");
             let merged = merge_contents(&Kind::Text, &contents, Strategy::ChildWins);
-            assert_eq!((merged.take, merged.note), (Picked::Child, Some(Fallback::Binary)));
+            assert_eq!((merged.take, merged.note), (ContentChoice::Child, Some(Fallback::Binary)));
         }
         let numbered = |word: &str| (0..5_000).map(|n| format!("{word} {n}\n")).collect::<String>();
         let (base, child, parent) = (numbered("b"), numbered("c"), numbered("p"));

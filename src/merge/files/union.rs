@@ -75,7 +75,7 @@ fn value_of<'a>(line: &'a [u8], key: &str) -> Option<Cow<'a, str>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Kind, Loser, Picked, merge_contents};
+    use super::super::{ContentChoice, Kind, Loser, merge_contents};
     use super::*;
     use crate::merge::files::tests::contents;
 
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!((text.as_str(), resolved_item.decision), (child, Some(Side::Child)));
         assert_eq!(resolved_item.losers.len(), 2);
         let (text, resolved_item) = merged(Some(base), child, parent, Strategy::Manual);
-        assert_eq!((text.as_str(), resolved_item.decision, resolved_item.take), (parent, None, Picked::Parent));
+        assert_eq!((text.as_str(), resolved_item.decision, resolved_item.take), (parent, None, ContentChoice::Parent));
         let (_, resolved_item) = merged(Some(base), "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n", parent, Strategy::Manual);
         assert_eq!(resolved_item.decision, Some(Side::Both));
     }

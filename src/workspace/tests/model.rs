@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::chunks::Chunks;
-use super::super::{FileOp, NoPacks, Packs, Stretch, Tree, TreeError, write_packs};
+use super::super::{DirectWrite, FileOp, NoPacks, Packs, Tree, TreeError, write_packs};
 use super::plain::{Plain, assert_alike};
 use super::{Cellar, Random, added_up, random_op, variant};
 use crate::disk::{Disk, DiskFile, ForgetfulDisk};
@@ -108,19 +108,19 @@ impl Stays {
     /// Does what a write does, if it has a whole chunk.
     fn write(&mut self, tree: &mut Tree, op: &FileOp, time: i64, cellar: &Cellar) -> Option<Result<(), TreeError>> {
         let FileOp::Write { inode, offset, bytes } = op else { return None };
-        let stretch = Stretch::new(*offset, bytes)?;
+        let stretch = DirectWrite::new(*offset, bytes)?;
         let mut content = [bytes, &stretch.vouching()[..]].concat();
-        assert_eq!(Stretch::vouched(*offset, &content).unwrap().bytes(), &bytes[..]);
+        assert_eq!(DirectWrite::vouched(*offset, &content).unwrap().bytes(), &bytes[..]);
         self.file.write_all_at(&content, self.length).unwrap();
         let ends = tree.place_ends(*inode, &stretch, Time(time), cellar);
         let done = ends.and_then(|()| tree.place(*inode, &stretch, (&self.file, self.length), Time(time)));
         self.length += content.len() as u64;
         let zeros = bytes.iter().all(|byte| *byte == 0);
-        assert!(zeros || Stretch::vouched(offset + 1, &content).is_none(), "it begins elsewhere");
+        assert!(zeros || DirectWrite::vouched(offset + 1, &content).is_none(), "it begins elsewhere");
         let middle = content.len() / 2;
         content[middle] ^= 1;
-        assert!(Stretch::vouched(*offset, &content).is_none(), "nothing vouches for that");
-        assert!(Stretch::vouched(0, &vec![0; content.len()]).is_none(), "nothing was written there");
+        assert!(DirectWrite::vouched(*offset, &content).is_none(), "nothing vouches for that");
+        assert!(DirectWrite::vouched(0, &vec![0; content.len()]).is_none(), "nothing was written there");
         Some(done)
     }
 }
