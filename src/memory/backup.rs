@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::contents::is_whole;
+use super::transaction::contents::is_whole;
 use super::verify::{VerifyOptions, verify};
 use super::{Error, Kind};
 use crate::disk::{Disk, RealDisk};

@@ -3,17 +3,18 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::Error;
 use super::catalog::Catalog;
-use super::clock::Moment;
+use super::command::log_record::{Command, MergeKind};
 use super::history::{History, HistoryReader};
-use super::log_record::{Command, MergeKind};
-use super::manifest::{self, Stored};
-use super::open::{parse_log_record, read_file};
-use super::prepare::{PlanContext, prepare};
-use super::segments::Segments;
-use super::transact::{LogTail, split};
-use super::trees::TreeStore;
-use super::{Error, seal};
+use super::open::parse_log_record;
+use super::storage::manifest::{self, Stored};
+use super::storage::read_file;
+use super::storage::segments::Segments;
+use super::storage::trees::TreeStore;
+use super::transaction::clock::Moment;
+use super::transaction::prepare::{PlanContext, prepare};
+use super::transaction::transact::{LogTail, split};
 use crate::disk::Disk;
 use crate::journal::{Frame, JournalFiles, Kind, Replayed};
 use crate::lineage::{MacKey, PublicKey, SIGNATURE_BYTES, SignedEntry};
@@ -158,7 +159,7 @@ impl JournalReading<'_> {
         let hash = entry.hash();
         let signed = SignedEntry { entry, hash, signature };
         self.log_tail.advance(&signed);
-        self.log_tail.unsealed_bytes += bytes.len() as u64 + seal::COMMAND_BYTES;
+        self.log_tail.unsealed_bytes += bytes.len() as u64 + crate::memory::command::log_record::COMMAND_BYTES;
         if let Command::Files(branch, _) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge) =
             &log_record.command
         {
@@ -166,7 +167,7 @@ impl JournalReading<'_> {
         }
         if let Command::Bulk(_, segment, _) = &log_record.command {
             self.named.insert(*segment);
-            self.log_tail.unsealed_bytes += prepared.counts.put * seal::BULK_ROW_BYTES;
+            self.log_tail.unsealed_bytes += prepared.counts.put * crate::memory::command::log_record::BULK_ROW_BYTES;
         }
         self.catalog.apply(prepared.branch, prepared.steps, seq, log_record.time);
         self.history.make_ready(&self.source.segments.blobs, &signed.entry)?;

@@ -4,81 +4,44 @@
 //! take the catalog's present states and are never in anyone's way. The order of locks is
 //! [`crate::sync::Rank`]; none of them is held when a listener is called or a caller waits.
 
-mod ask;
+mod admission;
 mod backup;
-mod batch;
-mod branch_files;
-mod bulk;
 mod catalog;
-mod clock;
-mod compact;
-mod conflict_acks;
-mod contents;
-mod disk_room;
-mod document;
+mod command;
 mod environment;
 mod error;
-mod expiry;
-mod export;
-mod files;
-mod gc;
-mod guard;
 mod history;
-mod indexer;
-mod limits;
 mod load;
-mod log_record;
-mod look;
-mod manifest;
-mod merge_budget;
-mod merge_plan;
+mod maintenance;
 mod merging;
 mod open;
-mod planner;
-mod prepare;
-mod quota;
-mod readme;
-mod record_input;
-mod record_merge;
-mod relocations;
-mod reserve;
-mod resolving;
-mod rolling_back;
-mod scrub;
-mod seal;
-mod segments;
-mod settings;
-mod snapshot;
-mod status;
-mod transact;
-mod trees;
-mod unfinished;
+mod storage;
+mod transaction;
 mod verify;
-mod write;
-mod writer;
+mod views;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 pub use backup::backup;
-pub use batch::IngestBatch;
+pub use catalog::settings::{Setting, parse_duration, parse_size};
 pub use catalog::{BranchId, View};
-pub use document::Document;
+pub use command::log_record::MergeKind;
+pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
 pub use environment::Environment;
 pub use error::{Error, Kind};
-pub use expiry::OpenFiles;
-pub use export::Export;
-pub use files::EditError;
 pub use history::HistoryFile;
-pub use log_record::MergeKind;
-pub use look::{BranchInfo, ShowTarget, ShownObject, Viewer};
-pub use merge_plan::MergeResult;
+pub use maintenance::expiry::OpenFiles;
+pub use merging::merge_plan::MergeResult;
 pub use open::OpenMode;
-pub use record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
-pub use settings::{Setting, parse_duration, parse_size};
-pub use snapshot::{Record, RecordStat, Snapshot};
+pub use transaction::batch::IngestBatch;
+pub use transaction::files::EditError;
+pub use transaction::write::Receipt;
 pub use verify::{VerifyOptions, verify, verify_on};
-pub use write::Receipt;
+pub use views::document::Document;
+pub use views::export::Export;
+pub use views::look::{BranchInfo, ShowTarget, ShownObject, Viewer};
+pub use views::snapshot::{Record, RecordStat, Snapshot};
 
 pub use crate::branch::{check_name, check_record_id};
 pub use crate::disk::name_bus_errors;
@@ -97,9 +60,9 @@ use crate::lineage::{Key, PublicKey};
 use crate::sync::{Budget, Mutex, ReadGuard, RwLock, Shares};
 use catalog::{BranchRef, Catalog};
 use history::History;
-use segments::Segments;
-use trees::TreeStore;
-use writer::WriterLock;
+use storage::segments::Segments;
+use storage::trees::TreeStore;
+use transaction::writer::WriterLock;
 
 /// Who acts: the caller's uid, and the name that user has.
 #[derive(Clone, Debug)]
@@ -157,35 +120,35 @@ pub struct Memory {
     read_only: bool,
     warnings: Vec<String>,
     /// What the manifest says. Guards sealing, compaction and sweeping: one at a time.
-    sealing: Mutex<manifest::Stored>,
+    sealing: Mutex<storage::manifest::Stored>,
     /// The end of the chain. Whoever holds it is the one writer.
     writer: WriterLock,
     catalog: RwLock<Catalog>,
     history: History,
     segments: Segments,
     trees: TreeStore,
-    documents: Mutex<document::DocumentCache>,
+    documents: Mutex<views::document::DocumentCache>,
     /// When a refused merge of a branch was last noted in the lineage.
     refused: Mutex<HashMap<BranchId, Time>>,
-    shown: conflict_acks::ConflictAcks,
-    planner: planner::Planner,
+    shown: merging::conflict_acks::ConflictAcks,
+    planner: merging::planner::Planner,
     /// Turns of long computations, by user.
     shares: Arc<Shares>,
     /// Memory that callers hold, by user.
     budget: Arc<Budget>,
-    files_held: limits::FilesHeld,
-    quotas: quota::Quotas,
+    files_held: admission::limits::FilesHeld,
+    quotas: admission::quota::Quotas,
     /// Itself, for what goes on in the background.
     me: Weak<Memory>,
     listeners: Mutex<Vec<Listener>>,
-    maintenance: seal::Maintenance,
-    indexer: indexer::Indexer,
-    scrubber: scrub::Scrubber,
-    expiry: expiry::Expiry,
+    maintenance: maintenance::seal::Maintenance,
+    indexer: maintenance::indexer::Indexer,
+    scrubber: maintenance::scrub::Scrubber,
+    expiry: maintenance::expiry::Expiry,
     /// Segments that a journal frame names and that are therefore never swept before the next seal.
     named: Mutex<HashSet<Hash>>,
     /// What is known of the room on the disk, and the reserve.
-    room: disk_room::DiskRoom,
+    room: admission::disk_room::DiskRoom,
     _lock: Option<Lock>,
 }
 

@@ -4,17 +4,18 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::clock::{self, Moment};
-use super::disk_room::DiskRoom;
+use super::admission::disk_room::DiskRoom;
+use super::admission::reserve::{self, Reserve};
+use super::command::log_record::{Command, LogRecord};
 use super::load::{LoadSource, beside_a_writer, load};
-use super::log_record::{Command, LogRecord};
-use super::manifest::{self, Manifest};
-use super::reserve::{self, Reserve};
-use super::segments::Segments;
-use super::transact::LogTail;
-use super::trees::TreeStore;
-use super::unfinished;
-use super::writer::WriterLock;
+use super::maintenance::unfinished;
+use super::storage::manifest::{self, Manifest};
+use super::storage::read_file;
+use super::storage::segments::Segments;
+use super::storage::trees::TreeStore;
+use super::transaction::clock::{self, Moment};
+use super::transaction::transact::LogTail;
+use super::transaction::writer::WriterLock;
 use super::{Environment, Error, Kind, Memory};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
 use crate::journal::{Journal, Torn};
@@ -112,18 +113,18 @@ impl Memory {
             trees,
             documents: Mutex::default(),
             refused: Mutex::default(),
-            shown: super::conflict_acks::ConflictAcks::default(),
-            planner: super::planner::Planner::default(),
+            shown: super::merging::conflict_acks::ConflictAcks::default(),
+            planner: super::merging::planner::Planner::default(),
             shares: Shares::new(Pool::processors()),
             budget: Arc::default(),
-            files_held: super::limits::FilesHeld::default(),
-            quotas: super::quota::Quotas::default(),
+            files_held: super::admission::limits::FilesHeld::default(),
+            quotas: super::admission::quota::Quotas::default(),
             me: me.clone(),
             listeners: Mutex::default(),
-            maintenance: super::seal::Maintenance::default(),
-            indexer: super::indexer::Indexer::default(),
-            scrubber: super::scrub::Scrubber::default(),
-            expiry: super::expiry::Expiry::default(),
+            maintenance: super::maintenance::seal::Maintenance::default(),
+            indexer: super::maintenance::indexer::Indexer::default(),
+            scrubber: super::maintenance::scrub::Scrubber::default(),
+            expiry: super::maintenance::expiry::Expiry::default(),
             named: Mutex::new(loaded.named),
             room: DiskRoom::new(reserve, manifest_bytes),
             _lock: lock,
@@ -140,7 +141,7 @@ impl Memory {
         if fresh || self.root("main").is_none() {
             self.make_main()?;
         }
-        super::batch::remove_left_over(&*self.disk)
+        super::transaction::batch::remove_left_over(&*self.disk)
             .map_err(|error| Error::io("a file of a batch that was left over could not be removed", &error))?;
         self.commit_all_pending()?;
         self.start_maintenance();
@@ -269,20 +270,6 @@ fn put(disk: &dyn Disk, path: &str, bytes: &[u8]) -> io::Result<()> {
     let file = disk.create(path)?;
     file.write_all_at(bytes, 0)?;
     file.sync()
-}
-
-/// Reads a small file whole.
-pub(super) fn read_file(disk: &dyn Disk, path: &str) -> Result<Vec<u8>, Error> {
-    let read = || -> io::Result<Vec<u8>> {
-        let file = disk.open(path)?;
-        let mut bytes = vec![0; file.len()? as usize];
-        file.read_exact_at(&mut bytes, 0)?;
-        Ok(bytes)
-    };
-    read().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Error::damaged(format!("the file {path} is missing from the store")),
-        _ => Error::io(&format!("the file {path} could not be read"), &error),
-    })
 }
 
 pub(super) fn check_format(disk: &dyn Disk) -> Result<(), Error> {

@@ -6,14 +6,18 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::contents::is_whole;
-use super::gc::live_files;
+use super::admission::reserve;
 use super::history::{Archive, Check, HistoryReader};
 use super::load::{LoadSource, Loaded, beside_a_writer, load};
-use super::open::{check_format, is_holder, read_file, read_keys};
-use super::segments::Segments;
-use super::trees::{self, TreeStore};
-use super::{Error, Kind, manifest, reserve, seal, unfinished};
+use super::maintenance::gc::live_files;
+use super::maintenance::unfinished;
+use super::open::{check_format, is_holder, read_keys};
+use super::storage::manifest;
+use super::storage::read_file;
+use super::storage::segments::Segments;
+use super::storage::trees::{self, TreeStore};
+use super::transaction::contents::is_whole;
+use super::{Error, Kind};
 use crate::branch::BranchVersion;
 use crate::disk::{Disk, RealDisk};
 use crate::journal::{Journal, Replay};
@@ -151,7 +155,7 @@ fn check_states(loaded: &Loaded) -> Result<usize, Error> {
             wrong = check_state(state);
         }
     };
-    seal::each_state(&loaded.catalog, &mut check);
+    crate::memory::catalog::each_state(&loaded.catalog, &mut check);
     wrong?;
     Ok(seen.len())
 }
@@ -159,7 +163,7 @@ fn check_states(loaded: &Loaded) -> Result<usize, Error> {
 /// Reads every pack that some state needs: opening one for a check reads it whole.
 fn check_packs(loaded: &Loaded, trees: &TreeStore) -> Result<(), Error> {
     let mut states = Vec::new();
-    seal::each_state(&loaded.catalog, |state| states.push(state.clone()));
+    crate::memory::catalog::each_state(&loaded.catalog, |state| states.push(state.clone()));
     for name in packs_of(states.iter().map(|state| state.files())) {
         trees.pack(&name)?;
     }

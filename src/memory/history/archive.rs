@@ -14,9 +14,9 @@
 
 use std::sync::OnceLock;
 
-use super::super::Error;
 use super::timeline::{BranchFacts, LineTotals, TimelineStep};
 use crate::lineage::{Entry, SIGNATURE_BYTES, SignedEntry};
+use crate::memory::Error;
 use crate::object::{BlobStore, Hash, Reader};
 use crate::segment::Container;
 

@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use super::super::catalog::{BranchId, View};
-use super::super::look::ResolvedView;
-use super::super::{Error, Memory};
 use super::HistoryReader;
 use crate::lineage::SignedEntry;
+use crate::memory::catalog::ResolvedView;
+use crate::memory::catalog::{BranchId, View};
+use crate::memory::{Error, Memory};
 
 /// A file of a branch that grows with its history.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -21,8 +21,8 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Error, Memory};
 use crate::lineage::{Entry, SignedEntry};
+use crate::memory::{Error, Memory};
 use crate::object::BlobStore;
 use crate::sync::{Rank, RwLock};
 
@@ -225,7 +225,7 @@ impl Memory {
 
     /// Returns the lines of a branch's lineage, without line ends and in the order of the file; with `subtree` those of
     /// all branches ever forked below it, merged or not, in the order of their numbers.
-    pub fn lineage_lines(&self, branch: super::BranchId, subtree: bool) -> Result<Vec<String>, Error> {
+    pub fn lineage_lines(&self, branch: crate::memory::BranchId, subtree: bool) -> Result<Vec<String>, Error> {
         let reader = self.history_reader();
         if !subtree {
             let (mut text, newest) = (Vec::new(), reader.newest());

@@ -5,12 +5,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::super::Error;
 use super::Epoch;
 use super::archive::{ENTRIES, first_where};
 use super::lines::HistoryFile;
 use super::timeline::{BranchFacts, TimelinePoint, TimelineStep};
 use crate::lineage::SignedEntry;
+use crate::memory::Error;
 use crate::object::{BlobStore, Hash};
 use crate::segment::Blocks;
 

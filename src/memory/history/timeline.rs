@@ -15,8 +15,8 @@
 //! Each entry is a step in the timeline of its branch, and of the parent where that is told of it. A step holds the
 //! totals up to it, so what stands at an offset is found by binary search, and no list of lines is kept.
 
-use super::super::catalog::Branch;
 use crate::lineage::{Entry, EntryOp};
+use crate::memory::catalog::Branch;
 
 /// Bytes of a branch's histories up to some entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

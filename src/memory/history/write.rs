@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::Error;
 use super::archive::{Archive, BRANCH_ROW, BranchRow, ENTRIES, HASH_ROW, KIND, STEP_ROW, prefix};
 use super::timeline::{BranchFacts, TimelineStep};
 use crate::lineage::SignedEntry;
+use crate::memory::Error;
 use crate::object::{BlobStore, Writer};
 use crate::segment::ContainerWriter;
 

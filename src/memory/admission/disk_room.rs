@@ -1,0 +1,287 @@
+//! Whether the disk has room for what is about to be written.
+//!
+//! What is not sealed stands in the journal alone, and a seal writes what is still needed of it once more before the
+//! journal goes. So something is written only while there is room for it and for the seal behind it; where there is
+//! not, room is made by a collection first. Deletes may use the reserve, too. So a full disk is never full for good.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use super::reserve::Reserve;
+use crate::disk::FILLER_BYTES;
+use crate::journal::{Journal, JournalError, Kind as Frame};
+use crate::memory::command::log_record::BULK_ROW_BYTES;
+use crate::memory::{Error, Kind, Memory};
+use crate::sync::{Mutex, may_wait};
+
+/// Left free by what is not giving back: for entries that commit what was done, and what a seal writes beside contents.
+const MARGIN: u64 = 256 << 10;
+/// The disk is asked for its space again after so many bytes: others write to it, too.
+const CREDIT_MAX: u64 = 4 << 20;
+/// So often a collection follows one that gave something back and not enough.
+const COLLECTIONS_MAX: usize = 4;
+/// A seal writes at most so many times what is unsealed: a long text stands in its record, and its words in the index.
+const SEALED: u64 = 4;
+/// What a command or an operation costs beside its content: the frame, its entry, its place in the manifest.
+const COMMAND_COST: u64 = 2 << 10;
+
+/// What is known of the room on the disk.
+pub(in crate::memory) struct DiskRoom {
+    /// What only giving back may use.
+    pub reserve: Reserve,
+    /// What may be written before the disk is asked again.
+    credit: AtomicI64,
+    /// What is being written.
+    in_flight: AtomicU64,
+    /// What a seal that is under way writes, and what those that failed would have.
+    behind: AtomicU64,
+    /// Bytes of the last manifest that was written.
+    manifest: AtomicU64,
+    /// The disk had too little room when it was asked last.
+    tight: AtomicBool,
+    /// The disk took less than it said, as where a user's share is used up.
+    refused: AtomicBool,
+    /// The end of the journal after the last collection that was to make room.
+    collected: Mutex<LastCollection>,
+}
+
+/// The end of the journal after a collection.
+#[derive(Clone, Copy, Default)]
+struct LastCollection {
+    journal: u64,
+    length: u64,
+    failed: bool,
+}
+
+impl LastCollection {
+    /// Returns whether another one would come to the same. One that failed has made a file, so it is tried again when
+    /// as much has come.
+    fn is_recent(&self, journal: &Journal) -> bool {
+        let more = journal.length().saturating_sub(self.length);
+        self.journal == journal.number() && more < if self.failed { FILLER_BYTES as u64 } else { 1 }
+    }
+}
+
+/// Room that was found for something that is being written.
+#[must_use = "the room is free again as soon as this is dropped"]
+pub(in crate::memory) struct DiskReservation<'a> {
+    room: &'a DiskRoom,
+    cost: u64,
+}
+
+impl Drop for DiskReservation<'_> {
+    fn drop(&mut self) {
+        self.room.in_flight.fetch_sub(self.cost, Ordering::AcqRel);
+    }
+}
+
+/// What the disk lacks.
+#[derive(Clone, Copy, Default)]
+struct Missing {
+    bytes: u64,
+    files: bool,
+}
+
+/// Returns what something costs until it is sealed, of which `unsealed` bytes are kept in memory and `long` ones stay in the
+/// journal: the journal's frame, and what the seal writes.
+pub(in crate::memory) fn cost_of(unsealed: u64, long: u64) -> u64 {
+    COMMAND_COST + (1 + SEALED) * unsealed + 2 * long
+}
+
+/// Returns what a record costs that goes straight into a segment.
+pub(in crate::memory) fn bulk_cost_of(bytes: u64) -> u64 {
+    SEALED * (bytes + BULK_ROW_BYTES)
+}
+
+impl DiskRoom {
+    /// Begins with nothing known but the reserve, and the length of the manifest.
+    pub fn new(reserve: Reserve, manifest: u64) -> DiskRoom {
+        DiskRoom {
+            reserve,
+            credit: AtomicI64::new(0),
+            in_flight: AtomicU64::new(0),
+            behind: AtomicU64::new(0),
+            manifest: AtomicU64::new(manifest),
+            tight: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
+            collected: Mutex::default(),
+        }
+    }
+
+    /// Notes that a seal has begun that writes so much at most.
+    pub fn note_rotation(&self, needs: u64) {
+        self.behind.fetch_add(needs, Ordering::AcqRel);
+    }
+
+    /// Notes that all is sealed that was waiting, with a manifest of that length.
+    pub fn note_seal(&self, manifest: u64) {
+        self.manifest.store(manifest, Ordering::Release);
+        self.behind.store(0, Ordering::Release);
+        self.credit.store(0, Ordering::Release);
+    }
+
+    /// Returns whether the disk had too little room when it was asked last.
+    pub fn is_tight(&self) -> bool {
+        self.tight.load(Ordering::Acquire)
+    }
+}
+
+/// Returns whether a disk had no room for something.
+pub(in crate::memory) fn is_full(error: &Error) -> bool {
+    matches!(error.kind, Kind::Full | Kind::Quota)
+}
+
+impl Memory {
+    /// Finds room for something that is about to be written; makes it by a collection where there is none. Call it
+    /// with no lock held, and hold what it returns until it is written.
+    ///
+    /// Kind `Full` where there is none, `WouldWait` on a thread that must not wait for the collection.
+    pub(in crate::memory) fn take_room(&self, cost: u64) -> Result<DiskReservation<'_>, Error> {
+        let room = &self.room;
+        room.in_flight.fetch_add(cost, Ordering::AcqRel);
+        let taken = DiskReservation { room, cost };
+        let has_credit = room.credit.fetch_sub(cost as i64, Ordering::AcqRel) >= cost as i64;
+        if (has_credit && room.reserve.is_whole()) || self.missing().is_none() {
+            return Ok(taken);
+        }
+        if !may_wait() {
+            return Err(Error::would_wait());
+        }
+        self.make_room();
+        self.missing().map_or(Ok(taken), |missing| Err(self.full(missing)))
+    }
+
+    /// Sees to it that what gives room back is followed by a seal that has room, with the reserve.
+    pub(in crate::memory) fn give_room(&self) -> Result<(), Error> {
+        let room = &self.room;
+        if !room.is_tight() && room.reserve.is_whole() {
+            return Ok(());
+        }
+        let free = self.disk.space().map_or(u64::MAX, |space| space.available);
+        if free.saturating_add(room.reserve.bytes()) >= self.seal_needs() + COMMAND_COST {
+            return Ok(());
+        }
+        if !may_wait() {
+            return Err(Error::would_wait());
+        }
+        self.make_room();
+        Ok(())
+    }
+
+    /// Returns the most that a seal writes.
+    fn seal_needs(&self) -> u64 {
+        let waiting = self.waiting_needs() + self.room.behind.load(Ordering::Acquire);
+        waiting + self.room.manifest.load(Ordering::Acquire)
+    }
+
+    /// Returns the most that a seal writes of what has come since the last one.
+    pub(in crate::memory) fn waiting_needs(&self) -> u64 {
+        SEALED * self.unsealed_bytes() + self.written_bytes()
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.disk.space().map_or(0, |space| space.available)
+    }
+
+    /// Returns how much more a seal may write than it has to.
+    pub(in crate::memory) fn spare_bytes(&self) -> u64 {
+        self.free_bytes().saturating_sub(self.seal_needs() + MARGIN)
+    }
+
+    /// Returns how much a compaction may write: it gives back more, so the reserve counts.
+    pub(in crate::memory) fn compactable_bytes(&self) -> u64 {
+        let free = self.free_bytes().saturating_add(self.room.reserve.bytes());
+        free.saturating_sub(self.seal_needs() + MARGIN / 4)
+    }
+
+    /// Asks the disk what it lacks, for what is being written too.
+    fn missing(&self) -> Option<Missing> {
+        let room = &self.room;
+        // A disk that can't be asked says itself where it is full.
+        let Ok(space) = self.disk.space() else { return None };
+        let short = room.reserve.bytes_wanted().saturating_sub(room.reserve.bytes());
+        let needs = self.seal_needs() + room.in_flight.load(Ordering::Acquire) + MARGIN + short;
+        let refused = room.refused.load(Ordering::Acquire);
+        let missing = (short > 0 || refused || needs > space.available).then(|| Missing {
+            bytes: needs.saturating_sub(space.available),
+            files: space.files_total > 0 && space.files_free == 0,
+        });
+        let credit = space.available.saturating_sub(needs).min(CREDIT_MAX);
+        room.credit.store(if missing.is_some() { 0 } else { credit as i64 }, Ordering::Release);
+        room.tight.store(missing.is_some(), Ordering::Release);
+        missing
+    }
+
+    /// Makes room: the reserve is filled, and what can be collected is, once for each state of the journal.
+    pub(in crate::memory) fn make_room(&self) {
+        let mut stored = self.sealing.lock();
+        self.room.reserve.fill();
+        let was_refused = self.room.refused.swap(false, Ordering::AcqRel);
+        // Somebody else may have made it meanwhile.
+        if self.missing().is_none() && !was_refused {
+            return;
+        }
+        let last = *self.room.collected.lock();
+        if self.journal().is_none_or(|journal| last.is_recent(&journal)) {
+            return;
+        }
+        let mut failed = false;
+        // What one collection gives back lets the next one compact more.
+        for _ in 0..COLLECTIONS_MAX {
+            let before = self.free_bytes() + self.room.reserve.bytes();
+            let done = self.collect(&mut stored, self.now());
+            failed = done.is_err();
+            if let Err(error) = done {
+                log::warn!("the disk is full, and no room could be made: {error}");
+            }
+            if self.missing().is_none() || self.free_bytes() + self.room.reserve.bytes() <= before {
+                break;
+            }
+        }
+        if let Some(journal) = self.journal() {
+            let (journal, length) = (journal.number(), journal.length());
+            *self.room.collected.lock() = LastCollection { journal, length, failed };
+        }
+        self.missing();
+    }
+
+    /// Appends a frame. What gives room back may use the reserve for it.
+    pub(in crate::memory) fn append(
+        &self,
+        journal: &Journal,
+        kind: Frame,
+        parts: &[&[u8]],
+        gives: bool,
+    ) -> Result<u64, Error> {
+        loop {
+            match journal.append(kind, parts) {
+                Err(error) if gives && error.is_full() && self.room.reserve.give() => {}
+                done => return done.map_err(|error| self.note_full(error)),
+            }
+        }
+    }
+
+    /// Notes where the disk had no room after all.
+    pub(in crate::memory) fn note_full(&self, error: JournalError) -> Error {
+        if error.is_full() {
+            self.room.refused.store(true, Ordering::Release);
+            self.room.tight.store(true, Ordering::Release);
+            self.room.credit.store(0, Ordering::Release);
+        }
+        error.into()
+    }
+
+    fn full(&self, missing: Missing) -> Error {
+        let kept = self.room.reserve.bytes_wanted();
+        let lacks = match missing {
+            Missing { bytes: 0, files: true } => "it has no inodes left".to_owned(),
+            Missing { bytes, .. } => format!("{} KiB are missing", bytes.div_ceil(1024).max(1)),
+        };
+        let message = format!(
+            "the store's disk is full: {lacks}, beside the {} KiB that are kept for deletes and gc",
+            kept.div_ceil(1024)
+        );
+        let hint = "delete something (rm, truncate, rmdir, discard and gc work), or free space on the store's disk, then \
+                    try again";
+        Error::new(Kind::Full, "disk", message, hint)
+    }
+}

@@ -1,0 +1,169 @@
+//! What `config/rules` says of who may write where: `write=` and `append`.
+
+use crate::memory::storage::trees::stored;
+use crate::memory::{Actor, Error, Kind};
+use crate::merge::files::{Rule, Rules};
+use crate::workspace::{FileNode, FileOp, Packs, RangeOp, RenameHow, Tree, TreeDifference};
+
+/// Refuses an operation that a rule of the branch forbids; only where [`guards`] is true does any.
+///
+/// A rule binds the paths that an operation makes, changes, moves or removes, with a folder all that
+/// is in it; a file with several names is bound by the rules of all of them.
+pub(in crate::memory) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &FileOp<'_>) -> Result<(), Error> {
+    let touched = TouchedPaths { tree, op };
+    for path in touched.paths() {
+        let rule = rules.of(&path);
+        if !rule.allows(who.uid, &[who.gid]) {
+            return Err(not_yours(&path, rule, who));
+        }
+        if rule.append && !touched.only_appends(&path) {
+            return Err(only_append(&path, rule));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether some rule forbids anything.
+pub(in crate::memory) fn guards(rules: &Rules) -> bool {
+    rules.iter().any(|rule| rule.write.is_some() || rule.append)
+}
+
+/// An operation and the tree it is about to change.
+struct TouchedPaths<'a> {
+    tree: &'a Tree,
+    op: &'a FileOp<'a>,
+}
+
+impl TouchedPaths<'_> {
+    /// Returns the paths whose rules bind the operation.
+    fn paths(&self) -> Vec<Vec<u8>> {
+        match self.op {
+            FileOp::Create { parent, name, .. }
+            | FileOp::Unlink { parent, name, .. }
+            | FileOp::Rmdir { parent, name, .. } => self.below(*parent, name).into_iter().collect(),
+            FileOp::Link { inode, parent, name } => {
+                self.names(*inode).into_iter().chain(self.below(*parent, name)).collect()
+            }
+            FileOp::Rename { parent, name, new_parent, new_name, how, .. } => {
+                let (from, to) = (self.below(*parent, name), self.below(*new_parent, new_name));
+                let (Some(from), Some(to)) = (from, to) else { return Vec::new() };
+                let mut paths = self.moved(&from, &to);
+                if *how == RenameHow::Exchange {
+                    paths.extend(self.moved(&to, &from));
+                }
+                paths
+            }
+            FileOp::Write { inode, .. }
+            | FileOp::SetAttr { inode, .. }
+            | FileOp::Range { inode, .. }
+            | FileOp::SetXattr { inode, .. }
+            | FileOp::RemoveXattr { inode, .. } => self.names(*inode),
+            FileOp::Copy { to, .. } => self.names(*to),
+            FileOp::Drop { .. } => Vec::new(),
+        }
+    }
+
+    fn below(&self, parent: u64, name: &[u8]) -> Option<Vec<u8>> {
+        let path = self.tree.path(parent)?;
+        Some(if path.is_empty() { name.to_vec() } else { [&path, &b"/"[..], name].concat() })
+    }
+
+    /// Returns the old and the new path of what is moved, and of all that is in it.
+    fn moved(&self, from: &[u8], to: &[u8]) -> Vec<Vec<u8>> {
+        let mut paths = vec![from.to_vec(), to.to_vec()];
+        let mut folders: Vec<(u64, Vec<u8>)> =
+            self.tree.resolve(from).ok().into_iter().map(|inode| (inode, Vec::new())).collect();
+        while let Some((folder, inside)) = folders.pop() {
+            // What is not a folder has no entries.
+            for (name, inode) in self.tree.entries(folder, None).into_iter().flatten() {
+                let inside = [&inside[..], b"/", name].concat();
+                paths.extend([[from, &inside].concat(), [to, &inside].concat()]);
+                folders.push((inode, inside));
+            }
+        }
+        paths
+    }
+
+    fn names(&self, inode: u64) -> Vec<Vec<u8>> {
+        let Ok(node) = self.tree.node(inode) else { return Vec::new() };
+        if node.directory().is_some() {
+            return self.tree.path(inode).into_iter().collect();
+        }
+        node.names().filter_map(|(parent, name)| self.below(parent, name)).collect()
+    }
+
+    /// Tells whether the operation leaves all bytes that are at `path` where they are.
+    fn only_appends(&self, path: &[u8]) -> bool {
+        let size = |inode: u64| self.tree.node(inode).map_or(0, |node| node.size());
+        let there = || self.tree.resolve(path).ok().and_then(|inode| self.tree.node(inode).ok());
+        let is_file = |node: &FileNode| node.directory().is_none();
+        match self.op {
+            FileOp::Write { inode, offset, .. } => *offset >= size(*inode),
+            FileOp::SetAttr { inode, attrs } => attrs.size.is_none_or(|wanted| wanted >= size(*inode)),
+            FileOp::Copy { to, to_offset, .. } => *to_offset >= size(*to),
+            FileOp::Range { what, .. } => matches!(what, RangeOp::Allocate),
+            // What stands there may not go, nor make room for something else.
+            FileOp::Unlink { .. } | FileOp::Rename { .. } => !there().is_some_and(|node| is_file(node)),
+            FileOp::Create { .. }
+            | FileOp::Link { .. }
+            | FileOp::Rmdir { .. }
+            | FileOp::SetXattr { .. }
+            | FileOp::RemoveXattr { .. }
+            | FileOp::Drop { .. } => true,
+        }
+    }
+}
+
+/// A branch that receives a merge, and its files before and after.
+pub(in crate::memory) struct Received<'a> {
+    /// Its rules.
+    pub rules: &'a Rules,
+    /// Its owner, who sets the rules and may therefore merge what others wrote.
+    pub owner: u32,
+    /// How its files would differ.
+    pub differences: Vec<TreeDifference>,
+    /// Where contents are read.
+    pub packs: &'a dyn Packs,
+}
+
+/// Refuses a merge that would do to the branch that receives what its rules forbid.
+pub(in crate::memory) fn check_merge(merge: &Received<'_>, who: &Actor) -> Result<(), Error> {
+    for difference in &merge.differences {
+        let rule = merge.rules.of(&difference.path);
+        if who.uid != merge.owner && !rule.allows(who.uid, &[who.gid]) {
+            return Err(not_yours(&difference.path, rule, who));
+        }
+        if rule.append && !appends(difference, merge.packs)? {
+            return Err(only_append(&difference.path, rule));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether all bytes that a file has are where they are afterwards.
+fn appends(difference: &TreeDifference, packs: &dyn Packs) -> Result<bool, Error> {
+    let Some((_, old)) = difference.old.as_ref().filter(|(_, old)| old.directory().is_none()) else { return Ok(true) };
+    let Some((_, new)) = difference.new.as_ref().filter(|(_, new)| new.kind() == old.kind()) else { return Ok(false) };
+    if old.content().is_none() {
+        return Ok(old.target() == new.target());
+    }
+    match (old.content(), new.content()) {
+        (Some(old), Some(new)) => new.begins_with(old, packs).map_err(stored),
+        _ => Ok(false),
+    }
+}
+
+fn not_yours(path: &[u8], rule: &Rule, who: &Actor) -> Error {
+    let message =
+        format!("uid {} may not write files/{}: the rule '{}' names others", who.uid, text(path), rule.pattern);
+    Error::new(Kind::Denied, "write_rule", message, "write elsewhere, or have the owner change config/rules")
+}
+
+fn only_append(path: &[u8], rule: &Rule) -> Error {
+    let message = format!("files/{} may only be appended to: the rule '{}' says so", text(path), rule.pattern);
+    Error::new(Kind::NotPermitted, "append_rule", message, "append to it, or have the owner change config/rules")
+}
+
+fn text(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}

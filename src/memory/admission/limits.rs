@@ -1,0 +1,105 @@
+//! Limits of what a store holds in memory.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use crate::memory::catalog::{BranchId, Catalog};
+use crate::memory::command::log_record::{Command, RecordChange};
+use crate::memory::{Error, Kind, Memory};
+use crate::sync::{Measure, Mutex, Reservation};
+use crate::workspace::Tree;
+
+/// What a command takes in memory beside its bytes.
+const COMMAND_BYTES: u64 = 1024;
+
+/// What the names and attributes of files take, as it counts for each user.
+#[derive(Default)]
+pub(in crate::memory) struct FilesHeld {
+    users: Mutex<HashMap<u32, Reservation>>,
+    /// Bytes that those of all users may take.
+    limit: OnceLock<u64>,
+}
+
+impl Memory {
+    /// Limits what the server holds in memory to about `limit` bytes, as `measure` tells them; of what callers decide
+    /// a user may hold a quarter if there are `several`. To be called once, before the store is served.
+    ///
+    /// Where the names and attributes of the store's files alone take more than half, nothing can be written: returns
+    /// why.
+    pub fn limit_memory(&self, limit: u64, several: bool, measure: Measure) -> Option<String> {
+        let buffers = limit / 4 * 3;
+        self.budget.limit(buffers, if several { limit / 4 } else { buffers });
+        self.budget.watch(limit / 8 * 7, measure);
+        // The first call counts.
+        let most = *self.files_held.limit.get_or_init(|| limit / 2);
+        let all = self.catalog().held.of(0).1;
+        if all <= most {
+            return None;
+        }
+        let needed = (2 * all).div_ceil(1 << 20);
+        let reason = format!(
+            "the names and attributes of its files take {} MiB of memory, and {} MiB are what --memory leaves for them; \
+             it is read-only, mount it with --memory {needed}M or more",
+            all >> 20,
+            most >> 20
+        );
+        if let Ok(mut writer) = self.writer() {
+            writer.closed.get_or_insert("its files need more memory than --memory leaves for them");
+        }
+        Some(reason)
+    }
+
+    /// Admits what a branch's files take more than before. Kind `Quota` or `Full`.
+    pub(in crate::memory) fn admit_files(
+        &self,
+        catalog: &Catalog,
+        branch: BranchId,
+        before: &Tree,
+        after: &Tree,
+    ) -> Result<(), Error> {
+        let (before, after) = (before.totals().metadata_bytes(), after.totals().metadata_bytes());
+        let owner = catalog.branch(branch)?.uid;
+        let (own, all) = catalog.held.of(owner);
+        let more = after.saturating_sub(before);
+        let mut users = self.files_held.users.lock();
+        let held = users.entry(owner).or_insert_with(|| self.budget.account(owner));
+        if more == 0 {
+            return Ok(held.resize((own + after).saturating_sub(before).min(held.bytes()))?);
+        }
+        let most = self.files_held.limit.get().copied().unwrap_or(u64::MAX);
+        if all.saturating_add(more) > most {
+            let message =
+                format!("names and attributes of files take {} MiB of memory, which is all they may", most >> 20);
+            let hint = "remove files, or mount with a larger --memory";
+            return Err(Error::new(Kind::Full, "memory_full", message, hint));
+        }
+        Ok(held.resize(own + more)?)
+    }
+
+    /// Counts again what the files of a user's branches take, after something that always works.
+    pub(in crate::memory) fn recount_files(&self, catalog: &Catalog, owner: u32) {
+        let own = catalog.held.of(owner).0;
+        let mut users = self.files_held.users.lock();
+        if let Some(held) = users.get_mut(&owner) {
+            // What can't be admitted is counted by the next operation.
+            let _ = held.resize(own);
+            if own == 0 {
+                users.remove(&owner);
+            }
+        }
+    }
+
+    /// Admits what a command leaves in memory, unless it gives something back. Kind `Full`.
+    pub(in crate::memory) fn admit_command(&self, command: &Command, bytes: usize) -> Result<(), Error> {
+        let grows = match command {
+            Command::Root(_)
+            | Command::Fork { .. }
+            | Command::Bulk(..)
+            | Command::Checkpoint { .. }
+            | Command::Config(..) => true,
+            Command::Commit(_, changes) => changes.iter().any(|change| matches!(change, RecordChange::Put { .. })),
+            _ => false,
+        };
+        if grows { Ok(self.budget.admit(bytes as u64 + COMMAND_BYTES)?) } else { Ok(()) }
+    }
+}

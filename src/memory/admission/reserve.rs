@@ -1,0 +1,252 @@
+//! Room on the disk that only giving back may use: files that are there to be removed.
+//!
+//! A delete appends to the journal, and a seal or a collection writes new files before it removes larger ones. On a
+//! full disk each goes on with the room and the inode of one of these files after the other; what they gave back makes
+//! the reserve whole again.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::disk::{Disk, FILLER_BYTES, filler};
+use crate::memory::Error;
+use crate::sync::Mutex;
+
+/// The folder below the store's root.
+pub const FOLDER: &str = "reserve";
+/// Files of a whole reserve: more than a seal makes.
+const PIECES: u64 = 16;
+/// The reserve takes at most this part of the disk, and of its inodes.
+const SHARE: u64 = 8;
+
+/// The reserve of an open store.
+pub(in crate::memory) struct Reserve {
+    disk: Arc<dyn Disk>,
+    /// How many files there should be.
+    pieces: usize,
+    piece_bytes: u64,
+    there: Mutex<BTreeSet<usize>>,
+    /// How many are there.
+    count: AtomicUsize,
+    /// Grows with each change, so that a status can be told from a later one.
+    steps: AtomicU64,
+}
+
+/// How much of the reserve is there, in bytes.
+#[derive(Clone, Copy, Default, serde::Serialize)]
+pub(in crate::memory) struct ReserveFill {
+    bytes: u64,
+    total: u64,
+}
+
+fn path_of(piece: usize) -> String {
+    format!("{FOLDER}/{piece:02}")
+}
+
+impl Reserve {
+    /// Looks for the reserve of a store that may take `bytes`, or a part of a small disk; makes nothing yet.
+    pub fn open(disk: Arc<dyn Disk>, bytes: u64) -> Reserve {
+        let size = disk.space().ok().filter(|_| bytes > 0);
+        let part = |most: u64, of: u64| if of == 0 { most } else { most.min(of / SHARE) };
+        let pieces = size.map_or(0, |size| part(PIECES, size.files_total));
+        let piece_bytes = size.map_or(0, |size| part(bytes, size.total)) / pieces.max(1);
+        let piece_bytes = piece_bytes.next_multiple_of(FILLER_BYTES as u64);
+        let is_there = |piece: &usize| {
+            let length = disk.open(&path_of(*piece)).and_then(|file| file.len());
+            length.is_ok_and(|length| length >= piece_bytes)
+        };
+        let there: BTreeSet<usize> = (0..pieces as usize).filter(is_there).collect();
+        let (count, steps) = (AtomicUsize::new(there.len()), AtomicU64::default());
+        Reserve { disk, pieces: pieces as usize, piece_bytes, there: Mutex::new(there), count, steps }
+    }
+
+    /// Returns whether nothing of it is missing.
+    pub fn is_whole(&self) -> bool {
+        self.count.load(Ordering::Acquire) == self.pieces
+    }
+
+    /// Returns the bytes that are there.
+    pub fn bytes(&self) -> u64 {
+        self.count.load(Ordering::Acquire) as u64 * self.piece_bytes
+    }
+
+    /// Returns the bytes of a whole one.
+    pub fn bytes_wanted(&self) -> u64 {
+        self.pieces as u64 * self.piece_bytes
+    }
+
+    /// Returns how much of it is there.
+    pub fn filled(&self) -> ReserveFill {
+        ReserveFill { bytes: self.bytes(), total: self.bytes_wanted() }
+    }
+
+    /// Returns a number that grows when more or less of it is there.
+    pub fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Acquire)
+    }
+
+    fn note(&self, count: usize) {
+        self.count.store(count, Ordering::Release);
+        self.steps.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Makes what is missing, as far as there is room.
+    pub fn fill(&self) {
+        if self.is_whole() {
+            return;
+        }
+        let mut there = self.there.lock();
+        let before = there.len();
+        let missing: Vec<usize> = (0..self.pieces).filter(|piece| !there.contains(piece)).collect();
+        let made = self.disk.make_dir(FOLDER).and_then(|()| {
+            missing.into_iter().try_for_each(|piece| {
+                self.make(piece)?;
+                there.insert(piece);
+                Ok(())
+            })
+        });
+        self.note(there.len());
+        let (bytes, wanted) = (self.bytes(), self.bytes_wanted());
+        match made {
+            Ok(()) => log::info!("the reserve of {wanted} bytes for deletes and gc on a full disk is whole"),
+            Err(error) if there.len() == before => log::debug!("the reserve stays short: {error}"),
+            Err(error) => log::warn!(
+                "of the reserve of {wanted} bytes for deletes and gc on a full disk {bytes} are there: {error}; free \
+                 space on the store's disk"
+            ),
+        }
+    }
+
+    fn make(&self, piece: usize) -> io::Result<()> {
+        let path = path_of(piece);
+        match self.disk.remove(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let made = self.disk.create(&path).and_then(|file| file.allocate(self.piece_bytes));
+        if made.is_err() {
+            // Half of a piece would be taken for none, and take up room.
+            let _ = self.disk.remove(&path);
+        }
+        made
+    }
+
+    /// Gives the room of one file back to the disk; returns whether there was one.
+    pub fn give(&self) -> bool {
+        let mut there = self.there.lock();
+        while let Some(piece) = there.pop_last() {
+            let removed = self.disk.remove(&path_of(piece));
+            self.note(there.len());
+            match removed {
+                Ok(()) => {
+                    log::debug!("the disk is full: a piece of the reserve is given up, {} are left", there.len());
+                    return true;
+                }
+                Err(error) => log::warn!("a piece of the reserve can't be given up: {error}"),
+            }
+        }
+        false
+    }
+
+    /// Gives up all of it; returns whether there was any.
+    pub fn give_all(&self) -> bool {
+        let had = self.give();
+        while self.give() {}
+        had
+    }
+}
+
+/// Checks that the files of the reserve hold nothing but what takes up room.
+pub fn verify(disk: &dyn Disk) -> Result<(), Error> {
+    let names = match disk.list(FOLDER) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        names => names.map_err(|error| Error::io("the reserve could not be read", &error))?,
+    };
+    for name in names {
+        let path = format!("{FOLDER}/{name}");
+        let is_piece = name.parse().is_ok_and(|piece: usize| path_of(piece) == path);
+        if !is_piece || !is_filled(disk, &path)? {
+            return Err(Error::damaged(format!("the file {path} holds something that is not of a store")));
+        }
+    }
+    Ok(())
+}
+
+fn is_filled(disk: &dyn Disk, path: &str) -> Result<bool, Error> {
+    let read = || -> io::Result<bool> {
+        let file = disk.open(path)?;
+        let length = file.len()?;
+        let mut block = [0; FILLER_BYTES];
+        for (at, number) in (0..length).step_by(FILLER_BYTES).zip(0..) {
+            let block = &mut block[..(length - at).min(FILLER_BYTES as u64) as usize];
+            file.read_exact_at(block, at)?;
+            if block.iter().any(|byte| *byte != 0) && *block != filler(number)[..block.len()] {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    match read() {
+        // It was given up meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        filled => filled.map_err(|error| Error::io(&format!("the file {path} could not be read"), &error)),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+
+    fn disk() -> (ForgetfulDisk, Arc<dyn Disk>) {
+        let disk = ForgetfulDisk::new();
+        disk.limit(1 << 20, 80);
+        (disk.clone(), Arc::new(disk))
+    }
+
+    #[test]
+    fn it_takes_an_eighth_of_a_small_disk_and_of_its_inodes_and_is_given_up_piece_by_piece() {
+        let (_, disk) = disk();
+        let reserve = Reserve::open(disk.clone(), 1 << 30);
+        assert!(!reserve.is_whole() && reserve.bytes() == 0);
+        reserve.fill();
+        assert!(reserve.is_whole() && (1 << 17..1 << 18).contains(&reserve.bytes()), "{}", reserve.bytes());
+        assert_eq!(disk.list(FOLDER).unwrap().len(), 10);
+        let free = disk.space().unwrap().free;
+        assert!(reserve.give() && disk.space().unwrap().free > free && !reserve.is_whole());
+        assert!(reserve.give_all() && !reserve.give_all() && reserve.bytes() == 0);
+        verify(&*disk).unwrap();
+    }
+
+    #[test]
+    fn what_is_left_of_it_is_found_and_the_rest_made_when_there_is_room() {
+        let (forgetful, disk) = disk();
+        let reserve = Reserve::open(disk.clone(), 1 << 16);
+        reserve.fill();
+        let whole = reserve.bytes();
+        assert!(reserve.give() && reserve.give());
+        disk.create("other").unwrap().allocate(disk.space().unwrap().free).unwrap();
+        let again = Reserve::open(disk.clone(), 1 << 16);
+        again.fill();
+        assert!(!again.is_whole() && again.bytes() > 0);
+        forgetful.remove("other").unwrap();
+        again.fill();
+        assert!(again.is_whole() && again.bytes() == whole);
+    }
+
+    #[test]
+    fn what_stands_in_it_is_found() {
+        let (forgetful, disk) = disk();
+        Reserve::open(disk.clone(), 1 << 16).fill();
+        verify(&*disk).unwrap();
+        forgetful.replace("reserve/03", filler(0).to_vec()).unwrap();
+        verify(&*disk).unwrap();
+        forgetful.flip("reserve/03", 7, 1).unwrap();
+        assert!(verify(&*disk).is_err());
+        forgetful.replace("reserve/03", Vec::new()).unwrap();
+        forgetful.replace("reserve/note", Vec::new()).unwrap();
+        assert!(verify(&*disk).is_err());
+    }
+}

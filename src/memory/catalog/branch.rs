@@ -1,0 +1,223 @@
+//! Branches, their checkpoints and the states that are kept readable.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use super::settings::Settings;
+use crate::branch::BranchVersion;
+use crate::lineage::Side;
+use crate::memory::Error;
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
+
+/// Names a branch for ever: the `seq` of the entry that made it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct BranchId(pub u64);
+
+/// A named state of a branch.
+#[derive(Clone)]
+pub struct Checkpoint {
+    /// The records.
+    pub state: Arc<BranchVersion>,
+    /// `seq` of the entry that took it.
+    pub seq: u64,
+    /// When it was taken.
+    pub time: Time,
+    /// What was said about it.
+    pub text: Arc<str>,
+}
+
+/// A state that stays readable for a while.
+#[derive(Clone)]
+pub struct RetainedState {
+    /// The records.
+    pub state: Arc<BranchVersion>,
+    /// When it was left; where that was more than once, the last time.
+    pub time: Time,
+}
+
+impl PartialEq for Checkpoint {
+    fn eq(&self, other: &Checkpoint) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+            && (self.seq, self.time, &self.text) == (other.seq, other.time, &other.text)
+    }
+}
+
+impl PartialEq for RetainedState {
+    fn eq(&self, other: &RetainedState) -> bool {
+        Arc::ptr_eq(&self.state, &other.state) && self.time == other.time
+    }
+}
+
+/// A conflict settled manually, for as long as both sides stay as they were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolution {
+    /// The side chosen.
+    pub side: Side,
+    /// The child's version then.
+    pub child: Option<Hash>,
+    /// The parent's version then.
+    pub parent: Option<Hash>,
+}
+
+impl Resolution {
+    /// Appends the stored form.
+    pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
+        out.byte(u8::from(self.side == Side::Parent));
+        out.hash(&self.child.unwrap_or(Hash::ZERO)).hash(&self.parent.unwrap_or(Hash::ZERO))
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<Resolution, CodecError> {
+        let side = match input.byte()? {
+            0 => Side::Child,
+            1 => Side::Parent,
+            code => return Err(CodecError::Code(code)),
+        };
+        let version = |hash: Hash| (hash != Hash::ZERO).then_some(hash);
+        Ok(Resolution { side, child: version(input.hash()?), parent: version(input.hash()?) })
+    }
+}
+
+/// One branch.
+#[derive(Clone)]
+pub struct Branch {
+    /// Its number.
+    pub id: BranchId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The names from the root branch down to its own, joined by `/`. Kept, since every answer and entry
+    /// tells it, and putting it together at depth 64 takes some 3 µs.
+    pub path: Arc<str>,
+    /// Its parent; none for a root branch.
+    pub parent: Option<BranchId>,
+    /// The root branch above it, or itself.
+    pub root: BranchId,
+    /// The uid that made it.
+    pub uid: u32,
+    /// Permission bits of its directory.
+    pub mode: u32,
+    /// When it was made.
+    pub created: Time,
+    /// When it last changed.
+    pub changed: Time,
+    /// `seq` of the last entry that concerns it.
+    pub stamp: u64,
+    /// Its records.
+    pub state: Arc<BranchVersion>,
+    /// What it began with, or last merged with.
+    pub base: Arc<BranchVersion>,
+    /// Its settings.
+    pub settings: Settings,
+    /// Its checkpoints by label.
+    pub checkpoints: OrdMap<Arc<str>, Checkpoint>,
+    /// Its child branches by name.
+    pub children: OrdMap<Arc<str>, BranchId>,
+    /// Earlier states and states of losers that stay readable, by head: of those with one head the first.
+    pub kept: OrdMap<Hash, RetainedState>,
+    /// Conflicts settled manually, by id.
+    pub resolutions: OrdMap<Arc<str>, Resolution>,
+    /// Operations on its files since the store was opened.
+    pub edits: u64,
+    /// `seq` of the last entry since the store was opened that gave it another state. Unlike the
+    /// state's address, this stays when the state moves into new segments.
+    pub state_seq: u64,
+    /// The same of its base.
+    pub base_seq: u64,
+    /// Of a root branch: whether a vector was ever written below it, which fixes `dim` and `metric`.
+    pub vectors_fixed: bool,
+}
+
+impl Branch {
+    /// Returns whether it has the state that it had in another version of the catalog, wherever that is stored.
+    pub fn has_state_of(&self, other: &Branch) -> bool {
+        (self.state_seq, self.edits) == (other.state_seq, other.edits)
+    }
+
+    /// Mode of a new root branch's directory.
+    pub const ROOT_MODE: u32 = 0o755;
+    /// Mode of a new child branch's directory.
+    pub const CHILD_MODE: u32 = 0o700;
+
+    /// Makes a branch without checkpoints and children, whose base is its state.
+    pub fn new(
+        id: BranchId,
+        name: Arc<str>,
+        parent: Option<&Branch>,
+        state: Arc<BranchVersion>,
+        uid: u32,
+        time: Time,
+    ) -> Branch {
+        Branch {
+            id,
+            path: name_path(parent, &name),
+            name,
+            parent: parent.map(|parent| parent.id),
+            root: parent.map_or(id, |parent| parent.root),
+            uid,
+            mode: if parent.is_some() { Branch::CHILD_MODE } else { Branch::ROOT_MODE },
+            created: time,
+            changed: time,
+            stamp: id.0,
+            base: state.clone(),
+            state,
+            settings: parent.map_or_else(Settings::default, |parent| parent.settings.for_fork()),
+            checkpoints: OrdMap::new(),
+            children: OrdMap::new(),
+            kept: OrdMap::new(),
+            resolutions: OrdMap::new(),
+            edits: 0,
+            state_seq: id.0,
+            base_seq: id.0,
+            vectors_fixed: false,
+        }
+    }
+
+    /// Returns the checkpoint of that label.
+    pub fn checkpoint(&self, label: &str) -> Result<&Checkpoint, Error> {
+        self.checkpoints.get(label).ok_or_else(|| Error::no_checkpoint(label))
+    }
+
+    /// Keeps a state readable. One of equal content that is kept already stays, for longer.
+    pub fn keep(&mut self, kept: RetainedState) {
+        let RetainedState { state, time } = kept;
+        self.kept.entry(state.head()).or_insert(RetainedState { state, time }).time = time;
+    }
+}
+
+/// A branch as a version of the catalog has it. It equals itself alone, so that a comparison of two
+/// versions finds the branches that changed, at the cost of what changed.
+#[derive(Clone)]
+pub struct BranchRef(Arc<Branch>);
+
+impl BranchRef {
+    /// Takes a branch over.
+    pub fn new(branch: Branch) -> BranchRef {
+        BranchRef(Arc::new(branch))
+    }
+
+    /// Returns the branch to change it; other versions of the catalog keep theirs.
+    pub fn make_mut(&mut self) -> &mut Branch {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl PartialEq for BranchRef {
+    fn eq(&self, other: &BranchRef) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for BranchRef {
+    type Target = Branch;
+
+    fn deref(&self) -> &Branch {
+        &self.0
+    }
+}
+
+/// Returns the path of a branch of that name.
+pub(super) fn name_path(parent: Option<&Branch>, name: &Arc<str>) -> Arc<str> {
+    parent.map_or_else(|| name.clone(), |parent| format!("{}/{name}", parent.path).into())
+}

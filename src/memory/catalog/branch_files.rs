@@ -1,0 +1,80 @@
+//! The files of branches, in a version of the catalog, and what they take up in memory.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use super::{Branch, BranchId, BranchRef, Catalog};
+use crate::branch::BranchVersion;
+use crate::object::Time;
+use crate::workspace::Tree;
+
+/// Returns how much memory the names and attributes of a branch's files take beyond those of its base.
+pub fn files_held(branch: &Branch) -> u64 {
+    let bytes = |state: &BranchVersion| state.files().totals().metadata_bytes();
+    bytes(&branch.state).saturating_sub(bytes(&branch.base))
+}
+
+/// Bytes by user.
+#[derive(Clone, Default)]
+pub struct Holdings {
+    users: OrdMap<u32, u64>,
+    all: u64,
+}
+
+impl Holdings {
+    /// Returns what a user holds, and what all do.
+    pub fn of(&self, uid: u32) -> (u64, u64) {
+        (self.users.get(&uid).copied().unwrap_or(0), self.all)
+    }
+
+    /// Counts that something a user holds takes so much now and no longer what it took before.
+    pub fn replace(&mut self, uid: u32, before: u64, after: u64) {
+        if before == after {
+            return;
+        }
+        self.all = self.all - before + after;
+        let own = self.of(uid).0 - before + after;
+        if own == 0 {
+            self.users.remove(&uid)
+        } else {
+            self.users.insert(uid, own)
+        };
+    }
+}
+
+impl Catalog {
+    /// Counts what its branches take up.
+    pub fn counted(mut self) -> Catalog {
+        self.held = Holdings::default();
+        for branch in self.branches.values() {
+            self.held.replace(branch.uid, 0, files_held(branch));
+        }
+        self
+    }
+
+    /// Lets go of files that were deleted while open: nothing is open any more.
+    pub(in crate::memory) fn drop_orphans(&mut self) {
+        let has_orphans = |branch: &&BranchRef| branch.state.files().orphans().next().is_some();
+        let branches: Vec<BranchId> = self.branches.values().filter(has_orphans).map(|branch| branch.id).collect();
+        for branch in branches {
+            self.change(branch, |branch| {
+                let mut files = branch.state.files().clone();
+                files.drop_orphans();
+                Arc::make_mut(&mut branch.state).set_files(files);
+            });
+        }
+    }
+
+    /// Puts other files in place of a branch's.
+    pub(in crate::memory) fn edit(&mut self, id: BranchId, files: Tree, time: Time) {
+        if let Some(branch) = self.branches.get_mut(&id) {
+            let before = files_held(branch);
+            let branch = branch.make_mut();
+            Arc::make_mut(&mut branch.state).set_files(files);
+            branch.changed = time;
+            branch.edits += 1;
+            self.held.replace(branch.uid, before, files_held(branch));
+        }
+    }
+}

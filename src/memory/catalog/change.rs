@@ -1,0 +1,205 @@
+//! Changes of the catalog: what an entry does to it, step by step.
+
+use std::sync::Arc;
+
+use super::branch::name_path;
+use super::branch_files::files_held;
+use super::settings::Setting;
+use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, Resolution, RetainedState};
+use crate::branch::BranchVersion;
+use crate::object::Time;
+
+/// One change of the catalog.
+pub enum CatalogChange {
+    /// A branch appears.
+    Add(Box<Branch>),
+    /// A branch disappears.
+    Remove(BranchId),
+    /// A branch's records become these.
+    State(BranchId, Arc<BranchVersion>),
+    /// A branch's base becomes this.
+    Base(BranchId, Arc<BranchVersion>),
+    /// A state stays readable.
+    Keep(BranchId, RetainedState),
+    /// A checkpoint appears.
+    Checkpoint(BranchId, Arc<str>, Checkpoint),
+    /// A checkpoint disappears.
+    Uncheckpoint(BranchId, Arc<str>),
+    /// A branch is called otherwise.
+    Rename(BranchId, Arc<str>),
+    /// A setting gets a value.
+    Set(BranchId, Setting, Arc<str>),
+    /// The first vector fixes dimension and metric of a root branch.
+    Fix(BranchId),
+    /// Permission bits.
+    Mode(BranchId, u32),
+    /// A conflict is settled.
+    Resolve(BranchId, Arc<str>, Resolution),
+    /// A uid gets its name.
+    User(u32, Arc<str>),
+    /// What lies behind this time in the future was left and changed at this time.
+    Clock(Time),
+}
+
+impl Catalog {
+    /// Carries out the steps of an entry about `branch` with that `seq` and time.
+    pub fn apply(&mut self, branch: BranchId, steps: Vec<CatalogChange>, seq: u64, time: Time) {
+        steps.into_iter().for_each(|step| self.step(step, seq, time));
+        self.touch(branch, seq, |_| ());
+    }
+
+    fn step(&mut self, step: CatalogChange, seq: u64, time: Time) {
+        match step {
+            CatalogChange::Add(branch) => self.add(*branch, seq),
+            CatalogChange::Remove(id) => self.remove(id, seq),
+            CatalogChange::User(uid, name) => {
+                self.users.insert(uid, name);
+            }
+            CatalogChange::State(id, state) => self.touch_counted(id, seq, |branch| {
+                branch.state = state;
+                branch.state_seq = seq;
+                branch.changed = time;
+            }),
+            CatalogChange::Base(id, base) => self.touch_counted(id, seq, |branch| {
+                branch.base = base;
+                branch.base_seq = seq;
+            }),
+            CatalogChange::Keep(id, kept) => self.touch(id, seq, |branch| branch.keep(kept)),
+            CatalogChange::Checkpoint(id, label, checkpoint) => self.touch(id, seq, |branch| {
+                branch.checkpoints.insert(label, Checkpoint { seq, ..checkpoint });
+            }),
+            CatalogChange::Uncheckpoint(id, label) => self.touch(id, seq, |branch| {
+                branch.checkpoints.remove(&label);
+            }),
+            CatalogChange::Clock(now) => self.follow_clock(now),
+            CatalogChange::Rename(id, name) => self.rename(id, name, seq),
+            CatalogChange::Set(id, setting, value) => {
+                self.touch(id, seq, |branch| branch.settings = branch.settings.with(setting, &value));
+            }
+            CatalogChange::Fix(id) => self.touch(id, seq, |branch| branch.vectors_fixed = true),
+            CatalogChange::Mode(id, mode) => self.touch(id, seq, |branch| branch.mode = mode),
+            CatalogChange::Resolve(id, item, resolution) => self.touch(id, seq, |branch| {
+                branch.resolutions.insert(item, resolution);
+            }),
+        }
+    }
+
+    /// Has nothing be left or changed in the future.
+    fn follow_clock(&mut self, now: Time) {
+        let is_ahead = |branch: &&BranchRef| branch.changed > now || branch.kept.values().any(|kept| kept.time > now);
+        let ahead: Vec<BranchId> = self.branches.values().filter(is_ahead).map(|branch| branch.id).collect();
+        for id in ahead {
+            self.change(id, |branch| {
+                branch.changed = branch.changed.min(now);
+                let kept = branch
+                    .kept
+                    .iter()
+                    .map(|(head, kept)| (*head, RetainedState { time: kept.time.min(now), ..kept.clone() }));
+                branch.kept = kept.collect();
+            });
+        }
+    }
+
+    fn touch(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
+        if let Some(branch) = self.branches.get_mut(&id) {
+            let branch = branch.make_mut();
+            branch.stamp = seq;
+            change(branch);
+        }
+    }
+
+    /// As [`Catalog::touch`], for what may change how much a branch takes up.
+    fn touch_counted(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
+        let before = self.branches.get(&id).map_or(0, |branch| files_held(branch));
+        self.touch(id, seq, change);
+        if let Some(branch) = self.branches.get(&id) {
+            self.held.replace(branch.uid, before, files_held(branch));
+        }
+    }
+
+    fn add(&mut self, branch: Branch, seq: u64) {
+        self.held.replace(branch.uid, 0, files_held(&branch));
+        match branch.parent {
+            None => {
+                self.roots.insert(branch.name.clone(), branch.id);
+            }
+            Some(parent) => self.touch(parent, seq, |parent| {
+                parent.children.insert(branch.name.clone(), branch.id);
+            }),
+        }
+        self.branches.insert(branch.id, BranchRef::new(branch));
+    }
+
+    fn remove(&mut self, id: BranchId, seq: u64) {
+        let Some(branch) = self.branches.remove(&id) else { return };
+        self.held.replace(branch.uid, files_held(&branch), 0);
+        match branch.parent {
+            None => {
+                self.roots.remove(&branch.name);
+            }
+            Some(parent) => self.touch(parent, seq, |parent| {
+                parent.children.remove(&branch.name);
+            }),
+        }
+    }
+
+    fn rename(&mut self, id: BranchId, name: Arc<str>, seq: u64) {
+        let Some(branch) = self.branches.get_mut(&id) else { return };
+        let branch = branch.make_mut();
+        let old = std::mem::replace(&mut branch.name, name.clone());
+        branch.stamp = seq;
+        if let Some(parent) = branch.parent {
+            self.touch(parent, seq, |parent| {
+                parent.children.remove(&old);
+                parent.children.insert(name, id);
+            });
+        }
+        self.lay_paths(id);
+    }
+
+    /// Works out the paths of a branch and of all below it, after a name on the way changed.
+    pub(in crate::memory) fn lay_paths(&mut self, top: BranchId) {
+        let mut left = vec![top];
+        while let Some(id) = left.pop() {
+            let Some(branch) = self.branches.get(&id) else { continue };
+            let path =
+                name_path(branch.parent.and_then(|id| self.branches.get(&id)).map(|parent| &**parent), &branch.name);
+            left.extend(branch.children.values());
+            if let Some(branch) = self.branches.get_mut(&id) {
+                branch.make_mut().path = path;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_name_is_in_the_paths_of_all_below_it() {
+        let mut catalog = Catalog::default();
+        for (id, name, parent) in
+            [(1, "main", None), (2, "a", Some(1)), (3, "b", Some(2)), (4, "d", Some(3)), (5, "e", Some(1))]
+        {
+            let parent = parent.and_then(|id| catalog.branches.get(&BranchId(id)).cloned());
+            let branch = Branch::new(
+                BranchId(id),
+                name.into(),
+                parent.as_deref(),
+                Arc::new(BranchVersion::default()),
+                0,
+                Time(0),
+            );
+            catalog.add(branch, id);
+        }
+        let paths =
+            |catalog: &Catalog| (1..6).map(|id| catalog.branches[&BranchId(id)].path.to_string()).collect::<Vec<_>>();
+        assert_eq!(paths(&catalog), ["main", "main/a", "main/a/b", "main/a/b/d", "main/e"]);
+        let before = catalog.clone();
+        catalog.rename(BranchId(2), "c".into(), 6);
+        assert_eq!(paths(&catalog), ["main", "main/c", "main/c/b", "main/c/b/d", "main/e"]);
+        assert_eq!(paths(&before)[3], "main/a/b/d", "an earlier world stays as it was");
+        assert_eq!(catalog.resolve("main/c/b/d").ok(), Some(BranchId(4)));
+    }
+}

@@ -1,0 +1,112 @@
+//! What exists: branches with their versions, settings and checkpoints, at one moment.
+//!
+//! A clone of the [`Catalog`] costs the same whatever it holds; readers keep one, the writer swaps in the next.
+
+mod branch;
+mod branch_files;
+mod change;
+mod quota;
+mod reachable;
+pub(in crate::memory) mod settings;
+mod view;
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use crate::memory::{Error, Kind};
+use branch_files::Holdings;
+use settings::{Setting, Settings};
+
+pub use branch::{Branch, BranchId, BranchRef, Checkpoint, Resolution, RetainedState};
+pub use change::CatalogChange;
+pub(in crate::memory) use quota::Quota;
+pub(in crate::memory) use reachable::{each_state, segments_of};
+pub(in crate::memory) use view::ResolvedView;
+pub use view::View;
+
+/// Branches by number.
+pub type Branches = OrdMap<BranchId, BranchRef>;
+
+/// All branches, and what entries of all kinds refer to. A clone costs the same whatever it holds.
+#[derive(Clone, Default)]
+pub struct Catalog {
+    /// Every living branch.
+    pub branches: Branches,
+    /// The root branches by name.
+    pub roots: OrdMap<Arc<str>, BranchId>,
+    /// The name each uid had when it was first seen.
+    pub users: OrdMap<u32, Arc<str>>,
+    /// Memory that names and attributes of files take, by who owns the branches.
+    pub held: Holdings,
+}
+
+impl Catalog {
+    /// Returns a branch, or the error that it is gone.
+    pub fn branch(&self, id: BranchId) -> Result<&Branch, Error> {
+        self.branches.get(&id).map(|branch| &**branch).ok_or_else(Error::gone)
+    }
+
+    /// Returns a branch to hold on to, or the error that it is gone.
+    pub fn branch_ref(&self, id: BranchId) -> Result<&BranchRef, Error> {
+        self.branches.get(&id).ok_or_else(Error::gone)
+    }
+
+    /// Changes a branch, if it is there.
+    pub fn change(&mut self, id: BranchId, change: impl FnOnce(&mut Branch)) {
+        if let Some(branch) = self.branches.get_mut(&id) {
+            change(branch.make_mut());
+        }
+    }
+
+    /// Returns a branch's parent; the error says that a root branch has none.
+    pub fn parent(&self, branch: &Branch) -> Result<&Branch, Error> {
+        let id = branch.parent.ok_or_else(|| {
+            let message = format!("{} is a root branch and has no parent", branch.name);
+            Error::new(Kind::Invalid, "no_parent", message, "merge, promote and pull are for branches under branches/")
+        })?;
+        self.branch(id)
+    }
+
+    /// Returns the settings that all branches below a root branch share.
+    pub fn shared_settings(&self, branch: &Branch) -> Result<&Settings, Error> {
+        Ok(&self.branch(branch.root)?.settings)
+    }
+
+    /// Returns a setting's value as the branch shows it.
+    pub fn setting(&self, branch: &Branch, setting: Setting) -> Result<Arc<str>, Error> {
+        let settings = if setting.is_shared() { self.shared_settings(branch)? } else { &branch.settings };
+        let value = settings.get(setting);
+        if setting == Setting::Agent && value.is_empty() {
+            return Ok(self.user(branch.uid));
+        }
+        Ok(value.clone())
+    }
+
+    /// Returns the name that a uid's entries carry.
+    pub fn user(&self, uid: u32) -> Arc<str> {
+        self.users.get(&uid).cloned().unwrap_or_else(|| format!("uid-{uid}").into())
+    }
+
+    /// Returns the branch at a name path.
+    pub fn resolve(&self, path: &str) -> Result<BranchId, Error> {
+        let mut names = path.split('/');
+        let root = names.next().and_then(|name| self.roots.get(name));
+        let mut id = *root.ok_or_else(|| Error::no_branch(path))?;
+        for name in names {
+            id = *self.branch(id)?.children.get(name).ok_or_else(|| Error::no_branch(path))?;
+        }
+        Ok(id)
+    }
+
+    /// Returns the number of branches above a branch.
+    pub fn depth(&self, branch: &Branch) -> u64 {
+        let mut depth = 0;
+        let mut at = branch;
+        while let Some(parent) = at.parent.and_then(|id| self.branches.get(&id)) {
+            depth += 1;
+            at = parent;
+        }
+        depth
+    }
+}

@@ -1,0 +1,34 @@
+//! What the catalog reaches: branch versions, segments, graphs and packs.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::Catalog;
+use crate::branch::BranchVersion;
+use crate::object::Hash;
+use crate::workspace::packs_of;
+
+/// Calls `each` with every state that the catalog reaches.
+pub(in crate::memory) fn each_state(catalog: &Catalog, mut each: impl FnMut(&Arc<BranchVersion>)) {
+    for branch in catalog.branches.values() {
+        each(&branch.state);
+        each(&branch.base);
+        branch.checkpoints.values().for_each(|checkpoint| each(&checkpoint.state));
+        branch.kept.values().for_each(|kept| each(&kept.state));
+    }
+}
+
+/// Returns the names of all segments that the catalog reaches, of their graphs, and of the packs of
+/// its files.
+pub(in crate::memory) fn segments_of(catalog: &Catalog) -> HashSet<Hash> {
+    let (mut names, mut states) = (HashSet::new(), Vec::new());
+    each_state(catalog, |state| {
+        for layer in state.layers() {
+            names.insert(layer.segment.name());
+            names.extend(layer.segment.graphs().map(|graph| graph.name()));
+        }
+        states.push(state.clone());
+    });
+    names.extend(packs_of(states.iter().map(|state| state.files())));
+    names
+}

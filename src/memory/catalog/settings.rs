@@ -1,0 +1,330 @@
+//! The settings of a branch: the files of `config/`.
+
+use std::sync::{Arc, OnceLock};
+
+use super::quota::Quota;
+use crate::memory::{Error, Kind};
+use crate::merge::Strategy;
+use crate::merge::files::{DEFAULT_RULES, Rules};
+use crate::object::{CodecError, Reader, Writer};
+use crate::vector::{DIM_MAX, Metric};
+
+/// One setting of a branch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Setting {
+    /// How merges into the branch decide conflicts.
+    Strategy,
+    /// How files merge.
+    Rules,
+    /// Numbers in a vector; one for all branches below a root branch.
+    Dim,
+    /// How vectors are compared; likewise.
+    Metric,
+    /// Who is at work; unset, it is the caller's user name.
+    Agent,
+    /// In which session.
+    Session,
+    /// For which task.
+    Task,
+    /// What guards merges into the branch.
+    Gate,
+    /// Who may approve them.
+    Approvers,
+    /// After how long without a write `gc` discards the branch.
+    Ttl,
+    /// How long earlier states stay readable.
+    Keep,
+    /// How much `scratch/` may hold.
+    ScratchSize,
+    /// How much the branch and those below it may hold of their own.
+    Quota,
+}
+
+impl Setting {
+    /// All settings, in the order of the contract.
+    pub const ALL: [Setting; 13] = [
+        Setting::Strategy,
+        Setting::Rules,
+        Setting::Dim,
+        Setting::Metric,
+        Setting::Agent,
+        Setting::Session,
+        Setting::Task,
+        Setting::Gate,
+        Setting::Approvers,
+        Setting::Ttl,
+        Setting::Keep,
+        Setting::ScratchSize,
+        Setting::Quota,
+    ];
+
+    /// Returns the file's name in `config/`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Setting::Strategy => "strategy",
+            Setting::Rules => "rules",
+            Setting::Dim => "dim",
+            Setting::Metric => "metric",
+            Setting::Agent => "agent",
+            Setting::Session => "session",
+            Setting::Task => "task",
+            Setting::Gate => "gate",
+            Setting::Approvers => "approvers",
+            Setting::Ttl => "ttl",
+            Setting::Keep => "keep",
+            Setting::ScratchSize => "scratch_size",
+            Setting::Quota => "quota",
+        }
+    }
+
+    /// Returns the setting with that file name.
+    pub fn from_name(name: &str) -> Option<Setting> {
+        Setting::ALL.into_iter().find(|setting| setting.name() == name)
+    }
+
+    /// Returns whether one value serves all branches below a root branch.
+    pub fn is_shared(self) -> bool {
+        matches!(self, Setting::Dim | Setting::Metric)
+    }
+
+    /// Returns the value a new root branch has.
+    fn default_value(self) -> &'static str {
+        match self {
+            Setting::Strategy => Strategy::NewestWins.name(),
+            Setting::Rules => DEFAULT_RULES,
+            Setting::Metric => "cosine",
+            Setting::Gate => "open",
+            Setting::Keep => "30d",
+            Setting::ScratchSize => "64M",
+            Setting::Dim | Setting::Agent | Setting::Session | Setting::Task => "",
+            Setting::Approvers | Setting::Ttl | Setting::Quota => "",
+        }
+    }
+
+    fn is_inherited(self) -> bool {
+        matches!(self, Setting::Strategy | Setting::Rules | Setting::Keep | Setting::ScratchSize)
+    }
+}
+
+/// Longest agent, session or task, in bytes.
+const LABEL_BYTES_MAX: usize = 200;
+/// Most that `scratch/` may hold, in bytes.
+const SCRATCH_MAX: u64 = 1 << 30;
+/// Longest rules, in bytes.
+const RULES_BYTES_MAX: usize = 64 * 1024;
+
+/// The values of all settings; cheap to clone.
+#[derive(Clone)]
+pub struct Settings(Arc<Values>);
+
+struct Values {
+    texts: [Arc<str>; Setting::ALL.len()],
+    /// The rules for files, parsed at first use.
+    rules: OnceLock<Arc<Rules>>,
+}
+
+impl Default for Settings {
+    /// Returns the values of a new root branch; all that are default share them.
+    fn default() -> Settings {
+        static DEFAULTS: OnceLock<Settings> = OnceLock::new();
+        let make = || Settings::of(Setting::ALL.map(|setting| setting.default_value().into()));
+        DEFAULTS.get_or_init(make).clone()
+    }
+}
+
+impl Settings {
+    fn of(texts: [Arc<str>; Setting::ALL.len()]) -> Settings {
+        Settings(Arc::new(Values { texts, rules: OnceLock::new() }))
+    }
+
+    /// Returns the rules for files.
+    pub fn rules(&self) -> &Rules {
+        self.0.rules.get_or_init(|| Arc::new(Rules::parse(self.get(Setting::Rules)).unwrap_or_default()))
+    }
+
+    /// Returns whether merges go by the same strategy and rules.
+    pub fn merges_like(&self, other: &Settings) -> bool {
+        let same = |setting| self.get(setting) == other.get(setting);
+        Arc::ptr_eq(&self.0, &other.0) || (same(Setting::Strategy) && same(Setting::Rules))
+    }
+
+    /// Returns a value without its line end, empty where it is unset.
+    pub fn get(&self, setting: Setting) -> &Arc<str> {
+        &self.0.texts[setting as usize]
+    }
+
+    /// Returns the settings with one value replaced; the value must have passed [`check`].
+    pub fn with(&self, setting: Setting, value: &str) -> Settings {
+        let mut texts = self.0.texts.clone();
+        texts[setting as usize] = value.into();
+        Settings::of(texts).sharing(self)
+    }
+
+    /// Returns what a fork of the branch begins with.
+    pub fn for_fork(&self) -> Settings {
+        let defaults = Settings::default();
+        if Arc::ptr_eq(&self.0, &defaults.0) {
+            return defaults;
+        }
+        let source = |setting: Setting| if setting.is_inherited() { self } else { &defaults };
+        Settings::of(Setting::ALL.map(|setting| source(setting).get(setting).clone())).sharing(self)
+    }
+
+    /// Takes over the parsed rules of others that have the same.
+    fn sharing(self, other: &Settings) -> Settings {
+        if let Some(rules) = other.0.rules.get()
+            && self.get(Setting::Rules) == other.get(Setting::Rules)
+        {
+            self.0.rules.get_or_init(|| rules.clone());
+        }
+        self
+    }
+
+    /// Returns the strategy.
+    pub fn strategy(&self) -> Strategy {
+        self.get(Setting::Strategy).parse().unwrap_or_default()
+    }
+
+    /// Returns the dimension, once it is fixed.
+    pub fn dim(&self) -> Option<usize> {
+        self.get(Setting::Dim).parse().ok()
+    }
+
+    /// Returns the metric.
+    pub fn metric(&self) -> Metric {
+        self.get(Setting::Metric).parse().unwrap_or(Metric::Cosine)
+    }
+
+    /// Returns a duration setting in nanoseconds; none where it is unset.
+    pub fn duration(&self, setting: Setting) -> Option<i64> {
+        parse_duration(self.get(setting)).ok()
+    }
+
+    /// Returns how many bytes `scratch/` may hold.
+    pub fn scratch_size(&self) -> u64 {
+        parse_size(self.get(Setting::ScratchSize)).unwrap_or_default()
+    }
+
+    /// Appends the stored form.
+    pub fn write(&self, out: &mut Writer) {
+        self.0.texts.iter().for_each(|value| {
+            out.text(value);
+        });
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<Settings, CodecError> {
+        let defaults = Settings::default();
+        let mut texts = defaults.0.texts.clone();
+        for value in &mut texts {
+            let text = input.text()?;
+            if **value != *text {
+                *value = text.into();
+            }
+        }
+        Ok(Settings::of(texts).sharing(&defaults))
+    }
+}
+
+/// Checks a value before it is set and returns it in the form that is kept.
+pub fn check(setting: Setting, value: &str) -> Result<String, Error> {
+    let value = value.trim_end_matches('\n');
+    let bad = |expected: &str| {
+        let shown: String = value.chars().take(80).collect();
+        let message = format!("'{shown}' is no value for config/{}", setting.name());
+        Err(Error::new(Kind::Invalid, "bad_setting", message, format!("write {expected}")))
+    };
+    let one_line = !value.chars().any(char::is_control);
+    match setting {
+        Setting::Strategy if value.parse::<Strategy>().is_err() => {
+            bad("child-wins, parent-wins, newest-wins or manual")
+        }
+        Setting::Metric if value.parse::<Metric>().is_err() => bad("cosine, l2 or dot"),
+        Setting::Dim if !value.parse::<usize>().is_ok_and(|dim| (1..=DIM_MAX).contains(&dim)) => {
+            bad("a number from 1 to 65536")
+        }
+        Setting::Agent | Setting::Session | Setting::Task if value.len() > LABEL_BYTES_MAX || !one_line => {
+            bad("one line of up to 200 bytes")
+        }
+        Setting::Gate if value != "open" => bad("open; other gates are not built yet"),
+        Setting::Approvers if !value.is_empty() && !value.split([',', ' ']).all(|uid| uid.parse::<u32>().is_ok()) => {
+            bad("uids with commas between them, or nothing")
+        }
+        Setting::Ttl if !value.is_empty() && !parse_duration(value).is_ok_and(|nanos| nanos > 0) => {
+            bad("a duration such as 1h or 7d, or nothing")
+        }
+        Setting::Keep if !parse_duration(value).is_ok_and(|nanos| nanos >= 0) => bad("a duration such as 1h or 30d"),
+        Setting::ScratchSize if parse_size(value).is_none_or(|size| size > SCRATCH_MAX) => {
+            bad("a size of at most 1G, such as 64M")
+        }
+        Setting::Quota if Quota::parse(value).is_none() => {
+            bad("limits such as bytes=1G records=100000 branches=100, or nothing")
+        }
+        Setting::Rules if value.len() > RULES_BYTES_MAX => bad("rules of up to 64 KiB"),
+        Setting::Rules => match Rules::parse(value) {
+            Ok(_) => Ok(value.to_owned()),
+            Err(error) => Err(Error::new(Kind::Invalid, "bad_rules", error.to_string(), error.hint)),
+        },
+        _ => Ok(value.to_owned()),
+    }
+}
+
+/// Parses `1h`, `7d`, `90s` and the like into nanoseconds.
+pub fn parse_duration(text: &str) -> Result<i64, jiff::Error> {
+    let span: jiff::Span = text.parse()?;
+    let nanos = span.total((jiff::Unit::Nanosecond, jiff::SpanRelativeTo::days_are_24_hours()))?;
+    Ok(nanos as i64)
+}
+
+/// Parses a number of bytes with an optional K, M or G.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let (digits, factor) = match text.as_bytes().last()? {
+        b'K' | b'k' => (&text[..text.len() - 1], 1u64 << 10),
+        b'M' | b'm' => (&text[..text.len() - 1], 1 << 20),
+        b'G' | b'g' => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_inherits_just_what_the_contract_says() {
+        let mut settings = Settings::default();
+        for (setting, value) in
+            [(Setting::Strategy, "manual"), (Setting::Agent, "ann"), (Setting::Keep, "1d"), (Setting::Ttl, "1h")]
+        {
+            settings = settings.with(setting, value);
+        }
+        let fork = settings.for_fork();
+        assert_eq!(fork.strategy(), Strategy::Manual);
+        assert_eq!((&**fork.get(Setting::Agent), &**fork.get(Setting::Ttl)), ("", ""));
+        assert_eq!(fork.duration(Setting::Keep), Some(86_400_000_000_000));
+    }
+
+    #[test]
+    fn bad_values_are_refused_with_what_to_write() {
+        for (setting, value) in [
+            (Setting::Strategy, "best"),
+            (Setting::Dim, "0"),
+            (Setting::Dim, "65537"),
+            (Setting::Metric, "hamming"),
+            (Setting::Agent, &"a".repeat(201)),
+            (Setting::Ttl, "soon"),
+            (Setting::Ttl, "0s"),
+            (Setting::Keep, "-1d"),
+            (Setting::ScratchSize, "many"),
+            (Setting::ScratchSize, "1025M"),
+            (Setting::Quota, "rows=7"),
+            (Setting::Gate, "approval 2"),
+        ] {
+            assert!(check(setting, value).unwrap_err().hint.starts_with("write "), "{}", setting.name());
+        }
+        assert_eq!(check(Setting::Ttl, "7d\n").unwrap(), "7d");
+        assert_eq!(parse_size("64M"), Some(64 << 20));
+    }
+}

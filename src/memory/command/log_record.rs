@@ -1,0 +1,435 @@
+//! What can happen to a store, and its stored bytes: the payload of a journal frame.
+//!
+//! A command holds what can't be derived. Replaying the commands in order gives the same catalog, the same
+//! entries and so the same hashes; a signature over each entry's hash proves it.
+
+use std::sync::Arc;
+
+use crate::lineage::EntryOp;
+use crate::memory::catalog::settings::Setting;
+use crate::memory::catalog::{BranchId, Resolution};
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
+use crate::record::RecordContent;
+
+/// What each command counts beside its bytes: replaying 26,000 small ones takes a third of a second.
+pub(in crate::memory) const COMMAND_BYTES: u64 = 512;
+/// What each row of a bulk commit counts: replaying it costs time, so 65,536 of them ask for a seal.
+pub(in crate::memory) const BULK_ROW_BYTES: u64 = 256;
+
+/// One change of a record as it is stored.
+#[derive(Clone, Debug)]
+pub enum RecordChange {
+    /// A new version; its stamp follows from the command.
+    Put {
+        /// The record's id.
+        id: Arc<str>,
+        /// What it says.
+        content: RecordContent,
+        /// The record whose `created` it keeps, beside its own.
+        from: Option<Arc<str>>,
+    },
+    /// The record goes.
+    Delete {
+        /// The record's id.
+        id: Arc<str>,
+    },
+}
+
+/// How two states are merged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MergeKind {
+    /// Into the parent, and the branch is gone.
+    Merge,
+    /// Into the parent, and the branch lives on.
+    Promote,
+    /// The parent's state into the branch.
+    Pull,
+}
+
+impl MergeKind {
+    /// Returns the operation that the entry names.
+    pub fn op(self) -> EntryOp {
+        match self {
+            MergeKind::Merge => EntryOp::Merge,
+            MergeKind::Promote => EntryOp::Promote,
+            MergeKind::Pull => EntryOp::Pull,
+        }
+    }
+}
+
+/// What is done.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// A root branch is made.
+    Root(Arc<str>),
+    /// A branch is forked.
+    Fork {
+        /// The parent.
+        parent: BranchId,
+        /// The new branch's name.
+        name: Arc<str>,
+        /// The checkpoint it starts from, or the parent's present state.
+        from: Option<Arc<str>>,
+    },
+    /// Records are written and deleted.
+    Commit(BranchId, Vec<RecordChange>),
+    /// The same for many records, which stand in a segment; then the ids that go.
+    Bulk(BranchId, Hash, Vec<Arc<str>>),
+    /// A checkpoint is taken.
+    Checkpoint {
+        /// The branch.
+        branch: BranchId,
+        /// The checkpoint's name.
+        label: Arc<str>,
+        /// What is said about it.
+        text: Arc<str>,
+    },
+    /// A checkpoint is deleted.
+    Uncheckpoint(BranchId, Arc<str>),
+    /// The branch goes back to a checkpoint.
+    Rollback(BranchId, Arc<str>),
+    /// Some files go back to a checkpoint.
+    RollbackFiles {
+        /// The branch.
+        branch: BranchId,
+        /// The checkpoint.
+        label: Arc<str>,
+        /// Which files, each pattern beginning with `files/`.
+        patterns: Vec<Arc<str>>,
+    },
+    /// States are merged.
+    Merge(BranchId, MergeKind),
+    /// The branch is thrown away.
+    Discard(BranchId),
+    /// The branch gets another name.
+    Rename(BranchId, Arc<str>),
+    /// A setting gets a value.
+    Config(BranchId, Setting, Arc<str>),
+    /// The directory gets permission bits.
+    Mode(BranchId, u32),
+    /// A conflict between two versions is settled.
+    Resolve {
+        /// The branch.
+        branch: BranchId,
+        /// The record, or the file as `files/PATH`.
+        id: Arc<str>,
+        /// The side chosen, and the versions that it was chosen between.
+        resolution: Resolution,
+    },
+    /// A merge was refused, and why.
+    Refuse(BranchId, Arc<str>),
+    /// Files were changed by operations that stand in the journal already; so many paths differ.
+    Files(BranchId, u64),
+    /// A user is seen for the first time.
+    User(Arc<str>),
+    /// Times follow the clock again, from this command's own on.
+    Clock,
+}
+
+impl Command {
+    /// Returns whether it may use the room that is kept for giving back: it makes less of something, or stands for what
+    /// was written already.
+    pub fn gives(&self) -> bool {
+        match self {
+            Command::Commit(_, changes) => changes.iter().all(|change| matches!(change, RecordChange::Delete { .. })),
+            Command::Config(_, setting, _) => matches!(setting, Setting::Keep | Setting::Ttl),
+            Command::Discard(_)
+            | Command::Files(..)
+            | Command::Rollback(..)
+            | Command::RollbackFiles { .. }
+            | Command::Uncheckpoint(..)
+            | Command::User(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Something that happens to a store.
+#[derive(Clone, Debug)]
+pub struct LogRecord {
+    /// When.
+    pub time: Time,
+    /// When its outcome was worked out: not later than `time`. Times in the outcome are this one, so that a
+    /// replay, which works it out again, gets the same.
+    pub planned: Time,
+    /// Who.
+    pub uid: u32,
+    /// What.
+    pub command: Command,
+}
+
+/// Codes of commands; several commands may share one operation.
+mod code {
+    pub const ROOT: u8 = 1;
+    pub const FORK: u8 = 2;
+    pub const COMMIT: u8 = 3;
+    pub const BULK: u8 = 4;
+    pub const CHECKPOINT: u8 = 5;
+    pub const UNCHECKPOINT: u8 = 6;
+    pub const ROLLBACK: u8 = 7;
+    pub const MERGE: u8 = 8;
+    pub const PROMOTE: u8 = 9;
+    pub const PULL: u8 = 10;
+    pub const DISCARD: u8 = 11;
+    pub const RENAME: u8 = 12;
+    pub const CONFIG: u8 = 13;
+    pub const MODE: u8 = 14;
+    pub const RESOLVE: u8 = 15;
+    pub const REFUSE: u8 = 16;
+    pub const USER: u8 = 17;
+    pub const FILES: u8 = 18;
+    pub const ROLLBACK_FILES: u8 = 19;
+    pub const CLOCK: u8 = 20;
+}
+
+impl LogRecord {
+    /// Returns the stored bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        let age = self.time.0.saturating_sub(self.planned.0);
+        out.byte(self.command.code())
+            .signed(self.time.0)
+            .number(age.max(0).cast_unsigned())
+            .number(u64::from(self.uid));
+        self.command.write(&mut out);
+        out.finish()
+    }
+
+    /// Reads stored bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<LogRecord, CodecError> {
+        let mut input = Reader::new(bytes);
+        let code = input.byte()?;
+        let time = Time(input.signed()?);
+        let age = i64::try_from(input.number()?).map_err(|_| CodecError::Number)?;
+        let planned = Time(time.0.checked_sub(age).ok_or(CodecError::Number)?);
+        let uid = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
+        let command = Command::read(code, &mut input)?;
+        if input.is_empty() { Ok(LogRecord { time, planned, uid, command }) } else { Err(CodecError::Number) }
+    }
+}
+
+impl Command {
+    fn code(&self) -> u8 {
+        match self {
+            Command::Root(_) => code::ROOT,
+            Command::Fork { .. } => code::FORK,
+            Command::Commit(..) => code::COMMIT,
+            Command::Bulk(..) => code::BULK,
+            Command::Checkpoint { .. } => code::CHECKPOINT,
+            Command::Uncheckpoint(..) => code::UNCHECKPOINT,
+            Command::Rollback(..) => code::ROLLBACK,
+            Command::Merge(_, MergeKind::Merge) => code::MERGE,
+            Command::Merge(_, MergeKind::Promote) => code::PROMOTE,
+            Command::Merge(_, MergeKind::Pull) => code::PULL,
+            Command::Discard(_) => code::DISCARD,
+            Command::Rename(..) => code::RENAME,
+            Command::Config(..) => code::CONFIG,
+            Command::Mode(..) => code::MODE,
+            Command::Resolve { .. } => code::RESOLVE,
+            Command::Refuse(..) => code::REFUSE,
+            Command::User(_) => code::USER,
+            Command::Files(..) => code::FILES,
+            Command::RollbackFiles { .. } => code::ROLLBACK_FILES,
+            Command::Clock => code::CLOCK,
+        }
+    }
+
+    fn write(&self, out: &mut Writer) {
+        match self {
+            Command::Root(name) | Command::User(name) => out.text(name),
+            Command::Fork { parent, name, from } => out.number(parent.0).text(name).maybe_text(from.as_deref()),
+            Command::Commit(branch, changes) => {
+                out.number(branch.0).number(changes.len() as u64);
+                changes.iter().for_each(|change| change.write(out));
+                out
+            }
+            Command::Bulk(branch, segment, deletes) => {
+                out.number(branch.0).hash(segment).number(deletes.len() as u64);
+                deletes.iter().fold(out, |out, id| out.text(id))
+            }
+            Command::Checkpoint { branch, label, text } => out.number(branch.0).text(label).text(text),
+            Command::Merge(branch, _) | Command::Discard(branch) => out.number(branch.0),
+            Command::Uncheckpoint(branch, text)
+            | Command::Rollback(branch, text)
+            | Command::Rename(branch, text)
+            | Command::Refuse(branch, text) => out.number(branch.0).text(text),
+            Command::Config(branch, setting, value) => out.number(branch.0).byte(*setting as u8).text(value),
+            Command::Files(branch, count) => out.number(branch.0).number(*count),
+            Command::RollbackFiles { branch, label, patterns } => {
+                out.number(branch.0).text(label).number(patterns.len() as u64);
+                patterns.iter().fold(out, |out, pattern| out.text(pattern))
+            }
+            Command::Clock => out,
+            Command::Mode(branch, mode) => out.number(branch.0).number(u64::from(*mode)),
+            Command::Resolve { branch, id, resolution } => {
+                out.number(branch.0).text(id);
+                resolution.write(out)
+            }
+        };
+    }
+
+    fn read(code: u8, input: &mut Reader<'_>) -> Result<Command, CodecError> {
+        if code == code::ROOT {
+            return Ok(Command::Root(input.text()?.into()));
+        }
+        if code == code::USER {
+            return Ok(Command::User(input.text()?.into()));
+        }
+        if code == code::CLOCK {
+            return Ok(Command::Clock);
+        }
+        let branch = BranchId(input.number()?);
+        Ok(match code {
+            code::FORK => {
+                let name = input.text()?.into();
+                Command::Fork { parent: branch, name, from: input.maybe_text()?.map(Arc::from) }
+            }
+            code::COMMIT => {
+                let count = input.length()?;
+                Command::Commit(branch, (0..count).map(|_| RecordChange::read(input)).collect::<Result<_, _>>()?)
+            }
+            code::BULK => {
+                let (segment, count) = (input.hash()?, input.length()?);
+                let ids = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
+                Command::Bulk(branch, segment, ids)
+            }
+            code::CHECKPOINT => {
+                let label = input.text()?.into();
+                Command::Checkpoint { branch, label, text: input.text()?.into() }
+            }
+            code::UNCHECKPOINT => Command::Uncheckpoint(branch, input.text()?.into()),
+            code::ROLLBACK => Command::Rollback(branch, input.text()?.into()),
+            code::MERGE => Command::Merge(branch, MergeKind::Merge),
+            code::PROMOTE => Command::Merge(branch, MergeKind::Promote),
+            code::PULL => Command::Merge(branch, MergeKind::Pull),
+            code::DISCARD => Command::Discard(branch),
+            code::RENAME => Command::Rename(branch, input.text()?.into()),
+            code::CONFIG => {
+                let number = input.byte()?;
+                let setting = *Setting::ALL.get(usize::from(number)).ok_or(CodecError::Code(number))?;
+                Command::Config(branch, setting, input.text()?.into())
+            }
+            code::MODE => Command::Mode(branch, u32::try_from(input.number()?).map_err(|_| CodecError::Number)?),
+            code::RESOLVE => {
+                let id = input.text()?.into();
+                Command::Resolve { branch, id, resolution: Resolution::read(input)? }
+            }
+            code::FILES => Command::Files(branch, input.number()?),
+            code::ROLLBACK_FILES => {
+                let (label, count) = (input.text()?.into(), input.length()?);
+                let patterns = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
+                Command::RollbackFiles { branch, label, patterns }
+            }
+            code::REFUSE => Command::Refuse(branch, input.text()?.into()),
+            code => return Err(CodecError::Code(code)),
+        })
+    }
+}
+
+/// Flags of a stored change.
+mod flag {
+    pub const PUT: u8 = 1;
+    pub const VECTOR: u8 = 2;
+    pub const TEXT: u8 = 4;
+    pub const FROM: u8 = 8;
+}
+
+impl RecordChange {
+    fn write(&self, out: &mut Writer) {
+        match self {
+            RecordChange::Delete { id } => {
+                out.byte(0).text(id);
+            }
+            RecordChange::Put { id, content, from } => {
+                let on = |there: bool, flag: u8| if there { flag } else { 0 };
+                let has = on(content.vector.is_some(), flag::VECTOR) | on(content.text.is_some(), flag::TEXT);
+                out.byte(flag::PUT | has | on(from.is_some(), flag::FROM)).text(id);
+                if let Some(vector) = &content.vector {
+                    out.bytes(bytemuck::cast_slice(vector));
+                }
+                content.text.iter().chain(from).for_each(|text| {
+                    out.text(text);
+                });
+                out.text(&content.metadata);
+            }
+        }
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<RecordChange, CodecError> {
+        let flags = input.byte()?;
+        let id = input.text()?.into();
+        if flags & flag::PUT == 0 {
+            return Ok(RecordChange::Delete { id });
+        }
+        let vector = if flags & flag::VECTOR == 0 { None } else { Some(read_vector(input.bytes()?)) };
+        let mut text = |flag: u8| -> Result<Option<Arc<str>>, CodecError> {
+            if flags & flag == 0 { Ok(None) } else { Ok(Some(input.text()?.into())) }
+        };
+        let (text, from) = (text(flag::TEXT)?, text(flag::FROM)?);
+        let content = RecordContent { vector, text, metadata: input.text()?.into() };
+        Ok(RecordChange::Put { id, content, from })
+    }
+}
+
+fn read_vector(bytes: &[u8]) -> Arc<[f32]> {
+    let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap_or_default());
+    bytes.chunks_exact(4).map(number).collect()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::lineage::Side;
+
+    fn round_trip(command: Command) {
+        let log_record = LogRecord { time: Time(5), planned: Time(3), uid: 1000, command };
+        let bytes = log_record.to_bytes();
+        assert_eq!(LogRecord::from_bytes(&bytes).unwrap().to_bytes(), bytes);
+        for end in 0..bytes.len() {
+            // A cut command is an error, or at least never the same command.
+            assert!(LogRecord::from_bytes(&bytes[..end]).map_or(true, |other| other.to_bytes() != bytes));
+        }
+    }
+
+    #[test]
+    fn every_deed_reads_back() {
+        let (branch, name) = (BranchId(300), Arc::<str>::from("name"));
+        let content = RecordContent { vector: Some([1.0, -0.0].into()), text: Some("t".into()), metadata: "{}".into() };
+        let bare = RecordContent { vector: None, text: None, metadata: "{\"a\":1}".into() };
+        let changes = vec![
+            RecordChange::Put { id: "a".into(), content, from: Some("z".into()) },
+            RecordChange::Put { id: "b".into(), content: bare, from: None },
+            RecordChange::Delete { id: "c".into() },
+        ];
+        round_trip(Command::Root(name.clone()));
+        round_trip(Command::Fork { parent: branch, name: name.clone(), from: Some("cp".into()) });
+        round_trip(Command::Commit(branch, changes));
+        round_trip(Command::Bulk(branch, Hash([3; 32]), vec![name.clone()]));
+        round_trip(Command::Checkpoint { branch, label: name.clone(), text: "why".into() });
+        round_trip(Command::Uncheckpoint(branch, name.clone()));
+        round_trip(Command::Rollback(branch, name.clone()));
+        for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
+            round_trip(Command::Merge(branch, merge));
+        }
+        round_trip(Command::Discard(branch));
+        round_trip(Command::Rename(branch, name.clone()));
+        for setting in Setting::ALL {
+            round_trip(Command::Config(branch, setting, "v".into()));
+        }
+        round_trip(Command::Mode(branch, 0o750));
+        let resolution = Resolution { side: Side::Parent, child: Some(Hash([1; 32])), parent: None };
+        round_trip(Command::Resolve { branch, id: name.clone(), resolution });
+        round_trip(Command::Refuse(branch, name.clone()));
+        round_trip(Command::Files(branch, 12));
+        round_trip(Command::RollbackFiles { branch, label: name.clone(), patterns: vec![name.clone(), "b".into()] });
+        round_trip(Command::User(name));
+        round_trip(Command::Clock);
+    }
+
+    #[test]
+    fn a_fork_with_a_name_of_seven_letters_takes_few_bytes() {
+        let fork = Command::Fork { parent: BranchId(1), name: "agent-7".into(), from: None };
+        assert!(LogRecord { time: Time(1), planned: Time(1), uid: 1000, command: fork }.to_bytes().len() <= 24);
+    }
+}

@@ -1,0 +1,102 @@
+//! A command that passed the rules of the store: what its entry says, and what it changes in the catalog.
+
+use std::sync::Arc;
+
+use super::log_record::LogRecord;
+use crate::branch::BranchVersion;
+use crate::lineage::{Counts, Detail, EntryOp};
+use crate::memory::Error;
+use crate::memory::catalog::settings::Setting;
+use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
+use crate::object::Hash;
+
+/// A command that is allowed, with all that follows from it.
+pub struct PreparedCommand {
+    /// What the entry says was done.
+    pub op: EntryOp,
+    /// The branch it is about; the new one for a fork.
+    pub branch: BranchId,
+    /// Its name path.
+    pub path: Arc<str>,
+    /// Its parent.
+    pub parent: Option<(BranchId, Arc<str>)>,
+    /// Head of its base.
+    pub base: Hash,
+    /// Head that results.
+    pub head: Hash,
+    /// What changes.
+    pub counts: Counts,
+    /// Particulars of the operation.
+    pub detail: Detail,
+    /// Labels of who acts: agent, session, task.
+    pub labels: [Arc<str>; 3],
+    /// The changes of the catalog.
+    pub steps: Vec<CatalogChange>,
+}
+
+/// The entry of a command on a branch that changes nothing yet.
+pub(in crate::memory) fn about(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    op: EntryOp,
+) -> PreparedCommand {
+    let parent = branch.parent.and_then(|id| catalog.branches.get(&id));
+    let parent = parent.map(|parent| (parent.id, parent.path.clone()));
+    PreparedCommand {
+        op,
+        branch: branch.id,
+        path: branch.path.clone(),
+        parent,
+        base: branch.base.head(),
+        head: branch.state.head(),
+        counts: Counts::default(),
+        detail: Detail::default(),
+        labels: labels(catalog, branch, log_record.uid),
+        steps: Vec::new(),
+    }
+}
+
+impl PreparedCommand {
+    pub(in crate::memory) fn with_detail(mut self, detail: Detail) -> PreparedCommand {
+        self.detail = detail;
+        self
+    }
+
+    pub(in crate::memory) fn step(mut self, step: CatalogChange) -> PreparedCommand {
+        self.steps.push(step);
+        self
+    }
+
+    /// The branch's records become `state`.
+    pub(in crate::memory) fn with_state(mut self, state: BranchVersion) -> PreparedCommand {
+        self.head = state.head();
+        let branch = self.branch;
+        self.step(CatalogChange::State(branch, Arc::new(state)))
+    }
+}
+
+/// Agent, session and task of who acts in a branch.
+fn labels(catalog: &Catalog, branch: &Branch, uid: u32) -> [Arc<str>; 3] {
+    let agent = branch.settings.get(Setting::Agent);
+    let agent = if agent.is_empty() { catalog.user(uid) } else { agent.clone() };
+    [agent, branch.settings.get(Setting::Session).clone(), branch.settings.get(Setting::Task).clone()]
+}
+
+/// Fixes dimension and metric once there is a vector.
+pub(in crate::memory) fn fix(
+    catalog: &Catalog,
+    branch: &Branch,
+    dim: Option<usize>,
+    vectors: bool,
+    prepared: &mut PreparedCommand,
+) -> Result<(), Error> {
+    if let Some(dim) = dim
+        && vectors
+        && !catalog.branch(branch.root)?.vectors_fixed
+    {
+        prepared.steps.push(CatalogChange::Set(branch.root, Setting::Dim, dim.to_string().into()));
+        prepared.steps.push(CatalogChange::Fix(branch.root));
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! Files whose rule gives them a lifetime, and their end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::memory::catalog::{BranchId, Catalog};
+use crate::memory::transaction::files::changed_meanwhile;
+use crate::memory::{Actor, BranchEvent, EditError, Error, Kind, Memory, Replaced, View};
+use crate::merge::files::Rules;
+use crate::object::Time;
+use crate::sync::{Mutex, Rank};
+use crate::workspace::{FileName, FileNode, FileOp, ROOT, Tree};
+
+/// Returns the inodes of a branch that handles are open on.
+pub type OpenFiles = Box<dyn Fn(BranchId) -> Vec<u64> + Send + Sync>;
+
+/// Who has files open, and when to look again.
+pub(in crate::memory) struct Expiry {
+    open: Mutex<Option<OpenFiles>>,
+    looked: Mutex<HashMap<BranchId, Looked>>,
+    /// When all branches were looked through.
+    last: Mutex<Time>,
+}
+
+impl Default for Expiry {
+    fn default() -> Expiry {
+        Expiry { open: Mutex::ranked(Rank::OpenFiles, None), looked: Mutex::default(), last: Mutex::default() }
+    }
+}
+
+impl Expiry {
+    /// Forgets a branch that has ended.
+    pub(in crate::memory) fn forget(&self, branch: BranchId) {
+        self.looked.lock().remove(&branch);
+    }
+}
+
+/// What a branch was when it was last looked through.
+#[derive(Clone)]
+struct Looked {
+    /// Operations on its files so far.
+    edits: u64,
+    rules: Arc<str>,
+    /// When the next of its files expires.
+    next: Time,
+}
+
+/// A file that has outlived its rule.
+struct Expired {
+    parent: u64,
+    name: FileName,
+    inode: u64,
+}
+
+impl Memory {
+    /// Lets the store ask which files are open: these never expire, and live on without a name when
+    /// a merge or a rollback takes it away. `open` may be called with any lock held, so it must call
+    /// nothing here.
+    pub fn ask_for_open_files(&self, open: Option<OpenFiles>) {
+        *self.expiry.open.lock() = open;
+    }
+
+    pub(in crate::memory) fn open_files(&self, branch: BranchId) -> Vec<u64> {
+        let open = self.expiry.open.lock();
+        open.as_ref().map(|open| open(branch)).unwrap_or_default()
+    }
+
+    /// Returns whether somebody knows which files are open, and lets go of those that have no name.
+    fn is_watched(&self) -> bool {
+        self.expiry.open.lock().is_some()
+    }
+
+    /// Lets files expire, unless that was done less than `interval` ago.
+    pub(in crate::memory) fn expire_in_time(&self, interval: Duration) -> Result<(), Error> {
+        let now = self.now();
+        {
+            let mut last = self.expiry.last.lock();
+            if now < last.after(i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX)) {
+                return Ok(());
+            }
+            *last = now;
+        }
+        if self.check_clock().is_err() {
+            return Ok(());
+        }
+        self.expire_files(false).map(|_| ())
+    }
+
+    /// Deletes every file that has outlived the `ttl=` of its rule and is not open; returns how many
+    /// went, or with `dry_run` would go. A file's age counts from its last change of content.
+    pub(in crate::memory) fn expire_files(&self, dry_run: bool) -> Result<u64, Error> {
+        let catalog = self.catalog().clone();
+        let mut count = 0;
+        for branch in catalog.branches.values() {
+            let rules = branch.settings.rules();
+            let tree = branch.state.files();
+            let text = branch.settings.get(crate::memory::Setting::Rules);
+            if tree.totals().files == 0 || !rules.iter().any(|rule| rule.ttl.is_some()) {
+                continue;
+            }
+            let now = self.now();
+            let looked = self.expiry.looked.lock().get(&branch.id).cloned();
+            let same = |looked: &Looked| looked.edits == branch.edits && looked.rules == *text && now < looked.next;
+            if looked.as_ref().is_some_and(same) {
+                continue;
+            }
+            let (expired, next) = expired(tree, rules, now);
+            let seen = Looked { edits: branch.edits, rules: text.clone(), next };
+            self.expiry.looked.lock().insert(branch.id, seen);
+            let owner = Actor { uid: branch.uid, name: catalog.user(branch.uid), gid: 0 };
+            count += self.expire_in(&owner, branch.id, expired, dry_run)?;
+        }
+        Ok(count)
+    }
+
+    fn expire_in(&self, owner: &Actor, branch: BranchId, expired: Vec<Expired>, dry_run: bool) -> Result<u64, Error> {
+        let before = match self.files(&View::Branch(branch)) {
+            // Merged or discarded meanwhile.
+            Err(error) if error.kind == Kind::Gone => return Ok(0),
+            before => before?,
+        };
+        let open = self.open_files(branch);
+        let mut count = 0;
+        for file in expired.into_iter().filter(|file| !open.contains(&file.inode)) {
+            count += u64::from(dry_run || self.expire(owner, branch, &before, file)?);
+        }
+        if count > 0 && !dry_run {
+            let after = self.files(&View::Branch(branch))?;
+            let parent = self.catalog().branches.get(&branch).and_then(|branch| branch.parent);
+            // Who has files open lets go of those that are not open any more.
+            let files = vec![Replaced { branch, before, after }];
+            self.tell(BranchEvent { branch, parent, what: "files", files, was: Vec::new() });
+        }
+        Ok(count)
+    }
+
+    /// Deletes a file that has outlived its rule, unless it or the rule was changed since; returns whether it did.
+    fn expire(&self, owner: &Actor, branch: BranchId, before: &Tree, file: Expired) -> Result<bool, Error> {
+        // Time wrote this and nobody who knows of a conflict.
+        let path = before.path(file.inode).unwrap_or_default();
+        self.shown.forget(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
+        let Expired { parent, name, inode } = file;
+        let (now, wanted) = (self.now(), name.clone());
+        let still = |catalog: &Catalog, _: &FileOp<'_>| {
+            let branch = catalog.branch(branch)?;
+            let tree = branch.state.files();
+            let is_it = tree.lookup(parent, &wanted).is_ok_and(|there| there == inode);
+            let folder = tree.path(parent).unwrap_or_default();
+            let path = if folder.is_empty() { wanted.to_vec() } else { [&folder[..], b"/", &wanted[..]].concat() };
+            let end = |node: &FileNode| branch.settings.rules().of(&path).ttl.map(|ttl| node.mtime.after(ttl));
+            let is_due = tree.node(inode).is_ok_and(|node| end(node).is_some_and(|end| end <= now));
+            if is_it && is_due { Ok(()) } else { Err(changed_meanwhile()) }
+        };
+        match self.edit_if(owner, branch, FileOp::Unlink { parent, name, keep: true }, still) {
+            Ok(_) if self.is_watched() => Ok(true),
+            Ok(_) => self.drop_file(owner, branch, inode).map(|()| true),
+            Err(EditError::Refused(error)) if !matches!(error.kind, Kind::Busy | Kind::Gone) => Err(error),
+            // It went or was replaced meanwhile, or its branch is gone.
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn drop_file(&self, owner: &Actor, branch: BranchId, inode: u64) -> Result<(), Error> {
+        match self.edit_unguarded(owner, branch, FileOp::Drop { inode }) {
+            Err(EditError::Refused(error)) => Err(error),
+            Ok(_) | Err(EditError::Tree(_)) => Ok(()),
+        }
+    }
+}
+
+/// Returns the files that have outlived their rule, and when the next one will have.
+fn expired(tree: &Tree, rules: &Rules, now: Time) -> (Vec<Expired>, Time) {
+    let (mut found, mut next) = (Vec::new(), Time(i64::MAX));
+    let mut folders = vec![(ROOT, Vec::new())];
+    while let Some((folder, path)) = folders.pop() {
+        let Ok(entries) = tree.entries(folder, None) else { continue };
+        for (name, inode) in entries {
+            let Ok(node) = tree.node(inode) else { continue };
+            let below = if path.is_empty() { name.to_vec() } else { [&path, &b"/"[..], name].concat() };
+            if node.directory().is_some() {
+                folders.push((inode, below));
+                continue;
+            }
+            let Some(ttl) = rules.of(&below).ttl else { continue };
+            let end = node.mtime.after(ttl);
+            if end <= now {
+                found.push(Expired { parent: folder, name: name.clone(), inode });
+            } else {
+                next = next.min(end);
+            }
+        }
+    }
+    // A file that is open now is looked at again with the next change, or after a minute.
+    let next = if found.is_empty() { next } else { now };
+    (found, next)
+}

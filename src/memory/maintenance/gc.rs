@@ -1,0 +1,183 @@
+//! Letting go of what nobody needs: expired branches, states past `config/keep`, unreachable segments.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::relocations::Compaction;
+use crate::memory::catalog::settings::Setting;
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, RetainedState};
+use crate::memory::command::log_record::Command;
+use crate::memory::storage::manifest::Stored;
+use crate::memory::{Actor, Error, Kind, Memory};
+use crate::object::{Hash, Time};
+
+/// Files are written again where one in so many of their bytes is needed by nobody.
+const SHARE: u64 = 2;
+/// The same on a disk that is full.
+const TIGHT_SHARE: u64 = 16;
+
+impl Memory {
+    /// Collects garbage and returns what went, or with `dry_run` what would go.
+    ///
+    /// A branch goes when its `config/ttl` has run out, and an empty `ttl` never does; with
+    /// `older_than`, only those that were not written for at least so long.
+    pub fn gc(&self, who: &Actor, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Error> {
+        let age = Age { now: self.now(), least: older_than.unwrap_or_default() };
+        let catalog = self.catalog().clone();
+        let expired = expired(&catalog, &age);
+        if dry_run {
+            let path = |id: &BranchId| catalog.branches.get(id).map(|branch| branch.path.to_string());
+            let paths: Vec<String> = expired.iter().filter_map(path).collect();
+            let states = catalog.branches.values().map(|branch| outdated(branch, age.now).count()).sum::<usize>();
+            let (files, bytes) = (self.expire_files(true)?, self.unreachable_bytes()?);
+            return Ok(json!({ "dry_run": true, "branches": paths, "states": states, "files": files, "bytes": bytes }));
+        }
+        drop(catalog);
+        // By a clock that was set nothing is too old.
+        self.check_clock()?;
+        let mut paths = Vec::new();
+        for branch in expired {
+            paths.extend(self.discard_expired(who, branch, age.least)?);
+        }
+        let files = self.expire_files(false)?;
+        self.commit_all_pending()?;
+        let (states, bytes) = self.collect(&mut self.sealing.lock(), age.now)?;
+        Ok(json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes }))
+    }
+
+    /// Lets go of what is outdated, seals, removes what nothing reaches, and compacts; returns how many states went and how many
+    /// bytes that freed. For who holds `sealing`.
+    pub(in crate::memory) fn collect(&self, stored: &mut Stored, now: Time) -> Result<(usize, u64), Error> {
+        let states = self.drop_outdated(now)?;
+        // The catalog that was sealed holds files that compaction frees.
+        let sealed = self.seal_alone(stored, &Compaction::Small)?;
+        let mut bytes = self.sweep(stored, &sealed)?;
+        drop(sealed);
+        match self.compact(stored, if self.room.is_tight() { TIGHT_SHARE } else { SHARE }) {
+            Ok(more) => bytes += more,
+            Err(error) => log::warn!("files of which little is needed stay as they are: {error}"),
+        }
+        self.room.reserve.fill();
+        Ok((states, bytes))
+    }
+
+    /// Discards a branch, if that is still due when nobody else writes; returns its path.
+    fn discard_expired(&self, who: &Actor, branch: BranchId, least: Duration) -> Result<Option<String>, Error> {
+        let mut path = None;
+        let command = || {
+            let catalog = self.catalog();
+            let branch = catalog.branch(branch)?;
+            if !(Age { now: self.now(), least }).expires(branch) || !branch.children.is_empty() {
+                return Err(Error::new(Kind::Busy, "in_use", "the branch was written to", "wait until it expires"));
+            }
+            path = Some(branch.path.to_string());
+            Ok(Command::Discard(branch.id))
+        };
+        self.give_room()?;
+        match self.transact_in_room(who, &[Some(branch)], command) {
+            Err(error) if matches!(error.kind, Kind::Busy | Kind::Gone) => Ok(None),
+            done => done.map(|_| path),
+        }
+    }
+
+    /// Lets go of earlier states that need not stay readable; returns how many.
+    fn drop_outdated(&self, now: Time) -> Result<usize, Error> {
+        let catalog = self.catalog().clone();
+        let has_outdated = |branch: &&BranchRef| outdated(branch, now).next().is_some();
+        let branches: Vec<BranchId> = catalog.branches.values().filter(has_outdated).map(|branch| branch.id).collect();
+        drop(catalog);
+        let mut dropped = 0;
+        for branch in branches {
+            let _writer = self.writer()?;
+            let mut gone = Vec::new();
+            self.catalog.write().change(branch, |branch| {
+                let heads: Vec<Hash> = outdated(branch, now).map(|(head, _)| *head).collect();
+                gone.extend(heads.iter().filter_map(|head| branch.kept.remove(head)));
+            });
+            dropped += gone.len();
+        }
+        Ok(dropped)
+    }
+
+    /// Removes the files that nothing reaches. Called by who holds `sealing`, with the catalog that the manifest names:
+    /// what went out of use since then is needed still, by an opening after a crash.
+    pub(in crate::memory) fn sweep(&self, stored: &Stored, sealed: &Catalog) -> Result<u64, Error> {
+        let live = || {
+            let mut live = self.live_files(stored);
+            live.extend(live_files(sealed));
+            self.segments.retain(&live);
+            self.trees.retain_packs(&live);
+            live
+        };
+        self.segments.blobs.sweep(live).map_err(|error| Error::io("unreachable segments could not be removed", &error))
+    }
+
+    /// Returns the names of all files in the blob store that are needed.
+    pub(in crate::memory) fn live_files(&self, stored: &Stored) -> HashSet<Hash> {
+        let mut live = live_files(&self.catalog());
+        live.extend(stored.names());
+        live.extend(self.history.archives().iter().map(|archive| archive.name));
+        live.extend(self.trees.snapshots());
+        live.extend(self.named.lock().iter());
+        live
+    }
+
+    fn unreachable_bytes(&self) -> Result<u64, Error> {
+        let live = self.live_files(&self.sealing.lock());
+        let unreferenced = self.segments.blobs.unreferenced(&live);
+        let unreferenced = unreferenced.map_err(|error| Error::io("the segments' folder could not be read", &error))?;
+        let length =
+            |name: &String| self.disk.open(&format!("{}/{name}", crate::segment::FOLDER)).and_then(|file| file.len());
+        Ok(unreferenced.iter().filter_map(|name| length(name).ok()).sum())
+    }
+}
+
+/// Returns the names of all segments that a catalog needs.
+pub(in crate::memory) fn live_files(catalog: &Catalog) -> HashSet<Hash> {
+    crate::memory::catalog::segments_of(catalog)
+}
+
+/// How old a branch must be to expire.
+struct Age {
+    now: Time,
+    /// What it must be at least, whatever its `config/ttl` says.
+    least: Duration,
+}
+
+impl Age {
+    fn expires(&self, branch: &Branch) -> bool {
+        let age = self.now.0 - branch.changed.0;
+        let least = i64::try_from(self.least.as_nanos()).unwrap_or(i64::MAX);
+        branch.parent.is_some() && branch.settings.duration(Setting::Ttl).is_some_and(|ttl| age >= ttl) && age >= least
+    }
+}
+
+/// Returns expired branches, children before their parents.
+fn expired(catalog: &Catalog, age: &Age) -> Vec<BranchId> {
+    let branches = catalog.branches.values().map(|branch| &**branch);
+    let mut chosen: Vec<(u64, &Branch)> =
+        branches.filter(|branch| age.expires(branch)).map(|branch| (catalog.depth(branch), branch)).collect();
+    chosen.sort_by_key(|(depth, branch)| (Reverse(*depth), branch.id));
+    let mut gone = HashSet::new();
+    let mut order = Vec::new();
+    for (_, branch) in chosen {
+        // A living child keeps its parent.
+        if branch.children.values().all(|child| gone.contains(child)) {
+            gone.insert(branch.id);
+            order.push(branch.id);
+        }
+    }
+    order
+}
+
+fn is_outdated(branch: &Branch, kept: &RetainedState, now: Time) -> bool {
+    let keep = branch.settings.duration(Setting::Keep).unwrap_or(i64::MAX);
+    now.0 - kept.time.0 >= keep
+}
+
+fn outdated(branch: &Branch, now: Time) -> impl Iterator<Item = (&Hash, &RetainedState)> {
+    branch.kept.iter().filter(move |(_, kept)| is_outdated(branch, kept, now))
+}

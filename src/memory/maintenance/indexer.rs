@@ -1,0 +1,328 @@
+//! The indexer: the thread that builds the neighbour graphs of large segments in the background.
+//!
+//! A segment is searched by scan until its graph is there. The thread holds the segment and not the
+//! store while it works, is never in the way of a writer or a reader, and stops within
+//! milliseconds when told to. A finished graph is a file in the blob store; the seal that follows puts
+//! its name into the manifest.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::relocations::{COMPACTED_ROWS_MAX, Compaction};
+use super::unfinished;
+use crate::branch::{BranchVersion, Layer};
+use crate::disk::Disk;
+use crate::graph::{GraphBuilder, Params};
+use crate::memory::catalog::Branch;
+use crate::memory::{Error, Memory};
+use crate::object::Hash;
+use crate::search::walk_pays_beside;
+use crate::segment::{GraphFile, Segment, write_graph};
+use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::vector::Metric;
+
+/// How soon the thread hears that it shall stop.
+const STEPS_AT_ONCE: usize = 64;
+/// How much work is lost at most when the process dies.
+const STEPS_BETWEEN_SAVES: usize = 100_000;
+/// Beside a large segment a graph pays from this share of the rows on: what the walk of the large one
+/// found tells early that little here is worth following.
+const BESIDE_SHARE: u32 = 4;
+/// So many quiet intervals are waited for at most, where seals never end.
+const PAUSES_MAX: usize = 12;
+
+/// What the indexer is asked to do, and what it is at.
+#[derive(Default)]
+struct IndexRequests {
+    look: bool,
+    stop: bool,
+    /// A graph is being built or put in place.
+    busy: bool,
+    /// The segment at hand, and how many of its rows are done.
+    current: Option<(Hash, u64)>,
+    /// Grows with every step, so that a status can be told from a later one.
+    steps: u64,
+}
+
+/// The thread that builds graphs, seen from outside.
+#[derive(Clone, Default)]
+pub(in crate::memory) struct Indexer(Arc<(Mutex<IndexRequests>, Condvar)>);
+
+/// A graph that is wanted.
+struct Task {
+    segment: Arc<Segment>,
+    metric: Metric,
+}
+
+impl Task {
+    fn is_same(&self, other: &Task) -> bool {
+        self.segment.name() == other.segment.name() && self.metric == other.metric
+    }
+}
+
+impl Indexer {
+    fn lock(&self) -> MutexGuard<'_, IndexRequests> {
+        self.0.0.lock()
+    }
+
+    fn request(&self, change: impl FnOnce(&mut IndexRequests)) {
+        change(&mut self.lock());
+        self.0.1.notify_all();
+    }
+
+    /// Asks the thread to look for segments that want a graph.
+    pub(in crate::memory) fn wake(&self) {
+        self.request(|requests| requests.look = true);
+    }
+
+    /// Tells the thread to end.
+    pub(in crate::memory) fn stop(&self) {
+        self.request(|requests| requests.stop = true);
+    }
+
+    /// Waits for a request; returns whether to look, or to end.
+    fn next(&self) -> bool {
+        let mut requests = self.lock();
+        requests.busy = false;
+        self.0.1.notify_all();
+        let mut requests = self.0.1.wait_while(requests, |requests| !requests.look && !requests.stop);
+        (requests.look, requests.busy) = (false, !requests.stop);
+        !requests.stop
+    }
+
+    /// Tells whether something was sealed since this was asked last.
+    fn is_woken(&self) -> bool {
+        std::mem::take(&mut self.lock().look)
+    }
+
+    /// Waits until nothing was sealed for a while; returns whether to go on.
+    fn quiescence(&self, pause: Duration) -> bool {
+        let mut requests = self.lock();
+        for _ in 0..PAUSES_MAX {
+            requests.look = false;
+            let (after, is_quiet) =
+                self.0.1.wait_timeout_while(requests, pause, |requests| !requests.look && !requests.stop);
+            requests = after;
+            if is_quiet || requests.stop {
+                break;
+            }
+        }
+        !requests.stop
+    }
+
+    /// Waits until the thread is at rest: it has nothing to do, or was told to end and did.
+    fn rest(&self) {
+        let resting = |requests: &mut IndexRequests| requests.busy || (requests.look && !requests.stop);
+        drop(self.0.1.wait_while(self.lock(), resting));
+    }
+
+    /// Notes how many rows are done; returns whether to go on.
+    fn progress(&self, segment: Hash, rows: u64) -> bool {
+        let mut requests = self.lock();
+        requests.current = Some((segment, rows));
+        requests.steps += 1;
+        !requests.stop
+    }
+
+    /// Returns a number that grows as the work goes on.
+    pub(in crate::memory) fn steps(&self) -> u64 {
+        self.lock().steps
+    }
+
+    /// Notes that no graph is being built any longer.
+    fn leave(&self) {
+        self.request(|requests| {
+            requests.current = None;
+            requests.steps += 1;
+        });
+    }
+
+    /// Returns the segment whose graph is being built, and how many rows are done.
+    pub(in crate::memory) fn current(&self) -> Option<(Hash, u64)> {
+        self.lock().current
+    }
+}
+
+impl Memory {
+    /// Starts the thread that builds graphs. It ends with the store.
+    pub(in crate::memory) fn start_indexer(self: &Arc<Self>) {
+        let (memory, disk, indexer) = (Arc::downgrade(self), self.disk.clone(), self.indexer.clone());
+        let life = move || {
+            if let Err(error) = rustix::process::nice(19) {
+                log::debug!("graphs are built at the usual priority: {error}");
+            }
+            while indexer.next() {
+                if catch_unwind(AssertUnwindSafe(|| build_all(&memory, &*disk, &indexer))).is_err() {
+                    log::error!("a search graph ended in an internal error and is tried again later");
+                    indexer.leave();
+                }
+            }
+        };
+        self.indexer.wake();
+        if let Err(error) = std::thread::Builder::new().name("indexer".to_owned()).spawn(life) {
+            log::warn!("no graphs are built, questions stay scans: {error}");
+            self.indexer.stop();
+        }
+    }
+
+    /// Tells the indexer to end, and waits until it has.
+    pub(in crate::memory) fn stop_indexer(&self) {
+        self.indexer.stop();
+        self.indexer.rest();
+    }
+
+    /// Waits until what is being sealed is sealed, and every segment that is large enough has its graph.
+    ///
+    /// Returns at once where nothing is built: on a store opened for reading.
+    pub fn wait_indexed(&self) {
+        if !self.read_only {
+            self.maintenance.rest();
+            self.indexer.rest();
+        }
+    }
+
+    /// Returns the segments of a state for whose graph queries under a metric wait: large ones of
+    /// which it sees enough that they would be walked, and beside a large one also smaller ones.
+    /// Branches share segments, so what a branch sees is seldom all.
+    pub(in crate::memory) fn without_graph<'a>(
+        &self,
+        state: &'a BranchVersion,
+        metric: Metric,
+    ) -> impl Iterator<Item = &'a Layer> {
+        let rows = self.environment.graph_rows;
+        let is_large = move |layer: &Layer| {
+            layer.segment.dim() > 0 && layer.segment.rows() >= rows && layer.visible.count() >= rows / 2
+        };
+        let is_beside = state.layers().iter().any(is_large);
+        let pays = move |layer: &Layer| {
+            let (all, seen) = (layer.segment.rows(), layer.visible.count());
+            layer.segment.dim() > 0 && all >= rows / BESIDE_SHARE && walk_pays_beside(seen, all)
+        };
+        let wants = move |layer: &&Layer| is_large(layer) || is_beside && pays(layer);
+        state.layers().iter().filter(wants).filter(move |layer| layer.segment.graph(metric).is_none())
+    }
+
+    /// Returns the segments that want a graph and have none, each once.
+    fn tasks(&self) -> Vec<Task> {
+        let catalog = self.catalog().clone();
+        let mut tasks: Vec<Task> = Vec::new();
+        for branch in catalog.branches.values() {
+            let Ok(settings) = catalog.shared_settings(branch) else { continue };
+            let metric = settings.metric();
+            each_asked_state(branch, |state| {
+                for layer in self.without_graph(state, metric) {
+                    let task = Task { segment: layer.segment.clone(), metric };
+                    if !tasks.iter().any(|other| other.is_same(&task)) {
+                        tasks.push(task);
+                    }
+                }
+            });
+        }
+        tasks
+    }
+
+    /// Returns the largest segment that wants a graph, after several were compacted into one.
+    fn next_task(&self) -> Option<Task> {
+        if self.tasks().len() > 1
+            && let Err(error) = self.seal_and_compact(&Compaction::WithoutGraph)
+        {
+            log::warn!("segments stay apart, and each gets a search graph of its own: {error}");
+        }
+        self.tasks().into_iter().max_by_key(|task| task.segment.rows())
+    }
+
+    /// Tells whether so much waits for a graph beside a segment that both should become one first,
+    /// and can.
+    fn is_outgrown(&self, task: &Task) -> bool {
+        // One with a graph for another metric stays as it is.
+        let may = |segment: &Segment| segment.dim() == task.segment.dim() && segment.graphs().next().is_none();
+        if !may(&task.segment) {
+            return false;
+        }
+        let mut rows: HashMap<Hash, u32> = self
+            .tasks()
+            .iter()
+            .filter(|other| may(&other.segment))
+            .map(|other| (other.segment.name(), other.segment.rows()))
+            .collect();
+        rows.remove(&task.segment.name());
+        let others = rows.into_values().map(u64::from).sum::<u64>();
+        let own = u64::from(task.segment.rows());
+        others >= own / 2 && own + others <= u64::from(COMPACTED_ROWS_MAX)
+    }
+
+    /// Puts a finished graph onto the blob store and in use, and has the manifest name it.
+    fn install_graph(&self, task: &Task, bytes: &[u8]) -> Result<(), Error> {
+        let _room = self.take_room(bytes.len() as u64)?;
+        {
+            // Nothing names the file before it is attached.
+            let _publishing = self.segments.blobs.publishing();
+            let name = write_graph(&self.segments.blobs, &task.segment.name(), task.metric, bytes)?;
+            let graph = GraphFile::open(&self.segments.blobs, name)?;
+            // Checked here, so that no query waits for it.
+            graph.graph()?;
+            task.segment.attach(Arc::new(graph));
+        }
+        self.seal()
+    }
+}
+
+/// Builds one graph after the other, until none is wanted or the thread is told to end.
+fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
+    loop {
+        let wanted = |memory: Arc<Memory>| (!memory.tasks().is_empty()).then_some(memory.environment.index_delay);
+        let Some(pause) = memory.upgrade().and_then(wanted) else { return };
+        if !indexer.quiescence(pause) {
+            return;
+        }
+        let Some(task) = memory.upgrade().and_then(|memory| memory.next_task()) else { return };
+        let is_outgrown = || memory.upgrade().is_some_and(|memory| memory.is_outgrown(&task));
+        let built = build(disk, &task, indexer, is_outgrown);
+        let Some(memory) = memory.upgrade().filter(|_| !indexer.lock().stop) else { return };
+        if let Err(error) = built.and_then(|bytes| bytes.map_or(Ok(()), |bytes| memory.install_graph(&task, &bytes))) {
+            log::warn!("a search graph could not be built and is tried again later: {error}");
+            indexer.leave();
+            return;
+        }
+        indexer.leave();
+        unfinished::drop_kept(disk);
+    }
+}
+
+/// Builds a graph, from where it was left off if it was; nothing when told to stop, or when more rows
+/// come that belong into it before half of the work is done.
+fn build(
+    disk: &dyn Disk,
+    task: &Task,
+    indexer: &Indexer,
+    is_outgrown: impl Fn() -> bool,
+) -> Result<Option<Vec<u8>>, Error> {
+    let (name, metric, params) = (task.segment.name(), task.metric, Params::default());
+    let rows = task.segment.graph_rows()?;
+    log::info!("building the search graph of {} rows of segment {name}", task.segment.rows());
+    let kept = unfinished::resume(disk, &name, metric, || rows, params);
+    let mut builder = kept.unwrap_or_else(|| GraphBuilder::new(rows, metric, params));
+    let mut saved = builder.done();
+    while !builder.step(STEPS_AT_ONCE) {
+        let rows_done = builder.done() as u64 * u64::from(task.segment.rows()) / builder.total().max(1) as u64;
+        let stopped = !indexer.progress(name, rows_done);
+        if stopped || builder.done() - saved >= STEPS_BETWEEN_SAVES {
+            saved = builder.done();
+            if let Err(error) = unfinished::save(disk, &name, metric, &builder) {
+                log::warn!("a half-built search graph could not be kept and may be built anew: {error}");
+            }
+        }
+        if stopped || (builder.done() < builder.total() / 2 && indexer.is_woken() && is_outgrown()) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(builder.finish()))
+}
+
+/// Calls `each` with the states of a branch that queries are put to.
+fn each_asked_state(branch: &Branch, mut each: impl FnMut(&BranchVersion)) {
+    each(&branch.state);
+    branch.checkpoints.values().for_each(|checkpoint| each(&checkpoint.state));
+}

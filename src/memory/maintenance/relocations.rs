@@ -1,0 +1,308 @@
+//! Which rows move into which new segment, and the states that see them there.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use imbl::ordmap::DiffItem;
+
+use super::compact::Sparse;
+use crate::branch::{BranchVersion, Visible};
+use crate::memory::catalog::each_state;
+use crate::memory::catalog::{BranchRef, Branches, Catalog, Checkpoint, RetainedState};
+use crate::memory::storage::trees::stored;
+use crate::memory::{Error, Memory};
+use crate::object::Hash;
+use crate::record::Version;
+use crate::segment::{Row, Segment, write_segment};
+use crate::workspace::{Packed, Repacked, write_packs};
+
+/// Segments of one dimension from which on the smallest are compacted into one.
+const SEGMENTS_MAX: usize = 8;
+/// How many are left then, beside the new one.
+const SEGMENTS_LEFT: usize = 4;
+/// Rows of older segments that are rewritten at once. What is larger stays: rewriting it would cost
+/// more, its graph above all, than one segment less to search saves.
+pub(in crate::memory) const COMPACTED_ROWS_MAX: u32 = 1 << 20;
+/// Stands for a row that nobody sees any longer.
+const NOWHERE: u32 = u32::MAX;
+
+/// Which older segments a seal compacts into the new one.
+#[derive(Clone, PartialEq, Eq)]
+pub(in crate::memory) enum Compaction {
+    /// Small ones, where that makes them few or worth a graph.
+    Small,
+    /// All that have no graph, so that one is built instead of many: walking one that is twice as
+    /// large costs little more, walking two costs twice as much.
+    WithoutGraph,
+    /// These, and packs with them.
+    Sparse(Arc<Sparse>),
+}
+
+/// A new segment, and what moved into it. The rows are held, so that no address of a version can
+/// come to mean another one.
+pub(in crate::memory) struct FlushedSegment {
+    segment: Arc<Segment>,
+    /// Where each version stands that was unsealed, by its address.
+    places: HashMap<*const Version, u32>,
+    /// Where each row of each older segment stands.
+    compacted: HashMap<Hash, Vec<u32>>,
+    _held: Vec<Row>,
+}
+
+impl FlushedSegment {
+    /// Returns whether rows of older segments moved.
+    pub(in crate::memory) fn compacts(&self) -> bool {
+        !self.compacted.is_empty()
+    }
+}
+
+/// What goes into the new segment of one dimension.
+#[derive(Default)]
+struct DimensionGroup {
+    unsealed: HashMap<*const Version, Arc<Version>>,
+    /// Each segment of that dimension, and the rows that some state sees.
+    segments: HashMap<Hash, (Arc<Segment>, Visible)>,
+}
+
+impl DimensionGroup {
+    /// Leaves those segments that are compacted: the smallest of those that may be, as many as `compaction` says.
+    fn choose(&mut self, graph_rows: u32, compaction: &Compaction, spare: &mut u64) {
+        if let Compaction::Sparse(sparse) = compaction {
+            self.segments.retain(|name, _| sparse.segments.contains(name));
+            return;
+        }
+        let may = |segment: &Segment| *compaction == Compaction::Small || segment.graphs().next().is_none();
+        let segments = self.segments.values().filter(|(segment, _)| may(segment));
+        let mut sizes: Vec<(u32, Hash)> = segments.map(|(segment, seen)| (seen.count(), segment.name())).collect();
+        sizes.sort_unstable();
+        let count = if *compaction == Compaction::Small { self.small(&sizes, graph_rows) } else { sizes.len() };
+        let mut rows = 0u32;
+        let fits = |(more, name): &&(u32, Hash)| {
+            rows = rows.saturating_add(*more);
+            let left = self.segments.get(name).and_then(|(segment, _)| spare.checked_sub(segment.length()));
+            *spare = left.unwrap_or(*spare);
+            rows <= COMPACTED_ROWS_MAX && left.is_some()
+        };
+        let mut chosen: HashSet<Hash> = sizes.iter().take(count).take_while(fits).map(|(_, name)| *name).collect();
+        if *compaction == Compaction::WithoutGraph && chosen.len() < 2 {
+            chosen.clear();
+        }
+        self.segments.retain(|name, _| chosen.contains(name));
+    }
+
+    /// Returns how many of the smallest are compacted in passing: so many that few are left, and all that
+    /// are too small for a graph once one of `graph_rows` rows can be made of them.
+    fn small(&self, sizes: &[(u32, Hash)], graph_rows: u32) -> usize {
+        let too_many = if sizes.len() > SEGMENTS_MAX { sizes.len() - SEGMENTS_LEFT } else { 0 };
+        let small = sizes.partition_point(|(rows, _)| *rows < graph_rows);
+        let together = sizes[..small].iter().fold(self.unsealed.len() as u64, |sum, (rows, _)| sum + u64::from(*rows));
+        if together >= u64::from(graph_rows) { too_many.max(small) } else { too_many }
+    }
+
+    /// All rows of the new segment, in order of ids.
+    fn rows(&self) -> Result<Vec<Row>, Error> {
+        let mut rows: Vec<Row> = self.unsealed.values().map(|version| Row::Unsealed(version.clone())).collect();
+        for (segment, seen) in self.segments.values() {
+            rows.extend(seen.iter().map(|row| Row::Sealed(segment.clone(), row)));
+        }
+        rows.iter().try_for_each(|row| row.id().map(|_| ()))?;
+        // Each segment's rows are a run in order already, which this sort makes use of.
+        rows.sort_by(|a, b| match (a.id(), b.id()) {
+            (Ok(first), Ok(second)) => first.cmp(&second).then_with(|| a.hash().ok().cmp(&b.hash().ok())),
+            _ => std::cmp::Ordering::Equal,
+        });
+        Ok(rows)
+    }
+}
+
+impl Memory {
+    /// Writes every unsealed version that the catalog reaches, one segment for each dimension, with the
+    /// rows of the older segments that are compacted, which take at most `spare` bytes.
+    pub(in crate::memory) fn write_segments(
+        &self,
+        catalog: &Catalog,
+        compaction: &Compaction,
+        mut spare: u64,
+    ) -> Result<Vec<FlushedSegment>, Error> {
+        let mut sealed = Vec::new();
+        for (dim, mut group) in groups(catalog) {
+            group.choose(self.environment.graph_rows, compaction, &mut spare);
+            let rows = group.rows()?;
+            if rows.is_empty() {
+                continue;
+            }
+            let segment = self.segments.get_fresh(&write_segment(&self.segments.blobs, &rows, dim)?)?;
+            let mut places = HashMap::new();
+            let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, Visible))| {
+                (*name, vec![NOWHERE; segment.rows() as usize])
+            };
+            let mut compacted: HashMap<Hash, Vec<u32>> = group.segments.iter().map(blank).collect();
+            for (row, number) in rows.iter().zip(0..) {
+                match row {
+                    Row::Unsealed(version) => {
+                        places.insert(Arc::as_ptr(version), number);
+                    }
+                    Row::Sealed(segment, old) => {
+                        if let Some(places) = compacted.get_mut(&segment.name()) {
+                            places[*old as usize] = number;
+                        }
+                    }
+                }
+            }
+            sealed.push(FlushedSegment { segment, places, compacted, _held: rows });
+        }
+        Ok(sealed)
+    }
+}
+
+impl Memory {
+    /// Writes every content of files that is in no pack yet into one.
+    pub(in crate::memory) fn pack_files(&self, catalog: &Catalog) -> Result<Packed, Error> {
+        let mut states = Vec::new();
+        each_state(catalog, |state| states.push(state.clone()));
+        let trees = states.iter().map(|state| state.files());
+        write_packs(&self.segments.blobs, &self.trees, trees).map_err(stored)
+    }
+
+    /// Writes what is needed of some packs into a new one; nothing where there are none.
+    pub(in crate::memory) fn repack_files(
+        &self,
+        catalog: &Catalog,
+        compaction: &Compaction,
+    ) -> Result<Option<Repacked>, Error> {
+        let Compaction::Sparse(sparse) = compaction else { return Ok(None) };
+        if sparse.packs.is_empty() {
+            return Ok(None);
+        }
+        let mut states = Vec::new();
+        each_state(catalog, |state| states.push(state.clone()));
+        let (trees, from) = (states.iter().map(|state| state.files()), sparse.packs.clone());
+        Repacked::write(&self.segments.blobs, &self.trees, trees, from).map(Some).map_err(stored)
+    }
+}
+
+/// Gathers all that the catalog reaches, by dimension.
+fn groups(catalog: &Catalog) -> BTreeMap<usize, DimensionGroup> {
+    let mut groups: BTreeMap<usize, DimensionGroup> = BTreeMap::new();
+    let mut seen = HashSet::new();
+    each_state(catalog, |state| {
+        if !seen.insert(Arc::as_ptr(state)) {
+            return;
+        }
+        for version in state.unsealed().values() {
+            let dim = version.content.vector.as_ref().map_or(0, |vector| vector.len());
+            groups.entry(dim).or_default().unsealed.insert(Arc::as_ptr(version), version.clone());
+        }
+        for layer in state.layers() {
+            let group = groups.entry(layer.segment.dim()).or_default();
+            let none = || (layer.segment.clone(), Visible::none(layer.segment.rows()));
+            let (_, seen) = group.segments.entry(layer.segment.name()).or_insert_with(none);
+            seen.join(&layer.visible);
+        }
+    });
+    groups
+}
+
+/// Moves states over to new segments, each distinct state once.
+pub(in crate::memory) struct Relocations<'a> {
+    sealed: &'a [FlushedSegment],
+    packed: &'a mut Packed,
+    repacked: Option<&'a mut Repacked>,
+    /// Old state to new; the old one is held so that its address stays its own.
+    done: HashMap<*const BranchVersion, (Arc<BranchVersion>, Arc<BranchVersion>)>,
+}
+
+impl<'a> Relocations<'a> {
+    /// Begins with no state moved.
+    pub(in crate::memory) fn new(
+        sealed: &'a [FlushedSegment],
+        packed: &'a mut Packed,
+        repacked: Option<&'a mut Repacked>,
+    ) -> Relocations<'a> {
+        Relocations { sealed, packed, repacked, done: HashMap::new() }
+    }
+
+    /// Relocates every state that the catalog reaches.
+    pub(in crate::memory) fn catalog(&mut self, catalog: &mut Catalog) {
+        let before = catalog.clone();
+        for branch in before.branches.values() {
+            let moved = self.branch(branch);
+            // What stays shares its place in the map, too: that is where two catalogs are not compared.
+            if moved != *branch {
+                catalog.branches.insert(branch.id, moved);
+            }
+        }
+    }
+
+    /// Brings moved branches up to what has changed from one version of the catalog to another; returns how many had.
+    pub(in crate::memory) fn follow(&mut self, moved: &mut Branches, from: &Branches, to: &Branches) -> usize {
+        let mut count = 0;
+        for item in from.diff(to) {
+            count += 1;
+            match item {
+                DiffItem::Add(id, branch) | DiffItem::Update { new: (id, branch), .. } => {
+                    moved.insert(*id, self.branch(branch));
+                }
+                DiffItem::Remove(id, _) => drop(moved.remove(id)),
+            }
+        }
+        count
+    }
+
+    /// Returns a branch with its states moved; itself where none moves.
+    fn branch(&mut self, branch: &BranchRef) -> BranchRef {
+        let mut moves = |state: &Arc<BranchVersion>| {
+            let moved = self.state(state);
+            (!Arc::ptr_eq(&moved, state)).then_some(moved)
+        };
+        let mut after = branch.clone();
+        if let Some(state) = moves(&branch.state) {
+            after.make_mut().state = state;
+        }
+        if let Some(base) = moves(&branch.base) {
+            after.make_mut().base = base;
+        }
+        for (label, old) in &branch.checkpoints {
+            if let Some(state) = moves(&old.state) {
+                after.make_mut().checkpoints.insert(label.clone(), Checkpoint { state, ..old.clone() });
+            }
+        }
+        for (head, old) in &branch.kept {
+            if let Some(state) = moves(&old.state) {
+                after.make_mut().kept.insert(*head, RetainedState { state, ..old.clone() });
+            }
+        }
+        after
+    }
+
+    fn state(&mut self, old: &Arc<BranchVersion>) -> Arc<BranchVersion> {
+        if let Some((_, new)) = self.done.get(&Arc::as_ptr(old)) {
+            return new.clone();
+        }
+        let mut new = old.clone();
+        for sealed in self.sealed {
+            if !new.unsealed().is_empty() {
+                let place = |version: &Arc<Version>| sealed.places.get(&Arc::as_ptr(version)).copied();
+                new = Arc::new(new.settled(&sealed.segment, place));
+            }
+            if new.layers().iter().any(|layer| sealed.compacted.contains_key(&layer.segment.name())) {
+                let place = |name: &Hash, row: u32| {
+                    sealed.compacted.get(name)?.get(row as usize).copied().filter(|row| *row != NOWHERE)
+                };
+                new = Arc::new(new.moved(&sealed.segment, place));
+            }
+        }
+        if new.files().is_unsealed() {
+            let mut settled = BranchVersion::clone(&new);
+            settled.settle_files(self.packed.settle(new.files()));
+            new = Arc::new(settled);
+        }
+        if let Some(repacked) = &mut self.repacked {
+            let mut moved = BranchVersion::clone(&new);
+            moved.settle_files(repacked.moved(new.files()));
+            new = Arc::new(moved);
+        }
+        self.done.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
+        new
+    }
+}

@@ -1,0 +1,189 @@
+//! The scrubber: the thread that checks mapped files again, slowly, for as long as a store is open.
+//!
+//! What queries search is mapped, and was checked when it was first touched. What becomes wrong on the disk after that
+//! is found here: from then on every use of the file is an error. It holds the files and not the store while it works.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::memory::{Error, Memory};
+use crate::segment::{GraphFile, Segment, SegmentError};
+use crate::sync::{Condvar, Mutex};
+
+/// So many bytes are checked without a pause.
+const BURST_BYTES: u64 = 1 << 20;
+/// How long a pause is: some 8 MiB are checked a second, which costs half a hundredth of a processor.
+const PAUSE: Duration = Duration::from_millis(125);
+/// How long nothing is done before the first round and after each.
+const REST: Duration = Duration::from_secs(10);
+
+/// How far a round is.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, serde::Serialize)]
+pub(in crate::memory) struct ScrubProgress {
+    /// Bytes that were checked in this round, or in the last one where none is under way.
+    pub checked: u64,
+    /// Bytes of all files of the round.
+    pub total: u64,
+}
+
+#[derive(Default)]
+struct ScrubState {
+    progress: ScrubProgress,
+    /// Grows with the progress, so that a status can be told from a later one.
+    steps: u64,
+    stop: bool,
+}
+
+/// The thread that checks files again, seen from outside.
+#[derive(Clone, Default)]
+pub(in crate::memory) struct Scrubber(Arc<(Mutex<ScrubState>, Condvar)>);
+
+/// A file that is mapped.
+enum MappedSection {
+    Segment(Arc<Segment>),
+    Graph(Arc<GraphFile>),
+}
+
+impl MappedSection {
+    fn bytes(&self) -> u64 {
+        match self {
+            MappedSection::Segment(segment) => segment.file_bytes(),
+            MappedSection::Graph(graph) => graph.file_bytes(),
+        }
+    }
+
+    fn recheck(&self, block: u64) -> Option<Result<u64, SegmentError>> {
+        match self {
+            MappedSection::Segment(segment) => segment.recheck(block),
+            MappedSection::Graph(graph) => graph.recheck(block),
+        }
+    }
+}
+
+impl Scrubber {
+    /// Tells the thread to end.
+    pub(in crate::memory) fn stop(&self) {
+        self.0.0.lock().stop = true;
+        self.0.1.notify_all();
+    }
+
+    /// Returns how far it is.
+    pub(in crate::memory) fn progress(&self) -> ScrubProgress {
+        self.0.0.lock().progress
+    }
+
+    /// Returns a number that grows as the work goes on.
+    pub(in crate::memory) fn steps(&self) -> u64 {
+        self.0.0.lock().steps
+    }
+
+    fn note(&self, progress: ScrubProgress) {
+        let mut state = self.0.0.lock();
+        state.progress = progress;
+        state.steps += 1;
+    }
+
+    /// Waits; returns whether to go on.
+    fn wait(&self, time: Duration) -> bool {
+        let (state, _) = self.0.1.wait_timeout_while(self.0.0.lock(), time, |state| !state.stop);
+        !state.stop
+    }
+
+    /// Checks every block of some files; `pause` is called after each burst and says whether to go on.
+    fn round(&self, files: Vec<MappedSection>, pause: impl Fn() -> bool) {
+        let mut progress = ScrubProgress { checked: 0, total: files.iter().map(MappedSection::bytes).sum() };
+        self.note(progress);
+        let mut ahead = 0;
+        for file in files {
+            let end = progress.checked + file.bytes();
+            for outcome in (0..).map_while(|block| file.recheck(block)) {
+                match outcome {
+                    Ok(bytes) => ahead += bytes,
+                    Err(error) => {
+                        log::error!("{}", Error::from(error));
+                        break;
+                    }
+                }
+                if ahead >= BURST_BYTES {
+                    progress.checked += ahead;
+                    ahead = 0;
+                    self.note(progress);
+                    if !pause() {
+                        return;
+                    }
+                }
+            }
+            // With the footer, which was read when the file was opened; what is behind damage counts, too.
+            (progress.checked, ahead) = (end, 0);
+        }
+        self.note(progress);
+    }
+}
+
+impl Memory {
+    /// Starts the thread that checks mapped files again. It ends with the store.
+    pub(in crate::memory) fn start_scrubber(self: &Arc<Self>) {
+        let (memory, scrubber) = (Arc::downgrade(self), self.scrubber.clone());
+        let life = move || {
+            if let Err(error) = rustix::process::nice(19) {
+                log::debug!("mapped files are checked at the usual priority: {error}");
+            }
+            while scrubber.wait(REST)
+                && let Some(files) = Weak::upgrade(&memory).map(|memory| memory.mapped_files())
+            {
+                scrubber.round(files, || scrubber.wait(PAUSE));
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("scrubber".to_owned()).spawn(life) {
+            log::warn!("mapped files are not checked again while the store is open: {error}");
+        }
+    }
+
+    fn mapped_files(&self) -> Vec<MappedSection> {
+        let segments = self.segments.all();
+        let graphs = segments.iter().flat_map(|segment| segment.graphs()).cloned().map(MappedSection::Graph);
+        let graphs: Vec<MappedSection> = graphs.collect();
+        segments.into_iter().map(MappedSection::Segment).chain(graphs).collect()
+    }
+
+    /// Checks all mapped files again, at once and without pauses.
+    #[cfg(test)]
+    fn scrub(&self) {
+        self.scrubber.round(self.mapped_files(), || true);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Actor, Environment, Kind, OpenMode, Query, RecordEdit, RecordInput, View};
+
+    #[test]
+    fn what_goes_wrong_after_its_check_ends_the_use_of_its_file() {
+        let (disk, owner) = (ForgetfulDisk::new(), Actor { uid: 1, gid: 1, name: "ann".into() });
+        let environment = Environment::real(owner.clone());
+        let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        let draft = |n: u32| RecordInput { vector: Some([n as f32, 1.0].into()), text: None, metadata: "{}".into() };
+        let edits = (0..30).map(|n| RecordEdit::Put { id: format!("r{n}").into(), draft: draft(n) }).collect();
+        memory.commit(&owner, main, edits).unwrap();
+        memory.seal().unwrap();
+        let query = Query::parse(r#"{"vector":[3,1],"k":1}"#).unwrap();
+        let ask = || memory.ask(&View::Branch(main), &query).map(drop);
+        ask().unwrap();
+        memory.scrub();
+        let whole = memory.scrubber.progress();
+        assert!(whole.total > 0 && whole.checked == whole.total, "{whole:?}");
+        ask().unwrap();
+        let path = memory.segments.blobs.path(&memory.segments.all()[0].name());
+        // The first section, of the vectors: mapped, checked when the query came, and not looked at again by it.
+        disk.flip(&path, 64, 1).unwrap();
+        ask().unwrap();
+        memory.scrub();
+        let error = ask().unwrap_err();
+        assert!(error.kind == Kind::Damaged && error.message.contains("block 0 does not match"), "{error}");
+        assert_eq!(memory.scrubber.progress(), whole);
+    }
+}

@@ -1,0 +1,467 @@
+//! Sealing: unsealed versions move out of memory and journal into segments, in the background.
+//!
+//! 1. The journal is rotated: commands from now on go to a new file. The old one is flushed after that; a
+//!    flush of the new one would flush it first.
+//! 2. What the catalog at that moment holds unsealed is written into segments, the entries into an
+//!    archive, and what has changed of the catalog since the last seal into a part of the manifest, which names the new
+//!    journal file.
+//!    Rows of older segments that are still seen are compacted into the new one, where that makes few
+//!    segments of many or a graph worth while.
+//! 3. The states in use are replaced by equal ones that see the segments.
+//! 4. The old journal files are removed.
+//!
+//! A crash before the manifest is renamed leaves the old manifest with all journal files, after it
+//! the new one with the new file: both give the same catalog.
+
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::relocations::{Compaction, FlushedSegment, Relocations};
+use crate::journal::Journal;
+use crate::memory::admission::disk_room::is_full;
+use crate::memory::catalog::{BranchId, Branches, Catalog};
+use crate::memory::history::{self, Archive};
+use crate::memory::merging::merge::ROUNDS;
+use crate::memory::storage::manifest::{self, Manifest, Stored};
+use crate::memory::storage::read_file;
+use crate::memory::{Actor, Error, Memory};
+use crate::object::Hash;
+use crate::sync::{Condvar, Mutex};
+use crate::workspace::FileOp;
+
+/// Bytes of commands after which a seal begins: some 4,000 records of 384 dimensions, which a query
+/// scans in a tenth of a millisecond.
+const SEAL_BYTES: u64 = 8 << 20;
+/// Bytes of commands after which a store is sealed as it is closed, so that it opens at once, and when it
+/// is left alone: a query then walks a graph of what it would scan.
+const IDLE_SEAL_BYTES: u64 = 1 << 20;
+/// Bytes of long writes after which a seal begins also while more of them come: reading them back at
+/// an opening takes a second.
+const WRITTEN_BYTES_MAX: u64 = 1 << 30;
+
+/// Branches that are moved with the writer's lock held, when a seal ends.
+const BRANCHES_AT_ONCE: usize = 16;
+
+/// How long operations on files may wait for the entry that commits them.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the maintenance thread is asked to do.
+#[derive(Default)]
+struct MaintenanceRequests {
+    seal: bool,
+    commit_pending: bool,
+    stop: bool,
+    /// Files without a name that are not open any more, to let go of.
+    dropped: Vec<(Actor, BranchId, u64)>,
+    /// A seal that was asked for is under way.
+    busy: bool,
+}
+
+/// What the maintenance thread does next; it commits pending operations and expires in any case.
+struct Work {
+    seal: bool,
+    dropped: Vec<(Actor, BranchId, u64)>,
+    /// Nothing was asked of it for a while.
+    idle: bool,
+}
+
+/// Tells when long writes pause: what is sealed while more of them come takes time and memory from
+/// who writes.
+#[derive(Default)]
+struct WriteQuiescence {
+    /// Bytes of long writes at the last look.
+    seen: u64,
+}
+
+impl WriteQuiescence {
+    /// Returns whether it is time to seal so many bytes of long writes: none came since the last look,
+    /// or there are too many.
+    fn is_now(&mut self, written: u64) -> bool {
+        let before = std::mem::replace(&mut self.seen, written);
+        written >= SEAL_BYTES && (written == before || written >= WRITTEN_BYTES_MAX)
+    }
+}
+
+/// The thread that seals in the background, seen from outside. The thread does not hold the store.
+#[derive(Clone, Default)]
+pub(in crate::memory) struct Maintenance(Arc<(Mutex<MaintenanceRequests>, Condvar)>);
+
+impl Maintenance {
+    fn request(&self, change: impl FnOnce(&mut MaintenanceRequests)) {
+        change(&mut self.0.0.lock());
+        self.0.1.notify_all();
+    }
+
+    /// Asks for an entry about files within a second.
+    pub(in crate::memory) fn commit_pending_soon(&self) {
+        let mut requests = self.0.0.lock();
+        if !requests.commit_pending {
+            requests.commit_pending = true;
+            self.0.1.notify_all();
+        }
+    }
+
+    /// Asks to let go of a file without a name, within a second.
+    pub(in crate::memory) fn drop_file_soon(&self, file: (Actor, BranchId, u64)) {
+        self.request(|requests| {
+            requests.dropped.push(file);
+            requests.commit_pending = true;
+        });
+    }
+
+    /// Waits for a request; returns what to do, or nothing when the thread shall end.
+    fn next(&self, idle_interval: Duration) -> Option<Work> {
+        let mut requests = self.0.0.lock();
+        requests.busy = false;
+        self.0.1.notify_all();
+        let idle = |requests: &mut MaintenanceRequests| !requests.seal && !requests.stop && !requests.commit_pending;
+        let (mut requests, is_idle) = self.0.1.wait_timeout_while(requests, idle_interval, idle);
+        if !is_idle && !requests.seal && !requests.stop {
+            (requests, _) =
+                self.0.1.wait_timeout_while(requests, COMMIT_INTERVAL, |requests| !requests.seal && !requests.stop);
+        }
+        let work = Work { seal: requests.seal, dropped: std::mem::take(&mut requests.dropped), idle: is_idle };
+        (requests.seal, requests.commit_pending, requests.busy) = (false, false, work.seal);
+        (!requests.stop).then_some(work)
+    }
+
+    /// Waits until no seal is asked for or under way, or the thread was told to end.
+    pub(in crate::memory) fn rest(&self) {
+        let requests = self.0.0.lock();
+        let sealing = |requests: &mut MaintenanceRequests| (requests.seal || requests.busy) && !requests.stop;
+        drop(self.0.1.wait_while(requests, sealing));
+    }
+
+    /// Tells the thread to end.
+    pub(in crate::memory) fn stop(&self) {
+        self.request(|requests| requests.stop = true);
+    }
+}
+
+/// The store at the moment a new journal file began.
+struct Rotated {
+    /// The catalog as it was, not moved yet.
+    manifest: Manifest,
+    /// Numbers of the older journal files.
+    journals: Vec<u64>,
+    /// Segments that commands in them name.
+    named: HashSet<Hash>,
+    /// The most that is to be written of what stood in them alone.
+    needs: u64,
+}
+
+/// What is on disk before a seal.
+struct DiskBeforeSeal {
+    names: HashSet<Hash>,
+    manifest: Vec<u8>,
+}
+
+impl DiskBeforeSeal {
+    fn look(memory: &Memory) -> Result<DiskBeforeSeal, Error> {
+        let names = memory.segments.blobs.names();
+        let names = names.map_err(|error| Error::io("the segments' folder could not be read", &error))?;
+        Ok(DiskBeforeSeal { names, manifest: read_file(&*memory.disk, manifest::PATH)? })
+    }
+}
+
+impl Memory {
+    /// Moves everything unsealed into segments now, and returns when that is durable.
+    pub fn seal(&self) -> Result<(), Error> {
+        self.seal_and_compact(&Compaction::Small)
+    }
+
+    /// Like [`Memory::seal`], and says which segments are compacted.
+    pub(in crate::memory) fn seal_and_compact(&self, compaction: &Compaction) -> Result<(), Error> {
+        self.commit_all_pending()?;
+        self.seal_alone(&mut self.sealing.lock(), compaction).map(drop)
+    }
+
+    /// Like [`Memory::seal_and_compact`], for who holds `sealing`; returns the catalog that the new manifest names. On a full
+    /// disk it uses the reserve.
+    pub(in crate::memory) fn seal_alone(&self, stored: &mut Stored, compaction: &Compaction) -> Result<Catalog, Error> {
+        let before = DiskBeforeSeal::look(self)?;
+        let mut sealed = self.seal_once(stored, compaction, self.spare_bytes());
+        if sealed.as_ref().is_err_and(is_full) {
+            self.remove_made_since(stored, before)?;
+            if self.room.reserve.give_all() {
+                sealed = self.seal_once(stored, compaction, 0);
+            }
+        }
+        self.room.reserve.fill();
+        sealed
+    }
+
+    /// Removes what a seal made that had no room for all of it, where no manifest names that.
+    fn remove_made_since(&self, stored: &Stored, before: DiskBeforeSeal) -> Result<(), Error> {
+        if read_file(&*self.disk, manifest::PATH)? != before.manifest {
+            return Ok(());
+        }
+        let live = || {
+            let mut live = self.live_files(stored);
+            live.extend(&before.names);
+            self.segments.retain(&live);
+            self.trees.retain_packs(&live);
+            live
+        };
+        let swept = self.segments.blobs.sweep(live);
+        swept.map(drop).map_err(|error| Error::io("what a seal could not finish could not be removed", &error))
+    }
+
+    /// Seals once; older segments are compacted for at most `spare` bytes.
+    fn seal_once(&self, stored: &mut Stored, compaction: &Compaction, spare: u64) -> Result<Catalog, Error> {
+        let Rotated { manifest, journals, named, needs } = self.rotate()?;
+        self.room.note_rotation(needs);
+        let (catalog, replaced) = self.seal_rotated(stored, manifest, compaction, spare).inspect_err(|error| {
+            // The commands that name them are still all there is of their rows.
+            self.named.lock().extend(&named);
+            // The next try comes sooner than after a seal, and not with every command. On a full disk it comes with room.
+            if !is_full(error)
+                && let Ok(mut writer) = self.writer()
+            {
+                writer.unsealed_bytes += SEAL_BYTES / 2;
+            }
+        })?;
+        for number in journals {
+            if let Err(error) = self.disk.remove(&Journal::path_of(number)) {
+                log::warn!("the journal file {} is not needed any longer and stays: {error}", Journal::path_of(number));
+            }
+        }
+        if replaced && let Err(error) = self.sweep(stored, &catalog) {
+            log::warn!("segments that others took the place of stay until the next gc: {error}");
+        }
+        self.indexer.wake();
+        Ok(catalog)
+    }
+
+    /// Steps 2 and 3; returns the catalog that the manifest names, and whether others took the place of older files.
+    fn seal_rotated(
+        &self,
+        stored: &mut Stored,
+        mut manifest: Manifest,
+        compaction: &Compaction,
+        spare: u64,
+    ) -> Result<(Catalog, bool), Error> {
+        let rotated = manifest.catalog.branches.clone();
+        let sealed = self.write_segments(&manifest.catalog, compaction, spare)?;
+        let before = self.history.archives().len();
+        let archives = self.history.archive(&self.segments.blobs, manifest.seq)?;
+        manifest.archives = history::names(&archives);
+        let mut packed = self.pack_files(&manifest.catalog)?;
+        let mut repacked = self.repack_files(&manifest.catalog, compaction)?;
+        let mut moves = Relocations::new(&sealed, &mut packed, repacked.as_mut());
+        moves.catalog(&mut manifest.catalog);
+        let anew = stored.advance(&manifest.catalog, &self.segments.blobs, &self.trees, |parts| {
+            manifest::write(&self.disk, &manifest, parts, &self.key)
+        })?;
+        let compacts = anew || sealed.iter().any(FlushedSegment::compacts) || archives.len() < before;
+        self.install(&mut moves, rotated, &manifest, archives)?;
+        self.room.note_seal(stored.bytes());
+        Ok((manifest.catalog, compacts))
+    }
+
+    /// Begins a new journal file. It is made and the one before is flushed while others write; they wait for the
+    /// exchange of the two alone.
+    fn rotate(&self) -> Result<Rotated, Error> {
+        self.sync()?;
+        let old = self.journal().ok_or_else(|| Error::read_only("it was opened for reading"))?;
+        let names =
+            self.disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", &error))?;
+        let numbers = names.iter().filter_map(|name| Journal::number_of(name));
+        let journals = numbers.filter(|number| *number <= old.number()).collect();
+        let new = Journal::create_after(&self.disk, &old)?;
+        let needs = self.waiting_needs();
+        let (new, manifest, named) = self.exchange(new)?;
+        // The manifest is not to name what the device may lose.
+        new.secure_before()?;
+        Ok(Rotated { manifest, journals, named, needs })
+    }
+
+    /// Puts a new journal file in place of the one in use.
+    fn exchange(&self, new: Journal) -> Result<(Arc<Journal>, Manifest, HashSet<Hash>), Error> {
+        let mut writer = match self.writer_with_nothing_pending() {
+            Ok(writer) => writer,
+            Err(error) => {
+                new.remove(&self.disk);
+                return Err(error);
+            }
+        };
+        if let Err(error) = new.begin() {
+            new.remove(&self.disk);
+            return Err(error.into());
+        }
+        let new = Arc::new(new);
+        let manifest = Manifest {
+            journal: new.number(),
+            seq: writer.seq,
+            tip: writer.tip,
+            time: writer.time,
+            archives: Vec::new(),
+            catalog: self.catalog().clone(),
+        };
+        writer.journal = Some(new.clone());
+        writer.link = writer.tip;
+        (writer.unsealed_bytes, writer.written_bytes) = (0, 0);
+        writer.ended_at = 0;
+        Ok((new, manifest, std::mem::take(&mut *self.named.lock())))
+    }
+
+    /// Puts equal, sealed states in place of those in use. What was changed since the rotation is moved while others
+    /// write, as long as it is much.
+    fn install(
+        &self,
+        moves: &mut Relocations<'_>,
+        mut seen: Branches,
+        manifest: &Manifest,
+        archives: Vec<Arc<Archive>>,
+    ) -> Result<(), Error> {
+        let mut moved = manifest.catalog.branches.clone();
+        for _ in 0..ROUNDS {
+            let present = self.catalog().branches.clone();
+            let count = moves.follow(&mut moved, &seen, &present);
+            seen = present;
+            if count <= BRANCHES_AT_ONCE {
+                break;
+            }
+        }
+        // Nothing is committed meanwhile, so that no branch gets a state that is not moved.
+        let writer = self.writer()?;
+        let present = self.catalog().clone();
+        moves.follow(&mut moved, &seen, &present.branches);
+        let before = std::mem::replace(&mut *self.catalog.write(), Catalog { branches: moved, ..present });
+        let history = self.history.install(archives);
+        drop(writer);
+        // Freed with no lock held.
+        drop((before, history));
+        Ok(())
+    }
+
+    /// Seals long writes, if no more of them come.
+    fn seal_when_quiet(&self, quiescence: &mut WriteQuiescence) -> Result<(), Error> {
+        if !quiescence.is_now(self.written_bytes()) {
+            return Ok(());
+        }
+        // The flush of so much takes time in which more may come. A seal would hold up its writer.
+        self.sync()?;
+        if quiescence.is_now(self.written_bytes()) { self.seal() } else { Ok(()) }
+    }
+
+    /// Asks the maintenance thread to seal where enough has gathered.
+    pub(in crate::memory) fn wake_maintenance(&self) {
+        if self.unsealed_bytes() >= SEAL_BYTES {
+            self.maintenance.request(|requests| requests.seal = true);
+        }
+    }
+
+    /// Starts the thread that seals in the background. It ends with the store.
+    pub(in crate::memory) fn start_maintenance(self: &Arc<Self>) {
+        let (memory, maintenance) = (Arc::downgrade(self), self.maintenance.clone());
+        let rest = self.environment.idle_interval;
+        let life = move || {
+            let mut quiescence = WriteQuiescence::default();
+            while let Some(work) = maintenance.next(rest)
+                && let Some(memory) = memory.upgrade()
+            {
+                // Where a change was half done, its guard has closed the store.
+                match catch_unwind(AssertUnwindSafe(|| memory.run(&work, &mut quiescence))) {
+                    // Closed meanwhile, or told to whoever had to write.
+                    Ok(Err(error)) if memory.is_read_only() => log::debug!("nothing is sealed any more: {error}"),
+                    Ok(Err(error)) => log::warn!("work in the background failed and will be tried again: {error}"),
+                    Ok(Ok(())) => {}
+                    Err(_) => log::error!("work in the background ended in an internal error and will be tried again"),
+                }
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("maintenance".to_owned()).spawn(life) {
+            log::warn!("sealing in the background is off, the journal will grow: {error}");
+            self.maintenance.stop();
+        }
+        self.wake_maintenance();
+        // For long writes that an earlier process left.
+        self.maintenance.commit_pending_soon();
+    }
+
+    /// Does what the maintenance thread has to do.
+    fn run(&self, work: &Work, quiescence: &mut WriteQuiescence) -> Result<(), Error> {
+        for (who, branch, inode) in &work.dropped {
+            if let Err(error) = self.edit_unguarded(who, *branch, FileOp::Drop { inode: *inode }) {
+                log::debug!("a file without a name goes when the store is opened next: {error}");
+            }
+        }
+        self.settle_all_written();
+        self.commit_all_pending()?;
+        if self.room.is_tight() {
+            self.make_room();
+        }
+        self.expire_in_time(self.environment.idle_interval)?;
+        let seals_idle = || work.idle && self.unsealed_bytes() >= IDLE_SEAL_BYTES;
+        if work.seal || seals_idle() {
+            self.seal()
+        } else if self.written_bytes() >= SEAL_BYTES {
+            self.maintenance.commit_pending_soon();
+            self.seal_when_quiet(quiescence)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Seals a store that is about to be closed, where opening it would take long otherwise.
+    pub(in crate::memory) fn seal_to_close(&self) {
+        if self.unsealed_bytes() >= IDLE_SEAL_BYTES
+            && let Err(error) = self.seal()
+        {
+            log::warn!("the store could not be sealed and will take longer to open: {error}");
+        }
+    }
+
+    /// Tells the maintenance thread to end, and waits for a seal that is under way.
+    pub(in crate::memory) fn stop_maintenance(&self) {
+        self.maintenance.stop();
+        drop(self.sealing.lock());
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.maintenance.stop();
+        self.indexer.stop();
+        self.scrubber.stop();
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn who_waits_for_maintenance_waits_while_a_seal_is_asked_for_and_under_way() {
+        let maintenance = Maintenance::default();
+        maintenance.request(|requests| requests.seal = true);
+        let ((tell, told), waiting) = (channel(), maintenance.clone());
+        let waiter = std::thread::spawn(move || {
+            waiting.rest();
+            tell.send(()).unwrap();
+        });
+        let moment = Duration::from_millis(50);
+        assert!(told.recv_timeout(moment).is_err(), "it is asked for");
+        assert!(maintenance.next(Duration::ZERO).unwrap().seal);
+        assert!(told.recv_timeout(moment).is_err(), "it is under way");
+        assert!(!maintenance.next(Duration::ZERO).unwrap().seal);
+        told.recv_timeout(Duration::from_secs(20)).unwrap();
+        waiter.join().unwrap();
+    }
+
+    #[test]
+    fn long_writes_are_sealed_once_they_pause_or_when_they_are_too_many() {
+        let mut quiescence = WriteQuiescence::default();
+        let mut is_now = |written: u64| quiescence.is_now(written);
+        assert!(!is_now(SEAL_BYTES - 1) && !is_now(SEAL_BYTES - 1), "too few");
+        assert!(!is_now(SEAL_BYTES) && !is_now(SEAL_BYTES * 2), "more came");
+        assert!(is_now(SEAL_BYTES * 2) && is_now(SEAL_BYTES * 2), "no more came");
+        assert!(!is_now(0) && !is_now(SEAL_BYTES), "sealed, and more came");
+        assert!(is_now(WRITTEN_BYTES_MAX) && is_now(WRITTEN_BYTES_MAX * 2), "too many");
+    }
+}

@@ -1,0 +1,139 @@
+//! Conflicts of files under `manual` that somebody was shown: if they then write the file in the branch, that settles it.
+//!
+//! A write tells what is wanted only from who knows of the other version. So it counts after a merge, promote or pull
+//! of theirs was refused for the conflict, or a dry run named it, and for as long as the parent's version is the one
+//! that they were shown. `resolving` makes a `resolve` for the child of it: entries alone decide what a merge does.
+//! What was shown is known in memory alone; after an opening it has to be shown again.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::lineage::Decision;
+use crate::memory::Actor;
+use crate::memory::catalog::BranchId;
+use crate::memory::command::log_record::MergeKind;
+use crate::merge::files::same_body;
+use crate::object::Hash;
+use crate::sync::Mutex;
+use crate::workspace::{FileKind, FileNode, Tree};
+
+/// A conflict as it was shown.
+#[derive(Clone)]
+pub(in crate::memory) struct ConflictAck {
+    /// What was tried.
+    pub merge: MergeKind,
+    /// The parent's version.
+    pub parent: Option<Hash>,
+    /// The uids of those who were shown it.
+    to: HashSet<u32>,
+}
+
+type Showings = HashMap<Arc<str>, ConflictAck>;
+
+/// A conflict that somebody was shown and then wrote.
+pub(in crate::memory) struct WrittenSince {
+    /// Who.
+    pub uid: u32,
+    /// The file, as `files/PATH`.
+    pub id: Arc<str>,
+    /// As it was shown.
+    pub showing: ConflictAck,
+}
+
+/// What was shown of one branch, by the ids of the conflicts, and what of it was written since.
+#[derive(Default)]
+struct BranchAcks {
+    shown: Showings,
+    written: Vec<WrittenSince>,
+}
+
+/// What was shown of each branch.
+#[derive(Default)]
+pub(in crate::memory) struct ConflictAcks(Mutex<HashMap<BranchId, BranchAcks>>);
+
+impl ConflictAcks {
+    fn with<T>(&self, work: impl FnOnce(&mut HashMap<BranchId, BranchAcks>) -> T) -> T {
+        work(&mut self.0.lock())
+    }
+
+    /// Returns whether something was shown of a branch.
+    pub(in crate::memory) fn any_of(&self, branch: BranchId) -> bool {
+        self.with(|all| all.contains_key(&branch))
+    }
+
+    /// Returns the branches of which something that was shown was written since.
+    pub(in crate::memory) fn written(&self) -> Vec<BranchId> {
+        self.with(|all| all.iter().filter(|(_, of)| !of.written.is_empty()).map(|(branch, _)| *branch).collect())
+    }
+
+    /// Takes what was written in a branch since it was shown.
+    pub(in crate::memory) fn take_written(&self, branch: BranchId) -> Vec<WrittenSince> {
+        self.with(|all| all.get_mut(&branch).map(|of| std::mem::take(&mut of.written)).unwrap_or_default())
+    }
+
+    /// Notes the open conflicts of files that somebody is shown.
+    pub(in crate::memory) fn note<'a>(
+        &self,
+        (branch, merge): (BranchId, MergeKind),
+        to: &Actor,
+        items: impl Iterator<Item = &'a Decision>,
+    ) {
+        for item in items.filter(|item| item.is_file() && item.decision.is_none()) {
+            let fresh = ConflictAck { merge, parent: item.parent, to: HashSet::new() };
+            self.with(|all| {
+                let shown = &mut all.entry(branch).or_default().shown;
+                let showing = shown.entry(item.id.clone()).or_insert_with(|| fresh.clone());
+                if showing.parent != item.parent {
+                    *showing = fresh;
+                }
+                showing.merge = merge;
+                showing.to.insert(to.uid);
+            });
+        }
+    }
+
+    /// Forgets a conflict: what is written after that settles nothing.
+    pub(in crate::memory) fn forget(&self, branch: BranchId, id: &str) {
+        self.with(|all| {
+            if let Some(of) = all.get_mut(&branch) {
+                of.shown.remove(id);
+                of.written.retain(|written| *written.id != *id);
+                if of.shown.is_empty() && of.written.is_empty() {
+                    all.remove(&branch);
+                }
+            }
+        });
+    }
+
+    /// Forgets all of a branch: both sides are one again, or it is gone.
+    pub(in crate::memory) fn forget_branch(&self, branch: BranchId) {
+        self.with(|all| all.remove(&branch));
+    }
+
+    /// Notes what somebody was shown and wrote between two states of the files.
+    pub(in crate::memory) fn note_written(&self, branch: BranchId, uid: u32, before: &Tree, after: &Tree) {
+        self.with(|all| {
+            let Some(BranchAcks { shown, written }) = all.get_mut(&branch) else { return };
+            for (id, showing) in shown {
+                let path = id.strip_prefix("files/").unwrap_or_default().as_bytes();
+                if showing.to.contains(&uid) && is_written(path, before, after) {
+                    written.push(WrittenSince { uid, id: id.clone(), showing: showing.clone() });
+                }
+            }
+        });
+    }
+}
+
+/// Returns whether a file has other bytes, came or went. What is in a folder is not the folder.
+fn is_written(path: &[u8], before: &Tree, after: &Tree) -> bool {
+    fn file<'a>(tree: &'a Tree, path: &[u8]) -> Option<&'a FileNode> {
+        tree.resolve(path).ok().and_then(|inode| tree.node(inode).ok()).map(|node| &**node)
+    }
+    let (old, new) = (file(before, path), file(after, path));
+    let is_folder = |node: Option<&FileNode>| node.is_some_and(|node| node.kind() == FileKind::Directory);
+    match (old, new) {
+        _ if is_folder(old) || is_folder(new) => false,
+        (Some(old), Some(new)) => !same_body(old, new),
+        (old, new) => old.is_some() != new.is_some(),
+    }
+}

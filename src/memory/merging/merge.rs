@@ -1,0 +1,213 @@
+//! Merging, promoting and pulling: worked out with no lock held, and done under the writer's lock only
+//! as far as what it rests on has not changed.
+//!
+//! A small merge is worked out under the lock at once. A larger one is worked out by a job of its own;
+//! then the lock is taken, and what has changed meanwhile is worked out again: there if that is little,
+//! else by another job.
+
+use std::sync::Arc;
+
+use super::merge_budget::{MergeBudget, PlanError};
+use super::merge_plan::{self, MergeContext, MergePlan, MergeResult};
+use crate::lineage::{Decision, Side, SignedEntry};
+use crate::memory::admission::disk_room::cost_of;
+use crate::memory::catalog::BranchId;
+use crate::memory::command::log_record::{Command, LogRecord, MergeKind};
+use crate::memory::{Actor, BranchEvent, Error, Kind, Memory};
+use crate::sync::Deadline;
+
+/// How often a plan is made again before the parent is said to move too fast.
+pub(in crate::memory) const ROUNDS: usize = 10;
+/// Records and paths of a merge that is worked out under the lock: it then takes some milliseconds.
+pub(in crate::memory) const SMALL: usize = 512;
+/// Bytes of contents that are merged under the lock.
+const SMALL_BYTES: u64 = 256 << 10;
+/// Records and paths that are looked at again under the lock: at most 50 milliseconds.
+pub(in crate::memory) const AGAIN: usize = 4096;
+/// Bytes of contents that are merged under the lock when a plan is brought up to date.
+const AGAIN_BYTES: u64 = 1 << 20;
+
+/// What became of a merge under the lock.
+enum MergeAttempt {
+    Done(Arc<SignedEntry>, BranchEvent),
+    Refused(Error, Option<Arc<MergePlan>>),
+    /// It takes longer than the lock may be held.
+    TooLong,
+}
+
+impl Memory {
+    /// Merges, promotes or pulls. With `dry_run` nothing is merged, and what stands in the way is in
+    /// the outcome; otherwise it is the error, and the refusal is an entry of the lineage. Either way
+    /// what was written to files until now becomes an entry first.
+    ///
+    /// Kind `Busy` where the parent changes faster than the merge can be worked out (`parent_moves`).
+    pub fn merge(&self, who: &Actor, branch: BranchId, merge: MergeKind, dry_run: bool) -> Result<MergeResult, Error> {
+        if dry_run { self.dry_run(who, branch, merge) } else { self.merge_until(who, branch, merge, None) }
+    }
+
+    /// Like [`Memory::merge`], where the caller can't wait for long: kind `Busy`, code `merge_too_long`, where it is
+    /// not worked out until the deadline. That goes on in the background, for the next try.
+    pub fn merge_until(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        merge: MergeKind,
+        deadline: Option<Deadline>,
+    ) -> Result<MergeResult, Error> {
+        self.settle_written_until(branch, deadline)?;
+        let _room = self.take_room(cost_of(0, 0))?;
+        match self.merge_in_rounds(who, branch, merge, deadline)? {
+            MergeAttempt::Done(entry, change) => {
+                self.tell(change);
+                Ok(merged(&entry))
+            }
+            MergeAttempt::Refused(error, planned) => Err(self.refused(who, (branch, merge), error, planned)),
+            MergeAttempt::TooLong => Err(parent_moves()),
+        }
+    }
+
+    fn merge_in_rounds(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        merge: MergeKind,
+        deadline: Option<Deadline>,
+    ) -> Result<MergeAttempt, Error> {
+        let contents = self.planner.contents(branch, merge);
+        let small = MergeBudget { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
+        let at_once = self.try_merge(who, branch, merge, |context| {
+            MergePlan::new(context, branch, merge, Some(who), &small).map(Arc::new)
+        })?;
+        let MergeAttempt::TooLong = at_once else { return Ok(at_once) };
+        for _ in 0..ROUNDS {
+            let plan = self.plan_in_background(who, branch, merge, deadline)?;
+            let again = MergeBudget { most: AGAIN, merger: &contents.at_most(AGAIN_BYTES), ..MergeBudget::ALL };
+            let tried = self.try_merge(who, branch, merge, |context| match plan.holds(context.catalog) {
+                true => Ok(plan.clone()),
+                false => plan.again(context, Some(who), &again).map(Arc::new),
+            })?;
+            let MergeAttempt::TooLong = tried else { return Ok(tried) };
+        }
+        Ok(MergeAttempt::TooLong)
+    }
+
+    /// Takes the lock, has `plan` give the plan for this moment, and does it.
+    fn try_merge(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        merge: MergeKind,
+        plan: impl FnOnce(MergeContext<'_>) -> Result<Arc<MergePlan>, PlanError>,
+    ) -> Result<MergeAttempt, Error> {
+        let mut writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
+        let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
+        let child = catalog.branch(branch)?;
+        catalog.parent(child)?;
+        if merge == MergeKind::Merge
+            && let Err(error) = merge_plan::without_children(child)
+        {
+            return Ok(MergeAttempt::Refused(error, None));
+        }
+        let planned = match plan(MergeContext { catalog: &catalog, packs: &self.trees, time }) {
+            Ok(planned) => planned,
+            Err(PlanError::Exceeded) => return Ok(MergeAttempt::TooLong),
+            Err(PlanError::Failed(error)) => return Err(error),
+        };
+        drop(catalog);
+        if let Some(error) = planned.obstacle() {
+            return Ok(MergeAttempt::Refused(error, Some(planned)));
+        }
+        let log_record =
+            LogRecord { time, planned: planned.time, uid: who.uid, command: Command::Merge(branch, merge) };
+        let (entry, change) =
+            self.execute_planned(&mut writer, log_record, |catalog, log_record| planned.prepare(catalog, log_record))?;
+        Ok(MergeAttempt::Done(entry, change))
+    }
+
+    /// Notes a refusal in the lineage, and which conflicts somebody was shown by it.
+    fn refused(
+        &self,
+        who: &Actor,
+        merge: (BranchId, MergeKind),
+        error: Error,
+        planned: Option<Arc<MergePlan>>,
+    ) -> Error {
+        if let (Kind::Conflict, Some(planned)) = (error.kind, &planned) {
+            self.note_shown(who, merge, planned);
+        }
+        let is_verdict = matches!(error.kind, Kind::Conflict | Kind::NotEmpty | Kind::Refused);
+        if is_verdict || matches!(error.kind, Kind::Denied | Kind::NotPermitted) {
+            return self.note_refusal(who, merge.0, error);
+        }
+        error
+    }
+
+    /// Records which conflicts of files somebody is shown. Pending writes are committed first: they predate the
+    /// author's knowledge of the conflict.
+    fn note_shown(&self, who: &Actor, (branch, merge): (BranchId, MergeKind), planned: &MergePlan) {
+        if self.writer_for(who, &[Some(branch)]).is_ok() {
+            self.shown.note((branch, merge), who, planned.conflicts());
+        }
+    }
+
+    fn dry_run(&self, who: &Actor, branch: BranchId, merge: MergeKind) -> Result<MergeResult, Error> {
+        self.settle_written(branch)?;
+        if !self.is_read_only() {
+            drop(self.writer_for(who, &[Some(branch), self.parent_of(branch)])?);
+        }
+        let planned = self.plan_for(who, branch, merge)?;
+        let mut blockers = Vec::new();
+        if merge == MergeKind::Merge {
+            blockers.extend(merge_plan::without_children(&planned.child).err());
+        }
+        if planned.is_blocked() {
+            self.note_shown(who, (branch, merge), &planned);
+            blockers.push(merge_plan::conflict(&planned));
+        }
+        blockers.extend(planned.forbidden.clone());
+        let status = if blockers.is_empty() { "ready" } else { "blocked" };
+        let conflicts = planned.conflicts().cloned().collect();
+        Ok(MergeResult {
+            status,
+            counts: planned.counts,
+            conflicts,
+            blockers,
+            head: planned.merged.head(),
+            entry: None,
+        })
+    }
+
+    /// Returns the plan of a merge of this moment, made here if it is small.
+    pub(in crate::memory) fn plan_for(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        merge: MergeKind,
+    ) -> Result<Arc<MergePlan>, Error> {
+        let contents = self.planner.contents(branch, merge);
+        let small = MergeBudget { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
+        let catalog = self.catalog().clone();
+        match MergePlan::new(self.merge_context(&catalog), branch, merge, Some(who), &small) {
+            Ok(planned) => Ok(Arc::new(planned)),
+            Err(PlanError::Exceeded) => self.plan_in_background(who, branch, merge, None),
+            Err(PlanError::Failed(error)) => Err(error),
+        }
+    }
+}
+
+fn merged(entry: &SignedEntry) -> MergeResult {
+    let differing = |item: &&Decision| item.decision != Some(Side::Both);
+    MergeResult {
+        status: "merged",
+        counts: entry.entry.counts,
+        conflicts: entry.entry.detail.conflicts.iter().filter(differing).cloned().collect(),
+        blockers: Vec::new(),
+        head: entry.entry.head,
+        entry: Some(entry.hash),
+    }
+}
+
+fn parent_moves() -> Error {
+    let message = "the parent changes faster than the merge can be worked out";
+    Error::new(Kind::Busy, "parent_moves", message, "try again when less is written to it, or merge in smaller steps")
+}

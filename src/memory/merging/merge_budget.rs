@@ -1,0 +1,154 @@
+//! How much is worked out at once, and what was worked out before.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use crate::memory::Error;
+use crate::memory::storage::trees::stored;
+use crate::merge::files::{ContentKey, ContentMerger, MergeAll, Merged};
+use crate::segment::SegmentError;
+use crate::sync::Mutex;
+use crate::workspace::TreeError;
+
+/// Why something was not worked out.
+#[derive(Debug)]
+pub enum PlanError {
+    /// It takes more than may be done at once.
+    Exceeded,
+    /// It can't be done.
+    Failed(Error),
+}
+
+impl From<Error> for PlanError {
+    fn from(error: Error) -> PlanError {
+        PlanError::Failed(error)
+    }
+}
+
+impl From<SegmentError> for PlanError {
+    fn from(error: SegmentError) -> PlanError {
+        PlanError::Failed(error.into())
+    }
+}
+
+impl From<TreeError> for PlanError {
+    fn from(error: TreeError) -> PlanError {
+        match error {
+            TreeError::Exceeded => PlanError::Exceeded,
+            error => PlanError::Failed(stored(error)),
+        }
+    }
+}
+
+impl From<PlanError> for Error {
+    /// What was allowed any budget exceeds none.
+    fn from(error: PlanError) -> Error {
+        match error {
+            PlanError::Exceeded => stored(TreeError::Exceeded),
+            PlanError::Failed(error) => error,
+        }
+    }
+}
+
+/// How much may be worked out at once.
+#[derive(Clone, Copy)]
+pub struct MergeBudget<'a> {
+    /// How many records, and how many paths, may differ.
+    pub most: usize,
+    /// Where contents are merged.
+    pub merger: &'a dyn ContentMerger,
+    /// Called now and then, with no lock held, where there is no limit.
+    pub pause: &'a dyn Fn(),
+}
+
+impl MergeBudget<'_> {
+    /// Whatever it takes, without a pause.
+    pub const ALL: MergeBudget<'static> = MergeBudget { most: usize::MAX, merger: &MergeAll, pause: &|| () };
+
+    /// Lets others have their turn.
+    pub fn pause(&self) {
+        (self.pause)();
+    }
+
+    /// Fails where a look showed that it is too much.
+    pub fn check(&self, fits: bool) -> Result<(), PlanError> {
+        if fits { Ok(()) } else { Err(PlanError::Exceeded) }
+    }
+}
+
+/// Merges of contents that were made for a plan, kept for the next one: planning again then costs nothing
+/// for files that stayed as they were.
+#[derive(Default)]
+pub struct MergedContents(Mutex<HashMap<ContentKey, Merged>>);
+
+impl MergedContents {
+    /// Returns the merger that keeps what it makes, and makes what it takes.
+    pub fn any<'a>(&'a self, pause: &'a dyn Fn()) -> impl ContentMerger + 'a {
+        Merger { kept: self, left: Cell::new(u64::MAX), pause }
+    }
+
+    /// Returns the merger that merges no more than so many bytes again.
+    pub fn at_most(&self, bytes: u64) -> impl ContentMerger + '_ {
+        Merger { kept: self, left: Cell::new(bytes), pause: &|| () }
+    }
+}
+
+struct Merger<'a> {
+    kept: &'a MergedContents,
+    /// Bytes that may still be merged.
+    left: Cell<u64>,
+    pause: &'a dyn Fn(),
+}
+
+impl ContentMerger for Merger<'_> {
+    fn merge(
+        &self,
+        key: &ContentKey,
+        merge: &mut dyn FnMut() -> Result<Merged, TreeError>,
+    ) -> Result<Merged, TreeError> {
+        if let Some(merged) = self.kept.0.lock().get(key) {
+            return Ok(merged.clone());
+        }
+        (self.pause)();
+        self.left.set(self.left.get().checked_sub(key.bytes).ok_or(TreeError::Exceeded)?);
+        let merged = merge()?;
+        self.kept.0.lock().insert(key.clone(), merged.clone());
+        Ok(merged)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::lineage::Side;
+    use crate::merge::Strategy;
+    use crate::merge::files::{ContentChoice, Kind};
+    use crate::object::Hash;
+
+    #[test]
+    fn what_was_merged_once_costs_nothing_and_the_rest_is_limited() {
+        let merged = |text: &str| Merged {
+            take: ContentChoice::Merged(text.into()),
+            decision: Some(Side::Both),
+            losers: Vec::new(),
+            note: None,
+        };
+        let key = |child: u8| ContentKey {
+            kind: Kind::Text,
+            strategy: Strategy::Manual,
+            later: Side::Child,
+            base: None,
+            child: Hash([child; 32]),
+            parent: Hash::ZERO,
+            bytes: 10,
+        };
+        let (contents, never) = (MergedContents::default(), || panic!("it was merged before"));
+        contents.any(&|| ()).merge(&key(1), &mut || Ok(merged("one"))).unwrap();
+        let limited = contents.at_most(15);
+        assert_eq!(limited.merge(&key(1), &mut { never }).unwrap(), merged("one"));
+        assert_eq!(limited.merge(&key(2), &mut || Ok(merged("two"))).unwrap(), merged("two"));
+        let error = limited.merge(&key(3), &mut || Ok(merged("three"))).unwrap_err();
+        assert!(matches!(error, TreeError::Exceeded));
+    }
+}

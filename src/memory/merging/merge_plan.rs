@@ -1,0 +1,492 @@
+//! Merge, promote and pull: what becomes of two branches, worked out from one version of the catalog.
+//!
+//! Nothing here takes a lock or changes anything; `merging` says when it is worked out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::merge_budget::{MergeBudget, PlanError};
+use super::record_merge::RecordMerge;
+use crate::branch::BranchVersion;
+use crate::lineage::{Counts, Decision, Detail, LostPart, Side};
+use crate::memory::admission::guard;
+use crate::memory::catalog::CatalogChange;
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, RetainedState};
+use crate::memory::command::log_record::{LogRecord, MergeKind};
+use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::storage::trees::stored;
+use crate::memory::{Actor, Error, Kind};
+use crate::merge::files::{FileDecision, FileMerge, FilePlan, Loser, MergeAll, MergeTrees, Rules, plan_files};
+use crate::merge::{Sides, Strategy};
+use crate::object::{Hash, Time};
+use crate::workspace::{FileOp, Packs, Tree};
+
+/// What a merge, promote or pull did, or would do.
+#[derive(Clone, Debug)]
+pub struct MergeResult {
+    /// `merged`, `ready` or `blocked`.
+    pub status: &'static str,
+    /// What changes in the branch that receives.
+    pub counts: Counts,
+    /// What both sides changed differently.
+    pub conflicts: Vec<Decision>,
+    /// What stands in the way.
+    pub blockers: Vec<Error>,
+    /// The head that results.
+    pub head: Hash,
+    /// The entry's hash; none for a dry run.
+    pub entry: Option<Hash>,
+}
+
+#[derive(Serialize)]
+struct Blocker<'a> {
+    code: &'a str,
+    message: &'a str,
+    hint: &'a str,
+}
+
+#[derive(Serialize)]
+struct ConflictLine<'a> {
+    status: &'a str,
+    put: u64,
+    deleted: u64,
+    files: u64,
+    conflicts: Vec<Value>,
+    blockers: Vec<Blocker<'a>>,
+    head: String,
+    entry: Option<String>,
+}
+
+impl MergeResult {
+    /// Returns whether it can't be done as things are.
+    pub fn is_blocked(&self) -> bool {
+        !self.blockers.is_empty()
+    }
+
+    /// Returns one line of JSON without its line end.
+    pub fn to_json(&self) -> String {
+        let blocker = |error: &Error| -> (String, String) { (error.message.clone(), error.hint.clone()) };
+        let texts: Vec<_> = self.blockers.iter().map(blocker).collect();
+        let blockers = self.blockers.iter().zip(&texts);
+        let line = ConflictLine {
+            status: self.status,
+            put: self.counts.put,
+            deleted: self.counts.deleted,
+            files: self.counts.files,
+            conflicts: self.conflicts.iter().map(Decision::to_json).collect(),
+            blockers: blockers.map(|(error, (message, hint))| Blocker { code: error.code, message, hint }).collect(),
+            head: self.head.to_string(),
+            entry: self.entry.map(|hash| hash.to_string()),
+        };
+        serde_json::to_string(&line).unwrap_or_default()
+    }
+}
+
+/// What a merge is worked out from.
+#[derive(Clone, Copy)]
+pub struct MergeContext<'a> {
+    /// All branches.
+    pub catalog: &'a Catalog,
+    /// Where the contents of files are read.
+    pub packs: &'a dyn Packs,
+    /// When it is done.
+    pub time: Time,
+}
+
+/// A merge, promote or pull that was worked out.
+#[derive(Clone)]
+pub struct MergePlan {
+    /// Which of them.
+    pub merge: MergeKind,
+    /// When; times in the outcome are this one.
+    pub time: Time,
+    /// The branch as it was.
+    pub child: BranchRef,
+    /// Its parent as it was.
+    parent: BranchRef,
+    records: RecordMerge,
+    files: Arc<FilePlan>,
+    /// Everything that both sides changed: records by id, then files by path.
+    pub both_changed: Vec<Decision>,
+    /// The state of the branch that receives.
+    pub merged: Arc<BranchVersion>,
+    /// The branch's own state after a promote.
+    promoted: Option<Arc<BranchVersion>>,
+    /// What changes in the branch that receives.
+    pub counts: Counts,
+    /// What the rules of the parent forbid.
+    pub forbidden: Option<Error>,
+}
+
+/// Refuses a branch with child branches.
+pub fn without_children(branch: &Branch) -> Result<(), Error> {
+    if branch.children.is_empty() {
+        return Ok(());
+    }
+    let message = format!("{} has {} child branches", branch.path, branch.children.len());
+    Err(Error::new(Kind::NotEmpty, "has_children", message, "merge or discard them first"))
+}
+
+/// What a merge is worked out from, beside the catalog.
+struct MergeSides<'a> {
+    context: MergeContext<'a>,
+    merge: MergeKind,
+    child: &'a BranchRef,
+    parent: &'a BranchRef,
+    /// Who does it; nobody where it is done again as it was done.
+    who: Option<&'a Actor>,
+}
+
+impl<'a> MergeSides<'a> {
+    fn new(
+        context: MergeContext<'a>,
+        branch: BranchId,
+        merge: MergeKind,
+        who: Option<&'a Actor>,
+    ) -> Result<MergeSides<'a>, Error> {
+        let child = context.catalog.branch_ref(branch)?;
+        let parent = context.catalog.branch_ref(context.catalog.parent(child)?.id)?;
+        Ok(MergeSides { context, merge, child, parent, who })
+    }
+
+    /// The branch whose settings count: the parent, for a pull the branch itself.
+    fn ruling(&self) -> &'a Branch {
+        if self.merge == MergeKind::Pull { self.child } else { self.parent }
+    }
+
+    fn strategy(&self) -> Strategy {
+        self.ruling().settings.strategy()
+    }
+
+    fn sides(&self) -> Sides<'a> {
+        Sides { base: &self.child.base, child: &self.child.state, parent: &self.parent.state }
+    }
+
+    fn resolved(&self, item: &Decision) -> Option<Side> {
+        let resolution = self.child.resolutions.get(&item.id)?;
+        (resolution.child == item.child && resolution.parent == item.parent).then_some(resolution.side)
+    }
+
+    fn records(&self, merge_budget: &MergeBudget<'_>) -> Result<RecordMerge, PlanError> {
+        let receives = self.merge == MergeKind::Pull;
+        RecordMerge::plan(&self.sides(), receives, self.strategy(), &|item| self.resolved(item), merge_budget)
+    }
+
+    /// Plans what becomes of the files of the branch that receives. Its numbers of files stay; so for a
+    /// pull the branch stands where the parent does otherwise.
+    fn files(&self, merge_budget: &MergeBudget<'_>) -> Result<FilePlan, PlanError> {
+        let merge = self.merge;
+        let (base, own, above) = (self.child.base.files(), self.child.state.files(), self.parent.state.files());
+        let pulls = merge == MergeKind::Pull;
+        let (giver, receiver) = if pulls { (above, own) } else { (own, above) };
+        let resolved = |item: &FileDecision| self.resolved(&decision(item, merge)).map(|side| seen_from(side, merge));
+        let turned = pulls.then(|| self.child.settings.rules().turned());
+        let strategy = self.strategy();
+        let how = FileMerge {
+            rules: turned.as_ref().unwrap_or_else(|| self.parent.settings.rules()),
+            strategy: if pulls { strategy.turned() } else { strategy },
+            resolved: &resolved,
+            packs: self.context.packs,
+            merger: merge_budget.merger,
+            most: merge_budget.most,
+            time: self.context.time,
+        };
+        // Where numbers lead nowhere, all that the receiver changed is looked at.
+        merge_budget.check(base.has_unlike_at_most(receiver, merge_budget.most.saturating_mul(16)))?;
+        Ok(plan_files(MergeTrees { base, child: giver, parent: receiver }, &how)?)
+    }
+
+    /// Returns a branch's new state after a promote: the parent's content, with each file that stays
+    /// under the number that it has in the branch, since handles are open on it.
+    fn promoted(
+        &self,
+        merged: &Arc<BranchVersion>,
+        merge_budget: &MergeBudget<'_>,
+    ) -> Result<Arc<BranchVersion>, PlanError> {
+        let own = self.child.state.files();
+        let mut state = BranchVersion::clone(merged);
+        if own.hash() == merged.files().hash() {
+            // The same content, and maybe under other numbers.
+            state.set_files(own.clone());
+            return Ok(Arc::new(state));
+        }
+        let all = Rules::parse("** whole").unwrap_or_default();
+        let how = FileMerge {
+            rules: &all,
+            strategy: Strategy::ChildWins,
+            resolved: &|_| None,
+            packs: self.context.packs,
+            merger: &MergeAll,
+            most: merge_budget.most,
+            time: self.context.time,
+        };
+        let trees = MergeTrees { base: own, child: merged.files(), parent: own };
+        state.set_files(plan_files(trees, &how)?.tree);
+        Ok(Arc::new(state))
+    }
+
+    fn finish(
+        &self,
+        records: RecordMerge,
+        files: Arc<FilePlan>,
+        merge_budget: &MergeBudget<'_>,
+    ) -> Result<MergePlan, PlanError> {
+        let MergeContext { packs, time, .. } = self.context;
+        let mut tree = files.tree.clone();
+        for inode in &files.removed {
+            tree.apply(&FileOp::Drop { inode: *inode }, time, packs)?;
+        }
+        let mut merged = records.merged().clone();
+        merged.set_files(tree);
+        let merged = Arc::new(merged);
+        let promoted = match self.merge {
+            MergeKind::Promote => Some(self.promoted(&merged, merge_budget)?),
+            MergeKind::Merge | MergeKind::Pull => None,
+        };
+        let mut both_changed: Vec<Decision> = records.both_changed().cloned().collect();
+        both_changed.extend(file_decisions(&files, self.merge));
+        let counts = Counts { files: files.files, ..records.counts() };
+        let forbidden = self.forbidden(&merged, merge_budget)?;
+        let (child, parent, merge) = (self.child.clone(), self.parent.clone(), self.merge);
+        Ok(MergePlan { merge, time, child, parent, records, files, both_changed, merged, promoted, counts, forbidden })
+    }
+
+    /// Returns what the rules of the parent forbid; a pull takes what they have let pass before.
+    fn forbidden(&self, merged: &BranchVersion, merge_budget: &MergeBudget<'_>) -> Result<Option<Error>, PlanError> {
+        let (Some(who), MergeKind::Merge | MergeKind::Promote) = (self.who, self.merge) else { return Ok(None) };
+        let (rules, owner, packs) = (self.parent.settings.rules(), self.parent.uid, self.context.packs);
+        if !guard::guards(rules) {
+            return Ok(None);
+        }
+        let (before, after) = (self.parent.state.files(), merged.files());
+        let differences = before.differences_at_most(after, merge_budget.most).ok_or(PlanError::Exceeded)?;
+        Ok(guard::check_merge(&guard::Received { rules, owner, differences, packs }, who).err())
+    }
+}
+
+impl MergePlan {
+    /// Works a merge out; [`PlanError::Exceeded`] where it takes more budget than that.
+    pub fn new(
+        context: MergeContext<'_>,
+        branch: BranchId,
+        merge: MergeKind,
+        who: Option<&Actor>,
+        merge_budget: &MergeBudget<'_>,
+    ) -> Result<MergePlan, PlanError> {
+        let pair = MergeSides::new(context, branch, merge, who)?;
+        let records = pair.records(merge_budget)?;
+        merge_budget.pause();
+        let files = Arc::new(pair.files(merge_budget)?);
+        pair.finish(records, files, merge_budget)
+    }
+
+    /// Returns whether nothing that it rests on has changed since.
+    pub fn holds(&self, catalog: &Catalog) -> bool {
+        let (Ok(child), Ok(parent)) = (catalog.branch(self.child.id), catalog.branch(self.parent.id)) else {
+            return false;
+        };
+        self.same_child(child) && parent.has_state_of(&self.parent) && self.same_rules(child, parent)
+    }
+
+    fn same_child(&self, child: &Branch) -> bool {
+        child.has_state_of(&self.child)
+            && self.child.base_seq == child.base_seq
+            && self.child.resolutions == child.resolutions
+    }
+
+    fn same_rules(&self, child: &Branch, parent: &Branch) -> bool {
+        let (was, is) = if self.merge == MergeKind::Pull { (&*self.child, child) } else { (&*self.parent, parent) };
+        was.settings.merges_like(&is.settings)
+    }
+
+    /// Works it out again for what has changed since, as far as that is possible, and else as a whole.
+    pub fn again(
+        &self,
+        context: MergeContext<'_>,
+        who: Option<&Actor>,
+        merge_budget: &MergeBudget<'_>,
+    ) -> Result<MergePlan, PlanError> {
+        let pair = MergeSides::new(context, self.child.id, self.merge, who)?;
+        if !self.same_child(pair.child) || !self.same_rules(pair.child, pair.parent) {
+            return MergePlan::new(context, self.child.id, self.merge, who, merge_budget);
+        }
+        let records = match pair.parent.has_state_of(&self.parent) {
+            true => self.records.clone(),
+            false => self.records.again(
+                &self.parent.state,
+                &pair.sides(),
+                pair.strategy(),
+                &|item| pair.resolved(item),
+                merge_budget,
+            )?,
+        };
+        merge_budget.pause();
+        if self.parent.state.files().is_clone_of(pair.parent.state.files()) {
+            let pair = MergeSides { context: MergeContext { time: self.time, ..context }, ..pair };
+            return pair.finish(records, self.files.clone(), merge_budget);
+        }
+        let files = Arc::new(pair.files(merge_budget)?);
+        pair.finish(records, files, merge_budget)
+    }
+
+    /// Returns what both sides changed differently.
+    pub fn conflicts(&self) -> impl Iterator<Item = &Decision> {
+        self.both_changed.iter().filter(|item| item.decision != Some(Side::Both))
+    }
+
+    /// Returns whether some conflict waits for a manual decision.
+    pub fn is_blocked(&self) -> bool {
+        self.both_changed.iter().any(|item| item.decision.is_none())
+    }
+
+    /// Returns whether one side's version of something was not kept.
+    fn has_losers(&self) -> bool {
+        self.conflicts().next().is_some() || !self.files.losers.is_empty()
+    }
+
+    /// Returns why it can't be done.
+    pub fn obstacle(&self) -> Option<Error> {
+        self.forbidden.clone().or_else(|| self.is_blocked().then(|| conflict(self)))
+    }
+
+    /// Returns the entry of the merge and what it changes in a catalog in which the plan holds.
+    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let branch = catalog.branch(self.child.id)?;
+        let parent = catalog.parent(branch)?;
+        if self.merge == MergeKind::Merge {
+            without_children(branch)?;
+        }
+        if self.is_blocked() {
+            return Err(conflict(self));
+        }
+        let receiver = if self.merge == MergeKind::Pull { branch } else { parent };
+        let mut prepared = about(catalog, log_record, branch, self.merge.op()).with_detail(Detail {
+            strategy: Some(receiver.settings.strategy().name()),
+            conflicts: self.both_changed.clone(),
+            ..Detail::default()
+        });
+        prepared.head = self.merged.head();
+        prepared.counts = self.counts;
+        if self.has_losers() {
+            // The losers are only there; they stay readable by their hashes.
+            for state in [&parent.state, &branch.state] {
+                prepared.steps.push(CatalogChange::Keep(
+                    receiver.id,
+                    RetainedState { state: state.clone(), time: log_record.time },
+                ));
+            }
+        }
+        prepared.steps.push(CatalogChange::State(receiver.id, self.merged.clone()));
+        match (self.merge, &self.promoted) {
+            (MergeKind::Merge, _) => prepared.steps.push(CatalogChange::Remove(branch.id)),
+            (MergeKind::Pull, _) => prepared.steps.push(CatalogChange::Base(branch.id, parent.state.clone())),
+            (MergeKind::Promote, promoted) => {
+                let promoted = promoted.clone().unwrap_or_else(|| self.merged.clone());
+                prepared.steps.push(CatalogChange::State(branch.id, promoted));
+                prepared.steps.push(CatalogChange::Base(branch.id, self.merged.clone()));
+            }
+        }
+        Ok(prepared)
+    }
+}
+
+/// Turns a side of the plan of files into the one that users know, and back.
+fn seen_from(side: Side, merge: MergeKind) -> Side {
+    match (side, merge) {
+        (Side::Child, MergeKind::Pull) => Side::Parent,
+        (Side::Parent, MergeKind::Pull) => Side::Child,
+        (side, _) => side,
+    }
+}
+
+fn decision(item: &FileDecision, merge: MergeKind) -> Decision {
+    let id = format!("files/{}", String::from_utf8_lossy(&item.path)).into();
+    let decision = item.decision.map(|side| seen_from(side, merge));
+    let (child, parent) = if merge == MergeKind::Pull { (item.parent, item.child) } else { (item.child, item.parent) };
+    Decision { id, base: item.base, child, parent, decision, ..Decision::default() }
+}
+
+/// Lines and entries that an entry of the lineage shows of one file, and bytes of each.
+const LOST_MAX: usize = 64;
+const LOST_BYTES_MAX: usize = 1000;
+
+/// Returns the decisions on files, each with what was not kept of a file that both sides keep, and
+/// why it did not merge by its kind.
+fn file_decisions(plan: &FilePlan, merge: MergeKind) -> Vec<Decision> {
+    let mut parts: HashMap<&[u8], Vec<LostPart>> = HashMap::new();
+    for lost in &plan.losers {
+        if let Loser::Part { side, bytes } = &lost.what {
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LOST_BYTES_MAX)]).into();
+            parts.entry(&lost.path).or_default().push(LostPart { side: seen_from(*side, merge), text });
+        }
+    }
+    let notes: HashMap<&[u8], Arc<str>> =
+        plan.notes.iter().map(|(path, note)| (&path[..], note.to_string().into())).collect();
+    let with_losers = |item: &FileDecision| {
+        let mut lost = parts.remove(&item.path[..]).unwrap_or_default();
+        let lost_more = lost.len().saturating_sub(LOST_MAX) as u64;
+        lost.truncate(LOST_MAX);
+        Decision { lost, lost_more, note: notes.get(&item.path[..]).cloned(), ..decision(item, merge) }
+    };
+    plan.both_changed.iter().map(with_losers).collect()
+}
+
+/// Returns a branch's files with those at the patterns as `wanted` has them, and how many differ.
+///
+/// [`PlanError::Exceeded`] where more than `most` paths differ.
+pub fn restored(
+    context: MergeContext<'_>,
+    branch: &Branch,
+    wanted: &Tree,
+    patterns: &[Arc<str>],
+    most: usize,
+) -> Result<(Tree, u64), PlanError> {
+    let bad = |pattern: &str| {
+        let message = format!("'{pattern}' is no pattern of files to roll back");
+        Error::new(Kind::Invalid, "bad_pattern", message, "write files/ and a path or pattern, such as files/notes/**")
+    };
+    let mut text = String::new();
+    for pattern in patterns {
+        // Blanks end a word in rules; any one character stands for them.
+        let inside = pattern.strip_prefix("files/").filter(|inside| !inside.is_empty()).ok_or_else(|| bad(pattern))?;
+        let inside = inside.trim_end_matches('/').replace(char::is_whitespace, "?");
+        text.push_str(&format!("/{inside} whole\n/{inside}/** whole\n"));
+    }
+    let rules = Rules::parse(&format!("{text}** never")).map_err(|_| bad(&patterns.join(" ")))?;
+    let own = branch.state.files();
+    let how = FileMerge {
+        rules: &rules,
+        strategy: Strategy::ChildWins,
+        resolved: &|_| None,
+        packs: context.packs,
+        merger: &MergeAll,
+        most,
+        time: context.time,
+    };
+    let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
+    let mut files = plan.tree;
+    for inode in &plan.removed {
+        files.apply(&FileOp::Drop { inode: *inode }, context.time, context.packs).map_err(stored)?;
+    }
+    Ok((files, plan.files))
+}
+
+/// Returns the error for a merge that waits for `resolve`.
+pub fn conflict(plan: &MergePlan) -> Error {
+    let open: Vec<&str> =
+        plan.both_changed.iter().filter(|item| item.decision.is_none()).map(|item| &*item.id).collect();
+    let shown = open.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+    let more = if open.len() > 5 { ", …" } else { "" };
+    let message =
+        format!("{} records or files were changed on both sides and wait for a decision: {shown}{more}", open.len());
+    Error::new(
+        Kind::Conflict,
+        "conflicts",
+        message,
+        "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl; a file is \
+         settled as well by writing it in the branch",
+    )
+}

@@ -1,0 +1,199 @@
+//! Jobs that work out long merges in the background.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Weak};
+
+use super::merge_budget::{MergeBudget, MergedContents};
+use super::merge_plan::{MergeContext, MergePlan};
+use crate::memory::catalog::BranchId;
+use crate::memory::command::log_record::MergeKind;
+use crate::memory::{Actor, Error, Kind, Memory};
+use crate::sync::{Condvar, Deadline, Mutex, Pool};
+
+/// Jobs that run at a time.
+const THREADS: usize = 8;
+/// Plans that are kept for the next try.
+const KEPT: usize = 8;
+
+/// A plan that took long to make.
+type PendingPlan = Arc<MergePlan>;
+
+/// What a plan is for: the branch, what is done with it, and who does it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct PlanKey {
+    branch: BranchId,
+    merge: MergeKind,
+    uid: u32,
+}
+
+/// One plan in the making, or made.
+struct PlanJob {
+    purpose: PlanKey,
+    plan: Mutex<Option<Result<PendingPlan, Error>>>,
+    done: Condvar,
+}
+
+/// The contents that were merged for a branch.
+type BranchContents = ((BranchId, MergeKind), Arc<MergedContents>);
+
+/// All jobs, the threads that do them, and the contents that were merged for a branch.
+pub(in crate::memory) struct Planner {
+    pool: Pool,
+    jobs: Mutex<Vec<Arc<PlanJob>>>,
+    contents: Mutex<VecDeque<BranchContents>>,
+}
+
+impl Default for Planner {
+    fn default() -> Planner {
+        Planner { pool: Pool::new("planner", THREADS), jobs: Mutex::default(), contents: Mutex::default() }
+    }
+}
+
+impl PlanJob {
+    /// Returns the plan, once it is made; nothing where it is not until the deadline.
+    fn wait(&self, deadline: Option<Deadline>) -> Option<Result<PendingPlan, Error>> {
+        let plan = self.plan.lock();
+        let plan = match deadline {
+            None => self.done.wait_while(plan, |plan| plan.is_none()),
+            Some(deadline) => self.done.wait_timeout_while(plan, deadline.left(), |plan| plan.is_none()).0,
+        };
+        plan.clone()
+    }
+
+    fn finish(&self, plan: Result<PendingPlan, Error>) {
+        *self.plan.lock() = Some(plan);
+        self.done.notify_all();
+    }
+}
+
+impl Planner {
+    fn find(&self, purpose: PlanKey) -> Option<Arc<PlanJob>> {
+        self.jobs.lock().iter().find(|job| job.purpose == purpose).cloned()
+    }
+
+    /// Puts a job in place of an older one for the same purpose.
+    fn add(&self, purpose: PlanKey) -> Arc<PlanJob> {
+        let job = Arc::new(PlanJob { purpose, plan: Mutex::default(), done: Condvar::default() });
+        let mut jobs = self.jobs.lock();
+        jobs.retain(|other| other.purpose != purpose);
+        jobs.push(job.clone());
+        if jobs.len() > KEPT {
+            let made = jobs.iter().position(|job| job.plan.try_lock().is_some_and(|plan| plan.is_some()));
+            made.map(|at| jobs.remove(at));
+        }
+        job
+    }
+
+    /// Returns the contents that were merged for a branch, for whoever merges more of them.
+    pub(in crate::memory) fn contents(&self, branch: BranchId, merge: MergeKind) -> Arc<MergedContents> {
+        let (purpose, mut all) = ((branch, merge), self.contents.lock());
+        if let Some((_, contents)) = all.iter().find(|(of, _)| *of == purpose) {
+            return contents.clone();
+        }
+        let contents = Arc::new(MergedContents::default());
+        all.push_back((purpose, contents.clone()));
+        if all.len() > KEPT {
+            all.pop_front();
+        }
+        contents
+    }
+
+    /// Does something in the background.
+    pub(in crate::memory) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        self.pool.run(0, job);
+    }
+
+    /// Lets go of what was worked out for a branch.
+    pub(in crate::memory) fn forget(&self, branch: BranchId) {
+        let jobs: Vec<_> = self.jobs.lock().extract_if(.., |job| job.purpose.branch == branch).collect();
+        self.contents.lock().retain(|((of, _), _)| *of != branch);
+        if !jobs.is_empty() {
+            // Their states may be long to free.
+            self.run(move || drop(jobs));
+        }
+    }
+}
+
+impl Memory {
+    /// Returns a plan that was up to date a moment ago, made in the background where there is none.
+    ///
+    /// Kind `Busy`, code `merge_too_long`, where it is not made until the deadline; it will be found made later.
+    pub(in crate::memory) fn plan_in_background(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        merge: MergeKind,
+        deadline: Option<Deadline>,
+    ) -> Result<PendingPlan, Error> {
+        let purpose = PlanKey { branch, merge, uid: who.uid };
+        let mut earlier = None;
+        if let Some(job) = self.planner.find(purpose) {
+            let plan = job.wait(deadline).ok_or_else(too_long)?;
+            match plan {
+                Ok(plan) if plan.holds(&self.catalog()) => return Ok(plan),
+                plan => earlier = plan.ok(),
+            }
+        }
+        let job = self.planner.add(purpose);
+        let (memory, doing, actor) = (self.me.clone(), job.clone(), who.clone());
+        self.planner.pool.run(who.uid, move || {
+            let plan = || work_out(&memory, purpose, &actor, earlier);
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(plan));
+            doing.finish(caught.unwrap_or_else(|_| Err(Error::internal("planning a merge"))));
+        });
+        job.wait(deadline).ok_or_else(too_long)?
+    }
+}
+
+/// Makes a plan of this moment, out of an earlier one as far as that is still right.
+fn work_out(
+    memory: &Weak<Memory>,
+    purpose: PlanKey,
+    who: &Actor,
+    earlier: Option<PendingPlan>,
+) -> Result<PendingPlan, Error> {
+    let memory = memory.upgrade().ok_or_else(|| Error::read_only("the store was closed"))?;
+    let share = memory.shares.enter(purpose.uid);
+    let pause = || share.pause();
+    let contents = memory.planner.contents(purpose.branch, purpose.merge);
+    let merger = contents.any(&pause);
+    let merge_budget = MergeBudget { merger: &merger, pause: &pause, ..MergeBudget::ALL };
+    let catalog = memory.catalog().clone();
+    let context = MergeContext { catalog: &catalog, packs: &memory.trees, time: memory.now() };
+    let planned = match &earlier {
+        Some(earlier) => earlier.again(context, Some(who), &merge_budget),
+        None => MergePlan::new(context, purpose.branch, purpose.merge, Some(who), &merge_budget),
+    };
+    Ok(Arc::new(planned?))
+}
+
+impl Memory {
+    /// Settles what was written of conflicts that were shown, in the background where there is a deadline.
+    pub(in crate::memory) fn settle_written_until(
+        &self,
+        branch: BranchId,
+        deadline: Option<Deadline>,
+    ) -> Result<(), Error> {
+        let Some(deadline) = deadline.filter(|_| self.shown.any_of(branch)) else {
+            return self.settle_written(branch);
+        };
+        let ((tell, told), memory) = (mpsc::channel(), self.me.clone());
+        self.planner.run(move || {
+            let settled = memory.upgrade().map_or(Ok(()), |memory| memory.settle_written(branch));
+            // Who asked may have gone.
+            let _ = tell.send(settled);
+        });
+        match told.recv_timeout(deadline.left()) {
+            Ok(settled) => settled,
+            Err(RecvTimeoutError::Timeout) => Err(too_long()),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::internal("settling a conflict")),
+        }
+    }
+}
+
+fn too_long() -> Error {
+    let message = "the merge takes more than a rename may take: meanwhile no name could be looked up beside it";
+    let hint = "it is worked out in the background: write merge to the branch's ctl, or move it again in a while";
+    Error::new(Kind::Busy, "merge_too_long", message, hint)
+}

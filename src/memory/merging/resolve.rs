@@ -1,0 +1,146 @@
+//! Settling conflicts: in words, or by writing the file that was shown to be in conflict.
+
+use std::sync::Arc;
+
+use super::merge_budget::MergeBudget;
+use super::merge_plan::{MergeContext, MergePlan};
+use crate::lineage::{Decision, Side};
+use crate::memory::catalog::{BranchId, Catalog, Resolution};
+use crate::memory::command::log_record::{Command, MergeKind};
+use crate::memory::{Actor, Error, Kind, Memory};
+
+/// A conflict and how somebody settles it.
+#[derive(Clone)]
+struct ResolvedConflict {
+    uid: u32,
+    id: Arc<str>,
+    resolution: Resolution,
+}
+
+impl Memory {
+    /// Settles one conflict for as long as both sides stay as they are; what is written after that opens it again.
+    pub fn resolve_conflict(&self, who: &Actor, branch: BranchId, id: &str, side: Side) -> Result<(), Error> {
+        self.shown.forget(branch, id);
+        let catalog = {
+            let _writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
+            self.catalog().clone()
+        };
+        let (item, merge) = self.find_conflict(&catalog, branch, id, who.uid)?;
+        let resolution = Resolution { side, child: item.child, parent: item.parent };
+        let settled = ResolvedConflict { uid: who.uid, id: id.into(), resolution };
+        if item.decision.is_none() && self.followed(&catalog, (branch, merge), vec![settled.clone()])?.is_empty() {
+            return Err(in_the_way(id));
+        }
+        let ResolvedConflict { id, resolution, .. } = settled;
+        self.transact(who, &[Some(branch)], || Ok(Command::Resolve { branch, id, resolution })).map(drop)
+    }
+
+    /// Finds a conflict of a merge, or else of a pull.
+    fn find_conflict(
+        &self,
+        catalog: &Catalog,
+        branch: BranchId,
+        id: &str,
+        uid: u32,
+    ) -> Result<(Decision, MergeKind), Error> {
+        for merge in [MergeKind::Merge, MergeKind::Pull] {
+            let planned = self.plan_whole(catalog, (branch, merge), uid)?;
+            if let Some(item) = planned.conflicts().find(|item| *item.id == *id) {
+                return Ok((item.clone(), merge));
+            }
+        }
+        let message = format!("{id} is not in conflict");
+        Err(Error::new(Kind::NotFound, "no_conflict", message, "see the branch's file conflicts"))
+    }
+
+    /// Settles for the child what was written in a branch by who was shown that it is in conflict. Where that can't be
+    /// done the conflict stays open.
+    pub(in crate::memory) fn settle_written(&self, branch: BranchId) -> Result<(), Error> {
+        if self.read_only || !self.shown.any_of(branch) {
+            return Ok(());
+        }
+        let catalog = {
+            let mut writer = self.writer()?;
+            writer.writable()?;
+            self.commit_pending(&mut writer, branch)?;
+            self.catalog().clone()
+        };
+        let written = self.shown.take_written(branch);
+        for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
+            let Some(first) = written.iter().find(|written| written.showing.merge == merge) else { continue };
+            let planned = self.plan_whole(&catalog, (branch, merge), first.uid)?;
+            let open = planned.conflicts().filter(|item| item.decision.is_none());
+            let settled = open.filter_map(|item| {
+                let is_it = |shown: &Option<_>| *shown == item.parent;
+                let found = written
+                    .iter()
+                    .find(|it| it.showing.merge == merge && it.id == item.id && is_it(&it.showing.parent))?;
+                let resolution = Resolution { side: Side::Child, child: item.child, parent: item.parent };
+                Some(ResolvedConflict { uid: found.uid, id: item.id.clone(), resolution })
+            });
+            let followed = self.followed(&catalog, (branch, merge), settled.collect())?;
+            let mut writer = self.writer()?;
+            for ResolvedConflict { uid, id, resolution } in followed {
+                self.execute(&mut writer, uid, Command::Resolve { branch, id, resolution })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles what was written anywhere.
+    pub(in crate::memory) fn settle_all_written(&self) {
+        for branch in self.shown.written() {
+            if let Err(error) = self.settle_written(branch) {
+                log::warn!("what was written to settle conflicts of a branch settles none: {error}");
+            }
+        }
+    }
+
+    /// Returns those decisions that a merge would follow: a folder that holds something stays, whoever wants it away.
+    fn followed(
+        &self,
+        catalog: &Catalog,
+        (branch, merge): (BranchId, MergeKind),
+        settled: Vec<ResolvedConflict>,
+    ) -> Result<Vec<ResolvedConflict>, Error> {
+        let Some(first) = settled.first() else { return Ok(settled) };
+        let mut tried = catalog.clone();
+        tried.change(branch, |branch| {
+            for it in &settled {
+                branch.resolutions.insert(it.id.clone(), it.resolution.clone());
+            }
+        });
+        let planned = self.plan_whole(&tried, (branch, merge), first.uid)?;
+        let is_followed = |it: &ResolvedConflict| {
+            let same = |item: &&Decision| item.id == it.id;
+            let decision = planned.both_changed.iter().find(same).and_then(|item| item.decision);
+            decision.is_none_or(|taken| taken == it.resolution.side)
+        };
+        Ok(settled.into_iter().filter(is_followed).collect())
+    }
+
+    /// Plans a merge of one version of the catalog, whatever it takes, in turns with what else a user computes.
+    pub(in crate::memory) fn plan_whole(
+        &self,
+        catalog: &Catalog,
+        (branch, merge): (BranchId, MergeKind),
+        uid: u32,
+    ) -> Result<MergePlan, Error> {
+        let share = self.shares.enter(uid);
+        let pause = || share.pause();
+        let contents = self.planner.contents(branch, merge);
+        let merge_budget = MergeBudget { merger: &contents.any(&pause), pause: &pause, ..MergeBudget::ALL };
+        let context = MergeContext { catalog, packs: &self.trees, time: self.now() };
+        Ok(MergePlan::new(context, branch, merge, None, &merge_budget)?)
+    }
+
+    pub(in crate::memory) fn parent_of(&self, branch: BranchId) -> Option<BranchId> {
+        self.catalog().branches.get(&branch).and_then(|branch| branch.parent)
+    }
+}
+
+fn in_the_way(id: &str) -> Error {
+    let message = format!("{id} can't be resolved so: the other side has a folder there that holds something");
+    let hint = "move away what is in the folder, or resolve for the other side";
+    Error::new(Kind::Invalid, "folder_in_the_way", message, hint)
+}

@@ -1,0 +1,215 @@
+//! The manifest: the catalog at the moment a journal file began, signed.
+//!
+//! ```text
+//!  "engrMAN2" · payload · signature (64 bytes) over the payload's hash
+//!
+//!  payload: journal number, seq, tip, time · archives · graphs · parts
+//! ```
+//!
+//! The file `manifest` is small and replaced as a whole by an atomic rename. The catalog stands in its parts, immutable
+//! files in the blob store: the first holds all branches, each later one what a seal changed. Once the later ones have
+//! outgrown the first, one is written again in place of all (as LSM stores do with theirs, such as RocksDB).
+
+mod reading;
+mod stored;
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use super::read_file;
+use super::segments::Segments;
+use super::trees::{StoredTree, TreeStore};
+use crate::disk::Disk;
+use crate::lineage::{Key, PublicKey, SIGNATURE_BYTES};
+use crate::memory::Error;
+use crate::memory::catalog::Catalog;
+use crate::memory::catalog::each_state;
+use crate::memory::history::ArchiveName;
+use crate::object::{BlobStore, CodecError, Context, Hash, Reader, Time, Writer};
+use crate::segment::{Container, Segment};
+use crate::workspace::Tree;
+use reading::PartReading;
+pub(in crate::memory) use stored::Stored;
+
+/// The file.
+pub const PATH: &str = "manifest";
+/// The file while it is being written.
+pub const NEW_PATH: &str = "manifest.new";
+const MAGIC: &[u8; 8] = b"engrMAN2";
+static CONTEXT: Context = Context::new("engramfs 2026 manifest v2");
+
+/// Kind byte of a part's file.
+const PART: u8 = 6;
+
+/// One file of what the catalog consists of.
+#[derive(Clone, Copy)]
+pub(in crate::memory) struct ManifestPart {
+    /// The file's name.
+    pub name: Hash,
+    /// Bytes of its content.
+    pub bytes: u64,
+}
+
+/// What a manifest holds.
+pub struct Manifest {
+    /// The journal file whose commands come on top.
+    pub journal: u64,
+    /// Number of the last entry before.
+    pub seq: u64,
+    /// Its hash.
+    pub tip: Hash,
+    /// Its time.
+    pub time: Time,
+    /// Files of the entries before.
+    pub archives: Vec<ArchiveName>,
+    /// All branches at that moment.
+    pub catalog: Catalog,
+}
+
+/// The file `manifest` alone.
+struct Root {
+    manifest: Manifest,
+    graphs: Vec<Hash>,
+    parts: Vec<ManifestPart>,
+}
+
+impl Manifest {
+    /// The manifest of a store without entries.
+    pub fn empty() -> Manifest {
+        Manifest {
+            journal: 1,
+            seq: 0,
+            tip: Hash::ZERO,
+            time: Time(0),
+            archives: Vec::new(),
+            catalog: Catalog::default(),
+        }
+    }
+
+    fn to_bytes(&self, parts: &[ManifestPart]) -> Vec<u8> {
+        let mut out = Writer::new();
+        out.number(self.journal).number(self.seq).hash(&self.tip).signed(self.time.0);
+        out.number(self.archives.len() as u64);
+        for archive in &self.archives {
+            out.hash(&archive.name).number(archive.count);
+        }
+        let graphs = graphs_of(&self.catalog);
+        out.number(graphs.len() as u64);
+        graphs.iter().for_each(|name| {
+            out.hash(name);
+        });
+        out.number(parts.len() as u64);
+        for part in parts {
+            out.hash(&part.name).number(part.bytes);
+        }
+        out.finish()
+    }
+}
+
+impl Root {
+    /// Reads the payload; the catalog comes from the parts.
+    fn from_bytes(bytes: &[u8]) -> Result<Root, CodecError> {
+        let mut input = Reader::new(bytes);
+        let (journal, seq, tip, time) = (input.number()?, input.number()?, input.hash()?, Time(input.signed()?));
+        let mut archives = Vec::new();
+        for _ in 0..input.length()? {
+            archives.push(ArchiveName { name: input.hash()?, count: input.number()? });
+        }
+        let graphs = (0..input.length()?).map(|_| input.hash()).collect::<Result<_, _>>()?;
+        let mut parts = Vec::new();
+        for _ in 0..input.length()? {
+            parts.push(ManifestPart { name: input.hash()?, bytes: input.number()? });
+        }
+        let manifest = Manifest { journal, seq, tip, time, archives, catalog: Catalog::default() };
+        if input.is_empty() { Ok(Root { manifest, graphs, parts }) } else { Err(CodecError::Number) }
+    }
+}
+
+/// Opens the files that a manifest names, and keeps the error where that fails.
+struct ManifestFiles<'a> {
+    segments: &'a Segments,
+    trees: &'a TreeStore,
+    failure: RefCell<Option<Error>>,
+}
+
+impl ManifestFiles<'_> {
+    fn segment(&self, name: &Hash) -> Option<Arc<Segment>> {
+        self.segments.get(name).map_err(|error| self.failure.replace(Some(error))).ok()
+    }
+
+    fn tree(&self, stored: &StoredTree) -> Option<Tree> {
+        self.trees.load(stored).map_err(|error| self.failure.replace(Some(error))).ok()
+    }
+}
+
+/// Returns the graphs of the segments that the catalog sees, each once.
+fn graphs_of(catalog: &Catalog) -> BTreeSet<Hash> {
+    let (mut seen, mut graphs) = (HashSet::new(), BTreeSet::new());
+    each_state(catalog, |state| {
+        if seen.insert(Arc::as_ptr(state)) {
+            let layers = state.layers().iter();
+            graphs.extend(layers.flat_map(|layer| layer.segment.graphs()).map(|graph| graph.name()));
+        }
+    });
+    graphs
+}
+
+/// Replaces the manifest: data, then the name, then the folder. The parts are in the blob store already.
+pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, parts: &[ManifestPart], key: &Key) -> Result<(), Error> {
+    let payload = manifest.to_bytes(parts);
+    let signature = key.sign(&Hash::of(&CONTEXT, &payload));
+    let bytes = [&MAGIC[..], &payload, &signature].concat();
+    let put = || -> std::io::Result<()> {
+        match disk.remove(NEW_PATH) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = disk.create(NEW_PATH)?;
+        file.write_all_at(&bytes, 0)?;
+        file.sync()?;
+        disk.rename(NEW_PATH, PATH)?;
+        disk.sync_dir("")
+    };
+    put().map_err(|error| Error::io("the manifest could not be written", &error))
+}
+
+/// Reads the manifest and checks its signature, and the hashes of its parts.
+pub(in crate::memory) fn read(
+    disk: &dyn Disk,
+    public: &PublicKey,
+    segments: &Segments,
+    trees: &TreeStore,
+) -> Result<(Manifest, Stored), Error> {
+    let bytes = read_file(disk, PATH)?;
+    let damaged = |what: &str| Error::damaged(format!("the manifest {what}"));
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("does not begin as one"))?;
+    let (payload, signature) = rest.split_last_chunk::<SIGNATURE_BYTES>().ok_or_else(|| damaged("is too short"))?;
+    if !public.verifies(&Hash::of(&CONTEXT, payload), signature) {
+        return Err(damaged("is not signed by the store's key"));
+    }
+    let Root { mut manifest, graphs, parts } = Root::from_bytes(payload)?;
+    let mut reading = PartReading::default();
+    for part in &parts {
+        let file = Container::open(&segments.blobs, part.name, PART)?;
+        file.verify()?;
+        reading.part(file.section(0)?)?;
+    }
+    let files = ManifestFiles { segments, trees, failure: RefCell::default() };
+    let read = reading.finish(&files, parts);
+    match (files.failure.into_inner(), read) {
+        (Some(error), _) => Err(error),
+        (None, read) => {
+            let stored = read?;
+            manifest.catalog = stored.catalog().clone();
+            graphs.iter().try_for_each(|name| segments.attach(name))?;
+            Ok((manifest, stored))
+        }
+    }
+}
+
+/// Checks a file of a manifest's part that nothing names any longer.
+pub(in crate::memory) fn check_part(blobs: &BlobStore, name: Hash) -> Option<Result<(), Error>> {
+    let file = Container::open(blobs, name, PART).ok()?;
+    Some(file.verify().map_err(Error::from))
+}

@@ -1,0 +1,228 @@
+//! Reading the parts of a manifest, the first one and what later ones change.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::{ManifestFiles, ManifestPart, Stored};
+use crate::branch::BranchVersion;
+use crate::memory::catalog::settings::Settings;
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, Resolution, RetainedState};
+use crate::memory::storage::trees::StoredTree;
+use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
+use crate::workspace::Tree;
+
+/// What was read so far. States are looked at once all is known: one that nothing refers to any longer may name
+/// files that are gone.
+#[derive(Default)]
+pub struct PartReading {
+    sums: Vec<Arc<SetHash>>,
+    trees: Vec<StoredTree>,
+    settings: Vec<Settings>,
+    states: Vec<Vec<u8>>,
+    catalog: Catalog,
+    branches: BTreeMap<u64, ManifestRow>,
+}
+
+/// A branch with its states by number.
+#[derive(Default)]
+struct ManifestRow {
+    name: Arc<str>,
+    parent: u64,
+    root: u64,
+    uid: u32,
+    mode: u32,
+    created: Time,
+    changed: Time,
+    stamp: u64,
+    vectors_fixed: bool,
+    state: u64,
+    base: u64,
+    settings: Settings,
+    checkpoints: BTreeMap<Arc<str>, (u64, u64, Time, Arc<str>)>,
+    kept: BTreeMap<Hash, (u64, Time)>,
+    resolutions: BTreeMap<Arc<str>, Resolution>,
+}
+
+impl PartReading {
+    /// Reads the next part.
+    pub fn part(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
+        let mut input = Reader::new(bytes);
+        for _ in 0..input.length()? {
+            let sum = SetHash::from_bytes(input.raw(SetHash::BYTES)?).ok_or(CodecError::Short)?;
+            self.sums.push(Arc::new(sum));
+        }
+        for _ in 0..input.length()? {
+            self.trees.push(StoredTree { snapshot: input.hash()?, delta: input.bytes()?.to_vec() });
+        }
+        for _ in 0..input.length()? {
+            self.settings.push(Settings::read(&mut input)?);
+        }
+        for _ in 0..input.length()? {
+            self.states.push(input.bytes()?.to_vec());
+        }
+        for _ in 0..input.length()? {
+            let uid = bits(input.number()?)?;
+            self.catalog.users.insert(uid, input.text()?.into());
+        }
+        for _ in 0..input.length()? {
+            self.branches.remove(&input.number()?);
+        }
+        for _ in 0..input.length()? {
+            let id = input.number()?;
+            self.branches.entry(id).or_default().read(&mut input, &self.settings)?;
+        }
+        if input.is_empty() { Ok(()) } else { Err(CodecError::Number) }
+    }
+
+    /// Returns what the parts say.
+    pub fn finish(mut self, files: &ManifestFiles<'_>, parts: Vec<ManifestPart>) -> Result<Stored, CodecError> {
+        let (branches, mut catalog) = (std::mem::take(&mut self.branches), std::mem::take(&mut self.catalog));
+        let mut states = States { read: &self, files, states: HashMap::new(), trees: HashMap::new() };
+        for (id, row) in branches {
+            let branch = row.branch(BranchId(id), &mut states)?;
+            catalog.branches.insert(branch.id, BranchRef::new(branch));
+        }
+        let states = states.states;
+        link(&mut catalog);
+        let mut stored = Stored::new(catalog, parts, self.states.len() as u64);
+        for (number, (state, snapshot)) in states {
+            stored.note_state(&state, number, snapshot);
+        }
+        self.sums.iter().for_each(|sum| stored.sums.note(&sum.to_bytes()));
+        for tree in &self.trees {
+            let mut bytes = Writer::new();
+            bytes.hash(&tree.snapshot).bytes(&tree.delta);
+            stored.trees.note(bytes.as_slice());
+        }
+        for settings in &self.settings {
+            let mut bytes = Writer::new();
+            settings.write(&mut bytes);
+            stored.settings.note(bytes.as_slice());
+        }
+        Ok(stored)
+    }
+}
+
+/// The states that branches refer to, each made once, and their trees likewise.
+struct States<'a> {
+    read: &'a PartReading,
+    files: &'a ManifestFiles<'a>,
+    /// By number, with the snapshot of the tree.
+    states: HashMap<u64, (Arc<BranchVersion>, Hash)>,
+    trees: HashMap<u64, Tree>,
+}
+
+impl States<'_> {
+    fn state(&mut self, number: u64) -> Result<Arc<BranchVersion>, CodecError> {
+        if let Some((state, _)) = self.states.get(&number) {
+            return Ok(state.clone());
+        }
+        let mut input = Reader::new(nth(&self.read.states, number)?);
+        let (sum, tree) = (nth(&self.read.sums, input.number()?)?.clone(), input.number()?);
+        let files = self.tree(tree)?;
+        let state = Arc::new(BranchVersion::read(&mut input, |name| self.files.segment(name), sum, files)?);
+        self.states.insert(number, (state.clone(), nth(&self.read.trees, tree)?.snapshot));
+        if input.is_empty() { Ok(state) } else { Err(CodecError::Number) }
+    }
+
+    fn tree(&mut self, number: u64) -> Result<Tree, CodecError> {
+        if let Some(tree) = self.trees.get(&number) {
+            return Ok(tree.clone());
+        }
+        let tree = self.files.tree(nth(&self.read.trees, number)?).ok_or(CodecError::Number)?;
+        self.trees.insert(number, tree.clone());
+        Ok(tree)
+    }
+}
+
+impl ManifestRow {
+    /// Reads what the branch is now, and what its maps have other than before.
+    fn read(&mut self, input: &mut Reader<'_>, settings: &[Settings]) -> Result<(), CodecError> {
+        (self.name, self.parent, self.root) = (input.text()?.into(), input.number()?, input.number()?);
+        (self.uid, self.mode) = (bits(input.number()?)?, bits(input.number()?)?);
+        (self.created, self.changed) = (Time(input.signed()?), Time(input.signed()?));
+        (self.stamp, self.vectors_fixed) = (input.number()?, input.byte()? == 1);
+        (self.state, self.base) = (input.number()?, input.number()?);
+        self.settings = nth(settings, input.number()?)?.clone();
+        let text = |input: &mut Reader<'_>| Ok(input.text()?.into());
+        let checkpoint = |input: &mut Reader<'_>| {
+            Ok((input.number()?, input.number()?, Time(input.signed()?), input.text()?.into()))
+        };
+        changes(input, &mut self.checkpoints, text, checkpoint)?;
+        let kept = |input: &mut Reader<'_>| Ok((input.number()?, Time(input.signed()?)));
+        changes(input, &mut self.kept, |input| input.hash(), kept)?;
+        changes(input, &mut self.resolutions, text, Resolution::read)
+    }
+
+    /// Returns the branch, without what follows from all of them.
+    fn branch(self, id: BranchId, states: &mut States<'_>) -> Result<Branch, CodecError> {
+        let mut branch = Branch {
+            id,
+            name: self.name,
+            path: "".into(),
+            parent: Some(BranchId(self.parent)).filter(|id| id.0 != 0),
+            root: BranchId(self.root),
+            uid: self.uid,
+            mode: self.mode,
+            created: self.created,
+            changed: self.changed,
+            stamp: self.stamp,
+            edits: 0,
+            state_seq: 0,
+            base_seq: 0,
+            vectors_fixed: self.vectors_fixed,
+            state: states.state(self.state)?,
+            base: states.state(self.base)?,
+            settings: self.settings,
+            checkpoints: Default::default(),
+            children: Default::default(),
+            kept: Default::default(),
+            resolutions: self.resolutions.into_iter().collect(),
+        };
+        for (label, (state, seq, time, text)) in self.checkpoints {
+            branch.checkpoints.insert(label, Checkpoint { state: states.state(state)?, seq, time, text });
+        }
+        for (head, (state, time)) in self.kept {
+            branch.kept.insert(head, RetainedState { state: states.state(state)?, time });
+        }
+        Ok(branch)
+    }
+}
+
+/// Reads what a map has other than before.
+fn changes<K: Ord, V>(
+    input: &mut Reader<'_>,
+    map: &mut BTreeMap<K, V>,
+    read_key: impl Fn(&mut Reader<'_>) -> Result<K, CodecError>,
+    read_value: impl Fn(&mut Reader<'_>) -> Result<V, CodecError>,
+) -> Result<(), CodecError> {
+    for _ in 0..input.length()? {
+        map.remove(&read_key(input)?);
+    }
+    for _ in 0..input.length()? {
+        let key = read_key(input)?;
+        map.insert(key, read_value(input)?);
+    }
+    Ok(())
+}
+
+fn nth<T>(list: &[T], number: u64) -> Result<&T, CodecError> {
+    usize::try_from(number).ok().and_then(|number| list.get(number)).ok_or(CodecError::Number)
+}
+
+fn bits(number: u64) -> Result<u32, CodecError> {
+    u32::try_from(number).map_err(|_| CodecError::Number)
+}
+
+/// Derives roots, children and paths, which are not stored.
+fn link(catalog: &mut Catalog) {
+    let all: Vec<_> = catalog.branches.values().map(|branch| (branch.id, branch.parent, branch.name.clone())).collect();
+    for (id, parent, name) in all {
+        match parent.and_then(|parent| catalog.branches.get_mut(&parent)) {
+            Some(parent) => parent.make_mut().children.insert(name, id),
+            None => catalog.roots.insert(name, id),
+        };
+    }
+    let roots: Vec<_> = catalog.roots.values().copied().collect();
+    roots.into_iter().for_each(|root| catalog.lay_paths(root));
+}

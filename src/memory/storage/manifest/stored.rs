@@ -1,0 +1,297 @@
+//! What the parts of the manifest on disk say, and the next one: what a newer catalog has other than that.
+//!
+//! ```text
+//!  sums:     count, each 2,048 bytes
+//!  trees:    count, each (snapshot hash · delta, varint length and bytes)
+//!  settings: count, each 12 texts
+//!  states:   count, each varint length and bytes (sum no. · tree no. · totals · layers · deletes)
+//!  users:    count, each (uid varint, name text)
+//!  gone:     count, each a branch's number
+//!  branches: count, each (what it is · what its maps have other than before)
+//! ```
+//!
+//! Sums, trees, settings and states are numbered from 0 on through all parts, and each distinct one is written once.
+//! One that nothing refers to any longer is never looked at, so what it names may be gone.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+
+use super::{ManifestPart, PART};
+use crate::branch::BranchVersion;
+use crate::memory::Error;
+use crate::memory::catalog::{Branch, Catalog};
+use crate::memory::storage::trees::TreeStore;
+use crate::object::{BlobStore, Context, Hash, Writer};
+use crate::segment::ContainerWriter;
+
+/// Parts beside the first that are read at an opening at most.
+const PARTS_MAX: usize = 256;
+/// Bytes of later parts that are always worth less than writing the first one again.
+const LATER_BYTES_MIN: u64 = 1 << 20;
+
+static ITEM: Context = Context::new("engramfs 2026 manifest item v1");
+
+/// Distinct byte strings, numbered in the order of their first use.
+#[derive(Default)]
+pub(super) struct InternTable {
+    numbers: HashMap<Hash, u64>,
+    fresh: Writer,
+    fresh_count: u64,
+}
+
+impl InternTable {
+    /// Returns the number of a byte string.
+    fn number(&mut self, bytes: &[u8]) -> u64 {
+        let next = self.numbers.len() as u64;
+        let number = *self.numbers.entry(Hash::of(&ITEM, bytes)).or_insert(next);
+        if number == next {
+            self.fresh.raw(bytes);
+            self.fresh_count += 1;
+        }
+        number
+    }
+
+    /// Notes one that is stored already.
+    pub fn note(&mut self, bytes: &[u8]) {
+        let next = self.numbers.len() as u64;
+        self.numbers.insert(Hash::of(&ITEM, bytes), next);
+    }
+
+    /// Appends those that are new, and regards them as stored.
+    fn take_fresh(&mut self, out: &mut Writer) {
+        out.number(std::mem::take(&mut self.fresh_count)).raw(std::mem::take(&mut self.fresh).as_slice());
+    }
+}
+
+/// A state that stands in a part.
+struct StoredState {
+    /// Keeps its address its own.
+    state: Weak<BranchVersion>,
+    number: u64,
+    /// The snapshot that its tree of files is stored against.
+    snapshot: Hash,
+}
+
+/// What the manifest on disk says. The default is that of no parts, so that the next one says all.
+#[derive(Default)]
+pub struct Stored {
+    catalog: Catalog,
+    parts: Vec<ManifestPart>,
+    pub(super) sums: InternTable,
+    pub(super) trees: InternTable,
+    pub(super) settings: InternTable,
+    /// By address.
+    states: HashMap<usize, StoredState>,
+    /// States so far, those that nothing refers to any longer too.
+    states_count: u64,
+    fresh_states: Writer,
+    fresh_states_count: u64,
+}
+
+impl Stored {
+    /// What was read: the catalog, and how many states its parts hold.
+    pub(super) fn new(catalog: Catalog, parts: Vec<ManifestPart>, states_count: u64) -> Stored {
+        Stored { catalog, parts, states_count, ..Stored::default() }
+    }
+
+    /// Returns the catalog.
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Returns the names of the parts.
+    pub fn names(&self) -> impl Iterator<Item = Hash> {
+        self.parts.iter().map(|part| part.name)
+    }
+
+    /// Returns how many bytes a part that says all takes at most.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+
+    /// Notes which number a state has.
+    pub(super) fn note_state(&mut self, state: &Arc<BranchVersion>, number: u64, snapshot: Hash) {
+        self.states.insert(Arc::as_ptr(state).addr(), StoredState { state: Arc::downgrade(state), number, snapshot });
+    }
+
+    /// Stores a newer catalog: writes a part with what it has other than this one, or one with all of it where the
+    /// later parts have outgrown the first, and has `write_root` name the parts.
+    ///
+    /// Returns whether there are files that the manifest no longer names. Where this fails it is not known what the
+    /// disk has, so that the next part says all.
+    pub fn advance(
+        &mut self,
+        catalog: &Catalog,
+        blobs: &BlobStore,
+        trees: &TreeStore,
+        write_root: impl FnOnce(&[ManifestPart]) -> Result<(), Error>,
+    ) -> Result<bool, Error> {
+        let mut next = std::mem::take(self);
+        let mut part = next.changes(catalog, trees)?;
+        let anew = next.is_outgrown(part.len() as u64);
+        if anew {
+            next = Stored::default();
+            part = next.changes(catalog, trees)?;
+        }
+        if !part.is_empty() {
+            let name = write_part(blobs, &part)?;
+            next.parts.push(ManifestPart { name, bytes: part.len() as u64 });
+        }
+        write_root(&next.parts)?;
+        next.states.retain(|_, known| known.state.strong_count() > 0);
+        trees.retain_snapshots(&next.states.values().map(|known| known.snapshot).collect());
+        *self = next;
+        Ok(anew)
+    }
+
+    /// Returns whether all is better written again than with one more part of so many bytes.
+    fn is_outgrown(&self, more: u64) -> bool {
+        let Some((first, later)) = self.parts.split_first() else { return false };
+        let bytes = later.iter().map(|part| part.bytes).sum::<u64>() + more;
+        later.len() >= PARTS_MAX || bytes > first.bytes.max(LATER_BYTES_MIN)
+    }
+
+    /// Returns the bytes of a part that leads from the catalog so far to another one, which is the catalog from now on;
+    /// none where they are the same.
+    fn changes(&mut self, catalog: &Catalog, trees: &TreeStore) -> Result<Vec<u8>, Error> {
+        let before = std::mem::replace(&mut self.catalog, catalog.clone());
+        let mut users = (0, Writer::new());
+        for item in before.users.diff(&catalog.users) {
+            if let DiffItem::Add(uid, name) | DiffItem::Update { new: (uid, name), .. } = item {
+                users.0 += 1;
+                users.1.number(u64::from(*uid)).text(name);
+            }
+        }
+        let (mut gone, mut branches) = ((0, Writer::new()), (0, Writer::new()));
+        for item in before.branches.diff(&catalog.branches) {
+            match item {
+                DiffItem::Remove(id, _) => {
+                    gone.0 += 1;
+                    gone.1.number(id.0);
+                }
+                DiffItem::Add(_, new) => {
+                    branches.0 += 1;
+                    self.branch(&mut branches.1, None, new, trees)?;
+                }
+                DiffItem::Update { old: (_, old), new: (_, new) } => {
+                    branches.0 += 1;
+                    self.branch(&mut branches.1, Some(old), new, trees)?;
+                }
+            }
+        }
+        if users.0 + gone.0 + branches.0 == 0 {
+            return Ok(Vec::new());
+        }
+        let mut out = Writer::new();
+        self.sums.take_fresh(&mut out);
+        self.trees.take_fresh(&mut out);
+        self.settings.take_fresh(&mut out);
+        out.number(std::mem::take(&mut self.fresh_states_count));
+        out.raw(std::mem::take(&mut self.fresh_states).as_slice());
+        for (count, bytes) in [users, gone, branches] {
+            out.number(count).raw(bytes.as_slice());
+        }
+        Ok(out.finish())
+    }
+
+    /// Appends what a branch is, and what its maps have other than before.
+    fn branch(&mut self, out: &mut Writer, old: Option<&Branch>, new: &Branch, trees: &TreeStore) -> Result<(), Error> {
+        out.number(new.id.0).text(&new.name).number(new.parent.map_or(0, |id| id.0)).number(new.root.0);
+        out.number(u64::from(new.uid)).number(u64::from(new.mode));
+        out.signed(new.created.0).signed(new.changed.0).number(new.stamp).byte(u8::from(new.vectors_fixed));
+        out.number(self.state(&new.state, trees)?).number(self.state(&new.base, trees)?);
+        let mut settings = Writer::new();
+        new.settings.write(&mut settings);
+        out.number(self.settings.number(settings.as_slice()));
+        let (checkpoints, kept, resolutions) = Default::default();
+        changes(
+            out,
+            old.map_or(&checkpoints, |old| &old.checkpoints),
+            &new.checkpoints,
+            |out, label| _ = out.text(label),
+            |out, checkpoint| {
+                out.number(self.state(&checkpoint.state, trees)?).number(checkpoint.seq);
+                out.signed(checkpoint.time.0).text(&checkpoint.text);
+                Ok(())
+            },
+        )?;
+        changes(
+            out,
+            old.map_or(&kept, |old| &old.kept),
+            &new.kept,
+            |out, head| _ = out.hash(head),
+            |out, kept| {
+                out.number(self.state(&kept.state, trees)?).signed(kept.time.0);
+                Ok(())
+            },
+        )?;
+        changes(
+            out,
+            old.map_or(&resolutions, |old| &old.resolutions),
+            &new.resolutions,
+            |out, id| _ = out.text(id),
+            |out, resolution| {
+                resolution.write(out);
+                Ok(())
+            },
+        )
+    }
+
+    /// Returns the number of a state, which is written first if it is new.
+    fn state(&mut self, state: &Arc<BranchVersion>, trees: &TreeStore) -> Result<u64, Error> {
+        if let Some(known) = self.states.get(&Arc::as_ptr(state).addr())
+            && known.state.strong_count() > 0
+        {
+            return Ok(known.number);
+        }
+        let files = trees.store(state.files())?;
+        let (mut tree, mut bytes) = (Writer::new(), Writer::new());
+        tree.hash(&files.snapshot).bytes(&files.delta);
+        bytes.number(self.sums.number(&state.sum().to_bytes())).number(self.trees.number(tree.as_slice()));
+        state.write(&mut bytes);
+        let number = self.states_count;
+        self.states_count += 1;
+        self.fresh_states.bytes(bytes.as_slice());
+        self.fresh_states_count += 1;
+        self.note_state(state, number, files.snapshot);
+        Ok(number)
+    }
+}
+
+/// Appends what a map has other than before: the keys that are gone, and what is new or another.
+fn changes<K: Ord + Clone, V: Clone + PartialEq>(
+    out: &mut Writer,
+    old: &OrdMap<K, V>,
+    new: &OrdMap<K, V>,
+    write_key: impl Fn(&mut Writer, &K),
+    mut write_value: impl FnMut(&mut Writer, &V) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (mut gone, mut set) = ((0, Writer::new()), (0, Writer::new()));
+    for item in old.diff(new) {
+        match item {
+            DiffItem::Remove(key, _) => {
+                gone.0 += 1;
+                write_key(&mut gone.1, key);
+            }
+            DiffItem::Add(key, value) | DiffItem::Update { new: (key, value), .. } => {
+                set.0 += 1;
+                write_key(&mut set.1, key);
+                write_value(&mut set.1, value)?;
+            }
+        }
+    }
+    for (count, bytes) in [gone, set] {
+        out.number(count).raw(bytes.as_slice());
+    }
+    Ok(())
+}
+
+fn write_part(blobs: &BlobStore, bytes: &[u8]) -> Result<Hash, Error> {
+    let mut out = ContainerWriter::new(blobs)?;
+    out.begin()?;
+    out.write(bytes)?;
+    Ok(out.finish(PART, &[])?)
+}

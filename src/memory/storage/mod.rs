@@ -1,0 +1,24 @@
+//! The store's own files: the manifest, segments that are open, and where trees of files are stored.
+
+pub(in crate::memory) mod manifest;
+pub(in crate::memory) mod segments;
+pub(in crate::memory) mod trees;
+
+use std::io;
+
+use crate::disk::Disk;
+use crate::memory::Error;
+
+/// Reads a small file whole.
+pub(in crate::memory) fn read_file(disk: &dyn Disk, path: &str) -> Result<Vec<u8>, Error> {
+    let read = || -> io::Result<Vec<u8>> {
+        let file = disk.open(path)?;
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    };
+    read().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::damaged(format!("the file {path} is missing from the store")),
+        _ => Error::io(&format!("the file {path} could not be read"), &error),
+    })
+}

@@ -1,0 +1,77 @@
+//! The open segments of a store, each opened once.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::memory::Error;
+use crate::object::{BlobStore, Hash};
+use crate::segment::{GraphFile, Segment};
+use crate::sync::{Mutex, MutexGuard};
+
+/// The blob store, and what is open of it.
+pub(in crate::memory) struct Segments {
+    /// The folder of immutable files.
+    pub blobs: BlobStore,
+    /// Whether every byte of a segment is checked when it is opened, not only when it is touched.
+    thorough: bool,
+    open: Mutex<HashMap<Hash, Arc<Segment>>>,
+}
+
+impl Segments {
+    /// Opens nothing yet.
+    pub fn new(blobs: BlobStore, thorough: bool) -> Segments {
+        Segments { blobs, thorough, open: Mutex::default() }
+    }
+
+    /// Returns the segment of that name.
+    pub fn get(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
+        let mut open = self.open();
+        if let Some(segment) = open.get(name) {
+            return Ok(segment.clone());
+        }
+        let segment = Arc::new(Segment::open(&self.blobs, *name)?);
+        if self.thorough {
+            segment.verify()?;
+        }
+        open.insert(*name, segment.clone());
+        Ok(segment)
+    }
+
+    /// Opens a new segment and prefetches its vector columns, so that the first query is not cold.
+    pub fn get_fresh(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
+        let segment = self.get(name)?;
+        segment.bring()?;
+        Ok(segment)
+    }
+
+    /// Opens a graph and gives it to its segment, where that is open.
+    pub fn attach(&self, name: &Hash) -> Result<(), Error> {
+        let graph = GraphFile::open(&self.blobs, *name)?;
+        if self.thorough {
+            graph.verify()?;
+        }
+        if let Some(segment) = self.open().get(&graph.segment()) {
+            segment.attach(Arc::new(graph));
+        }
+        Ok(())
+    }
+
+    /// Lets go of those that are not in `live`; who still reads one keeps it.
+    pub fn retain(&self, live: &HashSet<Hash>) {
+        self.open().retain(|name, _| live.contains(name));
+    }
+
+    /// Returns all that are open.
+    pub fn all(&self) -> Vec<Arc<Segment>> {
+        self.open().values().cloned().collect()
+    }
+
+    /// Returns how many are open.
+    pub fn count(&self) -> usize {
+        self.open().len()
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<Hash, Arc<Segment>>> {
+        self.open.lock()
+    }
+}

@@ -1,0 +1,131 @@
+//! How trees of files are stored: contents in packs, the tree itself as a snapshot and what differs
+//! from it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::disk::Disk;
+use crate::memory::Error;
+use crate::object::{BlobStore, Hash};
+use crate::segment::{FOLDER, SegmentError};
+use crate::sync::Mutex;
+use crate::workspace::{Pack, Packs, Tree, TreeError, read_snapshot, write_snapshot};
+
+/// Bytes of a difference from which on a new snapshot is written, where it is also a fourth of the
+/// snapshot.
+const DELTA_BYTES_MAX: usize = 256 << 10;
+
+/// The open packs and the snapshots of a store.
+pub(in crate::memory) struct TreeStore {
+    blobs: BlobStore,
+    /// Whether every byte is checked when a file is opened, not only when it is touched.
+    thorough: bool,
+    packs: Mutex<HashMap<Hash, Arc<Pack>>>,
+    snapshots: Mutex<Vec<TreeSnapshot>>,
+}
+
+/// A tree that stands in a file of its own.
+#[derive(Clone)]
+struct TreeSnapshot {
+    name: Hash,
+    tree: Tree,
+    bytes: usize,
+}
+
+/// A tree as the manifest holds it.
+pub(in crate::memory) struct StoredTree {
+    /// The snapshot, zeros for the empty tree.
+    pub snapshot: Hash,
+    /// What differs from it.
+    pub delta: Vec<u8>,
+}
+
+impl Packs for TreeStore {
+    fn pack(&self, name: &Hash) -> Result<Arc<Pack>, SegmentError> {
+        let mut packs = self.packs.lock();
+        if let Some(pack) = packs.get(name) {
+            return Ok(pack.clone());
+        }
+        let pack = Arc::new(Pack::open(&self.blobs, *name)?);
+        if self.thorough {
+            pack.verify()?;
+        }
+        packs.insert(*name, pack.clone());
+        Ok(pack)
+    }
+
+    fn holder(&self, hash: &Hash) -> Option<Arc<Pack>> {
+        let open: Vec<Arc<Pack>> = self.packs.lock().values().cloned().collect();
+        open.into_iter().find(|pack| pack.holds(hash))
+    }
+}
+
+impl TreeStore {
+    /// Opens nothing yet.
+    pub fn new(disk: Arc<dyn Disk>, thorough: bool) -> TreeStore {
+        let blobs = BlobStore::over(disk, FOLDER);
+        TreeStore { blobs, thorough, packs: Mutex::default(), snapshots: Mutex::default() }
+    }
+
+    /// Returns the stored form of a tree without unsealed contents; writes a new snapshot where it
+    /// has moved far from those there are.
+    pub fn store(&self, tree: &Tree) -> Result<StoredTree, Error> {
+        let mut snapshots = self.snapshots.lock();
+        let empty = TreeSnapshot { name: Hash::ZERO, tree: Tree::default(), bytes: 0 };
+        let candidates = std::iter::once(&empty).chain(snapshots.iter());
+        let deltas = candidates.map(|snapshot| Ok((snapshot, tree.delta_from(&snapshot.tree)?)));
+        let deltas: Vec<_> = deltas.collect::<Result<_, _>>().map_err(stored)?;
+        let nearest = deltas.into_iter().min_by_key(|(_, delta)| delta.len());
+        if let Some((snapshot, delta)) = nearest
+            && (delta.len() <= DELTA_BYTES_MAX || delta.len() <= snapshot.bytes / 4)
+        {
+            return Ok(StoredTree { snapshot: snapshot.name, delta });
+        }
+        let name = write_snapshot(&self.blobs, tree).map_err(stored)?;
+        let bytes = tree.delta_from(&Tree::default()).map_err(stored)?.len();
+        snapshots.push(TreeSnapshot { name, tree: tree.clone(), bytes });
+        let delta = tree.delta_from(tree).map_err(stored)?;
+        Ok(StoredTree { snapshot: name, delta })
+    }
+
+    /// Returns the tree of a stored form.
+    pub fn load(&self, stored_tree: &StoredTree) -> Result<Tree, Error> {
+        let base =
+            if stored_tree.snapshot == Hash::ZERO { Tree::default() } else { self.snapshot(&stored_tree.snapshot)? };
+        base.with_delta(&stored_tree.delta).map_err(stored)
+    }
+
+    fn snapshot(&self, name: &Hash) -> Result<Tree, Error> {
+        let mut snapshots = self.snapshots.lock();
+        if let Some(found) = snapshots.iter().find(|snapshot| snapshot.name == *name) {
+            return Ok(found.tree.clone());
+        }
+        let tree = read_snapshot(&self.blobs, *name).map_err(stored)?;
+        let bytes = tree.delta_from(&Tree::default()).map_err(stored)?.len();
+        snapshots.push(TreeSnapshot { name: *name, tree: tree.clone(), bytes });
+        Ok(tree)
+    }
+
+    /// Lets go of snapshots that a new manifest does not name.
+    pub fn retain_snapshots(&self, named: &HashSet<Hash>) {
+        self.snapshots.lock().retain(|snapshot| named.contains(&snapshot.name));
+    }
+
+    /// Lets go of packs that are not in `live`; who still reads one keeps it.
+    pub fn retain_packs(&self, live: &HashSet<Hash>) {
+        self.packs.lock().retain(|name, _| live.contains(name));
+    }
+
+    /// Returns the names of the snapshots.
+    pub fn snapshots(&self) -> Vec<Hash> {
+        self.snapshots.lock().iter().map(|snapshot| snapshot.name).collect()
+    }
+}
+
+/// Turns an error of stored trees into the store's.
+pub(in crate::memory) fn stored(error: TreeError) -> Error {
+    match error {
+        TreeError::Segment(error) => error.into(),
+        error => Error::damaged(format!("a tree of files can't be read or written: {error}")),
+    }
+}

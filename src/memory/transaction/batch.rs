@@ -1,0 +1,244 @@
+//! Edits that wait for their commit: in memory within the user's share, and on disk beyond.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::disk::{Disk, DiskFile};
+use crate::memory::command::record_input::RecordInput;
+use crate::memory::{Error, Memory, RecordEdit};
+use crate::object::{CodecError, Reader, Writer};
+use crate::sync::Reservation;
+
+/// Bytes of edits that a batch holds in memory.
+const HELD_MAX: u64 = 4 << 20;
+/// What an edit takes beside its content, in bytes.
+const EDIT_BYTES: usize = 512;
+/// Beginning of the names that files of batches have for a moment, in the store's folder.
+pub(in crate::memory) const SPILL_PREFIX: &str = "spill-";
+
+/// Edits in the order in which they came.
+///
+/// The file that takes what is too much for memory has no name: it ends with the batch, or with the process.
+pub struct IngestBatch {
+    disk: Arc<dyn Disk>,
+    edits: Vec<RecordEdit>,
+    count: usize,
+    held: Reservation,
+    file: Option<Box<dyn DiskFile>>,
+    /// Bytes in the file, and what the edits in it take in memory.
+    spilled: (u64, u64),
+}
+
+impl Memory {
+    /// Begins a batch of a user.
+    pub fn batch(&self, uid: u32) -> IngestBatch {
+        let held = self.budget.account(uid);
+        IngestBatch { disk: self.disk.clone(), edits: Vec::new(), count: 0, held, file: None, spilled: (0, 0) }
+    }
+}
+
+impl IngestBatch {
+    /// Adds an edit. Kind `Quota` or `Full` where neither memory nor disk take it.
+    pub fn push(&mut self, edit: RecordEdit) -> Result<(), Error> {
+        let weight = weight(&edit);
+        if self.held.bytes() + weight > HELD_MAX || self.held.grow(weight).is_err() {
+            self.spill()?;
+            self.held.grow(weight)?;
+        }
+        self.edits.push(edit);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Returns whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Returns all edits, and what lets them be in memory. Kind `Quota` or `Full` where they are too many for it.
+    pub fn into_edits(mut self) -> Result<(Vec<RecordEdit>, Reservation), Error> {
+        let (length, weight) = self.spilled;
+        self.held.grow(weight).map_err(|over| Error {
+            hint: "write the batch in several parts, each with a close or fsync".to_owned(),
+            ..over.into()
+        })?;
+        let mut edits = Vec::with_capacity(self.count);
+        if let Some(file) = &self.file {
+            read_back(&**file, length, &mut edits)?;
+        }
+        edits.append(&mut self.edits);
+        Ok((edits, self.held))
+    }
+
+    /// Moves what is in memory to the file.
+    fn spill(&mut self) -> Result<(), Error> {
+        if self.edits.is_empty() {
+            return Ok(());
+        }
+        let mut out = Writer::new();
+        for edit in &self.edits {
+            let mut one = Writer::new();
+            write(edit, &mut one);
+            out.bytes(one.as_slice());
+        }
+        let failed = |error| Error::io("the edits that wait for their commit could not be put on disk", &error);
+        if self.file.is_none() {
+            self.file = Some(nameless(&*self.disk).map_err(failed)?);
+        }
+        if let Some(file) = &self.file {
+            file.write_all_at(out.as_slice(), self.spilled.0).map_err(failed)?;
+        }
+        self.spilled.0 += out.as_slice().len() as u64;
+        self.spilled.1 += self.held.bytes();
+        self.edits = Vec::new();
+        Ok(self.held.resize(0)?)
+    }
+}
+
+/// Makes a file that no name leads to.
+fn nameless(disk: &dyn Disk) -> std::io::Result<Box<dyn DiskFile>> {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let name = format!("{SPILL_PREFIX}{}", LAST.fetch_add(1, Ordering::Relaxed));
+    let file = disk.create(&name)?;
+    disk.remove(&name)?;
+    Ok(file)
+}
+
+/// Removes files of batches whose process died between making the file and taking its name away.
+pub(in crate::memory) fn remove_left_over(disk: &dyn Disk) -> std::io::Result<()> {
+    let names = disk.list("")?;
+    names.iter().filter(|name| name.starts_with(SPILL_PREFIX)).try_for_each(|name| disk.remove(name))
+}
+
+/// What an edit takes in memory, also while it is committed: its words and values are indexed then.
+fn weight(edit: &RecordEdit) -> u64 {
+    let content = if let RecordEdit::Put { draft, .. } = edit { 2 * draft.bytes() } else { 0 };
+    (EDIT_BYTES + edit.id().len() + content) as u64
+}
+
+/// Frames are read this many bytes at a time, or as many as one has.
+const READ_BYTES: usize = 1 << 20;
+
+fn read_back(file: &dyn DiskFile, length: u64, edits: &mut Vec<RecordEdit>) -> Result<(), Error> {
+    let failed = |error| Error::io("the edits that wait for their commit could not be read back", &error);
+    let (mut buffer, mut at) = (Vec::new(), 0);
+    while at < length {
+        let more = (READ_BYTES as u64).min(length - at) as usize;
+        let start = buffer.len();
+        buffer.resize(start + more, 0);
+        file.read_exact_at(&mut buffer[start..], at).map_err(failed)?;
+        at += more as u64;
+        let mut used = 0;
+        loop {
+            let mut input = Reader::new(&buffer[used..]);
+            // What breaks off goes on in the next part.
+            let Ok(frame) = input.bytes() else { break };
+            edits.push(read(&mut Reader::new(frame))?);
+            used = buffer.len() - input.rest().len();
+        }
+        buffer.drain(..used);
+    }
+    if buffer.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::damaged("a file of edits that wait for their commit breaks off"))
+    }
+}
+
+fn write(edit: &RecordEdit, out: &mut Writer) {
+    match edit {
+        RecordEdit::Put { id, draft } => {
+            out.byte(0).text(id).maybe_text(draft.text.as_deref()).text(&draft.metadata);
+            let vector = draft.vector.as_deref();
+            out.byte(u8::from(vector.is_some())).bytes(bytemuck::cast_slice(vector.unwrap_or_default()));
+        }
+        RecordEdit::Delete { id } => {
+            out.byte(1).text(id);
+        }
+        RecordEdit::Rename { from, to } => {
+            out.byte(2).text(from).text(to);
+        }
+    }
+}
+
+fn read(input: &mut Reader<'_>) -> Result<RecordEdit, CodecError> {
+    match input.byte()? {
+        0 => {
+            let id = input.text()?.into();
+            let (text, metadata) = (input.maybe_text()?.map(Arc::from), input.text()?.into());
+            let has_vector = input.byte()? == 1;
+            let numbers = input.bytes()?;
+            let vector = has_vector.then(|| numbers.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect());
+            Ok(RecordEdit::Put { id, draft: RecordInput { vector, text, metadata } })
+        }
+        1 => Ok(RecordEdit::Delete { id: input.text()?.into() }),
+        2 => Ok(RecordEdit::Rename { from: input.text()?.into(), to: input.text()?.into() }),
+        code => Err(CodecError::Code(code)),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Environment, Kind, OpenMode};
+
+    fn memory() -> Arc<Memory> {
+        let owner = crate::memory::Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        Memory::open_on(disk, OpenMode::Create, None, Environment::real(owner)).unwrap()
+    }
+
+    fn put(number: usize) -> RecordEdit {
+        let draft = RecordInput {
+            vector: number.is_multiple_of(2).then(|| vec![number as f32; 3].into()),
+            text: (!number.is_multiple_of(3)).then(|| "x".repeat(number).into()),
+            metadata: "{}".into(),
+        };
+        RecordEdit::Put { id: number.to_string().into(), draft }
+    }
+
+    #[test]
+    fn what_is_spilled_comes_back_in_order() {
+        let memory = memory();
+        let mut batch = memory.batch(7);
+        assert!(batch.is_empty());
+        for number in 0..3000 {
+            let edit = if number % 7 == 0 { RecordEdit::Delete { id: number.to_string().into() } } else { put(number) };
+            batch.push(edit).unwrap();
+            if number % 500 == 499 {
+                batch.spill().unwrap();
+            }
+        }
+        assert!(batch.spilled.0 > READ_BYTES as u64 && memory.budget.held() < HELD_MAX);
+        assert!(memory.disk.list("").unwrap().iter().all(|name| !name.starts_with(SPILL_PREFIX)));
+        let (edits, _held) = batch.into_edits().unwrap();
+        assert_eq!(edits.len(), 3000);
+        for (number, edit) in edits.iter().enumerate() {
+            assert_eq!(&**edit.id(), number.to_string());
+            match (edit, put(number)) {
+                (RecordEdit::Delete { .. }, _) => assert_eq!(number % 7, 0),
+                (RecordEdit::Put { draft: one, .. }, RecordEdit::Put { draft: other, .. }) => {
+                    assert_eq!((&one.vector, &one.text, &one.metadata), (&other.vector, &other.text, &other.metadata));
+                }
+                _ => panic!("{edit:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_the_share_waits_on_disk_but_is_not_committed_at_once() {
+        let memory = memory();
+        memory.budget.limit(200_000, 100_000);
+        let mut batch = memory.batch(7);
+        for number in 0..1000 {
+            batch.push(put(number)).unwrap();
+        }
+        assert!(memory.budget.held() <= 100_000);
+        let error = batch.into_edits().map(|_| ()).unwrap_err();
+        assert_eq!(error.kind, Kind::Quota);
+        assert!(error.hint.contains("several parts"), "{error}");
+        assert_eq!(memory.budget.held(), 0);
+    }
+}

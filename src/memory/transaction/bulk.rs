@@ -1,0 +1,102 @@
+//! Commits of many records: they stand in a segment, and what the branch becomes is worked out before the
+//! writer's lock is taken.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::branch::{BranchVersion, touched_at_most};
+use crate::lineage::{Counts, EntryOp};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog};
+use crate::memory::command::log_record::LogRecord;
+use crate::memory::command::prepared::{PreparedCommand, about, fix};
+use crate::memory::merging::merge_budget::PlanError;
+use crate::memory::{Error, Kind, Setting};
+use crate::object::Time;
+use crate::segment::{Segment, SegmentError};
+
+/// A commit of many records, worked out.
+pub struct Bulk {
+    segment: Arc<Segment>,
+    deletes: Arc<HashSet<Arc<str>>>,
+    branch: BranchRef,
+    state: BranchVersion,
+    deleted: u64,
+    /// When; deletes are of this moment.
+    pub time: Time,
+}
+
+impl Bulk {
+    /// Works out what a branch becomes with the rows of a segment, and without some records.
+    pub fn new(
+        catalog: &Catalog,
+        branch: BranchId,
+        segment: Arc<Segment>,
+        deletes: &[Arc<str>],
+        time: Time,
+    ) -> Result<Bulk, Error> {
+        let branch = catalog.branch_ref(branch)?.clone();
+        check_dimension(catalog, &branch, &segment)?;
+        let deletes: Arc<HashSet<Arc<str>>> = Arc::new(deletes.iter().cloned().collect());
+        let (mut state, mut deleted) = (BranchVersion::clone(&branch.state), 0);
+        for id in &*deletes {
+            deleted += u64::from(state.delete(id, time)?);
+        }
+        state.put_segment(&segment)?;
+        Ok(Bulk { segment, deletes, branch, state, deleted, time })
+    }
+
+    /// Works it out again for what has changed in the branch since; [`PlanError::Exceeded`] where that is more than
+    /// `most` records.
+    pub fn again(&self, catalog: &Catalog, most: usize) -> Result<Bulk, PlanError> {
+        let branch = catalog.branch_ref(self.branch.id)?.clone();
+        check_dimension(catalog, &branch, &self.segment)?;
+        let touched = touched_at_most(&self.branch.state, &branch.state, most)?.ok_or(PlanError::Exceeded)?;
+        let (mut state, mut deleted) = (self.state.clone(), self.deleted);
+        for id in touched {
+            if self.writes(&id)? {
+                continue;
+            }
+            state.take_over(&id, &branch.state)?;
+            if self.deletes.contains(&id) {
+                deleted -= u64::from(self.branch.state.find(&id)?.is_some());
+                deleted += u64::from(state.delete(&id, self.time)?);
+            }
+        }
+        state.set_files(branch.state.files().clone());
+        let (segment, deletes) = (self.segment.clone(), self.deletes.clone());
+        Ok(Bulk { segment, deletes, branch, state, deleted, time: self.time })
+    }
+
+    /// Returns whether the branch is as it was.
+    pub fn holds(&self, catalog: &Catalog) -> bool {
+        catalog.branch(self.branch.id).is_ok_and(|branch| branch.has_state_of(&self.branch))
+    }
+
+    fn writes(&self, id: &str) -> Result<bool, SegmentError> {
+        let row = self.segment.lower_bound(id, 0)?;
+        Ok(row < self.segment.rows() && self.segment.id(row)? == id)
+    }
+
+    /// Returns the entry of the commit and what it changes in a catalog in which this holds.
+    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let branch = catalog.branch(self.branch.id)?;
+        // Another branch may have fixed it meanwhile.
+        check_dimension(catalog, branch, &self.segment)?;
+        let mut prepared = about(catalog, log_record, branch, EntryOp::Commit);
+        prepared.counts = Counts { put: u64::from(self.segment.rows()), deleted: self.deleted, files: 0 };
+        let dim = (self.segment.dim() > 0).then_some(self.segment.dim());
+        fix(catalog, branch, dim, self.segment.totals().vectors > 0, &mut prepared)?;
+        Ok(prepared.with_state(self.state.clone()))
+    }
+}
+
+fn check_dimension(catalog: &Catalog, branch: &Branch, segment: &Segment) -> Result<(), Error> {
+    let settings = catalog.shared_settings(branch)?;
+    let dim = (segment.dim() > 0).then_some(segment.dim());
+    if settings.dim().is_none_or(|fixed| dim.is_none_or(|dim| dim == fixed)) {
+        return Ok(());
+    }
+    let message =
+        format!("the vectors have {} numbers, and vectors here have {}", segment.dim(), settings.get(Setting::Dim));
+    Err(Error::new(Kind::Invalid, "wrong_dimension", message, "use the embedding model that the memory was made with"))
+}

@@ -1,0 +1,124 @@
+//! Times follow the machine's clock, which may be wrong: what is done about it.
+//!
+//! Entries are ordered by their numbers. Their times only grow, so one that was written with the clock far ahead would
+//! stamp all later ones. Two things stop that: a clock that is set while the store is served writes nothing, and after
+//! an opening that finds the last entry in the future a signed entry lets times follow the clock again.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::prepare::{PlanContext, prepare};
+use super::transact::LogTail;
+use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::{Actor, Environment, Error, Kind, Memory};
+use crate::object::Time;
+
+const DAY: i64 = 24 * 3600 * 1_000_000_000;
+
+/// A moment by the clock, and by the time since the machine started.
+#[derive(Clone, Copy, Default)]
+pub(in crate::memory) struct Moment {
+    clock: Time,
+    uptime: Duration,
+}
+
+impl Moment {
+    /// Returns the present one.
+    pub fn now(environment: &Environment) -> Moment {
+        Moment { clock: (environment.clock)(), uptime: (environment.uptime)() }
+    }
+
+    /// Returns by how many nanoseconds the clock was set forward or back since an earlier moment.
+    fn set_since(&self, earlier: &Moment) -> i64 {
+        let nanos = |uptime: Duration| i64::try_from(uptime.as_nanos()).unwrap_or(i64::MAX);
+        let went_by = nanos(self.uptime).saturating_sub(nanos(earlier.uptime));
+        self.clock.0.saturating_sub(earlier.clock.0).saturating_sub(went_by)
+    }
+}
+
+/// Returns whether an entry of that time is more than a day in the future.
+fn is_ahead(last: Time, now: Time) -> bool {
+    last > now.after(DAY)
+}
+
+/// What is said at an opening that finds the last entry in the future.
+pub(in crate::memory) fn warning(last: Time, now: Time) -> Option<String> {
+    is_ahead(last, now).then(|| {
+        format!(
+            "the last entry is of {last} and the clock says {now}: times will not follow the clock; if the clock is \
+             right, unmount and run engramfs clock STORE --reset"
+        )
+    })
+}
+
+impl Memory {
+    /// Returns the time of the next entry: the clock's, and later than the one before.
+    ///
+    /// Kind `Invalid`, code `clock_jumped`, where the clock was set by more than a day since the last write, or no
+    /// later time can be stored. A clock that is set right again is taken.
+    pub(in crate::memory) fn next_time(&self, log_tail: &mut LogTail) -> Result<Time, Error> {
+        let now = Moment::now(&self.environment);
+        let jump = now.set_since(&log_tail.moment);
+        if jump.unsigned_abs() > DAY.unsigned_abs() {
+            let way = if jump > 0 { "forward" } else { "back" };
+            let message =
+                format!("the machine's clock was set {way} by {} days since the last write", jump.abs() / DAY);
+            return Err(clock_jumped(message, "set the clock right; if it is right now, unmount and mount again"));
+        }
+        if log_tail.time.0 == i64::MAX {
+            let message = "the last entry has the last time that can be stored";
+            return Err(clock_jumped(message.to_owned(), "unmount, and run engramfs clock STORE --reset"));
+        }
+        log_tail.moment = now;
+        Ok(now.clock.max(log_tail.time.after(1)))
+    }
+
+    /// Returns the time of an entry about what was done before, whatever became of the clock since.
+    pub(in crate::memory) fn time_of_pending(&self, log_tail: &mut LogTail) -> Time {
+        self.next_time(log_tail).unwrap_or(log_tail.time.after(1))
+    }
+
+    /// Fails as the next write would, where the clock was set.
+    pub(in crate::memory) fn check_clock(&self) -> Result<(), Error> {
+        self.next_time(&mut *self.writer()?).map(drop)
+    }
+
+    /// Returns `ahead` where the last entry is more than a day in the future, else `ok`.
+    pub fn clock_state(&self) -> &'static str {
+        if is_ahead(self.last_time(), self.now()) { "ahead" } else { "ok" }
+    }
+
+    /// Returns what the clock and the last entry say.
+    pub fn clock(&self) -> Value {
+        let (last, now) = (self.last_time().to_string(), self.now().to_string());
+        json!({ "clock": self.clock_state(), "last": last, "now": now, "reset": false })
+    }
+
+    /// Lets times follow the clock again where the last entry is in the future, by an entry; returns what was and is.
+    pub fn reset_clock(&self, who: &Actor) -> Result<Value, Error> {
+        let mut report = self.clock();
+        let change = {
+            let mut writer = self.writer_with_nothing_pending()?;
+            let now = self.now();
+            if writer.time <= now {
+                return Ok(report);
+            }
+            let (seq, log_record) =
+                (writer.seq + 1, LogRecord { time: now, planned: now, uid: who.uid, command: Command::Clock });
+            let segment = |name: &_| self.segments.get(name);
+            let prepare = |catalog: &_, log_record: &_| {
+                prepare(&PlanContext { catalog, seq, packs: &self.trees, segment: &segment }, log_record)
+            };
+            self.execute_planned(&mut writer, log_record, prepare)?.1
+        };
+        self.tell(change);
+        report["clock"] = self.clock_state().into();
+        report["reset"] = true.into();
+        Ok(report)
+    }
+}
+
+fn clock_jumped(message: String, hint: &str) -> Error {
+    Error::new(Kind::Invalid, "clock_jumped", message, hint)
+}

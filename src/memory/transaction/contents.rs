@@ -1,0 +1,121 @@
+//! Long writes: the bytes of whole chunks stay in the journal until they are sealed.
+//!
+//! A write with a whole chunk is one frame of content: its head says what is written where, and the
+//! hashes of the chunks behind the content vouch for it. They are those that the tree needs anyway. So
+//! each byte is copied once and hashed once, and none of a whole chunk is kept in memory.
+
+use super::files::{Author, EditError, FileOpRecord, FilesBefore, split_code};
+use super::transact::LogTail;
+use crate::journal::{Frame, Journal, Kind, content};
+use crate::memory::catalog::Catalog;
+use crate::memory::{Error, Memory};
+use crate::object::{CodecError, Reader, Writer};
+use crate::sync::no_longer_hurried;
+use crate::workspace::{DirectWrite, FileOp, Packs, Tree, TreeError};
+
+/// What counts towards a seal for each end of a long write, which keeps one chunk of 64 KiB in memory at
+/// most: 64 MiB of them begin one. A seal in the middle of a long file takes time from who writes it.
+const END_BYTES: u64 = 8 << 10;
+
+/// What the head of a frame of content says.
+struct Head {
+    by: Author,
+    inode: u64,
+    offset: u64,
+}
+
+impl Head {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        self.by.write(&mut out);
+        out.number(self.inode).number(self.offset);
+        out.finish()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Head, CodecError> {
+        let mut input = Reader::new(bytes);
+        let head = Head { by: Author::read(&mut input)?, inode: input.number()?, offset: input.number()? };
+        if input.is_empty() { Ok(head) } else { Err(CodecError::Number) }
+    }
+}
+
+/// Returns whether the content of a frame is the one that was written; true of all other kinds.
+pub(in crate::memory) fn is_whole(frame: &Frame<'_>) -> bool {
+    frame.kind != Kind::Content
+        || content(frame.payload).is_some_and(|(head, rest)| {
+            // A head of another form is not an accident: replaying it says what is wrong.
+            let head = split_code(head).and_then(|(_, head)| Head::from_bytes(head).ok());
+            head.is_none_or(|head| DirectWrite::vouched(head.offset, rest).is_some())
+        })
+}
+
+/// Returns what the code of a long write covers: the hashes stand for its content, but for zeros at its end.
+fn covered<'a>(head: &'a [u8], length: &'a [u8; 8], vouching: &'a [u8]) -> [&'a [u8]; 3] {
+    [head, length, vouching]
+}
+
+fn length_of(stretch: &DirectWrite<'_>) -> [u8; 8] {
+    (stretch.bytes().len() as u64).to_le_bytes()
+}
+
+impl LogTail {
+    /// Writes an operation down as content, where it is a write with a whole chunk; returns the files
+    /// after it.
+    pub(in crate::memory) fn write_content(
+        &mut self,
+        memory: &Memory,
+        journal: &Journal,
+        edit: &FileOpRecord<'_>,
+        stretch: &DirectWrite<'_>,
+        files: FilesBefore,
+    ) -> Result<Tree, EditError> {
+        let FileOp::Write { inode, offset, bytes } = &edit.op else { return Ok(files.before) };
+        let time = edit.by.time;
+        let mut after = files.before.clone();
+        after.place_ends(*inode, stretch, time, memory.packs())?;
+        let (head, vouching) = (Head { by: edit.by, inode: *inode, offset: *offset }.to_bytes(), stretch.vouching());
+        no_longer_hurried();
+        let code = self.code(Kind::Content, &covered(&head, &length_of(stretch), &vouching));
+        let appended = journal.append_content(&[&code.0[..], &head].concat(), bytes, &vouching);
+        let at = appended.map_err(|error| memory.note_full(error))?;
+        self.link = code;
+        after.place(*inode, stretch, (journal.file(), at), time)?;
+        self.note_content(edit.by, files, stretch);
+        Ok(after)
+    }
+
+    fn note_content(&mut self, by: Author, files: FilesBefore, stretch: &DirectWrite<'_>) {
+        self.written_bytes += stretch.bytes().len() as u64;
+        let unsealed_bytes =
+            stretch.ends().count() as u64 * END_BYTES + crate::memory::command::log_record::COMMAND_BYTES;
+        self.note(by, files, unsealed_bytes);
+    }
+
+    /// Carries out a write whose content stands in the journal; returns false if it is not whole.
+    pub(in crate::memory) fn replay_content(
+        &mut self,
+        catalog: &mut Catalog,
+        packs: &dyn Packs,
+        frame: &Frame<'_>,
+    ) -> Result<bool, Error> {
+        let damaged = |what: &str| Error::damaged(format!("a long write in the journal {what}"));
+        let (head, rest) = content(frame.payload).ok_or_else(|| damaged("has no head"))?;
+        let at = frame.position(frame.payload.len() - rest.len());
+        let (code, bytes) = split_code(head).ok_or_else(|| damaged("has no code"))?;
+        let head = Head::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
+        let Some(stretch) = DirectWrite::vouched(head.offset, rest) else { return Ok(false) };
+        self.follow(Kind::Content, &code, &covered(bytes, &length_of(&stretch), &stretch.vouching()))?;
+        let files = FilesBefore::of(catalog, head.by.branch)?;
+        let (mut after, time) = (files.before.clone(), head.by.time);
+        let placed = after.place_ends(head.inode, &stretch, time, packs);
+        let placed = placed.and_then(|()| after.place(head.inode, &stretch, (frame.file, at), time));
+        match placed {
+            Ok(()) => {}
+            Err(TreeError::Segment(error)) => return Err(error.into()),
+            Err(error) => return Err(damaged(&format!("does what can't be done: {error}"))),
+        }
+        self.note_content(head.by, files, &stretch);
+        catalog.edit(head.by.branch, after, time);
+        Ok(true)
+    }
+}

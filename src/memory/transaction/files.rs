@@ -1,0 +1,493 @@
+//! The files of a branch: an operation is one frame of the journal, and what was done within a
+//! second is one entry of the lineage.
+//!
+//! A frame of an operation is not signed by itself. The entry that commits it is: its head covers
+//! the files. So every command that looks at a branch's head commits pending operations first, and so does a sync. Until then a
+//! keyed code binds it to all before it. Long writes are in `contents`.
+
+use super::transact::LogTail;
+use super::writer::WriterGuard;
+use crate::journal::{Journal, Kind as Frame};
+use crate::memory::admission::disk_room::cost_of;
+use crate::memory::catalog::settings::{Setting, Settings};
+use crate::memory::catalog::{Branch, BranchId, Catalog, View};
+use crate::memory::command::log_record::Command;
+use crate::memory::{Actor, Error, Kind, Memory};
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
+use crate::sync::no_longer_hurried;
+use crate::workspace::{DirectWrite, FileContent, FileOp, FileOutcome, Packs, RangeOp, Tree, TreeError};
+
+/// Operations that are committed with the writer's lock held; what more changed is worked out before.
+const COMMITTED_UNDER_LOCK_MAX: u64 = 256;
+
+/// What was done to a branch's files since its last entry.
+pub(in crate::memory) struct Pending {
+    /// Who did it.
+    uid: u32,
+    /// The files before.
+    before: Tree,
+    /// What was worked out of it so far.
+    worked_out: Option<CountedChanges>,
+    /// Operations on the branch when that was, or when the first came.
+    since: u64,
+    /// Operations on the branch so far.
+    last: u64,
+    /// Operations on the branch when a folder was moved last, with all that is in it.
+    moved: u64,
+}
+
+/// How many paths differ, as of some operation.
+struct CountedChanges {
+    after: Tree,
+    count: u64,
+}
+
+impl Pending {
+    /// Returns how many operations have come since what was worked out.
+    pub(in crate::memory) fn operations(&self) -> u64 {
+        // Operations on files without a name count for the branch and are never pending.
+        self.last.saturating_sub(self.since)
+    }
+
+    /// Returns how many paths differ between the files before and after; one that was changed, and changed again
+    /// after the count was worked out, may count twice.
+    fn count(&self, after: &Tree) -> u64 {
+        let changes = |before: &Tree| before.changes(after).len() as u64;
+        self.worked_out.as_ref().map_or_else(|| changes(&self.before), |done| done.count + changes(&done.after))
+    }
+}
+
+/// Who changes the files of which branch, and when.
+#[derive(Clone, Copy)]
+pub(in crate::memory) struct Author {
+    /// The branch.
+    pub branch: BranchId,
+    /// When.
+    pub time: Time,
+    /// Who.
+    pub uid: u32,
+}
+
+impl Author {
+    /// Appends the stored form.
+    pub fn write(&self, out: &mut Writer) {
+        out.number(self.branch.0).signed(self.time.0).number(u64::from(self.uid));
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<Author, CodecError> {
+        let (branch, time) = (BranchId(input.number()?), Time(input.signed()?));
+        Ok(Author { branch, time, uid: u32::try_from(input.number()?).map_err(|_| CodecError::Number)? })
+    }
+}
+
+/// An operation as the journal holds it.
+pub(in crate::memory) struct FileOpRecord<'a> {
+    /// Who, where and when.
+    pub by: Author,
+    /// What.
+    pub op: FileOp<'a>,
+}
+
+/// The files of a branch before an operation.
+#[derive(Clone)]
+pub(in crate::memory) struct FilesBefore {
+    /// The files.
+    pub before: Tree,
+    /// Operations on them so far.
+    pub edits: u64,
+}
+
+impl FilesBefore {
+    /// Returns the files of a branch.
+    pub fn of(catalog: &Catalog, branch: BranchId) -> Result<FilesBefore, Error> {
+        let branch = catalog.branch(branch)?;
+        Ok(FilesBefore { before: branch.state.files().clone(), edits: branch.edits })
+    }
+}
+
+/// What an operation was checked against before the writer's lock was taken.
+struct RulesChecked {
+    settings: Settings,
+    tree: Tree,
+}
+
+impl RulesChecked {
+    /// Returns whether a branch is as it was.
+    fn holds(&self, branch: &Branch) -> bool {
+        self.tree.is_clone_of(branch.state.files())
+            && self.settings.get(Setting::Rules) == branch.settings.get(Setting::Rules)
+    }
+}
+
+/// Why an operation on files was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    /// As any file system would: a name that is taken, a directory that is not empty.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// The store could not take it, or a rule forbids it.
+    #[error(transparent)]
+    Refused(#[from] Error),
+}
+
+impl<'a> FileOpRecord<'a> {
+    /// Returns the bytes in two parts: the content of a write, or nothing, is the second.
+    fn to_bytes(&self) -> (Vec<u8>, &[u8]) {
+        let mut out = Writer::new();
+        self.by.write(&mut out);
+        let content = self.op.write(&mut out);
+        (out.finish(), content)
+    }
+
+    fn from_bytes(bytes: &'a [u8]) -> Result<FileOpRecord<'a>, CodecError> {
+        let mut input = Reader::new(bytes);
+        let edit = FileOpRecord { by: Author::read(&mut input)?, op: FileOp::read(&mut input)? };
+        if input.is_empty() { Ok(edit) } else { Err(CodecError::Number) }
+    }
+}
+
+impl Memory {
+    /// Returns the files of a view at this moment: a value that never changes.
+    pub fn files(&self, view: &View) -> Result<Tree, Error> {
+        let catalog = self.catalog();
+        Ok(crate::memory::catalog::ResolvedView::new(&catalog, view)?.state.files().clone())
+    }
+
+    /// Returns where the contents of sealed files are read from.
+    pub fn packs(&self) -> &dyn Packs {
+        &self.trees
+    }
+
+    /// Carries out one operation on a branch's files, atomically; what the branch's rules forbid is
+    /// refused and noted in the lineage.
+    pub fn edit(&self, who: &Actor, branch: BranchId, op: FileOp<'_>) -> Result<FileOutcome, EditError> {
+        let guarded = self.guard(who, branch, &op)?;
+        self.check_file(branch, &op)?;
+        // Under the lock again: a rule, or what it binds, may have changed.
+        let still = |catalog: &Catalog, op: &FileOp<'_>| {
+            let branch = catalog.branch(branch)?;
+            let rules = branch.settings.rules();
+            if !crate::memory::admission::guard::guards(rules)
+                || guarded.as_ref().is_some_and(|guarded| guarded.holds(branch))
+            {
+                return Ok(());
+            }
+            crate::memory::admission::guard::check(rules, branch.state.files(), who, op)
+        };
+        match self.edit_if(who, branch, op, still) {
+            Err(EditError::Refused(error)) if error.kind == Kind::Denied => {
+                Err(self.note_refusal(who, branch, error).into())
+            }
+            done => done,
+        }
+    }
+
+    /// Checks whether somebody may write to a file at all, as its `write=` rule says; a refusal is
+    /// noted in the lineage.
+    pub fn check_writer(&self, who: &Actor, branch: BranchId, inode: u64) -> Result<(), Error> {
+        self.guard(who, branch, &FileOp::Write { inode, offset: u64::MAX, bytes: (&[]).into() }).map(drop)
+    }
+
+    /// Refuses what the branch's rules forbid, and notes that; returns what it looked at where they forbid anything.
+    fn guard(&self, who: &Actor, branch: BranchId, op: &FileOp<'_>) -> Result<Option<RulesChecked>, Error> {
+        let guarded = {
+            let catalog = self.catalog();
+            let branch = catalog.branch(branch)?;
+            let guards = crate::memory::admission::guard::guards(branch.settings.rules());
+            guards.then(|| RulesChecked { settings: branch.settings.clone(), tree: branch.state.files().clone() })
+        };
+        if let Some(RulesChecked { settings, tree }) = &guarded
+            && let Err(error) = crate::memory::admission::guard::check(settings.rules(), tree, who, op)
+        {
+            return Err(self.note_refusal(who, branch, error));
+        }
+        Ok(guarded)
+    }
+
+    /// Like [`Memory::edit`], whatever the rules say.
+    pub(in crate::memory) fn edit_unguarded(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        op: FileOp<'_>,
+    ) -> Result<FileOutcome, EditError> {
+        self.edit_if(who, branch, op, |_, _| Ok(()))
+    }
+
+    /// Like [`Memory::edit_unguarded`], if `still` lets it pass in the catalog that it is done to.
+    pub(in crate::memory) fn edit_if(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        op: FileOp<'_>,
+        still: impl FnOnce(&Catalog, &FileOp<'_>) -> Result<(), Error>,
+    ) -> Result<FileOutcome, EditError> {
+        let mut edit = FileOpRecord { by: Author { branch, time: self.now(), uid: who.uid }, op };
+        // The hashes of a long write are worked out before.
+        let stretch = match &edit.op {
+            FileOp::Write { offset, bytes, .. } => DirectWrite::new(*offset, bytes),
+            _ => None,
+        };
+        let _room = match self.gives(branch, &edit.op) {
+            true => self.give_room().map(|()| None)?,
+            false => {
+                let bytes = content_bytes(&edit.op);
+                Some(self.take_room(if stretch.is_some() { cost_of(0, bytes) } else { cost_of(bytes, 0) })?)
+            }
+        };
+        let (outcome, _before) = {
+            let mut writer = self.writer_for(who, &[])?;
+            if writer.pending.get(&branch).is_some_and(|pending| pending.uid != who.uid) {
+                drop(writer);
+                writer = self.writer_for(who, &[Some(branch)])?;
+            }
+            let journal = writer.writable()?;
+            edit.by.time = self.next_time(&mut writer)?;
+            let catalog = self.catalog().clone();
+            let files = FilesBefore::of(&catalog, branch)?;
+            let before = files.before.clone();
+            still(&catalog, &edit.op)?;
+            drop(catalog);
+            let (after, outcome) = self.write_down(&mut writer, &journal, &edit, stretch.as_ref(), files)?;
+            self.catalog.write().edit(branch, after, edit.by.time);
+            // Letting go of files that nobody else has takes time.
+            (outcome, before)
+        };
+        self.maintenance.commit_pending_soon();
+        self.wake_maintenance();
+        Ok(outcome)
+    }
+
+    /// Returns whether an operation gives room back.
+    fn gives(&self, branch: BranchId, op: &FileOp<'_>) -> bool {
+        self.catalog().branches.get(&branch).is_some_and(|branch| gives(branch.state.files(), op))
+    }
+
+    /// Lets go of a file without a name that is not open any more, soon.
+    pub fn drop_file_soon(&self, who: Actor, branch: BranchId, inode: u64) {
+        self.maintenance.drop_file_soon((who, branch, inode));
+    }
+
+    /// Appends an operation to the journal, where it outlives its file's handles; returns the files
+    /// after it.
+    fn write_down(
+        &self,
+        log_tail: &mut LogTail,
+        journal: &Journal,
+        edit: &FileOpRecord<'_>,
+        stretch: Option<&DirectWrite<'_>>,
+        files: FilesBefore,
+    ) -> Result<(Tree, FileOutcome), EditError> {
+        let lasts = lasts(&files.before, &edit.op)?;
+        if let (FileOp::Write { inode, .. }, Some(stretch), true) = (&edit.op, stretch, lasts) {
+            let after = log_tail.write_content(self, journal, edit, stretch, files)?;
+            return Ok((after, FileOutcome { inode: *inode, gone: None }));
+        }
+        let mut after = files.before.clone();
+        let outcome = after.apply(&edit.op, edit.by.time, &self.trees)?;
+        self.admit_files(&self.catalog(), edit.by.branch, &files.before, &after)?;
+        let (head, content) = edit.to_bytes();
+        if lasts {
+            no_longer_hurried();
+            let code = log_tail.code(Frame::FileOp, &[&head, content]);
+            self.append(journal, Frame::FileOp, &[&code.0, &head, content], gives(&files.before, &edit.op))?;
+            log_tail.link = code;
+            let bytes = (head.len() + content.len()) as u64;
+            let (moves, edits) = (moves_folder(&files.before, &edit.op), files.edits);
+            log_tail.note(edit.by, files, bytes + crate::memory::command::log_record::COMMAND_BYTES);
+            if moves && let Some(pending) = log_tail.pending.get_mut(&edit.by.branch) {
+                pending.moved = edits + 1;
+            }
+        } else {
+            no_longer_hurried();
+            // Its chunks go into packs all the same.
+            log_tail.unsealed_bytes += content.len() as u64;
+        }
+        Ok((after, outcome))
+    }
+
+    /// Makes one entry of what was done to a branch's files since its last one.
+    pub(in crate::memory) fn commit_pending(&self, log_tail: &mut LogTail, branch: BranchId) -> Result<(), Error> {
+        let Some(pending) = log_tail.pending.get(&branch) else { return Ok(()) };
+        let (uid, before) = (pending.uid, pending.before.clone());
+        // The state itself and no clone of its files: what is hashed here is known when its head is asked for.
+        let Some(after) = self.catalog().branches.get(&branch).map(|branch| branch.state.clone()) else {
+            log_tail.pending.remove(&branch);
+            return Ok(());
+        };
+        let count = pending.count(after.files());
+        self.execute(log_tail, uid, Command::Files(branch, count))?;
+        self.shown.note_written(branch, uid, &before, after.files());
+        Ok(())
+    }
+
+    /// Works out what takes long of what was done to a branch's files, so that committing it takes little.
+    pub(in crate::memory) fn prepare_commit(&self, branch: BranchId, before: &Tree) -> Result<(), Error> {
+        let Some((state, edits)) =
+            self.catalog().branches.get(&branch).map(|branch| (branch.state.clone(), branch.edits))
+        else {
+            return Ok(());
+        };
+        // Known to the state from now on, and a help with the hashes of later ones.
+        state.head();
+        let count = before.changes(state.files()).len() as u64;
+        if let Some(pending) = self.writer()?.pending.get_mut(&branch)
+            && pending.before.is_clone_of(before)
+        {
+            pending.worked_out = Some(CountedChanges { after: state.files().clone(), count });
+            pending.since = edits;
+        }
+        Ok(())
+    }
+
+    /// Commits the pending operations on files of every branch.
+    pub(in crate::memory) fn commit_all_pending(&self) -> Result<(), Error> {
+        let branches: Vec<BranchId> = self.writer()?.pending.keys().copied().collect();
+        for branch in branches {
+            drop(self.writer_for(&self.environment.owner, &[Some(branch)])?);
+            self.tell_files(branch);
+        }
+        Ok(())
+    }
+
+    /// Like [`Memory::commit_all_pending`], for who seals and so holds a lock: listeners are told by another thread.
+    fn commit_late(&self) -> Result<(), Error> {
+        let branches: Vec<BranchId> = self.writer()?.pending.keys().copied().collect();
+        for branch in branches {
+            drop(self.writer_for(&self.environment.owner, &[Some(branch)])?);
+            let me = self.me.clone();
+            self.planner.run(move || {
+                if let Some(memory) = me.upgrade() {
+                    memory.tell_files(branch);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the right to write, with all that was done to files standing in entries.
+    pub(in crate::memory) fn writer_with_nothing_pending(&self) -> Result<WriterGuard<'_>, Error> {
+        self.commit_late()?;
+        // What has come since is little.
+        let branches: Vec<Option<BranchId>> = self.writer()?.pending.keys().copied().map(Some).collect();
+        let mut writer = self.writer_for(&self.environment.owner, &branches)?;
+        let late: Vec<BranchId> = writer.pending.keys().copied().collect();
+        late.into_iter().try_for_each(|branch| self.commit_pending(&mut writer, branch))?;
+        Ok(writer)
+    }
+
+    fn tell_files(&self, branch: BranchId) {
+        let parent = self.catalog().branches.get(&branch).and_then(|branch| branch.parent);
+        self.tell(crate::memory::BranchEvent { branch, parent, what: "files", files: Vec::new(), was: Vec::new() });
+    }
+}
+
+impl LogTail {
+    /// Notes an operation that was written down.
+    pub(in crate::memory) fn note(&mut self, by: Author, files: FilesBefore, unsealed_bytes: u64) {
+        self.time = by.time;
+        self.unsealed_bytes += unsealed_bytes;
+        let FilesBefore { before, edits } = files;
+        let fresh = || Pending { uid: by.uid, before, worked_out: None, since: edits, last: edits, moved: 0 };
+        self.pending.entry(by.branch).or_insert_with(fresh).last = edits + 1;
+    }
+
+    /// Returns the files before, where committing what was done to a branch's files takes long.
+    pub(in crate::memory) fn takes_long(&self, branch: BranchId) -> Option<(BranchId, Tree)> {
+        let pending = self.pending.get(&branch)?;
+        let takes_long = pending.operations() > COMMITTED_UNDER_LOCK_MAX || pending.moved > pending.since;
+        takes_long.then(|| (branch, pending.before.clone()))
+    }
+
+    /// Carries out an operation that stands in the journal.
+    pub(in crate::memory) fn replay_edit(
+        &mut self,
+        catalog: &mut Catalog,
+        packs: &dyn Packs,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let damaged = |what: String| Error::damaged(format!("an operation on files in the journal {what}"));
+        let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
+        self.follow(Frame::FileOp, &code, &[bytes])?;
+        let edit = FileOpRecord::from_bytes(bytes).map_err(|error| damaged(format!("can't be read: {error}")))?;
+        let by = edit.by;
+        let files = FilesBefore::of(catalog, by.branch)?;
+        let mut after = files.before.clone();
+        match after.apply(&edit.op, by.time, packs) {
+            Ok(_) => {}
+            Err(TreeError::Segment(error)) => return Err(error.into()),
+            Err(error) => return Err(damaged(format!("does what can't be done: {error}"))),
+        }
+        self.note(by, files, bytes.len() as u64 + crate::memory::command::log_record::COMMAND_BYTES);
+        catalog.edit(by.branch, after, by.time);
+        Ok(())
+    }
+}
+
+/// Reads the code in front of an operation.
+pub(in crate::memory) fn split_code(bytes: &[u8]) -> Option<(Hash, &[u8])> {
+    bytes.split_first_chunk().map(|(code, rest)| (Hash(*code), rest))
+}
+
+/// Says that what was to be changed is another one by now.
+pub(in crate::memory) fn changed_meanwhile() -> Error {
+    Error::new(Kind::Busy, "changed", "the file was changed meanwhile", "try again")
+}
+
+/// Returns whether an operation makes less of the files.
+fn gives(tree: &Tree, op: &FileOp<'_>) -> bool {
+    match op {
+        FileOp::Unlink { .. } | FileOp::Rmdir { .. } | FileOp::Drop { .. } | FileOp::RemoveXattr { .. } => true,
+        FileOp::Range { what: RangeOp::Punch, .. } => true,
+        FileOp::SetAttr { inode, attrs } => attrs.size.is_some_and(|size| {
+            let is_less = |content: &FileContent| size <= content.size();
+            tree.node(*inode).ok().and_then(|node| node.content()).is_some_and(is_less)
+        }),
+        _ => false,
+    }
+}
+
+/// Returns how many bytes of content an operation brings.
+fn content_bytes(op: &FileOp<'_>) -> u64 {
+    match op {
+        FileOp::Write { bytes, .. } => bytes.len() as u64,
+        _ => 0,
+    }
+}
+
+/// Returns whether an operation moves a folder that holds something.
+fn moves_folder(tree: &Tree, op: &FileOp<'_>) -> bool {
+    let FileOp::Rename { parent, name, new_parent, new_name, .. } = op else { return false };
+    let is_folder = |parent: u64, name: &[u8]| {
+        let node = tree.lookup(parent, name).ok().and_then(|inode| tree.node(inode).ok());
+        node.and_then(|node| node.directory()).is_some_and(|directory| !directory.is_empty())
+    };
+    is_folder(*parent, name) || is_folder(*new_parent, new_name)
+}
+
+/// Returns whether an operation outlives the handles of its file.
+///
+/// What is done to a file without a name does not, and the journal never speaks of it: a seal stores
+/// no such file, so after it an opening could not do it again. For the same reason none is a source
+/// of bytes for a file that has one: `Stale`.
+fn lasts(tree: &Tree, op: &FileOp<'_>) -> Result<bool, TreeError> {
+    let has_name = |inode: u64| tree.node(inode).map(|node| node.nlink() > 0);
+    match op {
+        FileOp::Create { .. }
+        | FileOp::Link { .. }
+        | FileOp::Unlink { .. }
+        | FileOp::Rmdir { .. }
+        | FileOp::Rename { .. } => Ok(true),
+        FileOp::SetAttr { inode, .. }
+        | FileOp::Write { inode, .. }
+        | FileOp::Range { inode, .. }
+        | FileOp::SetXattr { inode, .. }
+        | FileOp::RemoveXattr { inode, .. } => has_name(*inode),
+        FileOp::Copy { from, to, .. } => match (has_name(*from)?, has_name(*to)?) {
+            (false, true) => Err(TreeError::Stale),
+            (_, lasts) => Ok(lasts),
+        },
+        FileOp::Drop { .. } => Ok(false),
+    }
+}

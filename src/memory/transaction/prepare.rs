@@ -1,0 +1,341 @@
+//! From a command to what it changes: the rules of the store, and nothing written yet.
+
+use std::sync::Arc;
+
+use super::bulk::Bulk;
+use crate::branch::{BranchVersion, check_name, check_record_id};
+use crate::lineage::{Counts, Detail, EntryOp, Side};
+use crate::memory::catalog::settings::Setting;
+use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange, Checkpoint, Resolution};
+use crate::memory::command::log_record::{Command, LogRecord, RecordChange};
+use crate::memory::command::prepared::{PreparedCommand, about, fix};
+use crate::memory::command::record_input::check_numbers;
+use crate::memory::merging::merge_budget::MergeBudget;
+use crate::memory::merging::merge_plan;
+use crate::memory::merging::merge_plan::{MergeContext, MergePlan};
+use crate::memory::merging::rollback::Rollback;
+use crate::memory::{Error, Kind};
+use crate::object::{Hash, Time};
+use crate::record::{Provenance, RecordContent, Version};
+use crate::segment::{Row, Segment};
+use crate::vector::Metric;
+use crate::workspace::Packs;
+
+/// What [`prepare`] looks at.
+pub struct PlanContext<'a> {
+    /// The catalog as it is.
+    pub catalog: &'a Catalog,
+    /// `seq` of the entry to come.
+    pub seq: u64,
+    /// Where the contents of files are read.
+    pub packs: &'a dyn Packs,
+    /// Opens the segment of a bulk commit.
+    pub segment: &'a dyn Fn(&Hash) -> Result<Arc<Segment>, Error>,
+}
+
+impl<'a> PlanContext<'a> {
+    fn merge_context(&self, log_record: &LogRecord) -> MergeContext<'a> {
+        MergeContext { catalog: self.catalog, packs: self.packs, time: log_record.planned }
+    }
+}
+
+/// Checks a command against the rules and works out what it changes.
+pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+    let catalog = context.catalog;
+    match &log_record.command {
+        Command::Root(name) => root(context, log_record, name),
+        Command::Fork { parent, name, from } => fork(context, log_record, *parent, name, from.as_deref()),
+        Command::User(name) => Ok(user(log_record, name)),
+        Command::Clock => Ok(clock(catalog, log_record)),
+        Command::Commit(branch, changes) => commit(catalog, log_record, catalog.branch(*branch)?, changes),
+        Command::Bulk(branch, segment, deletes) => {
+            let segment = (context.segment)(segment)?;
+            Bulk::new(catalog, *branch, segment, deletes, log_record.planned)?.prepare(catalog, log_record)
+        }
+        Command::Checkpoint { branch, label, text } => {
+            checkpoint(catalog, log_record, catalog.branch(*branch)?, label, text)
+        }
+        Command::Uncheckpoint(branch, label) => uncheckpoint(catalog, log_record, catalog.branch(*branch)?, label),
+        Command::Rollback(branch, label) => {
+            Rollback::new(context.merge_context(log_record), *branch, label, None, usize::MAX)
+                .map_err(Error::from)?
+                .prepare(catalog, log_record)
+        }
+        Command::RollbackFiles { branch, label, patterns } => {
+            let planned = Rollback::new(context.merge_context(log_record), *branch, label, Some(patterns), usize::MAX);
+            planned.map_err(Error::from)?.prepare(catalog, log_record)
+        }
+        Command::Merge(branch, merge) => {
+            let planned = MergePlan::new(context.merge_context(log_record), *branch, *merge, None, &MergeBudget::ALL);
+            planned.map_err(Error::from)?.prepare(catalog, log_record)
+        }
+        Command::Discard(branch) => discard(catalog, log_record, catalog.branch(*branch)?),
+        Command::Rename(branch, name) => rename(catalog, log_record, catalog.branch(*branch)?, name),
+        Command::Config(branch, setting, value) => {
+            config(catalog, log_record, catalog.branch(*branch)?, *setting, value)
+        }
+        Command::Mode(branch, mode) => {
+            let branch = catalog.branch(*branch)?;
+            let detail =
+                Detail { label: Some("mode".into()), text: Some(format!("{mode:04o}").into()), ..Detail::default() };
+            Ok(about(catalog, log_record, branch, EntryOp::Config)
+                .with_detail(detail)
+                .step(CatalogChange::Mode(branch.id, *mode)))
+        }
+        Command::Resolve { branch, id, resolution } => {
+            resolve(catalog, log_record, catalog.branch(*branch)?, id, resolution)
+        }
+        Command::Files(branch, count) => {
+            let mut prepared = about(catalog, log_record, catalog.branch(*branch)?, EntryOp::Files);
+            prepared.counts.files = *count;
+            Ok(prepared)
+        }
+        Command::Refuse(branch, reason) => {
+            let detail = Detail { text: Some(reason.clone()), ..Detail::default() };
+            Ok(about(catalog, log_record, catalog.branch(*branch)?, EntryOp::Refuse).with_detail(detail))
+        }
+    }
+}
+
+fn exists(path: &str) -> Error {
+    Error::new(Kind::Exists, "exists", format!("there is a branch {path} already"), "choose another name")
+}
+
+fn root(context: &PlanContext<'_>, log_record: &LogRecord, name: &Arc<str>) -> Result<PreparedCommand, Error> {
+    check_name(name)?;
+    if context.catalog.roots.contains_key(name) {
+        return Err(exists(name));
+    }
+    let branch =
+        Branch::new(BranchId(context.seq), name.clone(), None, Arc::default(), log_record.uid, log_record.time);
+    let prepared = about(context.catalog, log_record, &branch, EntryOp::Root);
+    Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
+}
+
+fn fork(
+    context: &PlanContext<'_>,
+    log_record: &LogRecord,
+    parent: BranchId,
+    name: &Arc<str>,
+    from: Option<&str>,
+) -> Result<PreparedCommand, Error> {
+    check_name(name)?;
+    let parent = context.catalog.branch(parent)?;
+    if parent.children.contains_key(name) {
+        return Err(exists(&format!("{}/{name}", parent.path)));
+    }
+    let state = match from {
+        None => without_orphans(&parent.state),
+        Some(label) => parent.checkpoint(label)?.state.clone(),
+    };
+    let branch = Branch::new(BranchId(context.seq), name.clone(), Some(parent), state, log_record.uid, log_record.time);
+    let detail = Detail { label: from.map(Arc::from), ..Detail::default() };
+    let prepared = about(context.catalog, log_record, &branch, EntryOp::Fork).with_detail(detail);
+    Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
+}
+
+/// Returns the state without files that only open handles of its branch still hold.
+fn without_orphans(state: &Arc<BranchVersion>) -> Arc<BranchVersion> {
+    if state.files().orphans().next().is_none() {
+        return state.clone();
+    }
+    let (mut state, mut files) = (BranchVersion::clone(state), state.files().clone());
+    files.drop_orphans();
+    state.set_files(files);
+    Arc::new(state)
+}
+
+fn user(log_record: &LogRecord, name: &Arc<str>) -> PreparedCommand {
+    let detail = Detail { text: Some(name.clone()), ..Detail::default() };
+    of_store(EntryOp::User, detail, name.clone(), CatalogChange::User(log_record.uid, name.clone()))
+}
+
+fn clock(catalog: &Catalog, log_record: &LogRecord) -> PreparedCommand {
+    of_store(EntryOp::Clock, Detail::default(), catalog.user(log_record.uid), CatalogChange::Clock(log_record.time))
+}
+
+/// The entry of a command that concerns no branch.
+fn of_store(op: EntryOp, detail: Detail, user: Arc<str>, step: CatalogChange) -> PreparedCommand {
+    PreparedCommand {
+        op,
+        branch: BranchId(0),
+        path: "".into(),
+        parent: None,
+        base: Hash::ZERO,
+        head: Hash::ZERO,
+        counts: Counts::default(),
+        detail,
+        labels: [user, "".into(), "".into()],
+        steps: vec![step],
+    }
+}
+
+/// Checks a vector against what is fixed below a root branch, or against the first one.
+pub(in crate::memory) fn check_vector(
+    dim: Option<usize>,
+    metric: Metric,
+    content: &RecordContent,
+    norm: f32,
+) -> Result<(), Error> {
+    let Some(vector) = &content.vector else { return Ok(()) };
+    check_numbers(vector)?;
+    if let Some(dim) = dim
+        && dim != vector.len()
+    {
+        let message = format!("the vector has {} numbers, and vectors here have {dim}", vector.len());
+        return Err(Error::new(
+            Kind::Invalid,
+            "wrong_dimension",
+            message,
+            "use the embedding model that the memory was made with",
+        ));
+    }
+    if metric == Metric::Cosine && norm == 0.0 {
+        let message = "a vector of zeros has no direction to compare by cosine";
+        return Err(Error::new(Kind::Invalid, "zero_vector", message, "leave the vector out, or use another metric"));
+    }
+    Ok(())
+}
+
+fn commit(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    changes: &[RecordChange],
+) -> Result<PreparedCommand, Error> {
+    let mut prepared = about(catalog, log_record, branch, EntryOp::Commit);
+    let settings = catalog.shared_settings(branch)?;
+    let (mut dim, metric) = (settings.dim(), settings.metric());
+    let mut state = (*branch.state).clone();
+    for change in changes {
+        match change {
+            RecordChange::Delete { id } => prepared.counts.deleted += u64::from(state.delete(id, log_record.time)?),
+            RecordChange::Put { id, content, from } => {
+                check_record_id(id)?;
+                let stamp =
+                    stamp(log_record, &prepared, created(&state, log_record.time, from.as_deref().unwrap_or(id))?);
+                let version = Version::new(id.clone(), content.clone(), stamp);
+                check_vector(dim, metric, content, version.norm)?;
+                dim = dim.or(content.vector.as_ref().map(|vector| vector.len()));
+                state.put(Row::Unsealed(Arc::new(version)))?;
+                prepared.counts.put += 1;
+            }
+        }
+    }
+    fix(catalog, branch, dim, state.totals().vectors > 0, &mut prepared)?;
+    Ok(prepared.with_state(state))
+}
+
+/// When the record was first written: a replacement keeps it.
+pub(in crate::memory) fn created(state: &BranchVersion, now: Time, id: &str) -> Result<Time, Error> {
+    Ok(match state.find(id)? {
+        Some(old) => old.stamp()?.created,
+        None => now,
+    })
+}
+
+fn stamp(log_record: &LogRecord, prepared: &PreparedCommand, created: Time) -> Provenance {
+    let [agent, session, _] = prepared.labels.clone();
+    Provenance { created, modified: log_record.time, branch: prepared.path.clone(), agent, session }
+}
+
+fn checkpoint(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    label: &Arc<str>,
+    text: &Arc<str>,
+) -> Result<PreparedCommand, Error> {
+    check_name(label)?;
+    if branch.checkpoints.contains_key(label) {
+        let message = format!("the branch has a checkpoint {label} already");
+        return Err(Error::new(Kind::Exists, "exists", message, "choose another label, or rmdir that one first"));
+    }
+    let text_detail = (!text.is_empty()).then(|| text.clone());
+    let detail = Detail { label: Some(label.clone()), text: text_detail, ..Detail::default() };
+    let checkpoint =
+        Checkpoint { state: without_orphans(&branch.state), seq: 0, time: log_record.time, text: text.clone() };
+    let prepared = about(catalog, log_record, branch, EntryOp::Checkpoint).with_detail(detail);
+    Ok(prepared.step(CatalogChange::Checkpoint(branch.id, label.clone(), checkpoint)))
+}
+
+fn uncheckpoint(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    label: &Arc<str>,
+) -> Result<PreparedCommand, Error> {
+    branch.checkpoint(label)?;
+    let detail = Detail { label: Some(label.clone()), ..Detail::default() };
+    let prepared = about(catalog, log_record, branch, EntryOp::Uncheckpoint).with_detail(detail);
+    Ok(prepared.step(CatalogChange::Uncheckpoint(branch.id, label.clone())))
+}
+
+fn discard(catalog: &Catalog, log_record: &LogRecord, branch: &Branch) -> Result<PreparedCommand, Error> {
+    if branch.parent.is_none() && &*branch.name == "main" {
+        let message = "main was made with the store and can't be discarded";
+        return Err(Error::new(
+            Kind::NotPermitted,
+            "main_stays",
+            message,
+            "discard its child branches, or remove the store",
+        ));
+    }
+    merge_plan::without_children(branch)?;
+    Ok(about(catalog, log_record, branch, EntryOp::Discard).step(CatalogChange::Remove(branch.id)))
+}
+
+fn rename(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    name: &Arc<str>,
+) -> Result<PreparedCommand, Error> {
+    check_name(name)?;
+    if branch.parent.is_none() {
+        let message = format!("{} is a root branch and keeps its name", branch.name);
+        return Err(Error::new(Kind::Invalid, "root_name", message, "make another root branch instead"));
+    }
+    let parent = catalog.parent(branch)?;
+    if parent.children.contains_key(name) {
+        return Err(exists(&format!("{}/{name}", parent.path)));
+    }
+    let detail = Detail { label: Some(branch.name.clone()), text: Some(name.clone()), ..Detail::default() };
+    let prepared = about(catalog, log_record, branch, EntryOp::Rename).with_detail(detail);
+    Ok(prepared.step(CatalogChange::Rename(branch.id, name.clone())))
+}
+
+fn config(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    setting: Setting,
+    value: &Arc<str>,
+) -> Result<PreparedCommand, Error> {
+    // Rules were parsed before the command was made.
+    let is_checked = setting == Setting::Rules;
+    let value =
+        if is_checked { value.clone() } else { crate::memory::catalog::settings::check(setting, value)?.into() };
+    let target = if setting.is_shared() { catalog.branch(branch.root)? } else { branch };
+    if setting.is_shared() && target.vectors_fixed && **target.settings.get(setting) != *value {
+        let message = format!("{} is fixed since the first vector was written", setting.name());
+        return Err(Error::new(Kind::Busy, "fixed", message, "make another root branch for other vectors"));
+    }
+    let detail = Detail { label: Some(setting.name().into()), text: Some(value.clone()), ..Detail::default() };
+    let prepared = about(catalog, log_record, branch, EntryOp::Config).with_detail(detail);
+    Ok(prepared.step(CatalogChange::Set(target.id, setting, value)))
+}
+
+fn resolve(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    id: &Arc<str>,
+    resolution: &Resolution,
+) -> Result<PreparedCommand, Error> {
+    catalog.parent(branch)?;
+    let text = if resolution.side == Side::Child { "child" } else { "parent" };
+    let detail = Detail { label: Some(id.clone()), text: Some(text.into()), ..Detail::default() };
+    let prepared = about(catalog, log_record, branch, EntryOp::Resolve).with_detail(detail);
+    Ok(prepared.step(CatalogChange::Resolve(branch.id, id.clone(), resolution.clone())))
+}

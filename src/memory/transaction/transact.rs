@@ -1,0 +1,367 @@
+//! The one way in which anything changes: prepare, sign, append, enact.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::clock::Moment;
+use super::files::Pending;
+use super::prepare::{PlanContext, prepare};
+use super::writer::WriterGuard;
+use crate::journal::{Journal, Kind};
+use crate::lineage::{Entry, EntryOp, MacKey, PublicKey, SignedEntry};
+use crate::memory::admission::disk_room::cost_of;
+use crate::memory::catalog::CatalogChange;
+use crate::memory::catalog::{BranchId, BranchRef, Catalog};
+use crate::memory::command::log_record::{Command, LogRecord, MergeKind};
+use crate::memory::command::prepared::PreparedCommand;
+use crate::memory::{Actor, BranchEvent, Error, Memory, Replaced};
+use crate::object::{self, Context, Hash, Time};
+use crate::sync::{may_wait, no_longer_hurried};
+
+/// Records and files of a state that is let go of by the thread that replaced it; more may take a while.
+const LET_GO_AT_ONCE: u64 = 16 << 10;
+
+static COMMAND_CONTEXT: Context = Context::new("engramfs 2026 act v2");
+static LINK_CONTEXT: Context = Context::new("engramfs 2026 journal link v1");
+static END_CONTEXT: Context = Context::new("engramfs 2026 clean end v1");
+
+/// The end of the chain of entries.
+pub(in crate::memory) struct LogTail {
+    /// Number of the last entry.
+    pub seq: u64,
+    /// Hash of the last entry.
+    pub tip: Hash,
+    /// Time of the last entry; the next one is later.
+    pub time: Time,
+    /// When something was written last, or the store was opened.
+    pub moment: Moment,
+    /// Makes the codes of operations on files.
+    pub mac: MacKey,
+    /// What the next operation is bound to: it follows from all entries and operations since the journal file began,
+    /// or since the store was closed last.
+    pub link: Hash,
+    /// Where the next entry goes; none when the store was opened for reading.
+    pub journal: Option<Arc<Journal>>,
+    /// Bytes in the journal since the last seal.
+    pub unsealed_bytes: u64,
+    /// Bytes of long writes in the journal since the last seal, which take no memory.
+    pub written_bytes: u64,
+    /// Length of the journal just behind a clean end.
+    pub ended_at: u64,
+    /// What was done to files and stands in no entry yet.
+    pub pending: HashMap<BranchId, Pending>,
+    /// Why nothing more is taken.
+    pub closed: Option<&'static str>,
+}
+
+impl LogTail {
+    /// Returns why nothing can be written, if so.
+    pub fn refusal(&self) -> Option<String> {
+        if let Some(reason) = self.closed {
+            return Some(reason.to_owned());
+        }
+        match &self.journal {
+            None => Some("the store was opened for reading only".to_owned()),
+            Some(journal) => journal.failure(),
+        }
+    }
+
+    pub(in crate::memory) fn writable(&self) -> Result<Arc<Journal>, Error> {
+        match (self.refusal(), &self.journal) {
+            (None, Some(journal)) => Ok(journal.clone()),
+            (reason, _) => Err(Error::read_only(&reason.unwrap_or_default())),
+        }
+    }
+
+    /// Makes the entry of a prepared command, all but its signature.
+    pub fn entry(&self, prepared: &PreparedCommand, log_record: &LogRecord, bytes: &[u8], key: &PublicKey) -> Entry {
+        let [agent, session, task] = prepared.labels.clone();
+        Entry {
+            seq: self.seq + 1,
+            op: prepared.op,
+            branch: prepared.path.clone(),
+            branch_id: prepared.branch.0,
+            parent: prepared.parent.as_ref().map(|(_, path)| path.clone()),
+            parent_id: prepared.parent.as_ref().map_or(0, |(id, _)| id.0),
+            time: log_record.time,
+            agent,
+            session,
+            task,
+            uid: log_record.uid,
+            base: prepared.base,
+            head: prepared.head,
+            counts: prepared.counts,
+            detail: prepared.detail.clone(),
+            log_record: Hash::of(&COMMAND_CONTEXT, bytes),
+            prev: self.tip,
+            key: key.hash(),
+        }
+    }
+
+    /// Moves behind an entry.
+    pub fn advance(&mut self, entry: &SignedEntry) {
+        self.link = Hash::of(&LINK_CONTEXT, &[self.link.0, entry.hash.0].concat());
+        self.seq = entry.entry.seq;
+        self.tip = entry.hash;
+        self.time = entry.entry.time;
+    }
+
+    /// Returns the code that binds an operation, the bytes in `parts`, to all before it.
+    pub fn code(&self, kind: Kind, parts: &[&[u8]]) -> Hash {
+        let kind: &[u8] = if kind == Kind::Content { b"content" } else { b"edit" };
+        self.mac.code(&self.link, &[&[kind], parts].concat())
+    }
+
+    /// Checks the code of an operation that was read, and moves behind it.
+    pub fn follow(&mut self, kind: Kind, code: &Hash, parts: &[&[u8]]) -> Result<(), Error> {
+        if self.code(kind, parts) != *code {
+            return Err(Error::damaged(format!(
+                "an operation on files in the journal behind entry {} was not written by a process of this store, or \
+                 one before it was changed, removed or moved",
+                self.seq
+            )));
+        }
+        self.link = *code;
+        Ok(())
+    }
+
+    /// Returns how many operations on files stand in no entry yet.
+    pub fn unsigned(&self) -> u64 {
+        self.pending.values().map(Pending::operations).sum()
+    }
+
+    /// Returns what a clean end at `offset` of the journal signs.
+    pub fn end_hash(&self, offset: u64) -> Hash {
+        let mut out = object::Writer::new();
+        out.hash(&self.tip).number(offset);
+        Hash::of(&END_CONTEXT, out.as_slice())
+    }
+}
+
+impl Memory {
+    /// Does what `command` returns, as one entry, and tells the listeners. Nothing changes between what
+    /// `command` sees and what is done. What was done to the files of `branches` stands in entries before.
+    pub(in crate::memory) fn transact(
+        &self,
+        who: &Actor,
+        branches: &[Option<BranchId>],
+        command: impl FnOnce() -> Result<Command, Error>,
+    ) -> Result<Arc<SignedEntry>, Error> {
+        let _room = self.take_room(cost_of(0, 0))?;
+        self.transact_in_room(who, branches, command)
+    }
+
+    /// Like [`Memory::transact`], for who found room for it, or gives room back.
+    pub(in crate::memory) fn transact_in_room(
+        &self,
+        who: &Actor,
+        branches: &[Option<BranchId>],
+        command: impl FnOnce() -> Result<Command, Error>,
+    ) -> Result<Arc<SignedEntry>, Error> {
+        let (entry, change) = {
+            let mut writer = self.writer_for(who, branches)?;
+            let command = command()?;
+            self.execute(&mut writer, who.uid, command)?
+        };
+        self.tell(change);
+        Ok(entry)
+    }
+
+    /// Returns the right to write, with what was done to the files of some branches standing in entries:
+    /// an entry names their heads.
+    ///
+    /// What takes long to commit is worked out before, without the lock.
+    pub(in crate::memory) fn writer_for(
+        &self,
+        who: &Actor,
+        branches: &[Option<BranchId>],
+    ) -> Result<WriterGuard<'_>, Error> {
+        loop {
+            let mut writer = self.writer()?;
+            writer.writable()?;
+            self.register_user(&mut writer, who)?;
+            let branches = branches.iter().flatten();
+            let Some((branch, before)) = branches.clone().find_map(|branch| writer.takes_long(*branch)) else {
+                branches.into_iter().try_for_each(|branch| self.commit_pending(&mut writer, *branch))?;
+                return Ok(writer);
+            };
+            drop(writer);
+            if !may_wait() {
+                return Err(Error::would_wait());
+            }
+            self.prepare_commit(branch, &before)?;
+        }
+    }
+
+    /// Writes down the name of a uid that was never seen before.
+    fn register_user(&self, log_tail: &mut LogTail, who: &Actor) -> Result<(), Error> {
+        if !self.catalog().users.contains_key(&who.uid) {
+            self.execute(log_tail, who.uid, Command::User(who.name.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// Works out what a command changes, and does it.
+    pub(in crate::memory) fn execute(
+        &self,
+        log_tail: &mut LogTail,
+        uid: u32,
+        command: Command,
+    ) -> Result<(Arc<SignedEntry>, BranchEvent), Error> {
+        let time = match &command {
+            Command::Files(..) => self.time_of_pending(log_tail),
+            _ => self.next_time(log_tail)?,
+        };
+        let seq = log_tail.seq + 1;
+        self.execute_planned(log_tail, LogRecord { time, planned: time, uid, command }, |catalog, log_record| {
+            let segment = |name: &Hash| self.segments.get(name);
+            prepare(&PlanContext { catalog, seq, packs: &self.trees, segment: &segment }, log_record)
+        })
+    }
+
+    /// Does a command whose outcome `prepare` gives: signs, appends, swaps the catalog.
+    pub(in crate::memory) fn execute_planned(
+        &self,
+        log_tail: &mut LogTail,
+        log_record: LogRecord,
+        prepare: impl FnOnce(&Catalog, &LogRecord) -> Result<PreparedCommand, Error>,
+    ) -> Result<(Arc<SignedEntry>, BranchEvent), Error> {
+        let journal = log_tail.writable()?;
+        let prepared = prepare(&self.catalog(), &log_record)?;
+        let bytes = log_record.to_bytes();
+        self.admit_command(&log_record.command, bytes.len())?;
+        let signed = SignedEntry::sign(log_tail.entry(&prepared, &log_record, &bytes, &self.public), &self.key);
+        self.history.make_ready(&self.segments.blobs, &signed.entry)?;
+        no_longer_hurried();
+        self.append(&journal, Kind::Command, &[&signed.signature, &bytes], log_record.command.gives())?;
+        log_tail.unsealed_bytes += bytes.len() as u64 + crate::memory::command::log_record::COMMAND_BYTES;
+        if let Command::Files(branch, _) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge) =
+            &log_record.command
+        {
+            log_tail.pending.remove(branch);
+        }
+        if let Command::Discard(branch) | Command::Merge(branch, _) = &log_record.command {
+            self.shown.forget_branch(*branch);
+            self.planner.forget(*branch);
+        }
+        if let Command::Bulk(_, segment, _) = &log_record.command {
+            self.named.lock().insert(*segment);
+            log_tail.unsealed_bytes += prepared.counts.put * crate::memory::command::log_record::BULK_ROW_BYTES;
+        }
+        let (branch, what) = (prepared.branch, prepared.op.name());
+        let parent = prepared.parent.as_ref().map(|(id, _)| *id);
+        let was = {
+            let catalog = self.catalog();
+            let is = |id: BranchId| catalog.branches.get(&id).cloned();
+            [Some(branch), parent].into_iter().flatten().filter_map(is).collect()
+        };
+        let (signed, files) = self.apply(log_tail, prepared, signed);
+        Ok((signed, BranchEvent { branch, parent, what, files, was }))
+    }
+
+    /// Swaps the catalog for the one after the entry; returns the files that others were put in place
+    /// of.
+    fn apply(
+        &self,
+        log_tail: &mut LogTail,
+        mut prepared: PreparedCommand,
+        signed: SignedEntry,
+    ) -> (Arc<SignedEntry>, Vec<Replaced>) {
+        log_tail.advance(&signed);
+        let replaces = matches!(prepared.op, EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback);
+        let replaced = if replaces { self.replace(&self.catalog(), &mut prepared.steps) } else { Vec::new() };
+        let owners: Vec<u32> = {
+            let catalog = self.catalog();
+            let parent = prepared.parent.as_ref().map(|(id, _)| *id);
+            let of = |id: BranchId| catalog.branches.get(&id).map(|branch| branch.uid);
+            [Some(prepared.branch), parent].into_iter().flatten().filter_map(of).collect()
+        };
+        self.catalog.write().apply(prepared.branch, prepared.steps, signed.entry.seq, signed.entry.time);
+        owners.into_iter().for_each(|owner| self.recount_files(&self.catalog(), owner));
+        self.history.push(&signed);
+        (Arc::new(signed), replaced)
+    }
+
+    /// Lets open files live on in the files that are about to be put in place of others; returns
+    /// both. An opening knows nothing of this, as no entry and no head does.
+    fn replace(&self, catalog: &Catalog, steps: &mut [CatalogChange]) -> Vec<Replaced> {
+        let mut replaced = Vec::new();
+        for step in steps {
+            let CatalogChange::State(branch, state) = step else { continue };
+            let Some(before) = catalog.branches.get(branch).map(|branch| branch.state.files().clone()) else {
+                continue;
+            };
+            let open = self.open_files(*branch);
+            if !open.is_empty() || state.files().orphans().next().is_some() {
+                let mut files = state.files().clone();
+                files.keep_open(&before, &open);
+                Arc::make_mut(state).set_files(files);
+            }
+            replaced.push(Replaced { branch: *branch, before, after: state.files().clone() });
+        }
+        replaced
+    }
+
+    pub(in crate::memory) fn tell(&self, change: BranchEvent) {
+        // Taken out: a listener looks at the store itself.
+        let listeners = self.listeners.lock().clone();
+        for listener in listeners {
+            listener(&change);
+        }
+        if self.catalog().branch(change.branch).is_err() {
+            self.forget_ended(change.branch);
+        }
+        self.wake_maintenance();
+        let items = |branch: &BranchRef| branch.state.totals().records + branch.state.files().totals().files;
+        let replaces = !change.files.is_empty() || change.what == EntryOp::Discard.name();
+        if replaces && change.was.iter().map(items).sum::<u64>() > LET_GO_AT_ONCE {
+            self.planner.run(move || drop(change));
+        }
+    }
+
+    /// Lets go of what is remembered of a branch that has ended.
+    fn forget_ended(&self, branch: BranchId) {
+        self.refused.lock().remove(&branch);
+        self.expiry.forget(branch);
+        self.documents.lock().forget(branch);
+        self.shown.forget_branch(branch);
+        self.planner.forget(branch);
+    }
+
+    /// Makes everything acknowledged so far durable; all who wait share one device flush.
+    pub fn sync(&self) -> Result<(), Error> {
+        // One that is replaced meanwhile is flushed before the one that follows it.
+        let Some(journal) = self.journal() else { return Ok(()) };
+        Ok(journal.sync(journal.length())?)
+    }
+
+    /// Writes a signed end and takes nothing more. Calling it again does nothing.
+    pub fn close(&self) -> Result<(), Error> {
+        self.stop_indexer();
+        self.stop_maintenance();
+        if !self.is_read_only() {
+            self.commit_all_pending()?;
+            self.seal_to_close();
+        }
+        let mut log_tail = self.writer()?;
+        if log_tail.closed.replace("the store was closed").is_some() {
+            return Ok(());
+        }
+        let Some(journal) = log_tail.journal.clone() else { return Ok(()) };
+        let offset = journal.length();
+        if offset != log_tail.ended_at {
+            // The end vouches for all before it, so that must be safe first.
+            journal.finish()?;
+            let signature = self.key.sign(&log_tail.end_hash(offset));
+            log_tail.ended_at = self.append(&journal, Kind::End, &[&signature], true)?;
+        }
+        drop(log_tail);
+        Ok(journal.finish()?)
+    }
+}
+
+/// Reads the payload of a command's frame: the signature and the command's bytes.
+pub(in crate::memory) fn split(payload: &[u8]) -> Option<([u8; crate::lineage::SIGNATURE_BYTES], &[u8])> {
+    let (signature, bytes) = payload.split_at_checked(crate::lineage::SIGNATURE_BYTES)?;
+    Some((signature.try_into().ok()?, bytes))
+}

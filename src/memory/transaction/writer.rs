@@ -1,0 +1,156 @@
+//! The writer's lock: who holds it is the one writer, and what others want to know of the end of the
+//! log they are told without it.
+
+use std::hint::spin_loop;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::thread;
+
+use super::transact::LogTail;
+use crate::journal::Journal;
+use crate::memory::{Error, Memory};
+use crate::object::{Hash, Time};
+use crate::sync::{Mutex, MutexGuard, Rank, may_wait};
+
+/// How often the lock is asked for before a thread that must not wait gives up: about as long as a small
+/// commit takes.
+const TRIES: usize = 64;
+/// Pauses of the processor between two tries.
+const PAUSES: usize = 32;
+
+/// Why nothing is taken after a panic in the middle of a change.
+const PANICKED: &str = "a change ended in an internal error, so memory and journal may differ; mount the store anew";
+
+/// The end of the log, and what is published of it.
+pub(in crate::memory) struct WriterLock {
+    log_tail: Mutex<LogTail>,
+    published: Published,
+}
+
+/// What is told without the lock, as of its last release.
+struct Published {
+    seq: AtomicU64,
+    time: AtomicI64,
+    tip: Mutex<Hash>,
+    journal: Mutex<Option<Arc<Journal>>>,
+    unsealed_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    closed: AtomicBool,
+}
+
+/// The right to write.
+pub(in crate::memory) struct WriterGuard<'a> {
+    log_tail: MutexGuard<'a, LogTail>,
+    published: &'a Published,
+}
+
+impl WriterLock {
+    pub fn new(log_tail: LogTail) -> WriterLock {
+        let published = Published {
+            seq: AtomicU64::new(log_tail.seq),
+            time: AtomicI64::new(log_tail.time.0),
+            tip: Mutex::new(log_tail.tip),
+            journal: Mutex::new(log_tail.journal.clone()),
+            unsealed_bytes: AtomicU64::new(log_tail.unsealed_bytes),
+            written_bytes: AtomicU64::new(log_tail.written_bytes),
+            closed: AtomicBool::new(false),
+        };
+        WriterLock { log_tail: Mutex::ranked(Rank::Writer, log_tail), published }
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, LogTail>> {
+        for _ in 0..TRIES {
+            if let Some(log_tail) = self.log_tail.try_lock() {
+                return Some(log_tail);
+            }
+            (0..PAUSES).for_each(|_| spin_loop());
+        }
+        None
+    }
+}
+
+impl Deref for WriterGuard<'_> {
+    type Target = LogTail;
+
+    fn deref(&self) -> &LogTail {
+        &self.log_tail
+    }
+}
+
+impl DerefMut for WriterGuard<'_> {
+    fn deref_mut(&mut self) -> &mut LogTail {
+        &mut self.log_tail
+    }
+}
+
+impl Drop for WriterGuard<'_> {
+    fn drop(&mut self) {
+        // A change may be half done: in the journal and not in memory, or the other way round.
+        if thread::panicking() {
+            self.log_tail.closed.get_or_insert(PANICKED);
+        }
+        let (log_tail, published) = (&*self.log_tail, self.published);
+        *published.tip.lock() = log_tail.tip;
+        published.seq.store(log_tail.seq, Ordering::Release);
+        published.time.store(log_tail.time.0, Ordering::Relaxed);
+        published.unsealed_bytes.store(log_tail.unsealed_bytes, Ordering::Relaxed);
+        published.written_bytes.store(log_tail.written_bytes, Ordering::Relaxed);
+        published.closed.store(log_tail.closed.is_some(), Ordering::Release);
+        let mut journal = published.journal.lock();
+        if journal.as_ref().map(Arc::as_ptr) != log_tail.journal.as_ref().map(Arc::as_ptr) {
+            journal.clone_from(&log_tail.journal);
+        }
+    }
+}
+
+impl Memory {
+    /// Returns the right to write. On a thread that must not wait, kind `WouldWait` where somebody else
+    /// has it.
+    pub(in crate::memory) fn writer(&self) -> Result<WriterGuard<'_>, Error> {
+        let lock = &self.writer;
+        let log_tail = match may_wait() {
+            true => lock.log_tail.lock(),
+            false => lock.try_lock().ok_or_else(Error::would_wait)?,
+        };
+        Ok(WriterGuard { log_tail, published: &lock.published })
+    }
+
+    /// Returns whether nothing can be written: opened so, closed, or after a failed flush.
+    pub fn is_read_only(&self) -> bool {
+        let published = &self.writer.published;
+        self.read_only
+            || published.closed.load(Ordering::Acquire)
+            || published.journal.lock().as_ref().is_none_or(|journal| journal.has_failed())
+    }
+
+    /// Returns the number of the last entry: it grows with every change.
+    pub fn version(&self) -> u64 {
+        self.writer.published.seq.load(Ordering::Acquire)
+    }
+
+    /// Returns the time of the last entry, or of the last operation on files.
+    pub(in crate::memory) fn last_time(&self) -> Time {
+        Time(self.writer.published.time.load(Ordering::Relaxed))
+    }
+
+    /// Returns the hash of the last entry.
+    pub fn tip(&self) -> Hash {
+        *self.writer.published.tip.lock()
+    }
+
+    /// Returns the journal file that is written to, if one is.
+    pub(in crate::memory) fn journal(&self) -> Option<Arc<Journal>> {
+        self.writer.published.journal.lock().clone()
+    }
+
+    /// Returns how many bytes of log records wait for a seal.
+    pub(in crate::memory) fn unsealed_bytes(&self) -> u64 {
+        self.writer.published.unsealed_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many bytes of long writes wait for a seal.
+    pub(in crate::memory) fn written_bytes(&self) -> u64 {
+        self.writer.published.written_bytes.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,171 @@
+//! Generated documents of a view, and the cache that makes their lengths cheap.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{readme, status};
+use crate::branch::{BranchVersion, differences};
+use crate::lineage::Decision;
+use crate::memory::catalog::ResolvedView;
+use crate::memory::catalog::{BranchId, Catalog, View};
+use crate::memory::command::log_record::MergeKind;
+use crate::memory::merging::merge_plan::MergeContext;
+use crate::memory::{Error, Memory};
+use crate::workspace::ChangeKind;
+
+/// One generated document.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Document {
+    /// `README.md`.
+    Readme,
+    /// `status`.
+    Status,
+    /// `diff`.
+    Diff,
+    /// `conflicts`.
+    Conflicts,
+}
+
+/// Documents that were rendered, each with the stamp of what it was rendered from.
+#[derive(Default)]
+pub(in crate::memory) struct DocumentCache(HashMap<(View, Document), RenderedDocument>);
+
+impl DocumentCache {
+    /// Forgets the documents of a branch that has ended.
+    pub(in crate::memory) fn forget(&mut self, branch: BranchId) {
+        self.0.retain(|(view, _), _| view.branch() != branch);
+    }
+}
+
+/// A document's bytes and the stamp of what they were rendered from.
+type RenderedDocument = (CacheKey, Arc<[u8]>);
+
+/// Changes whenever a document may.
+type CacheKey = [u64; 6];
+
+/// How many documents are kept; when there are more, all go.
+const CACHED_MAX: usize = 4096;
+
+impl Memory {
+    /// Returns a document's bytes. They are kept until something that stands in them changes, so
+    /// asking for the length costs no rendering the second time.
+    pub fn document(&self, view: &View, document: Document) -> Result<Arc<[u8]>, Error> {
+        if let (View::Branch(branch), Document::Conflicts) = (view, document) {
+            self.settle_written(*branch)?;
+        }
+        let catalog = self.catalog().clone();
+        let seen = ResolvedView::new(&catalog, view)?;
+        let stamp = self.stamp(&catalog, &seen, document);
+        let key = (view.clone(), document);
+        {
+            let cache = self.documents.lock();
+            if let Some((_, bytes)) = cache.0.get(&key).filter(|(of, _)| *of == stamp) {
+                return Ok(bytes.clone());
+            }
+        }
+        let bytes: Arc<[u8]> = self.render(&catalog, view, &seen, document)?.into();
+        let mut cache = self.documents.lock();
+        if cache.0.len() >= CACHED_MAX {
+            cache.0.clear();
+        }
+        cache.0.insert(key, (stamp, bytes.clone()));
+        Ok(bytes)
+    }
+
+    fn stamp(&self, catalog: &Catalog, seen: &ResolvedView<'_>, document: Document) -> CacheKey {
+        let parent = seen.branch.parent.and_then(|id| catalog.branches.get(&id));
+        let (parent, parent_edits) = parent.map_or((0, 0), |parent| (parent.stamp, parent.edits));
+        let root = catalog.branches.get(&seen.branch.root).map_or(0, |root| root.stamp);
+        // The status shows the store's tip as well.
+        let everything = match document {
+            Document::Status => {
+                self.version() + self.indexer.steps() + self.scrubber.steps() + self.room.reserve.steps()
+            }
+            _ => 0,
+        };
+        [seen.branch.stamp, seen.branch.edits, parent, parent_edits, root, everything]
+    }
+
+    fn render(
+        &self,
+        catalog: &Catalog,
+        view: &View,
+        seen: &ResolvedView<'_>,
+        document: Document,
+    ) -> Result<Vec<u8>, Error> {
+        match document {
+            Document::Readme => readme::render(catalog, view, seen).map(String::into_bytes),
+            Document::Status => status::render(self, catalog, seen),
+            Document::Diff => diff(seen),
+            Document::Conflicts => self.conflicts(catalog, seen),
+        }
+    }
+}
+
+/// What differs between the view and the branch's base.
+fn diff(seen: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::new();
+    for change in differences(&seen.branch.base, &seen.state)? {
+        let what = match (&change.old, &change.new) {
+            (None, _) => "added",
+            (Some(_), Some(_)) => "modified",
+            (Some(_), None) => "deleted",
+        };
+        let id = serde_json::to_string(&*change.id).unwrap_or_default();
+        out.extend_from_slice(format!("{{\"kind\":\"record\",\"id\":{id},\"change\":\"{what}\"}}\n").as_bytes());
+    }
+    for change in seen.branch.base.files().changes(seen.state.files()) {
+        let path = format!("files/{}", String::from_utf8_lossy(&change.path));
+        let (path, what) = (serde_json::to_string(&path).unwrap_or_default(), name_of(change.kind));
+        out.extend_from_slice(format!("{{\"kind\":\"file\",\"path\":{path},\"change\":\"{what}\"}}\n").as_bytes());
+    }
+    Ok(out)
+}
+
+fn name_of(kind: ChangeKind) -> &'static str {
+    match kind {
+        ChangeKind::Added => "added",
+        ChangeKind::Modified => "modified",
+        ChangeKind::Deleted => "deleted",
+    }
+}
+
+impl Memory {
+    /// Returns what merges of this moment are worked out from.
+    pub(in crate::memory) fn merge_context<'a>(&'a self, catalog: &'a Catalog) -> MergeContext<'a> {
+        MergeContext { catalog, packs: &self.trees, time: self.now() }
+    }
+
+    /// What both sides changed since the base, records with the texts of all three versions.
+    fn conflicts(&self, catalog: &Catalog, seen: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
+        let mut out = Vec::new();
+        if seen.branch.parent.is_none() || seen.until.is_some() {
+            return Ok(out);
+        }
+        let parent = catalog.parent(seen.branch)?;
+        let planned = self.plan_whole(catalog, (seen.branch.id, MergeKind::Merge), seen.branch.uid)?;
+        for item in planned.both_changed {
+            let mut line = item.to_json();
+            if !item.is_file() {
+                add_texts(&mut line, &item, seen, &parent.state)?;
+            }
+            out.extend_from_slice(format!("{line}\n").as_bytes());
+        }
+        Ok(out)
+    }
+}
+
+fn add_texts(
+    line: &mut serde_json::Value,
+    item: &Decision,
+    seen: &ResolvedView<'_>,
+    parent: &BranchVersion,
+) -> Result<(), Error> {
+    for (side, state) in [("base", &*seen.branch.base), ("child", &*seen.state), ("parent", parent)] {
+        let text = state.find(&item.id)?.map(|row| row.version()).transpose()?;
+        line[format!("{side}_text")] = json!(text.and_then(|version| version.content.text.clone()).as_deref());
+    }
+    Ok(())
+}

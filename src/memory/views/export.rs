@@ -1,0 +1,146 @@
+//! The files of `export/`: lengths by arithmetic, reading at any offset, nothing held in memory.
+
+use std::sync::Arc;
+
+use crate::branch::BranchVersion;
+use crate::memory::{Error, Snapshot};
+use crate::record::{EXPORT_BYTES, vector_bytes, write_export_line};
+use crate::segment::{Blocks, Row, SegmentError};
+
+/// One way to export a view.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Export {
+    /// `vectors.npy`: (records × dimension) little-endian f32 in C order.
+    Vectors,
+    /// `ids.txt`: one id a line, in the order of the rows.
+    Ids,
+    /// `records.jsonl`: one record a line, as `ingest` takes it.
+    Records,
+}
+
+/// Where in an export a row begins: which export, the offset, and the id of the row before.
+pub struct ExportCursor {
+    export: Export,
+    offset: u64,
+    before: Option<Arc<str>>,
+}
+
+/// Rows per look at the state; bounds what one read holds.
+const ROWS_AT_ONCE: usize = 512;
+
+impl Snapshot {
+    /// Returns the exact length of an export, without rendering it.
+    pub fn export_length(&self, export: Export) -> u64 {
+        let totals = self.state.totals();
+        match export {
+            Export::Vectors => npy_header(&self.state).len() as u64 + totals.vectors * self.dim() as u64 * 4,
+            Export::Ids => totals.id_lines,
+            Export::Records => {
+                let without = totals.records - totals.vectors;
+                let vectors =
+                    totals.vectors * vector_bytes(Some(self.dim())) as u64 + without * vector_bytes(None) as u64;
+                totals.json + totals.records * EXPORT_BYTES as u64 + vectors
+            }
+        }
+    }
+
+    /// Fills `buf` from `offset` on and returns how much; less than asked only at the end.
+    ///
+    /// Reading on from where the last read ended is cheap. A jump elsewhere goes through the
+    /// lengths of the rows before it.
+    pub fn export_read(&self, export: Export, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
+        let header = if export == Export::Vectors { npy_header(&self.state) } else { Vec::new() };
+        let mut filled = copy(&header, offset, buf);
+        let mut place = self.take_place(export, offset, header.len() as u64);
+        let (mut line, mut blocks) = (Vec::new(), Blocks::default());
+        while filled < buf.len() {
+            let mut seen = 0;
+            for row in self.state.rows(place.before.as_deref())?.take(ROWS_AT_ONCE) {
+                let row = row?;
+                seen += 1;
+                let length = row_bytes(export, &row, &mut blocks)?;
+                let (end, wanted) = (place.offset + length, offset + filled as u64);
+                if end > wanted {
+                    line.clear();
+                    render(export, &row, &mut line, &mut blocks)?;
+                    filled += copy(&line, wanted - place.offset, &mut buf[filled..]);
+                    if filled == buf.len() && offset + (filled as u64) < end {
+                        // The row goes on: the next read begins with it again.
+                        self.put_place(place);
+                        return Ok(filled);
+                    }
+                }
+                place = ExportCursor { export, offset: end, before: Some(Arc::from(&*row.id()?)) };
+            }
+            if seen < ROWS_AT_ONCE {
+                break;
+            }
+        }
+        self.put_place(place);
+        Ok(filled)
+    }
+
+    fn dim(&self) -> usize {
+        dim_of(&self.state)
+    }
+
+    fn take_place(&self, export: Export, offset: u64, start: u64) -> ExportCursor {
+        let kept = self.place.lock().take();
+        let fits = kept.filter(|place| place.export == export && place.offset <= offset);
+        fits.unwrap_or(ExportCursor { export, offset: start, before: None })
+    }
+
+    fn put_place(&self, place: ExportCursor) {
+        *self.place.lock() = Some(place);
+    }
+}
+
+/// The dimension of a state's vectors; 0 where it has none.
+fn dim_of(state: &BranchVersion) -> usize {
+    let sealed = state.layers().iter().map(|layer| layer.segment.dim()).find(|dim| *dim > 0);
+    let unsealed =
+        || state.unsealed().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len()));
+    sealed.or_else(unsealed).unwrap_or(0)
+}
+
+/// The header of NumPy's format 1.0, padded to 128 bytes.
+fn npy_header(state: &BranchVersion) -> Vec<u8> {
+    let shape = format!("({}, {})", state.totals().vectors, dim_of(state));
+    let mut header = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    header.extend_from_slice(format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}").as_bytes());
+    header.resize(127, b' ');
+    header.push(b'\n');
+    header
+}
+
+fn row_bytes(export: Export, row: &Row, blocks: &mut Blocks) -> Result<u64, SegmentError> {
+    let dim = row.served_dim(blocks)?;
+    Ok(match (export, dim) {
+        (Export::Vectors, dim) => dim.unwrap_or(0) as u64 * 4,
+        (Export::Ids, None) => 0,
+        (Export::Ids, Some(_)) => row.served_id(blocks)?.len() as u64 + 1,
+        (Export::Records, dim) => u64::from(row.served_json_bytes(blocks)?) + (EXPORT_BYTES + vector_bytes(dim)) as u64,
+    })
+}
+
+fn render(export: Export, row: &Row, out: &mut Vec<u8>, blocks: &mut Blocks) -> Result<(), SegmentError> {
+    match export {
+        Export::Vectors => {
+            out.extend_from_slice(bytemuck::cast_slice(row.served_vector(blocks)?.as_deref().unwrap_or_default()));
+        }
+        Export::Ids => {
+            out.extend_from_slice(row.served_id(blocks)?.as_bytes());
+            out.push(b'\n');
+        }
+        Export::Records => write_export_line(out, &*row.served(blocks)?),
+    }
+    Ok(())
+}
+
+/// Copies what `from` has from `offset` on, as far as `to` has room.
+fn copy(from: &[u8], offset: u64, to: &mut [u8]) -> usize {
+    let Some(from) = usize::try_from(offset).ok().and_then(|offset| from.get(offset..)) else { return 0 };
+    let count = from.len().min(to.len());
+    to[..count].copy_from_slice(&from[..count]);
+    count
+}

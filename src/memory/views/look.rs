@@ -1,0 +1,345 @@
+//! Looking things up; nothing here waits for a writer.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::status;
+use crate::branch::BranchVersion;
+use crate::lineage::SignedEntry;
+use crate::memory::catalog::settings::Setting;
+use crate::memory::catalog::{BranchId, View};
+use crate::memory::storage::trees::stored;
+use crate::memory::{Error, Kind, Memory};
+use crate::object::{Hash, Time};
+use crate::record::{Version, write_export_line};
+use crate::segment::{Row, SegmentError};
+use crate::workspace::{FileNode, ROOT, Tree};
+
+/// What a directory shows of a branch.
+#[derive(Clone, Debug)]
+pub struct BranchInfo {
+    /// Its number.
+    pub id: BranchId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its name path.
+    pub path: Arc<str>,
+    /// Its parent.
+    pub parent: Option<BranchId>,
+    /// The root branch above it, or itself.
+    pub root: BranchId,
+    /// The uid that made it.
+    pub uid: u32,
+    /// Permission bits of its directory.
+    pub mode: u32,
+    /// When it was made.
+    pub created: Time,
+    /// When its records last changed.
+    pub changed: Time,
+    /// Number of child branches.
+    pub children: usize,
+    /// Number of checkpoints.
+    pub checkpoints: usize,
+}
+
+/// What a hash stands for.
+#[derive(Clone, Debug)]
+pub struct ShownObject {
+    /// One line of JSON. A file's `text` is null where it is no UTF-8.
+    pub line: String,
+    /// The bytes of a file.
+    pub content: Option<Vec<u8>>,
+}
+
+impl BranchInfo {
+    /// Returns the length of the branch's `status`, which is padded.
+    pub fn status_bytes(&self) -> u64 {
+        status::padded_bytes(&self.path) as u64
+    }
+}
+
+/// What is looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShowTarget {
+    /// The entry of that number.
+    Entry(u64),
+    /// Whatever has that hash.
+    Hash(Hash),
+}
+
+impl ShowTarget {
+    /// Parses 64 lower-case hex digits, or digits.
+    pub fn parse(text: &str) -> Option<ShowTarget> {
+        text.parse().map(ShowTarget::Hash).ok().or_else(|| text.parse().map(ShowTarget::Entry).ok())
+    }
+}
+
+/// For whom something is looked up by its hash.
+#[derive(Clone, Copy)]
+pub struct Viewer<'a> {
+    /// Tells whether they may read a branch.
+    pub reads: &'a dyn Fn(BranchId) -> bool,
+    /// Bytes of the largest file that they are shown.
+    pub most: u64,
+}
+
+impl Viewer<'_> {
+    /// Whoever has the store itself.
+    pub const OF_STORE: Viewer<'static> = Viewer { reads: &|_| true, most: u64::MAX };
+
+    /// An entry shows a step of its branch, and of the parent that it reached.
+    fn sees(&self, signed: &SignedEntry, from: BranchId) -> bool {
+        let entry = &signed.entry;
+        let is_told = |id: u64| id == 0 || id == from.0 || (self.reads)(BranchId(id));
+        is_told(entry.branch_id) || (entry.reaches_parent() && is_told(entry.parent_id))
+    }
+}
+
+impl ShownObject {
+    fn entry(signed: &SignedEntry) -> ShownObject {
+        ShownObject::line(signed.to_line() + "\n")
+    }
+
+    fn line(line: String) -> ShownObject {
+        ShownObject { line, content: None }
+    }
+
+    /// Returns one line of JSON that holds the bytes of a file, too: as `hex` where they are not text.
+    pub fn to_line(&self) -> String {
+        let binary = self.content.as_ref().filter(|content| std::str::from_utf8(content).is_err());
+        match (binary, self.line.strip_suffix("}\n")) {
+            (Some(content), Some(start)) => {
+                let hex: String = content.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("{start},\"hex\":\"{hex}\"}}\n")
+            }
+            _ => self.line.clone(),
+        }
+    }
+
+    /// Reads such a line back; nothing where it is none.
+    pub fn of_line(line: &str) -> Option<ShownObject> {
+        let mut value: Value = serde_json::from_str(line).ok()?;
+        if value["kind"] != "file" {
+            return Some(ShownObject::line(line.to_owned()));
+        }
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let content = match value.as_object_mut()?.remove("hex") {
+            Some(Value::String(hex)) => hex.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>()?,
+            _ => value["text"].as_str()?.as_bytes().to_vec(),
+        };
+        Some(ShownObject { line: format!("{value}\n"), content: Some(content) })
+    }
+}
+
+impl Memory {
+    /// Returns the root branches by name.
+    pub fn roots(&self) -> Vec<(Arc<str>, BranchId)> {
+        self.catalog().roots.iter().map(|(name, id)| (name.clone(), *id)).collect()
+    }
+
+    /// Returns a root branch.
+    pub fn root(&self, name: &str) -> Option<BranchId> {
+        self.catalog().roots.get(name).copied()
+    }
+
+    /// Returns a child branch.
+    pub fn child(&self, parent: BranchId, name: &str) -> Option<BranchId> {
+        self.catalog().branches.get(&parent)?.children.get(name).copied()
+    }
+
+    /// Returns the child branches by name.
+    pub fn children(&self, parent: BranchId) -> Result<Vec<(Arc<str>, BranchId)>, Error> {
+        let catalog = self.catalog();
+        Ok(catalog.branch(parent)?.children.iter().map(|(name, id)| (name.clone(), *id)).collect())
+    }
+
+    /// Returns the branch at a name path such as `main/agent-7/try-1`.
+    pub fn resolve(&self, name_path: &str) -> Result<BranchId, Error> {
+        self.catalog().resolve(name_path)
+    }
+
+    /// Returns what a directory shows of a branch.
+    pub fn info(&self, branch: BranchId) -> Result<BranchInfo, Error> {
+        let catalog = self.catalog();
+        let branch = catalog.branch(branch)?;
+        Ok(BranchInfo {
+            id: branch.id,
+            name: branch.name.clone(),
+            path: branch.path.clone(),
+            parent: branch.parent,
+            root: branch.root,
+            uid: branch.uid,
+            mode: branch.mode,
+            created: branch.created,
+            changed: branch.changed,
+            children: branch.children.len(),
+            checkpoints: branch.checkpoints.len(),
+        })
+    }
+
+    /// Returns the checkpoints' labels.
+    pub fn checkpoints(&self, branch: BranchId) -> Result<Vec<Arc<str>>, Error> {
+        Ok(self.catalog().branch(branch)?.checkpoints.keys().cloned().collect())
+    }
+
+    /// Returns when a checkpoint was taken.
+    pub fn checkpoint_time(&self, branch: BranchId, label: &str) -> Result<Time, Error> {
+        let catalog = self.catalog();
+        let checkpoint = catalog.branch(branch)?.checkpoints.get(label);
+        checkpoint.map(|checkpoint| checkpoint.time).ok_or_else(|| Error::no_checkpoint(label))
+    }
+
+    /// Returns a setting's value without a line end, empty where it is unset.
+    pub fn setting(&self, view: &View, setting: Setting) -> Result<String, Error> {
+        let catalog = self.catalog();
+        Ok(catalog.setting(catalog.branch(view.branch())?, setting)?.to_string())
+    }
+
+    /// Returns how many bytes a branch's `scratch/` may hold.
+    pub fn scratch_size(&self, branch: BranchId) -> Result<u64, Error> {
+        Ok(self.catalog().branch(branch)?.settings.scratch_size())
+    }
+
+    /// Returns what has that hash: a version of a record or a file, an entry, or a head.
+    ///
+    /// Versions are found in the branch, its base, its checkpoints, and the states that
+    /// `config/keep` keeps: those before rollbacks, and both sides of merges with conflicts; and in
+    /// its parent, where the viewer may read that.
+    pub fn show(&self, branch: BranchId, wanted: ShowTarget, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
+        match wanted {
+            ShowTarget::Entry(seq) => self.show_entry(branch, seq, viewer),
+            ShowTarget::Hash(hash) => self.show_hash(branch, &hash, viewer),
+        }
+    }
+
+    fn show_hash(&self, branch: BranchId, hash: &Hash, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
+        if let Some(signed) = self.history_reader().entry_with(hash)?
+            && viewer.sees(&signed, branch)
+        {
+            return Ok(ShownObject::entry(&signed));
+        }
+        for state in self.readable_states(branch, viewer)? {
+            if state.head() == *hash {
+                let totals = state.totals();
+                let value =
+                    json!({ "kind": "head", "head": hash.to_string(), "records": totals.records, "bytes": totals.raw });
+                return Ok(ShownObject::line(format!("{value}\n")));
+            }
+            if let Some(file) = self.file_of(&state, hash, viewer.most)? {
+                return Ok(file);
+            }
+            if let Some(version) = version_of(&state, hash)? {
+                let mut line = Vec::new();
+                write_export_line(&mut line, &version);
+                return Ok(ShownObject::line(String::from_utf8_lossy(&line).into_owned()));
+            }
+        }
+        Err(Error::no_hash(hash))
+    }
+
+    fn show_entry(&self, from: BranchId, seq: u64, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
+        let signed = self.history_reader().entry(seq)?;
+        if viewer.sees(&signed, from) {
+            Ok(ShownObject::entry(&signed))
+        } else {
+            Err(Error::no_entry(&seq.to_string()))
+        }
+    }
+
+    /// Finds a file by the hash that merges and `conflicts` name, or by that of its content alone.
+    fn file_of(&self, state: &BranchVersion, hash: &Hash, most: u64) -> Result<Option<ShownObject>, Error> {
+        let tree = state.files();
+        let mut folders = vec![ROOT];
+        while let Some(folder) = folders.pop() {
+            for (name, inode) in tree.entries(folder, None).map_err(stored)? {
+                let node = tree.node(inode).map_err(stored)?;
+                if node.directory().is_some() {
+                    folders.push(inode);
+                } else if node.hash() == Some(*hash) || node.content_hash() == Some(*hash) {
+                    if node.size() > most {
+                        return Err(too_large(node.size()));
+                    }
+                    return self.shown_file(tree, folder, name, node).map(Some);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn shown_file(&self, tree: &Tree, folder: u64, name: &[u8], node: &FileNode) -> Result<ShownObject, Error> {
+        let content = match node.target() {
+            Some(target) => target.to_vec(),
+            None => node.read(0, usize::try_from(node.size()).unwrap_or(usize::MAX), &self.trees).map_err(stored)?,
+        };
+        let path = [&tree.path(folder).unwrap_or_default()[..], name].join(&b'/');
+        let path = format!("files/{}", String::from_utf8_lossy(&path).trim_start_matches('/'));
+        let value = json!({
+            "kind": "file", "path": path, "mode": format!("{:04o}", node.mode), "size": node.size(),
+            "modified": node.mtime.to_string(), "text": String::from_utf8(content.clone()).ok(),
+        });
+        Ok(ShownObject { line: format!("{value}\n"), content: Some(content) })
+    }
+
+    fn readable_states(&self, branch: BranchId, viewer: Viewer<'_>) -> Result<Vec<Arc<BranchVersion>>, Error> {
+        // A copy: whoever tells what the viewer may read looks there, too.
+        let catalog = self.catalog().clone();
+        let branch = catalog.branch(branch)?;
+        let parent = branch.parent.filter(|id| (viewer.reads)(*id)).and_then(|id| catalog.branches.get(&id));
+        let kept = branch.kept.values().map(|kept| kept.state.clone());
+        let checkpoints = branch.checkpoints.values().map(|checkpoint| checkpoint.state.clone());
+        let present = [branch.state.clone(), branch.base.clone()].into_iter();
+        Ok(present.chain(checkpoints).chain(kept).chain(parent.map(|parent| parent.state.clone())).collect())
+    }
+
+    /// Returns the branch's figures.
+    pub fn status(&self, view: &View) -> Result<Value, Error> {
+        let bytes = self.document(view, crate::memory::Document::Status)?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| Error::damaged(format!("the status can't be read back: {error}")))
+    }
+}
+
+fn too_large(bytes: u64) -> Error {
+    let message = format!("the file has {bytes} bytes, more than can be shown through a mount");
+    Error::new(
+        Kind::TooLarge,
+        "too_large_to_show",
+        message,
+        "show it from the store: engramfs show STORE:NAME-PATH HASH",
+    )
+}
+
+/// Finds a version by its content hash.
+fn version_of(state: &BranchVersion, hash: &Hash) -> Result<Option<Arc<Version>>, SegmentError> {
+    if let Some(version) = state.unsealed().values().find(|version| version.hash == *hash) {
+        return Ok(Some(version.clone()));
+    }
+    for layer in state.layers() {
+        let mut hashes = layer.segment.hashes()?.chunks_exact(32).enumerate();
+        let found = hashes.find(|(row, bytes)| *bytes == hash.0 && layer.visible.contains(*row as u32));
+        if let Some((row, _)) = found {
+            return Row::Sealed(layer.segment.clone(), row as u32).version().map(Some);
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_in_a_line_comes_back_whatever_its_bytes_are() {
+        for content in [&b"plain\n\"text\""[..], &[0xff, 0x00, 0x1b], b""] {
+            let text = String::from_utf8(content.to_vec()).ok();
+            let line = format!("{}\n", json!({ "kind": "file", "path": "files/a", "text": text }));
+            let shown = ShownObject { line, content: Some(content.to_vec()) };
+            let back = ShownObject::of_line(&shown.to_line()).unwrap();
+            assert_eq!((back.line, back.content), (shown.line, shown.content));
+        }
+        assert_eq!(ShownObject::of_line("{\"kind\":\"head\"}\n").unwrap().content, None);
+        assert!(ShownObject::of_line("no line").is_none());
+    }
+}

@@ -1,0 +1,136 @@
+//! A view as it was at one moment.
+
+use std::sync::Arc;
+
+use super::export::ExportCursor;
+use crate::branch::BranchVersion;
+use crate::memory::{Error, Memory, View};
+use crate::object::{Hash, Time};
+use crate::record::{Version, document_bytes, write_document};
+use crate::segment::Row;
+use crate::sync::Mutex;
+
+/// The records of a view at one moment: cheap to take, holds no lock, never changes.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(in crate::memory) state: Arc<BranchVersion>,
+    /// Where the last export read ended, so that reading on costs no search.
+    pub(in crate::memory) place: Arc<Mutex<Option<ExportCursor>>>,
+}
+
+/// One stored version of a record.
+pub struct Record(Arc<Version>);
+
+impl Record {
+    /// Returns the id.
+    pub fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    /// Returns the content hash.
+    pub fn hash(&self) -> Hash {
+        self.0.hash
+    }
+
+    /// Returns when the record was first written.
+    pub fn created(&self) -> Time {
+        self.0.stamp.created
+    }
+
+    /// Returns when this version was written.
+    pub fn modified(&self) -> Time {
+        self.0.stamp.modified
+    }
+
+    /// Returns the document of `vectors/<id>.json`.
+    pub fn to_document(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_document(&mut out, &self.0);
+        out
+    }
+
+    /// Returns the vector.
+    pub fn vector(&self) -> Option<&[f32]> {
+        self.0.content.vector.as_deref()
+    }
+
+    /// Returns the text.
+    pub fn text(&self) -> Option<&str> {
+        self.0.content.text.as_deref()
+    }
+}
+
+/// What a directory entry tells of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordStat {
+    /// Length of its document in bytes.
+    pub length: u64,
+    /// When this version was written.
+    pub modified: Time,
+    /// When the record was first written.
+    pub created: Time,
+}
+
+impl Snapshot {
+    pub(in crate::memory) fn new(state: Arc<BranchVersion>) -> Snapshot {
+        Snapshot { state, place: Arc::default() }
+    }
+
+    /// Returns the number of records.
+    pub fn count(&self) -> u64 {
+        self.state.totals().records
+    }
+
+    /// Returns the head.
+    pub fn head(&self) -> Hash {
+        self.state.head()
+    }
+
+    /// Returns a record.
+    pub fn get(&self, id: &str) -> Result<Option<Record>, Error> {
+        let row = self.state.find(id)?;
+        Ok(row.map(|row| row.version()).transpose()?.map(Record))
+    }
+
+    /// Returns what a directory entry tells of a record; nothing is rendered.
+    pub fn stat(&self, id: &str) -> Result<Option<RecordStat>, Error> {
+        let Some(row) = self.state.find(id)? else { return Ok(None) };
+        let stamp = row.stamp()?;
+        let dim = row.vector()?.map(<[f32]>::len);
+        let json_bytes = match &row {
+            Row::Unsealed(version) => version.json_bytes,
+            Row::Sealed(segment, row) => segment.lengths(*row)?.0,
+        };
+        let length = document_bytes(json_bytes, &stamp, dim);
+        Ok(Some(RecordStat { length, modified: stamp.modified, created: stamp.created }))
+    }
+
+    /// Returns up to `limit` ids behind `after`, or from the first, in bytewise order.
+    pub fn ids_after(&self, after: Option<&str>, limit: usize) -> Result<Vec<Arc<str>>, Error> {
+        let mut ids = Vec::with_capacity(limit.min(4096));
+        for row in self.state.rows(after)?.take(limit) {
+            ids.push(Arc::from(&*row?.id()?));
+        }
+        Ok(ids)
+    }
+}
+
+impl Memory {
+    /// Takes a snapshot of a view. Kind `Gone` for a branch that was merged or discarded,
+    /// `NotFound` for a checkpoint that is not there.
+    pub fn snapshot(&self, view: &View) -> Result<Snapshot, Error> {
+        self.state(view).map(Snapshot::new)
+    }
+
+    pub(in crate::memory) fn state(&self, view: &View) -> Result<Arc<BranchVersion>, Error> {
+        let catalog = self.catalog();
+        let branch = catalog.branch(view.branch())?;
+        match view {
+            View::Branch(_) => Ok(branch.state.clone()),
+            View::Checkpoint(_, label) => {
+                let checkpoint = branch.checkpoints.get(label).ok_or_else(|| Error::no_checkpoint(label))?;
+                Ok(checkpoint.state.clone())
+            }
+        }
+    }
+}

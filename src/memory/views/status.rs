@@ -1,0 +1,234 @@
+//! The file `status`: a branch in figures.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::document::Document;
+use crate::memory::admission::reserve::ReserveFill;
+use crate::memory::catalog::ResolvedView;
+use crate::memory::catalog::settings::Setting;
+use crate::memory::catalog::{Catalog, View};
+use crate::memory::maintenance::scrub::ScrubProgress;
+use crate::memory::{Error, Memory};
+
+/// A status is this long, or a multiple for branches that are nested very deep.
+const PADDED_BYTES: usize = 8 << 10;
+/// Bytes that everything but the last refusal and the name paths takes at the most: three labels of 200 bytes are
+/// 3,600 bytes where each has to be escaped.
+const FIGURES_BYTES: usize = 6 << 10;
+/// Bytes of the longest field of the last refusal.
+const LAST_ERROR_BYTES: usize = 4 << 10;
+
+/// The keys of `status`, in their order.
+#[derive(Serialize)]
+struct Status<'a> {
+    name: &'a str,
+    path: &'a str,
+    parent: Option<&'a str>,
+    created: String,
+    owner: u32,
+    head: String,
+    base: String,
+    tip: String,
+    records: u64,
+    own_edits: u64,
+    deleted: u64,
+    files: u64,
+    bytes_own: u64,
+    bytes_shared: u64,
+    depth: u64,
+    children: usize,
+    checkpoints: usize,
+    dim: Option<usize>,
+    metric: &'a str,
+    strategy: &'a str,
+    agent: &'a str,
+    session: &'a str,
+    task: &'a str,
+    log_entries: u64,
+    unread: u64,
+    index: Index,
+    scrub: ScrubProgress,
+    reserve: ReserveFill,
+    lease: Option<&'a str>,
+    last_error: Option<Value>,
+    clock: &'static str,
+}
+
+/// How far the records are indexed.
+#[derive(Serialize)]
+struct Index {
+    rows: u64,
+    indexed: u64,
+    segments: usize,
+    building: bool,
+}
+
+/// What the own edits of a view add up to.
+#[derive(Default)]
+struct Own {
+    edits: u64,
+    deleted: u64,
+    bytes: u64,
+}
+
+/// Renders the status of a view, one line, without its last refusal.
+pub(in crate::memory) fn render(memory: &Memory, catalog: &Catalog, seen: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
+    let branch = seen.branch;
+    let (path, totals, own) = (branch.path.clone(), seen.state.totals(), own(seen)?);
+    let parent = branch.parent.and_then(|id| catalog.branches.get(&id)).map(|parent| parent.path.clone());
+    let setting = |setting| catalog.setting(branch, setting);
+    let (agent, metric) = (setting(Setting::Agent)?, setting(Setting::Metric)?);
+    let status = Status {
+        name: &branch.name,
+        path: &path,
+        parent: parent.as_deref(),
+        created: branch.created.to_string(),
+        owner: branch.uid,
+        head: seen.state.head().to_string(),
+        base: branch.base.head().to_string(),
+        tip: memory.tip().to_string(),
+        records: totals.records,
+        own_edits: own.edits,
+        deleted: own.deleted,
+        files: seen.state.files().totals().files,
+        bytes_own: own.bytes,
+        bytes_shared: (totals.raw + seen.state.files().totals().bytes).saturating_sub(own.bytes),
+        depth: catalog.depth(branch),
+        children: branch.children.len(),
+        checkpoints: branch.checkpoints.len(),
+        dim: catalog.shared_settings(branch)?.dim(),
+        metric: &metric,
+        strategy: branch.settings.strategy().name(),
+        agent: &agent,
+        session: branch.settings.get(Setting::Session),
+        task: branch.settings.get(Setting::Task),
+        log_entries: 0,
+        unread: 0,
+        index: memory.index_of(catalog, seen)?,
+        scrub: memory.scrubber.progress(),
+        reserve: memory.room.reserve.filled(),
+        lease: None,
+        last_error: None,
+        clock: memory.clock_state(),
+    };
+    let mut line = serde_json::to_vec(&status).unwrap_or_default();
+    pad(&mut line, padded_bytes(&path));
+    Ok(line)
+}
+
+/// Returns the length of the status of a branch at a path, the same at all times: stat(2) tells it unasked.
+pub(in crate::memory) fn padded_bytes(path: &str) -> usize {
+    // The path stands in it, and that of the parent, which is shorter.
+    (FIGURES_BYTES + 2 * path.len()).next_multiple_of(PADDED_BYTES)
+}
+
+/// Ends a line with blanks before its line feed, so that it has that length.
+fn pad(line: &mut Vec<u8>, bytes: usize) {
+    line.resize(line.len().max(bytes - 1), b' ');
+    line.push(b'\n');
+}
+
+/// Puts a refusal into a status that names none. Its fields are cut where it would not fit.
+fn with_last_error(status: &[u8], mut error: Value) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(status).ok()?.trim_end();
+    // No value has these bytes in it: quotes in strings stand behind a backslash.
+    let (before, after) = text.split_once("\"last_error\":null")?;
+    let compose = |error: &Value| format!("{before}\"last_error\":{error}{after}");
+    let (mut line, mut most) = (compose(&error), LAST_ERROR_BYTES);
+    while line.len() >= status.len() && most > 0 {
+        most /= 2;
+        cut_fields(&mut error, most);
+        line = compose(&error);
+    }
+    let mut line = line.into_bytes();
+    pad(&mut line, status.len());
+    Some(line)
+}
+
+fn cut_fields(error: &mut Value, most: usize) {
+    let fields = error.as_object_mut().into_iter().flat_map(|fields| fields.values_mut());
+    for field in fields {
+        if let Value::String(text) = field {
+            text.truncate(text.floor_char_boundary(most));
+        }
+    }
+}
+
+impl Memory {
+    /// Returns how far a view's records are indexed: all but those of large segments whose graph is
+    /// not there yet, and of the one at hand those that are done.
+    fn index_of(&self, catalog: &Catalog, seen: &ResolvedView<'_>) -> Result<Index, Error> {
+        let metric = catalog.shared_settings(seen.branch)?.metric();
+        let mut waiting = 0;
+        let current = self.indexer.current();
+        for layer in self.without_graph(&seen.state, metric) {
+            let done = current.filter(|(segment, _)| *segment == layer.segment.name()).map_or(0, |(_, rows)| rows);
+            waiting += u64::from(layer.visible.count()).saturating_sub(done).max(1);
+        }
+        let rows = seen.state.totals().records;
+        Ok(Index {
+            rows,
+            indexed: rows.saturating_sub(waiting),
+            segments: seen.state.layers().len(),
+            building: waiting > 0,
+        })
+    }
+}
+
+fn own(seen: &ResolvedView<'_>) -> Result<Own, Error> {
+    let (records, files) = (own_records(seen)?, own_files(seen));
+    Ok(Own {
+        edits: records.edits + files.edits,
+        deleted: records.deleted + files.deleted,
+        bytes: records.bytes + files.bytes,
+    })
+}
+
+fn own_records(seen: &ResolvedView<'_>) -> Result<Own, Error> {
+    let totals = seen.state.totals();
+    if seen.branch.base.totals().records == 0 {
+        // Without a base all records are its own; a root branch may hold very many.
+        return Ok(Own { edits: totals.records, deleted: 0, bytes: totals.raw });
+    }
+    let mut own = Own::default();
+    for change in crate::branch::differences(&seen.branch.base, &seen.state)? {
+        own.edits += 1;
+        match &change.new {
+            Some(row) => own.bytes += row.totals()?.raw,
+            None => own.deleted += 1,
+        }
+    }
+    Ok(own)
+}
+
+/// The same of files and folders, as `diff` lists them. What shares chunks with the base counts whole.
+fn own_files(seen: &ResolvedView<'_>) -> Own {
+    let (base, files) = (seen.branch.base.files(), seen.state.files());
+    let totals = files.totals();
+    if base.totals() == crate::workspace::TreeTotals::default() {
+        return Own { edits: totals.files + totals.directories, deleted: 0, bytes: totals.bytes };
+    }
+    let mut own = Own::default();
+    for difference in base.differences(files) {
+        own.edits += 1;
+        match &difference.new {
+            Some((_, node)) => own.bytes += node.content().map_or(0, |content| content.size()),
+            None => own.deleted += 1,
+        }
+    }
+    own
+}
+
+impl Memory {
+    /// Returns the status of a view, one line, with the last refusal that its reader may see.
+    pub fn status_with(&self, view: &View, last_error: Option<Value>) -> Result<Vec<u8>, Error> {
+        let status = self.document(view, Document::Status)?;
+        Ok(last_error.and_then(|error| with_last_error(&status, error)).unwrap_or_else(|| status.to_vec()))
+    }
+
+    /// Returns a view's own edits, one line each: [`Document::Diff`].
+    pub fn diff(&self, view: &View) -> Result<std::sync::Arc<[u8]>, Error> {
+        self.document(view, Document::Diff)
+    }
+}
