@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::Error;
 use super::catalog::Catalog;
-use super::command::log_record::{Command, MergeKind};
 use super::history::{History, HistoryReader};
 use super::open::parse_log_record;
 use super::storage::manifest::{self, Stored};
@@ -159,16 +158,7 @@ impl JournalReading<'_> {
         let hash = entry.hash();
         let signed = SignedEntry { entry, hash, signature };
         self.log_tail.advance(&signed);
-        self.log_tail.unsealed_bytes += bytes.len() as u64 + crate::memory::command::log_record::COMMAND_BYTES;
-        if let Command::Files(branch, _) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge) =
-            &log_record.command
-        {
-            self.log_tail.pending.remove(branch);
-        }
-        if let Command::Bulk(_, segment, _) = &log_record.command {
-            self.named.insert(*segment);
-            self.log_tail.unsealed_bytes += prepared.counts.put * crate::memory::command::log_record::BULK_ROW_BYTES;
-        }
+        self.named.extend(self.log_tail.count(&log_record.command, bytes.len(), prepared.counts.put));
         self.catalog.apply(prepared.branch, prepared.steps, seq, log_record.time);
         self.history.make_ready(&self.source.segments.blobs, &signed.entry)?;
         self.history.push(&signed);

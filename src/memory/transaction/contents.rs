@@ -8,6 +8,7 @@ use super::files::{Author, EditError, FileOpRecord, FilesBefore, split_code};
 use super::transact::LogTail;
 use crate::journal::{Frame, Journal, Kind, content};
 use crate::memory::catalog::Catalog;
+use crate::memory::command::log_record::COMMAND_BYTES;
 use crate::memory::{Error, Memory};
 use crate::object::{CodecError, Reader, Writer};
 use crate::sync::no_longer_hurried;
@@ -86,8 +87,7 @@ impl LogTail {
 
     fn note_content(&mut self, by: Author, files: FilesBefore, stretch: &DirectWrite<'_>) {
         self.written_bytes += stretch.bytes().len() as u64;
-        let unsealed_bytes =
-            stretch.ends().count() as u64 * END_BYTES + crate::memory::command::log_record::COMMAND_BYTES;
+        let unsealed_bytes = stretch.ends().count() as u64 * END_BYTES + COMMAND_BYTES;
         self.note(by, files, unsealed_bytes);
     }
 

@@ -11,7 +11,7 @@ use crate::journal::{Journal, Kind as Frame};
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::settings::{Setting, Settings};
 use crate::memory::catalog::{Branch, BranchId, Catalog, View};
-use crate::memory::command::log_record::Command;
+use crate::memory::command::log_record::{COMMAND_BYTES, Command};
 use crate::memory::{Actor, Error, Kind, Memory};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::sync::no_longer_hurried;
@@ -295,7 +295,7 @@ impl Memory {
             log_tail.link = code;
             let bytes = (head.len() + content.len()) as u64;
             let (moves, edits) = (moves_folder(&files.before, &edit.op), files.edits);
-            log_tail.note(edit.by, files, bytes + crate::memory::command::log_record::COMMAND_BYTES);
+            log_tail.note(edit.by, files, bytes + COMMAND_BYTES);
             if moves && let Some(pending) = log_tail.pending.get_mut(&edit.by.branch) {
                 pending.moved = edits + 1;
             }
@@ -419,7 +419,7 @@ impl LogTail {
             Err(TreeError::Segment(error)) => return Err(error.into()),
             Err(error) => return Err(damaged(format!("does what can't be done: {error}"))),
         }
-        self.note(by, files, bytes.len() as u64 + crate::memory::command::log_record::COMMAND_BYTES);
+        self.note(by, files, bytes.len() as u64 + COMMAND_BYTES);
         catalog.edit(by.branch, after, by.time);
         Ok(())
     }

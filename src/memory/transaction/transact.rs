@@ -12,7 +12,7 @@ use crate::lineage::{Entry, EntryOp, MacKey, PublicKey, SignedEntry};
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::CatalogChange;
 use crate::memory::catalog::{BranchId, BranchRef, Catalog};
-use crate::memory::command::log_record::{Command, LogRecord, MergeKind};
+use crate::memory::command::log_record::{BULK_ROW_BYTES, COMMAND_BYTES, Command, LogRecord, MergeKind};
 use crate::memory::command::prepared::PreparedCommand;
 use crate::memory::{Actor, BranchEvent, Error, Memory, Replaced};
 use crate::object::{self, Context, Hash, Time};
@@ -95,6 +95,23 @@ impl LogTail {
             log_record: Hash::of(&COMMAND_CONTEXT, bytes),
             prev: self.tip,
             key: key.hash(),
+        }
+    }
+
+    /// Counts a command that was appended or read back, with the bytes of its log record and the records that it puts:
+    /// what a seal is worth, and what is pending no more. Returns the segment that only this log record names.
+    pub fn count(&mut self, command: &Command, bytes: usize, put: u64) -> Option<Hash> {
+        self.unsealed_bytes += bytes as u64 + COMMAND_BYTES;
+        match command {
+            Command::Files(branch, _) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge) => {
+                self.pending.remove(branch);
+                None
+            }
+            Command::Bulk(_, segment, _) => {
+                self.unsealed_bytes += put * BULK_ROW_BYTES;
+                Some(*segment)
+            }
+            _ => None,
         }
     }
 
@@ -234,19 +251,12 @@ impl Memory {
         self.history.make_ready(&self.segments.blobs, &signed.entry)?;
         no_longer_hurried();
         self.append(&journal, Kind::Command, &[&signed.signature, &bytes], log_record.command.gives())?;
-        log_tail.unsealed_bytes += bytes.len() as u64 + crate::memory::command::log_record::COMMAND_BYTES;
-        if let Command::Files(branch, _) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge) =
-            &log_record.command
-        {
-            log_tail.pending.remove(branch);
+        if let Some(segment) = log_tail.count(&log_record.command, bytes.len(), prepared.counts.put) {
+            self.named.lock().insert(segment);
         }
         if let Command::Discard(branch) | Command::Merge(branch, _) = &log_record.command {
             self.shown.forget_branch(*branch);
             self.planner.forget(*branch);
-        }
-        if let Command::Bulk(_, segment, _) = &log_record.command {
-            self.named.lock().insert(*segment);
-            log_tail.unsealed_bytes += prepared.counts.put * crate::memory::command::log_record::BULK_ROW_BYTES;
         }
         let (branch, what) = (prepared.branch, prepared.op.name());
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
