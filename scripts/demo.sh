@@ -68,7 +68,7 @@ run '"$engramfs" verify store || found=$?; echo "exit code $found"'
 
 say "What this run showed"
 cat <<END
-Forking twice took $fork_micros µs by the clock, mkdir's start included, and added $fork_bytes bytes to a store of $memory_bytes bytes.
+Forking twice took $fork_micros µs by the clock, mkdir's start included, and added $fork_bytes bytes to a journal of $memory_bytes bytes.
 Ann's two edits reached main in one commit; Bob's edit never did. The rollback brought main back to $restored records.
 All $entries entries of the history verified, and one flipped byte made verify exit with $found.
 END
