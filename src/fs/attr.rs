@@ -24,13 +24,13 @@ pub struct Attr {
     pub size: u64,
     /// Space, in units of 512 bytes.
     pub blocks: u64,
-    /// Permission bits.
+    /// Permission bits, with setuid, setgid and the sticky bit.
     pub mode: u32,
     /// Number of names; outside of `files/` 1, which tells find(1) not to count on it.
     pub links: u32,
-    /// Owner.
+    /// Owner; of a directory that is always there, who made the branch.
     pub uid: u32,
-    /// Group.
+    /// Group of that user, or of the file in `files/`.
     pub gid: u32,
     /// Number of a device, as the kernel gave it.
     pub device: u32,

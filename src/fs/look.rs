@@ -13,11 +13,11 @@ use crate::memory::Time;
 /// What setattr(2)-like calls ask for.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct AttrChanges {
-    /// Permission bits.
+    /// Permission bits to set; like all fields, nothing where the caller leaves it.
     pub mode: Option<u32>,
-    /// Owner.
+    /// Owner to set.
     pub uid: Option<u32>,
-    /// Group.
+    /// Group to set.
     pub gid: Option<u32>,
     /// Length.
     pub size: Option<u64>,

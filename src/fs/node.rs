@@ -231,6 +231,14 @@ impl FsNode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::check_name;
+
+    #[test]
+    fn no_branch_can_have_the_name_of_a_node() {
+        for name in ControlNode::all().map(|(name, _)| name).chain(Area::ALL.map(Area::name)) {
+            assert!(check_name(name).is_err(), "{name} belongs into RESERVED of branch/names.rs");
+        }
+    }
 
     #[test]
     fn every_fixed_name_leads_to_its_node_and_back() {

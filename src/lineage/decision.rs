@@ -13,7 +13,7 @@ use crate::object::{CodecError, Hash, Reader, Writer};
 pub enum Side {
     /// The branch that is merged or pulls.
     Child,
-    /// Its parent.
+    /// The branch that the child was forked from.
     Parent,
     /// Both hold the same.
     Both,

@@ -221,9 +221,9 @@ fn strategy_name(text: &str) -> Result<&'static str, CodecError> {
 /// An entry with its hash and signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedEntry {
-    /// The entry.
+    /// What was hashed and signed.
     pub entry: Entry,
-    /// Its hash.
+    /// Hash of the canonical bytes, which the next entry names as `prev`.
     pub hash: Hash,
     /// The store's signature over the hash.
     pub signature: [u8; SIGNATURE_BYTES],

@@ -22,7 +22,6 @@ use crate::segment::FOLDER;
 
 /// Where a store is read from.
 pub(super) struct LoadSource<'a> {
-    /// The disk.
     pub disk: &'a Arc<dyn Disk>,
     /// The key that entries must be signed with.
     pub public: &'a PublicKey,

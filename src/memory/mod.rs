@@ -67,7 +67,7 @@ use transaction::writer::WriterLock;
 /// Who acts: the caller's uid, and the name that user has.
 #[derive(Clone, Debug)]
 pub struct Actor {
-    /// The uid.
+    /// The effective uid of the calling process.
     pub uid: u32,
     /// The group; other groups of the user are not known.
     pub gid: u32,
@@ -78,9 +78,9 @@ pub struct Actor {
 /// What a listener is told after something changed.
 #[derive(Clone)]
 pub struct BranchEvent {
-    /// The branch.
+    /// The branch that was changed.
     pub branch: BranchId,
-    /// Its parent.
+    /// The parent of that branch; nothing for a root branch.
     pub parent: Option<BranchId>,
     /// The word of the lineage for what was done.
     pub what: &'static str,
@@ -101,7 +101,7 @@ impl BranchEvent {
 /// A branch's files before and after.
 #[derive(Clone)]
 pub struct Replaced {
-    /// The branch.
+    /// The branch that was changed.
     pub branch: BranchId,
     /// Its files as they were.
     pub before: Tree,

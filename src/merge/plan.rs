@@ -14,7 +14,7 @@ pub struct Sides<'a> {
     pub base: &'a BranchVersion,
     /// The branch that is merged, or that pulls.
     pub child: &'a BranchVersion,
-    /// Its parent.
+    /// The same of the branch that the child was forked from.
     pub parent: &'a BranchVersion,
 }
 

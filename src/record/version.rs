@@ -13,7 +13,7 @@ static CONTEXT: Context = Context::new("engramfs 2026 record v1");
 pub struct RecordContent {
     /// The vector, finite numbers only.
     pub vector: Option<Arc<[f32]>>,
-    /// The text.
+    /// Text of the record; at most what the limit of a document leaves.
     pub text: Option<Arc<str>>,
     /// The metadata object as canonical JSON: sorted keys, no blanks.
     pub metadata: Arc<str>,

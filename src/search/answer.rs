@@ -63,7 +63,7 @@ pub struct Answer {
     pub reason: Option<String>,
     /// Name path of the branch that was asked.
     pub branch: Arc<str>,
-    /// Its head.
+    /// Content hash of the branch version that was searched.
     pub head: Hash,
     /// Whether the answer is proven.
     pub exact: bool,

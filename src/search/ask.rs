@@ -22,7 +22,7 @@ const FUSED_MIN: usize = 1000;
 pub struct SearchSource {
     /// What hits from there name as their source.
     pub source: Arc<str>,
-    /// Its records.
+    /// The branch version to search.
     pub state: Arc<BranchVersion>,
 }
 

@@ -51,7 +51,7 @@ pub enum FilterError {
     /// An operator has a value that it can't work with.
     #[error("the filter's {operator} has {found}")]
     Operand {
-        /// The operator.
+        /// The operator whose operand is wrong.
         operator: &'static str,
         /// The kind of value that stands there.
         found: &'static str,

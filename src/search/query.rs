@@ -44,7 +44,7 @@ pub enum QueryError {
     /// One key has a value of the wrong kind or size.
     #[error("{key:?} is {found}")]
     Field {
-        /// The key.
+        /// The key whose value is wrong.
         key: &'static str,
         /// The value that stands there, shortened.
         found: String,

@@ -43,7 +43,6 @@ pub(super) struct UnsealedChunk {
 /// Where the bytes are in a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PackedChunk {
-    /// The pack.
     pub pack: Hash,
     /// Their number in it.
     pub number: u32,

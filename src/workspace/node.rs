@@ -78,9 +78,9 @@ pub(super) type Xattrs = OrdMap<Arc<[u8]>, Arc<[u8]>>;
 pub struct FileNode {
     /// Permission bits with setuid, setgid and sticky: 12 bits.
     pub mode: u32,
-    /// The owner.
+    /// Owner, as chown(2) set it or the maker was.
     pub uid: u32,
-    /// The group.
+    /// Group, as chown(2) set it or the folder gave it.
     pub gid: u32,
     /// When it was last read, as the caller says.
     pub atime: Time,

@@ -29,7 +29,7 @@ enum Block {
 
 /// A number under which two maps do not have the same node.
 pub struct Unlike<'a> {
-    /// The number.
+    /// Number of the file in its tree.
     pub inode: u64,
     /// What the older one has under it.
     pub old: Option<&'a Arc<FileNode>>,

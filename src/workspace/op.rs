@@ -59,9 +59,9 @@ pub enum RangeOp {
 pub struct Attrs {
     /// Permission bits, 12 of them.
     pub mode: Option<u32>,
-    /// The owner.
+    /// New owner.
     pub uid: Option<u32>,
-    /// The group.
+    /// New group.
     pub gid: Option<u32>,
     /// The size of a file; mtime follows unless it is given too.
     pub size: Option<u64>,

@@ -12,7 +12,6 @@ use crate::cli::output::Output;
   engramfs completions bash > /etc/bash_completion.d/engramfs
   engramfs completions fish > ~/.config/fish/completions/engramfs.fish")]
 pub struct Args {
-    /// The shell.
     shell: Shell,
 }
 

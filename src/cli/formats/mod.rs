@@ -62,7 +62,6 @@ pub enum InputRow {
     Vector {
         /// The record's id.
         id: String,
-        /// The components.
         vector: Vec<f32>,
     },
 }

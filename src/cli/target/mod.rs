@@ -54,7 +54,7 @@ pub enum Access {
 pub trait BranchAccess {
     /// Forks it, from its present state or from a checkpoint.
     fn fork(&self, name: &str, from: Option<&str>) -> Result<(), CommandError>;
-    /// Merges, promotes or pulls, and returns the result as section 5 of the interface has it.
+    /// Merges, promotes or pulls, and returns what `ctl` answers: one line of JSON.
     fn merge(&self, kind: MergeKind, dry_run: bool) -> Result<Value, CommandError>;
     /// Throws it away.
     fn discard(&self) -> Result<(), CommandError>;
@@ -82,7 +82,7 @@ pub trait BranchAccess {
 
 /// Queries and their answers in order.
 pub trait QuerySession {
-    /// Returns the answer to one query, in the lines of section 4 of the interface.
+    /// Returns the answer to one query: a header line, then a line for each hit.
     fn ask(&mut self, query: &str) -> Result<String, CommandError>;
 }
 

@@ -116,7 +116,6 @@ impl TouchedPaths<'_> {
 
 /// A branch that receives a merge, and its files before and after.
 pub(in crate::memory) struct Received<'a> {
-    /// Its rules.
     pub rules: &'a Rules,
     /// Its owner, who sets the rules and may therefore merge what others wrote.
     pub owner: u32,

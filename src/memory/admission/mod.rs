@@ -2,8 +2,8 @@
 //!
 //! Everything here is asked before the writer lock is taken, or costs next to nothing under it.
 
-pub(in crate::memory) mod disk_room;
-pub(in crate::memory) mod guard;
-pub(in crate::memory) mod limits;
-pub(in crate::memory) mod quota;
-pub(in crate::memory) mod reserve;
+pub mod disk_room;
+pub mod guard;
+pub mod limits;
+pub mod quota;
+pub mod reserve;

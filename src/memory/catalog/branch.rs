@@ -18,7 +18,6 @@ pub struct BranchId(pub u64);
 /// A named state of a branch.
 #[derive(Clone)]
 pub struct Checkpoint {
-    /// The records.
     pub state: Arc<BranchVersion>,
     /// `seq` of the entry that took it.
     pub seq: u64,
@@ -31,7 +30,6 @@ pub struct Checkpoint {
 /// A state that stays readable for a while.
 #[derive(Clone)]
 pub struct RetainedState {
-    /// The records.
     pub state: Arc<BranchVersion>,
     /// When it was left; where that was more than once, the last time.
     pub time: Time,
@@ -83,9 +81,7 @@ impl Resolution {
 /// One branch.
 #[derive(Clone)]
 pub struct Branch {
-    /// Its number.
     pub id: BranchId,
-    /// Its name.
     pub name: Arc<str>,
     /// The names from the root branch down to its own, joined by `/`. Kept, since every answer and entry
     /// tells it, and putting it together at depth 64 takes some 3 µs.
@@ -104,11 +100,9 @@ pub struct Branch {
     pub changed: Time,
     /// `seq` of the last entry that concerns it.
     pub stamp: u64,
-    /// Its records.
     pub state: Arc<BranchVersion>,
     /// What it began with, or last merged with.
     pub base: Arc<BranchVersion>,
-    /// Its settings.
     pub settings: Settings,
     /// Its checkpoints by label.
     pub checkpoints: OrdMap<Arc<str>, Checkpoint>,

@@ -31,7 +31,6 @@ pub enum CatalogChange {
     Set(BranchId, Setting, Arc<str>),
     /// The first vector fixes dimension and metric of a root branch.
     Fix(BranchId),
-    /// Permission bits.
     Mode(BranchId, u32),
     /// A conflict is settled.
     Resolve(BranchId, Arc<str>, Resolution),

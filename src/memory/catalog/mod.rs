@@ -7,7 +7,7 @@ mod branch_files;
 mod change;
 mod quota;
 mod reachable;
-pub(in crate::memory) mod settings;
+pub mod settings;
 mod view;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use crate::memory::Error;
 /// What a directory shows: a branch as it is now, or one of its checkpoints.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum View {
-    /// The branch.
+    /// A branch as it is at the moment of reading.
     Branch(BranchId),
     /// The checkpoint of that label.
     Checkpoint(BranchId, Arc<str>),
@@ -26,9 +26,7 @@ impl View {
 
 /// The state and base that a view shows, with its branch.
 pub(in crate::memory) struct ResolvedView<'a> {
-    /// The branch.
     pub branch: &'a Branch,
-    /// The records.
     pub state: Arc<BranchVersion>,
     /// The number of the last entry before it, for a checkpoint.
     pub until: Option<u64>,

@@ -64,7 +64,6 @@ pub enum Command {
     Root(Arc<str>),
     /// A branch is forked.
     Fork {
-        /// The parent.
         parent: BranchId,
         /// The new branch's name.
         name: Arc<str>,
@@ -77,7 +76,6 @@ pub enum Command {
     Bulk(BranchId, Hash, Vec<Arc<str>>),
     /// A checkpoint is taken.
     Checkpoint {
-        /// The branch.
         branch: BranchId,
         /// The checkpoint's name.
         label: Arc<str>,
@@ -90,9 +88,7 @@ pub enum Command {
     Rollback(BranchId, Arc<str>),
     /// Some files go back to a checkpoint.
     RollbackFiles {
-        /// The branch.
         branch: BranchId,
-        /// The checkpoint.
         label: Arc<str>,
         /// Which files, each pattern beginning with `files/`.
         patterns: Vec<Arc<str>>,
@@ -109,7 +105,6 @@ pub enum Command {
     Mode(BranchId, u32),
     /// A conflict between two versions is settled.
     Resolve {
-        /// The branch.
         branch: BranchId,
         /// The record, or the file as `files/PATH`.
         id: Arc<str>,
@@ -147,14 +142,11 @@ impl Command {
 /// Something that happens to a store.
 #[derive(Clone, Debug)]
 pub struct LogRecord {
-    /// When.
     pub time: Time,
     /// When its outcome was worked out: not later than `time`. Times in the outcome are this one, so that a
     /// replay, which works it out again, gets the same.
     pub planned: Time,
-    /// Who.
     pub uid: u32,
-    /// What.
     pub command: Command,
 }
 

@@ -1,5 +1,5 @@
 //! Commands: what a caller asks for, checked for form; as a record of the log; and as a change that passed the rules.
 
-pub(in crate::memory) mod log_record;
-pub(in crate::memory) mod prepared;
-pub(in crate::memory) mod record_input;
+pub mod log_record;
+pub mod prepared;
+pub mod record_input;

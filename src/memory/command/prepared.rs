@@ -18,7 +18,6 @@ pub struct PreparedCommand {
     pub branch: BranchId,
     /// Its name path.
     pub path: Arc<str>,
-    /// Its parent.
     pub parent: Option<(BranchId, Arc<str>)>,
     /// Head of its base.
     pub base: Hash,

@@ -20,7 +20,7 @@ pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 pub struct RecordInput {
     /// The vector, finite numbers.
     pub vector: Option<Arc<[f32]>>,
-    /// The text.
+    /// Text of the record; at most what the limit of a document leaves.
     pub text: Option<Arc<str>>,
     /// The metadata object as canonical JSON: sorted keys, no blanks.
     pub metadata: Arc<str>,
@@ -31,14 +31,14 @@ pub struct RecordInput {
 pub enum RecordEdit {
     /// A record is written, new or in place of an older version.
     Put {
-        /// Its id.
+        /// Id of the record, without `.json`.
         id: Arc<str>,
         /// What it says.
         draft: RecordInput,
     },
     /// A record is deleted; one that is not there is no error.
     Delete {
-        /// Its id.
+        /// Id of the record, without `.json`.
         id: Arc<str>,
     },
     /// A record gets another id and keeps `created`; a record of that id is replaced.

@@ -61,7 +61,6 @@ struct OpenArchive {
 /// The steps of one branch in an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BranchRow {
-    /// Its number.
     pub branch: u64,
     /// Where its steps begin in section 4, in steps.
     pub start: u64,

@@ -64,8 +64,9 @@ pub(in crate::memory) struct HistoryReader<'a> {
 #[derive(Clone, Copy)]
 enum LineList {
     /// All of `lineage`, without those that this branch brought, 0 for none.
-    Lineage { without: u64 },
-    /// Its own.
+    Lineage {
+        without: u64,
+    },
     Own,
 }
 
@@ -281,7 +282,6 @@ impl<'a> HistoryReader<'a> {
 
 /// A line that was found.
 pub(super) struct FoundEntry {
-    /// Its entry.
     pub signed: Arc<SignedEntry>,
     /// All of it.
     pub line: Vec<u8>,

@@ -1,10 +1,10 @@
 //! What the store does by itself: flushes, compaction, index builds, scrubbing, expiry and garbage collection.
 
-pub(in crate::memory) mod compact;
-pub(in crate::memory) mod expiry;
-pub(in crate::memory) mod gc;
-pub(in crate::memory) mod indexer;
-pub(in crate::memory) mod relocations;
-pub(in crate::memory) mod scrub;
-pub(in crate::memory) mod seal;
-pub(in crate::memory) mod unfinished;
+pub mod compact;
+pub mod expiry;
+pub mod gc;
+pub mod indexer;
+pub mod relocations;
+pub mod scrub;
+pub mod seal;
+pub mod unfinished;

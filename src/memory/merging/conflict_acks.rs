@@ -32,7 +32,6 @@ type Showings = HashMap<Arc<str>, ConflictAck>;
 
 /// A conflict that somebody was shown and then wrote.
 pub(in crate::memory) struct WrittenSince {
-    /// Who.
     pub uid: u32,
     /// The file, as `files/PATH`.
     pub id: Arc<str>,

@@ -1,8 +1,8 @@
 //! The store's own files: the manifest, segments that are open, and where trees of files are stored.
 
-pub(in crate::memory) mod manifest;
-pub(in crate::memory) mod segments;
-pub(in crate::memory) mod trees;
+pub mod manifest;
+pub mod segments;
+pub mod trees;
 
 use std::io;
 

@@ -60,11 +60,8 @@ impl Pending {
 /// Who changes the files of which branch, and when.
 #[derive(Clone, Copy)]
 pub(in crate::memory) struct Author {
-    /// The branch.
     pub branch: BranchId,
-    /// When.
     pub time: Time,
-    /// Who.
     pub uid: u32,
 }
 
@@ -85,14 +82,12 @@ impl Author {
 pub(in crate::memory) struct FileOpRecord<'a> {
     /// Who, where and when.
     pub by: Author,
-    /// What.
     pub op: FileOp<'a>,
 }
 
 /// The files of a branch before an operation.
 #[derive(Clone)]
 pub(in crate::memory) struct FilesBefore {
-    /// The files.
     pub before: Tree,
     /// Operations on them so far.
     pub edits: u64,

@@ -19,13 +19,13 @@ use crate::workspace::{FileNode, ROOT, Tree};
 /// What a directory shows of a branch.
 #[derive(Clone, Debug)]
 pub struct BranchInfo {
-    /// Its number.
+    /// The number that names the branch for ever.
     pub id: BranchId,
-    /// Its name.
+    /// The last name of its path.
     pub name: Arc<str>,
     /// Its name path.
     pub path: Arc<str>,
-    /// Its parent.
+    /// The branch that it was forked from; nothing for a root branch.
     pub parent: Option<BranchId>,
     /// The root branch above it, or itself.
     pub root: BranchId,

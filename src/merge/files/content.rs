@@ -31,7 +31,7 @@ pub struct Contents<'a> {
     pub base: Option<&'a [u8]>,
     /// The branch that is merged, or that pulls.
     pub child: ContentVersion<'a>,
-    /// Its parent.
+    /// The same of the branch that the child was forked from.
     pub parent: ContentVersion<'a>,
 }
 

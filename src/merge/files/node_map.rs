@@ -21,7 +21,7 @@ pub struct MergeTrees<'a> {
     pub base: &'a Tree,
     /// The branch that is merged, or that pulls.
     pub child: &'a Tree,
-    /// Its parent.
+    /// The same of the branch that the child was forked from.
     pub parent: &'a Tree,
 }
 

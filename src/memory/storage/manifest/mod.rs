@@ -57,9 +57,7 @@ pub struct Manifest {
     pub journal: u64,
     /// Number of the last entry before.
     pub seq: u64,
-    /// Its hash.
     pub tip: Hash,
-    /// Its time.
     pub time: Time,
     /// Files of the entries before.
     pub archives: Vec<ArchiveName>,
