@@ -1,16 +1,13 @@
 //! The disk a store really lives on: one folder of the host's file system.
 
-use std::ffi::CString;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread::Builder;
 
-use rustix::fs::OFlags;
+use rustix::fs::{FallocateFlags, OFlags, fallocate, statvfs};
+use rustix::io::Errno;
 
 use super::folder::{FOLDER_MODE, Folder};
 use super::lock::{Lock, LockError};
@@ -106,14 +103,7 @@ impl Disk for RealDisk {
     }
 
     fn space(&self) -> io::Result<DiskSpace> {
-        let root = CString::new(self.root.as_os_str().as_bytes())?;
-        let mut found = MaybeUninit::<libc::statvfs>::uninit();
-        // SAFETY: `root` is a NUL-terminated string and `found` has room for one statvfs; both outlive the call.
-        if unsafe { libc::statvfs(root.as_ptr(), found.as_mut_ptr()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: statvfs returned 0 and has therefore filled the structure.
-        let found = unsafe { found.assume_init() };
+        let found = statvfs(&self.root)?;
         Ok(DiskSpace {
             total: found.f_blocks.saturating_mul(found.f_frsize),
             free: found.f_bfree.saturating_mul(found.f_frsize),
@@ -201,15 +191,9 @@ impl DiskFile for RealFile {
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        let length = libc::off_t::try_from(len).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
-        // SAFETY: the descriptor is open for as long as the file is borrowed; the call touches no memory of ours.
-        if unsafe { libc::fallocate(self.0.as_raw_fd(), 0, 0, length) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => fill(&self.0, len),
-            _ => Err(error),
+        match fallocate(&self.0, FallocateFlags::empty(), 0, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => fill(&self.0, len),
+            other => Ok(other?),
         }
     }
 
