@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
+use rustix::fs::{major, minor};
+
 use super::error::MountError;
 use super::mount::{DEVICE_NUMBER, MountOptions, OwnMount};
 
@@ -33,6 +35,7 @@ impl Attachment {
 /// Takes over a descriptor given by number.
 fn adopt(fd: RawFd) -> Result<OwnedFd, MountError> {
     let wrong = |source| MountError::Descriptor { fd, source };
+    // rustix takes descriptors that are known to be open; this one is only a number that somebody gave.
     // SAFETY: F_SETFD touches no memory, and fails on a descriptor that is not open.
     if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
         return Err(wrong(io::Error::last_os_error()));
@@ -40,7 +43,7 @@ fn adopt(fd: RawFd) -> Result<OwnedFd, MountError> {
     // SAFETY: it is open, and whoever passes its number gives it to us.
     let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     let found = file.metadata().map_err(wrong)?;
-    let number = (libc::major(found.rdev()), libc::minor(found.rdev()));
+    let number = (major(found.rdev()), minor(found.rdev()));
     if found.file_type().is_char_device() && number == DEVICE_NUMBER {
         Ok(file.into())
     } else {

@@ -8,9 +8,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, set_parent_process_death_signal, setsid, waitpid};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 /// The parent's exit code when the child ends without a verdict.
 const NO_VERDICT: i32 = 1;
@@ -43,7 +45,7 @@ pub fn into_background(log_file: Option<&Path>) -> io::Result<Background> {
         None => OpenOptions::new().write(true).open("/dev/null")?,
     };
     let (reader, verdict) = io::pipe()?;
-    let parent = std::process::id();
+    let parent = getpid();
     // SAFETY: there is one thread, so the child is a whole copy and may go on as usual.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
@@ -67,17 +69,17 @@ pub fn into_background(log_file: Option<&Path>) -> io::Result<Background> {
 impl Background {
     /// Lets the parent exit with 0, and takes standard input, output and error away from the terminal.
     pub fn ready(mut self) -> io::Result<()> {
-        end_with_parent(0)?;
+        set_parent_process_death_signal(None)?;
         let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-        redirect(&null, 0)?;
-        redirect(&null, 1)?;
-        redirect(&self.log, 2)?;
+        dup2_stdin(&null)?;
+        dup2_stdout(&null)?;
+        dup2_stderr(&self.log)?;
         self.send(0, "")
     }
 
     /// Lets the parent print `message` on standard error and exit with `exit_code`; the child's own end is the caller's business.
     pub fn failed(mut self, exit_code: i32, message: &str) -> io::Result<()> {
-        end_with_parent(0)?;
+        set_parent_process_death_signal(None)?;
         self.send(exit_code, message)
     }
 
@@ -105,13 +107,11 @@ fn decode(reader: &mut impl Read) -> io::Result<(i32, String)> {
 
 fn await_verdict(mut reader: PipeReader, child: libc::pid_t) -> (i32, String) {
     decode(&mut reader).unwrap_or_else(|_| {
-        let mut status = 0;
-        // SAFETY: `child` is ours and not waited for yet; its end of the pipe is closed, so it has ended or is about to.
-        unsafe { libc::waitpid(child, &raw mut status, 0) };
-        let how = if libc::WIFSIGNALED(status) {
-            format!("signal {}", libc::WTERMSIG(status))
-        } else {
-            format!("exit code {}", libc::WEXITSTATUS(status))
+        // Its end of the pipe is closed, so it has ended or is about to.
+        let status = waitpid(Pid::from_raw(child), WaitOptions::empty()).ok().flatten().map(|(_, status)| status);
+        let how = match status.and_then(|status| status.terminating_signal()) {
+            Some(signal) => format!("signal {signal}"),
+            None => format!("exit code {}", status.and_then(|status| status.exit_status()).unwrap_or_default()),
         };
         (
             NO_VERDICT,
@@ -121,29 +121,13 @@ fn await_verdict(mut reader: PipeReader, child: libc::pid_t) -> (i32, String) {
 }
 
 /// A session of its own, and an end together with the parent while the parent waits.
-fn leave_terminal(parent: u32) -> io::Result<()> {
-    end_with_parent(libc::SIGTERM)?;
-    // SAFETY: both calls take no pointer.
-    let (session, now) = unsafe { (libc::setsid(), libc::getppid()) };
-    if session == -1 {
-        return Err(io::Error::last_os_error());
-    }
-    if u32::try_from(now) != Ok(parent) {
+fn leave_terminal(parent: Pid) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    setsid()?;
+    if getppid() != Some(parent) {
         return Err(io::Error::other("the waiting parent is gone"));
     }
     Ok(())
-}
-
-/// Asks for `signal` at the parent's death; 0 takes that back.
-fn end_with_parent(signal: i32) -> io::Result<()> {
-    // SAFETY: PR_SET_PDEATHSIG takes a number and touches no memory.
-    let code = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-fn redirect(from: &File, to: i32) -> io::Result<()> {
-    // SAFETY: replaces a standard descriptor, which Rust's own handles use by number only.
-    if unsafe { libc::dup2(from.as_raw_fd(), to) } == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn thread_count() -> io::Result<usize> {

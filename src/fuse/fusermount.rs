@@ -1,12 +1,16 @@
 //! fusermount3, the setuid helper that mounts and unmounts for users who may not.
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use rustix::cmsg_space;
+use rustix::io::retry_on_intr;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::error::MountError;
 
@@ -63,44 +67,18 @@ pub(super) fn unmount(path: &Path, lazy: bool) -> io::Result<()> {
 
 /// Receives one descriptor (SCM_RIGHTS) that comes with one byte of data.
 fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
-    let mut byte = 0_u8;
-    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // u64 for the alignment that control messages want; 64 bytes hold one descriptor and more.
-    let mut control = [0_u64; 8];
-    // SAFETY: all zeroes is a valid msghdr, and each pointer put in outlives the call.
-    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    message.msg_iov = &raw mut part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control) as _;
-    loop {
-        // SAFETY: `message` points to live buffers whose lengths it states.
-        match unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) } {
-            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-            -1 => return Err(io::Error::last_os_error()),
-            0 => {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without a word"));
-            }
-            // SAFETY: recvmsg has just filled `message` in.
-            _ => return unsafe { first_descriptor(&message) },
-        }
+    let mut byte = [0_u8];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut receive = || recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC);
+    if retry_on_intr(&mut receive)?.bytes == 0 {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without a word"));
     }
-}
-
-/// # Safety
-/// `message` was filled in by recvmsg, and its control buffer is still there.
-unsafe fn first_descriptor(message: &libc::msghdr) -> io::Result<OwnedFd> {
-    // SAFETY: the CMSG functions stay within the control buffer that recvmsg described; the descriptor is new and ours.
-    unsafe {
-        let header = libc::CMSG_FIRSTHDR(message);
-        let is_rights =
-            !header.is_null() && (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS;
-        if !is_rights {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it sent no descriptor"));
-        }
-        let fd = libc::CMSG_DATA(header).cast::<i32>().read_unaligned();
-        Ok(OwnedFd::from_raw_fd(fd))
-    }
+    let sent = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    sent.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it sent no descriptor"))
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Making a mount and taking that very mount away again.
 
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::process::{getegid, geteuid};
 
 use super::error::MountError;
 use super::fusermount;
@@ -106,25 +108,17 @@ impl Drop for OwnMount {
 }
 
 /// Lazily unmounts exactly the mount that `place` is on, whatever the path leads to by now.
-pub(super) fn detach_pinned(place: &File) -> io::Result<()> {
-    unmount_path(Path::new(&format!("/proc/self/fd/{}", place.as_raw_fd())), libc::MNT_DETACH)
+pub(super) fn detach_pinned(place: &OwnedFd) -> io::Result<()> {
+    Ok(unmount(format!("/proc/self/fd/{}", place.as_raw_fd()), UnmountFlags::DETACH)?)
 }
 
 fn detach_path(path: &Path, direct: bool) -> io::Result<()> {
-    if direct { unmount_path(path, libc::MNT_DETACH) } else { fusermount::unmount(path, true) }
-}
-
-/// umount2(2).
-pub(super) fn unmount_path(path: &Path, flags: i32) -> io::Result<()> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: `path` ends in NUL and lives through the call.
-    if unsafe { libc::umount2(path.as_ptr(), flags) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if direct { Ok(unmount(path, UnmountFlags::DETACH)?) } else { fusermount::unmount(path, true) }
 }
 
 /// Whether this process has root's number; whether it has root's powers too, only the kernel's answer tells.
 pub(super) fn is_root() -> bool {
-    // SAFETY: takes nothing and can't fail.
-    unsafe { libc::geteuid() == 0 }
+    geteuid().is_root()
 }
 
 fn directory(mountpoint: &Path) -> Result<PathBuf, MountError> {
@@ -151,19 +145,15 @@ fn mount_directly(path: &Path, options: &MountOptions) -> Result<OwnedFd, MountE
     }
     let device =
         OpenOptions::new().read(true).write(true).open(DEVICE).map_err(|source| MountError::Device { source })?;
-    let text = |bytes: &[u8]| CString::new(bytes).map_err(|e| refused(e.into()));
-    let source = text(source_name(&options.fsname).as_bytes())?;
-    let target = text(path.as_os_str().as_bytes())?;
-    let data = text(kernel_options(device.as_raw_fd(), options.allow_other).as_bytes())?;
-    let flags = libc::MS_NOSUID | libc::MS_NODEV;
-    // SAFETY: all four strings end in NUL and live through the call.
-    let code = unsafe { libc::mount(source.as_ptr(), target.as_ptr(), c"fuse".as_ptr(), flags, data.as_ptr().cast()) };
-    if code == 0 { Ok(device.into()) } else { Err(refused(io::Error::last_os_error())) }
+    let source = source_name(&options.fsname);
+    let data = CString::new(kernel_options(device.as_raw_fd(), options.allow_other)).map_err(|e| refused(e.into()))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount(source, path, "fuse", flags, data.as_c_str()).map_err(|e| refused(e.into()))?;
+    Ok(device.into())
 }
 
 fn kernel_options(fd: RawFd, allow_other: bool) -> String {
-    // SAFETY: both calls take nothing and can't fail.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let (user, group) = (geteuid(), getegid());
     let other = if allow_other { ",allow_other" } else { "" };
     format!("fd={fd},rootmode=40000,user_id={user},group_id={group},default_permissions{other}")
 }

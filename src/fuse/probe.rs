@@ -1,14 +1,20 @@
 //! Asking a path which mount it is, without a word to the file system, and whether the file system answers, without hanging.
 
-use std::ffi::CString;
-use std::fs::File;
+use std::ffi::{CStr, CString};
 use std::io::{self, Read};
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, open, statx};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::stdio::{dup2_stdin, stdin};
+
+/// The mount's number that is never given twice; rustix has no name for it yet.
+const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(libc::STATX_MNT_ID_UNIQUE);
 
 /// Which mount an open path belongs to.
 ///
@@ -22,32 +28,21 @@ pub(super) struct Identity {
 }
 
 /// Opens `path` as a place only: no request to the file system, and the mount seen is the mount kept.
-pub(super) fn pin(path: &Path) -> io::Result<File> {
-    File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(path)
+pub(super) fn pin(path: &Path) -> io::Result<OwnedFd> {
+    Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Returns the identity of the mount that `place` is on.
-pub(super) fn identity(place: &File) -> io::Result<Identity> {
-    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT;
-    let mask = libc::STATX_MNT_ID | libc::STATX_MNT_ID_UNIQUE;
-    let found = statx(place.as_raw_fd(), c"", flags, mask)?;
-    let known = found.stx_mask & mask != 0;
+pub(super) fn identity(place: &OwnedFd) -> io::Result<Identity> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let mask = StatxFlags::MNT_ID | MNT_ID_UNIQUE;
+    let found = statx(place, c"", flags, mask)?;
+    let known = found.stx_mask & mask.bits() != 0;
     Ok(Identity {
         minor: found.stx_dev_minor,
         major: found.stx_dev_major,
         mount: if known { found.stx_mnt_id } else { 0 },
     })
-}
-
-fn statx(dir: i32, path: &std::ffi::CStr, flags: i32, mask: u32) -> io::Result<libc::statx> {
-    let mut found = MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: `path` ends in NUL and `found` is large enough; the kernel writes nothing else.
-    let code = unsafe { libc::statx(dir, path.as_ptr(), flags, mask, found.as_mut_ptr()) };
-    if code != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: all zeroes is a valid value, and the kernel has filled it in.
-    Ok(unsafe { found.assume_init() })
 }
 
 /// What a file system said when asked for its root's attributes.
@@ -77,17 +72,17 @@ pub(super) fn ask(path: &Path, limit: Duration) -> io::Result<ProbeAnswer> {
     match child {
         -1 => return Err(io::Error::last_os_error()),
         // SAFETY: this is the child just forked, as `report` demands.
-        0 => unsafe { report(&path, writer.as_raw_fd()) },
+        0 => unsafe { report(&path, writer.as_fd()) },
         _ => drop(writer),
     }
     let mut errno = [0_u8; 4];
     let readable = readable_within(&verdict, limit)?;
     let answered = readable && verdict.read_exact(&mut errno).is_ok();
-    // SAFETY: `child` is a child of ours that has not been waited for, so the number can't be another process's.
-    unsafe {
-        libc::kill(child, libc::SIGKILL);
+    // It has not been waited for, so the number can't be another process's.
+    if let Some(child) = Pid::from_raw(child) {
+        let _ = kill_process(child, Signal::KILL);
         // A child that hangs in the kernel can't be waited for; it is reaped when this process ends.
-        libc::waitpid(child, std::ptr::null_mut(), if answered { 0 } else { libc::WNOHANG });
+        let _ = waitpid(Some(child), if answered { WaitOptions::empty() } else { WaitOptions::NOHANG });
     }
     Ok(if answered { meaning(i32::from_le_bytes(errno)) } else { ProbeAnswer::Silent })
 }
@@ -105,45 +100,35 @@ fn meaning(errno: i32) -> ProbeAnswer {
 ///
 /// # Safety
 /// Only for a freshly forked child: it closes all descriptors and never returns.
-unsafe fn report(path: &CString, verdict: i32) -> ! {
-    // SAFETY: plain system calls on descriptors of this child's own table, and on buffers that live until `_exit`.
+unsafe fn report(path: &CStr, verdict: BorrowedFd<'_>) -> ! {
+    // The functions of rustix used here are bare system calls: they allocate nothing and take no lock.
+    let _ = dup2_stdin(verdict);
+    // SAFETY: the descriptors are of this child's own table, and nothing here uses one of them again.
     unsafe {
-        libc::dup2(verdict, 0);
         if libc::syscall(libc::SYS_close_range, 1_u32, u32::MAX, 0_u32) != 0 {
             for fd in 1..1024 {
                 libc::close(fd);
             }
         }
-        let mut found = MaybeUninit::<libc::statx>::zeroed();
-        let mask = libc::STATX_BASIC_STATS;
-        let code = libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_STATX_FORCE_SYNC, mask, found.as_mut_ptr());
-        let errno = if code == 0 { 0 } else { *libc::__errno_location() };
-        libc::write(0, errno.to_le_bytes().as_ptr().cast(), 4);
-        libc::_exit(0)
     }
+    let answer = statx(CWD, path, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
+    let errno = answer.err().map_or(0, Errno::raw_os_error);
+    let _ = rustix::io::write(stdin(), &errno.to_le_bytes());
+    // SAFETY: it ends the child without destructors, which would run a second time here.
+    unsafe { libc::_exit(0) }
 }
 
 /// Waits until `fd` can be read or is at its end; false when `limit` is over first.
-pub(super) fn readable_within(fd: &impl AsRawFd, limit: Duration) -> io::Result<bool> {
+pub(super) fn readable_within(fd: &impl AsFd, limit: Duration) -> io::Result<bool> {
     let end = Instant::now() + limit;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        match poll_once(fd, left) {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Ok(false) if Instant::now() < end => {}
-            other => return other,
+        let left = left.try_into().map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&left)) {
+            Err(Errno::INTR) => {}
+            Ok(0) if Instant::now() < end => {}
+            other => return Ok(other? > 0),
         }
-    }
-}
-
-fn poll_once(fd: &impl AsRawFd, limit: Duration) -> io::Result<bool> {
-    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // Rounded up, so that the last millisecond is not spent spinning.
-    let millis = i32::try_from(limit.as_millis().saturating_add(1)).unwrap_or(i32::MAX);
-    // SAFETY: one valid entry, and the count says one.
-    match unsafe { libc::poll(&raw mut entry, 1, millis) } {
-        -1 => Err(io::Error::last_os_error()),
-        count => Ok(count > 0),
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use rustix::param::page_size;
+use rustix::process::{Resource, getrlimit};
+
 use crate::sync::{GiveBack, Measure};
 
 /// Arenas of the allocator: each reserves 64 MiB of address space.
@@ -48,9 +51,7 @@ fn anonymous_memory() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     let mut fields = statm.split_ascii_whitespace().skip(1).map_while(|field| field.parse::<u64>().ok());
     let (resident, of_files) = (fields.next()?, fields.next()?);
-    // SAFETY: it only looks up a number.
-    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
-    Some(resident.saturating_sub(of_files) * page)
+    Some(resident.saturating_sub(of_files) * page_size() as u64)
 }
 
 fn machine() -> Option<u64> {
@@ -60,10 +61,7 @@ fn machine() -> Option<u64> {
 }
 
 fn address_space() -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is written, and lives through the call.
-    let failed = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } != 0;
-    (!failed && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+    getrlimit(Resource::As).current
 }
 
 /// The smallest limit of the control groups that this process is in, of version 2 and of version 1.

@@ -4,10 +4,12 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::mount::UnmountFlags;
+
 use super::error::MountError;
 use super::fusermount;
 use super::holders;
-use super::mount::{detach_pinned, is_root, unmount_path};
+use super::mount::{detach_pinned, is_root};
 use super::mountinfo::{MountEntry, absolute, source_name, topmost_at};
 use super::probe::{ProbeAnswer, ask, identity, pin};
 
@@ -92,8 +94,12 @@ fn detach_dead(path: &Path, minor: u32) -> Result<(), MountError> {
 }
 
 fn take_away(path: &Path, lazy: bool) -> Result<(), MountError> {
-    let flags = libc::UMOUNT_NOFOLLOW | if lazy { libc::MNT_DETACH } else { 0 };
-    let done = if is_root() { unmount_path(path, flags) } else { fusermount::unmount(path, lazy) };
+    let flags = UnmountFlags::NOFOLLOW | if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let done = if is_root() {
+        rustix::mount::unmount(path, flags).map_err(io::Error::from)
+    } else {
+        fusermount::unmount(path, lazy)
+    };
     done.map_err(|source| match source.kind() {
         io::ErrorKind::ResourceBusy => MountError::InUse { path: path.to_owned(), holders: holders::users_of(path) },
         _ => MountError::Unmount { path: path.to_owned(), source },

@@ -6,6 +6,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{major, minor};
+
 use crate::fuse::SOURCE_PREFIX;
 
 /// Returns the store whose mount `path` lies on; none where that is not a mount of engramfs.
@@ -13,7 +15,7 @@ use crate::fuse::SOURCE_PREFIX;
 /// The mount is found by device number and not by the path's beginning, so that bind mounts of a branch count too.
 pub fn store_of(path: &Path) -> io::Result<Option<PathBuf>> {
     let device = std::fs::metadata(path)?.dev();
-    let number = format!("{}:{}", libc::major(device), libc::minor(device));
+    let number = format!("{}:{}", major(device), minor(device));
     let table = std::fs::read("/proc/self/mountinfo")?;
     Ok(table.split(|&byte| byte == b'\n').find_map(|line| store_in(line, &number)))
 }

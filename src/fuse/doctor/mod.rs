@@ -9,7 +9,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::connection::FsContext;
+use rustix::fs::{major, minor};
+use rustix::mount::{FsOpenFlags, fsconfig_create, fsconfig_set_string, fsopen};
+
 use super::mount::{DEVICE, DEVICE_NUMBER, is_root};
 
 /// The FUSE ABI from which mmap works on files with direct I/O (Linux 6.6).
@@ -72,7 +74,7 @@ fn device() -> Finding {
             return Finding::bad(NAME, format!("{DEVICE}: {e}"), advice);
         }
     };
-    let number = (libc::major(found.rdev()), libc::minor(found.rdev()));
+    let number = (major(found.rdev()), minor(found.rdev()));
     if !found.file_type().is_char_device() || number != DEVICE_NUMBER {
         return Finding::bad(
             NAME,
@@ -122,12 +124,12 @@ fn kernel() -> Finding {
 /// Makes a FUSE instance that is attached nowhere, reads the kernel's greeting and lets both go. Needs root and Linux 5.2.
 fn offered_abi() -> io::Result<(u32, u32)> {
     let mut device = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)?;
-    let context = FsContext::open(c"fuse")?;
-    let fd = std::ffi::CString::new(device.as_raw_fd().to_string())?;
-    for (key, value) in [(c"fd", fd.as_c_str()), (c"rootmode", c"40000"), (c"user_id", c"0"), (c"group_id", c"0")] {
-        context.set(key, value)?;
+    let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let fd = device.as_raw_fd().to_string();
+    for (key, value) in [("fd", fd.as_str()), ("rootmode", "40000"), ("user_id", "0"), ("group_id", "0")] {
+        fsconfig_set_string(&context, key, value)?;
     }
-    context.create()?;
+    fsconfig_create(&context)?;
     // The kernel wants room for its largest request, though the greeting is short: a header of 40 bytes, then the two numbers.
     let mut greeting = vec![0_u8; 256 * 1024];
     let length = device.read(&mut greeting)?;
