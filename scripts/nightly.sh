@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The long suites, one after the other; prints what became of each, exit 1 when one failed.
-#   scripts/nightly.sh [--quick] [PART…]      parts: attack, check, conformance, kills; all of them without a word
+#   scripts/nightly.sh [--quick] [PART…]      parts: attack, check, conformance, deny, kills; all of them without a word
 # --quick takes some minutes: the same with less of everything. Logs go to $ENGRAMFS_LOGS, else to a folder that is named.
 # ENGRAMFS_SUITES is where conformance.sh keeps its suites. Needs root, /dev/fuse and about 8 GB below TMPDIR.
 set -uo pipefail
@@ -10,11 +10,11 @@ quick=() rounds=20 kills=1000 parts=()
 for word in "$@"; do
   case $word in
     --quick) quick=(--quick) rounds=1 kills=30 ;;
-    attack | check | conformance | kills) parts+=("$word") ;;
+    attack | check | conformance | deny | kills) parts+=("$word") ;;
     *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(attack check conformance kills)
+[ ${#parts[@]} -gt 0 ] || parts=(attack check conformance deny kills)
 logs=${ENGRAMFS_LOGS:-$(mktemp -d)} failed=0
 mkdir -p "$logs"
 
@@ -24,11 +24,24 @@ kill_servers() {
     mount::lifecycle::what_was_acknowledged_outlives_the_process_whenever_it_is_killed
 }
 
+# Known vulnerabilities are looked for only where their database can be fetched.
+deny() {
+  cargo deny --version || cargo install --locked cargo-deny || return
+  local checks=(licenses bans sources)
+  if cargo deny --locked fetch db; then
+    checks+=(advisories)
+  else
+    echo "the database of advisories can't be fetched: not checked"
+  fi
+  cargo deny --locked check "${checks[@]}"
+}
+
 run() {
   case $1 in
     attack) scripts/attack.sh "${quick[@]}" ;;
     check) ENGRAMFS_ROUNDS=$rounds scripts/check.sh ;;
     conformance) scripts/conformance.sh "${quick[@]}" ;;
+    deny) deny ;;
     kills) kill_servers ;;
   esac
 }
