@@ -70,6 +70,11 @@ fn no_rooms_use_each_other_in_a_circle() {
 }
 
 #[test]
+fn no_folders_of_a_room_use_each_other_in_a_circle() {
+    none(rules::cycles(&rules::folder_edges(&src())));
+}
+
+#[test]
 fn files_and_functions_stay_small() {
     none([rules::giants(&src()), rules::giants(&tests())].concat());
 }
@@ -91,24 +96,9 @@ fn no_file_is_forgotten() {
 }
 
 #[test]
-fn only_the_command_line_prints() {
-    none(rules::printing(&src()));
-}
-
-#[test]
-fn only_the_disk_opens_files() {
-    none(rules::files_elsewhere(&src(), &page()));
-}
-
-#[test]
-fn unsafe_code_and_foreign_crates_stay_in_their_rooms() {
-    none(rules::unsafe_elsewhere(&src()));
+fn what_only_some_may_use_is_used_there_alone() {
+    none(page().limits.iter().flat_map(|limit| rules::used_elsewhere(&src(), limit)).collect());
     none(rules::crates_elsewhere(&src(), &page()));
-}
-
-#[test]
-fn the_time_is_passed_in() {
-    none(rules::clocks(&src()));
 }
 
 #[test]

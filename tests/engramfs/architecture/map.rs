@@ -9,8 +9,17 @@ pub struct Map {
     pub rooms: Edges,
     /// For each outside crate the one room that names it.
     pub crates: BTreeMap<String, String>,
-    /// Files and folders outside `disk` that may use `std::fs`.
-    pub files: Vec<String>,
+    /// What only some files and folders may use.
+    pub limits: Vec<Limit>,
+}
+
+/// Words of the source that only some places may use.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Each is found as a whole word; a path such as `std::fs` also inside of a group.
+    pub words: Vec<String>,
+    /// Files, and folders with a slash at the end.
+    pub places: Vec<String>,
 }
 
 /// Who uses whom.
@@ -18,14 +27,18 @@ pub type Edges = BTreeMap<String, BTreeSet<String>>;
 
 /// Reads the three tables; an error names the one that is missing.
 pub fn read(page: &str) -> Result<Map, String> {
+    let list = |cell: &str| cell.split(',').map(|name| name.trim().to_owned()).collect();
     let uses = |cell: &str| match cell {
         "nothing of ours" => BTreeSet::new(),
-        list => list.split(',').map(|name| name.trim().to_owned()).collect(),
+        names => BTreeSet::from_iter::<Vec<String>>(list(names)),
     };
     Ok(Map {
         rooms: table(page, "module")?.into_iter().map(|[room, uses_of, _]| (room, uses(&uses_of))).collect(),
         crates: table(page, "crate")?.into_iter().map(|[name, room, _]| (name, room)).collect(),
-        files: table(page, "std::fs in")?.into_iter().map(|[path, ..]| path).collect(),
+        limits: table(page, "only some may use")?
+            .into_iter()
+            .map(|[words, places, _]| Limit { words: list(&words), places: list(&places) })
+            .collect(),
     })
 }
 
@@ -65,9 +78,9 @@ text | module
 |---|---|---|
 | `k` | `a` | x |
 
-| `std::fs` in | why |
-|---|---|
-| `b/x.rs` | because |
+| only some may use | where | why |
+|---|---|---|
+| `p!`, `std::fs` | `b/x.rs`, `a/` | because |
 ";
 
     #[test]
@@ -75,12 +88,14 @@ text | module
         let map = read(PAGE).unwrap();
         assert_eq!(map.rooms["a"], BTreeSet::from(["b".to_owned(), "c".to_owned()]));
         assert!(map.rooms["b"].is_empty() && map.rooms.len() == 2);
-        assert_eq!((map.crates["k"].as_str(), map.files), ("a", vec!["b/x.rs".to_owned()]));
+        assert_eq!(map.crates["k"], "a");
+        let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
+        assert_eq!(map.limits, [Limit { words: owned(["p!", "std::fs"]), places: owned(["b/x.rs", "a/"]) }]);
     }
 
     #[test]
     fn a_missing_table_is_an_error() {
-        for heading in ["module", "crate", "`std::fs` in"] {
+        for heading in ["module", "crate", "only some may use"] {
             assert!(read(&PAGE.replace(&format!("| {heading} |"), "| other |")).is_err(), "{heading}");
         }
     }

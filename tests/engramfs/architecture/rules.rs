@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::map::{Edges, Map};
-use super::source::{Source, declarations, declared_as, functions, has_word, named_below};
+use super::map::{Edges, Limit, Map};
+use super::source::{Source, declarations, declared_as, functions, has_word, named_below, named_paths};
 
 #[cfg(test)]
 mod tests;
@@ -12,12 +12,6 @@ mod tests;
 const FILE_LINES_MAX: usize = 500;
 /// Most lines of a function.
 const FUNCTION_LINES_MAX: usize = 70;
-/// The rooms that may hold unsafe code.
-const UNSAFE: [&str; 3] = ["vector", "disk", "fuse"];
-/// The one room below the windows that measures how long something takes; it does not know what time it is.
-const MEASURES: &str = "sync";
-/// The one file below `fs` that asks the system for time and chance.
-const ENVIRONMENT: &str = "memory/environment.rs";
 /// Names that each module, and each verb of the command line, may give a type of its own.
 const TYPES_PER_MODULE: [&str; 4] = ["Error", "Kind", "Result", "Args"];
 
@@ -74,19 +68,48 @@ pub fn strange_rows(sources: &[Source], map: &Map) -> Vec<String> {
     found
 }
 
-/// Rooms must stand above one another. What remains when those without a way on are taken away
-/// again and again is, or leads to, a cycle.
+/// Modules must stand above one another. When those that use no other one are taken away again and again, only
+/// cycles and what leads to them remain; one cycle is named.
 pub fn cycles(edges: &Edges) -> Vec<String> {
-    let mut left: BTreeMap<&str, &BTreeSet<String>> = edges.iter().map(|(room, uses)| (room.as_str(), uses)).collect();
+    let mut left: BTreeMap<&str, Vec<&str>> =
+        edges.iter().map(|(name, uses)| (name.as_str(), uses.iter().map(String::as_str).collect())).collect();
     loop {
-        let before = left.len();
-        let rooms: BTreeSet<&str> = left.keys().copied().collect();
-        left.retain(|_, uses| uses.iter().any(|other| rooms.contains(other.as_str())));
-        if left.len() == before {
+        let names: BTreeSet<&str> = left.keys().copied().collect();
+        left.values_mut().for_each(|uses| uses.retain(|other| names.contains(other)));
+        left.retain(|_, uses| !uses.is_empty());
+        if left.len() == names.len() {
             break;
         }
     }
-    left.keys().map(|room| format!("{room} is in a cycle, or uses one that is")).collect()
+    let Some(mut name) = left.keys().next().copied() else { return Vec::new() };
+    let mut walked = Vec::new();
+    while !walked.contains(&name) {
+        walked.push(name);
+        name = left[name][0];
+    }
+    let cycle = walked.into_iter().skip_while(|walked| *walked != name).chain([name]);
+    vec![format!("a cycle: {}", cycle.collect::<Vec<_>>().join(" -> "))]
+}
+
+/// Which folder uses which other folder that lies in the same one. A file beside the folders may use them and be
+/// used by them: it belongs to none.
+pub fn folder_edges(sources: &[Source]) -> Edges {
+    let folders: BTreeSet<&str> =
+        sources.iter().flat_map(|file| file.path.match_indices('/').map(|(at, _)| &file.path[..at])).collect();
+    let mut edges = Edges::new();
+    for file in sources {
+        let module = file.module();
+        for path in named_paths(file.production(), &module) {
+            let shared = module.iter().zip(&path).take_while(|(own, other)| own == other).count();
+            if let (Some(own), Some(other)) = (module.get(..=shared), path.get(..=shared)) {
+                let (own, other) = (own.join("/"), other.join("/"));
+                if shared > 0 && folders.contains(own.as_str()) && folders.contains(other.as_str()) {
+                    edges.entry(own).or_default().insert(other);
+                }
+            }
+        }
+    }
+    edges
 }
 
 /// Files and functions stay small.
@@ -128,39 +151,25 @@ pub fn forgotten(sources: &[Source], roots: &[&str]) -> Vec<String> {
     sources.iter().filter(|file| !is_named(file)).map(|file| format!("no mod names {}", file.path)).collect()
 }
 
-/// Only the command line prints.
-pub fn printing(sources: &[Source]) -> Vec<String> {
-    let prints = |file: &&Source| {
-        ["println!", "eprintln!", "print!", "eprint!"].into_iter().any(|name| has_word(file.production(), name))
+/// What only some places may use is used there and nowhere else. Tests may, but for unsafe code.
+pub fn used_elsewhere(sources: &[Source], limit: &Limit) -> Vec<String> {
+    let names = limit.words.join(", ");
+    let uses = |file: &Source, word: &String| match word.split_once("::") {
+        Some((root, name)) => named_below(file.production(), root).contains(name),
+        None => has_word(if word == "unsafe" { &file.code } else { file.production() }, word),
     };
-    let unreferenced = sources.iter().filter(|file| file.room() != Some("cli"));
-    unreferenced.filter(prints).map(|file| format!("{} prints, and only cli does", file.path)).collect()
-}
-
-/// Only `disk` opens files, but for the exceptions that the page gives a reason for.
-pub fn files_elsewhere(sources: &[Source], map: &Map) -> Vec<String> {
-    let opens = |file: &&Source| file.room() != Some("disk") && named_below(file.production(), "std").contains("fs");
-    let excused = |file: &Source, exception: &String| {
-        if exception.ends_with('/') { file.path.starts_with(exception.as_str()) } else { file.path == *exception }
+    let is_at = |file: &Source, place: &String| {
+        if place.ends_with('/') { file.path.starts_with(place.as_str()) } else { file.path == *place }
     };
-    let openers: Vec<&Source> = sources.iter().filter(opens).collect();
-    let mut found: Vec<String> = openers
+    let users: Vec<&Source> = sources.iter().filter(|file| limit.words.iter().any(|word| uses(file, word))).collect();
+    let mut found: Vec<String> = users
         .iter()
-        .filter(|file| !map.files.iter().any(|exception| excused(file, exception)))
-        .map(|file| format!("{} uses std::fs, and only disk does", file.path))
+        .filter(|file| !limit.places.iter().any(|place| is_at(file, place)))
+        .map(|file| format!("{} uses {names}, which the page allows in {} only", file.path, limit.places.join(", ")))
         .collect();
-    let needless = map.files.iter().filter(|exception| !openers.iter().any(|file| excused(file, exception)));
-    found.extend(needless.map(|exception| format!("{exception} may use std::fs and does not need to")));
+    let needless = limit.places.iter().filter(|place| !users.iter().any(|file| is_at(file, place)));
+    found.extend(needless.map(|place| format!("{place} may use {names} and does not need to")));
     found
-}
-
-/// Unsafe code stays where it can't be avoided.
-pub fn unsafe_elsewhere(sources: &[Source]) -> Vec<String> {
-    let unreferenced = sources.iter().filter(|file| !file.room().is_some_and(|room| UNSAFE.contains(&room)));
-    unreferenced
-        .filter(|file| has_word(&file.code, "unsafe"))
-        .map(|file| format!("{} is unsafe; that is for {}", file.path, UNSAFE.join(", ")))
-        .collect()
 }
 
 /// A crate that one room was made for is named there alone.
@@ -175,20 +184,6 @@ pub fn crates_elsewhere(sources: &[Source], map: &Map) -> Vec<String> {
         );
     }
     found
-}
-
-/// Time is passed in; only the street and one file ask for it.
-pub fn clocks(sources: &[Source]) -> Vec<String> {
-    let asks = |file: &&Source| {
-        let measures = has_word(file.production(), "Instant") && file.room() != Some(MEASURES);
-        measures || has_word(file.production(), "SystemTime")
-    };
-    let inside =
-        sources.iter().filter(|file| file.path != ENVIRONMENT && !matches!(file.room(), None | Some("cli" | "fuse")));
-    inside
-        .filter(asks)
-        .map(|file| format!("{} asks the system for the time; take it from the environment", file.path))
-        .collect()
 }
 
 /// A test that a page names must be there. Names of tests are sentences: three underscores or more.

@@ -129,6 +129,49 @@ pub fn named_below<'a>(code: &'a str, root: &str) -> BTreeSet<&'a str> {
     names
 }
 
+/// Returns every path below the crate's root that `code` of the module `module` names, as modules and a name.
+pub fn named_paths<'a>(code: &'a str, module: &[&'a str]) -> Vec<Vec<&'a str>> {
+    let mut written = Vec::new();
+    for root in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(root).filter(|(at, _)| !code[..*at].ends_with([':', '_', '$'])) {
+            spell_out(&code[at..], &[], &mut written);
+        }
+    }
+    let absolute = |path: Vec<&'a str>| {
+        let up = path.iter().take_while(|name| **name == "super").count();
+        let above = if up == 0 { &[] } else { &module[..module.len().saturating_sub(up)] };
+        above.iter().chain(&path[up.max(1)..]).copied().collect()
+    };
+    written.into_iter().map(absolute).collect()
+}
+
+/// Adds the paths that begin with `above` and go on with `rest`, each member of a group by itself; returns what
+/// follows them.
+fn spell_out<'a>(mut rest: &'a str, above: &[&'a str], found: &mut Vec<Vec<&'a str>>) -> &'a str {
+    let mut path = above.to_vec();
+    while let Some(name) = word(rest) {
+        path.push(name);
+        rest = &rest[name.len()..];
+        match rest.strip_prefix("::") {
+            Some(below) => rest = below,
+            None => break,
+        }
+    }
+    let Some(mut rest) = rest.strip_prefix('{') else {
+        found.push(path);
+        return rest;
+    };
+    loop {
+        rest = spell_out(rest.trim_start(), &path, found);
+        // Over `*` and `as name`, to the next member.
+        rest = rest.trim_start_matches(|c| !matches!(c, ',' | '}'));
+        match rest.strip_prefix(',') {
+            Some(next) if !next.trim_start().starts_with('}') => rest = next,
+            _ => return rest.split_once('}').map_or("", |(_, behind)| behind),
+        }
+    }
+}
+
 /// The first words of the members of a `{…}` group that has just begun.
 fn members(group: &str) -> Vec<&str> {
     let (mut names, mut depth, mut at_start) = (Vec::new(), 0, true);
@@ -285,6 +328,14 @@ mod tests {
     fn names_below_a_root_are_found_in_paths_and_groups() {
         let code = "use crate::a::B; use crate::{b::{C, d}, e}; my_crate::no(); crate::f::g()";
         assert_eq!(named_below(code, "crate").into_iter().collect::<Vec<_>>(), ["a", "b", "e", "f"]);
+    }
+
+    #[test]
+    fn paths_are_spelled_out_from_the_root() {
+        let code = "use crate::a::{b::{C, d}, e as f,\n};\nuse super::g::*; super::super::h(); pub(super) fn i() {}";
+        let found = named_paths(code, &["m", "n", "o"]);
+        let found: Vec<String> = found.iter().map(|path| path.join("::")).collect();
+        assert_eq!(found, ["a::b::C", "a::b::d", "a::e", "m::n::g", "m::h"]);
     }
 
     #[test]

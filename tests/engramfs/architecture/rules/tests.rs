@@ -14,7 +14,7 @@ fn map() -> Map {
     Map {
         rooms: Edges::from([edges("a", &["b"]), edges("b", &[])]),
         crates: BTreeMap::from([("k".to_owned(), "a".to_owned())]),
-        files: vec!["a/x.rs".to_owned()],
+        limits: Vec::new(),
     }
 }
 
@@ -46,7 +46,21 @@ fn a_cycle_is_found() {
     assert!(cycles(&map().rooms).is_empty());
     let tree =
         tree(&[("a.rs", "crate::b::x();"), ("b.rs", "crate::c::x();"), ("c.rs", "crate::a::x();"), ("d.rs", "")]);
-    assert_eq!(cycles(&edges(&tree)).len(), 3);
+    assert_eq!(cycles(&edges(&tree)), ["a cycle: a -> b -> c -> a"]);
+}
+
+#[test]
+fn a_cycle_of_folders_is_found_and_files_beside_them_are_not_looked_at() {
+    let (x, y) = (("m/x/mod.rs", "use super::{root, y::A};"), ("m/y/deep.rs", "use crate::m::x::B;"));
+    let beside = [("m/mod.rs", "use self::x::B;"), ("m/root.rs", "use super::x::B; use super::y::A;")];
+    let fine =
+        tree(&[beside[0], beside[1], x, ("m/y/deep.rs", "use super::mod_y; use crate::n::z::C;"), ("n/z/mod.rs", "")]);
+    assert_eq!(folder_edges(&fine), Edges::from([("m/x".to_owned(), BTreeSet::from(["m/y".to_owned()]))]));
+    assert!(cycles(&folder_edges(&fine)).is_empty());
+    let broken = tree(&[beside[0], beside[1], x, y]);
+    assert_eq!(cycles(&folder_edges(&broken)), ["a cycle: m/x -> m/y -> m/x"]);
+    let only_tests = ("m/y/deep.rs", "#[cfg(test)]\nmod tests {\n use crate::m::x::B; }");
+    assert!(cycles(&folder_edges(&tree(&[x, only_tests]))).is_empty());
 }
 
 #[test]
@@ -76,33 +90,35 @@ fn a_file_that_no_mod_names_is_found() {
     );
 }
 
+/// What `used_elsewhere` finds in made-up files when only `places` may use `words`.
+fn elsewhere(words: &[&str], places: &[&str], files: &[(&str, &str)]) -> Vec<String> {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    used_elsewhere(&tree(files), &Limit { words: owned(words), places: owned(places) })
+}
+
 #[test]
 fn printing_outside_the_command_line_is_found() {
-    assert!(
-        printing(&tree(&[("cli/mod.rs", "println!(x);"), ("a.rs", "\n#[cfg(test)]\nmod t {\n print!(x); }")]))
-            .is_empty()
-    );
-    assert_eq!(printing(&tree(&[("a.rs", "eprintln!(x);"), ("b.rs", "print!(x);")])).len(), 2);
+    let found = |file| elsewhere(&["println!", "stderr()"], &["cli/"], &[("cli/mod.rs", "println!(x);"), file]);
+    assert!(found(("a.rs", "command.stderr(x);\n#[cfg(test)]\nmod t {\n println!(x); }")).is_empty());
+    assert_eq!(found(("a.rs", "println!(x);")).len(), 1);
+    assert_eq!(found(("a.rs", "let _ = writeln!(io::stderr(), x);")).len(), 1);
 }
 
 #[test]
 fn files_opened_outside_the_disk_are_found_and_so_are_needless_exceptions() {
-    let excused = ("a/x.rs", "use std::fs::File;");
-    assert!(
-        files_elsewhere(
-            &tree(&[excused, ("disk/mod.rs", "use std::fs;"), ("b.rs", "use std::os::unix::fs::X;")]),
-            &map()
-        )
-        .is_empty()
-    );
-    assert_eq!(files_elsewhere(&tree(&[excused, ("b.rs", "use std::{fmt, fs};")]), &map()).len(), 1);
-    assert_eq!(files_elsewhere(&tree(&[]), &map()), ["a/x.rs may use std::fs and does not need to"]);
+    let found = |files: &[(&str, &str)]| elsewhere(&["std::fs"], &["disk/", "a/x.rs"], files);
+    let (disk, excused) = (("disk/mod.rs", "use std::fs;"), ("a/x.rs", "use std::fs::File;"));
+    assert!(found(&[disk, excused, ("b.rs", "use std::os::unix::fs::X;")]).is_empty());
+    assert_eq!(found(&[disk, excused, ("b.rs", "use std::{fmt, fs};")]).len(), 1);
+    assert_eq!(found(&[disk]), ["a/x.rs may use std::fs and does not need to"]);
 }
 
 #[test]
 fn unsafe_code_elsewhere_is_found() {
-    assert!(unsafe_elsewhere(&tree(&[("disk/x.rs", "unsafe { f() }"), ("a.rs", "// unsafe")])).is_empty());
-    assert_eq!(unsafe_elsewhere(&tree(&[("segment/mod.rs", "unsafe { f() }")])).len(), 1);
+    let found = |file| elsewhere(&["unsafe"], &["disk/"], &[("disk/x.rs", "unsafe { f() }"), file]);
+    assert!(found(("a.rs", "// unsafe")).is_empty());
+    assert_eq!(found(("segment/mod.rs", "unsafe { f() }")).len(), 1);
+    assert_eq!(found(("a.rs", "#[cfg(test)]\nmod t {\n unsafe { f() } }")).len(), 1);
 }
 
 #[test]
@@ -112,9 +128,10 @@ fn a_crate_named_outside_its_room_is_found() {
 }
 
 #[test]
-fn a_clock_inside_the_house_is_found() {
-    assert!(clocks(&tree(&[("fuse/x.rs", "Instant::now()"), (ENVIRONMENT, "SystemTime::now()")])).is_empty());
-    assert_eq!(clocks(&tree(&[("memory/gc.rs", "SystemTime::now()")])).len(), 1);
+fn a_clock_elsewhere_is_found() {
+    let found = |file| elsewhere(&["Instant", "recv_timeout"], &["fuse/"], &[("fuse/x.rs", "Instant::now()"), file]);
+    assert!(found(("memory/gc.rs", "Instantly::now()")).is_empty());
+    assert_eq!(found(("memory/gc.rs", "receiver.recv_timeout(limit)")).len(), 1);
 }
 
 #[test]
