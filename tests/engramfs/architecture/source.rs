@@ -96,9 +96,10 @@ fn modules(code: &str) -> (Vec<(&str, bool)>, usize) {
             gate = Some(start);
             continue;
         }
-        let visible = trimmed
-            .strip_prefix("pub")
-            .map_or(trimmed, |rest| rest.trim_start_matches("(super)").trim_start_matches("(crate)").trim_start());
+        let visible = trimmed.strip_prefix("pub").map_or(trimmed, |rest| match rest.strip_prefix('(') {
+            Some(scoped) => scoped.split_once(") ").map_or(rest, |(_, item)| item),
+            None => rest.trim_start(),
+        });
         if let Some(rest) = visible.strip_prefix("mod ") {
             match (rest.strip_suffix(';'), gate) {
                 (Some(name), gate) => found.push((name, gate.is_some())),
@@ -344,7 +345,7 @@ mod tests {
             ("lib.rs", "pub mod a;"),
             (
                 "a/mod.rs",
-                "mod b;\n#[cfg(test)]\n#[expect(x,\n reason = \"y\")]\nmod tests;\nfn p() {}\n#[cfg(test)]\nmod more {\n fn t() {} }",
+                "pub(in crate::a) mod b;\n#[cfg(test)]\n#[expect(x,\n reason = \"y\")]\nmod tests;\nfn p() {}\n#[cfg(test)]\nmod more {\n fn t() {} }",
             ),
             ("a/b.rs", "#[cfg(test)]\nfn t() {}\nfn p() {}"),
             ("a/tests.rs", "mod deep;"),
@@ -355,5 +356,6 @@ mod tests {
         let production: Vec<bool> = sources.iter().map(|file| file.production().contains("fn")).collect();
         assert_eq!(production, [false, true, true, false, false]);
         assert!(!sources[1].production().contains("more"));
+        assert_eq!(declarations(&sources)["a/mod.rs"], [("b", false), ("tests", true)]);
     }
 }
