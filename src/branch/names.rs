@@ -36,7 +36,7 @@ const RESERVED: [&str; 23] = [
 ];
 
 /// Says why a name is refused.
-#[derive(Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NameError {
     /// Empty or too long.
     #[error("a name has 1 to 64 bytes, and '{0}' has {1}")]

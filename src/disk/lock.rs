@@ -29,7 +29,7 @@ pub struct Lock {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process, or another lock of this one, has the store.
-    #[error("{} is held by {holder}; unmount or stop that one first, or use another store", path.display())]
+    #[error("{} is held by {holder}", path.display())]
     Held {
         /// The lock file.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum LockError {
         holder: String,
     },
     /// The lock file could not be opened, locked or written.
-    #[error("cannot lock {}: {source}; check that the folder exists, is yours and is not read-only", path.display())]
+    #[error("cannot lock {}: {source}", path.display())]
     Io {
         /// The lock file.
         path: PathBuf,

@@ -22,18 +22,16 @@ const ELEMENTS_USED: usize = 8;
 #[non_exhaustive]
 pub enum FacetError {
     /// The first bytes are not this layout's.
-    #[error("the metadata index does not begin with its mark; run `engramfs verify` to find the damaged segment")]
+    #[error("the metadata index does not begin with its mark")]
     Mark,
     /// The layout is another version than this program reads.
-    #[error("the metadata index has layout version {found}, and this engramfs reads {}; use the engramfs that wrote it", MAGIC[7])]
+    #[error("the metadata index has layout version {found}, and this engramfs reads {}", MAGIC[7])]
     Version {
         /// The version that stands in the bytes.
         found: u8,
     },
     /// The sizes in the header do not add up to the bytes there are.
-    #[error(
-        "the metadata index has {bytes} bytes where its header tells otherwise; run `engramfs verify` to find the damaged segment"
-    )]
+    #[error("the metadata index has {bytes} bytes where its header tells otherwise")]
     Size {
         /// The bytes there are.
         bytes: usize,

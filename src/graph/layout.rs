@@ -42,13 +42,13 @@ const HEADER_SIZE: usize = aligned(SIZE_AT + 8);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
     /// The bytes do not begin like a graph.
-    #[error("these bytes are no search graph; build the segment's graph anew")]
+    #[error("these bytes are no search graph")]
     NotAGraph,
     /// The graph was written by another version.
-    #[error("the search graph has format {0}, this version reads {VERSION}; build the segment's graph anew")]
+    #[error("the search graph has format {0}, this version reads {VERSION}")]
     OtherVersion(u32),
     /// The counts in the header contradict one another or the number of bytes.
-    #[error("the search graph's header is damaged ({0}); build the segment's graph anew")]
+    #[error("the search graph's header is damaged ({0})")]
     Damaged(&'static str),
 }
 

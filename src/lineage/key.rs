@@ -13,7 +13,7 @@ static CONTEXT: Context = Context::new("engramfs 2026 public key v1");
 const MAC_CONTEXT: &str = "engramfs 2026 operation mac key v1";
 
 /// Says why a key can't be used.
-#[derive(Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum KeyError {
     /// The bytes are not a key.
     #[error("{0} does not hold an ed25519 key (64 hex digits and a line end)")]

@@ -52,7 +52,7 @@ impl fmt::Display for Strategy {
 
 /// Says that a text names no strategy.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("'{0}' is no merge strategy; write child-wins, parent-wins, newest-wins or manual")]
+#[error("'{0}' is no merge strategy")]
 pub struct ParseStrategyError(String);
 
 impl FromStr for Strategy {

@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::Hash;
 
 /// Says that stored bytes are not of the form that was expected there.
-#[derive(Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CodecError {
     /// The bytes end before the value does.
     #[error("the bytes end in the middle of a value")]
@@ -20,7 +20,7 @@ pub enum CodecError {
     #[error("a text is not UTF-8")]
     Text,
     /// A code that this version does not know.
-    #[error("unknown code {0}; it may come from a newer version")]
+    #[error("unknown code {0}, which may come from a newer version")]
     Code(u8),
 }
 

@@ -58,7 +58,7 @@ impl fmt::Debug for Hash {
 
 /// Says that a text is not 64 lower-case hex digits.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("'{0}' is not a hash; write 64 lower-case hex digits")]
+#[error("'{0}' is not a hash of 64 lower-case hex digits")]
 pub struct ParseHashError(String);
 
 impl FromStr for Hash {

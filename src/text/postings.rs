@@ -10,18 +10,16 @@ use super::layout::{
 #[non_exhaustive]
 pub enum TextError {
     /// The first bytes are not this layout's.
-    #[error("the text index does not begin with its mark; run `engramfs verify` to find the damaged segment")]
+    #[error("the text index does not begin with its mark")]
     Mark,
     /// The layout is another version than this program reads.
-    #[error("the text index has layout version {found}, and this engramfs reads {}; use the engramfs that wrote it", MAGIC[7])]
+    #[error("the text index has layout version {found}, and this engramfs reads {}", MAGIC[7])]
     Version {
         /// The version that stands in the bytes.
         found: u8,
     },
     /// The sizes in the header do not add up to the bytes there are.
-    #[error(
-        "the text index has {bytes} bytes where its header tells otherwise; run `engramfs verify` to find the damaged segment"
-    )]
+    #[error("the text index has {bytes} bytes where its header tells otherwise")]
     Size {
         /// The bytes there are.
         bytes: usize,

@@ -54,7 +54,7 @@ impl fmt::Display for Metric {
 
 /// A name that is not a metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("metric {0:?} is unknown; use cosine, l2 or dot")]
+#[error("metric {0:?} is unknown")]
 pub struct UnknownMetric(pub String);
 
 impl FromStr for Metric {
@@ -83,6 +83,6 @@ mod tests {
     fn what_is_no_metric_is_refused_with_the_allowed_names() {
         assert_eq!(Metric::from_code(3), None);
         let error = "L2".parse::<Metric>().unwrap_err();
-        assert_eq!(error.to_string(), "metric \"L2\" is unknown; use cosine, l2 or dot");
+        assert_eq!(error.to_string(), "metric \"L2\" is unknown");
     }
 }

@@ -9,60 +9,82 @@ use crate::segment::SegmentError;
 #[derive(Debug, Error)]
 pub enum TreeError {
     /// ENOENT.
-    #[error("there is nothing of that name; look at the path")]
+    #[error("there is nothing of that name")]
     NotFound,
     /// EEXIST.
-    #[error("the name is taken; choose another or remove what has it")]
+    #[error("the name is taken")]
     Exists,
     /// ENOTDIR.
-    #[error("it is not a directory; look at the path")]
+    #[error("it is not a directory")]
     NotDirectory,
     /// EISDIR.
-    #[error("it is a directory; use what is meant for directories")]
+    #[error("it is a directory")]
     IsDirectory,
     /// ENOTEMPTY.
-    #[error("the directory is not empty; remove what is in it first")]
+    #[error("the directory is not empty")]
     NotEmpty,
     /// EINVAL.
     #[error("this can't be done: {0}")]
     Invalid(&'static str),
     /// EPERM.
-    #[error("a directory has one name only; link files instead")]
+    #[error("a directory has one name only")]
     NotPermitted,
     /// EMLINK.
-    #[error("it has as many links as there may be; remove some first")]
+    #[error("it has as many links as there may be")]
     TooManyLinks,
     /// ENAMETOOLONG.
-    #[error("a name has at most 255 bytes and a link's target at most 4095; shorten it")]
+    #[error("a name has at most 255 bytes and a link's target at most 4095")]
     NameTooLong,
     /// ENODATA.
-    #[error("there is no extended attribute of that name; set it first")]
+    #[error("there is no extended attribute of that name")]
     NoAttribute,
     /// E2BIG.
-    #[error("an extended attribute has at most 64 KiB; shorten it")]
+    #[error("an extended attribute has at most 64 KiB")]
     AttributeTooLarge,
     /// ERANGE.
-    #[error("the name of an extended attribute has 1 to 255 bytes; change it")]
+    #[error("the name of an extended attribute has 1 to 255 bytes")]
     AttributeName,
     /// ENOSPC.
-    #[error("the extended attributes of one file have at most 1 MiB; remove some first")]
+    #[error("the extended attributes of one file have at most 1 MiB")]
     NoSpace,
     /// EFBIG.
-    #[error("a file has at most 16 TiB; write less")]
+    #[error("a file has at most 16 TiB")]
     TooLarge,
     /// It would take more work than may be done at once.
-    #[error("this takes more work than may be done at once; try again")]
+    #[error("this takes more work than may be done at once")]
     Exceeded,
     /// ESTALE.
-    #[error("it is gone; look it up again")]
+    #[error("it is gone")]
     Stale,
     /// EIO: the bytes of a chunk can't be read, or are not those that were written.
     #[error(transparent)]
     Segment(#[from] SegmentError),
     /// Stored bytes of a tree are not of the form they should be.
-    #[error("the stored form of a tree is damaged: {0}; restore the store from a backup")]
+    #[error("the stored form of a tree is damaged: {0}")]
     Stored(&'static str),
     /// The same, seen by the codec.
-    #[error("the stored form of a tree is damaged: {0}; restore the store from a backup")]
+    #[error("the stored form of a tree is damaged: {0}")]
     Codec(#[from] CodecError),
+}
+
+impl TreeError {
+    /// Returns what to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            TreeError::NotFound | TreeError::NotDirectory => "look at the path".into(),
+            TreeError::Exists => "choose another name, or remove what has it".into(),
+            TreeError::IsDirectory => "use what is meant for directories".into(),
+            TreeError::NotEmpty => "remove what is in it first".into(),
+            TreeError::Invalid(_) => "ask for something else".into(),
+            TreeError::NotPermitted => "link files instead".into(),
+            TreeError::TooManyLinks | TreeError::NoSpace => "remove some first".into(),
+            TreeError::NameTooLong | TreeError::AttributeTooLarge | TreeError::AttributeName => "choose another".into(),
+            TreeError::NoAttribute => "set it first".into(),
+            TreeError::TooLarge => "write less".into(),
+            TreeError::Exceeded => "try again".into(),
+            TreeError::Stale => "look it up again".into(),
+            TreeError::Segment(error) => error.hint(),
+            TreeError::Stored(_) | TreeError::Codec(_) => "restore the store from a backup".into(),
+        }
+    }
 }

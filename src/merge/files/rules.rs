@@ -25,7 +25,7 @@ const PATTERN_BYTES_MAX: usize = 1024;
 
 /// Says which line of the rules is wrong.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("line {line} of the rules: {problem}; {hint}")]
+#[error("line {line} of the rules: {problem}")]
 pub struct RuleError {
     /// The line's number, from 1.
     pub line: usize,
