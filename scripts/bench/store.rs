@@ -22,7 +22,7 @@ pub fn open(path: &Path) -> Arc<Memory> {
     // A thread of the store that was just closed may hold it a moment longer.
     for _ in 0..1000 {
         match Memory::open(path, OpenMode::Create, "bench", Environment::real(who())) {
-            Err(error) if error.kind == engramfs::memory::Kind::Locked => {
+            Err(error) if error.kind() == engramfs::memory::Kind::Locked => {
                 std::thread::sleep(std::time::Duration::from_millis(1))
             }
             opened => return opened.unwrap(),

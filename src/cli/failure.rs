@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::exit::Exit;
 use crate::fuse::MountError;
-use crate::memory::{Error, Kind};
+use crate::memory::{Advice, Error, Kind};
 
 /// Why a verb ended early.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,7 +92,8 @@ impl CommandError {
 
 impl From<Error> for CommandError {
     fn from(error: Error) -> CommandError {
-        CommandError::new(exit_of(error.kind), error.code, error.message, error.hint)
+        let Advice { kind, code, hint } = error.advice();
+        CommandError::new(exit_of(kind), code, error.to_string(), hint)
     }
 }
 
@@ -121,6 +122,23 @@ fn exit_of(kind: Kind) -> Exit {
     }
 }
 
+/// The codes that tell kinds with one errno apart, as far as their exit codes differ.
+const TOLD: [(i32, &str, Kind); 3] = [
+    (libc::EBUSY, "conflicts", Kind::Conflict),
+    (libc::EPERM, "gate_pending", Kind::Refused),
+    (libc::EIO, "damaged", Kind::Damaged),
+];
+
+/// Returns the exit code for what a mount told, by an errno and the code in its `errors`.
+pub fn exit_of_told(errno: i32, code: &str) -> Exit {
+    let kind = match errno {
+        libc::ENOENT => Some(Kind::NotFound),
+        libc::ESTALE => Some(Kind::Gone),
+        _ => TOLD.iter().find(|told| (told.0, told.1) == (errno, code)).map(|told| told.2),
+    };
+    kind.map_or(Exit::Failed, exit_of)
+}
+
 impl From<MountError> for CommandError {
     fn from(error: MountError) -> CommandError {
         let (exit, code) = match error {
@@ -130,7 +148,15 @@ impl From<MountError> for CommandError {
             MountError::NotMounted { .. } => (Exit::Failed, "not_mounted"),
             MountError::NotOurs { .. } => (Exit::Failed, "not_ours"),
             MountError::Mountpoint { .. } | MountError::NotADirectory { .. } => (Exit::Failed, "mountpoint"),
-            _ => (Exit::Failed, "mount"),
+            MountError::Device { .. }
+            | MountError::Refused { .. }
+            | MountError::NoHelper { .. }
+            | MountError::Helper { .. }
+            | MountError::Descriptor { .. }
+            | MountError::Session { .. }
+            | MountError::NoAnswer { .. }
+            | MountError::Unmount { .. }
+            | MountError::System { .. } => (Exit::Failed, "mount"),
         };
         CommandError::new(exit, code, error.to_string(), error.hint())
     }
@@ -139,6 +165,7 @@ impl From<MountError> for CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::MergeError;
 
     #[test]
     fn an_error_is_one_sentence_or_one_object() {
@@ -169,6 +196,19 @@ mod tests {
         assert_eq!(exit_of(Kind::Locked).code(), 5);
         assert_eq!(exit_of(Kind::NotFound).code(), 6);
         assert_eq!(exit_of(Kind::Busy).code(), 1);
+    }
+
+    #[test]
+    fn what_a_mount_tells_has_the_exit_code_of_its_kind() {
+        let conflict = Error::from(MergeError::Conflicts { count: 1, shown: String::new() });
+        for (errno, error) in [(libc::EBUSY, conflict), (libc::EIO, Error::Damaged(String::new()))] {
+            assert_eq!(exit_of_told(errno, error.code()), exit_of(error.kind()));
+            assert_eq!(exit_of_told(errno, "other"), Exit::Failed);
+        }
+        assert_eq!(exit_of_told(libc::EPERM, "gate_pending"), Exit::Refused);
+        assert_eq!(exit_of_told(libc::EPERM, "fixed_name"), Exit::Failed);
+        assert_eq!(exit_of_told(libc::ENOENT, ""), Exit::Missing);
+        assert_eq!(exit_of_told(libc::ESTALE, "gone"), Exit::Missing);
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::counted::CountedBuffer;
 use super::ctl::check_settled;
-use super::errno::{Failure, invalid, not_permitted};
+use super::errno::Failure;
 use super::handle::HandleTable;
 use super::mount_context::{Caller, MountContext};
 use super::node::{ControlNode, FsNode};
+use super::refusal::ShapeRefusal;
 use crate::memory::{BranchId, BranchInfo, MergeKind, View};
 use crate::sync::{Deadline, Mutex};
 
@@ -26,7 +27,7 @@ pub(super) fn discard(
 ) -> Result<(), Failure> {
     let info = mount.memory.info(branch)?;
     if info.parent.is_none() && &*info.name == MAIN {
-        return Err(not_permitted("main is never discarded", "discard the branches below it"));
+        return Err(ShapeRefusal::MainStays.into());
     }
     mount.check_writable()?;
     check_settled(handles, &info)?;
@@ -73,9 +74,5 @@ pub(super) fn rename(
 
 /// Returns why a branch can't be moved where nothing is meant by that.
 pub(super) fn elsewhere(info: &BranchInfo) -> Failure {
-    let hint = match info.parent {
-        None => "a root branch keeps its name",
-        Some(_) => "move it to its parent's directory under its own name to merge it, or within branches/ to rename it",
-    };
-    invalid("bad_rename", format!("{} can't be moved there", info.path), hint)
+    ShapeRefusal::Rename { path: info.path.to_string(), is_root: info.parent.is_none() }.into()
 }

@@ -3,12 +3,13 @@
 use std::ffi::OsStr;
 
 use super::attr::EntryAttr;
-use super::errno::{Errno, Failure, invalid, not_permitted};
+use super::errno::{Errno, Failure};
 use super::mount_context::{Caller, check_changeable};
 use super::node::{ControlNode, FsNode};
+use super::refusal::ShapeRefusal;
 use super::rights::{READ, SEARCH};
 use super::{Filesystem, branches, vectors};
-use crate::memory::{Error, FILES_ROOT, Kind, Make, View};
+use crate::memory::{FILES_ROOT, Make, View};
 
 impl Filesystem {
     /// Makes a root branch, a fork, a checkpoint or a directory in `files/`; EPERM where a directory
@@ -86,10 +87,7 @@ impl Filesystem {
                 self.mount.memory.checkpoint(&who, *branch, text(name)?, None)?;
                 self.find(parent, name)
             }
-            _ => Err(not_permitted(
-                "no directory can be made here",
-                "mkdir makes a fork in branches/, a checkpoint in checkpoints/ and a directory in files/",
-            )),
+            _ => Err(ShapeRefusal::NoDirectoryHere.into()),
         }
     }
 
@@ -120,7 +118,7 @@ impl Filesystem {
     ) -> Result<(), Failure> {
         let ((parent, name, node), (new_parent, new_name)) = (from, to);
         if flags & !libc::RENAME_NOREPLACE != 0 {
-            return Err(invalid("bad_flags", "names can't be exchanged or whited out", "rename without these flags"));
+            return Err(ShapeRefusal::Exchange.into());
         }
         for view in [parent.view(), new_parent.view()].into_iter().flatten() {
             check_changeable(&view)?;
@@ -150,16 +148,7 @@ impl Filesystem {
     pub(super) fn check_target(&self, node: &FsNode, new_parent: &FsNode, new_name: &OsStr) -> Result<(), Failure> {
         match self.find(new_parent, new_name) {
             Ok(target) if target == *node => Ok(()),
-            Ok(FsNode::Branch(_)) => {
-                let message = format!("there is a branch {} already", new_name.to_string_lossy());
-                Err(Error::new(
-                    Kind::Exists,
-                    "branch_exists",
-                    message,
-                    "choose another name, or discard that branch first",
-                )
-                .into())
-            }
+            Ok(FsNode::Branch(_)) => Err(ShapeRefusal::BranchExists(new_name.to_string_lossy().into_owned()).into()),
             Ok(
                 target @ (FsNode::Control(..) | FsNode::Setting(..) | FsNode::Export(..) | FsNode::Checkpoint { .. }),
             ) => Err(fixed(&target)),
@@ -179,12 +168,9 @@ impl Filesystem {
 
 /// Returns the refusal to move or remove what is always there.
 pub(super) fn fixed(node: &FsNode) -> Failure {
-    not_permitted(
-        format!("{} is a fixed part of the tree", node.path()),
-        "leave it; rmdir of the branch's directory discards the branch",
-    )
+    ShapeRefusal::Fixed(node.path().to_string()).into()
 }
 
 fn text(name: &OsStr) -> Result<&str, Failure> {
-    name.to_str().ok_or_else(|| invalid("not_utf8", "the name is no UTF-8", "choose another name"))
+    name.to_str().ok_or_else(|| ShapeRefusal::NameNotUtf8.into())
 }

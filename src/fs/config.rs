@@ -2,10 +2,11 @@
 
 use crate::sync::Mutex;
 
-use super::errno::{Failure, invalid};
+use super::errno::Failure;
 use super::handle::{File, part};
 use super::mount_context::OpenContext;
-use crate::memory::{Error, Kind, Setting};
+use super::refusal::InputRefusal;
+use crate::memory::Setting;
 
 /// Bytes of the longest value.
 const VALUE_BYTES_MAX: usize = 64 << 10;
@@ -50,11 +51,9 @@ impl File for SettingFile {
             if self.append { before.len() } else { usize::try_from(offset).unwrap_or(usize::MAX).min(before.len()) };
         let value = [&before[..kept], data].concat();
         if value.len() > VALUE_BYTES_MAX {
-            let message = format!("the value is longer than {} KiB", VALUE_BYTES_MAX >> 10);
-            return Err(Error::new(Kind::TooLarge, "value_too_long", message, "write a shorter one").into());
+            return Err(InputRefusal::ValueTooLong(VALUE_BYTES_MAX >> 10).into());
         }
-        let text = std::str::from_utf8(&value)
-            .map_err(|_| invalid("not_utf8", "the value is no UTF-8", "write text in UTF-8"))?;
+        let text = std::str::from_utf8(&value).map_err(|_| InputRefusal::ValueNotUtf8)?;
         self.place.memory().set(&self.place.actor(), self.place.branch(), self.setting, text.trim())?;
         *self.value.lock() = value;
         Ok(data.len())

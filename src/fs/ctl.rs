@@ -1,12 +1,13 @@
 //! `ctl`: one verb a line, done as the line is written.
 
-use super::errno::{Failure, invalid, not_permitted};
+use super::errno::Failure;
 use super::handle::HandleTable;
 use super::line_session::{LineProtocol, RequestOutcome};
 use super::mount_context::OpenContext;
 use super::node::ControlNode;
+use super::refusal::{InputRefusal, ShapeRefusal};
 use super::rights::{READ, SEARCH, WRITE};
-use crate::memory::{BranchInfo, Error, Kind, MergeKind, ShowTarget, Side, Viewer, parse_duration};
+use crate::memory::{BranchInfo, MergeKind, ShowTarget, Side, Viewer, parse_duration};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +44,7 @@ impl LineProtocol for Ctl {
     fn parse(&self, line: &str) -> Result<Verb, Failure> {
         verb(line.trim()).ok_or_else(|| {
             let shown: String = line.trim().chars().take(200).collect();
-            invalid("bad_verb", format!("{shown:?} is no verb of ctl with its arguments"), VERBS)
+            InputRefusal::Verb { line: shown, verbs: VERBS }.into()
         })
     }
 
@@ -123,7 +124,7 @@ fn check_root(place: &OpenContext) -> Result<(), Failure> {
     if place.memory().info(place.branch())?.parent.is_none() {
         return Ok(());
     }
-    Err(not_permitted("garbage is collected for the whole store", "write gc to the ctl of a root branch"))
+    Err(ShapeRefusal::WholeStore.into())
 }
 
 impl Ctl {
@@ -142,10 +143,7 @@ impl Ctl {
     /// Refuses to end the branch that is mounted, and one with bytes that no commit took.
     fn check_end(&self, place: &OpenContext) -> Result<(), Failure> {
         if place.mount.root() == Some(place.branch()) {
-            return Err(not_permitted(
-                "the branch that is mounted can't end while it is",
-                "write promote: the branch lives on",
-            ));
+            return Err(ShapeRefusal::Mounted.into());
         }
         check_settled(&self.handles, &place.memory().info(place.branch())?)
     }
@@ -177,9 +175,7 @@ pub(super) fn check_settled(handles: &HandleTable, info: &BranchInfo) -> Result<
     if !handles.is_pending(info.id) {
         return Ok(());
     }
-    let message = format!("a file is open in {} with bytes that are not committed", info.path);
-    Err(Error::new(Kind::Busy, "uncommitted_bytes", message, "close the file that is being written, then try again")
-        .into())
+    Err(ShapeRefusal::Uncommitted(info.path.to_string()).into())
 }
 
 fn collect(rest: &str) -> Option<Verb> {

@@ -1,8 +1,10 @@
 //! What became of branches that are gone, for who still holds something of them.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 
-use crate::memory::{BranchEvent, BranchId, Error, Kind, Time};
+use super::refusal::Refusal;
+use crate::memory::{BranchEvent, BranchId, Time};
 use crate::sync::Mutex;
 
 /// How many branches are remembered.
@@ -20,7 +22,7 @@ struct BranchEnd {
     branch: BranchId,
     parent: Option<BranchId>,
     /// The refusal of everything that is tried there.
-    why: Error,
+    why: Arc<Refusal>,
     /// Who was told.
     told: HashSet<u32>,
 }
@@ -29,13 +31,11 @@ impl EndedBranches {
     /// Notes the end of a branch.
     pub fn note(&self, change: &BranchEvent, parent: Option<&str>, time: Time) {
         let path = change.path_before().unwrap_or("the branch");
-        let (message, hint) = match (change.what, parent) {
-            ("merge", Some(parent)) => {
-                (format!("{path} was merged into {parent} at {time}"), format!("go on in {parent}, or fork it again"))
-            }
-            _ => (format!("{path} was discarded at {time}"), "fork its parent again".to_owned()),
-        };
-        let why = Error::new(Kind::Gone, "gone", message, hint);
+        let path = path.to_owned();
+        let why = Arc::new(match (change.what, parent) {
+            ("merge", Some(parent)) => Refusal::Merged { path, parent: parent.to_owned(), time },
+            _ => Refusal::Discarded { path, time },
+        });
         let fate = BranchEnd { branch: change.branch, parent: change.parent, why, told: HashSet::new() };
         let mut branches = self.branches.lock();
         branches.push_back(fate);
@@ -45,7 +45,7 @@ impl EndedBranches {
     }
 
     /// Returns what became of a branch, with its parent, unless the user was told before.
-    pub fn tell(&self, branch: BranchId, uid: u32) -> Option<(Error, Option<BranchId>)> {
+    pub fn tell(&self, branch: BranchId, uid: u32) -> Option<(Arc<Refusal>, Option<BranchId>)> {
         let mut branches = self.branches.lock();
         let fate = branches.iter_mut().find(|fate| fate.branch == branch)?;
         let is_new = fate.told.len() < TOLD_MAX && fate.told.insert(uid);

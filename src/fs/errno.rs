@@ -1,8 +1,11 @@
 //! The one table from failures to errno.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
-use crate::memory::{EditError, Error, Kind, TreeError};
+use super::refusal::Refusal;
+use crate::memory::{Advice, EditError, Error, Kind, TreeError};
 
 /// An error number of the kernel, positive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +65,7 @@ pub(super) enum Failure {
     /// A plain fact of files, such as a name that is not there.
     Plain(Errno),
     /// A rule was broken, or the store could not do it.
-    Refused(Error),
+    Refused(Arc<Refusal>),
 }
 
 impl Failure {
@@ -80,19 +83,21 @@ impl Failure {
     /// Returns the refusal as a line of JSON, for who asked on a handle.
     pub fn to_line(&self) -> String {
         let errno = self.errno().name();
-        let plain = format!("it failed with {errno}");
         let (code, message, hint) = match self {
-            Failure::Plain(_) => (errno, &*plain, ""),
-            Failure::Refused(error) => (error.code, &*error.message, &*error.hint),
+            Failure::Plain(_) => (errno, format!("it failed with {errno}"), "".into()),
+            Failure::Refused(refusal) => {
+                let Advice { code, hint, .. } = refusal.advice();
+                (code, refusal.to_string(), hint)
+            }
         };
-        let line = LoggedRefusal { status: "refused", errno, code, message, hint };
+        let line = LoggedRefusal { status: "refused", errno, code, message: &message, hint: &hint };
         serde_json::to_string(&line).unwrap_or_default() + "\n"
     }
 
     pub fn errno(&self) -> Errno {
         match self {
             Failure::Plain(errno) => *errno,
-            Failure::Refused(error) => error.kind.into(),
+            Failure::Refused(refusal) => refusal.kind().into(),
         }
     }
 }
@@ -134,11 +139,10 @@ impl From<TreeError> for Failure {
             TreeError::TooLarge => Errno::EFBIG,
             TreeError::Exceeded => Errno::EBUSY,
             TreeError::Stale => Errno::ESTALE,
-            TreeError::Segment(error) => return Failure::Refused(error.into()),
-            TreeError::Codec(error) => return Failure::Refused(error.into()),
+            TreeError::Segment(error) => return Error::from(error).into(),
+            TreeError::Codec(error) => return Error::from(error).into(),
             TreeError::Stored(what) => {
-                let message = format!("the stored form of a tree is damaged: {what}");
-                return Error::new(Kind::Damaged, "damaged", message, "restore the store from a backup").into();
+                return Error::Damaged(format!("the stored form of a tree is damaged: {what}")).into();
             }
         };
         Failure::Plain(errno)
@@ -154,24 +158,15 @@ impl From<EditError> for Failure {
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Refused(error)
+impl<E: Into<Refusal>> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure::Refused(Arc::new(error.into()))
     }
-}
-
-/// Returns the refusal of what the tree's shape forbids (EPERM).
-pub(super) fn not_permitted(message: impl Into<String>, hint: &str) -> Failure {
-    Error::new(Kind::NotPermitted, "not_permitted", message, hint).into()
-}
-
-/// Returns the refusal of an argument that makes no sense here (EINVAL).
-pub(super) fn invalid(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Failure {
-    Error::new(Kind::Invalid, code, message, hint).into()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::refusal::InputRefusal;
     use super::*;
 
     #[test]
@@ -184,9 +179,9 @@ mod tests {
 
     #[test]
     fn a_refusal_keeps_its_reason_and_a_plain_failure_has_none() {
-        let refused = invalid("bad", "it is bad", "make it good");
+        let refused = Failure::from(InputRefusal::LineNotUtf8);
         assert_eq!(refused.errno(), Errno::EINVAL);
-        assert!(matches!(refused, Failure::Refused(error) if error.hint == "make it good"));
+        assert!(matches!(refused, Failure::Refused(refusal) if refusal.advice().hint == "write text in UTF-8"));
         assert_eq!(Failure::from(Errno::ENOENT).errno(), Errno::ENOENT);
     }
 }

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use serde_json::Value;
 
 use super::errno::Errno;
-use crate::memory::{Error, Time};
+use super::refusal::Refusal;
+use crate::memory::{Advice, Time};
 use crate::sync::Mutex;
 
 /// How many refusals a branch remembers.
@@ -53,8 +54,8 @@ impl ErrorReader {
 
 impl ErrorLog {
     /// Adds a line, and drops the oldest ones beyond [`LINES_MAX`] and [`BYTES_MAX`].
-    pub fn record(&self, time: Time, uid: Option<u32>, path: &str, error: &Error) {
-        let text = line(time, path, error);
+    pub fn record(&self, time: Time, uid: Option<u32>, path: &str, refusal: &Refusal) {
+        let text = line(time, path, refusal);
         let mut ring = self.ring.lock();
         ring.bytes += text.len();
         ring.lines.push_back(ErrorLine { uid, text });
@@ -80,12 +81,12 @@ impl ErrorLog {
 }
 
 /// Returns a refusal as one line of JSON, with keys in the order in which people read them.
-fn line(time: Time, path: &str, error: &Error) -> String {
-    let errno = Errno::from(error.kind).name();
-    let [path, message, hint] = [path, &error.message, &error.hint].map(|field| Value::from(shortened(field)));
+fn line(time: Time, path: &str, refusal: &Refusal) -> String {
+    let Advice { kind, code, hint } = refusal.advice();
+    let errno = Errno::from(kind).name();
+    let [path, message, hint] = [path, &refusal.to_string(), &hint].map(|field| Value::from(shortened(field)));
     format!(
-        "{{\"time\":\"{time}\",\"path\":{path},\"errno\":\"{errno}\",\"code\":\"{}\",\"message\":{message},\"hint\":{hint}}}\n",
-        error.code
+        "{{\"time\":\"{time}\",\"path\":{path},\"errno\":\"{errno}\",\"code\":\"{code}\",\"message\":{message},\"hint\":{hint}}}\n"
     )
 }
 
@@ -97,10 +98,10 @@ fn shortened(field: &str) -> &str {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
-    use crate::memory::Kind;
+    use crate::memory::Error;
 
-    fn error(message: &str) -> Error {
-        Error::new(Kind::Invalid, "wrong_dimension", message, "write 3 numbers")
+    fn error(message: &str) -> Refusal {
+        Error::Damaged(message.to_owned()).into()
     }
 
     #[test]
@@ -110,10 +111,10 @@ mod tests {
         let text = log.text(ErrorReader::Owner);
         let line: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(line["path"], "vectors/a\"b.json");
-        assert_eq!(line["errno"], "EINVAL");
-        assert_eq!(line["code"], "wrong_dimension");
+        assert_eq!(line["errno"], "EIO");
+        assert_eq!(line["code"], "damaged");
         assert_eq!(line["message"], "has 2\nnumbers");
-        assert_eq!(line["hint"], "write 3 numbers");
+        assert_eq!(line["hint"], "restore the store from a backup");
         assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1);
         assert_eq!(log.last(ErrorReader::Owner), Some(line));
     }

@@ -10,7 +10,8 @@ use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use super::mount_context::OpenContext;
 use super::node::ControlNode;
-use crate::memory::{self, DOCUMENT_BYTES_MAX, Error, Kind, RecordEdit};
+use super::refusal::{InputRefusal, Refusal};
+use crate::memory::{self, DOCUMENT_BYTES_MAX, Error, RecordEdit};
 use crate::sync::{Mutex, Rank};
 
 /// Bytes of the largest batch.
@@ -72,11 +73,7 @@ impl Ingest {
     fn take(&self, batch: &mut PendingLines, data: &[u8]) -> Result<(), Failure> {
         batch.bytes += data.len();
         if batch.bytes > BATCH_BYTES_MAX {
-            return Err(too_large(
-                "batch_too_large",
-                "the batch is larger than 1 GiB",
-                "write it in several parts, each with a close or fsync",
-            ));
+            return Err(InputRefusal::BatchTooLarge.into());
         }
         let mut rest = data;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -86,11 +83,7 @@ impl Ingest {
             rest = &rest[end + 1..];
         }
         if batch.tail.len() + rest.len() > DOCUMENT_BYTES_MAX {
-            return Err(too_large(
-                "document_too_long",
-                "a line is longer than 16 MiB",
-                "split the text into several records",
-            ));
+            return Err(InputRefusal::RecordLineTooLong.into());
         }
         batch.tail.extend(rest)
     }
@@ -104,10 +97,7 @@ impl Ingest {
         }
         self.place.check_writable()?;
         if is_incomplete(&batch.tail) {
-            let message = format!("line {} is incomplete", batch.lines + 1);
-            return Err(
-                Error::new(Kind::Invalid, "incomplete", message, "write the rest of the line, then close").into()
-            );
+            return Err(InputRefusal::Incomplete(batch.lines + 1).into());
         }
         let committed = self.commit_lines(batch);
         batch.begin(&self.place);
@@ -238,11 +228,7 @@ fn is_incomplete(line: &[u8]) -> bool {
 }
 
 fn in_line(number: usize, error: Error) -> Failure {
-    Error { message: format!("line {number}: {}", error.message), ..error }.into()
-}
-
-fn too_large(code: &'static str, message: &str, hint: &str) -> Failure {
-    Error::new(Kind::TooLarge, code, message, hint).into()
+    Refusal::Line { number, source: error }.into()
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::counted::CountedBuffer;
 use super::errno::Failure;
 use super::node::ControlNode;
-use crate::memory::{BranchId, Error, Kind, View};
+use super::refusal::RoomRefusal;
+use crate::memory::{BranchId, View};
 use crate::sync::Mutex;
 
 /// Bytes that are appended while others read them.
@@ -59,11 +60,7 @@ impl LastAnswers {
             None => return Ok(Vec::new()),
             Some(last) => last.answer.clone(),
         };
-        let answer = answer.ok_or_else(|| {
-            let message = format!("the last answer was longer than {} MiB and was not kept", USER_BYTES_MAX >> 20);
-            let hint = "ask and read by one handle: exec 3<>query; echo … >&3; cat <&3";
-            Error::new(Kind::TooLarge, "answer_not_kept", message, hint)
-        })?;
+        let answer = answer.ok_or(RoomRefusal::AnswerNotKept(USER_BYTES_MAX >> 20))?;
         let bytes = answer.lock().to_vec();
         Ok(bytes)
     }

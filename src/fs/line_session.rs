@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::anchor::Anchor;
 use super::batch;
 use super::counted::CountedBuffer;
-use super::errno::{Failure, invalid};
+use super::errno::Failure;
 use super::handle::{File, part};
 use super::last_answers::QueuedAnswer;
 use super::mount_context::OpenContext;
 use super::node::ControlNode;
+use super::refusal::{InputRefusal, RoomRefusal};
 use super::refused::RefusedLine;
-use crate::memory::{Error, Kind};
 use crate::sync::{Mutex, Rank};
 
 /// Bytes of the longest line.
@@ -116,8 +116,7 @@ impl<S: LineProtocol> LineSession<S> {
     fn take_write(&self, tail: &[u8], data: &[u8], rest: usize) -> Result<usize, Failure> {
         let unfinished = if rest == 0 { tail.len() + data.len() } else { data.len() - rest };
         if unfinished > LINE_BYTES_MAX {
-            let message = format!("the line is longer than {} MiB", LINE_BYTES_MAX >> 20);
-            return Err(Error::new(Kind::TooLarge, "line_too_long", message, "end each line with a line feed").into());
+            return Err(InputRefusal::LineTooLong(LINE_BYTES_MAX >> 20).into());
         }
         self.take(tail, data)
     }
@@ -141,8 +140,7 @@ impl<S: LineProtocol> LineSession<S> {
 
     /// Blank lines ask for nothing.
     fn understand(&self, line: &[u8]) -> Result<Option<S::Request>, Failure> {
-        let line = std::str::from_utf8(line)
-            .map_err(|_| invalid("not_utf8", "the line is no UTF-8", "write text in UTF-8"))?;
+        let line = std::str::from_utf8(line).map_err(|_| InputRefusal::LineNotUtf8)?;
         if line.trim().is_empty() { Ok(None) } else { self.speech.parse(line.trim_end_matches('\r')).map(Some) }
     }
 
@@ -173,9 +171,7 @@ impl<S: LineProtocol> LineSession<S> {
             self.place.mount.answers.keep(&self.place.view, S::CHANNEL, self.place.caller.uid, &answer);
         }
         if failure.is_none() && done < requests.len() {
-            let message = format!("{} MiB of answers wait to be read", UNREAD_BYTES_MAX >> 20);
-            let hint = "read the answers before asking on";
-            failure = Some(Error::new(Kind::Full, "unread_answers", message, hint).into());
+            failure = Some(RoomRefusal::UnreadAnswers(UNREAD_BYTES_MAX >> 20).into());
         }
         (done, failure)
     }
@@ -306,14 +302,7 @@ struct SessionTurn<'a>(&'a AtomicBool);
 impl<'a> SessionTurn<'a> {
     fn begin(busy: &'a AtomicBool) -> Result<SessionTurn<'a>, Failure> {
         if busy.swap(true, Ordering::Acquire) {
-            let hint = "wait for the answer, or open the file again for a conversation of its own";
-            return Err(Error::new(
-                Kind::Busy,
-                "busy_handle",
-                "another request of this handle is being answered",
-                hint,
-            )
-            .into());
+            return Err(InputRefusal::HandleBusy.into());
         }
         Ok(SessionTurn(busy))
     }

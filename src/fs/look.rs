@@ -3,10 +3,11 @@
 use std::ffi::OsStr;
 
 use super::attr::{Attr, EntryAttr, attr, name_lifetime, unborn};
-use super::errno::{Errno, Failure, invalid, not_permitted};
+use super::errno::{Errno, Failure};
 use super::files::FilesOf;
 use super::mount_context::{Caller, check_changeable};
 use super::node::{ControlNode, FsNode};
+use super::refusal::ShapeRefusal;
 use super::{Filesystem, tree};
 use crate::memory::Time;
 
@@ -103,7 +104,7 @@ impl Filesystem {
         {
             return self.audit_node(None, &node, self.scratch_room(of));
         }
-        let (total, free, available) = self.mount.memory.space().map_err(|error| Errno::from(error.kind))?;
+        let (total, free, available) = self.mount.memory.space().map_err(|error| Errno::from(error.kind()))?;
         let view = node.view();
         let totals = view.and_then(|view| self.mount.memory.files(&view).ok()).map(|files| files.totals());
         let inodes = totals.map_or(0, |totals| totals.files + totals.directories);
@@ -184,12 +185,8 @@ impl Filesystem {
                 file.ok_or(Errno::ENOENT)?.resize(length, self.mount.memory.now())
             }
             FsNode::Control(_, ControlNode::Ingest | ControlNode::Ctl) | FsNode::Setting(..) => Ok(()),
-            FsNode::Record(..) => Err(invalid(
-                "truncate",
-                "a record can't be cut without opening it",
-                "open the file and write the whole document",
-            )),
-            _ => Err(not_permitted("the file is generated", "it changes with the branch")),
+            FsNode::Record(..) => Err(ShapeRefusal::Truncate.into()),
+            _ => Err(ShapeRefusal::Generated { hint: "it changes with the branch" }.into()),
         }
     }
 
@@ -214,10 +211,7 @@ impl Filesystem {
             },
             // cp -a, tar and shutil end by giving a directory what it has already.
             _ if self.changes_no_rights(node, changes)? => Ok(()),
-            _ => Err(not_permitted(
-                "its owner and permissions are fixed",
-                "change the permissions of the branch's directory",
-            )),
+            _ => Err(ShapeRefusal::FixedAttributes.into()),
         }
     }
 

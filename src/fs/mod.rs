@@ -42,6 +42,7 @@ mod node_table;
 mod open;
 mod query;
 mod record_file;
+mod refusal;
 mod refused;
 mod rights;
 mod search;
@@ -66,7 +67,8 @@ pub use user::User;
 
 pub use crate::memory::{FileKind, Time};
 
-use crate::memory::{BranchId, Error, Kind, Memory, View};
+use self::refusal::Refusal;
+use crate::memory::{BranchId, Kind, Memory, View};
 use errno::Failure;
 use files::FilesOf;
 use handle::{Handle, HandleTable};
@@ -150,18 +152,18 @@ impl Filesystem {
         })
     }
 
-    fn record(&self, who: Option<Caller>, view: Option<&View>, path: &str, error: &Error) {
+    fn record(&self, who: Option<Caller>, view: Option<&View>, path: &str, refusal: &Refusal) {
         // What gave up is done again.
-        if error.kind == Kind::WouldWait {
+        if refusal.kind() == Kind::WouldWait {
             return;
         }
-        log::debug!("{path}: {error}");
+        log::debug!("{path}: {refusal}; {}", refusal.advice().hint);
         // Nobody can read the errors of a branch that is gone, and a mount's root has none.
-        let Some(view) = view.filter(|_| error.kind != Kind::Gone) else {
+        let Some(view) = view.filter(|_| refusal.kind() != Kind::Gone) else {
             return;
         };
         let errors = &self.mount.states.of(view.branch()).errors;
-        errors.record(self.mount.memory.now(), who.map(|caller| caller.uid), path, error);
+        errors.record(self.mount.memory.now(), who.map(|caller| caller.uid), path, refusal);
     }
 
     /// Tells somebody what became of a branch that is gone, in `errors` of what is left above it: once.

@@ -11,8 +11,9 @@ use super::errno::{Errno, Failure};
 use super::files::{Area, FileNumbers, FilesOf, OpenInodes, RemovedInodes, Scratch};
 use super::kernel_notifier::KernelNotifier;
 use super::last_answers::LastAnswers;
+use super::refusal::AccessRefusal;
 use super::user::User;
-use crate::memory::{Actor, BranchEvent, BranchId, Error, Kind, Memory, View};
+use crate::memory::{Actor, BranchEvent, BranchId, Memory, View};
 use crate::sync::Mutex;
 
 /// Who calls.
@@ -67,8 +68,7 @@ impl MountContext {
         if !self.memory.is_read_only() {
             return Ok(());
         }
-        let message = "the store takes no changes any more, since it could not be written";
-        Err(Error::new(Kind::ReadOnly, "read_only", message, "look at the mount's log, then mount it anew").into())
+        Err(AccessRefusal::StoreFailed.into())
     }
 
     /// Returns EROFS in a read-only mount.
@@ -76,8 +76,7 @@ impl MountContext {
         if !self.options.read_only {
             return Ok(());
         }
-        let hint = "mount it without --read-only";
-        Err(Error::new(Kind::ReadOnly, "read_only", "the mount is read-only", hint).into())
+        Err(AccessRefusal::ReadOnlyMount.into())
     }
 
     /// Makes all that was acknowledged durable; where this mount changes nothing there is nothing
@@ -199,15 +198,6 @@ impl OpenContext {
 pub(super) fn check_changeable(view: &View) -> Result<(), Failure> {
     match view {
         View::Branch(_) => Ok(()),
-        View::Checkpoint(_, label) => {
-            let message = format!("the checkpoint {label} never changes");
-            Err(Error::new(
-                Kind::ReadOnly,
-                "checkpoint",
-                message,
-                "write to the branch, or fork from the checkpoint: fork NAME from LABEL",
-            )
-            .into())
-        }
+        View::Checkpoint(_, label) => Err(AccessRefusal::Checkpoint(label.to_string()).into()),
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use super::attr::EntryAttr;
 use super::config::{SettingFile, shown};
 use super::ctl::Ctl;
-use super::errno::{Errno, Failure, not_permitted};
+use super::errno::{Errno, Failure};
 use super::handle::{File, Handle, Open};
 use super::history_files::{EventsFile, LineageFile};
 use super::ingest::Ingest;
@@ -15,6 +15,7 @@ use super::mount_context::{Caller, OpenContext, check_changeable};
 use super::node::{ControlNode, FsNode};
 use super::query::QueryFile;
 use super::record_file::RecordFile;
+use super::refusal::ShapeRefusal;
 use super::rights::{READ, SEARCH};
 use super::static_file::{ExportFile, StaticFile};
 use super::temporary::TemporaryFile;
@@ -249,7 +250,7 @@ impl Filesystem {
             return self.create_file(caller, of, *directory, name, mode, flags);
         }
         let FsNode::Control(view, ControlNode::Vectors) = parent else {
-            return Err(not_permitted("files are made in files/ and vectors/ only", "write the file there"));
+            return Err(ShapeRefusal::NoFileHere.into());
         };
         let place = self.mount.place(view, caller)?;
         let node = vectors::create(&place, name, mode, flags)?;
@@ -350,5 +351,5 @@ impl Filesystem {
 /// Returns why a generated file is not opened for writing.
 fn generated(place: &OpenContext) -> Failure {
     let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/";
-    place.check_writable().err().unwrap_or_else(|| not_permitted("the file is generated", hint))
+    place.check_writable().err().unwrap_or_else(|| ShapeRefusal::Generated { hint }.into())
 }

@@ -5,8 +5,9 @@ use super::errno::Failure;
 use super::line_session::{LineProtocol, RequestOutcome};
 use super::mount_context::OpenContext;
 use super::node::ControlNode;
+use super::refusal::AccessRefusal;
 use super::rights::SEARCH;
-use crate::memory::{Error, Kind, Query};
+use crate::memory::{Error, Query};
 
 /// What a line of `query` means.
 pub(super) struct QueryFile;
@@ -42,7 +43,5 @@ fn check_scope(place: &OpenContext, name: &str) -> Result<(), Failure> {
     if reached {
         return Ok(());
     }
-    let message = format!("uid {} can't reach the root branch '{name}' in this mount", place.caller.uid);
-    Err(Error::new(Kind::Denied, "scope_not_reached", message, "leave it out of scope, or ask its owner for access")
-        .into())
+    Err(AccessRefusal::Scope { uid: place.caller.uid, name: name.to_string() }.into())
 }

@@ -7,7 +7,8 @@ use super::counted::CountedBuffer;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use super::mount_context::OpenContext;
-use crate::memory::{DOCUMENT_BYTES_MAX, Error, Kind, RecordEdit, RecordInput};
+use super::refusal::InputRefusal;
+use crate::memory::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
 use crate::sync::{Mutex, MutexGuard, Rank};
 
 /// The bytes of one handle. They begin as the document at open, and no other handle sees them
@@ -177,8 +178,7 @@ fn check_length(length: u64) -> Result<(), Failure> {
     if length <= DOCUMENT_BYTES_MAX as u64 {
         return Ok(());
     }
-    let message = format!("the document is longer than {} MiB", DOCUMENT_BYTES_MAX >> 20);
-    Err(Error::new(Kind::TooLarge, "document_too_long", message, "split the text into several records").into())
+    Err(InputRefusal::DocumentTooLong(DOCUMENT_BYTES_MAX >> 20).into())
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 use super::errno::Failure;
 use super::errors::ErrorReader;
 use super::mount_context::{Caller, MountContext, OpenContext};
-use crate::memory::{BranchInfo, Error, Kind};
+use super::refusal::AccessRefusal;
+use crate::memory::BranchInfo;
 
 /// The right to list what a directory holds.
 pub(super) const READ: u32 = 0o4;
@@ -39,13 +40,10 @@ impl MountContext {
         if self.permits(caller, branch, rights) {
             return Ok(());
         }
-        let (code, what, hint) = if rights & WRITE != 0 && self.permits(caller, branch, rights & !WRITE) {
-            ("parent_not_writable", "takes no changes from", "ask its owner to merge, or for write permission")
-        } else {
-            ("branch_closed", "is closed to", "ask its owner for access to its directory")
-        };
-        let message = format!("{} {what} uid {}", branch.path, caller.uid);
-        Err(Error::new(Kind::Denied, code, message, hint).into())
+        let (path, uid) = (branch.path.to_string(), caller.uid);
+        let only_write = rights & WRITE != 0 && self.permits(caller, branch, rights & !WRITE);
+        Err(if only_write { AccessRefusal::NotWritable { path, uid } } else { AccessRefusal::Closed { path, uid } }
+            .into())
     }
 }
 
@@ -82,7 +80,7 @@ impl OpenContext {
         if [0, info.uid].contains(&self.caller.uid) {
             return Ok(());
         }
-        let message = format!("{} belongs to uid {}, and you are uid {}", info.path, info.uid, self.caller.uid);
-        Err(Error::new(Kind::Denied, "not_owner", message, "ask its owner, or fork it and work there").into())
+        let (path, owner, uid) = (info.path.to_string(), info.uid, self.caller.uid);
+        Err(AccessRefusal::NotOwner { path, owner, uid }.into())
     }
 }

@@ -10,7 +10,8 @@ use super::counted::CountedBuffer;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use super::mount_context::{Caller, OpenContext};
-use crate::memory::{Error, Kind, Time};
+use super::refusal::RoomRefusal;
+use crate::memory::Time;
 use crate::sync::{Mutex, Rank, Reservation};
 
 /// Bytes of all temporaries of a branch.
@@ -192,15 +193,7 @@ impl Drop for Temporary {
 
 fn reserve(used: &AtomicU64, bytes: u64) -> Result<(), Failure> {
     let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= BYTES_MAX);
-    let full = || {
-        Error::new(
-            Kind::Full,
-            "temporaries_full",
-            "the temporaries in vectors/ take more than 64 MiB",
-            "remove those that are not needed",
-        )
-    };
-    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map(drop).map_err(|_| full().into())
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map(drop).map_err(|_| RoomRefusal::Temporaries.into())
 }
 
 /// A temporary that is open.

@@ -7,7 +7,7 @@ use super::errno::{Errno, Failure};
 use super::files::Area;
 use super::mount_context::MountContext;
 use super::node::{ControlNode, FsNode, exports, is_temporary};
-use crate::memory::{BranchId, Error, FILES_ROOT, Kind, Setting, Time, View};
+use crate::memory::{BranchId, FILES_ROOT, Kind, Setting, Time, View};
 
 /// Bytes of the longest name; the kernel leaves this check to the file system.
 const NAME_BYTES_MAX: usize = 255;
@@ -94,7 +94,7 @@ fn record(mount: &MountContext, view: &View, name: &str) -> Result<Option<FsNode
 fn checkpoint(mount: &MountContext, branch: BranchId, label: &str) -> Result<Option<FsNode>, Failure> {
     match mount.memory.checkpoint_time(branch, label) {
         Ok(taken) => Ok(Some(FsNode::Checkpoint { branch, label: label.into(), taken })),
-        Err(Error { kind: Kind::NotFound | Kind::Invalid, .. }) => Ok(None),
+        Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Invalid) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

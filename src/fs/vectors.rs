@@ -3,10 +3,11 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use super::errno::{Errno, Failure, invalid};
+use super::errno::{Errno, Failure};
 use super::mount_context::OpenContext;
 use super::node::{FsNode, is_temporary};
 use super::open::OpenFlags;
+use super::refusal::ShapeRefusal;
 use crate::memory::{Error, RecordEdit, RecordInput, View, check_record_id};
 
 /// What a name in `vectors/` stands for, whether it is there or not.
@@ -21,7 +22,7 @@ fn parse(name: &OsStr) -> Result<VectorsName<'_>, Failure> {
         Some(text) if is_temporary(text) => None,
         Some(text) => text.strip_suffix(".json"),
         None if name.as_encoded_bytes().ends_with(b".json") && !name.as_encoded_bytes().starts_with(b".") => {
-            return Err(invalid("not_utf8", "the name of a record is UTF-8", "choose another name"));
+            return Err(ShapeRefusal::RecordNotUtf8.into());
         }
         None => None,
     };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::transaction::contents::is_whole;
 use super::verify::{VerifyOptions, verify};
-use super::{Error, Kind};
+use super::{CopyError, Error};
 use crate::disk::{Disk, RealDisk};
 use crate::journal::{Journal, JournalError, JournalFiles};
 
@@ -27,25 +27,22 @@ const FORMAT_BEGINS: &[u8; 14] = b"engramfs store";
 /// verified before it is called done. It holds the signing key.
 pub fn backup(store: &Path, dest: &Path) -> Result<Value, Error> {
     if !is_store(store) {
-        let message = format!("there is no store at {}", store.display());
-        return Err(Error::new(Kind::NotFound, "no_such_store", message, "name the folder that the store is in"));
+        return Err(CopyError::Missing(store.to_owned()).into());
     }
     if fs::read_dir(dest).is_ok_and(|mut entries| entries.next().is_some()) {
-        let message = format!("{} is there and not empty", dest.display());
-        return Err(Error::new(Kind::Exists, "exists", message, "name a new folder"));
+        return Err(CopyError::NotEmpty(dest.to_owned()).into());
     }
     check_outside(store, dest)?;
     for _ in 0..TRIES {
         let copied =
-            copy(&RealDisk::new(store), dest).map_err(|error| Error::io("the store could not be copied", &error))?;
+            copy(&RealDisk::new(store), dest).map_err(|error| Error::io("the store could not be copied", error))?;
         if let Some(bytes) = copied {
             let verified = verify(dest, &VerifyOptions::default())?;
             return Ok(json!({ "bytes": bytes, "tip": verified["tip"], "entries": verified["entries"] }));
         }
-        fs::remove_dir_all(dest).map_err(|error| Error::io("an unfinished copy could not be removed", &error))?;
+        fs::remove_dir_all(dest).map_err(|error| Error::io("an unfinished copy could not be removed", error))?;
     }
-    let message = "the store was sealed again and again while it was copied";
-    Err(Error::new(Kind::Busy, "busy", message, "try again when less is written"))
+    Err(CopyError::Busy.into())
 }
 
 /// Returns whether a folder holds a store.
@@ -61,21 +58,19 @@ fn says_store(disk: &RealDisk) -> bool {
 
 /// Refuses a place that lies in a store, by whatever path and mount: a copy there would be a strange file of that store.
 fn check_outside(store: &Path, dest: &Path) -> Result<(), Error> {
-    let invalid = |message: String| Error::new(Kind::Invalid, "inside_a_store", message, "name a folder outside");
-    let failed = |error: io::Error| Error::io(&format!("{} could not be looked at", dest.display()), &error);
+    let failed = |error: io::Error| Error::io(format!("{} could not be looked at", dest.display()), error);
     let path = std::path::absolute(dest).map_err(failed)?;
     let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     let (existing, real) = found.unwrap_or((Path::new("/"), "/".into()));
     if path.strip_prefix(existing).is_ok_and(|rest| rest.components().any(|part| part == Component::ParentDir)) {
-        return Err(invalid(format!("{} leads back out of a folder that is not there", dest.display())));
+        return Err(CopyError::LeadsBack(dest.to_owned()).into());
     }
     let parts = ["", "journal", "segments"].map(|part| store.join(part));
     let own: Vec<_> = parts.iter().filter_map(|part| part.metadata().ok()).map(|it| (it.dev(), it.ino())).collect();
     for above in real.ancestors() {
         let it = above.metadata().map_err(failed)?;
         if own.contains(&(it.dev(), it.ino())) || says_store(&RealDisk::new(above)) {
-            let message = format!("{} lies in the store {}", dest.display(), above.display());
-            return Err(invalid(message));
+            return Err(CopyError::Inside { dest: dest.to_owned(), store: above.to_owned() }.into());
         }
     }
     Ok(())
@@ -138,6 +133,7 @@ fn cut_to_whole_frames(dest: &Path) -> io::Result<()> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use super::super::Kind;
     use super::*;
     use crate::memory::{Actor, Environment, Memory, OpenMode};
 
@@ -166,7 +162,7 @@ mod tests {
         ];
         for dest in inside {
             let error = backup(&store, &dest).unwrap_err();
-            assert_eq!((error.kind, error.code), (Kind::Invalid, "inside_a_store"), "{}: {error}", dest.display());
+            assert_eq!((error.kind(), error.code()), (Kind::Invalid, "inside_a_store"), "{}: {error}", dest.display());
         }
         assert!(!dir.path().join("none").exists());
         verify(&store, &VerifyOptions::default()).unwrap();
@@ -199,8 +195,8 @@ mod tests {
                 ];
                 for (at, outcome) in errors.into_iter().enumerate() {
                     let error = outcome.expect_err(&format!("{name} as {found}, {at}"));
-                    assert_eq!(error.kind, Kind::Damaged, "{name}: {error}");
-                    assert!(error.message.contains(&format!("{name} is {found} and not a")), "{name}: {error}");
+                    assert_eq!(error.kind(), Kind::Damaged, "{name}: {error}");
+                    assert!(error.to_string().contains(&format!("{name} is {found} and not a")), "{name}: {error}");
                 }
                 fs::remove_dir_all(dir.path().join("copy")).unwrap_or_default();
                 fs::remove_file(&path).unwrap();

@@ -148,10 +148,10 @@ impl JournalReading<'_> {
         let log_record = parse_log_record(bytes, seq).map_err(|error| self.first_wrong(error))?;
         let segment = |name: &Hash| self.source.segments.get(name);
         let context = PlanContext { catalog: &self.catalog, seq, packs: self.source.trees, segment: &segment };
-        let prepared = prepare(&context, &log_record).map_err(|error| match error.kind {
+        let prepared = prepare(&context, &log_record).map_err(|error| match error.kind() {
             super::Kind::Io | super::Kind::Full | super::Kind::Quota => error,
             super::Kind::Damaged => self.first_wrong(error),
-            _ => self.first_wrong(Error::damaged(format!("entry {seq} does what can't be done: {}", error.message))),
+            _ => self.first_wrong(Error::damaged(format!("entry {seq} does what can't be done: {error}"))),
         })?;
         let entry = self.log_tail.entry(&prepared, &log_record, bytes, self.source.public);
         let hash = entry.hash();

@@ -29,7 +29,10 @@ pub use catalog::{BranchId, View};
 pub use command::log_record::MergeKind;
 pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
 pub use environment::Environment;
-pub use error::{Error, Kind};
+pub use error::{
+    Advice, BranchError, ClockError, CopyError, Error, Kind, LimitError, MergeError, OpenError, RecordError,
+    RuleRefusal, SettingError,
+};
 pub use history::HistoryFile;
 pub use maintenance::expiry::OpenFiles;
 pub use merging::merge_plan::MergeResult;
@@ -183,10 +186,8 @@ impl Memory {
 
     /// Returns bytes of the store's disk: in all, free, and available to others than root.
     pub fn space(&self) -> Result<(u64, u64, u64), Error> {
-        let space = self
-            .disk
-            .space()
-            .map_err(|error| Error::io("the store's disk could not be asked for its space", &error))?;
+        let space =
+            self.disk.space().map_err(|error| Error::io("the store's disk could not be asked for its space", error))?;
         Ok((space.total, space.free, space.available))
     }
 

@@ -16,7 +16,7 @@ use super::storage::trees::TreeStore;
 use super::transaction::clock::{self, Moment};
 use super::transaction::transact::LogTail;
 use super::transaction::writer::WriterLock;
-use super::{Environment, Error, Kind, Memory};
+use super::{Environment, Error, Memory, OpenError};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
 use crate::journal::{Journal, Torn};
 use crate::lineage::{Key, PublicKey};
@@ -49,17 +49,11 @@ impl Memory {
     pub fn open(path: &Path, mode: OpenMode, holder: &str, environment: Environment) -> Result<Arc<Memory>, Error> {
         let disk = RealDisk::new(path);
         if mode == OpenMode::Create {
-            disk.make_dir("").map_err(|error| Error::io("the store's folder could not be made", &error))?;
+            disk.make_dir("").map_err(|error| Error::io("the store's folder could not be made", error))?;
             // Before the lock, which is a file too: a folder that is not a store is left as it is.
             is_made(&disk)?;
         } else if path.join("format").symlink_metadata().is_err() {
-            let message = format!("there is no store at {}", path.display());
-            return Err(Error::new(
-                Kind::NotFound,
-                "no_such_store",
-                message,
-                "check the path; engramfs mount STORE MNT makes a new store",
-            ));
+            return Err(OpenError::Missing(path.to_owned()).into());
         }
         let lock =
             (mode != OpenMode::ReadOnly).then(|| disk.lock(&signed_holder(holder))).transpose().map_err(locked)?;
@@ -81,7 +75,7 @@ impl Memory {
         check_format(&*disk)?;
         let (key, public) = read_keys(&*disk)?;
         // An empty store opens nothing in there; what has the place of the folder is refused all the same.
-        disk.list(segment::FOLDER).map_err(|error| Error::io("the folder of segments could not be read", &error))?;
+        disk.list(segment::FOLDER).map_err(|error| Error::io("the folder of segments could not be read", error))?;
         let segments = Segments::new(BlobStore::over(disk.clone(), segment::FOLDER), false);
         let writing = mode != OpenMode::ReadOnly;
         let trees = TreeStore::new(disk.clone(), false);
@@ -142,7 +136,7 @@ impl Memory {
             self.make_main()?;
         }
         super::transaction::batch::remove_left_over(&*self.disk)
-            .map_err(|error| Error::io("a file of a batch that was left over could not be removed", &error))?;
+            .map_err(|error| Error::io("a file of a batch that was left over could not be removed", error))?;
         self.commit_all_pending()?;
         self.start_maintenance();
         self.start_indexer();
@@ -188,16 +182,15 @@ fn locked(error: LockError) -> Error {
         LockError::Held { holder, path } => {
             let store = path.parent().unwrap_or(&path);
             let holder = holder.rsplit_once(" #").map_or(holder.clone(), |(holder, _)| holder.to_owned());
-            let message = format!("the store {} is in use by another engramfs process ({holder})", store.display());
-            Error::new(Kind::Locked, "locked", message, "use its mount, or unmount it first with engramfs umount")
+            OpenError::Locked { store: store.to_owned(), holder }.into()
         }
-        LockError::Io { source, .. } => Error::io("the store's lock could not be taken", &source),
+        LockError::Io { source, .. } => Error::io("the store's lock could not be taken", source),
     }
 }
 
 /// Returns whether the store was made completely: the manifest is written last.
 fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
-    let names = disk.list("").map_err(|error| Error::io("the store's folder could not be read", &error))?;
+    let names = disk.list("").map_err(|error| Error::io("the store's folder could not be read", error))?;
     let has = |name: &str| names.iter().any(|entry| entry == name);
     if has(manifest::PATH) || has_content(disk, &has)? {
         return Ok(true);
@@ -216,8 +209,7 @@ fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
         "lost+found",
     ];
     if let Some(other) = names.iter().find(|name| !ours.contains(&name.as_str())) {
-        let message = format!("the folder is no store and holds {other}");
-        return Err(Error::new(Kind::Invalid, "not_a_store", message, "name an empty or new folder"));
+        return Err(OpenError::NotAStore(other.clone()).into());
     }
     Ok(false)
 }
@@ -236,7 +228,7 @@ fn has_content(disk: &dyn Disk, has: &dyn Fn(&str) -> bool) -> Result<bool, Erro
         }
         Ok(journals > 16 || !list(segment::FOLDER)?.is_empty())
     };
-    look().map_err(|error| Error::io("the store's folder could not be read", &error))
+    look().map_err(|error| Error::io("the store's folder could not be read", error))
 }
 
 /// Makes an empty store. What an earlier, broken attempt left holds nothing and is replaced. The
@@ -256,7 +248,7 @@ fn make(disk: &Arc<dyn Disk>, environment: &Environment) -> Result<(), Error> {
         }
         disk.sync_dir("")
     };
-    write().map_err(|error| Error::io("the store could not be made", &error))?;
+    write().map_err(|error| Error::io("the store could not be made", error))?;
     Journal::create(disk)?;
     manifest::write(disk, &Manifest::empty(), &[], &key)
 }
@@ -279,22 +271,18 @@ pub(super) fn check_format(disk: &dyn Disk) -> Result<(), Error> {
     }
     let text = String::from_utf8_lossy(&bytes);
     if text == FIRST_FORMAT {
-        let message = "the store was made by engramfs 0.1.0, whose format this version does not read";
-        let hint =
-            "take it over with 0.1.0: engramfs export STORE/BRANCH for the records, cp -a from its mount for files";
-        return Err(Error::new(Kind::Unsupported, "old_format", message, hint));
+        return Err(OpenError::OldFormat.into());
     }
     let number = text.strip_prefix("engramfs store, format ").and_then(|rest| rest.strip_suffix('\n'));
     if number.is_some_and(|number| number.parse::<u32>().is_ok_and(|number| number > 2)) {
-        let message = "the store was made by a newer version of engramfs";
-        return Err(Error::new(Kind::Unsupported, "newer_format", message, "use that version"));
+        return Err(OpenError::NewerFormat.into());
     }
     Err(Error::damaged("the file 'format' does not say what it should"))
 }
 
 pub(super) fn read_keys(disk: &dyn Disk) -> Result<(Key, PublicKey), Error> {
     let key = read_file(disk, "key")?;
-    let mode = disk.mode("key").map_err(|error| Error::io("the signing key could not be looked at", &error))?;
+    let mode = disk.mode("key").map_err(|error| Error::io("the signing key could not be looked at", error))?;
     if mode & 0o077 != 0 {
         return Err(crate::lineage::KeyError::TooOpen(mode).into());
     }

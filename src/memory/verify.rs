@@ -17,7 +17,7 @@ use super::storage::read_file;
 use super::storage::segments::Segments;
 use super::storage::trees::{self, TreeStore};
 use super::transaction::contents::is_whole;
-use super::{Error, Kind};
+use super::{CopyError, Error};
 use crate::branch::BranchVersion;
 use crate::disk::{Disk, RealDisk};
 use crate::journal::{Journal, Replay};
@@ -45,8 +45,7 @@ const BATCH: u64 = 2048;
 pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> {
     let is_missing = |name| path.join(name).symlink_metadata().is_err();
     if is_missing("format") && is_missing(manifest::PATH) {
-        let message = format!("there is no store at {}", path.display());
-        return Err(Error::new(Kind::NotFound, "no_such_store", message, "name the folder that the store is in"));
+        return Err(CopyError::Missing(path.to_owned()).into());
     }
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(path));
     beside_a_writer(&*disk, || verify_on(&disk, options))
@@ -192,7 +191,7 @@ fn check_state(state: &BranchVersion) -> Result<(), Error> {
 
 /// Looks for files that should not be there, or should be.
 fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: &TreeStore) -> Result<(), Error> {
-    let io = |error: std::io::Error| Error::io("the store's folder could not be read", &error);
+    let io = |error: std::io::Error| Error::io("the store's folder could not be read", error);
     let known = [
         "format",
         "key",
@@ -261,7 +260,7 @@ fn check_stranger(blobs: &BlobStore, name: Hash) -> Result<(), Error> {
 
 /// Checks the names of journal files, and that those which are not in use any more are whole.
 fn check_journals(disk: &Arc<dyn Disk>, first: u64) -> Result<(), Error> {
-    let names = disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", &error))?;
+    let names = disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", error))?;
     for name in names {
         let Some(number) = Journal::number_of(&name) else {
             return Err(Error::damaged(format!("the file journal/{name} does not belong into a store")));

@@ -23,7 +23,7 @@ fn contradicting(memory: &Memory) -> (BranchId, BranchId) {
 }
 
 fn is_refused(memory: &Memory, fork: BranchId) -> bool {
-    memory.merge(&who(), fork, MergeKind::Merge, false).is_err_and(|error| error.kind == Kind::Conflict)
+    memory.merge(&who(), fork, MergeKind::Merge, false).is_err_and(|error| error.kind() == Kind::Conflict)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_conflict_by_hand_blocks_the_merge_until_it_is_settled() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
     let error = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap_err();
-    assert_eq!(error.kind, Kind::Conflict);
+    assert_eq!(error.kind(), Kind::Conflict);
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
     memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Parent).unwrap();
     memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
@@ -123,7 +123,7 @@ fn nobody_is_told_that_a_file_will_replace_a_folder_that_holds_something() {
     write(&memory, fork, "n", "file");
     write(&memory, main, "n/in", "held");
     let refused = memory.resolve_conflict(&who(), fork, "files/n", Side::Child).unwrap_err();
-    assert_eq!((refused.kind, refused.code), (Kind::Invalid, "folder_in_the_way"));
+    assert_eq!((refused.kind(), refused.code()), (Kind::Invalid, "folder_in_the_way"));
     memory.resolve_conflict(&who(), fork, "files/n", Side::Parent).unwrap();
     memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "n/in").unwrap(), "held");
@@ -169,7 +169,7 @@ fn a_write_that_settles_a_conflict_is_held_against_the_rules_of_the_parent() {
     assert!(is_refused(&memory, fork));
     write(&memory, fork, "core/plan", "both\n");
     let error = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap_err();
-    assert_eq!(error.kind, Kind::NotPermitted);
+    assert_eq!(error.kind(), Kind::NotPermitted);
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
 }
 

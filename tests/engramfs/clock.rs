@@ -65,12 +65,12 @@ fn a_clock_that_is_set_while_serving_writes_nothing_until_it_is_right_again() {
         machine.set(wrong_by);
         let tip = memory.tip();
         let error = commit(&memory, "b").unwrap_err();
-        assert_eq!((error.kind, error.code), (Kind::Invalid, "clock_jumped"), "{wrong_by}: {error}");
+        assert_eq!((error.kind(), error.code()), (Kind::Invalid, "clock_jumped"), "{wrong_by}: {error}");
         let Err(EditError::Refused(error)) = make_file(&memory, "f") else { panic!("{wrong_by}: it is written") };
-        assert_eq!(error.code, "clock_jumped");
+        assert_eq!(error.code(), "clock_jumped");
         memory.rollback(&who(), main, "one").unwrap_err();
         memory.fork(&who(), main, "fork", None).unwrap_err();
-        assert_eq!(memory.gc(&who(), None, false).unwrap_err().code, "clock_jumped");
+        assert_eq!(memory.gc(&who(), None, false).unwrap_err().code(), "clock_jumped");
         assert_eq!(memory.tip(), tip);
     }
     memory.show(main, ShowTarget::Hash(kept), Viewer::OF_STORE).unwrap();

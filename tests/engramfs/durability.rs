@@ -173,7 +173,7 @@ fn damage_below_what_was_flushed_is_never_cut_away() {
         broken.flip(&path, at, 1 << (at % 8)).unwrap();
         let before = broken.bytes(&path).unwrap();
         let error = open(&broken).err().unwrap_or_else(|| panic!("byte {at} goes unnoticed"));
-        assert_eq!((error.kind, broken.bytes(&path).unwrap() == before), (Kind::Damaged, true), "byte {at}");
+        assert_eq!((error.kind(), broken.bytes(&path).unwrap() == before), (Kind::Damaged, true), "byte {at}");
     }
 }
 

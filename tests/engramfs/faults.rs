@@ -83,19 +83,19 @@ fn check_read_only(story: &mut Story, fault: Fault) {
     let before = texts(&story.memory, &View::Branch(main_of(&story.memory)));
     for step in [Commit, Sync, Seal] {
         let error = story.step(step).unwrap_err();
-        assert_eq!(error.kind, Kind::ReadOnly, "{step:?}: {error}");
+        assert_eq!(error.kind(), Kind::ReadOnly, "{step:?}: {error}");
     }
     assert_eq!(texts(&story.memory, &View::Branch(main_of(&story.memory))), before);
 }
 
 fn check_kind(fault: Fault, step: Step, error: &Error) {
-    let right = match (fault.errno, error.kind) {
+    let right = match (fault.errno, error.kind()) {
         (libc::ENOSPC, kind) => kind == Kind::Full,
         (libc::EDQUOT, kind) => kind == Kind::Quota,
         (_, kind) => kind == Kind::Io,
     };
-    assert!(right, "{fault:?}: {step:?} gives {:?}: {error}", error.kind);
-    assert!(!error.message.is_empty() && !error.hint.is_empty());
+    assert!(right, "{fault:?}: {step:?} gives {:?}: {error}", error.kind());
+    assert!(!error.to_string().is_empty() && !error.hint().is_empty());
 }
 
 /// Plans N = 1, 2, 3 … until a run makes fewer calls; returns how many failed, and how many of
@@ -165,7 +165,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         };
         faulty.plan(fault);
         for step in [Commit, Fork, Step::Checkpoint, Step::Bulk] {
-            assert_eq!(story.step(step).unwrap_err().kind, Kind::Full, "{step:?}");
+            assert_eq!(story.step(step).unwrap_err().kind(), Kind::Full, "{step:?}");
         }
         story.step(Seal).unwrap_err();
         texts(&story.memory, &View::Branch(main_of(&story.memory)));
@@ -189,9 +189,9 @@ fn a_half_written_frame_that_stays_ends_writing() {
         short_write: true,
         sticky: true,
     });
-    assert_eq!(story.step(Commit).unwrap_err().kind, Kind::Io);
+    assert_eq!(story.step(Commit).unwrap_err().kind(), Kind::Io);
     faulty.clear();
-    assert_eq!(story.step(Commit).unwrap_err().kind, Kind::ReadOnly);
+    assert_eq!(story.step(Commit).unwrap_err().kind(), Kind::ReadOnly);
     recover(faulty.inner(), &story.log, story.log.acknowledged).unwrap();
 }
 

@@ -74,7 +74,7 @@ fn only_those_whom_a_rule_names_may_write_there_and_the_refusal_is_an_entry() {
     let plans = memory.edit(&bob, main, create(FILES_ROOT, "plans", Make::Directory));
     assert!(plans.is_ok(), "{plans:?}");
     let error = refused(try_write(&memory, &ann, main, "plans/p", "no"));
-    assert_eq!((error.kind, error.code), (Kind::Denied, "write_rule"));
+    assert_eq!((error.kind(), error.code()), (Kind::Denied, "write_rule"));
     assert_eq!(read(&memory, main, "plans/p"), None);
     try_write(&memory, &bob, main, "plans/p", "by bob").unwrap();
     try_write(&memory, &staff, main, "plans/q", "by staff").unwrap();
@@ -84,7 +84,7 @@ fn only_those_whom_a_rule_names_may_write_there_and_the_refusal_is_an_entry() {
         FileOp::Link { inode, parent: FILES_ROOT, name: FileName::new(b"free").unwrap() },
         FileOp::SetAttr { inode, attrs: Attrs { mode: Some(0o777), ..Attrs::default() } },
     ] {
-        assert_eq!(refused(memory.edit(&ann, main, op).map(|_| ())).kind, Kind::Denied);
+        assert_eq!(refused(memory.edit(&ann, main, op).map(|_| ())).kind(), Kind::Denied);
     }
     let lines = memory.lineage_lines(main, false).unwrap();
     assert!(lines.iter().any(|line| line.contains("\"op\":\"refuse\"") && line.contains("write_rule")), "{lines:#?}");
@@ -107,7 +107,7 @@ fn a_rule_binds_what_is_in_a_folder_that_is_moved() {
     memory.edit(&bob, main, create(plans, "p", Make::File)).unwrap();
     write(&memory, main, "work/logs/l", "line");
     write(&memory, main, "free/deep/f", "free");
-    let refusal = |who: &Actor, op| refused(memory.edit(who, main, op).map(|_| ())).code;
+    let refusal = |who: &Actor, op| refused(memory.edit(who, main, op).map(|_| ())).code();
     // Away from where the rule is for, and to there.
     assert_eq!(refusal(&who(), rename((FILES_ROOT, "work"), (FILES_ROOT, "w"))), "write_rule");
     assert_eq!(refusal(&who(), rename((FILES_ROOT, "free"), (work, "plans"))), "write_rule");
@@ -136,10 +136,10 @@ fn a_merge_does_not_do_what_the_parents_rules_forbid() {
     try_write(&memory, &eve, x, "plans/p", "by eve").unwrap();
     for join in [MergeKind::Merge, MergeKind::Promote] {
         let error = memory.merge(&eve, x, join, false).unwrap_err();
-        assert_eq!((error.kind, error.code), (Kind::Denied, "write_rule"));
+        assert_eq!((error.kind(), error.code()), (Kind::Denied, "write_rule"));
     }
     let dry = memory.merge(&eve, x, MergeKind::Merge, true).unwrap();
-    assert_eq!((dry.status, dry.blockers[0].code), ("blocked", "write_rule"));
+    assert_eq!((dry.status, dry.blockers[0].code()), ("blocked", "write_rule"));
     assert_eq!(read(&memory, main, "plans/p"), None);
     // Whom the rule names may, and so may the owner, who sets the rules.
     memory.merge(&bob, x, MergeKind::Promote, false).unwrap();
@@ -152,7 +152,7 @@ fn a_merge_does_not_do_what_the_parents_rules_forbid() {
     memory.merge(&owner, y, MergeKind::Promote, false).unwrap();
     try_write(&memory, &eve, y, "logs/l", "another\n").unwrap();
     let error = memory.merge(&owner, y, MergeKind::Merge, false).unwrap_err();
-    assert_eq!((error.kind, error.code), (Kind::NotPermitted, "append_rule"));
+    assert_eq!((error.kind(), error.code()), (Kind::NotPermitted, "append_rule"));
     assert_eq!(read(&memory, main, "logs/l").unwrap(), "one\ntwo\n");
     let lines = memory.lineage_lines(y, false).unwrap();
     assert!(lines.iter().any(|line| line.contains("\"op\":\"refuse\"") && line.contains("append_rule")), "{lines:#?}");
@@ -185,7 +185,7 @@ fn a_log_that_may_only_be_appended_to_keeps_every_byte() {
     ];
     for op in forbidden {
         let error = refused(memory.edit(&who(), main, op).map(|_| ()));
-        assert_eq!((error.kind, error.code), (Kind::NotPermitted, "append_rule"));
+        assert_eq!((error.kind(), error.code()), (Kind::NotPermitted, "append_rule"));
     }
     assert_eq!(read(&memory, main, "logs/l").unwrap(), "one\ntwo\n");
 }
@@ -244,7 +244,7 @@ fn a_rollback_may_be_limited_to_files_at_some_paths() {
     assert_eq!(crate::support::texts(&memory, &View::Branch(main)), [("r".to_owned(), "after".to_owned())]);
     for bad in ["notes/**", "files/", "files/[a"] {
         assert_eq!(
-            memory.rollback_files(&who(), main, "v1", &[bad.to_owned()]).unwrap_err().kind,
+            memory.rollback_files(&who(), main, "v1", &[bad.to_owned()]).unwrap_err().kind(),
             Kind::Invalid,
             "{bad}"
         );

@@ -82,8 +82,8 @@ fn found(disk: &ForgetfulDisk, entry: usize, what: &str) {
 }
 
 fn named(error: &Error, entry: usize, what: &str) {
-    assert_eq!(error.kind, Kind::Damaged, "{what}: {error}");
-    assert!(error.message.contains(&format!("entry {entry} ")), "{what}: not entry {entry}: {error}");
+    assert_eq!(error.kind(), Kind::Damaged, "{what}: {error}");
+    assert!(error.to_string().contains(&format!("entry {entry} ")), "{what}: not entry {entry}: {error}");
 }
 
 /// `verify` and `open` refuse, and name that entry.
@@ -118,7 +118,7 @@ fn a_dropped_entry_is_refused() {
         let cut = forged(&disk, &good[..kept].to_vec());
         verify(&cut, &VerifyOptions::default()).unwrap();
         let options = VerifyOptions { expect_tip: Some(tip), ..Default::default() };
-        assert!(verify(&cut, &options).unwrap_err().message.contains("tip"));
+        assert!(verify(&cut, &options).unwrap_err().to_string().contains("tip"));
     }
 }
 
@@ -177,8 +177,12 @@ fn every_edited_byte_of_an_act_is_refused() {
             acts[at][byte] ^= 1 << (byte % 8);
             let error = verify(&forged(&disk, &acts), &VerifyOptions::default());
             let error = error.err().unwrap_or_else(|| panic!("byte {byte} of entry {} goes unnoticed", at + 1));
-            assert_eq!(error.kind, Kind::Damaged, "byte {byte} of entry {}: {error}", at + 1);
-            assert!(error.message.contains(&format!("entry {} ", at + 1)), "byte {byte} of entry {}: {error}", at + 1);
+            assert_eq!(error.kind(), Kind::Damaged, "byte {byte} of entry {}: {error}", at + 1);
+            assert!(
+                error.to_string().contains(&format!("entry {} ", at + 1)),
+                "byte {byte} of entry {}: {error}",
+                at + 1
+            );
         }
     }
 }
@@ -229,7 +233,7 @@ fn another_key_is_refused() {
     verify(&disk, &with_key).unwrap();
     // A whole store made by someone else is in itself right; the key noted elsewhere tells.
     verify(&other, &VerifyOptions::default()).unwrap();
-    assert!(verify(&other, &with_key).unwrap_err().message.contains("another key"));
+    assert!(verify(&other, &with_key).unwrap_err().to_string().contains("another key"));
     assert!(verify(&other, &VerifyOptions { expect_tip: Some(tip), ..Default::default() }).is_err());
     for names in [
         &["key.pub"][..],
@@ -241,7 +245,7 @@ fn another_key_is_refused() {
     ] {
         let mixed = disk.power_cut_keep_all();
         names.iter().for_each(|name| mixed.replace(name, other.bytes(name).unwrap()).unwrap());
-        assert_eq!(verify(&mixed, &VerifyOptions::default()).expect_err(&format!("{names:?}")).kind, Kind::Damaged);
+        assert_eq!(verify(&mixed, &VerifyOptions::default()).expect_err(&format!("{names:?}")).kind(), Kind::Damaged);
     }
     for text in ["", "\n", "00", &"0".repeat(64), &format!("{}\n", "0".repeat(64)), &key.to_uppercase()] {
         assert!(verify(&disk, &VerifyOptions { public_key: Some(text), ..Default::default() }).is_err(), "{text:?}");
@@ -290,10 +294,10 @@ fn with_frames(disk: &ForgetfulDisk, frames: &[(FrameKind, Vec<u8>)]) -> Forgetf
 /// `verify` and `open` call it damage, whatever the frame says.
 fn damaged(disk: &ForgetfulDisk, what: &str) {
     let verified = verify(disk, &VerifyOptions::default()).err().unwrap_or_else(|| panic!("{what}: verifies"));
-    assert_eq!(verified.kind, Kind::Damaged, "{what}: {verified}");
+    assert_eq!(verified.kind(), Kind::Damaged, "{what}: {verified}");
     let opened = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, environment()).err();
     let opened = opened.unwrap_or_else(|| panic!("{what}: opens"));
-    assert_eq!(opened.kind, Kind::Damaged, "{what}: {opened}");
+    assert_eq!(opened.kind(), Kind::Damaged, "{what}: {opened}");
 }
 
 #[test]
@@ -365,7 +369,7 @@ fn an_operation_that_was_made_without_the_key_is_damage_and_so_is_one_of_another
             let what = format!("{kind:?} of {} bytes", payload.len());
             let verified =
                 verify(&forged, &VerifyOptions::default()).err().unwrap_or_else(|| panic!("{what} verifies"));
-            assert_eq!(verified.kind, Kind::Damaged, "{what}: {verified}");
+            assert_eq!(verified.kind(), Kind::Damaged, "{what}: {verified}");
         }
     }
 }

@@ -76,8 +76,8 @@ fn noise(seed: u64, count: usize) -> Vec<u8> {
 fn until_full(mut step: impl FnMut(u64) -> Result<(), Error>) -> u64 {
     for number in 0..100_000 {
         if let Err(error) = step(number) {
-            assert_eq!(error.kind, Kind::Full, "{error}");
-            assert!(error.message.contains("KiB are missing") || error.message.contains("inodes"), "{error}");
+            assert_eq!(error.kind(), Kind::Full, "{error}");
+            assert!(error.to_string().contains("KiB are missing") || error.to_string().contains("inodes"), "{error}");
             return number;
         }
     }
@@ -229,7 +229,7 @@ fn a_rollback_to_a_smaller_state_and_a_shorter_keep_work_on_a_full_disk() {
     let count = fill(&memory);
     memory.rollback(&who(), main, "empty").unwrap();
     // The state before stays readable until `config/keep` says otherwise.
-    assert_eq!(write(&memory, main, "f", &noise(1, 4 * FILE)).unwrap_err().kind, Kind::Full);
+    assert_eq!(write(&memory, main, "f", &noise(1, 4 * FILE)).unwrap_err().kind(), Kind::Full);
     memory.set(&who(), main, Setting::Keep, "0s").unwrap();
     let again = fill(&memory);
     assert!(again >= count * 3 / 4, "{count} fit at first, and {again} after all went");
@@ -276,7 +276,7 @@ fn a_disk_that_others_filled_takes_deletes_and_goes_on_when_they_leave() {
     }
     // Nothing is sealed yet, and there is no room for it.
     disk.create("lost+found").unwrap().allocate(disk.space().unwrap().free).unwrap();
-    assert_eq!(write(&memory, main, "f0", &noise(99, FILE)).unwrap_err().kind, Kind::Full);
+    assert_eq!(write(&memory, main, "f0", &noise(99, FILE)).unwrap_err().kind(), Kind::Full);
     for number in 0..20 {
         unlink(&memory, main, &format!("f{number}")).unwrap();
     }
@@ -371,7 +371,7 @@ fn random_work_on_a_full_disk_is_done_or_refused_and_nothing_is_lost() {
             match model.step(&memory, &mut chance) {
                 Ok(()) => {}
                 Err(error) => {
-                    assert_eq!(error.kind, Kind::Full, "seed {seed}: {error}");
+                    assert_eq!(error.kind(), Kind::Full, "seed {seed}: {error}");
                     refused += 1;
                     for _ in 0..chance.below(8) {
                         model.give(&memory, &mut chance).unwrap_or_else(|error| panic!("seed {seed}: {error}"));

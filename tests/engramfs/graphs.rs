@@ -361,7 +361,7 @@ fn a_damaged_graph_is_found_at_its_first_walk_and_never_walked() {
     let again = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment()).unwrap();
     let query = serde_json::json!({ "vector": Chance(4).vector(DIM), "k": 10 }).to_string();
     let error = again.ask(&fork, &Query::parse(&query).unwrap()).unwrap_err();
-    assert!(error.message.contains("damaged"), "{error}");
+    assert!(error.to_string().contains("damaged"), "{error}");
 }
 
 /// Names of the files in the blob store that are whole and hold a graph.

@@ -157,8 +157,8 @@ fn a_wrong_byte_of_a_long_write_is_damage_where_it_was_flushed_and_a_torn_tail_w
             copy
         };
         let error = open(&wrong(first + at)).map(drop).unwrap_err();
-        assert_eq!(error.kind, Kind::Damaged, "byte {at}: {error}");
-        assert_eq!(verify(&wrong(first + at)).unwrap_err().kind, Kind::Damaged);
+        assert_eq!(error.kind(), Kind::Damaged, "byte {at}: {error}");
+        assert_eq!(verify(&wrong(first + at)).unwrap_err().kind(), Kind::Damaged);
         let memory = open(&wrong(second + at)).unwrap();
         assert!(memory.warnings()[0].contains("cut away"), "byte {at}: {:?}", memory.warnings());
         assert!(read(&memory, main_of(&memory), "long") == old, "byte {at}");

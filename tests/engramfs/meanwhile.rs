@@ -91,7 +91,7 @@ fn a_rule_that_is_set_while_an_operation_is_under_way_binds_it() {
         let made = create(&memory, &bob, main, "file");
         if happened(&meanwhile) {
             bound += 1;
-            assert!(matches!(made, Err(EditError::Refused(error)) if error.kind == Kind::Denied), "look {nth}");
+            assert!(matches!(made, Err(EditError::Refused(error)) if error.kind() == Kind::Denied), "look {nth}");
             assert!(!is_there(&memory, main, "file"));
         }
     }
@@ -147,7 +147,7 @@ fn two_bulk_commits_fix_one_dimension() {
         let done = memory.commit(&who(), one, rows(2));
         if happened(&meanwhile) {
             refused += 1;
-            assert_eq!(done.unwrap_err().code, "wrong_dimension", "look {nth}");
+            assert_eq!(done.unwrap_err().code(), "wrong_dimension", "look {nth}");
         }
     }
     assert!(refused > 1, "the other one comes first");

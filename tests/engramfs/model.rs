@@ -183,7 +183,7 @@ impl World {
 
     fn join(&mut self, at: usize, join: MergeKind) {
         let Some(parent) = self.branches[at].parent else {
-            assert_eq!(self.memory.merge(&who(), self.ids[&at], join, false).unwrap_err().kind, Kind::Invalid);
+            assert_eq!(self.memory.merge(&who(), self.ids[&at], join, false).unwrap_err().kind(), Kind::Invalid);
             return;
         };
         let strategy = self.branches[if join == MergeKind::Pull { at } else { parent }].strategy;
@@ -192,12 +192,12 @@ impl World {
         let done = self.memory.merge(&who(), self.ids[&at], join, false);
         self.tick();
         if join == MergeKind::Merge && self.has_children(at) {
-            assert_eq!(done.unwrap_err().kind, Kind::NotEmpty);
+            assert_eq!(done.unwrap_err().kind(), Kind::NotEmpty);
             return;
         }
         let Some(merged) = expected else {
             assert!(dry.is_blocked());
-            assert_eq!(done.unwrap_err().kind, Kind::Conflict);
+            assert_eq!(done.unwrap_err().kind(), Kind::Conflict);
             self.settle(at, parent, join);
             return;
         };
@@ -219,7 +219,7 @@ impl World {
         }
         if join == MergeKind::Merge {
             self.branches[at].alive = false;
-            assert_eq!(self.memory.info(self.ids[&at]).unwrap_err().kind, Kind::Gone);
+            assert_eq!(self.memory.info(self.ids[&at]).unwrap_err().kind(), Kind::Gone);
         } else {
             self.branches[at].records = records;
             self.branches[at].graves = graves;
@@ -248,9 +248,9 @@ impl World {
     fn discard(&mut self, at: usize) {
         let result = self.memory.discard(&who(), self.ids[&at]);
         if at == 0 {
-            assert_eq!(result.unwrap_err().kind, Kind::NotPermitted);
+            assert_eq!(result.unwrap_err().kind(), Kind::NotPermitted);
         } else if self.has_children(at) {
-            assert_eq!(result.unwrap_err().kind, Kind::NotEmpty);
+            assert_eq!(result.unwrap_err().kind(), Kind::NotEmpty);
         } else {
             result.unwrap();
             self.branches[at].alive = false;

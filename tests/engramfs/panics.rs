@@ -134,7 +134,7 @@ fn check_closed(story: &mut Story) {
     let before = (picture(&story.memory), read(&story.memory));
     for what in [Do::Step(Commit), Change(9), Do::Step(Fork), Do::Step(Seal), Do::Step(Collect)] {
         let error = perform(story, what).unwrap_err();
-        assert_eq!(error.kind, Kind::ReadOnly, "{what:?}: {error}");
+        assert_eq!(error.kind(), Kind::ReadOnly, "{what:?}: {error}");
     }
     assert!(before == (picture(&story.memory), read(&story.memory)));
 }
@@ -152,7 +152,7 @@ fn run(nth: u64) -> (bool, bool) {
         let done = catch_unwind(AssertUnwindSafe(|| perform(&mut story, what)));
         match done {
             // It came to a thread in the background.
-            Ok(Err(error)) if error.kind == Kind::ReadOnly => panicked = true,
+            Ok(Err(error)) if error.kind() == Kind::ReadOnly => panicked = true,
             Ok(done) => {
                 done.unwrap_or_else(|error| panic!("call {nth}: {what:?}: {error}"));
                 if matches!(what, Do::Step(Step::Checkpoint)) {
@@ -174,7 +174,7 @@ fn run(nth: u64) -> (bool, bool) {
         // It was nobody's change that broke off: all goes on.
         if let Err(error) = perform(&mut story, what) {
             // A flush broke off, which the next one is told.
-            assert_eq!(error.kind, Kind::ReadOnly, "call {nth}: {what:?} again: {error}");
+            assert_eq!(error.kind(), Kind::ReadOnly, "call {nth}: {what:?} again: {error}");
             closed = true;
             check_closed(&mut story);
             break;

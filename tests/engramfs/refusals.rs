@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engramfs::branch::NameError;
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{Error, Kind, Memory, RecordEdit, RecordInput, View};
 
@@ -111,7 +112,7 @@ fn try_all(memory: &Memory, is_right: fn(&str) -> bool, attempt: &dyn Fn(&str) -
             }
             Err(error) => {
                 assert!(!is_right(&text), "{text:?} is refused: {error}");
-                assert_eq!((error.kind, memory.tip()), (Kind::Invalid, before), "{text:?}: {error}");
+                assert_eq!((error.kind(), memory.tip()), (Kind::Invalid, before), "{text:?}: {error}");
             }
         }
     }
@@ -169,7 +170,7 @@ fn checkpoints_have_exactly_the_allowed_names() {
 fn root_branches_have_exactly_the_allowed_names() {
     let (disk, memory) = begun();
     try_all(&memory, |name| is_name(name) && name != "main", &|name| match memory.create_root(&who(), name) {
-        Err(error) if name == "main" => Err(Error { kind: Kind::Invalid, ..error }),
+        Err(_) if name == "main" => Err(NameError::Taken(name.to_owned()).into()),
         other => other.map(|_| ()),
     });
     check_files(&disk, &memory);
@@ -183,9 +184,9 @@ fn records_have_exactly_the_allowed_ids() {
     let tip = memory.tip();
     for id in ["", ".x", "a/b", "a\nb", "../x", "a\0b"] {
         let renamed = memory.commit(&who(), main, vec![RecordEdit::Rename { from: "first".into(), to: id.into() }]);
-        assert_eq!(renamed.unwrap_err().kind, Kind::Invalid, "{id:?}");
+        assert_eq!(renamed.unwrap_err().kind(), Kind::Invalid, "{id:?}");
         let many = (0..1024).map(|n| put(&format!("m{n}"), None, Some("text"))).chain([put(id, None, Some("text"))]);
-        assert_eq!(memory.commit(&who(), main, many.collect()).unwrap_err().kind, Kind::Invalid, "{id:?}");
+        assert_eq!(memory.commit(&who(), main, many.collect()).unwrap_err().kind(), Kind::Invalid, "{id:?}");
     }
     assert_eq!(memory.tip(), tip);
     check_files(&disk, &memory);
@@ -219,10 +220,14 @@ fn bad_vectors_are_refused_and_leave_no_trace() {
         let good = |n: usize| put(&format!("good{n}"), Some(vec![1.0, n as f32]), None);
         let mixed = || vec![good(0), edit(), good(1)];
         let bulk = || (0..1030).map(good).chain([edit()]).collect();
-        assert_eq!(memory.commit(&who(), main, mixed()).unwrap_err().kind, Kind::Invalid, "{shown}");
-        assert_eq!(memory.import(&who(), main, mixed()).unwrap_err().kind, Kind::Invalid, "{shown}");
-        assert_eq!(memory.commit(&who(), main, bulk()).unwrap_err().kind, Kind::Invalid, "{shown}");
-        assert_eq!(memory.check(main, &draft(Some(vector.clone()), None)).unwrap_err().kind, Kind::Invalid, "{shown}");
+        assert_eq!(memory.commit(&who(), main, mixed()).unwrap_err().kind(), Kind::Invalid, "{shown}");
+        assert_eq!(memory.import(&who(), main, mixed()).unwrap_err().kind(), Kind::Invalid, "{shown}");
+        assert_eq!(memory.commit(&who(), main, bulk()).unwrap_err().kind(), Kind::Invalid, "{shown}");
+        assert_eq!(
+            memory.check(main, &draft(Some(vector.clone()), None)).unwrap_err().kind(),
+            Kind::Invalid,
+            "{shown}"
+        );
         assert_eq!(memory.tip(), tip);
         assert_eq!(memory.snapshot(&View::Branch(main)).unwrap().head(), head);
         assert_eq!(disk.files(), files);
@@ -238,11 +243,11 @@ fn a_memory_s_first_vector_is_checked_as_well() {
         bad_vectors().into_iter().filter(|vector| vector.len() != 1 && vector.len() != 3 && vector.len() != 65_536)
     {
         let error = memory.commit(&who(), main_of(&memory), vec![put("bad", Some(vector), None)]).unwrap_err();
-        assert_eq!(error.kind, Kind::Invalid);
+        assert_eq!(error.kind(), Kind::Invalid);
     }
     for text in ["[NaN]", "[Infinity]", "[1e39,0]", "[-1e39,0]", "[]", "[null,1]", "[\"1\",1]", "[[1],1]", "[true,1]"] {
         let document = format!("{{\"vector\":{text}}}");
-        assert_eq!(RecordInput::parse("a", document.as_bytes()).unwrap_err().kind, Kind::Invalid, "{text}");
+        assert_eq!(RecordInput::parse("a", document.as_bytes()).unwrap_err().advice().kind, Kind::Invalid, "{text}");
     }
     assert_eq!(memory.snapshot(&View::Branch(main_of(&memory))).unwrap().count(), 0);
 }

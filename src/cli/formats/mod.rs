@@ -78,7 +78,7 @@ impl InputRow {
     /// Returns the edit that it asks for.
     pub fn into_edit(self, fresh_id: &dyn Fn() -> Arc<str>) -> Result<RecordEdit, Error> {
         match self {
-            InputRow::Line { number, bytes } => RecordEdit::parse_line(&bytes, number, fresh_id),
+            InputRow::Line { number, bytes } => Ok(RecordEdit::parse_line(&bytes, number, fresh_id)?),
             InputRow::Vector { id, vector } => {
                 check_record_id(&id)?;
                 let draft = RecordInput::of_vector(vector)?;

@@ -9,8 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cli::exit::Exit;
-use crate::cli::failure::CommandError;
+use crate::cli::failure::{CommandError, exit_of_told};
 use crate::cli::target::control::Refused;
 
 /// Times of two processes may be cut to different digits.
@@ -70,14 +69,19 @@ impl<'a> Attempt<'a> {
             _ => "look at the mount's log",
         };
         let code = name_of(errno).to_lowercase();
-        CommandError::new(exit_of(errno, &code), code, format!("{} failed: {}", self.what, without_number(error)), hint)
+        CommandError::new(
+            exit_of_told(errno, &code),
+            code,
+            format!("{} failed: {}", self.what, without_number(error)),
+            hint,
+        )
     }
 }
 
 /// Returns the failure that a refusal in `errors`, or in the answer of a handle, tells of.
 fn failure_of(errno: i32, line: &Value) -> CommandError {
     let code = text_of(line, "code");
-    CommandError::new(exit_of(errno, &code), code, text_of(line, "message"), text_of(line, "hint"))
+    CommandError::new(exit_of_told(errno, &code), code, text_of(line, "message"), text_of(line, "hint"))
 }
 
 /// Returns the kernel's words alone: the code says the number already.
@@ -98,16 +102,6 @@ fn newest_line(errors: &str, path: &str, errno: &str, since: Timestamp) -> Optio
 
 fn text_of(line: &Value, key: &str) -> String {
     line.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-fn exit_of(errno: i32, code: &str) -> Exit {
-    match errno {
-        libc::ENOENT | libc::ESTALE => Exit::Missing,
-        libc::EBUSY if code.contains("conflict") => Exit::Refused,
-        libc::EPERM if code.starts_with("gate") => Exit::Refused,
-        libc::EIO if code.contains("damage") || code.contains("hash") => Exit::Damaged,
-        _ => Exit::Failed,
-    }
 }
 
 /// Returns the errno's name; the number's absence and rarer ones are `EIO`.
@@ -136,6 +130,7 @@ fn name_of(errno: i32) -> &'static str {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use crate::cli::exit::Exit;
 
     fn line(seconds: i64, errno: &str, code: &str) -> String {
         let time = Timestamp::from_second(seconds).unwrap();
@@ -172,16 +167,8 @@ mod tests {
         assert_eq!((bare.exit, bare.code.as_str()), (Exit::Failed, "ebusy"));
         assert!(bare.message.starts_with("merging x failed"));
         let now = Timestamp::now().as_second() + 1;
-        std::fs::write(dir.path().join("errors"), line(now, "EBUSY", "conflict")).unwrap();
+        std::fs::write(dir.path().join("errors"), line(now, "EBUSY", "conflicts")).unwrap();
         let told = attempt.failed(&busy);
-        assert_eq!((told.exit, told.message.as_str()), (Exit::Refused, "m conflict"));
-    }
-
-    #[test]
-    fn gates_missing_things_and_damage_have_their_exit_codes() {
-        assert_eq!(exit_of(libc::EPERM, "gate_pending"), Exit::Refused);
-        assert_eq!(exit_of(libc::EPERM, "fixed_name"), Exit::Failed);
-        assert_eq!(exit_of(libc::ENOENT, ""), Exit::Missing);
-        assert_eq!(exit_of(libc::EIO, "damaged"), Exit::Damaged);
+        assert_eq!((told.exit, told.message.as_str()), (Exit::Refused, "m conflicts"));
     }
 }

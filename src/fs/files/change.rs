@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::{FilesOf, name_of};
 use crate::fs::attr::EntryAttr;
 use crate::fs::change::fixed;
-use crate::fs::errno::{Errno, Failure, invalid, not_permitted};
+use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::Caller;
 use crate::fs::node::FsNode;
+use crate::fs::refusal::ShapeRefusal;
 use crate::fs::{Filesystem, branches};
 use crate::memory::{FILES_ROOT, FileName, FileOp, Make, RenameHow, Tree, TreeError};
 
@@ -44,7 +45,7 @@ impl Filesystem {
                 })
                 .and_then(|_| self.present_entry(of, *inode)),
             (FsNode::File(..), _) | (_, FsNode::File(..)) => Err(Errno::EXDEV.into()),
-            _ => Err(not_permitted("nothing here has two names", "hard links are for files/")),
+            _ => Err(ShapeRefusal::OneName.into()),
         };
         self.audit_at(caller, &parent, name, linked)
     }
@@ -53,7 +54,7 @@ impl Filesystem {
         let parent = self.nodes.node(parent)?;
         let made = match &parent {
             FsNode::File(of, directory) => self.make_file(caller, of, *directory, name, make, mode),
-            _ => Err(not_permitted("this kind of file is made in files/ only", "make it in files/")),
+            _ => Err(ShapeRefusal::NoSpecialHere.into()),
         };
         self.audit_at(caller, &parent, name, made)
     }
@@ -174,7 +175,7 @@ impl Filesystem {
         flags: u32,
     ) -> Result<(), Failure> {
         if flags & libc::RENAME_WHITEOUT != 0 {
-            return Err(invalid("bad_flags", "names can't be whited out", "rename without this flag"));
+            return Err(ShapeRefusal::Whiteout.into());
         }
         match (from.0, to.0) {
             (FsNode::File(of, parent), FsNode::File(other, new_parent)) if of == other => {

@@ -5,7 +5,8 @@ use crate::fs::Filesystem;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::Handle;
 use crate::fs::node::FsNode;
-use crate::memory::{Error, FileOp, Kind, RangeOp};
+use crate::fs::refusal::RoomRefusal;
+use crate::memory::{FileOp, RangeOp};
 
 /// Most bytes that one copy takes: the reply's count has 32 bits. Copying goes on after it.
 const COPY_BYTES_MAX: u32 = 1 << 31;
@@ -111,7 +112,6 @@ impl Filesystem {
         if length <= available {
             return Ok(());
         }
-        let message = format!("{length} bytes are asked for and the store's disk has {available}");
-        Err(Error::new(Kind::Full, "disk", message, "free space on the store's disk, or ask for less").into())
+        Err(RoomRefusal::Disk { length, available }.into())
     }
 }

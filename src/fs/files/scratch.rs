@@ -10,7 +10,8 @@ use std::sync::Arc;
 use super::{Area, FilesOf};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::MountContext;
-use crate::memory::{BranchId, Error, FileNode, FileOp, FileOutcome, Kind, Setting, Time, Tree, View};
+use crate::fs::refusal::RoomRefusal;
+use crate::memory::{BranchId, Error, FileNode, FileOp, FileOutcome, Setting, Time, Tree, View};
 use crate::sync::{Mutex, Rank, Reservation};
 
 /// What an inode takes up beside its content.
@@ -112,7 +113,7 @@ impl MountContext {
         let (lost, gained) = (size(&content.tree), size(&after));
         let used = content.counted.bytes() - lost + gained;
         if gained > lost && used > limit {
-            return Err(full(limit).into());
+            return Err(RoomRefusal::Scratch(limit).into());
         }
         content.counted.resize(used).map_err(Error::from)?;
         content.tree = after;
@@ -165,9 +166,4 @@ impl MountContext {
 fn size_of(tree: &Tree, inode: u64) -> u64 {
     let beside = |node: &FileNode| node.xattrs().map(|(name, value)| name.len() + value.len()).sum::<usize>();
     tree.node(inode).map_or(0, |node| INODE_BYTES + node.content().map_or(0, |it| it.allocated()) + beside(node) as u64)
-}
-
-fn full(limit: u64) -> Error {
-    let message = format!("scratch/ holds no more than {limit} bytes");
-    Error::new(Kind::Full, "scratch_full", message, "remove files from scratch/, or raise config/scratch_size")
 }

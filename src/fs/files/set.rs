@@ -2,9 +2,10 @@
 
 use super::FilesOf;
 use crate::fs::Filesystem;
-use crate::fs::errno::{Failure, not_permitted};
+use crate::fs::errno::Failure;
 use crate::fs::look::{AttrChanges, TimeSet};
 use crate::fs::mount_context::Caller;
+use crate::fs::refusal::ShapeRefusal;
 use crate::memory::{Attrs, FILES_ROOT, FileKind, FileNode, FileOp};
 
 const SETUID: u32 = libc::S_ISUID;
@@ -50,7 +51,7 @@ impl Filesystem {
         if uid.is_none_or(|uid| uid == owner) && gid.is_none_or(|gid| gid == group) {
             return Ok(());
         }
-        Err(not_permitted("files/ belongs to the branch's owner", "change the owner of what is in it"))
+        Err(ShapeRefusal::FilesOwner.into())
     }
 }
 

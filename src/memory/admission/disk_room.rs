@@ -10,7 +10,7 @@ use super::reserve::Reserve;
 use crate::disk::FILLER_BYTES;
 use crate::journal::{Journal, JournalError, Kind as Frame};
 use crate::memory::command::log_record::BULK_ROW_BYTES;
-use crate::memory::{Error, Kind, Memory};
+use crate::memory::{Error, Kind, LimitError, Memory};
 use crate::sync::{Mutex, may_wait};
 
 /// Left free by what is not giving back: for entries that commit what was done, and what a seal writes beside contents.
@@ -127,7 +127,7 @@ impl DiskRoom {
 
 /// Returns whether a disk had no room for something.
 pub(in crate::memory) fn is_full(error: &Error) -> bool {
-    matches!(error.kind, Kind::Full | Kind::Quota)
+    matches!(error.kind(), Kind::Full | Kind::Quota)
 }
 
 impl Memory {
@@ -144,7 +144,7 @@ impl Memory {
             return Ok(taken);
         }
         if !may_wait() {
-            return Err(Error::would_wait());
+            return Err(Error::WouldWait);
         }
         self.make_room();
         self.missing().map_or(Ok(taken), |missing| Err(self.full(missing)))
@@ -161,7 +161,7 @@ impl Memory {
             return Ok(());
         }
         if !may_wait() {
-            return Err(Error::would_wait());
+            return Err(Error::WouldWait);
         }
         self.make_room();
         Ok(())
@@ -231,7 +231,7 @@ impl Memory {
             let done = self.collect(&mut stored, self.now());
             failed = done.is_err();
             if let Err(error) = done {
-                log::warn!("the disk is full, and no room could be made: {error}");
+                log::warn!("the disk is full, and no room could be made: {error}; {}", error.hint());
             }
             if self.missing().is_none() || self.free_bytes() + self.room.reserve.bytes() <= before {
                 break;
@@ -271,17 +271,11 @@ impl Memory {
     }
 
     fn full(&self, missing: Missing) -> Error {
-        let kept = self.room.reserve.bytes_wanted();
+        let kept_kib = self.room.reserve.bytes_wanted().div_ceil(1024);
         let lacks = match missing {
-            Missing { bytes: 0, files: true } => "it has no inodes left".to_owned(),
-            Missing { bytes, .. } => format!("{} KiB are missing", bytes.div_ceil(1024).max(1)),
+            Missing { bytes: 0, files: true } => LimitError::Inodes { kept_kib },
+            Missing { bytes, .. } => LimitError::Disk { missing_kib: bytes.div_ceil(1024).max(1), kept_kib },
         };
-        let message = format!(
-            "the store's disk is full: {lacks}, beside the {} KiB that are kept for deletes and gc",
-            kept.div_ceil(1024)
-        );
-        let hint = "delete something (rm, truncate, rmdir, discard and gc work), or free space on the store's disk, then \
-                    try again";
-        Error::new(Kind::Full, "disk", message, hint)
+        lacks.into()
     }
 }

@@ -1,7 +1,7 @@
 //! What `config/rules` says of who may write where: `write=` and `append`.
 
 use crate::memory::storage::trees::stored;
-use crate::memory::{Actor, Error, Kind};
+use crate::memory::{Actor, Error, RuleRefusal};
 use crate::merge::files::{Rule, Rules};
 use crate::workspace::{FileNode, FileOp, Packs, RangeOp, RenameHow, Tree, TreeDifference};
 
@@ -14,10 +14,10 @@ pub(in crate::memory) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &Fil
     for path in touched.paths() {
         let rule = rules.of(&path);
         if !rule.allows(who.uid, &[who.gid]) {
-            return Err(not_yours(&path, rule, who));
+            return Err(not_yours(&path, rule, who).into());
         }
         if rule.append && !touched.only_appends(&path) {
-            return Err(only_append(&path, rule));
+            return Err(only_append(&path, rule).into());
         }
     }
     Ok(())
@@ -130,10 +130,10 @@ pub(in crate::memory) fn check_merge(merge: &Received<'_>, who: &Actor) -> Resul
     for difference in &merge.differences {
         let rule = merge.rules.of(&difference.path);
         if who.uid != merge.owner && !rule.allows(who.uid, &[who.gid]) {
-            return Err(not_yours(&difference.path, rule, who));
+            return Err(not_yours(&difference.path, rule, who).into());
         }
         if rule.append && !appends(difference, merge.packs)? {
-            return Err(only_append(&difference.path, rule));
+            return Err(only_append(&difference.path, rule).into());
         }
     }
     Ok(())
@@ -152,15 +152,12 @@ fn appends(difference: &TreeDifference, packs: &dyn Packs) -> Result<bool, Error
     }
 }
 
-fn not_yours(path: &[u8], rule: &Rule, who: &Actor) -> Error {
-    let message =
-        format!("uid {} may not write files/{}: the rule '{}' names others", who.uid, text(path), rule.pattern);
-    Error::new(Kind::Denied, "write_rule", message, "write elsewhere, or have the owner change config/rules")
+fn not_yours(path: &[u8], rule: &Rule, who: &Actor) -> RuleRefusal {
+    RuleRefusal::Writer { uid: who.uid, path: text(path), pattern: rule.pattern.to_string() }
 }
 
-fn only_append(path: &[u8], rule: &Rule) -> Error {
-    let message = format!("files/{} may only be appended to: the rule '{}' says so", text(path), rule.pattern);
-    Error::new(Kind::NotPermitted, "append_rule", message, "append to it, or have the owner change config/rules")
+fn only_append(path: &[u8], rule: &Rule) -> RuleRefusal {
+    RuleRefusal::Append { path: text(path), pattern: rule.pattern.to_string() }
 }
 
 fn text(path: &[u8]) -> String {

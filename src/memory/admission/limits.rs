@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::command::log_record::{Command, RecordChange};
-use crate::memory::{Error, Kind, Memory};
+use crate::memory::{Error, LimitError, Memory};
 use crate::sync::{Measure, Mutex, Reservation};
 use crate::workspace::Tree;
 
@@ -68,10 +68,7 @@ impl Memory {
         }
         let most = self.files_held.limit.get().copied().unwrap_or(u64::MAX);
         if all.saturating_add(more) > most {
-            let message =
-                format!("names and attributes of files take {} MiB of memory, which is all they may", most >> 20);
-            let hint = "remove files, or mount with a larger --memory";
-            return Err(Error::new(Kind::Full, "memory_full", message, hint));
+            return Err(LimitError::FileNames(most >> 20).into());
         }
         Ok(held.resize(own + more)?)
     }

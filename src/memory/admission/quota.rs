@@ -10,7 +10,7 @@ use imbl::ordmap::DiffItem;
 use crate::branch::{BranchVersion, differences, touched_at_most};
 use crate::memory::catalog::{Branch, BranchId, Catalog, Quota};
 use crate::memory::command::record_input::RecordEdit;
-use crate::memory::{Error, Kind, Memory, Setting};
+use crate::memory::{Error, LimitError, Memory, Setting};
 use crate::segment::SegmentError;
 use crate::sync::{Mutex, Rank, may_wait};
 use crate::workspace::{Attrs, FileNode, FileOp, Tree};
@@ -75,7 +75,7 @@ impl Memory {
             return Ok(());
         }
         if !may_wait() {
-            return Err(Error::would_wait());
+            return Err(Error::WouldWait);
         }
         let growth = growth(catalog.branch(branch)?)?;
         let mut known = self.quotas.0.lock();
@@ -304,13 +304,7 @@ fn within(holder: &Branch, quota: &Quota, sum: Usage, growth: Usage) -> Result<(
     for (what, limit, held, more) in checks {
         let Some(limit) = limit else { continue };
         if more > 0 && held + more > i64::try_from(limit).unwrap_or(i64::MAX) {
-            let message = format!(
-                "{} and the branches below it hold {held} {what}, and with {more} more it would be over the {limit} of its \
-                 config/quota",
-                holder.path
-            );
-            let hint = "remove something, or have the owner of that branch raise its quota";
-            return Err(Error::new(Kind::Quota, "quota", message, hint));
+            return Err(LimitError::Quota { path: holder.path.to_string(), what, held, more, limit }.into());
         }
     }
     Ok(())
@@ -364,7 +358,7 @@ mod tests {
     }
 
     fn is_over<T>(result: Result<T, Error>) -> bool {
-        result.is_err_and(|error| error.kind == Kind::Quota && error.code == "quota")
+        result.is_err_and(|error| matches!(error, Error::Limit(LimitError::Quota { .. })))
     }
 
     #[test]

@@ -161,7 +161,7 @@ impl Reserve {
 pub fn verify(disk: &dyn Disk) -> Result<(), Error> {
     let names = match disk.list(FOLDER) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        names => names.map_err(|error| Error::io("the reserve could not be read", &error))?,
+        names => names.map_err(|error| Error::io("the reserve could not be read", error))?,
     };
     for name in names {
         let path = format!("{FOLDER}/{name}");
@@ -190,7 +190,7 @@ fn is_filled(disk: &dyn Disk, path: &str) -> Result<bool, Error> {
     match read() {
         // It was given up meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
-        filled => filled.map_err(|error| Error::io(&format!("the file {path} could not be read"), &error)),
+        filled => filled.map_err(|error| Error::io(format!("the file {path} could not be read"), error)),
     }
 }
 

@@ -170,7 +170,7 @@ impl Branch {
 
     /// Returns the checkpoint of that label.
     pub fn checkpoint(&self, label: &str) -> Result<&Checkpoint, Error> {
-        self.checkpoints.get(label).ok_or_else(|| Error::no_checkpoint(label))
+        self.checkpoints.get(label).ok_or_else(|| Error::NoCheckpoint(label.to_string()))
     }
 
     /// Keeps a state readable. One of equal content that is kept already stays, for longer.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use crate::memory::{Error, Kind};
+use crate::memory::{BranchError, Error};
 use branch_files::Holdings;
 use settings::{Setting, Settings};
 
@@ -44,12 +44,12 @@ pub struct Catalog {
 impl Catalog {
     /// Returns a branch, or the error that it is gone.
     pub fn branch(&self, id: BranchId) -> Result<&Branch, Error> {
-        self.branches.get(&id).map(|branch| &**branch).ok_or_else(Error::gone)
+        self.branches.get(&id).map(|branch| &**branch).ok_or(Error::Gone)
     }
 
     /// Returns a branch to hold on to, or the error that it is gone.
     pub fn branch_ref(&self, id: BranchId) -> Result<&BranchRef, Error> {
-        self.branches.get(&id).ok_or_else(Error::gone)
+        self.branches.get(&id).ok_or(Error::Gone)
     }
 
     /// Changes a branch, if it is there.
@@ -61,10 +61,7 @@ impl Catalog {
 
     /// Returns a branch's parent; the error says that a root branch has none.
     pub fn parent(&self, branch: &Branch) -> Result<&Branch, Error> {
-        let id = branch.parent.ok_or_else(|| {
-            let message = format!("{} is a root branch and has no parent", branch.name);
-            Error::new(Kind::Invalid, "no_parent", message, "merge, promote and pull are for branches under branches/")
-        })?;
+        let id = branch.parent.ok_or_else(|| BranchError::NoParent(branch.name.to_string()))?;
         self.branch(id)
     }
 
@@ -92,9 +89,9 @@ impl Catalog {
     pub fn resolve(&self, path: &str) -> Result<BranchId, Error> {
         let mut names = path.split('/');
         let root = names.next().and_then(|name| self.roots.get(name));
-        let mut id = *root.ok_or_else(|| Error::no_branch(path))?;
+        let mut id = *root.ok_or_else(|| Error::NoBranch(path.to_owned()))?;
         for name in names {
-            id = *self.branch(id)?.children.get(name).ok_or_else(|| Error::no_branch(path))?;
+            id = *self.branch(id)?.children.get(name).ok_or_else(|| Error::NoBranch(path.to_owned()))?;
         }
         Ok(id)
     }

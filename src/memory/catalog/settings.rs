@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::quota::Quota;
-use crate::memory::{Error, Kind};
+use crate::memory::SettingError;
 use crate::merge::Strategy;
 use crate::merge::files::{DEFAULT_RULES, Rules};
 use crate::object::{CodecError, Reader, Writer};
@@ -227,12 +227,10 @@ impl Settings {
 }
 
 /// Checks a value before it is set and returns it in the form that is kept.
-pub fn check(setting: Setting, value: &str) -> Result<String, Error> {
+pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
     let value = value.trim_end_matches('\n');
-    let bad = |expected: &str| {
-        let shown: String = value.chars().take(80).collect();
-        let message = format!("'{shown}' is no value for config/{}", setting.name());
-        Err(Error::new(Kind::Invalid, "bad_setting", message, format!("write {expected}")))
+    let bad = |expected| {
+        Err(SettingError::Value { setting: setting.name(), shown: value.chars().take(80).collect(), expected })
     };
     let one_line = !value.chars().any(char::is_control);
     match setting {
@@ -261,10 +259,7 @@ pub fn check(setting: Setting, value: &str) -> Result<String, Error> {
             bad("limits such as bytes=1G records=100000 branches=100, or nothing")
         }
         Setting::Rules if value.len() > RULES_BYTES_MAX => bad("rules of up to 64 KiB"),
-        Setting::Rules => match Rules::parse(value) {
-            Ok(_) => Ok(value.to_owned()),
-            Err(error) => Err(Error::new(Kind::Invalid, "bad_rules", error.to_string(), error.hint)),
-        },
+        Setting::Rules => Ok(Rules::parse(value).map(|_| value.to_owned())?),
         _ => Ok(value.to_owned()),
     }
 }
@@ -322,7 +317,7 @@ mod tests {
             (Setting::Quota, "rows=7"),
             (Setting::Gate, "approval 2"),
         ] {
-            assert!(check(setting, value).unwrap_err().hint.starts_with("write "), "{}", setting.name());
+            assert!(check(setting, value).unwrap_err().advice().hint.starts_with("write "), "{}", setting.name());
         }
         assert_eq!(check(Setting::Ttl, "7d\n").unwrap(), "7d");
         assert_eq!(parse_size("64M"), Some(64 << 20));

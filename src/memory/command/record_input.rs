@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::branch::check_record_id;
-use crate::memory::{Error, Kind};
+use crate::memory::RecordError;
 use crate::record::RecordContent;
 use crate::vector::DIM_MAX;
 
@@ -72,38 +72,26 @@ struct Keys<'a> {
     _session: Option<IgnoredAny>,
 }
 
-const SHAPE: &str = "write {\"vector\":[…], \"text\":\"…\", \"metadata\":{…}}";
-
-fn invalid(code: &'static str, message: impl Into<String>) -> Error {
-    Error::new(Kind::Invalid, code, message, SHAPE)
-}
-
 impl<'a> Keys<'a> {
-    fn parse(bytes: &'a [u8]) -> Result<Keys<'a>, Error> {
+    fn parse(bytes: &'a [u8]) -> Result<Keys<'a>, RecordError> {
         if bytes.len() > DOCUMENT_BYTES_MAX {
-            let message = format!("the document has {} bytes, and 16 MiB is the most", bytes.len());
-            return Err(Error::new(
-                Kind::TooLarge,
-                "too_large",
-                message,
-                "keep large content in files/ and a summary here",
-            ));
+            return Err(RecordError::TooLarge(bytes.len()));
         }
         serde_json::from_slice(bytes).map_err(|error| match error.classify() {
-            _ if ends_in_a_number(bytes, &error) => invalid("incomplete", "the document ends in the middle"),
-            serde_json::error::Category::Eof => invalid("incomplete", "the document ends in the middle"),
-            serde_json::error::Category::Syntax => invalid("not_json", format!("the document is not JSON: {error}")),
-            _ => invalid("bad_document", format!("the document is no record: {error}")),
+            _ if ends_in_a_number(bytes, &error) => RecordError::Incomplete,
+            serde_json::error::Category::Eof => RecordError::Incomplete,
+            serde_json::error::Category::Syntax => RecordError::NotJson(error.into()),
+            _ => RecordError::NotARecord(error.into()),
         })
     }
 
-    fn draft(self) -> Result<RecordInput, Error> {
+    fn draft(self) -> Result<RecordInput, RecordError> {
         if self.delete.is_some() {
-            return Err(invalid("bad_document", "'delete' belongs into ingest; here, remove the file"));
+            return Err(RecordError::Delete);
         }
         let vector = self.vector.map(|json| parse_numbers(json.get())).transpose()?.flatten();
         match &vector {
-            None if self.text.is_none() => return Err(invalid("empty_record", "a record needs a vector or a text")),
+            None if self.text.is_none() => return Err(RecordError::Empty),
             Some(vector) => check_numbers(vector)?,
             None => {}
         }
@@ -130,11 +118,11 @@ fn ends_in_a_number(bytes: &[u8], error: &serde_json::Error) -> bool {
 /// Reads an array of numbers out of JSON that is known to be well-formed; nothing for `null`.
 ///
 /// Each number is rounded to f32 once, from its decimal form: going through f64 could round twice.
-fn parse_numbers(json: &str) -> Result<Option<Vec<f32>>, Error> {
+fn parse_numbers(json: &str) -> Result<Option<Vec<f32>>, RecordError> {
     if json == "null" {
         return Ok(None);
     }
-    let wrong = || invalid("bad_document", "the vector is no array of numbers");
+    let wrong = || RecordError::NotNumbers;
     let inside = json.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).ok_or_else(wrong)?.trim();
     if inside.is_empty() {
         return Ok(Some(Vec::new()));
@@ -148,22 +136,19 @@ fn parse_numbers(json: &str) -> Result<Option<Vec<f32>>, Error> {
 }
 
 /// Checks what holds for vectors of any memory.
-pub(in crate::memory) fn check_numbers(vector: &[f32]) -> Result<(), Error> {
+pub(in crate::memory) fn check_numbers(vector: &[f32]) -> Result<(), RecordError> {
     if !(1..=DIM_MAX).contains(&vector.len()) {
-        return Err(invalid(
-            "wrong_dimension",
-            format!("the vector has {} numbers, and 1 to 65536 are possible", vector.len()),
-        ));
+        return Err(RecordError::Length(vector.len()));
     }
     match vector.iter().position(|number| !number.is_finite()) {
         None => Ok(()),
-        Some(at) => Err(invalid("not_finite", format!("number {at} of the vector is not finite as an f32"))),
+        Some(at) => Err(RecordError::NotFinite(at)),
     }
 }
 
 impl RecordInput {
     /// Makes a draft out of a bare vector.
-    pub fn of_vector(vector: Vec<f32>) -> Result<RecordInput, Error> {
+    pub fn of_vector(vector: Vec<f32>) -> Result<RecordInput, RecordError> {
         check_numbers(&vector)?;
         Ok(RecordInput { vector: Some(vector.into()), text: None, metadata: canonical(Map::new()) })
     }
@@ -174,24 +159,23 @@ impl RecordInput {
     }
 
     /// Parses the whole document of `vectors/<id>.json`. An `id` inside must equal `id`. Over
-    /// 16 MiB: kind `TooLarge`. Incomplete JSON: code `incomplete`.
-    pub fn parse(id: &str, document: &[u8]) -> Result<RecordInput, Error> {
+    /// 16 MiB: [`RecordError::TooLarge`]. Incomplete JSON: [`RecordError::Incomplete`].
+    pub fn parse(id: &str, document: &[u8]) -> Result<RecordInput, RecordError> {
         let keys = Keys::parse(document)?;
         if let Some(other) = &keys.id
             && other != id
         {
-            let shown: String = other.chars().take(80).collect();
-            return Err(invalid("other_id", format!("the document says id '{shown}', and the file is {id}.json")));
+            return Err(RecordError::OtherId { said: other.chars().take(80).collect(), id: id.to_owned() });
         }
         keys.draft()
     }
 
     /// Tells from the beginning of a document whether it can still become right: an error if it is
     /// wrong for certain, otherwise whether it is complete.
-    pub fn probe(id: &str, beginning: &[u8]) -> Result<bool, Error> {
+    pub fn probe(id: &str, beginning: &[u8]) -> Result<bool, RecordError> {
         match RecordInput::parse(id, beginning) {
             Ok(_) => Ok(true),
-            Err(error) if error.code == "incomplete" => Ok(false),
+            Err(RecordError::Incomplete) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -211,8 +195,7 @@ impl RecordInput {
 impl RecordEdit {
     /// Parses one line of `ingest`; errors name the line by `number`, counted from 1. A line
     /// without an id gets the one that `fresh_id` gives.
-    pub fn parse_line(line: &[u8], number: usize, fresh_id: &dyn Fn() -> Arc<str>) -> Result<RecordEdit, Error> {
-        let at_line = |error: Error| Error { message: format!("line {number}: {}", error.message), ..error };
+    pub fn parse_line(line: &[u8], number: usize, fresh_id: &dyn Fn() -> Arc<str>) -> Result<RecordEdit, RecordError> {
         let parse = || {
             let mut keys = Keys::parse(line)?;
             let id: Option<Arc<str>> = keys.id.take().map(Arc::from);
@@ -222,13 +205,13 @@ impl RecordEdit {
             if keys.delete.take() != Some(true) {
                 return Ok(RecordEdit::Put { id: id.unwrap_or_else(fresh_id), draft: keys.draft()? });
             }
-            let id = id.ok_or_else(|| invalid("no_id", "a line that deletes names no id"))?;
+            let id = id.ok_or(RecordError::NoId)?;
             if keys.vector.is_some() || keys.text.is_some() || keys.metadata.is_some() {
-                return Err(invalid("bad_document", "a line that deletes holds more than the id"));
+                return Err(RecordError::DeleteWithContent);
             }
             Ok(RecordEdit::Delete { id })
         };
-        parse().map_err(at_line)
+        parse().map_err(|error: RecordError| error.in_line(number))
     }
 
     /// Returns the id of the record that the edit leaves behind or removes.
@@ -243,9 +226,10 @@ impl RecordEdit {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use crate::memory::Kind;
 
     fn code(document: &str) -> &'static str {
-        RecordInput::parse("a", document.as_bytes()).unwrap_err().code
+        RecordInput::parse("a", document.as_bytes()).unwrap_err().advice().code
     }
 
     #[test]
@@ -264,7 +248,7 @@ mod tests {
         assert_eq!(code("{\"text\":\"t\"} x"), "not_json");
         assert_eq!(code("[1]"), "bad_document");
         let large = format!("{{\"text\":\"{}\"}}", "x".repeat(DOCUMENT_BYTES_MAX));
-        assert_eq!(RecordInput::parse("a", large.as_bytes()).unwrap_err().kind, Kind::TooLarge);
+        assert_eq!(RecordInput::parse("a", large.as_bytes()).unwrap_err().advice().kind, Kind::TooLarge);
     }
 
     #[test]
@@ -295,7 +279,7 @@ mod tests {
         let delete = RecordEdit::parse_line(br#"{"id":"a","delete":true}"#, 1, &fresh).unwrap();
         assert!(matches!(delete, RecordEdit::Delete { id } if &*id == "a"));
         let error = RecordEdit::parse_line(br#"{"id":"a/b","text":"x"}"#, 7, &fresh).unwrap_err();
-        assert!(error.message.starts_with("line 7: "), "{error}");
+        assert!(error.to_string().starts_with("line 7: "), "{error}");
         assert!(RecordEdit::parse_line(br#"{"delete":true}"#, 1, &fresh).is_err());
     }
 }

@@ -93,7 +93,7 @@ impl<'a> HistoryReader<'a> {
         let number = archives.partition_point(|archive| archive.last() < seq);
         match archives.get(number) {
             Some(archive) if archive.first <= seq => self.archived(number, seq - archive.first).map(Arc::new),
-            _ => self.recent(seq)?.ok_or_else(|| Error::no_entry(&seq.to_string())),
+            _ => self.recent(seq)?.ok_or(Error::NoEntry(seq)),
         }
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::memory::catalog::{BranchId, Catalog};
-use crate::memory::transaction::files::changed_meanwhile;
 use crate::memory::{Actor, BranchEvent, EditError, Error, Kind, Memory, Replaced, View};
 use crate::merge::files::Rules;
 use crate::object::Time;
@@ -117,7 +116,7 @@ impl Memory {
     fn expire_in(&self, owner: &Actor, branch: BranchId, expired: Vec<Expired>, dry_run: bool) -> Result<u64, Error> {
         let before = match self.files(&View::Branch(branch)) {
             // Merged or discarded meanwhile.
-            Err(error) if error.kind == Kind::Gone => return Ok(0),
+            Err(Error::Gone) => return Ok(0),
             before => before?,
         };
         let open = self.open_files(branch);
@@ -150,12 +149,12 @@ impl Memory {
             let path = if folder.is_empty() { wanted.to_vec() } else { [&folder[..], b"/", &wanted[..]].concat() };
             let end = |node: &FileNode| branch.settings.rules().of(&path).ttl.map(|ttl| node.mtime.after(ttl));
             let is_due = tree.node(inode).is_ok_and(|node| end(node).is_some_and(|end| end <= now));
-            if is_it && is_due { Ok(()) } else { Err(changed_meanwhile()) }
+            if is_it && is_due { Ok(()) } else { Err(Error::FileChanged) }
         };
         match self.edit_if(owner, branch, FileOp::Unlink { parent, name, keep: true }, still) {
             Ok(_) if self.is_watched() => Ok(true),
             Ok(_) => self.drop_file(owner, branch, inode).map(|()| true),
-            Err(EditError::Refused(error)) if !matches!(error.kind, Kind::Busy | Kind::Gone) => Err(error),
+            Err(EditError::Refused(error)) if !matches!(error.kind(), Kind::Busy | Kind::Gone) => Err(error),
             // It went or was replaced meanwhile, or its branch is gone.
             Err(_) => Ok(false),
         }

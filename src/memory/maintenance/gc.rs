@@ -11,7 +11,7 @@ use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, RetainedState};
 use crate::memory::command::log_record::Command;
 use crate::memory::storage::manifest::Stored;
-use crate::memory::{Actor, Error, Kind, Memory};
+use crate::memory::{Actor, BranchError, Error, Kind, Memory};
 use crate::object::{Hash, Time};
 
 /// Files are written again where one in so many of their bytes is needed by nobody.
@@ -58,7 +58,7 @@ impl Memory {
         drop(sealed);
         match self.compact(stored, if self.room.is_tight() { TIGHT_SHARE } else { SHARE }) {
             Ok(more) => bytes += more,
-            Err(error) => log::warn!("files of which little is needed stay as they are: {error}"),
+            Err(error) => log::warn!("files of which little is needed stay as they are: {error}; {}", error.hint()),
         }
         self.room.reserve.fill();
         Ok((states, bytes))
@@ -71,14 +71,14 @@ impl Memory {
             let catalog = self.catalog();
             let branch = catalog.branch(branch)?;
             if !(Age { now: self.now(), least }).expires(branch) || !branch.children.is_empty() {
-                return Err(Error::new(Kind::Busy, "in_use", "the branch was written to", "wait until it expires"));
+                return Err(BranchError::InUse.into());
             }
             path = Some(branch.path.to_string());
             Ok(Command::Discard(branch.id))
         };
         self.give_room()?;
         match self.transact_in_room(who, &[Some(branch)], command) {
-            Err(error) if matches!(error.kind, Kind::Busy | Kind::Gone) => Ok(None),
+            Err(error) if matches!(error.kind(), Kind::Busy | Kind::Gone) => Ok(None),
             done => done.map(|_| path),
         }
     }
@@ -112,7 +112,7 @@ impl Memory {
             self.trees.retain_packs(&live);
             live
         };
-        self.segments.blobs.sweep(live).map_err(|error| Error::io("unreachable segments could not be removed", &error))
+        self.segments.blobs.sweep(live).map_err(|error| Error::io("unreachable segments could not be removed", error))
     }
 
     /// Returns the names of all files in the blob store that are needed.
@@ -128,7 +128,7 @@ impl Memory {
     fn unreachable_bytes(&self) -> Result<u64, Error> {
         let live = self.live_files(&self.sealing.lock());
         let unreferenced = self.segments.blobs.unreferenced(&live);
-        let unreferenced = unreferenced.map_err(|error| Error::io("the segments' folder could not be read", &error))?;
+        let unreferenced = unreferenced.map_err(|error| Error::io("the segments' folder could not be read", error))?;
         let length =
             |name: &String| self.disk.open(&format!("{}/{name}", crate::segment::FOLDER)).and_then(|file| file.len());
         Ok(unreferenced.iter().filter_map(|name| length(name).ok()).sum())

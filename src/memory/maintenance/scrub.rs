@@ -183,7 +183,7 @@ mod tests {
         ask().unwrap();
         memory.scrub();
         let error = ask().unwrap_err();
-        assert!(error.kind == Kind::Damaged && error.message.contains("block 0 does not match"), "{error}");
+        assert!(error.kind() == Kind::Damaged && error.to_string().contains("block 0 does not match"), "{error}");
         assert_eq!(memory.scrubber.progress(), whole);
     }
 }

@@ -161,7 +161,7 @@ struct DiskBeforeSeal {
 impl DiskBeforeSeal {
     fn look(memory: &Memory) -> Result<DiskBeforeSeal, Error> {
         let names = memory.segments.blobs.names();
-        let names = names.map_err(|error| Error::io("the segments' folder could not be read", &error))?;
+        let names = names.map_err(|error| Error::io("the segments' folder could not be read", error))?;
         Ok(DiskBeforeSeal { names, manifest: read_file(&*memory.disk, manifest::PATH)? })
     }
 }
@@ -206,7 +206,7 @@ impl Memory {
             live
         };
         let swept = self.segments.blobs.sweep(live);
-        swept.map(drop).map_err(|error| Error::io("what a seal could not finish could not be removed", &error))
+        swept.map(drop).map_err(|error| Error::io("what a seal could not finish could not be removed", error))
     }
 
     /// Seals once; older segments are compacted for at most `spare` bytes.
@@ -265,9 +265,9 @@ impl Memory {
     /// exchange of the two alone.
     fn rotate(&self) -> Result<Rotated, Error> {
         self.sync()?;
-        let old = self.journal().ok_or_else(|| Error::read_only("it was opened for reading"))?;
+        let old = self.journal().ok_or_else(|| Error::ReadOnly("it was opened for reading".to_owned()))?;
         let names =
-            self.disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", &error))?;
+            self.disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", error))?;
         let numbers = names.iter().filter_map(|name| Journal::number_of(name));
         let journals = numbers.filter(|number| *number <= old.number()).collect();
         let new = Journal::create_after(&self.disk, &old)?;
@@ -367,7 +367,9 @@ impl Memory {
                 match catch_unwind(AssertUnwindSafe(|| memory.run(&work, &mut quiescence))) {
                     // Closed meanwhile, or told to whoever had to write.
                     Ok(Err(error)) if memory.is_read_only() => log::debug!("nothing is sealed any more: {error}"),
-                    Ok(Err(error)) => log::warn!("work in the background failed and will be tried again: {error}"),
+                    Ok(Err(error)) => {
+                        log::warn!("work in the background failed and will be tried again: {error}; {}", error.hint())
+                    }
                     Ok(Ok(())) => {}
                     Err(_) => log::error!("work in the background ended in an internal error and will be tried again"),
                 }
@@ -411,7 +413,7 @@ impl Memory {
         if self.unsealed_bytes() >= IDLE_SEAL_BYTES
             && let Err(error) = self.seal()
         {
-            log::warn!("the store could not be sealed and will take longer to open: {error}");
+            log::warn!("the store could not be sealed and will take longer to open: {error}; {}", error.hint());
         }
     }
 

@@ -13,7 +13,7 @@ use crate::lineage::{Decision, Side, SignedEntry};
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::BranchId;
 use crate::memory::command::log_record::{Command, LogRecord, MergeKind};
-use crate::memory::{Actor, BranchEvent, Error, Kind, Memory};
+use crate::memory::{Actor, BranchEvent, Error, Kind, Memory, MergeError};
 use crate::sync::Deadline;
 
 /// How often a plan is made again before the parent is said to move too fast.
@@ -62,7 +62,7 @@ impl Memory {
                 Ok(merged(&entry))
             }
             MergeAttempt::Refused(error, planned) => Err(self.refused(who, (branch, merge), error, planned)),
-            MergeAttempt::TooLong => Err(parent_moves()),
+            MergeAttempt::TooLong => Err(MergeError::ParentMoves.into()),
         }
     }
 
@@ -132,11 +132,11 @@ impl Memory {
         error: Error,
         planned: Option<Arc<MergePlan>>,
     ) -> Error {
-        if let (Kind::Conflict, Some(planned)) = (error.kind, &planned) {
+        if let (Kind::Conflict, Some(planned)) = (error.kind(), &planned) {
             self.note_shown(who, merge, planned);
         }
-        let is_verdict = matches!(error.kind, Kind::Conflict | Kind::NotEmpty | Kind::Refused);
-        if is_verdict || matches!(error.kind, Kind::Denied | Kind::NotPermitted) {
+        let is_verdict = matches!(error.kind(), Kind::Conflict | Kind::NotEmpty | Kind::Refused);
+        if is_verdict || matches!(error.kind(), Kind::Denied | Kind::NotPermitted) {
             return self.note_refusal(who, merge.0, error);
         }
         error
@@ -205,9 +205,4 @@ fn merged(entry: &SignedEntry) -> MergeResult {
         head: entry.entry.head,
         entry: Some(entry.hash),
     }
-}
-
-fn parent_moves() -> Error {
-    let message = "the parent changes faster than the merge can be worked out";
-    Error::new(Kind::Busy, "parent_moves", message, "try again when less is written to it, or merge in smaller steps")
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here takes a lock or changes anything; `merging` says when it is worked out.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, RetainedState
 use crate::memory::command::log_record::{LogRecord, MergeKind};
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::storage::trees::stored;
-use crate::memory::{Actor, Error, Kind};
+use crate::memory::{Actor, Advice, BranchError, Error, MergeError};
 use crate::merge::files::{FileDecision, FileMerge, FilePlan, Loser, MergeAll, MergeTrees, Rules, plan_files};
 use crate::merge::{Sides, Strategy};
 use crate::object::{Hash, Time};
@@ -42,20 +43,20 @@ pub struct MergeResult {
 }
 
 #[derive(Serialize)]
-struct Blocker<'a> {
-    code: &'a str,
-    message: &'a str,
-    hint: &'a str,
+struct Blocker {
+    code: &'static str,
+    message: String,
+    hint: Cow<'static, str>,
 }
 
 #[derive(Serialize)]
-struct ConflictLine<'a> {
-    status: &'a str,
+struct ConflictLine {
+    status: &'static str,
     put: u64,
     deleted: u64,
     files: u64,
     conflicts: Vec<Value>,
-    blockers: Vec<Blocker<'a>>,
+    blockers: Vec<Blocker>,
     head: String,
     entry: Option<String>,
 }
@@ -68,16 +69,17 @@ impl MergeResult {
 
     /// Returns one line of JSON without its line end.
     pub fn to_json(&self) -> String {
-        let blocker = |error: &Error| -> (String, String) { (error.message.clone(), error.hint.clone()) };
-        let texts: Vec<_> = self.blockers.iter().map(blocker).collect();
-        let blockers = self.blockers.iter().zip(&texts);
+        let blocker = |error: &Error| {
+            let Advice { code, hint, .. } = error.advice();
+            Blocker { code, message: error.to_string(), hint }
+        };
         let line = ConflictLine {
             status: self.status,
             put: self.counts.put,
             deleted: self.counts.deleted,
             files: self.counts.files,
             conflicts: self.conflicts.iter().map(Decision::to_json).collect(),
-            blockers: blockers.map(|(error, (message, hint))| Blocker { code: error.code, message, hint }).collect(),
+            blockers: self.blockers.iter().map(blocker).collect(),
             head: self.head.to_string(),
             entry: self.entry.map(|hash| hash.to_string()),
         };
@@ -126,8 +128,7 @@ pub fn without_children(branch: &Branch) -> Result<(), Error> {
     if branch.children.is_empty() {
         return Ok(());
     }
-    let message = format!("{} has {} child branches", branch.path, branch.children.len());
-    Err(Error::new(Kind::NotEmpty, "has_children", message, "merge or discard them first"))
+    Err(BranchError::HasChildren { path: branch.path.to_string(), count: branch.children.len() }.into())
 }
 
 /// What a merge is worked out from, beside the catalog.
@@ -444,10 +445,7 @@ pub fn restored(
     patterns: &[Arc<str>],
     most: usize,
 ) -> Result<(Tree, u64), PlanError> {
-    let bad = |pattern: &str| {
-        let message = format!("'{pattern}' is no pattern of files to roll back");
-        Error::new(Kind::Invalid, "bad_pattern", message, "write files/ and a path or pattern, such as files/notes/**")
-    };
+    let bad = |pattern: &str| Error::from(MergeError::Pattern(pattern.to_owned()));
     let mut text = String::new();
     for pattern in patterns {
         // Blanks end a word in rules; any one character stands for them.
@@ -480,13 +478,5 @@ pub fn conflict(plan: &MergePlan) -> Error {
         plan.both_changed.iter().filter(|item| item.decision.is_none()).map(|item| &*item.id).collect();
     let shown = open.iter().take(5).copied().collect::<Vec<_>>().join(", ");
     let more = if open.len() > 5 { ", …" } else { "" };
-    let message =
-        format!("{} records or files were changed on both sides and wait for a decision: {shown}{more}", open.len());
-    Error::new(
-        Kind::Conflict,
-        "conflicts",
-        message,
-        "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl; a file is \
-         settled as well by writing it in the branch",
-    )
+    MergeError::Conflicts { count: open.len(), shown: format!("{shown}{more}") }.into()
 }

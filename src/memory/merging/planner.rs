@@ -8,7 +8,7 @@ use super::merge_budget::{MergeBudget, MergedContents};
 use super::merge_plan::{MergeContext, MergePlan};
 use crate::memory::catalog::BranchId;
 use crate::memory::command::log_record::MergeKind;
-use crate::memory::{Actor, Error, Kind, Memory};
+use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::sync::{Condvar, Deadline, Mutex, Pool};
 
 /// Jobs that run at a time.
@@ -140,7 +140,7 @@ impl Memory {
         self.planner.pool.run(who.uid, move || {
             let plan = || work_out(&memory, purpose, &actor, earlier);
             let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(plan));
-            doing.finish(caught.unwrap_or_else(|_| Err(Error::internal("planning a merge"))));
+            doing.finish(caught.unwrap_or_else(|_| Err(Error::Internal("planning a merge"))));
         });
         job.wait(deadline).ok_or_else(too_long)?
     }
@@ -153,7 +153,7 @@ fn work_out(
     who: &Actor,
     earlier: Option<PendingPlan>,
 ) -> Result<PendingPlan, Error> {
-    let memory = memory.upgrade().ok_or_else(|| Error::read_only("the store was closed"))?;
+    let memory = memory.upgrade().ok_or_else(|| Error::ReadOnly("the store was closed".to_owned()))?;
     let share = memory.shares.enter(purpose.uid);
     let pause = || share.pause();
     let contents = memory.planner.contents(purpose.branch, purpose.merge);
@@ -187,13 +187,11 @@ impl Memory {
         match told.recv_timeout(deadline.left()) {
             Ok(settled) => settled,
             Err(RecvTimeoutError::Timeout) => Err(too_long()),
-            Err(RecvTimeoutError::Disconnected) => Err(Error::internal("settling a conflict")),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::Internal("settling a conflict")),
         }
     }
 }
 
 fn too_long() -> Error {
-    let message = "the merge takes more than a rename may take: meanwhile no name could be looked up beside it";
-    let hint = "it is worked out in the background: write merge to the branch's ctl, or move it again in a while";
-    Error::new(Kind::Busy, "merge_too_long", message, hint)
+    MergeError::TooLong.into()
 }

@@ -7,7 +7,7 @@ use super::merge_plan::{MergeContext, MergePlan};
 use crate::lineage::{Decision, Side};
 use crate::memory::catalog::{BranchId, Catalog, Resolution};
 use crate::memory::command::log_record::{Command, MergeKind};
-use crate::memory::{Actor, Error, Kind, Memory};
+use crate::memory::{Actor, Error, Memory, MergeError};
 
 /// A conflict and how somebody settles it.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ impl Memory {
         let resolution = Resolution { side, child: item.child, parent: item.parent };
         let settled = ResolvedConflict { uid: who.uid, id: id.into(), resolution };
         if item.decision.is_none() && self.followed(&catalog, (branch, merge), vec![settled.clone()])?.is_empty() {
-            return Err(in_the_way(id));
+            return Err(MergeError::FolderInTheWay(id.to_string()).into());
         }
         let ResolvedConflict { id, resolution, .. } = settled;
         self.transact(who, &[Some(branch)], || Ok(Command::Resolve { branch, id, resolution })).map(drop)
@@ -49,8 +49,7 @@ impl Memory {
                 return Ok((item.clone(), merge));
             }
         }
-        let message = format!("{id} is not in conflict");
-        Err(Error::new(Kind::NotFound, "no_conflict", message, "see the branch's file conflicts"))
+        Err(MergeError::NoConflict(id.to_string()).into())
     }
 
     /// Settles for the child what was written in a branch by who was shown that it is in conflict. Where that can't be
@@ -137,10 +136,4 @@ impl Memory {
     pub(in crate::memory) fn parent_of(&self, branch: BranchId) -> Option<BranchId> {
         self.catalog().branches.get(&branch).and_then(|branch| branch.parent)
     }
-}
-
-fn in_the_way(id: &str) -> Error {
-    let message = format!("{id} can't be resolved so: the other side has a folder there that holds something");
-    let hint = "move away what is in the folder, or resolve for the other side";
-    Error::new(Kind::Invalid, "folder_in_the_way", message, hint)
 }

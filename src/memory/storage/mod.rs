@@ -19,6 +19,6 @@ pub(in crate::memory) fn read_file(disk: &dyn Disk, path: &str) -> Result<Vec<u8
     };
     read().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::damaged(format!("the file {path} is missing from the store")),
-        _ => Error::io(&format!("the file {path} could not be read"), &error),
+        _ => Error::io(format!("the file {path} could not be read"), error),
     })
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk::{Disk, DiskFile};
 use crate::memory::command::record_input::RecordInput;
-use crate::memory::{Error, Memory, RecordEdit};
+use crate::memory::{Error, LimitError, Memory, RecordEdit};
 use crate::object::{CodecError, Reader, Writer};
 use crate::sync::Reservation;
 
@@ -58,10 +58,7 @@ impl IngestBatch {
     /// Returns all edits, and what lets them be in memory. Kind `Quota` or `Full` where they are too many for it.
     pub fn into_edits(mut self) -> Result<(Vec<RecordEdit>, Reservation), Error> {
         let (length, weight) = self.spilled;
-        self.held.grow(weight).map_err(|over| Error {
-            hint: "write the batch in several parts, each with a close or fsync".to_owned(),
-            ..over.into()
-        })?;
+        self.held.grow(weight).map_err(LimitError::Batch)?;
         let mut edits = Vec::with_capacity(self.count);
         if let Some(file) = &self.file {
             read_back(&**file, length, &mut edits)?;
@@ -81,7 +78,7 @@ impl IngestBatch {
             write(edit, &mut one);
             out.bytes(one.as_slice());
         }
-        let failed = |error| Error::io("the edits that wait for their commit could not be put on disk", &error);
+        let failed = |error| Error::io("the edits that wait for their commit could not be put on disk", error);
         if self.file.is_none() {
             self.file = Some(nameless(&*self.disk).map_err(failed)?);
         }
@@ -120,7 +117,7 @@ fn weight(edit: &RecordEdit) -> u64 {
 const READ_BYTES: usize = 1 << 20;
 
 fn read_back(file: &dyn DiskFile, length: u64, edits: &mut Vec<RecordEdit>) -> Result<(), Error> {
-    let failed = |error| Error::io("the edits that wait for their commit could not be read back", &error);
+    let failed = |error| Error::io("the edits that wait for their commit could not be read back", error);
     let (mut buffer, mut at) = (Vec::new(), 0);
     while at < length {
         let more = (READ_BYTES as u64).min(length - at) as usize;
@@ -237,8 +234,8 @@ mod tests {
         }
         assert!(memory.budget.held() <= 100_000);
         let error = batch.into_edits().map(|_| ()).unwrap_err();
-        assert_eq!(error.kind, Kind::Quota);
-        assert!(error.hint.contains("several parts"), "{error}");
+        assert_eq!(error.kind(), Kind::Quota);
+        assert!(error.hint().contains("several parts"), "{error}");
         assert_eq!(memory.budget.held(), 0);
     }
 }

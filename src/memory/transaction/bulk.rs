@@ -10,7 +10,7 @@ use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog};
 use crate::memory::command::log_record::LogRecord;
 use crate::memory::command::prepared::{PreparedCommand, about, fix};
 use crate::memory::merging::merge_budget::PlanError;
-use crate::memory::{Error, Kind, Setting};
+use crate::memory::{Error, RecordError};
 use crate::object::Time;
 use crate::segment::{Segment, SegmentError};
 
@@ -96,7 +96,5 @@ fn check_dimension(catalog: &Catalog, branch: &Branch, segment: &Segment) -> Res
     if settings.dim().is_none_or(|fixed| dim.is_none_or(|dim| dim == fixed)) {
         return Ok(());
     }
-    let message =
-        format!("the vectors have {} numbers, and vectors here have {}", segment.dim(), settings.get(Setting::Dim));
-    Err(Error::new(Kind::Invalid, "wrong_dimension", message, "use the embedding model that the memory was made with"))
+    Err(RecordError::BulkDimension { found: segment.dim(), expected: settings.dim().unwrap_or(0) }.into())
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::prepare::{PlanContext, prepare};
 use super::transact::LogTail;
 use crate::memory::command::log_record::{Command, LogRecord};
-use crate::memory::{Actor, Environment, Error, Kind, Memory};
+use crate::memory::{Actor, ClockError, Environment, Error, Memory};
 use crate::object::Time;
 
 const DAY: i64 = 24 * 3600 * 1_000_000_000;
@@ -62,13 +62,10 @@ impl Memory {
         let jump = now.set_since(&log_tail.moment);
         if jump.unsigned_abs() > DAY.unsigned_abs() {
             let way = if jump > 0 { "forward" } else { "back" };
-            let message =
-                format!("the machine's clock was set {way} by {} days since the last write", jump.abs() / DAY);
-            return Err(clock_jumped(message, "set the clock right; if it is right now, unmount and mount again"));
+            return Err(ClockError::Set { way, days: jump.abs() / DAY }.into());
         }
         if log_tail.time.0 == i64::MAX {
-            let message = "the last entry has the last time that can be stored";
-            return Err(clock_jumped(message.to_owned(), "unmount, and run engramfs clock STORE --reset"));
+            return Err(ClockError::Ended.into());
         }
         log_tail.moment = now;
         Ok(now.clock.max(log_tail.time.after(1)))
@@ -117,8 +114,4 @@ impl Memory {
         report["reset"] = true.into();
         Ok(report)
     }
-}
-
-fn clock_jumped(message: String, hint: &str) -> Error {
-    Error::new(Kind::Invalid, "clock_jumped", message, hint)
 }

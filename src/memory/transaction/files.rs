@@ -171,7 +171,7 @@ impl Memory {
             crate::memory::admission::guard::check(rules, branch.state.files(), who, op)
         };
         match self.edit_if(who, branch, op, still) {
-            Err(EditError::Refused(error)) if error.kind == Kind::Denied => {
+            Err(EditError::Refused(error)) if error.kind() == Kind::Denied => {
                 Err(self.note_refusal(who, branch, error).into())
             }
             done => done,
@@ -423,11 +423,6 @@ impl LogTail {
 /// Reads the code in front of an operation.
 pub(in crate::memory) fn split_code(bytes: &[u8]) -> Option<(Hash, &[u8])> {
     bytes.split_first_chunk().map(|(code, rest)| (Hash(*code), rest))
-}
-
-/// Says that what was to be changed is another one by now.
-pub(in crate::memory) fn changed_meanwhile() -> Error {
-    Error::new(Kind::Busy, "changed", "the file was changed meanwhile", "try again")
 }
 
 /// Returns whether an operation makes less of the files.

@@ -14,7 +14,7 @@ use crate::memory::merging::merge_budget::MergeBudget;
 use crate::memory::merging::merge_plan;
 use crate::memory::merging::merge_plan::{MergeContext, MergePlan};
 use crate::memory::merging::rollback::Rollback;
-use crate::memory::{Error, Kind};
+use crate::memory::{BranchError, Error, RecordError, SettingError};
 use crate::object::{Hash, Time};
 use crate::record::{Provenance, RecordContent, Version};
 use crate::segment::{Row, Segment};
@@ -97,14 +97,14 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
     }
 }
 
-fn exists(path: &str) -> Error {
-    Error::new(Kind::Exists, "exists", format!("there is a branch {path} already"), "choose another name")
+fn exists(path: impl Into<String>) -> Error {
+    BranchError::Exists(path.into()).into()
 }
 
 fn root(context: &PlanContext<'_>, log_record: &LogRecord, name: &Arc<str>) -> Result<PreparedCommand, Error> {
     check_name(name)?;
     if context.catalog.roots.contains_key(name) {
-        return Err(exists(name));
+        return Err(exists(&**name));
     }
     let branch =
         Branch::new(BranchId(context.seq), name.clone(), None, Arc::default(), log_record.uid, log_record.time);
@@ -122,7 +122,7 @@ fn fork(
     check_name(name)?;
     let parent = context.catalog.branch(parent)?;
     if parent.children.contains_key(name) {
-        return Err(exists(&format!("{}/{name}", parent.path)));
+        return Err(exists(format!("{}/{name}", parent.path)));
     }
     let state = match from {
         None => without_orphans(&parent.state),
@@ -176,23 +176,16 @@ pub(in crate::memory) fn check_vector(
     metric: Metric,
     content: &RecordContent,
     norm: f32,
-) -> Result<(), Error> {
+) -> Result<(), RecordError> {
     let Some(vector) = &content.vector else { return Ok(()) };
     check_numbers(vector)?;
     if let Some(dim) = dim
         && dim != vector.len()
     {
-        let message = format!("the vector has {} numbers, and vectors here have {dim}", vector.len());
-        return Err(Error::new(
-            Kind::Invalid,
-            "wrong_dimension",
-            message,
-            "use the embedding model that the memory was made with",
-        ));
+        return Err(RecordError::Dimension { found: vector.len(), expected: dim });
     }
     if metric == Metric::Cosine && norm == 0.0 {
-        let message = "a vector of zeros has no direction to compare by cosine";
-        return Err(Error::new(Kind::Invalid, "zero_vector", message, "leave the vector out, or use another metric"));
+        return Err(RecordError::ZeroVector);
     }
     Ok(())
 }
@@ -248,8 +241,7 @@ fn checkpoint(
 ) -> Result<PreparedCommand, Error> {
     check_name(label)?;
     if branch.checkpoints.contains_key(label) {
-        let message = format!("the branch has a checkpoint {label} already");
-        return Err(Error::new(Kind::Exists, "exists", message, "choose another label, or rmdir that one first"));
+        return Err(BranchError::CheckpointExists(label.to_string()).into());
     }
     let text_detail = (!text.is_empty()).then(|| text.clone());
     let detail = Detail { label: Some(label.clone()), text: text_detail, ..Detail::default() };
@@ -273,13 +265,7 @@ fn uncheckpoint(
 
 fn discard(catalog: &Catalog, log_record: &LogRecord, branch: &Branch) -> Result<PreparedCommand, Error> {
     if branch.parent.is_none() && &*branch.name == "main" {
-        let message = "main was made with the store and can't be discarded";
-        return Err(Error::new(
-            Kind::NotPermitted,
-            "main_stays",
-            message,
-            "discard its child branches, or remove the store",
-        ));
+        return Err(BranchError::MainStays.into());
     }
     merge_plan::without_children(branch)?;
     Ok(about(catalog, log_record, branch, EntryOp::Discard).step(CatalogChange::Remove(branch.id)))
@@ -293,12 +279,11 @@ fn rename(
 ) -> Result<PreparedCommand, Error> {
     check_name(name)?;
     if branch.parent.is_none() {
-        let message = format!("{} is a root branch and keeps its name", branch.name);
-        return Err(Error::new(Kind::Invalid, "root_name", message, "make another root branch instead"));
+        return Err(BranchError::RootName(branch.name.to_string()).into());
     }
     let parent = catalog.parent(branch)?;
     if parent.children.contains_key(name) {
-        return Err(exists(&format!("{}/{name}", parent.path)));
+        return Err(exists(format!("{}/{name}", parent.path)));
     }
     let detail = Detail { label: Some(branch.name.clone()), text: Some(name.clone()), ..Detail::default() };
     let prepared = about(catalog, log_record, branch, EntryOp::Rename).with_detail(detail);
@@ -318,8 +303,7 @@ fn config(
         if is_checked { value.clone() } else { crate::memory::catalog::settings::check(setting, value)?.into() };
     let target = if setting.is_shared() { catalog.branch(branch.root)? } else { branch };
     if setting.is_shared() && target.vectors_fixed && **target.settings.get(setting) != *value {
-        let message = format!("{} is fixed since the first vector was written", setting.name());
-        return Err(Error::new(Kind::Busy, "fixed", message, "make another root branch for other vectors"));
+        return Err(SettingError::Fixed(setting.name()).into());
     }
     let detail = Detail { label: Some(setting.name().into()), text: Some(value.clone()), ..Detail::default() };
     let prepared = about(catalog, log_record, branch, EntryOp::Config).with_detail(detail);

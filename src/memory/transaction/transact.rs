@@ -69,7 +69,7 @@ impl LogTail {
     pub(in crate::memory) fn writable(&self) -> Result<Arc<Journal>, Error> {
         match (self.refusal(), &self.journal) {
             (None, Some(journal)) => Ok(journal.clone()),
-            (reason, _) => Err(Error::read_only(&reason.unwrap_or_default())),
+            (reason, _) => Err(Error::ReadOnly(reason.unwrap_or_default())),
         }
     }
 
@@ -204,7 +204,7 @@ impl Memory {
             };
             drop(writer);
             if !may_wait() {
-                return Err(Error::would_wait());
+                return Err(Error::WouldWait);
             }
             self.prepare_commit(branch, &before)?;
         }

@@ -17,7 +17,7 @@ use crate::memory::merging::merge::{AGAIN, ROUNDS, SMALL};
 use crate::memory::merging::merge_budget::PlanError;
 use crate::memory::merging::merge_plan::MergeContext;
 use crate::memory::merging::rollback::Rollback;
-use crate::memory::{Actor, Error, Kind, Memory};
+use crate::memory::{Actor, BranchError, Error, Memory, RecordError};
 use crate::object::{Hash, Time};
 use crate::record::{Provenance, Version};
 use crate::segment::{Row, Segment, write_segment};
@@ -142,8 +142,7 @@ impl Memory {
     fn renamed(&self, branch: BranchId, from: Arc<str>, to: Arc<str>) -> Result<[RecordChange; 2], Error> {
         let state = self.catalog().branch(branch)?.state.clone();
         let Some(row) = state.find(&from)? else {
-            let message = format!("there is no record {from}");
-            return Err(Error::new(Kind::NotFound, "no_such_record", message, "list the records with ls"));
+            return Err(RecordError::Missing(from.to_string()).into());
         };
         let content = row.version()?.content.clone();
         Ok([RecordChange::Put { id: to, content, from: Some(from.clone()) }, RecordChange::Delete { id: from }])
@@ -216,7 +215,7 @@ impl Memory {
             self.tell(change);
             return Ok(entry);
         }
-        Err(branch_moves())
+        Err(BranchError::Moves.into())
     }
 
     /// Goes back to a checkpoint: under the lock where little differs, else worked out before.
@@ -270,7 +269,7 @@ impl Memory {
                 }
             }
         }
-        Err(branch_moves())
+        Err(BranchError::Moves.into())
     }
 
     /// Returns whether edits only delete, and something.
@@ -304,7 +303,7 @@ impl Memory {
         let settings = catalog.shared_settings(catalog.branch(branch)?)?;
         let content = draft.clone().into_content();
         let norm = content.vector.as_deref().map_or(0.0, crate::vector::norm);
-        check_vector(settings.dim(), settings.metric(), &content, norm)
+        Ok(check_vector(settings.dim(), settings.metric(), &content, norm)?)
     }
 
     /// Takes a checkpoint; `text` says why.
@@ -346,10 +345,10 @@ impl Memory {
         if last.is_some_and(|last| now < last.after(1_000_000_000)) {
             return refusal;
         }
-        let reason = format!("{}: {}", refusal.code, refusal.message);
+        let reason = format!("{}: {refusal}", refusal.code());
         match self.transact(who, &[Some(branch)], || Ok(Command::Refuse(branch, reason.into()))) {
-            Err(error) if error.kind == Kind::WouldWait => return error,
-            Err(error) => log::warn!("a refusal could not be noted in the lineage: {error}"),
+            Err(Error::WouldWait) => return Error::WouldWait,
+            Err(error) => log::warn!("a refusal could not be noted in the lineage: {error}; {}", error.hint()),
             Ok(_) => drop(self.refused.lock().insert(branch, now)),
         }
         refusal
@@ -386,11 +385,6 @@ impl Memory {
 fn is_bulk(edits: &[RecordEdit]) -> bool {
     let bytes = |edit: &RecordEdit| if let RecordEdit::Put { draft, .. } = edit { draft.bytes() } else { 0 };
     edits.len() >= BULK_EDITS || edits.iter().map(bytes).sum::<usize>() >= BULK_BYTES
-}
-
-fn branch_moves() -> Error {
-    let message = "the branch changes faster than this can be worked out";
-    Error::new(Kind::Busy, "branch_moves", message, "try again when less is written to it")
 }
 
 /// Keeps the last edit of each id, in order of ids.
@@ -442,7 +436,7 @@ impl VersionBuilder {
         for row in rows {
             let Row::Unsealed(version) = row else { continue };
             check_record_id(&version.id)?;
-            let named = |error: Error| Error { message: format!("record {}: {}", version.id, error.message), ..error };
+            let named = |error| RecordError::Record { id: version.id.to_string(), source: Box::new(error) };
             check_vector(dim, settings.metric(), &version.content, version.norm).map_err(named)?;
             dim = dim.or(version.content.vector.as_ref().map(|vector| vector.len()));
         }

@@ -111,7 +111,7 @@ impl Memory {
         let lock = &self.writer;
         let log_tail = match may_wait() {
             true => lock.log_tail.lock(),
-            false => lock.try_lock().ok_or_else(Error::would_wait)?,
+            false => lock.try_lock().ok_or(Error::WouldWait)?,
         };
         Ok(WriterGuard { log_tail, published: &lock.published })
     }

@@ -2,7 +2,7 @@
 
 use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::View;
-use crate::memory::{Error, Kind, Memory};
+use crate::memory::{Error, Memory};
 use crate::search::{Answer, Query, SearchError, SearchSource, ask};
 
 impl Memory {
@@ -60,23 +60,5 @@ impl Memory {
 }
 
 fn unknown_scope(name: &str) -> Error {
-    let shown: String = name.chars().take(80).collect();
-    let message = format!("there is nothing called '{shown}' to search");
-    Error::new(Kind::Invalid, "bad_scope", message, "write branch, log or the names of root branches")
-}
-
-impl From<SearchError> for Error {
-    fn from(error: SearchError) -> Error {
-        let (kind, code) = match &error {
-            SearchError::Segment(_) => (Kind::Io, "segment"),
-            SearchError::Dimension { .. } => (Kind::Invalid, "wrong_dimension"),
-            SearchError::ZeroVector => (Kind::Invalid, "zero_vector"),
-            SearchError::NoRecord(_) => (Kind::NotFound, "no_such_record"),
-            SearchError::Timeout(_) => (Kind::Timeout, "timeout"),
-        };
-        match error {
-            SearchError::Segment(error) => error.into(),
-            error => Error::of(kind, code, &error, error.hint()),
-        }
-    }
+    Error::NoScope(name.chars().take(80).collect())
 }

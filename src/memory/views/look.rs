@@ -10,7 +10,7 @@ use crate::lineage::SignedEntry;
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{BranchId, View};
 use crate::memory::storage::trees::stored;
-use crate::memory::{Error, Kind, Memory};
+use crate::memory::{Error, Memory};
 use crate::object::{Hash, Time};
 use crate::record::{Version, write_export_line};
 use crate::segment::{Row, SegmentError};
@@ -187,7 +187,7 @@ impl Memory {
     pub fn checkpoint_time(&self, branch: BranchId, label: &str) -> Result<Time, Error> {
         let catalog = self.catalog();
         let checkpoint = catalog.branch(branch)?.checkpoints.get(label);
-        checkpoint.map(|checkpoint| checkpoint.time).ok_or_else(|| Error::no_checkpoint(label))
+        checkpoint.map(|checkpoint| checkpoint.time).ok_or_else(|| Error::NoCheckpoint(label.to_string()))
     }
 
     /// Returns a setting's value without a line end, empty where it is unset.
@@ -235,16 +235,12 @@ impl Memory {
                 return Ok(ShownObject::line(String::from_utf8_lossy(&line).into_owned()));
             }
         }
-        Err(Error::no_hash(hash))
+        Err(Error::NoHash(*hash))
     }
 
     fn show_entry(&self, from: BranchId, seq: u64, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
         let signed = self.history_reader().entry(seq)?;
-        if viewer.sees(&signed, from) {
-            Ok(ShownObject::entry(&signed))
-        } else {
-            Err(Error::no_entry(&seq.to_string()))
-        }
+        if viewer.sees(&signed, from) { Ok(ShownObject::entry(&signed)) } else { Err(Error::NoEntry(seq)) }
     }
 
     /// Finds a file by the hash that merges and `conflicts` name, or by that of its content alone.
@@ -258,7 +254,7 @@ impl Memory {
                     folders.push(inode);
                 } else if node.hash() == Some(*hash) || node.content_hash() == Some(*hash) {
                     if node.size() > most {
-                        return Err(too_large(node.size()));
+                        return Err(Error::TooLargeToShow(node.size()));
                     }
                     return self.shown_file(tree, folder, name, node).map(Some);
                 }
@@ -298,16 +294,6 @@ impl Memory {
         serde_json::from_slice(&bytes)
             .map_err(|error| Error::damaged(format!("the status can't be read back: {error}")))
     }
-}
-
-fn too_large(bytes: u64) -> Error {
-    let message = format!("the file has {bytes} bytes, more than can be shown through a mount");
-    Error::new(
-        Kind::TooLarge,
-        "too_large_to_show",
-        message,
-        "show it from the store: engramfs show STORE:NAME-PATH HASH",
-    )
 }
 
 /// Finds a version by its content hash.

@@ -128,7 +128,7 @@ impl Memory {
         match view {
             View::Branch(_) => Ok(branch.state.clone()),
             View::Checkpoint(_, label) => {
-                let checkpoint = branch.checkpoints.get(label).ok_or_else(|| Error::no_checkpoint(label))?;
+                let checkpoint = branch.checkpoints.get(label).ok_or_else(|| Error::NoCheckpoint(label.to_string()))?;
                 Ok(checkpoint.state.clone())
             }
         }

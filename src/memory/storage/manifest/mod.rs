@@ -169,7 +169,7 @@ pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, parts: &[ManifestPart], 
         disk.rename(NEW_PATH, PATH)?;
         disk.sync_dir("")
     };
-    put().map_err(|error| Error::io("the manifest could not be written", &error))
+    put().map_err(|error| Error::io("the manifest could not be written", error))
 }
 
 /// Reads the manifest and checks its signature, and the hashes of its parts.

@@ -1,0 +1,285 @@
+//! Why an operation was refused, beyond what an error number can say.
+
+use thiserror::Error;
+
+use crate::memory::{Advice, Error as MemoryError, Kind, Time};
+
+/// Why an operation was refused. What the store itself refuses is a [`MemoryError`]; the rest is about names, handles
+/// and lines, which the store does not know.
+#[derive(Debug, Error)]
+pub(super) enum Refusal {
+    /// The store refuses.
+    #[error(transparent)]
+    Memory(MemoryError),
+    /// The store refuses a line of a batch.
+    #[error("line {number}: {source}")]
+    Line { number: usize, source: MemoryError },
+    /// The shape of the tree forbids it.
+    #[error(transparent)]
+    Shape(#[from] ShapeRefusal),
+    /// The caller may not, or nobody may.
+    #[error(transparent)]
+    Access(#[from] AccessRefusal),
+    /// The bytes that were written are not taken.
+    #[error(transparent)]
+    Input(#[from] InputRefusal),
+    /// There is no room.
+    #[error(transparent)]
+    Room(#[from] RoomRefusal),
+    #[error("{path} was merged into {parent} at {time}")]
+    Merged { path: String, parent: String, time: Time },
+    #[error("{path} was discarded at {time}")]
+    Discarded { path: String, time: Time },
+}
+
+impl<E: Into<MemoryError>> From<E> for Refusal {
+    fn from(error: E) -> Refusal {
+        Refusal::Memory(error.into())
+    }
+}
+
+impl Refusal {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        match self {
+            Refusal::Memory(error) | Refusal::Line { source: error, .. } => error.advice(),
+            Refusal::Shape(error) => error.advice(),
+            Refusal::Access(error) => error.advice(),
+            Refusal::Input(error) => error.advice(),
+            Refusal::Room(error) => error.advice(),
+            Refusal::Merged { parent, .. } => {
+                Advice::new(Kind::Gone, "gone", format!("go on in {parent}, or fork it again"))
+            }
+            Refusal::Discarded { .. } => Advice::new(Kind::Gone, "gone", "fork its parent again"),
+        }
+    }
+
+    /// Returns the sort of error.
+    pub fn kind(&self) -> Kind {
+        self.advice().kind
+    }
+}
+
+/// What the shape of the tree forbids.
+#[derive(Debug, Error)]
+pub(super) enum ShapeRefusal {
+    #[error("files are made in files/ and vectors/ only")]
+    NoFileHere,
+    #[error("no directory can be made here")]
+    NoDirectoryHere,
+    #[error("this kind of file is made in files/ only")]
+    NoSpecialHere,
+    #[error("nothing here has two names")]
+    OneName,
+    #[error("{0} is a fixed part of the tree")]
+    Fixed(String),
+    #[error("the file is generated")]
+    Generated { hint: &'static str },
+    #[error("its owner and permissions are fixed")]
+    FixedAttributes,
+    #[error("files/ belongs to the branch's owner")]
+    FilesOwner,
+    #[error("main is never discarded")]
+    MainStays,
+    #[error("the branch that is mounted can't end while it is")]
+    Mounted,
+    #[error("garbage is collected for the whole store")]
+    WholeStore,
+    #[error("names can't be exchanged or whited out")]
+    Exchange,
+    #[error("names can't be whited out")]
+    Whiteout,
+    #[error("the name is no UTF-8")]
+    NameNotUtf8,
+    #[error("the name of a record is UTF-8")]
+    RecordNotUtf8,
+    #[error("{path} can't be moved there")]
+    Rename { path: String, is_root: bool },
+    #[error("a record can't be cut without opening it")]
+    Truncate,
+    #[error("there is a branch {0} already")]
+    BranchExists(String),
+    #[error("a file is open in {0} with bytes that are not committed")]
+    Uncommitted(String),
+}
+
+impl ShapeRefusal {
+    fn advice(&self) -> Advice {
+        let fixed = |hint| Advice::new(Kind::NotPermitted, "not_permitted", hint);
+        match self {
+            ShapeRefusal::NoFileHere => fixed("write the file there"),
+            ShapeRefusal::NoDirectoryHere => {
+                fixed("mkdir makes a fork in branches/, a checkpoint in checkpoints/ and a directory in files/")
+            }
+            ShapeRefusal::NoSpecialHere => fixed("make it in files/"),
+            ShapeRefusal::OneName => fixed("hard links are for files/"),
+            ShapeRefusal::Fixed(_) => fixed("leave it; rmdir of the branch's directory discards the branch"),
+            ShapeRefusal::Generated { hint } => fixed(hint),
+            ShapeRefusal::FixedAttributes => fixed("change the permissions of the branch's directory"),
+            ShapeRefusal::FilesOwner => fixed("change the owner of what is in it"),
+            ShapeRefusal::MainStays => fixed("discard the branches below it"),
+            ShapeRefusal::Mounted => fixed("write promote: the branch lives on"),
+            ShapeRefusal::WholeStore => fixed("write gc to the ctl of a root branch"),
+            ShapeRefusal::Exchange => Advice::new(Kind::Invalid, "bad_flags", "rename without these flags"),
+            ShapeRefusal::Whiteout => Advice::new(Kind::Invalid, "bad_flags", "rename without this flag"),
+            ShapeRefusal::NameNotUtf8 | ShapeRefusal::RecordNotUtf8 => {
+                Advice::new(Kind::Invalid, "not_utf8", "choose another name")
+            }
+            ShapeRefusal::Rename { is_root: true, .. } => {
+                Advice::new(Kind::Invalid, "bad_rename", "a root branch keeps its name")
+            }
+            ShapeRefusal::Rename { is_root: false, .. } => Advice::new(
+                Kind::Invalid,
+                "bad_rename",
+                "move it to its parent's directory under its own name to merge it, or within branches/ to rename it",
+            ),
+            ShapeRefusal::Truncate => {
+                Advice::new(Kind::Invalid, "truncate", "open the file and write the whole document")
+            }
+            ShapeRefusal::BranchExists(_) => {
+                Advice::new(Kind::Exists, "branch_exists", "choose another name, or discard that branch first")
+            }
+            ShapeRefusal::Uncommitted(_) => {
+                Advice::new(Kind::Busy, "uncommitted_bytes", "close the file that is being written, then try again")
+            }
+        }
+    }
+}
+
+/// What the caller may not do, or nobody.
+#[derive(Debug, Error)]
+pub(super) enum AccessRefusal {
+    #[error("the store takes no changes any more, since it could not be written")]
+    StoreFailed,
+    #[error("the mount is read-only")]
+    ReadOnlyMount,
+    #[error("the checkpoint {0} never changes")]
+    Checkpoint(String),
+    #[error("{path} takes no changes from uid {uid}")]
+    NotWritable { path: String, uid: u32 },
+    #[error("{path} is closed to uid {uid}")]
+    Closed { path: String, uid: u32 },
+    #[error("{path} belongs to uid {owner}, and you are uid {uid}")]
+    NotOwner { path: String, owner: u32, uid: u32 },
+    #[error("uid {uid} can't reach the root branch '{name}' in this mount")]
+    Scope { uid: u32, name: String },
+}
+
+impl AccessRefusal {
+    fn advice(&self) -> Advice {
+        match self {
+            AccessRefusal::StoreFailed => {
+                Advice::new(Kind::ReadOnly, "read_only", "look at the mount's log, then mount it anew")
+            }
+            AccessRefusal::ReadOnlyMount => Advice::new(Kind::ReadOnly, "read_only", "mount it without --read-only"),
+            AccessRefusal::Checkpoint(_) => Advice::new(
+                Kind::ReadOnly,
+                "checkpoint",
+                "write to the branch, or fork from the checkpoint: fork NAME from LABEL",
+            ),
+            AccessRefusal::NotWritable { .. } => {
+                Advice::new(Kind::Denied, "parent_not_writable", "ask its owner to merge, or for write permission")
+            }
+            AccessRefusal::Closed { .. } => {
+                Advice::new(Kind::Denied, "branch_closed", "ask its owner for access to its directory")
+            }
+            AccessRefusal::NotOwner { .. } => {
+                Advice::new(Kind::Denied, "not_owner", "ask its owner, or fork it and work there")
+            }
+            AccessRefusal::Scope { .. } => {
+                Advice::new(Kind::Denied, "scope_not_reached", "leave it out of scope, or ask its owner for access")
+            }
+        }
+    }
+}
+
+/// What is wrong with the bytes that were written to a control file or a record.
+#[derive(Debug, Error)]
+pub(super) enum InputRefusal {
+    #[error("the line is no UTF-8")]
+    LineNotUtf8,
+    #[error("the value is no UTF-8")]
+    ValueNotUtf8,
+    #[error("{line:?} is no verb of ctl with its arguments")]
+    Verb { line: String, verbs: &'static str },
+    #[error("line {0} is incomplete")]
+    Incomplete(usize),
+    #[error("the document is longer than {0} MiB")]
+    DocumentTooLong(usize),
+    #[error("a line is longer than 16 MiB")]
+    RecordLineTooLong,
+    #[error("the batch is larger than 1 GiB")]
+    BatchTooLarge,
+    #[error("the line is longer than {0} MiB")]
+    LineTooLong(usize),
+    #[error("the value is longer than {0} KiB")]
+    ValueTooLong(usize),
+    #[error("another request of this handle is being answered")]
+    HandleBusy,
+}
+
+impl InputRefusal {
+    fn advice(&self) -> Advice {
+        match self {
+            InputRefusal::LineNotUtf8 | InputRefusal::ValueNotUtf8 => {
+                Advice::new(Kind::Invalid, "not_utf8", "write text in UTF-8")
+            }
+            InputRefusal::Verb { verbs, .. } => Advice::new(Kind::Invalid, "bad_verb", *verbs),
+            InputRefusal::Incomplete(_) => {
+                Advice::new(Kind::Invalid, "incomplete", "write the rest of the line, then close")
+            }
+            InputRefusal::DocumentTooLong(_) | InputRefusal::RecordLineTooLong => {
+                Advice::new(Kind::TooLarge, "document_too_long", "split the text into several records")
+            }
+            InputRefusal::BatchTooLarge => {
+                Advice::new(Kind::TooLarge, "batch_too_large", "write it in several parts, each with a close or fsync")
+            }
+            InputRefusal::LineTooLong(_) => {
+                Advice::new(Kind::TooLarge, "line_too_long", "end each line with a line feed")
+            }
+            InputRefusal::ValueTooLong(_) => Advice::new(Kind::TooLarge, "value_too_long", "write a shorter one"),
+            InputRefusal::HandleBusy => Advice::new(
+                Kind::Busy,
+                "busy_handle",
+                "wait for the answer, or open the file again for a conversation of its own",
+            ),
+        }
+    }
+}
+
+/// What there is no room for.
+#[derive(Debug, Error)]
+pub(super) enum RoomRefusal {
+    #[error("{length} bytes are asked for and the store's disk has {available}")]
+    Disk { length: u64, available: u64 },
+    #[error("scratch/ holds no more than {0} bytes")]
+    Scratch(u64),
+    #[error("the temporaries in vectors/ take more than 64 MiB")]
+    Temporaries,
+    #[error("{0} MiB of answers wait to be read")]
+    UnreadAnswers(usize),
+    #[error("the last answer was longer than {0} MiB and was not kept")]
+    AnswerNotKept(usize),
+}
+
+impl RoomRefusal {
+    fn advice(&self) -> Advice {
+        match self {
+            RoomRefusal::Disk { .. } => {
+                Advice::new(Kind::Full, "disk", "free space on the store's disk, or ask for less")
+            }
+            RoomRefusal::Scratch(_) => {
+                Advice::new(Kind::Full, "scratch_full", "remove files from scratch/, or raise config/scratch_size")
+            }
+            RoomRefusal::Temporaries => Advice::new(Kind::Full, "temporaries_full", "remove those that are not needed"),
+            RoomRefusal::UnreadAnswers(_) => {
+                Advice::new(Kind::Full, "unread_answers", "read the answers before asking on")
+            }
+            RoomRefusal::AnswerNotKept(_) => Advice::new(
+                Kind::TooLarge,
+                "answer_not_kept",
+                "ask and read by one handle: exec 3<>query; echo … >&3; cat <&3",
+            ),
+        }
+    }
+}

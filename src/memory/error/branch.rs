@@ -1,0 +1,98 @@
+//! Why branches, checkpoints and settings stay as they are.
+
+use thiserror::Error;
+
+use super::{Advice, Kind};
+use crate::merge::files::RuleError;
+
+/// Why a branch or a checkpoint is not made, renamed or discarded.
+#[derive(Debug, Clone, Error)]
+pub enum BranchError {
+    /// The name is taken.
+    #[error("there is a branch {0} already")]
+    Exists(String),
+    /// The label is taken.
+    #[error("the branch has a checkpoint {0} already")]
+    CheckpointExists(String),
+    /// The branch `main` was to be discarded.
+    #[error("main was made with the store and can't be discarded")]
+    MainStays,
+    /// A root branch was to be renamed.
+    #[error("{0} is a root branch and keeps its name")]
+    RootName(String),
+    /// A root branch was to be merged.
+    #[error("{0} is a root branch and has no parent")]
+    NoParent(String),
+    /// The branch was to end while it has child branches.
+    #[error("{path} has {count} child branches")]
+    HasChildren {
+        /// The branch.
+        path: String,
+        /// How many.
+        count: usize,
+    },
+    /// A branch that seemed expired was written to.
+    #[error("the branch was written to")]
+    InUse,
+    /// The branch was changed whenever something had been worked out for it.
+    #[error("the branch changes faster than this can be worked out")]
+    Moves,
+}
+
+impl BranchError {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        match self {
+            BranchError::Exists(_) => Advice::new(Kind::Exists, "exists", "choose another name"),
+            BranchError::CheckpointExists(_) => {
+                Advice::new(Kind::Exists, "exists", "choose another label, or rmdir that one first")
+            }
+            BranchError::MainStays => {
+                Advice::new(Kind::NotPermitted, "main_stays", "discard its child branches, or remove the store")
+            }
+            BranchError::RootName(_) => Advice::new(Kind::Invalid, "root_name", "make another root branch instead"),
+            BranchError::NoParent(_) => {
+                Advice::new(Kind::Invalid, "no_parent", "merge, promote and pull are for branches under branches/")
+            }
+            BranchError::HasChildren { .. } => {
+                Advice::new(Kind::NotEmpty, "has_children", "merge or discard them first")
+            }
+            BranchError::InUse => Advice::new(Kind::Busy, "in_use", "wait until it expires"),
+            BranchError::Moves => Advice::new(Kind::Busy, "branch_moves", "try again when less is written to it"),
+        }
+    }
+}
+
+/// Why a setting keeps its value.
+#[derive(Debug, Clone, Error)]
+pub enum SettingError {
+    /// The setting has no such value.
+    #[error("'{shown}' is no value for config/{setting}")]
+    Value {
+        /// The setting.
+        setting: &'static str,
+        /// The value, shortened.
+        shown: String,
+        /// What to write instead.
+        expected: &'static str,
+    },
+    /// The rules can't be read.
+    #[error(transparent)]
+    Rules(#[from] RuleError),
+    /// Vectors were written under the present value.
+    #[error("{0} is fixed since the first vector was written")]
+    Fixed(&'static str),
+}
+
+impl SettingError {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        match self {
+            SettingError::Value { expected, .. } => {
+                Advice::new(Kind::Invalid, "bad_setting", format!("write {expected}"))
+            }
+            SettingError::Rules(error) => Advice::new(Kind::Invalid, "bad_rules", error.hint.clone()),
+            SettingError::Fixed(_) => Advice::new(Kind::Busy, "fixed", "make another root branch for other vectors"),
+        }
+    }
+}

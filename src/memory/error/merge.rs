@@ -1,0 +1,103 @@
+//! Why a merge, a rollback or an operation on files is not done.
+
+use thiserror::Error;
+
+use super::{Advice, Kind};
+
+/// Why a merge is not done, or a conflict not resolved.
+#[derive(Debug, Clone, Error)]
+pub enum MergeError {
+    /// Both sides changed something, and nobody decided.
+    #[error("{count} records or files were changed on both sides and wait for a decision: {shown}")]
+    Conflicts {
+        /// How many.
+        count: usize,
+        /// The first of them.
+        shown: String,
+    },
+    /// What was to be resolved is not in conflict.
+    #[error("{0} is not in conflict")]
+    NoConflict(String),
+    /// The side that was chosen needs the place of a folder.
+    #[error("{0} can't be resolved so: the other side has a folder there that holds something")]
+    FolderInTheWay(String),
+    /// The parent was changed whenever the merge had been worked out.
+    #[error("the parent changes faster than the merge can be worked out")]
+    ParentMoves,
+    /// Names can't be looked up while a rename takes place, so it may not take long.
+    #[error("the merge takes more than a rename may take: meanwhile no name could be looked up beside it")]
+    TooLong,
+    /// No pattern of what to roll back.
+    #[error("'{0}' is no pattern of files to roll back")]
+    Pattern(String),
+}
+
+impl MergeError {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        match self {
+            MergeError::Conflicts { .. } => Advice::new(
+                Kind::Conflict,
+                "conflicts",
+                "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl; a \
+                 file is settled as well by writing it in the branch",
+            ),
+            MergeError::NoConflict(_) => Advice::new(Kind::NotFound, "no_conflict", "see the branch's file conflicts"),
+            MergeError::FolderInTheWay(_) => Advice::new(
+                Kind::Invalid,
+                "folder_in_the_way",
+                "move away what is in the folder, or resolve for the other side",
+            ),
+            MergeError::ParentMoves => Advice::new(
+                Kind::Busy,
+                "parent_moves",
+                "try again when less is written to it, or merge in smaller steps",
+            ),
+            MergeError::TooLong => Advice::new(
+                Kind::Busy,
+                "merge_too_long",
+                "it is worked out in the background: write merge to the branch's ctl, or move it again in a while",
+            ),
+            MergeError::Pattern(_) => {
+                Advice::new(Kind::Invalid, "bad_pattern", "write files/ and a path or pattern, such as files/notes/**")
+            }
+        }
+    }
+}
+
+/// Which rule of a branch forbids an operation on its files.
+#[derive(Debug, Clone, Error)]
+pub enum RuleRefusal {
+    /// The rule names who may write, and not them.
+    #[error("uid {uid} may not write files/{path}: the rule '{pattern}' names others")]
+    Writer {
+        /// Who wanted to write.
+        uid: u32,
+        /// The file, below `files/`.
+        path: String,
+        /// The rule's pattern.
+        pattern: String,
+    },
+    /// The rule lets files grow only.
+    #[error("files/{path} may only be appended to: the rule '{pattern}' says so")]
+    Append {
+        /// The file, below `files/`.
+        path: String,
+        /// The rule's pattern.
+        pattern: String,
+    },
+}
+
+impl RuleRefusal {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        match self {
+            RuleRefusal::Writer { .. } => {
+                Advice::new(Kind::Denied, "write_rule", "write elsewhere, or have the owner change config/rules")
+            }
+            RuleRefusal::Append { .. } => {
+                Advice::new(Kind::NotPermitted, "append_rule", "append to it, or have the owner change config/rules")
+            }
+        }
+    }
+}

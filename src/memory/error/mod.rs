@@ -1,0 +1,394 @@
+//! The errors of the front door: what happened, and how the caller can react.
+
+mod branch;
+mod merge;
+mod record;
+mod store;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+
+pub use branch::{BranchError, SettingError};
+pub use merge::{MergeError, RuleRefusal};
+pub use record::RecordError;
+pub use store::{ClockError, CopyError, LimitError, OpenError};
+
+use crate::branch::NameError;
+use crate::disk::WrongType;
+use crate::journal::JournalError;
+use crate::lineage::KeyError;
+use crate::object::{CodecError, Hash};
+use crate::search::{QueryError, SearchError};
+use crate::segment::SegmentError;
+use crate::sync::OverBudget;
+
+/// Says how to react; each kind has one errno and one exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// There is no such store, branch, record or label.
+    NotFound,
+    /// The name is in use.
+    Exists,
+    /// The branch has child branches.
+    NotEmpty,
+    /// What was given breaks a rule.
+    Invalid,
+    /// A document is over its limit.
+    TooLarge,
+    /// It can't be done while something else holds.
+    Busy,
+    /// A merge waits for conflicts to be settled.
+    Conflict,
+    /// A gate refused.
+    Refused,
+    /// The tree's own shape forbids it.
+    NotPermitted,
+    /// The caller may not.
+    Denied,
+    /// Nothing can be changed here.
+    ReadOnly,
+    /// The branch was merged or discarded.
+    Gone,
+    /// The time limit was reached.
+    Timeout,
+    /// The disk is full, or the memory of all users.
+    Full,
+    /// A user, or a branch, may use no more of the disk or of the memory.
+    Quota,
+    /// This build does not do it.
+    Unsupported,
+    /// The server, or the machine, can open no more files.
+    Descriptors,
+    /// The disk failed.
+    Io,
+    /// Bytes are not those that were written.
+    Damaged,
+    /// Another process has the store.
+    Locked,
+    /// This thread must not wait for another one; the caller repeats it on one that may.
+    WouldWait,
+}
+
+/// How to react to an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advice {
+    /// What sort of error it is.
+    pub kind: Kind,
+    /// A stable word such as `wrong_dimension`.
+    pub code: &'static str,
+    /// What to do next.
+    pub hint: Cow<'static, str>,
+}
+
+impl Advice {
+    /// Makes advice of its parts.
+    pub fn new(kind: Kind, code: &'static str, hint: impl Into<Cow<'static, str>>) -> Advice {
+        Advice { kind, code, hint: hint.into() }
+    }
+}
+
+/// What went wrong. The text says what happened, to what; [`Error::hint`] says what to do next.
+///
+/// Those who wait for one plan of a merge all get its error, so errors can be cloned.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// There is no such branch.
+    #[error("there is no branch {0}")]
+    NoBranch(String),
+    /// There is no such checkpoint.
+    #[error("the branch has no checkpoint {0}")]
+    NoCheckpoint(String),
+    /// Nothing that the viewer may see has this hash.
+    #[error("nothing readable has the hash {0}")]
+    NoHash(Hash),
+    /// There is no such entry.
+    #[error("there is no entry {0}")]
+    NoEntry(u64),
+    /// There is nothing of that name to search.
+    #[error("there is nothing called '{0}' to search")]
+    NoScope(String),
+    /// The branch was merged or discarded.
+    #[error("the branch was merged or discarded")]
+    Gone,
+    /// This thread must not wait for another one.
+    #[error("somebody else is writing")]
+    WouldWait,
+    /// Nothing can be written.
+    #[error("nothing can be written: {0}")]
+    ReadOnly(String),
+    /// The file was changed since it was looked at.
+    #[error("the file was changed meanwhile")]
+    FileChanged,
+    /// The file is too large to be shown through a mount.
+    #[error("the file has {0} bytes, more than can be shown through a mount")]
+    TooLargeToShow(u64),
+    /// A thread of ours panicked.
+    #[error("{0} ended in an internal error")]
+    Internal(&'static str),
+    /// The disk refused.
+    #[error("{what}: {source}")]
+    Disk {
+        /// What could not be done.
+        what: String,
+        /// The disk's own error.
+        source: Arc<io::Error>,
+    },
+    /// Stored bytes are wrong.
+    #[error("{0}")]
+    Damaged(String),
+    /// Stored bytes are not of the form they should be.
+    #[error("stored bytes are not of the expected form: {0}")]
+    Codec(#[from] CodecError),
+    /// A segment that is needed is not there.
+    #[error("the segment {name} could not be {what}: it is missing")]
+    NoSegment {
+        /// The file's name.
+        name: String,
+        /// What was tried.
+        what: &'static str,
+        /// The disk's own error.
+        source: Arc<io::Error>,
+    },
+    /// A segment can't be read or written.
+    #[error(transparent)]
+    Segment(Arc<SegmentError>),
+    /// The journal can't be read or written.
+    #[error(transparent)]
+    Journal(Arc<JournalError>),
+    /// The signing key can't be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A name is refused.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A query is not understood.
+    #[error(transparent)]
+    Query(Arc<QueryError>),
+    /// A query has no answer.
+    #[error(transparent)]
+    Search(Arc<SearchError>),
+    /// A record is not taken.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A branch or checkpoint is not made, renamed or discarded.
+    #[error(transparent)]
+    Branch(#[from] BranchError),
+    /// A setting keeps its value.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// A merge is not done.
+    #[error(transparent)]
+    Merge(#[from] MergeError),
+    /// A rule forbids it.
+    #[error(transparent)]
+    Rule(#[from] RuleRefusal),
+    /// A store is not opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A store is not copied or verified.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    /// Something has run out.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// The clock can't be trusted.
+    #[error(transparent)]
+    Clock(#[from] ClockError),
+}
+
+impl Error {
+    /// Says that stored bytes are wrong.
+    pub(super) fn damaged(message: impl Into<String>) -> Error {
+        Error::Damaged(message.into())
+    }
+
+    /// Says what the disk refused.
+    pub(super) fn io(what: impl Into<String>, source: io::Error) -> Error {
+        Error::Disk { what: what.into(), source: Arc::new(source) }
+    }
+
+    /// Returns how to react.
+    pub fn kind(&self) -> Kind {
+        self.advice().kind
+    }
+
+    /// Returns a stable word for programs, such as `wrong_dimension`.
+    pub fn code(&self) -> &'static str {
+        self.advice().code
+    }
+
+    /// Returns what to do next.
+    pub fn hint(&self) -> Cow<'static, str> {
+        self.advice().hint
+    }
+
+    /// Returns kind, code and hint.
+    pub fn advice(&self) -> Advice {
+        match self {
+            Error::NoBranch(_) => {
+                Advice::new(Kind::NotFound, "no_such_branch", "list the branches with ls, or with engramfs log --graph")
+            }
+            Error::NoCheckpoint(_) => {
+                Advice::new(Kind::NotFound, "no_such_checkpoint", "list them with ls in the branch's checkpoints/")
+            }
+            Error::NoHash(_) => Advice::new(
+                Kind::NotFound,
+                "no_such_hash",
+                "hashes stand in lineage and conflicts; after config/keep has run out only the hash remains",
+            ),
+            Error::NoEntry(_) => Advice::new(
+                Kind::NotFound,
+                "no_such_entry",
+                "entries are numbered from 1 on; lineage shows their numbers",
+            ),
+            Error::NoScope(_) => {
+                Advice::new(Kind::Invalid, "bad_scope", "write branch, log or the names of root branches")
+            }
+            Error::Gone => Advice::new(
+                Kind::Gone,
+                "gone",
+                "its records are in its parent if it was merged; see the parent's lineage",
+            ),
+            Error::WouldWait => Advice::new(Kind::WouldWait, "would_wait", "this is tried again by itself"),
+            Error::ReadOnly(_) => Advice::new(Kind::ReadOnly, "read_only", "mount or open the store for writing"),
+            Error::FileChanged => Advice::new(Kind::Busy, "changed", "try again"),
+            Error::TooLargeToShow(_) => Advice::new(
+                Kind::TooLarge,
+                "too_large_to_show",
+                "show it from the store: engramfs show STORE:NAME-PATH HASH",
+            ),
+            Error::Internal(_) => Advice::new(Kind::Io, "internal", "see the mount's log, and report it"),
+            Error::Disk { source, .. } => of_disk(source),
+            Error::Damaged(_) | Error::Codec(_) | Error::NoSegment { .. } => damaged(RESTORE),
+            Error::Segment(error) => of_segment(error),
+            Error::Journal(error) => of_journal(error),
+            Error::Key(error) => of_key(error),
+            Error::Name(error) => of_name(error),
+            Error::Query(error) => Advice::new(Kind::Invalid, "bad_question", error.hint()),
+            Error::Search(error) => of_search(error),
+            Error::Record(error) => error.advice(),
+            Error::Branch(error) => error.advice(),
+            Error::Setting(error) => error.advice(),
+            Error::Merge(error) => error.advice(),
+            Error::Rule(error) => error.advice(),
+            Error::Open(error) => error.advice(),
+            Error::Copy(error) => error.advice(),
+            Error::Limit(error) => error.advice(),
+            Error::Clock(error) => error.advice(),
+        }
+    }
+}
+
+impl From<SegmentError> for Error {
+    fn from(error: SegmentError) -> Error {
+        match error {
+            SegmentError::Io { name, what, source } if source.kind() == io::ErrorKind::NotFound => {
+                Error::NoSegment { name, what, source: Arc::new(source) }
+            }
+            error => Error::Segment(Arc::new(error)),
+        }
+    }
+}
+
+impl From<JournalError> for Error {
+    fn from(error: JournalError) -> Error {
+        Error::Journal(Arc::new(error))
+    }
+}
+
+impl From<QueryError> for Error {
+    fn from(error: QueryError) -> Error {
+        Error::Query(Arc::new(error))
+    }
+}
+
+impl From<SearchError> for Error {
+    fn from(error: SearchError) -> Error {
+        match error {
+            SearchError::Segment(error) => error.into(),
+            error => Error::Search(Arc::new(error)),
+        }
+    }
+}
+
+impl From<OverBudget> for Error {
+    fn from(over: OverBudget) -> Error {
+        LimitError::from(over).into()
+    }
+}
+
+const RESTORE: &str = "restore the store from a backup";
+
+fn damaged(hint: impl Into<Cow<'static, str>>) -> Advice {
+    Advice::new(Kind::Damaged, "damaged", hint)
+}
+
+/// The numbers that the disk gives for a reason of its own are told apart, all others are failures.
+fn of_disk(error: &io::Error) -> Advice {
+    if error.get_ref().is_some_and(|inner| inner.is::<WrongType>()) {
+        return damaged("put the right file back, or restore the store from a backup");
+    }
+    let (kind, code, hint) = match error.raw_os_error() {
+        Some(libc::ENOSPC) => (Kind::Full, "disk", "free space on the store's disk, then try again"),
+        Some(libc::EDQUOT) => {
+            (Kind::Quota, "disk", "free space on the store's disk or ask for a larger quota, then try again")
+        }
+        Some(libc::EMFILE) => (
+            Kind::Descriptors,
+            "out_of_descriptors",
+            "the server is out of file descriptors: close files there, or mount it anew with a larger `ulimit -n`",
+        ),
+        Some(libc::ENFILE) => (
+            Kind::Descriptors,
+            "out_of_descriptors",
+            "the machine is out of file descriptors: end what has many files open, or raise the sysctl fs.file-max",
+        ),
+        Some(libc::ENOMEM) => {
+            (Kind::Full, "out_of_memory", "the server is out of memory: give it more, then try again")
+        }
+        _ => (Kind::Io, "disk", "check the disk and the store's permissions, then try again"),
+    };
+    Advice::new(kind, code, hint)
+}
+
+fn of_segment(error: &SegmentError) -> Advice {
+    match error {
+        SegmentError::Damaged { .. } => damaged(error.hint()),
+        SegmentError::Io { source, .. } => of_disk(source),
+    }
+}
+
+fn of_journal(error: &JournalError) -> Advice {
+    match error {
+        JournalError::Damaged { .. } => damaged(error.hint()),
+        JournalError::Poisoned { .. } => Advice::new(Kind::ReadOnly, "journal_failed", error.hint()),
+        JournalError::Io { source, .. } => of_disk(source),
+    }
+}
+
+fn of_key(error: &KeyError) -> Advice {
+    let kind = match error {
+        KeyError::TooOpen(_) => Kind::Denied,
+        KeyError::Malformed(_) | KeyError::Mismatch => Kind::Damaged,
+    };
+    Advice::new(kind, "key", error.hint())
+}
+
+fn of_name(error: &NameError) -> Advice {
+    Advice::new(Kind::Invalid, "bad_name", error.hint())
+}
+
+fn of_search(error: &SearchError) -> Advice {
+    let (kind, code) = match error {
+        SearchError::Segment(error) => return of_segment(error),
+        SearchError::Dimension { .. } => (Kind::Invalid, "wrong_dimension"),
+        SearchError::ZeroVector => (Kind::Invalid, "zero_vector"),
+        SearchError::NoRecord(_) => (Kind::NotFound, "no_such_record"),
+        SearchError::Timeout(_) => (Kind::Timeout, "timeout"),
+    };
+    Advice::new(kind, code, error.hint())
+}

@@ -1,0 +1,135 @@
+//! Why a record, or a batch of them, is not taken.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::{Advice, Kind};
+use crate::branch::NameError;
+
+const SHAPE: &str = "write {\"vector\":[…], \"text\":\"…\", \"metadata\":{…}}";
+const SAME_MODEL: &str = "use the embedding model that the memory was made with";
+
+/// Why a record is not taken.
+#[derive(Debug, Clone, Error)]
+pub enum RecordError {
+    /// The document is longer than 16 MiB.
+    #[error("the document has {0} bytes, and 16 MiB is the most")]
+    TooLarge(usize),
+    /// More bytes could make the document right.
+    #[error("the document ends in the middle")]
+    Incomplete,
+    /// The document is not JSON.
+    #[error("the document is not JSON: {0}")]
+    NotJson(#[source] Arc<serde_json::Error>),
+    /// The document is JSON of another shape.
+    #[error("the document is no record: {0}")]
+    NotARecord(#[source] Arc<serde_json::Error>),
+    /// A document holds the key `delete`, which is for lines of `ingest`.
+    #[error("'delete' belongs into ingest; here, remove the file")]
+    Delete,
+    /// A line deletes and holds a content.
+    #[error("a line that deletes holds more than the id")]
+    DeleteWithContent,
+    /// A line deletes and names no record.
+    #[error("a line that deletes names no id")]
+    NoId,
+    /// The document names another record than its file.
+    #[error("the document says id '{said}', and the file is {id}.json")]
+    OtherId {
+        /// What the document says, shortened.
+        said: String,
+        /// The record's id.
+        id: String,
+    },
+    /// Neither a vector nor a text.
+    #[error("a record needs a vector or a text")]
+    Empty,
+    /// The vector is something else than an array of numbers.
+    #[error("the vector is no array of numbers")]
+    NotNumbers,
+    /// No memory has vectors of that length.
+    #[error("the vector has {0} numbers, and 1 to 65536 are possible")]
+    Length(usize),
+    /// A number that an f32 can't hold.
+    #[error("number {0} of the vector is not finite as an f32")]
+    NotFinite(usize),
+    /// The vector is of another length than those of the memory.
+    #[error("the vector has {found} numbers, and vectors here have {expected}")]
+    Dimension {
+        /// How many numbers it has.
+        found: usize,
+        /// How many the vectors of the memory have.
+        expected: usize,
+    },
+    /// The same, of all vectors of a bulk commit.
+    #[error("the vectors have {found} numbers, and vectors here have {expected}")]
+    BulkDimension {
+        /// How many numbers they have.
+        found: usize,
+        /// How many the vectors of the memory have.
+        expected: usize,
+    },
+    /// A vector of zeros under cosine.
+    #[error("a vector of zeros has no direction to compare by cosine")]
+    ZeroVector,
+    /// There is no such record.
+    #[error("there is no record {0}")]
+    Missing(String),
+    /// The id is not allowed.
+    #[error(transparent)]
+    Id(#[from] NameError),
+    /// One line of a batch is wrong.
+    #[error("line {number}: {source}")]
+    Line {
+        /// The line, from 1.
+        number: usize,
+        /// What is wrong.
+        source: Box<RecordError>,
+    },
+    /// One record of a batch is wrong.
+    #[error("record {id}: {source}")]
+    Record {
+        /// Its id.
+        id: String,
+        /// What is wrong.
+        source: Box<RecordError>,
+    },
+}
+
+impl RecordError {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        let invalid = |code| Advice::new(Kind::Invalid, code, SHAPE);
+        match self {
+            RecordError::TooLarge(_) => {
+                Advice::new(Kind::TooLarge, "too_large", "keep large content in files/ and a summary here")
+            }
+            RecordError::Incomplete => invalid("incomplete"),
+            RecordError::NotJson(_) => invalid("not_json"),
+            RecordError::NotARecord(_)
+            | RecordError::Delete
+            | RecordError::DeleteWithContent
+            | RecordError::NotNumbers => invalid("bad_document"),
+            RecordError::NoId => invalid("no_id"),
+            RecordError::OtherId { .. } => invalid("other_id"),
+            RecordError::Empty => invalid("empty_record"),
+            RecordError::Length(_) => invalid("wrong_dimension"),
+            RecordError::NotFinite(_) => invalid("not_finite"),
+            RecordError::Dimension { .. } | RecordError::BulkDimension { .. } => {
+                Advice::new(Kind::Invalid, "wrong_dimension", SAME_MODEL)
+            }
+            RecordError::ZeroVector => {
+                Advice::new(Kind::Invalid, "zero_vector", "leave the vector out, or use another metric")
+            }
+            RecordError::Missing(_) => Advice::new(Kind::NotFound, "no_such_record", "list the records with ls"),
+            RecordError::Id(error) => super::of_name(error),
+            RecordError::Line { source, .. } | RecordError::Record { source, .. } => source.advice(),
+        }
+    }
+
+    /// Says in which line of a batch it is.
+    pub fn in_line(self, number: usize) -> RecordError {
+        RecordError::Line { number, source: Box::new(self) }
+    }
+}

@@ -1,0 +1,208 @@
+//! Why a store is not opened or copied, and what it is out of.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use super::{Advice, Kind};
+use crate::sync::OverBudget;
+
+/// Why a store is not opened.
+#[derive(Debug, Clone, Error)]
+pub enum OpenError {
+    /// There is none.
+    #[error("there is no store at {}", .0.display())]
+    Missing(PathBuf),
+    /// Another process has it.
+    #[error("the store {} is in use by another engramfs process ({holder})", store.display())]
+    Locked {
+        /// The store.
+        store: PathBuf,
+        /// What that process says of itself.
+        holder: String,
+    },
+    /// A store was to be made in a folder that is used for something else.
+    #[error("the folder is no store and holds {0}")]
+    NotAStore(String),
+    /// The store is of version 0.1.0.
+    #[error("the store was made by engramfs 0.1.0, whose format this version does not read")]
+    OldFormat,
+    /// The store is of a later version.
+    #[error("the store was made by a newer version of engramfs")]
+    NewerFormat,
+}
+
+impl OpenError {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        match self {
+            OpenError::Missing(_) => Advice::new(
+                Kind::NotFound,
+                "no_such_store",
+                "check the path; engramfs mount STORE MNT makes a new store",
+            ),
+            OpenError::Locked { .. } => {
+                Advice::new(Kind::Locked, "locked", "use its mount, or unmount it first with engramfs umount")
+            }
+            OpenError::NotAStore(_) => Advice::new(Kind::Invalid, "not_a_store", "name an empty or new folder"),
+            OpenError::OldFormat => Advice::new(
+                Kind::Unsupported,
+                "old_format",
+                "take it over with 0.1.0: engramfs export STORE/BRANCH for the records, cp -a from its mount for files",
+            ),
+            OpenError::NewerFormat => Advice::new(Kind::Unsupported, "newer_format", "use that version"),
+        }
+    }
+}
+
+/// Why a store is not copied or verified.
+#[derive(Debug, Clone, Error)]
+pub enum CopyError {
+    /// There is none.
+    #[error("there is no store at {}", .0.display())]
+    Missing(PathBuf),
+    /// The folder for the copy holds something.
+    #[error("{} is there and not empty", .0.display())]
+    NotEmpty(PathBuf),
+    /// The folder for the copy lies in a store.
+    #[error("{} lies in the store {}", dest.display(), store.display())]
+    Inside {
+        /// The folder.
+        dest: PathBuf,
+        /// That store.
+        store: PathBuf,
+    },
+    /// The path has `..` below a folder that is not there, so where it leads can't be known.
+    #[error("{} leads back out of a folder that is not there", .0.display())]
+    LeadsBack(PathBuf),
+    /// A seal began each time.
+    #[error("the store was sealed again and again while it was copied")]
+    Busy,
+}
+
+impl CopyError {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        match self {
+            CopyError::Missing(_) => {
+                Advice::new(Kind::NotFound, "no_such_store", "name the folder that the store is in")
+            }
+            CopyError::NotEmpty(_) => Advice::new(Kind::Exists, "exists", "name a new folder"),
+            CopyError::Inside { .. } | CopyError::LeadsBack(_) => {
+                Advice::new(Kind::Invalid, "inside_a_store", "name a folder outside")
+            }
+            CopyError::Busy => Advice::new(Kind::Busy, "busy", "try again when less is written"),
+        }
+    }
+}
+
+/// What there is no more of.
+#[derive(Debug, Clone, Error)]
+pub enum LimitError {
+    /// A branch has a quota.
+    #[error(
+        "{path} and the branches below it hold {held} {what}, and with {more} more it would be over the {limit} of its \
+         config/quota"
+    )]
+    Quota {
+        /// The branch with the quota.
+        path: String,
+        /// Of what: bytes, records or branches.
+        what: &'static str,
+        /// How much there is.
+        held: i64,
+        /// How much was to be added.
+        more: i64,
+        /// The quota.
+        limit: u64,
+    },
+    /// The disk has no room beside the reserve.
+    #[error(
+        "the store's disk is full: {} KiB are missing, beside the {kept_kib} KiB that are kept for deletes and gc",
+        missing_kib
+    )]
+    Disk {
+        /// How much is missing.
+        missing_kib: u64,
+        /// How much is held back.
+        kept_kib: u64,
+    },
+    /// The disk can take no more files.
+    #[error(
+        "the store's disk is full: it has no inodes left, beside the {kept_kib} KiB that are kept for deletes and gc"
+    )]
+    Inodes {
+        /// How much is held back.
+        kept_kib: u64,
+    },
+    /// Names and attributes of files are kept in memory.
+    #[error("names and attributes of files take {0} MiB of memory, which is all they may")]
+    FileNames(u64),
+    /// A buffer was not admitted.
+    #[error(transparent)]
+    Memory(#[from] OverBudget),
+    /// The edits of a batch were not admitted.
+    #[error(transparent)]
+    Batch(OverBudget),
+}
+
+impl LimitError {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        match self {
+            LimitError::Quota { .. } => {
+                Advice::new(Kind::Quota, "quota", "remove something, or have the owner of that branch raise its quota")
+            }
+            LimitError::Disk { .. } | LimitError::Inodes { .. } => Advice::new(
+                Kind::Full,
+                "disk",
+                "delete something (rm, truncate, rmdir, discard and gc work), or free space on the store's disk, then \
+                 try again",
+            ),
+            LimitError::FileNames(_) => {
+                Advice::new(Kind::Full, "memory_full", "remove files, or mount with a larger --memory")
+            }
+            LimitError::Batch(over) => {
+                let Advice { kind, code, .. } = LimitError::Memory(*over).advice();
+                Advice::new(kind, code, "write the batch in several parts, each with a close or fsync")
+            }
+            LimitError::Memory(OverBudget { shared: true, .. }) => Advice::new(
+                Kind::Full,
+                "memory_full",
+                "try again when others have closed their files, or mount with a larger --memory",
+            ),
+            LimitError::Memory(OverBudget { shared: false, .. }) => Advice::new(
+                Kind::Quota,
+                "memory_share",
+                "read or close what is open, or remove files from scratch/ and temporaries from vectors/",
+            ),
+        }
+    }
+}
+
+/// Why the clock can't give an entry its time.
+#[derive(Debug, Clone, Error)]
+pub enum ClockError {
+    /// The clock was set.
+    #[error("the machine's clock was set {way} by {days} days since the last write")]
+    Set {
+        /// Where to: forward or back.
+        way: &'static str,
+        /// How far.
+        days: i64,
+    },
+    /// The last entry left no later time.
+    #[error("the last entry has the last time that can be stored")]
+    Ended,
+}
+
+impl ClockError {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        let hint = match self {
+            ClockError::Set { .. } => "set the clock right; if it is right now, unmount and mount again",
+            ClockError::Ended => "unmount, and run engramfs clock STORE --reset",
+        };
+        Advice::new(Kind::Invalid, "clock_jumped", hint)
+    }
+}

@@ -1,0 +1,216 @@
+//! Codes, kinds and hints as programs and people rely on them.
+
+use super::*;
+use crate::merge::files::Rules;
+
+/// Returns one error of each variant.
+fn samples() -> Vec<Error> {
+    let text = || String::from("x");
+    let json = || Arc::new(serde_json::from_str::<u8>("x").unwrap_err());
+    let io = || Arc::new(io::Error::from_raw_os_error(libc::EIO));
+    let over = |shared| OverBudget { limit: 1, held: 1, shared };
+    let mut all = vec![
+        Error::NoBranch(text()),
+        Error::NoCheckpoint(text()),
+        Error::NoHash(Hash::ZERO),
+        Error::NoEntry(1),
+        Error::NoScope(text()),
+        Error::Gone,
+        Error::WouldWait,
+        Error::ReadOnly(text()),
+        Error::FileChanged,
+        Error::TooLargeToShow(1),
+        Error::Internal("x"),
+        Error::Disk { what: text(), source: io() },
+        Error::Damaged(text()),
+        CodecError::Short.into(),
+        Error::NoSegment { name: text(), what: "read", source: io() },
+        SegmentError::Damaged { name: text(), reason: text() }.into(),
+        JournalError::Damaged { path: text(), offset: 0, reason: text() }.into(),
+        JournalError::Poisoned { reason: text() }.into(),
+        KeyError::Mismatch.into(),
+        KeyError::TooOpen(0o644).into(),
+        NameError::Taken(text()).into(),
+        QueryError::Empty.into(),
+        SearchError::Dimension { found: 1, expected: 2 }.into(),
+        SearchError::ZeroVector.into(),
+        SearchError::NoRecord(text()).into(),
+        SearchError::Timeout(1).into(),
+        SettingError::Value { setting: "dim", shown: text(), expected: "x" }.into(),
+        SettingError::Rules(Rules::parse("x").unwrap_err()).into(),
+        SettingError::Fixed("dim").into(),
+        RuleRefusal::Writer { uid: 1, path: text(), pattern: text() }.into(),
+        RuleRefusal::Append { path: text(), pattern: text() }.into(),
+        ClockError::Set { way: "back", days: 2 }.into(),
+        ClockError::Ended.into(),
+    ];
+    let record = [
+        RecordError::TooLarge(1),
+        RecordError::Incomplete,
+        RecordError::NotJson(json()),
+        RecordError::NotARecord(json()),
+        RecordError::Delete,
+        RecordError::DeleteWithContent,
+        RecordError::NoId,
+        RecordError::OtherId { said: text(), id: text() },
+        RecordError::Empty,
+        RecordError::NotNumbers,
+        RecordError::Length(0),
+        RecordError::NotFinite(1),
+        RecordError::Dimension { found: 1, expected: 2 },
+        RecordError::BulkDimension { found: 1, expected: 2 },
+        RecordError::ZeroVector,
+        RecordError::Missing(text()),
+        RecordError::Id(NameError::RecordId(text())),
+        RecordError::Incomplete.in_line(1),
+        RecordError::Record { id: text(), source: Box::new(RecordError::ZeroVector) },
+    ];
+    let branch = [
+        BranchError::Exists(text()),
+        BranchError::CheckpointExists(text()),
+        BranchError::MainStays,
+        BranchError::RootName(text()),
+        BranchError::NoParent(text()),
+        BranchError::HasChildren { path: text(), count: 1 },
+        BranchError::InUse,
+        BranchError::Moves,
+    ];
+    let merge = [
+        MergeError::Conflicts { count: 1, shown: text() },
+        MergeError::NoConflict(text()),
+        MergeError::FolderInTheWay(text()),
+        MergeError::ParentMoves,
+        MergeError::TooLong,
+        MergeError::Pattern(text()),
+    ];
+    let open = [
+        OpenError::Missing(text().into()),
+        OpenError::Locked { store: text().into(), holder: text() },
+        OpenError::NotAStore(text()),
+        OpenError::OldFormat,
+        OpenError::NewerFormat,
+    ];
+    let copy = [
+        CopyError::Missing(text().into()),
+        CopyError::NotEmpty(text().into()),
+        CopyError::Inside { dest: text().into(), store: text().into() },
+        CopyError::LeadsBack(text().into()),
+        CopyError::Busy,
+    ];
+    let limit = [
+        LimitError::Quota { path: text(), what: "bytes", held: 1, more: 1, limit: 1 },
+        LimitError::Disk { missing_kib: 1, kept_kib: 1 },
+        LimitError::Inodes { kept_kib: 1 },
+        LimitError::FileNames(1),
+        LimitError::Memory(over(true)),
+        LimitError::Memory(over(false)),
+        LimitError::Batch(over(true)),
+    ];
+    all.extend(record.map(Error::from));
+    all.extend(branch.map(Error::from));
+    all.extend(merge.map(Error::from));
+    all.extend(open.map(Error::from));
+    all.extend(copy.map(Error::from));
+    all.extend(limit.map(Error::from));
+    all
+}
+
+/// Programs and the tables of errnos and exit codes go by these pairs: a change of one breaks what people wrote.
+const CODES: &str = "\
+append_rule NotPermitted
+bad_document Invalid
+bad_name Invalid
+bad_pattern Invalid
+bad_question Invalid
+bad_rules Invalid
+bad_scope Invalid
+bad_setting Invalid
+branch_moves Busy
+busy Busy
+changed Busy
+clock_jumped Invalid
+conflicts Conflict
+damaged Damaged
+disk Full
+disk Io
+empty_record Invalid
+exists Exists
+fixed Busy
+folder_in_the_way Invalid
+gone Gone
+has_children NotEmpty
+in_use Busy
+incomplete Invalid
+inside_a_store Invalid
+internal Io
+journal_failed ReadOnly
+key Damaged
+key Denied
+locked Locked
+main_stays NotPermitted
+memory_full Full
+memory_share Quota
+merge_too_long Busy
+newer_format Unsupported
+no_conflict NotFound
+no_id Invalid
+no_parent Invalid
+no_such_branch NotFound
+no_such_checkpoint NotFound
+no_such_entry NotFound
+no_such_hash NotFound
+no_such_record NotFound
+no_such_store NotFound
+not_a_store Invalid
+not_finite Invalid
+not_json Invalid
+old_format Unsupported
+other_id Invalid
+parent_moves Busy
+quota Quota
+read_only ReadOnly
+root_name Invalid
+timeout Timeout
+too_large TooLarge
+too_large_to_show TooLarge
+would_wait WouldWait
+write_rule Denied
+wrong_dimension Invalid
+zero_vector Invalid";
+
+#[test]
+fn codes_and_kinds_are_those_of_the_contract() {
+    let found = samples().into_iter().map(|error| format!("{} {:?}", error.code(), error.kind()));
+    let mut found: Vec<String> = found.collect();
+    found.sort();
+    found.dedup();
+    assert_eq!(found.join("\n"), CODES);
+}
+
+#[test]
+fn the_text_says_what_happened_and_the_hint_what_to_do_next() {
+    for error in samples() {
+        let (text, hint) = (error.to_string(), error.hint());
+        assert!(!text.is_empty() && !hint.is_empty() && !text.contains(&*hint), "{text}; {hint}");
+    }
+    let error = Error::from(NameError::Taken("ctl".into()));
+    assert!(error.to_string().contains("ctl") && error.hint().contains("another"), "{error}");
+}
+
+#[test]
+fn a_full_disk_is_told_from_a_failing_one() {
+    let full = |errno| JournalError::Io {
+        path: "journal/1".into(),
+        what: "appended to",
+        source: io::Error::from_raw_os_error(errno),
+    };
+    assert_eq!(Error::from(full(libc::ENOSPC)).kind(), Kind::Full);
+    assert_eq!(Error::from(full(libc::EDQUOT)).kind(), Kind::Quota);
+    let segment =
+        |errno| SegmentError::Io { name: "x".into(), what: "read", source: io::Error::from_raw_os_error(errno) };
+    let error = Error::from(segment(libc::EMFILE));
+    assert!(error.kind() == Kind::Descriptors && error.hint().contains("ulimit -n"), "{error}");
+    assert_eq!(Error::from(segment(libc::EIO)).kind(), Kind::Io);
+    let missing = Error::from(segment(libc::ENOENT));
+    assert!(missing.kind() == Kind::Damaged && std::error::Error::source(&missing).is_some(), "{missing}");
+}
