@@ -4,6 +4,7 @@
 //!
 //! - street: [`cli`] (one file per verb; prints), [`fuse`] (the kernel's protocol)
 //! - windows: [`fs`] (names and handles become operations)
+//! - hall: [`verb`] (the table of verbs: parsed, written and run)
 //! - front door: [`memory`] (everything a caller does to a store)
 //! - living rooms: [`search`], [`merge`]
 //! - ground floor: [`branch`], [`workspace`], [`lineage`]
@@ -30,4 +31,5 @@ pub mod segment;
 pub mod sync;
 pub mod text;
 pub mod vector;
+pub mod verb;
 pub mod workspace;

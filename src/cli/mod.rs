@@ -1,4 +1,4 @@
-//! The command line: one file a verb in `commands/`, and the only room that prints.
+//! The command line: the commands in `commands/`, and the only room that prints.
 //!
 //! Data goes to standard output, everything else to standard error. A verb acts on a [`Target`](target::Target), a branch reached
 //! through its mount or straight in its store, and is written once against both.
@@ -20,8 +20,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    backup, checkpoint, clock, completions, diff, discard, doctor, export, fork, gc, import, log, man, merge, mount,
-    promote, pull, query, rollback, show, status, umount, verify,
+    backup, clock, completions, diff, doctor, export, gc, import, log, man, mount, query, status, umount, verbs, verify,
 };
 use exit::Exit;
 use failure::CommandError;
@@ -56,14 +55,8 @@ enum Verb {
     Doctor(doctor::Args),
     Import(import::Args),
     Export(export::Args),
-    Fork(fork::Args),
-    Merge(merge::Args),
-    Discard(discard::Args),
-    Checkpoint(checkpoint::Args),
-    Rollback(rollback::Args),
-    Pull(pull::Args),
-    Promote(promote::Args),
-    Show(show::Args),
+    #[command(flatten)]
+    OfTable(verbs::VerbCommand),
     Status(status::Args),
     Diff(diff::Args),
     Log(log::Args),
@@ -105,14 +98,7 @@ fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
         Verb::Doctor(args) => doctor::run(args, out),
         Verb::Import(args) => import::run(args, out),
         Verb::Export(args) => export::run(args, out),
-        Verb::Fork(args) => fork::run(args, out),
-        Verb::Merge(args) => merge::run(args, out),
-        Verb::Discard(args) => discard::run(args, out),
-        Verb::Checkpoint(args) => checkpoint::run(args, out),
-        Verb::Rollback(args) => rollback::run(args, out),
-        Verb::Pull(args) => pull::run(args, out),
-        Verb::Promote(args) => promote::run(args, out),
-        Verb::Show(args) => show::run(args, out),
+        Verb::OfTable(command) => verbs::run(command, out),
         Verb::Status(args) => status::run(args, out),
         Verb::Diff(args) => diff::run(args, out),
         Verb::Log(args) => log::run(args, out),

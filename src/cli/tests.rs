@@ -4,6 +4,7 @@
 use clap::{Command, CommandFactory, Parser};
 
 use super::{Cli, Verb};
+use crate::verb::{Argument, CommandForm};
 
 fn command() -> Command {
     let mut command = Cli::command();
@@ -34,9 +35,24 @@ fn every_verb_has_two_or_three_examples_before_all_else_in_its_help() {
 #[test]
 fn every_verb_of_the_contract_is_there() {
     let found: Vec<String> = verbs().iter().map(|verb| verb.get_name().to_owned()).collect();
-    let contract = "mount umount doctor import export fork merge discard checkpoint rollback pull promote show status diff log query gc \
-                    verify backup clock completions man";
-    assert_eq!(found, contract.split_whitespace().collect::<Vec<_>>());
+    let of_table = crate::verb::VERBS.into_iter().filter(|spec| matches!(spec.command, CommandForm::OfTable(_)));
+    let contract: Vec<&str> =
+        "mount umount doctor import export".split(' ').chain(of_table.map(|spec| spec.name)).collect();
+    let others = "status diff log query gc verify backup clock completions man";
+    assert_eq!(found, [contract, others.split(' ').collect()].concat());
+}
+
+#[test]
+fn the_table_of_verbs_says_which_of_them_are_commands() {
+    for spec in crate::verb::VERBS {
+        let found = verbs().into_iter().find(|verb| verb.get_name() == spec.name);
+        assert_eq!(found.is_some(), !matches!(spec.command, CommandForm::Lacking), "{}", spec.name);
+        let in_command = |argument: &&Argument| argument.in_command && matches!(spec.command, CommandForm::OfTable(_));
+        for argument in spec.arguments.iter().filter(in_command) {
+            let taken = found.as_ref().unwrap().get_arguments().any(|taken| taken.get_id() == argument.name);
+            assert!(taken, "{} {}", spec.name, argument.name);
+        }
+    }
 }
 
 #[test]

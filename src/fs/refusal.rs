@@ -201,7 +201,7 @@ pub(super) enum InputRefusal {
     #[error("the value is no UTF-8")]
     ValueNotUtf8,
     #[error("{line:?} is no verb of ctl with its arguments")]
-    Verb { line: String, verbs: &'static str },
+    Verb { line: String, verbs: String },
     #[error("line {0} is incomplete")]
     Incomplete(usize),
     #[error("the document is longer than {0} MiB")]
@@ -224,7 +224,7 @@ impl InputRefusal {
             InputRefusal::LineNotUtf8 | InputRefusal::ValueNotUtf8 => {
                 Advice::new(Kind::Invalid, "not_utf8", "write text in UTF-8")
             }
-            InputRefusal::Verb { verbs, .. } => Advice::new(Kind::Invalid, "bad_verb", *verbs),
+            InputRefusal::Verb { verbs, .. } => Advice::new(Kind::Invalid, "bad_verb", verbs.clone()),
             InputRefusal::Incomplete(_) => {
                 Advice::new(Kind::Invalid, "incomplete", "write the rest of the line, then close")
             }

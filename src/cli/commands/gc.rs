@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use jiff::{Span, SpanRelativeTo};
 
+use super::verbs::print_facts;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
-use crate::cli::render::facts;
-use crate::cli::target::collect_garbage;
+use crate::cli::target::{Access, Target};
+use crate::verb::Verb;
 
 /// Lets go what nobody keeps: orphaned branches, expired files, segments that nothing leads to.
 #[derive(clap::Args)]
@@ -29,13 +30,19 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
-    let report = collect_garbage(&args.place, args.older_than, args.dry_run)?;
-    if out.is_json() {
-        out.line(report)?
-    } else {
-        out.text(&facts::render(&report))?
-    }
+    let verb = Verb::parse(&line(args)).expect("gc takes an age and a dry run");
+    let answer = Target::of_store(&args.place).with(Access::Write, |branch| branch.run(&verb))?;
+    print_facts(&answer.to_line(), out)?;
     Ok(Exit::Done)
+}
+
+/// Returns the line that asks for it in `ctl`.
+fn line(args: &Args) -> String {
+    let age = args.older_than.map(|age| match age.subsec_nanos() {
+        0 => format!(" --older-than {}s", age.as_secs()),
+        nanos => format!(" --older-than {}s{nanos}ns", age.as_secs()),
+    });
+    format!("gc{}{}", age.unwrap_or_default(), if args.dry_run { " --dry-run" } else { "" })
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {

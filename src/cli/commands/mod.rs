@@ -1,27 +1,19 @@
-//! The verbs, one file each.
+//! The commands: those of the table of verbs in one file, each other one in its own.
 
 pub mod backup;
-pub mod checkpoint;
 pub mod clock;
 pub mod completions;
 pub mod diff;
-pub mod discard;
 pub mod doctor;
 pub mod export;
-pub mod fork;
 pub mod gc;
 pub mod import;
 pub mod log;
 pub mod man;
-pub mod merge;
-mod merging;
 pub mod mount;
-pub mod promote;
-pub mod pull;
 pub mod query;
-pub mod rollback;
-pub mod show;
 mod site;
 pub mod status;
 pub mod umount;
+pub mod verbs;
 pub mod verify;

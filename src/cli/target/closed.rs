@@ -13,9 +13,9 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::formats::InputRow;
 use crate::memory::{
-    Actor, BranchId, Document, Environment, Error, Export, Memory, MergeKind, OpenMode, Query, RecordEdit, ShowTarget,
-    ShownObject, Snapshot, View, Viewer,
+    Actor, BranchId, Document, Environment, Error, Export, Memory, OpenMode, Query, RecordEdit, Snapshot, View, Viewer,
 };
+use crate::verb::{Verb, VerbAnswer, VerbContext};
 
 /// Bytes that one commit of an import takes at the most.
 const BATCH_BYTES: usize = 64 << 20;
@@ -74,34 +74,9 @@ impl Closed {
 }
 
 impl BranchAccess for Closed {
-    fn fork(&self, name: &str, from: Option<&str>) -> Result<(), CommandError> {
-        self.memory.fork(&self.who, self.branch, name, from)?;
-        Ok(())
-    }
-
-    fn merge(&self, kind: MergeKind, dry_run: bool) -> Result<Value, CommandError> {
-        let outcome = self.memory.merge(&self.who, self.branch, kind, dry_run)?;
-        parse(&outcome.to_json())
-    }
-
-    fn discard(&self) -> Result<(), CommandError> {
-        Ok(self.memory.discard(&self.who, self.branch)?)
-    }
-
-    fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), CommandError> {
-        Ok(self.memory.checkpoint(&self.who, self.branch, label, text)?)
-    }
-
-    fn rollback(&self, label: &str, patterns: &[String]) -> Result<Value, CommandError> {
-        let receipt = match patterns {
-            [] => self.memory.rollback(&self.who, self.branch, label)?,
-            patterns => self.memory.rollback_files(&self.who, self.branch, label, patterns)?,
-        };
-        parse(&receipt.to_json())
-    }
-
-    fn show(&self, what: &str) -> Result<ShownObject, CommandError> {
-        Ok(self.memory.show(self.branch, parse_entry(what)?, Viewer::OF_STORE)?)
+    fn run(&self, verb: &Verb) -> Result<VerbAnswer, CommandError> {
+        let (actor, branch, viewer) = (&self.who, self.branch, Viewer::OF_STORE);
+        Ok(verb.run(&VerbContext { memory: &self.memory, actor, branch, viewer })?)
     }
 
     fn document(&self, document: Document) -> Result<String, CommandError> {
@@ -139,14 +114,6 @@ impl BranchAccess for Closed {
     fn batch_bytes(&self) -> usize {
         BATCH_BYTES
     }
-}
-
-/// Reads what `show` is told.
-pub fn parse_entry(text: &str) -> Result<ShowTarget, CommandError> {
-    ShowTarget::parse(text).ok_or_else(|| {
-        let hint = "write 64 lower-case hex digits, or the number of an entry, as in `engramfs log --json`";
-        CommandError::usage(format!("{text:?} is neither a hash nor the number of an entry"), hint)
-    })
 }
 
 fn parse(json: &str) -> Result<Value, CommandError> {

@@ -10,7 +10,6 @@ mod reason;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -20,10 +19,14 @@ use super::actor;
 use super::exit::Exit;
 use super::failure::CommandError;
 use super::formats::InputRow;
-use crate::memory::{Document, Export, MergeKind, OpenMode, ShownObject};
+use crate::memory::{Document, Export, OpenMode};
+use crate::verb::{Verb, VerbAnswer};
 use closed::Closed;
 use lineage::Lineage;
 use mounted::Mounted;
+
+/// The root branch that every store has.
+const MAIN: &str = "main";
 
 /// Names a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,18 +55,8 @@ pub enum Access {
 
 /// A branch, however it is reached: each verb is written once against this.
 pub trait BranchAccess {
-    /// Forks it, from its present state or from a checkpoint.
-    fn fork(&self, name: &str, from: Option<&str>) -> Result<(), CommandError>;
-    /// Merges, promotes or pulls, and returns what `ctl` answers: one line of JSON.
-    fn merge(&self, kind: MergeKind, dry_run: bool) -> Result<Value, CommandError>;
-    /// Throws it away.
-    fn discard(&self) -> Result<(), CommandError>;
-    /// Takes a checkpoint; `text` goes to the shared log.
-    fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), CommandError>;
-    /// Goes back to a checkpoint, and returns what that took.
-    fn rollback(&self, label: &str, patterns: &[String]) -> Result<Value, CommandError>;
-    /// Returns a version, an entry or a head by its hash, or an entry by its number, as JSON.
-    fn show(&self, what: &str) -> Result<ShownObject, CommandError>;
+    /// Does a verb.
+    fn run(&self, verb: &Verb) -> Result<VerbAnswer, CommandError>;
     /// Returns a generated document.
     fn document(&self, document: Document) -> Result<String, CommandError>;
     /// Returns its lineage.
@@ -112,6 +105,15 @@ impl Target {
         }
         let message = format!("{} is on a mount of engramfs but is no branch", path.display());
         Err(CommandError::new(Exit::Missing, "no_branch", message, "name a branch's directory, such as MNT/main"))
+    }
+
+    /// Returns the branch to ask for what concerns a whole store: of the store or mount at `place`, or that of a branch.
+    pub fn of_store(place: &Path) -> Target {
+        match store_of(place) {
+            Ok(Some(_)) if place::shows_a_branch(place) => Target::Mounted(place.to_owned()),
+            Ok(Some(_)) => Target::Mounted(place.join(MAIN)),
+            _ => Target::Closed { store: place.to_owned(), name_path: MAIN.to_owned() },
+        }
     }
 
     /// Opens the branch, lets `act` work with it and closes it again.
@@ -175,19 +177,6 @@ fn no_target(text: &Path) -> CommandError {
         (format!("there is no {shown}"), "name a branch's directory under a mount, or STORE:NAME-PATH".to_owned())
     };
     CommandError::new(Exit::Missing, "no_branch", message, hint)
-}
-
-/// Lets the states that nobody keeps any longer go, in the store or mount at `place`.
-pub fn collect_garbage(place: &Path, older_than: Option<Duration>, dry_run: bool) -> Result<Value, CommandError> {
-    if let Ok(Some(_)) = store_of(place) {
-        return mounted::collect_garbage(place, older_than, dry_run);
-    }
-    let memory = closed::open_store(place, OpenMode::Existing)?;
-    let report = memory.gc(&actor::current(), older_than, dry_run);
-    let closed = memory.close();
-    let report = report?;
-    closed?;
-    Ok(report)
 }
 
 /// Returns what the clock and the last entry of a store say; with `reset` times follow the clock again.

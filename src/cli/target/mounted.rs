@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::closed::{Closed, parse_entry};
+use super::closed::Closed;
 use super::control;
 use super::lineage::Lineage;
 use super::place::{shows_a_branch, store_of};
@@ -17,7 +17,8 @@ use super::{Access, BranchAccess, QuerySession};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::formats::InputRow;
-use crate::memory::{Document, Error, Export, MergeKind, ShownObject, check_name};
+use crate::memory::{Document, Export};
+use crate::verb::{Channel, Verb, VerbAnswer};
 
 /// Bytes of rows in one batch; as JSON Lines, which the mount keeps until the commit, vectors take about three times as much.
 const BATCH_BYTES: usize = 24 << 20;
@@ -47,17 +48,23 @@ impl<'a> Mounted<'a> {
         fs::read_to_string(self.directory.join(file)).map_err(|e| attempt.failed(&e))
     }
 
-    /// Writes a verb to `ctl` and returns its outcome.
-    fn command(&self, verb: &str) -> Result<String, CommandError> {
-        let word = verb.split(' ').next().unwrap_or(verb);
-        let attempt = self.attempt("ctl", &format!("the verb {word} on"));
-        control::exchange(&self.directory.join("ctl"), format!("{verb}\n").as_bytes())
-            .map_err(|refused| attempt.refused(&refused))
+    /// Writes a verb to `ctl` and returns what that answers.
+    fn ask_ctl(&self, verb: &Verb) -> Result<VerbAnswer, CommandError> {
+        verb.arguments().check_names(verb.spec().arguments)?;
+        let attempt = self.attempt("ctl", &format!("the verb {} on", verb.spec().name));
+        let answer = control::exchange(&self.directory.join("ctl"), format!("{}\n", verb.to_line()).as_bytes())
+            .map_err(|refused| attempt.refused(&refused))?;
+        serde_json::from_str::<IgnoredAny>(&answer).map_err(|e| not_json("ctl", &e))?;
+        let no_answer = || CommandError::new(Exit::Failed, "not_json", "the mount shows no JSON", VERSIONS);
+        verb.answer_of_line(&answer).ok_or_else(no_answer)
     }
 
-    fn result(&self, verb: &str) -> Result<Value, CommandError> {
-        let text = self.command(verb)?;
-        serde_json::from_str(&text).map_err(|e| not_json("ctl", &e))
+    fn discard(&self) -> Result<(), CommandError> {
+        let mut attempt = self.attempt(".", "discarding");
+        if let (Ok(parent), Some(name)) = (self.parent(), self.directory.file_name()) {
+            attempt.or_in(parent, format!("branches/{}", name.display()));
+        }
+        fs::remove_dir(self.directory).map_err(|e| attempt.failed(&e))
     }
 
     fn status(&self) -> Result<Value, CommandError> {
@@ -115,56 +122,16 @@ impl<'a> Mounted<'a> {
 }
 
 impl BranchAccess for Mounted<'_> {
-    fn fork(&self, name: &str, from: Option<&str>) -> Result<(), CommandError> {
-        check(name)?;
-        let from = match from {
-            Some(label) => {
-                check(label)?;
-                format!(" from {label}")
+    fn run(&self, verb: &Verb) -> Result<VerbAnswer, CommandError> {
+        match verb.spec().channel {
+            Channel::Rmdir => self.discard().map(|()| VerbAnswer::Line(String::new())),
+            Channel::Ctl if verb.spec().changes => self.ask_ctl(verb),
+            Channel::Ctl => {
+                // A checkpoint takes no verb, and its branch knows all that is in it.
+                let checkpoints = self.directory.parent().filter(|above| above.ends_with("checkpoints"));
+                Mounted::new(checkpoints.and_then(Path::parent).unwrap_or(self.directory)).ask_ctl(verb)
             }
-            None => String::new(),
-        };
-        self.command(&format!("fork {name}{from}")).map(drop)
-    }
-
-    fn merge(&self, kind: MergeKind, dry_run: bool) -> Result<Value, CommandError> {
-        let verb = match kind {
-            MergeKind::Merge => "merge",
-            MergeKind::Promote => "promote",
-            MergeKind::Pull => "pull",
-        };
-        let flag = if dry_run { " --dry-run" } else { "" };
-        self.result(&format!("{verb}{flag}"))
-    }
-
-    fn discard(&self) -> Result<(), CommandError> {
-        let mut attempt = self.attempt(".", "discarding");
-        if let (Ok(parent), Some(name)) = (self.parent(), self.directory.file_name()) {
-            attempt.or_in(parent, format!("branches/{}", name.display()));
         }
-        fs::remove_dir(self.directory).map_err(|e| attempt.failed(&e))
-    }
-
-    fn checkpoint(&self, label: &str, text: Option<&str>) -> Result<(), CommandError> {
-        check(label)?;
-        let text = text.map(|text| format!(" {}", text.replace(['\n', '\r'], " "))).unwrap_or_default();
-        self.command(&format!("checkpoint {label}{text}")).map(drop)
-    }
-
-    fn rollback(&self, label: &str, patterns: &[String]) -> Result<Value, CommandError> {
-        check(label)?;
-        let which = if patterns.is_empty() { String::new() } else { format!(" -- {}", patterns.join(" ")) };
-        self.result(&format!("rollback {label}{which}"))
-    }
-
-    fn show(&self, what: &str) -> Result<ShownObject, CommandError> {
-        parse_entry(what)?;
-        // A checkpoint takes no verb, and its branch knows all that is in it.
-        let checkpoints = self.directory.parent().filter(|above| above.ends_with("checkpoints"));
-        let branch = Mounted::new(checkpoints.and_then(Path::parent).unwrap_or(self.directory));
-        let line = branch.command(&format!("show {what}"))?;
-        ShownObject::of_line(&line)
-            .ok_or_else(|| CommandError::new(Exit::Failed, "not_json", "the mount shows no JSON", VERSIONS))
     }
 
     fn document(&self, document: Document) -> Result<String, CommandError> {
@@ -225,14 +192,6 @@ impl BranchAccess for Mounted<'_> {
     }
 }
 
-/// Lets the process that serves the mount let go what nobody keeps.
-pub fn collect_garbage(place: &Path, older_than: Option<Duration>, dry_run: bool) -> Result<Value, CommandError> {
-    let root: PathBuf = if shows_a_branch(place) { place.to_owned() } else { place.join("main") };
-    let age = older_than.map(|age| format!(" --older-than {}s", age.as_secs())).unwrap_or_default();
-    let flag = if dry_run { " --dry-run" } else { "" };
-    Mounted::new(&root).result(&format!("gc{age}{flag}"))
-}
-
 /// Returns what became of a branch that was at a path: its parent's events tell.
 pub fn fate(path: &Path) -> Option<String> {
     let (name, parent) = (path.file_name()?.to_str()?, path.parent()?.parent()?);
@@ -261,11 +220,6 @@ impl QuerySession for MountedSession<'_> {
         let answer = self.file.write_all(line.as_bytes()).and_then(|()| control::read_answer(&self.file));
         answer.map_err(|e| attempt.failed(&e))
     }
-}
-
-/// Refuses a name before it reaches the kernel or a line of `ctl`, where it might mean something else.
-fn check(name: &str) -> Result<(), CommandError> {
-    Ok(check_name(name).map_err(Error::from)?)
 }
 
 fn file_of(export: Export) -> &'static str {

@@ -26,7 +26,7 @@ fn branch() -> tempfile::TempDir {
 fn an_answer_that_is_no_result_is_told_as_such() {
     let dir = branch();
     // An ordinary file answers with what was written to it.
-    let failure = Mounted::new(dir.path()).merge(MergeKind::Merge, false).unwrap_err();
+    let failure = Mounted::new(dir.path()).run(&Verb::parse("merge").unwrap()).unwrap_err();
     assert_eq!(failure.code, "not_json");
     assert_eq!(fs::read_to_string(dir.path().join("ctl")).unwrap(), "merge\n");
 }

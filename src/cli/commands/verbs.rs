@@ -1,0 +1,179 @@
+//! The commands of the table of verbs: `engramfs VERB TARGET` and the arguments of the verb.
+
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
+use serde_json::{Value, json};
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::CommandError;
+use crate::cli::output::Output;
+use crate::cli::render::{facts, outcome};
+use crate::cli::target::{Access, BranchAccess, Target};
+use crate::memory::Document;
+use crate::verb::{Argument, Arguments, CommandForm, CommandHelp, Form, Report, VERBS, Verb, VerbAnswer, VerbSpec};
+
+const TARGET: &str = "target";
+
+/// A verb, the branch that it is for, and what else was written.
+#[derive(Debug)]
+pub struct VerbCommand {
+    spec: &'static VerbSpec,
+    target: String,
+    arguments: Arguments,
+}
+
+fn commands() -> impl Iterator<Item = (&'static VerbSpec, CommandHelp)> {
+    VERBS.into_iter().filter_map(|spec| match spec.command {
+        CommandForm::OfTable(help) => Some((spec, help)),
+        CommandForm::OwnFile | CommandForm::Lacking => None,
+    })
+}
+
+impl Subcommand for VerbCommand {
+    fn augment_subcommands(command: Command) -> Command {
+        command.subcommands(commands().map(|(spec, help)| definition(spec, help)))
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        VerbCommand::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        commands().any(|(spec, _)| spec.name == name)
+    }
+}
+
+impl FromArgMatches for VerbCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<VerbCommand, clap::Error> {
+        let found = matches.subcommand().and_then(|(name, given)| {
+            let (spec, _) = commands().find(|(spec, _)| spec.name == name)?;
+            let target = given.get_one::<String>(TARGET)?.clone();
+            Some(VerbCommand { spec, target, arguments: arguments(spec, given) })
+        });
+        found.ok_or_else(|| clap::Error::new(clap::error::ErrorKind::MissingSubcommand))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = VerbCommand::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn definition(spec: &'static VerbSpec, help: CommandHelp) -> Command {
+    let target = Arg::new(TARGET).value_name("TARGET").required(true).help(help.target);
+    let taken = spec.arguments.iter().filter(|argument| argument.in_command);
+    Command::new(spec.name).about(help.about).before_help(format!("Examples:\n{}", help.examples)).arg(target).args(
+        taken.map(|argument| match argument.form {
+            Form::Word | Form::Phrase => arg(argument).required(true),
+            Form::Text => arg(argument).num_args(1..).action(ArgAction::Append),
+            Form::Option(word) => arg(argument).long(word.trim_start_matches('-')),
+            Form::Flag => arg(argument).long(argument.name.trim_start_matches('-')).action(ArgAction::SetTrue),
+            Form::List => arg(argument).num_args(1..).action(ArgAction::Append).last(true),
+        }),
+    )
+}
+
+fn arg(argument: &Argument) -> Arg {
+    Arg::new(argument.name).value_name(argument.name).help(argument.help)
+}
+
+fn arguments(spec: &VerbSpec, given: &ArgMatches) -> Arguments {
+    let mut arguments = Arguments::default();
+    for argument in spec.arguments.iter().filter(|argument| argument.in_command) {
+        if argument.form == Form::Flag {
+            if given.get_flag(argument.name) {
+                arguments.set(argument, vec![String::new()]);
+            }
+        } else if let Some(words) = given.get_many::<String>(argument.name) {
+            let words: Vec<String> = words.cloned().collect();
+            arguments.set(argument, if argument.form == Form::Text { vec![words.join(" ")] } else { words });
+        }
+    }
+    arguments
+}
+
+/// Does the verb, and prints what came of it.
+pub fn run(command: &VerbCommand, out: &mut Output) -> Result<Exit, CommandError> {
+    let VerbCommand { spec, target, arguments } = command;
+    let target: Target = target.parse()?;
+    let access = if spec.changes { Access::Write } else { Access::Read };
+    let answer = target.with(access, |branch| {
+        // What is wrong with an argument is wrong use, as what clap refuses.
+        let verb =
+            Verb::new(spec, arguments.clone()).map_err(|error| CommandError::usage(error.to_string(), error.hint()))?;
+        branch.run(&verb).map_err(|failure| match spec.report {
+            Report::Merge => with_conflicts(branch, failure),
+            _ => failure,
+        })
+    })?;
+    match answer {
+        VerbAnswer::Object(object) => match object.content.filter(|_| !out.is_json()) {
+            Some(content) => out.bytes(&content)?,
+            None => out.text(&object.line)?,
+        },
+        VerbAnswer::Line(line) => return print(&target, command, &line, out),
+    }
+    Ok(Exit::Done)
+}
+
+fn print(target: &Target, command: &VerbCommand, line: &str, out: &mut Output) -> Result<Exit, CommandError> {
+    let VerbCommand { spec, arguments, .. } = command;
+    match spec.report {
+        Report::Child(name) => {
+            let child = target.child(arguments.required(&name)).to_string();
+            if out.is_json() { out.line(json!({ "target": child }))? } else { out.line(child)? }
+        }
+        Report::Silent(object) => out.json_only(&object(&target.to_string(), arguments))?,
+        Report::Merge => {
+            let result = parse(line)?;
+            if out.is_json() {
+                out.line(&result)?
+            } else {
+                out.text(&outcome::render(&result))?
+            }
+            if result.get("status").is_some_and(|status| status == "blocked") {
+                return Ok(Exit::Refused);
+            }
+        }
+        Report::Facts | Report::Object => print_facts(line, out)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// Prints the members of an answer.
+pub fn print_facts(line: &str, out: &mut Output) -> Result<(), CommandError> {
+    let answer = parse(line)?;
+    if out.is_json() { out.line(answer) } else { out.text(&facts::render(&answer)) }
+}
+
+fn parse(json: &str) -> Result<Value, CommandError> {
+    serde_json::from_str(json).map_err(|e| {
+        CommandError::new(Exit::Failed, "result", format!("the result is no JSON: {e}"), "report this with the version")
+    })
+}
+
+/// Adds the conflicts that nobody has decided yet to a refusal.
+fn with_conflicts(branch: &dyn BranchAccess, mut failure: CommandError) -> CommandError {
+    if failure.exit == Exit::Refused
+        && let Ok(conflicts) = branch.document(Document::Conflicts)
+    {
+        failure.conflicts = open_conflicts(&conflicts);
+    }
+    failure
+}
+
+fn open_conflicts(lines: &str) -> Vec<Value> {
+    let conflicts = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    conflicts.filter(|conflict| conflict.get("decision").is_none_or(Value::is_null)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_undecided_conflicts_stand_in_the_way() {
+        let lines = "{\"id\":\"a\",\"decision\":\"child\"}\n{\"id\":\"b\",\"decision\":null}\n";
+        let open = open_conflicts(lines);
+        assert_eq!((open.len(), &open[0]["id"]), (1, &Value::from("b")));
+    }
+}

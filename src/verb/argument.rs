@@ -1,0 +1,156 @@
+//! What a verb takes, and what it was given.
+
+use crate::memory::{Error, check_name};
+
+/// One argument of a verb.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument {
+    /// What stands for it where usage is explained, such as `LABEL`; of a flag the flag. Unique within a verb.
+    pub name: &'static str,
+    /// What it is for, as the help of the command says.
+    pub help: &'static str,
+    /// How it is written.
+    pub form: Form,
+    /// Whether it is the name of a branch or a checkpoint.
+    pub is_name: bool,
+    /// Whether the command takes it, too, and not `ctl` alone.
+    pub in_command: bool,
+    accepts: fn(&str) -> bool,
+    /// What a value is that is not accepted, and what to write instead.
+    otherwise: (&'static str, &'static str),
+}
+
+/// How an argument is written: first the words, then options, then what goes to the line's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// One word.
+    Word,
+    /// Words up to those that the arguments behind it take.
+    Phrase,
+    /// Nothing, or all words up to the end.
+    Text,
+    /// This word and one more, or neither. The command has it as an option, two dashes in front.
+    Option(&'static str),
+    /// Its name, or nothing.
+    Flag,
+    /// Nothing, or `--` and one word or more.
+    List,
+}
+
+impl Argument {
+    const fn new(name: &'static str, form: Form, help: &'static str) -> Argument {
+        let (accepts, otherwise): (fn(&str) -> bool, _) = (|_| true, ("", ""));
+        Argument { name, help, form, is_name: false, in_command: true, accepts, otherwise }
+    }
+
+    /// Returns an argument of one word.
+    pub const fn word(name: &'static str, help: &'static str) -> Argument {
+        Argument::new(name, Form::Word, help)
+    }
+
+    /// Returns an argument that may have blanks in it, with others behind it.
+    pub const fn phrase(name: &'static str, help: &'static str) -> Argument {
+        Argument::new(name, Form::Phrase, help)
+    }
+
+    /// Returns what goes to the end of the line.
+    pub const fn text(name: &'static str, help: &'static str) -> Argument {
+        Argument::new(name, Form::Text, help)
+    }
+
+    /// Returns an argument of one word behind a word that introduces it.
+    pub const fn option(word: &'static str, name: &'static str, help: &'static str) -> Argument {
+        Argument::new(name, Form::Option(word), help)
+    }
+
+    /// Returns a flag.
+    pub const fn flag(name: &'static str, help: &'static str) -> Argument {
+        Argument::new(name, Form::Flag, help)
+    }
+
+    /// Returns a list of words behind `--`.
+    pub const fn list(name: &'static str, help: &'static str) -> Argument {
+        Argument::new(name, Form::List, help)
+    }
+
+    /// Says that it is the name of a branch or a checkpoint.
+    pub const fn naming(self) -> Argument {
+        Argument { is_name: true, ..self }
+    }
+
+    /// Says that the command lacks it.
+    pub const fn in_ctl_alone(self) -> Argument {
+        Argument { in_command: false, ..self }
+    }
+
+    /// Says which values are accepted; what another one is, as in `is no side`, and what to write instead.
+    pub const fn accepting(self, accepts: fn(&str) -> bool, is: &'static str, hint: &'static str) -> Argument {
+        Argument { accepts, otherwise: (is, hint), ..self }
+    }
+
+    /// Refuses a value that the argument does not accept, and none where one is needed.
+    pub(super) fn check(&self, arguments: &Arguments) -> Result<(), ArgumentError> {
+        let values = arguments.list(self);
+        let (what, hint) = self.otherwise;
+        if let Some(bad) = values.iter().find(|value| !(self.accepts)(value)) {
+            return Err(ArgumentError { message: format!("{bad:?} {what}"), hint });
+        }
+        if values.is_empty() && matches!(self.form, Form::Word | Form::Phrase) {
+            return Err(ArgumentError { message: format!("{} is missing", self.name), hint: "write all arguments" });
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with an argument.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ArgumentError {
+    message: String,
+    hint: &'static str,
+}
+
+impl ArgumentError {
+    /// Returns what to write instead.
+    pub fn hint(&self) -> &'static str {
+        self.hint
+    }
+}
+
+/// The arguments that a verb was given, by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arguments(Vec<(&'static str, Vec<String>)>);
+
+impl Arguments {
+    /// Gives an argument its value; a list has several, a flag that is set an empty one.
+    pub fn set(&mut self, argument: &Argument, values: Vec<String>) {
+        self.0.retain(|(name, _)| *name != argument.name);
+        self.0.push((argument.name, values));
+    }
+
+    /// Returns all values of an argument.
+    pub fn list(&self, argument: &Argument) -> &[String] {
+        self.0.iter().find(|(name, _)| *name == argument.name).map_or(&[], |(_, values)| values)
+    }
+
+    /// Returns the value of an argument; none where it was not given.
+    pub fn get(&self, argument: &Argument) -> Option<&str> {
+        self.list(argument).first().map(String::as_str)
+    }
+
+    /// Returns the value of an argument that a verb can't be without.
+    pub fn required(&self, argument: &Argument) -> &str {
+        self.get(argument).expect("Verb::new refuses arguments that lack it")
+    }
+
+    /// Tells whether a flag was given.
+    pub fn is_set(&self, argument: &Argument) -> bool {
+        !self.list(argument).is_empty()
+    }
+
+    /// Refuses a value that is meant as a name and is none, before it means something else in a line.
+    pub fn check_names(&self, arguments: &[Argument]) -> Result<(), Error> {
+        let mut names = arguments.iter().filter(|argument| argument.is_name).flat_map(|argument| self.list(argument));
+        Ok(names.try_for_each(|name| check_name(name))?)
+    }
+}

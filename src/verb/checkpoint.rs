@@ -1,0 +1,27 @@
+//! `checkpoint`: names a branch's present state.
+
+use serde_json::json;
+
+use super::{Argument, Arguments, CommandForm, CommandHelp, Report, VerbAnswer, VerbContext, VerbSpec};
+use crate::memory::Error;
+
+const LABEL: Argument = Argument::word("LABEL", "The checkpoint's name").naming();
+const TEXT: Argument = Argument::text("TEXT", "Words about it for the shared log");
+
+pub(super) const CHECKPOINT: VerbSpec = VerbSpec {
+    arguments: &[LABEL, TEXT],
+    report: Report::Silent(|target, arguments| json!({ "target": target, "checkpoint": arguments.required(&LABEL) })),
+    command: CommandForm::OfTable(CommandHelp {
+        about: "Takes a checkpoint: a named, read-only state of a branch",
+        target: "The branch: its directory under a mount, or STORE:NAME-PATH",
+        examples: "  engramfs checkpoint /mnt/memory/main before-cleanup
+  engramfs checkpoint ~/memory:main v2 \"all questions answered\"",
+    }),
+    ..VerbSpec::of_owner("checkpoint", checkpoint)
+};
+
+fn checkpoint(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
+    let label = arguments.required(&LABEL);
+    context.memory.checkpoint(context.actor, context.branch, label, arguments.get(&TEXT))?;
+    Ok(VerbAnswer::Line(json!({"status": "taken", "checkpoint": label}).to_string()))
+}

@@ -1,0 +1,28 @@
+//! `discard`: throws a branch away. In a mount that is rmdir(2), where the kernel asks for the rights.
+
+use serde_json::json;
+
+use super::{
+    Arguments, BranchRight, Channel, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
+    VerbSpec,
+};
+use crate::memory::Error;
+
+pub(super) const DISCARD: VerbSpec = VerbSpec {
+    rights: Rights { branch: BranchRight::OwnEither, parent: ParentRight::Nothing },
+    ends_branch: true,
+    channel: Channel::Rmdir,
+    report: Report::Silent(|target, _| json!({ "discarded": target })),
+    command: CommandForm::OfTable(CommandHelp {
+        about: "Throws a branch away, with all that it holds",
+        target: "The branch to discard: its own directory under a mount, or STORE:NAME-PATH",
+        examples: "  engramfs discard /mnt/memory/main/branches/agent-7
+  engramfs discard ~/memory:main/agent-7/try-1",
+    }),
+    ..VerbSpec::of_owner("discard", discard)
+};
+
+fn discard(context: &VerbContext<'_>, _: &Arguments) -> Result<VerbAnswer, Error> {
+    context.memory.discard(context.actor, context.branch)?;
+    Ok(VerbAnswer::Line(json!({"status": "discarded"}).to_string()))
+}

@@ -1,0 +1,34 @@
+//! `fork`: makes a child branch.
+
+use serde_json::json;
+
+use super::{
+    Argument, Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
+    VerbSpec,
+};
+use crate::memory::Error;
+
+const NAME: Argument = Argument::word("NAME", "The new branch's name").naming();
+const FROM: Argument =
+    Argument::option("from", "LABEL", "Starts from this checkpoint of the branch instead of its present state")
+        .naming();
+
+pub(super) const FORK: VerbSpec = VerbSpec {
+    arguments: &[NAME, FROM],
+    rights: Rights { branch: BranchRight::Read, parent: ParentRight::Nothing },
+    report: Report::Child(NAME),
+    command: CommandForm::OfTable(CommandHelp {
+        about: "Forks a branch, and prints where the new one is",
+        target: "The branch to fork: its directory under a mount, or STORE:NAME-PATH",
+        examples: "  engramfs fork /mnt/memory/main agent-7
+  engramfs fork --from v1 ~/memory:main retry
+  cd \"$(engramfs fork /mnt/memory/main agent-8)\"",
+    }),
+    ..VerbSpec::of_owner("fork", fork)
+};
+
+fn fork(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
+    let VerbContext { memory, actor, branch, .. } = *context;
+    let fork = memory.fork(actor, branch, arguments.required(&NAME), arguments.get(&FROM))?;
+    Ok(VerbAnswer::Line(json!({"status": "forked", "branch": &*memory.info(fork)?.path}).to_string()))
+}

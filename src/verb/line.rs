@@ -1,0 +1,89 @@
+//! Lines of `ctl`: parsed, written and explained by the arguments that a verb takes.
+
+use super::{Argument, Arguments, Form, VerbSpec};
+
+/// Parses what stands behind a verb; none where that is not what it takes.
+pub(super) fn parse(arguments: &'static [Argument], mut rest: &str) -> Option<Arguments> {
+    let mut found = Arguments::default();
+    for (at, argument) in arguments.iter().enumerate() {
+        let value = match argument.form {
+            Form::Word => take_word(&mut rest)?,
+            Form::Phrase => take_phrase(&mut rest, arguments.len() - at - 1)?,
+            Form::Text if rest.is_empty() => continue,
+            Form::Text => std::mem::take(&mut rest),
+            Form::Option(_) | Form::Flag | Form::List => return parse_options(&arguments[at..], rest, found),
+        };
+        found.set(argument, vec![value.to_owned()]);
+    }
+    rest.is_empty().then_some(found)
+}
+
+/// Options may come in any order.
+fn parse_options(options: &[Argument], mut rest: &str, mut found: Arguments) -> Option<Arguments> {
+    while let Some(word) = take_word(&mut rest) {
+        let option = options.iter().find(|option| match option.form {
+            Form::Option(introduction) => introduction == word,
+            Form::Flag => option.name == word,
+            Form::List => word == "--",
+            Form::Word | Form::Phrase | Form::Text => false,
+        })?;
+        let value = match option.form {
+            Form::Option(_) => vec![take_word(&mut rest)?.to_owned()],
+            Form::List if rest.is_empty() => return None,
+            Form::List => std::mem::take(&mut rest).split_whitespace().map(str::to_owned).collect(),
+            _ => vec![String::new()],
+        };
+        // Options with dashes may be repeated, and the last counts; words can't.
+        if found.is_set(option) && !word.starts_with("--") {
+            return None;
+        }
+        found.set(option, value);
+    }
+    Some(found)
+}
+
+fn take_word<'a>(rest: &mut &'a str) -> Option<&'a str> {
+    let (word, behind) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    *rest = behind.trim_start();
+    (!word.is_empty()).then_some(word)
+}
+
+/// Takes all but the last `words` words.
+fn take_phrase<'a>(rest: &mut &'a str, words: usize) -> Option<&'a str> {
+    let mut phrase = *rest;
+    for _ in 0..words {
+        phrase = phrase.rsplit_once(char::is_whitespace)?.0.trim_end();
+    }
+    *rest = rest[phrase.len()..].trim_start();
+    (!phrase.is_empty()).then_some(phrase)
+}
+
+/// Returns the line that asks for a verb.
+pub(super) fn write(spec: &VerbSpec, given: &Arguments) -> String {
+    let mut line = spec.name.to_owned();
+    for argument in spec.arguments.iter().filter(|argument| given.is_set(argument)) {
+        let value = given.list(argument).join(" ");
+        line += &match argument.form {
+            Form::Word | Form::Phrase | Form::Text => format!(" {value}"),
+            Form::Option(word) => format!(" {word} {value}"),
+            Form::Flag => format!(" {}", argument.name),
+            Form::List => format!(" -- {value}"),
+        };
+    }
+    // A line end within a value would begin another verb.
+    line.replace(['\n', '\r'], " ")
+}
+
+/// Returns how a verb is written, as in `fork NAME [from LABEL]`.
+pub(super) fn usage(spec: &VerbSpec) -> String {
+    let mut usage = spec.name.to_owned();
+    for Argument { name, form, .. } in spec.arguments {
+        usage += &match form {
+            Form::Word | Form::Phrase => format!(" {name}"),
+            Form::Text | Form::Flag => format!(" [{name}]"),
+            Form::Option(word) => format!(" [{word} {name}]"),
+            Form::List => format!(" [-- {name} …]"),
+        };
+    }
+    usage
+}

@@ -1,0 +1,148 @@
+//! The table of verbs: what can be asked of a branch, by a line of `ctl` or as a command.
+//!
+//! A verb is one file here and one line of [`VERBS`]. From its [`VerbSpec`] come the grammar of its line in `ctl`, the words that say
+//! what can be written there, its command with help, manual and completions, and the rights that a mount asks for. This module
+//! parses and runs verbs; whoever runs one has checked the rights before.
+
+mod argument;
+mod checkpoint;
+mod discard;
+mod fork;
+mod gc;
+mod line;
+mod merging;
+mod resolve;
+mod rollback;
+mod show;
+mod spec;
+
+#[cfg(test)]
+mod tests;
+
+use crate::memory::{Actor, BranchId, Error, Memory, ShownObject, Viewer};
+
+pub use argument::{Argument, ArgumentError, Arguments, Form};
+pub use spec::{BranchRight, Channel, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbSpec};
+
+/// All verbs. Those that are commands stand in the order in which help lists them.
+pub const VERBS: [&VerbSpec; 10] = [
+    &fork::FORK,
+    &merging::MERGE,
+    &discard::DISCARD,
+    &checkpoint::CHECKPOINT,
+    &rollback::ROLLBACK,
+    &merging::PULL,
+    &merging::PROMOTE,
+    &show::SHOW,
+    &resolve::RESOLVE,
+    &gc::GC,
+];
+
+/// A verb with arguments that fit it.
+#[derive(Clone, Debug)]
+pub struct Verb {
+    spec: &'static VerbSpec,
+    arguments: Arguments,
+}
+
+/// What a verb is run with.
+pub struct VerbContext<'a> {
+    /// The store.
+    pub memory: &'a Memory,
+    /// Who asks for it.
+    pub actor: &'a Actor,
+    /// The branch that it is asked of.
+    pub branch: BranchId,
+    /// What the caller may be shown.
+    pub viewer: Viewer<'a>,
+}
+
+/// What a verb that was done answers.
+#[derive(Clone, Debug)]
+pub enum VerbAnswer {
+    /// A JSON object in one line, without its end.
+    Line(String),
+    /// What `show` found.
+    Object(ShownObject),
+}
+
+impl VerbAnswer {
+    /// Returns the line that `ctl` answers with.
+    pub fn to_line(&self) -> String {
+        match self {
+            VerbAnswer::Line(line) => format!("{line}\n"),
+            VerbAnswer::Object(object) => object.to_line(),
+        }
+    }
+}
+
+impl Verb {
+    /// Returns a verb with arguments that were not written in a line; refuses those of which one is missing, or is not what
+    /// it has to be.
+    pub fn new(spec: &'static VerbSpec, arguments: Arguments) -> Result<Verb, ArgumentError> {
+        spec.arguments.iter().try_for_each(|argument| argument.check(&arguments))?;
+        Ok(Verb { spec, arguments })
+    }
+
+    /// Parses a line of `ctl`; none where it is no verb that can be asked for there, or has other arguments.
+    pub fn parse(line: &str) -> Option<Verb> {
+        let line = line.trim();
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let spec = VERBS.into_iter().find(|spec| spec.name == word && spec.channel == Channel::Ctl)?;
+        Verb::new(spec, line::parse(spec.arguments, rest.trim())?).ok()
+    }
+
+    /// Returns the line that asks `ctl` for it, without its end.
+    pub fn to_line(&self) -> String {
+        line::write(self.spec, &self.arguments)
+    }
+
+    /// Does it.
+    pub fn run(&self, context: &VerbContext<'_>) -> Result<VerbAnswer, Error> {
+        (self.spec.run)(context, &self.arguments)
+    }
+
+    /// Reads the line back that `ctl` answered with; none where it can't be this verb's.
+    pub fn answer_of_line(&self, line: &str) -> Option<VerbAnswer> {
+        match self.spec.report {
+            Report::Object => ShownObject::of_line(line).map(VerbAnswer::Object),
+            _ => Some(VerbAnswer::Line(line.trim_end().to_owned())),
+        }
+    }
+
+    /// Returns its line of the table.
+    pub fn spec(&self) -> &'static VerbSpec {
+        self.spec
+    }
+
+    /// Returns what it was given.
+    pub fn arguments(&self) -> &Arguments {
+        &self.arguments
+    }
+
+    /// Tells whether it only says what it would do.
+    pub fn is_dry_run(&self) -> bool {
+        self.arguments.is_set(&spec::DRY_RUN)
+    }
+
+    /// Tells whether it changes the store.
+    pub fn changes(&self) -> bool {
+        self.spec.changes && !self.is_dry_run()
+    }
+
+    /// Tells whether its branch is gone afterwards.
+    pub fn ends_branch(&self) -> bool {
+        self.spec.ends_branch && !self.is_dry_run()
+    }
+
+    /// Returns what its caller has to be allowed.
+    pub fn rights(&self) -> Rights {
+        if self.is_dry_run() { self.spec.dry_run.unwrap_or(self.spec.rights) } else { self.spec.rights }
+    }
+}
+
+/// Returns what can be written to `ctl`, for those who wrote something else.
+pub fn usage() -> String {
+    let lines = VERBS.into_iter().filter(|spec| spec.channel == Channel::Ctl).map(line::usage);
+    format!("write one of: {}", lines.collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,31 @@
+//! `resolve`: settles one conflict.
+
+use serde_json::json;
+
+use super::{Argument, Arguments, VerbAnswer, VerbContext, VerbSpec};
+use crate::memory::{Error, Side};
+
+/// An id may have blanks in it.
+const ID: Argument = Argument::phrase("ID", "The record or the path in conflict");
+const SIDE: Argument = Argument::word("child|parent", "Whose version is taken").accepting(
+    |side| side_of(side).is_some(),
+    "is no side",
+    "write child or parent",
+);
+
+pub(super) const RESOLVE: VerbSpec = VerbSpec { arguments: &[ID, SIDE], ..VerbSpec::of_owner("resolve", resolve) };
+
+fn resolve(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
+    let (id, word) = (arguments.required(&ID), arguments.required(&SIDE));
+    let side = side_of(word).expect("the argument accepts sides alone");
+    context.memory.resolve_conflict(context.actor, context.branch, id, side)?;
+    Ok(VerbAnswer::Line(json!({"status": "resolved", "id": id, "decision": word}).to_string()))
+}
+
+fn side_of(word: &str) -> Option<Side> {
+    match word {
+        "child" => Some(Side::Child),
+        "parent" => Some(Side::Parent),
+        _ => None,
+    }
+}

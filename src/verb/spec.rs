@@ -1,0 +1,146 @@
+//! One line of the table: all that is known of a verb without its being asked for.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::{Argument, Arguments, VerbAnswer, VerbContext};
+use crate::memory::Error;
+
+/// Says what the verb would do, and changes nothing. A verb that takes it says in [`VerbSpec::dry_run`] who may.
+pub(super) const DRY_RUN: Argument = Argument::flag("--dry-run", "Says what the merge would do, and changes nothing");
+
+/// One verb. A new one names what it differs in from [`VerbSpec::of_owner`].
+pub struct VerbSpec {
+    /// The word, in `ctl` and on the command line.
+    pub name: &'static str,
+    /// Its arguments, in the order in which they are written.
+    pub arguments: &'static [Argument],
+    /// What its caller has to be allowed.
+    pub rights: Rights,
+    /// The same for a dry run, where that asks for something else.
+    pub dry_run: Option<Rights>,
+    /// Whether it changes the store, but for a dry run.
+    pub changes: bool,
+    /// Whether the branch is gone afterwards, but for a dry run.
+    pub ends_branch: bool,
+    /// Whether it is asked for at root branches alone, since it concerns the whole store.
+    pub root_only: bool,
+    /// How it is asked for in a mount.
+    pub channel: Channel,
+    /// Its command.
+    pub command: CommandForm,
+    /// What its command prints.
+    pub report: Report,
+    /// Does it, for a caller whose rights were checked.
+    pub run: fn(&VerbContext<'_>, &Arguments) -> Result<VerbAnswer, Error>,
+}
+
+/// How a verb is asked for in a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// By a line of `ctl`.
+    Ctl,
+    /// By rmdir(2) of the branch's directory.
+    Rmdir,
+}
+
+/// Whether a verb is a command, too.
+#[derive(Clone, Copy, Debug)]
+pub enum CommandForm {
+    /// It is none.
+    Lacking,
+    /// It takes a branch and the verb's arguments.
+    OfTable(CommandHelp),
+    /// It takes something else, and has a file of its own in `cli/commands/`.
+    OwnFile,
+}
+
+/// What the help of a command says. None of the sentences ends in a period, as clap has it.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandHelp {
+    /// What it does.
+    pub about: &'static str,
+    /// What the branch is to it.
+    pub target: &'static str,
+    /// Command lines, two blanks before each.
+    pub examples: &'static str,
+}
+
+/// What a command prints when its verb was done.
+#[derive(Clone, Copy)]
+pub enum Report {
+    /// The answer's members.
+    Facts,
+    /// The result of a merge with its conflicts; exit code 3 where it is blocked.
+    Merge,
+    /// The target of the child branch of that name.
+    Child(Argument),
+    /// What was found.
+    Object,
+    /// Nothing for people, and for programs an object made from the target.
+    Silent(fn(target: &str, &Arguments) -> Value),
+}
+
+/// What a caller has to be allowed at the time of the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// At the branch.
+    pub branch: BranchRight,
+    /// At its parent; a root branch has none to ask.
+    pub parent: ParentRight,
+}
+
+/// What a caller has to be allowed at a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BranchRight {
+    /// To enter its directory.
+    Enter,
+    /// To read its directory.
+    Read,
+    /// To own it.
+    Own,
+    /// To own it or its parent.
+    OwnEither,
+}
+
+/// What a caller has to be allowed at a parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParentRight {
+    /// Nothing.
+    Nothing,
+    /// To read its directory.
+    Read,
+    /// To write to its directory.
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+impl VerbSpec {
+    /// Returns a verb of `ctl` that changes the store, by the branch's owner, and has neither arguments nor a command.
+    pub const fn of_owner(
+        name: &'static str,
+        run: fn(&VerbContext<'_>, &Arguments) -> Result<VerbAnswer, Error>,
+    ) -> VerbSpec {
+        VerbSpec {
+            name,
+            arguments: &[],
+            rights: Rights { branch: BranchRight::Own, parent: ParentRight::Nothing },
+            dry_run: None,
+            changes: true,
+            ends_branch: false,
+            root_only: false,
+            channel: Channel::Ctl,
+            command: CommandForm::Lacking,
+            report: Report::Facts,
+            run,
+        }
+    }
+}
+
+impl fmt::Debug for VerbSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("VerbSpec").field(&self.name).finish()
+    }
+}
