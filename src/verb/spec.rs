@@ -1,7 +1,5 @@
 //! One line of the table: all that is known of a verb without its being asked for.
 
-use std::fmt;
-
 use serde_json::Value;
 
 use super::{Argument, Arguments, VerbAnswer, VerbContext};
@@ -11,6 +9,7 @@ use crate::memory::Error;
 pub(super) const DRY_RUN: Argument = Argument::flag("--dry-run", "Says what the merge would do, and changes nothing");
 
 /// One verb. A new one names what it differs in from [`VerbSpec::of_owner`].
+#[derive(Debug)]
 pub struct VerbSpec {
     /// The word, in `ctl` and on the command line.
     pub name: &'static str,
@@ -68,7 +67,7 @@ pub struct CommandHelp {
 }
 
 /// What a command prints when its verb was done.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Report {
     /// The answer's members.
     Facts,
@@ -136,11 +135,5 @@ impl VerbSpec {
             report: Report::Facts,
             run,
         }
-    }
-}
-
-impl fmt::Debug for VerbSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("VerbSpec").field(&self.name).finish()
     }
 }

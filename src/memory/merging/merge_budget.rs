@@ -135,7 +135,7 @@ mod tests {
             note: None,
         };
         let key = |child: u8| ContentKey {
-            kind: Kind::Text,
+            kind: Kind::text(),
             strategy: Strategy::Manual,
             later: Side::Child,
             base: None,

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Kind, Side, Strategy, manifest, text, union};
+use super::kind::{Kind, Merging};
+use super::{Side, Strategy};
 use crate::object::{Hash, Time};
 use crate::workspace::TreeError;
 
@@ -195,18 +196,16 @@ impl ContentMerger for MergeAll {
 /// `never` gives the parent's content.
 pub fn merge_contents(kind: &Kind, contents: &Contents<'_>, strategy: Strategy) -> Merged {
     let (child, parent) = (contents.child.bytes, contents.parent.bytes);
-    if child == parent || contents.base == Some(child) || *kind == Kind::Never {
+    if child == parent || contents.base == Some(child) || kind.is_never() {
         return Merged::clean(ContentChoice::Parent);
     }
     if contents.base == Some(parent) {
         return Merged::clean(ContentChoice::Child);
     }
-    let by_kind = match kind {
-        Kind::Newest | Kind::Whole | Kind::Never => return whole(contents, strategy),
-        _ if is_too_long(contents) => Err(Fallback::TooLarge),
-        Kind::Union { key } => Ok(union::merge(contents, key, strategy)),
-        Kind::Manifest { key } => manifest::merge(contents, key, strategy).ok_or(Fallback::NoManifest),
-        Kind::Text => text::merge(contents, strategy),
+    let by_kind = match kind.spec().merging {
+        Merging::Never | Merging::Whole => return whole(contents, strategy),
+        Merging::Inside(_) if is_too_long(contents) => Err(Fallback::TooLarge),
+        Merging::Inside(merge) => merge(contents, kind.key(), strategy),
     };
     by_kind.unwrap_or_else(|note| Merged { note: Some(note), ..whole(contents, strategy) })
 }

@@ -7,7 +7,16 @@ use serde_json::value::RawValue;
 
 use super::json::{self, Layout, Members};
 use super::keyed_items::{ItemResolver, Items, ThreeWay};
-use super::{Contents, Merged, Side, Strategy};
+use super::kind::{KindSpec, Merging};
+use super::{Contents, Fallback, Merged, Side, Strategy};
+
+/// A JSON array or object of entries, one for each value of the key.
+pub(super) const MANIFEST: KindSpec = KindSpec {
+    name: "manifest",
+    takes_key: true,
+    strategy: None,
+    merging: Merging::Inside(|contents, key, strategy| merge(contents, key, strategy).ok_or(Fallback::NoManifest)),
+};
 
 /// What tells apart what models made of one artifact.
 const MODEL_VERSION: &str = "model_version";
@@ -60,7 +69,7 @@ struct ManifestFile<'a> {
 /// entry without the key goes by the name it stands under; in an array such entries are kept once
 /// each. Entries keep the bytes in which they were written, in the base's order, then the parent's
 /// additions, then the child's.
-pub(super) fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Option<Merged> {
+fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Option<Merged> {
     let (child, parent) = (read(contents.child.bytes, key)?, read(contents.parent.bytes, key)?);
     let base = match contents.base {
         // An empty file is where many manifests begin.
@@ -163,14 +172,14 @@ fn marked(raw: &str) -> Option<String> {
 mod tests {
     use serde_json::json;
 
-    use super::super::{ContentChoice, Fallback, Kind, Loser, merge_contents};
+    use super::super::{ContentChoice, Kind, Loser, merge_contents};
     use super::*;
     use crate::merge::files::tests::contents;
 
     /// Merges manifests by the key `id`; the parent wrote later.
     fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, Merged) {
         let contents = contents(base.map(str::as_bytes), child.as_bytes(), parent.as_bytes());
-        let merged = merge_contents(&Kind::Manifest { key: "id".into() }, &contents, strategy);
+        let merged = merge_contents(&Kind::new(&MANIFEST, "id"), &contents, strategy);
         (String::from_utf8_lossy(merged.take.bytes(&contents)).into_owned(), merged)
     }
 

@@ -1,11 +1,12 @@
 //! Merging files by kind: rules say which kind a path has, and each kind merges contents its own
-//! way. Bytes in, bytes out: nothing here reads a disk, and nothing fails on what a file holds.
+//! way: `kind.rs` has their table. Bytes in, bytes out: nothing here reads a disk, and nothing fails on what a file holds.
 
 mod apply;
 mod conflict_policy;
 mod content;
 mod json;
 mod keyed_items;
+mod kind;
 mod manifest;
 mod node_change;
 mod node_map;
@@ -28,11 +29,12 @@ pub use content::{
     CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, ContentVersion, Contents, Fallback, Loser,
     MERGED_BYTES_MAX, MergeAll, Merged, merge_contents,
 };
+pub use kind::Kind;
 pub use node_change::{FileDecision, same_body};
 pub use node_map::MergeTrees;
 pub use plan::{FileMerge, FilePlan, plan_files};
 pub use resolver::FileLoser;
-pub use rule::{Kind, Principal, Rule};
+pub use rule::{Principal, Rule};
 pub use rules::{DEFAULT_RULES, RuleError, Rules};
 
 use super::Strategy;

@@ -10,7 +10,6 @@ use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
 
-use super::Kind as RuleKind;
 use super::Rules;
 use crate::workspace::{FileKind, FileName, FileNode, ROOT, Tree};
 
@@ -312,7 +311,7 @@ pub(super) fn places(
 /// Whether a path does not merge. A rule for all that is in a folder is for the folder, too.
 fn is_never(rules: &Rules, path: &[u8], is_folder: bool) -> bool {
     if is_folder {
-        return rules.of(&[path, b"/"].concat()).kind == RuleKind::Never;
+        return rules.of(&[path, b"/"].concat()).kind.is_never();
     }
-    rules.of(path).kind == RuleKind::Never
+    rules.of(path).kind.is_never()
 }

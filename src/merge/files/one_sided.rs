@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Kind as RuleKind;
 use super::Rules;
 use super::conflict_policy::ConflictPolicy;
 use super::node_change::{NewBody, NodeChange, same_body};
@@ -37,7 +36,7 @@ impl<'a, 'b> OneSided<'a, 'b> {
         if !self.stands(old.names().next()?.0) {
             return None;
         }
-        if self.rules.of(&difference.path).kind == RuleKind::Never {
+        if self.rules.of(&difference.path).kind.is_never() {
             return Some(None);
         }
         let body = if same_body(old, new) { NewBody::Keep } else { NewBody::Child };

@@ -8,7 +8,7 @@ use super::content::{other, whole};
 use super::node_change::{FileDecision, MergeItem, NewBody, NodeChange, NodeVersion, same_body};
 use super::node_map::{Id, NodeMap, places};
 use super::{
-    CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, Contents, Fallback, Kind, Loser, Merged, Rules, Side,
+    CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, Contents, Fallback, Loser, Merged, Rules, Side,
     Strategy, merge_contents,
 };
 use crate::object::{Hash, Time};
@@ -207,7 +207,7 @@ impl<'a> Resolver<'a> {
         let is_short = sides.iter().flatten().all(|seen| seen.node.size() <= CONTENT_BYTES_MAX);
         let kind = &self.rules.of(path).kind;
         let bytes = sides.iter().flatten().map(|seen| seen.node.size()).sum();
-        let looks_inside = matches!(kind, Kind::Text | Kind::Union { .. } | Kind::Manifest { .. });
+        let looks_inside = kind.looks_inside();
         if !are_files || !looks_inside || !is_short || bytes > self.bytes_left {
             let contents = Contents { base: None, child: child.version(&[]), parent: parent.version(&[]) };
             let note = (are_files && looks_inside).then_some(Fallback::TooLarge);

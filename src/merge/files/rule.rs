@@ -1,46 +1,11 @@
 //! One rule: what becomes of the files that a pattern names.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use super::Strategy;
-
-/// Says how the contents of a file merge that both sides changed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// JSON Lines: both sides' lines, one for each value of the key.
-    Union {
-        /// The top-level key that tells lines apart.
-        key: Arc<str>,
-    },
-    /// The file that was changed later is taken.
-    Newest,
-    /// A JSON array or object of entries, one for each value of the key.
-    Manifest {
-        /// The key that tells entries apart.
-        key: Arc<str>,
-    },
-    /// ThreeWay-way by lines; overlapping changes are a conflict.
-    Text,
-    /// Both changed is a conflict.
-    Whole,
-    /// The file does not merge at all.
-    Never,
-}
-
-impl Kind {
-    /// Returns the word for it.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Kind::Union { .. } => "union",
-            Kind::Newest => "newest",
-            Kind::Manifest { .. } => "manifest",
-            Kind::Text => "text",
-            Kind::Whole => "whole",
-            Kind::Never => "never",
-        }
-    }
-}
+use super::kind::{self, KINDS, Kind};
 
 /// A user or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,11 +45,7 @@ impl Rule {
     /// The rule's own strategy comes first. `union` and `newest` mean the later one without it,
     /// whatever the branch says; all other kinds follow the branch.
     pub fn strategy(&self, branch: Strategy) -> Strategy {
-        let by_kind = match self.kind {
-            Kind::Union { .. } | Kind::Newest => Strategy::NewestWins,
-            Kind::Manifest { .. } | Kind::Text | Kind::Whole | Kind::Never => branch,
-        };
-        self.strategy.unwrap_or(by_kind)
+        self.strategy.or(self.kind.spec().strategy).unwrap_or(branch)
     }
 
     /// Returns whether the rule lets a user write who has these groups.
@@ -106,16 +67,15 @@ pub(super) struct RuleFault {
     /// What is wrong.
     pub problem: String,
     /// What to write, beginning with "write".
-    pub hint: &'static str,
+    pub hint: Cow<'static, str>,
 }
 
 impl RuleFault {
-    pub(super) fn new(problem: impl fmt::Display, hint: &'static str) -> RuleFault {
-        RuleFault { problem: problem.to_string(), hint }
+    pub(super) fn new(problem: impl fmt::Display, hint: impl Into<Cow<'static, str>>) -> RuleFault {
+        RuleFault { problem: problem.to_string(), hint: hint.into() }
     }
 }
 
-const KINDS: &str = "write union KEY, newest, manifest KEY, text, whole or never behind the pattern";
 const KEY: &str = "write the key behind the kind, as in union event_id";
 const OPTIONS: &str = "write a strategy (child-wins, parent-wins, newest-wins, manual), ttl=1h, write=uid:1001,gid:50 \
                        or append, each at most once";
@@ -125,31 +85,28 @@ impl Rule {
     pub(super) fn parse(line: &str) -> Result<Rule, RuleFault> {
         // A word that begins with `#` starts a comment, as a line does.
         let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#')).peekable();
-        let pattern = words.next().ok_or_else(|| RuleFault::new("there is no pattern", KINDS))?;
+        let pattern = words.next().ok_or_else(|| RuleFault::new("there is no pattern", kind::hint()))?;
         // A line that is about something else than merging, such as `logs/** append`.
         let is_kindless = words.peek().is_some_and(|word| is_option(word));
-        let kind = if is_kindless { Kind::Text } else { kind(&mut words)? };
+        let kind = if is_kindless { Kind::text() } else { parse_kind(&mut words)? };
         let mut rule = Rule::new(pattern, kind);
         words.try_for_each(|word| rule.option(word))?;
         Ok(rule)
     }
 }
 
-fn kind<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<Kind, RuleFault> {
-    let word = words.next().ok_or_else(|| RuleFault::new("there is no kind", KINDS))?;
-    let mut key = || match words.next() {
-        // The line would parse with such a word as key, and mean something else than it says.
-        Some(key) if !is_option(key) => Ok(Arc::from(key)),
-        _ => Err(RuleFault::new(format_args!("'{word}' comes without a key"), KEY)),
+fn parse_kind<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<Kind, RuleFault> {
+    let word = words.next().ok_or_else(|| RuleFault::new("there is no kind", kind::hint()))?;
+    let Some(spec) = KINDS.into_iter().find(|spec| spec.name == word) else {
+        return Err(RuleFault::new(format_args!("'{}' is no kind of merge", shown(word)), kind::hint()));
     };
-    match word {
-        "union" => Ok(Kind::Union { key: key()? }),
-        "manifest" => Ok(Kind::Manifest { key: key()? }),
-        "newest" => Ok(Kind::Newest),
-        "text" => Ok(Kind::Text),
-        "whole" => Ok(Kind::Whole),
-        "never" => Ok(Kind::Never),
-        other => Err(RuleFault::new(format_args!("'{}' is no kind of merge", shown(other)), KINDS)),
+    if !spec.takes_key {
+        return Ok(Kind::new(spec, ""));
+    }
+    match words.next() {
+        // The line would parse with such a word as key, and mean something else than it says.
+        Some(key) if !is_option(key) => Ok(Kind::new(spec, key)),
+        _ => Err(RuleFault::new(format_args!("'{word}' comes without a key"), KEY)),
     }
 }
 

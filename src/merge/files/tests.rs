@@ -1,5 +1,6 @@
 //! What holds for contents of all kinds, tried on random ones.
 
+use super::kind::KINDS;
 use super::{ContentChoice, ContentVersion, Contents, Kind, Merged, Side, Strategy, merge_contents};
 use crate::object::Time;
 
@@ -9,10 +10,8 @@ pub(super) fn contents<'a>(base: Option<&'a [u8]>, child: &'a [u8], parent: &'a 
     Contents { base, child: version(child, 1), parent: version(parent, 2) }
 }
 
-fn kinds() -> [Kind; 6] {
-    let key = "id".into();
-    let union = Kind::Union { key };
-    [union, Kind::Newest, Kind::Manifest { key: "id".into() }, Kind::Text, Kind::Whole, Kind::Never]
+fn kinds() -> Vec<Kind> {
+    KINDS.into_iter().map(|spec| Kind::new(spec, if spec.takes_key { "id" } else { "" })).collect()
 }
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
@@ -103,7 +102,7 @@ fn a_side_that_changed_nothing_gives_the_other_side() {
     let mut chance = Chance(1);
     for _ in 0..2_000 {
         let (base, other) = (chance.bytes(), chance.bytes());
-        for kind in kinds().into_iter().filter(|kind| *kind != Kind::Never) {
+        for kind in kinds().into_iter().filter(|kind| !kind.is_never()) {
             for strategy in Strategy::ALL {
                 let child = contents(Some(&base), &other, &base);
                 let parent = contents(Some(&base), &base, &other);
@@ -132,7 +131,7 @@ fn random_bytes_never_panic_and_conflicts_are_always_accounted_for() {
                     Some(Side::Both) => {}
                     Some(_) => {
                         // Where a removed line or entry loses, there is nothing to keep of it.
-                        let by_parts = matches!(kind, Kind::Union { .. } | Kind::Manifest { .. });
+                        let by_parts = kind.spec().takes_key;
                         assert!(strategy != Strategy::Manual && (by_parts || !merged.losers.is_empty()), "{kind:?}");
                     }
                 }
@@ -147,7 +146,7 @@ fn merges_without_conflict_are_the_same_from_either_side() {
     let mut clean = 0;
     for _ in 0..5_000 {
         let [base, child, parent] = history(&mut chance).map(|lines| joined(&lines));
-        for kind in kinds().into_iter().filter(|kind| *kind != Kind::Never) {
+        for kind in kinds().into_iter().filter(|kind| !kind.is_never()) {
             let (one, other) = (contents(Some(&base), &child, &parent), contents(Some(&base), &parent, &child));
             let here = merge_contents(&kind, &one, Strategy::Manual);
             let there = merge_contents(&kind, &other, Strategy::Manual);
@@ -165,7 +164,7 @@ fn merges_without_conflict_are_the_same_from_either_side() {
 #[test]
 fn a_union_holds_what_both_added_and_merging_it_again_changes_nothing() {
     let mut chance = Chance(4);
-    let kind = Kind::Union { key: "id".into() };
+    let kind = Kind::new(&super::union::UNION, "id");
     for _ in 0..5_000 {
         let [base, child, parent] = history(&mut chance).map(|lines| joined(&lines));
         let three = contents(Some(&base), &child, &parent);
@@ -198,7 +197,7 @@ fn a_clean_text_merge_holds_the_lines_that_either_side_added() {
     for _ in 0..5_000 {
         let [base, child, parent] = history(&mut chance).map(|lines| joined(&lines));
         let three = contents(Some(&base), &child, &parent);
-        let merged = merge_contents(&Kind::Text, &three, Strategy::Manual);
+        let merged = merge_contents(&Kind::text(), &three, Strategy::Manual);
         let text = bytes_of(&merged, &three);
         if merged.decision.is_none() {
             continue;

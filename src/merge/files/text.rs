@@ -5,7 +5,16 @@ use std::collections::HashMap;
 use diffy::{ConflictStyle, MergeOptions};
 
 use super::content::decided;
+use super::kind::{KindSpec, Merging};
 use super::{Contents, Fallback, Merged, Side, Strategy};
+
+/// Three-way by lines; overlapping changes are a conflict.
+pub(super) const TEXT: KindSpec = KindSpec {
+    name: "text",
+    takes_key: false,
+    strategy: None,
+    merging: Merging::Inside(|contents, _, strategy| merge(contents, strategy)),
+};
 
 /// Most steps that finding the differences of two files may take: about half a second.
 ///
@@ -24,7 +33,7 @@ const OPEN_LINE: u8 = b'\\';
 /// all such places, while what is not a conflict is taken from both; the other side's file is the
 /// loser. Without a base all lines are such a place. Line ends are part of the lines, and a missing
 /// one at the end of the file stays missing.
-pub(super) fn merge(contents: &Contents<'_>, strategy: Strategy) -> Result<Merged, Fallback> {
+fn merge(contents: &Contents<'_>, strategy: Strategy) -> Result<Merged, Fallback> {
     let (base, child, parent) = (contents.base.unwrap_or_default(), contents.child.bytes, contents.parent.bytes);
     if ![base, child, parent].into_iter().all(is_text) {
         return Err(Fallback::Binary);
@@ -156,7 +165,7 @@ mod tests {
     /// Merges texts; the parent wrote later.
     fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, Merged) {
         let contents = contents(base.map(str::as_bytes), child.as_bytes(), parent.as_bytes());
-        let merged = merge_contents(&Kind::Text, &contents, strategy);
+        let merged = merge_contents(&Kind::text(), &contents, strategy);
         (String::from_utf8_lossy(merged.take.bytes(&contents)).into_owned(), merged)
     }
 
@@ -234,7 +243,7 @@ mod tests {
     fn binaries_and_endless_comparisons_are_whole() {
         for bytes in [&b"a\0b"[..], b"a\xff\n"] {
             let contents = contents(Some(b"a\n"), bytes, b"b\n");
-            let merged = merge_contents(&Kind::Text, &contents, Strategy::ChildWins);
+            let merged = merge_contents(&Kind::text(), &contents, Strategy::ChildWins);
             assert_eq!((merged.take, merged.note), (ContentChoice::Child, Some(Fallback::Binary)));
         }
         let numbered = |word: &str| (0..5_000).map(|n| format!("{word} {n}\n")).collect::<String>();

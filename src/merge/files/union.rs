@@ -4,7 +4,16 @@ use std::borrow::Cow;
 
 use super::json;
 use super::keyed_items::{ItemResolver, Items, ThreeWay};
+use super::kind::{KindSpec, Merging};
 use super::{Contents, Merged, Side, Strategy};
+
+/// JSON Lines: both sides' lines, one for each value of the key.
+pub(super) const UNION: KindSpec = KindSpec {
+    name: "union",
+    takes_key: true,
+    strategy: Some(Strategy::NewestWins),
+    merging: Merging::Inside(|contents, key, strategy| Ok(merge(contents, key, strategy))),
+};
 
 /// What tells lines apart.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -26,7 +35,7 @@ enum LineKey<'a> {
 ///
 /// The order is the base's, then the parent's additions, then the child's. Each line gets a line
 /// end, so that the next one who appends begins a line.
-pub(super) fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Merged {
+fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Merged {
     let mut resolver = ItemResolver::new(contents, strategy);
     let mut lines = |side: Side, bytes| {
         let (items, doubles) = lines(bytes, key);
@@ -82,7 +91,7 @@ mod tests {
     /// Merges JSON Lines by the key `id`; the parent wrote later.
     fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, Merged) {
         let contents = contents(base.map(str::as_bytes), child.as_bytes(), parent.as_bytes());
-        let merged = merge_contents(&Kind::Union { key: "id".into() }, &contents, strategy);
+        let merged = merge_contents(&Kind::new(&UNION, "id"), &contents, strategy);
         (String::from_utf8_lossy(merged.take.bytes(&contents)).into_owned(), merged)
     }
 

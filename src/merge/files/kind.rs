@@ -1,0 +1,129 @@
+//! How the contents of a file merge that both sides changed: the table of kinds.
+//!
+//! A kind that looks inside is one file with its [`KindSpec`] and a line of [`KINDS`]; rules, hints and plans know it by these.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use super::{Contents, Fallback, Merged, Strategy, manifest, text, union};
+
+/// All kinds, in the order in which the hint for a bad rule lists them.
+pub(super) const KINDS: [&KindSpec; 6] = [&union::UNION, &NEWEST, &manifest::MANIFEST, &text::TEXT, &WHOLE, &NEVER];
+
+/// The file that was changed later is taken.
+const NEWEST: KindSpec =
+    KindSpec { name: "newest", takes_key: false, strategy: Some(Strategy::NewestWins), merging: Merging::Whole };
+/// Both changed is a conflict.
+const WHOLE: KindSpec = KindSpec { name: "whole", takes_key: false, strategy: None, merging: Merging::Whole };
+/// The file does not merge at all.
+const NEVER: KindSpec = KindSpec { name: "never", takes_key: false, strategy: None, merging: Merging::Never };
+
+/// One kind.
+#[derive(Debug)]
+pub(super) struct KindSpec {
+    /// Its word in a rule.
+    pub name: &'static str,
+    /// Whether a key stands behind the word.
+    pub takes_key: bool,
+    /// How its conflicts are decided where the rule does not say, whatever the branch says; none follows the branch.
+    pub strategy: Option<Strategy>,
+    /// What it does with contents that both sides changed.
+    pub merging: Merging,
+}
+
+/// What a kind does with contents that both sides changed.
+#[derive(Debug)]
+pub(super) enum Merging {
+    /// Nothing.
+    Never,
+    /// It takes one of them, without reading either.
+    Whole,
+    /// It reads them. It gets the key, empty where it takes none; a [`Fallback`] has them merged as a whole.
+    Inside(fn(&Contents<'_>, &str, Strategy) -> Result<Merged, Fallback>),
+}
+
+/// A kind as a rule names it: one of the table, with its key.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    spec: &'static KindSpec,
+    key: Arc<str>,
+}
+
+impl Kind {
+    /// Returns the kind of files that no rule names: three-way by lines, overlapping changes are a conflict.
+    pub fn text() -> Kind {
+        Kind::new(&text::TEXT, "")
+    }
+
+    /// Returns a kind of the table; `key` is empty where it takes none.
+    pub(super) fn new(spec: &'static KindSpec, key: &str) -> Kind {
+        Kind { spec, key: key.into() }
+    }
+
+    /// Returns the word for it.
+    pub fn name(&self) -> &'static str {
+        self.spec.name
+    }
+
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Tells whether the file does not merge at all.
+    pub(super) fn is_never(&self) -> bool {
+        matches!(self.spec.merging, Merging::Never)
+    }
+
+    /// Tells whether merging means to read what the file holds.
+    pub(super) fn looks_inside(&self) -> bool {
+        matches!(self.spec.merging, Merging::Inside(_))
+    }
+
+    pub(super) fn spec(&self) -> &'static KindSpec {
+        self.spec
+    }
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Kind) -> bool {
+        (self.name(), &self.key) == (other.name(), &other.key)
+    }
+}
+
+impl Eq for Kind {}
+
+impl Hash for Kind {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.name(), &self.key).hash(state);
+    }
+}
+
+/// Returns what to write for a kind in a rule.
+pub(super) fn hint() -> String {
+    let words = KINDS.map(|spec| if spec.takes_key { format!("{} KEY", spec.name) } else { spec.name.to_owned() });
+    let (last, others) = words.split_last().expect("there are kinds");
+    format!("write {} or {last} behind the pattern", others.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::merge::files::Rules;
+
+    #[test]
+    fn each_kind_is_named_by_rules_the_hint_and_the_page() {
+        let page = include_str!("../../../docs/SEMANTICS.md");
+        for spec in KINDS {
+            let key = if spec.takes_key { " id" } else { "" };
+            let rules = Rules::parse(&format!("* {}{key}", spec.name)).expect("a rule of that kind");
+            let kind = &rules.of(b"a").kind;
+            assert_eq!((kind.name(), kind.key()), (spec.name, key.trim()));
+            assert!(hint().contains(spec.name));
+            let rows: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();
+            let is_about =
+                |row: &&str| row.contains(&format!("`{}`", spec.name)) || row.contains(&format!("`{} ", spec.name));
+            assert!(rows.iter().any(is_about), "no table of docs/SEMANTICS.md has a row for {}", spec.name);
+        }
+        assert_eq!(hint(), "write union KEY, newest, manifest KEY, text, whole or never behind the pattern");
+    }
+}
