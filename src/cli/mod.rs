@@ -26,6 +26,10 @@ use exit::Exit;
 use failure::CommandError;
 use output::{Output, remark};
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use formats::fuzzing;
+
 const EXIT_CODES: &str = "\
 Exit codes:
   0 done · 1 failed · 2 wrong use · 3 conflict, or refused by a gate · 4 damaged

@@ -59,7 +59,8 @@ impl<'a> GraphBuilder<'a> {
         }
         let params = params.limited();
         let is_fitting = bytes[PRINT_AT..SUM_AT] == fingerprint(rows, metric, params).to_le_bytes();
-        if !is_fitting || bytes[SUM_AT..DONE_AT] != body_sum(bytes).to_le_bytes() {
+        let is_whole = cfg!(fuzzing) || bytes[SUM_AT..DONE_AT] == body_sum(bytes).to_le_bytes();
+        if !is_fitting || !is_whole {
             return None;
         }
         let done = usize::try_from(u64::from_le_bytes(*bytes[DONE_AT..].first_chunk()?)).ok()?;

@@ -101,7 +101,7 @@ pub fn decode(bytes: &[u8]) -> Option<FrameHeader> {
     let bytes: &[u8; FRAME_BYTES] = bytes.get(..FRAME_BYTES)?.try_into().ok()?;
     let kind = Kind::from_code(bytes[KIND])?;
     let stored = u32::from_le_bytes(bytes[HEADER_CHECK..CHECK].try_into().ok()?);
-    if stored != header_check(&bytes[..HEADER_CHECK]) {
+    if !cfg!(fuzzing) && stored != header_check(&bytes[..HEADER_CHECK]) {
         return None;
     }
     Some(FrameHeader {
@@ -119,7 +119,7 @@ pub fn is_whole(header: &FrameHeader, header_bytes: &[u8], payload: &[u8]) -> bo
         Kind::Content => content(payload).map(|(head, _)| &payload[..HEAD_LENGTH_BYTES + head.len()]),
         _ => Some(payload),
     };
-    covered.is_some_and(|covered| header.check == check(&header_bytes[..CHECK], &[covered]))
+    covered.is_some_and(|covered| cfg!(fuzzing) || header.check == check(&header_bytes[..CHECK], &[covered]))
 }
 
 /// Returns the head of a frame of content, and what is behind it.

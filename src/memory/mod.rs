@@ -10,6 +10,9 @@ mod catalog;
 mod command;
 mod environment;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod history;
 mod load;
 mod maintenance;

@@ -1,5 +1,7 @@
 //! The files that records come from and go to: JSON Lines, NumPy arrays and fvecs.
 
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod fvecs;
 mod half;
 mod ids;

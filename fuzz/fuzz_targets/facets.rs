@@ -1,0 +1,27 @@
+//! The metadata index of a segment, asked for a path and a value in front of it, each on a line.
+#![no_main]
+
+use std::cmp::Ordering;
+
+use engramfs::facet::{Bound, Facets, RowSet};
+use serde_json::Value;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let (question, index) = engramfs_fuzz::split(bytes);
+    let Ok(facets) = Facets::open(index) else { return };
+    let question = String::from_utf8_lossy(question);
+    let (path, value) = question.split_once('\n').unwrap_or((&question, "1"));
+    let value: Value = serde_json::from_str(value).unwrap_or(Value::Null);
+    let check = |rows: RowSet| {
+        assert!(rows.sure.is_disjoint(&rows.unsure));
+        assert!(rows.possible().max().is_none_or(|row| row < facets.rows()));
+    };
+    check(facets.present(path));
+    check(facets.equal(path, &value));
+    check(facets.one_of(path, &[value.clone(), Value::Null, Value::Bool(true), "a".into(), 1.into()]));
+    for wanted in [[Ordering::Less; 2], [Ordering::Greater, Ordering::Equal]] {
+        let one = Value::from(1);
+        check(facets.ordered(path, &[Bound { operand: &value, wanted }, Bound { operand: &one, wanted }]));
+        check(facets.ordered(path, &[Bound { operand: &value, wanted }]));
+    }
+});

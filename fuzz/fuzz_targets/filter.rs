@@ -1,0 +1,35 @@
+//! A filter on the first line and metadata on the others: the index of a segment gives the rows that match one by one.
+#![no_main]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engramfs::memory::RecordInput;
+use engramfs::search::{Filter, Query, SearchSource, ask};
+use engramfs::vector::Metric;
+use serde_json::{Value, json};
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let mut lines = text.lines();
+    let Some(Ok(filter)) = lines.next().map(serde_json::from_str::<Value>) else { return };
+    let Ok(parsed) = Filter::parse(&filter) else { return };
+    let mut records = BTreeMap::new();
+    for (number, line) in lines.take(100).enumerate() {
+        let document = format!("{{\"vector\": [1], \"metadata\": {line}}}");
+        let id = format!("{number:03}");
+        if let Ok(record) = RecordInput::parse(&id, document.as_bytes()) {
+            records.insert(Arc::<str>::from(id), record);
+        }
+    }
+    let matching = |record: &RecordInput| parsed.matches(&serde_json::from_str(&record.metadata).expect("it is JSON"));
+    let expected: Vec<Arc<str>> =
+        records.iter().filter(|(_, record)| matching(record)).map(|(id, _)| id.clone()).collect();
+    let query = json!({ "vector": [1], "k": 1000, "filter": filter }).to_string();
+    let Ok(query) = Query::parse(&query) else { return };
+    for state in engramfs_fuzz::branches(&records) {
+        let places = [SearchSource { source: "branch".into(), state }];
+        let hits = ask(&places, Metric::L2, &query, &|| None).expect("nothing is damaged").hits;
+        let found: Vec<Arc<str>> = hits.into_iter().map(|hit| hit.id).collect();
+        assert_eq!(found, expected);
+    }
+});

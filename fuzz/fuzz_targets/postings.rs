@@ -1,0 +1,32 @@
+//! The inverted index of a segment, asked for the words in front of it.
+#![no_main]
+
+use engramfs::text::{Collection, Postings, Scorer, Union, question_terms};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let (words, index) = engramfs_fuzz::split(bytes);
+    let Ok(postings) = Postings::open(index) else { return };
+    let terms = question_terms(&String::from_utf8_lossy(words));
+    let mut holding = Vec::new();
+    for term in &terms {
+        let Some(list) = postings.term(term) else {
+            holding.push(0);
+            continue;
+        };
+        let rows: Vec<(u32, u32)> = list.clone().collect();
+        assert!(
+            rows.is_sorted_by(|a, b| a.0 < b.0) && rows.iter().all(|(row, count)| *row < postings.rows() && *count > 0)
+        );
+        for from in [1, postings.rows() / 2, postings.rows()] {
+            let _ = list.clone().seek(from);
+        }
+        holding.push(list.documents().into());
+    }
+    let collection = Collection { documents: postings.rows().into(), length: postings.total_length() };
+    let scorer = Scorer::new(collection, &holding);
+    let (mut union, mut from) = (Union::new(&postings, &terms), 0);
+    while let Some((row, counts)) = union.seek(from) {
+        assert!(row >= from && !scorer.score(postings.length(row), counts).is_nan());
+        from = row + 1;
+    }
+});
