@@ -74,7 +74,7 @@ impl RowTotals {
 
     /// Adds another sum.
     pub fn add(&mut self, mut other: RowTotals) {
-        self.fields().into_iter().zip(other.fields()).for_each(|(sum, more)| *sum += *more);
+        self.fields().into_iter().zip(other.fields()).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
     }
 
     /// Takes away what was added before.
@@ -152,6 +152,7 @@ impl Segment {
             Ok((rows, dim, totals, sum))
         };
         let (rows, dim, totals, sum) = parse().map_err(|error| container.damaged(FACETS + 1, &error.to_string()))?;
+        check_lengths(&container, rows, dim)?;
         let stamps = read_stamps(&container.read_section(STAMPS)?)
             .map_err(|error| container.damaged(STAMPS, &error.to_string()))?;
         Ok(Segment { container, rows, dim, sum, totals, stamps, graphs: Default::default() })
@@ -373,7 +374,8 @@ impl Segment {
         let has_vector = self.norm(row)? >= 0.0;
         let (json, terms) = self.lengths(row)?;
         let id_bytes = self.id(row)?.len() as u64;
-        let payload = self.payload_range(row)?;
+        let content = self.payload_range(row)?.1.checked_sub(super::writer::PAYLOAD_BYTES);
+        let content = content.ok_or_else(|| self.container.damaged(PAYLOAD_ENDS, "a payload is too short"))?;
         let vector_bytes = if has_vector { self.dim as u64 * 4 } else { 0 };
         Ok(RowTotals {
             records: 1,
@@ -381,7 +383,7 @@ impl Segment {
             id_lines: if has_vector { id_bytes + 1 } else { 0 },
             json: u64::from(json),
             terms: u64::from(terms),
-            raw: id_bytes + vector_bytes + payload.1 - super::writer::PAYLOAD_BYTES,
+            raw: id_bytes + vector_bytes + content,
         })
     }
 
@@ -447,6 +449,18 @@ impl Segment {
     fn floats<'a>(&self, section: usize, bytes: &'a [u8]) -> Result<&'a [f32], SegmentError> {
         bytemuck::try_cast_slice(bytes).map_err(|_| self.container.damaged(section, "it is not aligned"))
     }
+}
+
+/// Checks that each column has as many bytes as so many rows take, so that a row below their number is in all of them.
+fn check_lengths(container: &Container, rows: u32, dim: usize) -> Result<(), SegmentError> {
+    let numbers = [NORMS, SCALES, RESIDUALS, ID_ENDS].map(|section| (section, 4));
+    let others = [(VECTORS, dim.saturating_mul(4)), (CODES, dim), (HASHES, 32), (PAYLOAD_ENDS, 8), (LENGTHS, 8)];
+    for (section, width) in numbers.into_iter().chain(others) {
+        if Some(container.section_length(section)?) != (width as u64).checked_mul(rows.into()) {
+            return Err(container.damaged(section, "it has another length than its rows"));
+        }
+    }
+    Ok(())
 }
 
 fn read_stamps(bytes: &[u8]) -> Result<Vec<[Arc<str>; 3]>, CodecError> {

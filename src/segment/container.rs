@@ -90,7 +90,7 @@ impl Container {
     /// Returns a whole section as it is mapped, every block checked at first touch.
     pub fn section(&self, section: usize) -> Result<&[u8], SegmentError> {
         self.check_unbroken()?;
-        let it = &self.sections[section];
+        let it = self.known(section)?;
         if !it.whole.load(Ordering::Acquire) {
             self.map.bring(it.offset as usize..(it.offset + it.length) as usize);
             self.check(section, 0, it.length)?;
@@ -126,7 +126,7 @@ impl Container {
 
     /// Reads a whole section, each block checked now.
     pub fn read_section(&self, section: usize) -> Result<Vec<u8>, SegmentError> {
-        self.read(section, 0, self.sections[section].length, &mut Blocks::default())
+        self.read(section, 0, self.section_length(section)?, &mut Blocks::default())
     }
 
     /// Reads bytes of a section that the caller checks by a hash of its own.
@@ -137,9 +137,19 @@ impl Container {
         Ok(bytes)
     }
 
+    /// Returns the length of a section; an error where the file has none of that number.
+    pub fn section_length(&self, section: usize) -> Result<u64, SegmentError> {
+        self.known(section).map(|section| section.length)
+    }
+
+    fn known(&self, section: usize) -> Result<&Section, SegmentError> {
+        self.sections.get(section).ok_or_else(|| self.damaged(section, "the file does not have it"))
+    }
+
     /// Returns where bytes of a section end in it.
     fn end(&self, section: usize, start: u64, length: u64) -> Result<u64, SegmentError> {
-        let end = start.checked_add(length).filter(|end| *end <= self.sections[section].length);
+        let whole = self.section_length(section)?;
+        let end = start.checked_add(length).filter(|end| *end <= whole);
         end.ok_or_else(|| self.damaged(section, "a row points behind its end"))
     }
 

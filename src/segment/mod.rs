@@ -10,6 +10,8 @@ mod container;
 mod container_writer;
 mod graph_file;
 mod row;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::io;

@@ -1,0 +1,74 @@
+//! Files whose hashes hold and whose parts contradict one another: each was found by a fuzz target.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::Arc;
+
+use super::columns::{FACETS, KIND, PAYLOAD_ENDS};
+use super::*;
+use crate::disk::ForgetfulDisk;
+use crate::object::{BlobStore, Hash, SetHash, Time, Writer};
+use crate::record::{Provenance, RecordContent, Version};
+
+fn blobs() -> BlobStore {
+    BlobStore::new(Arc::new(ForgetfulDisk::new()), FOLDER).unwrap()
+}
+
+/// Writes a segment of one row, and the same again as `forge` changes its sections and its number of rows.
+fn forged(blobs: &BlobStore, forge: impl Fn(&mut Vec<Vec<u8>>, &mut u64)) -> Hash {
+    let stamp = Provenance {
+        created: Time(1),
+        modified: Time(1),
+        branch: "main".into(),
+        agent: "ann".into(),
+        session: "".into(),
+    };
+    let content = RecordContent { vector: Some([1.0, 2.0].into()), text: Some("text".into()), metadata: "{}".into() };
+    let row = Row::Unsealed(Arc::new(Version::new("a".into(), content, stamp)));
+    let file = Container::open(blobs, write_segment(blobs, &[row], 2).unwrap(), KIND).unwrap();
+    let mut sections = (0..=FACETS).map(|section| file.read_section(section).unwrap()).collect();
+    let mut rows = 1;
+    forge(&mut sections, &mut rows);
+    let mut out = ContainerWriter::new(blobs).unwrap();
+    for section in &sections {
+        out.begin().unwrap();
+        out.write(section).unwrap();
+    }
+    let mut extra = Writer::new();
+    extra.number(rows).number(2);
+    RowTotals::default().write(&mut extra);
+    extra.bytes(&SetHash::default().to_bytes());
+    out.finish(KIND, extra.as_slice()).unwrap()
+}
+
+fn is_damaged<T>(result: Result<T, SegmentError>) -> bool {
+    matches!(result, Err(SegmentError::Damaged { .. }))
+}
+
+#[test]
+fn a_segment_without_all_sections_is_damaged() {
+    let blobs = blobs();
+    assert!(Segment::open(&blobs, forged(&blobs, |_, _| {})).is_ok());
+    for left in 0..=FACETS {
+        let name = forged(&blobs, |sections, _| sections.truncate(left));
+        // The indexes are not looked at before they are needed.
+        let facets = Segment::open(&blobs, name).and_then(|segment| segment.facets().map(drop));
+        assert!(is_damaged(facets), "{left} sections");
+    }
+}
+
+#[test]
+fn a_segment_with_more_rows_than_its_columns_is_damaged() {
+    let blobs = blobs();
+    for claimed in [0, 2, u64::from(u32::MAX)] {
+        let name = forged(&blobs, |_, rows| *rows = claimed);
+        assert!(is_damaged(Segment::open(&blobs, name)), "{claimed} rows");
+    }
+}
+
+#[test]
+fn a_payload_shorter_than_its_fixed_part_is_damaged() {
+    let blobs = blobs();
+    let name = forged(&blobs, |sections, _| sections[PAYLOAD_ENDS].fill(0));
+    assert!(is_damaged(Segment::open(&blobs, name).unwrap().row_totals(0)));
+}
