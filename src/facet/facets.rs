@@ -217,7 +217,8 @@ impl<'a> FacetBody<'a> {
             return RowSet::unsure(column.rows_of(&[possible]));
         }
         let unsure = column.rows_of(&[possible.start..sure.start, sure.end..possible.end]);
-        RowSet { sure: column.rows_of(&[sure]), unsure }
+        // Of damaged bytes both may name a row.
+        RowSet::sure(column.rows_of(&[sure])).or(RowSet::unsure(unsure))
     }
 }
 

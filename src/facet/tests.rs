@@ -128,3 +128,20 @@ fn damaged_bytes_never_panic_and_never_name_rows_that_are_not_there() {
     }
     assert!(opened > 1000 && differing > 500, "{opened} opened, {differing} differ");
 }
+
+#[test]
+fn damaged_bytes_never_put_a_row_into_both_sets() {
+    let long = "a".repeat(200);
+    let bytes = index(&[json!({"s": long}), json!({"s": "b"})]);
+    let operand = json!(long[..150]);
+    let bounds = [Bound { operand: &operand, wanted: [Ordering::Greater, Ordering::Equal] }];
+    let whole = Facets::open(&bytes).unwrap().ordered("s", &bounds);
+    assert_eq!((whole.sure.len(), whole.unsure.len()), (1, 1));
+    for bit in 0..bytes.len() * 8 {
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let Ok(facets) = Facets::open(&damaged) else { continue };
+        let rows = facets.ordered("s", &bounds);
+        assert!(rows.sure.is_disjoint(&rows.unsure), "bit {bit}");
+    }
+}
