@@ -182,8 +182,12 @@ fn read_entries(
         let child = directory.entries.remove(&*name).ok_or(TreeError::Stored("a name goes that is not there"))?;
         changes.removed.push((inode, name, child));
     }
+    let mut given = HashSet::new();
     for _ in 0..input.length()? {
         let (name, child) = (read_name(input)?, input.number()?);
+        if child == ROOT || !given.insert(name.clone()) {
+            return Err(TreeError::Stored("an entry leads to the root, or is there twice"));
+        }
         if let Some(before) = directory.entries.insert(name.clone(), child) {
             changes.removed.push((inode, name.clone(), before));
         }

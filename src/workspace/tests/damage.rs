@@ -1,9 +1,11 @@
 //! Damaged bytes are refused: no panic, no wrong byte served.
 
-use super::super::{NoPacks, Pack, ROOT, Tree, TreeError, packs_of, read_snapshot, write_packs, write_snapshot};
+use super::super::{
+    FileKind, NoPacks, Pack, ROOT, Tree, TreeError, packs_of, read_snapshot, write_packs, write_snapshot,
+};
 use super::{Cellar, Random, create, random_op, write};
 use crate::disk::Disk;
-use crate::object::{Hash, Time};
+use crate::object::{Hash, Time, Writer};
 
 fn some_tree(seed: u64) -> Tree {
     let (mut random, mut tree) = (Random(seed), Tree::default());
@@ -102,4 +104,24 @@ impl super::super::Packs for Opened<'_> {
     fn pack(&self, name: &Hash) -> Result<std::sync::Arc<Pack>, crate::segment::SegmentError> {
         Pack::open(&self.0.blobs, *name).map(std::sync::Arc::new)
     }
+}
+
+#[test]
+fn an_entry_that_leads_to_the_root_or_stands_twice_is_refused() {
+    let stored = |entries: &[(&[u8], u64)]| {
+        let mut out = Writer::new();
+        out.byte(2).number(3).number(0).number(0).number(2);
+        for (inode, kind) in [(ROOT, FileKind::Directory), (2, FileKind::Fifo)] {
+            out.number(inode).byte(kind as u8).number(0o755).number(0).number(0);
+            out.signed(0).signed(0).signed(0).signed(0).number(0);
+            if inode == ROOT {
+                out.number(0).number(entries.len() as u64);
+                entries.iter().fold(&mut out, |out, (name, inode)| out.bytes(name).number(*inode));
+            }
+        }
+        Tree::default().with_delta(out.as_slice()).map(|tree| tree.totals().files)
+    };
+    assert_eq!(stored(&[(b"a", 2), (b"b", 2)]).unwrap(), 1);
+    assert!(matches!(stored(&[(b"a", 2), (b"b", ROOT)]), Err(TreeError::Stored(_))));
+    assert!(matches!(stored(&[(b"a", 2), (b"a", 2)]), Err(TreeError::Stored(_))));
 }
