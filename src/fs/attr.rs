@@ -1,17 +1,13 @@
-//! What stat(2) shows, and how long the kernel may believe it.
+//! What stat(2) and statfs(2) show, how long the kernel may believe it, and what can be changed of it.
 
 use std::time::Duration;
 
-use super::errno::{Errno, Failure};
-use super::mount_context::MountContext;
-use super::node::{ControlNode, FsNode};
-use super::{config, files};
-use crate::memory::{BranchId, BranchInfo, Document, FileKind, Time, View};
+use crate::memory::{FileKind, Time};
 
 /// How long the kernel keeps names that are always there, and what does not change by itself.
-const STEADY: Duration = Duration::from_secs(1);
+pub(super) const STEADY: Duration = Duration::from_secs(1);
 /// For what a merge, a rollback or another client may change at any moment.
-const NEVER: Duration = Duration::ZERO;
+pub(super) const NEVER: Duration = Duration::ZERO;
 
 /// The attributes of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +65,8 @@ impl Attr {
         Attr { size, blocks: size.div_ceil(512), ..self }
     }
 
-    fn dated(self, modified: Time) -> Attr {
+    /// The same with another time.
+    pub(super) fn dated(self, modified: Time) -> Attr {
         Attr { accessed: modified, modified, changed: modified, ..self }
     }
 }
@@ -83,118 +80,49 @@ pub struct EntryAttr {
     pub lifetime: Duration,
 }
 
-/// Returns how long a name leading to `node` may be kept.
-pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
-    match node {
-        // Who opens it next may get another number.
-        _ if node.stands_apart() => NEVER,
-        FsNode::Mount | FsNode::Control(..) | FsNode::Export(..) | FsNode::Setting(..) => STEADY,
-        FsNode::File(..) => files::name_lifetime(),
-        // Root branches go by rmdir(2) alone, and the kernel sees that.
-        FsNode::Branch(branch) if mount.memory.info(*branch).is_ok_and(|info| info.parent.is_none()) => STEADY,
-        FsNode::Branch(_)
-        | FsNode::Checkpoint { .. }
-        | FsNode::Record(..)
-        | FsNode::Temporary(..)
-        | FsNode::Query(..) => NEVER,
+/// What setattr(2)-like calls ask for.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct AttrChanges {
+    /// Permission bits to set; like all fields, nothing where the caller leaves it.
+    pub mode: Option<u32>,
+    /// Owner to set.
+    pub uid: Option<u32>,
+    /// Group to set.
+    pub gid: Option<u32>,
+    /// Length.
+    pub size: Option<u64>,
+    /// Time of last reading.
+    pub accessed: Option<TimeSet>,
+    /// Time of last change.
+    pub modified: Option<TimeSet>,
+}
+
+impl AttrChanges {
+    /// Tells whether nothing is asked for.
+    pub(super) fn is_empty(&self) -> bool {
+        let rights = self.mode.or(self.uid).or(self.gid).is_some();
+        !rights && self.size.is_none() && self.accessed.or(self.modified).is_none()
     }
 }
 
-/// Returns the attributes of a node.
-///
-/// ENOENT when it is not there any more, ESTALE when its branch was merged or discarded or its
-/// checkpoint deleted.
-pub(super) fn attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr, Failure> {
-    let Some(view) = node.view() else {
-        return mount_attr(mount, ino);
-    };
-    if let FsNode::File(of, inode) = node {
-        return files::attr(mount, ino, of, *inode);
-    }
-    let info = mount.memory.info(view.branch())?;
-    let modified = changed(mount, &view, &info)?;
-    let base = Attr::plain(ino, node.is_directory(), modified, (info.uid, mount.user(info.uid).gid));
-    match node {
-        FsNode::Mount => mount_attr(mount, ino),
-        FsNode::File(of, inode) => files::attr(mount, ino, of, *inode),
-        FsNode::Branch(_) => {
-            let lifetime = if info.parent.is_none() { STEADY } else { NEVER };
-            Ok(Attr { mode: info.mode, lifetime, ..base })
-        }
-        FsNode::Checkpoint { taken, .. } if *taken != modified => Err(Errno::ESTALE.into()),
-        FsNode::Checkpoint { .. } => Ok(Attr { mode: info.mode, ..base }),
-        FsNode::Control(_, fixed) => {
-            let lifetime = if fixed.is_directory() { STEADY } else { NEVER };
-            let size = fixed_size(mount, &view, &info, *fixed)?;
-            Ok(Attr { mode: fixed.mode(), lifetime, ..base.sized(size) })
-        }
-        FsNode::Temporary(branch, number) => temporary(mount, base, *branch, *number),
-        FsNode::Record(_, id) => {
-            let stat = mount.memory.snapshot(&view)?.stat(id)?.ok_or(Errno::ENOENT)?;
-            Ok(base.sized(stat.length).dated(stat.modified))
-        }
-        // It is asked when it is opened.
-        FsNode::Query(..) => Ok(Attr { mode: 0o444, ..base }),
-        FsNode::Export(_, export) => {
-            let size = mount.memory.snapshot(&view)?.export_length(*export);
-            Ok(Attr { mode: 0o444, ..base.sized(size) })
-        }
-        FsNode::Setting(_, setting) => {
-            let value = mount.memory.setting(&view, *setting)?;
-            Ok(base.sized(config::shown(&value).len() as u64))
-        }
-    }
+/// A time to set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeSet {
+    /// The present moment.
+    Now,
+    /// A moment that the caller names.
+    At(Time),
 }
 
-fn temporary(mount: &MountContext, base: Attr, branch: BranchId, number: u64) -> Result<Attr, Failure> {
-    let state = mount.states.known(branch).ok_or(Errno::ENOENT)?;
-    let look = state.temporaries.numbered(number).ok_or(Errno::ENOENT)?.look();
-    let base = base.sized(look.length).dated(look.modified);
-    Ok(Attr { mode: look.mode, uid: look.uid, gid: look.gid, ..base })
-}
-
-/// Returns the attributes of a record that is being written and not committed yet.
-pub(super) fn unborn(mount: &MountContext, ino: u64, branch: BranchId, size: u64) -> Result<Attr, Failure> {
-    let info = mount.memory.info(branch)?;
-    Ok(Attr::plain(ino, false, mount.memory.now(), (info.uid, mount.user(info.uid).gid)).sized(size))
-}
-
-/// The mount belongs to whom `main` belongs to: to the user who made the store.
-fn mount_attr(mount: &MountContext, ino: u64) -> Result<Attr, Failure> {
-    let main = mount.memory.resolve("main")?;
-    let info = mount.memory.info(main)?;
-    let modified =
-        mount.memory.roots().iter().filter_map(|(_, id)| mount.memory.info(*id).ok()).map(|root| root.created).max();
-    let modified = modified.unwrap_or(info.created);
-    let base = Attr::plain(ino, true, modified, (info.uid, mount.user(info.uid).gid));
-    Ok(Attr { mode: 0o755, lifetime: STEADY, ..base })
-}
-
-fn changed(mount: &MountContext, view: &View, info: &BranchInfo) -> Result<Time, Failure> {
-    match view {
-        View::Branch(_) => Ok(info.changed),
-        View::Checkpoint(branch, label) => {
-            Ok(mount.memory.checkpoint_time(*branch, label).map_err(|_| Errno::ESTALE)?)
-        }
-    }
-}
-
-/// Returns the length that stat(2) shows: 0 as in /proc for what is different for each reader or takes work.
-fn fixed_size(mount: &MountContext, view: &View, info: &BranchInfo, fixed: ControlNode) -> Result<u64, Failure> {
-    match fixed {
-        ControlNode::Document(Document::Status) => Ok(info.status_bytes()),
-        ControlNode::Document(Document::Diff | Document::Conflicts) => Ok(0),
-        ControlNode::Document(document @ Document::Readme) => Ok(mount.memory.document(view, document)?.len() as u64),
-        ControlNode::History(file) => {
-            let memory = &mount.memory;
-            Ok(memory.history_length(view.branch(), file, memory.history_end(view)?)?)
-        }
-        ControlNode::Query | ControlNode::Ingest | ControlNode::Ctl | ControlNode::Errors => Ok(0),
-        ControlNode::Vectors
-        | ControlNode::Branches
-        | ControlNode::Checkpoints
-        | ControlNode::Search
-        | ControlNode::Exports
-        | ControlNode::Config => Ok(0),
-    }
+/// Room on the store's device, in bytes, and inodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StatFs {
+    /// All of it.
+    pub total: u64,
+    /// What nobody uses.
+    pub free: u64,
+    /// What an unprivileged user may still use.
+    pub available: u64,
+    /// Inodes of the branch's files.
+    pub inodes: u64,
 }

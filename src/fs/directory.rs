@@ -1,12 +1,14 @@
 //! Listings: what a directory showed when it was opened.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use super::errno::Failure;
 use super::files::FileNames;
 use super::node::FsNode;
-use crate::memory::{FileName, Snapshot};
+use crate::memory::{FileName, Snapshot, View};
 
 /// How many record ids are held at a time.
 const PAGE: usize = 1_024;
@@ -37,6 +39,7 @@ pub(super) enum More {
 }
 
 pub(super) struct Records {
+    view: View,
     snapshot: Snapshot,
     /// The last id of each page, as far as they were read.
     ends: Vec<Arc<str>>,
@@ -48,9 +51,25 @@ pub(super) struct Records {
 /// What stands at a cookie.
 pub(super) enum ListItem<'a> {
     Named(&'a OsStr, &'a FsNode),
-    Record(Arc<str>),
-    /// With its inode.
-    File(FileName, u64),
+    Record(Arc<str>, FsNode),
+    File(FileName, FsNode),
+}
+
+impl ListItem<'_> {
+    pub fn name(&self) -> Cow<'_, OsStr> {
+        match self {
+            ListItem::Named(name, _) => Cow::Borrowed(name),
+            ListItem::Record(id, _) => Cow::Owned(format!("{id}.json").into()),
+            ListItem::File(name, _) => Cow::Borrowed(OsStr::from_bytes(name)),
+        }
+    }
+
+    pub fn node(&self) -> &FsNode {
+        match self {
+            ListItem::Named(_, node) => node,
+            ListItem::Record(_, node) | ListItem::File(_, node) => node,
+        }
+    }
 }
 
 impl Listing {
@@ -72,15 +91,20 @@ impl Listing {
         let index = index - self.names.len();
         Ok(match &mut self.more {
             More::Nothing => None,
-            More::Records(records) => records.id(index)?.map(ListItem::Record),
-            More::Files(files) => files.get(index)?.map(|(name, inode)| ListItem::File(name, inode)),
+            More::Records(records) => records.get(index)?.map(|(id, node)| ListItem::Record(id, node)),
+            More::Files(files) => files.get(index)?.map(|(name, node)| ListItem::File(name, node)),
         })
     }
 }
 
 impl Records {
-    pub fn new(snapshot: Snapshot) -> Records {
-        Records { snapshot, ends: Vec::new(), page: Vec::new(), at: None }
+    pub fn new(view: View, snapshot: Snapshot) -> Records {
+        Records { view, snapshot, ends: Vec::new(), page: Vec::new(), at: None }
+    }
+
+    fn get(&mut self, index: usize) -> Result<Option<(Arc<str>, FsNode)>, Failure> {
+        let id = self.id(index)?;
+        Ok(id.map(|id| (id.clone(), FsNode::Record(self.view.clone(), id))))
     }
 
     fn id(&mut self, index: usize) -> Result<Option<Arc<str>>, Failure> {

@@ -31,6 +31,12 @@ pub(super) trait File: Send + Sync {
         Ok(())
     }
 
+    /// Tells whether the kernel may keep its pages in the cache: it sees their changes, or is told of
+    /// them.
+    fn keeps_pages(&self) -> bool {
+        false
+    }
+
     /// Tells whether what is written may go past the kernel's pages: the handle writes a file whole,
     /// and nobody could store to it through a mapping when it was opened.
     fn goes_past_pages(&self) -> bool {

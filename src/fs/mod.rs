@@ -1,12 +1,13 @@
 //! Paths and handles become operations of the memory; no kernel is needed to use or test it.
 //!
 //! ```text
-//! look    lookup getattr setattr statfs ─┐
-//! open    open read write flush poll …  ─┼─ tree: names → nodes ── attr: nodes → stat
-//! list    readdir readdirplus           ─┤    │
-//! change  mkdir rmdir unlink rename     ─┘    └─ a File for each kind of node: record_file, temporary, query and ctl
-//!                                                (conversation), ingest, config, watch, frozen
-//! files/  what is in files/, where all of this is a tree's business
+//! node_requests    lookup getattr open mkdir rename … ─┐  find the node or handle, call the operation,
+//! handle_requests  read write flush readdir poll …    ─┤  note what was refused
+//!                                                      │
+//! operations       what can be asked of a node, and which of the two trees answers
+//!                        ┌─────────────────────────────┴─────────────────┐
+//! control/  branches, checkpoints, what is generated     files/  the POSIX files of `files/` and `scratch/`
+//!           a File for each kind: record_file, temporary, query and ctl (line_session), ingest, …
 //! ```
 //!
 //! [`Filesystem`] takes node and handle numbers as the kernel gives them and returns an [`Errno`].
@@ -18,9 +19,8 @@ mod anchor;
 mod attr;
 mod batch;
 mod branch_state;
-mod branches;
-mod change;
 mod config;
+mod control;
 mod counted;
 mod ctl;
 mod directory;
@@ -29,17 +29,19 @@ mod errno;
 mod errors;
 mod files;
 mod handle;
+mod handle_requests;
 mod history_files;
 mod ingest;
 mod kernel_notifier;
 mod last_answers;
 mod line_session;
-mod list;
-mod look;
+mod listing;
 mod mount_context;
 mod node;
+mod node_requests;
 mod node_table;
-mod open;
+mod open_flags;
+mod operations;
 mod query;
 mod record_file;
 mod refusal;
@@ -48,9 +50,7 @@ mod rights;
 mod search;
 mod static_file;
 mod temporary;
-mod tree;
 mod user;
-mod vectors;
 
 #[cfg(test)]
 mod tests;
@@ -58,10 +58,9 @@ mod tests;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-pub use attr::{Attr, EntryAttr};
+pub use attr::{Attr, AttrChanges, EntryAttr, StatFs, TimeSet};
 pub use errno::Errno;
 pub use kernel_notifier::{Kernel, WakeCall};
-pub use look::{AttrChanges, StatFs, TimeSet};
 pub use mount_context::Caller;
 pub use user::User;
 
@@ -186,7 +185,7 @@ impl Filesystem {
         name: &OsStr,
         result: Result<T, Failure>,
     ) -> Result<T, Errno> {
-        self.audit(who.into(), parent.view().as_ref(), || path_of(&self.shown_path(parent), name), result)
+        self.audit(who.into(), parent.view().as_ref(), || path_of(&self.operations(parent).path(), name), result)
     }
 
     /// As [`Filesystem::audit`], for what was tried with a node.
@@ -196,12 +195,12 @@ impl Filesystem {
         node: &FsNode,
         result: Result<T, Failure>,
     ) -> Result<T, Errno> {
-        self.audit(who.into(), node.view().as_ref(), || self.shown_path(node), result)
+        self.audit(who.into(), node.view().as_ref(), || self.operations(node).path(), result)
     }
 
     /// As [`Filesystem::audit`], for what was tried with an open file.
     fn audit_handle<T>(&self, handle: &Handle, result: Result<T, Failure>) -> Result<T, Errno> {
-        let path = || if handle.path.is_empty() { self.shown_path(&handle.node) } else { handle.path.clone() };
+        let path = || if handle.path.is_empty() { self.operations(&handle.node).path() } else { handle.path.clone() };
         self.audit(Some(handle.caller), handle.node.view().as_ref(), path, result)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::FsOptions;
+use super::attr::StatFs;
 use super::branch_state::{BranchState, BranchStates};
 use super::counted::CountedBuffer;
 use super::ended_branches::EndedBranches;
@@ -83,6 +84,15 @@ impl MountContext {
     /// to do.
     pub fn sync(&self) -> Result<(), Failure> {
         if self.options.read_only { Ok(()) } else { Ok(self.memory.sync()?) }
+    }
+
+    /// Returns the room on the store's device, and how many inodes the files of a branch or checkpoint
+    /// have.
+    pub fn store_room(&self, view: Option<View>) -> Result<StatFs, Failure> {
+        let (total, free, available) = self.memory.space().map_err(|error| Errno::from(error.kind()))?;
+        let totals = view.and_then(|view| self.memory.files(&view).ok()).map(|files| files.totals());
+        let inodes = totals.map_or(0, |totals| totals.files + totals.directories);
+        Ok(StatFs { total, free, available, inodes })
     }
 
     /// Returns the caller as the lineage names him.

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::files::{Area, FilesOf};
+use super::files::FilesOf;
 use crate::memory::{BranchId, Document, Export, FILES_ROOT, HistoryFile, Setting, Time, View};
 
 /// One thing in the tree. It is named by what it is and not by its path, so that renaming a branch
@@ -189,9 +189,12 @@ impl FsNode {
         }
     }
 
-    /// Tells whether it is of `scratch/`.
-    pub fn is_in_ram(&self) -> bool {
-        matches!(self, FsNode::File(of, _) if of.area == Area::Scratch)
+    /// Returns whose file it is and its inode, where it is one of `files/` or `scratch/`.
+    pub fn file(&self) -> Option<(&FilesOf, u64)> {
+        match self {
+            FsNode::File(of, inode) => Some((of, *inode)),
+            _ => None,
+        }
     }
 
     /// Returns the path below the branch's directory, as `errors` shows it.
@@ -231,6 +234,7 @@ impl FsNode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::files::Area;
     use crate::memory::check_name;
 
     #[test]

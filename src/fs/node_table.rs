@@ -56,8 +56,8 @@ impl NodeTable {
     /// Returns the number of a node that the kernel is about to be told of, and counts that
     /// look-up.
     pub fn remember(&self, node: &FsNode) -> u64 {
-        if let FsNode::File(of, inode) = node
-            && let Some(number) = self.files.remember(of, *inode)
+        if let Some((of, inode)) = node.file()
+            && let Some(number) = self.files.remember(of, inode)
         {
             return number;
         }
@@ -120,8 +120,8 @@ impl NodeTable {
     }
 
     fn file_number(&self, node: &FsNode) -> Option<u64> {
-        let FsNode::File(of, inode) = node else { return None };
-        self.files.number(of, *inode)
+        let (of, inode) = node.file()?;
+        self.files.number(of, inode)
     }
 
     fn free_or_own(&self, known: &HashMap<u64, TableEntry>, node: &FsNode) -> u64 {

@@ -20,7 +20,7 @@ use fuser::{
 use super::dispatch::{Call, Dispatcher};
 use super::kernel;
 use super::reply::{
-    GENERATED, GENERATION, answer, answer_attr, answer_created, answer_data, answer_entry, answer_open, answer_space,
+    GENERATION, answer, answer_attr, answer_created, answer_data, answer_entry, answer_open, answer_space,
     answer_written, answer_xattr, caller, file_attr, guard, kind, manner, time_set,
 };
 use crate::fs::{AttrChanges, EntryAttr, Filesystem, WakeCall};
@@ -147,12 +147,12 @@ impl fuser::Filesystem for Adapter {
         let caller = caller(request);
         let remove = move |fs: &Filesystem, name: &OsStr| fs.rmdir(caller, parent.0, name);
         let (call, reply) = (Call::of("rmdir", request), |removed| answer(reply, removed));
-        if self.fs.is_file(parent.0) {
-            self.dispatcher.serve(call, name, remove, reply);
-        } else {
+        if self.fs.may_block(parent.0) {
             // The kernel forgets what was open in a branch before this returns.
             let name = name.to_owned();
             self.dispatcher.serve_long(call, move |fs| remove(fs, &name), reply);
+        } else {
+            self.dispatcher.serve(call, name, remove, reply);
         }
     }
 
@@ -176,11 +176,11 @@ impl fuser::Filesystem for Adapter {
         let (name, new_name) = (name.to_owned(), new_name.to_owned());
         let rename = move |fs: &Filesystem| fs.rename(caller, (parent.0, &name), (new_parent.0, &new_name), flags);
         let (call, reply) = (Call::of("rename", request), |renamed| answer(reply, renamed));
-        if self.fs.is_file(parent.0) {
-            self.serve(call, rename, reply);
-        } else {
+        if self.fs.may_block(parent.0) {
             // It may be a merge.
             self.dispatcher.serve_long(call, rename, reply);
+        } else {
+            self.serve(call, rename, reply);
         }
     }
 
@@ -217,16 +217,16 @@ impl fuser::Filesystem for Adapter {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (caller, drops_pages, call) = (caller(request), self.drops_pages, Call::of("open", request));
-        if self.fs.is_file(ino.0) {
-            let open = move |fs: &Filesystem| {
-                let handle = fs.open(caller, ino.0, flags.0)?;
-                Ok((handle, manner(fs, drops_pages, handle)))
-            };
-            return self.serve(call, open, |opened| answer_open(reply, opened));
+        let open = move |fs: &Filesystem| {
+            let handle = fs.open(caller, ino.0, flags.0)?;
+            Ok((handle, manner(fs, drops_pages, handle)))
+        };
+        if self.fs.may_block(ino.0) {
+            // What is generated is generated now, and that may take long.
+            self.dispatcher.serve_long(call, open, |opened| answer_open(reply, opened));
+        } else {
+            self.serve(call, open, |opened| answer_open(reply, opened));
         }
-        // What is generated is generated now, and that may take long.
-        let open = move |fs: &Filesystem| Ok((fs.open(caller, ino.0, flags.0)?, GENERATED));
-        self.dispatcher.serve_long(call, open, |opened| answer_open(reply, opened));
     }
 
     fn create(
@@ -239,11 +239,10 @@ impl fuser::Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let (caller, drops_pages, is_file) = (caller(request), self.drops_pages, self.fs.is_file(parent.0));
+        let (caller, drops_pages) = (caller(request), self.drops_pages);
         let create = move |fs: &Filesystem, name: &OsStr| {
             let (entry, handle) = fs.create(caller, parent.0, name, mode & !umask, flags)?;
-            let manner = if is_file { manner(fs, drops_pages, handle) } else { GENERATED };
-            Ok((entry, handle, manner))
+            Ok((entry, handle, manner(fs, drops_pages, handle)))
         };
         self.dispatcher.serve(Call::of("create", request), name, create, |created| answer_created(reply, created));
     }

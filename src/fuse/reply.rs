@@ -87,14 +87,20 @@ pub(super) fn kind(kind: FileKind) -> FileType {
 const PAGED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
 /// The same where what is written goes past the pages. The kernel drops those that it covers.
 const PAST_PAGES: FopenFlags = PAGED.union(FopenFlags::FOPEN_DIRECT_IO);
-/// Returns how an open file in `files/` behaves. Who writes a file whole has no use for pages, and
-/// without them the kernel copies once less and does not ask for the rights of the file first.
-pub(super) fn manner(fs: &fs::Filesystem, drops_pages: bool, handle: u64) -> FopenFlags {
-    if drops_pages && fs.goes_past_pages(handle) { PAST_PAGES } else { PAGED }
-}
-
 /// What is generated is read past the pages.
-pub(super) const GENERATED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
+const GENERATED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
+
+/// Returns how an open file behaves. Who writes a file whole has no use for pages, and without them
+/// the kernel copies once less and does not ask for the rights of the file first.
+pub(super) fn manner(fs: &fs::Filesystem, drops_pages: bool, handle: u64) -> FopenFlags {
+    if !fs.keeps_pages(handle) {
+        GENERATED
+    } else if drops_pages && fs.goes_past_pages(handle) {
+        PAST_PAGES
+    } else {
+        PAGED
+    }
+}
 
 /// Replies to what gives nothing back.
 pub(super) fn answer(reply: ReplyEmpty, outcome: Result<(), Errno>) {

@@ -11,18 +11,7 @@ use crate::memory::{FILES_ROOT, FileNode, Time, View};
 /// How long the kernel keeps names and attributes of files. It sees every change but those of
 /// merges and the like, and is told of attributes that these change. That a name is not there it
 /// may not keep at all: nobody could tell it that the name is there again.
-const KEPT: Duration = Duration::from_secs(1);
-
-/// Returns how long a name leading to a file may be kept.
-pub(in crate::fs) fn name_lifetime() -> Duration {
-    KEPT
-}
-
-/// Returns the attributes of an inode as it is now.
-pub(in crate::fs) fn attr(mount: &MountContext, ino: u64, of: &FilesOf, inode: u64) -> Result<Attr, Failure> {
-    let tree = mount.tree(of)?;
-    attr_of(mount, ino, of, inode, tree.node(inode)?)
-}
+pub(super) const KEPT: Duration = Duration::from_secs(1);
 
 /// Returns the attributes of a node. The root belongs to the branch's owner, as all fixed
 /// directories do.

@@ -2,6 +2,7 @@
 
 use super::open::OpenInode;
 use crate::fs::errno::Failure;
+use crate::fs::node::FsNode;
 use crate::memory::{FileName, Tree};
 
 /// How many names are taken at a time.
@@ -27,8 +28,8 @@ impl FileNames {
         Ok(())
     }
 
-    /// Returns name and inode of an entry, counted from 0; nothing behind the end.
-    pub fn get(&mut self, index: usize) -> Result<Option<(FileName, u64)>, Failure> {
+    /// Returns name and node of an entry, counted from 0; nothing behind the end.
+    pub fn get(&mut self, index: usize) -> Result<Option<(FileName, FsNode)>, Failure> {
         while self.loaded.len() <= index {
             let last = self.loaded.last().map(|(name, _)| name.clone());
             let before = self.loaded.len();
@@ -38,6 +39,6 @@ impl FileNames {
                 return Ok(None);
             }
         }
-        Ok(self.loaded.get(index).cloned())
+        Ok(self.loaded.get(index).map(|(name, inode)| (name.clone(), FsNode::File(self.open.of().clone(), *inode))))
     }
 }

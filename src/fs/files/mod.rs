@@ -1,12 +1,12 @@
 //! `files/` and `scratch/`: requests become operations on a branch's tree of files.
 //!
 //! ```text
-//! look     names, attributes      ─┐
-//! change   make, remove, rename   ─┤  each request takes the tree of this moment, a value, and
-//! set      setattr                ─┼─ changes it by one Memory::edit, which is atomic and
-//! open     handles, read, write   ─┤  written to the journal before it returns
-//! range    holes, copies          ─┤
-//! xattr    extended attributes    ─┘
+//! operations  what can be asked of a node
+//! attr, set   stat, setattr          ─┐
+//! change      make, remove, rename   ─┤  each request takes the tree of this moment, a value, and
+//! open        handles, read, write   ─┼─ changes it by one Memory::edit, which is atomic and
+//! range       holes, copies          ─┤  written to the journal before it returns
+//! xattr       extended attributes    ─┘
 //! numbers  (view, inode) ↔ the kernel's number       listing  open directories
 //! opened   who is open, so that what loses its last name lives on; removed: what the kernel holds on to
 //! stale    what the kernel must forget when a merge or a rollback changed it
@@ -20,9 +20,9 @@ mod attr;
 mod change;
 mod inode_map;
 mod listing;
-mod look;
 mod open;
 mod opened;
+mod operations;
 mod range;
 mod removed;
 mod scratch;
@@ -30,7 +30,7 @@ mod set;
 mod stale;
 mod xattr;
 
-pub(super) use attr::{attr, name_lifetime};
+use attr::{KEPT, attr_of};
 pub(super) use inode_map::FileNumbers;
 pub(super) use listing::FileNames;
 pub(super) use opened::OpenInodes;
@@ -39,6 +39,8 @@ pub(super) use scratch::Scratch;
 
 use std::ffi::OsStr;
 
+use super::Filesystem;
+use super::attr::EntryAttr;
 use super::errno::{Errno, Failure};
 use super::mount_context::{Caller, MountContext, check_changeable};
 use super::node::FsNode;
@@ -83,6 +85,42 @@ impl FilesOf {
     /// Returns the directory that holds the tree's root.
     pub fn above(&self) -> FsNode {
         FsNode::of_view(&self.view, self.taken)
+    }
+}
+
+/// The operations of an inode in `files/` or `scratch/`.
+pub(super) struct FileOps<'a> {
+    pub fs: &'a Filesystem,
+    pub of: &'a FilesOf,
+    pub inode: u64,
+}
+
+impl<'a> FileOps<'a> {
+    /// Returns another inode of the same tree.
+    fn at(&self, inode: u64) -> FileOps<'a> {
+        FileOps { inode, ..*self }
+    }
+
+    fn node(&self) -> FsNode {
+        FsNode::File(self.of.clone(), self.inode)
+    }
+
+    /// Returns the tree of this moment.
+    fn tree(&self) -> Result<Tree, Failure> {
+        self.fs.mount.tree(self.of)
+    }
+
+    fn edit(&self, caller: Caller, op: FileOp<'_>) -> Result<FileOutcome, Failure> {
+        self.fs.mount.edit(caller, self.of, op)
+    }
+
+    /// Counts a look-up of the inode as it is in `tree`.
+    fn entry_in(&self, tree: &Tree) -> Result<EntryAttr, Failure> {
+        let node = tree.node(self.inode)?;
+        let ino = self.fs.nodes.remember(&self.node());
+        let attr = attr_of(&self.fs.mount, ino, self.of, self.inode, node);
+        let attr = attr.inspect_err(|_| self.fs.nodes.forget(ino, 1))?;
+        Ok(EntryAttr { attr, lifetime: KEPT })
     }
 }
 

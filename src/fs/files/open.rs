@@ -1,45 +1,35 @@
-//! Open files and directories in `files/`.
+//! Open files in `files/`.
 
-use std::ffi::OsStr;
 use std::sync::Arc;
 
 use super::opened::{InodeKey, OpenIntent};
 use super::set::stripped;
-use super::{Area, FileNames, FilesOf};
-use crate::fs::Filesystem;
-use crate::fs::attr::EntryAttr;
-use crate::fs::directory::{ListName, Listing, More};
+use super::{Area, FileOps, FilesOf};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{File, Handle, Open};
 use crate::fs::mount_context::{Caller, MountContext, check_changeable};
 use crate::fs::node::FsNode;
-use crate::fs::open::OpenFlags;
-use crate::memory::{Attrs, FILES_ROOT, FileKind, FileNode, FileOp, Make, Tree, View};
-use crate::sync::{Mutex, Rank};
+use crate::fs::open_flags::OpenFlags;
+use crate::memory::{Attrs, FILES_ROOT, FileKind, FileNode, FileOp, Tree, View};
 
 /// What Linux keeps of a program's rights beside setuid; a write takes it away.
 const CAPABILITY: &[u8] = b"security.capability";
 
-impl Filesystem {
+impl FileOps<'_> {
     /// Opens a file, and empties it where that is wished.
-    pub(in crate::fs) fn open_file(
-        &self,
-        caller: Caller,
-        of: &FilesOf,
-        inode: u64,
-        flags: OpenFlags,
-    ) -> Result<u64, Failure> {
+    pub(super) fn open_with(&self, caller: Caller, flags: OpenFlags) -> Result<u64, Failure> {
+        let (of, inode) = (self.of, self.inode);
         if flags.write || flags.truncate {
             check_changeable(&of.view)?;
-            self.mount.check_mount()?;
-            self.check_writer(caller, of, inode)?;
+            self.fs.mount.check_mount()?;
+            self.check_writer(caller)?;
         }
         // First the handle, then the look: what is there then stays for this handle.
-        let mut file = OpenInode::new(&self.mount, caller, of, inode)?;
-        let tree = self.mount.tree(of)?;
+        let mut file = OpenInode::new(&self.fs.mount, caller, of, inode)?;
+        let tree = self.fs.mount.tree(of)?;
         let node = tree.node(inode)?;
         // The kernel keeps writers from a running program; who only empties it, it asks afterwards.
-        if flags.truncate && !flags.write && self.mount.opened.any(&file.place, OpenIntent::Run) {
+        if flags.truncate && !flags.write && self.fs.mount.opened.any(&file.place, OpenIntent::Run) {
             return Err(Errno::ETXTBSY.into());
         }
         file.begin(flags);
@@ -54,65 +44,21 @@ impl Filesystem {
             let mode = (caller.uid != 0).then(|| stripped(node.mode)).filter(|mode| *mode != node.mode);
             file.edit(FileOp::SetAttr { inode, attrs: Attrs { size: Some(0), mode, ..Attrs::default() } })?;
         }
-        Ok(self.add_file(caller, FsNode::File(of.clone(), inode), Open::File(Box::new(file))))
+        Ok(self.add_handle(caller, Open::File(Box::new(file))))
     }
 
     /// What a mapping stores is written when it is too late to refuse it to whoever stored it.
-    fn check_writer(&self, caller: Caller, of: &FilesOf, inode: u64) -> Result<(), Failure> {
-        match of.area {
-            Area::Files => Ok(self.mount.memory.check_writer(&self.mount.actor(caller), of.view.branch(), inode)?),
+    fn check_writer(&self, caller: Caller) -> Result<(), Failure> {
+        let (mount, branch) = (&self.fs.mount, self.of.view.branch());
+        match self.of.area {
+            Area::Files => Ok(mount.memory.check_writer(&mount.actor(caller), branch, self.inode)?),
             Area::Scratch => Ok(()),
         }
     }
 
-    /// Opens the listing of a directory.
-    pub(in crate::fs) fn open_files(&self, caller: Caller, of: &FilesOf, directory: u64) -> Result<u64, Failure> {
-        let open = OpenInode::new(&self.mount, caller, of, directory)?;
-        let tree = self.mount.tree(of)?;
-        let node = FsNode::File(of.clone(), directory);
-        let listing = match parent_of(&tree, of, directory) {
-            Ok(above) => {
-                let names = vec![
-                    ListName { name: ".".into(), node: node.clone() },
-                    ListName { name: "..".into(), node: above },
-                ];
-                Listing::new(names, More::Files(FileNames::new(open, tree)))
-            }
-            // Somebody's working directory that was removed: there is nothing in it.
-            Err(_) if self.mount.removed.find(self.nodes.number(&node)).is_some() => {
-                Listing::new(Vec::new(), More::Nothing)
-            }
-            Err(failure) => return Err(failure),
-        };
-        Ok(self.add_file(caller, node, Open::Directory(Box::new(Mutex::ranked(Rank::Handle, listing)))))
-    }
-
-    /// Makes a file and opens it; opens the one that is there, where that is not forbidden.
-    pub(in crate::fs) fn create_file(
-        &self,
-        caller: Caller,
-        of: &FilesOf,
-        directory: u64,
-        name: &OsStr,
-        mode: u32,
-        flags: OpenFlags,
-    ) -> Result<(EntryAttr, u64), Failure> {
-        let (inode, is_new) = match self.make_inode(caller, of, directory, name, Make::File, mode) {
-            Ok(inode) => (inode, true),
-            Err(Failure::Plain(Errno::EEXIST)) if !flags.exclusive => {
-                (self.mount.tree(of)?.lookup(directory, name.as_encoded_bytes())?, false)
-            }
-            Err(failure) => return Err(failure),
-        };
-        let flags = OpenFlags { truncate: flags.truncate && !is_new, replace: flags.replace || is_new, ..flags };
-        let handle = self.open_file(caller, of, inode, flags)?;
-        let entry = self.present_entry(of, inode).inspect_err(|_| self.release(handle))?;
-        Ok((entry, handle))
-    }
-
-    /// Adds a handle of something in `files/`; its path is worked out when it is needed.
-    fn add_file(&self, caller: Caller, node: FsNode, open: Open) -> u64 {
-        self.handles.add(Handle { node, number: 0, path: String::new(), caller, place: None, open })
+    /// Adds a handle; its path is worked out when it is needed.
+    pub(super) fn add_handle(&self, caller: Caller, open: Open) -> u64 {
+        self.fs.handles.add(Handle { node: self.node(), number: 0, path: String::new(), caller, place: None, open })
     }
 }
 
@@ -154,6 +100,11 @@ impl OpenInode {
         self.mount.tree(&self.place.0)
     }
 
+    /// Returns whose file it is.
+    pub fn of(&self) -> &FilesOf {
+        &self.place.0
+    }
+
     /// Returns its number in the tree.
     pub fn inode(&self) -> u64 {
         self.place.1
@@ -192,6 +143,10 @@ impl File for OpenInode {
         }
     }
 
+    fn keeps_pages(&self) -> bool {
+        true
+    }
+
     fn goes_past_pages(&self) -> bool {
         self.goes_past_pages
     }
@@ -219,7 +174,7 @@ impl Drop for OpenInode {
 }
 
 /// Returns the directory that holds an inode.
-pub(in crate::fs) fn parent_of(tree: &Tree, of: &FilesOf, inode: u64) -> Result<FsNode, Failure> {
+pub(super) fn parent_of(tree: &Tree, of: &FilesOf, inode: u64) -> Result<FsNode, Failure> {
     if inode == FILES_ROOT {
         return Ok(of.above());
     }

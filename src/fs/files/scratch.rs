@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Area, FilesOf};
+use crate::fs::attr::StatFs;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::MountContext;
 use crate::fs::refusal::RoomRefusal;
@@ -120,9 +121,12 @@ impl MountContext {
         Ok(outcome)
     }
 
-    /// Returns how much `scratch/` may hold, and holds, in bytes.
-    pub(in crate::fs) fn scratch_space(&self, of: &FilesOf) -> Result<(u64, u64), Failure> {
-        Ok((self.scratch_size(of)?, self.scratch.filled(of)?.1))
+    /// Returns the room in `scratch/`, of what it may hold, and how many inodes it has.
+    pub(super) fn scratch_room(&self, of: &FilesOf) -> Result<StatFs, Failure> {
+        let (total, used) = (self.scratch_size(of)?, self.scratch.filled(of)?.1);
+        let totals = self.tree(of)?.totals();
+        let free = total.saturating_sub(used);
+        Ok(StatFs { total, free, available: free, inodes: totals.files + totals.directories })
     }
 
     /// Hears that a branch changed: where its session is another one now, or it is gone, its

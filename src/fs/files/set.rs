@@ -1,53 +1,22 @@
 //! Attributes of files: what chmod(2), chown(2), truncate(2) and utimensat(2) ask for.
 
-use super::FilesOf;
-use crate::fs::Filesystem;
+use super::FileOps;
+use crate::fs::attr::AttrChanges;
 use crate::fs::errno::Failure;
-use crate::fs::look::{AttrChanges, TimeSet};
 use crate::fs::mount_context::Caller;
 use crate::fs::refusal::ShapeRefusal;
-use crate::memory::{Attrs, FILES_ROOT, FileKind, FileNode, FileOp};
+use crate::memory::{FileKind, FileNode};
 
 const SETUID: u32 = libc::S_ISUID;
 const SETGID: u32 = libc::S_ISGID;
 /// A file with setgid that its group can't run has a lock's mark, not a right.
 const GROUP_RUNS: u32 = libc::S_IXGRP;
 
-impl Filesystem {
-    /// Changes attributes of an inode. The kernel has checked whether the caller may.
-    pub(in crate::fs) fn set_file(
-        &self,
-        caller: Caller,
-        of: &FilesOf,
-        inode: u64,
-        changes: AttrChanges,
-    ) -> Result<(), Failure> {
-        let tree = self.mount.tree(of)?;
-        let node = tree.node(inode)?;
-        let (mut uid, mut gid) = (changes.uid, changes.gid);
-        if inode == FILES_ROOT && (uid.is_some() || gid.is_some()) {
-            self.check_owner(of, (uid, gid))?;
-            (uid, gid) = (None, None);
-        }
-        let time = |set: TimeSet| match set {
-            TimeSet::Now => self.mount.memory.now(),
-            TimeSet::At(time) => time,
-        };
-        let attrs = Attrs {
-            mode: mode_after(caller, changes, node),
-            uid,
-            gid,
-            size: changes.size,
-            atime: changes.accessed.map(time),
-            mtime: changes.modified.map(time),
-        };
-        self.mount.edit(caller, of, FileOp::SetAttr { inode, attrs }).map(drop)
-    }
-
+impl FileOps<'_> {
     /// The root belongs to the branch's owner; cp -a and the like end by giving it what it has.
-    fn check_owner(&self, of: &FilesOf, (uid, gid): (Option<u32>, Option<u32>)) -> Result<(), Failure> {
-        let owner = self.mount.memory.info(of.view.branch())?.uid;
-        let group = self.mount.user(owner).gid;
+    pub(super) fn check_owner(&self, (uid, gid): (Option<u32>, Option<u32>)) -> Result<(), Failure> {
+        let owner = self.fs.mount.memory.info(self.of.view.branch())?.uid;
+        let group = self.fs.mount.user(owner).gid;
         if uid.is_none_or(|uid| uid == owner) && gid.is_none_or(|gid| gid == group) {
             return Ok(());
         }
@@ -58,7 +27,7 @@ impl Filesystem {
 /// Returns the permission bits to set, if any. A new owner, and a new length by somebody else than
 /// root, take setuid and setgid away; the kernel leaves that to us, and asks for nothing else in a
 /// chown(2) that names neither owner nor group.
-fn mode_after(caller: Caller, changes: AttrChanges, node: &FileNode) -> Option<u32> {
+pub(super) fn mode_after(caller: Caller, changes: AttrChanges, node: &FileNode) -> Option<u32> {
     let owner_changes = changes.uid.or(changes.gid).is_some() || changes.is_empty();
     let length_changes = changes.size.is_some() && caller.uid != 0;
     let mode = changes.mode.map_or(node.mode, |mode| mode & 0o7777);

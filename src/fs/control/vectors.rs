@@ -3,11 +3,11 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use super::errno::{Errno, Failure};
-use super::mount_context::OpenContext;
-use super::node::{FsNode, is_temporary};
-use super::open::OpenFlags;
-use super::refusal::ShapeRefusal;
+use crate::fs::errno::{Errno, Failure};
+use crate::fs::mount_context::OpenContext;
+use crate::fs::node::{FsNode, is_temporary};
+use crate::fs::open_flags::OpenFlags;
+use crate::fs::refusal::ShapeRefusal;
 use crate::memory::{Error, RecordEdit, RecordInput, View, check_record_id};
 
 /// What a name in `vectors/` stands for, whether it is there or not.

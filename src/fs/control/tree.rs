@@ -2,24 +2,20 @@
 
 use std::ffi::OsStr;
 
-use super::directory::{ListName, Listing, More, Records};
-use super::errno::{Errno, Failure};
-use super::files::Area;
-use super::mount_context::MountContext;
-use super::node::{ControlNode, FsNode, exports, is_temporary};
+use crate::fs::directory::{ListName, Listing, More, Records};
+use crate::fs::errno::{Errno, Failure};
+use crate::fs::files::Area;
+use crate::fs::mount_context::MountContext;
+use crate::fs::node::{ControlNode, FsNode, exports, is_temporary};
 use crate::memory::{BranchId, FILES_ROOT, Kind, Setting, Time, View};
 
 /// Bytes of the longest name; the kernel leaves this check to the file system.
-const NAME_BYTES_MAX: usize = 255;
+pub(in crate::fs) const NAME_BYTES_MAX: usize = 255;
 
 /// Returns what stands at `name` in the directory `parent`; ENOENT, ENOTDIR, ENAMETOOLONG.
 pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Result<FsNode, Failure> {
     if name.len() > NAME_BYTES_MAX {
         return Err(Errno::ENAMETOOLONG.into());
-    }
-    if let FsNode::File(of, directory) = parent {
-        let inode = mount.tree(of)?.lookup(*directory, name.as_encoded_bytes())?;
-        return Ok(FsNode::File(of.clone(), inode));
     }
     // A temporary's name may be any bytes.
     if let Some(node) = temporary(mount, parent, name) {
@@ -99,8 +95,8 @@ fn checkpoint(mount: &MountContext, branch: BranchId, label: &str) -> Result<Opt
     }
 }
 
-/// Returns the directory that holds `node`; for what is in `files/`, that one.
-pub(super) fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
+/// Returns the directory that holds `node`.
+fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
     match node {
         FsNode::Mount => FsNode::Mount,
         FsNode::Branch(branch) => match mount.memory.info(*branch).ok().and_then(|info| info.parent) {
@@ -110,8 +106,7 @@ pub(super) fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
         FsNode::Checkpoint { branch, .. } => FsNode::Control(View::Branch(*branch), ControlNode::Checkpoints),
         FsNode::Control(view, _) => of_view(mount, view),
         FsNode::Record(view, _) => FsNode::Control(view.clone(), ControlNode::Vectors),
-        FsNode::File(of, FILES_ROOT) => of.above(),
-        FsNode::File(of, _) => FsNode::File(of.clone(), FILES_ROOT),
+        FsNode::File(of, _) => of.above(),
         FsNode::Temporary(branch, _) => FsNode::Control(View::Branch(*branch), ControlNode::Vectors),
         FsNode::Query(view, _) => FsNode::Control(view.clone(), ControlNode::Search),
         FsNode::Export(view, _) => FsNode::Control(view.clone(), ControlNode::Exports),
@@ -149,7 +144,7 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
                     .into_iter()
                     .map(|(name, number)| ListName { name, node: FsNode::Temporary(view.branch(), number) }),
             );
-            more = More::Records(Records::new(mount.memory.snapshot(view)?));
+            more = More::Records(Records::new(view.clone(), mount.memory.snapshot(view)?));
         }
         FsNode::Control(view, fixed) => names.extend(list_inside(mount, view, *fixed)?),
         FsNode::Record(..)

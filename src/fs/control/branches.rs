@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::counted::CountedBuffer;
-use super::ctl::check_settled;
-use super::errno::Failure;
-use super::handle::HandleTable;
-use super::mount_context::{Caller, MountContext};
-use super::node::{ControlNode, FsNode};
-use super::refusal::ShapeRefusal;
+use crate::fs::counted::CountedBuffer;
+use crate::fs::ctl::check_settled;
+use crate::fs::errno::Failure;
+use crate::fs::handle::HandleTable;
+use crate::fs::mount_context::{Caller, MountContext};
+use crate::fs::node::{ControlNode, FsNode};
+use crate::fs::refusal::ShapeRefusal;
 use crate::memory::{BranchId, BranchInfo, MergeKind, View};
 use crate::sync::{Deadline, Mutex};
 

@@ -1,0 +1,124 @@
+//! What stat(2) shows of branches and what is generated.
+
+use std::time::Duration;
+
+use crate::fs::attr::{Attr, NEVER, STEADY};
+use crate::fs::config;
+use crate::fs::errno::{Errno, Failure};
+use crate::fs::mount_context::MountContext;
+use crate::fs::node::{ControlNode, FsNode};
+use crate::memory::{BranchId, BranchInfo, Document, Time, View};
+
+/// Returns how long a name leading to `node` may be kept.
+pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
+    match node {
+        // Who opens it next may get another number.
+        _ if node.stands_apart() => NEVER,
+        FsNode::Mount | FsNode::Control(..) | FsNode::Export(..) | FsNode::Setting(..) => STEADY,
+        // Root branches go by rmdir(2) alone, and the kernel sees that.
+        FsNode::Branch(branch) if mount.memory.info(*branch).is_ok_and(|info| info.parent.is_none()) => STEADY,
+        FsNode::Branch(_)
+        | FsNode::Checkpoint { .. }
+        | FsNode::Record(..)
+        | FsNode::File(..)
+        | FsNode::Temporary(..)
+        | FsNode::Query(..) => NEVER,
+    }
+}
+
+/// Returns the attributes of a node.
+///
+/// ENOENT when it is not there any more, ESTALE when its branch was merged or discarded or its
+/// checkpoint deleted.
+pub(super) fn attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr, Failure> {
+    let Some(view) = node.view() else {
+        return mount_attr(mount, ino);
+    };
+    let info = mount.memory.info(view.branch())?;
+    let modified = changed(mount, &view, &info)?;
+    let base = Attr::plain(ino, node.is_directory(), modified, (info.uid, mount.user(info.uid).gid));
+    match node {
+        FsNode::Mount => mount_attr(mount, ino),
+        // Files answer for themselves.
+        FsNode::File(..) => Err(Errno::ESTALE.into()),
+        FsNode::Branch(_) => {
+            let lifetime = if info.parent.is_none() { STEADY } else { NEVER };
+            Ok(Attr { mode: info.mode, lifetime, ..base })
+        }
+        FsNode::Checkpoint { taken, .. } if *taken != modified => Err(Errno::ESTALE.into()),
+        FsNode::Checkpoint { .. } => Ok(Attr { mode: info.mode, ..base }),
+        FsNode::Control(_, fixed) => {
+            let lifetime = if fixed.is_directory() { STEADY } else { NEVER };
+            let size = fixed_size(mount, &view, &info, *fixed)?;
+            Ok(Attr { mode: fixed.mode(), lifetime, ..base.sized(size) })
+        }
+        FsNode::Temporary(branch, number) => temporary(mount, base, *branch, *number),
+        FsNode::Record(_, id) => {
+            let stat = mount.memory.snapshot(&view)?.stat(id)?.ok_or(Errno::ENOENT)?;
+            Ok(base.sized(stat.length).dated(stat.modified))
+        }
+        // It is asked when it is opened.
+        FsNode::Query(..) => Ok(Attr { mode: 0o444, ..base }),
+        FsNode::Export(_, export) => {
+            let size = mount.memory.snapshot(&view)?.export_length(*export);
+            Ok(Attr { mode: 0o444, ..base.sized(size) })
+        }
+        FsNode::Setting(_, setting) => {
+            let value = mount.memory.setting(&view, *setting)?;
+            Ok(base.sized(config::shown(&value).len() as u64))
+        }
+    }
+}
+
+fn temporary(mount: &MountContext, base: Attr, branch: BranchId, number: u64) -> Result<Attr, Failure> {
+    let state = mount.states.known(branch).ok_or(Errno::ENOENT)?;
+    let look = state.temporaries.numbered(number).ok_or(Errno::ENOENT)?.look();
+    let base = base.sized(look.length).dated(look.modified);
+    Ok(Attr { mode: look.mode, uid: look.uid, gid: look.gid, ..base })
+}
+
+/// Returns the attributes of a record that is being written and not committed yet.
+pub(super) fn unborn(mount: &MountContext, ino: u64, branch: BranchId, size: u64) -> Result<Attr, Failure> {
+    let info = mount.memory.info(branch)?;
+    Ok(Attr::plain(ino, false, mount.memory.now(), (info.uid, mount.user(info.uid).gid)).sized(size))
+}
+
+/// The mount belongs to whom `main` belongs to: to the user who made the store.
+fn mount_attr(mount: &MountContext, ino: u64) -> Result<Attr, Failure> {
+    let main = mount.memory.resolve("main")?;
+    let info = mount.memory.info(main)?;
+    let modified =
+        mount.memory.roots().iter().filter_map(|(_, id)| mount.memory.info(*id).ok()).map(|root| root.created).max();
+    let modified = modified.unwrap_or(info.created);
+    let base = Attr::plain(ino, true, modified, (info.uid, mount.user(info.uid).gid));
+    Ok(Attr { mode: 0o755, lifetime: STEADY, ..base })
+}
+
+fn changed(mount: &MountContext, view: &View, info: &BranchInfo) -> Result<Time, Failure> {
+    match view {
+        View::Branch(_) => Ok(info.changed),
+        View::Checkpoint(branch, label) => {
+            Ok(mount.memory.checkpoint_time(*branch, label).map_err(|_| Errno::ESTALE)?)
+        }
+    }
+}
+
+/// Returns the length that stat(2) shows: 0 as in /proc for what is different for each reader or takes work.
+fn fixed_size(mount: &MountContext, view: &View, info: &BranchInfo, fixed: ControlNode) -> Result<u64, Failure> {
+    match fixed {
+        ControlNode::Document(Document::Status) => Ok(info.status_bytes()),
+        ControlNode::Document(Document::Diff | Document::Conflicts) => Ok(0),
+        ControlNode::Document(document @ Document::Readme) => Ok(mount.memory.document(view, document)?.len() as u64),
+        ControlNode::History(file) => {
+            let memory = &mount.memory;
+            Ok(memory.history_length(view.branch(), file, memory.history_end(view)?)?)
+        }
+        ControlNode::Query | ControlNode::Ingest | ControlNode::Ctl | ControlNode::Errors => Ok(0),
+        ControlNode::Vectors
+        | ControlNode::Branches
+        | ControlNode::Checkpoints
+        | ControlNode::Search
+        | ControlNode::Exports
+        | ControlNode::Config => Ok(0),
+    }
+}

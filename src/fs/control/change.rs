@@ -1,0 +1,109 @@
+//! Making, removing and renaming branches, checkpoints and records.
+
+use std::ffi::OsStr;
+
+use super::{ControlNodeOps, branches, vectors};
+use crate::fs::errno::{Errno, Failure};
+use crate::fs::mount_context::{Caller, check_changeable};
+use crate::fs::node::{ControlNode, FsNode};
+use crate::fs::operations::{NodeOperations, Place};
+use crate::fs::refusal::ShapeRefusal;
+use crate::fs::rights::{READ, SEARCH};
+use crate::memory::View;
+
+impl ControlNodeOps<'_> {
+    /// Makes a root branch, a fork or a checkpoint.
+    pub(super) fn make(&self, caller: Caller, name: &OsStr) -> Result<FsNode, Failure> {
+        let parent = self.node;
+        if let Some(view) = parent.view() {
+            self.fs.mount.memory.info(view.branch())?;
+            check_changeable(&view)?;
+        }
+        self.fs.mount.check_writable()?;
+        let who = self.fs.mount.actor(caller);
+        match parent {
+            FsNode::Mount => Ok(FsNode::Branch(self.fs.mount.memory.create_root(&who, text(name)?)?)),
+            FsNode::Control(View::Branch(branch), ControlNode::Branches) => {
+                self.fs.mount.check_rights(caller, &self.fs.mount.memory.info(*branch)?, READ | SEARCH)?;
+                Ok(FsNode::Branch(self.fs.mount.memory.fork(&who, *branch, text(name)?, None)?))
+            }
+            FsNode::Control(View::Branch(branch), ControlNode::Checkpoints) => {
+                self.fs.mount.memory.checkpoint(&who, *branch, text(name)?, None)?;
+                self.find(name)
+            }
+            _ => Err(ShapeRefusal::NoDirectoryHere.into()),
+        }
+    }
+
+    /// Discards a branch or deletes a checkpoint.
+    pub(super) fn remove(&self, caller: Caller, node: &FsNode) -> Result<(), Failure> {
+        if let Some(view) = self.node.view() {
+            check_changeable(&view)?;
+        }
+        match node {
+            FsNode::Branch(branch) => {
+                let discarded = branches::discard(&self.fs.mount, &self.fs.handles, caller, *branch);
+                discarded.inspect_err(|failure| self.record_for_branch(caller, node, failure))
+            }
+            FsNode::Checkpoint { branch, label, .. } => {
+                self.fs.mount.check_writable()?;
+                Ok(self.fs.mount.memory.delete_checkpoint(&self.fs.mount.actor(caller), *branch, label)?)
+            }
+            node if node.is_directory() => Err(fixed(node)),
+            _ => Err(Errno::ENOTDIR.into()),
+        }
+    }
+
+    /// Moves what has a name here within the tree.
+    pub(super) fn rename_node(
+        &self,
+        caller: Caller,
+        (name, node): (&OsStr, &FsNode),
+        (new_parent, new_name): Place<'_>,
+        flags: u32,
+    ) -> Result<(), Failure> {
+        let parent = self.node;
+        if flags & !libc::RENAME_NOREPLACE != 0 {
+            return Err(ShapeRefusal::Exchange.into());
+        }
+        for view in [parent.view(), new_parent.view()].into_iter().flatten() {
+            check_changeable(&view)?;
+        }
+        self.fs.check_target(node, (new_parent, new_name))?;
+        match (node, new_parent) {
+            (FsNode::Record(view, _), _) if parent == new_parent => {
+                vectors::rename(&self.fs.mount.place(view, caller)?, name, new_name, flags != 0)?;
+            }
+            (FsNode::Temporary(branch, _), _) if parent == new_parent => {
+                vectors::rename(&self.fs.mount.place(&View::Branch(*branch), caller)?, name, new_name, flags != 0)?;
+            }
+            // As between file systems: mv(1) then copies, and the copy is a record of the other
+            // branch.
+            (FsNode::Record(..) | FsNode::Temporary(..), FsNode::Control(_, ControlNode::Vectors)) => {
+                return Err(Errno::EXDEV.into());
+            }
+            (FsNode::Branch(branch), _) => {
+                branches::rename(&self.fs.mount, &self.fs.handles, caller, *branch, (new_parent, text(new_name)?))?;
+            }
+            _ => return Err(fixed(node)),
+        }
+        Ok(())
+    }
+
+    /// Who merges or discards a branch may look for the reason in the branch as well as in its
+    /// parent.
+    pub(super) fn record_for_branch(&self, caller: Caller, node: &FsNode, failure: &Failure) {
+        if let (FsNode::Branch(_), Failure::Refused(error)) = (node, failure) {
+            self.fs.record(Some(caller), node.view().as_ref(), ".", error);
+        }
+    }
+}
+
+/// Returns the refusal to move or remove what is always there.
+pub(in crate::fs) fn fixed(node: &FsNode) -> Failure {
+    ShapeRefusal::Fixed(node.path().to_string()).into()
+}
+
+fn text(name: &OsStr) -> Result<&str, Failure> {
+    name.to_str().ok_or_else(|| ShapeRefusal::NameNotUtf8.into())
+}

@@ -1,0 +1,31 @@
+//! The control tree: branches, checkpoints, `vectors/`, `ctl`, `query`, `config/` and all else that
+//! the memory is seen and driven by.
+//!
+//! ```text
+//! operations  what can be asked of a node
+//! tree        names → nodes, listings      ─┐
+//! attr, set   what stat(2) shows, setattr  ─┼─ each request asks the memory, which checks and records
+//! open        a File for each kind of file ─┤
+//! change      mkdir rmdir unlink rename    ─┘  branches: discard, merge · vectors: records, temporaries
+//! ```
+
+mod attr;
+mod branches;
+mod change;
+mod open;
+mod operations;
+mod set;
+mod tree;
+mod vectors;
+
+pub(super) use change::fixed;
+pub(super) use tree::NAME_BYTES_MAX;
+
+use super::Filesystem;
+use super::node::FsNode;
+
+/// The operations of a node of the control tree.
+pub(super) struct ControlNodeOps<'a> {
+    pub fs: &'a Filesystem,
+    pub node: &'a FsNode,
+}

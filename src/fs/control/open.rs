@@ -1,0 +1,123 @@
+//! Opening what is generated: each kind of file behaves in a way of its own.
+
+use super::ControlNodeOps;
+use crate::fs::config::{SettingFile, shown};
+use crate::fs::ctl::Ctl;
+use crate::fs::errno::{Errno, Failure};
+use crate::fs::handle::{File, Handle, Open};
+use crate::fs::history_files::{EventsFile, LineageFile};
+use crate::fs::ingest::Ingest;
+use crate::fs::line_session::LineSession;
+use crate::fs::mount_context::{Caller, OpenContext, check_changeable};
+use crate::fs::node::{ControlNode, FsNode};
+use crate::fs::open_flags::OpenFlags;
+use crate::fs::query::QueryFile;
+use crate::fs::record_file::RecordFile;
+use crate::fs::refusal::ShapeRefusal;
+use crate::fs::rights::{READ, SEARCH};
+use crate::fs::search;
+use crate::fs::static_file::{ExportFile, StaticFile};
+use crate::fs::temporary::TemporaryFile;
+use crate::memory::{Document, HistoryFile};
+
+impl ControlNodeOps<'_> {
+    /// Returns where a handle of the node stands; nothing for the mount's own directory.
+    pub(super) fn place(&self, caller: Caller) -> Result<Option<OpenContext>, Failure> {
+        self.node.view().map(|view| self.fs.mount.place(&view, caller)).transpose()
+    }
+
+    /// Opens the file, which the kernel knows by `number` and `errors` shows at `path`.
+    pub(super) fn open_at(&self, caller: Caller, number: u64, path: String, flags: OpenFlags) -> Result<u64, Failure> {
+        let node = self.node;
+        let place = self.place(caller)?.ok_or(Errno::EISDIR)?;
+        place.check_entered()?;
+        let file = self.file(&place, flags)?;
+        if flags.truncate {
+            file.truncate(0)?;
+        }
+        if node.stands_apart() {
+            self.fs.nodes.opened(number);
+        }
+        let open = Open::File(file);
+        Ok(self.fs.handles.add(Handle { node: node.clone(), number, path, caller, place: Some(place), open }))
+    }
+
+    /// The one place that says how each kind of file behaves when it is open.
+    fn file(&self, place: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
+        let memory = place.memory();
+        let frozen =
+            |bytes: Vec<u8>| -> Result<Box<dyn File>, Failure> { Ok(Box::new(StaticFile(place.counted(bytes)?))) };
+        Ok(match self.node {
+            // Those in files/ have a way of their own.
+            FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::File(..) => {
+                return Err(Errno::EISDIR.into());
+            }
+            FsNode::Control(_, fixed) => self.fixed_file(*fixed, place, flags)?,
+            FsNode::Record(_, id) if flags.write => Box::new(RecordFile::open(place.clone(), id, flags.append)?),
+            FsNode::Record(view, id) => frozen(memory.snapshot(view)?.get(id)?.ok_or(Errno::ENOENT)?.to_document())?,
+            FsNode::Temporary(_, number) => {
+                let file = place.state.temporaries.numbered(*number).ok_or(Errno::ENOENT)?;
+                if flags.write {
+                    place.check_writable()?;
+                }
+                Box::new(TemporaryFile { place: place.clone(), file, append: flags.append })
+            }
+            FsNode::Setting(_, setting) if flags.write => {
+                Box::new(SettingFile::open(place.clone(), *setting, flags.append)?)
+            }
+            FsNode::Setting(view, setting) => frozen(shown(&memory.setting(view, *setting)?).into_bytes())?,
+            FsNode::Query(..) | FsNode::Export(..) if flags.write => return Err(generated(place)),
+            FsNode::Query(_, text) => frozen(search::answer(place, text)?)?,
+            FsNode::Export(view, export) => Box::new(ExportFile { snapshot: memory.snapshot(view)?, export: *export }),
+        })
+    }
+
+    fn fixed_file(&self, fixed: ControlNode, place: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
+        Ok(match fixed {
+            ControlNode::Query => Box::new(LineSession::new(place.clone(), QueryFile)),
+            ControlNode::Ctl => {
+                if flags.write {
+                    check_changeable(&place.view)?;
+                }
+                Box::new(LineSession::new(place.clone(), Ctl { handles: self.fs.handles.clone() }))
+            }
+            ControlNode::Ingest => {
+                if flags.write {
+                    place.check_writable()?;
+                }
+                Box::new(Ingest::new(place.clone()))
+            }
+            ControlNode::Errors | ControlNode::Document(_) | ControlNode::History(_) if flags.write => {
+                return Err(generated(place));
+            }
+            ControlNode::Errors => Box::new(StaticFile(place.counted(place.state.errors.text(place.reader()?))?)),
+            ControlNode::History(HistoryFile::Events) => Box::new(EventsFile::open(place.clone())?),
+            ControlNode::History(HistoryFile::Lineage) => Box::new(LineageFile::open(place.clone())?),
+            ControlNode::Document(Document::Status) => {
+                let last = place.state.errors.last(place.reader()?);
+                Box::new(StaticFile(place.counted(place.memory().status_with(&place.view, last)?)?))
+            }
+            ControlNode::Document(document) => {
+                if document == Document::Conflicts {
+                    // It shows what the parent holds.
+                    place.check_parent(READ | SEARCH)?;
+                }
+                Box::new(StaticFile(place.counted(place.memory().document(&place.view, document)?.to_vec())?))
+            }
+            ControlNode::Vectors
+            | ControlNode::Branches
+            | ControlNode::Checkpoints
+            | ControlNode::Search
+            | ControlNode::Exports
+            | ControlNode::Config => {
+                return Err(Errno::EISDIR.into());
+            }
+        })
+    }
+}
+
+/// Returns why a generated file is not opened for writing.
+fn generated(place: &OpenContext) -> Failure {
+    let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/";
+    place.check_writable().err().unwrap_or_else(|| ShapeRefusal::Generated { hint }.into())
+}

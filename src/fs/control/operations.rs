@@ -1,0 +1,212 @@
+//! The control tree's answers to what can be asked of a node.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use super::attr::{attr, name_lifetime, unborn};
+use super::change::fixed;
+use super::{ControlNodeOps, branches, tree, vectors};
+use crate::fs::attr::{Attr, AttrChanges, EntryAttr, StatFs};
+use crate::fs::errno::{Errno, Failure};
+use crate::fs::handle::{Handle, Open};
+use crate::fs::listing::{EntrySink, NameSink};
+use crate::fs::mount_context::{Caller, OpenContext, check_changeable};
+use crate::fs::node::{ControlNode, FsNode};
+use crate::fs::open_flags::OpenFlags;
+use crate::fs::operations::{NodeOperations, Place};
+use crate::fs::path_of;
+use crate::fs::refusal::ShapeRefusal;
+use crate::memory::FileKind;
+use crate::sync::{Mutex, Rank};
+
+impl NodeOperations for ControlNodeOps<'_> {
+    fn path(&self) -> String {
+        self.node.path()
+    }
+
+    /// What is generated is generated at its open. A rename may be a merge, and the kernel forgets
+    /// what was open in a branch before its rmdir(2) returns.
+    fn may_block(&self) -> bool {
+        true
+    }
+
+    fn find(&self, name: &OsStr) -> Result<FsNode, Failure> {
+        if let Some(view) = self.node.view() {
+            self.fs.mount.memory.info(view.branch())?;
+        }
+        tree::find(&self.fs.mount, self.node, name)
+    }
+
+    fn lookup(&self, name: &OsStr) -> Result<EntryAttr, Failure> {
+        let node = self.find(name)?;
+        self.fs.operations(&node).entry()
+    }
+
+    fn entry(&self) -> Result<EntryAttr, Failure> {
+        let attr = self.attributes(self.fs.nodes.number(self.node), None)?;
+        let ino = self.fs.nodes.remember(self.node);
+        self.fs.nodes.tell_length(ino, attr.size);
+        Ok(EntryAttr { attr: Attr { ino, ..attr }, lifetime: self.name_lifetime() })
+    }
+
+    fn name_lifetime(&self) -> Duration {
+        name_lifetime(&self.fs.mount, self.node)
+    }
+
+    /// An open record has attributes while it is not committed yet, or not there any more.
+    fn attributes(&self, ino: u64, handle: Option<u64>) -> Result<Attr, Failure> {
+        let (fs, node) = (self.fs, self.node);
+        let handle = handle.map(|handle| fs.handles.get(handle)).transpose()?;
+        let found = attr(&fs.mount, ino, node);
+        let length = |handle: &Handle| handle.file().ok().and_then(|file| file.length());
+        match (found, node) {
+            (Ok(attr), _) => {
+                let handle = handle.filter(|_| !node.shows_no_length());
+                let length = handle.and_then(|handle| length(&handle)).unwrap_or(attr.size);
+                fs.nodes.tell_length(ino, length);
+                Ok(attr.sized(length))
+            }
+            (Err(Failure::Plain(Errno::ENOENT)), FsNode::Record(view, _)) => {
+                let handle = handle.or_else(|| fs.handles.on(node)).ok_or(Errno::ENOENT)?;
+                unborn(&fs.mount, ino, view.branch(), length(&handle).unwrap_or(0))
+            }
+            (Err(failure), _) => Err(failure),
+        }
+    }
+
+    fn set_attributes(&self, caller: Caller, changes: AttrChanges, handle: Option<u64>) -> Result<(), Failure> {
+        // Shells set the length of `query` before they write to it, also where nothing else may
+        // change.
+        if matches!(self.node, FsNode::Control(_, ControlNode::Query)) && changes.mode.is_none() {
+            return Ok(());
+        }
+        if let Some(view) = self.node.view() {
+            check_changeable(&view)?;
+        }
+        self.fs.mount.check_writable()?;
+        if let Some(length) = changes.size {
+            self.set_length(length, handle)?;
+        }
+        self.set_rights(caller, changes)
+    }
+
+    fn room(&self) -> Result<StatFs, Failure> {
+        self.fs.mount.store_room(self.node.view())
+    }
+
+    fn sync(&self) -> Result<(), Failure> {
+        self.fs.mount.sync()
+    }
+
+    fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u64, Failure> {
+        self.open_at(caller, ino, self.node.path(), OpenFlags::of(flags))
+    }
+
+    fn create(&self, caller: Caller, name: &OsStr, mode: u32, flags: i32) -> Result<(EntryAttr, u64), Failure> {
+        let FsNode::Control(view, ControlNode::Vectors) = self.node else {
+            return Err(ShapeRefusal::NoFileHere.into());
+        };
+        let flags = OpenFlags::of(flags);
+        let node = vectors::create(&self.fs.mount.place(view, caller)?, name, mode, flags)?;
+        let made = ControlNodeOps { fs: self.fs, node: &node };
+        let handle = made.open_at(caller, 0, path_of(&self.node.path(), name), flags)?;
+        let entry = made.entry().inspect_err(|_| self.fs.release(handle))?;
+        Ok((entry, handle))
+    }
+
+    fn open_directory(&self, caller: Caller, ino: u64) -> Result<u64, Failure> {
+        let (fs, node) = (self.fs, self.node.clone());
+        let place = self.place(caller)?;
+        place.as_ref().map_or(Ok(()), OpenContext::check_entered)?;
+        let open = Open::Directory(Box::new(Mutex::ranked(Rank::Handle, tree::list(&fs.mount, &node)?)));
+        let path = node.path();
+        Ok(fs.handles.add(Handle { node, number: ino, path, caller, place, open }))
+    }
+
+    fn read_names(&self, handle: &Handle, offset: u64, sink: NameSink<'_>) -> Result<(), Failure> {
+        self.fs.give_names(handle, offset, sink, |node| {
+            Some(if node.is_directory() { FileKind::Directory } else { FileKind::File })
+        })
+    }
+
+    fn read_entries(&self, handle: &Handle, offset: u64, sink: EntrySink<'_>) -> Result<(), Failure> {
+        self.fs.give_entries(handle, offset, sink, |node, _| match node.is_directory() {
+            true => self.fs.operations(node).entry().ok(),
+            false => Some(self.remembered(node)),
+        })
+    }
+
+    fn make_directory(&self, caller: Caller, name: &OsStr, _mode: u32) -> Result<EntryAttr, Failure> {
+        let node = self.make(caller, name)?;
+        self.fs.operations(&node).entry()
+    }
+
+    fn remove_directory(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {
+        self.remove(caller, &self.find(name)?)
+    }
+
+    fn unlink(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {
+        match self.node {
+            FsNode::Control(view, ControlNode::Vectors) => vectors::unlink(&self.fs.mount.place(view, caller)?, name),
+            _ => Err(fixed(&self.find(name)?)),
+        }
+    }
+
+    fn rename(&self, caller: Caller, name: &OsStr, to: Place<'_>, flags: u32) -> Result<(), Failure> {
+        if to.0.file().is_some() {
+            return self.fs.refuse_crossing((self.node, name), to, flags);
+        }
+        let node = self.find(name)?;
+        let renamed = self.rename_node(caller, (name, &node), to, flags);
+        renamed.inspect_err(|failure| self.record_for_branch(caller, &node, failure))
+    }
+
+    fn link(&self, _caller: Caller, (parent, _): Place<'_>) -> Result<EntryAttr, Failure> {
+        Err(match parent.file() {
+            Some(_) => Errno::EXDEV.into(),
+            None => ShapeRefusal::OneName.into(),
+        })
+    }
+
+    /// The kernel marks a directory that is replaced as dead for everybody, so that must never be.
+    fn check_replaceable(&self, name: &OsStr) -> Result<(), Failure> {
+        match self.node {
+            FsNode::Branch(_) => Err(ShapeRefusal::BranchExists(name.to_string_lossy().into_owned()).into()),
+            FsNode::Control(..) | FsNode::Setting(..) | FsNode::Export(..) | FsNode::Checkpoint { .. } => {
+                Err(fixed(self.node))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn cannot_cross(&self) -> Result<Failure, Failure> {
+        Ok(match self.node {
+            FsNode::Branch(branch) => branches::elsewhere(&self.fs.mount.memory.info(*branch)?),
+            FsNode::Record(..) | FsNode::Temporary(..) => Errno::EXDEV.into(),
+            other => fixed(other),
+        })
+    }
+
+    /// A generated file has no hole but the one behind its end.
+    fn seek(&self, ino: u64, handle: u64, offset: u64, whence: i32) -> Result<u64, Failure> {
+        let size = self.attributes(ino, Some(handle))?.size;
+        match whence {
+            _ if offset >= size => Err(Errno::ENXIO.into()),
+            libc::SEEK_DATA => Ok(offset),
+            libc::SEEK_HOLE => Ok(size),
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+}
+
+impl ControlNodeOps<'_> {
+    /// Returns the entry of what is generated, and counts a look-up. Its length is worked out when
+    /// somebody asks: until then it is the one that the kernel was told last, or 0 where it knows
+    /// of none. Another one would cut off what somebody has mapped.
+    fn remembered(&self, node: &FsNode) -> EntryAttr {
+        let shell = self.fs.shell(node, false);
+        let ino = self.fs.nodes.remember(node);
+        let attr = Attr { ino, ..shell.attr.sized(self.fs.nodes.told_length(ino)) };
+        EntryAttr { attr, ..shell }
+    }
+}

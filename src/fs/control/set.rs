@@ -1,0 +1,63 @@
+//! What setattr(2) changes of branches and what is generated.
+
+use std::sync::Arc;
+
+use super::ControlNodeOps;
+use super::attr::attr;
+use crate::fs::attr::AttrChanges;
+use crate::fs::errno::{Errno, Failure};
+use crate::fs::mount_context::Caller;
+use crate::fs::node::{ControlNode, FsNode};
+use crate::fs::refusal::ShapeRefusal;
+use crate::fs::temporary::Temporary;
+use crate::memory::BranchId;
+
+impl ControlNodeOps<'_> {
+    pub(super) fn set_length(&self, length: u64, handle: Option<u64>) -> Result<(), Failure> {
+        if let Some(handle) = handle {
+            return self.fs.handles.get(handle)?.file()?.truncate(length);
+        }
+        match self.node {
+            FsNode::Temporary(branch, number) => {
+                self.temporary(*branch, *number)?.resize(length, self.fs.mount.memory.now())
+            }
+            FsNode::Control(_, ControlNode::Ingest | ControlNode::Ctl) | FsNode::Setting(..) => Ok(()),
+            FsNode::Record(..) => Err(ShapeRefusal::Truncate.into()),
+            _ => Err(ShapeRefusal::Generated { hint: "it changes with the branch" }.into()),
+        }
+    }
+
+    pub(super) fn set_rights(&self, caller: Caller, changes: AttrChanges) -> Result<(), Failure> {
+        let owner = changes.uid.or(changes.gid);
+        match self.node {
+            FsNode::Record(..) => Ok(()),
+            FsNode::Temporary(branch, number) => {
+                let file = self.temporary(*branch, *number)?;
+                changes.mode.inspect(|mode| file.set_mode(*mode));
+                file.set_owner(changes.uid, changes.gid);
+                Ok(())
+            }
+            FsNode::Branch(branch) if owner.is_none() => match changes.mode {
+                Some(mode) => Ok(self.fs.mount.memory.chmod(&self.fs.mount.actor(caller), *branch, mode & 0o7777)?),
+                None => Ok(()),
+            },
+            // cp -a, tar and shutil end by giving a directory what it has already.
+            _ if self.changes_no_rights(changes)? => Ok(()),
+            _ => Err(ShapeRefusal::FixedAttributes.into()),
+        }
+    }
+
+    /// Tells whether owner, group and permission bits are those that the node has.
+    fn changes_no_rights(&self, changes: AttrChanges) -> Result<bool, Failure> {
+        let now = attr(&self.fs.mount, self.fs.nodes.number(self.node), self.node)?;
+        let differs = |wanted: Option<u32>, has| wanted.is_some_and(|wanted| wanted != has);
+        Ok(!differs(changes.uid, now.uid)
+            && !differs(changes.gid, now.gid)
+            && !differs(changes.mode.map(|mode| mode & 0o7777), now.mode))
+    }
+
+    fn temporary(&self, branch: BranchId, number: u64) -> Result<Arc<Temporary>, Failure> {
+        let file = self.fs.mount.states.known(branch).and_then(|state| state.temporaries.numbered(number));
+        Ok(file.ok_or(Errno::ENOENT)?)
+    }
+}

@@ -1,0 +1,284 @@
+//! The answers of `files/` and `scratch/` to what can be asked of a node.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use super::attr::attr_of;
+use super::open::{OpenInode, parent_of};
+use super::range::{Allocation, COPY_BYTES_MAX};
+use super::set::mode_after;
+use super::xattr::{TRUSTED, supported};
+use super::{Area, FileNames, FileOps, KEPT, name_of};
+use crate::fs::attr::{Attr, AttrChanges, EntryAttr, StatFs, TimeSet};
+use crate::fs::control::{NAME_BYTES_MAX, fixed};
+use crate::fs::directory::{ListName, Listing, More};
+use crate::fs::errno::{Errno, Failure};
+use crate::fs::handle::{Handle, Open};
+use crate::fs::listing::{EntrySink, NameSink};
+use crate::fs::mount_context::Caller;
+use crate::fs::node::FsNode;
+use crate::fs::open_flags::OpenFlags;
+use crate::fs::operations::{NodeOperations, Place, check_whiteout};
+use crate::memory::{Attrs, FILES_ROOT, FileKind, FileOp, Make, RangeOp, View, XattrHow};
+use crate::sync::{Mutex, Rank};
+
+impl NodeOperations for FileOps<'_> {
+    /// What has no name any more is shown by its number.
+    fn path(&self) -> String {
+        let inside = self.tree().ok().and_then(|tree| tree.path(self.inode));
+        let inside =
+            inside.map_or_else(|| format!("#{}", self.inode), |path| String::from_utf8_lossy(&path).into_owned());
+        let path = format!("{}/{inside}", self.of.area.name()).trim_end_matches('/').to_owned();
+        match &self.of.view {
+            View::Branch(_) => path,
+            View::Checkpoint(_, label) => format!("checkpoints/{label}/{path}"),
+        }
+    }
+
+    /// What is asked is done at once.
+    fn may_block(&self) -> bool {
+        false
+    }
+
+    fn find(&self, name: &OsStr) -> Result<FsNode, Failure> {
+        self.fs.mount.memory.info(self.of.view.branch())?;
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
+        let inode = self.tree()?.lookup(self.inode, name.as_encoded_bytes())?;
+        Ok(self.at(inode).node())
+    }
+
+    fn lookup(&self, name: &OsStr) -> Result<EntryAttr, Failure> {
+        let tree = self.tree()?;
+        let inode = tree.lookup(self.inode, name.as_encoded_bytes())?;
+        self.at(inode).entry_in(&tree)
+    }
+
+    fn entry(&self) -> Result<EntryAttr, Failure> {
+        self.entry_in(&self.tree()?)
+    }
+
+    fn name_lifetime(&self) -> Duration {
+        KEPT
+    }
+
+    /// Also what is gone has attributes, while the kernel still holds it.
+    fn attributes(&self, ino: u64, _handle: Option<u64>) -> Result<Attr, Failure> {
+        let (mount, tree) = (&self.fs.mount, self.tree()?);
+        if let Ok(node) = tree.node(self.inode) {
+            return attr_of(mount, ino, self.of, self.inode, node);
+        }
+        let node = mount.removed.find(ino).ok_or(Errno::ESTALE)?;
+        Ok(Attr { links: 0, ..attr_of(mount, ino, self.of, self.inode, &node)? })
+    }
+
+    /// The kernel has checked whether the caller may.
+    fn set_attributes(&self, caller: Caller, changes: AttrChanges, _handle: Option<u64>) -> Result<(), Failure> {
+        let tree = self.tree()?;
+        let node = tree.node(self.inode)?;
+        let (mut uid, mut gid) = (changes.uid, changes.gid);
+        if self.inode == FILES_ROOT && (uid.is_some() || gid.is_some()) {
+            self.check_owner((uid, gid))?;
+            (uid, gid) = (None, None);
+        }
+        let time = |set: TimeSet| match set {
+            TimeSet::Now => self.fs.mount.memory.now(),
+            TimeSet::At(time) => time,
+        };
+        let attrs = Attrs {
+            mode: mode_after(caller, changes, node),
+            uid,
+            gid,
+            size: changes.size,
+            atime: changes.accessed.map(time),
+            mtime: changes.modified.map(time),
+        };
+        self.edit(caller, FileOp::SetAttr { inode: self.inode, attrs }).map(drop)
+    }
+
+    fn room(&self) -> Result<StatFs, Failure> {
+        match self.of.area {
+            Area::Files => self.fs.mount.store_room(Some(self.of.view.clone())),
+            Area::Scratch => self.fs.mount.scratch_room(self.of),
+        }
+    }
+
+    fn sync(&self) -> Result<(), Failure> {
+        // What is gone was not made durable.
+        self.tree()?;
+        match self.of.area {
+            Area::Files => self.fs.mount.sync(),
+            Area::Scratch => Ok(()),
+        }
+    }
+
+    /// Linux empties a file also for who opens it for reading.
+    fn open(&self, caller: Caller, _ino: u64, flags: i32) -> Result<u64, Failure> {
+        self.open_with(caller, OpenFlags { truncate: flags & libc::O_TRUNC != 0, ..OpenFlags::of(flags) })
+    }
+
+    /// Opens the one that is there, where that is not forbidden.
+    fn create(&self, caller: Caller, name: &OsStr, mode: u32, flags: i32) -> Result<(EntryAttr, u64), Failure> {
+        let flags = OpenFlags::of(flags);
+        let (inode, is_new) = match self.make_inode(caller, name, Make::File, mode) {
+            Ok(inode) => (inode, true),
+            Err(Failure::Plain(Errno::EEXIST)) if !flags.exclusive => {
+                (self.tree()?.lookup(self.inode, name.as_encoded_bytes())?, false)
+            }
+            Err(failure) => return Err(failure),
+        };
+        let flags = OpenFlags { truncate: flags.truncate && !is_new, replace: flags.replace || is_new, ..flags };
+        let made = self.at(inode);
+        let handle = made.open_with(caller, flags)?;
+        let entry = made.entry().inspect_err(|_| self.fs.release(handle))?;
+        Ok((entry, handle))
+    }
+
+    fn open_directory(&self, caller: Caller, _ino: u64) -> Result<u64, Failure> {
+        let open = OpenInode::new(&self.fs.mount, caller, self.of, self.inode)?;
+        let (tree, node) = (self.tree()?, self.node());
+        let listing = match parent_of(&tree, self.of, self.inode) {
+            Ok(above) => {
+                let names = vec![ListName { name: ".".into(), node }, ListName { name: "..".into(), node: above }];
+                Listing::new(names, More::Files(FileNames::new(open, tree)))
+            }
+            // Somebody's working directory that was removed: there is nothing in it.
+            Err(_) if self.fs.mount.removed.find(self.fs.nodes.number(&node)).is_some() => {
+                Listing::new(Vec::new(), More::Nothing)
+            }
+            Err(failure) => return Err(failure),
+        };
+        Ok(self.add_handle(caller, Open::Directory(Box::new(Mutex::ranked(Rank::Handle, listing)))))
+    }
+
+    fn read_names(&self, handle: &Handle, offset: u64, sink: NameSink<'_>) -> Result<(), Failure> {
+        let tree = self.tree()?;
+        self.fs.give_names(handle, offset, sink, |node| match node.file() {
+            Some((_, inode)) => tree.node(inode).map(|node| node.kind()).ok(),
+            None => Some(FileKind::Directory),
+        })
+    }
+
+    /// The name has to lead to the file still: the kernel would believe in one that is not there any
+    /// more.
+    fn read_entries(&self, handle: &Handle, offset: u64, sink: EntrySink<'_>) -> Result<(), Failure> {
+        let tree = self.tree()?;
+        self.fs.give_entries(handle, offset, sink, |node, name| {
+            let (_, inode) = node.file()?;
+            let there = tree.lookup(self.inode, name.as_encoded_bytes()).ok()? == inode;
+            there.then(|| self.at(inode).entry_in(&tree).ok())?
+        })
+    }
+
+    fn make_directory(&self, caller: Caller, name: &OsStr, mode: u32) -> Result<EntryAttr, Failure> {
+        self.make_node(caller, name, Make::Directory, mode)
+    }
+
+    fn remove_directory(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {
+        self.remove(caller, name, true)
+    }
+
+    fn unlink(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {
+        self.remove(caller, name, false)
+    }
+
+    /// Renames within one `files/`, and from one to another not at all. A branch can't be moved
+    /// there.
+    fn rename(&self, caller: Caller, name: &OsStr, to: Place<'_>, flags: u32) -> Result<(), Failure> {
+        check_whiteout(flags)?;
+        match to.0.file() {
+            Some((of, directory)) if of == self.of => self.rename_within(caller, name, (directory, to.1), flags),
+            _ => self.fs.refuse_crossing((&self.node(), name), to, flags),
+        }
+    }
+
+    fn link(&self, caller: Caller, (parent, name): Place<'_>) -> Result<EntryAttr, Failure> {
+        let Some((_, parent)) = parent.file().filter(|(of, _)| *of == self.of) else {
+            return Err(Errno::EXDEV.into());
+        };
+        let name = name_of(name)?;
+        self.edit(caller, FileOp::Link { inode: self.inode, parent, name })?;
+        self.entry()
+    }
+
+    fn check_replaceable(&self, _name: &OsStr) -> Result<(), Failure> {
+        if self.inode == FILES_ROOT { Err(fixed(&self.node())) } else { Ok(()) }
+    }
+
+    fn cannot_cross(&self) -> Result<Failure, Failure> {
+        Ok(if self.inode == FILES_ROOT { fixed(&self.node()) } else { Errno::EXDEV.into() })
+    }
+
+    fn seek(&self, _ino: u64, _handle: u64, offset: u64, whence: i32) -> Result<u64, Failure> {
+        let tree = self.tree()?;
+        let content = tree.node(self.inode)?.content();
+        let found = match whence {
+            libc::SEEK_DATA => content.and_then(|content| content.next_data(offset)),
+            libc::SEEK_HOLE => content.and_then(|content| content.next_hole(offset)),
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        Ok(found.ok_or(Errno::ENXIO)?)
+    }
+
+    /// A directory with setgid passes its group on.
+    fn make_node(&self, caller: Caller, name: &OsStr, make: Make, mode: u32) -> Result<EntryAttr, Failure> {
+        let inode = self.make_inode(caller, name, make, mode)?;
+        self.at(inode).entry()
+    }
+
+    fn read_link(&self) -> Result<Vec<u8>, Failure> {
+        Ok(self.tree()?.node(self.inode)?.target().ok_or(Errno::EINVAL)?.to_vec())
+    }
+
+    fn xattr(&self, name: &OsStr) -> Result<Vec<u8>, Failure> {
+        let name = supported(name)?;
+        let value = self.tree()?.node(self.inode)?.xattr(name).map(<[u8]>::to_vec);
+        Ok(value.ok_or(Errno::ENODATA)?)
+    }
+
+    fn xattr_names(&self, caller: Caller) -> Result<Vec<u8>, Failure> {
+        let tree = self.tree()?;
+        let names = tree.node(self.inode)?.xattrs().map(|(name, _)| name);
+        let seen = names.filter(|name| caller.uid == 0 || !name.starts_with(TRUSTED));
+        Ok(seen.flat_map(|name| [name, b"\0"].concat()).collect())
+    }
+
+    fn set_xattr(&self, caller: Caller, name: &OsStr, value: &[u8], how: XattrHow) -> Result<(), Failure> {
+        let (inode, name) = (self.inode, supported(name)?.to_vec());
+        self.edit(caller, FileOp::SetXattr { inode, name, value: value.to_vec(), how }).map(drop)
+    }
+
+    fn remove_xattr(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {
+        let (inode, name) = (self.inode, supported(name)?.to_vec());
+        self.edit(caller, FileOp::RemoveXattr { inode, name }).map(drop)
+    }
+
+    fn allocate(&self, caller: Caller, offset: u64, length: u64, mode: i32) -> Result<(), Failure> {
+        let Allocation { what, keep_size } = Allocation::of(mode)?;
+        if what == RangeOp::Allocate {
+            self.check_room(length)?;
+        }
+        self.edit(caller, FileOp::Range { inode: self.inode, what, offset, length, keep_size }).map(drop)
+    }
+
+    /// Shares what is whole. EXDEV from one `files/` to another: the caller then reads and writes.
+    fn copy_from(&self, caller: Caller, from: (&FsNode, u64), to_offset: u64, length: u64) -> Result<u32, Failure> {
+        let (source, from_offset) = from;
+        let (of, inode) = source.file().ok_or(Errno::EOPNOTSUPP)?;
+        if of != self.of {
+            return Err(Errno::EXDEV.into());
+        }
+        let size = self.tree()?.node(inode)?.size();
+        let length = length.min(size.saturating_sub(from_offset)).min(COPY_BYTES_MAX.into());
+        if length == 0 {
+            return Ok(0);
+        }
+        match self.edit(caller, FileOp::Copy { from: inode, from_offset, to: self.inode, to_offset, length }) {
+            Ok(_) => Ok(u32::try_from(length).unwrap_or(COPY_BYTES_MAX)),
+            // From a file without a name nothing can be shared.
+            Err(Failure::Plain(Errno::ESTALE)) => Err(Errno::EOPNOTSUPP.into()),
+            Err(failure) => Err(failure),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What open directories give out, name by name.
+
+use std::ffi::OsStr;
+
+use super::Filesystem;
+use super::attr::{Attr, EntryAttr};
+use super::errno::Failure;
+use super::handle::Handle;
+use super::node::FsNode;
+use crate::memory::{FileKind, Time};
+
+/// Takes a node number, the cookie of the next name, what it is, and the name; true is "full".
+pub(super) type NameSink<'a> = &'a mut dyn FnMut(u64, u64, FileKind, &OsStr) -> bool;
+/// Takes an entry, the cookie of the next name, and the name; true is "full".
+pub(super) type EntrySink<'a> = &'a mut dyn FnMut(&EntryAttr, u64, &OsStr) -> bool;
+
+/// Cookies of `.` and `..`, of which no look-up is counted.
+const DOTS: u64 = 2;
+
+impl Filesystem {
+    /// Gives names to `sink`, as long as `kind_of` says what they are; what is gone is passed over.
+    pub(super) fn give_names(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        sink: NameSink<'_>,
+        kind_of: impl Fn(&FsNode) -> Option<FileKind>,
+    ) -> Result<(), Failure> {
+        each(handle, offset, &mut |cookie, node, name| {
+            kind_of(node).is_some_and(|kind| sink(self.nodes.number(node), cookie + 1, kind, name))
+        })
+    }
+
+    /// Gives entries to `sink`. `entry_of` counts a look-up, and knows nothing of what is gone, which
+    /// is passed over.
+    pub(super) fn give_entries(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        sink: EntrySink<'_>,
+        entry_of: impl Fn(&FsNode, &OsStr) -> Option<EntryAttr>,
+    ) -> Result<(), Failure> {
+        each(handle, offset, &mut |cookie, node, name| {
+            let entry = if cookie < DOTS { Some(self.shell(node, true)) } else { entry_of(node, name) };
+            let Some(entry) = entry else { return false };
+            let full = sink(&entry, cookie + 1, name);
+            if full && cookie >= DOTS {
+                self.nodes.forget(entry.attr.ino, 1);
+            }
+            full
+        })
+    }
+
+    /// Returns an entry without attributes that anybody may believe.
+    pub(super) fn shell(&self, node: &FsNode, directory: bool) -> EntryAttr {
+        let attr = Attr::plain(self.nodes.number(node), directory, Time::default(), (0, 0));
+        EntryAttr { attr, lifetime: attr.lifetime }
+    }
+}
+
+/// Goes through the names from a cookie on, until `visit` returns true for "full".
+fn each(handle: &Handle, offset: u64, visit: &mut dyn FnMut(u64, &FsNode, &OsStr) -> bool) -> Result<(), Failure> {
+    let mut listing = handle.listing()?.acquire().ok_or_else(Failure::would_wait)?;
+    if offset == 0 {
+        listing.rewind()?;
+    }
+    for cookie in offset.. {
+        let Some(item) = listing.item(cookie)? else { break };
+        if visit(cookie, item.node(), &item.name()) {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! What a caller wants to do with a file.
+
+/// The flags of open(2), as far as they mean something here.
+#[derive(Clone, Copy)]
+pub(super) struct OpenFlags {
+    pub read: bool,
+    pub write: bool,
+    pub append: bool,
+    pub truncate: bool,
+    /// The file is made or emptied, to be written whole.
+    pub replace: bool,
+    pub exclusive: bool,
+    pub run: bool,
+}
+
+/// What Linux adds to the flags of open(2) for a program that is about to run (`FMODE_EXEC`).
+const RUN: i32 = 0x20;
+
+impl OpenFlags {
+    pub fn of(flags: i32) -> OpenFlags {
+        let has = |flag| flags & flag != 0;
+        let write = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        OpenFlags {
+            read: flags & libc::O_ACCMODE != libc::O_WRONLY,
+            write,
+            append: has(libc::O_APPEND),
+            truncate: has(libc::O_TRUNC) && write,
+            replace: has(libc::O_TRUNC) && write,
+            exclusive: has(libc::O_EXCL),
+            run: has(RUN),
+        }
+    }
+}

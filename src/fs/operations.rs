@@ -1,0 +1,188 @@
+//! What can be asked of a node, and which of the two trees answers.
+//!
+//! The control tree is made of what the memory knows: branches, checkpoints, records, `ctl` and the
+//! like. The trees below `files/` and `scratch/` are POSIX files. Both answer the same questions;
+//! what a tree has no meaning for it refuses by the defaults here.
+
+use std::ffi::OsStr;
+use std::ops::Deref;
+use std::time::Duration;
+
+use super::Filesystem;
+use super::attr::{Attr, AttrChanges, EntryAttr, StatFs};
+use super::control::ControlNodeOps;
+use super::errno::{Errno, Failure};
+use super::files::FileOps;
+use super::handle::Handle;
+use super::listing::{EntrySink, NameSink};
+use super::mount_context::Caller;
+use super::node::FsNode;
+use super::refusal::ShapeRefusal;
+use crate::memory::{Make, XattrHow};
+
+/// A name in a directory.
+pub(super) type Place<'a> = (&'a FsNode, &'a OsStr);
+
+/// The operations on a node, as the caller may do them: who may reach the node at all was checked by
+/// the kernel. Failures are written to `errors` by who calls these.
+pub(super) trait NodeOperations {
+    /// Returns the path below the branch's directory, as `errors` shows it.
+    fn path(&self) -> String;
+
+    /// Tells whether opening it, and changing the directories in it, may take more than a moment.
+    fn may_block(&self) -> bool;
+
+    /// Finds a name in a directory: ENOENT, ENOTDIR, ENAMETOOLONG, or ESTALE when its branch is gone.
+    fn find(&self, name: &OsStr) -> Result<FsNode, Failure>;
+
+    /// Finds a name in a directory, and counts a look-up of what stands there.
+    fn lookup(&self, name: &OsStr) -> Result<EntryAttr, Failure>;
+
+    /// Counts a look-up of the node, unless it is not there.
+    fn entry(&self) -> Result<EntryAttr, Failure>;
+
+    /// Returns how long a name that leads to the node may be kept.
+    fn name_lifetime(&self) -> Duration;
+
+    /// Returns the attributes, with the length that a handle of the node sees.
+    fn attributes(&self, ino: u64, handle: Option<u64>) -> Result<Attr, Failure>;
+
+    /// Changes attributes, as far as there is something to change.
+    fn set_attributes(&self, caller: Caller, changes: AttrChanges, handle: Option<u64>) -> Result<(), Failure>;
+
+    /// Returns the room where the node's content is, and how many inodes there are.
+    fn room(&self) -> Result<StatFs, Failure>;
+
+    /// Makes durable what was acknowledged of it.
+    fn sync(&self) -> Result<(), Failure>;
+
+    /// Opens a file; `flags` are those of open(2).
+    fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u64, Failure>;
+
+    /// Makes a file in a directory and opens it.
+    fn create(&self, caller: Caller, name: &OsStr, mode: u32, flags: i32) -> Result<(EntryAttr, u64), Failure>;
+
+    /// Opens the listing of a directory.
+    fn open_directory(&self, caller: Caller, ino: u64) -> Result<u64, Failure>;
+
+    /// Gives the names of an open directory from the cookie `offset` on to `sink`.
+    fn read_names(&self, handle: &Handle, offset: u64, sink: NameSink<'_>) -> Result<(), Failure>;
+
+    /// The same with attributes, and a look-up is counted for each but `.` and `..`.
+    fn read_entries(&self, handle: &Handle, offset: u64, sink: EntrySink<'_>) -> Result<(), Failure>;
+
+    /// Makes a directory.
+    fn make_directory(&self, caller: Caller, name: &OsStr, mode: u32) -> Result<EntryAttr, Failure>;
+
+    /// Removes a directory.
+    fn remove_directory(&self, caller: Caller, name: &OsStr) -> Result<(), Failure>;
+
+    /// Removes what is no directory.
+    fn unlink(&self, caller: Caller, name: &OsStr) -> Result<(), Failure>;
+
+    /// Moves what has a name in this directory; `flags` are those of renameat2(2).
+    fn rename(&self, caller: Caller, name: &OsStr, to: Place<'_>, flags: u32) -> Result<(), Failure>;
+
+    /// Gives the node one more name in the directory `parent`.
+    fn link(&self, caller: Caller, parent: Place<'_>) -> Result<EntryAttr, Failure>;
+
+    /// Refuses a rename that would replace the node under its name, where nothing may.
+    fn check_replaceable(&self, name: &OsStr) -> Result<(), Failure>;
+
+    /// Returns why the node can't be moved from one tree to another.
+    fn cannot_cross(&self) -> Result<Failure, Failure>;
+
+    /// Returns where data or a hole begins from `offset` on, for the handle that asks.
+    fn seek(&self, ino: u64, handle: u64, offset: u64, whence: i32) -> Result<u64, Failure>;
+
+    /// Makes a file of another kind than a directory.
+    fn make_node(&self, _caller: Caller, _name: &OsStr, _make: Make, _mode: u32) -> Result<EntryAttr, Failure> {
+        Err(ShapeRefusal::NoSpecialHere.into())
+    }
+
+    /// Returns the target of a symbolic link; EINVAL for anything else.
+    fn read_link(&self) -> Result<Vec<u8>, Failure> {
+        Err(Errno::EINVAL.into())
+    }
+
+    /// Returns an extended attribute; ENODATA when there is none of that name.
+    fn xattr(&self, _name: &OsStr) -> Result<Vec<u8>, Failure> {
+        Err(Errno::ENODATA.into())
+    }
+
+    /// Returns the names of all extended attributes that `caller` may see, each with a NUL behind it.
+    fn xattr_names(&self, _caller: Caller) -> Result<Vec<u8>, Failure> {
+        Ok(Vec::new())
+    }
+
+    /// Sets an extended attribute; EOPNOTSUPP where there are none.
+    fn set_xattr(&self, _caller: Caller, _name: &OsStr, _value: &[u8], _how: XattrHow) -> Result<(), Failure> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// Removes an extended attribute; ENODATA when there is none of that name.
+    fn remove_xattr(&self, _caller: Caller, _name: &OsStr) -> Result<(), Failure> {
+        Err(Errno::ENODATA.into())
+    }
+
+    /// Makes room for a range, or a hole, as fallocate(2) with `mode`.
+    fn allocate(&self, _caller: Caller, _offset: u64, _length: u64, _mode: i32) -> Result<(), Failure> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// Copies `length` bytes from one file's offset to an offset here, and returns how many that were.
+    fn copy_from(&self, _caller: Caller, _source: (&FsNode, u64), _offset: u64, _length: u64) -> Result<u32, Failure> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
+}
+
+/// The operations of one node, whichever tree it is in.
+pub(super) enum AnyNodeOps<'a> {
+    Control(ControlNodeOps<'a>),
+    File(FileOps<'a>),
+}
+
+impl<'a> Deref for AnyNodeOps<'a> {
+    type Target = dyn NodeOperations + 'a;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            AnyNodeOps::Control(node) => node,
+            AnyNodeOps::File(file) => file,
+        }
+    }
+}
+
+impl Filesystem {
+    /// Returns the operations of a node: the one place that tells the two trees apart.
+    pub(super) fn operations<'a>(&'a self, node: &'a FsNode) -> AnyNodeOps<'a> {
+        match node.file() {
+            Some((of, inode)) => AnyNodeOps::File(FileOps { fs: self, of, inode }),
+            None => AnyNodeOps::Control(ControlNodeOps { fs: self, node }),
+        }
+    }
+
+    /// Refuses to replace what always has to be where it is.
+    pub(super) fn check_target(&self, node: &FsNode, (parent, name): Place<'_>) -> Result<(), Failure> {
+        match self.operations(parent).find(name) {
+            Ok(target) if target != *node => self.operations(&target).check_replaceable(name),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Refuses to move something from one tree to another: mv(1) then copies what can be copied.
+    pub(super) fn refuse_crossing(&self, (parent, name): Place<'_>, to: Place<'_>, flags: u32) -> Result<(), Failure> {
+        check_whiteout(flags)?;
+        let node = self.operations(parent).find(name)?;
+        self.check_target(&node, to)?;
+        Err(self.operations(&node).cannot_cross()?)
+    }
+}
+
+/// Refuses what only a union file system has a use for.
+pub(super) fn check_whiteout(flags: u32) -> Result<(), Failure> {
+    match flags & libc::RENAME_WHITEOUT {
+        0 => Ok(()),
+        _ => Err(ShapeRefusal::Whiteout.into()),
+    }
+}
