@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # The long suites, one after the other; prints what became of each, exit 1 when one failed.
-#   scripts/nightly.sh [--quick] [PART…]      parts: attack, check, conformance, deny, fuzz, kills; all of them without a word
+#   scripts/nightly.sh [--quick] [PART…]      parts: attack, check, conformance, deny, fuzz, kills; all of them without
+#   a word; mutants, which takes a night of its own, only where it is named
 # --quick takes some minutes: the same with less of everything. Logs go to $ENGRAMFS_LOGS, else to a folder that is named.
 # ENGRAMFS_SUITES is where conformance.sh keeps its suites. Needs root, /dev/fuse and about 8 GB below TMPDIR.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-quick=() rounds=20 kills=1000 fuzz=600 parts=()
+quick=() rounds=20 kills=1000 fuzz=600 mutants=300 parts=()
 for word in "$@"; do
   case $word in
-    --quick) quick=(--quick) rounds=1 kills=30 fuzz=10 ;;
-    attack | check | conformance | deny | fuzz | kills) parts+=("$word") ;;
-    *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    --quick) quick=(--quick) rounds=1 kills=30 fuzz=10 mutants=20 ;;
+    attack | check | conformance | deny | fuzz | kills | mutants) parts+=("$word") ;;
+    *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
 done
 [ ${#parts[@]} -gt 0 ] || parts=(attack check conformance deny fuzz kills)
@@ -44,6 +45,7 @@ run() {
     deny) deny ;;
     fuzz) scripts/fuzz.sh --seconds $fuzz ;;
     kills) kill_servers ;;
+    mutants) scripts/mutants.sh "$mutants" ;;
   esac
 }
 
