@@ -5,11 +5,23 @@ use crate::merge::files::Rules;
 
 /// Returns one error of each variant.
 fn samples() -> Vec<Error> {
-    let text = || String::from("x");
-    let json = || Arc::new(serde_json::from_str::<u8>("x").unwrap_err());
+    let mut all = of_memory();
+    all.extend(of_records().map(Error::from));
+    all.extend(of_branches().map(Error::from));
+    all.extend(of_merges().map(Error::from));
+    all.extend(of_opening().map(Error::from));
+    all.extend(of_copying().map(Error::from));
+    all.extend(of_limits().map(Error::from));
+    all
+}
+
+fn text() -> String {
+    "x".into()
+}
+
+fn of_memory() -> Vec<Error> {
     let io = || Arc::new(io::Error::from_raw_os_error(libc::EIO));
-    let over = |shared| OverBudget { limit: 1, held: 1, shared };
-    let mut all = vec![
+    vec![
         Error::NoBranch(text()),
         Error::NoCheckpoint(text()),
         Error::NoHash(Hash::ZERO),
@@ -43,8 +55,12 @@ fn samples() -> Vec<Error> {
         RuleRefusal::Append { path: text(), pattern: text() }.into(),
         ClockError::Set { way: "back", days: 2 }.into(),
         ClockError::Ended.into(),
-    ];
-    let record = [
+    ]
+}
+
+fn of_records() -> [RecordError; 19] {
+    let json = || Arc::new(serde_json::from_str::<u8>("x").unwrap_err());
+    [
         RecordError::TooLarge(1),
         RecordError::Incomplete,
         RecordError::NotJson(json()),
@@ -64,8 +80,11 @@ fn samples() -> Vec<Error> {
         RecordError::Id(NameError::RecordId(text())),
         RecordError::Incomplete.in_line(1),
         RecordError::Record { id: text(), source: Box::new(RecordError::ZeroVector) },
-    ];
-    let branch = [
+    ]
+}
+
+fn of_branches() -> [BranchError; 8] {
+    [
         BranchError::Exists(text()),
         BranchError::CheckpointExists(text()),
         BranchError::MainStays,
@@ -74,30 +93,43 @@ fn samples() -> Vec<Error> {
         BranchError::HasChildren { path: text(), count: 1 },
         BranchError::InUse,
         BranchError::Moves,
-    ];
-    let merge = [
+    ]
+}
+
+fn of_merges() -> [MergeError; 6] {
+    [
         MergeError::Conflicts { count: 1, shown: text() },
         MergeError::NoConflict(text()),
         MergeError::FolderInTheWay(text()),
         MergeError::ParentMoves,
         MergeError::TooLong,
         MergeError::Pattern(text()),
-    ];
-    let open = [
+    ]
+}
+
+fn of_opening() -> [OpenError; 5] {
+    [
         OpenError::Missing(text().into()),
         OpenError::Locked { store: text().into(), holder: text() },
         OpenError::NotAStore(text()),
         OpenError::OldFormat,
         OpenError::NewerFormat,
-    ];
-    let copy = [
+    ]
+}
+
+fn of_copying() -> [CopyError; 5] {
+    [
         CopyError::Missing(text().into()),
         CopyError::NotEmpty(text().into()),
         CopyError::Inside { dest: text().into(), store: text().into() },
         CopyError::LeadsBack(text().into()),
         CopyError::Busy,
-    ];
-    let limit = [
+    ]
+}
+
+fn of_limits() -> [LimitError; 7] {
+    let over = |shared| OverBudget { limit: 1, held: 1, shared };
+    [
         LimitError::Quota { path: text(), what: "bytes", held: 1, more: 1, limit: 1 },
         LimitError::Disk { missing_kib: 1, kept_kib: 1 },
         LimitError::Inodes { kept_kib: 1 },
@@ -105,14 +137,7 @@ fn samples() -> Vec<Error> {
         LimitError::Memory(over(true)),
         LimitError::Memory(over(false)),
         LimitError::Batch(over(true)),
-    ];
-    all.extend(record.map(Error::from));
-    all.extend(branch.map(Error::from));
-    all.extend(merge.map(Error::from));
-    all.extend(open.map(Error::from));
-    all.extend(copy.map(Error::from));
-    all.extend(limit.map(Error::from));
-    all
+    ]
 }
 
 /// Programs and the tables of errnos and exit codes go by these pairs: a change of one breaks what people wrote.
