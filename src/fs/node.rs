@@ -6,6 +6,9 @@ use std::sync::Arc;
 use super::files::FilesOf;
 use crate::memory::{BranchId, Document, Export, FILES_ROOT, HistoryFile, Setting, Time, View};
 
+/// Bytes of the longest name; the kernel leaves this check to the file system.
+pub(super) const NAME_BYTES_MAX: usize = 255;
+
 /// One thing in the tree. It is named by what it is and not by its path, so that renaming a branch
 /// leaves its nodes alone.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

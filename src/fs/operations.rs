@@ -186,3 +186,8 @@ pub(super) fn check_whiteout(flags: u32) -> Result<(), Failure> {
         _ => Err(ShapeRefusal::Whiteout.into()),
     }
 }
+
+/// Returns the refusal to move or remove what is always there.
+pub(super) fn fixed(node: &FsNode) -> Failure {
+    ShapeRefusal::Fixed(node.path().to_string()).into()
+}

@@ -6,7 +6,7 @@ use super::{ControlNodeOps, branches, vectors};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::{Caller, check_changeable};
 use crate::fs::node::{ControlNode, FsNode};
-use crate::fs::operations::{NodeOperations, Place};
+use crate::fs::operations::{NodeOperations, Place, fixed};
 use crate::fs::refusal::ShapeRefusal;
 use crate::fs::rights::{READ, SEARCH};
 use crate::memory::View;
@@ -97,11 +97,6 @@ impl ControlNodeOps<'_> {
             self.fs.record(Some(caller), node.view().as_ref(), ".", error);
         }
     }
-}
-
-/// Returns the refusal to move or remove what is always there.
-pub(in crate::fs) fn fixed(node: &FsNode) -> Failure {
-    ShapeRefusal::Fixed(node.path().to_string()).into()
 }
 
 fn text(name: &OsStr) -> Result<&str, Failure> {

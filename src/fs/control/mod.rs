@@ -18,9 +18,6 @@ mod set;
 mod tree;
 mod vectors;
 
-pub(super) use change::fixed;
-pub(super) use tree::NAME_BYTES_MAX;
-
 use super::Filesystem;
 use super::node::FsNode;
 

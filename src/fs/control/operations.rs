@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use super::attr::{attr, name_lifetime, unborn};
-use super::change::fixed;
 use super::{ControlNodeOps, branches, tree, vectors};
 use crate::fs::attr::{Attr, AttrChanges, EntryAttr, StatFs};
 use crate::fs::errno::{Errno, Failure};
@@ -13,7 +12,7 @@ use crate::fs::listing::{EntrySink, NameSink};
 use crate::fs::mount_context::{Caller, OpenContext, check_changeable};
 use crate::fs::node::{ControlNode, FsNode};
 use crate::fs::open_flags::OpenFlags;
-use crate::fs::operations::{NodeOperations, Place};
+use crate::fs::operations::{NodeOperations, Place, fixed};
 use crate::fs::path_of;
 use crate::fs::refusal::ShapeRefusal;
 use crate::memory::FileKind;

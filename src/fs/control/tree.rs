@@ -6,11 +6,8 @@ use crate::fs::directory::{ListName, Listing, More, Records};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::files::Area;
 use crate::fs::mount_context::MountContext;
-use crate::fs::node::{ControlNode, FsNode, exports, is_temporary};
+use crate::fs::node::{ControlNode, FsNode, NAME_BYTES_MAX, exports, is_temporary};
 use crate::memory::{BranchId, FILES_ROOT, Kind, Setting, Time, View};
-
-/// Bytes of the longest name; the kernel leaves this check to the file system.
-pub(in crate::fs) const NAME_BYTES_MAX: usize = 255;
 
 /// Returns what stands at `name` in the directory `parent`; ENOENT, ENOTDIR, ENAMETOOLONG.
 pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Result<FsNode, Failure> {

@@ -10,15 +10,14 @@ use super::set::mode_after;
 use super::xattr::{TRUSTED, supported};
 use super::{Area, FileNames, FileOps, KEPT, name_of};
 use crate::fs::attr::{Attr, AttrChanges, EntryAttr, StatFs, TimeSet};
-use crate::fs::control::{NAME_BYTES_MAX, fixed};
 use crate::fs::directory::{ListName, Listing, More};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{Handle, Open};
 use crate::fs::listing::{EntrySink, NameSink};
 use crate::fs::mount_context::Caller;
-use crate::fs::node::FsNode;
+use crate::fs::node::{FsNode, NAME_BYTES_MAX};
 use crate::fs::open_flags::OpenFlags;
-use crate::fs::operations::{NodeOperations, Place, check_whiteout};
+use crate::fs::operations::{NodeOperations, Place, check_whiteout, fixed};
 use crate::memory::{Attrs, FILES_ROOT, FileKind, FileOp, Make, RangeOp, View, XattrHow};
 use crate::sync::{Mutex, Rank};
 
