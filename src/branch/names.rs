@@ -100,8 +100,8 @@ mod tests {
     fn exactly_the_listed_bytes_are_allowed_at_each_place() {
         for byte in 0..=255u8 {
             let allowed = byte.is_ascii_alphanumeric() || b"_.-:@".contains(&byte);
-            let inside = String::from_utf8_lossy(&[b'a', byte]).into_owned();
-            let first = String::from_utf8_lossy(&[byte, b'a']).into_owned();
+            let inside = String::from_utf8_lossy(&[b'x', byte]).into_owned();
+            let first = String::from_utf8_lossy(&[byte, b'x']).into_owned();
             assert_eq!(check_name(&inside).is_ok(), allowed, "{byte}");
             assert_eq!(check_name(&first).is_ok(), allowed && byte != b'.', "{byte}");
         }

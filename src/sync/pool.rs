@@ -179,15 +179,20 @@ mod tests {
         let (release, blocked) = channel::<()>();
         let blocked = Arc::new(Mutex::new(blocked));
         let (tell, told) = channel();
+        let (begin, begun) = channel();
         for number in 0..6 {
-            let (blocked, tell) = (blocked.clone(), tell.clone());
+            let (blocked, tell, begin) = (blocked.clone(), tell.clone(), begin.clone());
             pool.run(7, move || {
+                begin.send(()).unwrap();
                 let _ = blocked.lock().recv();
                 tell.send((7, number)).unwrap();
             });
         }
         let other = tell.clone();
         pool.run(8, move || other.send((8, 0)).unwrap());
+        for _ in 0..2 {
+            begun.recv_timeout(Duration::from_secs(20)).unwrap();
+        }
         assert_eq!(told.recv_timeout(Duration::from_secs(20)).unwrap(), (8, 0));
         assert_eq!(pool.0.state.lock().running.get(&7), Some(&2));
         drop(release);

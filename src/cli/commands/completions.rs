@@ -12,10 +12,11 @@ use crate::cli::output::Output;
   engramfs completions bash > /etc/bash_completion.d/engramfs
   engramfs completions fish > ~/.config/fish/completions/engramfs.fish")]
 pub struct Args {
+    /// The shell that will read the completions.
     shell: Shell,
 }
 
-/// Runs the verb for the command line that `command` describes.
+/// `command` describes the whole command line.
 pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<Exit, CommandError> {
     // The generator panics where it can't write, so it writes to memory.
     let mut script = Vec::new();
