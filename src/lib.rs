@@ -1,17 +1,16 @@
 //! engramfs: agent memory as a filesystem.
 //!
-//! You may walk down the stairs, never up:
+//! From the top down, each layer uses only those below it:
 //!
-//! - street: [`cli`] (one file per verb; prints), [`fuse`] (the kernel's protocol)
-//! - windows: [`fs`] (names and handles become operations)
-//! - hall: [`verb`] (the table of verbs: parsed, written and run)
-//! - front door: [`memory`] (everything a caller does to a store)
-//! - living rooms: [`search`], [`merge`]
-//! - ground floor: [`branch`], [`workspace`], [`lineage`]
-//! - cellar: [`segment`], [`record`], [`journal`], [`object`], [`graph`], [`text`],
-//!   [`facet`], [`vector`], [`disk`], [`sync`]
+//! - [`cli`] (the command line), [`fuse`] (the kernel's protocol)
+//! - [`fs`] (names and handles become operations)
+//! - [`verb`] (the table of verbs: parsed, written and run)
+//! - [`memory`] (everything a caller does to a store)
+//! - [`search`], [`merge`]
+//! - [`branch`], [`workspace`], [`lineage`]
+//! - [`segment`], [`record`], [`journal`], [`object`], [`graph`], [`text`], [`facet`], [`vector`], [`disk`], [`sync`]
 //!
-//! `docs/ARCHITECTURE.md` says who may use whom, and a test holds the code against it.
+//! `docs/ARCHITECTURE.md` says which module may use which, and a test checks the code against it.
 
 pub mod branch;
 pub mod cli;

@@ -1,7 +1,7 @@
-//! The front door: everything a caller does to a store goes through [`Memory`].
+//! Everything a caller does to a store goes through [`Memory`].
 //!
-//! Whatever changes is one signed entry, one frame of the journal, one swap of the catalog; readers
-//! take the catalog's present states and are never in anyone's way. The order of locks is
+//! A change is one signed entry, one frame of the journal and one swap of the catalog; readers clone the
+//! catalog's present versions and wait for nobody. The order of locks is
 //! [`crate::sync::Rank`]; none of them is held when a listener is called or a caller waits.
 
 mod admission;
@@ -23,7 +23,6 @@ mod transaction;
 mod verify;
 mod views;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 pub use backup::backup;
@@ -55,7 +54,7 @@ pub use crate::lineage::Side;
 pub use crate::object::{Hash, Time};
 pub use crate::search::{Answer, Query};
 
-// Trees of files, which the windows show node by node.
+// Trees of files, which `fs` shows node by node.
 pub use crate::workspace::{
     Attrs, FileKind, FileName, FileNode, FileOp, FileOutcome, Make, NAME_BYTES_MAX, ROOT as FILES_ROOT, RangeOp,
     RenameHow, Tree, TreeError, Unlike, XattrHow,
@@ -63,11 +62,9 @@ pub use crate::workspace::{
 
 use crate::disk::{Disk, Lock};
 use crate::lineage::{Key, PublicKey};
-use crate::sync::{Budget, Mutex, ReadGuard, RwLock, Shares};
+use crate::sync::{Budget, Mutex, ReadGuard, RwLock};
 use catalog::{BranchRef, Catalog};
 use history::History;
-use storage::segments::Segments;
-use storage::trees::TreeStore;
 use transaction::writer::WriterLock;
 
 /// Who acts: the caller's uid, and the name that user has.
@@ -125,36 +122,18 @@ pub struct Memory {
     environment: Environment,
     read_only: bool,
     warnings: Vec<String>,
-    /// What the manifest says. Guards sealing, compaction and sweeping: one at a time.
-    sealing: Mutex<storage::manifest::Stored>,
     /// The end of the chain. Whoever holds it is the one writer.
     writer: WriterLock,
     catalog: RwLock<Catalog>,
     history: History,
-    segments: Segments,
-    trees: TreeStore,
+    storage: storage::Storage,
     documents: Mutex<views::document::DocumentCache>,
-    /// When a refused merge of a branch was last noted in the lineage.
-    refused: Mutex<HashMap<BranchId, Time>>,
-    shown: merging::conflict_acks::ConflictAcks,
-    planner: merging::planner::Planner,
-    /// Turns of long computations, by user.
-    shares: Arc<Shares>,
-    /// Memory that callers hold, by user.
-    budget: Arc<Budget>,
-    files_held: admission::limits::FilesHeld,
-    quotas: admission::quota::Quotas,
+    admission: admission::Admission,
+    merging: merging::Merging,
+    maintenance: maintenance::Maintenance,
     /// Itself, for what goes on in the background.
     me: Weak<Memory>,
     listeners: Mutex<Vec<Listener>>,
-    maintenance: maintenance::seal::Maintenance,
-    indexer: maintenance::indexer::Indexer,
-    scrubber: maintenance::scrub::Scrubber,
-    expiry: maintenance::expiry::Expiry,
-    /// Segments that a journal frame names and that are therefore never swept before the next seal.
-    named: Mutex<HashSet<Hash>>,
-    /// What is known of the room on the disk, and the reserve.
-    room: admission::disk_room::DiskRoom,
     _lock: Option<Lock>,
 }
 
@@ -171,7 +150,7 @@ impl Memory {
 
     /// Returns who holds how much memory, and how much each may.
     pub fn budget(&self) -> &Arc<Budget> {
-        &self.budget
+        &self.admission.budget
     }
 
     /// Returns a time-ordered UUIDv7.

@@ -4,15 +4,17 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::admission::Admission;
 use super::admission::disk_room::DiskRoom;
 use super::admission::reserve::{self, Reserve};
 use super::command::log_record::{Command, LogRecord};
 use super::load::{LoadSource, beside_a_writer, load};
-use super::maintenance::unfinished;
+use super::maintenance::{Maintenance, unfinished};
+use super::merging::Merging;
 use super::storage::manifest::{self, Manifest};
-use super::storage::read_file;
 use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
+use super::storage::{Storage, read_file};
 use super::transaction::clock::{self, Moment};
 use super::transaction::transact::LogTail;
 use super::transaction::writer::WriterLock;
@@ -22,7 +24,7 @@ use crate::journal::{Journal, Torn};
 use crate::lineage::{Key, PublicKey};
 use crate::object::{BlobStore, Context, Hash};
 use crate::segment;
-use crate::sync::{Mutex, Pool, Rank, RwLock, Shares};
+use crate::sync::{Mutex, Rank, RwLock};
 
 /// What the file `format` says; it is read first.
 pub(super) const FORMAT: &str = "engramfs store, format 2\n";
@@ -99,28 +101,21 @@ impl Memory {
             environment,
             read_only: !writing,
             warnings,
-            sealing: Mutex::ranked(Rank::Flush, loaded.stored),
             writer: WriterLock::new(log_tail),
             catalog: RwLock::ranked(Rank::Catalog, loaded.catalog),
             history: loaded.history,
-            segments,
-            trees,
+            storage: Storage {
+                manifest: Mutex::ranked(Rank::Flush, loaded.stored),
+                segments,
+                trees,
+                named: Mutex::new(loaded.named),
+            },
             documents: Mutex::default(),
-            refused: Mutex::default(),
-            shown: super::merging::conflict_acks::ConflictAcks::default(),
-            planner: super::merging::planner::Planner::default(),
-            shares: Shares::new(Pool::processors()),
-            budget: Arc::default(),
-            files_held: super::admission::limits::FilesHeld::default(),
-            quotas: super::admission::quota::Quotas::default(),
+            admission: Admission::new(DiskRoom::new(reserve, manifest_bytes)),
+            merging: Merging::default(),
+            maintenance: Maintenance::default(),
             me: me.clone(),
             listeners: Mutex::default(),
-            maintenance: super::maintenance::seal::Maintenance::default(),
-            indexer: super::maintenance::indexer::Indexer::default(),
-            scrubber: super::maintenance::scrub::Scrubber::default(),
-            expiry: super::maintenance::expiry::Expiry::default(),
-            named: Mutex::new(loaded.named),
-            room: DiskRoom::new(reserve, manifest_bytes),
             _lock: lock,
         });
         if writing {

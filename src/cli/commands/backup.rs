@@ -20,7 +20,6 @@ pub struct Args {
     dest: PathBuf,
 }
 
-/// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let report = memory::backup(&args.store, &args.dest)?;
     if out.is_json() {

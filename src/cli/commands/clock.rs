@@ -21,7 +21,6 @@ pub struct Args {
     reset: bool,
 }
 
-/// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let report = look_at_clock(&args.store, args.reset)?;
     if out.is_json() {

@@ -22,7 +22,6 @@ pub struct Args {
     stat: bool,
 }
 
-/// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     let text = target.with(Access::Read, |branch| branch.document(Document::Diff))?;

@@ -20,7 +20,7 @@ pub struct Args {
     mnt: Option<PathBuf>,
 }
 
-/// Runs the verb; the exit code is 1 where something keeps a mount from working.
+/// The exit code is 1 where something keeps a mount from working.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let mut findings = examine(args.mnt.as_deref());
     findings.extend(args.mnt.as_deref().into_iter().flat_map(told_by_the_mount));

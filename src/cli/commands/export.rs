@@ -29,7 +29,6 @@ pub struct Args {
     ids: Option<PathBuf>,
 }
 
-/// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     let format = Format::of(&args.file)?;

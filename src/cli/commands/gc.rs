@@ -28,7 +28,6 @@ pub struct Args {
     dry_run: bool,
 }
 
-/// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let verb = Verb::parse(&line(args)).expect("gc takes an age and a dry run");
     let answer = Target::of_store(&args.place).with(Access::Write, |branch| branch.run(&verb))?;

@@ -36,7 +36,6 @@ pub struct Args {
     create: bool,
 }
 
-/// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     // Before the store is touched: a wrong name or header changes nothing.

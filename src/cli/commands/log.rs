@@ -24,7 +24,6 @@ pub struct Args {
     graph: bool,
 }
 
-/// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     target.with(Access::Read, |branch| match (args.graph, out.is_json()) {

@@ -18,7 +18,7 @@ pub struct Args {
     verb: Option<String>,
 }
 
-/// Runs the verb for the command line that `command` describes.
+/// `command` describes the whole command line.
 pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<Exit, CommandError> {
     command.build();
     let page = match &args.verb {

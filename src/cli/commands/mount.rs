@@ -56,7 +56,7 @@ fn memory_size(text: &str) -> Result<u64, String> {
     if size < MEMORY_MIN { Err(format!("a server needs {}M at least", MEMORY_MIN >> 20)) } else { Ok(size) }
 }
 
-/// Runs the verb; in the background the parent's part ends in here, when the mount answers.
+/// In the background the parent's part ends in here, when the mount answers.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     fuse::tune_allocator();
     let site = Site::new(&args.store, &args.mnt)?;

@@ -27,7 +27,6 @@ pub struct Args {
     pub k: Option<u32>,
 }
 
-/// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     target.with(Access::Read, |branch| {

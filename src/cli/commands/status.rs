@@ -17,7 +17,6 @@ pub struct Args {
     target: String,
 }
 
-/// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     let status = target.with(Access::Read, |branch| branch.document(Document::Status))?;

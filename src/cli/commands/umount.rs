@@ -31,7 +31,6 @@ pub struct Args {
     lazy: bool,
 }
 
-/// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     // A dead mount can't be asked; then nobody holds its store either.
     let store = store_of(&args.mnt).ok().flatten();

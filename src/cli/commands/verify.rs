@@ -26,7 +26,6 @@ pub struct Args {
     expect_tip: Option<Hash>,
 }
 
-/// Runs the verb.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let read = |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| CommandError::file("read", path, &e));
     let key = args.public_key.as_ref().map(read).transpose()?;

@@ -136,7 +136,7 @@ impl Memory {
     ///
     /// Kind `Full` where there is none, `WouldWait` on a thread that must not wait for the collection.
     pub(in crate::memory) fn take_room(&self, cost: u64) -> Result<DiskReservation<'_>, Error> {
-        let room = &self.room;
+        let room = &self.admission.room;
         room.in_flight.fetch_add(cost, Ordering::AcqRel);
         let taken = DiskReservation { room, cost };
         let has_credit = room.credit.fetch_sub(cost as i64, Ordering::AcqRel) >= cost as i64;
@@ -152,7 +152,7 @@ impl Memory {
 
     /// Sees to it that what gives room back is followed by a seal that has room, with the reserve.
     pub(in crate::memory) fn give_room(&self) -> Result<(), Error> {
-        let room = &self.room;
+        let room = &self.admission.room;
         if !room.is_tight() && room.reserve.is_whole() {
             return Ok(());
         }
@@ -169,8 +169,8 @@ impl Memory {
 
     /// Returns the most that a seal writes.
     fn seal_needs(&self) -> u64 {
-        let waiting = self.waiting_needs() + self.room.behind.load(Ordering::Acquire);
-        waiting + self.room.manifest.load(Ordering::Acquire)
+        let waiting = self.waiting_needs() + self.admission.room.behind.load(Ordering::Acquire);
+        waiting + self.admission.room.manifest.load(Ordering::Acquire)
     }
 
     /// Returns the most that a seal writes of what has come since the last one.
@@ -189,13 +189,13 @@ impl Memory {
 
     /// Returns how much a compaction may write: it gives back more, so the reserve counts.
     pub(in crate::memory) fn compactable_bytes(&self) -> u64 {
-        let free = self.free_bytes().saturating_add(self.room.reserve.bytes());
+        let free = self.free_bytes().saturating_add(self.admission.room.reserve.bytes());
         free.saturating_sub(self.seal_needs() + MARGIN / 4)
     }
 
     /// Asks the disk what it lacks, for what is being written too.
     fn missing(&self) -> Option<Missing> {
-        let room = &self.room;
+        let room = &self.admission.room;
         // A disk that can't be asked says itself where it is full.
         let Ok(space) = self.disk.space() else { return None };
         let short = room.reserve.bytes_wanted().saturating_sub(room.reserve.bytes());
@@ -213,33 +213,33 @@ impl Memory {
 
     /// Makes room: the reserve is filled, and what can be collected is, once for each state of the journal.
     pub(in crate::memory) fn make_room(&self) {
-        let mut stored = self.sealing.lock();
-        self.room.reserve.fill();
-        let was_refused = self.room.refused.swap(false, Ordering::AcqRel);
+        let mut stored = self.storage.manifest.lock();
+        self.admission.room.reserve.fill();
+        let was_refused = self.admission.room.refused.swap(false, Ordering::AcqRel);
         // Somebody else may have made it meanwhile.
         if self.missing().is_none() && !was_refused {
             return;
         }
-        let last = *self.room.collected.lock();
+        let last = *self.admission.room.collected.lock();
         if self.journal().is_none_or(|journal| last.is_recent(&journal)) {
             return;
         }
         let mut failed = false;
         // What one collection gives back lets the next one compact more.
         for _ in 0..COLLECTIONS_MAX {
-            let before = self.free_bytes() + self.room.reserve.bytes();
+            let before = self.free_bytes() + self.admission.room.reserve.bytes();
             let done = self.collect(&mut stored, self.now());
             failed = done.is_err();
             if let Err(error) = done {
                 log::warn!("the disk is full, and no room could be made: {error}; {}", error.hint());
             }
-            if self.missing().is_none() || self.free_bytes() + self.room.reserve.bytes() <= before {
+            if self.missing().is_none() || self.free_bytes() + self.admission.room.reserve.bytes() <= before {
                 break;
             }
         }
         if let Some(journal) = self.journal() {
             let (journal, length) = (journal.number(), journal.length());
-            *self.room.collected.lock() = LastCollection { journal, length, failed };
+            *self.admission.room.collected.lock() = LastCollection { journal, length, failed };
         }
         self.missing();
     }
@@ -254,7 +254,7 @@ impl Memory {
     ) -> Result<u64, Error> {
         loop {
             match journal.append(kind, parts) {
-                Err(error) if gives && error.is_full() && self.room.reserve.give() => {}
+                Err(error) if gives && error.is_full() && self.admission.room.reserve.give() => {}
                 done => return done.map_err(|error| self.note_full(error)),
             }
         }
@@ -263,15 +263,15 @@ impl Memory {
     /// Notes where the disk had no room after all.
     pub(in crate::memory) fn note_full(&self, error: JournalError) -> Error {
         if error.is_full() {
-            self.room.refused.store(true, Ordering::Release);
-            self.room.tight.store(true, Ordering::Release);
-            self.room.credit.store(0, Ordering::Release);
+            self.admission.room.refused.store(true, Ordering::Release);
+            self.admission.room.tight.store(true, Ordering::Release);
+            self.admission.room.credit.store(0, Ordering::Release);
         }
         error.into()
     }
 
     fn full(&self, missing: Missing) -> Error {
-        let kept_kib = self.room.reserve.bytes_wanted().div_ceil(1024);
+        let kept_kib = self.admission.room.reserve.bytes_wanted().div_ceil(1024);
         let lacks = match missing {
             Missing { bytes: 0, files: true } => LimitError::Inodes { kept_kib },
             Missing { bytes, .. } => LimitError::Disk { missing_kib: bytes.div_ceil(1024).max(1), kept_kib },

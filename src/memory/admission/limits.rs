@@ -28,10 +28,10 @@ impl Memory {
     /// why.
     pub fn limit_memory(&self, limit: u64, several: bool, measure: Measure) -> Option<String> {
         let buffers = limit / 4 * 3;
-        self.budget.limit(buffers, if several { limit / 4 } else { buffers });
-        self.budget.watch(limit / 8 * 7, measure);
+        self.admission.budget.limit(buffers, if several { limit / 4 } else { buffers });
+        self.admission.budget.watch(limit / 8 * 7, measure);
         // The first call counts.
-        let most = *self.files_held.limit.get_or_init(|| limit / 2);
+        let most = *self.admission.files_held.limit.get_or_init(|| limit / 2);
         let all = self.catalog().held.of(0).1;
         if all <= most {
             return None;
@@ -61,12 +61,12 @@ impl Memory {
         let owner = catalog.branch(branch)?.uid;
         let (own, all) = catalog.held.of(owner);
         let more = after.saturating_sub(before);
-        let mut users = self.files_held.users.lock();
-        let held = users.entry(owner).or_insert_with(|| self.budget.account(owner));
+        let mut users = self.admission.files_held.users.lock();
+        let held = users.entry(owner).or_insert_with(|| self.admission.budget.account(owner));
         if more == 0 {
             return Ok(held.resize((own + after).saturating_sub(before).min(held.bytes()))?);
         }
-        let most = self.files_held.limit.get().copied().unwrap_or(u64::MAX);
+        let most = self.admission.files_held.limit.get().copied().unwrap_or(u64::MAX);
         if all.saturating_add(more) > most {
             return Err(LimitError::FileNames(most >> 20).into());
         }
@@ -76,7 +76,7 @@ impl Memory {
     /// Counts again what the files of a user's branches take, after something that always works.
     pub(in crate::memory) fn recount_files(&self, catalog: &Catalog, owner: u32) {
         let own = catalog.held.of(owner).0;
-        let mut users = self.files_held.users.lock();
+        let mut users = self.admission.files_held.users.lock();
         if let Some(held) = users.get_mut(&owner) {
             // What can't be admitted is counted by the next operation.
             let _ = held.resize(own);
@@ -97,6 +97,6 @@ impl Memory {
             Command::Commit(_, changes) => changes.iter().any(|change| matches!(change, RecordChange::Put { .. })),
             _ => false,
         };
-        if grows { Ok(self.budget.admit(bytes as u64 + COMMAND_BYTES)?) } else { Ok(()) }
+        if grows { Ok(self.admission.budget.admit(bytes as u64 + COMMAND_BYTES)?) } else { Ok(()) }
     }
 }

@@ -7,3 +7,26 @@ pub mod guard;
 pub mod limits;
 pub mod quota;
 pub mod reserve;
+
+use std::sync::Arc;
+
+use crate::sync::{Budget, Pool, Shares};
+
+/// What is known of those who use the store, and of the disk.
+pub(in crate::memory) struct Admission {
+    /// Turns of long computations, by user.
+    pub shares: Arc<Shares>,
+    /// Memory that callers hold, by user.
+    pub budget: Arc<Budget>,
+    pub files_held: limits::FilesHeld,
+    pub quotas: quota::Quotas,
+    /// The room on the disk, and the reserve.
+    pub room: disk_room::DiskRoom,
+}
+
+impl Admission {
+    pub fn new(room: disk_room::DiskRoom) -> Admission {
+        let (budget, files_held, quotas) = Default::default();
+        Admission { shares: Shares::new(Pool::processors()), budget, files_held, quotas, room }
+    }
+}

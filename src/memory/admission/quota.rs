@@ -78,7 +78,7 @@ impl Memory {
             return Err(Error::WouldWait);
         }
         let growth = growth(catalog.branch(branch)?)?;
-        let mut known = self.quotas.0.lock();
+        let mut known = self.admission.quotas.0.lock();
         known.bring_up_to_date(&catalog)?;
         limits.iter().try_for_each(|(id, quota)| {
             let sum = known.sums.get(id).copied().unwrap_or_default();
@@ -455,7 +455,7 @@ mod tests {
             }
             rig.memory.check_quota(rig.main, |_| Ok(Usage::default())).unwrap();
             let catalog = rig.memory.catalog().clone();
-            let known = rig.memory.quotas.0.lock();
+            let known = rig.memory.admission.quotas.0.lock();
             let anew = KnownUsage::default().sum(&catalog, rig.main).unwrap();
             assert_eq!(known.sums[&rig.main], anew, "step {step}");
         }

@@ -220,7 +220,7 @@ impl Check {
 impl Memory {
     /// Returns what reads the history as it is now.
     pub(super) fn history_reader(&self) -> HistoryReader<'_> {
-        HistoryReader::of(&self.segments.blobs, self.history.epoch())
+        HistoryReader::of(&self.storage.segments.blobs, self.history.epoch())
     }
 
     /// Returns the lines of a branch's lineage, without line ends and in the order of the file; with `subtree` those of

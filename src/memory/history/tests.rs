@@ -291,7 +291,7 @@ fn an_index_that_leads_elsewhere_is_found_by_verify() {
     (0..5).for_each(|n| put(&memory, 1, main, "r", n));
     memory.seal().unwrap();
     let (epoch, reader) = (memory.history.epoch(), memory.history_reader());
-    let (blobs, archive) = (&memory.segments.blobs, &epoch.archives[0]);
+    let (blobs, archive) = (&memory.storage.segments.blobs, &epoch.archives[0]);
     let mut check = Check::default();
     let entries: Vec<_> = (1..=archive.last()).map(|seq| reader.entry(seq).unwrap()).collect();
     entries.iter().for_each(|signed| check.entry(blobs, archive, signed).unwrap());

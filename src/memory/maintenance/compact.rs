@@ -94,7 +94,7 @@ impl Memory {
         let needed: HashMap<Hash, u64> = needed_of_packs(states.iter().map(|state| state.files()));
         for (name, needed) in needed {
             // One that can't be read is told of where somebody reads it.
-            let Ok(pack) = self.trees.pack(&name) else { continue };
+            let Ok(pack) = self.storage.trees.pack(&name) else { continue };
             found.push(CompactionCandidate { name, is_pack: true, length: pack.length(), needed });
         }
         found

@@ -57,24 +57,24 @@ impl Memory {
     /// a merge or a rollback takes it away. `open` may be called with any lock held, so it must call
     /// nothing here.
     pub fn ask_for_open_files(&self, open: Option<OpenFiles>) {
-        *self.expiry.open.lock() = open;
+        *self.maintenance.expiry.open.lock() = open;
     }
 
     pub(in crate::memory) fn open_files(&self, branch: BranchId) -> Vec<u64> {
-        let open = self.expiry.open.lock();
+        let open = self.maintenance.expiry.open.lock();
         open.as_ref().map(|open| open(branch)).unwrap_or_default()
     }
 
     /// Returns whether somebody knows which files are open, and lets go of those that have no name.
     fn is_watched(&self) -> bool {
-        self.expiry.open.lock().is_some()
+        self.maintenance.expiry.open.lock().is_some()
     }
 
     /// Lets files expire, unless that was done less than `interval` ago.
     pub(in crate::memory) fn expire_in_time(&self, interval: Duration) -> Result<(), Error> {
         let now = self.now();
         {
-            let mut last = self.expiry.last.lock();
+            let mut last = self.maintenance.expiry.last.lock();
             if now < last.after(i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX)) {
                 return Ok(());
             }
@@ -99,14 +99,14 @@ impl Memory {
                 continue;
             }
             let now = self.now();
-            let looked = self.expiry.looked.lock().get(&branch.id).cloned();
+            let looked = self.maintenance.expiry.looked.lock().get(&branch.id).cloned();
             let same = |looked: &Looked| looked.edits == branch.edits && looked.rules == *text && now < looked.next;
             if looked.as_ref().is_some_and(same) {
                 continue;
             }
             let (expired, next) = expired(tree, rules, now);
             let seen = Looked { edits: branch.edits, rules: text.clone(), next };
-            self.expiry.looked.lock().insert(branch.id, seen);
+            self.maintenance.expiry.looked.lock().insert(branch.id, seen);
             let owner = Actor { uid: branch.uid, name: catalog.user(branch.uid), gid: 0 };
             count += self.expire_in(&owner, branch.id, expired, dry_run)?;
         }
@@ -138,7 +138,7 @@ impl Memory {
     fn expire(&self, owner: &Actor, branch: BranchId, before: &Tree, file: Expired) -> Result<bool, Error> {
         // Time wrote this and nobody who knows of a conflict.
         let path = before.path(file.inode).unwrap_or_default();
-        self.shown.forget(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
+        self.merging.acks.forget(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
         let Expired { parent, name, inode } = file;
         let (now, wanted) = (self.now(), name.clone());
         let still = |catalog: &Catalog, _: &FileOp<'_>| {

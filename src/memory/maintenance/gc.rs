@@ -44,7 +44,7 @@ impl Memory {
         }
         let files = self.expire_files(false)?;
         self.commit_all_pending()?;
-        let (states, bytes) = self.collect(&mut self.sealing.lock(), age.now)?;
+        let (states, bytes) = self.collect(&mut self.storage.manifest.lock(), age.now)?;
         Ok(json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes }))
     }
 
@@ -56,11 +56,11 @@ impl Memory {
         let sealed = self.seal_alone(stored, &Compaction::Small)?;
         let mut bytes = self.sweep(stored, &sealed)?;
         drop(sealed);
-        match self.compact(stored, if self.room.is_tight() { TIGHT_SHARE } else { SHARE }) {
+        match self.compact(stored, if self.admission.room.is_tight() { TIGHT_SHARE } else { SHARE }) {
             Ok(more) => bytes += more,
             Err(error) => log::warn!("files of which little is needed stay as they are: {error}; {}", error.hint()),
         }
-        self.room.reserve.fill();
+        self.admission.room.reserve.fill();
         Ok((states, bytes))
     }
 
@@ -108,11 +108,15 @@ impl Memory {
         let live = || {
             let mut live = self.live_files(stored);
             live.extend(live_files(sealed));
-            self.segments.retain(&live);
-            self.trees.retain_packs(&live);
+            self.storage.segments.retain(&live);
+            self.storage.trees.retain_packs(&live);
             live
         };
-        self.segments.blobs.sweep(live).map_err(|error| Error::io("unreachable segments could not be removed", error))
+        self.storage
+            .segments
+            .blobs
+            .sweep(live)
+            .map_err(|error| Error::io("unreachable segments could not be removed", error))
     }
 
     /// Returns the names of all files in the blob store that are needed.
@@ -120,14 +124,14 @@ impl Memory {
         let mut live = live_files(&self.catalog());
         live.extend(stored.names());
         live.extend(self.history.archives().iter().map(|archive| archive.name));
-        live.extend(self.trees.snapshots());
-        live.extend(self.named.lock().iter());
+        live.extend(self.storage.trees.snapshots());
+        live.extend(self.storage.named.lock().iter());
         live
     }
 
     fn unreachable_bytes(&self) -> Result<u64, Error> {
-        let live = self.live_files(&self.sealing.lock());
-        let unreferenced = self.segments.blobs.unreferenced(&live);
+        let live = self.live_files(&self.storage.manifest.lock());
+        let unreferenced = self.storage.segments.blobs.unreferenced(&live);
         let unreferenced = unreferenced.map_err(|error| Error::io("the segments' folder could not be read", error))?;
         let length =
             |name: &String| self.disk.open(&format!("{}/{name}", crate::segment::FOLDER)).and_then(|file| file.len());

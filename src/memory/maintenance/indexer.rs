@@ -148,7 +148,7 @@ impl Indexer {
 impl Memory {
     /// Starts the thread that builds graphs. It ends with the store.
     pub(in crate::memory) fn start_indexer(self: &Arc<Self>) {
-        let (memory, disk, indexer) = (Arc::downgrade(self), self.disk.clone(), self.indexer.clone());
+        let (memory, disk, indexer) = (Arc::downgrade(self), self.disk.clone(), self.maintenance.indexer.clone());
         let life = move || {
             if let Err(error) = rustix::process::nice(19) {
                 log::debug!("graphs are built at the usual priority: {error}");
@@ -160,17 +160,17 @@ impl Memory {
                 }
             }
         };
-        self.indexer.wake();
+        self.maintenance.indexer.wake();
         if let Err(error) = std::thread::Builder::new().name("indexer".to_owned()).spawn(life) {
             log::warn!("no graphs are built, questions stay scans: {error}");
-            self.indexer.stop();
+            self.maintenance.indexer.stop();
         }
     }
 
     /// Tells the indexer to end, and waits until it has.
     pub(in crate::memory) fn stop_indexer(&self) {
-        self.indexer.stop();
-        self.indexer.rest();
+        self.maintenance.indexer.stop();
+        self.maintenance.indexer.rest();
     }
 
     /// Waits until what is being sealed is sealed, and every segment that is large enough has its graph.
@@ -178,8 +178,8 @@ impl Memory {
     /// Returns at once where nothing is built: on a store opened for reading.
     pub fn wait_indexed(&self) {
         if !self.read_only {
-            self.maintenance.rest();
-            self.indexer.rest();
+            self.maintenance.thread.rest();
+            self.maintenance.indexer.rest();
         }
     }
 
@@ -258,9 +258,9 @@ impl Memory {
         let _room = self.take_room(bytes.len() as u64)?;
         {
             // Nothing names the file before it is attached.
-            let _publishing = self.segments.blobs.publishing();
-            let name = write_graph(&self.segments.blobs, &task.segment.name(), task.metric, bytes)?;
-            let graph = GraphFile::open(&self.segments.blobs, name)?;
+            let _publishing = self.storage.segments.blobs.publishing();
+            let name = write_graph(&self.storage.segments.blobs, &task.segment.name(), task.metric, bytes)?;
+            let graph = GraphFile::open(&self.storage.segments.blobs, name)?;
             // Checked here, so that no query waits for it.
             graph.graph()?;
             task.segment.attach(Arc::new(graph));

@@ -8,3 +8,13 @@ pub mod relocations;
 pub mod scrub;
 pub mod seal;
 pub mod unfinished;
+
+/// The background threads.
+#[derive(Default)]
+pub(in crate::memory) struct Maintenance {
+    /// Seals, commits what is pending and expires.
+    pub thread: seal::MaintenanceThread,
+    pub indexer: indexer::Indexer,
+    pub scrubber: scrub::Scrubber,
+    pub expiry: expiry::Expiry,
+}

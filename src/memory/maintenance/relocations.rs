@@ -131,7 +131,7 @@ impl Memory {
             if rows.is_empty() {
                 continue;
             }
-            let segment = self.segments.get_fresh(&write_segment(&self.segments.blobs, &rows, dim)?)?;
+            let segment = self.storage.segments.get_fresh(&write_segment(&self.storage.segments.blobs, &rows, dim)?)?;
             let mut places = HashMap::new();
             let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, Visible))| {
                 (*name, vec![NOWHERE; segment.rows() as usize])
@@ -161,7 +161,7 @@ impl Memory {
         let mut states = Vec::new();
         each_state(catalog, |state| states.push(state.clone()));
         let trees = states.iter().map(|state| state.files());
-        write_packs(&self.segments.blobs, &self.trees, trees).map_err(stored)
+        write_packs(&self.storage.segments.blobs, &self.storage.trees, trees).map_err(stored)
     }
 
     /// Writes what is needed of some packs into a new one; nothing where there are none.
@@ -177,7 +177,7 @@ impl Memory {
         let mut states = Vec::new();
         each_state(catalog, |state| states.push(state.clone()));
         let (trees, from) = (states.iter().map(|state| state.files()), sparse.packs.clone());
-        Repacked::write(&self.segments.blobs, &self.trees, trees, from).map(Some).map_err(stored)
+        Repacked::write(&self.storage.segments.blobs, &self.storage.trees, trees, from).map(Some).map_err(stored)
     }
 }
 

@@ -123,7 +123,7 @@ impl Scrubber {
 impl Memory {
     /// Starts the thread that checks mapped files again. It ends with the store.
     pub(in crate::memory) fn start_scrubber(self: &Arc<Self>) {
-        let (memory, scrubber) = (Arc::downgrade(self), self.scrubber.clone());
+        let (memory, scrubber) = (Arc::downgrade(self), self.maintenance.scrubber.clone());
         let life = move || {
             if let Err(error) = rustix::process::nice(19) {
                 log::debug!("mapped files are checked at the usual priority: {error}");
@@ -140,7 +140,7 @@ impl Memory {
     }
 
     fn mapped_files(&self) -> Vec<MappedSection> {
-        let segments = self.segments.all();
+        let segments = self.storage.segments.all();
         let graphs = segments.iter().flat_map(|segment| segment.graphs()).cloned().map(MappedSection::Graph);
         let graphs: Vec<MappedSection> = graphs.collect();
         segments.into_iter().map(MappedSection::Segment).chain(graphs).collect()
@@ -149,7 +149,7 @@ impl Memory {
     /// Checks all mapped files again, at once and without pauses.
     #[cfg(test)]
     fn scrub(&self) {
-        self.scrubber.round(self.mapped_files(), || true);
+        self.maintenance.scrubber.round(self.mapped_files(), || true);
     }
 }
 
@@ -174,16 +174,16 @@ mod tests {
         let ask = || memory.ask(&View::Branch(main), &query).map(drop);
         ask().unwrap();
         memory.scrub();
-        let whole = memory.scrubber.progress();
+        let whole = memory.maintenance.scrubber.progress();
         assert!(whole.total > 0 && whole.checked == whole.total, "{whole:?}");
         ask().unwrap();
-        let path = memory.segments.blobs.path(&memory.segments.all()[0].name());
+        let path = memory.storage.segments.blobs.path(&memory.storage.segments.all()[0].name());
         // The first section, of the vectors: mapped, checked when the query came, and not looked at again by it.
         disk.flip(&path, 64, 1).unwrap();
         ask().unwrap();
         memory.scrub();
         let error = ask().unwrap_err();
         assert!(error.kind() == Kind::Damaged && error.to_string().contains("block 0 does not match"), "{error}");
-        assert_eq!(memory.scrubber.progress(), whole);
+        assert_eq!(memory.maintenance.scrubber.progress(), whole);
     }
 }

@@ -86,9 +86,9 @@ impl WriteQuiescence {
 
 /// The thread that seals in the background, seen from outside. The thread does not hold the store.
 #[derive(Clone, Default)]
-pub(in crate::memory) struct Maintenance(Arc<(Mutex<MaintenanceRequests>, Condvar)>);
+pub(in crate::memory) struct MaintenanceThread(Arc<(Mutex<MaintenanceRequests>, Condvar)>);
 
-impl Maintenance {
+impl MaintenanceThread {
     fn request(&self, change: impl FnOnce(&mut MaintenanceRequests)) {
         change(&mut self.0.0.lock());
         self.0.1.notify_all();
@@ -160,7 +160,7 @@ struct DiskBeforeSeal {
 
 impl DiskBeforeSeal {
     fn look(memory: &Memory) -> Result<DiskBeforeSeal, Error> {
-        let names = memory.segments.blobs.names();
+        let names = memory.storage.segments.blobs.names();
         let names = names.map_err(|error| Error::io("the segments' folder could not be read", error))?;
         Ok(DiskBeforeSeal { names, manifest: read_file(&*memory.disk, manifest::PATH)? })
     }
@@ -175,7 +175,7 @@ impl Memory {
     /// Like [`Memory::seal`], and says which segments are compacted.
     pub(in crate::memory) fn seal_and_compact(&self, compaction: &Compaction) -> Result<(), Error> {
         self.commit_all_pending()?;
-        self.seal_alone(&mut self.sealing.lock(), compaction).map(drop)
+        self.seal_alone(&mut self.storage.manifest.lock(), compaction).map(drop)
     }
 
     /// Like [`Memory::seal_and_compact`], for who holds `sealing`; returns the catalog that the new manifest names. On a full
@@ -185,11 +185,11 @@ impl Memory {
         let mut sealed = self.seal_once(stored, compaction, self.spare_bytes());
         if sealed.as_ref().is_err_and(is_full) {
             self.remove_made_since(stored, before)?;
-            if self.room.reserve.give_all() {
+            if self.admission.room.reserve.give_all() {
                 sealed = self.seal_once(stored, compaction, 0);
             }
         }
-        self.room.reserve.fill();
+        self.admission.room.reserve.fill();
         sealed
     }
 
@@ -201,21 +201,21 @@ impl Memory {
         let live = || {
             let mut live = self.live_files(stored);
             live.extend(&before.names);
-            self.segments.retain(&live);
-            self.trees.retain_packs(&live);
+            self.storage.segments.retain(&live);
+            self.storage.trees.retain_packs(&live);
             live
         };
-        let swept = self.segments.blobs.sweep(live);
+        let swept = self.storage.segments.blobs.sweep(live);
         swept.map(drop).map_err(|error| Error::io("what a seal could not finish could not be removed", error))
     }
 
     /// Seals once; older segments are compacted for at most `spare` bytes.
     fn seal_once(&self, stored: &mut Stored, compaction: &Compaction, spare: u64) -> Result<Catalog, Error> {
         let Rotated { manifest, journals, named, needs } = self.rotate()?;
-        self.room.note_rotation(needs);
+        self.admission.room.note_rotation(needs);
         let (catalog, replaced) = self.seal_rotated(stored, manifest, compaction, spare).inspect_err(|error| {
             // The commands that name them are still all there is of their rows.
-            self.named.lock().extend(&named);
+            self.storage.named.lock().extend(&named);
             // The next try comes sooner than after a seal, and not with every command. On a full disk it comes with room.
             if !is_full(error)
                 && let Ok(mut writer) = self.writer()
@@ -231,7 +231,7 @@ impl Memory {
         if replaced && let Err(error) = self.sweep(stored, &catalog) {
             log::warn!("segments that others took the place of stay until the next gc: {error}");
         }
-        self.indexer.wake();
+        self.maintenance.indexer.wake();
         Ok(catalog)
     }
 
@@ -246,18 +246,18 @@ impl Memory {
         let rotated = manifest.catalog.branches.clone();
         let sealed = self.write_segments(&manifest.catalog, compaction, spare)?;
         let before = self.history.archives().len();
-        let archives = self.history.archive(&self.segments.blobs, manifest.seq)?;
+        let archives = self.history.archive(&self.storage.segments.blobs, manifest.seq)?;
         manifest.archives = history::names(&archives);
         let mut packed = self.pack_files(&manifest.catalog)?;
         let mut repacked = self.repack_files(&manifest.catalog, compaction)?;
         let mut moves = Relocations::new(&sealed, &mut packed, repacked.as_mut());
         moves.catalog(&mut manifest.catalog);
-        let anew = stored.advance(&manifest.catalog, &self.segments.blobs, &self.trees, |parts| {
+        let anew = stored.advance(&manifest.catalog, &self.storage.segments.blobs, &self.storage.trees, |parts| {
             manifest::write(&self.disk, &manifest, parts, &self.key)
         })?;
         let compacts = anew || sealed.iter().any(FlushedSegment::compacts) || archives.len() < before;
         self.install(&mut moves, rotated, &manifest, archives)?;
-        self.room.note_seal(stored.bytes());
+        self.admission.room.note_seal(stored.bytes());
         Ok((manifest.catalog, compacts))
     }
 
@@ -304,7 +304,7 @@ impl Memory {
         writer.link = writer.tip;
         (writer.unsealed_bytes, writer.written_bytes) = (0, 0);
         writer.ended_at = 0;
-        Ok((new, manifest, std::mem::take(&mut *self.named.lock())))
+        Ok((new, manifest, std::mem::take(&mut *self.storage.named.lock())))
     }
 
     /// Puts equal, sealed states in place of those in use. What was changed since the rotation is moved while others
@@ -350,13 +350,13 @@ impl Memory {
     /// Asks the maintenance thread to seal where enough has gathered.
     pub(in crate::memory) fn wake_maintenance(&self) {
         if self.unsealed_bytes() >= SEAL_BYTES {
-            self.maintenance.request(|requests| requests.seal = true);
+            self.maintenance.thread.request(|requests| requests.seal = true);
         }
     }
 
     /// Starts the thread that seals in the background. It ends with the store.
     pub(in crate::memory) fn start_maintenance(self: &Arc<Self>) {
-        let (memory, maintenance) = (Arc::downgrade(self), self.maintenance.clone());
+        let (memory, maintenance) = (Arc::downgrade(self), self.maintenance.thread.clone());
         let rest = self.environment.idle_interval;
         let life = move || {
             let mut quiescence = WriteQuiescence::default();
@@ -377,11 +377,11 @@ impl Memory {
         };
         if let Err(error) = std::thread::Builder::new().name("maintenance".to_owned()).spawn(life) {
             log::warn!("sealing in the background is off, the journal will grow: {error}");
-            self.maintenance.stop();
+            self.maintenance.thread.stop();
         }
         self.wake_maintenance();
         // For long writes that an earlier process left.
-        self.maintenance.commit_pending_soon();
+        self.maintenance.thread.commit_pending_soon();
     }
 
     /// Does what the maintenance thread has to do.
@@ -393,7 +393,7 @@ impl Memory {
         }
         self.settle_all_written();
         self.commit_all_pending()?;
-        if self.room.is_tight() {
+        if self.admission.room.is_tight() {
             self.make_room();
         }
         self.expire_in_time(self.environment.idle_interval)?;
@@ -401,7 +401,7 @@ impl Memory {
         if work.seal || seals_idle() {
             self.seal()
         } else if self.written_bytes() >= SEAL_BYTES {
-            self.maintenance.commit_pending_soon();
+            self.maintenance.thread.commit_pending_soon();
             self.seal_when_quiet(quiescence)
         } else {
             Ok(())
@@ -419,16 +419,16 @@ impl Memory {
 
     /// Tells the maintenance thread to end, and waits for a seal that is under way.
     pub(in crate::memory) fn stop_maintenance(&self) {
-        self.maintenance.stop();
-        drop(self.sealing.lock());
+        self.maintenance.thread.stop();
+        drop(self.storage.manifest.lock());
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.maintenance.stop();
-        self.indexer.stop();
-        self.scrubber.stop();
+        self.maintenance.thread.stop();
+        self.maintenance.indexer.stop();
+        self.maintenance.scrubber.stop();
     }
 }
 
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_maintenance_waits_while_a_seal_is_asked_for_and_under_way() {
-        let maintenance = Maintenance::default();
+        let maintenance = MaintenanceThread::default();
         maintenance.request(|requests| requests.seal = true);
         let ((tell, told), waiting) = (channel(), maintenance.clone());
         let waiter = std::thread::spawn(move || {

@@ -73,7 +73,7 @@ impl Memory {
         merge: MergeKind,
         deadline: Option<Deadline>,
     ) -> Result<MergeAttempt, Error> {
-        let contents = self.planner.contents(branch, merge);
+        let contents = self.merging.planner.contents(branch, merge);
         let small = MergeBudget { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
         let at_once = self.try_merge(who, branch, merge, |context| {
             MergePlan::new(context, branch, merge, Some(who), &small).map(Arc::new)
@@ -108,7 +108,7 @@ impl Memory {
         {
             return Ok(MergeAttempt::Refused(error, None));
         }
-        let planned = match plan(MergeContext { catalog: &catalog, packs: &self.trees, time }) {
+        let planned = match plan(MergeContext { catalog: &catalog, packs: &self.storage.trees, time }) {
             Ok(planned) => planned,
             Err(PlanError::Exceeded) => return Ok(MergeAttempt::TooLong),
             Err(PlanError::Failed(error)) => return Err(error),
@@ -146,7 +146,7 @@ impl Memory {
     /// author's knowledge of the conflict.
     fn note_shown(&self, who: &Actor, (branch, merge): (BranchId, MergeKind), planned: &MergePlan) {
         if self.writer_for(who, &[Some(branch)]).is_ok() {
-            self.shown.note((branch, merge), who, planned.conflicts());
+            self.merging.acks.note((branch, merge), who, planned.conflicts());
         }
     }
 
@@ -184,7 +184,7 @@ impl Memory {
         branch: BranchId,
         merge: MergeKind,
     ) -> Result<Arc<MergePlan>, Error> {
-        let contents = self.planner.contents(branch, merge);
+        let contents = self.merging.planner.contents(branch, merge);
         let small = MergeBudget { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
         let catalog = self.catalog().clone();
         match MergePlan::new(self.merge_context(&catalog), branch, merge, Some(who), &small) {

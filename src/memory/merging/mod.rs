@@ -8,3 +8,19 @@ pub mod planner;
 pub mod record_merge;
 pub mod resolve;
 pub mod rollback;
+
+use std::collections::HashMap;
+
+use super::catalog::BranchId;
+use crate::object::Time;
+use crate::sync::Mutex;
+
+/// What is kept between attempts to merge.
+#[derive(Default)]
+pub(in crate::memory) struct Merging {
+    pub planner: planner::Planner,
+    /// Which conflicts somebody was shown.
+    pub acks: conflict_acks::ConflictAcks,
+    /// When a refused merge of a branch was last noted in the lineage.
+    pub refused: Mutex<HashMap<BranchId, Time>>,
+}

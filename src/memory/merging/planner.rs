@@ -128,16 +128,16 @@ impl Memory {
     ) -> Result<PendingPlan, Error> {
         let purpose = PlanKey { branch, merge, uid: who.uid };
         let mut earlier = None;
-        if let Some(job) = self.planner.find(purpose) {
+        if let Some(job) = self.merging.planner.find(purpose) {
             let plan = job.wait(deadline).ok_or_else(too_long)?;
             match plan {
                 Ok(plan) if plan.holds(&self.catalog()) => return Ok(plan),
                 plan => earlier = plan.ok(),
             }
         }
-        let job = self.planner.add(purpose);
+        let job = self.merging.planner.add(purpose);
         let (memory, doing, actor) = (self.me.clone(), job.clone(), who.clone());
-        self.planner.pool.run(who.uid, move || {
+        self.merging.planner.pool.run(who.uid, move || {
             let plan = || work_out(&memory, purpose, &actor, earlier);
             let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(plan));
             doing.finish(caught.unwrap_or_else(|_| Err(Error::Internal("planning a merge"))));
@@ -154,13 +154,13 @@ fn work_out(
     earlier: Option<PendingPlan>,
 ) -> Result<PendingPlan, Error> {
     let memory = memory.upgrade().ok_or_else(|| Error::ReadOnly("the store was closed".to_owned()))?;
-    let share = memory.shares.enter(purpose.uid);
+    let share = memory.admission.shares.enter(purpose.uid);
     let pause = || share.pause();
-    let contents = memory.planner.contents(purpose.branch, purpose.merge);
+    let contents = memory.merging.planner.contents(purpose.branch, purpose.merge);
     let merger = contents.any(&pause);
     let merge_budget = MergeBudget { merger: &merger, pause: &pause, ..MergeBudget::ALL };
     let catalog = memory.catalog().clone();
-    let context = MergeContext { catalog: &catalog, packs: &memory.trees, time: memory.now() };
+    let context = MergeContext { catalog: &catalog, packs: &memory.storage.trees, time: memory.now() };
     let planned = match &earlier {
         Some(earlier) => earlier.again(context, Some(who), &merge_budget),
         None => MergePlan::new(context, purpose.branch, purpose.merge, Some(who), &merge_budget),
@@ -175,11 +175,11 @@ impl Memory {
         branch: BranchId,
         deadline: Option<Deadline>,
     ) -> Result<(), Error> {
-        let Some(deadline) = deadline.filter(|_| self.shown.any_of(branch)) else {
+        let Some(deadline) = deadline.filter(|_| self.merging.acks.any_of(branch)) else {
             return self.settle_written(branch);
         };
         let ((tell, told), memory) = (mpsc::channel(), self.me.clone());
-        self.planner.run(move || {
+        self.merging.planner.run(move || {
             let settled = memory.upgrade().map_or(Ok(()), |memory| memory.settle_written(branch));
             // Who asked may have gone.
             let _ = tell.send(settled);

@@ -20,7 +20,7 @@ struct ResolvedConflict {
 impl Memory {
     /// Settles one conflict for as long as both sides stay as they are; what is written after that opens it again.
     pub fn resolve_conflict(&self, who: &Actor, branch: BranchId, id: &str, side: Side) -> Result<(), Error> {
-        self.shown.forget(branch, id);
+        self.merging.acks.forget(branch, id);
         let catalog = {
             let _writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
             self.catalog().clone()
@@ -55,7 +55,7 @@ impl Memory {
     /// Settles for the child what was written in a branch by who was shown that it is in conflict. Where that can't be
     /// done the conflict stays open.
     pub(in crate::memory) fn settle_written(&self, branch: BranchId) -> Result<(), Error> {
-        if self.read_only || !self.shown.any_of(branch) {
+        if self.read_only || !self.merging.acks.any_of(branch) {
             return Ok(());
         }
         let catalog = {
@@ -64,7 +64,7 @@ impl Memory {
             self.commit_pending(&mut writer, branch)?;
             self.catalog().clone()
         };
-        let written = self.shown.take_written(branch);
+        let written = self.merging.acks.take_written(branch);
         for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
             let Some(first) = written.iter().find(|written| written.showing.merge == merge) else { continue };
             let planned = self.plan_whole(&catalog, (branch, merge), first.uid)?;
@@ -88,7 +88,7 @@ impl Memory {
 
     /// Settles what was written anywhere.
     pub(in crate::memory) fn settle_all_written(&self) {
-        for branch in self.shown.written() {
+        for branch in self.merging.acks.written() {
             if let Err(error) = self.settle_written(branch) {
                 log::warn!("what was written to settle conflicts of a branch settles none: {error}");
             }
@@ -125,11 +125,11 @@ impl Memory {
         (branch, merge): (BranchId, MergeKind),
         uid: u32,
     ) -> Result<MergePlan, Error> {
-        let share = self.shares.enter(uid);
+        let share = self.admission.shares.enter(uid);
         let pause = || share.pause();
-        let contents = self.planner.contents(branch, merge);
+        let contents = self.merging.planner.contents(branch, merge);
         let merge_budget = MergeBudget { merger: &contents.any(&pause), pause: &pause, ..MergeBudget::ALL };
-        let context = MergeContext { catalog, packs: &self.trees, time: self.now() };
+        let context = MergeContext { catalog, packs: &self.storage.trees, time: self.now() };
         Ok(MergePlan::new(context, branch, merge, None, &merge_budget)?)
     }
 

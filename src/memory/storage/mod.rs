@@ -4,10 +4,23 @@ pub mod manifest;
 pub mod segments;
 pub mod trees;
 
+use std::collections::HashSet;
 use std::io;
 
 use crate::disk::Disk;
 use crate::memory::Error;
+use crate::object::Hash;
+use crate::sync::Mutex;
+
+/// What is open of the store's files.
+pub(in crate::memory) struct Storage {
+    /// What the manifest says. Guards sealing, compaction and sweeping: one at a time.
+    pub manifest: Mutex<manifest::Stored>,
+    pub segments: segments::Segments,
+    pub trees: trees::TreeStore,
+    /// Segments that a journal frame names and that are therefore never swept before the next seal.
+    pub named: Mutex<HashSet<Hash>>,
+}
 
 /// Reads a small file whole.
 pub(in crate::memory) fn read_file(disk: &dyn Disk, path: &str) -> Result<Vec<u8>, Error> {

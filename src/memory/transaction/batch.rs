@@ -32,7 +32,7 @@ pub struct IngestBatch {
 impl Memory {
     /// Begins a batch of a user.
     pub fn batch(&self, uid: u32) -> IngestBatch {
-        let held = self.budget.account(uid);
+        let held = self.admission.budget.account(uid);
         IngestBatch { disk: self.disk.clone(), edits: Vec::new(), count: 0, held, file: None, spilled: (0, 0) }
     }
 }
@@ -208,7 +208,7 @@ mod tests {
                 batch.spill().unwrap();
             }
         }
-        assert!(batch.spilled.0 > READ_BYTES as u64 && memory.budget.held() < HELD_MAX);
+        assert!(batch.spilled.0 > READ_BYTES as u64 && memory.admission.budget.held() < HELD_MAX);
         assert!(memory.disk.list("").unwrap().iter().all(|name| !name.starts_with(SPILL_PREFIX)));
         let (edits, _held) = batch.into_edits().unwrap();
         assert_eq!(edits.len(), 3000);
@@ -227,15 +227,15 @@ mod tests {
     #[test]
     fn more_than_the_share_waits_on_disk_but_is_not_committed_at_once() {
         let memory = memory();
-        memory.budget.limit(200_000, 100_000);
+        memory.admission.budget.limit(200_000, 100_000);
         let mut batch = memory.batch(7);
         for number in 0..1000 {
             batch.push(put(number)).unwrap();
         }
-        assert!(memory.budget.held() <= 100_000);
+        assert!(memory.admission.budget.held() <= 100_000);
         let error = batch.into_edits().map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), Kind::Quota);
         assert!(error.hint().contains("several parts"), "{error}");
-        assert_eq!(memory.budget.held(), 0);
+        assert_eq!(memory.admission.budget.held(), 0);
     }
 }

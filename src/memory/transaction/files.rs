@@ -151,7 +151,7 @@ impl Memory {
 
     /// Returns where the contents of sealed files are read from.
     pub fn packs(&self) -> &dyn Packs {
-        &self.trees
+        &self.storage.trees
     }
 
     /// Carries out one operation on a branch's files, atomically; what the branch's rules forbid is
@@ -249,7 +249,7 @@ impl Memory {
             // Letting go of files that nobody else has takes time.
             (outcome, before)
         };
-        self.maintenance.commit_pending_soon();
+        self.maintenance.thread.commit_pending_soon();
         self.wake_maintenance();
         Ok(outcome)
     }
@@ -261,7 +261,7 @@ impl Memory {
 
     /// Lets go of a file without a name that is not open any more, soon.
     pub fn drop_file_soon(&self, who: Actor, branch: BranchId, inode: u64) {
-        self.maintenance.drop_file_soon((who, branch, inode));
+        self.maintenance.thread.drop_file_soon((who, branch, inode));
     }
 
     /// Appends an operation to the journal, where it outlives its file's handles; returns the files
@@ -280,7 +280,7 @@ impl Memory {
             return Ok((after, FileOutcome { inode: *inode, gone: None }));
         }
         let mut after = files.before.clone();
-        let outcome = after.apply(&edit.op, edit.by.time, &self.trees)?;
+        let outcome = after.apply(&edit.op, edit.by.time, &self.storage.trees)?;
         self.admit_files(&self.catalog(), edit.by.branch, &files.before, &after)?;
         let (head, content) = edit.to_bytes();
         if lasts {
@@ -313,7 +313,7 @@ impl Memory {
         };
         let count = pending.count(after.files());
         self.execute(log_tail, uid, Command::Files(branch, count))?;
-        self.shown.note_written(branch, uid, &before, after.files());
+        self.merging.acks.note_written(branch, uid, &before, after.files());
         Ok(())
     }
 
@@ -352,7 +352,7 @@ impl Memory {
         for branch in branches {
             drop(self.writer_for(&self.environment.owner, &[Some(branch)])?);
             let me = self.me.clone();
-            self.planner.run(move || {
+            self.merging.planner.run(move || {
                 if let Some(memory) = me.upgrade() {
                     memory.tell_files(branch);
                 }

@@ -231,8 +231,8 @@ impl Memory {
         };
         let seq = log_tail.seq + 1;
         self.execute_planned(log_tail, LogRecord { time, planned: time, uid, command }, |catalog, log_record| {
-            let segment = |name: &Hash| self.segments.get(name);
-            prepare(&PlanContext { catalog, seq, packs: &self.trees, segment: &segment }, log_record)
+            let segment = |name: &Hash| self.storage.segments.get(name);
+            prepare(&PlanContext { catalog, seq, packs: &self.storage.trees, segment: &segment }, log_record)
         })
     }
 
@@ -248,15 +248,15 @@ impl Memory {
         let bytes = log_record.to_bytes();
         self.admit_command(&log_record.command, bytes.len())?;
         let signed = SignedEntry::sign(log_tail.entry(&prepared, &log_record, &bytes, &self.public), &self.key);
-        self.history.make_ready(&self.segments.blobs, &signed.entry)?;
+        self.history.make_ready(&self.storage.segments.blobs, &signed.entry)?;
         no_longer_hurried();
         self.append(&journal, Kind::Command, &[&signed.signature, &bytes], log_record.command.gives())?;
         if let Some(segment) = log_tail.count(&log_record.command, bytes.len(), prepared.counts.put) {
-            self.named.lock().insert(segment);
+            self.storage.named.lock().insert(segment);
         }
         if let Command::Discard(branch) | Command::Merge(branch, _) = &log_record.command {
-            self.shown.forget_branch(*branch);
-            self.planner.forget(*branch);
+            self.merging.acks.forget_branch(*branch);
+            self.merging.planner.forget(*branch);
         }
         let (branch, what) = (prepared.branch, prepared.op.name());
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
@@ -325,17 +325,17 @@ impl Memory {
         let items = |branch: &BranchRef| branch.state.totals().records + branch.state.files().totals().files;
         let replaces = !change.files.is_empty() || change.what == EntryOp::Discard.name();
         if replaces && change.was.iter().map(items).sum::<u64>() > LET_GO_AT_ONCE {
-            self.planner.run(move || drop(change));
+            self.merging.planner.run(move || drop(change));
         }
     }
 
     /// Lets go of what is remembered of a branch that has ended.
     fn forget_ended(&self, branch: BranchId) {
-        self.refused.lock().remove(&branch);
-        self.expiry.forget(branch);
+        self.merging.refused.lock().remove(&branch);
+        self.maintenance.expiry.forget(branch);
         self.documents.lock().forget(branch);
-        self.shown.forget_branch(branch);
-        self.planner.forget(branch);
+        self.merging.acks.forget_branch(branch);
+        self.merging.planner.forget(branch);
     }
 
     /// Makes everything acknowledged so far durable; all who wait share one device flush.

@@ -161,17 +161,17 @@ impl Memory {
             }
         }
         let dim = maker.check(&rows)?;
-        let _publishing = self.segments.blobs.publishing();
+        let _publishing = self.storage.segments.blobs.publishing();
         if rows.is_empty() {
             let changes = deletes.into_iter().map(|id| RecordChange::Delete { id }).collect();
             let command = || Ok(Command::Commit(branch, changes));
             return Ok(Receipt::of(&*self.transact_in_room(who, &[Some(branch)], command)?));
         }
-        let name = write_segment(&self.segments.blobs, &rows, dim)?;
+        let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
         drop(rows);
-        let segment = self.segments.get_fresh(&name)?;
+        let segment = self.storage.segments.get_fresh(&name)?;
         let entry = self.commit_segment(who, branch, segment, deletes)?;
-        self.indexer.wake();
+        self.maintenance.indexer.wake();
         Ok(Receipt::of(&entry))
     }
 
@@ -227,7 +227,7 @@ impl Memory {
         patterns: Option<Vec<Arc<str>>>,
     ) -> Result<Receipt, Error> {
         let work_out = |catalog: &Catalog, time: Time, most: usize| {
-            let context = MergeContext { catalog, packs: &self.trees, time };
+            let context = MergeContext { catalog, packs: &self.storage.trees, time };
             Rollback::new(context, branch, &label, patterns.as_deref(), most)
         };
         self.give_room()?;
@@ -341,7 +341,7 @@ impl Memory {
     /// could not be written down for that.
     pub(in crate::memory) fn note_refusal(&self, who: &Actor, branch: BranchId, refusal: Error) -> Error {
         let now = self.now();
-        let last = self.refused.lock().get(&branch).copied();
+        let last = self.merging.refused.lock().get(&branch).copied();
         if last.is_some_and(|last| now < last.after(1_000_000_000)) {
             return refusal;
         }
@@ -349,7 +349,7 @@ impl Memory {
         match self.transact(who, &[Some(branch)], || Ok(Command::Refuse(branch, reason.into()))) {
             Err(Error::WouldWait) => return Error::WouldWait,
             Err(error) => log::warn!("a refusal could not be noted in the lineage: {error}; {}", error.hint()),
-            Ok(_) => drop(self.refused.lock().insert(branch, now)),
+            Ok(_) => drop(self.merging.refused.lock().insert(branch, now)),
         }
         refusal
     }

@@ -36,7 +36,7 @@ impl Memory {
             (places, catalog.shared_settings(seen.branch)?.metric(), seen.branch.path.clone())
         };
         let deadline = start.after(i64::try_from(query.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
-        let share = self.shares.enter(uid);
+        let share = self.admission.shares.enter(uid);
         let late = || {
             share.pause();
             (self.now() >= deadline).then_some(SearchError::Timeout(query.timeout_ms))

@@ -81,7 +81,10 @@ impl Memory {
         // The status shows the store's tip as well.
         let everything = match document {
             Document::Status => {
-                self.version() + self.indexer.steps() + self.scrubber.steps() + self.room.reserve.steps()
+                self.version()
+                    + self.maintenance.indexer.steps()
+                    + self.maintenance.scrubber.steps()
+                    + self.admission.room.reserve.steps()
             }
             _ => 0,
         };
@@ -135,7 +138,7 @@ fn name_of(kind: ChangeKind) -> &'static str {
 impl Memory {
     /// Returns what merges of this moment are worked out from.
     pub(in crate::memory) fn merge_context<'a>(&'a self, catalog: &'a Catalog) -> MergeContext<'a> {
-        MergeContext { catalog, packs: &self.trees, time: self.now() }
+        MergeContext { catalog, packs: &self.storage.trees, time: self.now() }
     }
 
     /// What both sides changed since the base, records with the texts of all three versions.

@@ -266,7 +266,9 @@ impl Memory {
     fn shown_file(&self, tree: &Tree, folder: u64, name: &[u8], node: &FileNode) -> Result<ShownObject, Error> {
         let content = match node.target() {
             Some(target) => target.to_vec(),
-            None => node.read(0, usize::try_from(node.size()).unwrap_or(usize::MAX), &self.trees).map_err(stored)?,
+            None => {
+                node.read(0, usize::try_from(node.size()).unwrap_or(usize::MAX), &self.storage.trees).map_err(stored)?
+            }
         };
         let path = [&tree.path(folder).unwrap_or_default()[..], name].join(&b'/');
         let path = format!("files/{}", String::from_utf8_lossy(&path).trim_start_matches('/'));

@@ -106,8 +106,8 @@ pub(in crate::memory) fn render(memory: &Memory, catalog: &Catalog, seen: &Resol
         log_entries: 0,
         unread: 0,
         index: memory.index_of(catalog, seen)?,
-        scrub: memory.scrubber.progress(),
-        reserve: memory.room.reserve.filled(),
+        scrub: memory.maintenance.scrubber.progress(),
+        reserve: memory.admission.room.reserve.filled(),
         lease: None,
         last_error: None,
         clock: memory.clock_state(),
@@ -161,7 +161,7 @@ impl Memory {
     fn index_of(&self, catalog: &Catalog, seen: &ResolvedView<'_>) -> Result<Index, Error> {
         let metric = catalog.shared_settings(seen.branch)?.metric();
         let mut waiting = 0;
-        let current = self.indexer.current();
+        let current = self.maintenance.indexer.current();
         for layer in self.without_graph(&seen.state, metric) {
             let done = current.filter(|(segment, _)| *segment == layer.segment.name()).map_or(0, |(_, rows)| rows);
             waiting += u64::from(layer.visible.count()).saturating_sub(done).max(1);
