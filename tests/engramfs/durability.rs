@@ -7,6 +7,7 @@ use engramfs::disk::{Disk, DiskFile, DiskSpace, Fault, FaultyDisk, ForgetfulDisk
 use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay};
 use engramfs::memory::{Kind, Memory, OpenMode, View};
 
+use crate::shrink::run_steps;
 use crate::story::{SCRIPT, Step, Story, random_steps, recover};
 use crate::support::{Chance, environment, main_of, open, put, rounds, verify, who};
 
@@ -56,9 +57,10 @@ fn what_was_synced_survives_a_power_cut_at_every_call_of_the_script() {
 #[test]
 fn what_was_synced_survives_power_cuts_in_random_histories() {
     for seed in 0..rounds(8) as u64 {
-        let steps = random_steps(&mut Chance(seed), 30);
-        let wrong = cut_everywhere(&steps, seed, 3, false, 3);
-        assert!(wrong.is_empty(), "{steps:?}\n{} of the cuts: {wrong:#?}", wrong.len());
+        run_steps(seed, &random_steps(&mut Chance(seed), 30), |steps| {
+            let wrong = cut_everywhere(steps, seed, 3, false, 3);
+            assert!(wrong.is_empty(), "{} of the cuts: {wrong:#?}", wrong.len());
+        });
     }
 }
 
@@ -73,17 +75,17 @@ fn a_drive_that_ignores_syncs_is_found_out() {
 #[test]
 fn the_death_of_the_process_loses_nothing_acknowledged() {
     for seed in 0..rounds(20) as u64 {
-        let disk = ForgetfulDisk::new();
-        let steps = random_steps(&mut Chance(seed), 40);
-        let mut story = Story::begin(Arc::new(disk.clone()), seed).unwrap();
-        for step in &steps {
-            story.step(*step).unwrap();
-            let least = story.log.acknowledged;
-            // The dead process's memory of files is the kernel's: nothing of it is lost.
-            recover(&disk.power_cut_keep_all(), &story.log, least)
-                .unwrap_or_else(|error| panic!("seed {seed}, {step:?}: {error}"));
-        }
-        drop(story);
+        run_steps(seed, &random_steps(&mut Chance(seed), 40), |steps| {
+            let disk = ForgetfulDisk::new();
+            let mut story = Story::begin(Arc::new(disk.clone()), seed).unwrap();
+            for step in steps {
+                story.step(*step).unwrap();
+                let least = story.log.acknowledged;
+                // The dead process's memory of files is the kernel's: nothing of it is lost.
+                recover(&disk.power_cut_keep_all(), &story.log, least)
+                    .unwrap_or_else(|error| panic!("{step:?}: {error}"));
+            }
+        });
     }
 }
 

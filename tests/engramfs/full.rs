@@ -9,6 +9,7 @@ use engramfs::memory::{
     OpenMode, Setting, View,
 };
 
+use crate::shrink::run_steps;
 use crate::support::{Chance, delete, environment, main_of, put, rounds, texts, verify, who};
 
 const MIB: u64 = 1 << 20;
@@ -364,32 +365,37 @@ impl Model {
 #[test]
 fn random_work_on_a_full_disk_is_done_or_refused_and_nothing_is_lost() {
     for seed in 0..rounds(3) as u64 {
-        let (disk, mut memory) = store(6 * MIB, 1 << 20);
-        memory.set(&who(), main_of(&memory), Setting::Keep, "0s").unwrap();
-        let (mut chance, mut model, mut refused) = (Chance(seed), Model::default(), 0);
-        for _ in 0..400 {
-            match model.step(&memory, &mut chance) {
-                Ok(()) => {}
-                Err(error) => {
-                    assert_eq!(error.kind(), Kind::Full, "seed {seed}: {error}");
-                    refused += 1;
-                    for _ in 0..chance.below(8) {
-                        model.give(&memory, &mut chance).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-                    }
-                }
-            }
-            if chance.one_in(40) {
-                memory.sync().unwrap();
-                memory = open(&if chance.one_in(2) { disk.clone() } else { disk.power_cut(seed) });
-                if !chance.one_in(2) {
-                    model.check(&memory);
-                }
-                memory = open(&disk);
-            }
-        }
+        let mut chance = Chance(seed);
+        // Each step is the seed of all that it does.
+        let steps: Vec<u64> = (0..400).map(|_| chance.next()).collect();
+        let refused = run_steps(seed, &steps, work_on_a_full_disk);
         assert!(refused > 3, "seed {seed}: the disk was full {refused} times");
-        model.check(&memory);
-        memory.close().unwrap();
-        verify(&disk).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
+}
+
+/// Returns how often the disk was full.
+fn work_on_a_full_disk(steps: &[u64]) -> usize {
+    let (disk, mut memory) = store(6 * MIB, 1 << 20);
+    memory.set(&who(), main_of(&memory), Setting::Keep, "0s").unwrap();
+    let (mut model, mut refused) = (Model::default(), 0);
+    for seed in steps {
+        let mut chance = Chance(*seed);
+        if let Err(error) = model.step(&memory, &mut chance) {
+            assert_eq!(error.kind(), Kind::Full, "{error}");
+            refused += 1;
+            (0..chance.below(8)).for_each(|_| model.give(&memory, &mut chance).unwrap());
+        }
+        if chance.one_in(40) {
+            memory.sync().unwrap();
+            memory = open(&if chance.one_in(2) { disk.clone() } else { disk.power_cut(*seed) });
+            if !chance.one_in(2) {
+                model.check(&memory);
+            }
+            memory = open(&disk);
+        }
+    }
+    model.check(&memory);
+    memory.close().unwrap();
+    verify(&disk).unwrap();
+    refused
 }

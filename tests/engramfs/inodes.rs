@@ -8,6 +8,7 @@ use engramfs::memory::{
     Attrs, BranchId, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, RenameHow, Setting, Time, View,
 };
 
+use crate::shrink::run_steps;
 use crate::support::{Chance, main_of, open, rounds, who};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -52,41 +53,48 @@ fn edit(memory: &Memory, branch: BranchId, chance: &mut Chance) {
 /// A promote with nothing to do gave the branch its parent's numbers, under which it had other files.
 #[test]
 fn a_number_leads_to_one_file_for_ever() {
-    for seed in 0..rounds(60) {
-        let chance = &mut Chance(seed as u64);
-        let memory = open(&ForgetfulDisk::new()).unwrap();
-        let main = main_of(&memory);
-        memory.set(&who(), main, Setting::Rules, "** whole newest-wins\n").unwrap();
-        (0..4).for_each(|_| edit(&memory, main, chance));
-        let x = memory.fork(&who(), main, "x", None).unwrap();
-        memory.checkpoint(&who(), x, "v", None).unwrap();
-        let mut known: [HashMap<u64, Time>; 2] = Default::default();
-        for step in 0..40 {
-            let before = births(&memory, x);
-            let mut joins = false;
-            match chance.below(10) {
-                0 | 1 => joins = memory.merge(&who(), x, MergeKind::Pull, false).is_ok(),
-                2 | 3 => joins = memory.merge(&who(), x, MergeKind::Promote, false).is_ok(),
-                4 => drop(memory.rollback(&who(), x, "v").unwrap()),
-                5 => {
-                    let y = memory.fork(&who(), main, "y", None).unwrap();
-                    (0..3).for_each(|_| edit(&memory, y, chance));
-                    memory.merge(&who(), y, MergeKind::Merge, false).unwrap();
-                }
-                number => edit(&memory, if number < 8 { main } else { x }, chance),
+    for seed in 0..rounds(60) as u64 {
+        let mut chance = Chance(seed);
+        // What is done, and the seed of what it draws.
+        let steps: Vec<(usize, u64)> = (0..40).map(|_| (chance.below(10), chance.next())).collect();
+        run_steps(seed, &steps, |steps| watch_numbers(seed, steps));
+    }
+}
+
+fn watch_numbers(seed: u64, steps: &[(usize, u64)]) {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, mut chance) = (main_of(&memory), Chance(seed));
+    memory.set(&who(), main, Setting::Rules, "** whole newest-wins\n").unwrap();
+    (0..4).for_each(|_| edit(&memory, main, &mut chance));
+    let x = memory.fork(&who(), main, "x", None).unwrap();
+    memory.checkpoint(&who(), x, "v", None).unwrap();
+    let mut known: [HashMap<u64, Time>; 2] = Default::default();
+    for (n, (what, seed)) in steps.iter().enumerate() {
+        let chance = &mut Chance(*seed);
+        let before = births(&memory, x);
+        let mut joins = false;
+        match what {
+            0 | 1 => joins = memory.merge(&who(), x, MergeKind::Pull, false).is_ok(),
+            2 | 3 => joins = memory.merge(&who(), x, MergeKind::Promote, false).is_ok(),
+            4 => drop(memory.rollback(&who(), x, "v").unwrap()),
+            5 => {
+                let y = memory.fork(&who(), main, "y", None).unwrap();
+                (0..3).for_each(|_| edit(&memory, y, chance));
+                memory.merge(&who(), y, MergeKind::Merge, false).unwrap();
             }
-            let now = births(&memory, x);
-            for (branch, known) in [main, x].into_iter().zip(&mut known) {
-                for (inode, born) in births(&memory, branch) {
-                    let first = *known.entry(inode).or_insert(born);
-                    assert_eq!(first, born, "seed {seed}, step {step}: number {inode} leads to another file");
-                }
-            }
-            let moved = |(inode, born): &(&u64, &Time)| {
-                now.get(inode) != Some(*born) && now.iter().any(|(other, again)| other != *inode && again == *born)
-            };
-            let moved = before.iter().find(moved);
-            assert!(!joins || moved.is_none(), "seed {seed}, step {step}: a file got another number: {moved:?}");
+            number => edit(&memory, if *number < 8 { main } else { x }, chance),
         }
+        let now = births(&memory, x);
+        for (branch, known) in [main, x].into_iter().zip(&mut known) {
+            for (inode, born) in births(&memory, branch) {
+                let first = *known.entry(inode).or_insert(born);
+                assert_eq!(first, born, "step {n}: number {inode} leads to another file");
+            }
+        }
+        let moved = |(inode, born): &(&u64, &Time)| {
+            now.get(inode) != Some(*born) && now.iter().any(|(other, again)| other != *inode && again == *born)
+        };
+        let moved = before.iter().find(moved);
+        assert!(!joins || moved.is_none(), "step {n}: a file got another number: {moved:?}");
     }
 }

@@ -44,6 +44,8 @@ mod panics;
 mod refusals;
 /// Bytes that go wrong while a store is open.
 mod served;
+/// Random steps that fail, made fewer.
+mod shrink;
 /// Histories that note what was acknowledged.
 mod story;
 /// Stores in memory, clocks that tick, chance from seeds.

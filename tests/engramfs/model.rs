@@ -7,6 +7,7 @@ use std::sync::Arc;
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{BranchId, Kind, Memory, MergeKind, Query, Setting, Side, View};
 
+use crate::shrink::run_steps;
 use crate::support::{Chance, delete, main_of, open, put, rounds, texts, verify, who};
 
 /// A value, and when it was written; none is a delete.
@@ -52,6 +53,45 @@ impl ModelBranch {
     }
 }
 
+/// What a step does.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Write,
+    Fork,
+    Join(MergeKind),
+    Discard,
+    CheckpointOrRollback,
+    Strategy,
+    Collect,
+    Seal,
+    Reopen,
+}
+
+use Action::*;
+
+/// An action, and the seed of all that it draws, so that a step stays itself where others before it are left out.
+#[derive(Clone, Copy, Debug)]
+struct Step(Action, u64);
+
+impl Step {
+    fn random(chance: &mut Chance) -> Step {
+        let action = match chance.below(20) {
+            0..=7 => Write,
+            8..=10 => Fork,
+            11..=12 => Join(MergeKind::Merge),
+            13 => Join(MergeKind::Promote),
+            14 => Join(MergeKind::Pull),
+            15 => Discard,
+            16 => CheckpointOrRollback,
+            17 => Strategy,
+            18 if chance.one_in(4) => Collect,
+            18 => Seal,
+            _ => Reopen,
+        };
+        Step(action, chance.next())
+    }
+}
+
 struct World {
     disk: ForgetfulDisk,
     memory: Arc<Memory>,
@@ -62,12 +102,12 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    fn new() -> World {
         let disk = ForgetfulDisk::new();
         let memory = open(&disk).unwrap();
         let main = ModelBranch { path: "main".into(), alive: true, strategy: "newest-wins", ..Default::default() };
         let ids = HashMap::from([(0, main_of(&memory))]);
-        World { disk, memory, branches: vec![main], ids, clock: 0, chance: Chance(seed) }
+        World { disk, memory, branches: vec![main], ids, clock: 0, chance: Chance(0) }
     }
 
     fn pick(&mut self) -> usize {
@@ -84,20 +124,19 @@ impl World {
         self.branches.iter().any(|branch| branch.alive && branch.parent == Some(at))
     }
 
-    fn step(&mut self) {
+    fn step(&mut self, Step(action, seed): Step) {
+        self.chance = Chance(seed);
         let at = self.pick();
-        match self.chance.below(20) {
-            0..=7 => self.write(at),
-            8..=10 => self.fork(at),
-            11..=12 => self.join(at, MergeKind::Merge),
-            13 => self.join(at, MergeKind::Promote),
-            14 => self.join(at, MergeKind::Pull),
-            15 => self.discard(at),
-            16 => self.checkpoint_or_rollback(at),
-            17 => self.strategy(at),
-            18 if self.chance.one_in(4) => drop(self.memory.gc(&who(), None, false).unwrap()),
-            18 => self.memory.seal().unwrap(),
-            _ => self.reopen(),
+        match action {
+            Write => self.write(at),
+            Fork => self.fork(at),
+            Join(kind) => self.join(at, kind),
+            Discard => self.discard(at),
+            CheckpointOrRollback => self.checkpoint_or_rollback(at),
+            Strategy => self.strategy(at),
+            Collect => drop(self.memory.gc(&who(), None, false).unwrap()),
+            Seal => self.memory.seal().unwrap(),
+            Reopen => self.reopen(),
         }
     }
 
@@ -342,15 +381,19 @@ fn vector_of(text: &str) -> Vec<f32> {
 #[test]
 fn random_histories_agree_with_the_model() {
     for seed in 0..rounds(30) as u64 {
-        let mut world = World::new(seed);
-        for step in 0..300 {
-            world.step();
-            if step % 5 == 0 {
-                world.check();
+        let mut chance = Chance(seed);
+        let steps: Vec<Step> = (0..300).map(|_| Step::random(&mut chance)).collect();
+        run_steps(seed, &steps, |steps| {
+            let mut world = World::new();
+            for (number, step) in steps.iter().enumerate() {
+                world.step(*step);
+                if number % 5 == 0 {
+                    world.check();
+                }
             }
-        }
-        world.check();
-        world.memory.close().unwrap();
-        verify(&world.disk).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            world.check();
+            world.memory.close().unwrap();
+            verify(&world.disk).unwrap();
+        });
     }
 }

@@ -1,5 +1,6 @@
 //! Random operations, each done on the mount and on an ordinary directory: outcomes, trees, bytes and errnos are equal.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
@@ -10,6 +11,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::{Site, checked, rename_with};
+use crate::shrink::run_steps;
 use crate::support::{Chance, rounds};
 
 /// Operations of one history.
@@ -324,21 +326,27 @@ fn whole(folder: &Path) -> (String, String) {
 
 /// Does one history on both sides and returns how many steps succeeded; the sides stay open, so that what has no name
 /// lives on.
-fn history(mount: PathBuf, plain: PathBuf, seed: u64) -> (usize, [Side; 2]) {
+fn history(mount: &Path, plain: &Path, seed: u64) -> (usize, [Side; 2]) {
     let mut chance = Chance(seed);
-    let mut sides = [Side::new(mount), Side::new(plain)];
-    let (mut steps, mut done) = (Vec::new(), 0);
-    for n in 0..STEPS {
-        let step = step(&mut chance);
-        steps.push(step.clone());
-        let [ours, theirs] = sides.each_mut().map(|side| side.act(&step));
+    let steps: Vec<Step> = (0..STEPS).map(|_| step(&mut chance)).collect();
+    let runs = Cell::new(0);
+    run_steps(seed, &steps, |steps| {
+        // What is run again after a failure has folders of its own.
+        let run = runs.replace(runs.get() + 1);
+        let name = if run == 0 { seed.to_string() } else { format!("{seed}-{run}") };
+        on_both_sides([Side::new(mount.join(&name)), Side::new(plain.join(&name))], steps)
+    })
+}
+
+fn on_both_sides(mut sides: [Side; 2], steps: &[Step]) -> (usize, [Side; 2]) {
+    let mut done = 0;
+    for (n, step) in steps.iter().enumerate() {
+        let [ours, theirs] = sides.each_mut().map(|side| side.act(step));
         done += usize::from(ours.is_ok());
-        let story =
-            || steps[steps.len().saturating_sub(12)..].iter().map(|step| format!("{step:?}\n")).collect::<String>();
-        assert_eq!(ours, theirs, "seed {seed}, step {n}; ours, theirs after\n{}", story());
-        if n % 60 == 59 {
+        assert_eq!(ours, theirs, "step {n}, {step:?}; ours, theirs");
+        if n % 60 == 59 || n + 1 == steps.len() {
             let [ours, theirs] = sides.each_ref().map(|side| whole(&side.root));
-            assert_eq!(ours, theirs, "seed {seed}, after step {n}; ours, theirs after\n{}", story());
+            assert_eq!(ours, theirs, "after step {n}; ours, theirs");
         }
     }
     (done, sides)
@@ -352,8 +360,7 @@ fn random_operations_do_what_they_do_on_an_ordinary_file_system() {
     let count = rounds(20);
     let (mut open, mut done) = (Vec::new(), 0);
     for seed in 0..count {
-        let files = site.mnt.join(format!("main/files/{seed}"));
-        let (succeeded, sides) = history(files, plain.path().join(seed.to_string()), seed as u64);
+        let (succeeded, sides) = history(&site.mnt.join("main/files"), plain.path(), seed as u64);
         done += succeeded;
         if seed % 2 == 0 {
             open.push(sides);

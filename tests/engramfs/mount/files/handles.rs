@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use memmap2::MmapMut;
 
 use crate::mount::Mounted;
+use crate::shrink::run_steps;
 use crate::support::{Chance, rounds};
 
 /// Bytes that are mapped; the file is never shorter.
@@ -96,17 +97,23 @@ impl Shared {
 #[test]
 fn all_handles_and_mappings_of_a_file_show_the_same() {
     for seed in 0..rounds(4) as u64 {
-        let mount = Mounted::new();
-        let (mut shared, mut chance) = (Shared::new(&mount), Chance(seed + 1));
-        for step in 0..400 {
-            shared.step(&mut chance);
-            if chance.one_in(4) {
-                shared.check(step);
+        let mut chance = Chance(seed + 1);
+        // Each step is the seed of all that it does.
+        let steps: Vec<u64> = (0..400).map(|_| chance.next()).collect();
+        run_steps(seed, &steps, |steps| {
+            let mount = Mounted::new();
+            let mut shared = Shared::new(&mount);
+            for (number, seed) in steps.iter().enumerate() {
+                let mut chance = Chance(*seed);
+                shared.step(&mut chance);
+                if chance.one_in(4) {
+                    shared.check(number);
+                }
             }
-        }
-        shared.map.flush().unwrap();
-        shared.check(400);
-        mount.sh("mkdir main/branches/x; cmp main/files/shared main/branches/x/files/shared");
+            shared.map.flush().unwrap();
+            shared.check(steps.len());
+            mount.sh("mkdir main/branches/x; cmp main/files/shared main/branches/x/files/shared");
+        });
     }
 }
 
