@@ -213,6 +213,10 @@ fn a_checkpoint_shows_the_history_up_to_it() {
     assert_eq!(memory.history_end(&view).unwrap(), upto);
     let text = String::from_utf8(read(&memory, main, HistoryFile::Lineage, upto, 100)).unwrap();
     assert!(text.lines().last().unwrap().contains("\"op\":\"checkpoint\""));
+    memory.delete_checkpoint(&who(1), main, "one").unwrap();
+    let text = String::from_utf8(read(&memory, main, HistoryFile::Lineage, memory.version(), 100)).unwrap();
+    let last = text.lines().last().unwrap();
+    assert!(last.contains("\"op\":\"uncheckpoint\"") && last.contains("\"label\":\"one\""), "{last}");
 }
 
 #[test]

@@ -153,6 +153,11 @@ fn files_that_change_places_do_so() {
     child.mv("a", "t").mv("d/b", "a").mv("t", "d/b");
     parent.write("a", "A");
     clean(&base, &child, &parent, &[("a", "b\n"), D, ("d/b", "A")]);
+    // The names that files have meanwhile may be taken.
+    parent.write(".moving-0", "p").write(".moving-1", "p");
+    let taken = [(".moving-0", "p"), (".moving-1", "p")];
+    clean(&base, &child, &parent, &[&taken[..], &[("a", "b\n"), D, ("d/b", "A")]].concat());
+    parent.rm(".moving-0").rm(".moving-1");
     let mut child = base.later(100);
     child.mkdir("x").mv("d", "x/d").mv("x", "d");
     clean(&base, &child, &parent, &[("a", "A"), ("d/", ""), ("d/d/", ""), ("d/d/b", "b\n")]);
