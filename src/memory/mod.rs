@@ -115,6 +115,32 @@ pub struct Replaced {
 type Listener = Arc<dyn Fn(&BranchEvent) + Send + Sync>;
 
 /// An open store.
+///
+/// ```
+/// use engramfs::memory::{Actor, Environment, Memory, MergeKind, OpenMode, Query, RecordEdit, RecordInput, View};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// let ann = Actor { uid: 1000, gid: 1000, name: "ann".into() };
+/// let environment = Environment::real(ann.clone());
+/// let memory = Memory::open(folder.path(), OpenMode::Create, "an example", environment)?;
+/// let main = memory.root("main").ok_or("a new store has this branch")?;
+///
+/// // A fork is a branch of its own, which main sees nothing of until it is merged.
+/// let trial = memory.fork(&ann, main, "trial", None)?;
+/// let draft = RecordInput { vector: None, text: Some("Ann prefers green tea".into()), metadata: "{}".into() };
+/// memory.commit(&ann, trial, vec![RecordEdit::Put { id: "tea".into(), draft }])?;
+/// let query = Query::parse("green tea")?;
+/// assert!(memory.ask(&View::Branch(main), &query)?.hits.is_empty());
+///
+/// let result = memory.merge(&ann, trial, MergeKind::Merge, false)?;
+/// assert_eq!(result.status, "merged");
+/// let answer = memory.ask(&View::Branch(main), &query)?;
+/// assert_eq!(&*answer.hits[0].id, "tea");
+/// memory.close()?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Memory {
     disk: Arc<dyn Disk>,
     key: Key,

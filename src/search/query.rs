@@ -137,6 +137,19 @@ impl Query {
     ///
     /// White space around the line does not count. A key that is unknown or given twice, a wrong
     /// type, a number out of range and a query for nothing are errors.
+    ///
+    /// ```
+    /// use engramfs::search::{K_DEFAULT, Query};
+    ///
+    /// let words = Query::parse("green tea").unwrap();
+    /// assert_eq!((words.text.as_deref(), words.k), (Some("green tea"), K_DEFAULT));
+    ///
+    /// let near = Query::parse(r#"{"vector": [0.5, 1.0], "k": 3, "filter": {"user": "ann"}}"#).unwrap();
+    /// assert_eq!((near.vector, near.k), (Some(vec![0.5, 1.0]), 3));
+    ///
+    /// let error = Query::parse(r#"{"text": "tea", "k": 0}"#).unwrap_err();
+    /// println!("{error}; {}", error.hint());
+    /// ```
     pub fn parse(line: &str) -> Result<Self, QueryError> {
         let line = line.trim();
         if !line.starts_with('{') {

@@ -85,6 +85,15 @@ impl Verb {
     }
 
     /// Parses a line of `ctl`; none where it is no verb that can be asked for there, or has other arguments.
+    ///
+    /// ```
+    /// use engramfs::verb::Verb;
+    ///
+    /// let verb = Verb::parse("checkpoint v1 before the cleanup").unwrap();
+    /// assert_eq!(verb.spec().name, "checkpoint");
+    /// assert!(verb.changes());
+    /// assert!(Verb::parse("checkpoint").is_none(), "it needs a name");
+    /// ```
     pub fn parse(line: &str) -> Option<Verb> {
         let line = line.trim();
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));

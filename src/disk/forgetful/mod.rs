@@ -23,6 +23,24 @@ mod tests;
 ///
 /// The root is there from the start. A power cut returns a new disk and leaves this one as it was, so one
 /// run can be cut many times at the same moment. A file holds at most 4 GiB (`EFBIG`).
+///
+/// ```
+/// use engramfs::disk::{Disk, ForgetfulDisk};
+///
+/// # fn main() -> std::io::Result<()> {
+/// let disk = ForgetfulDisk::new();
+/// let file = disk.create("notes")?;
+/// file.write_all_at(b"safe", 0)?;
+/// file.sync()?;
+/// disk.sync_dir("")?;
+/// file.write_all_at(b"lost", 0)?;
+///
+/// let after = disk.power_cut_keep_nothing();
+/// assert_eq!(after.bytes("notes").unwrap(), b"safe");
+/// assert_eq!(disk.bytes("notes").unwrap(), b"lost");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct ForgetfulDisk {
     shared: Arc<ForgetfulShared>,
