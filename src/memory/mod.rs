@@ -155,7 +155,7 @@ pub struct Memory {
     storage: storage::Storage,
     documents: Mutex<views::document::DocumentCache>,
     admission: admission::Admission,
-    merging: merging::Merging,
+    merging: merging::MergeState,
     maintenance: maintenance::Maintenance,
     /// Itself, for what goes on in the background.
     me: Weak<Memory>,

@@ -10,7 +10,7 @@ use super::admission::reserve::{self, Reserve};
 use super::command::log_record::{Command, LogRecord};
 use super::load::{LoadSource, beside_a_writer, load};
 use super::maintenance::{Maintenance, unfinished};
-use super::merging::Merging;
+use super::merging::MergeState;
 use super::storage::manifest::{self, Manifest};
 use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
@@ -112,7 +112,7 @@ impl Memory {
             },
             documents: Mutex::default(),
             admission: Admission::new(DiskRoom::new(reserve, manifest_bytes)),
-            merging: Merging::default(),
+            merging: MergeState::default(),
             maintenance: Maintenance::default(),
             me: me.clone(),
             listeners: Mutex::default(),

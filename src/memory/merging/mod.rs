@@ -17,7 +17,7 @@ use crate::sync::Mutex;
 
 /// What is kept between attempts to merge.
 #[derive(Default)]
-pub(in crate::memory) struct Merging {
+pub(in crate::memory) struct MergeState {
     pub planner: planner::Planner,
     /// Which conflicts somebody was shown.
     pub acks: conflict_acks::ConflictAcks,
