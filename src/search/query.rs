@@ -13,7 +13,7 @@ mod fields;
 mod tests;
 
 /// How many hits are asked for where `k` is left out.
-pub const K_DEFAULT: usize = 10;
+const K_DEFAULT: usize = 10;
 /// The values of `k`.
 pub const K_RANGE: RangeInclusive<usize> = 1..=10_000;
 /// The values of `ef`, the beam of the walk through a graph.
@@ -139,10 +139,10 @@ impl Query {
     /// type, a number out of range and a query for nothing are errors.
     ///
     /// ```
-    /// use engramfs::search::{K_DEFAULT, Query};
+    /// use engramfs::search::Query;
     ///
     /// let words = Query::parse("green tea").unwrap();
-    /// assert_eq!((words.text.as_deref(), words.k), (Some("green tea"), K_DEFAULT));
+    /// assert_eq!((words.text.as_deref(), words.k), (Some("green tea"), 10));
     ///
     /// let near = Query::parse(r#"{"vector": [0.5, 1.0], "k": 3, "filter": {"user": "ann"}}"#).unwrap();
     /// assert_eq!((near.vector, near.k), (Some(vec![0.5, 1.0]), 3));
