@@ -9,7 +9,7 @@ use super::handle::{File, part};
 use super::mount_context::OpenContext;
 use super::refusal::InputRefusal;
 use crate::memory::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
-use crate::sync::{Mutex, MutexGuard, Rank};
+use crate::sync::{Mutex, MutexGuard, Rank, Reservation};
 
 /// The bytes of one handle. They begin as the document at open, and no other handle sees them
 /// before a commit.
@@ -30,6 +30,14 @@ struct Buffer {
     /// How long the beginning was when it was last looked at.
     probed: usize,
     pending: bool,
+    /// What the bytes say, once they are a complete record that was checked.
+    checked: Option<Checked>,
+}
+
+/// A record that waits for its commit, counted like the bytes it was parsed from.
+struct Checked {
+    record: RecordInput,
+    _reservation: Reservation,
 }
 
 impl RecordFile {
@@ -47,9 +55,9 @@ impl RecordFile {
         let Some(beginning) = buffer.next_probe(start, end) else {
             return Ok(());
         };
-        if RecordInput::probe(&self.id, &buffer.bytes[..beginning])? {
-            let draft = RecordInput::parse(&self.id, &buffer.bytes[..beginning])?;
-            self.place.memory().check(self.place.branch(), &draft)?;
+        if let Some(record) = RecordInput::parse_beginning(&self.id, &buffer.bytes[..beginning])? {
+            self.place.memory().check(self.place.branch(), &record)?;
+            buffer.keep(record, beginning);
         }
         Ok(())
     }
@@ -68,7 +76,37 @@ impl RecordFile {
 
 impl Buffer {
     fn new(bytes: CountedBuffer) -> Buffer {
-        Buffer { bytes, own: 0, probed: 0, pending: false }
+        Buffer { bytes, own: 0, probed: 0, pending: false, checked: None }
+    }
+
+    /// Keeps what the bytes up to `end` say for the commit, if these are all and the user's share has room for it.
+    fn keep(&mut self, record: RecordInput, end: usize) {
+        if end == self.bytes.len() {
+            let reservation = self.bytes.beside(record.bytes() as u64).ok();
+            self.checked = reservation.map(|reservation| Checked { record, _reservation: reservation });
+        }
+    }
+
+    /// Returns what all the bytes say.
+    fn record(&mut self, id: &str) -> Result<RecordInput, Failure> {
+        match self.checked.take() {
+            Some(checked) => Ok(checked.record),
+            None => Ok(RecordInput::parse(id, &self.bytes)?),
+        }
+    }
+
+    /// Makes it so long; what is added is zeros.
+    fn set_length(&mut self, length: usize) -> Result<(), Failure> {
+        self.bytes.resize(length)?;
+        self.bytes.truncate(length);
+        self.changed_from(length);
+        Ok(())
+    }
+
+    fn changed_from(&mut self, start: usize) {
+        self.own = self.own.min(start);
+        self.probed = self.probed.min(start);
+        self.checked = None;
     }
 
     /// Returns how much of the beginning is to be looked at after a write of `start..end`.
@@ -101,6 +139,7 @@ impl Buffer {
         let overwritten = self.bytes.get(start..end.min(before)).unwrap_or_default().to_vec();
         self.bytes.resize(before.max(end))?;
         self.bytes[start..end].copy_from_slice(data);
+        self.checked = None;
         Ok((before, overwritten))
     }
 
@@ -109,8 +148,7 @@ impl Buffer {
         if let Some(place) = self.bytes.get_mut(start..start + overwritten.len()) {
             place.copy_from_slice(&overwritten);
         }
-        self.own = self.own.min(start);
-        self.probed = self.probed.min(start);
+        self.changed_from(start);
     }
 }
 
@@ -144,10 +182,7 @@ impl File for RecordFile {
         let mut buffer = self.buffer()?;
         let length = usize::try_from(length).map_err(|_| Errno::EFBIG)?;
         let pending = length > 0 && (buffer.pending || length != buffer.bytes.len());
-        buffer.bytes.resize(length)?;
-        buffer.bytes.truncate(length);
-        buffer.own = buffer.own.min(length);
-        buffer.probed = buffer.probed.min(length);
+        buffer.set_length(length)?;
         self.set_pending(&mut buffer, pending);
         Ok(())
     }
@@ -158,8 +193,7 @@ impl File for RecordFile {
             return Ok(());
         }
         self.place.check_writable()?;
-        let draft = RecordInput::parse(&self.id, &buffer.bytes)?;
-        let edit = RecordEdit::Put { id: self.id.clone(), draft };
+        let edit = RecordEdit::Put { id: self.id.clone(), draft: buffer.record(&self.id)? };
         self.place.memory().commit(&self.place.actor(), self.place.branch(), vec![edit])?;
         self.set_pending(&mut buffer, false);
         Ok(())
@@ -207,6 +241,31 @@ mod tests {
         let mut buffer = buffer(b"{old document}");
         buffer.put(0, b"{new}").unwrap();
         assert_eq!(buffer.next_probe(0, 5), Some(5));
+    }
+
+    #[test]
+    fn a_checked_record_is_forgotten_with_any_change_of_its_bytes() {
+        let text = |buffer: &mut Buffer| buffer.record("a").unwrap().text.unwrap();
+        let checked = || {
+            let mut buffer = buffer(br#"{"text":"old"}"#);
+            let record = RecordInput::parse("a", br#"{"text":"checked"}"#).unwrap();
+            buffer.keep(record, buffer.bytes.len());
+            buffer
+        };
+        assert_eq!(&*text(&mut checked()), "checked");
+        let mut patched = checked();
+        patched.put(9, b"new").unwrap();
+        assert_eq!(&*text(&mut patched), "new");
+        let mut undone = checked();
+        let undo = undone.put(9, b"new").unwrap();
+        undone.undo(9, undo);
+        assert_eq!(&*text(&mut undone), "old");
+        let mut cut = checked();
+        cut.set_length(14).unwrap();
+        assert_eq!(&*text(&mut cut), "old");
+        let mut longer = buffer(br#"{"text":"old"}  "#);
+        longer.keep(RecordInput::parse("a", br#"{"text":"beginning"}"#).unwrap(), 14);
+        assert_eq!(&*text(&mut longer), "old");
     }
 
     #[test]

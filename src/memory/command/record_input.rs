@@ -170,12 +170,12 @@ impl RecordInput {
         keys.draft()
     }
 
-    /// Tells from the beginning of a document whether it can still become right: an error if it is
-    /// wrong for certain, otherwise whether it is complete.
-    pub fn probe(id: &str, beginning: &[u8]) -> Result<bool, RecordError> {
+    /// Parses the beginning of a document: an error if it is wrong for certain, nothing while it is incomplete,
+    /// the record once it is complete.
+    pub fn parse_beginning(id: &str, beginning: &[u8]) -> Result<Option<RecordInput>, RecordError> {
         match RecordInput::parse(id, beginning) {
-            Ok(_) => Ok(true),
-            Err(RecordError::Incomplete) => Ok(false),
+            Ok(record) => Ok(Some(record)),
+            Err(RecordError::Incomplete) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -186,7 +186,7 @@ impl RecordInput {
     }
 
     /// Returns how many bytes it takes.
-    pub(in crate::memory) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let vector = self.vector.as_ref().map_or(0, |vector| size_of_val(&**vector));
         vector + self.text.as_ref().map_or(0, |text| text.len()) + self.metadata.len()
     }
@@ -263,12 +263,12 @@ mod tests {
     fn a_beginning_is_refused_only_when_it_is_wrong_for_certain() {
         let whole = br#"{"vector":[1.5,2],"text":"x"}"#;
         for end in 0..whole.len() {
-            assert!(!RecordInput::probe("a", &whole[..end]).unwrap());
+            assert!(RecordInput::parse_beginning("a", &whole[..end]).unwrap().is_none());
         }
-        assert!(RecordInput::probe("a", whole).unwrap());
-        assert!(RecordInput::probe("a", b"hello").is_err());
-        assert!(RecordInput::probe("a", br#"{"vector":["#).is_ok());
-        assert!(RecordInput::probe("a", br#"{"text":7"#).is_err());
+        assert!(RecordInput::parse_beginning("a", whole).unwrap().is_some());
+        assert!(RecordInput::parse_beginning("a", b"hello").is_err());
+        assert!(RecordInput::parse_beginning("a", br#"{"vector":["#).is_ok());
+        assert!(RecordInput::parse_beginning("a", br#"{"text":7"#).is_err());
     }
 
     #[test]
