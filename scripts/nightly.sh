@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The long suites, one after the other; prints what became of each, exit 1 when one failed.
-#   scripts/nightly.sh [--quick] [PART…]      parts: attack, check, conformance, deny, fuzz, kills; all of them without
+#   scripts/nightly.sh [--quick] [PART…]      parts: attack, check, conformance, deny, fuzz, kills, schedules; all of them without
 #   a word; mutants, which takes a night of its own, only where it is named
 # --quick takes some minutes: the same with less of everything. Logs go to $ENGRAMFS_LOGS, else to a folder that is named.
 # ENGRAMFS_SUITES is where conformance.sh keeps its suites. Needs root, /dev/fuse and about 8 GB below TMPDIR.
@@ -11,11 +11,11 @@ quick=() rounds=20 kills=1000 fuzz=600 mutants=300 parts=()
 for word in "$@"; do
   case $word in
     --quick) quick=(--quick) rounds=1 kills=30 fuzz=10 mutants=20 ;;
-    attack | check | conformance | deny | fuzz | kills | mutants) parts+=("$word") ;;
+    attack | check | conformance | deny | fuzz | kills | mutants | schedules) parts+=("$word") ;;
     *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(attack check conformance deny fuzz kills)
+[ ${#parts[@]} -gt 0 ] || parts=(attack check conformance deny fuzz kills schedules)
 logs=${ENGRAMFS_LOGS:-$(mktemp -d)} failed=0
 mkdir -p "$logs"
 
@@ -23,6 +23,11 @@ mkdir -p "$logs"
 kill_servers() {
   ENGRAMFS_ROUNDS=$(((kills + 29) / 30)) cargo test --locked --test engramfs -- --exact \
     mount::lifecycle::what_was_acknowledged_outlives_the_process_whenever_it_is_killed
+}
+
+# Shuttle chooses which thread goes on at each lock; an order that fails is printed, to be replayed.
+schedules() {
+  RUSTFLAGS='--cfg shuttle' cargo test --locked --lib --target-dir target/shuttle schedules::
 }
 
 # Known vulnerabilities are looked for only where their database can be fetched.
@@ -46,6 +51,7 @@ run() {
     fuzz) scripts/fuzz.sh --seconds $fuzz ;;
     kills) kill_servers ;;
     mutants) scripts/mutants.sh "$mutants" ;;
+    schedules) schedules ;;
   esac
 }
 

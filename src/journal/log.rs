@@ -377,3 +377,83 @@ impl Journal {
         self.flush.lock()
     }
 }
+
+/// Orders of threads that shuttle chooses: `scripts/nightly.sh schedules`.
+#[cfg(all(test, shuttle))]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod schedules {
+    use shuttle::sync::Mutex as Turns;
+    use shuttle::thread;
+
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+
+    struct Stage {
+        device: ForgetfulDisk,
+        disk: Arc<dyn Disk>,
+        /// The file that is written to.
+        current: Turns<Arc<Journal>>,
+    }
+
+    impl Stage {
+        fn new() -> Stage {
+            let device = ForgetfulDisk::new();
+            let disk: Arc<dyn Disk> = Arc::new(device.clone());
+            disk.make_dir("journal").unwrap();
+            disk.sync_dir("").unwrap();
+            let current = Turns::new(Arc::new(Journal::create(&disk).unwrap()));
+            Stage { device, disk, current }
+        }
+
+        /// Appends and flushes; what was promised must be on the device.
+        fn write(&self, number: u8) -> Result<(), JournalError> {
+            let (journal, upto) = {
+                let current = self.current.lock().unwrap();
+                (current.clone(), current.append(Kind::Command, &[&[number; 40]])?)
+            };
+            journal.sync(upto)?;
+            let durable = self.device.power_cut_keep_nothing().bytes(&journal.path).unwrap();
+            let end = upto as usize;
+            assert_eq!(durable.get(end - 40..end), Some(&[number; 40][..]));
+            Ok(())
+        }
+
+        /// Lets another file follow.
+        fn rotate(&self) -> Result<(), JournalError> {
+            let mut current = self.current.lock().unwrap();
+            let next = Journal::create_after(&self.disk, &current)?;
+            next.begin()?;
+            *current = Arc::new(next);
+            Ok(())
+        }
+    }
+
+    fn run(fails: bool) {
+        let stage = Arc::new(Stage::new());
+        if fails {
+            stage.device.fail_next_sync(libc::EIO);
+        }
+        let threads = [1, 2, 3].map(|number| {
+            let stage = stage.clone();
+            thread::spawn(move || {
+                let both = stage.write(number).and_then(|()| stage.write(10 + number));
+                let all = if number == 3 { both.and_then(|()| stage.rotate()) } else { both };
+                let written = all.and_then(|()| stage.write(20 + number));
+                assert!(fails || written.is_ok(), "{written:?}");
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    #[test]
+    fn what_a_shared_flush_promises_is_on_the_device() {
+        shuttle::check_random(|| run(false), 3000);
+        shuttle::check_pct(|| run(false), 3000, 3);
+    }
+
+    #[test]
+    fn nobody_is_promised_what_a_failed_flush_lost() {
+        shuttle::check_random(|| run(true), 3000);
+        shuttle::check_pct(|| run(true), 3000, 3);
+    }
+}

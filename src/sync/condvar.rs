@@ -4,10 +4,11 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::MutexGuard;
+use super::backend::sync;
 
 /// A condition variable for a [`super::Mutex`].
 #[derive(Default)]
-pub struct Condvar(std::sync::Condvar);
+pub struct Condvar(sync::Condvar);
 
 impl Condvar {
     /// Wakes one who waits.

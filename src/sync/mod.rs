@@ -11,6 +11,7 @@
 //! **Waiting.** [`without_waiting`] marks a thread that serves other callers, too. What would have to
 //! wait there gives up ([`may_wait`]), and its caller repeats it on a thread of a [`Pool`].
 
+mod backend;
 mod budget;
 mod condvar;
 mod deadline;

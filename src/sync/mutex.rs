@@ -3,18 +3,19 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
 
+use super::backend::sync;
 use super::order::{Held, Rank};
 use super::waiting::may_wait;
 
 /// A mutex that has a place in the order of locks.
 pub struct Mutex<T: ?Sized> {
     rank: Rank,
-    inner: std::sync::Mutex<T>,
+    inner: sync::Mutex<T>,
 }
 
 /// A locked [`Mutex`].
 pub struct MutexGuard<'a, T: ?Sized> {
-    pub(super) inner: std::sync::MutexGuard<'a, T>,
+    pub(super) inner: sync::MutexGuard<'a, T>,
     pub(super) held: Held,
 }
 
@@ -26,7 +27,7 @@ impl<T> Mutex<T> {
 
     /// Makes a mutex of that rank.
     pub const fn ranked(rank: Rank, value: T) -> Mutex<T> {
-        Mutex { rank, inner: std::sync::Mutex::new(value) }
+        Mutex { rank, inner: sync::Mutex::new(value) }
     }
 
     /// Returns the value, which nobody else can have locked.

@@ -51,7 +51,7 @@ mod check {
 
     use super::{Held, Rank};
 
-    thread_local! {
+    crate::sync::backend::thread_local! {
         static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
     }
 
@@ -62,7 +62,8 @@ mod check {
         ///
         /// Where the thread holds a lock that comes later in the order, or one of the same rank.
         pub(in crate::sync) fn take(rank: Rank) -> Held {
-            HELD.with_borrow_mut(|held| {
+            HELD.with(|held| {
+                let mut held = held.borrow_mut();
                 let last = held.iter().max().copied();
                 assert!(last.is_none_or(|last| last < rank), "a lock of rank {rank:?} is taken under one of {last:?}");
                 held.push(rank);

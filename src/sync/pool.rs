@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZero;
 use std::sync::Arc;
-use std::thread;
 
+use super::backend::thread;
 use super::{Condvar, Mutex, MutexGuard};
 
 /// Threads that stay when there is nothing to do.
@@ -77,7 +77,7 @@ impl PoolState {
 impl Pool {
     /// Returns the number of processors that this process may use.
     pub fn processors() -> usize {
-        thread::available_parallelism().map_or(1, NonZero::get)
+        std::thread::available_parallelism().map_or(1, NonZero::get)
     }
 
     /// Makes a pool without threads; they come with the work, up to `threads_max`.
@@ -210,5 +210,43 @@ mod tests {
         }
         pool.run(1, move || tell.send(()).unwrap());
         told.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
+}
+
+/// Orders of threads that shuttle chooses: `scripts/nightly.sh schedules`.
+#[cfg(all(test, shuttle))]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod schedules {
+    use shuttle::thread::yield_now;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Jobs {
+        running: HashMap<u32, usize>,
+        done: usize,
+    }
+
+    #[test]
+    fn every_job_is_done_and_no_user_has_more_than_half_of_the_threads() {
+        let run = || {
+            let (pool, jobs) = (Pool::new("test", 4), Arc::new((Mutex::<Jobs>::default(), Condvar::default())));
+            for uid in [7, 8, 7, 7, 8] {
+                let jobs = jobs.clone();
+                pool.run(uid, move || {
+                    *jobs.0.lock().running.entry(uid).or_default() += 1;
+                    yield_now();
+                    let mut state = jobs.0.lock();
+                    assert!(state.running[&uid] <= 2, "two of four threads are half of them");
+                    *state.running.get_mut(&uid).unwrap() -= 1;
+                    state.done += 1;
+                    jobs.1.notify_all();
+                });
+            }
+            // A job that nobody comes for leaves this thread waiting for ever, which shuttle reports.
+            drop(jobs.1.wait_while(jobs.0.lock(), |jobs| jobs.done < 5));
+        };
+        shuttle::check_random(run, 3000);
+        shuttle::check_pct(run, 3000, 3);
     }
 }

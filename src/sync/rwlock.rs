@@ -3,30 +3,31 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 
+use super::backend::sync;
 use super::order::{Held, Rank};
 
 /// A lock for many readers or one writer that has a place in the order of locks.
 pub struct RwLock<T> {
     rank: Rank,
-    inner: std::sync::RwLock<T>,
+    inner: sync::RwLock<T>,
 }
 
 /// A [`RwLock`] taken for reading.
 pub struct ReadGuard<'a, T> {
-    inner: std::sync::RwLockReadGuard<'a, T>,
+    inner: sync::RwLockReadGuard<'a, T>,
     _held: Held,
 }
 
 /// A [`RwLock`] taken for writing.
 pub struct WriteGuard<'a, T> {
-    inner: std::sync::RwLockWriteGuard<'a, T>,
+    inner: sync::RwLockWriteGuard<'a, T>,
     _held: Held,
 }
 
 impl<T> RwLock<T> {
     /// Makes a lock of that rank.
     pub const fn ranked(rank: Rank, value: T) -> RwLock<T> {
-        RwLock { rank, inner: std::sync::RwLock::new(value) }
+        RwLock { rank, inner: sync::RwLock::new(value) }
     }
 
     /// Waits until no writer has it.

@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 
-thread_local! {
+use super::backend;
+
+backend::thread_local! {
     static HURRIED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -13,22 +15,22 @@ pub fn without_waiting<T>(work: impl FnOnce() -> T) -> T {
     struct Mark(bool);
     impl Drop for Mark {
         fn drop(&mut self) {
-            HURRIED.set(self.0);
+            HURRIED.with(|hurried| hurried.set(self.0));
         }
     }
-    let _mark = Mark(HURRIED.replace(true));
+    let _mark = Mark(HURRIED.with(|hurried| hurried.replace(true)));
     work()
 }
 
 /// Returns whether this thread may wait for another caller.
 pub fn may_wait() -> bool {
-    !HURRIED.get()
+    !HURRIED.with(Cell::get)
 }
 
 /// Lets this thread wait for the rest of its work: it has changed something, so the work can't be
 /// repeated elsewhere.
 pub fn no_longer_hurried() {
-    HURRIED.set(false);
+    HURRIED.with(|hurried| hurried.set(false));
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ impl Drop for OpenInode {
         if let Some(doing) = self.doing {
             self.mount.opened.end(&self.place, doing);
         }
-        if self.mount.opened.close(&self.place) {
+        if let Some(_leaving) = self.mount.opened.close(&self.place) {
             self.mount.drop_file(self.caller, &self.place.0, self.inode());
         }
     }

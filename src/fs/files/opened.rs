@@ -59,14 +59,19 @@ impl OpenInodes {
         Ok(())
     }
 
-    /// Takes a handle back, and tells whether it was the last one of an inode without a name.
-    pub fn close(&self, place: &InodeKey) -> bool {
+    /// Takes a handle back. After the last one of an inode without a name, who opens it waits until what is returned is
+    /// dropped: the inode is gone then.
+    pub fn close(&self, place: &InodeKey) -> Option<Leaving<'_>> {
         let mut places = self.places.lock();
-        let Some(uses) = places.get_mut(place) else { return false };
+        let uses = places.get_mut(place)?;
         uses.handles = uses.handles.saturating_sub(1);
-        let is_last = uses.handles == 0 && uses.is_orphan;
+        if uses.handles == 0 && uses.is_orphan {
+            uses.is_orphan = false;
+            uses.leaving += 1;
+            return Some(Leaving { opened: self, place: place.clone(), is_open: false });
+        }
         forget_idle(&mut places, place);
-        is_last
+        None
     }
 
     /// Notes what a handle does, until [`OpenInodes::end`].
@@ -119,7 +124,7 @@ fn forget_idle(places: &mut MutexGuard<'_, HashMap<InodeKey, Uses>>, place: &Ino
     }
 }
 
-/// A name that is being taken away; dropping it lets those go on who want to open the inode.
+/// A name or an inode that is being taken away; dropping it lets those go on who want to open the inode.
 pub(in crate::fs) struct Leaving<'a> {
     opened: &'a OpenInodes,
     place: InodeKey,
@@ -169,8 +174,8 @@ mod tests {
         assert!(!leaving.orphaned());
         drop(leaving);
         assert_eq!(opened.of(&place().0), [7]);
-        assert!(!opened.close(&place()));
-        assert!(opened.close(&place()));
+        assert!(opened.close(&place()).is_none());
+        assert!(opened.close(&place()).is_some());
         assert!(opened.places.lock().is_empty());
     }
 
@@ -179,7 +184,7 @@ mod tests {
         let opened = OpenInodes::default();
         opened.open(&place()).unwrap();
         let leaving = opened.leave(place());
-        assert!(!opened.close(&place()));
+        assert!(opened.close(&place()).is_none());
         assert!(leaving.orphaned());
         drop(leaving);
         assert!(opened.places.lock().is_empty());
@@ -199,5 +204,73 @@ mod tests {
             drop(leaving);
         });
         assert_eq!(opened.of(&place().0), [7]);
+    }
+}
+
+/// Orders of threads that shuttle chooses: `scripts/nightly.sh schedules`.
+#[cfg(all(test, shuttle))]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod schedules {
+    use std::sync::Arc;
+
+    use shuttle::thread;
+
+    use super::*;
+    use crate::memory::BranchId;
+
+    /// A file whose name goes while others open and close it.
+    #[derive(Default)]
+    struct Stage {
+        opened: OpenInodes,
+        /// Whether the inode is there, and how often it was removed.
+        inode: Mutex<(bool, usize)>,
+    }
+
+    impl Stage {
+        fn place() -> InodeKey {
+            (FilesOf::branch(BranchId(1)), 7)
+        }
+
+        fn remove(&self) {
+            let mut inode = self.inode.lock();
+            *inode = (false, inode.1 + 1);
+        }
+
+        fn use_it(&self) {
+            self.opened.open(&Stage::place()).unwrap();
+            let there = self.inode.lock().0;
+            thread::yield_now();
+            assert_eq!(self.inode.lock().0, there, "what is open stays");
+            if let Some(_leaving) = self.opened.close(&Stage::place()) {
+                self.remove();
+            }
+        }
+
+        fn unlink(&self) {
+            let leaving = self.opened.leave(Stage::place());
+            if !leaving.is_open {
+                return self.remove();
+            }
+            if leaving.orphaned() {
+                self.remove();
+            }
+        }
+    }
+
+    #[test]
+    fn an_inode_whose_name_goes_is_removed_once_and_never_while_it_is_open() {
+        let run = || {
+            let stage = Arc::new(Stage::default());
+            stage.inode.lock().0 = true;
+            let user = |stage: Arc<Stage>| thread::spawn(move || stage.use_it());
+            let mut threads = vec![user(stage.clone()), user(stage.clone())];
+            let unlinked = stage.clone();
+            threads.push(thread::spawn(move || unlinked.unlink()));
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(*stage.inode.lock(), (false, 1));
+            assert!(stage.opened.places.lock().is_empty());
+        };
+        shuttle::check_random(run, 5000);
+        shuttle::check_pct(run, 5000, 3);
     }
 }
