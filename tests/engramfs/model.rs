@@ -22,6 +22,7 @@ struct ModelBranch {
     base: BTreeMap<String, String>,
     checkpoints: BTreeMap<String, BTreeMap<String, (String, u64)>>,
     checkpoint_graves: BTreeMap<String, BTreeMap<String, u64>>,
+    checkpoint_bases: BTreeMap<String, BTreeMap<String, String>>,
     strategy: &'static str,
     alive: bool,
 }
@@ -306,9 +307,11 @@ impl World {
             branch.graves = branch.checkpoint_graves[&label].clone();
             branch.graves.extend(gone.into_iter().map(|id| (id, time)));
             branch.records = records;
+            branch.base = branch.checkpoint_bases[&label].clone();
         } else {
             self.memory.checkpoint(&who(), self.ids[&at], &label, None).unwrap();
             branch.checkpoints.insert(label.clone(), branch.records.clone());
+            branch.checkpoint_bases.insert(label.clone(), branch.base.clone());
             branch.checkpoint_graves.insert(label, branch.graves.clone());
         }
     }

@@ -19,6 +19,8 @@ pub struct BranchId(pub u64);
 #[derive(Clone)]
 pub struct Checkpoint {
     pub state: Arc<BranchVersion>,
+    /// The branch's base then.
+    pub base: Arc<BranchVersion>,
     /// `seq` of the entry that took it.
     pub seq: u64,
     /// When it was taken.
@@ -38,6 +40,7 @@ pub struct RetainedState {
 impl PartialEq for Checkpoint {
     fn eq(&self, other: &Checkpoint) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
+            && Arc::ptr_eq(&self.base, &other.base)
             && (self.seq, self.time, &self.text) == (other.seq, other.time, &other.text)
     }
 }

@@ -13,7 +13,10 @@ pub(in crate::memory) fn each_state(catalog: &Catalog, mut each: impl FnMut(&Arc
     for branch in catalog.branches.values() {
         each(&branch.state);
         each(&branch.base);
-        branch.checkpoints.values().for_each(|checkpoint| each(&checkpoint.state));
+        for checkpoint in branch.checkpoints.values() {
+            each(&checkpoint.state);
+            each(&checkpoint.base);
+        }
         branch.kept.values().for_each(|kept| each(&kept.state));
     }
 }

@@ -8,7 +8,7 @@ use imbl::ordmap::DiffItem;
 use super::compact::Sparse;
 use crate::branch::{BranchVersion, Visible};
 use crate::memory::catalog::each_state;
-use crate::memory::catalog::{BranchRef, Branches, Catalog, Checkpoint, RetainedState};
+use crate::memory::catalog::{BranchRef, Branches, Catalog, RetainedState};
 use crate::memory::storage::trees::stored;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
@@ -263,8 +263,12 @@ impl<'a> Relocations<'a> {
             after.make_mut().base = base;
         }
         for (label, old) in &branch.checkpoints {
-            if let Some(state) = moves(&old.state) {
-                after.make_mut().checkpoints.insert(label.clone(), Checkpoint { state, ..old.clone() });
+            let (state, base) = (moves(&old.state), moves(&old.base));
+            if state.is_some() || base.is_some() {
+                let mut moved = old.clone();
+                moved.state = state.unwrap_or(moved.state);
+                moved.base = base.unwrap_or(moved.base);
+                after.make_mut().checkpoints.insert(label.clone(), moved);
             }
         }
         for (head, old) in &branch.kept {

@@ -21,6 +21,8 @@ pub struct Rollback {
     taken: u64,
     patterns: Option<Arc<str>>,
     state: BranchVersion,
+    /// The base that the branch gets back: a merge then deletes nothing that a pull had brought.
+    base: Option<Arc<BranchVersion>>,
     counts: Counts,
     /// When; what goes has gone since this moment.
     pub time: Time,
@@ -54,6 +56,7 @@ impl Rollback {
             taken: checkpoint.seq,
             patterns: patterns.map(|patterns| patterns.join(" ").into()),
             state,
+            base: patterns.is_none().then(|| checkpoint.base.clone()),
             counts,
             time: context.time,
         })
@@ -79,7 +82,11 @@ impl Rollback {
         let mut prepared = about(catalog, log_record, branch, EntryOp::Rollback).with_detail(detail);
         prepared.counts = self.counts;
         let kept = RetainedState { state: branch.state.clone(), time: log_record.time };
-        Ok(prepared.with_state(self.state.clone()).step(CatalogChange::Keep(branch.id, kept)))
+        let prepared = prepared.with_state(self.state.clone()).step(CatalogChange::Keep(branch.id, kept));
+        Ok(match &self.base {
+            Some(base) => prepared.step(CatalogChange::Base(branch.id, base.clone())),
+            None => prepared,
+        })
     }
 }
 

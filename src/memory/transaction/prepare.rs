@@ -245,8 +245,13 @@ fn checkpoint(
     }
     let text_detail = (!text.is_empty()).then(|| text.clone());
     let detail = Detail { label: Some(label.clone()), text: text_detail, ..Detail::default() };
-    let checkpoint =
-        Checkpoint { state: without_orphans(&branch.state), seq: 0, time: log_record.time, text: text.clone() };
+    let checkpoint = Checkpoint {
+        state: without_orphans(&branch.state),
+        base: branch.base.clone(),
+        seq: 0,
+        time: log_record.time,
+        text: text.clone(),
+    };
     let prepared = about(catalog, log_record, branch, EntryOp::Checkpoint).with_detail(detail);
     Ok(prepared.step(CatalogChange::Checkpoint(branch.id, label.clone(), checkpoint)))
 }

@@ -292,6 +292,34 @@ fn checkpoints_never_change_and_rollback_returns_to_them() {
 }
 
 #[test]
+fn a_merge_after_a_rolled_back_pull_or_promote_takes_nothing_away() {
+    for act in ["pull", "promote"] {
+        let mount = forked();
+        fs::create_dir(mount.at("main/branches/y")).unwrap();
+        let y = "main/branches/y";
+        mount.put(&format!("{y}/vectors/own.json"), "own");
+        mount.ctl(y, "checkpoint before").unwrap();
+        mount.put(&format!("{y}/vectors/later.json"), "later");
+        for id in ["p1", "p2", "p3"] {
+            mount.put(&format!("main/vectors/{id}.json"), id);
+        }
+        fs::write(mount.at("main/files/plan.md"), "the parent's").unwrap();
+        mount.ctl(y, act).unwrap();
+        assert!(mount.at(&format!("{y}/files/plan.md")).exists() && mount.at(&format!("{y}/vectors/p1.json")).exists());
+        mount.ctl(y, "rollback before").unwrap();
+        mount.put(&format!("{y}/vectors/after.json"), "after");
+
+        fs::rename(mount.at(y), mount.at("main/y")).unwrap();
+        let mut expected = vec!["a.json", "after.json", "b.json", "own.json", "p1.json", "p2.json", "p3.json"];
+        if act == "promote" {
+            expected.insert(3, "later.json");
+        }
+        assert_eq!(names(mount.at("main/vectors")), expected, "{act}");
+        assert_eq!(fs::read_to_string(mount.at("main/files/plan.md")).unwrap(), "the parent's", "{act}");
+    }
+}
+
+#[test]
 fn a_branch_can_start_from_a_checkpoint() {
     let mount = forked();
     mount.ctl("main", "checkpoint v1 before the flood").unwrap();

@@ -38,7 +38,7 @@ struct ManifestRow {
     state: u64,
     base: u64,
     settings: Settings,
-    checkpoints: BTreeMap<Arc<str>, (u64, u64, Time, Arc<str>)>,
+    checkpoints: BTreeMap<Arc<str>, CheckpointRow>,
     kept: BTreeMap<Hash, (u64, Time)>,
     resolutions: BTreeMap<Arc<str>, Resolution>,
 }
@@ -103,6 +103,15 @@ impl PartReading {
     }
 }
 
+/// A checkpoint, with its states by number.
+struct CheckpointRow {
+    state: u64,
+    base: u64,
+    seq: u64,
+    time: Time,
+    text: Arc<str>,
+}
+
 /// The states that branches refer to, each made once, and their trees likewise.
 struct States<'a> {
     read: &'a PartReading,
@@ -146,7 +155,8 @@ impl ManifestRow {
         self.settings = nth(settings, input.number()?)?.clone();
         let text = |input: &mut Reader<'_>| Ok(input.text()?.into());
         let checkpoint = |input: &mut Reader<'_>| {
-            Ok((input.number()?, input.number()?, Time(input.signed()?), input.text()?.into()))
+            let (state, base, seq) = (input.number()?, input.number()?, input.number()?);
+            Ok(CheckpointRow { state, base, seq, time: Time(input.signed()?), text: input.text()?.into() })
         };
         changes(input, &mut self.checkpoints, text, checkpoint)?;
         let kept = |input: &mut Reader<'_>| Ok((input.number()?, Time(input.signed()?)));
@@ -179,8 +189,9 @@ impl ManifestRow {
             kept: Default::default(),
             resolutions: self.resolutions.into_iter().collect(),
         };
-        for (label, (state, seq, time, text)) in self.checkpoints {
-            branch.checkpoints.insert(label, Checkpoint { state: states.state(state)?, seq, time, text });
+        for (label, CheckpointRow { state, base, seq, time, text }) in self.checkpoints {
+            let (state, base) = (states.state(state)?, states.state(base)?);
+            branch.checkpoints.insert(label, Checkpoint { state, base, seq, time, text });
         }
         for (head, (state, time)) in self.kept {
             branch.kept.insert(head, RetainedState { state: states.state(state)?, time });

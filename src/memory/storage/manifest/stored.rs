@@ -213,7 +213,8 @@ impl Stored {
             &new.checkpoints,
             |out, label| _ = out.text(label),
             |out, checkpoint| {
-                out.number(self.state(&checkpoint.state, trees)?).number(checkpoint.seq);
+                let states = [self.state(&checkpoint.state, trees)?, self.state(&checkpoint.base, trees)?];
+                out.number(states[0]).number(states[1]).number(checkpoint.seq);
                 out.signed(checkpoint.time.0).text(&checkpoint.text);
                 Ok(())
             },
