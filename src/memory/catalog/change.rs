@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use imbl::OrdMap;
+
 use super::branch::name_path;
 use super::branch_files::files_held;
 use super::settings::Setting;
@@ -62,6 +64,8 @@ impl Catalog {
             CatalogChange::Base(id, base) => self.touch_counted(id, seq, |branch| {
                 branch.base = base;
                 branch.base_seq = seq;
+                // What was settled was settled against the base before; a rollback may bring the same two versions back.
+                branch.resolutions = OrdMap::new();
             }),
             CatalogChange::Keep(id, kept) => self.touch(id, seq, |branch| branch.keep(kept)),
             CatalogChange::Checkpoint(id, label, checkpoint) => self.touch(id, seq, |branch| {
