@@ -1,7 +1,8 @@
 //! The scrubber: the thread that checks mapped files again, slowly, for as long as a store is open.
 //!
 //! What queries search is mapped, and was checked when it was first touched. What becomes wrong on the disk after that
-//! is found here: from then on every use of the file is an error. It holds the files and not the store while it works.
+//! is found here: from then on every use of the file is an error. While it works it holds neither the store nor a file,
+//! so what a collection removes gives its room back at once.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -38,24 +39,31 @@ struct ScrubState {
 #[derive(Clone, Default)]
 pub(in crate::memory) struct Scrubber(Arc<(Mutex<ScrubState>, Condvar)>);
 
-/// A file that is mapped.
-enum MappedSection {
-    Segment(Arc<Segment>),
-    Graph(Arc<GraphFile>),
+/// A file that is mapped. It is held only while a block is checked: what is removed meanwhile gives its room back.
+struct MappedFile {
+    bytes: u64,
+    file: MappedSection,
 }
 
-impl MappedSection {
-    fn bytes(&self) -> u64 {
-        match self {
-            MappedSection::Segment(segment) => segment.file_bytes(),
-            MappedSection::Graph(graph) => graph.file_bytes(),
-        }
+enum MappedSection {
+    Segment(Weak<Segment>),
+    Graph(Weak<GraphFile>),
+}
+
+impl MappedFile {
+    fn segment(segment: &Arc<Segment>) -> MappedFile {
+        MappedFile { bytes: segment.file_bytes(), file: MappedSection::Segment(Arc::downgrade(segment)) }
     }
 
+    fn graph(graph: &Arc<GraphFile>) -> MappedFile {
+        MappedFile { bytes: graph.file_bytes(), file: MappedSection::Graph(Arc::downgrade(graph)) }
+    }
+
+    /// Checks a block; nothing behind the last one, and where nobody uses the file any longer.
     fn recheck(&self, block: u64) -> Option<Result<u64, SegmentError>> {
-        match self {
-            MappedSection::Segment(segment) => segment.recheck(block),
-            MappedSection::Graph(graph) => graph.recheck(block),
+        match &self.file {
+            MappedSection::Segment(segment) => segment.upgrade()?.recheck(block),
+            MappedSection::Graph(graph) => graph.upgrade()?.recheck(block),
         }
     }
 }
@@ -90,12 +98,12 @@ impl Scrubber {
     }
 
     /// Checks every block of some files; `pause` is called after each burst and says whether to go on.
-    fn round(&self, files: Vec<MappedSection>, pause: impl Fn() -> bool) {
-        let mut progress = ScrubProgress { checked: 0, total: files.iter().map(MappedSection::bytes).sum() };
+    fn round(&self, files: Vec<MappedFile>, pause: impl Fn() -> bool) {
+        let mut progress = ScrubProgress { checked: 0, total: files.iter().map(|file| file.bytes).sum() };
         self.note(progress);
         let mut ahead = 0;
         for file in files {
-            let end = progress.checked + file.bytes();
+            let end = progress.checked + file.bytes;
             for outcome in (0..).map_while(|block| file.recheck(block)) {
                 match outcome {
                     Ok(bytes) => ahead += bytes,
@@ -139,11 +147,10 @@ impl Memory {
         }
     }
 
-    fn mapped_files(&self) -> Vec<MappedSection> {
+    fn mapped_files(&self) -> Vec<MappedFile> {
         let segments = self.storage.segments.all();
-        let graphs = segments.iter().flat_map(|segment| segment.graphs()).cloned().map(MappedSection::Graph);
-        let graphs: Vec<MappedSection> = graphs.collect();
-        segments.into_iter().map(MappedSection::Segment).chain(graphs).collect()
+        let graphs = segments.iter().flat_map(|segment| segment.graphs()).map(MappedFile::graph);
+        segments.iter().map(MappedFile::segment).chain(graphs).collect()
     }
 
     /// Checks all mapped files again, at once and without pauses.
@@ -185,5 +192,22 @@ mod tests {
         let error = ask().unwrap_err();
         assert!(error.kind() == Kind::Damaged && error.to_string().contains("block 0 does not match"), "{error}");
         assert_eq!(memory.maintenance.scrubber.progress(), whole);
+    }
+
+    #[test]
+    fn a_round_holds_no_file_that_nobody_needs_any_longer() {
+        let (disk, owner) = (ForgetfulDisk::new(), Actor { uid: 1, gid: 1, name: "ann".into() });
+        let environment = Environment::real(owner.clone());
+        let memory = Memory::open_on(Arc::new(disk), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        let draft = || RecordInput { vector: None, text: Some("a".into()), metadata: "{}".into() };
+        memory.commit(&owner, main, vec![RecordEdit::Put { id: "r".into(), draft: draft() }]).unwrap();
+        memory.seal().unwrap();
+        let files = memory.mapped_files();
+        let segment = Arc::downgrade(&memory.storage.segments.all()[0]);
+        memory.commit(&owner, main, vec![RecordEdit::Delete { id: "r".into() }]).unwrap();
+        memory.gc(&owner, None, false).unwrap();
+        assert!(!files.is_empty() && segment.upgrade().is_none());
+        memory.maintenance.scrubber.round(files, || true);
     }
 }
