@@ -388,21 +388,21 @@ mod schedules {
     use super::*;
     use crate::disk::ForgetfulDisk;
 
-    struct Stage {
+    struct Fixture {
         device: ForgetfulDisk,
         disk: Arc<dyn Disk>,
         /// The file that is written to.
         current: Turns<Arc<Journal>>,
     }
 
-    impl Stage {
-        fn new() -> Stage {
+    impl Fixture {
+        fn new() -> Fixture {
             let device = ForgetfulDisk::new();
             let disk: Arc<dyn Disk> = Arc::new(device.clone());
             disk.make_dir("journal").unwrap();
             disk.sync_dir("").unwrap();
             let current = Turns::new(Arc::new(Journal::create(&disk).unwrap()));
-            Stage { device, disk, current }
+            Fixture { device, disk, current }
         }
 
         /// Appends and flushes; what was promised must be on the device.
@@ -429,16 +429,16 @@ mod schedules {
     }
 
     fn run(fails: bool) {
-        let stage = Arc::new(Stage::new());
+        let fixture = Arc::new(Fixture::new());
         if fails {
-            stage.device.fail_next_sync(libc::EIO);
+            fixture.device.fail_next_sync(libc::EIO);
         }
         let threads = [1, 2, 3].map(|number| {
-            let stage = stage.clone();
+            let fixture = fixture.clone();
             thread::spawn(move || {
-                let both = stage.write(number).and_then(|()| stage.write(10 + number));
-                let all = if number == 3 { both.and_then(|()| stage.rotate()) } else { both };
-                let written = all.and_then(|()| stage.write(20 + number));
+                let both = fixture.write(number).and_then(|()| fixture.write(10 + number));
+                let all = if number == 3 { both.and_then(|()| fixture.rotate()) } else { both };
+                let written = all.and_then(|()| fixture.write(20 + number));
                 assert!(fails || written.is_ok(), "{written:?}");
             })
         });

@@ -222,7 +222,7 @@ mod schedules {
     use super::*;
 
     #[derive(Default)]
-    struct Jobs {
+    struct JobCounts {
         running: HashMap<u32, usize>,
         done: usize,
     }
@@ -230,7 +230,7 @@ mod schedules {
     #[test]
     fn every_job_is_done_and_no_user_has_more_than_half_of_the_threads() {
         let run = || {
-            let (pool, jobs) = (Pool::new("test", 4), Arc::new((Mutex::<Jobs>::default(), Condvar::default())));
+            let (pool, jobs) = (Pool::new("test", 4), Arc::new((Mutex::<JobCounts>::default(), Condvar::default())));
             for uid in [7, 8, 7, 7, 8] {
                 let jobs = jobs.clone();
                 pool.run(uid, move || {

@@ -29,7 +29,7 @@ impl FileOps<'_> {
         let tree = self.fs.mount.tree(of)?;
         let node = tree.node(inode)?;
         // The kernel keeps writers from a running program; who only empties it, it asks afterwards.
-        if flags.truncate && !flags.write && self.fs.mount.opened.any(&file.place, OpenIntent::Run) {
+        if flags.truncate && !flags.write && self.fs.mount.opened.any(&file.key, OpenIntent::Run) {
             return Err(Errno::ETXTBSY.into());
         }
         file.begin(flags);
@@ -66,18 +66,18 @@ impl FileOps<'_> {
 pub(in crate::fs) struct OpenInode {
     mount: Arc<MountContext>,
     caller: Caller,
-    place: InodeKey,
+    key: InodeKey,
     doing: Option<OpenIntent>,
     goes_past_pages: bool,
 }
 
 impl OpenInode {
     pub fn new(mount: &Arc<MountContext>, caller: Caller, of: &FilesOf, inode: u64) -> Result<OpenInode, Failure> {
-        let place = (of.clone(), inode);
+        let key = (of.clone(), inode);
         if let View::Branch(_) = of.view {
-            mount.opened.open(&place)?;
+            mount.opened.open(&key)?;
         }
-        Ok(OpenInode { mount: mount.clone(), caller, place, doing: None, goes_past_pages: false })
+        Ok(OpenInode { mount: mount.clone(), caller, key, doing: None, goes_past_pages: false })
     }
 
     /// Notes what the handle is for.
@@ -89,29 +89,29 @@ impl OpenInode {
             _ => None,
         };
         if let Some(doing) = self.doing {
-            opened.begin(&self.place, doing);
+            opened.begin(&self.key, doing);
         }
         let only_writes = flags.write && !flags.read && !flags.append;
-        self.goes_past_pages = only_writes && flags.replace && !opened.any(&self.place, OpenIntent::Map);
+        self.goes_past_pages = only_writes && flags.replace && !opened.any(&self.key, OpenIntent::Map);
     }
 
     /// Returns the tree of this moment.
     pub fn tree(&self) -> Result<Tree, Failure> {
-        self.mount.tree(&self.place.0)
+        self.mount.tree(&self.key.0)
     }
 
     /// Returns whose file it is.
     pub fn of(&self) -> &FilesOf {
-        &self.place.0
+        &self.key.0
     }
 
     /// Returns its number in the tree.
     pub fn inode(&self) -> u64 {
-        self.place.1
+        self.key.1
     }
 
     fn edit(&self, op: FileOp<'_>) -> Result<(), Failure> {
-        self.mount.edit(self.caller, &self.place.0, op).map(drop)
+        self.mount.edit(self.caller, &self.key.0, op).map(drop)
     }
 
     /// Takes the capabilities of a program away, before its bytes change.
@@ -137,7 +137,7 @@ impl File for OpenInode {
             // It is done again, and the kernel holds its pages until then.
             Err(failure) if failure.gave_up() => Err(failure),
             Err(failure) => {
-                self.mount.write_refused(&self.place);
+                self.mount.write_refused(&self.key);
                 Err(failure)
             }
         }
@@ -165,10 +165,10 @@ impl File for OpenInode {
 impl Drop for OpenInode {
     fn drop(&mut self) {
         if let Some(doing) = self.doing {
-            self.mount.opened.end(&self.place, doing);
+            self.mount.opened.end(&self.key, doing);
         }
-        if let Some(_leaving) = self.mount.opened.close(&self.place) {
-            self.mount.drop_file(self.caller, &self.place.0, self.inode());
+        if let Some(_leaving) = self.mount.opened.close(&self.key) {
+            self.mount.drop_file(self.caller, &self.key.0, self.inode());
         }
     }
 }

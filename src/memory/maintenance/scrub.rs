@@ -40,30 +40,30 @@ struct ScrubState {
 pub(in crate::memory) struct Scrubber(Arc<(Mutex<ScrubState>, Condvar)>);
 
 /// A file that is mapped. It is held only while a block is checked: what is removed meanwhile gives its room back.
-struct MappedFile {
+struct ScrubTarget {
     bytes: u64,
-    file: MappedSection,
+    file: WeakFile,
 }
 
-enum MappedSection {
+enum WeakFile {
     Segment(Weak<Segment>),
     Graph(Weak<GraphFile>),
 }
 
-impl MappedFile {
-    fn segment(segment: &Arc<Segment>) -> MappedFile {
-        MappedFile { bytes: segment.file_bytes(), file: MappedSection::Segment(Arc::downgrade(segment)) }
+impl ScrubTarget {
+    fn segment(segment: &Arc<Segment>) -> ScrubTarget {
+        ScrubTarget { bytes: segment.file_bytes(), file: WeakFile::Segment(Arc::downgrade(segment)) }
     }
 
-    fn graph(graph: &Arc<GraphFile>) -> MappedFile {
-        MappedFile { bytes: graph.file_bytes(), file: MappedSection::Graph(Arc::downgrade(graph)) }
+    fn graph(graph: &Arc<GraphFile>) -> ScrubTarget {
+        ScrubTarget { bytes: graph.file_bytes(), file: WeakFile::Graph(Arc::downgrade(graph)) }
     }
 
     /// Checks a block; nothing behind the last one, and where nobody uses the file any longer.
     fn recheck(&self, block: u64) -> Option<Result<u64, SegmentError>> {
         match &self.file {
-            MappedSection::Segment(segment) => segment.upgrade()?.recheck(block),
-            MappedSection::Graph(graph) => graph.upgrade()?.recheck(block),
+            WeakFile::Segment(segment) => segment.upgrade()?.recheck(block),
+            WeakFile::Graph(graph) => graph.upgrade()?.recheck(block),
         }
     }
 }
@@ -98,7 +98,7 @@ impl Scrubber {
     }
 
     /// Checks every block of some files; `pause` is called after each burst and says whether to go on.
-    fn round(&self, files: Vec<MappedFile>, pause: impl Fn() -> bool) {
+    fn round(&self, files: Vec<ScrubTarget>, pause: impl Fn() -> bool) {
         let mut progress = ScrubProgress { checked: 0, total: files.iter().map(|file| file.bytes).sum() };
         self.note(progress);
         let mut ahead = 0;
@@ -147,10 +147,10 @@ impl Memory {
         }
     }
 
-    fn mapped_files(&self) -> Vec<MappedFile> {
+    fn mapped_files(&self) -> Vec<ScrubTarget> {
         let segments = self.storage.segments.all();
-        let graphs = segments.iter().flat_map(|segment| segment.graphs()).map(MappedFile::graph);
-        segments.iter().map(MappedFile::segment).chain(graphs).collect()
+        let graphs = segments.iter().flat_map(|segment| segment.graphs()).map(ScrubTarget::graph);
+        segments.iter().map(ScrubTarget::segment).chain(graphs).collect()
     }
 
     /// Checks all mapped files again, at once and without pauses.
