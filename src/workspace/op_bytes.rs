@@ -1,5 +1,7 @@
 //! The canonical bytes of an op, as the journal holds them.
 
+use std::borrow::Cow;
+
 use super::op::{Attrs, FileOp, Make, RangeOp, RenameHow, XattrHow};
 use super::{FileName, TreeError};
 use crate::object::{CodecError, Reader, Time, Writer};
@@ -82,6 +84,18 @@ impl FileOp<'_> {
 
     /// Reads canonical bytes and leaves what is behind them.
     pub fn read<'b>(input: &mut Reader<'b>) -> Result<FileOp<'b>, CodecError> {
+        FileOp::read_with(input, Cow::Borrowed)
+    }
+
+    /// The same, with a copy of the bytes of a write.
+    pub fn read_owned(input: &mut Reader<'_>) -> Result<FileOp<'static>, CodecError> {
+        FileOp::read_with(input, |bytes| Cow::Owned(bytes.to_vec()))
+    }
+
+    fn read_with<'b, 'c>(
+        input: &mut Reader<'b>,
+        bytes: impl FnOnce(&'b [u8]) -> Cow<'c, [u8]>,
+    ) -> Result<FileOp<'c>, CodecError> {
         let code = input.byte()?;
         // Every op begins with an inode's number.
         let inode = input.number()?;
@@ -106,7 +120,7 @@ impl FileOp<'_> {
                 keep: read_bool(input)?,
             },
             code::SET_ATTR => FileOp::SetAttr { inode, attrs: read_attrs(input)? },
-            code::WRITE => FileOp::Write { inode, offset: input.number()?, bytes: input.bytes()?.into() },
+            code::WRITE => FileOp::Write { inode, offset: input.number()?, bytes: bytes(input.bytes()?) },
             code::RANGE => FileOp::Range {
                 inode,
                 what: one_of(&[RangeOp::Punch, RangeOp::Zero, RangeOp::Allocate], input)?,

@@ -8,7 +8,10 @@ use super::node_map::Id;
 use super::resolver::Resolver;
 use super::{Loser, Side};
 use crate::object::Time;
-use crate::workspace::{Attrs, FileKind, FileName, FileNode, FileOp, ROOT, RenameHow, Tree, TreeError, XattrHow};
+use crate::workspace::{
+    Attrs, FileKind, FileName, FileNode, FileOp, Make, ROOT, RenameHow, Tree, TreeChange, TreeError, TreePatch,
+    XattrHow,
+};
 
 /// The merged tree while changes are applied to it.
 ///
@@ -17,6 +20,8 @@ use crate::workspace::{Attrs, FileKind, FileName, FileNode, FileOp, ROOT, Rename
 pub(super) struct TreeEditor<'a, 'b> {
     resolver: &'b mut Resolver<'a>,
     pub tree: Tree,
+    /// Everything that was done to the tree so far.
+    pub patch: TreePatch,
     time: Time,
     /// Inodes of what was grafted.
     grafted: HashMap<Id, u64>,
@@ -35,6 +40,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         let mut tree = resolver.trees.parent.clone();
         // New numbers are new to the child, too, whose open files may go by them after a pull.
         tree.reserve(resolver.trees.child.next_inode());
+        let patch = TreePatch { next: tree.next_inode(), changes: Vec::new() };
         if resolver.trees.parent_is_base() {
             tree.become_like(resolver.trees.child);
         }
@@ -42,6 +48,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         TreeEditor {
             resolver,
             tree,
+            patch,
             time,
             grafted,
             staging_folder: None,
@@ -73,8 +80,14 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         self.tree.node(inode).is_ok_and(|node| node.kind() == FileKind::Directory)
     }
 
-    fn apply(&mut self, op: &FileOp) -> Result<u64, TreeError> {
-        let outcome = self.tree.apply(op, self.time, self.resolver.packs)?;
+    fn apply(&mut self, op: FileOp<'static>) -> Result<u64, TreeError> {
+        self.make_change(TreeChange::Op(op))
+    }
+
+    /// Makes a change and records it, if it can be made; returns the inode that it is about.
+    fn make_change(&mut self, change: TreeChange) -> Result<u64, TreeError> {
+        let outcome = self.tree.make_change(&change, self.resolver.trees.child, self.time, self.resolver.packs)?;
+        self.patch.changes.push(change);
         self.removed.extend(outcome.gone);
         Ok(outcome.inode)
     }
@@ -95,7 +108,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         for (folder, name) in &change.remove {
             let Some(parent) = self.inode(*folder) else { continue };
             if change.add.is_empty() || self.waiting.contains_key(&change.id) {
-                self.apply(&FileOp::Unlink { parent, name: name.clone(), keep: true })?;
+                self.apply(FileOp::Unlink { parent, name: name.clone(), keep: true })?;
             } else {
                 let staging = self.staging_folder()?;
                 let temporary_name = FileName::new(self.waiting.len().to_string().as_bytes())?;
@@ -107,7 +120,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     }
 
     fn rename(&mut self, from: (u64, &FileName), to: (u64, &FileName)) -> Result<u64, TreeError> {
-        self.apply(&FileOp::Rename {
+        self.apply(FileOp::Rename {
             parent: from.0,
             name: from.1.clone(),
             new_parent: to.0,
@@ -122,8 +135,8 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             return Ok(staging);
         }
         let name = self.free_name(b".moving")?;
-        let folder = FileNode::clone(self.tree.node(ROOT)?);
-        let staging = self.tree.graft(ROOT, &name, &folder, self.time)?;
+        let make = Make::Directory;
+        let staging = self.apply(FileOp::Create { parent: ROOT, name, make, mode: 0o700, uid: 0, gid: 0 })?;
         self.staging_folder = Some(staging);
         Ok(staging)
     }
@@ -143,7 +156,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     fn remove_staging_folder(&mut self) -> Result<(), TreeError> {
         let Some(staging) = self.staging_folder.take() else { return Ok(()) };
         let Some(name) = self.tree.node(staging)?.names().next().map(|(_, name)| name.clone()) else { return Ok(()) };
-        self.apply(&FileOp::Rmdir { parent: ROOT, name, keep: false }).map(drop)
+        self.apply(FileOp::Rmdir { parent: ROOT, name, keep: false }).map(drop)
     }
 
     /// Gives a file its new names.
@@ -177,7 +190,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         match self.inode(change.id).filter(|_| is_grafted || !change.is_new) {
             // A folder that something below it needed is there already.
             Some(inode) if self.is_folder(inode) => {}
-            Some(inode) => drop(self.apply(&FileOp::Link { inode, parent, name: name.clone() })?),
+            Some(inode) => drop(self.apply(FileOp::Link { inode, parent, name: name.clone() })?),
             None => drop(self.graft(change.id, parent, name)?),
         }
         Ok(true)
@@ -186,7 +199,8 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     /// Makes the child's file in the result. Of a folder: without what is in it.
     fn graft(&mut self, id: Id, parent: u64, name: &FileName) -> Result<Option<u64>, TreeError> {
         let Some(node) = self.of_child(id) else { return Ok(None) };
-        let inode = self.tree.graft(parent, name, &node, self.time)?;
+        let Some(from) = self.resolver.trees.in_child(id) else { return Ok(None) };
+        let inode = self.make_change(TreeChange::Graft { from, parent, name: name.clone() })?;
         self.grafted.insert(id, inode);
         if node.kind() != FileKind::Directory {
             self.files.insert(id);
@@ -257,7 +271,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             return Ok(false);
         }
         let (parent, name) = (folder, name.clone());
-        self.apply(&match old.kind() {
+        self.apply(match old.kind() {
             FileKind::Directory => FileOp::Rmdir { parent, name, keep: true },
             _ => FileOp::Unlink { parent, name, keep: true },
         })?;
@@ -291,7 +305,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         }
         let path = self.resolver.item(change.id).undecided(None).path;
         self.resolver.record_loser(path, Loser::File(Side::Parent));
-        self.apply(&FileOp::Unlink { parent: staging, name: temporary_name, keep: true }).map(drop)
+        self.apply(FileOp::Unlink { parent: staging, name: temporary_name, keep: true }).map(drop)
     }
 
     /// Gives a file that the parent has its new content and attributes.
@@ -301,11 +315,14 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         let before_hash = before.hash();
         match &change.body {
             NewBody::Keep => {}
-            NewBody::Child => self.replace(change.id, inode, &before)?,
+            NewBody::Child => {
+                let from = self.resolver.trees.in_child(change.id);
+                from.map_or(Ok(0), |from| self.make_change(TreeChange::Replace { from, inode }))?;
+            }
             NewBody::Merged(bytes) => self.write(inode, bytes)?,
         }
         if let Some(mode) = change.mode {
-            self.apply(&FileOp::SetAttr { inode, attrs: Attrs { mode: Some(mode), ..Attrs::default() } })?;
+            self.apply(FileOp::SetAttr { inode, attrs: Attrs { mode: Some(mode), ..Attrs::default() } })?;
         }
         let own = || before.xattrs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
         match (&change.xattrs, &change.body) {
@@ -319,27 +336,19 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         Ok(())
     }
 
-    /// Gives a file the child's content and times; owner, mode and birth stay.
-    fn replace(&mut self, id: Id, inode: u64, before: &FileNode) -> Result<(), TreeError> {
-        let Some(child) = self.of_child(id) else { return Ok(()) };
-        let mut node = FileNode::clone(&child);
-        (node.mode, node.uid, node.gid, node.crtime) = (before.mode, before.uid, before.gid, before.crtime);
-        self.tree.replace(inode, &node, self.time)
-    }
-
     fn write(&mut self, inode: u64, bytes: &[u8]) -> Result<(), TreeError> {
-        self.apply(&FileOp::SetAttr { inode, attrs: Attrs { size: Some(0), ..Attrs::default() } })?;
-        self.apply(&FileOp::Write { inode, offset: 0, bytes: bytes.into() }).map(drop)
+        self.apply(FileOp::SetAttr { inode, attrs: Attrs { size: Some(0), ..Attrs::default() } })?;
+        self.apply(FileOp::Write { inode, offset: 0, bytes: bytes.to_vec().into() }).map(drop)
     }
 
     fn set_xattrs(&mut self, inode: u64, wanted: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), TreeError> {
         let node = self.tree.node(inode)?.clone();
         for (name, _) in node.xattrs().filter(|(name, _)| !wanted.contains_key(*name)) {
-            self.apply(&FileOp::RemoveXattr { inode, name: name.to_vec() })?;
+            self.apply(FileOp::RemoveXattr { inode, name: name.to_vec() })?;
         }
         for (name, value) in wanted.iter().filter(|(name, value)| node.xattr(name) != Some(value)) {
             let (name, value, how) = (name.clone(), value.clone(), XattrHow::Any);
-            self.apply(&FileOp::SetXattr { inode, name, value, how })?;
+            self.apply(FileOp::SetXattr { inode, name, value, how })?;
         }
         Ok(())
     }
@@ -353,7 +362,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         for (folder, name) in &change.remove {
             let is_empty = self.tree.node(inode)?.directory().is_some_and(|directory| directory.is_empty());
             if let Some(parent) = self.inode(*folder).filter(|_| is_empty) {
-                self.apply(&FileOp::Rmdir { parent, name: name.clone(), keep: true })?;
+                self.apply(FileOp::Rmdir { parent, name: name.clone(), keep: true })?;
             }
         }
         Ok(())

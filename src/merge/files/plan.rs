@@ -9,13 +9,15 @@ use super::one_sided::OneSided;
 use super::resolver::Resolver;
 use super::{ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, MergeTrees, Rules, Side, Strategy};
 use crate::object::Time;
-use crate::workspace::{Packs, Tree, TreeDifference, TreeError};
+use crate::workspace::{Packs, Tree, TreeDifference, TreeError, TreePatch};
 
 /// What a merge does to the files of the branch that receives.
 pub struct FilePlan {
     /// The resulting tree; the parent's own where the plan is blocked. Inode numbers are the
     /// parent's, and what the child added has numbers that neither side gave before.
     pub tree: Tree,
+    /// What turns the parent's tree into that one.
+    pub patch: TreePatch,
     /// Every file that both sides changed, in bytewise order of paths; of folders those where they
     /// contradict.
     pub both_changed: Vec<FileDecision>,
@@ -114,10 +116,11 @@ pub(super) fn plan_by(
     }
     let mut builder = TreeEditor::new(&mut resolver, time);
     builder.build(&changes)?;
-    let TreeEditor { tree, removed, files, .. } = builder;
+    let TreeEditor { tree, patch, removed, files, .. } = builder;
     let files = files.len() as u64;
     let mut plan = FilePlan {
         tree,
+        patch,
         both_changed: resolver.both_changed,
         losers: resolver.losers,
         notes: resolver.notes,
@@ -126,7 +129,7 @@ pub(super) fn plan_by(
     };
     tidy(&mut plan.both_changed);
     if plan.is_blocked() {
-        (plan.tree, plan.removed) = (trees.parent.clone(), Vec::new());
+        (plan.tree, plan.patch, plan.removed) = (trees.parent.clone(), TreePatch::default(), Vec::new());
     }
     Ok(plan)
 }

@@ -5,8 +5,8 @@
 use super::test_files::{TestFiles, listing};
 use super::tests::Chance;
 use super::{FileMerge, FilePlan, Loser, MergeAll, MergeTrees, Rules, Side, Strategy, plan_files};
-use crate::object::Time;
-use crate::workspace::{FileNode, FileOp, Make, NoPacks, RenameHow, Tree};
+use crate::object::{Reader, Time, Writer};
+use crate::workspace::{FileNode, FileOp, Make, NoPacks, RenameHow, Tree, TreePatch};
 
 const RULES: &str = "tmp/** never\n*.bin whole\n*.log union id\n** text";
 
@@ -33,15 +33,28 @@ fn plan_by(
     same_kind(&plan, &plan_files(trees, &how).unwrap(), "a plan is the same each time");
     let decided = super::plan::plan_by(trees, &how, |_, _| None).unwrap();
     same_kind(&plan, &decided, "what the child alone changed needs no decision");
+    let mut bytes = Writer::new();
+    plan.patch.write(&mut bytes);
+    let patch = TreePatch::read(&mut Reader::new(bytes.as_slice())).unwrap();
+    assert_eq!(patch, plan.patch);
+    same_tree(
+        &plan.tree,
+        &trees.parent.patched(&patch, trees.child, time, &NoPacks).unwrap(),
+        "the patch makes the tree",
+    );
     plan
 }
 
 fn same_kind(one: &FilePlan, other: &FilePlan, why: &str) {
-    assert_eq!(one.tree.hash(), other.tree.hash(), "{why}");
     assert_eq!((&one.both_changed, &one.losers), (&other.both_changed, &other.losers), "{why}");
     assert_eq!((&one.notes, &one.removed, one.files), (&other.notes, &other.removed, other.files), "{why}");
-    assert_eq!((one.tree.next_inode(), one.tree.totals()), (other.tree.next_inode(), other.tree.totals()), "{why}");
-    for unlike in one.tree.unlike(&other.tree) {
+    same_tree(&one.tree, &other.tree, why);
+}
+
+fn same_tree(one: &Tree, other: &Tree, why: &str) {
+    assert_eq!(one.hash(), other.hash(), "{why}");
+    assert_eq!((one.next_inode(), one.totals()), (other.next_inode(), other.totals()), "{why}");
+    for unlike in one.unlike(other) {
         let [one, other] = [unlike.old, unlike.new].map(Option::unwrap);
         let attributes = |node: &FileNode| (node.mode, node.uid, node.gid, node.hash());
         let times = |node: &FileNode| [node.atime, node.mtime, node.ctime, node.crtime];
@@ -50,8 +63,8 @@ fn same_kind(one: &FilePlan, other: &FilePlan, why: &str) {
     }
     // What is known of the hashes of others was made use of, and led to the same.
     let mut anew = Tree::default();
-    anew = anew.with_delta(&one.tree.delta_from(&anew).unwrap()).unwrap();
-    assert_eq!(anew.hash(), one.tree.hash(), "{why}");
+    anew = anew.with_delta(&one.delta_from(&anew).unwrap()).unwrap();
+    assert_eq!(anew.hash(), one.hash(), "{why}");
 }
 
 fn plan(base: &TestFiles, child: &TestFiles, parent: &TestFiles, strategy: Strategy) -> FilePlan {
