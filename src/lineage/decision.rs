@@ -51,7 +51,7 @@ pub struct Decision {
 }
 
 /// Set in the code of a decision that details follow.
-const WITH_MINUTES: u8 = 0x10;
+const WITH_DETAILS: u8 = 0x10;
 
 fn side_code(side: Option<Side>) -> u8 {
     match side {
@@ -83,11 +83,16 @@ impl Decision {
         for version in [&self.base, &self.child, &self.parent] {
             out.hash(&version.unwrap_or(Hash::ZERO));
         }
+        self.write_side(out);
+    }
+
+    /// Appends the bytes of all but id and versions.
+    pub fn write_side(&self, out: &mut Writer) {
         if !self.has_losers() {
             out.byte(side_code(self.decision));
             return;
         }
-        out.byte(side_code(self.decision) | WITH_MINUTES).number(self.lost.len() as u64);
+        out.byte(side_code(self.decision) | WITH_DETAILS).number(self.lost.len() as u64);
         for part in &self.lost {
             out.byte(side_code(Some(part.side))).text(&part.text);
         }
@@ -99,10 +104,14 @@ impl Decision {
         let id = input.text()?.into();
         let mut version = || input.hash().map(|hash| (hash != Hash::ZERO).then_some(hash));
         let (base, child, parent) = (version()?, version()?, version()?);
+        Ok(Decision { id, base, child, parent, ..Decision::read_side(input)? })
+    }
+
+    /// Reads what [`Decision::write_side`] gave: a decision without id and versions.
+    pub fn read_side(input: &mut Reader<'_>) -> Result<Decision, CodecError> {
         let code = input.byte()?;
-        let decision = side_of(code & !WITH_MINUTES)?;
-        let plain = Decision { id, base, child, parent, decision, ..Decision::default() };
-        if code & WITH_MINUTES == 0 {
+        let plain = Decision { decision: side_of(code & !WITH_DETAILS)?, ..Decision::default() };
+        if code & WITH_DETAILS == 0 {
             return Ok(plain);
         }
         let lost = (0..input.length()?).map(|_| LostPart::read(input)).collect::<Result<_, _>>()?;
@@ -170,7 +179,7 @@ mod tests {
         assert_eq!(bytes(&plain).len(), 1 + 7 + 3 * 32 + 1);
         // A flag with nothing behind it would be a second form of the same.
         let mut empty = bytes(&plain);
-        *empty.last_mut().unwrap() |= WITH_MINUTES;
+        *empty.last_mut().unwrap() |= WITH_DETAILS;
         read(&[&empty[..], &[0, 0, 0]].concat()).unwrap_err();
         assert_eq!(full.to_json()["lost"][0]["text"], "a line");
         assert_eq!(plain.to_json().get("lost"), None);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Error;
 use super::catalog::Catalog;
+use super::command::prepared::PreparedCommand;
 use super::history::{History, HistoryReader};
 use super::open::parse_log_record;
 use super::storage::manifest::{self, Stored};
@@ -16,7 +17,7 @@ use super::transaction::prepare::{PlanContext, prepare};
 use super::transaction::transact::{LogTail, split};
 use crate::disk::Disk;
 use crate::journal::{Frame, JournalFiles, Kind, Replayed};
-use crate::lineage::{MacKey, PublicKey, SIGNATURE_BYTES, SignedEntry};
+use crate::lineage::{Entry, MacKey, PublicKey, SIGNATURE_BYTES, SignedEntry};
 use crate::object::Hash;
 use crate::segment::FOLDER;
 
@@ -154,6 +155,7 @@ impl JournalReading<'_> {
             _ => self.first_wrong(Error::damaged(format!("entry {seq} does what can't be done: {error}"))),
         })?;
         let entry = self.log_tail.entry(&prepared, &log_record, bytes, self.source.public);
+        self.check_head(&prepared, &entry, &signature)?;
         let hash = entry.hash();
         let signed = SignedEntry { entry, hash, signature };
         self.log_tail.advance(&signed);
@@ -163,6 +165,31 @@ impl JournalReading<'_> {
         self.history.push(&signed);
         self.last = Some(signed);
         Ok(())
+    }
+
+    /// Checks that a recorded outcome led to the head that it led to when it was recorded. An entry that the store's key
+    /// signed with that head is not forged: it was applied otherwise then.
+    fn check_head(
+        &self,
+        prepared: &PreparedCommand,
+        entry: &Entry,
+        signature: &[u8; SIGNATURE_BYTES],
+    ) -> Result<(), Error> {
+        let Some(recorded) = prepared.recorded_head.filter(|recorded| *recorded != prepared.head) else {
+            return Ok(());
+        };
+        let entry = Entry { head: recorded, ..entry.clone() };
+        let (seq, hash) = (entry.seq, entry.hash());
+        let signed = SignedEntry { entry, hash, signature: *signature };
+        Err(self.first_wrong(if signed.verifies(self.source.public) {
+            Error::damaged(format!(
+                "entry {seq} is genuine and led to the head {recorded}, but leads to {} now: the version of engramfs that \
+                 wrote it applies it otherwise than this one; open the store with that version",
+                prepared.head
+            ))
+        } else {
+            not_signed(seq)
+        }))
     }
 
     /// Returns the error of an entry, or of an earlier one that made it go wrong.
@@ -179,8 +206,12 @@ impl JournalReading<'_> {
         while seq < self.log_tail.seq && reader.entry(seq)?.verifies(self.source.public) {
             seq += 1;
         }
-        Err(Error::damaged(format!(
-            "entry {seq} is not signed by the store's key, or an entry before it was changed or removed"
-        )))
+        Err(not_signed(seq))
     }
+}
+
+fn not_signed(seq: u64) -> Error {
+    Error::damaged(format!(
+        "entry {seq} is not signed by the store's key, or an entry before it was changed or removed"
+    ))
 }

@@ -5,5 +5,5 @@ pub mod files;
 mod plan;
 mod strategy;
 
-pub use plan::{Action, Plan, Sides, plan, plan_one};
+pub use plan::{Action, Plan, Sides, decision_on, plan, plan_one};
 pub use strategy::{ParseStrategyError, Strategy};

@@ -59,6 +59,12 @@ impl Plan {
 }
 
 impl Action {
+    /// Takes over what the child changed.
+    pub fn of(change: &RecordDifference, child: &BranchVersion) -> Action {
+        let deleted_at = child.deleted_at(&change.id).unwrap_or_default();
+        Action { id: change.id.clone(), take: change.new.clone(), deleted_at }
+    }
+
     /// Does it.
     pub fn apply(&self, merged: &mut BranchVersion) -> Result<(), SegmentError> {
         match &self.take {
@@ -97,10 +103,7 @@ pub fn plan_one(
 ) -> Result<(Option<Action>, Option<Decision>), SegmentError> {
     let mut item = decision_on(change, sides)?;
     let both_changed = item.parent != item.base;
-    let taken = || {
-        let deleted_at = sides.child.deleted_at(&change.id).unwrap_or_default();
-        Action { id: change.id.clone(), take: change.new.clone(), deleted_at }
-    };
+    let taken = || Action::of(change, sides.child);
     if !both_changed {
         return Ok((Some(taken()), None));
     }
@@ -108,8 +111,8 @@ pub fn plan_one(
     Ok(((item.decision == Some(Side::Child)).then(taken), Some(item)))
 }
 
-/// The item's versions on all sides, undecided.
-fn decision_on(change: &RecordDifference, sides: &Sides<'_>) -> Result<Decision, SegmentError> {
+/// Returns the versions of a changed record on all sides, undecided.
+pub fn decision_on(change: &RecordDifference, sides: &Sides<'_>) -> Result<Decision, SegmentError> {
     let hash = |row: &Option<Row>| -> Result<Option<Hash>, SegmentError> { row.as_ref().map(Row::hash).transpose() };
     Ok(Decision {
         id: change.id.clone(),

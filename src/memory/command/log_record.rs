@@ -1,10 +1,11 @@
 //! What can happen to a store, and its stored bytes: the payload of a journal frame.
 //!
-//! A command holds what can't be derived. Replaying the commands in order gives the same catalog, the same
+//! A command holds its outcome as far as it can't be derived. Replaying the commands in order gives the same catalog, the same
 //! entries and so the same hashes; a signature over each entry's hash proves it.
 
 use std::sync::Arc;
 
+use super::merge_outcome::{MergeOutcome, RollbackOutcome};
 use crate::lineage::EntryOp;
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{BranchId, Resolution};
@@ -92,9 +93,10 @@ pub enum Command {
         label: Arc<str>,
         /// Which files, each pattern beginning with `files/`.
         patterns: Vec<Arc<str>>,
+        outcome: Arc<RollbackOutcome>,
     },
     /// States are merged.
-    Merge(BranchId, MergeKind),
+    Merge(BranchId, MergeKind, Arc<MergeOutcome>),
     /// The branch is thrown away.
     Discard(BranchId),
     /// The branch gets another name.
@@ -143,8 +145,8 @@ impl Command {
 #[derive(Clone, Debug)]
 pub struct LogRecord {
     pub time: Time,
-    /// When its outcome was worked out: not later than `time`. Times in the outcome are this one, so that a
-    /// replay, which works it out again, gets the same.
+    /// When its outcome was worked out: not later than `time`. Times in the outcome are this one, also
+    /// when it is applied again.
     pub planned: Time,
     pub uid: u32,
     pub command: Command,
@@ -210,9 +212,9 @@ impl Command {
             Command::Checkpoint { .. } => code::CHECKPOINT,
             Command::Uncheckpoint(..) => code::UNCHECKPOINT,
             Command::Rollback(..) => code::ROLLBACK,
-            Command::Merge(_, MergeKind::Merge) => code::MERGE,
-            Command::Merge(_, MergeKind::Promote) => code::PROMOTE,
-            Command::Merge(_, MergeKind::Pull) => code::PULL,
+            Command::Merge(_, MergeKind::Merge, _) => code::MERGE,
+            Command::Merge(_, MergeKind::Promote, _) => code::PROMOTE,
+            Command::Merge(_, MergeKind::Pull, _) => code::PULL,
             Command::Discard(_) => code::DISCARD,
             Command::Rename(..) => code::RENAME,
             Command::Config(..) => code::CONFIG,
@@ -240,16 +242,21 @@ impl Command {
                 deletes.iter().fold(out, |out, id| out.text(id))
             }
             Command::Checkpoint { branch, label, text } => out.number(branch.0).text(label).text(text),
-            Command::Merge(branch, _) | Command::Discard(branch) => out.number(branch.0),
+            Command::Merge(branch, _, outcome) => {
+                outcome.write(out.number(branch.0));
+                out
+            }
+            Command::Discard(branch) => out.number(branch.0),
             Command::Uncheckpoint(branch, text)
             | Command::Rollback(branch, text)
             | Command::Rename(branch, text)
             | Command::Refuse(branch, text) => out.number(branch.0).text(text),
             Command::Config(branch, setting, value) => out.number(branch.0).byte(*setting as u8).text(value),
             Command::Files(branch, count) => out.number(branch.0).number(*count),
-            Command::RollbackFiles { branch, label, patterns } => {
+            Command::RollbackFiles { branch, label, patterns, outcome } => {
                 out.number(branch.0).text(label).number(patterns.len() as u64);
-                patterns.iter().fold(out, |out, pattern| out.text(pattern))
+                outcome.write(patterns.iter().fold(&mut *out, |out, pattern| out.text(pattern)));
+                out
             }
             Command::Clock => out,
             Command::Mode(branch, mode) => out.number(branch.0).number(u64::from(*mode)),
@@ -291,9 +298,9 @@ impl Command {
             }
             code::UNCHECKPOINT => Command::Uncheckpoint(branch, input.text()?.into()),
             code::ROLLBACK => Command::Rollback(branch, input.text()?.into()),
-            code::MERGE => Command::Merge(branch, MergeKind::Merge),
-            code::PROMOTE => Command::Merge(branch, MergeKind::Promote),
-            code::PULL => Command::Merge(branch, MergeKind::Pull),
+            code::MERGE => read_merge(branch, MergeKind::Merge, input)?,
+            code::PROMOTE => read_merge(branch, MergeKind::Promote, input)?,
+            code::PULL => read_merge(branch, MergeKind::Pull, input)?,
             code::DISCARD => Command::Discard(branch),
             code::RENAME => Command::Rename(branch, input.text()?.into()),
             code::CONFIG => {
@@ -310,12 +317,18 @@ impl Command {
             code::ROLLBACK_FILES => {
                 let (label, count) = (input.text()?.into(), input.length()?);
                 let patterns = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
-                Command::RollbackFiles { branch, label, patterns }
+                let outcome = Arc::new(RollbackOutcome::read(input)?);
+                Command::RollbackFiles { branch, label, patterns, outcome }
             }
             code::REFUSE => Command::Refuse(branch, input.text()?.into()),
             code => return Err(CodecError::Code(code)),
         })
     }
+}
+
+fn read_merge(branch: BranchId, merge: MergeKind, input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    let outcome = MergeOutcome::read(input, merge == MergeKind::Promote)?;
+    Ok(Command::Merge(branch, merge, Arc::new(outcome)))
 }
 
 /// Flags of a stored change.
@@ -371,6 +384,7 @@ fn read_vector(bytes: &[u8]) -> Arc<[f32]> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use super::super::merge_outcome::samples;
     use super::*;
     use crate::lineage::Side;
 
@@ -385,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn every_deed_reads_back() {
+    fn every_command_reads_back() {
         let (branch, name) = (BranchId(300), Arc::<str>::from("name"));
         let content = RecordContent { vector: Some([1.0, -0.0].into()), text: Some("t".into()), metadata: "{}".into() };
         let bare = RecordContent { vector: None, text: None, metadata: "{\"a\":1}".into() };
@@ -402,7 +416,7 @@ mod tests {
         round_trip(Command::Uncheckpoint(branch, name.clone()));
         round_trip(Command::Rollback(branch, name.clone()));
         for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
-            round_trip(Command::Merge(branch, merge));
+            round_trip(Command::Merge(branch, merge, Arc::new(samples::outcome(merge == MergeKind::Promote))));
         }
         round_trip(Command::Discard(branch));
         round_trip(Command::Rename(branch, name.clone()));
@@ -414,7 +428,8 @@ mod tests {
         round_trip(Command::Resolve { branch, id: name.clone(), resolution });
         round_trip(Command::Refuse(branch, name.clone()));
         round_trip(Command::Files(branch, 12));
-        round_trip(Command::RollbackFiles { branch, label: name.clone(), patterns: vec![name.clone(), "b".into()] });
+        let (patterns, outcome) = (vec![name.clone(), "b".into()], Arc::new(samples::rollback()));
+        round_trip(Command::RollbackFiles { branch, label: name.clone(), patterns, outcome });
         round_trip(Command::User(name));
         round_trip(Command::Clock);
     }

@@ -23,6 +23,8 @@ pub struct PreparedCommand {
     pub base: Hash,
     /// Head that results.
     pub head: Hash,
+    /// Head that resulted when it was done, where the log holds it.
+    pub recorded_head: Option<Hash>,
     /// What changes.
     pub counts: Counts,
     /// Particulars of the operation.
@@ -49,6 +51,7 @@ pub(in crate::memory) fn about(
         parent,
         base: branch.base.head(),
         head: branch.state.head(),
+        recorded_head: None,
         counts: Counts::default(),
         detail: Detail::default(),
         labels: labels(catalog, branch, log_record.uid),

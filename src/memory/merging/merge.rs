@@ -117,8 +117,8 @@ impl Memory {
         if let Some(error) = planned.obstacle() {
             return Ok(MergeAttempt::Refused(error, Some(planned)));
         }
-        let log_record =
-            LogRecord { time, planned: planned.time, uid: who.uid, command: Command::Merge(branch, merge) };
+        let command = Command::Merge(branch, merge, Arc::new(planned.outcome()?));
+        let log_record = LogRecord { time, planned: planned.time, uid: who.uid, command };
         let (entry, change) =
             self.execute_planned(&mut writer, log_record, |catalog, log_record| planned.prepare(catalog, log_record))?;
         Ok(MergeAttempt::Done(entry, change))

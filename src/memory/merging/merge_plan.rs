@@ -9,21 +9,21 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::integration::Integration;
 use super::merge_budget::{MergeBudget, PlanError};
 use super::record_merge::RecordMerge;
 use crate::branch::BranchVersion;
-use crate::lineage::{Counts, Decision, Detail, LostPart, Side};
+use crate::lineage::{Counts, Decision, LostPart, Side};
 use crate::memory::admission::guard;
-use crate::memory::catalog::CatalogChange;
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, RetainedState};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog};
 use crate::memory::command::log_record::{LogRecord, MergeKind};
-use crate::memory::command::prepared::{PreparedCommand, about};
-use crate::memory::storage::trees::stored;
+use crate::memory::command::merge_outcome::{MergeOutcome, StoredDecision};
+use crate::memory::command::prepared::PreparedCommand;
 use crate::memory::{Actor, Advice, BranchError, Error, MergeError};
 use crate::merge::files::{FileDecision, FileMerge, FilePlan, Loser, MergeAll, MergeTrees, Rules, plan_files};
 use crate::merge::{Sides, Strategy};
 use crate::object::{Hash, Time};
-use crate::workspace::{FileOp, Packs, Tree};
+use crate::workspace::{Packs, TreePatch};
 
 /// What a merge, promote or pull did, or would do.
 #[derive(Clone, Debug)]
@@ -115,8 +115,10 @@ pub struct MergePlan {
     pub both_changed: Vec<Decision>,
     /// The state of the branch that receives.
     pub merged: Arc<BranchVersion>,
-    /// The branch's own state after a promote.
-    promoted: Option<Arc<BranchVersion>>,
+    /// What turns the files of the branch that receives into the merged ones.
+    patch: Arc<TreePatch>,
+    /// The branch's own state after a promote, and what turns its files into those.
+    promoted: Option<(Arc<BranchVersion>, Arc<TreePatch>)>,
     /// What changes in the branch that receives.
     pub counts: Counts,
     /// What the rules of the parent forbid.
@@ -137,7 +139,7 @@ struct MergeSides<'a> {
     merge: MergeKind,
     child: &'a BranchRef,
     parent: &'a BranchRef,
-    /// Who does it; nobody where it is done again as it was done.
+    /// Who does it; nobody where it is not asked what the rules of the parent forbid.
     who: Option<&'a Actor>,
 }
 
@@ -206,13 +208,13 @@ impl<'a> MergeSides<'a> {
         &self,
         merged: &Arc<BranchVersion>,
         merge_budget: &MergeBudget<'_>,
-    ) -> Result<Arc<BranchVersion>, PlanError> {
+    ) -> Result<(Arc<BranchVersion>, Arc<TreePatch>), PlanError> {
         let own = self.child.state.files();
         let mut state = BranchVersion::clone(merged);
         if own.hash() == merged.files().hash() {
             // The same content, and maybe under other numbers.
             state.set_files(own.clone());
-            return Ok(Arc::new(state));
+            return Ok((Arc::new(state), Arc::default()));
         }
         let all = Rules::parse("** whole").unwrap_or_default();
         let how = FileMerge {
@@ -225,8 +227,9 @@ impl<'a> MergeSides<'a> {
             time: self.context.time,
         };
         let trees = MergeTrees { base: own, child: merged.files(), parent: own };
-        state.set_files(plan_files(trees, &how)?.tree);
-        Ok(Arc::new(state))
+        let plan = plan_files(trees, &how)?;
+        state.set_files(plan.tree);
+        Ok((Arc::new(state), Arc::new(plan.patch)))
     }
 
     fn finish(
@@ -236,10 +239,7 @@ impl<'a> MergeSides<'a> {
         merge_budget: &MergeBudget<'_>,
     ) -> Result<MergePlan, PlanError> {
         let MergeContext { packs, time, .. } = self.context;
-        let mut tree = files.tree.clone();
-        for inode in &files.removed {
-            tree.apply(&FileOp::Drop { inode: *inode }, time, packs)?;
-        }
+        let (tree, patch) = files.without_removed(time, packs)?;
         let mut merged = records.merged().clone();
         merged.set_files(tree);
         let merged = Arc::new(merged);
@@ -251,8 +251,20 @@ impl<'a> MergeSides<'a> {
         both_changed.extend(file_decisions(&files, self.merge));
         let counts = Counts { files: files.files, ..records.counts() };
         let forbidden = self.forbidden(&merged, merge_budget)?;
-        let (child, parent, merge) = (self.child.clone(), self.parent.clone(), self.merge);
-        Ok(MergePlan { merge, time, child, parent, records, files, both_changed, merged, promoted, counts, forbidden })
+        Ok(MergePlan {
+            merge: self.merge,
+            time,
+            child: self.child.clone(),
+            parent: self.parent.clone(),
+            records,
+            files,
+            both_changed,
+            merged,
+            patch: Arc::new(patch),
+            promoted,
+            counts,
+            forbidden,
+        })
     }
 
     /// Returns what the rules of the parent forbid; a pull takes what they have let pass before.
@@ -353,44 +365,36 @@ impl MergePlan {
         self.forbidden.clone().or_else(|| self.is_blocked().then(|| conflict(self)))
     }
 
+    /// Returns what the log holds of it: its outcome. Fails while a conflict waits for a decision.
+    pub fn outcome(&self) -> Result<MergeOutcome, Error> {
+        let trees = [self.child.base.files(), self.child.state.files(), self.parent.state.files()];
+        let on_files = self.both_changed.iter().filter(|decision| decision.is_file());
+        Ok(MergeOutcome {
+            head: self.merged.head(),
+            counts: self.counts,
+            has_losers: self.has_losers(),
+            records: self.records.outcomes().ok_or_else(|| conflict(self))?,
+            files: self.patch.clone(),
+            decisions: on_files.map(|decision| StoredDecision::new(decision, trees)).collect(),
+            promoted: self.promoted.as_ref().map(|(_, patch)| patch.clone()),
+        })
+    }
+
     /// Returns the entry of the merge and what it changes in a catalog in which the plan holds.
     pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
-        let branch = catalog.branch(self.child.id)?;
-        let parent = catalog.parent(branch)?;
-        if self.merge == MergeKind::Merge {
-            without_children(branch)?;
-        }
         if self.is_blocked() {
             return Err(conflict(self));
         }
-        let receiver = if self.merge == MergeKind::Pull { branch } else { parent };
-        let mut prepared = about(catalog, log_record, branch, self.merge.op()).with_detail(Detail {
-            strategy: Some(receiver.settings.strategy().name()),
-            conflicts: self.both_changed.clone(),
-            ..Detail::default()
-        });
-        prepared.head = self.merged.head();
-        prepared.counts = self.counts;
-        if self.has_losers() {
-            // The losers are only there; they stay readable by their hashes.
-            for state in [&parent.state, &branch.state] {
-                prepared.steps.push(CatalogChange::Keep(
-                    receiver.id,
-                    RetainedState { state: state.clone(), time: log_record.time },
-                ));
-            }
-        }
-        prepared.steps.push(CatalogChange::State(receiver.id, self.merged.clone()));
-        match (self.merge, &self.promoted) {
-            (MergeKind::Merge, _) => prepared.steps.push(CatalogChange::Remove(branch.id)),
-            (MergeKind::Pull, _) => prepared.steps.push(CatalogChange::Base(branch.id, parent.state.clone())),
-            (MergeKind::Promote, promoted) => {
-                let promoted = promoted.clone().unwrap_or_else(|| self.merged.clone());
-                prepared.steps.push(CatalogChange::State(branch.id, promoted));
-                prepared.steps.push(CatalogChange::Base(branch.id, self.merged.clone()));
-            }
-        }
-        Ok(prepared)
+        let integration = Integration {
+            merge: self.merge,
+            branch: self.child.id,
+            merged: self.merged.clone(),
+            promoted: self.promoted.as_ref().map(|(state, _)| state.clone()),
+            both_changed: self.both_changed.clone(),
+            counts: self.counts,
+            has_losers: self.has_losers(),
+        };
+        integration.prepare(catalog, log_record)
     }
 }
 
@@ -433,43 +437,6 @@ fn file_decisions(plan: &FilePlan, merge: MergeKind) -> Vec<Decision> {
         Decision { lost, lost_more, note: notes.get(&item.path[..]).cloned(), ..decision(item, merge) }
     };
     plan.both_changed.iter().map(with_losers).collect()
-}
-
-/// Returns a branch's files with those at the patterns as `wanted` has them, and how many differ.
-///
-/// [`PlanError::Exceeded`] where more than `most` paths differ.
-pub fn restored(
-    context: MergeContext<'_>,
-    branch: &Branch,
-    wanted: &Tree,
-    patterns: &[Arc<str>],
-    most: usize,
-) -> Result<(Tree, u64), PlanError> {
-    let bad = |pattern: &str| Error::from(MergeError::Pattern(pattern.to_owned()));
-    let mut text = String::new();
-    for pattern in patterns {
-        // Blanks end a word in rules; any one character stands for them.
-        let inside = pattern.strip_prefix("files/").filter(|inside| !inside.is_empty()).ok_or_else(|| bad(pattern))?;
-        let inside = inside.trim_end_matches('/').replace(char::is_whitespace, "?");
-        text.push_str(&format!("/{inside} whole\n/{inside}/** whole\n"));
-    }
-    let rules = Rules::parse(&format!("{text}** never")).map_err(|_| bad(&patterns.join(" ")))?;
-    let own = branch.state.files();
-    let how = FileMerge {
-        rules: &rules,
-        strategy: Strategy::ChildWins,
-        resolved: &|_| None,
-        packs: context.packs,
-        merger: &MergeAll,
-        most,
-        time: context.time,
-    };
-    let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
-    let mut files = plan.tree;
-    for inode in &plan.removed {
-        files.apply(&FileOp::Drop { inode: *inode }, context.time, context.packs).map_err(stored)?;
-    }
-    Ok((files, plan.files))
 }
 
 /// Returns the error for a merge that waits for `resolve`.

@@ -7,6 +7,7 @@ use imbl::Vector;
 use super::merge_budget::{MergeBudget, PlanError};
 use crate::branch::{BranchVersion, RecordDifference, differences_at_most, touched_at_most};
 use crate::lineage::{Counts, Decision, Side};
+use crate::memory::command::merge_outcome::{RecordOutcome, RecordOutcomes};
 use crate::merge::{Action, Sides, Strategy, plan_one};
 use crate::segment::{Row, SegmentError};
 
@@ -18,7 +19,7 @@ type Resolved<'a> = &'a dyn Fn(&Decision) -> Option<Side>;
 
 /// What becomes of one record that the child changed.
 #[derive(Clone)]
-struct RecordOutcome {
+struct PlannedRecord {
     action: Option<Action>,
     /// Where both sides changed it.
     decision: Option<Decision>,
@@ -29,7 +30,7 @@ struct RecordOutcome {
 pub struct RecordMerge {
     /// What the child changed, in order of ids, and what becomes of each.
     changes: Arc<Vec<RecordDifference>>,
-    outcomes: Vector<RecordOutcome>,
+    outcomes: Vector<PlannedRecord>,
     /// The parent's records with the actions done; the files are the parent's.
     merged: BranchVersion,
     /// Whether the child receives, as in a pull.
@@ -54,7 +55,7 @@ impl RecordMerge {
             if let Some(action) = &action {
                 action.apply(&mut merged)?;
             }
-            outcomes.push_back(RecordOutcome { action, decision });
+            outcomes.push_back(PlannedRecord { action, decision });
             if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1 {
                 merge_budget.pause();
             }
@@ -96,7 +97,7 @@ impl RecordMerge {
             let (taken, decision) = plan_one(&self.changes[at], sides, strategy, resolved)?;
             action.clone_from(&taken);
             self.count_action(taken.as_ref(), true);
-            let before = std::mem::replace(&mut self.outcomes[at], RecordOutcome { action: taken, decision });
+            let before = std::mem::replace(&mut self.outcomes[at], PlannedRecord { action: taken, decision });
             self.count_action(before.action.as_ref(), false);
         }
         // As the parent has it first: what an action leaves behind depends on that.
@@ -150,6 +151,15 @@ impl RecordMerge {
     /// Returns how many records change in the branch that receives.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Returns what became of each record that the child changed; none while one waits for a decision.
+    pub fn outcomes(&self) -> Option<RecordOutcomes> {
+        let mut outcomes = RecordOutcomes::default();
+        for planned in &self.outcomes {
+            outcomes.push(RecordOutcome::of(planned.decision.as_ref())?);
+        }
+        Some(outcomes)
     }
 
     /// Returns every record that both sides changed, in order of ids.

@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use super::merge_budget::PlanError;
-use super::merge_plan::{self, MergeContext};
+use super::merge_plan::MergeContext;
 use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::{Counts, Detail, EntryOp};
-use crate::memory::Error;
 use crate::memory::catalog::CatalogChange;
 use crate::memory::catalog::{BranchId, BranchRef, Catalog, RetainedState};
-use crate::memory::command::log_record::LogRecord;
+use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::command::merge_outcome::RollbackOutcome;
 use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::storage::trees::stored;
+use crate::memory::{Error, MergeError};
+use crate::merge::Strategy;
+use crate::merge::files::{FileMerge, MergeAll, MergeTrees, Rules, plan_files};
 use crate::object::Time;
+use crate::workspace::Tree;
 
 /// A rollback that was worked out.
 pub struct Rollback {
@@ -19,7 +24,8 @@ pub struct Rollback {
     label: Arc<str>,
     /// The entry that took the checkpoint: another one may get its label.
     taken: u64,
-    patterns: Option<Arc<str>>,
+    /// For some files only: the patterns, and what is done to those.
+    files: Option<(Vec<Arc<str>>, Arc<RollbackOutcome>)>,
     state: BranchVersion,
     /// The base that the branch gets back: a merge then deletes nothing that a pull had brought.
     base: Option<Arc<BranchVersion>>,
@@ -41,25 +47,63 @@ impl Rollback {
     ) -> Result<Rollback, PlanError> {
         let branch = context.catalog.branch_ref(branch)?;
         let checkpoint = branch.checkpoint(label)?;
-        let (state, counts) = match patterns {
-            None => whole(branch, &checkpoint.state, context.time, most)?,
+        let (state, counts, files) = match patterns {
+            None => {
+                let (state, counts) = whole(branch, &checkpoint.state, context.time, most)?;
+                (state, counts, None)
+            }
             Some(patterns) => {
-                let (files, count) = merge_plan::restored(context, branch, checkpoint.state.files(), patterns, most)?;
-                let mut state = BranchVersion::clone(&branch.state);
-                state.set_files(files);
-                (state, Counts { files: count, ..Counts::default() })
+                let (state, outcome) = of_files(context, branch, checkpoint.state.files(), patterns, most)?;
+                let counts = Counts { files: outcome.count, ..Counts::default() };
+                (state, counts, Some((patterns.to_vec(), Arc::new(outcome))))
             }
         };
         Ok(Rollback {
             branch: branch.clone(),
             label: label.clone(),
             taken: checkpoint.seq,
-            patterns: patterns.map(|patterns| patterns.join(" ").into()),
+            base: files.is_none().then(|| checkpoint.base.clone()),
+            files,
             state,
-            base: patterns.is_none().then(|| checkpoint.base.clone()),
             counts,
             time: context.time,
         })
+    }
+
+    /// Applies the outcome of a rollback of files from the log.
+    pub fn replay(
+        context: MergeContext<'_>,
+        branch: BranchId,
+        label: &Arc<str>,
+        patterns: &[Arc<str>],
+        outcome: &Arc<RollbackOutcome>,
+    ) -> Result<Rollback, Error> {
+        let branch = context.catalog.branch_ref(branch)?;
+        let checkpoint = branch.checkpoint(label)?;
+        let mut state = BranchVersion::clone(&branch.state);
+        let own = state.files().patched(&outcome.files, checkpoint.state.files(), context.time, context.packs);
+        state.set_files(own.map_err(stored)?);
+        Ok(Rollback {
+            branch: branch.clone(),
+            label: label.clone(),
+            taken: checkpoint.seq,
+            base: None,
+            files: Some((patterns.to_vec(), outcome.clone())),
+            state,
+            counts: Counts { files: outcome.count, ..Counts::default() },
+            time: context.time,
+        })
+    }
+
+    /// Returns what the log holds of it.
+    pub fn command(&self) -> Command {
+        let (branch, label) = (self.branch.id, self.label.clone());
+        match &self.files {
+            None => Command::Rollback(branch, label),
+            Some((patterns, outcome)) => {
+                Command::RollbackFiles { branch, label, patterns: patterns.clone(), outcome: outcome.clone() }
+            }
+        }
     }
 
     /// Returns whether branch and checkpoint are as they were.
@@ -78,7 +122,8 @@ impl Rollback {
     /// Returns the entry of the rollback and what it changes in a catalog in which this holds.
     pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch.id)?;
-        let detail = Detail { label: Some(self.label.clone()), text: self.patterns.clone(), ..Detail::default() };
+        let text = self.files.as_ref().map(|(patterns, _)| patterns.join(" ").into());
+        let detail = Detail { label: Some(self.label.clone()), text, ..Detail::default() };
         let mut prepared = about(catalog, log_record, branch, EntryOp::Rollback).with_detail(detail);
         prepared.counts = self.counts;
         let kept = RetainedState { state: branch.state.clone(), time: log_record.time };
@@ -113,4 +158,41 @@ fn whole(
         }
     }
     Ok((state, counts))
+}
+
+/// Returns the state of a branch with the files at the patterns as `wanted` has them, and what is done to them.
+///
+/// [`PlanError::Exceeded`] where more than `most` paths differ.
+fn of_files(
+    context: MergeContext<'_>,
+    branch: &BranchRef,
+    wanted: &Tree,
+    patterns: &[Arc<str>],
+    most: usize,
+) -> Result<(BranchVersion, RollbackOutcome), PlanError> {
+    let bad = |pattern: &str| Error::from(MergeError::Pattern(pattern.to_owned()));
+    let mut text = String::new();
+    for pattern in patterns {
+        // Blanks end a word in rules; any one character stands for them.
+        let inside = pattern.strip_prefix("files/").filter(|inside| !inside.is_empty()).ok_or_else(|| bad(pattern))?;
+        let inside = inside.trim_end_matches('/').replace(char::is_whitespace, "?");
+        text.push_str(&format!("/{inside} whole\n/{inside}/** whole\n"));
+    }
+    let rules = Rules::parse(&format!("{text}** never")).map_err(|_| bad(&patterns.join(" ")))?;
+    let own = branch.state.files();
+    let how = FileMerge {
+        rules: &rules,
+        strategy: Strategy::ChildWins,
+        resolved: &|_| None,
+        packs: context.packs,
+        merger: &MergeAll,
+        most,
+        time: context.time,
+    };
+    let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
+    let (tree, files) = plan.without_removed(context.time, context.packs)?;
+    let mut state = BranchVersion::clone(&branch.state);
+    state.set_files(tree);
+    let outcome = RollbackOutcome { head: state.head(), count: plan.files, files };
+    Ok((state, outcome))
 }

@@ -10,11 +10,11 @@ use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange, Checkpoin
 use crate::memory::command::log_record::{Command, LogRecord, RecordChange};
 use crate::memory::command::prepared::{PreparedCommand, about, fix};
 use crate::memory::command::record_input::check_numbers;
-use crate::memory::merging::merge_budget::MergeBudget;
+use crate::memory::merging::integration::Integration;
 use crate::memory::merging::merge_plan;
-use crate::memory::merging::merge_plan::{MergeContext, MergePlan};
+use crate::memory::merging::merge_plan::MergeContext;
 use crate::memory::merging::rollback::Rollback;
-use crate::memory::{BranchError, Error, RecordError, SettingError};
+use crate::memory::{BranchError, Error, Kind, RecordError, SettingError};
 use crate::object::{Hash, Time};
 use crate::record::{Provenance, RecordContent, Version};
 use crate::segment::{Row, Segment};
@@ -36,6 +36,17 @@ pub struct PlanContext<'a> {
 impl<'a> PlanContext<'a> {
     fn merge_context(&self, log_record: &LogRecord) -> MergeContext<'a> {
         MergeContext { catalog: self.catalog, packs: self.packs, time: log_record.planned }
+    }
+
+    /// Notes the head that the log holds of a command that was replayed, or the entry that can't be.
+    fn recorded(&self, replayed: Result<PreparedCommand, Error>, head: Hash) -> Result<PreparedCommand, Error> {
+        match replayed {
+            Ok(prepared) => Ok(PreparedCommand { recorded_head: Some(head), ..prepared }),
+            Err(error) if error.kind() == Kind::Damaged => {
+                Err(Error::damaged(format!("entry {} can't be applied: {error}", self.seq)))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -61,13 +72,15 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
                 .map_err(Error::from)?
                 .prepare(catalog, log_record)
         }
-        Command::RollbackFiles { branch, label, patterns } => {
-            let planned = Rollback::new(context.merge_context(log_record), *branch, label, Some(patterns), usize::MAX);
-            planned.map_err(Error::from)?.prepare(catalog, log_record)
+        Command::RollbackFiles { branch, label, patterns, outcome } => {
+            let replayed = Rollback::replay(context.merge_context(log_record), *branch, label, patterns, outcome)
+                .and_then(|rollback| rollback.prepare(catalog, log_record));
+            context.recorded(replayed, outcome.head)
         }
-        Command::Merge(branch, merge) => {
-            let planned = MergePlan::new(context.merge_context(log_record), *branch, *merge, None, &MergeBudget::ALL);
-            planned.map_err(Error::from)?.prepare(catalog, log_record)
+        Command::Merge(branch, merge, outcome) => {
+            let replayed = Integration::replay(&context.merge_context(log_record), *branch, *merge, outcome)
+                .and_then(|integration| integration.prepare(catalog, log_record));
+            context.recorded(replayed, outcome.head)
         }
         Command::Discard(branch) => discard(catalog, log_record, catalog.branch(*branch)?),
         Command::Rename(branch, name) => rename(catalog, log_record, catalog.branch(*branch)?, name),
@@ -163,6 +176,7 @@ fn of_store(op: EntryOp, detail: Detail, user: Arc<str>, step: CatalogChange) ->
         parent: None,
         base: Hash::ZERO,
         head: Hash::ZERO,
+        recorded_head: None,
         counts: Counts::default(),
         detail,
         labels: [user, "".into(), "".into()],

@@ -103,7 +103,7 @@ impl LogTail {
     pub fn count(&mut self, command: &Command, bytes: usize, put: u64) -> Option<Hash> {
         self.unsealed_bytes += bytes as u64 + COMMAND_BYTES;
         match command {
-            Command::Files(branch, _) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge) => {
+            Command::Files(branch, _) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge, _) => {
                 self.pending.remove(branch);
                 None
             }
@@ -254,7 +254,7 @@ impl Memory {
         if let Some(segment) = log_tail.count(&log_record.command, bytes.len(), prepared.counts.put) {
             self.storage.named.lock().insert(segment);
         }
-        if let Command::Discard(branch) | Command::Merge(branch, _) = &log_record.command {
+        if let Command::Discard(branch) | Command::Merge(branch, ..) = &log_record.command {
             self.merging.acks.forget_branch(*branch);
             self.merging.planner.forget(*branch);
         }

@@ -246,14 +246,9 @@ impl Memory {
                     earlier = Some(planned);
                 }
                 Ok(planned) => {
-                    let command = match &patterns {
-                        None => Command::Rollback(branch, label.clone()),
-                        Some(patterns) => {
-                            Command::RollbackFiles { branch, label: label.clone(), patterns: patterns.clone() }
-                        }
-                    };
                     drop(catalog);
-                    let log_record = LogRecord { time, planned: planned.time, uid: who.uid, command };
+                    let log_record =
+                        LogRecord { time, planned: planned.time, uid: who.uid, command: planned.command() };
                     let done = self.execute_planned(&mut writer, log_record, |catalog, log_record| {
                         planned.prepare(catalog, log_record)
                     });

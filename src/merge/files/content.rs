@@ -14,7 +14,8 @@ pub const CONTENT_BYTES_MAX: u64 = 64 << 20;
 /// Most lines that the three versions of a content have together; each takes about a microsecond and 100 bytes.
 const LINES_MAX: usize = 2 << 20;
 /// Bytes of contents that one merge of branches merges by their lines or entries; what comes after that is `whole`.
-pub const MERGED_BYTES_MAX: u64 = 1 << 30;
+/// The results stand in one record of the log.
+pub const MERGED_BYTES_MAX: u64 = 512 << 20;
 
 /// One side's content.
 #[derive(Clone, Copy, Debug)]

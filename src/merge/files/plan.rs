@@ -9,7 +9,7 @@ use super::one_sided::OneSided;
 use super::resolver::Resolver;
 use super::{ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, MergeTrees, Rules, Side, Strategy};
 use crate::object::Time;
-use crate::workspace::{Packs, Tree, TreeDifference, TreeError, TreePatch};
+use crate::workspace::{FileOp, Packs, Tree, TreeChange, TreeDifference, TreeError, TreePatch};
 
 /// What a merge does to the files of the branch that receives.
 pub struct FilePlan {
@@ -36,6 +36,17 @@ impl FilePlan {
     /// Returns the files on which both sides contradict.
     pub fn conflicts(&self) -> impl Iterator<Item = &FileDecision> {
         self.both_changed.iter().filter(|item| item.decision != Some(Side::Both))
+    }
+
+    /// Returns the tree without what has no name any longer, and what turns the parent's tree into it.
+    pub fn without_removed(&self, time: Time, packs: &dyn Packs) -> Result<(Tree, TreePatch), TreeError> {
+        let (mut tree, mut patch) = (self.tree.clone(), self.patch.clone());
+        for inode in &self.removed {
+            let op = FileOp::Drop { inode: *inode };
+            tree.apply(&op, time, packs)?;
+            patch.changes.push(TreeChange::Op(op));
+        }
+        Ok((tree, patch))
     }
 
     /// Returns whether some conflict waits for a manual decision.

@@ -1,0 +1,349 @@
+//! What a merge, promote or pull came to, as the log holds it: an opening applies it and decides nothing again.
+//!
+//! It refers to versions that the store has already: to records by their places among those that differ between a branch
+//! and its base, to files by their inodes. Only contents that were joined stand in it.
+
+use std::sync::Arc;
+
+use crate::lineage::{Counts, Decision, Side};
+use crate::object::{CodecError, Hash, Reader, Writer};
+use crate::workspace::{Tree, TreePatch};
+
+/// What became of a record that differs between a branch and its base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordOutcome {
+    /// The branch alone changed it: the branch's version is taken.
+    Taken = 0,
+    /// Both sides changed it, to the same version.
+    Alike = 1,
+    /// Both changed it; the branch's version is taken.
+    Child = 2,
+    /// Both changed it; the parent's version stays.
+    Parent = 3,
+}
+
+impl RecordOutcome {
+    const ALL: [RecordOutcome; 4] =
+        [RecordOutcome::Taken, RecordOutcome::Alike, RecordOutcome::Child, RecordOutcome::Parent];
+
+    /// Returns the outcome of a record: none while it waits for a decision.
+    pub fn of(decision: Option<&Decision>) -> Option<RecordOutcome> {
+        Some(match decision {
+            None => RecordOutcome::Taken,
+            Some(item) => match item.decision? {
+                Side::Both => RecordOutcome::Alike,
+                Side::Child => RecordOutcome::Child,
+                Side::Parent => RecordOutcome::Parent,
+            },
+        })
+    }
+
+    /// Returns the side that was taken of what both changed.
+    pub fn side(self) -> Option<Side> {
+        match self {
+            RecordOutcome::Taken => None,
+            RecordOutcome::Alike => Some(Side::Both),
+            RecordOutcome::Child => Some(Side::Child),
+            RecordOutcome::Parent => Some(Side::Parent),
+        }
+    }
+}
+
+/// The outcomes of records in order of their ids, equal neighbours counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordOutcomes(Vec<(RecordOutcome, u64)>);
+
+impl RecordOutcomes {
+    /// Appends the outcome of the next record.
+    pub fn push(&mut self, outcome: RecordOutcome) {
+        match self.0.last_mut() {
+            Some((last, count)) if *last == outcome => *count += 1,
+            _ => self.0.push((outcome, 1)),
+        }
+    }
+
+    /// Goes through the outcomes, one for each record.
+    pub fn iter(&self) -> impl Iterator<Item = RecordOutcome> + '_ {
+        self.0.iter().flat_map(|(outcome, count)| (0..*count).map(move |_| *outcome))
+    }
+
+    /// Returns how many records there are.
+    pub fn len(&self) -> u64 {
+        self.0.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.0.len() as u64);
+        for (outcome, count) in &self.0 {
+            out.byte(*outcome as u8).number(*count);
+        }
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<RecordOutcomes, CodecError> {
+        let run = |input: &mut Reader<'_>| {
+            let code = input.byte()?;
+            let outcome = RecordOutcome::ALL.get(usize::from(code)).ok_or(CodecError::Code(code))?;
+            Ok((*outcome, input.number()?))
+        };
+        (0..input.length()?).map(|_| run(input)).collect::<Result<_, _>>().map(RecordOutcomes)
+    }
+}
+
+/// A decision on a file, whose versions are referred to where that is possible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredDecision {
+    /// The decision; it has no hash of a version that is referred to.
+    decision: Decision,
+    /// Which versions, of base, child and parent, are what stands at the path in the tree of that side.
+    at_path: [bool; 3],
+}
+
+/// How a version of a decision is stored: 2 bits.
+mod version {
+    pub const NONE: u8 = 0;
+    pub const HASH: u8 = 1;
+    pub const AT_PATH: u8 = 2;
+}
+
+impl StoredDecision {
+    /// Makes the stored form of a decision on a file; `trees` are those of base, child and parent.
+    pub fn new(decision: &Decision, trees: [&Tree; 3]) -> StoredDecision {
+        let mut decision = decision.clone();
+        let at_path = trees.map(|tree| at_path(&decision.id, tree));
+        let versions = [&mut decision.base, &mut decision.child, &mut decision.parent];
+        let mut found = [false; 3];
+        for ((version, there), found) in versions.into_iter().zip(at_path).zip(&mut found) {
+            *found = version.is_some() && *version == there;
+            *version = version.filter(|_| !*found);
+        }
+        StoredDecision { decision, at_path: found }
+    }
+
+    /// Returns the decision, with the same trees; none where nothing stands at a path that is referred to.
+    pub fn decision(&self, trees: [&Tree; 3]) -> Option<Decision> {
+        let mut decision = self.decision.clone();
+        let versions = [&mut decision.base, &mut decision.child, &mut decision.parent];
+        for ((version, tree), is_there) in versions.into_iter().zip(trees).zip(self.at_path) {
+            if is_there {
+                *version = Some(at_path(&self.decision.id, tree)?);
+            }
+        }
+        Some(decision)
+    }
+
+    fn versions(&self) -> [Option<Hash>; 3] {
+        [self.decision.base, self.decision.child, self.decision.parent]
+    }
+
+    fn write(&self, out: &mut Writer) {
+        let code = |(at_path, hash): (bool, Option<Hash>)| match (at_path, hash) {
+            (true, _) => version::AT_PATH,
+            (false, Some(_)) => version::HASH,
+            (false, None) => version::NONE,
+        };
+        let codes = self.at_path.into_iter().zip(self.versions()).map(code);
+        out.text(&self.decision.id).byte(codes.enumerate().fold(0, |bits, (place, code)| bits | code << (2 * place)));
+        self.versions().iter().flatten().fold(&mut *out, |out, hash| out.hash(hash));
+        self.decision.write_side(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<StoredDecision, CodecError> {
+        let (id, codes) = (Arc::from(input.text()?), input.byte()?);
+        let mut version = |place: u8| match codes >> (2 * place) & 3 {
+            version::NONE => Ok((false, None)),
+            version::HASH => Ok((false, Some(input.hash()?))),
+            version::AT_PATH => Ok((true, None)),
+            _ => Err(CodecError::Code(codes)),
+        };
+        let versions = [version(0)?, version(1)?, version(2)?];
+        if codes >= 1 << 6 {
+            return Err(CodecError::Code(codes));
+        }
+        let [base, child, parent] = versions.map(|(_, hash)| hash);
+        let decision = Decision { id, base, child, parent, ..Decision::read_side(input)? };
+        Ok(StoredDecision { decision, at_path: versions.map(|(at_path, _)| at_path) })
+    }
+}
+
+/// Returns the hash of what stands in a tree at the path that the id of a decision names.
+fn at_path(id: &str, tree: &Tree) -> Option<Hash> {
+    let path = id.strip_prefix("files/")?;
+    tree.hash_of(tree.resolve(path.as_bytes()).ok()?)
+}
+
+/// What a merge, promote or pull came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergeOutcome {
+    /// The head that results in the branch that receives.
+    pub head: Hash,
+    /// What changes in the branch that receives.
+    pub counts: Counts,
+    /// Whether one side's version of something was not kept.
+    pub has_losers: bool,
+    /// What became of the records that differ between the branch and its base.
+    pub records: RecordOutcomes,
+    /// What is done to the files of the branch that receives, with nodes of the other one.
+    pub files: Arc<TreePatch>,
+    /// Every file that both sides changed, in order of paths.
+    pub decisions: Vec<StoredDecision>,
+    /// For a promote: what is done to the branch's own files, with nodes of its parent.
+    pub promoted: Option<Arc<TreePatch>>,
+}
+
+impl MergeOutcome {
+    /// Appends the stored bytes.
+    pub fn write(&self, out: &mut Writer) {
+        let Counts { put, deleted, files } = self.counts;
+        out.hash(&self.head).number(put).number(deleted).number(files).byte(self.has_losers.into());
+        self.records.write(out);
+        self.files.write(out);
+        out.number(self.decisions.len() as u64);
+        self.decisions.iter().for_each(|decision| decision.write(out));
+        if let Some(promoted) = &self.promoted {
+            promoted.write(out);
+        }
+    }
+
+    /// Reads stored bytes; those of a promote have a patch more.
+    pub fn read(input: &mut Reader<'_>, is_promote: bool) -> Result<MergeOutcome, CodecError> {
+        let head = input.hash()?;
+        let counts = Counts { put: input.number()?, deleted: input.number()?, files: input.number()? };
+        let has_losers = match input.byte()? {
+            code @ 0..=1 => code == 1,
+            code => return Err(CodecError::Code(code)),
+        };
+        let records = RecordOutcomes::read(input)?;
+        let files = Arc::new(TreePatch::read(input)?);
+        let decisions = (0..input.length()?).map(|_| StoredDecision::read(input)).collect::<Result<_, _>>()?;
+        let promoted = if is_promote { Some(Arc::new(TreePatch::read(input)?)) } else { None };
+        Ok(MergeOutcome { head, counts, has_losers, records, files, decisions, promoted })
+    }
+}
+
+/// What a rollback of some files came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RollbackOutcome {
+    /// The branch's head that results.
+    pub head: Hash,
+    /// How many files change.
+    pub count: u64,
+    /// What is done to the branch's files, with nodes of the checkpoint.
+    pub files: TreePatch,
+}
+
+impl RollbackOutcome {
+    /// Appends the stored bytes.
+    pub fn write(&self, out: &mut Writer) {
+        out.hash(&self.head).number(self.count);
+        self.files.write(out);
+    }
+
+    /// Reads stored bytes.
+    pub fn read(input: &mut Reader<'_>) -> Result<RollbackOutcome, CodecError> {
+        Ok(RollbackOutcome { head: input.hash()?, count: input.number()?, files: TreePatch::read(input)? })
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+pub(super) mod samples {
+    use super::*;
+    use crate::lineage::LostPart;
+    use crate::workspace::{FileName, FileOp, TreeChange};
+
+    fn patch() -> TreePatch {
+        let name = FileName::new(b"a").unwrap();
+        let write = FileOp::Write { inode: 5, offset: 0, bytes: b"joined"[..].into() };
+        let changes = vec![
+            TreeChange::Graft { from: 7, parent: 1, name },
+            TreeChange::Replace { from: 8, inode: 5 },
+            TreeChange::Op(write),
+            TreeChange::Op(FileOp::Drop { inode: 4 }),
+        ];
+        TreePatch { next: 300, changes }
+    }
+
+    fn decision(code: u8) -> StoredDecision {
+        let hash = Some(Hash([code; 32]));
+        let lost = vec![LostPart { side: Side::Parent, text: "a line".into() }];
+        let decision = Decision { id: "files/a".into(), parent: hash, lost, ..Decision::default() };
+        StoredDecision { decision, at_path: [true, false, false] }
+    }
+
+    /// An outcome with something of everything.
+    pub fn outcome(is_promote: bool) -> MergeOutcome {
+        let mut records = RecordOutcomes::default();
+        for outcome in RecordOutcome::ALL.into_iter().chain([RecordOutcome::Parent]) {
+            records.push(outcome);
+        }
+        MergeOutcome {
+            head: Hash([9; 32]),
+            counts: Counts { put: 1, deleted: 2, files: 300 },
+            has_losers: true,
+            records,
+            files: Arc::new(patch()),
+            decisions: vec![decision(1), decision(2)],
+            promoted: is_promote.then(|| Arc::new(patch())),
+        }
+    }
+
+    pub fn rollback() -> RollbackOutcome {
+        RollbackOutcome { head: Hash([9; 32]), count: 3, files: patch() }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::object::Time;
+    use crate::workspace::{FileName, FileOp, Make, NoPacks, ROOT};
+
+    fn tree(text: &[u8]) -> Tree {
+        let (mut tree, name) = (Tree::default(), FileName::new(b"a").unwrap());
+        let create = FileOp::Create { parent: ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+        let inode = tree.apply(&create, Time(1), &NoPacks).unwrap().inode;
+        tree.apply(&FileOp::Write { inode, offset: 0, bytes: text.into() }, Time(1), &NoPacks).unwrap();
+        tree
+    }
+
+    fn stored(decision: &Decision, trees: [&Tree; 3]) -> (StoredDecision, usize) {
+        let mut out = Writer::new();
+        StoredDecision::new(decision, trees).write(&mut out);
+        let read = StoredDecision::read(&mut Reader::new(out.as_slice())).unwrap();
+        (read, out.as_slice().len())
+    }
+
+    #[test]
+    fn a_decision_refers_to_versions_at_its_path_and_holds_the_hashes_of_others() {
+        let [base, child, parent] = [&tree(b"base"), &tree(b"child"), &tree(b"parent")];
+        let trees = [base, child, parent];
+        let [old, new, other] = trees.map(|tree| at_path("files/a", tree));
+        let there = Decision { id: "files/a".into(), base: old, child: new, parent: other, ..Decision::default() };
+        let elsewhere = Decision { base: None, parent: Some(Hash([5; 32])), ..there.clone() };
+        let gone = Decision { id: "files/b".into(), ..there.clone() };
+        for (decision, hashes) in [(there, 0), (elsewhere, 1), (gone, 3)] {
+            let (stored, length) = stored(&decision, trees);
+            assert_eq!(stored.decision(trees), Some(decision));
+            assert_eq!(length, 1 + 7 + 1 + hashes * 32 + 1);
+        }
+    }
+
+    #[test]
+    fn a_version_that_is_no_longer_at_the_path_is_told() {
+        let child = tree(b"child");
+        let decision = Decision { id: "files/a".into(), child: at_path("files/a", &child), ..Decision::default() };
+        let (stored, _) = stored(&decision, [&Tree::default(), &child, &Tree::default()]);
+        assert_eq!(stored.decision([&Tree::default(), &Tree::default(), &Tree::default()]), None);
+    }
+
+    #[test]
+    fn ten_thousand_records_that_one_side_changed_take_a_few_bytes() {
+        let mut records = RecordOutcomes::default();
+        (0..10_000).for_each(|_| records.push(RecordOutcome::Taken));
+        let mut out = Writer::new();
+        records.write(&mut out);
+        assert!(out.as_slice().len() <= 4);
+        assert_eq!((records.len(), records.iter().count()), (10_000, 10_000));
+    }
+}

@@ -1,0 +1,232 @@
+//! What a merge, promote or pull does to the catalog: from a plan that was just made, or from the outcome in the log.
+
+use std::sync::Arc;
+
+use super::merge_plan::{MergeContext, without_children};
+use crate::branch::{BranchVersion, differences_at_most};
+use crate::lineage::{Counts, Decision, Detail};
+use crate::memory::Error;
+use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange, RetainedState};
+use crate::memory::command::log_record::{LogRecord, MergeKind};
+use crate::memory::command::merge_outcome::{MergeOutcome, RecordOutcome};
+use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::storage::trees::stored;
+use crate::merge::{Action, Sides, decision_on};
+use crate::workspace::Tree;
+
+/// A merge, promote or pull with the states that it leads to.
+pub struct Integration {
+    /// Which of them.
+    pub merge: MergeKind,
+    /// The branch that is merged, promoted, or pulls.
+    pub branch: BranchId,
+    /// The state of the branch that receives.
+    pub merged: Arc<BranchVersion>,
+    /// The branch's own state after a promote.
+    pub promoted: Option<Arc<BranchVersion>>,
+    /// Everything that both sides changed: records by id, then files by path.
+    pub both_changed: Vec<Decision>,
+    /// What changes in the branch that receives.
+    pub counts: Counts,
+    /// Whether one side's version of something was not kept.
+    pub has_losers: bool,
+}
+
+impl Integration {
+    /// Applies an outcome from the log. Nothing is decided here: whatever a later release would decide, the result is
+    /// the one that was recorded. Kind `Damaged` where what the outcome refers to is not there.
+    pub fn replay(
+        context: &MergeContext<'_>,
+        branch: BranchId,
+        merge: MergeKind,
+        outcome: &MergeOutcome,
+    ) -> Result<Integration, Error> {
+        let child = context.catalog.branch(branch)?;
+        let parent = context.catalog.parent(child)?;
+        let (mut merged, mut both_changed) = merged_records(child, parent, outcome)?;
+        let patched = |own: &Tree, patch, other| own.patched(patch, other, context.time, context.packs).map_err(stored);
+        let (own, above) = (child.state.files(), parent.state.files());
+        let (giver, receiver) = if merge == MergeKind::Pull { (above, own) } else { (own, above) };
+        merged.set_files(patched(receiver, &outcome.files, giver)?);
+        let mut promoted = None;
+        if let Some(patch) = &outcome.promoted {
+            let mut state = merged.clone();
+            state.set_files(patched(own, patch, merged.files())?);
+            promoted = Some(Arc::new(state));
+        }
+        let trees = [child.base.files(), own, above];
+        for decision in &outcome.decisions {
+            both_changed.push(
+                decision
+                    .decision(trees)
+                    .ok_or_else(|| missing("a file that both sides changed is not at its path".into()))?,
+            );
+        }
+        let (counts, has_losers) = (outcome.counts, outcome.has_losers);
+        Ok(Integration { merge, branch, merged: Arc::new(merged), promoted, both_changed, counts, has_losers })
+    }
+
+    /// Returns the entry and what changes in the catalog.
+    pub fn prepare(self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let branch = catalog.branch(self.branch)?;
+        let parent = catalog.parent(branch)?;
+        if self.merge == MergeKind::Merge {
+            without_children(branch)?;
+        }
+        let receiver = if self.merge == MergeKind::Pull { branch } else { parent };
+        let mut prepared = about(catalog, log_record, branch, self.merge.op()).with_detail(Detail {
+            strategy: Some(receiver.settings.strategy().name()),
+            conflicts: self.both_changed,
+            ..Detail::default()
+        });
+        prepared.head = self.merged.head();
+        prepared.counts = self.counts;
+        if self.has_losers {
+            // The losers are only there; they stay readable by their hashes.
+            for state in [&parent.state, &branch.state] {
+                let kept = RetainedState { state: state.clone(), time: log_record.time };
+                prepared.steps.push(CatalogChange::Keep(receiver.id, kept));
+            }
+        }
+        prepared.steps.push(CatalogChange::State(receiver.id, self.merged.clone()));
+        match self.merge {
+            MergeKind::Merge => prepared.steps.push(CatalogChange::Remove(branch.id)),
+            MergeKind::Pull => prepared.steps.push(CatalogChange::Base(branch.id, parent.state.clone())),
+            MergeKind::Promote => {
+                let promoted = self.promoted.unwrap_or_else(|| self.merged.clone());
+                prepared.steps.push(CatalogChange::State(branch.id, promoted));
+                prepared.steps.push(CatalogChange::Base(branch.id, self.merged));
+            }
+        }
+        Ok(prepared)
+    }
+}
+
+/// Returns the parent's records with the branch's versions where they were taken, and what both sides changed.
+fn merged_records(
+    child: &Branch,
+    parent: &Branch,
+    outcome: &MergeOutcome,
+) -> Result<(BranchVersion, Vec<Decision>), Error> {
+    let sides = Sides { base: &child.base, child: &child.state, parent: &parent.state };
+    let changes = differences_at_most(sides.base, sides.child, usize::MAX)?.unwrap_or_default();
+    if changes.len() as u64 != outcome.records.len() {
+        let (found, recorded) = (changes.len(), outcome.records.len());
+        return Err(missing(format!("{found} records differ between branch and base, not {recorded}")));
+    }
+    let (mut merged, mut both_changed) = (BranchVersion::clone(sides.parent), Vec::new());
+    for (change, outcome) in changes.iter().zip(outcome.records.iter()) {
+        if matches!(outcome, RecordOutcome::Taken | RecordOutcome::Child) {
+            Action::of(change, sides.child).apply(&mut merged)?;
+        }
+        if let Some(side) = outcome.side() {
+            both_changed.push(Decision { decision: Some(side), ..decision_on(change, &sides)? });
+        }
+    }
+    Ok((merged, both_changed))
+}
+
+fn missing(found: String) -> Error {
+    Error::damaged(format!("what its recorded outcome refers to is not there: {found}"))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, ForgetfulDisk};
+    use crate::memory::command::log_record::Command;
+    use crate::memory::command::merge_outcome::RecordOutcomes;
+    use crate::memory::merging::merge_budget::MergeBudget;
+    use crate::memory::merging::merge_plan::MergePlan;
+    use crate::memory::{Actor, Environment, Memory, OpenMode, RecordEdit, RecordInput, VerifyOptions, verify_on};
+
+    fn who() -> Actor {
+        Actor { uid: 0, gid: 0, name: "root".into() }
+    }
+
+    fn put(memory: &Memory, branch: BranchId, text: &str) {
+        let draft = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+        memory.commit(&who(), branch, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
+    }
+
+    /// A store whose branch `child` changed a record that its parent changed, too.
+    fn conflict() -> (ForgetfulDisk, Arc<Memory>, BranchId, BranchId) {
+        let disk = ForgetfulDisk::new();
+        let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, Environment::real(who())).unwrap();
+        let main = memory.catalog().roots["main"];
+        put(&memory, main, "base");
+        let child = memory.fork(&who(), main, "child", None).unwrap();
+        put(&memory, main, "of the parent");
+        put(&memory, child, "of the child");
+        (disk, memory, main, child)
+    }
+
+    fn plan(memory: &Memory, child: BranchId) -> MergePlan {
+        let (catalog, budget) = (memory.catalog().clone(), MergeBudget::ALL);
+        MergePlan::new(memory.merge_context(&catalog), child, MergeKind::Merge, None, &budget).unwrap()
+    }
+
+    fn text_of(memory: &Memory, branch: BranchId) -> String {
+        let catalog = memory.catalog();
+        let row = catalog.branch(branch).unwrap().state.find("a").unwrap().unwrap();
+        row.version().unwrap().content.text.clone().unwrap().to_string()
+    }
+
+    fn verified(disk: &ForgetfulDisk) -> Result<(), Error> {
+        verify_on(&(Arc::new(disk.clone()) as Arc<dyn Disk>), &VerifyOptions::default()).map(drop)
+    }
+
+    #[test]
+    fn an_opening_applies_the_recorded_outcome_and_decides_nothing_again() {
+        let (disk, memory, main, child) = conflict();
+        let decided = plan(&memory, child).outcome().unwrap();
+        assert_eq!(decided.records.iter().collect::<Vec<_>>(), [RecordOutcome::Child]);
+        // As another version might have decided it.
+        let (mut records, mut merged) = (RecordOutcomes::default(), decided);
+        records.push(RecordOutcome::Parent);
+        (merged.records, merged.head) = (records, memory.catalog().branch(main).unwrap().state.head());
+        let mut writer = memory.writer().unwrap();
+        memory.execute(&mut writer, 0, Command::Merge(child, MergeKind::Merge, Arc::new(merged))).unwrap();
+        drop(writer);
+        assert_eq!(text_of(&memory, main), "of the parent");
+        memory.sync().unwrap();
+        verified(&disk).unwrap();
+        let again =
+            Memory::open_on(Arc::new(disk.power_cut_keep_all()), OpenMode::Existing, None, Environment::real(who()));
+        assert_eq!(text_of(&again.unwrap(), main), "of the parent");
+    }
+
+    #[test]
+    fn an_entry_that_another_version_applied_otherwise_is_not_called_forged() {
+        let (disk, memory, _, child) = conflict();
+        let plan = plan(&memory, child);
+        let mut outcome = plan.outcome().unwrap();
+        outcome.head = crate::object::Hash([1; 32]);
+        let recorded = outcome.head;
+        let command = Command::Merge(child, MergeKind::Merge, Arc::new(outcome));
+        let mut writer = memory.writer().unwrap();
+        let time = memory.next_time(&mut writer).unwrap();
+        let log_record = LogRecord { time, planned: plan.time, uid: 0, command };
+        memory
+            .execute_planned(&mut writer, log_record, |catalog, log_record| {
+                Ok(PreparedCommand { head: recorded, ..plan.prepare(catalog, log_record)? })
+            })
+            .unwrap();
+        drop(writer);
+        memory.sync().unwrap();
+        let error = verified(&disk).unwrap_err().to_string();
+        assert!(error.contains("is genuine and led to the head 0101"), "{error}");
+    }
+
+    #[test]
+    fn an_outcome_for_other_records_is_damage() {
+        let (_, memory, _, child) = conflict();
+        let mut outcome = plan(&memory, child).outcome().unwrap();
+        outcome.records.push(RecordOutcome::Taken);
+        let catalog = memory.catalog().clone();
+        let replayed = Integration::replay(&memory.merge_context(&catalog), child, MergeKind::Merge, &outcome);
+        let error = replayed.err().unwrap();
+        assert!(error.to_string().contains("1 records differ between branch and base, not 2"), "{error}");
+    }
+}
