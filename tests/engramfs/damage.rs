@@ -6,19 +6,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engramfs::disk::{Disk, ForgetfulDisk};
+use engramfs::disk::{Disk, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{Error, Hash, Kind, Memory, MergeKind, OpenMode, Setting, VerifyOptions, View, verify_on};
 
-use crate::support::{Chance, delete, environment, main_of, open, put, rounds, verify, who};
+use crate::support::{Chance, close_unsealed, delete, environment, main_of, open, open_on, put, rounds, verify, who};
 
 /// Bytes of a frame without payload: what stands behind the last frame and is shorter may always be
 /// the beginning of a frame whose writer was killed.
 const FRAME_BYTES: u64 = engramfs::journal::FRAME_BYTES as u64;
 
-/// A small store with everything in it, closed; and its tip.
+/// A small store with everything in it, closed, with log records in its journal; and its tip.
 fn store() -> (ForgetfulDisk, Hash) {
-    let disk = ForgetfulDisk::new();
-    let memory = open(&disk).unwrap();
+    let faulty = FaultyDisk::new(ForgetfulDisk::new());
+    let disk = faulty.inner().clone();
+    let memory = open_on(Arc::new(faulty.clone())).unwrap();
     let main = main_of(&memory);
     let record = |id: &str, n: u32| put(id, Some(vec![n as f32, 1.0]), Some(&format!("text {n}")));
     memory.commit(&who(), main, (0..6).map(|n| record(&format!("r{n}"), n)).collect()).unwrap();
@@ -39,7 +40,7 @@ fn store() -> (ForgetfulDisk, Hash) {
     memory.rollback(&who(), main, "first").unwrap();
     memory.commit(&who(), main, vec![record("r5", 120)]).unwrap();
     let tip = memory.tip();
-    memory.close().unwrap();
+    close_unsealed(&memory, &faulty);
     (disk, tip)
 }
 
@@ -215,6 +216,26 @@ fn every_cut_of_a_file_is_found() {
             assert!(is_right_kind(&error) && names_it(&error, &path), "{path} cut to {kept}: {error}");
         }
         disk.replace(&path, good).unwrap();
+    }
+}
+
+/// A closed store has nothing to replay: what is cut off its journal, nobody can miss.
+#[test]
+fn a_sealed_store_is_read_whole_or_refused_wherever_its_journal_is_cut() {
+    let (disk, tip) = store();
+    let memory = open(&disk).unwrap();
+    memory.close().unwrap();
+    drop(memory);
+    let (journal, end) = last_act_end(&disk);
+    assert_eq!(end, 0, "a log record is left to replay");
+    verify_tip(&disk, tip).unwrap();
+    let (right, good) = (right_content(&disk), disk.bytes(&journal).unwrap());
+    for kept in 0..good.len() {
+        disk.replace(&journal, good[..kept].to_vec()).unwrap();
+        match verify_tip(&disk, tip) {
+            Ok(_) => check_reads(&disk, &right, &format!("{journal} cut to {kept}")),
+            Err(error) => assert!(is_right_kind(&error) && names_it(&error, &journal), "cut to {kept}: {error}"),
+        }
     }
 }
 

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use engramfs::disk::{Disk, ForgetfulDisk};
+use engramfs::disk::{Disk, FaultyDisk, ForgetfulDisk};
 use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay};
 use engramfs::lineage::{Key, SIGNATURE_BYTES};
 use engramfs::memory::{Environment, Error, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, VerifyOptions, verify_on};
 use engramfs::object::Context;
 
-use crate::support::{delete, environment, main_of, make_file, put, who};
+use crate::support::{close_unsealed, delete, environment, main_of, make_file, put, who};
 
 /// The payload of each act's frame: number 0 is entry 1.
 type Acts = Vec<Vec<u8>>;
@@ -377,8 +377,9 @@ fn an_operation_that_was_made_without_the_key_is_damage_and_so_is_one_of_another
 #[test]
 fn behind_a_clean_end_stands_nothing_that_was_there_before_it_or_was_made_without_the_key() {
     let (disk, good) = with_operations();
-    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, environment()).unwrap();
-    memory.close().unwrap();
+    let faulty = FaultyDisk::new(disk.clone());
+    let memory = Memory::open_on(Arc::new(faulty.clone()), OpenMode::Existing, None, environment()).unwrap();
+    close_unsealed(&memory, &faulty);
     drop(memory);
     let closed = frames(&disk);
     assert_eq!(closed.last().unwrap().0, FrameKind::End);

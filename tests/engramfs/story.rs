@@ -27,6 +27,8 @@ pub enum Step {
     Sync,
     Seal,
     Collect,
+    /// A clean end.
+    Close,
     /// A clean end, and a new beginning.
     Reopen,
     /// The process dies.
@@ -88,6 +90,7 @@ impl Story {
             Sync => self.durable(|story| story.memory.sync()),
             Seal => self.durable(|story| story.memory.seal()),
             Collect => self.durable(|story| story.memory.gc(&who(), None, false).map(|_| ())),
+            Close => self.durable(|story| story.memory.close()),
             Reopen => self.reopen(),
             Die => self.replace(),
         }?;

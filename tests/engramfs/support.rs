@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use engramfs::disk::{Disk, ForgetfulDisk};
+use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
 use engramfs::memory::{
     Actor, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, FileOutcome, Make, Memory, OpenMode,
     RecordEdit, RecordInput, View,
@@ -31,6 +31,13 @@ pub fn open(disk: &ForgetfulDisk) -> Result<Arc<Memory>, Error> {
 
 pub fn open_on(disk: Arc<dyn Disk>) -> Result<Arc<Memory>, Error> {
     Memory::open_on(disk, OpenMode::Create, None, environment())
+}
+
+/// Closes a store of which the last seal fails: its log records stay in the journal, before a clean end.
+pub fn close_unsealed(memory: &Memory, faulty: &FaultyDisk<ForgetfulDisk>) {
+    faulty.plan(Fault { sticky: true, ..Fault::once(1, &[Call::Create], libc::EIO) });
+    memory.close().unwrap();
+    faulty.clear();
 }
 
 pub fn verify(disk: &ForgetfulDisk) -> Result<serde_json::Value, Error> {

@@ -34,8 +34,7 @@ use crate::workspace::FileOp;
 /// Bytes of commands after which a seal begins: some 4,000 records of 384 dimensions, which a query
 /// scans in a tenth of a millisecond.
 const SEAL_BYTES: u64 = 8 << 20;
-/// Bytes of commands after which a store is sealed as it is closed, so that it opens at once, and when it
-/// is left alone: a query then walks a graph of what it would scan.
+/// Bytes of commands after which a store is sealed when it is left alone: a query then walks a graph of what it would scan.
 const IDLE_SEAL_BYTES: u64 = 1 << 20;
 /// Bytes of long writes after which a seal begins also while more of them come: reading them back at
 /// an opening takes a second.
@@ -408,13 +407,18 @@ impl Memory {
         }
     }
 
-    /// Seals a store that is about to be closed, where opening it would take long otherwise.
-    pub(in crate::memory) fn seal_to_close(&self) {
-        if self.unsealed_bytes() >= IDLE_SEAL_BYTES
-            && let Err(error) = self.seal()
-        {
-            log::warn!("the store could not be sealed and will take longer to open: {error}; {}", error.hint());
+    /// Seals a store that is about to be closed: an opening, maybe by a later version, then replays nothing. A store that
+    /// could not be sealed is closed all the same, unless a flush of its journal failed.
+    pub(in crate::memory) fn seal_to_close(&self) -> Result<(), Error> {
+        if self.unsealed_bytes() == 0 {
+            return Ok(());
         }
+        let Err(error) = self.seal() else { return Ok(()) };
+        if self.is_read_only() {
+            return Err(error);
+        }
+        log::warn!("the store could not be sealed and will take longer to open: {error}; {}", error.hint());
+        Ok(())
     }
 
     /// Tells the maintenance thread to end, and waits for a seal that is under way.

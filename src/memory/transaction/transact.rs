@@ -351,7 +351,7 @@ impl Memory {
         self.stop_maintenance();
         if !self.is_read_only() {
             self.commit_all_pending()?;
-            self.seal_to_close();
+            self.seal_to_close()?;
         }
         let mut log_tail = self.writer()?;
         if log_tail.closed.replace("the store was closed").is_some() {
