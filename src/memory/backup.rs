@@ -29,10 +29,13 @@ pub fn backup(store: &Path, dest: &Path) -> Result<Value, Error> {
     if !is_store(store) {
         return Err(CopyError::Missing(store.to_owned()).into());
     }
-    if fs::read_dir(dest).is_ok_and(|mut entries| entries.next().is_some()) {
+    let holds_something = fs::read_dir(dest).is_ok_and(|mut entries| entries.next().is_some());
+    if !is_store(dest) {
+        check_outside(store, dest)?;
+    }
+    if holds_something {
         return Err(CopyError::NotEmpty(dest.to_owned()).into());
     }
-    check_outside(store, dest)?;
     for _ in 0..TRIES {
         let copied =
             copy(&RealDisk::new(store), dest).map_err(|error| Error::io("the store could not be copied", error))?;
