@@ -12,6 +12,11 @@
 //!
 //! `docs/ARCHITECTURE.md` says which module may use which, and a test checks the code against it.
 
+#[cfg(target_endian = "big")]
+compile_error!(
+    "stores are little-endian and are mapped into memory as they are: engramfs does not build for big-endian hosts"
+);
+
 pub mod branch;
 pub mod cli;
 pub mod disk;

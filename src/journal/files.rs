@@ -209,6 +209,26 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_of_a_later_version_is_skipped_or_refused_as_its_code_says() {
+        for (code, is_skipped) in [(0xC0, true), (0xDF, true), (0xBF, false), (0xE0, false), (0, false)] {
+            let (_, disk) = disk();
+            let journal = Journal::create(&disk).unwrap();
+            append(&journal, "one");
+            journal.append(Kind::Unknown(code), &[b"of a later version"]).unwrap();
+            append(&journal, "two");
+            match read(&disk) {
+                Ok((texts, replayed)) => {
+                    assert!(is_skipped && replayed.torn().is_none(), "{code:#x}");
+                    assert_eq!(texts, ["one", "two"]);
+                }
+                Err(error) => {
+                    assert!(!is_skipped && error.to_string().contains("newer version"), "{code:#x}: {error}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn damage_in_a_file_before_one_that_was_flushed_is_no_lost_tail() {
         let (forgetful, disk) = disk();
         let (old, new) = followed(&disk);

@@ -17,6 +17,8 @@
 //! content with what vouches for it. The check covers the first two, since who wrote the rest hashes
 //! it anyway.
 
+use std::ops::RangeInclusive;
+
 const KIND: usize = 0;
 const LENGTH: usize = KIND + 1;
 const FLUSHED: usize = LENGTH + 4;
@@ -47,10 +49,18 @@ pub enum Kind {
     Content,
     /// The first frame of a file that follows another one: the length of that one.
     Begin,
+    /// Written by a later version; the code says whether this one may skip it.
+    Unknown(u8),
 }
 
+/// Codes of frames that later versions may write and that one which does not know them skips.
+const SKIPPED: RangeInclusive<u8> = 0xC0..=0xDF;
+
 impl Kind {
-    fn code(self) -> u8 {
+    /// All kinds that this version writes.
+    pub(super) const ALL: [Kind; 6] = [Kind::Command, Kind::Mark, Kind::End, Kind::FileOp, Kind::Content, Kind::Begin];
+
+    pub(super) fn code(self) -> u8 {
         match self {
             Kind::Command => 0xA1,
             Kind::Mark => 0xA2,
@@ -58,13 +68,17 @@ impl Kind {
             Kind::FileOp => 0xA4,
             Kind::Content => 0xA5,
             Kind::Begin => 0xA6,
+            Kind::Unknown(code) => code,
         }
     }
 
-    fn from_code(code: u8) -> Option<Kind> {
-        [Kind::Command, Kind::Mark, Kind::End, Kind::FileOp, Kind::Content, Kind::Begin]
-            .into_iter()
-            .find(|kind| kind.code() == code)
+    fn from_code(code: u8) -> Kind {
+        Kind::ALL.into_iter().find(|kind| kind.code() == code).unwrap_or(Kind::Unknown(code))
+    }
+
+    /// Returns whether a reader passes over it.
+    pub(super) fn is_skipped(self) -> bool {
+        matches!(self, Kind::Unknown(code) if SKIPPED.contains(&code))
     }
 }
 
@@ -99,7 +113,7 @@ pub fn header(kind: Kind, flushed: u64, parts: &[&[u8]], rest: usize) -> [u8; FR
 /// Returns the header in the first [`FRAME_BYTES`] bytes, if its own check holds.
 pub fn decode(bytes: &[u8]) -> Option<FrameHeader> {
     let bytes: &[u8; FRAME_BYTES] = bytes.get(..FRAME_BYTES)?.try_into().ok()?;
-    let kind = Kind::from_code(bytes[KIND])?;
+    let kind = Kind::from_code(bytes[KIND]);
     let stored = u32::from_le_bytes(bytes[HEADER_CHECK..CHECK].try_into().ok()?);
     if !cfg!(fuzzing) && stored != header_check(&bytes[..HEADER_CHECK]) {
         return None;
@@ -151,6 +165,13 @@ mod tests {
 
     fn encode(kind: Kind, flushed: u64, parts: &[&[u8]]) -> Vec<u8> {
         [&header(kind, flushed, parts, 0)[..], &parts.concat()].concat()
+    }
+
+    #[test]
+    fn the_format_says_which_kinds_there_are() {
+        let names = ["command", "mark", "end", "edit", "content", "begin"];
+        let used = Kind::ALL.map(Kind::code).into_iter().zip(names.map(str::to_owned)).collect();
+        assert_eq!(crate::object::format_tables::table("Frames"), used);
     }
 
     #[test]

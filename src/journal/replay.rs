@@ -32,7 +32,7 @@ fn is_possible(header: &FrameHeader, offset: u64) -> bool {
     let fits = match header.kind {
         Kind::Mark => header.length == 0,
         Kind::Begin => offset == FILE_HEADER_BYTES && header.length == 8,
-        Kind::Command | Kind::End | Kind::FileOp | Kind::Content => true,
+        Kind::Command | Kind::End | Kind::FileOp | Kind::Content | Kind::Unknown(_) => true,
     };
     fits && header.flushed <= offset
 }
@@ -172,6 +172,12 @@ impl Replay {
             let Some(header) = self.header(offset)? else {
                 return Ok(Some(self.torn(offset, synced)?));
             };
+            if let Kind::Unknown(code) = header.kind
+                && !header.kind.is_skipped()
+            {
+                let what = format!("a frame has the unknown kind {code:#x}, which may come from a newer version");
+                return Err(self.damaged(offset, &what).into());
+            }
             if !is_possible(&header, offset) {
                 return Err(self.damaged(offset, "a frame is none that the store writes there").into());
             }
@@ -183,7 +189,8 @@ impl Replay {
             let bytes = self.bytes(offset, total)?;
             let (head, payload) = bytes.split_at(FRAME_BYTES);
             let frame = Frame { kind: header.kind, offset, payload, file: &file };
-            if !frame::is_whole(&header, head, payload) || !each(frame)? {
+            let is_whole = frame::is_whole(&header, head, payload);
+            if !is_whole || !(header.kind.is_skipped() || each(frame)?) {
                 return Ok(Some(self.torn(offset, synced)?));
             }
             self.flushed = self.flushed.max(header.flushed);

@@ -121,7 +121,7 @@ impl JournalReading<'_> {
     fn frame(&mut self, frame: Frame<'_>) -> Result<bool, Error> {
         self.log_tail.ended_at = 0;
         match frame.kind {
-            Kind::Mark => {}
+            Kind::Mark | Kind::Unknown(_) => {}
             // Nothing was pending when the file began.
             Kind::Begin => self.log_tail.link = self.log_tail.tip,
             Kind::Command => self.transact(frame.payload)?,

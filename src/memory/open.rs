@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::admission::Admission;
 use super::admission::disk_room::DiskRoom;
 use super::admission::reserve::{self, Reserve};
+use super::catalog::settings::Settings;
 use super::command::log_record::{Command, LogRecord};
 use super::load::{LoadSource, beside_a_writer, load};
 use super::maintenance::{Maintenance, unfinished};
@@ -140,7 +141,8 @@ impl Memory {
 
     /// The first entry: the root branch `main`, by whoever made the store.
     fn make_main(&self) -> Result<(), Error> {
-        self.transact(&self.environment.owner, &[], || Ok(Command::Root("main".into()))).map(|_| ())
+        self.transact(&self.environment.owner, &[], || Ok(Command::Root("main".into(), Settings::default())))
+            .map(|_| ())
     }
 }
 

@@ -22,6 +22,9 @@ pub enum CodecError {
     /// A code that this version does not know.
     #[error("unknown code {0}, which may come from a newer version")]
     Code(u8),
+    /// A stored setting has a value that it can't have.
+    #[error("the setting {0} has a value that it can't have")]
+    Setting(&'static str),
 }
 
 /// Collects bytes.

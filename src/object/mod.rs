@@ -5,6 +5,8 @@
 
 mod blob_store;
 mod codec;
+#[cfg(test)]
+pub mod format_tables;
 mod hash;
 mod sum;
 mod time;

@@ -221,3 +221,28 @@ fn one_of<T: Copy>(all: &[T], input: &mut Reader<'_>) -> Result<T, CodecError> {
     let code = input.byte()?;
     all.get(usize::from(code)).copied().ok_or(CodecError::Code(code))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::code;
+
+    #[test]
+    fn the_format_says_which_codes_there_are() {
+        let used = [
+            (code::CREATE, "create"),
+            (code::LINK, "link"),
+            (code::UNLINK, "unlink"),
+            (code::RMDIR, "rmdir"),
+            (code::RENAME, "rename"),
+            (code::SET_ATTR, "attributes"),
+            (code::WRITE, "write"),
+            (code::RANGE, "range"),
+            (code::COPY, "copy"),
+            (code::SET_XATTR, "set attribute"),
+            (code::REMOVE_XATTR, "remove attribute"),
+            (code::DROP, "drop"),
+        ];
+        let table = crate::object::format_tables::table("Operations on files");
+        assert_eq!(table, used.map(|(code, name)| (code, name.to_owned())).into());
+    }
+}

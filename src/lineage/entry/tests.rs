@@ -40,6 +40,13 @@ fn entry() -> Entry {
 }
 
 #[test]
+fn the_format_says_which_operations_there_are() {
+    let used = EntryOp::ALL.iter().map(|(op, name)| (*op as u8, (*name).to_owned())).collect();
+    assert_eq!(crate::object::format_tables::list("Entries", "Operations"), used);
+    assert!(EntryOp::ALL.iter().all(|(op, _)| !(32..96).contains(&(*op as u8))));
+}
+
+#[test]
 fn canonical_bytes_read_back() {
     let bytes = entry().to_bytes();
     let mut input = Reader::new(&bytes);

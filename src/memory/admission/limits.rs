@@ -89,7 +89,7 @@ impl Memory {
     /// Admits what a command leaves in memory, unless it gives something back. Kind `Full`.
     pub(in crate::memory) fn admit_command(&self, command: &Command, bytes: usize) -> Result<(), Error> {
         let grows = match command {
-            Command::Root(_)
+            Command::Root(..)
             | Command::Fork { .. }
             | Command::Bulk(..)
             | Command::Checkpoint { .. }

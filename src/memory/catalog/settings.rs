@@ -41,7 +41,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// All settings, in the order of the contract.
+    /// All settings, in the order of their codes.
     pub const ALL: [Setting; 13] = [
         Setting::Strategy,
         Setting::Rules,
@@ -57,6 +57,17 @@ impl Setting {
         Setting::ScratchSize,
         Setting::Quota,
     ];
+
+    /// Returns the number that stored settings and log records have for it. A number is never given to another setting.
+    pub fn code(self) -> u8 {
+        self as u8 + 1
+    }
+
+    /// Returns the setting with that number.
+    pub fn from_code(code: u8) -> Result<Setting, CodecError> {
+        let place = usize::from(code).checked_sub(1).ok_or(CodecError::Code(code))?;
+        Setting::ALL.get(place).copied().ok_or(CodecError::Code(code))
+    }
 
     /// Returns the file's name in `config/`.
     pub fn name(self) -> &'static str {
@@ -114,9 +125,10 @@ const SCRATCH_MAX: u64 = 1 << 30;
 const RULES_BYTES_MAX: usize = 64 * 1024;
 
 /// The values of all settings; cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Settings(Arc<Values>);
 
+#[derive(Debug)]
 struct Values {
     texts: [Arc<str>; Setting::ALL.len()],
     /// The rules for files, parsed at first use.
@@ -207,22 +219,26 @@ impl Settings {
 
     /// Appends the stored form.
     pub fn write(&self, out: &mut Writer) {
-        self.0.texts.iter().for_each(|value| {
-            out.text(value);
-        });
+        out.number(Setting::ALL.len() as u64);
+        for setting in Setting::ALL {
+            out.byte(setting.code()).text(self.get(setting));
+        }
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. A setting that was not there when it was written has its default value.
     pub fn read(input: &mut Reader<'_>) -> Result<Settings, CodecError> {
         let defaults = Settings::default();
         let mut texts = defaults.0.texts.clone();
-        for value in &mut texts {
-            let text = input.text()?;
+        let mut differs = false;
+        for _ in 0..input.length()? {
+            let (setting, text) = (Setting::from_code(input.byte()?)?, input.text()?);
+            let value = &mut texts[setting as usize];
             if **value != *text {
-                *value = text.into();
+                check(setting, text).map_err(|_| CodecError::Setting(setting.name()))?;
+                (*value, differs) = (text.into(), true);
             }
         }
-        Ok(Settings::of(texts).sharing(&defaults))
+        Ok(if differs { Settings::of(texts).sharing(&defaults) } else { defaults })
     }
 }
 
@@ -299,6 +315,39 @@ mod tests {
         assert_eq!(fork.strategy(), Strategy::Manual);
         assert_eq!((&**fork.get(Setting::Agent), &**fork.get(Setting::Ttl)), ("", ""));
         assert_eq!(fork.duration(Setting::Keep), Some(86_400_000_000_000));
+    }
+
+    fn stored(settings: &Settings) -> Vec<u8> {
+        let mut out = Writer::new();
+        settings.write(&mut out);
+        out.finish()
+    }
+
+    #[test]
+    fn a_stored_value_that_can_not_be_is_damage_and_no_default() {
+        let settings = Settings::default().with(Setting::Strategy, "manual").with(Setting::Quota, "branches=7");
+        let read = Settings::read(&mut Reader::new(&stored(&settings))).unwrap();
+        assert_eq!(stored(&read), stored(&settings));
+        for (setting, value) in [(Setting::Rules, "** best"), (Setting::Strategy, "best"), (Setting::Keep, "x")] {
+            let bytes = stored(&settings.with(setting, value));
+            let error = Settings::read(&mut Reader::new(&bytes)).err().unwrap();
+            assert_eq!(error, CodecError::Setting(setting.name()));
+        }
+    }
+
+    #[test]
+    fn a_setting_that_was_not_there_yet_has_its_default_and_an_unknown_one_is_refused() {
+        let mut out = Writer::new();
+        out.number(1).byte(Setting::Agent.code()).text("ann");
+        let read = Settings::read(&mut Reader::new(out.as_slice())).unwrap();
+        assert_eq!((&**read.get(Setting::Agent), &**read.get(Setting::Keep)), ("ann", "30d"));
+        let mut out = Writer::new();
+        out.number(1).byte(200).text("x");
+        assert_eq!(Settings::read(&mut Reader::new(out.as_slice())).err(), Some(CodecError::Code(200)));
+        assert_eq!(Setting::from_code(0), Err(CodecError::Code(0)));
+        for setting in Setting::ALL {
+            assert_eq!(Setting::from_code(setting.code()), Ok(setting));
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::merge_outcome::{MergeOutcome, RollbackOutcome};
 use crate::lineage::EntryOp;
-use crate::memory::catalog::settings::Setting;
+use crate::memory::catalog::settings::{Setting, Settings};
 use crate::memory::catalog::{BranchId, Resolution};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::record::RecordContent;
@@ -61,8 +61,8 @@ impl MergeKind {
 /// What is done.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// A root branch is made.
-    Root(Arc<str>),
+    /// A root branch is made, with the settings that root branches have at that time.
+    Root(Arc<str>, Settings),
     /// A branch is forked.
     Fork {
         parent: BranchId,
@@ -205,7 +205,7 @@ impl LogRecord {
 impl Command {
     fn code(&self) -> u8 {
         match self {
-            Command::Root(_) => code::ROOT,
+            Command::Root(..) => code::ROOT,
             Command::Fork { .. } => code::FORK,
             Command::Commit(..) => code::COMMIT,
             Command::Bulk(..) => code::BULK,
@@ -230,7 +230,11 @@ impl Command {
 
     fn write(&self, out: &mut Writer) {
         match self {
-            Command::Root(name) | Command::User(name) => out.text(name),
+            Command::Root(name, settings) => {
+                settings.write(out.text(name));
+                out
+            }
+            Command::User(name) => out.text(name),
             Command::Fork { parent, name, from } => out.number(parent.0).text(name).maybe_text(from.as_deref()),
             Command::Commit(branch, changes) => {
                 out.number(branch.0).number(changes.len() as u64);
@@ -251,7 +255,7 @@ impl Command {
             | Command::Rollback(branch, text)
             | Command::Rename(branch, text)
             | Command::Refuse(branch, text) => out.number(branch.0).text(text),
-            Command::Config(branch, setting, value) => out.number(branch.0).byte(*setting as u8).text(value),
+            Command::Config(branch, setting, value) => out.number(branch.0).byte(setting.code()).text(value),
             Command::Files(branch, count) => out.number(branch.0).number(*count),
             Command::RollbackFiles { branch, label, patterns, outcome } => {
                 out.number(branch.0).text(label).number(patterns.len() as u64);
@@ -269,7 +273,7 @@ impl Command {
 
     fn read(code: u8, input: &mut Reader<'_>) -> Result<Command, CodecError> {
         if code == code::ROOT {
-            return Ok(Command::Root(input.text()?.into()));
+            return Ok(Command::Root(input.text()?.into(), Settings::read(input)?));
         }
         if code == code::USER {
             return Ok(Command::User(input.text()?.into()));
@@ -304,8 +308,7 @@ impl Command {
             code::DISCARD => Command::Discard(branch),
             code::RENAME => Command::Rename(branch, input.text()?.into()),
             code::CONFIG => {
-                let number = input.byte()?;
-                let setting = *Setting::ALL.get(usize::from(number)).ok_or(CodecError::Code(number))?;
+                let setting = Setting::from_code(input.byte()?)?;
                 Command::Config(branch, setting, input.text()?.into())
             }
             code::MODE => Command::Mode(branch, u32::try_from(input.number()?).map_err(|_| CodecError::Number)?),
@@ -350,7 +353,8 @@ impl RecordChange {
                 let has = on(content.vector.is_some(), flag::VECTOR) | on(content.text.is_some(), flag::TEXT);
                 out.byte(flag::PUT | has | on(from.is_some(), flag::FROM)).text(id);
                 if let Some(vector) = &content.vector {
-                    out.bytes(bytemuck::cast_slice(vector));
+                    let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
+                    out.bytes(&bytes);
                 }
                 content.text.iter().chain(from).for_each(|text| {
                     out.text(text);
@@ -387,6 +391,7 @@ mod tests {
     use super::super::merge_outcome::samples;
     use super::*;
     use crate::lineage::Side;
+    use crate::object::format_tables::{list, table};
 
     fn round_trip(command: Command) {
         let log_record = LogRecord { time: Time(5), planned: Time(3), uid: 1000, command };
@@ -408,7 +413,7 @@ mod tests {
             RecordChange::Put { id: "b".into(), content: bare, from: None },
             RecordChange::Delete { id: "c".into() },
         ];
-        round_trip(Command::Root(name.clone()));
+        round_trip(Command::Root(name.clone(), Settings::default()));
         round_trip(Command::Fork { parent: branch, name: name.clone(), from: Some("cp".into()) });
         round_trip(Command::Commit(branch, changes));
         round_trip(Command::Bulk(branch, Hash([3; 32]), vec![name.clone()]));
@@ -432,6 +437,37 @@ mod tests {
         round_trip(Command::RollbackFiles { branch, label: name.clone(), patterns, outcome });
         round_trip(Command::User(name));
         round_trip(Command::Clock);
+    }
+
+    #[test]
+    fn the_format_says_which_codes_there_are() {
+        let used = [
+            (code::ROOT, "root"),
+            (code::FORK, "fork"),
+            (code::COMMIT, "commit"),
+            (code::BULK, "bulk commit"),
+            (code::CHECKPOINT, "checkpoint"),
+            (code::UNCHECKPOINT, "uncheckpoint"),
+            (code::ROLLBACK, "rollback"),
+            (code::MERGE, "merge"),
+            (code::PROMOTE, "promote"),
+            (code::PULL, "pull"),
+            (code::DISCARD, "discard"),
+            (code::RENAME, "rename"),
+            (code::CONFIG, "config"),
+            (code::MODE, "mode"),
+            (code::RESOLVE, "resolve"),
+            (code::REFUSE, "refuse"),
+            (code::USER, "user"),
+            (code::FILES, "files"),
+            (code::ROLLBACK_FILES, "rollback of files"),
+            (code::CLOCK, "clock"),
+        ];
+        assert_eq!(table("Log records"), used.map(|(code, name)| (code, name.to_owned())).into());
+        let settings = Setting::ALL.map(|setting| (setting.code(), setting.name().to_owned()));
+        assert_eq!(list("Log records", "Settings"), settings.into());
+        // Codes of what is coming are free.
+        assert!(used.iter().all(|(code, _)| !(32..96).contains(code)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::bulk::Bulk;
 use crate::branch::{BranchVersion, check_name, check_record_id};
 use crate::lineage::{Counts, Detail, EntryOp, Side};
-use crate::memory::catalog::settings::Setting;
+use crate::memory::catalog::settings::{Setting, Settings};
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange, Checkpoint, Resolution};
 use crate::memory::command::log_record::{Command, LogRecord, RecordChange};
 use crate::memory::command::prepared::{PreparedCommand, about, fix};
@@ -54,7 +54,7 @@ impl<'a> PlanContext<'a> {
 pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
     let catalog = context.catalog;
     match &log_record.command {
-        Command::Root(name) => root(context, log_record, name),
+        Command::Root(name, settings) => root(context, log_record, name, settings),
         Command::Fork { parent, name, from } => fork(context, log_record, *parent, name, from.as_deref()),
         Command::User(name) => Ok(user(log_record, name)),
         Command::Clock => Ok(clock(catalog, log_record)),
@@ -114,13 +114,19 @@ fn exists(path: impl Into<String>) -> Error {
     BranchError::Exists(path.into()).into()
 }
 
-fn root(context: &PlanContext<'_>, log_record: &LogRecord, name: &Arc<str>) -> Result<PreparedCommand, Error> {
+fn root(
+    context: &PlanContext<'_>,
+    log_record: &LogRecord,
+    name: &Arc<str>,
+    settings: &Settings,
+) -> Result<PreparedCommand, Error> {
     check_name(name)?;
     if context.catalog.roots.contains_key(name) {
         return Err(exists(&**name));
     }
-    let branch =
+    let mut branch =
         Branch::new(BranchId(context.seq), name.clone(), None, Arc::default(), log_record.uid, log_record.time);
+    branch.settings = settings.clone();
     let prepared = about(context.catalog, log_record, &branch, EntryOp::Root);
     Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
 }

@@ -9,7 +9,7 @@ use crate::branch::check_record_id;
 use crate::lineage::SignedEntry;
 use crate::memory::admission::disk_room::{DiskReservation, bulk_cost_of, cost_of};
 use crate::memory::admission::quota::Usage;
-use crate::memory::catalog::settings::{self, Setting, parse_duration};
+use crate::memory::catalog::settings::{self, Setting, Settings, parse_duration};
 use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::command::log_record::{Command, LogRecord, RecordChange};
 use crate::memory::command::record_input::{RecordEdit, RecordInput};
@@ -58,7 +58,7 @@ impl Receipt {
 impl Memory {
     /// Makes an empty root branch.
     pub fn create_root(&self, who: &Actor, name: &str) -> Result<BranchId, Error> {
-        let entry = self.transact(who, &[], || Ok(Command::Root(name.into())))?;
+        let entry = self.transact(who, &[], || Ok(Command::Root(name.into(), Settings::default())))?;
         Ok(BranchId(entry.entry.branch_id))
     }
 
