@@ -15,6 +15,7 @@ use crate::support::{environment, main_of, open, verify, who};
 /// A branch whose file and the parent's contradict under `manual`.
 fn contradicting(memory: &Memory) -> (BranchId, BranchId) {
     let main = main_of(memory);
+    memory.set(&who(), main, Setting::Rules, "core/** text manual").unwrap();
     write(memory, main, "core/plan", "base\n");
     let fork = memory.fork(&who(), main, "x", None).unwrap();
     write(memory, main, "core/plan", "parent\n");

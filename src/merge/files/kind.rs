@@ -102,7 +102,7 @@ impl Hash for Kind {
 pub(super) fn hint() -> String {
     let words = KINDS.map(|spec| if spec.takes_key { format!("{} KEY", spec.name) } else { spec.name.to_owned() });
     let (last, others) = words.split_last().expect("there are kinds");
-    format!("write {} or {last} behind the pattern", others.join(", "))
+    format!("write {} or {last} behind the pattern, or the line include workspace", others.join(", "))
 }
 
 #[cfg(test)]
@@ -124,6 +124,9 @@ mod tests {
                 |row: &&str| row.contains(&format!("`{}`", spec.name)) || row.contains(&format!("`{} ", spec.name));
             assert!(rows.iter().any(is_about), "no table of docs/SEMANTICS.md has a row for {}", spec.name);
         }
-        assert_eq!(hint(), "write union KEY, newest, manifest KEY, text, whole or never behind the pattern");
+        assert_eq!(
+            hint(),
+            "write union KEY, newest, manifest KEY, text, whole or never behind the pattern, or the line include workspace"
+        );
     }
 }

@@ -12,14 +12,22 @@ use super::kind::Kind;
 use super::rule::{Rule, RuleFault, shown};
 
 /// The rules of a new root branch, as `config/rules` shows them.
-pub const DEFAULT_RULES: &str = "core/**              text manual
-agent_state/**       newest
-embeddings/index/**  manifest artifact_id
-*.jsonl              union event_id
-cache/**             never
-tmp/**               never
-episodic/**          never ttl=24h
-**                   text";
+pub const DEFAULT_RULES: &str = "*.jsonl  union event_id
+**       text";
+
+/// Stands for [`WORKSPACE_RULES`] where it is a line of the rules.
+const INCLUDE: &str = "include";
+/// The rules of a versioned agent workspace, for those who lay their files out like one.
+const WORKSPACE_RULES: &str = "/core/**                           text manual
+/memory/agent_state/**             newest
+/memory/episodic/**                never ttl=24h
+/memory/**/*.jsonl                 union event_id
+/embeddings/index/**               manifest artifact_id
+/embeddings/vectors/**             never
+/.sdlc_ide/logs/audit_trail.jsonl  union event_id append
+/.sdlc_ide/logs/**                 never append
+/.sdlc_ide/**                      never
+/cache/**                          never";
 
 /// Longest pattern, in bytes. It bounds how deep braces nest, which the matcher follows by recursion.
 const PATTERN_BYTES_MAX: usize = 1024;
@@ -50,8 +58,8 @@ impl Rules {
     /// A line is `PATTERN KIND [KEY] [OPTION …]`. In patterns `*` and `?` stand for anything but
     /// `/`, `**` for any number of folders, `[a-z]` for one of these characters and `[!a-z]` for any
     /// other, `{a,b}` for either, `\` takes the next character as it is; blanks are written `?`. A
-    /// pattern that begins with `/` starts at `files/`, all others match at any depth. Fails at the
-    /// first bad line.
+    /// pattern that begins with `/` starts at `files/`, all others match at any depth. The line
+    /// `include workspace` stands for the rules of a layout. Fails at the first bad line.
     pub fn parse(text: &str) -> Result<Rules, RuleError> {
         let (mut globs, mut rules) = (Vec::new(), Vec::new());
         for (index, line) in text.lines().enumerate() {
@@ -59,9 +67,11 @@ impl Rules {
                 continue;
             }
             let at = |fault: RuleFault| RuleError { line: index + 1, problem: fault.problem, hint: fault.hint.into() };
-            let rule = Rule::parse(line).map_err(at)?;
-            globs.push(glob(&rule.pattern).map_err(at)?);
-            rules.push(rule);
+            for line in included(line).map_err(at)?.lines() {
+                let rule = Rule::parse(line).map_err(at)?;
+                globs.push(glob(&rule.pattern).map_err(at)?);
+                rules.push(rule);
+            }
         }
         // A list of rules names exceptions. What it does not name merges as under the last default.
         rules.push(Rule::new("**", Kind::text()));
@@ -102,6 +112,21 @@ impl Default for Rules {
     }
 }
 
+/// Returns the rules that a line stands for: itself, unless it includes a layout.
+fn included(line: &str) -> Result<&str, RuleFault> {
+    let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
+    if words.next() != Some(INCLUDE) {
+        return Ok(line);
+    }
+    match (words.next(), words.next()) {
+        (Some("workspace"), None) => Ok(WORKSPACE_RULES),
+        (name, _) => {
+            let problem = format!("'{}' is nothing to include", shown(name.unwrap_or_default()));
+            Err(RuleFault::new(problem, "write include workspace, or ?include for files of that name"))
+        }
+    }
+}
+
 /// Compiles a pattern into a glob over paths relative to `files/`.
 fn glob(pattern: &str) -> Result<Glob, RuleFault> {
     const HINT: &str = "write a pattern such as *.md, core/** or /notes/{a,b}.txt";
@@ -135,29 +160,51 @@ mod tests {
     }
 
     #[test]
-    fn the_default_rules_say_what_the_contract_says() {
+    fn the_default_rules_leave_nothing_out() {
         let rules = Rules::default();
         for (path, kind) in [
-            ("core/a.md", "text"),
-            ("agent_state/plan.json", "newest"),
-            ("x/agent_state/deep/er.json", "newest"),
-            ("embeddings/index/m.json", "manifest"),
-            ("embeddings/other.json", "text"),
             ("log.jsonl", "union"),
-            ("a/b/log.jsonl", "union"),
-            ("core/log.jsonl", "text"),
+            ("a/cache/log.jsonl", "union"),
+            ("core/a.md", "text"),
+            ("agent_state/plan.json", "text"),
+            ("src/cache/mod.rs", "text"),
+            ("tmp/x", "text"),
+            ("episodic/x", "text"),
+        ] {
+            assert_eq!(kind_of(&rules, path), kind, "{path}");
+        }
+        assert_eq!(rules.of(b"x.jsonl").kind.key(), "event_id");
+        assert_eq!(rules.iter().count(), 2);
+    }
+
+    #[test]
+    fn a_line_includes_the_rules_of_a_workspace_at_its_place() {
+        let rules = Rules::parse("/cache/keep whole\n  include   workspace # the layout\n*.md never").unwrap();
+        for (path, kind) in [
+            ("cache/keep", "whole"),
             ("cache/x", "never"),
-            ("a/cache/x.jsonl", "union"),
-            ("tmp/x", "never"),
-            ("episodic/x", "never"),
-            ("README", "text"),
+            ("x/cache/a", "text"),
+            ("core/a.md", "text"),
+            ("x/core/a.md", "never"),
+            ("memory/agent_state/deep/er.jsonl", "newest"),
+            ("memory/episodic/x.jsonl", "never"),
+            ("memory/a/b/log.jsonl", "union"),
+            ("memory/log.jsonl", "union"),
+            ("log.jsonl", "text"),
+            ("embeddings/index/m.json", "manifest"),
+            ("embeddings/vectors/v.bin", "never"),
+            (".sdlc_ide/logs/audit_trail.jsonl", "union"),
+            (".sdlc_ide/logs/other.jsonl", "never"),
+            (".sdlc_ide/state", "never"),
         ] {
             assert_eq!(kind_of(&rules, path), kind, "{path}");
         }
         assert_eq!(rules.of(b"core/a").strategy, Some(Strategy::Manual));
-        assert_eq!(rules.of(b"episodic/a").ttl, Some(86_400_000_000_000));
-        assert_eq!(rules.of(b"x.jsonl").kind.key(), "event_id");
-        assert_eq!(rules.iter().count(), 8);
+        assert_eq!(rules.of(b"memory/episodic/a").ttl, Some(86_400_000_000_000));
+        assert_eq!(rules.of(b"embeddings/index/a").kind.key(), "artifact_id");
+        assert!(rules.of(b".sdlc_ide/logs/audit_trail.jsonl").append && rules.of(b".sdlc_ide/logs/x").append);
+        assert!(!rules.of(b".sdlc_ide/x").append);
+        assert_eq!(rules.iter().count(), 12);
     }
 
     #[test]
@@ -226,6 +273,9 @@ mod tests {
         for (line, problem) in [
             ("core/**", "no kind"),
             ("core/** merge", "'merge' is no kind"),
+            ("include", "nothing to include"),
+            ("include elsewhere", "'elsewhere' is nothing to include"),
+            ("include workspace manual", "nothing to include"),
             ("*.jsonl union", "without a key"),
             ("*.jsonl union manual", "without a key"),
             ("*.json manifest ttl=1h", "without a key"),
