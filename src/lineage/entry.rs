@@ -102,6 +102,34 @@ pub struct Detail {
     pub strategy: Option<&'static str>,
     /// A merge's conflicts with their decisions.
     pub conflicts: Vec<Decision>,
+    /// What a merge, promote or pull rested on.
+    pub merge: Option<MergeDetail>,
+}
+
+/// What a merge, promote or pull rested on, and what it left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergeDetail {
+    /// The branch's head before.
+    pub child_head: Hash,
+    /// Its parent's head before.
+    pub parent_head: Hash,
+    /// The hash of what it took and decided.
+    pub plan: Hash,
+    /// The paths that a rule left out, each with `files/` in front.
+    pub not_merged: Vec<Arc<str>>,
+}
+
+impl MergeDetail {
+    fn write(&self, out: &mut Writer) {
+        out.hash(&self.child_head).hash(&self.parent_head).hash(&self.plan).number(self.not_merged.len() as u64);
+        self.not_merged.iter().fold(&mut *out, |out, path| out.text(path));
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<MergeDetail, CodecError> {
+        let [child_head, parent_head, plan] = [input.hash()?, input.hash()?, input.hash()?];
+        let not_merged = (0..input.length()?).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
+        Ok(MergeDetail { child_head, parent_head, plan, not_merged })
+    }
 }
 
 /// One step of the lineage.
@@ -199,6 +227,10 @@ impl Detail {
         out.maybe_text(self.label.as_deref()).maybe_text(self.text.as_deref()).maybe_text(self.strategy);
         out.number(self.conflicts.len() as u64);
         self.conflicts.iter().for_each(|conflict| conflict.write(out));
+        out.byte(self.merge.is_some().into());
+        if let Some(merge) = &self.merge {
+            merge.write(out);
+        }
     }
 
     pub(super) fn read(input: &mut Reader<'_>) -> Result<Detail, CodecError> {
@@ -207,7 +239,12 @@ impl Detail {
         let strategy = input.maybe_text()?.map(strategy_name).transpose()?;
         let count = input.length()?;
         let conflicts = (0..count).map(|_| Decision::read(input)).collect::<Result<_, _>>()?;
-        Ok(Detail { label, text, strategy, conflicts })
+        let merge = match input.byte()? {
+            0 => None,
+            1 => Some(MergeDetail::read(input)?),
+            code => return Err(CodecError::Code(code)),
+        };
+        Ok(Detail { label, text, strategy, conflicts, merge })
     }
 }
 

@@ -56,7 +56,7 @@ impl SignedEntry {
         put(out, format_args!(",\"deleted\":{},\"entry\":\"{}\",\"event\":\"{op}\"", counts.deleted, self.hash));
         put(out, format_args!(",\"files\":{},\"head\":\"{}\"", counts.files, entry.head));
         if let Some(label) = &entry.detail.label {
-            out.extend_from_slice(b",\"label\":");
+            put(out, format_args!(",\"{}\":", label_key(entry.op)));
             text(out, label);
         }
         put(out, format_args!(",\"put\":{},\"seq\":{}", counts.put, entry.seq));
@@ -86,13 +86,21 @@ impl SignedEntry {
 
 impl Detail {
     fn write_json(&self, op: EntryOp, out: &mut Vec<u8>) {
+        if let Some(merge) = &self.merge {
+            put(out, format_args!(",\"child_head\":\"{}\"", merge.child_head));
+        }
         if self.strategy.is_some() {
             let conflicts: Value = self.conflicts.iter().map(Decision::to_json).collect();
             put(out, format_args!(",\"conflicts\":{conflicts}"));
         }
         if let Some(label) = &self.label {
-            put(out, format_args!(",\"{}\":", if op == EntryOp::Config { "setting" } else { "label" }));
+            put(out, format_args!(",\"{}\":", label_key(op)));
             text(out, label);
+        }
+        if let Some(merge) = &self.merge {
+            let not_merged: Value = merge.not_merged.iter().map(|path| Value::from(&**path)).collect();
+            put(out, format_args!(",\"not_merged\":{not_merged},\"parent_head\":\"{}\"", merge.parent_head));
+            put(out, format_args!(",\"plan\":\"{}\"", merge.plan));
         }
         if let Some(strategy) = self.strategy {
             put(out, format_args!(",\"strategy\":\"{strategy}\""));
@@ -101,6 +109,16 @@ impl Detail {
             out.extend_from_slice(b",\"text\":");
             text(out, words);
         }
+    }
+}
+
+/// Returns the key of what an entry's label is.
+fn label_key(op: EntryOp) -> &'static str {
+    match op {
+        EntryOp::Config => "setting",
+        EntryOp::Resolve => "id",
+        EntryOp::Rename => "renamed_from",
+        _ => "checkpoint",
     }
 }
 

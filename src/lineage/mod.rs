@@ -11,5 +11,5 @@ mod line;
 
 pub use compact::SharedFields;
 pub use decision::{Decision, LostPart, Side};
-pub use entry::{Counts, Detail, Entry, EntryOp, SignedEntry};
+pub use entry::{Counts, Detail, Entry, EntryOp, MergeDetail, SignedEntry};
 pub use key::{Key, KeyError, MacKey, PublicKey, SIGNATURE_BYTES};

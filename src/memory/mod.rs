@@ -37,6 +37,7 @@ pub use error::{
 };
 pub use history::HistoryFile;
 pub use maintenance::expiry::OpenFiles;
+pub use merging::merge::MergeTerms;
 pub use merging::merge_plan::MergeResult;
 pub use open::OpenMode;
 pub use transaction::batch::IngestBatch;

@@ -2,15 +2,27 @@
 
 use super::spec::DRY_RUN;
 use super::{
-    Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext, VerbSpec,
+    Argument, Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
+    VerbSpec,
 };
-use crate::memory::{Error, MergeKind};
+use crate::memory::{Error, Hash, MergeKind, MergeTerms};
 
 /// A dry run tells of the parent.
 const DRY_RUN_RIGHTS: Option<Rights> = Some(Rights { branch: BranchRight::Enter, parent: ParentRight::Read });
 
+const IF_PLAN: Argument = Argument::option(
+    "--if-plan",
+    "HASH",
+    "Does it only if its plan is still this one, the `plan` that a dry run printed; else it fails, and nothing changes",
+)
+.accepting(
+    |text| text.parse::<Hash>().is_ok(),
+    "is no hash of a plan",
+    "write the 64 hex digits that a dry run gives as its plan",
+);
+
 pub(super) const MERGE: VerbSpec = VerbSpec {
-    arguments: &[DRY_RUN],
+    arguments: &[DRY_RUN, IF_PLAN],
     // As by rename(2), who owns the parent may merge, too.
     rights: Rights { branch: BranchRight::OwnEither, parent: ParentRight::Write },
     dry_run: DRY_RUN_RIGHTS,
@@ -26,7 +38,7 @@ pub(super) const MERGE: VerbSpec = VerbSpec {
 };
 
 pub(super) const PROMOTE: VerbSpec = VerbSpec {
-    arguments: &[DRY_RUN.in_ctl_alone()],
+    arguments: &[DRY_RUN.in_ctl_alone(), IF_PLAN],
     // The branch has the parent's content afterwards.
     rights: Rights { branch: BranchRight::Own, parent: ParentRight::ReadWrite },
     dry_run: DRY_RUN_RIGHTS,
@@ -41,7 +53,7 @@ pub(super) const PROMOTE: VerbSpec = VerbSpec {
 };
 
 pub(super) const PULL: VerbSpec = VerbSpec {
-    arguments: &[DRY_RUN.in_ctl_alone()],
+    arguments: &[DRY_RUN.in_ctl_alone(), IF_PLAN],
     rights: Rights { branch: BranchRight::Own, parent: ParentRight::Read },
     dry_run: DRY_RUN_RIGHTS,
     report: Report::Merge,
@@ -55,6 +67,11 @@ pub(super) const PULL: VerbSpec = VerbSpec {
 };
 
 fn run(context: &VerbContext<'_>, kind: MergeKind, arguments: &Arguments) -> Result<VerbAnswer, Error> {
-    let result = context.memory.merge(context.actor, context.branch, kind, arguments.is_set(&DRY_RUN))?;
+    let VerbContext { memory, actor, branch, .. } = *context;
+    let plan = arguments.get(&IF_PLAN).and_then(|text| text.parse().ok());
+    let result = match (arguments.is_set(&DRY_RUN), plan) {
+        (true, wanted) => memory.dry_run(actor, branch, kind, wanted)?,
+        (false, plan) => memory.merge_if(actor, branch, kind, MergeTerms { plan, ..MergeTerms::default() })?,
+    };
     Ok(VerbAnswer::Line(result.to_json()))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::touched::TouchedNames;
 use super::tree::ROOT;
 use super::{Directory, FileName, FileNode, Tree, Unlike};
+use crate::object::Hash;
 
 /// An inode and its node.
 pub type InodeNode = (u64, Arc<FileNode>);
@@ -19,6 +20,25 @@ pub struct TreeDifference {
     pub old: Option<InodeNode>,
     /// What the newer tree has there.
     pub new: Option<InodeNode>,
+}
+
+impl TreeDifference {
+    /// Returns the hashes of both nodes: of kind, mode, content and user attributes, not of what is in a directory.
+    pub fn hashes(&self) -> [Option<Hash>; 2] {
+        [&self.old, &self.new].map(|there| there.as_ref().map(|(_, node)| node.own_hash()))
+    }
+
+    /// Returns whether a third tree has at the path what the newer one has there.
+    pub fn is_new_in(&self, tree: &Tree) -> bool {
+        let there = tree.resolve(&self.path).ok().and_then(|inode| tree.node(inode).ok());
+        there.map(|node| node.own_hash()) == self.new.as_ref().map(|(_, node)| node.own_hash())
+    }
+
+    /// Returns whether a directory is at the path, or was where nothing is now.
+    pub fn is_directory(&self) -> bool {
+        let seen = self.new.as_ref().or(self.old.as_ref());
+        seen.is_some_and(|(_, node)| node.directory().is_some())
+    }
 }
 
 /// How a path differs.

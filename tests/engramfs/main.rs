@@ -40,6 +40,8 @@ mod model;
 mod orphans;
 /// Every disk call panics in turn.
 mod panics;
+/// What plans of merges name, and when they stay the same.
+mod plans;
 /// Names and vectors that are refused.
 mod refusals;
 /// Bytes that go wrong while a store is open.

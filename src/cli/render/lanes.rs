@@ -34,7 +34,7 @@ impl Lanes {
     fn add(&mut self, index: usize, entry: &Value) -> Vec<usize> {
         let (branch, parent) = (text(entry, "branch"), text(entry, "parent"));
         if text(entry, "op") == "rename" {
-            self.rename(&format!("{parent}/{}", text(entry, "label")), branch);
+            self.rename(&format!("{parent}/{}", text(entry, "renamed_from")), branch);
         }
         let (own, above) = (self.tip(branch), self.tip(parent));
         let mut parents: Vec<usize> = match text(entry, "op") {
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_renamed_branch_and_its_children_go_on() {
         let mut rename = entry("rename", "main/y", "main");
-        rename["label"] = json!("x");
+        rename["renamed_from"] = json!("x");
         let entries = [
             entry("fork", "main/x", "main"),
             entry("fork", "main/x/c", "main/x"),

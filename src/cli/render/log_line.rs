@@ -43,7 +43,7 @@ fn counts(entry: &Value) -> String {
 }
 
 fn note(entry: &Value) -> String {
-    let label = [text(entry, "label"), text(entry, "setting")].concat();
+    let label = ["checkpoint", "setting", "id", "renamed_from"].map(|key| text(entry, key)).concat();
     let words = first_words(text(entry, "text"), NOTE_MAX);
     match (label.is_empty(), words.is_empty()) {
         (false, false) => format!("[{label}] {words}"),
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_shows_its_label_and_text() {
-        let entry = json!({"op": "checkpoint", "branch": "main", "label": "v1", "text": "all\ngood"});
+        let entry = json!({"op": "checkpoint", "branch": "main", "checkpoint": "v1", "text": "all\ngood"});
         assert!(render(&entry, false).ends_with("main  [v1] all good"));
     }
 }

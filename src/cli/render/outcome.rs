@@ -20,6 +20,9 @@ pub fn render(outcome: &Value) -> String {
     for conflict in &conflicts {
         lines.push_str(&format!("  {}\n", conflict_line(conflict)));
     }
+    for path in list("not_merged") {
+        lines.push_str(&format!("  not merged: {}\n", path.as_str().unwrap_or_default()));
+    }
     for blocker in &blockers {
         lines.push_str(&format!(
             "  {}: {}; {}\n",
@@ -59,6 +62,12 @@ mod tests {
             json!({"status": "merged", "put": 2, "deleted": 0, "files": 0, "conflicts": [conflict], "blockers": []});
         let expected = "merged: 2 put, 0 deleted, 1 conflict\n  record a: child 0123456789, parent deleted -> child\n";
         assert_eq!(render(&outcome), expected);
+    }
+
+    #[test]
+    fn what_a_rule_left_out_is_named() {
+        let outcome = json!({"status": "merged", "put": 0, "deleted": 0, "not_merged": ["files/cache/a"]});
+        assert_eq!(render(&outcome), "merged: 0 put, 0 deleted\n  not merged: files/cache/a\n");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::fs::handle::HandleTable;
 use crate::fs::mount_context::{Caller, MountContext};
 use crate::fs::node::{ControlNode, FsNode};
 use crate::fs::refusal::ShapeRefusal;
-use crate::memory::{BranchId, BranchInfo, MergeKind, View};
+use crate::memory::{BranchId, BranchInfo, MergeKind, MergeTerms, View};
 use crate::sync::{Deadline, Mutex};
 
 /// How long a merge by rename(2) may be worked out: meanwhile the kernel holds the directories.
@@ -58,8 +58,8 @@ pub(super) fn rename(
         }
         FsNode::Branch(target) if *target == parent && new_name == &*info.name => {
             check_settled(handles, &info)?;
-            let deadline = Some(Deadline::after(MERGE_TIME));
-            let outcome = mount.memory.merge_until(&mount.actor(caller), branch, MergeKind::Merge, deadline)?;
+            let terms = MergeTerms { deadline: Some(Deadline::after(MERGE_TIME)), ..MergeTerms::default() };
+            let outcome = mount.memory.merge_if(&mount.actor(caller), branch, MergeKind::Merge, terms)?;
             mount.states.bury(branch);
             let lines = (outcome.to_json() + "\n").into_bytes();
             // The merge is done, whether or not its result is kept.

@@ -32,6 +32,12 @@ fn entry() -> Entry {
                 decision: Some(Side::Parent),
                 ..Decision::default()
             }],
+            merge: Some(MergeDetail {
+                child_head: Hash([8; 32]),
+                parent_head: Hash([9; 32]),
+                plan: Hash([10; 32]),
+                not_merged: vec!["files/cache/a".into()],
+            }),
         },
         log_record: Hash([5; 32]),
         prev: Hash([6; 32]),

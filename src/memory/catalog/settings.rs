@@ -154,10 +154,10 @@ impl Settings {
         self.0.rules.get_or_init(|| Arc::new(Rules::parse(self.get(Setting::Rules)).unwrap_or_default()))
     }
 
-    /// Returns whether merges go by the same strategy and rules.
+    /// Returns whether merges go by the same strategy, rules and gate.
     pub fn merges_like(&self, other: &Settings) -> bool {
         let same = |setting| self.get(setting) == other.get(setting);
-        Arc::ptr_eq(&self.0, &other.0) || (same(Setting::Strategy) && same(Setting::Rules))
+        Arc::ptr_eq(&self.0, &other.0) || [Setting::Strategy, Setting::Rules, Setting::Gate].into_iter().all(same)
     }
 
     /// Returns a value without its line end, empty where it is unset.

@@ -180,6 +180,10 @@ pub struct MergeOutcome {
     pub counts: Counts,
     /// Whether one side's version of something was not kept.
     pub has_losers: bool,
+    /// The hash of what was to be taken and decided.
+    pub plan: Hash,
+    /// The paths that a rule left out, each with `files/` in front.
+    pub not_merged: Vec<Arc<str>>,
     /// What became of the records that differ between the branch and its base.
     pub records: RecordOutcomes,
     /// What is done to the files of the branch that receives, with nodes of the other one.
@@ -195,6 +199,8 @@ impl MergeOutcome {
     pub fn write(&self, out: &mut Writer) {
         let Counts { put, deleted, files } = self.counts;
         out.hash(&self.head).number(put).number(deleted).number(files).byte(self.has_losers.into());
+        out.hash(&self.plan).number(self.not_merged.len() as u64);
+        self.not_merged.iter().fold(&mut *out, |out, path| out.text(path));
         self.records.write(out);
         self.files.write(out);
         out.number(self.decisions.len() as u64);
@@ -212,11 +218,13 @@ impl MergeOutcome {
             code @ 0..=1 => code == 1,
             code => return Err(CodecError::Code(code)),
         };
+        let plan = input.hash()?;
+        let not_merged = (0..input.length()?).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
         let records = RecordOutcomes::read(input)?;
         let files = Arc::new(TreePatch::read(input)?);
         let decisions = (0..input.length()?).map(|_| StoredDecision::read(input)).collect::<Result<_, _>>()?;
         let promoted = if is_promote { Some(Arc::new(TreePatch::read(input)?)) } else { None };
-        Ok(MergeOutcome { head, counts, has_losers, records, files, decisions, promoted })
+        Ok(MergeOutcome { head, counts, has_losers, plan, not_merged, records, files, decisions, promoted })
     }
 }
 
@@ -280,6 +288,8 @@ pub(super) mod samples {
             head: Hash([9; 32]),
             counts: Counts { put: 1, deleted: 2, files: 300 },
             has_losers: true,
+            plan: Hash([8; 32]),
+            not_merged: vec!["files/cache/a".into(), "files/tmp/b".into()],
             records,
             files: Arc::new(patch()),
             decisions: vec![decision(1), decision(2)],

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::{Advice, Kind};
+use crate::object::Hash;
 
 /// Why a merge is not done, or a conflict not resolved.
 #[derive(Debug, Clone, Error)]
@@ -24,6 +25,14 @@ pub enum MergeError {
     /// The parent was changed whenever the merge had been worked out.
     #[error("the parent changes faster than the merge can be worked out")]
     ParentMoves,
+    /// It would do something else than what was agreed to.
+    #[error("the plan is no longer {wanted}: it is {found}")]
+    PlanChanged {
+        /// The plan that was asked for.
+        wanted: Hash,
+        /// The one of this moment.
+        found: Hash,
+    },
     /// Names can't be looked up while a rename takes place, so it may not take long.
     #[error("the merge takes more than a rename may take: meanwhile no name could be looked up beside it")]
     TooLong,
@@ -52,6 +61,11 @@ impl MergeError {
                 Kind::Busy,
                 "parent_moves",
                 "try again when less is written to it, or merge in smaller steps",
+            ),
+            MergeError::PlanChanged { .. } => Advice::new(
+                Kind::Busy,
+                "plan_changed",
+                "see with merge --dry-run what it would do now, then ask for that plan",
             ),
             MergeError::TooLong => Advice::new(
                 Kind::Busy,

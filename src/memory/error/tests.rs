@@ -96,12 +96,13 @@ fn of_branches() -> [BranchError; 8] {
     ]
 }
 
-fn of_merges() -> [MergeError; 6] {
+fn of_merges() -> [MergeError; 7] {
     [
         MergeError::Conflicts { count: 1, shown: text() },
         MergeError::NoConflict(text()),
         MergeError::FolderInTheWay(text()),
         MergeError::ParentMoves,
+        MergeError::PlanChanged { wanted: Hash::ZERO, found: Hash::ZERO },
         MergeError::TooLong,
         MergeError::Pattern(text()),
     ]
@@ -192,6 +193,7 @@ not_json Invalid
 old_format Unsupported
 other_id Invalid
 parent_moves Busy
+plan_changed Busy
 quota Quota
 read_only ReadOnly
 root_name Invalid

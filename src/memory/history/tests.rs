@@ -216,7 +216,7 @@ fn a_checkpoint_shows_the_history_up_to_it() {
     memory.delete_checkpoint(&who(1), main, "one").unwrap();
     let text = String::from_utf8(read(&memory, main, HistoryFile::Lineage, memory.version(), 100)).unwrap();
     let last = text.lines().last().unwrap();
-    assert!(last.contains("\"op\":\"uncheckpoint\"") && last.contains("\"label\":\"one\""), "{last}");
+    assert!(last.contains("\"op\":\"uncheckpoint\"") && last.contains("\"checkpoint\":\"one\""), "{last}");
 }
 
 #[test]

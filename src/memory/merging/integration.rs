@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::merge_plan::{MergeContext, without_children};
 use crate::branch::{BranchVersion, differences_at_most};
-use crate::lineage::{Counts, Decision, Detail};
+use crate::lineage::{Counts, Decision, Detail, MergeDetail};
 use crate::memory::Error;
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange, RetainedState};
 use crate::memory::command::log_record::{LogRecord, MergeKind};
@@ -12,6 +12,7 @@ use crate::memory::command::merge_outcome::{MergeOutcome, RecordOutcome};
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::storage::trees::stored;
 use crate::merge::{Action, Sides, decision_on};
+use crate::object::Hash;
 use crate::workspace::Tree;
 
 /// A merge, promote or pull with the states that it leads to.
@@ -30,6 +31,10 @@ pub struct Integration {
     pub counts: Counts,
     /// Whether one side's version of something was not kept.
     pub has_losers: bool,
+    /// The hash of what was to be taken and decided.
+    pub plan: Hash,
+    /// The paths that a rule left out.
+    pub not_merged: Vec<Arc<str>>,
 }
 
 impl Integration {
@@ -62,8 +67,17 @@ impl Integration {
                     .ok_or_else(|| missing("a file that both sides changed is not at its path".into()))?,
             );
         }
-        let (counts, has_losers) = (outcome.counts, outcome.has_losers);
-        Ok(Integration { merge, branch, merged: Arc::new(merged), promoted, both_changed, counts, has_losers })
+        Ok(Integration {
+            merge,
+            branch,
+            merged: Arc::new(merged),
+            promoted,
+            both_changed,
+            counts: outcome.counts,
+            has_losers: outcome.has_losers,
+            plan: outcome.plan,
+            not_merged: outcome.not_merged.clone(),
+        })
     }
 
     /// Returns the entry and what changes in the catalog.
@@ -77,6 +91,12 @@ impl Integration {
         let mut prepared = about(catalog, log_record, branch, self.merge.op()).with_detail(Detail {
             strategy: Some(receiver.settings.strategy().name()),
             conflicts: self.both_changed,
+            merge: Some(MergeDetail {
+                child_head: branch.state.head(),
+                parent_head: parent.state.head(),
+                plan: self.plan,
+                not_merged: self.not_merged,
+            }),
             ..Detail::default()
         });
         prepared.head = self.merged.head();
@@ -85,7 +105,11 @@ impl Integration {
             // The losers are only there; they stay readable by their hashes.
             for state in [&parent.state, &branch.state] {
                 let kept = RetainedState { state: state.clone(), time: log_record.time };
-                prepared.steps.push(CatalogChange::Keep(receiver.id, kept));
+                prepared.steps.push(CatalogChange::Keep(receiver.id, kept.clone()));
+                if self.merge == MergeKind::Promote {
+                    // Its owner may be nobody who sees what the parent keeps.
+                    prepared.steps.push(CatalogChange::Keep(branch.id, kept));
+                }
             }
         }
         prepared.steps.push(CatalogChange::State(receiver.id, self.merged.clone()));

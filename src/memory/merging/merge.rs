@@ -14,6 +14,7 @@ use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::BranchId;
 use crate::memory::command::log_record::{Command, LogRecord, MergeKind};
 use crate::memory::{Actor, BranchEvent, Error, Kind, Memory, MergeError};
+use crate::object::Hash;
 use crate::sync::Deadline;
 
 /// How often a plan is made again before the parent is said to move too fast.
@@ -26,6 +27,15 @@ const SMALL_BYTES: u64 = 256 << 10;
 pub(in crate::memory) const AGAIN: usize = 4096;
 /// Bytes of contents that are merged under the lock when a plan is brought up to date.
 const AGAIN_BYTES: u64 = 1 << 20;
+
+/// On what terms a merge is done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MergeTerms {
+    /// How long the caller can wait; none waits for as long as it takes.
+    pub deadline: Option<Deadline>,
+    /// The plan that it has to have: the hash that a dry run told.
+    pub plan: Option<Hash>,
+}
 
 /// What became of a merge under the lock.
 enum MergeAttempt {
@@ -42,21 +52,26 @@ impl Memory {
     ///
     /// Kind `Busy` where the parent changes faster than the merge can be worked out (`parent_moves`).
     pub fn merge(&self, who: &Actor, branch: BranchId, merge: MergeKind, dry_run: bool) -> Result<MergeResult, Error> {
-        if dry_run { self.dry_run(who, branch, merge) } else { self.merge_until(who, branch, merge, None) }
+        if dry_run {
+            self.dry_run(who, branch, merge, None)
+        } else {
+            self.merge_if(who, branch, merge, MergeTerms::default())
+        }
     }
 
-    /// Like [`Memory::merge`], where the caller can't wait for long: kind `Busy`, code `merge_too_long`, where it is
-    /// not worked out until the deadline. That goes on in the background, for the next try.
-    pub fn merge_until(
+    /// Like [`Memory::merge`], on terms. Kind `Busy`, code `merge_too_long`, where it is not worked out until the deadline:
+    /// that goes on in the background, for the next try. Kind `Busy`, code `plan_changed`, and nothing happens, where
+    /// the plan is another one than was asked for.
+    pub fn merge_if(
         &self,
         who: &Actor,
         branch: BranchId,
         merge: MergeKind,
-        deadline: Option<Deadline>,
+        terms: MergeTerms,
     ) -> Result<MergeResult, Error> {
-        self.settle_written_until(branch, deadline)?;
+        self.settle_written_until(branch, terms.deadline)?;
         let _room = self.take_room(cost_of(0, 0))?;
-        match self.merge_in_rounds(who, branch, merge, deadline)? {
+        match self.merge_in_rounds(who, branch, merge, terms)? {
             MergeAttempt::Done(entry, change) => {
                 self.tell(change);
                 Ok(merged(&entry))
@@ -71,32 +86,33 @@ impl Memory {
         who: &Actor,
         branch: BranchId,
         merge: MergeKind,
-        deadline: Option<Deadline>,
+        terms: MergeTerms,
     ) -> Result<MergeAttempt, Error> {
         let contents = self.merging.planner.contents(branch, merge);
         let small = MergeBudget { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
-        let at_once = self.try_merge(who, branch, merge, |context| {
+        let at_once = self.try_merge(who, (branch, merge), terms.plan, |context| {
             MergePlan::new(context, branch, merge, Some(who), &small).map(Arc::new)
         })?;
         let MergeAttempt::TooLong = at_once else { return Ok(at_once) };
         for _ in 0..ROUNDS {
-            let plan = self.plan_in_background(who, branch, merge, deadline)?;
+            let plan = self.plan_in_background(who, branch, merge, terms.deadline)?;
             let again = MergeBudget { most: AGAIN, merger: &contents.at_most(AGAIN_BYTES), ..MergeBudget::ALL };
-            let tried = self.try_merge(who, branch, merge, |context| match plan.holds(context.catalog) {
-                true => Ok(plan.clone()),
-                false => plan.again(context, Some(who), &again).map(Arc::new),
-            })?;
+            let tried =
+                self.try_merge(who, (branch, merge), terms.plan, |context| match plan.holds(context.catalog) {
+                    true => Ok(plan.clone()),
+                    false => plan.again(context, Some(who), &again).map(Arc::new),
+                })?;
             let MergeAttempt::TooLong = tried else { return Ok(tried) };
         }
         Ok(MergeAttempt::TooLong)
     }
 
-    /// Takes the lock, has `plan` give the plan for this moment, and does it.
+    /// Takes the lock, has `plan` give the plan for this moment, and does it if it is the one that is wanted.
     fn try_merge(
         &self,
         who: &Actor,
-        branch: BranchId,
-        merge: MergeKind,
+        (branch, merge): (BranchId, MergeKind),
+        wanted: Option<Hash>,
         plan: impl FnOnce(MergeContext<'_>) -> Result<Arc<MergePlan>, PlanError>,
     ) -> Result<MergeAttempt, Error> {
         let mut writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
@@ -114,6 +130,7 @@ impl Memory {
             Err(PlanError::Failed(error)) => return Err(error),
         };
         drop(catalog);
+        planned.check(wanted)?;
         if let Some(error) = planned.obstacle() {
             return Ok(MergeAttempt::Refused(error, Some(planned)));
         }
@@ -150,7 +167,14 @@ impl Memory {
         }
     }
 
-    fn dry_run(&self, who: &Actor, branch: BranchId, merge: MergeKind) -> Result<MergeResult, Error> {
+    /// Returns what a merge would do. A plan that was wanted and is another now stands in its way.
+    pub fn dry_run(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        merge: MergeKind,
+        wanted: Option<Hash>,
+    ) -> Result<MergeResult, Error> {
         self.settle_written(branch)?;
         if !self.is_read_only() {
             drop(self.writer_for(who, &[Some(branch), self.parent_of(branch)])?);
@@ -165,13 +189,16 @@ impl Memory {
             blockers.push(merge_plan::conflict(&planned));
         }
         blockers.extend(planned.forbidden.clone());
+        blockers.extend(planned.check(wanted).err());
         let status = if blockers.is_empty() { "ready" } else { "blocked" };
         let conflicts = planned.conflicts().cloned().collect();
         Ok(MergeResult {
             status,
             counts: planned.counts,
+            not_merged: planned.not_merged.clone(),
             conflicts,
             blockers,
+            plan: planned.hash,
             head: planned.merged.head(),
             entry: None,
         })
@@ -196,12 +223,15 @@ impl Memory {
 }
 
 fn merged(entry: &SignedEntry) -> MergeResult {
+    let of_merge = entry.entry.detail.merge.as_ref();
     let differing = |item: &&Decision| item.decision != Some(Side::Both);
     MergeResult {
         status: "merged",
         counts: entry.entry.counts,
+        not_merged: of_merge.map(|merge| merge.not_merged.clone()).unwrap_or_default(),
         conflicts: entry.entry.detail.conflicts.iter().filter(differing).cloned().collect(),
         blockers: Vec::new(),
+        plan: of_merge.map_or(Hash::ZERO, |merge| merge.plan),
         head: entry.entry.head,
         entry: Some(entry.hash),
     }

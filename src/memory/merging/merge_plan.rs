@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::integration::Integration;
 use super::merge_budget::{MergeBudget, PlanError};
+use super::plan_hash::PlanParts;
 use super::record_merge::RecordMerge;
 use crate::branch::BranchVersion;
 use crate::lineage::{Counts, Decision, LostPart, Side};
@@ -32,10 +33,14 @@ pub struct MergeResult {
     pub status: &'static str,
     /// What changes in the branch that receives.
     pub counts: Counts,
+    /// The paths that a rule left out, each with `files/` in front.
+    pub not_merged: Vec<Arc<str>>,
     /// What both sides changed differently.
     pub conflicts: Vec<Decision>,
     /// What stands in the way.
     pub blockers: Vec<Error>,
+    /// The hash of what it takes and decides. It is the same while the other branch goes on without touching that.
+    pub plan: Hash,
     /// The head that results.
     pub head: Hash,
     /// The entry's hash; none for a dry run.
@@ -50,13 +55,15 @@ struct Blocker {
 }
 
 #[derive(Serialize)]
-struct ConflictLine {
+struct ConflictLine<'a> {
     status: &'static str,
     put: u64,
     deleted: u64,
     files: u64,
+    not_merged: Vec<&'a str>,
     conflicts: Vec<Value>,
     blockers: Vec<Blocker>,
+    plan: String,
     head: String,
     entry: Option<String>,
 }
@@ -78,8 +85,10 @@ impl MergeResult {
             put: self.counts.put,
             deleted: self.counts.deleted,
             files: self.counts.files,
+            not_merged: self.not_merged.iter().map(|path| &**path).collect(),
             conflicts: self.conflicts.iter().map(Decision::to_json).collect(),
             blockers: self.blockers.iter().map(blocker).collect(),
+            plan: self.plan.to_string(),
             head: self.head.to_string(),
             entry: self.entry.map(|hash| hash.to_string()),
         };
@@ -123,6 +132,10 @@ pub struct MergePlan {
     pub counts: Counts,
     /// What the rules of the parent forbid.
     pub forbidden: Option<Error>,
+    /// The paths that a rule left out, each with `files/` in front.
+    pub not_merged: Vec<Arc<str>>,
+    /// The hash of what it takes and decides.
+    pub hash: Hash,
 }
 
 /// Refuses a branch with child branches.
@@ -232,6 +245,22 @@ impl<'a> MergeSides<'a> {
         Ok((Arc::new(state), Arc::new(plan.patch)))
     }
 
+    fn hash(
+        &self,
+        records: &RecordMerge,
+        files: &FilePlan,
+        both_changed: &[Decision],
+        not_merged: &[Arc<str>],
+    ) -> Hash {
+        let mut taken = vec![files.taken];
+        if self.merge == MergeKind::Pull {
+            // What it takes is what the parent has and the base has not.
+            taken.extend([self.child.base.head(), self.parent.state.head()]);
+        }
+        taken.extend(records.hashes());
+        PlanParts { taken: &taken, both_changed, not_merged, ruling: self.ruling(), child: self.child.id }.hash()
+    }
+
     fn finish(
         &self,
         records: RecordMerge,
@@ -251,6 +280,8 @@ impl<'a> MergeSides<'a> {
         both_changed.extend(file_decisions(&files, self.merge));
         let counts = Counts { files: files.files, ..records.counts() };
         let forbidden = self.forbidden(&merged, merge_budget)?;
+        let not_merged: Vec<Arc<str>> = files.not_merged.iter().map(|path| id_of_file(path)).collect();
+        let hash = self.hash(&records, &files, &both_changed, &not_merged);
         Ok(MergePlan {
             merge: self.merge,
             time,
@@ -264,6 +295,8 @@ impl<'a> MergeSides<'a> {
             promoted,
             counts,
             forbidden,
+            not_merged,
+            hash,
         })
     }
 
@@ -357,12 +390,20 @@ impl MergePlan {
 
     /// Returns whether one side's version of something was not kept.
     fn has_losers(&self) -> bool {
-        self.conflicts().next().is_some() || !self.files.losers.is_empty()
+        self.conflicts().next().is_some() || !self.files.losers.is_empty() || !self.not_merged.is_empty()
     }
 
     /// Returns why it can't be done.
     pub fn obstacle(&self) -> Option<Error> {
         self.forbidden.clone().or_else(|| self.is_blocked().then(|| conflict(self)))
+    }
+
+    /// Refuses to be another plan than the one that somebody wants.
+    pub fn check(&self, wanted: Option<Hash>) -> Result<(), Error> {
+        match wanted.filter(|wanted| *wanted != self.hash) {
+            None => Ok(()),
+            Some(wanted) => Err(MergeError::PlanChanged { wanted, found: self.hash }.into()),
+        }
     }
 
     /// Returns what the log holds of it: its outcome. Fails while a conflict waits for a decision.
@@ -373,6 +414,8 @@ impl MergePlan {
             head: self.merged.head(),
             counts: self.counts,
             has_losers: self.has_losers(),
+            plan: self.hash,
+            not_merged: self.not_merged.clone(),
             records: self.records.outcomes().ok_or_else(|| conflict(self))?,
             files: self.patch.clone(),
             decisions: on_files.map(|decision| StoredDecision::new(decision, trees)).collect(),
@@ -393,6 +436,8 @@ impl MergePlan {
             both_changed: self.both_changed.clone(),
             counts: self.counts,
             has_losers: self.has_losers(),
+            plan: self.hash,
+            not_merged: self.not_merged.clone(),
         };
         integration.prepare(catalog, log_record)
     }
@@ -407,8 +452,12 @@ fn seen_from(side: Side, merge: MergeKind) -> Side {
     }
 }
 
+fn id_of_file(path: &[u8]) -> Arc<str> {
+    format!("files/{}", String::from_utf8_lossy(path)).into()
+}
+
 fn decision(item: &FileDecision, merge: MergeKind) -> Decision {
-    let id = format!("files/{}", String::from_utf8_lossy(&item.path)).into();
+    let id = id_of_file(&item.path);
     let decision = item.decision.map(|side| seen_from(side, merge));
     let (child, parent) = if merge == MergeKind::Pull { (item.parent, item.child) } else { (item.child, item.parent) };
     Decision { id, base: item.base, child, parent, decision, ..Decision::default() }

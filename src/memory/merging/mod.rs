@@ -5,6 +5,7 @@ pub mod integration;
 pub mod merge;
 pub mod merge_budget;
 pub mod merge_plan;
+pub mod plan_hash;
 pub mod planner;
 pub mod record_merge;
 pub mod resolve;

@@ -1,14 +1,17 @@
 //! The records of a merge: what becomes of each, and how that is kept right while the parent goes on.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use imbl::Vector;
 
 use super::merge_budget::{MergeBudget, PlanError};
+use super::plan_hash;
 use crate::branch::{BranchVersion, RecordDifference, differences_at_most, touched_at_most};
 use crate::lineage::{Counts, Decision, Side};
 use crate::memory::command::merge_outcome::{RecordOutcome, RecordOutcomes};
 use crate::merge::{Action, Sides, Strategy, plan_one};
+use crate::object::{Context, Hash, Hasher};
 use crate::segment::{Row, SegmentError};
 
 /// How often a pause is made.
@@ -36,7 +39,11 @@ pub struct RecordMerge {
     /// Whether the child receives, as in a pull.
     child_receives: bool,
     counts: Counts,
+    /// A hash of each so many records: what is taken and what was decided.
+    hashes: Vector<Hash>,
 }
+
+static TAKEN: Context = Context::new("engramfs 2026 merge plan records v1");
 
 impl RecordMerge {
     /// Works out what becomes of the records.
@@ -60,9 +67,12 @@ impl RecordMerge {
                 merge_budget.pause();
             }
         }
-        let mut plan =
-            RecordMerge { changes: Arc::new(changes), outcomes, merged, child_receives, counts: Counts::default() };
+        let (counts, hashes) = (Counts::default(), Vector::new());
+        let mut plan = RecordMerge { changes: Arc::new(changes), outcomes, merged, child_receives, counts, hashes };
         plan.counts = plan.count(sides, merge_budget)?;
+        for number in 0..plan.changes.len().div_ceil(RECORDS_AT_ONCE) {
+            plan.hashes.push_back(plan.hash_of(number)?);
+        }
         Ok(plan)
     }
 
@@ -77,33 +87,60 @@ impl RecordMerge {
     ) -> Result<RecordMerge, PlanError> {
         let touched = touched_at_most(before, sides.parent, merge_budget.most)?.ok_or(PlanError::Exceeded)?;
         let mut plan = self.clone();
+        let mut stale = BTreeSet::new();
         for id in touched {
-            plan.follow(&id, sides, strategy, resolved)?;
+            stale.extend(plan.follow(&id, sides, strategy, resolved)?.map(|at| at / RECORDS_AT_ONCE));
+        }
+        for number in stale {
+            plan.hashes[number] = plan.hash_of(number)?;
         }
         Ok(plan)
     }
 
-    /// Works out again what becomes of one record.
+    /// Returns the hash of some records in order: of each its id and versions, and the decision where both sides changed it.
+    fn hash_of(&self, number: usize) -> Result<Hash, SegmentError> {
+        let mut hasher = Hasher::new(&TAKEN);
+        for at in number * RECORDS_AT_ONCE..self.changes.len().min((number + 1) * RECORDS_AT_ONCE) {
+            let change = &self.changes[at];
+            match &self.outcomes[at].decision {
+                Some(decision) => plan_hash::add_decision(&mut hasher, decision),
+                None => {
+                    let hash = |row: &Option<Row>| row.as_ref().map(Row::hash).transpose();
+                    plan_hash::add_taken(&mut hasher, change.id.as_bytes(), [hash(&change.old)?, hash(&change.new)?]);
+                }
+            }
+        }
+        Ok(hasher.finish())
+    }
+
+    /// Returns a hash of what is taken and what was decided, for each so many records in order of ids.
+    pub fn hashes(&self) -> impl Iterator<Item = &Hash> {
+        self.hashes.iter()
+    }
+
+    /// Works out again what becomes of one record; returns its place where the child changed it.
     fn follow(
         &mut self,
         id: &Arc<str>,
         sides: &Sides<'_>,
         strategy: Strategy,
         resolved: Resolved<'_>,
-    ) -> Result<(), SegmentError> {
+    ) -> Result<Option<usize>, SegmentError> {
         self.count_one(id, sides.child, false)?;
-        let mut action = None;
+        let (mut action, mut place) = (None, None);
         if let Ok(at) = self.changes.binary_search_by(|change| change.id.cmp(id)) {
             let (taken, decision) = plan_one(&self.changes[at], sides, strategy, resolved)?;
             action.clone_from(&taken);
             self.count_action(taken.as_ref(), true);
             let before = std::mem::replace(&mut self.outcomes[at], PlannedRecord { action: taken, decision });
             self.count_action(before.action.as_ref(), false);
+            place = Some(at);
         }
         // As the parent has it first: what an action leaves behind depends on that.
         self.merged.take_over(id, sides.parent)?;
         action.map_or(Ok(()), |action| action.apply(&mut self.merged))?;
-        self.count_one(id, sides.child, true)
+        self.count_one(id, sides.child, true)?;
+        Ok(place)
     }
 
     fn count(&self, sides: &Sides<'_>, merge_budget: &MergeBudget<'_>) -> Result<Counts, PlanError> {

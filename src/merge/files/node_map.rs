@@ -309,7 +309,7 @@ pub(super) fn places(
 }
 
 /// Whether a path does not merge. A rule for all that is in a folder is for the folder, too.
-fn is_never(rules: &Rules, path: &[u8], is_folder: bool) -> bool {
+pub(super) fn is_never(rules: &Rules, path: &[u8], is_folder: bool) -> bool {
     if is_folder {
         return rules.of(&[path, b"/"].concat()).kind.is_never();
     }

@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::apply::TreeEditor;
 use super::node_change::NodeChange;
-use super::node_map::{Id, NodeMap};
+use super::node_map::{Id, NodeMap, is_never};
 use super::one_sided::OneSided;
 use super::resolver::Resolver;
 use super::{ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, MergeTrees, Rules, Side, Strategy};
-use crate::object::Time;
+use crate::object::{Context, Hash, Hasher, Time};
 use crate::workspace::{FileOp, Packs, Tree, TreeChange, TreeDifference, TreeError, TreePatch};
 
 /// What a merge does to the files of the branch that receives.
@@ -30,7 +30,14 @@ pub struct FilePlan {
     pub removed: Vec<u64>,
     /// How many files the receiving branch then has otherwise, or no longer; folders not counted.
     pub files: u64,
+    /// What the child changed and no rule left out: a hash over each path with its versions in base and child.
+    pub taken: Hash,
+    /// Paths that the child changed and that a rule left out, in bytewise order. A folder is named where nothing in it
+    /// differs.
+    pub not_merged: Vec<Vec<u8>>,
 }
+
+static TAKEN: Context = Context::new("engramfs 2026 merge plan files v1");
 
 impl FilePlan {
     /// Returns the files on which both sides contradict.
@@ -115,12 +122,25 @@ pub(super) fn plan_by(
     let (mut changes, mut others) = (Vec::new(), Vec::new());
     let mut files = OneSided::new(&resolver.trees, rules);
     let differences = trees.base.differences_at_most(trees.child, most).ok_or(TreeError::Exceeded)?;
+    let (mut taken, mut left_out) = (Hasher::new(&TAKEN), Vec::new());
     for difference in differences {
-        match one_sided(&mut files, &difference) {
+        let change = one_sided(&mut files, &difference);
+        // Nothing becomes of a file that stands where it stood only if a rule leaves it out.
+        let is_left_out = match &change {
+            Some(change) => change.is_none(),
+            None => is_never(rules, &difference.path, difference.is_directory()),
+        };
+        if is_left_out {
+            left_out.push(difference.clone());
+        } else {
+            add_versions(&mut taken, &difference);
+        }
+        match change {
             Some(change) => changes.extend(change),
             None => others.push(difference),
         }
     }
+    let not_merged = named(&left_out, trees.parent);
     for id in changed_by_child(&resolver.trees, &others) {
         let item = resolver.item(id);
         changes.extend(resolver.decide(&item)?);
@@ -137,12 +157,32 @@ pub(super) fn plan_by(
         notes: resolver.notes,
         removed,
         files,
+        taken: taken.finish(),
+        not_merged,
     };
     tidy(&mut plan.both_changed);
     if plan.is_blocked() {
         (plan.tree, plan.patch, plan.removed) = (trees.parent.clone(), TreePatch::default(), Vec::new());
     }
     Ok(plan)
+}
+
+fn add_versions(hasher: &mut Hasher, difference: &TreeDifference) {
+    hasher.field(&difference.path);
+    for version in difference.hashes() {
+        hasher.update(&version.unwrap_or(Hash::ZERO).0);
+    }
+}
+
+/// Returns the paths that were left out and that would have merged otherwise: those that the parent has differently.
+fn named(left_out: &[TreeDifference], parent: &Tree) -> Vec<Vec<u8>> {
+    let holds_another = |folder: &TreeDifference| {
+        let inside = [&folder.path[..], b"/"].concat();
+        let next = left_out.partition_point(|other| other.path < inside);
+        left_out.get(next).is_some_and(|other| other.path.starts_with(&inside))
+    };
+    let is_named = |it: &&TreeDifference| !(it.is_new_in(parent) || it.is_directory() && holds_another(it));
+    left_out.iter().filter(is_named).map(|it| it.path.clone()).collect()
 }
 
 /// Everything that has to do with some differences between base and child, folders before what is in

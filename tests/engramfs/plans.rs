@@ -1,0 +1,204 @@
+//! Plans of merges: what they name, when they stay the same, and merges that ask for one.
+
+use std::collections::BTreeMap;
+
+use engramfs::disk::ForgetfulDisk;
+use engramfs::memory::{
+    BranchId, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, MergeResult, MergeTerms, Setting, ShowTarget,
+    View, Viewer,
+};
+
+use crate::files::{read, write};
+use crate::support::{Chance, delete, main_of, open, put, rounds, verify, who};
+
+fn dry(memory: &Memory, branch: BranchId, merge: MergeKind) -> MergeResult {
+    memory.merge(&who(), branch, merge, true).unwrap()
+}
+
+fn named(result: &MergeResult) -> Vec<&str> {
+    result.not_merged.iter().map(|path| &**path).collect()
+}
+
+fn remove(memory: &Memory, branch: BranchId, name: &str) {
+    let name = FileName::new(name.as_bytes()).unwrap();
+    memory.edit(&who(), branch, FileOp::Unlink { parent: FILES_ROOT, name, keep: false }).unwrap();
+}
+
+/// A branch that changed, added and deleted what a rule leaves out, and some that it does not.
+fn with_left_out(memory: &Memory) -> (BranchId, BranchId) {
+    let main = main_of(memory);
+    memory.set(&who(), main, Setting::Rules, "cache/keep/** text\ncache/** never\n*.tmp never").unwrap();
+    for path in ["cache/old", "cache/same", "a.tmp", "gone.tmp"] {
+        write(memory, main, path, "base\n");
+    }
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(memory, fork, "cache/old", "changed\n");
+    write(memory, fork, "cache/new/deep", "added\n");
+    write(memory, fork, "cache/keep/a", "merges\n");
+    write(memory, fork, "both.tmp", "alike\n");
+    write(memory, main, "both.tmp", "alike\n");
+    write(memory, fork, "notes", "merges\n");
+    remove(memory, fork, "gone.tmp");
+    (main, fork)
+}
+
+#[test]
+fn what_a_rule_leaves_out_is_named_and_stays_readable() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let (main, fork) = with_left_out(&memory);
+    let wanted = ["files/cache/new/deep", "files/cache/old", "files/gone.tmp"];
+    for merge in [MergeKind::Merge, MergeKind::Promote] {
+        assert_eq!(named(&dry(&memory, fork, merge)), wanted);
+    }
+    let head = memory.status(&View::Branch(fork)).unwrap()["head"].as_str().unwrap().to_owned();
+    let done = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    assert_eq!(named(&done), wanted);
+    assert_eq!(read(&memory, main, "cache/old").unwrap(), "base\n");
+    assert_eq!(read(&memory, main, "cache/keep/a").unwrap(), "merges\n");
+    let line: serde_json::Value = serde_json::from_str(&done.to_json()).unwrap();
+    assert_eq!(line["not_merged"], serde_json::json!(wanted));
+    let entry = memory.lineage_lines(main, false).unwrap().pop().unwrap();
+    let entry: serde_json::Value = serde_json::from_str(&entry).unwrap();
+    assert_eq!((&entry["not_merged"], &entry["plan"]), (&line["not_merged"], &line["plan"]));
+    assert_eq!(entry["child_head"], head);
+    for again in [false, true] {
+        let memory = if again { open(&disk).unwrap() } else { memory.clone() };
+        let shown = memory.show(main, ShowTarget::Hash(head.parse().unwrap()), Viewer::OF_STORE);
+        assert!(shown.is_ok(), "the branch's state is kept");
+        memory.close().unwrap();
+    }
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn a_pull_names_what_it_leaves_out_of_the_parent() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "*.tmp never").unwrap();
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, main, "of.tmp", "parent\n");
+    write(&memory, fork, "own.tmp", "child\n");
+    assert_eq!(named(&memory.merge(&who(), fork, MergeKind::Pull, false).unwrap()), ["files/of.tmp"]);
+    assert_eq!(read(&memory, fork, "of.tmp"), None);
+    // What the pull left out is in the base now, and so is missing in the branch.
+    assert_eq!(named(&dry(&memory, fork, MergeKind::Merge)), ["files/of.tmp", "files/own.tmp"]);
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "of.tmp").unwrap(), "parent\n");
+}
+
+#[test]
+fn a_merge_is_done_if_its_plan_is_the_one_that_was_asked_for() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.commit(&who(), main, vec![put("a", None, Some("base"))]).unwrap();
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    memory.commit(&who(), fork, vec![put("a", None, Some("child"))]).unwrap();
+    for merge in [MergeKind::Pull, MergeKind::Promote, MergeKind::Merge] {
+        let plan = dry(&memory, fork, merge).plan;
+        memory.commit(&who(), fork, vec![put("a", None, Some(&format!("{merge:?}")))]).unwrap();
+        memory.commit(&who(), main, vec![put("a", None, Some(&format!("of main {merge:?}")))]).unwrap();
+        let entries = memory.lineage_lines(fork, false).unwrap().len();
+        let terms = MergeTerms { plan: Some(plan), ..MergeTerms::default() };
+        let error = memory.merge_if(&who(), fork, merge, terms).unwrap_err();
+        assert_eq!((error.kind(), error.code()), (Kind::Busy, "plan_changed"));
+        assert_eq!(memory.lineage_lines(fork, false).unwrap().len(), entries, "nothing was done");
+        let blocked = memory.dry_run(&who(), fork, merge, Some(plan)).unwrap();
+        assert_eq!((blocked.status, blocked.blockers[0].code()), ("blocked", "plan_changed"));
+        let plan = Some(blocked.plan);
+        memory.commit(&who(), main, vec![put("elsewhere", None, Some("main goes on"))]).unwrap();
+        let plan = if merge == MergeKind::Pull { Some(dry(&memory, fork, merge).plan) } else { plan };
+        let done = memory.merge_if(&who(), fork, merge, MergeTerms { plan, ..MergeTerms::default() }).unwrap();
+        assert_eq!(Some(done.plan), plan);
+    }
+}
+
+#[test]
+fn settings_and_the_branch_are_in_the_plan() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let forks = ["x", "y"].map(|name| memory.fork(&who(), main, name, None).unwrap());
+    for fork in forks {
+        memory.commit(&who(), fork, vec![put("a", None, Some("child"))]).unwrap();
+    }
+    let mut plans = vec![dry(&memory, forks[0], MergeKind::Merge).plan, dry(&memory, forks[1], MergeKind::Merge).plan];
+    for (setting, value) in [(Setting::Strategy, "manual"), (Setting::Rules, "* whole")] {
+        memory.set(&who(), main, setting, value).unwrap();
+        plans.push(dry(&memory, forks[0], MergeKind::Merge).plan);
+    }
+    // What the branch itself has set counts for a pull alone.
+    memory.set(&who(), forks[0], Setting::Strategy, "child-wins").unwrap();
+    assert_eq!(dry(&memory, forks[0], MergeKind::Merge).plan, *plans.last().unwrap());
+    plans.sort();
+    plans.dedup();
+    assert_eq!(plans.len(), 4);
+}
+
+/// What the parent has at each item that the child changed.
+type Touched = BTreeMap<String, Option<String>>;
+
+fn step(memory: &Memory, branch: BranchId, chance: &mut Chance, name: usize) {
+    let value = format!("{}\n", chance.below(3));
+    match chance.below(5) {
+        0 => drop(memory.commit(&who(), branch, vec![delete(&format!("r{name}"))]).unwrap()),
+        1 | 2 => drop(memory.commit(&who(), branch, vec![put(&format!("r{name}"), None, Some(&value))]).unwrap()),
+        _ => write(memory, branch, &format!("f{name}"), &value),
+    }
+}
+
+fn touched(memory: &Memory, main: BranchId, names: &[usize]) -> Touched {
+    let records = crate::support::texts(memory, &View::Branch(main)).into_iter().collect::<BTreeMap<_, _>>();
+    let of_name = |name: &usize| {
+        let (record, file) = (format!("r{name}"), format!("f{name}"));
+        let file_there = read(memory, main, &file);
+        [(record.clone(), records.get(&record).cloned()), (file, file_there)]
+    };
+    names.iter().flat_map(of_name).collect()
+}
+
+/// Whatever the parent does, the plan is a function of what it has where the child changed something.
+#[test]
+fn a_plan_stays_while_the_parent_touches_nothing_of_it() {
+    let (mut stayed, mut changed) = (0, 0);
+    for seed in 0..rounds(6) as u64 {
+        let mut chance = Chance(seed);
+        let memory = open(&ForgetfulDisk::new()).unwrap();
+        let main = main_of(&memory);
+        // Times decide nothing then.
+        memory.set(&who(), main, Setting::Strategy, "child-wins").unwrap();
+        memory.set(&who(), main, Setting::Rules, "* text").unwrap();
+        for name in 0..12 {
+            memory.commit(&who(), main, vec![put(&format!("r{name}"), None, Some("base\n"))]).unwrap();
+            write(&memory, main, &format!("f{name}"), "base\n");
+        }
+        let fork = memory.fork(&who(), main, "x", None).unwrap();
+        for name in 0..6 {
+            memory.commit(&who(), fork, vec![put(&format!("r{name}"), None, Some("child\n"))]).unwrap();
+            write(&memory, fork, &format!("f{name}"), "child\n");
+        }
+        let mut known: BTreeMap<Touched, String> = BTreeMap::new();
+        for round in 0..40 {
+            let of_child: Vec<usize> = (0..6).collect();
+            let plan = dry(&memory, fork, MergeKind::Merge).plan.to_string();
+            let there = touched(&memory, main, &of_child);
+            match known.get(&there) {
+                Some(before) => {
+                    assert_eq!(*before, plan, "seed {seed}, round {round}: nothing of the plan was touched");
+                    stayed += 1;
+                }
+                None => {
+                    let is_new = known.values().all(|other| *other != plan);
+                    assert!(is_new, "seed {seed}, round {round}: something of the plan was touched");
+                    known.insert(there, plan);
+                    changed += 1;
+                }
+            }
+            if chance.one_in(10) {
+                memory.seal().unwrap();
+            }
+            let name = if chance.one_in(3) { chance.below(6) } else { 6 + chance.below(8) };
+            step(&memory, main, &mut chance, name);
+        }
+    }
+    assert!(stayed > 50 && changed > 20, "{stayed} stayed, {changed} changed");
+}
