@@ -5,7 +5,7 @@ use crate::memory::{Actor, Error, RuleRefusal};
 use crate::merge::files::{Rule, Rules};
 use crate::workspace::{FileNode, FileOp, Packs, RangeOp, RenameHow, Tree, TreeDifference};
 
-/// Refuses an operation that a rule of the branch forbids; only where [`guards`] is true does any.
+/// Refuses an operation that a rule of the branch forbids; only where its settings have binding rules does any.
 ///
 /// A rule binds the paths that an operation makes, changes, moves or removes, with a folder all that
 /// is in it; a file with several names is bound by the rules of all of them.
@@ -21,11 +21,6 @@ pub(in crate::memory) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &Fil
         }
     }
     Ok(())
-}
-
-/// Returns whether some rule forbids anything.
-pub(in crate::memory) fn guards(rules: &Rules) -> bool {
-    rules.iter().any(|rule| rule.write.is_some() || rule.append)
 }
 
 /// An operation and the tree it is about to change.

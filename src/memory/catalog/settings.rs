@@ -121,6 +121,8 @@ impl Setting {
 const LABEL_BYTES_MAX: usize = 200;
 /// Most that `scratch/` may hold, in bytes.
 const SCRATCH_MAX: u64 = 1 << 30;
+/// Added to the stored code of a value that nobody wrote to the branch itself.
+const INHERITED: u8 = 0x80;
 /// Longest rules, in bytes.
 const RULES_BYTES_MAX: usize = 64 * 1024;
 
@@ -131,6 +133,8 @@ pub struct Settings(Arc<Values>);
 #[derive(Debug)]
 struct Values {
     texts: [Arc<str>; Setting::ALL.len()],
+    /// Whether the rules came from a parent, and nobody wrote any to this branch.
+    rules_inherited: bool,
     /// The rules for files, parsed at first use.
     rules: OnceLock<Arc<Rules>>,
 }
@@ -139,14 +143,14 @@ impl Default for Settings {
     /// Returns the values of a new root branch; all that are default share them.
     fn default() -> Settings {
         static DEFAULTS: OnceLock<Settings> = OnceLock::new();
-        let make = || Settings::of(Setting::ALL.map(|setting| setting.default_value().into()));
+        let make = || Settings::of(Setting::ALL.map(|setting| setting.default_value().into()), false);
         DEFAULTS.get_or_init(make).clone()
     }
 }
 
 impl Settings {
-    fn of(texts: [Arc<str>; Setting::ALL.len()]) -> Settings {
-        Settings(Arc::new(Values { texts, rules: OnceLock::new() }))
+    fn of(texts: [Arc<str>; Setting::ALL.len()], rules_inherited: bool) -> Settings {
+        Settings(Arc::new(Values { texts, rules_inherited, rules: OnceLock::new() }))
     }
 
     /// Returns the rules for files.
@@ -154,10 +158,23 @@ impl Settings {
         self.0.rules.get_or_init(|| Arc::new(Rules::parse(self.get(Setting::Rules)).unwrap_or_default()))
     }
 
+    /// Returns the rules if they say who may write where and that in this branch, too: inherited ones do not, so that
+    /// anybody may prepare in a fork what they keep out of the branch above.
+    pub fn binding_rules(&self) -> Option<&Rules> {
+        (!self.0.rules_inherited).then(|| self.rules()).filter(|rules| rules.restrict_writes())
+    }
+
+    /// Returns whether files are written by the same rules.
+    pub fn binds_like(&self, other: &Settings) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.0.rules_inherited == other.0.rules_inherited
+                && self.get(Setting::Rules) == other.get(Setting::Rules))
+    }
+
     /// Returns whether merges go by the same strategy, rules and gate.
     pub fn merges_like(&self, other: &Settings) -> bool {
         let same = |setting| self.get(setting) == other.get(setting);
-        Arc::ptr_eq(&self.0, &other.0) || [Setting::Strategy, Setting::Rules, Setting::Gate].into_iter().all(same)
+        self.binds_like(other) && same(Setting::Strategy) && same(Setting::Gate)
     }
 
     /// Returns a value without its line end, empty where it is unset.
@@ -169,7 +186,7 @@ impl Settings {
     pub fn with(&self, setting: Setting, value: &str) -> Settings {
         let mut texts = self.0.texts.clone();
         texts[setting as usize] = value.into();
-        Settings::of(texts).sharing(self)
+        Settings::of(texts, self.0.rules_inherited && setting != Setting::Rules).sharing(self)
     }
 
     /// Returns what a fork of the branch begins with.
@@ -179,7 +196,7 @@ impl Settings {
             return defaults;
         }
         let source = |setting: Setting| if setting.is_inherited() { self } else { &defaults };
-        Settings::of(Setting::ALL.map(|setting| source(setting).get(setting).clone())).sharing(self)
+        Settings::of(Setting::ALL.map(|setting| source(setting).get(setting).clone()), true).sharing(self)
     }
 
     /// Takes over the parsed rules of others that have the same.
@@ -221,7 +238,8 @@ impl Settings {
     pub fn write(&self, out: &mut Writer) {
         out.number(Setting::ALL.len() as u64);
         for setting in Setting::ALL {
-            out.byte(setting.code()).text(self.get(setting));
+            let inherited = setting == Setting::Rules && self.0.rules_inherited;
+            out.byte(setting.code() | if inherited { INHERITED } else { 0 }).text(self.get(setting));
         }
     }
 
@@ -229,16 +247,21 @@ impl Settings {
     pub fn read(input: &mut Reader<'_>) -> Result<Settings, CodecError> {
         let defaults = Settings::default();
         let mut texts = defaults.0.texts.clone();
-        let mut differs = false;
+        let (mut differs, mut rules_inherited) = (false, false);
         for _ in 0..input.length()? {
-            let (setting, text) = (Setting::from_code(input.byte()?)?, input.text()?);
+            let mut code = input.byte()?;
+            if code == Setting::Rules.code() | INHERITED {
+                (code, rules_inherited) = (Setting::Rules.code(), true);
+            }
+            let (setting, text) = (Setting::from_code(code)?, input.text()?);
             let value = &mut texts[setting as usize];
             if **value != *text {
                 check(setting, text).map_err(|_| CodecError::Setting(setting.name()))?;
                 (*value, differs) = (text.into(), true);
             }
         }
-        Ok(if differs { Settings::of(texts).sharing(&defaults) } else { defaults })
+        let is_default = !differs && !rules_inherited;
+        Ok(if is_default { defaults } else { Settings::of(texts, rules_inherited).sharing(&defaults) })
     }
 }
 
@@ -315,6 +338,21 @@ mod tests {
         assert_eq!(fork.strategy(), Strategy::Manual);
         assert_eq!((&**fork.get(Setting::Agent), &**fork.get(Setting::Ttl)), ("", ""));
         assert_eq!(fork.duration(Setting::Keep), Some(86_400_000_000_000));
+    }
+
+    #[test]
+    fn rules_restrict_writes_where_they_were_written_and_not_where_they_were_inherited() {
+        let own = Settings::default().with(Setting::Rules, "a text append");
+        let fork = own.for_fork();
+        let written = fork.for_fork().with(Setting::Rules, "a text append");
+        for (settings, binds) in
+            [(&own, true), (&fork, false), (&fork.with(Setting::Keep, "1d"), false), (&written, true)]
+        {
+            let read = Settings::read(&mut Reader::new(&stored(settings))).unwrap();
+            assert_eq!((settings.binding_rules().is_some(), read.binding_rules().is_some()), (binds, binds));
+            assert_eq!(settings.binds_like(&own), binds);
+        }
+        assert!(Settings::default().binding_rules().is_none());
     }
 
     fn stored(settings: &Settings) -> Vec<u8> {

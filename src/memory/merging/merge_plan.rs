@@ -303,10 +303,8 @@ impl<'a> MergeSides<'a> {
     /// Returns what the rules of the parent forbid; a pull takes what they have let pass before.
     fn forbidden(&self, merged: &BranchVersion, merge_budget: &MergeBudget<'_>) -> Result<Option<Error>, PlanError> {
         let (Some(who), MergeKind::Merge | MergeKind::Promote) = (self.who, self.merge) else { return Ok(None) };
-        let (rules, owner, packs) = (self.parent.settings.rules(), self.parent.uid, self.context.packs);
-        if !guard::guards(rules) {
-            return Ok(None);
-        }
+        let Some(rules) = self.parent.settings.binding_rules() else { return Ok(None) };
+        let (owner, packs) = (self.parent.uid, self.context.packs);
         let (before, after) = (self.parent.state.files(), merged.files());
         let differences = before.differences_at_most(after, merge_budget.most).ok_or(PlanError::Exceeded)?;
         Ok(guard::check_merge(&guard::Received { rules, owner, differences, packs }, who).err())

@@ -9,7 +9,7 @@ use super::transact::LogTail;
 use super::writer::WriterGuard;
 use crate::journal::{Journal, Kind as Frame};
 use crate::memory::admission::disk_room::cost_of;
-use crate::memory::catalog::settings::{Setting, Settings};
+use crate::memory::catalog::settings::Settings;
 use crate::memory::catalog::{Branch, BranchId, Catalog, View};
 use crate::memory::command::log_record::{COMMAND_BYTES, Command};
 use crate::memory::{Actor, Error, Kind, Memory};
@@ -110,8 +110,7 @@ struct RulesChecked {
 impl RulesChecked {
     /// Returns whether a branch is as it was.
     fn holds(&self, branch: &Branch) -> bool {
-        self.tree.is_clone_of(branch.state.files())
-            && self.settings.get(Setting::Rules) == branch.settings.get(Setting::Rules)
+        self.tree.is_clone_of(branch.state.files()) && self.settings.binds_like(&branch.settings)
     }
 }
 
@@ -162,13 +161,12 @@ impl Memory {
         // Under the lock again: a rule, or what it binds, may have changed.
         let still = |catalog: &Catalog, op: &FileOp<'_>| {
             let branch = catalog.branch(branch)?;
-            let rules = branch.settings.rules();
-            if !crate::memory::admission::guard::guards(rules)
-                || guarded.as_ref().is_some_and(|guarded| guarded.holds(branch))
-            {
-                return Ok(());
+            match branch.settings.binding_rules() {
+                Some(rules) if !guarded.as_ref().is_some_and(|guarded| guarded.holds(branch)) => {
+                    crate::memory::admission::guard::check(rules, branch.state.files(), who, op)
+                }
+                _ => Ok(()),
             }
-            crate::memory::admission::guard::check(rules, branch.state.files(), who, op)
         };
         match self.edit_if(who, branch, op, still) {
             Err(EditError::Refused(error)) if error.kind() == Kind::Denied => {
@@ -189,8 +187,8 @@ impl Memory {
         let guarded = {
             let catalog = self.catalog();
             let branch = catalog.branch(branch)?;
-            let guards = crate::memory::admission::guard::guards(branch.settings.rules());
-            guards.then(|| RulesChecked { settings: branch.settings.clone(), tree: branch.state.files().clone() })
+            let binding = branch.settings.binding_rules();
+            binding.map(|_| RulesChecked { settings: branch.settings.clone(), tree: branch.state.files().clone() })
         };
         if let Some(RulesChecked { settings, tree }) = &guarded
             && let Err(error) = crate::memory::admission::guard::check(settings.rules(), tree, who, op)

@@ -99,6 +99,11 @@ impl Rules {
         Rules { patterns: self.patterns.clone(), rules: self.rules.iter().map(turn).collect() }
     }
 
+    /// Returns whether some rule says who may write, or how.
+    pub fn restrict_writes(&self) -> bool {
+        self.iter().any(|rule| rule.write.is_some() || rule.append)
+    }
+
     /// Returns the rules in order of their lines.
     pub fn iter(&self) -> impl Iterator<Item = &Rule> {
         self.rules[..self.rules.len() - 1].iter()
