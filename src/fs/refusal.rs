@@ -77,6 +77,8 @@ pub(super) enum ShapeRefusal {
     Generated { hint: &'static str },
     #[error("its owner and permissions are fixed")]
     FixedAttributes,
+    #[error("a branch is given to another user by root alone, and its group follows")]
+    BranchOwner,
     #[error("files/ belongs to the branch's owner")]
     FilesOwner,
     #[error("main is never discarded")]
@@ -116,6 +118,7 @@ impl ShapeRefusal {
             ShapeRefusal::Fixed(_) => fixed("leave it; rmdir of the branch's directory discards the branch"),
             ShapeRefusal::Generated { hint } => fixed(hint),
             ShapeRefusal::FixedAttributes => fixed("change the permissions of the branch's directory"),
+            ShapeRefusal::BranchOwner => fixed("fork it: the fork belongs to you; or ask root: chown UID DIRECTORY"),
             ShapeRefusal::FilesOwner => fixed("change the owner of what is in it"),
             ShapeRefusal::MainStays => fixed("discard the branches below it"),
             ShapeRefusal::Mounted => fixed("write promote: the branch lives on"),

@@ -45,10 +45,12 @@ pub enum EntryOp {
     Files = 16,
     /// The clock had been wrong: times follow it again.
     Clock = 17,
+    /// A branch was given to another user.
+    Owner = 18,
 }
 
 impl EntryOp {
-    const ALL: [(EntryOp, &'static str); 17] = [
+    const ALL: [(EntryOp, &'static str); 18] = [
         (EntryOp::Root, "root"),
         (EntryOp::Fork, "fork"),
         (EntryOp::Commit, "commit"),
@@ -66,6 +68,7 @@ impl EntryOp {
         (EntryOp::User, "user"),
         (EntryOp::Files, "files"),
         (EntryOp::Clock, "clock"),
+        (EntryOp::Owner, "owner"),
     ];
 
     /// Returns the word that readers see.
@@ -96,7 +99,7 @@ pub struct Counts {
 pub struct Detail {
     /// A checkpoint's label, a setting's name, the name before a renaming.
     pub label: Option<Arc<str>>,
-    /// A checkpoint's text, a setting's value, a refusal's reason.
+    /// A checkpoint's text, a setting's value, a refusal's reason, the owner that a branch was given.
     pub text: Option<Arc<str>>,
     /// A merge's strategy.
     pub strategy: Option<&'static str>,
@@ -129,6 +132,14 @@ impl MergeDetail {
         let [child_head, parent_head, plan] = [input.hash()?, input.hash()?, input.hash()?];
         let not_merged = (0..input.length()?).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
         Ok(MergeDetail { child_head, parent_head, plan, not_merged })
+    }
+}
+
+impl Detail {
+    /// Returns to whom an operation gave a branch, where it says so.
+    pub fn owner(&self, op: EntryOp) -> Option<u32> {
+        let tells = matches!(op, EntryOp::Fork | EntryOp::Owner);
+        self.text.as_deref().filter(|_| tells).and_then(|text| text.parse().ok())
     }
 }
 
@@ -174,6 +185,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Returns to whom the step gave the branch, where it says so.
+    pub fn owner(&self) -> Option<u32> {
+        self.detail.owner(self.op)
+    }
+
     /// Returns the canonical bytes: what is hashed and signed.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();

@@ -105,7 +105,9 @@ impl Detail {
         if let Some(strategy) = self.strategy {
             put(out, format_args!(",\"strategy\":\"{strategy}\""));
         }
-        if let Some(words) = &self.text {
+        if let Some(owner) = self.owner(op) {
+            put(out, format_args!(",\"owner\":{owner}"));
+        } else if let Some(words) = &self.text {
             out.extend_from_slice(b",\"text\":");
             text(out, words);
         }

@@ -186,6 +186,14 @@ impl Reservation {
         self.budget.account(self.uid)
     }
 
+    /// Has it count for another user, if that one may hold as much.
+    pub fn move_to(&mut self, uid: u32) -> Result<(), OverBudget> {
+        if uid != self.uid {
+            *self = self.budget.reserve(uid, self.bytes)?;
+        }
+        Ok(())
+    }
+
     /// Returns how many bytes it is.
     pub fn bytes(&self) -> u64 {
         self.bytes

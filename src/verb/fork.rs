@@ -6,15 +6,17 @@ use super::{
     Argument, Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
     VerbSpec,
 };
-use crate::memory::Error;
+use crate::memory::{BranchError, Error};
 
 const NAME: Argument = Argument::word("NAME", "The new branch's name").naming();
 const FROM: Argument =
     Argument::option("from", "LABEL", "Starts from this checkpoint of the branch instead of its present state")
         .naming();
+const OWNER: Argument = Argument::option("owner", "UID", "Has it belong to this user from the beginning; root may")
+    .accepting(|uid| uid.parse::<u32>().is_ok_and(|uid| uid != u32::MAX), "is no uid", "write the number of a user");
 
 pub(super) const FORK: VerbSpec = VerbSpec {
-    arguments: &[NAME, FROM],
+    arguments: &[NAME, FROM, OWNER],
     rights: Rights { branch: BranchRight::Read, parent: ParentRight::Nothing },
     report: Report::Child(NAME),
     command: CommandForm::OfTable(CommandHelp {
@@ -22,6 +24,7 @@ pub(super) const FORK: VerbSpec = VerbSpec {
         target: "The branch to fork: its directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs fork /mnt/memory/main agent-7
   engramfs fork --from v1 ~/memory:main retry
+  engramfs fork --owner 1001 /mnt/memory/main agent-7
   cd \"$(engramfs fork /mnt/memory/main agent-8)\"",
     }),
     ..VerbSpec::of_owner("fork", fork)
@@ -29,6 +32,10 @@ pub(super) const FORK: VerbSpec = VerbSpec {
 
 fn fork(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let VerbContext { memory, actor, branch, .. } = *context;
-    let fork = memory.fork(actor, branch, arguments.required(&NAME), arguments.get(&FROM))?;
+    let owner = arguments.get(&OWNER).and_then(|uid| uid.parse().ok());
+    if owner.is_some_and(|owner| owner != actor.uid) && actor.uid != 0 {
+        return Err(BranchError::OnlyRootGives.into());
+    }
+    let fork = memory.fork_for(actor, branch, arguments.required(&NAME), arguments.get(&FROM), owner)?;
     Ok(VerbAnswer::Line(json!({"status": "forked", "branch": &*memory.info(fork)?.path}).to_string()))
 }

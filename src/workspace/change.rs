@@ -191,7 +191,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes a new inode under a free name with the kind, attributes, times and content of `node`;
+    /// Makes a new inode under a free name with the kind, attributes, times and content of a detached `node`;
     /// of a directory without its entries. Chunks are shared; ctime becomes `time`.
     ///
     /// For merging: it is not an op, as what is grafted follows from the trees that are merged.
@@ -205,7 +205,7 @@ impl Tree {
         Ok(inode)
     }
 
-    /// Gives an inode kind, attributes, times and content of `node`; number and names stay, and the
+    /// Gives an inode kind, attributes, times and content of a detached `node`; number and names stay, and the
     /// entries of a directory. ctime becomes `time`. `IsDirectory` or `NotDirectory` when one of the
     /// two is a directory and the other is not.
     pub fn replace(&mut self, inode: u64, node: &FileNode, time: Time) -> Result<(), TreeError> {
@@ -217,8 +217,9 @@ impl Tree {
         let is_counted = !self.node(inode)?.is_nameless();
         let before = TreeTotals::of(self.node(inode)?);
         let own = self.node_mut(inode)?;
+        let epoch = own.epoch;
         own.take_over(node);
-        own.ctime = time;
+        (own.ctime, own.epoch) = (time, epoch);
         let after = TreeTotals::of(own);
         if own.content().is_some_and(FileContent::is_unsealed) {
             self.unsealed.insert(inode);
@@ -242,9 +243,9 @@ impl FileNode {
             (_, body) => body.clone(),
         };
         let (links, xattrs) = (self.links.clone(), other.xattrs.clone());
-        let (mode, uid, gid) = (other.mode, other.uid, other.gid);
+        let (mode, uid, gid, epoch) = (other.mode, other.uid, other.gid, other.epoch);
         let (atime, mtime, ctime, crtime) = (other.atime, other.mtime, other.ctime, other.crtime);
         let hash = std::sync::OnceLock::new();
-        *self = FileNode { mode, uid, gid, atime, mtime, ctime, crtime, links, xattrs, body, hash };
+        *self = FileNode { mode, uid, epoch, gid, atime, mtime, ctime, crtime, links, xattrs, body, hash };
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  version 2 · next inode · packs n, n × name · gone n, n × inode · changed n, n × node
-//!  node       inode · kind · mode · uid · gid · atime · mtime · ctime · crtime · attributes n, n × (name, value) · body
+//!  node       inode · kind · mode · uid · epoch · gid · atime · mtime · ctime · crtime · attributes n, n × (name, value) · body
 //!  file       size · chunks n, n × (number, 0 = hole | 1 zeros length | 2 unsealed length, bytes | 3 sealed length,
 //!             stored, pack's place, number in it, hash | 4 so many whole chunks of zeros): what differs from the
 //!             base's file
@@ -10,7 +10,7 @@
 //!  link       target              device   number              fifo, socket   nothing
 //! ```
 //!
-//! Names of inodes, numbers of links and totals follow from the entries. Orphans are left out.
+//! The transfers that an epoch counts are stored elsewhere. Names of inodes, numbers of links and totals follow from the entries. Orphans are left out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -83,7 +83,8 @@ impl Tree {
 }
 
 fn write_node(old: Option<&FileNode>, new: &FileNode, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
-    out.byte(new.kind() as u8).number(new.mode.into()).number(new.uid.into()).number(new.gid.into());
+    out.byte(new.kind() as u8).number(new.mode.into()).number(new.uid.into()).number(new.epoch.into());
+    out.number(new.gid.into());
     out.signed(new.atime.0).signed(new.mtime.0).signed(new.ctime.0).signed(new.crtime.0);
     out.number(new.xattrs.len() as u64);
     for (name, value) in new.xattrs() {

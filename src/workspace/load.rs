@@ -80,11 +80,11 @@ impl Tree {
     fn read_node(&mut self, inode: u64, changes: &mut LoadChanges, input: &mut Reader<'_>) -> Result<(), TreeError> {
         let old = self.nodes.get(inode).cloned();
         let kind = input.byte()?;
-        let (mode, uid, gid) = (read_u32(input)?, read_u32(input)?, read_u32(input)?);
+        let (mode, uid, epoch, gid) = (read_u32(input)?, read_u32(input)?, read_u32(input)?, read_u32(input)?);
         let mut time = || input.signed().map(Time);
         let (atime, mtime, ctime, crtime) = (time()?, time()?, time()?, time()?);
         let mut node = FileNode::new(Body::Fifo, mode, uid, gid, crtime);
-        (node.atime, node.mtime, node.ctime) = (atime, mtime, ctime);
+        (node.epoch, node.atime, node.mtime, node.ctime) = (epoch, atime, mtime, ctime);
         for _ in 0..input.length()? {
             let (name, value) = (input.bytes()?, input.bytes()?);
             node.xattrs.insert(name.into(), value.into());
@@ -129,7 +129,7 @@ impl Tree {
     }
 
     fn change_links(&mut self, inode: u64, change: impl FnOnce(&mut Links)) -> Option<()> {
-        let node = self.node_mut(inode).ok()?;
+        let node = self.stored_mut(inode).ok()?;
         let before = TreeTotals::of(node);
         change(&mut node.links);
         let after = TreeTotals::of(node);
@@ -140,7 +140,7 @@ impl Tree {
 
 /// Changes an inode, if it is there.
 pub(super) fn changes_of(tree: &mut Tree, inode: u64, change: impl FnOnce(&mut FileNode)) -> Option<()> {
-    tree.node_mut(inode).ok().map(change)
+    tree.stored_mut(inode).ok().map(change)
 }
 
 fn read_body(

@@ -78,8 +78,10 @@ pub(super) type Xattrs = OrdMap<Arc<[u8]>, Arc<[u8]>>;
 pub struct FileNode {
     /// Permission bits with setuid, setgid and sticky: 12 bits.
     pub mode: u32,
-    /// Owner, as chown(2) set it or the maker was.
-    pub uid: u32,
+    /// Owner when it was written last; [`Tree::owner`](super::Tree::owner) says who that is by now.
+    pub(super) uid: u32,
+    /// Transfers of its tree until then.
+    pub(super) epoch: u32,
     /// Group, as chown(2) set it or the folder gave it.
     pub gid: u32,
     /// When it was last read, as the caller says.
@@ -101,7 +103,20 @@ impl FileNode {
     pub(super) fn new(body: Body, mode: u32, uid: u32, gid: u32, time: Time) -> FileNode {
         let (links, xattrs, hash) = (Links::None, OrdMap::new(), OnceLock::new());
         let mode = mode & 0o7777;
-        FileNode { mode, uid, gid, atime: time, mtime: time, ctime: time, crtime: time, links, xattrs, body, hash }
+        FileNode {
+            mode,
+            uid,
+            epoch: 0,
+            gid,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+            links,
+            xattrs,
+            body,
+            hash,
+        }
     }
 
     /// Returns what it is and what only its kind has.

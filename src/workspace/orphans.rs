@@ -26,7 +26,7 @@ impl Tree {
         go.into_iter().for_each(|inode| self.forget(inode));
         for inode in open.iter().copied().filter(|inode| !self.nodes.contains(*inode)).collect::<Vec<u64>>() {
             if let Ok(node) = before.node(inode) {
-                self.adopt(inode, FileNode::clone(node));
+                self.adopt(inode, before.detached(node));
             }
         }
     }
@@ -34,7 +34,7 @@ impl Tree {
     /// Adds an inode of another tree under its own number, without names and entries.
     fn adopt(&mut self, inode: u64, mut node: FileNode) {
         self.dirty();
-        node.links = Links::None;
+        (node.links, node.epoch) = (Links::None, self.transfers.epoch());
         if let Body::Directory(directory) = &mut node.body {
             *directory = Directory::default();
         }

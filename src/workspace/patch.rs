@@ -55,11 +55,13 @@ impl Tree {
     ) -> Result<FileOutcome, TreeError> {
         let inode = match change {
             TreeChange::Op(op) => return self.apply(op, time, packs),
-            TreeChange::Graft { from, parent, name } => self.graft(*parent, name, other.node(*from)?, time)?,
+            TreeChange::Graft { from, parent, name } => {
+                self.graft(*parent, name, &other.detached(other.node(*from)?), time)?
+            }
             TreeChange::Replace { from, inode } => {
                 let own = self.node(*inode)?;
                 let mut node = FileNode::clone(other.node(*from)?);
-                (node.mode, node.uid, node.gid, node.crtime) = (own.mode, own.uid, own.gid, own.crtime);
+                (node.mode, node.uid, node.gid, node.crtime) = (own.mode, self.owner(own), own.gid, own.crtime);
                 self.replace(*inode, &node, time)?;
                 *inode
             }

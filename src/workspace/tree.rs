@@ -9,6 +9,7 @@ use super::hash::Memo;
 use super::links::Links;
 use super::node::{Body, Directory, FileNode};
 use super::nodes::Nodes;
+use super::owners::Transfers;
 use super::pack::Packs;
 use super::{FileKind, FileName, NAME_BYTES_MAX, TreeError, TreeTotals};
 use crate::object::Time;
@@ -26,6 +27,7 @@ pub struct Tree {
     pub(super) nodes: Nodes,
     pub(super) next: u64,
     pub(super) totals: TreeTotals,
+    pub(super) transfers: Transfers,
     /// Inodes without a name that some handle has open.
     pub(super) orphans: OrdSet<u64>,
     /// Files with a chunk that is in no pack yet.
@@ -37,9 +39,9 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Returns whether both hold the very same inodes. Equal trees need not.
+    /// Returns whether both hold the very same inodes and owners. Equal trees need not.
     pub fn is_clone_of(&self, other: &Tree) -> bool {
-        self.nodes.ptr_eq(&other.nodes)
+        self.nodes.ptr_eq(&other.nodes) && self.transfers == other.transfers
     }
 }
 
@@ -60,6 +62,7 @@ impl Tree {
             nodes,
             next: ROOT + 1,
             totals: TreeTotals::default(),
+            transfers: Transfers::default(),
             orphans: OrdSet::new(),
             unsealed: OrdSet::new(),
             memo: OnceLock::new(),
@@ -147,8 +150,42 @@ impl Tree {
         self.node(inode)?.directory().ok_or(TreeError::NotDirectory)
     }
 
+    /// Returns who owns a node of this tree.
+    pub fn owner(&self, node: &FileNode) -> u32 {
+        self.transfers.owner_of(node)
+    }
+
+    /// Gives everything that `from` owns and others may read to another user. It costs the same whatever the tree holds.
+    pub fn transfer(&mut self, from: u32, to: u32) {
+        self.transfers = self.transfers.and(from, to);
+    }
+
+    /// Returns to whom files were given so far.
+    pub fn transfers(&self) -> &Transfers {
+        &self.transfers
+    }
+
+    /// Returns the same files with other transfers: those that the tree was stored with.
+    pub fn with_transfers(self, transfers: Transfers) -> Tree {
+        Tree { transfers, ..self }
+    }
+
+    /// Returns a copy of a node for another tree, or for a handle, that has its present owner.
+    pub fn detached(&self, node: &FileNode) -> FileNode {
+        FileNode { uid: self.owner(node), epoch: u32::MAX, ..node.clone() }
+    }
+
     /// Returns an inode to change it. What is known of hashes becomes what was known.
     pub(super) fn node_mut(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
+        let (owner, epoch) = (self.owner(self.node(inode)?), self.transfers.epoch());
+        let node = self.stored_mut(inode)?;
+        // A mode that changes later changes no owner.
+        (node.uid, node.epoch) = (owner, epoch);
+        Ok(node)
+    }
+
+    /// The same while a tree is read, which knows no transfers yet: its owner and epoch stay.
+    pub(super) fn stored_mut(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
         self.dirty();
         let node = Arc::make_mut(self.nodes.get_mut(inode).ok_or(TreeError::Stale)?);
         node.hash.take();
@@ -170,8 +207,9 @@ impl Tree {
     }
 
     /// Adds a node without a name and returns its number.
-    pub(super) fn add(&mut self, node: FileNode) -> u64 {
+    pub(super) fn add(&mut self, mut node: FileNode) -> u64 {
         self.dirty();
+        node.epoch = self.transfers.epoch();
         let inode = self.next;
         self.next += 1;
         if node.content().is_some_and(|content| content.is_unsealed()) {

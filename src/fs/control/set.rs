@@ -10,7 +10,7 @@ use crate::fs::mount_context::Caller;
 use crate::fs::node::{ControlNode, FsNode};
 use crate::fs::refusal::ShapeRefusal;
 use crate::fs::temporary::Temporary;
-use crate::memory::BranchId;
+use crate::memory::{BranchId, View};
 
 impl ControlNodeOps<'_> {
     pub(super) fn set_length(&self, length: u64, handle: Option<u64>) -> Result<(), Failure> {
@@ -37,6 +37,9 @@ impl ControlNodeOps<'_> {
                 file.set_owner(changes.uid, changes.gid);
                 Ok(())
             }
+            FsNode::Branch(branch) if owner.is_some() && !self.changes_no_rights(changes)? => {
+                self.give(caller, *branch, changes)
+            }
             FsNode::Branch(branch) if owner.is_none() => match changes.mode {
                 Some(mode) => Ok(self.fs.mount.memory.chmod(&self.fs.mount.actor(caller), *branch, mode & 0o7777)?),
                 None => Ok(()),
@@ -45,6 +48,20 @@ impl ControlNodeOps<'_> {
             _ if self.changes_no_rights(changes)? => Ok(()),
             _ => Err(ShapeRefusal::FixedAttributes.into()),
         }
+    }
+
+    /// Gives a branch to another user; root may, and its group is always that user's.
+    fn give(&self, caller: Caller, branch: BranchId, changes: AttrChanges) -> Result<(), Failure> {
+        let mount = &self.fs.mount;
+        let uid = changes.uid.filter(|uid| changes.gid.is_none_or(|gid| gid == mount.user(*uid).gid));
+        let Some(uid) = uid.filter(|_| caller.uid == 0 && changes.mode.is_none()) else {
+            return Err(ShapeRefusal::BranchOwner.into());
+        };
+        let files = || mount.memory.files(&View::Branch(branch));
+        let before = files()?;
+        mount.memory.chown(&mount.actor(caller), branch, uid)?;
+        mount.files_changed(branch, before, files()?);
+        Ok(())
     }
 
     /// Tells whether owner, group and permission bits are those that the node has.

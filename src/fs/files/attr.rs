@@ -6,7 +6,7 @@ use super::FilesOf;
 use crate::fs::attr::Attr;
 use crate::fs::errno::Failure;
 use crate::fs::mount_context::MountContext;
-use crate::memory::{FILES_ROOT, FileNode, Time, View};
+use crate::memory::{FILES_ROOT, FileNode, Time, Tree, View};
 
 /// How long the kernel keeps names and attributes of files. It sees every change but those of
 /// merges and the like, and is told of attributes that these change. That a name is not there it
@@ -20,14 +20,14 @@ pub(super) fn attr_of(
     ino: u64,
     of: &FilesOf,
     inode: u64,
-    node: &FileNode,
+    (tree, node): (&Tree, &FileNode),
 ) -> Result<Attr, Failure> {
     let (uid, gid) = match inode {
         FILES_ROOT => {
             let owner = mount.memory.info(of.view.branch())?.uid;
             (owner, mount.user(owner).gid)
         }
-        _ => (node.uid, node.gid),
+        _ => (tree.owner(node), node.gid),
     };
     // The root of a new branch has no times of its own.
     let time = |time: Time| if time == Time::default() && inode == FILES_ROOT { made(mount, of) } else { time };

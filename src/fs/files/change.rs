@@ -76,7 +76,7 @@ impl FileOps<'_> {
             }
             Some(_) => {}
             None => {
-                let last = tree.node(gone).map(Arc::clone);
+                let last = tree.node(gone).map(|node| Arc::new(tree.detached(node)));
                 let number = self.fs.nodes.number(&self.at(gone).node());
                 last.into_iter().for_each(|last| self.fs.mount.removed.keep(number, last));
             }

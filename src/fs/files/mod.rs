@@ -118,7 +118,7 @@ impl<'a> FileOps<'a> {
     fn entry_in(&self, tree: &Tree) -> Result<EntryAttr, Failure> {
         let node = tree.node(self.inode)?;
         let ino = self.fs.nodes.remember(&self.node());
-        let attr = attr_of(&self.fs.mount, ino, self.of, self.inode, node);
+        let attr = attr_of(&self.fs.mount, ino, self.of, self.inode, (tree, node));
         let attr = attr.inspect_err(|_| self.fs.nodes.forget(ino, 1))?;
         Ok(EntryAttr { attr, lifetime: KEPT })
     }

@@ -66,10 +66,10 @@ impl NodeOperations for FileOps<'_> {
     fn attributes(&self, ino: u64, _handle: Option<u64>) -> Result<Attr, Failure> {
         let (mount, tree) = (&self.fs.mount, self.tree()?);
         if let Ok(node) = tree.node(self.inode) {
-            return attr_of(mount, ino, self.of, self.inode, node);
+            return attr_of(mount, ino, self.of, self.inode, (&tree, node));
         }
         let node = mount.removed.find(ino).ok_or(Errno::ESTALE)?;
-        Ok(Attr { links: 0, ..attr_of(mount, ino, self.of, self.inode, &node)? })
+        Ok(Attr { links: 0, ..attr_of(mount, ino, self.of, self.inode, (&tree, &node))? })
     }
 
     /// The kernel has checked whether the caller may.

@@ -135,6 +135,10 @@ impl MountContext {
         if self.scratch.held(branch).is_none() {
             return;
         }
+        if let (Some(held), Ok(info)) = (self.scratch.held(branch), self.memory.info(branch)) {
+            // What the new owner may not hold goes on to count for the one before.
+            let _ = held.content.lock().counted.move_to(info.uid);
+        }
         let session = self.memory.setting(&View::Branch(branch), Setting::Session).ok().map(Arc::from);
         let Some((taken, tree)) = self.scratch.end(branch, session.as_ref(), self.memory.now()) else { return };
         let of = FilesOf { area: Area::Scratch, view: View::Branch(branch), taken };

@@ -23,6 +23,7 @@ impl MountContext {
             Box::new(move |kernel| {
                 if numbers.is_told(&of) {
                     forget(kernel, |inode| numbers.number(&of, inode), &before, &after);
+                    forget_owners(kernel, |inode| numbers.number(&of, inode), &before, &after);
                 }
             }),
         );
@@ -70,6 +71,13 @@ impl MountContext {
         if let Some(ino) = self.file_numbers.number(of, *inode) {
             self.notifier.tell(of.view.branch(), Box::new(move |kernel| kernel.forget_content(ino)));
         }
+    }
+}
+
+/// Has the kernel forget the attributes of files that belong to somebody else now.
+fn forget_owners(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tree, after: &Tree) {
+    if before.transfers() != after.transfers() {
+        after.inodes().filter_map(number).for_each(|ino| kernel.forget_attributes(ino));
     }
 }
 

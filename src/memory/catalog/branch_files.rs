@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::{Branch, BranchId, BranchRef, Catalog};
+use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, RetainedState};
 use crate::branch::BranchVersion;
 use crate::object::Time;
 use crate::workspace::Tree;
@@ -13,6 +13,18 @@ use crate::workspace::Tree;
 pub fn files_held(branch: &Branch) -> u64 {
     let bytes = |state: &BranchVersion| state.files().totals().metadata_bytes();
     bytes(&branch.state).saturating_sub(bytes(&branch.base))
+}
+
+/// Returns a state whose files belong to another user, as far as others may read them.
+pub(in crate::memory) fn given(state: &Arc<BranchVersion>, from: u32, to: u32) -> Arc<BranchVersion> {
+    if from == to {
+        return state.clone();
+    }
+    let (mut given, mut files) = (BranchVersion::clone(state), state.files().clone());
+    files.transfer(from, to);
+    // Owners are in no head.
+    given.settle_files(files);
+    Arc::new(given)
 }
 
 /// Bytes by user.
@@ -51,6 +63,26 @@ impl Catalog {
             self.held.replace(branch.uid, 0, files_held(branch));
         }
         self
+    }
+
+    /// Gives a branch to another user, with its files in all states that it keeps, and what they take up in memory.
+    pub(in crate::memory) fn give(&mut self, id: BranchId, to: u32, seq: u64) {
+        let Some(branch) = self.branches.get_mut(&id) else { return };
+        let (from, held) = (branch.uid, files_held(branch));
+        let branch = branch.make_mut();
+        (branch.uid, branch.stamp, branch.state_seq) = (to, seq, seq);
+        branch.state = given(&branch.state, from, to);
+        let checkpoints = branch.checkpoints.iter().map(|(label, checkpoint)| {
+            (label.clone(), Checkpoint { state: given(&checkpoint.state, from, to), ..checkpoint.clone() })
+        });
+        branch.checkpoints = checkpoints.collect();
+        let kept = branch
+            .kept
+            .iter()
+            .map(|(head, kept)| (*head, RetainedState { state: given(&kept.state, from, to), ..kept.clone() }));
+        branch.kept = kept.collect();
+        self.held.replace(from, held, 0);
+        self.held.replace(to, 0, held);
     }
 
     /// Lets go of files that were deleted while open: nothing is open any more.

@@ -34,6 +34,8 @@ pub enum CatalogChange {
     /// The first vector fixes dimension and metric of a root branch.
     Fix(BranchId),
     Mode(BranchId, u32),
+    /// The branch belongs to another user.
+    Owner(BranchId, u32),
     /// A conflict is settled.
     Resolve(BranchId, Arc<str>, Resolution),
     /// A uid gets its name.
@@ -81,6 +83,7 @@ impl Catalog {
             }
             CatalogChange::Fix(id) => self.touch(id, seq, |branch| branch.vectors_fixed = true),
             CatalogChange::Mode(id, mode) => self.touch(id, seq, |branch| branch.mode = mode),
+            CatalogChange::Owner(id, uid) => self.give(id, uid, seq),
             CatalogChange::Resolve(id, item, resolution) => self.touch(id, seq, |branch| {
                 branch.resolutions.insert(item, resolution);
             }),

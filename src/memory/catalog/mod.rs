@@ -19,6 +19,7 @@ use branch_files::Holdings;
 use settings::{Setting, Settings};
 
 pub use branch::{Branch, BranchId, BranchRef, Checkpoint, Resolution, RetainedState};
+pub(in crate::memory) use branch_files::given;
 pub use change::CatalogChange;
 pub(in crate::memory) use quota::Quota;
 pub(in crate::memory) use reachable::{each_state, segments_of};

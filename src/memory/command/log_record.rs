@@ -70,6 +70,8 @@ pub enum Command {
         name: Arc<str>,
         /// The checkpoint it starts from, or the parent's present state.
         from: Option<Arc<str>>,
+        /// Whose it is; nothing for whoever forks.
+        owner: Option<u32>,
     },
     /// Records are written and deleted.
     Commit(BranchId, Vec<RecordChange>),
@@ -105,6 +107,8 @@ pub enum Command {
     Config(BranchId, Setting, Arc<str>),
     /// The directory gets permission bits.
     Mode(BranchId, u32),
+    /// The branch belongs to another user from now on.
+    Owner(BranchId, u32),
     /// A conflict between two versions is settled.
     Resolve {
         branch: BranchId,
@@ -174,6 +178,7 @@ mod code {
     pub const FILES: u8 = 18;
     pub const ROLLBACK_FILES: u8 = 19;
     pub const CLOCK: u8 = 20;
+    pub const OWNER: u8 = 21;
 }
 
 impl LogRecord {
@@ -196,7 +201,7 @@ impl LogRecord {
         let time = Time(input.signed()?);
         let age = i64::try_from(input.number()?).map_err(|_| CodecError::Number)?;
         let planned = Time(time.0.checked_sub(age).ok_or(CodecError::Number)?);
-        let uid = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
+        let uid = narrow(input.number()?)?;
         let command = Command::read(code, &mut input)?;
         if input.is_empty() { Ok(LogRecord { time, planned, uid, command }) } else { Err(CodecError::Number) }
     }
@@ -219,6 +224,7 @@ impl Command {
             Command::Rename(..) => code::RENAME,
             Command::Config(..) => code::CONFIG,
             Command::Mode(..) => code::MODE,
+            Command::Owner(..) => code::OWNER,
             Command::Resolve { .. } => code::RESOLVE,
             Command::Refuse(..) => code::REFUSE,
             Command::User(_) => code::USER,
@@ -235,7 +241,10 @@ impl Command {
                 out
             }
             Command::User(name) => out.text(name),
-            Command::Fork { parent, name, from } => out.number(parent.0).text(name).maybe_text(from.as_deref()),
+            Command::Fork { parent, name, from, owner } => {
+                out.number(parent.0).text(name).maybe_text(from.as_deref());
+                out.number(owner.map_or(0, |uid| u64::from(uid) + 1))
+            }
             Command::Commit(branch, changes) => {
                 out.number(branch.0).number(changes.len() as u64);
                 changes.iter().for_each(|change| change.write(out));
@@ -263,7 +272,9 @@ impl Command {
                 out
             }
             Command::Clock => out,
-            Command::Mode(branch, mode) => out.number(branch.0).number(u64::from(*mode)),
+            Command::Mode(branch, number) | Command::Owner(branch, number) => {
+                out.number(branch.0).number(u64::from(*number))
+            }
             Command::Resolve { branch, id, resolution } => {
                 out.number(branch.0).text(id);
                 resolution.write(out)
@@ -284,8 +295,9 @@ impl Command {
         let branch = BranchId(input.number()?);
         Ok(match code {
             code::FORK => {
-                let name = input.text()?.into();
-                Command::Fork { parent: branch, name, from: input.maybe_text()?.map(Arc::from) }
+                let (name, from) = (input.text()?.into(), input.maybe_text()?.map(Arc::from));
+                let owner = input.number()?.checked_sub(1).map(narrow).transpose()?;
+                Command::Fork { parent: branch, name, from, owner }
             }
             code::COMMIT => {
                 let count = input.length()?;
@@ -311,7 +323,8 @@ impl Command {
                 let setting = Setting::from_code(input.byte()?)?;
                 Command::Config(branch, setting, input.text()?.into())
             }
-            code::MODE => Command::Mode(branch, u32::try_from(input.number()?).map_err(|_| CodecError::Number)?),
+            code::MODE => Command::Mode(branch, narrow(input.number()?)?),
+            code::OWNER => Command::Owner(branch, narrow(input.number()?)?),
             code::RESOLVE => {
                 let id = input.text()?.into();
                 Command::Resolve { branch, id, resolution: Resolution::read(input)? }
@@ -327,6 +340,10 @@ impl Command {
             code => return Err(CodecError::Code(code)),
         })
     }
+}
+
+fn narrow(number: u64) -> Result<u32, CodecError> {
+    u32::try_from(number).map_err(|_| CodecError::Number)
 }
 
 fn read_merge(branch: BranchId, merge: MergeKind, input: &mut Reader<'_>) -> Result<Command, CodecError> {
@@ -414,7 +431,8 @@ mod tests {
             RecordChange::Delete { id: "c".into() },
         ];
         round_trip(Command::Root(name.clone(), Settings::default()));
-        round_trip(Command::Fork { parent: branch, name: name.clone(), from: Some("cp".into()) });
+        round_trip(Command::Fork { parent: branch, name: name.clone(), from: Some("cp".into()), owner: None });
+        round_trip(Command::Fork { parent: branch, name: name.clone(), from: None, owner: Some(u32::MAX) });
         round_trip(Command::Commit(branch, changes));
         round_trip(Command::Bulk(branch, Hash([3; 32]), vec![name.clone()]));
         round_trip(Command::Checkpoint { branch, label: name.clone(), text: "why".into() });
@@ -429,6 +447,7 @@ mod tests {
             round_trip(Command::Config(branch, setting, "v".into()));
         }
         round_trip(Command::Mode(branch, 0o750));
+        round_trip(Command::Owner(branch, 1001));
         let resolution = Resolution { side: Side::Parent, child: Some(Hash([1; 32])), parent: None };
         round_trip(Command::Resolve { branch, id: name.clone(), resolution });
         round_trip(Command::Refuse(branch, name.clone()));
@@ -462,6 +481,7 @@ mod tests {
             (code::FILES, "files"),
             (code::ROLLBACK_FILES, "rollback of files"),
             (code::CLOCK, "clock"),
+            (code::OWNER, "owner"),
         ];
         assert_eq!(table("Log records"), used.map(|(code, name)| (code, name.to_owned())).into());
         let settings = Setting::ALL.map(|setting| (setting.code(), setting.name().to_owned()));
@@ -472,7 +492,7 @@ mod tests {
 
     #[test]
     fn a_fork_with_a_name_of_seven_letters_takes_few_bytes() {
-        let fork = Command::Fork { parent: BranchId(1), name: "agent-7".into(), from: None };
+        let fork = Command::Fork { parent: BranchId(1), name: "agent-7".into(), from: None, owner: None };
         assert!(LogRecord { time: Time(1), planned: Time(1), uid: 1000, command: fork }.to_bytes().len() <= 24);
     }
 }

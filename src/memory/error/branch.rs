@@ -31,6 +31,9 @@ pub enum BranchError {
         /// How many.
         count: usize,
     },
+    /// A fork was to belong to another user from the beginning.
+    #[error("only root gives a branch to another user")]
+    OnlyRootGives,
     /// A branch that seemed expired was written to.
     #[error("the branch was written to")]
     InUse,
@@ -56,6 +59,9 @@ impl BranchError {
             }
             BranchError::HasChildren { .. } => {
                 Advice::new(Kind::NotEmpty, "has_children", "merge or discard them first")
+            }
+            BranchError::OnlyRootGives => {
+                Advice::new(Kind::NotPermitted, "only_root_gives", "leave out the owner, or have root fork it")
             }
             BranchError::InUse => Advice::new(Kind::Busy, "in_use", "wait until it expires"),
             BranchError::Moves => Advice::new(Kind::Busy, "branch_moves", "try again when less is written to it"),

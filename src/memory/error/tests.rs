@@ -83,7 +83,7 @@ fn of_records() -> [RecordError; 19] {
     ]
 }
 
-fn of_branches() -> [BranchError; 8] {
+fn of_branches() -> [BranchError; 9] {
     [
         BranchError::Exists(text()),
         BranchError::CheckpointExists(text()),
@@ -91,6 +91,7 @@ fn of_branches() -> [BranchError; 8] {
         BranchError::RootName(text()),
         BranchError::NoParent(text()),
         BranchError::HasChildren { path: text(), count: 1 },
+        BranchError::OnlyRootGives,
         BranchError::InUse,
         BranchError::Moves,
     ]
@@ -191,6 +192,7 @@ not_a_store Invalid
 not_finite Invalid
 not_json Invalid
 old_format Unsupported
+only_root_gives NotPermitted
 other_id Invalid
 parent_moves Busy
 plan_changed Busy

@@ -98,8 +98,9 @@ pub fn advance(entry: &Entry, lengths: LineLengths, branch: &mut TimelinePoint, 
     match entry.op {
         EntryOp::Root | EntryOp::Fork => {
             let mode = if entry.parent_id == 0 { Branch::ROOT_MODE } else { Branch::CHILD_MODE };
-            branch.facts = BranchFacts { parent: entry.parent_id, uid: entry.uid, mode };
+            branch.facts = BranchFacts { parent: entry.parent_id, uid: entry.owner().unwrap_or(entry.uid), mode };
         }
+        EntryOp::Owner => branch.facts.uid = entry.owner().unwrap_or(branch.facts.uid),
         EntryOp::Config if entry.detail.label.as_deref() == Some("mode") => {
             let mode = entry.detail.text.as_deref().and_then(|text| u32::from_str_radix(text, 8).ok());
             branch.facts.mode = mode.unwrap_or(branch.facts.mode);

@@ -21,7 +21,9 @@ use crate::memory::command::log_record::{LogRecord, MergeKind};
 use crate::memory::command::merge_outcome::{MergeOutcome, StoredDecision};
 use crate::memory::command::prepared::PreparedCommand;
 use crate::memory::{Actor, Advice, BranchError, Error, MergeError};
-use crate::merge::files::{FileDecision, FileMerge, FilePlan, Loser, MergeAll, MergeTrees, Rules, plan_files};
+use crate::merge::files::{
+    FileDecision, FileMerge, FilePlan, Loser, MergeAll, MergeTrees, NewOwner, Rules, plan_files,
+};
 use crate::merge::{Sides, Strategy};
 use crate::object::{Hash, Time};
 use crate::workspace::{Packs, TreePatch};
@@ -209,6 +211,7 @@ impl<'a> MergeSides<'a> {
             merger: merge_budget.merger,
             most: merge_budget.most,
             time: self.context.time,
+            new_owner: Some(NewOwner::between(self.child.uid, self.parent.uid, pulls)),
         };
         // Where numbers lead nowhere, all that the receiver changed is looked at.
         merge_budget.check(base.has_unlike_at_most(receiver, merge_budget.most.saturating_mul(16)))?;
@@ -238,6 +241,7 @@ impl<'a> MergeSides<'a> {
             merger: &MergeAll,
             most: merge_budget.most,
             time: self.context.time,
+            new_owner: Some(NewOwner::between(self.child.uid, self.parent.uid, true)),
         };
         let trees = MergeTrees { base: own, child: merged.files(), parent: own };
         let plan = plan_files(trees, &how)?;

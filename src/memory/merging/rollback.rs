@@ -188,6 +188,7 @@ fn of_files(
         merger: &MergeAll,
         most,
         time: context.time,
+        new_owner: None,
     };
     let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
     let (tree, files) = plan.without_removed(context.time, context.packs)?;

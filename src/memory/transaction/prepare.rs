@@ -6,7 +6,7 @@ use super::bulk::Bulk;
 use crate::branch::{BranchVersion, check_name, check_record_id};
 use crate::lineage::{Counts, Detail, EntryOp, Side};
 use crate::memory::catalog::settings::{Setting, Settings};
-use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange, Checkpoint, Resolution};
+use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange, Checkpoint, Resolution, given};
 use crate::memory::command::log_record::{Command, LogRecord, RecordChange};
 use crate::memory::command::prepared::{PreparedCommand, about, fix};
 use crate::memory::command::record_input::check_numbers;
@@ -55,7 +55,9 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
     let catalog = context.catalog;
     match &log_record.command {
         Command::Root(name, settings) => root(context, log_record, name, settings),
-        Command::Fork { parent, name, from } => fork(context, log_record, *parent, name, from.as_deref()),
+        Command::Fork { parent, name, from, owner } => {
+            fork(context, log_record, *parent, name, from.as_deref(), owner.unwrap_or(log_record.uid))
+        }
         Command::User(name) => Ok(user(log_record, name)),
         Command::Clock => Ok(clock(catalog, log_record)),
         Command::Commit(branch, changes) => commit(catalog, log_record, catalog.branch(*branch)?, changes),
@@ -94,6 +96,13 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
             Ok(about(catalog, log_record, branch, EntryOp::Config)
                 .with_detail(detail)
                 .step(CatalogChange::Mode(branch.id, *mode)))
+        }
+        Command::Owner(branch, uid) => {
+            let branch = catalog.branch(*branch)?;
+            let detail = Detail { text: Some(uid.to_string().into()), ..Detail::default() };
+            Ok(about(catalog, log_record, branch, EntryOp::Owner)
+                .with_detail(detail)
+                .step(CatalogChange::Owner(branch.id, *uid)))
         }
         Command::Resolve { branch, id, resolution } => {
             resolve(catalog, log_record, catalog.branch(*branch)?, id, resolution)
@@ -137,6 +146,7 @@ fn fork(
     parent: BranchId,
     name: &Arc<str>,
     from: Option<&str>,
+    owner: u32,
 ) -> Result<PreparedCommand, Error> {
     check_name(name)?;
     let parent = context.catalog.branch(parent)?;
@@ -147,8 +157,10 @@ fn fork(
         None => without_orphans(&parent.state),
         Some(label) => parent.checkpoint(label)?.state.clone(),
     };
-    let branch = Branch::new(BranchId(context.seq), name.clone(), Some(parent), state, log_record.uid, log_record.time);
-    let detail = Detail { label: from.map(Arc::from), ..Detail::default() };
+    let state = given(&state, parent.uid, owner);
+    let branch = Branch::new(BranchId(context.seq), name.clone(), Some(parent), state, owner, log_record.time);
+    let text = (owner != log_record.uid).then(|| owner.to_string().into());
+    let detail = Detail { label: from.map(Arc::from), text, ..Detail::default() };
     let prepared = about(context.catalog, log_record, &branch, EntryOp::Fork).with_detail(detail);
     Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
 }

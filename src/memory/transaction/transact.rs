@@ -1,6 +1,6 @@
 //! The one way in which anything changes: prepare, sign, append, enact.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::clock::Moment;
@@ -280,13 +280,14 @@ impl Memory {
         log_tail.advance(&signed);
         let replaces = matches!(prepared.op, EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback);
         let replaced = if replaces { self.replace(&self.catalog(), &mut prepared.steps) } else { Vec::new() };
-        let owners: Vec<u32> = {
+        let parent = prepared.parent.as_ref().map(|(id, _)| *id);
+        let owners = || {
             let catalog = self.catalog();
-            let parent = prepared.parent.as_ref().map(|(id, _)| *id);
-            let of = |id: BranchId| catalog.branches.get(&id).map(|branch| branch.uid);
-            [Some(prepared.branch), parent].into_iter().flatten().filter_map(of).collect()
+            [Some(prepared.branch), parent].map(|id| Some(catalog.branches.get(&id?)?.uid))
         };
+        let before = owners();
         self.catalog.write().apply(prepared.branch, prepared.steps, signed.entry.seq, signed.entry.time);
+        let owners: BTreeSet<u32> = before.into_iter().chain(owners()).flatten().collect();
         owners.into_iter().for_each(|owner| self.recount_files(&self.catalog(), owner));
         self.history.push(&signed);
         (Arc::new(signed), replaced)

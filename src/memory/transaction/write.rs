@@ -67,8 +67,20 @@ impl Memory {
     /// The cost depends on nothing that the branch holds. Kind `Exists` where the name is taken,
     /// `Invalid` where it is not a name.
     pub fn fork(&self, who: &Actor, parent: BranchId, name: &str, from: Option<&str>) -> Result<BranchId, Error> {
+        self.fork_for(who, parent, name, from, None)
+    }
+
+    /// Like [`Memory::fork`], for another user, whose branch it is from the beginning. Who may is not asked here.
+    pub fn fork_for(
+        &self,
+        who: &Actor,
+        parent: BranchId,
+        name: &str,
+        from: Option<&str>,
+        owner: Option<u32>,
+    ) -> Result<BranchId, Error> {
         self.check_quota(parent, |_| Ok(Usage { branches: 1, ..Usage::default() }))?;
-        let command = || Ok(Command::Fork { parent, name: name.into(), from: from.map(Arc::from) });
+        let command = || Ok(Command::Fork { parent, name: name.into(), from: from.map(Arc::from), owner });
         Ok(BranchId(self.transact(who, &[Some(parent)], command)?.entry.branch_id))
     }
 
@@ -373,6 +385,11 @@ impl Memory {
     /// Gives a branch's directory permission bits.
     pub fn chmod(&self, who: &Actor, branch: BranchId, mode: u32) -> Result<(), Error> {
         self.transact(who, &[Some(branch)], || Ok(Command::Mode(branch, mode & 0o7777))).map(|_| ())
+    }
+
+    /// Gives a branch to another user, with what its owner has in `files/` and others may read. Who may is not asked here.
+    pub fn chown(&self, who: &Actor, branch: BranchId, uid: u32) -> Result<(), Error> {
+        self.transact(who, &[Some(branch)], || Ok(Command::Owner(branch, uid))).map(|_| ())
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::node_change::{NewBody, NodeChange};
 use super::node_map::Id;
 use super::resolver::Resolver;
-use super::{Loser, Side};
+use super::{Loser, NewOwner, Side};
 use crate::object::Time;
 use crate::workspace::{
     Attrs, FileKind, FileName, FileNode, FileOp, Make, ROOT, RenameHow, Tree, TreeChange, TreeError, TreePatch,
@@ -23,6 +23,8 @@ pub(super) struct TreeEditor<'a, 'b> {
     /// Everything that was done to the tree so far.
     pub patch: TreePatch,
     time: Time,
+    /// Who owns what is made; nothing where that stays as it is.
+    new_owner: Option<NewOwner>,
     /// Inodes of what was grafted.
     grafted: HashMap<Id, u64>,
     /// Where what moves waits: the folder, and the name of each.
@@ -36,7 +38,7 @@ pub(super) struct TreeEditor<'a, 'b> {
 
 impl<'a, 'b> TreeEditor<'a, 'b> {
     /// Begins with the parent's tree.
-    pub(super) fn new(resolver: &'b mut Resolver<'a>, time: Time) -> TreeEditor<'a, 'b> {
+    pub(super) fn new(resolver: &'b mut Resolver<'a>, time: Time, new_owner: Option<NewOwner>) -> TreeEditor<'a, 'b> {
         let mut tree = resolver.trees.parent.clone();
         // New numbers are new to the child, too, whose open files may go by them after a pull.
         tree.reserve(resolver.trees.child.next_inode());
@@ -50,6 +52,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             tree,
             patch,
             time,
+            new_owner,
             grafted,
             staging_folder: None,
             waiting,
@@ -201,6 +204,10 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         let Some(node) = self.of_child(id) else { return Ok(None) };
         let Some(from) = self.resolver.trees.in_child(id) else { return Ok(None) };
         let inode = self.make_change(TreeChange::Graft { from, parent, name: name.clone() })?;
+        let uid = self.new_owner.and_then(|new_owner| new_owner.of(&node, self.resolver.trees.child));
+        if uid.is_some() {
+            self.apply(FileOp::SetAttr { inode, attrs: Attrs { uid, ..Attrs::default() } })?;
+        }
         self.grafted.insert(id, inode);
         if node.kind() != FileKind::Directory {
             self.files.insert(id);

@@ -8,6 +8,7 @@ mod json;
 mod keyed_items;
 mod kind;
 mod manifest;
+mod new_owner;
 mod node_change;
 mod node_map;
 mod one_sided;
@@ -30,6 +31,7 @@ pub use content::{
     MERGED_BYTES_MAX, MergeAll, Merged, merge_contents,
 };
 pub use kind::Kind;
+pub use new_owner::NewOwner;
 pub use node_change::{FileDecision, same_body};
 pub use node_map::MergeTrees;
 pub use plan::{FileMerge, FilePlan, plan_files};

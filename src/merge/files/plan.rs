@@ -7,7 +7,9 @@ use super::node_change::NodeChange;
 use super::node_map::{Id, NodeMap, is_never};
 use super::one_sided::OneSided;
 use super::resolver::Resolver;
-use super::{ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, MergeTrees, Rules, Side, Strategy};
+use super::{
+    ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, MergeTrees, NewOwner, Rules, Side, Strategy,
+};
 use crate::object::{Context, Hash, Hasher, Time};
 use crate::workspace::{FileOp, Packs, Tree, TreeChange, TreeDifference, TreeError, TreePatch};
 
@@ -79,6 +81,8 @@ pub struct FileMerge<'a> {
     pub most: usize,
     /// When the merge is done.
     pub time: Time,
+    /// Who owns what the child added; nothing where it keeps its owner.
+    pub new_owner: Option<NewOwner>,
 }
 
 /// Plans a merge of files. The same arguments always give the same tree.
@@ -105,7 +109,7 @@ pub(super) fn plan_by(
     how: &FileMerge<'_>,
     one_sided: impl Fn(&mut OneSided<'_, '_>, &TreeDifference) -> Option<Option<NodeChange>>,
 ) -> Result<FilePlan, TreeError> {
-    let FileMerge { rules, strategy, resolved, packs, merger, most, time } = *how;
+    let FileMerge { rules, strategy, resolved, packs, merger, most, time, new_owner } = *how;
     let (both_changed, losers, notes) = Default::default();
     let mut resolver = Resolver {
         trees: NodeMap::new(trees),
@@ -145,7 +149,7 @@ pub(super) fn plan_by(
         let item = resolver.item(id);
         changes.extend(resolver.decide(&item)?);
     }
-    let mut builder = TreeEditor::new(&mut resolver, time);
+    let mut builder = TreeEditor::new(&mut resolver, time, new_owner);
     builder.build(&changes)?;
     let TreeEditor { tree, patch, removed, files, .. } = builder;
     let files = files.len() as u64;

@@ -28,6 +28,7 @@ fn plan_by(
         merger: &MergeAll,
         most: usize::MAX,
         time,
+        new_owner: None,
     };
     let plan = plan_files(trees, &how).unwrap();
     same_kind(&plan, &plan_files(trees, &how).unwrap(), "a plan is the same each time");
@@ -55,8 +56,10 @@ fn same_tree(one: &Tree, other: &Tree, why: &str) {
     assert_eq!(one.hash(), other.hash(), "{why}");
     assert_eq!((one.next_inode(), one.totals()), (other.next_inode(), other.totals()), "{why}");
     for unlike in one.unlike(other) {
+        let owners = (unlike.old.map(|node| one.owner(node)), unlike.new.map(|node| other.owner(node)));
+        assert_eq!(owners.0, owners.1, "{why}");
         let [one, other] = [unlike.old, unlike.new].map(Option::unwrap);
-        let attributes = |node: &FileNode| (node.mode, node.uid, node.gid, node.hash());
+        let attributes = |node: &FileNode| (node.mode, node.gid, node.hash());
         let times = |node: &FileNode| [node.atime, node.mtime, node.ctime, node.crtime];
         assert_eq!((attributes(one), times(one)), (attributes(other), times(other)), "{why}");
         assert!(one.names().eq(other.names()) && one.xattrs().eq(other.xattrs()), "{why}");

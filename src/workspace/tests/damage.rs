@@ -112,7 +112,7 @@ fn an_entry_that_leads_to_the_root_or_stands_twice_is_refused() {
         let mut out = Writer::new();
         out.byte(2).number(3).number(0).number(0).number(2);
         for (inode, kind) in [(ROOT, FileKind::Directory), (2, FileKind::Fifo)] {
-            out.number(inode).byte(kind as u8).number(0o755).number(0).number(0);
+            out.number(inode).byte(kind as u8).number(0o755).number(0).number(0).number(0);
             out.signed(0).signed(0).signed(0).signed(0).number(0);
             if inode == ROOT {
                 out.number(0).number(entries.len() as u64);

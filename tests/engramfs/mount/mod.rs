@@ -15,6 +15,8 @@ mod crash_files;
 mod files;
 /// Starting, ending, dying, coming back.
 mod lifecycle;
+/// Whose files are in forks, after merges and after chown(2).
+mod owners;
 /// Conversations with `query`, and `search/`.
 mod queries;
 /// Files in `vectors/`, and `ingest`.

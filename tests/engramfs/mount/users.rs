@@ -10,7 +10,7 @@ use super::{Mounted, command, output, read};
 
 /// A mount for everybody; nothing where this machine can't act as other users, which is told.
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-fn shared() -> Option<Mounted> {
+pub(super) fn shared() -> Option<Mounted> {
     let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let found = command("setpriv", &["--version"]).stdout(Stdio::null()).status().is_ok();
     if !root || !found {
@@ -25,7 +25,7 @@ fn shared() -> Option<Mounted> {
 }
 
 /// Runs a script as a user, and returns what it printed, or the error that it ended with.
-fn act(mount: &Mounted, uid: u32, script: &str) -> Result<String, String> {
+pub(super) fn act(mount: &Mounted, uid: u32, script: &str) -> Result<String, String> {
     let ids = [format!("--reuid={uid}"), format!("--regid={uid}")];
     let mut shell = command("setpriv", &[&ids[0], &ids[1], "--clear-groups", "bash", "-ec", script]);
     let done = output(shell.current_dir(mount.at("")));
@@ -34,14 +34,14 @@ fn act(mount: &Mounted, uid: u32, script: &str) -> Result<String, String> {
 }
 
 /// The program at a place that every user reaches.
-fn program(mount: &Mounted) -> String {
+pub(super) fn program(mount: &Mounted) -> String {
     let (built, path) = (env!("CARGO_BIN_EXE_engramfs"), mount.beside("engramfs"));
     fs::hard_link(built, &path).or_else(|_| fs::copy(built, &path).map(drop)).unwrap();
     path.display().to_string()
 }
 
 #[track_caller]
-fn assert_refused(mount: &Mounted, uid: u32, script: &str) {
+pub(super) fn assert_refused(mount: &Mounted, uid: u32, script: &str) {
     let said = act(mount, uid, script).expect_err(script);
     assert!(said.contains("Permission denied") || said.contains("Operation not permitted"), "{script}: {said}");
 }

@@ -9,7 +9,10 @@ use crate::memory::catalog::settings::Settings;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, Resolution, RetainedState};
 use crate::memory::storage::trees::StoredTree;
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
-use crate::workspace::Tree;
+use crate::workspace::{Transfers, Tree};
+
+/// A state by its number, and to whom its files were given.
+type StateRef = (u64, Transfers);
 
 /// What was read so far. States are looked at once all is known: one that nothing refers to any longer may name
 /// files that are gone.
@@ -35,11 +38,11 @@ struct ManifestRow {
     changed: Time,
     stamp: u64,
     vectors_fixed: bool,
-    state: u64,
-    base: u64,
+    state: StateRef,
+    base: StateRef,
     settings: Settings,
     checkpoints: BTreeMap<Arc<str>, CheckpointRow>,
-    kept: BTreeMap<Hash, (u64, Time)>,
+    kept: BTreeMap<Hash, (StateRef, Time)>,
     resolutions: BTreeMap<Arc<str>, Resolution>,
 }
 
@@ -84,8 +87,8 @@ impl PartReading {
         }
         let states = states.states;
         link(&mut catalog);
-        let mut stored = Stored::new(catalog, parts, self.states.len() as u64);
-        for (number, (state, snapshot)) in states {
+        let mut stored = Stored::new(catalog, parts);
+        for ((number, _), (state, snapshot)) in states {
             stored.note_state(&state, number, snapshot);
         }
         self.sums.iter().for_each(|sum| stored.sums.note(&sum.to_bytes()));
@@ -93,6 +96,11 @@ impl PartReading {
             let mut bytes = Writer::new();
             bytes.hash(&tree.snapshot).bytes(&tree.delta);
             stored.trees.note(bytes.as_slice());
+        }
+        for state in &self.states {
+            let mut bytes = Writer::new();
+            bytes.bytes(state);
+            stored.distinct.note(bytes.as_slice());
         }
         for settings in &self.settings {
             let mut bytes = Writer::new();
@@ -105,8 +113,8 @@ impl PartReading {
 
 /// A checkpoint, with its states by number.
 struct CheckpointRow {
-    state: u64,
-    base: u64,
+    state: StateRef,
+    base: StateRef,
     seq: u64,
     time: Time,
     text: Arc<str>,
@@ -116,21 +124,31 @@ struct CheckpointRow {
 struct States<'a> {
     read: &'a PartReading,
     files: &'a ManifestFiles<'a>,
-    /// By number, with the snapshot of the tree.
-    states: HashMap<u64, (Arc<BranchVersion>, Hash)>,
+    /// By number and transfers, with the snapshot of the tree.
+    states: HashMap<StateRef, (Arc<BranchVersion>, Hash)>,
     trees: HashMap<u64, Tree>,
 }
 
 impl States<'_> {
-    fn state(&mut self, number: u64) -> Result<Arc<BranchVersion>, CodecError> {
-        if let Some((state, _)) = self.states.get(&number) {
+    fn state(&mut self, of: StateRef) -> Result<Arc<BranchVersion>, CodecError> {
+        if let Some((state, _)) = self.states.get(&of) {
             return Ok(state.clone());
         }
+        let (number, transfers) = &of;
+        if *transfers != Transfers::default() {
+            let plain = self.state((*number, Transfers::default()))?;
+            let (mut state, files) = (BranchVersion::clone(&plain), plain.files().clone());
+            state.settle_files(files.with_transfers(transfers.clone()));
+            let (state, snapshot) = (Arc::new(state), self.states[&(*number, Transfers::default())].1);
+            self.states.insert(of, (state.clone(), snapshot));
+            return Ok(state);
+        }
+        let number = *number;
         let mut input = Reader::new(nth(&self.read.states, number)?);
         let (sum, tree) = (nth(&self.read.sums, input.number()?)?.clone(), input.number()?);
         let files = self.tree(tree)?;
         let state = Arc::new(BranchVersion::read(&mut input, |name| self.files.segment(name), sum, files)?);
-        self.states.insert(number, (state.clone(), nth(&self.read.trees, tree)?.snapshot));
+        self.states.insert(of, (state.clone(), nth(&self.read.trees, tree)?.snapshot));
         if input.is_empty() { Ok(state) } else { Err(CodecError::Number) }
     }
 
@@ -151,15 +169,15 @@ impl ManifestRow {
         (self.uid, self.mode) = (bits(input.number()?)?, bits(input.number()?)?);
         (self.created, self.changed) = (Time(input.signed()?), Time(input.signed()?));
         (self.stamp, self.vectors_fixed) = (input.number()?, input.byte()? == 1);
-        (self.state, self.base) = (input.number()?, input.number()?);
+        (self.state, self.base) = (state_ref(input)?, state_ref(input)?);
         self.settings = nth(settings, input.number()?)?.clone();
         let text = |input: &mut Reader<'_>| Ok(input.text()?.into());
         let checkpoint = |input: &mut Reader<'_>| {
-            let (state, base, seq) = (input.number()?, input.number()?, input.number()?);
+            let (state, base, seq) = (state_ref(input)?, state_ref(input)?, input.number()?);
             Ok(CheckpointRow { state, base, seq, time: Time(input.signed()?), text: input.text()?.into() })
         };
         changes(input, &mut self.checkpoints, text, checkpoint)?;
-        let kept = |input: &mut Reader<'_>| Ok((input.number()?, Time(input.signed()?)));
+        let kept = |input: &mut Reader<'_>| Ok((state_ref(input)?, Time(input.signed()?)));
         changes(input, &mut self.kept, |input| input.hash(), kept)?;
         changes(input, &mut self.resolutions, text, Resolution::read)
     }
@@ -215,6 +233,10 @@ fn changes<K: Ord, V>(
         map.insert(key, read_value(input)?);
     }
     Ok(())
+}
+
+fn state_ref(input: &mut Reader<'_>) -> Result<StateRef, CodecError> {
+    Ok((input.number()?, Transfers::read(input)?))
 }
 
 fn nth<T>(list: &[T], number: u64) -> Result<&T, CodecError> {

@@ -85,16 +85,14 @@ pub struct Stored {
     pub(super) settings: InternTable,
     /// By address.
     states: HashMap<usize, StoredState>,
-    /// States so far, those that nothing refers to any longer too.
-    states_count: u64,
-    fresh_states: Writer,
-    fresh_states_count: u64,
+    /// States without transfers of files, those that nothing refers to any longer too.
+    pub(super) distinct: InternTable,
 }
 
 impl Stored {
-    /// What was read: the catalog, and how many states its parts hold.
-    pub(super) fn new(catalog: Catalog, parts: Vec<ManifestPart>, states_count: u64) -> Stored {
-        Stored { catalog, parts, states_count, ..Stored::default() }
+    /// What was read.
+    pub(super) fn new(catalog: Catalog, parts: Vec<ManifestPart>) -> Stored {
+        Stored { catalog, parts, ..Stored::default() }
     }
 
     /// Returns the catalog.
@@ -189,8 +187,7 @@ impl Stored {
         self.sums.take_fresh(&mut out);
         self.trees.take_fresh(&mut out);
         self.settings.take_fresh(&mut out);
-        out.number(std::mem::take(&mut self.fresh_states_count));
-        out.raw(std::mem::take(&mut self.fresh_states).as_slice());
+        self.distinct.take_fresh(&mut out);
         for (count, bytes) in [users, gone, branches] {
             out.number(count).raw(bytes.as_slice());
         }
@@ -202,7 +199,8 @@ impl Stored {
         out.number(new.id.0).text(&new.name).number(new.parent.map_or(0, |id| id.0)).number(new.root.0);
         out.number(u64::from(new.uid)).number(u64::from(new.mode));
         out.signed(new.created.0).signed(new.changed.0).number(new.stamp).byte(u8::from(new.vectors_fixed));
-        out.number(self.state(&new.state, trees)?).number(self.state(&new.base, trees)?);
+        self.write_state(out, &new.state, trees)?;
+        self.write_state(out, &new.base, trees)?;
         let mut settings = Writer::new();
         new.settings.write(&mut settings);
         out.number(self.settings.number(settings.as_slice()));
@@ -213,9 +211,9 @@ impl Stored {
             &new.checkpoints,
             |out, label| _ = out.text(label),
             |out, checkpoint| {
-                let states = [self.state(&checkpoint.state, trees)?, self.state(&checkpoint.base, trees)?];
-                out.number(states[0]).number(states[1]).number(checkpoint.seq);
-                out.signed(checkpoint.time.0).text(&checkpoint.text);
+                self.write_state(out, &checkpoint.state, trees)?;
+                self.write_state(out, &checkpoint.base, trees)?;
+                out.number(checkpoint.seq).signed(checkpoint.time.0).text(&checkpoint.text);
                 Ok(())
             },
         )?;
@@ -225,7 +223,8 @@ impl Stored {
             &new.kept,
             |out, head| _ = out.hash(head),
             |out, kept| {
-                out.number(self.state(&kept.state, trees)?).signed(kept.time.0);
+                self.write_state(out, &kept.state, trees)?;
+                out.signed(kept.time.0);
                 Ok(())
             },
         )?;
@@ -241,6 +240,13 @@ impl Stored {
         )
     }
 
+    /// Appends which state it is, and to whom its files were given: what was only given away is stored once.
+    fn write_state(&mut self, out: &mut Writer, state: &Arc<BranchVersion>, trees: &TreeStore) -> Result<(), Error> {
+        out.number(self.state(state, trees)?);
+        state.files().transfers().write(out);
+        Ok(())
+    }
+
     /// Returns the number of a state, which is written first if it is new.
     fn state(&mut self, state: &Arc<BranchVersion>, trees: &TreeStore) -> Result<u64, Error> {
         if let Some(known) = self.states.get(&Arc::as_ptr(state).addr())
@@ -253,10 +259,9 @@ impl Stored {
         tree.hash(&files.snapshot).bytes(&files.delta);
         bytes.number(self.sums.number(&state.sum().to_bytes())).number(self.trees.number(tree.as_slice()));
         state.write(&mut bytes);
-        let number = self.states_count;
-        self.states_count += 1;
-        self.fresh_states.bytes(bytes.as_slice());
-        self.fresh_states_count += 1;
+        let mut state_bytes = Writer::new();
+        state_bytes.bytes(bytes.as_slice());
+        let number = self.distinct.number(state_bytes.as_slice());
         self.note_state(state, number, files.snapshot);
         Ok(number)
     }

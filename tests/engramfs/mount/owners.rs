@@ -1,0 +1,231 @@
+//! Whose the files of forks, merges and branches are that were given away.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use super::users::{act, assert_refused, program, shared};
+use super::{Mounted, engramfs, succeed};
+
+fn owner(mount: &Mounted, path: &str) -> u32 {
+    fs::symlink_metadata(mount.at(path)).unwrap().uid()
+}
+
+/// Owners of some files below a folder.
+fn owners<const N: usize>(mount: &Mounted, folder: &str, names: [&str; N]) -> [u32; N] {
+    names.map(|name| owner(mount, &format!("{folder}/{name}")))
+}
+
+/// Mounts a store anew that was closed, and so sealed: owners then come from the manifest, else from the log.
+fn sealed(mount: Mounted) -> Mounted {
+    succeed(engramfs(&["umount"]).arg(mount.at("")));
+    mount.again(&["--allow-other"])
+}
+
+/// Files of root in `main`, open and closed ones.
+const MAKE: &str = "cd main/files; umask 022
+    echo 1 > open; echo 1 > group; chmod 640 group; echo 1 > private; chmod 600 private
+    echo 1 > members-shut-out; chmod 604 members-shut-out
+    echo 1 > setuid; chmod 4755 setuid; ln -s open link; mknod device c 1 3; chmod 644 device
+    mkdir wide closed listed; echo 1 > wide/in; echo 1 > closed/in; echo 1 > listed/in; chmod 700 closed; chmod 744 listed";
+
+const NAMES: [&str; 11] =
+    ["open", "link", "wide", "wide/in", "group", "private", "members-shut-out", "setuid", "device", "closed", "listed"];
+
+#[test]
+fn a_fork_may_change_what_it_could_read_and_opens_nothing_that_was_closed() {
+    let Some(mut mount) = shared() else { return };
+    mount.sh(MAKE);
+    act(&mount, 1001, "mkdir main/branches/ann").unwrap();
+    let ann = "main/branches/ann/files";
+    let expected = [1001, 1001, 1001, 1001, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(owners(&mount, ann, NAMES), expected);
+    assert_eq!(owners(&mount, "main/files", NAMES), [0; 11], "the parent's own stay");
+    for _ in 0..2 {
+        act(&mount, 1001, &format!("cd {ann}; echo 2 >> open; echo 2 >> wide/in; echo 3 > wide/new; rm wide/new"))
+            .unwrap();
+        act(&mount, 1001, &format!("cd {ann}; chmod 600 open; chmod 644 open; touch -d @7 wide/in")).unwrap();
+        for script in [
+            "cat private",
+            "cat group",
+            "echo 2 >> private",
+            "echo 2 >> group",
+            "chmod 644 private",
+            "chmod 755 closed",
+            "ls closed",
+            "cat closed/in",
+            "cat listed/in",
+            "echo 2 >> setuid",
+            "chmod 755 setuid",
+            "echo 2 >> members-shut-out",
+            "chown 1001 private",
+        ] {
+            assert_refused(&mount, 1001, &format!("cd {ann}; {script}"));
+        }
+        // The same from disk: sealed at the close, and read back.
+        mount = sealed(mount);
+        assert_eq!(owners(&mount, ann, NAMES), expected);
+    }
+    assert_eq!(super::read(mount.at("main/files/open")), "1\n");
+    // Whoever else may enter the fork is still somebody else there.
+    act(&mount, 1001, "chmod 755 main/branches/ann").unwrap();
+    for script in ["echo 3 >> open", "echo 3 > wide/new", "cat private", "chmod 666 open", "rm open"] {
+        assert_refused(&mount, 1002, &format!("cd {ann}; {script}"));
+    }
+}
+
+#[test]
+fn a_file_belongs_to_the_owner_of_each_fork_below_one_that_could_read_it() {
+    let Some(mount) = shared() else { return };
+    mount.sh(MAKE);
+    act(&mount, 1001, "mkdir main/branches/ann; chmod 755 main/branches/ann").unwrap();
+    act(&mount, 1001, "cd main/branches/ann/files; umask 022; echo a > own; echo a > secret; chmod 600 secret")
+        .unwrap();
+    // Closed before the next fork, and after it.
+    act(&mount, 1001, "cd main/branches/ann/files; chmod 600 wide/in").unwrap();
+    act(&mount, 1002, "mkdir main/branches/ann/branches/bob").unwrap();
+    act(&mount, 1001, "cd main/branches/ann/files; chmod 644 wide/in secret; chmod 600 open own").unwrap();
+    let (ann, bob) = ("main/branches/ann/files", "main/branches/ann/branches/bob/files");
+    let names = ["open", "own", "secret", "wide", "wide/in", "private"];
+    assert_eq!(owners(&mount, bob, names), [1002, 1002, 1001, 1002, 1001, 0]);
+    assert_eq!(owners(&mount, ann, names), [1001, 1001, 1001, 1001, 1001, 0]);
+    act(&mount, 1002, &format!("cd {bob}; echo b >> open; echo b >> own; echo b > wide/new")).unwrap();
+    assert_refused(&mount, 1002, &format!("cd {bob}; cat secret"));
+    assert_refused(&mount, 1002, &format!("cd {bob}; cat wide/in"));
+    assert_refused(&mount, 1002, &format!("cd {bob}; chmod 666 secret"));
+    // Back with root, who forks what belongs to another.
+    mount.sh("mkdir main/branches/ann/branches/bob/branches/root");
+    assert_eq!(owners(&mount, "main/branches/ann/branches/bob/branches/root/files", names), [0, 0, 1001, 0, 1001, 0]);
+    // A checkpoint keeps owners, and a rollback brings them back.
+    act(
+        &mount,
+        1002,
+        "cd main/branches/ann/branches/bob; mkdir checkpoints/v1; chmod 600 files/open; echo x > files/open",
+    )
+    .unwrap();
+    mount.ctl("main/branches/ann/branches/bob", "rollback v1").unwrap();
+    let mount = sealed(mount);
+    assert_eq!(owners(&mount, bob, names), [1002, 1002, 1001, 1002, 1001, 0]);
+    assert_eq!(fs::metadata(mount.at(&format!("{bob}/open"))).unwrap().mode() & 0o777, 0o644);
+}
+
+#[test]
+fn sixty_four_forks_by_three_users_in_turn_pass_a_file_on() {
+    let Some(mount) = shared() else { return };
+    mount.sh("echo 1 > main/files/a; echo 1 > main/files/b; chmod 600 main/files/b");
+    let (mut at, mut last) = (String::from("main"), 0);
+    for depth in 0..64 {
+        last = 1001 + depth % 3;
+        act(&mount, last, &format!("mkdir {at}/branches/x; chmod 755 {at}/branches/x")).unwrap();
+        at += "/branches/x";
+    }
+    assert_eq!(owners(&mount, &format!("{at}/files"), ["a", "b"]), [last, 0]);
+    act(&mount, last, &format!("echo 2 >> {at}/files/a")).unwrap();
+    let mount = sealed(mount);
+    assert_eq!(owners(&mount, &format!("{at}/files"), ["a", "b"]), [last, 0]);
+}
+
+#[test]
+fn what_a_merge_adds_belongs_to_the_receiving_branchs_owner_and_the_rest_stays() {
+    let Some(mount) = shared() else { return };
+    mount.sh(MAKE);
+    fs::set_permissions(mount.at("main"), PermissionsExt::from_mode(0o757)).unwrap();
+    act(
+        &mount,
+        1001,
+        "mkdir main/branches/ann; cd main/branches/ann/files; umask 022; mkdir made; echo n > made/new
+        echo n > mine; chmod 600 mine; echo n > runs; chmod 4755 runs; echo 2 >> open",
+    )
+    .unwrap();
+    act(&mount, 1001, "echo promote > main/branches/ann/ctl").unwrap();
+    let names = ["made", "made/new", "mine", "open", "private", "runs"];
+    let ann = "main/branches/ann/files";
+    let check = |mount: &Mounted| {
+        assert_eq!(owners(mount, "main/files", names), [0, 0, 0, 0, 0, 1001], "a program with rights is never given");
+        assert_eq!(owners(mount, ann, names), [1001, 1001, 1001, 1001, 0, 1001]);
+    };
+    check(&mount);
+    // The branch goes on with what is its own.
+    act(&mount, 1001, &format!("cd {ann}; echo 3 >> made/new; echo 3 >> mine; echo 3 >> open; echo 3 > made/more"))
+        .unwrap();
+    act(&mount, 1001, "echo promote > main/branches/ann/ctl").unwrap();
+    check(&mount);
+    assert_eq!(owner(&mount, "main/files/made/more"), 0);
+    // What the parent adds is the branch's where others could read it.
+    mount.sh("cd main/files; umask 022; echo p > late; echo p > hidden; chmod 600 hidden");
+    act(&mount, 1001, "echo pull > main/branches/ann/ctl; echo 2 >> main/branches/ann/files/late").unwrap();
+    assert_eq!(owners(&mount, ann, ["late", "hidden"]), [1001, 0]);
+    assert_refused(&mount, 1001, &format!("cat {ann}/hidden"));
+    // So it is after a crash, from the log alone, and a merge ends it.
+    let mount = mount.again(&["--allow-other"]);
+    check(&mount);
+    assert_eq!(owners(&mount, ann, ["late", "hidden"]), [1001, 0]);
+    act(&mount, 1001, "echo z > main/branches/ann/files/last; mv main/branches/ann main/").unwrap();
+    assert_eq!(owners(&mount, "main/files", ["last", "late", "hidden", "made/new"]), [0; 4]);
+}
+
+#[test]
+fn inherited_rules_bind_no_writer_of_a_fork_until_it_writes_its_own() {
+    let Some(mount) = shared() else { return };
+    mount.sh("mkdir main/files/plans main/files/logs; echo 1 > main/files/plans/a; echo 1 > main/files/logs/l");
+    super::save(mount.at("main/config/rules"), "plans/** text write=uid:4711\nlogs/** text append\n").unwrap();
+    fs::set_permissions(mount.at("main"), PermissionsExt::from_mode(0o757)).unwrap();
+    act(&mount, 1001, "mkdir main/branches/ann; cd main/branches/ann/files; echo 2 > plans/a; echo 2 > logs/l")
+        .unwrap();
+    assert_refused(&mount, 0, "echo 2 > main/files/plans/a");
+    let plan = act(&mount, 1001, "echo 'merge --dry-run' > main/branches/ann/ctl; cat main/branches/ann/ctl").unwrap();
+    assert!(plan.contains("append_rule"), "{plan}");
+    assert_refused(&mount, 1001, "echo promote > main/branches/ann/ctl");
+    // Neither a fork of the fork nor a merge into it is bound.
+    act(&mount, 1001, "cd main/branches/ann; mkdir branches/b; echo 3 > branches/b/files/plans/a; mv branches/b .")
+        .unwrap();
+    let mount = sealed(mount);
+    act(&mount, 1001, "cd main/branches/ann; echo 4 > files/logs/l").unwrap();
+    act(&mount, 1001, "cd main/branches/ann; rules=$(cat config/rules); echo \"$rules\" > config/rules").unwrap();
+    assert_refused(&mount, 1001, "echo 5 > main/branches/ann/files/plans/a");
+    assert_refused(&mount, 1001, "echo 5 > main/branches/ann/files/logs/l");
+}
+
+#[test]
+fn root_gives_a_branch_away_with_its_files_settings_and_quota() {
+    let Some(mount) = shared() else { return };
+    act(&mount, 1001, "mkdir main/branches/ann; cd main/branches/ann; umask 022; echo a > files/a; echo a > files/p
+        chmod 600 files/p; echo bytes=1G > config/quota; echo ann > config/agent; mkdir checkpoints/v1; echo b > scratch/s")
+    .unwrap();
+    for script in ["chown 1002 main/branches/ann", "echo 'fork x owner 1002' > main/ctl", "chown 1001 main"] {
+        assert_refused(&mount, 1001, script);
+    }
+    assert_refused(&mount, 0, "chgrp 4711 main/branches/ann");
+    mount.sh("chown 1002 main/branches/ann");
+    let check = |mount: &Mounted| {
+        let ann = "main/branches/ann";
+        assert_eq!((owner(mount, ann), owner(mount, &format!("{ann}/files"))), (1002, 1002));
+        assert_eq!(owners(mount, &format!("{ann}/files"), ["a", "p"]), [1002, 1001]);
+        assert_eq!(owners(mount, &format!("{ann}/checkpoints/v1/files"), ["a", "p"]), [1002, 1001]);
+        let read = |setting: &str| super::read(mount.at(&format!("{ann}/config/{setting}")));
+        assert_eq!([read("quota"), read("agent")].map(|value| value.trim().to_owned()), ["bytes=1G", "ann"]);
+    };
+    check(&mount);
+    act(
+        &mount,
+        1002,
+        "cd main/branches/ann; echo 2 >> files/a; echo x > files/c; rmdir checkpoints/v1; mkdir checkpoints/v1",
+    )
+    .unwrap();
+    assert_refused(&mount, 1001, "ls main/branches/ann");
+    let last = super::lines(&super::read(mount.at("main/branches/ann/lineage")));
+    assert!(
+        last.iter().any(|entry| entry["op"] == "owner" && entry["owner"] == 1002 && entry["uid"] == 0),
+        "{last:#?}"
+    );
+    let mount = mount.again(&["--allow-other"]);
+    check(&mount);
+    let mount = sealed(mount);
+    check(&mount);
+    // At once, by ctl and by the command line.
+    mount.ctl("main", "fork bob owner 1002").unwrap();
+    let program = program(&mount);
+    mount.sh(&format!("{program} fork --owner 1001 main eve"));
+    assert!(act(&mount, 1002, &format!("{program} fork --owner 1001 main no")).is_err());
+    assert_eq!((owner(&mount, "main/branches/bob"), owner(&mount, "main/branches/eve")), (1002, 1001));
+    act(&mount, 1002, "echo x > main/branches/bob/files/x; echo 1h > main/branches/bob/config/ttl").unwrap();
+}
