@@ -268,9 +268,6 @@ impl World {
 
     /// Settles every conflict for one side by hand, and tries again.
     fn settle(&mut self, at: usize, parent: usize, join: MergeKind) {
-        if join == MergeKind::Pull {
-            return;
-        }
         let side = if self.chance.one_in(2) { Side::Child } else { Side::Parent };
         let dry = self.memory.merge(&who(), self.ids[&at], join, true).unwrap();
         for conflict in &dry.conflicts {

@@ -1,9 +1,9 @@
 //! What went wrong once, here or elsewhere, and must not again.
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Memory, Query, View};
+use engramfs::memory::{Memory, MergeKind, Query, View};
 
-use crate::support::{Chance, delete, main_of, open, put, who};
+use crate::support::{Chance, delete, main_of, open, put, verify, who};
 
 const DIM: usize = 16;
 
@@ -140,4 +140,40 @@ fn forks_commits_seals_and_syncs_side_by_side_never_stand_still() {
     assert_eq!(memory.children(main).unwrap().len(), 600);
     memory.close().unwrap();
     crate::support::verify(&disk).unwrap();
+}
+
+/// A pull brought a file, a rollback of that file took it away again, and the next merge deleted it in the parent: the
+/// base still had it.
+#[test]
+fn what_a_rollback_of_files_took_away_again_stays_in_the_parent() {
+    use crate::files::{read, write};
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "changed", "base\n");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    memory.checkpoint(&who(), fork, "before", None).unwrap();
+    write(&memory, main, "notes/new", "of the parent\n");
+    write(&memory, main, "changed", "of the parent\n");
+    write(&memory, main, "elsewhere", "of the parent\n");
+    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
+    let patterns = ["files/notes/**".to_owned(), "files/changed".to_owned()];
+    memory.rollback_files(&who(), fork, "before", &patterns).unwrap();
+    assert_eq!((read(&memory, fork, "notes/new"), read(&memory, fork, "changed")), (None, Some("base\n".into())));
+    // Out of the log, then out of a manifest.
+    drop(memory);
+    let memory = open(&disk).unwrap();
+    memory.seal().unwrap();
+    memory.close().unwrap();
+    drop(memory);
+    let memory = open(&disk).unwrap();
+    assert!(read(&memory, fork, "elsewhere").is_some());
+    let dry = memory.merge(&who(), fork, MergeKind::Merge, true).unwrap();
+    assert_eq!((dry.counts.files, dry.conflicts.len()), (0, 0));
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    for path in ["notes/new", "changed", "elsewhere"] {
+        assert_eq!(read(&memory, main, path).unwrap(), "of the parent\n", "{path}");
+    }
+    memory.close().unwrap();
+    verify(&disk).unwrap();
 }

@@ -237,6 +237,8 @@ pub struct RollbackOutcome {
     pub count: u64,
     /// What is done to the branch's files, with nodes of the checkpoint.
     pub files: TreePatch,
+    /// What is done to the files of its base, with nodes of the checkpoint's base.
+    pub base: TreePatch,
 }
 
 impl RollbackOutcome {
@@ -244,11 +246,13 @@ impl RollbackOutcome {
     pub fn write(&self, out: &mut Writer) {
         out.hash(&self.head).number(self.count);
         self.files.write(out);
+        self.base.write(out);
     }
 
     /// Reads stored bytes.
     pub fn read(input: &mut Reader<'_>) -> Result<RollbackOutcome, CodecError> {
-        Ok(RollbackOutcome { head: input.hash()?, count: input.number()?, files: TreePatch::read(input)? })
+        let (head, count) = (input.hash()?, input.number()?);
+        Ok(RollbackOutcome { head, count, files: TreePatch::read(input)?, base: TreePatch::read(input)? })
     }
 }
 
@@ -298,7 +302,7 @@ pub(super) mod samples {
     }
 
     pub fn rollback() -> RollbackOutcome {
-        RollbackOutcome { head: Hash([9; 32]), count: 3, files: patch() }
+        RollbackOutcome { head: Hash([9; 32]), count: 3, files: patch(), base: patch() }
     }
 }
 

@@ -35,7 +35,7 @@ impl Memory {
         self.transact(who, &[Some(branch)], || Ok(Command::Resolve { branch, id, resolution })).map(drop)
     }
 
-    /// Finds a conflict of a merge, or else of a pull.
+    /// Finds a conflict that waits in a merge or else in a pull, or else one that one of them decides by itself.
     fn find_conflict(
         &self,
         catalog: &Catalog,
@@ -43,13 +43,17 @@ impl Memory {
         id: &str,
         uid: u32,
     ) -> Result<(Decision, MergeKind), Error> {
+        let mut found = None;
         for merge in [MergeKind::Merge, MergeKind::Pull] {
             let planned = self.plan_whole(catalog, (branch, merge), uid)?;
             if let Some(item) = planned.conflicts().find(|item| *item.id == *id) {
-                return Ok((item.clone(), merge));
+                if item.decision.is_none() {
+                    return Ok((item.clone(), merge));
+                }
+                found.get_or_insert((item.clone(), merge));
             }
         }
-        Err(MergeError::NoConflict(id.to_string()).into())
+        found.ok_or_else(|| MergeError::NoConflict(id.to_string()).into())
     }
 
     /// Settles for the child what was written in a branch by who was shown that it is in conflict. Where that can't be

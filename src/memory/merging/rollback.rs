@@ -7,7 +7,7 @@ use super::merge_plan::MergeContext;
 use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::{Counts, Detail, EntryOp};
 use crate::memory::catalog::CatalogChange;
-use crate::memory::catalog::{BranchId, BranchRef, Catalog, RetainedState};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, RetainedState};
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::merge_outcome::RollbackOutcome;
 use crate::memory::command::prepared::{PreparedCommand, about};
@@ -16,7 +16,7 @@ use crate::memory::{Error, MergeError};
 use crate::merge::Strategy;
 use crate::merge::files::{FileMerge, MergeAll, MergeTrees, Rules, plan_files};
 use crate::object::Time;
-use crate::workspace::Tree;
+use crate::workspace::{Tree, TreePatch};
 
 /// A rollback that was worked out.
 pub struct Rollback {
@@ -27,7 +27,7 @@ pub struct Rollback {
     /// For some files only: the patterns, and what is done to those.
     files: Option<(Vec<Arc<str>>, Arc<RollbackOutcome>)>,
     state: BranchVersion,
-    /// The base that the branch gets back: a merge then deletes nothing that a pull had brought.
+    /// The base that the branch gets back, where it had another one: a merge then deletes nothing that a pull had brought.
     base: Option<Arc<BranchVersion>>,
     counts: Counts,
     /// When; what goes has gone since this moment.
@@ -47,22 +47,22 @@ impl Rollback {
     ) -> Result<Rollback, PlanError> {
         let branch = context.catalog.branch_ref(branch)?;
         let checkpoint = branch.checkpoint(label)?;
-        let (state, counts, files) = match patterns {
+        let (state, base, counts, files) = match patterns {
             None => {
                 let (state, counts) = whole(branch, &checkpoint.state, context.time, most)?;
-                (state, counts, None)
+                (state, Some(checkpoint.base.clone()), counts, None)
             }
             Some(patterns) => {
-                let (state, outcome) = of_files(context, branch, checkpoint.state.files(), patterns, most)?;
+                let (state, base, outcome) = of_files(context, branch, checkpoint, patterns, most)?;
                 let counts = Counts { files: outcome.count, ..Counts::default() };
-                (state, counts, Some((patterns.to_vec(), Arc::new(outcome))))
+                (state, base, counts, Some((patterns.to_vec(), Arc::new(outcome))))
             }
         };
         Ok(Rollback {
             branch: branch.clone(),
             label: label.clone(),
             taken: checkpoint.seq,
-            base: files.is_none().then(|| checkpoint.base.clone()),
+            base,
             files,
             state,
             counts,
@@ -83,11 +83,13 @@ impl Rollback {
         let mut state = BranchVersion::clone(&branch.state);
         let own = state.files().patched(&outcome.files, checkpoint.state.files(), context.time, context.packs);
         state.set_files(own.map_err(stored)?);
+        let base = branch.base.files().patched(&outcome.base, checkpoint.base.files(), context.time, context.packs);
+        let base = with_base_files(branch, &outcome.base, base.map_err(stored)?);
         Ok(Rollback {
             branch: branch.clone(),
             label: label.clone(),
             taken: checkpoint.seq,
-            base: None,
+            base,
             files: Some((patterns.to_vec(), outcome.clone())),
             state,
             counts: Counts { files: outcome.count, ..Counts::default() },
@@ -110,7 +112,7 @@ impl Rollback {
     pub fn holds(&self, catalog: &Catalog) -> bool {
         let Ok(branch) = catalog.branch(self.branch.id) else { return false };
         let same_checkpoint = branch.checkpoints.get(&self.label).is_some_and(|found| found.seq == self.taken);
-        same_checkpoint && branch.has_state_of(&self.branch)
+        same_checkpoint && branch.has_state_of(&self.branch) && branch.base_seq == self.branch.base_seq
     }
 
     /// Returns whether the branch holds less after it.
@@ -160,26 +162,25 @@ fn whole(
     Ok((state, counts))
 }
 
-/// Returns the state of a branch with the files at the patterns as `wanted` has them, and what is done to them.
+/// Returns a branch's base with these files; none where nothing was done to them.
+fn with_base_files(branch: &Branch, patch: &TreePatch, files: Tree) -> Option<Arc<BranchVersion>> {
+    let mut base = BranchVersion::clone(&branch.base);
+    base.set_files(files);
+    (!patch.changes.is_empty()).then(|| Arc::new(base))
+}
+
+/// Returns the state of a branch with the files at the patterns as the checkpoint has them, the base with the same files
+/// as the checkpoint's base, and what is done to both.
 ///
 /// [`PlanError::Exceeded`] where more than `most` paths differ.
 fn of_files(
     context: MergeContext<'_>,
     branch: &BranchRef,
-    wanted: &Tree,
+    checkpoint: &Checkpoint,
     patterns: &[Arc<str>],
     most: usize,
-) -> Result<(BranchVersion, RollbackOutcome), PlanError> {
-    let bad = |pattern: &str| Error::from(MergeError::Pattern(pattern.to_owned()));
-    let mut text = String::new();
-    for pattern in patterns {
-        // Blanks end a word in rules; any one character stands for them.
-        let inside = pattern.strip_prefix("files/").filter(|inside| !inside.is_empty()).ok_or_else(|| bad(pattern))?;
-        let inside = inside.trim_end_matches('/').replace(char::is_whitespace, "?");
-        text.push_str(&format!("/{inside} whole\n/{inside}/** whole\n"));
-    }
-    let rules = Rules::parse(&format!("{text}** never")).map_err(|_| bad(&patterns.join(" ")))?;
-    let own = branch.state.files();
+) -> Result<(BranchVersion, Option<Arc<BranchVersion>>, RollbackOutcome), PlanError> {
+    let rules = only_at(patterns)?;
     let how = FileMerge {
         rules: &rules,
         strategy: Strategy::ChildWins,
@@ -190,10 +191,29 @@ fn of_files(
         time: context.time,
         new_owner: None,
     };
-    let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
-    let (tree, files) = plan.without_removed(context.time, context.packs)?;
+    let back = |own: &Tree, wanted: &Tree| -> Result<(Tree, TreePatch, u64), PlanError> {
+        let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
+        let (tree, patch) = plan.without_removed(context.time, context.packs)?;
+        Ok((tree, patch, plan.files))
+    };
+    let (tree, files, count) = back(branch.state.files(), checkpoint.state.files())?;
     let mut state = BranchVersion::clone(&branch.state);
     state.set_files(tree);
-    let outcome = RollbackOutcome { head: state.head(), count: plan.files, files };
-    Ok((state, outcome))
+    let (tree, base, _) = back(branch.base.files(), checkpoint.base.files())?;
+    let new_base = with_base_files(branch, &base, tree);
+    let outcome = RollbackOutcome { head: state.head(), count, files, base };
+    Ok((state, new_base, outcome))
+}
+
+/// Returns rules by which files at these paths merge, and no others.
+fn only_at(patterns: &[Arc<str>]) -> Result<Rules, Error> {
+    let bad = |pattern: &str| Error::from(MergeError::Pattern(pattern.to_owned()));
+    let mut text = String::new();
+    for pattern in patterns {
+        // Blanks end a word in rules; any one character stands for them.
+        let inside = pattern.strip_prefix("files/").filter(|inside| !inside.is_empty()).ok_or_else(|| bad(pattern))?;
+        let inside = inside.trim_end_matches('/').replace(char::is_whitespace, "?");
+        text.push_str(&format!("/{inside} whole\n/{inside}/** whole\n"));
+    }
+    Rules::parse(&format!("{text}** never")).map_err(|_| bad(&patterns.join(" ")))
 }
