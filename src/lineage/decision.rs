@@ -48,6 +48,8 @@ pub struct Decision {
     pub lost_more: u64,
     /// Why a file did not merge by its kind.
     pub note: Option<Arc<str>>,
+    /// The id that the child's version of a record has in the result, where both are kept.
+    pub kept_as: Option<Arc<str>>,
 }
 
 /// Set in the code of a decision that details follow.
@@ -73,8 +75,13 @@ fn side_of(code: u8) -> Result<Option<Side>, CodecError> {
 }
 
 impl Decision {
-    fn has_losers(&self) -> bool {
-        !self.lost.is_empty() || self.lost_more > 0 || self.note.is_some()
+    fn has_details(&self) -> bool {
+        !self.lost.is_empty() || self.lost_more > 0 || self.note.is_some() || self.kept_as.is_some()
+    }
+
+    /// Returns whether both sides changed it differently, and not just in different places.
+    pub fn is_conflict(&self) -> bool {
+        self.decision != Some(Side::Both) || self.kept_as.is_some()
     }
 
     /// Appends the canonical bytes.
@@ -88,7 +95,7 @@ impl Decision {
 
     /// Appends the bytes of all but id and versions.
     pub fn write_side(&self, out: &mut Writer) {
-        if !self.has_losers() {
+        if !self.has_details() {
             out.byte(side_code(self.decision));
             return;
         }
@@ -96,7 +103,7 @@ impl Decision {
         for part in &self.lost {
             out.byte(side_code(Some(part.side))).text(&part.text);
         }
-        out.number(self.lost_more).maybe_text(self.note.as_deref());
+        out.number(self.lost_more).maybe_text(self.note.as_deref()).maybe_text(self.kept_as.as_deref());
     }
 
     /// Reads canonical bytes back.
@@ -116,9 +123,10 @@ impl Decision {
         }
         let lost = (0..input.length()?).map(|_| LostPart::read(input)).collect::<Result<_, _>>()?;
         let (lost_more, note) = (input.number()?, input.maybe_text()?.map(Arc::from));
-        let whole = Decision { lost, lost_more, note, ..plain };
+        let kept_as = input.maybe_text()?.map(Arc::from);
+        let whole = Decision { lost, lost_more, note, kept_as, ..plain };
         // There is one form for each decision.
-        if whole.has_losers() { Ok(whole) } else { Err(CodecError::Code(code)) }
+        if whole.has_details() { Ok(whole) } else { Err(CodecError::Code(code)) }
     }
 
     /// Returns whether it is about a file.
@@ -138,6 +146,9 @@ impl Decision {
             let part = |part: &LostPart| json!({ "side": part.side, "text": &*part.text });
             line["lost"] = self.lost.iter().map(part).collect();
             line["lost_more"] = json!(self.lost_more);
+        }
+        if let Some(id) = &self.kept_as {
+            line["kept_as"] = json!(**id);
         }
         if let Some(note) = &self.note {
             line["note"] = json!(**note);
@@ -167,7 +178,9 @@ mod tests {
         let plain = Decision { id: "files/a".into(), child: Some(Hash([1; 32])), ..Decision::default() };
         let part = LostPart { side: Side::Child, text: "a line".into() };
         let note = Some("merged as a whole".into());
-        let full = Decision { lost: vec![part], lost_more: 3, note, decision: Some(Side::Both), ..plain.clone() };
+        let kept_as = Some("a~x".into());
+        let full =
+            Decision { lost: vec![part], lost_more: 3, note, kept_as, decision: Some(Side::Both), ..plain.clone() };
         let bytes = |decision: &Decision| {
             let mut out = Writer::new();
             decision.write(&mut out);
@@ -180,7 +193,7 @@ mod tests {
         // A flag with nothing behind it would be a second form of the same.
         let mut empty = bytes(&plain);
         *empty.last_mut().unwrap() |= WITH_DETAILS;
-        read(&[&empty[..], &[0, 0, 0]].concat()).unwrap_err();
+        read(&[&empty[..], &[0, 0, 0, 0]].concat()).unwrap_err();
         assert_eq!(full.to_json()["lost"][0]["text"], "a line");
         assert_eq!(plain.to_json().get("lost"), None);
     }

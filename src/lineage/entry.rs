@@ -265,7 +265,7 @@ impl Detail {
 }
 
 /// The strategies' names as they stand in entries.
-const STRATEGIES: [&str; 4] = ["child-wins", "parent-wins", "newest-wins", "manual"];
+const STRATEGIES: [&str; 5] = ["child-wins", "parent-wins", "newest-wins", "keep-both", "manual"];
 
 fn strategy_name(text: &str) -> Result<&'static str, CodecError> {
     STRATEGIES.into_iter().find(|name| *name == text).ok_or(CodecError::Text)

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Strategy;
-use crate::branch::{BranchVersion, RecordDifference};
+use crate::branch::{BranchVersion, RECORD_ID_BYTES_MAX, RecordDifference};
 use crate::lineage::{Decision, Side};
-use crate::object::{Hash, Time};
+use crate::object::{Context, Hash, Time};
 use crate::segment::{Row, SegmentError};
 
 /// The three states of a merge.
@@ -16,6 +16,8 @@ pub struct Sides<'a> {
     pub child: &'a BranchVersion,
     /// The same of the branch that the child was forked from.
     pub parent: &'a BranchVersion,
+    /// The child's name, for records of which both versions are kept.
+    pub name: &'a str,
 }
 
 /// One change of the child that the result takes over.
@@ -42,7 +44,7 @@ pub struct Plan {
 impl Plan {
     /// Returns the records that both sides changed differently.
     pub fn conflicts(&self) -> impl Iterator<Item = &Decision> {
-        self.both_changed.iter().filter(|item| item.decision != Some(Side::Both))
+        self.both_changed.iter().filter(|item| item.is_conflict())
     }
 
     /// Returns whether some conflict waits for a manual decision.
@@ -65,6 +67,13 @@ impl Action {
         Action { id: change.id.clone(), take: change.new.clone(), deleted_at }
     }
 
+    /// Takes over what the child changed, under another id.
+    pub fn kept_as(change: &RecordDifference, id: Arc<str>) -> Result<Option<Action>, SegmentError> {
+        let Some(row) = &change.new else { return Ok(None) };
+        let version = Row::Unsealed(Arc::new(row.version()?.renamed(id.clone())));
+        Ok(Some(Action { id, take: Some(version), deleted_at: Time::default() }))
+    }
+
     /// Does it.
     pub fn apply(&self, merged: &mut BranchVersion) -> Result<(), SegmentError> {
         match &self.take {
@@ -85,19 +94,22 @@ pub fn plan(
     strategy: Strategy,
     resolved: impl Fn(&Decision) -> Option<Side>,
 ) -> Result<Plan, SegmentError> {
-    let mut plan = Plan::default();
+    let (mut plan, mut merged) = (Plan::default(), sides.parent.clone());
     for change in changes {
-        let (action, both_changed) = plan_one(change, sides, strategy, &resolved)?;
+        let (action, both_changed) = plan_one(change, sides, &merged, strategy, &resolved)?;
+        action.iter().try_for_each(|action| action.apply(&mut merged))?;
         plan.actions.extend(action);
         plan.both_changed.extend(both_changed);
     }
     Ok(plan)
 }
 
-/// Plans what becomes of one record that the child changed; the decision is there where both did.
+/// Plans what becomes of one record that the child changed; the decision is there where both did. `merged` is the result so
+/// far: an id that it has is not free.
 pub fn plan_one(
     change: &RecordDifference,
     sides: &Sides<'_>,
+    merged: &BranchVersion,
     strategy: Strategy,
     resolved: impl Fn(&Decision) -> Option<Side>,
 ) -> Result<(Option<Action>, Option<Decision>), SegmentError> {
@@ -107,8 +119,44 @@ pub fn plan_one(
     if !both_changed {
         return Ok((Some(taken()), None));
     }
+    if strategy == Strategy::KeepBoth && item.base.is_none() && item.child != item.parent {
+        // A child that has nothing where the base had nothing changed nothing.
+        let id = free_id(&item.id, sides, merged)?;
+        (item.decision, item.kept_as) = (Some(Side::Both), Some(id.clone()));
+        return Ok((Action::kept_as(change, id)?, Some(item)));
+    }
     item.decision = decide(&item, change, sides, strategy, resolved)?;
     Ok(((item.decision == Some(Side::Child)).then(taken), Some(item)))
+}
+
+/// Returns the id that a record of the child gets beside the parent's: one that neither side has, nor the result.
+fn free_id(id: &str, sides: &Sides<'_>, merged: &BranchVersion) -> Result<Arc<str>, SegmentError> {
+    let mut number = 1u64;
+    loop {
+        let end = if number == 1 { format!("~{}", sides.name) } else { format!("~{}~{number}", sides.name) };
+        let candidate = with_end(id, &end);
+        if merged.find(&candidate)?.is_none()
+            && sides.parent.find(&candidate)?.is_none()
+            && sides.child.find(&candidate)?.is_none()
+        {
+            return Ok(candidate.into());
+        }
+        number += 1;
+    }
+}
+
+static LONG_ID: Context = Context::new("engramfs 2026 long record id v1");
+
+/// Appends to an id. One that gets too long is cut, and told from others by its hash.
+fn with_end(id: &str, end: &str) -> String {
+    if id.len() + end.len() <= RECORD_ID_BYTES_MAX {
+        return format!("{id}{end}");
+    }
+    let hash = Hash::of(&LONG_ID, id.as_bytes()).to_string();
+    let end = format!("~{}{end}", &hash[..16]);
+    let most = RECORD_ID_BYTES_MAX - end.len();
+    let cut = id.char_indices().map(|(at, char)| at + char.len_utf8()).take_while(|at| *at <= most).last();
+    format!("{}{end}", &id[..cut.unwrap_or(0)])
 }
 
 /// Returns the versions of a changed record on all sides, undecided.
@@ -137,7 +185,7 @@ fn decide(
         Strategy::ChildWins => Some(Side::Child),
         Strategy::ParentWins => Some(Side::Parent),
         Strategy::Manual => resolved(item),
-        Strategy::NewestWins => {
+        Strategy::NewestWins | Strategy::KeepBoth => {
             let child = changed_at(sides.child, &item.id, change.new.as_ref())?;
             let parent = changed_at(sides.parent, &item.id, sides.parent.find(&item.id)?.as_ref())?;
             Some(if parent > child { Side::Parent } else { Side::Child })
@@ -188,7 +236,11 @@ mod tests {
     }
 
     fn text_of(state: &BranchVersion) -> Option<String> {
-        state.find("x").unwrap().map(|row| row.version().unwrap().content.text.clone().unwrap().to_string())
+        text_at(state, "x")
+    }
+
+    fn text_at(state: &BranchVersion, id: &str) -> Option<String> {
+        state.find(id).unwrap().map(|row| row.version().unwrap().content.text.clone().unwrap().to_string())
     }
 
     /// One row of the truth table of docs/SEMANTICS.md.
@@ -204,7 +256,7 @@ mod tests {
         let side = |value: Option<&str>, time| if value == base { start.clone() } else { with(&start, value, time) };
         // The parent acts later than the child.
         let (child_state, parent_state) = (side(child, 10), side(parent, 20));
-        let sides = Sides { base: &start, child: &child_state, parent: &parent_state };
+        let sides = Sides { base: &start, child: &child_state, parent: &parent_state, name: "x" };
         let plan = planned(&sides, strategy, None);
         let merged = plan.apply(&parent_state).unwrap();
         let name = format!("{base:?} × {child:?} × {parent:?} under {strategy}");
@@ -214,7 +266,7 @@ mod tests {
 
     #[test]
     fn the_truth_table_holds_row_by_row() {
-        use Strategy::{ChildWins, Manual, NewestWins, ParentWins};
+        use Strategy::{ChildWins, KeepBoth, Manual, NewestWins, ParentWins};
         let all = Strategy::ALL;
         let both = Some(Some(Side::Both));
         for strategy in all {
@@ -242,9 +294,44 @@ mod tests {
             check(base, child, parent, ParentWins, (parent, Some(Some(Side::Parent))));
             // The parent's change is the later one here.
             check(base, child, parent, NewestWins, (parent, Some(Some(Side::Parent))));
+            let kept = if base.is_none() { Side::Both } else { Side::Parent };
+            check(base, child, parent, KeepBoth, (parent, Some(Some(kept))));
             // Undecided: the plan is blocked, and nothing of the child is taken.
             check(base, child, parent, Manual, (parent, Some(None)));
         }
+    }
+
+    #[test]
+    fn keep_both_gives_what_the_child_added_another_id() {
+        let start = BranchVersion::default();
+        let (child, parent) = (with(&start, Some("c"), 30), with(&start, Some("p"), 20));
+        let sides = Sides { base: &start, child: &child, parent: &parent, name: "try" };
+        let first = planned(&sides, Strategy::KeepBoth, None);
+        let merged = first.apply(&parent).unwrap();
+        assert_eq!((text_at(&merged, "x"), text_at(&merged, "x~try")), (Some("p".into()), Some("c".into())));
+        let [item] = &first.both_changed[..] else { panic!("{:?}", first.both_changed) };
+        assert_eq!(
+            (item.decision, item.kept_as.as_deref(), item.is_conflict()),
+            (Some(Side::Both), Some("x~try"), true)
+        );
+        let stamp = merged.find("x~try").unwrap().unwrap().stamp().unwrap().modified;
+        assert_eq!(stamp, Time(30), "it is as old as it was");
+        // The parent has that id by now.
+        let sides = Sides { parent: &merged, ..sides };
+        let again = planned(&sides, Strategy::KeepBoth, None);
+        assert_eq!(again.both_changed[0].kept_as.as_deref(), Some("x~try~2"));
+    }
+
+    #[test]
+    fn an_id_that_gets_too_long_is_cut_and_stays_its_own() {
+        let (one, other) = (format!("{}1", "ä".repeat(90)), format!("{}2", "ä".repeat(90)));
+        let ends = [&one, &other].map(|id| with_end(id, &format!("~{}", "b".repeat(64))));
+        assert_ne!(ends[0], ends[1]);
+        for id in ends {
+            crate::branch::check_record_id(&id).unwrap();
+            assert!(id.starts_with("ää") && id.ends_with("bbb"), "{id}");
+        }
+        assert_eq!(with_end("a", "~b"), "a~b");
     }
 
     #[test]
@@ -252,11 +339,13 @@ mod tests {
         let start = with(&BranchVersion::default(), Some("b"), 1);
         for (child_time, parent_time, expect) in [(10, 20, Some("p")), (20, 10, Some("c")), (15, 15, Some("c"))] {
             let (child, parent) = (with(&start, Some("c"), child_time), with(&start, Some("p"), parent_time));
-            let plan = planned(&Sides { base: &start, child: &child, parent: &parent }, Strategy::NewestWins, None);
+            let plan =
+                planned(&Sides { base: &start, child: &child, parent: &parent, name: "x" }, Strategy::NewestWins, None);
             assert_eq!(text_of(&plan.apply(&parent).unwrap()).as_deref(), expect);
         }
         let (child, parent) = (with(&start, None, 30), with(&start, Some("p"), 20));
-        let plan = planned(&Sides { base: &start, child: &child, parent: &parent }, Strategy::NewestWins, None);
+        let plan =
+            planned(&Sides { base: &start, child: &child, parent: &parent, name: "x" }, Strategy::NewestWins, None);
         assert_eq!(text_of(&plan.apply(&parent).unwrap()), None);
     }
 
@@ -264,7 +353,7 @@ mod tests {
     fn a_resolution_by_hand_unblocks_the_plan() {
         let start = with(&BranchVersion::default(), Some("b"), 1);
         let (child, parent) = (with(&start, Some("c"), 2), with(&start, Some("p"), 3));
-        let sides = Sides { base: &start, child: &child, parent: &parent };
+        let sides = Sides { base: &start, child: &child, parent: &parent, name: "x" };
         assert!(planned(&sides, Strategy::Manual, None).is_blocked());
         let settled = planned(&sides, Strategy::Manual, Some(Side::Child));
         assert!(!settled.is_blocked());

@@ -16,20 +16,24 @@ pub enum Strategy {
     /// the child.
     #[default]
     NewestWins,
+    /// Of two records that both sides added under one id both are kept, the child's under another id; else as
+    /// [`Strategy::NewestWins`].
+    KeepBoth,
     /// The merge is refused until each conflict is settled by `resolve`.
     Manual,
 }
 
 impl Strategy {
     /// All strategies.
-    pub const ALL: [Strategy; 4] = [Strategy::ChildWins, Strategy::ParentWins, Strategy::NewestWins, Strategy::Manual];
+    pub const ALL: [Strategy; 5] =
+        [Strategy::ChildWins, Strategy::ParentWins, Strategy::NewestWins, Strategy::KeepBoth, Strategy::Manual];
 
     /// Returns the strategy with the sides exchanged.
     pub fn turned(self) -> Strategy {
         match self {
             Strategy::ChildWins => Strategy::ParentWins,
             Strategy::ParentWins => Strategy::ChildWins,
-            Strategy::NewestWins | Strategy::Manual => self,
+            Strategy::NewestWins | Strategy::KeepBoth | Strategy::Manual => self,
         }
     }
 
@@ -39,6 +43,7 @@ impl Strategy {
             Strategy::ChildWins => "child-wins",
             Strategy::ParentWins => "parent-wins",
             Strategy::NewestWins => "newest-wins",
+            Strategy::KeepBoth => "keep-both",
             Strategy::Manual => "manual",
         }
     }

@@ -94,6 +94,11 @@ impl Version {
         Version::stored(id, content, stamp, Computed { hash, norm, lengths: (json_bytes, terms) })
     }
 
+    /// Returns the same content by the same author as another record.
+    pub fn renamed(&self, id: Arc<str>) -> Version {
+        Version::new(id, self.content.clone(), self.stamp.clone())
+    }
+
     /// Makes a version out of what was stored with it.
     pub fn stored(id: Arc<str>, content: RecordContent, stamp: Provenance, computed: Computed) -> Version {
         let Computed { hash, norm, lengths: (json_bytes, terms) } = computed;

@@ -206,6 +206,14 @@ impl World {
                 true
             } else if ours.0 == theirs.0 {
                 false
+            } else if strategy == "keep-both" && base.is_none() {
+                let name = child.path.rsplit('/').next().unwrap();
+                let ids = (1..).map(|n| if n == 1 { format!("{id}~{name}") } else { format!("{id}~{name}~{n}") });
+                let of_all = [&parent.records, &child.records, &result.records];
+                let is_free = |id: &String| of_all.iter().all(|records| !records.contains_key(id));
+                let id = ids.into_iter().find(is_free).unwrap();
+                result.set(&id, theirs.clone());
+                false
             } else {
                 match strategy {
                     "child-wins" => true,
@@ -314,7 +322,8 @@ impl World {
     }
 
     fn strategy(&mut self, at: usize) {
-        let strategy = ["child-wins", "parent-wins", "newest-wins", "manual"][self.chance.below(4)];
+        let all = ["child-wins", "parent-wins", "newest-wins", "keep-both", "manual"];
+        let strategy = all[self.chance.below(all.len())];
         self.memory.set(&who(), self.ids[&at], Setting::Strategy, strategy).unwrap();
         self.branches[at].strategy = strategy;
     }

@@ -274,7 +274,7 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
     let one_line = !value.chars().any(char::is_control);
     match setting {
         Setting::Strategy if value.parse::<Strategy>().is_err() => {
-            bad("child-wins, parent-wins, newest-wins or manual")
+            bad("child-wins, parent-wins, newest-wins, keep-both or manual")
         }
         Setting::Metric if value.parse::<Metric>().is_err() => bad("cosine, l2 or dot"),
         Setting::Dim if !value.parse::<usize>().is_ok_and(|dim| (1..=DIM_MAX).contains(&dim)) => {

@@ -20,16 +20,19 @@ pub enum RecordOutcome {
     Child = 2,
     /// Both changed it; the parent's version stays.
     Parent = 3,
+    /// Both added it; the parent's stays, and the branch's gets another id.
+    Both = 4,
 }
 
 impl RecordOutcome {
-    const ALL: [RecordOutcome; 4] =
-        [RecordOutcome::Taken, RecordOutcome::Alike, RecordOutcome::Child, RecordOutcome::Parent];
+    const ALL: [RecordOutcome; 5] =
+        [RecordOutcome::Taken, RecordOutcome::Alike, RecordOutcome::Child, RecordOutcome::Parent, RecordOutcome::Both];
 
     /// Returns the outcome of a record: none while it waits for a decision.
     pub fn of(decision: Option<&Decision>) -> Option<RecordOutcome> {
         Some(match decision {
             None => RecordOutcome::Taken,
+            Some(item) if item.kept_as.is_some() => RecordOutcome::Both,
             Some(item) => match item.decision? {
                 Side::Both => RecordOutcome::Alike,
                 Side::Child => RecordOutcome::Child,
@@ -42,7 +45,7 @@ impl RecordOutcome {
     pub fn side(self) -> Option<Side> {
         match self {
             RecordOutcome::Taken => None,
-            RecordOutcome::Alike => Some(Side::Both),
+            RecordOutcome::Alike | RecordOutcome::Both => Some(Side::Both),
             RecordOutcome::Child => Some(Side::Child),
             RecordOutcome::Parent => Some(Side::Parent),
         }
@@ -51,32 +54,44 @@ impl RecordOutcome {
 
 /// The outcomes of records in order of their ids, equal neighbours counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RecordOutcomes(Vec<(RecordOutcome, u64)>);
+pub struct RecordOutcomes {
+    runs: Vec<(RecordOutcome, u64)>,
+    /// The ids of [`RecordOutcome::Both`], one after the other.
+    kept_as: Vec<Arc<str>>,
+}
 
 impl RecordOutcomes {
-    /// Appends the outcome of the next record.
-    pub fn push(&mut self, outcome: RecordOutcome) {
-        match self.0.last_mut() {
+    /// Appends the outcome of the next record; the other id that the branch's version gets, where it does.
+    pub fn push(&mut self, outcome: RecordOutcome, kept_as: Option<Arc<str>>) {
+        match self.runs.last_mut() {
             Some((last, count)) if *last == outcome => *count += 1,
-            _ => self.0.push((outcome, 1)),
+            _ => self.runs.push((outcome, 1)),
         }
+        self.kept_as.extend(kept_as);
     }
 
     /// Goes through the outcomes, one for each record.
     pub fn iter(&self) -> impl Iterator<Item = RecordOutcome> + '_ {
-        self.0.iter().flat_map(|(outcome, count)| (0..*count).map(move |_| *outcome))
+        self.runs.iter().flat_map(|(outcome, count)| (0..*count).map(move |_| *outcome))
     }
 
     /// Returns how many records there are.
     pub fn len(&self) -> u64 {
-        self.0.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
+        self.runs.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    }
+
+    /// Goes through the other ids, in order of the records that got them.
+    pub fn kept_as(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.kept_as.iter()
     }
 
     fn write(&self, out: &mut Writer) {
-        out.number(self.0.len() as u64);
-        for (outcome, count) in &self.0 {
+        out.number(self.runs.len() as u64);
+        for (outcome, count) in &self.runs {
             out.byte(*outcome as u8).number(*count);
         }
+        out.number(self.kept_as.len() as u64);
+        self.kept_as.iter().fold(&mut *out, |out, id| out.text(id));
     }
 
     fn read(input: &mut Reader<'_>) -> Result<RecordOutcomes, CodecError> {
@@ -85,7 +100,9 @@ impl RecordOutcomes {
             let outcome = RecordOutcome::ALL.get(usize::from(code)).ok_or(CodecError::Code(code))?;
             Ok((*outcome, input.number()?))
         };
-        (0..input.length()?).map(|_| run(input)).collect::<Result<_, _>>().map(RecordOutcomes)
+        let runs = (0..input.length()?).map(|_| run(input)).collect::<Result<_, _>>()?;
+        let kept_as = (0..input.length()?).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
+        Ok(RecordOutcomes { runs, kept_as })
     }
 }
 
@@ -286,7 +303,7 @@ pub(super) mod samples {
     pub fn outcome(is_promote: bool) -> MergeOutcome {
         let mut records = RecordOutcomes::default();
         for outcome in RecordOutcome::ALL.into_iter().chain([RecordOutcome::Parent]) {
-            records.push(outcome);
+            records.push(outcome, (outcome == RecordOutcome::Both).then(|| "a~x".into()));
         }
         MergeOutcome {
             head: Hash([9; 32]),
@@ -354,10 +371,10 @@ mod tests {
     #[test]
     fn ten_thousand_records_that_one_side_changed_take_a_few_bytes() {
         let mut records = RecordOutcomes::default();
-        (0..10_000).for_each(|_| records.push(RecordOutcome::Taken));
+        (0..10_000).for_each(|_| records.push(RecordOutcome::Taken, None));
         let mut out = Writer::new();
         records.write(&mut out);
-        assert!(out.as_slice().len() <= 4);
+        assert!(out.as_slice().len() <= 5);
         assert_eq!((records.len(), records.iter().count()), (10_000, 10_000));
     }
 }

@@ -132,19 +132,26 @@ fn merged_records(
     parent: &Branch,
     outcome: &MergeOutcome,
 ) -> Result<(BranchVersion, Vec<Decision>), Error> {
-    let sides = Sides { base: &child.base, child: &child.state, parent: &parent.state };
+    let sides = Sides { base: &child.base, child: &child.state, parent: &parent.state, name: &child.name };
     let changes = differences_at_most(sides.base, sides.child, usize::MAX)?.unwrap_or_default();
     if changes.len() as u64 != outcome.records.len() {
         let (found, recorded) = (changes.len(), outcome.records.len());
         return Err(missing(format!("{found} records differ between branch and base, not {recorded}")));
     }
     let (mut merged, mut both_changed) = (BranchVersion::clone(sides.parent), Vec::new());
+    let mut other_ids = outcome.records.kept_as().cloned();
     for (change, outcome) in changes.iter().zip(outcome.records.iter()) {
+        let mut kept_as = None;
         if matches!(outcome, RecordOutcome::Taken | RecordOutcome::Child) {
             Action::of(change, sides.child).apply(&mut merged)?;
         }
+        if outcome == RecordOutcome::Both {
+            let id = other_ids.next().ok_or_else(|| missing("a record that is kept has no id".into()))?;
+            Action::kept_as(change, id.clone())?.map_or(Ok(()), |action| action.apply(&mut merged))?;
+            kept_as = Some(id);
+        }
         if let Some(side) = outcome.side() {
-            both_changed.push(Decision { decision: Some(side), ..decision_on(change, &sides)? });
+            both_changed.push(Decision { decision: Some(side), kept_as, ..decision_on(change, &sides)? });
         }
     }
     Ok((merged, both_changed))
@@ -208,7 +215,7 @@ mod tests {
         assert_eq!(decided.records.iter().collect::<Vec<_>>(), [RecordOutcome::Child]);
         // As another version might have decided it.
         let (mut records, mut merged) = (RecordOutcomes::default(), decided);
-        records.push(RecordOutcome::Parent);
+        records.push(RecordOutcome::Parent, None);
         (merged.records, merged.head) = (records, memory.catalog().branch(main).unwrap().state.head());
         let mut writer = memory.writer().unwrap();
         memory.execute(&mut writer, 0, Command::Merge(child, MergeKind::Merge, Arc::new(merged))).unwrap();
@@ -247,7 +254,7 @@ mod tests {
     fn an_outcome_for_other_records_is_damage() {
         let (_, memory, _, child) = conflict();
         let mut outcome = plan(&memory, child).outcome().unwrap();
-        outcome.records.push(RecordOutcome::Taken);
+        outcome.records.push(RecordOutcome::Taken, None);
         let catalog = memory.catalog().clone();
         let replayed = Integration::replay(&memory.merge_context(&catalog), child, MergeKind::Merge, &outcome);
         let error = replayed.err().unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::merge_budget::{MergeBudget, PlanError};
 use super::merge_plan::{self, MergeContext, MergePlan, MergeResult};
-use crate::lineage::{Decision, Side, SignedEntry};
+use crate::lineage::SignedEntry;
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::BranchId;
 use crate::memory::command::log_record::{Command, LogRecord, MergeKind};
@@ -224,12 +224,11 @@ impl Memory {
 
 fn merged(entry: &SignedEntry) -> MergeResult {
     let of_merge = entry.entry.detail.merge.as_ref();
-    let differing = |item: &&Decision| item.decision != Some(Side::Both);
     MergeResult {
         status: "merged",
         counts: entry.entry.counts,
         not_merged: of_merge.map(|merge| merge.not_merged.clone()).unwrap_or_default(),
-        conflicts: entry.entry.detail.conflicts.iter().filter(differing).cloned().collect(),
+        conflicts: entry.entry.detail.conflicts.iter().filter(|item| item.is_conflict()).cloned().collect(),
         blockers: Vec::new(),
         plan: of_merge.map_or(Hash::ZERO, |merge| merge.plan),
         head: entry.entry.head,

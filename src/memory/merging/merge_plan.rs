@@ -180,7 +180,7 @@ impl<'a> MergeSides<'a> {
     }
 
     fn sides(&self) -> Sides<'a> {
-        Sides { base: &self.child.base, child: &self.child.state, parent: &self.parent.state }
+        Sides { base: &self.child.base, child: &self.child.state, parent: &self.parent.state, name: &self.child.name }
     }
 
     fn resolved(&self, item: &Decision) -> Option<Side> {
@@ -382,7 +382,7 @@ impl MergePlan {
 
     /// Returns what both sides changed differently.
     pub fn conflicts(&self) -> impl Iterator<Item = &Decision> {
-        self.both_changed.iter().filter(|item| item.decision != Some(Side::Both))
+        self.both_changed.iter().filter(|item| item.is_conflict())
     }
 
     /// Returns whether some conflict waits for a manual decision.

@@ -66,6 +66,7 @@ pub fn add_decision(hasher: &mut Hasher, decision: &Decision) {
         Some(Side::Parent) => 3,
         Some(Side::Both) => 4,
     }]);
+    hasher.field(decision.kept_as.as_deref().unwrap_or_default().as_bytes());
     for version in [decision.base, decision.child, decision.parent] {
         hasher.update(&version.unwrap_or(Hash::ZERO).0);
     }

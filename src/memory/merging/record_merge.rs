@@ -58,7 +58,7 @@ impl RecordMerge {
         let mut outcomes = Vector::new();
         let mut merged = sides.parent.clone();
         for (number, change) in changes.iter().enumerate() {
-            let (action, decision) = plan_one(change, sides, strategy, resolved)?;
+            let (action, decision) = plan_one(change, sides, &merged, strategy, resolved)?;
             if let Some(action) = &action {
                 action.apply(&mut merged)?;
             }
@@ -86,6 +86,14 @@ impl RecordMerge {
         merge_budget: &MergeBudget<'_>,
     ) -> Result<RecordMerge, PlanError> {
         let touched = touched_at_most(before, sides.parent, merge_budget.most)?.ok_or(PlanError::Exceeded)?;
+        let was_added = |id: &Arc<str>| {
+            let found = self.changes.binary_search_by(|change| change.id.cmp(id));
+            found.is_ok_and(|at| self.changes[at].old.is_none())
+        };
+        if strategy == Strategy::KeepBoth && touched.iter().any(|id| id.contains('~') || was_added(id)) {
+            // Which ids are free for what both added depends on it.
+            return RecordMerge::plan(sides, self.child_receives, strategy, resolved, merge_budget);
+        }
         let mut plan = self.clone();
         let mut stale = BTreeSet::new();
         for id in touched {
@@ -129,7 +137,7 @@ impl RecordMerge {
         self.count_one(id, sides.child, false)?;
         let (mut action, mut place) = (None, None);
         if let Ok(at) = self.changes.binary_search_by(|change| change.id.cmp(id)) {
-            let (taken, decision) = plan_one(&self.changes[at], sides, strategy, resolved)?;
+            let (taken, decision) = plan_one(&self.changes[at], sides, &self.merged, strategy, resolved)?;
             action.clone_from(&taken);
             self.count_action(taken.as_ref(), true);
             let before = std::mem::replace(&mut self.outcomes[at], PlannedRecord { action: taken, decision });
@@ -194,7 +202,8 @@ impl RecordMerge {
     pub fn outcomes(&self) -> Option<RecordOutcomes> {
         let mut outcomes = RecordOutcomes::default();
         for planned in &self.outcomes {
-            outcomes.push(RecordOutcome::of(planned.decision.as_ref())?);
+            let decision = planned.decision.as_ref();
+            outcomes.push(RecordOutcome::of(decision)?, decision.and_then(|decision| decision.kept_as.clone()));
         }
         Some(outcomes)
     }

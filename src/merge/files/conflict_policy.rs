@@ -29,8 +29,8 @@ impl ConflictPolicy {
         match self.strategy {
             Strategy::ChildWins => Some(Side::Child),
             Strategy::ParentWins => Some(Side::Parent),
-            Strategy::NewestWins if parent > child => Some(Side::Parent),
-            Strategy::NewestWins => Some(Side::Child),
+            Strategy::NewestWins | Strategy::KeepBoth if parent > child => Some(Side::Parent),
+            Strategy::NewestWins | Strategy::KeepBoth => Some(Side::Child),
             Strategy::Manual => None,
         }
     }

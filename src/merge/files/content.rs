@@ -48,7 +48,7 @@ impl Contents<'_> {
         match strategy {
             Strategy::ChildWins => Some(Side::Child),
             Strategy::ParentWins => Some(Side::Parent),
-            Strategy::NewestWins => Some(self.later()),
+            Strategy::NewestWins | Strategy::KeepBoth => Some(self.later()),
             Strategy::Manual => None,
         }
     }

@@ -77,7 +77,7 @@ impl RuleFault {
 }
 
 const KEY: &str = "write the key behind the kind, as in union event_id";
-const OPTIONS: &str = "write a strategy (child-wins, parent-wins, newest-wins, manual), ttl=1h, write=uid:1001,gid:50 \
+const OPTIONS: &str = "write a strategy (child-wins, parent-wins, newest-wins, keep-both, manual), ttl=1h, write=uid:1001,gid:50 \
                        or append, each at most once";
 
 impl Rule {

@@ -45,8 +45,8 @@ fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Merged {
     let (child, parent) = (lines(Side::Child, contents.child.bytes), lines(Side::Parent, contents.parent.bytes));
     let (base, _) = self::lines(contents.base.unwrap_or_default(), key);
     let merged = ThreeWay { base, child, parent }.merge(|child, parent| match (strategy, child, parent) {
-        (Strategy::NewestWins, Some(_), Some(_)) => resolver.later(child, parent),
-        (Strategy::NewestWins, ..) => child.or(parent).copied(),
+        (Strategy::NewestWins | Strategy::KeepBoth, Some(_), Some(_)) => resolver.later(child, parent),
+        (Strategy::NewestWins | Strategy::KeepBoth, ..) => child.or(parent).copied(),
         _ => resolver.choose(child, parent),
     });
     let mut bytes = Vec::with_capacity(contents.child.bytes.len().max(contents.parent.bytes.len()));
