@@ -1,8 +1,8 @@
-//! Merges in process.
+//! Merges in process, and what they write.
 
-use engramfs::memory::MergeKind;
+use engramfs::memory::{BranchId, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, View};
 
-use crate::store::{edit, fill, open, who};
+use crate::store::{bytes_of, edit, fill, open, who};
 use crate::{micros, p50, row};
 
 pub fn run() {
@@ -14,6 +14,7 @@ pub fn run() {
         let how = format!("20,000 records, 1 % conflicts, newest-wins; median of {} merges", times.len());
         row(&format!("merge of {edits} edits"), figure, &format!("{:.2} ms", p50(times) / 1e3), &how);
     }
+    log_bytes();
 }
 
 fn merge(edits: usize) -> f64 {
@@ -33,4 +34,60 @@ fn merge(edits: usize) -> f64 {
         let outcome = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
         assert_eq!(outcome.conflicts.len(), edits / 100);
     })
+}
+
+const ITEMS: usize = 10_000;
+
+/// What a merge adds to the log, beside the contents that it joins.
+fn log_bytes() {
+    let records = |both: usize| move |memory: &Memory, main: BranchId| changed_records(memory, main, both);
+    measure_log("records that the branch changed", &records(0));
+    measure_log("records, of which both sides changed every second", &records(2));
+    measure_log("files that the branch added", &|memory, main| changed_files(memory, main, 0));
+    measure_log("files that the branch changed", &|memory, main| changed_files(memory, main, ITEMS));
+}
+
+fn measure_log(what: &str, prepare: &dyn Fn(&Memory, BranchId) -> BranchId) {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = open(folder.path());
+    let fork = prepare(&memory, memory.root("main").unwrap());
+    memory.seal().unwrap();
+    let before = bytes_of(&folder.path().join("journal"));
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    let each = (bytes_of(&folder.path().join("journal")) - before) as f64 / ITEMS as f64;
+    row("bytes of a merge in the log, an item", "≤ 40", &format!("{each:.1}"), &format!("{ITEMS} {what}"));
+}
+
+/// Forks and changes records in the branch, and each `both`-th in the parent as well.
+fn changed_records(memory: &Memory, main: BranchId, both: usize) -> BranchId {
+    let commit = |branch: BranchId, step: usize, seed: u64| {
+        let mut seed = seed;
+        let edits: Vec<_> = (0..ITEMS).step_by(step).map(|n| edit(format!("row-{n:08}"), &mut seed)).collect();
+        memory.commit(&who(), branch, edits).unwrap();
+    };
+    commit(main, 1, 1);
+    let fork = memory.fork(&who(), main, "agent-7", None).unwrap();
+    commit(fork, 1, 2);
+    if both > 0 {
+        commit(main, both, 3);
+    }
+    fork
+}
+
+/// Makes files, forks when there are `shared` of them, and writes all of them in the branch.
+fn changed_files(memory: &Memory, main: BranchId, shared: usize) -> BranchId {
+    let put = |branch: BranchId, n: usize| {
+        let name = FileName::new(format!("notes-{n:05}.md").as_bytes()).unwrap();
+        let tree = memory.files(&View::Branch(branch)).unwrap();
+        let inode = tree.resolve(&name).or_else(|_| {
+            let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+            memory.edit(&who(), branch, make).map(|made| made.inode)
+        });
+        let bytes = format!("note {n} of {branch:?}").into_bytes().into();
+        memory.edit(&who(), branch, FileOp::Write { inode: inode.unwrap(), offset: 0, bytes }).unwrap();
+    };
+    (0..shared).for_each(|n| put(main, n));
+    let fork = memory.fork(&who(), main, "agent-7", None).unwrap();
+    (0..ITEMS).for_each(|n| put(fork, n));
+    fork
 }
