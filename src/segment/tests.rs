@@ -58,6 +58,15 @@ fn a_segment_without_all_sections_is_damaged() {
 }
 
 #[test]
+fn a_section_that_a_later_version_added_is_skipped() {
+    let blobs = blobs();
+    let name = forged(&blobs, |sections, _| sections.push(b"of a later version".into()));
+    let segment = Segment::open(&blobs, name).unwrap();
+    assert!(segment.facets().is_ok());
+    assert_eq!(segment.id(0).unwrap(), "a");
+}
+
+#[test]
 fn a_segment_with_more_rows_than_its_columns_is_damaged() {
     let blobs = blobs();
     for claimed in [0, 2, u64::from(u32::MAX)] {
