@@ -56,7 +56,8 @@ impl Pack {
         let mut extra = Reader::new(file.extra());
         let damaged =
             || SegmentError::Damaged { name: name.to_string(), reason: "its footer is not a pack's".to_owned() };
-        let chunks = extra.number().map_err(|_| damaged())?;
+        // Chunks are numbered by a u32.
+        let chunks = extra.number().ok().filter(|chunks| *chunks <= u64::from(u32::MAX)).ok_or_else(damaged)?;
         Ok(Pack { file, chunks })
     }
 
@@ -176,4 +177,29 @@ pub(super) fn write_pack(
     let name = out.finish(KIND, extra.as_slice())?;
     sealed.iter_mut().for_each(|it| it.pack = name);
     Ok((name, sealed))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::segment::FOLDER;
+
+    /// A fuzz target found it: the place of a chunk far behind the end of a table overflowed.
+    #[test]
+    fn a_pack_that_claims_too_many_chunks_is_damaged() {
+        let blobs = BlobStore::new(Arc::new(ForgetfulDisk::new()), FOLDER).unwrap();
+        for (claimed, opens) in [(0, true), (7, true), (u64::from(u32::MAX), true), (1 << 32, false), (u64::MAX, false)]
+        {
+            let mut out = ContainerWriter::new(&blobs).unwrap();
+            (0..=ORDER).for_each(|_| out.begin().unwrap());
+            let mut extra = Writer::new();
+            extra.number(claimed);
+            let name = out.finish(KIND, extra.as_slice()).unwrap();
+            let opened = Pack::open(&blobs, name);
+            assert_eq!(opened.is_ok(), opens, "{claimed}");
+            assert!(!opened.is_ok_and(|pack| pack.holds(&Hash([0; 32]))), "{claimed}");
+        }
+    }
 }
