@@ -1,12 +1,16 @@
 //! The inverted index of a segment, asked for the words in front of it.
 #![no_main]
 
-use engramfs::text::{Collection, Postings, Scorer, Union, question_terms};
+use engramfs::text::{Collection, Postings, Scorer, TermGroup, Union, tokens};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (words, index) = engramfs_fuzz::split(bytes);
     let Ok(postings) = Postings::open(index) else { return };
-    let terms = question_terms(&String::from_utf8_lossy(words));
+    let mut terms: Vec<Box<str>> = Vec::new();
+    tokens(&String::from_utf8_lossy(words), &mut |term| terms.push(term.into()));
+    for term in &terms {
+        assert!(postings.terms_starting_with(term).all(|found| found.starts_with(&**term)));
+    }
     let mut holding = Vec::new();
     for term in &terms {
         let Some(list) = postings.term(term) else {
@@ -23,7 +27,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         holding.push(list.documents().into());
     }
     let collection = Collection { documents: postings.rows().into(), length: postings.total_length() };
-    let scorer = Scorer::new(collection, &holding);
+    let scorer = Scorer::new(collection, TermGroup::each(terms.len()), &holding);
     let (mut union, mut from) = (Union::new(&postings, &terms), 0);
     while let Some((row, counts)) = union.seek(from) {
         assert!(row >= from && !scorer.score(postings.length(row), counts).is_nan());

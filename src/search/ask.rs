@@ -9,14 +9,16 @@ use super::answer::{Hit, Score};
 use super::clock::QueryTimer;
 use super::fusion::fuse;
 use super::scan::{Scan, Scored};
-use super::vector_search::SearchParams;
+use super::vector_search::{SearchParams, nearest};
 use super::{Mode, Query, SearchError, bm25_search};
 use crate::branch::BranchVersion;
 use crate::segment::{Blocks, Row, SegmentError};
+use crate::text::Language;
 use crate::vector::{Metric, PreparedVector};
 
-/// How many of each part's best records are fused; ranks behind add less than 0.001.
-const FUSED_MIN: usize = 1000;
+/// How many of each list's best records are fused at least, and how many times `k`.
+const FUSED_MIN: usize = 100;
+const FUSED_PER_K: usize = 4;
 
 /// One place that is searched.
 pub struct SearchSource {
@@ -46,32 +48,27 @@ struct ResolvedQuery {
     reason: Option<String>,
 }
 
-/// Answers a query from one or more places. The first is the branch that is asked; a record
+/// Answers a query from one or more places, ranked as one. The first is the branch that is asked; a record
 /// named by id is looked for there. `late` is asked now and then whether to give up.
 pub fn ask(
     places: &[SearchSource],
     metric: Metric,
+    language: Option<&Language>,
     query: &Query,
     late: &dyn Fn() -> Option<SearchError>,
 ) -> Result<SearchResult, SearchError> {
     let clock = QueryTimer::new(late);
     let wanted = wanted(places, metric, query)?;
-    let (mut hits, mut exact) = (Vec::new(), true);
-    for place in places {
+    let mut scans = Vec::with_capacity(places.len());
+    for (number, place) in places.iter().enumerate() {
         if let (Some(vector), Some(dim)) = (&wanted.vector, dim_of(&place.state))
             && vector.vector().len() != dim
         {
             return Err(SearchError::Dimension { found: vector.vector().len(), expected: dim });
         }
-        let scan = Scan::new(&place.state, query.filter.as_ref(), &clock)?;
-        let (found, proven) = hits_of(&scan, &place.source, &wanted, query)?;
-        hits.extend(found);
-        exact &= proven;
+        scans.push(Scan::new(number, &place.state, query.filter.as_ref(), &clock)?);
     }
-    if places.len() > 1 {
-        hits.sort_by(|a, b| b.score.value().total_cmp(&a.score.value()).then_with(|| a.id.cmp(&b.id)));
-        hits.truncate(query.k);
-    }
+    let (hits, exact) = hits_of(&scans, places, &wanted, language, query)?;
     Ok(SearchResult { hits, mode: wanted.mode, reason: wanted.reason, exact })
 }
 
@@ -118,64 +115,74 @@ fn dim_of(state: &BranchVersion) -> Option<usize> {
     })
 }
 
-/// Returns the hits in one place, and whether they are proven to be the best.
+/// Returns the hits, and whether they are proven to be the best.
 fn hits_of(
-    scan: &Scan<'_>,
-    source: &Arc<str>,
+    scans: &[Scan<'_>],
+    places: &[SearchSource],
     wanted: &ResolvedQuery,
+    language: Option<&Language>,
     query: &Query,
 ) -> Result<(Vec<Hit>, bool), SearchError> {
-    let mut make = HitBuilder { source, query, blocks: Blocks::default() };
+    let mut make = HitBuilder { places, query, blocks: Blocks::default() };
     let effort = SearchParams { exact: query.exact, ef: query.ef };
     match (&wanted.vector, &wanted.text) {
         (Some(vector), None) => {
-            let nearest = scan.nearest(vector, query.k, effort)?;
+            let nearest = nearest(scans, vector, query.k, effort)?;
             let mut hit = |found: &Scored<f32>| {
                 let explain = || json!({ "mode": "vector", "score": found.score });
-                make.hit(&found.row, Score::Single(found.score), Some(vector.distance(found.score)), explain)
+                make.hit(found, Score::Single(found.score), Some(vector.distance(found.score)), explain)
             };
             Ok((nearest.found.iter().map(&mut hit).collect::<Result<_, _>>()?, nearest.exact))
         }
         (None, Some(text)) => {
-            let found = bm25_search::best(scan, text, query.k)?;
+            let found = bm25_search::best(scans, text, language, query.k)?;
             let mut hit = |found: &Scored<f64>| {
                 let explain = || json!({ "mode": "text", "score": found.score });
-                make.hit(&found.row, Score::Double(found.score), None, explain)
+                make.hit(found, Score::Double(found.score), None, explain)
             };
             Ok((found.iter().map(&mut hit).collect::<Result<_, _>>()?, true))
         }
         (Some(vector), Some(text)) => {
-            let depth = query.k.max(FUSED_MIN);
-            let (near, worded) = (scan.nearest(vector, depth, effort)?, bm25_search::best(scan, text, depth)?);
+            let depth = query.k.saturating_mul(FUSED_PER_K).max(FUSED_MIN);
+            let near = nearest(scans, vector, depth, effort)?;
+            let worded = bm25_search::best(scans, text, language, depth)?;
             Ok((make.fused(&near.found, &worded, vector)?, near.exact))
         }
         (None, None) => Ok((Vec::new(), true)),
     }
 }
 
+/// Names a record among all places, in the order in which equal scores stand.
+type RowKey<'a> = (&'a str, usize);
+
+fn key<S>(found: &Scored<S>) -> RowKey<'_> {
+    (&found.id, found.place)
+}
+
 /// Makes hits of rows.
 struct HitBuilder<'a> {
-    source: &'a Arc<str>,
+    places: &'a [SearchSource],
     query: &'a Query,
     blocks: Blocks,
 }
 
 impl HitBuilder<'_> {
-    fn hit(
+    fn hit<S>(
         &mut self,
-        row: &Row,
+        found: &Scored<S>,
         score: Score,
         distance: Option<f32>,
         explain: impl FnOnce() -> Value,
     ) -> Result<Hit, SegmentError> {
-        let (id, branch, text, metadata) = match row {
+        let (row, id) = (&found.row, found.id.clone());
+        let (branch, text, metadata) = match row {
             Row::Unsealed(version) => {
                 let content = &version.content;
-                (version.id.clone(), version.stamp.branch.clone(), content.text.clone(), content.metadata.clone())
+                (version.stamp.branch.clone(), content.text.clone(), content.metadata.clone())
             }
             Row::Sealed(segment, row) => {
                 let (stamp, content) = segment.shown(*row, &mut self.blocks)?;
-                (segment.id(*row)?.into(), stamp.branch, content.text, content.metadata)
+                (stamp.branch, content.text, content.metadata)
             }
         };
         let vector = if self.query.include_vector {
@@ -184,7 +191,8 @@ impl HitBuilder<'_> {
             None
         };
         let explain = self.query.explain.then(explain);
-        Ok(Hit { id, score, distance, source: self.source.clone(), branch, text, metadata, vector, explain })
+        let source = self.places[found.place].source.clone();
+        Ok(Hit { id, score, distance, source, branch, text, metadata, vector, explain })
     }
 
     /// Fuses the two lists by their ranks.
@@ -194,15 +202,13 @@ impl HitBuilder<'_> {
         worded: &[Scored<f64>],
         vector: &PreparedVector,
     ) -> Result<Vec<Hit>, SearchError> {
-        let id = |row: &Row| -> Result<Arc<str>, SegmentError> { Ok(Arc::from(&*row.id()?)) };
-        let near_ids: Vec<Arc<str>> = near.iter().map(|found| id(&found.row)).collect::<Result<_, _>>()?;
-        let word_ids: Vec<Arc<str>> = worded.iter().map(|found| id(&found.row)).collect::<Result<_, _>>()?;
-        let by_vector: HashMap<&str, &Scored<f32>> = near_ids.iter().map(|id| &**id).zip(near).collect();
-        let by_words: HashMap<&str, &Scored<f64>> = word_ids.iter().map(|id| &**id).zip(worded).collect();
+        let near_keys: Vec<RowKey<'_>> = near.iter().map(key).collect();
+        let word_keys: Vec<RowKey<'_>> = worded.iter().map(key).collect();
+        let by_vector: HashMap<RowKey<'_>, &Scored<f32>> = near_keys.iter().copied().zip(near).collect();
+        let by_words: HashMap<RowKey<'_>, &Scored<f64>> = word_keys.iter().copied().zip(worded).collect();
         let mut hits = Vec::new();
-        for fused in fuse([&near_ids, &word_ids]).into_iter().take(self.query.k) {
-            let (near, worded) = (by_vector.get(&*fused.id), by_words.get(&*fused.id));
-            let Some(row) = near.map(|found| &found.row).or(worded.map(|found| &found.row)) else { continue };
+        for fused in fuse([&near_keys, &word_keys]).into_iter().take(self.query.k) {
+            let (near, worded) = (by_vector.get(&fused.id), by_words.get(&fused.id));
             let explain = || {
                 json!({
                     "mode": "hybrid", "score": fused.score,
@@ -211,7 +217,12 @@ impl HitBuilder<'_> {
                 })
             };
             let distance = near.map(|found| vector.distance(found.score));
-            hits.push(self.hit(row, Score::Double(fused.score), distance, explain)?);
+            let score = Score::Double(fused.score);
+            hits.push(match (near, worded) {
+                (Some(found), _) => self.hit(found, score, distance, explain)?,
+                (None, Some(found)) => self.hit(found, score, distance, explain)?,
+                (None, None) => continue,
+            });
         }
         Ok(hits)
     }

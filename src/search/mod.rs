@@ -4,7 +4,7 @@
 //! proven, and computes the score of every row that the bounds do not rule out. Large segments are
 //! searched by a walk through their graph where that costs less; the answer then says that it is
 //! not exact. Text queries are BM25 over the same visible rows, and a hybrid is the fusion of both
-//! lists' ranks.
+//! lists' ranks. Several places are searched as one: with the counts, ranks and scores of their union.
 
 mod answer;
 mod ask;
@@ -14,6 +14,7 @@ mod filter;
 mod fusion;
 mod pool;
 mod query;
+mod query_words;
 mod scan;
 mod top;
 mod vector_search;

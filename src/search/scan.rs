@@ -1,6 +1,7 @@
 //! What a query looks at: the rows that a state shows and a filter lets through.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -24,6 +25,8 @@ pub const ROWS_A_SIEVE: usize = 32;
 
 /// The state that is searched, and the rules of the search.
 pub struct Scan<'a> {
+    /// Number of the place among all that are searched.
+    pub place: usize,
     /// What is searched.
     pub state: &'a BranchVersion,
     /// Only records that match.
@@ -38,6 +41,10 @@ pub struct Scan<'a> {
 
 /// A record and its score.
 pub struct Scored<S> {
+    /// In which place it is.
+    pub place: usize,
+    /// Its id.
+    pub id: Arc<str>,
     /// Where it stands.
     pub row: Row,
     /// Larger is better.
@@ -47,6 +54,7 @@ pub struct Scored<S> {
 impl<'a> Scan<'a> {
     /// Prepares a search; finds out which rows match the filter.
     pub fn new(
+        place: usize,
         state: &'a BranchVersion,
         filter: Option<&'a Filter>,
         clock: &'a QueryTimer<'a>,
@@ -57,7 +65,7 @@ impl<'a> Scan<'a> {
                 chosen.push(filter.select(&layer.segment, clock)?);
             }
         }
-        Ok(Scan { state, filter, chosen, weight: filter.map_or(0, Filter::weight), clock })
+        Ok(Scan { place, state, filter, chosen, weight: filter.map_or(0, Filter::weight), clock })
     }
 
     /// Tells whether a row of a layer's segment may be an answer.

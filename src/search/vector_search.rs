@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::SearchError;
 use super::pool::{CandidateSet, RowLocation};
 use super::scan::{Columns, ROWS_A_SIEVE, ROWS_AT_ONCE, Scan, Scored};
-use super::top::Top;
+use super::top::{Ranked, Top};
 use super::walk::walk;
 use crate::graph::{Beam, Slack};
 use crate::record::Version;
@@ -102,9 +102,30 @@ pub fn walk_pays_beside(seen: u32, all: u32) -> bool {
     walk_pays(seen, all, LEAST, ROWS_PER_CANDIDATE)
 }
 
+/// Returns the `k` records of all places that are worth most to the query: best first, equal scores by id, then by place.
+pub fn nearest(
+    scans: &[Scan<'_>],
+    query: &PreparedVector,
+    k: usize,
+    effort: SearchParams,
+) -> Result<VectorSearch, SearchError> {
+    let (mut found, mut exact) = (Vec::new(), true);
+    for scan in scans {
+        let nearest = scan.nearest(query, k, effort)?;
+        found.extend(nearest.found);
+        exact &= nearest.exact;
+    }
+    if scans.len() > 1 {
+        // Stable: equal ones stay in the order of places.
+        found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
+        found.truncate(k);
+    }
+    Ok(VectorSearch { found, exact })
+}
+
 impl Scan<'_> {
     /// Returns the `k` records that are worth most to the query: best first, equal scores by id.
-    pub fn nearest(&self, query: &PreparedVector, k: usize, effort: SearchParams) -> Result<VectorSearch, SearchError> {
+    fn nearest(&self, query: &PreparedVector, k: usize, effort: SearchParams) -> Result<VectorSearch, SearchError> {
         let mut pool = CandidateSet::new(k);
         let mut exact = true;
         let ef = effort.ef.unwrap_or(ef_default(query.metric()).max(k.saturating_mul(EF_PER_K))).max(k);
@@ -234,7 +255,13 @@ impl Scan<'_> {
                 top.push(score, Arc::from(&*row.id()?), row);
             }
         }
-        Ok(top.into_sorted().into_iter().map(|entry| Scored { row: entry.payload, score: entry.score }).collect())
+        let scored = |entry: Ranked<f32, Arc<str>, Row>| Scored {
+            place: self.place,
+            id: entry.id,
+            row: entry.payload,
+            score: entry.score,
+        };
+        Ok(top.into_sorted().into_iter().map(scored).collect())
     }
 
     /// Has a vector brought near. What is wrong with it is said when it is scored.

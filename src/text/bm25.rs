@@ -59,29 +59,52 @@ pub fn weight(idf: f64, count: u32, length: u32, average: f64) -> f64 {
     idf * count * (K1 + 1.0) / (count + K1 * norm)
 }
 
+/// Terms that count as one word of the query: a word itself, or all words that share its stem.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TermGroup {
+    /// What the group counts beside others.
+    pub weight: f64,
+    /// Places of its terms among all that are looked for.
+    pub members: Vec<usize>,
+}
+
+impl TermGroup {
+    /// Returns a group of weight 1 for each of `count` terms.
+    pub fn each(count: usize) -> Vec<TermGroup> {
+        (0..count).map(|term| TermGroup { weight: 1.0, members: vec![term] }).collect()
+    }
+}
+
 /// A query's terms, weighed against one collection.
 ///
-/// It sums in the order of the terms given to it, and that order is the sorted one of
-/// [`question_terms`](super::question_terms): a sum of floats is only the same bits in the same order.
+/// The terms of a group count as one term: its count in a document is the sum of theirs, and so is the number of
+/// documents that hold it. It sums in the order of the groups given to it: a sum of floats is only the same
+/// bits in the same order.
 #[derive(Clone, Debug)]
 pub struct Scorer {
-    idfs: Vec<f64>,
+    /// The weight times the idf of each group, and its terms.
+    groups: Vec<(f64, Vec<usize>)>,
     average: f64,
 }
 
 impl Scorer {
-    /// Makes a scorer; `holding[i]` is how many visible documents contain the i-th of the sorted terms.
-    pub fn new(collection: Collection, holding: &[u64]) -> Self {
-        let idfs = holding.iter().map(|&holding| idf(collection.documents, holding)).collect();
-        Self { idfs, average: collection.average() }
+    /// Makes a scorer; `holding[i]` is how many visible documents contain the i-th of the terms.
+    pub fn new(collection: Collection, groups: Vec<TermGroup>, holding: &[u64]) -> Self {
+        let weigh = |group: TermGroup| {
+            let held: u64 = group.members.iter().map(|term| holding[*term]).sum();
+            (group.weight * idf(collection.documents, held), group.members)
+        };
+        Self { groups: groups.into_iter().map(weigh).collect(), average: collection.average() }
     }
 
     /// Returns the score of a document of `length` tokens; `counts[i]` is how often it holds the i-th term.
     ///
     /// Above 0 when any count is, and never NaN.
     pub fn score(&self, length: u32, counts: &[u32]) -> f64 {
-        let terms = self.idfs.iter().zip(counts).filter(|(_, count)| **count > 0);
-        terms.map(|(idf, count)| weight(*idf, *count, length, self.average)).fold(0.0, |sum, part| sum + part)
+        let groups =
+            self.groups.iter().map(|(idf, members)| (*idf, members.iter().map(|term| counts[*term]).sum::<u32>()));
+        let held = groups.filter(|(_, count)| *count > 0);
+        held.map(|(idf, count)| weight(idf, count, length, self.average)).fold(0.0, |sum, part| sum + part)
     }
 }
 
@@ -107,6 +130,17 @@ mod tests {
     }
 
     #[test]
+    fn the_terms_of_a_group_count_as_one_term() {
+        let mut collection = Collection::default();
+        (0..10).for_each(|_| collection.add(8));
+        let group = TermGroup { weight: 0.5, members: vec![0, 2] };
+        let grouped = Scorer::new(collection, vec![group], &[1, 7, 2]);
+        let one = Scorer::new(collection, TermGroup::each(1), &[3]);
+        assert_eq!(grouped.score(8, &[1, 9, 1]), 0.5 * one.score(8, &[2]));
+        assert_eq!(grouped.score(8, &[0, 9, 0]), 0.0);
+    }
+
+    #[test]
     fn a_collection_without_words_divides_by_nothing() {
         let mut collection = Collection::default();
         assert_eq!(collection.average(), 1.0);
@@ -114,6 +148,6 @@ mod tests {
         assert_eq!((collection.documents, collection.average()), (1, 1.0));
         collection.add(6);
         assert_eq!(collection.average(), 3.0);
-        assert_eq!(Scorer::new(Collection::default(), &[0]).score(0, &[0]), 0.0);
+        assert_eq!(Scorer::new(Collection::default(), TermGroup::each(1), &[0]).score(0, &[0]), 0.0);
     }
 }

@@ -1,6 +1,7 @@
 //! Text: how words are cut, how a document is scored, how a segment's words are stored.
 //!
 //! * [`tokens()`] cuts text into terms; a query and a document are cut by the same function.
+//! * [`QueryTerms`] is what a query looks for in a [`Language`]: its words without stop words, and their stems.
 //! * [`document`] says what a record's document is: its text and the strings in its metadata.
 //! * [`Collection`] and [`Scorer`] are BM25 over whatever records the caller says are visible.
 //! * [`PostingsWriter`] and [`Postings`] are the immutable inverted index of one segment: bytes
@@ -14,8 +15,10 @@
 //! This room uses nothing of ours: it knows rows, not ids, and neither files nor branches.
 
 mod bm25;
+mod language;
 mod layout;
 mod postings;
+mod query_terms;
 mod tokens;
 mod union;
 mod writer;
@@ -23,8 +26,10 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use bm25::{B, Collection, K1, Scorer, idf, weight};
+pub use bm25::{B, Collection, K1, Scorer, TermGroup, idf, weight};
+pub use language::{Language, stem_prefix};
 pub use postings::{PostingList, Postings, TextError};
-pub use tokens::{Frequencies, TERM_BYTES_MAX, document, question_terms, tokens};
+pub use query_terms::{QueryTerms, STEM_WEIGHT};
+pub use tokens::{Frequencies, TERM_BYTES_MAX, document, tokens};
 pub use union::Union;
 pub use writer::PostingsWriter;

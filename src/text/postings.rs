@@ -107,6 +107,20 @@ impl<'a> Postings<'a> {
         None
     }
 
+    /// Returns the terms that begin with `prefix`, sorted. Ends early at bytes that are no text.
+    pub fn terms_starting_with(&self, prefix: &str) -> impl Iterator<Item = &'a str> {
+        let (mut low, mut high) = (0, self.terms());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.part(self.names, middle, 0) {
+                Some(name) if name < prefix.as_bytes() => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        let name = |i| self.part(self.names, i, 0).and_then(|name| std::str::from_utf8(name).ok());
+        (low..self.terms()).map_while(name).take_while(move |name| name.starts_with(prefix))
+    }
+
     /// Returns the i-th term's part of `section`, whose start stands at `field` in its dictionary entry.
     fn part(&self, section: &'a [u8], i: usize, field: usize) -> Option<&'a [u8]> {
         let at = i * TERM_ENTRY_BYTES + field;

@@ -8,6 +8,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// The distinct terms of a query as they are, sorted.
+fn terms_of(query: &str) -> Vec<Box<str>> {
+    QueryTerms::of(query, None).exact.into_iter().map(|(term, _)| term).collect()
+}
+
 /// A small generator of repeatable numbers (splitmix64).
 struct Random(u64);
 
@@ -83,7 +88,7 @@ fn answer(
     visible: &dyn Fn(usize) -> bool,
     query: &str,
 ) -> BTreeMap<usize, f64> {
-    let terms = question_terms(query);
+    let terms = terms_of(query);
     let mut collection = Collection::default();
     let mut holding = vec![0u64; terms.len()];
     let mut note = |counts: &[u32]| holding.iter_mut().zip(counts).for_each(|(h, c)| *h += u64::from(*c > 0));
@@ -102,7 +107,7 @@ fn answer(
         collection.add(counted.length());
         note(&counts_of(counted));
     }
-    let scorer = Scorer::new(collection, &holding);
+    let scorer = Scorer::new(collection, TermGroup::each(terms.len()), &holding);
     let mut scores = BTreeMap::new();
     for (part, postings) in parts.iter().enumerate() {
         let mut union = Union::new(postings, &terms);
@@ -215,7 +220,7 @@ fn a_union_seeks_over_all_its_lists() {
     let all = documents(2_000, 11);
     let bytes = index(&all);
     let postings = Postings::open(&bytes).unwrap();
-    let terms = question_terms("w2 w7 nowhere w1-w1");
+    let terms = terms_of("w2 w7 nowhere w1-w1");
     let mut every = Vec::new();
     let mut union = Union::new(&postings, &terms);
     while let Some((row, counts)) = union.seek(0) {
@@ -276,7 +281,7 @@ fn foreign_newer_and_short_bytes_are_errors() {
 #[test]
 fn damaged_bytes_never_panic_or_loop_and_never_name_a_row_that_is_not_there() {
     let whole = index(&documents(400, 5));
-    let terms = question_terms("w0 w1 w2 w5 w20 w59 w1-w1");
+    let terms = terms_of("w0 w1 w2 w5 w20 w59 w1-w1");
     let mut random = Random(9);
     for _ in 0..4_000 {
         let mut bytes = whole.clone();

@@ -9,8 +9,8 @@
 //!   that a name, an id or a version matches exactly and ranks above its scattered parts. A
 //!   trailing `+` or `#` belongs to the compound (`c++`, `c#`), a trailing full stop does not.
 //! * More than three joiners in a row are a ruler or a leader, not a name: they separate.
-//! * No stemming and no stop words: both are wrong for identifiers and for most languages, and
-//!   BM25 gives a word that is everywhere next to no weight.
+//! * No stemming and no stop words in documents: which apply depends on the language of a query, see
+//!   [`QueryTerms`](super::QueryTerms).
 //! * No normalisation: composed and decomposed accents are different terms.
 //! * Scripts without spaces are not segmented: a run of ideographs is one term.
 
@@ -75,18 +75,6 @@ pub fn document(text: Option<&str>, metadata: &Value, each: &mut dyn FnMut(&str)
     }
 }
 
-/// Returns the distinct terms of a query, sorted bytewise.
-///
-/// This is the order in which a [`Scorer`](super::Scorer) sums. Empty when the query holds no
-/// letter or digit.
-pub fn question_terms(text: &str) -> Vec<Box<str>> {
-    let mut terms = Vec::new();
-    tokens(text, &mut |term| terms.push(Box::from(term)));
-    terms.sort_unstable();
-    terms.dedup();
-    terms
-}
-
 /// The terms of one document with how often each occurs: for a record that is in no segment yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frequencies {
@@ -114,6 +102,12 @@ impl Frequencies {
     /// Returns the distinct terms with their counts (1 or more), sorted bytewise by term.
     pub fn terms(&self) -> &[(Box<str>, u32)] {
         &self.terms
+    }
+
+    /// Returns the distinct terms that begin with `prefix`, sorted, with their counts.
+    pub fn starting_with<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a (Box<str>, u32)> {
+        let from = self.terms.partition_point(|(term, _)| **term < *prefix);
+        self.terms[from..].iter().take_while(move |(term, _)| term.starts_with(prefix))
     }
 
     /// Returns the document's length in tokens, repeated ones counted each time.
@@ -270,11 +264,5 @@ mod tests {
         let terms: Vec<_> = counted.terms().iter().map(|(term, n)| (&**term, *n)).collect();
         assert_eq!(terms, [("a", 1), ("b", 2), ("c", 1)]);
         assert_eq!((counted.count("b"), counted.count("d")), (2, 0));
-    }
-
-    #[test]
-    fn question_terms_are_distinct_and_sorted() {
-        let terms = question_terms("b-a b A");
-        assert_eq!(terms.iter().map(|term| &**term).collect::<Vec<_>>(), ["a", "b", "b-a"]);
     }
 }

@@ -15,7 +15,7 @@ pub struct Union<'a> {
 }
 
 impl<'a> Union<'a> {
-    /// Makes the union over `terms`, which are those of [`question_terms`](super::question_terms).
+    /// Makes the union over `terms`.
     pub fn new(postings: &Postings<'a>, terms: &[Box<str>]) -> Self {
         let lists = terms.iter().map(|term| {
             let mut list = postings.term(term)?;

@@ -42,6 +42,8 @@ mod orphans;
 mod panics;
 /// What plans of merges name, and when they stay the same.
 mod plans;
+/// Queries to several places, and their words.
+mod places;
 /// Names and vectors that are refused.
 mod refusals;
 /// Bytes that go wrong while a store is open.

@@ -7,6 +7,7 @@ use crate::memory::SettingError;
 use crate::merge::Strategy;
 use crate::merge::files::{DEFAULT_RULES, Rules};
 use crate::object::{CodecError, Reader, Writer};
+use crate::text::Language;
 use crate::vector::{DIM_MAX, Metric};
 
 /// One setting of a branch.
@@ -38,11 +39,13 @@ pub enum Setting {
     ScratchSize,
     /// How much the branch and those below it may hold of their own.
     Quota,
+    /// Whose stop words and stems queries by words use.
+    Language,
 }
 
 impl Setting {
     /// All settings, in the order of their codes.
-    pub const ALL: [Setting; 13] = [
+    pub const ALL: [Setting; 14] = [
         Setting::Strategy,
         Setting::Rules,
         Setting::Dim,
@@ -56,6 +59,7 @@ impl Setting {
         Setting::Keep,
         Setting::ScratchSize,
         Setting::Quota,
+        Setting::Language,
     ];
 
     /// Returns the number that stored settings and log records have for it. A number is never given to another setting.
@@ -85,6 +89,7 @@ impl Setting {
             Setting::Keep => "keep",
             Setting::ScratchSize => "scratch_size",
             Setting::Quota => "quota",
+            Setting::Language => "language",
         }
     }
 
@@ -107,13 +112,14 @@ impl Setting {
             Setting::Gate => "open",
             Setting::Keep => "30d",
             Setting::ScratchSize => "64M",
+            Setting::Language => "en",
             Setting::Dim | Setting::Agent | Setting::Session | Setting::Task => "",
             Setting::Approvers | Setting::Ttl | Setting::Quota => "",
         }
     }
 
     fn is_inherited(self) -> bool {
-        matches!(self, Setting::Strategy | Setting::Rules | Setting::Keep | Setting::ScratchSize)
+        matches!(self, Setting::Strategy | Setting::Rules | Setting::Keep | Setting::ScratchSize | Setting::Language)
     }
 }
 
@@ -229,6 +235,11 @@ impl Settings {
         parse_duration(self.get(setting)).ok()
     }
 
+    /// Returns whose stop words and stems queries use; none for words as they are.
+    pub fn language(&self) -> Option<&'static Language> {
+        Language::of_code(self.get(Setting::Language))
+    }
+
     /// Returns how many bytes `scratch/` may hold.
     pub fn scratch_size(&self) -> u64 {
         parse_size(self.get(Setting::ScratchSize)).unwrap_or_default()
@@ -296,6 +307,9 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
         }
         Setting::Quota if Quota::parse(value).is_none() => {
             bad("limits such as bytes=1G records=100000 branches=100, or nothing")
+        }
+        Setting::Language if value != "none" && Language::of_code(value).is_none() => {
+            bad("none, or one of ar da de el en es fi fr hu it nl no pt ro ru sv ta tr")
         }
         Setting::Rules if value.len() > RULES_BYTES_MAX => bad("rules of up to 64 KiB"),
         Setting::Rules => Ok(Rules::parse(value).map(|_| value.to_owned())?),
@@ -366,7 +380,9 @@ mod tests {
         let settings = Settings::default().with(Setting::Strategy, "manual").with(Setting::Quota, "branches=7");
         let read = Settings::read(&mut Reader::new(&stored(&settings))).unwrap();
         assert_eq!(stored(&read), stored(&settings));
-        for (setting, value) in [(Setting::Rules, "** best"), (Setting::Strategy, "best"), (Setting::Keep, "x")] {
+        for (setting, value) in
+            [(Setting::Rules, "** best"), (Setting::Strategy, "best"), (Setting::Keep, "x"), (Setting::Language, "xx")]
+        {
             let bytes = stored(&settings.with(setting, value));
             let error = Settings::read(&mut Reader::new(&bytes)).err().unwrap();
             assert_eq!(error, CodecError::Setting(setting.name()));

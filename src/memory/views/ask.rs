@@ -18,7 +18,7 @@ impl Memory {
     /// length or an unknown scope, `NotFound` for an id that is not there.
     pub fn ask_for(&self, uid: u32, view: &View, query: &Query) -> Result<Answer, Error> {
         let start = self.now();
-        let (places, metric, path) = {
+        let (places, metric, language, path) = {
             let catalog = self.catalog();
             let seen = ResolvedView::new(&catalog, view)?;
             let mut places = Vec::new();
@@ -33,7 +33,8 @@ impl Memory {
                     }
                 }
             }
-            (places, catalog.shared_settings(seen.branch)?.metric(), seen.branch.path.clone())
+            let metric = catalog.shared_settings(seen.branch)?.metric();
+            (places, metric, seen.branch.settings.language(), seen.branch.path.clone())
         };
         let deadline = start.after(i64::try_from(query.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
         let share = self.admission.shares.enter(uid);
@@ -44,7 +45,7 @@ impl Memory {
         let head = places
             .first()
             .map_or_else(|| self.state(view).map(|state| state.head()), |place| Ok(place.state.head()))?;
-        let asked = ask(&places, metric, query, &late)?;
+        let asked = ask(&places, metric, language, query, &late)?;
         Ok(Answer {
             hits: asked.hits,
             mode: asked.mode,

@@ -1,0 +1,138 @@
+//! What a language says about the words of a query: which of them say nothing, and which share a stem.
+//!
+//! Stemmers are those of the Snowball project, stop words those of the Natural Language Toolkit. Both act on queries alone, so
+//! that an index serves every language and no index changes with the setting.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::OnceLock;
+
+use rust_stemmers::{Algorithm, Stemmer};
+
+use super::tokens;
+
+/// The languages by their ISO 639-1 codes.
+const LANGUAGES: [(&str, Algorithm); 18] = [
+    ("ar", Algorithm::Arabic),
+    ("da", Algorithm::Danish),
+    ("de", Algorithm::German),
+    ("el", Algorithm::Greek),
+    ("en", Algorithm::English),
+    ("es", Algorithm::Spanish),
+    ("fi", Algorithm::Finnish),
+    ("fr", Algorithm::French),
+    ("hu", Algorithm::Hungarian),
+    ("it", Algorithm::Italian),
+    ("nl", Algorithm::Dutch),
+    ("no", Algorithm::Norwegian),
+    ("pt", Algorithm::Portuguese),
+    ("ro", Algorithm::Romanian),
+    ("ru", Algorithm::Russian),
+    ("sv", Algorithm::Swedish),
+    ("ta", Algorithm::Tamil),
+    ("tr", Algorithm::Turkish),
+];
+
+/// A language's stemmer and stop words.
+pub struct Language {
+    code: &'static str,
+    stemmer: Stemmer,
+    stop_words: HashSet<Box<str>>,
+}
+
+impl fmt::Debug for Language {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Language").field(&self.code).finish()
+    }
+}
+
+impl Language {
+    /// Returns the language with an ISO 639-1 code such as `en`; nothing for one that has no stemmer here.
+    pub fn of_code(code: &str) -> Option<&'static Language> {
+        static ALL: [OnceLock<Language>; LANGUAGES.len()] = [const { OnceLock::new() }; LANGUAGES.len()];
+        let at = LANGUAGES.iter().position(|(name, _)| *name == code)?;
+        Some(ALL[at].get_or_init(|| Language::new(LANGUAGES[at])))
+    }
+
+    /// Returns all codes, in order.
+    pub fn codes() -> impl Iterator<Item = &'static str> {
+        LANGUAGES.iter().map(|(code, _)| *code)
+    }
+
+    fn new((code, algorithm): (&'static str, Algorithm)) -> Language {
+        let mut stop_words = HashSet::new();
+        for word in stop_words::lookup(code).unwrap_or_default() {
+            // As queries are cut: `don't` is two words.
+            tokens(word, &mut |term| {
+                stop_words.insert(Box::from(term));
+            });
+        }
+        Language { code, stemmer: Stemmer::create(algorithm), stop_words }
+    }
+
+    /// Returns whether a term says nothing about what is looked for.
+    pub fn is_stop_word(&self, term: &str) -> bool {
+        self.stop_words.contains(term)
+    }
+
+    /// Returns the stem of a term that is one word of letters; nothing for numbers, identifiers and compounds.
+    pub fn stem(&self, term: &str) -> Option<Box<str>> {
+        term.chars().all(char::is_alphabetic).then(|| Box::from(&*self.stemmer.stem(term)))
+    }
+}
+
+/// Returns with which letters every term begins that has this stem, but for irregular ones.
+///
+/// A stemmer may exchange the last letter (`happy`, `happi`) or add one (`hoping`, `hope`).
+pub fn stem_prefix(stem: &str) -> &str {
+    match stem.char_indices().next_back() {
+        Some((last, letter)) if last >= 3 || matches!(letter, 'i' | 'e') => &stem[..last],
+        _ => stem,
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_language_has_a_stemmer_and_stop_words() {
+        for code in Language::codes() {
+            let language = Language::of_code(code).unwrap();
+            assert!(language.stop_words.len() > 20, "{code}: {}", language.stop_words.len());
+        }
+        assert!(Language::of_code("none").is_none() && Language::of_code("EN").is_none());
+    }
+
+    #[test]
+    fn words_of_letters_have_stems_and_identifiers_none() {
+        let english = Language::of_code("en").unwrap();
+        let stem = |word| english.stem(word);
+        assert_eq!(stem("connections"), stem("connecting"));
+        assert_ne!(stem("connect"), stem("connector's"));
+        for other in ["e0308", "std::io", "42", "foo_bar"] {
+            assert_eq!(stem(other), None, "{other}");
+        }
+        assert!(english.is_stop_word("the") && english.is_stop_word("don") && !english.is_stop_word("memory"));
+    }
+
+    #[test]
+    fn words_of_one_stem_begin_alike() {
+        let english = Language::of_code("en").unwrap();
+        for words in [
+            &["happy", "happier", "happiness"][..],
+            &["hope", "hoping", "hoped", "hopes"],
+            &["cry", "cries", "cried"],
+            &["hop", "hopping", "hops"],
+            &["study", "studies", "studying"],
+        ] {
+            let stem = english.stem(words[0]).unwrap();
+            for word in words {
+                if english.stem(word) == Some(stem.clone()) {
+                    assert!(word.starts_with(stem_prefix(&stem)), "{word} of {stem}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Queries to several places, and what a language makes of their words.
+
+use engramfs::disk::ForgetfulDisk;
+use engramfs::memory::{BranchId, Memory, Query, RecordEdit, Setting, View};
+use serde_json::{Value, json};
+
+use crate::support::{Chance, main_of, open, put, rounds, who};
+
+const DIM: usize = 8;
+const WORDS: [&str; 12] = [
+    "agent", "agents", "branch", "branches", "merging", "merged", "query", "queries", "store", "e0308", "std::io",
+    "the",
+];
+
+/// Ids with the bits of their scores, as one query finds them.
+fn found(memory: &Memory, branch: BranchId, query: &Value) -> Vec<(String, u64)> {
+    let answer = memory.ask(&View::Branch(branch), &Query::parse(&query.to_string()).unwrap()).unwrap();
+    answer.hits.iter().map(|hit| (hit.id.to_string(), hit.score.value().to_bits())).collect()
+}
+
+fn ids(memory: &Memory, branch: BranchId, query: &Value) -> Vec<String> {
+    found(memory, branch, query).into_iter().map(|(id, _)| id).collect()
+}
+
+fn record(chance: &mut Chance, id: String) -> RecordEdit {
+    let words: Vec<&str> = (0..1 + chance.below(12)).map(|_| WORDS[chance.below(WORDS.len())]).collect();
+    let vector = (!chance.one_in(4)).then(|| chance.vector(DIM));
+    put(&id, vector, Some(&words.join(" ")))
+}
+
+/// Two root branches give the answer that one gives which holds the records of both, to the last bit of each score.
+#[test]
+fn two_places_are_ranked_as_one_that_holds_both() {
+    for seed in 0..rounds(6) as u64 {
+        let memory = open(&ForgetfulDisk::new()).unwrap();
+        let [all, left, right] = ["all", "left", "right"].map(|name| memory.create_root(&who(), name).unwrap());
+        let mut chance = Chance(seed);
+        for n in 0..300 {
+            let edit = record(&mut chance, format!("r{n:03}"));
+            let half = if chance.one_in(5) { right } else { left };
+            memory.commit(&who(), half, vec![edit.clone()]).unwrap();
+            memory.commit(&who(), all, vec![edit]).unwrap();
+            if chance.one_in(120) {
+                memory.seal().unwrap();
+            }
+        }
+        for _ in 0..20 {
+            let text: Vec<&str> = (0..3).map(|_| WORDS[chance.below(WORDS.len())]).collect();
+            let (text, vector, k) = (text.join(" "), chance.vector(DIM), 1 + chance.below(30));
+            for query in [
+                json!({ "text": text, "k": k }),
+                json!({ "vector": vector, "k": k }),
+                json!({ "text": text, "vector": vector, "k": k }),
+            ] {
+                let mut both = query.clone();
+                both["scope"] = json!(["branch", "right"]);
+                assert_eq!(found(&memory, left, &both), found(&memory, all, &query), "seed {seed}: {query}");
+            }
+        }
+    }
+}
+
+/// 40 records of another root branch with one weak word took the first ranks above ten right answers: each place had
+/// statistics of its own.
+#[test]
+fn a_small_place_with_a_weak_word_does_not_rank_above_right_answers() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, other) = (main_of(&memory), memory.create_root(&who(), "other").unwrap());
+    let text = |n: usize| if n < 10 { format!("rotate the signing keys {n}") } else { format!("how to do thing {n}") };
+    memory.commit(&who(), main, (0..2_000).map(|n| put(&format!("m{n:04}"), None, Some(&text(n)))).collect()).unwrap();
+    let weak = (0..40).map(|n| put(&format!("o{n:02}"), None, Some(&format!("how {n}"))));
+    memory.commit(&who(), other, weak.collect()).unwrap();
+    memory.set(&who(), main, Setting::Language, "none").unwrap();
+    let query = json!({ "text": "how rotate signing keys", "scope": ["branch", "other"] });
+    let hits = ids(&memory, main, &query);
+    assert!(hits.len() == 10 && hits.iter().all(|id| id.starts_with("m000")), "{hits:?}");
+}
+
+#[test]
+fn words_match_by_their_stems_behind_the_words_themselves() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let texts = [
+        ("exact", "the agent reported connections"),
+        ("stem", "the agent reported a connection"),
+        ("none", "the agent reported a disconnect"),
+        ("code", "error E0308 was connecting"),
+    ];
+    memory.commit(&who(), main, texts.map(|(id, text)| put(id, None, Some(text))).into()).unwrap();
+    for sealed in [false, true] {
+        if sealed {
+            memory.seal().unwrap();
+        }
+        let asked = |text: &str| ids(&memory, main, &json!({ "text": text }));
+        assert_eq!(asked("what connections are there")[0], "exact");
+        assert_eq!(asked("connections").len(), 3);
+        assert_eq!(asked("\"connections\""), ["exact"]);
+        assert_eq!(asked("E0308"), ["code"]);
+        assert_eq!(asked("the a").len(), 3, "stop words alone are looked for");
+    }
+    memory.set(&who(), main, Setting::Language, "none").unwrap();
+    assert_eq!(ids(&memory, main, &json!({ "text": "connections" })), ["exact"]);
+    assert!(memory.set(&who(), main, Setting::Language, "xx").is_err());
+    let fork = memory.fork(&who(), main, "fork", None).unwrap();
+    assert_eq!(memory.setting(&View::Branch(fork), Setting::Language).unwrap(), "none");
+}
