@@ -20,7 +20,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    backup, clock, completions, diff, doctor, export, gc, import, log, man, mount, query, status, umount, verbs, verify,
+    backup, clock, completions, diff, doctor, export, gc, import, init, log, man, mount, query, restore, status,
+    umount, verbs, verify,
 };
 use exit::Exit;
 use failure::CommandError;
@@ -54,6 +55,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Init(init::Args),
     Mount(mount::Args),
     Umount(umount::Args),
     Doctor(doctor::Args),
@@ -68,6 +70,7 @@ enum Verb {
     Gc(gc::Args),
     Verify(verify::Args),
     Backup(backup::Args),
+    Restore(restore::Args),
     Clock(clock::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -97,6 +100,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
     match verb {
+        Verb::Init(args) => init::run(args, out),
         Verb::Mount(args) => mount::run(args, out),
         Verb::Umount(args) => umount::run(args, out),
         Verb::Doctor(args) => doctor::run(args, out),
@@ -110,6 +114,7 @@ fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
         Verb::Gc(args) => gc::run(args, out),
         Verb::Verify(args) => verify::run(args, out),
         Verb::Backup(args) => backup::run(args, out),
+        Verb::Restore(args) => restore::run(args, out),
         Verb::Clock(args) => clock::run(args, out),
         Verb::Completions(args) => completions::run(args, Cli::command(), out),
         Verb::Man(args) => man::run(args, Cli::command(), out),

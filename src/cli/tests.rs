@@ -37,8 +37,8 @@ fn every_verb_of_the_contract_is_there() {
     let found: Vec<String> = verbs().iter().map(|verb| verb.get_name().to_owned()).collect();
     let of_table = crate::verb::VERBS.into_iter().filter(|spec| matches!(spec.command, CommandForm::OfTable(_)));
     let contract: Vec<&str> =
-        "mount umount doctor import export".split(' ').chain(of_table.map(|spec| spec.name)).collect();
-    let others = "status diff log query gc verify backup clock completions man";
+        "init mount umount doctor import export".split(' ').chain(of_table.map(|spec| spec.name)).collect();
+    let others = "status diff log query gc verify backup restore clock completions man";
     assert_eq!(found, [contract, others.split(' ').collect()].concat());
 }
 

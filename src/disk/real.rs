@@ -42,7 +42,9 @@ impl RealDisk {
         let mut to = other.file(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
         // What is added from now on may be what this copy itself writes, where a disk leads back to this one.
         let length = from.metadata()?.len();
-        io::copy(&mut from.take(length), &mut to)
+        let copied = io::copy(&mut from.take(length), &mut to)?;
+        to.sync_all()?;
+        Ok(copied)
     }
 
     fn file(&self, path: &str, flags: OFlags) -> io::Result<File> {

@@ -26,6 +26,40 @@ const FORMAT_BEGINS: &[u8; 14] = b"engramfs store";
 /// state that the store really had. A seal meanwhile makes the copy begin again. The copy is
 /// verified before it is called done. It holds the signing key.
 pub fn backup(store: &Path, dest: &Path) -> Result<Value, Error> {
+    let (bytes, verified) = copy_verified(store, dest)?;
+    Ok(json!({ "bytes": bytes, "tip": verified["tip"], "entries": verified["entries"] }))
+}
+
+/// Makes the store in the folder `store`, which must not exist or be empty, out of the copy `backup`, which is verified first.
+///
+/// Every file is on disk when this returns, and has the mode that it needs. The copy stays as it is.
+pub fn restore(backup: &Path, store: &Path) -> Result<Value, Error> {
+    check_place(backup, store)?;
+    verify(backup, &VerifyOptions::default())?;
+    let (bytes, verified) = copy_verified(backup, store)?;
+    Ok(json!({
+        "store": store, "bytes": bytes, "branches": verified["branches"], "tip": verified["tip"],
+        "entries": verified["entries"],
+    }))
+}
+
+/// Returns how many bytes were copied, and what the check of the copy says.
+fn copy_verified(store: &Path, dest: &Path) -> Result<(u64, Value), Error> {
+    check_place(store, dest)?;
+    for _ in 0..TRIES {
+        let copied =
+            copy(&RealDisk::new(store), dest).map_err(|error| Error::io("the store could not be copied", error))?;
+        if let Some(bytes) = copied {
+            let verified = verify(dest, &VerifyOptions::default());
+            return verified.map(|verified| (bytes, verified));
+        }
+        fs::remove_dir_all(dest).map_err(|error| Error::io("an unfinished copy could not be removed", error))?;
+    }
+    Err(CopyError::Busy.into())
+}
+
+/// Refuses what is no store, and a place for a copy that is not free.
+fn check_place(store: &Path, dest: &Path) -> Result<(), Error> {
     if !is_store(store) {
         return Err(CopyError::Missing(store.to_owned()).into());
     }
@@ -36,16 +70,7 @@ pub fn backup(store: &Path, dest: &Path) -> Result<Value, Error> {
     if holds_something {
         return Err(CopyError::NotEmpty(dest.to_owned()).into());
     }
-    for _ in 0..TRIES {
-        let copied =
-            copy(&RealDisk::new(store), dest).map_err(|error| Error::io("the store could not be copied", error))?;
-        if let Some(bytes) = copied {
-            let verified = verify(dest, &VerifyOptions::default())?;
-            return Ok(json!({ "bytes": bytes, "tip": verified["tip"], "entries": verified["entries"] }));
-        }
-        fs::remove_dir_all(dest).map_err(|error| Error::io("an unfinished copy could not be removed", error))?;
-    }
-    Err(CopyError::Busy.into())
+    Ok(())
 }
 
 /// Returns whether a folder holds a store.

@@ -25,7 +25,7 @@ mod views;
 
 use std::sync::{Arc, Weak};
 
-pub use backup::backup;
+pub use backup::{backup, restore};
 pub use catalog::settings::{Setting, parse_duration, parse_size};
 pub use catalog::{BranchId, View};
 pub use command::log_record::MergeKind;

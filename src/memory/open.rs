@@ -37,10 +37,18 @@ const FIRST_FORMAT: &str = "engramfs store, format 1\n";
 pub enum OpenMode {
     /// For writing; it is made if it is not there.
     Create,
+    /// For writing; it is made, and must not be there.
+    CreateNew,
     /// For writing; it must be there.
     Existing,
     /// For reading, without the lock: also while another process writes.
     ReadOnly,
+}
+
+impl OpenMode {
+    fn makes(self) -> bool {
+        matches!(self, OpenMode::Create | OpenMode::CreateNew)
+    }
 }
 
 impl Memory {
@@ -51,10 +59,12 @@ impl Memory {
     /// process has it, `Damaged` where bytes that were safe are not what was written.
     pub fn open(path: &Path, mode: OpenMode, holder: &str, environment: Environment) -> Result<Arc<Memory>, Error> {
         let disk = RealDisk::new(path);
-        if mode == OpenMode::Create {
+        if mode.makes() {
             disk.make_dir("").map_err(|error| Error::io("the store's folder could not be made", error))?;
             // Before the lock, which is a file too: a folder that is not a store is left as it is.
-            is_made(&disk)?;
+            if is_made(&disk)? && mode == OpenMode::CreateNew {
+                return Err(OpenError::Exists(path.to_owned()).into());
+            }
         } else if path.join("format").symlink_metadata().is_err() {
             return Err(OpenError::Missing(path.to_owned()).into());
         }
@@ -71,7 +81,7 @@ impl Memory {
         environment: Environment,
     ) -> Result<Arc<Memory>, Error> {
         let mut fresh = false;
-        if mode == OpenMode::Create && !is_made(&*disk)? {
+        if mode.makes() && !is_made(&*disk)? {
             make(&disk, &environment)?;
             fresh = true;
         }

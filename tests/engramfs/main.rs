@@ -10,6 +10,9 @@ mod regressions;
 /// The built program on real mounts.
 mod mount;
 
+/// The built program on stores without a mount.
+mod command_line;
+
 /// Clocks that are wrong.
 mod clock;
 /// Flipped, cut, swapped and deleted bytes and files.
@@ -40,10 +43,10 @@ mod model;
 mod orphans;
 /// Every disk call panics in turn.
 mod panics;
-/// What plans of merges name, and when they stay the same.
-mod plans;
 /// Queries to several places, and their words.
 mod places;
+/// What plans of merges name, and when they stay the same.
+mod plans;
 /// Names and vectors that are refused.
 mod refusals;
 /// Bytes that go wrong while a store is open.

@@ -179,6 +179,14 @@ fn no_target(text: &Path) -> CommandError {
     CommandError::new(Exit::Missing, "no_branch", message, hint)
 }
 
+/// Makes a new store and returns its tip.
+pub fn make_store(store: &Path) -> Result<String, CommandError> {
+    let memory = closed::open_store(store, OpenMode::CreateNew)?;
+    let tip = memory.tip().to_string();
+    memory.close()?;
+    Ok(tip)
+}
+
 /// Returns what the clock and the last entry of a store say; with `reset` times follow the clock again.
 pub fn look_at_clock(store: &Path, reset: bool) -> Result<Value, CommandError> {
     if !reset {

@@ -21,6 +21,9 @@ pub enum OpenError {
         /// What that process says of itself.
         holder: String,
     },
+    /// A store was to be made where there is one.
+    #[error("there is a store at {} already", .0.display())]
+    Exists(PathBuf),
     /// A store was to be made in a folder that is used for something else.
     #[error("the folder is no store and holds {0}")]
     NotAStore(String),
@@ -36,19 +39,19 @@ impl OpenError {
     /// Returns how to react.
     pub fn advice(&self) -> Advice {
         match self {
-            OpenError::Missing(_) => Advice::new(
-                Kind::NotFound,
-                "no_such_store",
-                "check the path; engramfs mount STORE MNT makes a new store",
-            ),
+            OpenError::Missing(_) => {
+                Advice::new(Kind::NotFound, "no_such_store", "check the path; engramfs init STORE makes a new store")
+            }
             OpenError::Locked { .. } => {
                 Advice::new(Kind::Locked, "locked", "use its mount, or unmount it first with engramfs umount")
             }
+            OpenError::Exists(_) => Advice::new(Kind::Exists, "exists", "use it as it is, or name a new folder"),
             OpenError::NotAStore(_) => Advice::new(Kind::Invalid, "not_a_store", "name an empty or new folder"),
             OpenError::OldFormat => Advice::new(
                 Kind::Unsupported,
                 "old_format",
-                "take it over with 0.1.0: engramfs export STORE/BRANCH for the records, cp -a from its mount for files",
+                "take it over with engramfs 0.1.0, branch by branch: `engramfs export STORE:main main.jsonl` for the records, and \
+                 `cp -a MNT/main/files DEST` from its mount for the files; then `engramfs import` and cp -a into a new store",
             ),
             OpenError::NewerFormat => Advice::new(Kind::Unsupported, "newer_format", "use that version"),
         }

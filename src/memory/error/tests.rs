@@ -109,11 +109,12 @@ fn of_merges() -> [MergeError; 7] {
     ]
 }
 
-fn of_opening() -> [OpenError; 5] {
+fn of_opening() -> [OpenError; 6] {
     [
         OpenError::Missing(text().into()),
         OpenError::Locked { store: text().into(), holder: text() },
         OpenError::NotAStore(text()),
+        OpenError::Exists(text().into()),
         OpenError::OldFormat,
         OpenError::NewerFormat,
     ]

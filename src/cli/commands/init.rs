@@ -1,0 +1,31 @@
+//! `engramfs init`: makes a store.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::CommandError;
+use crate::cli::output::Output;
+use crate::cli::target::make_store;
+
+/// Makes an empty store with the branch main, without mounting it.
+#[derive(clap::Args)]
+#[command(before_help = "Examples:
+  engramfs init ~/memory
+  engramfs init ~/memory && engramfs import ~/memory:main notes.jsonl")]
+pub struct Args {
+    /// The store's directory: an empty one, or one that does not exist yet.
+    store: PathBuf,
+}
+
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
+    let tip = make_store(&args.store)?;
+    let target = format!("{}:main", args.store.display());
+    if out.is_json() {
+        out.line(json!({ "store": args.store, "target": target, "tip": tip }))?;
+    } else {
+        out.line(target)?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,31 @@
+//! `engramfs restore`: makes a store out of a backup.
+
+use std::path::PathBuf;
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::CommandError;
+use crate::cli::output::Output;
+use crate::cli::render::facts;
+use crate::memory;
+
+/// Makes a store out of a backup: checks the backup first, copies it, puts it safely on disk and checks the copy.
+#[derive(clap::Args)]
+#[command(before_help = "Examples:
+  engramfs restore /backup/memory-monday ~/memory
+  engramfs restore /backup/memory-monday ~/memory && engramfs mount ~/memory /mnt/memory")]
+pub struct Args {
+    /// The folder that `engramfs backup` made. It stays as it is.
+    backup: PathBuf,
+    /// Where the store goes: an empty directory, or one that does not exist yet.
+    store: PathBuf,
+}
+
+pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
+    let report = memory::restore(&args.backup, &args.store)?;
+    if out.is_json() {
+        out.line(report)?
+    } else {
+        out.text(&facts::render(&report))?
+    }
+    Ok(Exit::Done)
+}
