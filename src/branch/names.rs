@@ -47,6 +47,9 @@ pub enum NameError {
     /// A name of the tree.
     #[error("'{0}' is a name that every branch's directory uses itself")]
     Taken(String),
+    /// A label that would also read as an entry or a time.
+    #[error("'{0}' can't be a checkpoint's label: it reads as an entry or a time")]
+    Ambiguous(String),
     /// A record id that can't be a file's name.
     #[error("'{0}' is no record id")]
     RecordId(String),
@@ -59,6 +62,7 @@ impl NameError {
             NameError::Length(..) => "choose another".into(),
             NameError::Characters(..) => "use A-Z a-z 0-9 _ . - : @ and no dot in front".into(),
             NameError::Taken(..) => "choose another".into(),
+            NameError::Ambiguous(..) => "put a word in it, as in v12, and no @ in front".into(),
             NameError::RecordId(..) => {
                 "use 1 to 200 bytes of UTF-8 without '/', NUL or control characters and no dot in front".into()
             }

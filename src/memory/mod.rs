@@ -27,7 +27,7 @@ use std::sync::{Arc, Weak};
 
 pub use backup::{backup, restore};
 pub use catalog::settings::{Setting, parse_duration, parse_size};
-pub use catalog::{BranchId, View};
+pub use catalog::{BranchId, Revision, View};
 pub use command::log_record::MergeKind;
 pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
 pub use environment::Environment;
@@ -37,6 +37,7 @@ pub use error::{
 };
 pub use history::HistoryFile;
 pub use maintenance::expiry::OpenFiles;
+pub use merging::find_state::FoundState;
 pub use merging::merge::MergeTerms;
 pub use merging::merge_plan::MergeResult;
 pub use open::OpenMode;

@@ -1,6 +1,6 @@
 //! What a verb takes, and what it was given.
 
-use crate::memory::{Error, check_name};
+use crate::memory::{Error, Revision, check_name};
 
 /// One argument of a verb.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +13,8 @@ pub struct Argument {
     pub form: Form,
     /// Whether it is the name of a branch or a checkpoint.
     pub is_name: bool,
+    /// Whether it names a state of the branch: a label, an entry or a time.
+    pub is_revision: bool,
     /// Whether the command takes it, too, and not `ctl` alone.
     pub in_command: bool,
     accepts: fn(&str) -> bool,
@@ -40,7 +42,7 @@ pub enum Form {
 impl Argument {
     const fn new(name: &'static str, form: Form, help: &'static str) -> Argument {
         let (accepts, otherwise): (fn(&str) -> bool, _) = (|_| true, ("", ""));
-        Argument { name, help, form, is_name: false, in_command: true, accepts, otherwise }
+        Argument { name, help, form, is_name: false, is_revision: false, in_command: true, accepts, otherwise }
     }
 
     /// Returns an argument of one word.
@@ -76,6 +78,11 @@ impl Argument {
     /// Says that it is the name of a branch or a checkpoint.
     pub const fn naming(self) -> Argument {
         Argument { is_name: true, ..self }
+    }
+
+    /// Says that it names a state of the branch.
+    pub const fn naming_a_state(self) -> Argument {
+        Argument { is_revision: true, ..self }
     }
 
     /// Says that the command lacks it.
@@ -150,7 +157,15 @@ impl Arguments {
 
     /// Refuses a value that is meant as a name and is none, before it means something else in a line.
     pub fn check_names(&self, arguments: &[Argument]) -> Result<(), Error> {
-        let mut names = arguments.iter().filter(|argument| argument.is_name).flat_map(|argument| self.list(argument));
-        Ok(names.try_for_each(|name| check_name(name))?)
+        for argument in arguments {
+            for value in self.list(argument) {
+                match argument {
+                    Argument { is_name: true, .. } => check_name(value)?,
+                    Argument { is_revision: true, .. } => drop(Revision::parse(value)?),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
     }
 }

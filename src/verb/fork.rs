@@ -6,12 +6,15 @@ use super::{
     Argument, Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
     VerbSpec,
 };
-use crate::memory::{BranchError, Error};
+use crate::memory::{BranchError, Error, Revision};
 
 const NAME: Argument = Argument::word("NAME", "The new branch's name").naming();
-const FROM: Argument =
-    Argument::option("from", "LABEL", "Starts from this checkpoint of the branch instead of its present state")
-        .naming();
+const FROM: Argument = Argument::option(
+    "from",
+    "LABEL|ENTRY|TIME",
+    "Starts from this state of the branch: a checkpoint, an entry or a time",
+)
+.naming_a_state();
 const OWNER: Argument = Argument::option("owner", "UID", "Has it belong to this user from the beginning; root may")
     .accepting(|uid| uid.parse::<u32>().is_ok_and(|uid| uid != u32::MAX), "is no uid", "write the number of a user");
 
@@ -23,9 +26,8 @@ pub(super) const FORK: VerbSpec = VerbSpec {
         about: "Forks a branch, and prints where the new one is",
         target: "The branch to fork: its directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs fork /mnt/memory/main agent-7
-  engramfs fork --from v1 ~/memory:main retry
   engramfs fork --owner 1001 /mnt/memory/main agent-7
-  cd \"$(engramfs fork /mnt/memory/main agent-8)\"",
+  engramfs fork --from -2h ~/memory:main before-lunch",
     }),
     ..VerbSpec::of_owner("fork", fork)
 };
@@ -36,6 +38,11 @@ fn fork(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, 
     if owner.is_some_and(|owner| owner != actor.uid) && actor.uid != 0 {
         return Err(BranchError::OnlyRootGives.into());
     }
-    let fork = memory.fork_for(actor, branch, arguments.required(&NAME), arguments.get(&FROM), owner)?;
-    Ok(VerbAnswer::Line(json!({"status": "forked", "branch": &*memory.info(fork)?.path}).to_string()))
+    let from = arguments.get(&FROM).map(|text| memory.find_state(branch, &Revision::parse(text)?)).transpose()?;
+    let fork = memory.fork_from(actor, branch, arguments.required(&NAME), from.as_ref(), owner)?;
+    let mut answer = json!({"status": "forked", "branch": &*memory.info(fork)?.path});
+    if let Some(from) = from {
+        answer["from"] = from.to_json();
+    }
+    Ok(VerbAnswer::Line(answer.to_string()))
 }

@@ -1,19 +1,21 @@
-//! `rollback`: brings a branch, or some of its files, back to a checkpoint.
+//! `rollback`: brings a branch, or some of its files, back to an earlier state.
 
 use super::{Argument, Arguments, CommandForm, CommandHelp, VerbAnswer, VerbContext, VerbSpec};
-use crate::memory::Error;
+use crate::memory::{Error, Revision};
 
-const LABEL: Argument = Argument::word("LABEL", "The checkpoint's name").naming();
+const STATE: Argument =
+    Argument::word("LABEL|ENTRY|TIME", "The checkpoint, the entry, or the time, such as -2h").naming_a_state();
 const PATTERNS: Argument =
     Argument::list("files/PATTERN", "Only these files, such as files/notes/**; records and all other files stay");
 
 pub(super) const ROLLBACK: VerbSpec = VerbSpec {
-    arguments: &[LABEL, PATTERNS],
+    arguments: &[STATE, PATTERNS],
     command: CommandForm::OfTable(CommandHelp {
-        about: "Makes a branch as it was at a checkpoint; the state before stays readable for a while (config/keep)",
+        about: "Makes a branch as it was at a checkpoint, after an entry or at a time; the state before stays readable for a while (config/keep)",
         target: "The branch: its directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs rollback /mnt/memory/main before-cleanup
   engramfs rollback ~/memory:main/agent-7 v2 --json
+  engramfs rollback /mnt/memory/main -10m
   engramfs rollback /mnt/memory/main v2 -- 'files/notes/**'",
     }),
     ..VerbSpec::of_owner("rollback", rollback)
@@ -21,10 +23,10 @@ pub(super) const ROLLBACK: VerbSpec = VerbSpec {
 
 fn rollback(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let VerbContext { memory, actor, branch, .. } = *context;
-    let label = arguments.required(&LABEL);
-    let receipt = match arguments.list(&PATTERNS) {
-        [] => memory.rollback(actor, branch, label)?,
-        patterns => memory.rollback_files(actor, branch, label, patterns)?,
-    };
-    Ok(VerbAnswer::Line(receipt.to_json()))
+    let found = memory.find_state(branch, &Revision::parse(arguments.required(&STATE))?)?;
+    let receipt = memory.rollback_to(actor, branch, &found, arguments.list(&PATTERNS))?;
+    let line = receipt.to_json();
+    // As one object, in which the state that was found stands, too.
+    let line = format!("{},\"from\":{}}}", line.trim_end().trim_end_matches('}'), found.to_json());
+    Ok(VerbAnswer::Line(line))
 }

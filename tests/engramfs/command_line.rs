@@ -82,3 +82,24 @@ fn a_store_of_the_first_format_is_refused_with_how_to_take_it_over() {
         assert!(hint.contains("engramfs 0.1.0") && hint.contains("export") && hint.contains("cp -a"), "{hint}");
     }
 }
+
+#[test]
+fn states_are_named_by_label_entry_and_time() {
+    let folder = Folder::new();
+    let target = format!("{}:main", folder.at("store"));
+    run(&["init", &folder.at("store")]);
+    run(&["checkpoint", &target, "v1"]);
+    let log = lines(&run(&["log", &target, "--json"]).1);
+    let taken = log.iter().find(|line| line["op"] == "checkpoint").unwrap()["seq"].to_string();
+    for state in ["v1", &taken, &format!("@{taken}"), "-0m"] {
+        let (code, rolled) = json(&["rollback", &target, state]);
+        assert_eq!(code, 0, "{state}: {rolled}");
+    }
+    assert_eq!(json(&["rollback", &target, &taken]).1["from"]["checkpoint"], "v1");
+    assert_eq!(run(&["fork", "--from", "-0m", &target, "x"]).0, 0);
+    for (state, told) in [("99", "no_such_state"), ("-5d", "no_such_state"), ("v9", "no_such_checkpoint")] {
+        let (code, error) = json(&["rollback", &target, state]);
+        assert_eq!((code, &error["code"]), (6, &Value::from(told)), "{state}");
+    }
+    assert_eq!(json(&["checkpoint", &target, "12"]).1["code"], "bad_name");
+}

@@ -53,6 +53,8 @@ mod refusals;
 mod served;
 /// Random steps that fail, made fewer.
 mod shrink;
+/// States by label, entry and time.
+mod states;
 /// Histories that note what was acknowledged.
 mod story;
 /// Stores in memory, clocks that tick, chance from seeds.

@@ -73,7 +73,9 @@ fn definition(spec: &'static VerbSpec, help: CommandHelp) -> Command {
 }
 
 fn arg(argument: &Argument) -> Arg {
-    Arg::new(argument.name).value_name(argument.name).help(argument.help)
+    // A time may begin with a dash, as -2h does.
+    let arg = Arg::new(argument.name).value_name(argument.name).help(argument.help);
+    arg.allow_hyphen_values(argument.is_revision)
 }
 
 fn arguments(spec: &VerbSpec, given: &ArgMatches) -> Arguments {

@@ -37,6 +37,53 @@ pub struct RetainedState {
     pub time: Time,
 }
 
+/// Where a rollback or a fork takes a state from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateSource {
+    /// From the checkpoint of that label.
+    Checkpoint(Arc<str>),
+    /// From any state of the branch that is readable, by its head.
+    Head {
+        state: Hash,
+        /// Head of the base that the branch had with it.
+        base: Hash,
+    },
+}
+
+/// A state that a rollback or a fork takes.
+pub struct SourceState {
+    pub state: Arc<BranchVersion>,
+    /// The base that the branch had with it.
+    pub base: Arc<BranchVersion>,
+    /// The entry that took the checkpoint; 0 where it is none.
+    pub taken: u64,
+}
+
+impl StateSource {
+    /// Appends the stored form.
+    pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
+        match self {
+            StateSource::Checkpoint(label) => out.byte(1).text(label),
+            StateSource::Head { state, base } => out.byte(2).hash(state).hash(base),
+        }
+    }
+
+    /// Reads the stored form; none where there is no source.
+    pub fn read(input: &mut Reader<'_>) -> Result<Option<StateSource>, CodecError> {
+        match input.byte()? {
+            0 => Ok(None),
+            1 => Ok(Some(StateSource::Checkpoint(input.text()?.into()))),
+            2 => Ok(Some(StateSource::Head { state: input.hash()?, base: input.hash()? })),
+            code => Err(CodecError::Code(code)),
+        }
+    }
+
+    /// Returns the checkpoint's label, which its entry names.
+    pub fn label(&self) -> Option<&Arc<str>> {
+        if let StateSource::Checkpoint(label) = self { Some(label) } else { None }
+    }
+}
+
 impl PartialEq for Checkpoint {
     fn eq(&self, other: &Checkpoint) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
@@ -174,6 +221,28 @@ impl Branch {
     /// Returns the checkpoint of that label.
     pub fn checkpoint(&self, label: &str) -> Result<&Checkpoint, Error> {
         self.checkpoints.get(label).ok_or_else(|| Error::NoCheckpoint(label.to_string()))
+    }
+
+    /// Returns the state of a source.
+    pub fn source(&self, source: &StateSource) -> Result<SourceState, Error> {
+        match source {
+            StateSource::Checkpoint(label) => {
+                let Checkpoint { state, base, seq, .. } = self.checkpoint(label)?;
+                Ok(SourceState { state: state.clone(), base: base.clone(), taken: *seq })
+            }
+            StateSource::Head { state, base } => {
+                let find = |head: &Hash| {
+                    self.readable().find(|found| found.head() == *head).ok_or_else(|| Error::NotKept(head.to_string()))
+                };
+                Ok(SourceState { state: find(state)?.clone(), base: find(base)?.clone(), taken: 0 })
+            }
+        }
+    }
+
+    /// Goes through all states of it that are readable, the present one first.
+    pub fn readable(&self) -> impl Iterator<Item = &Arc<BranchVersion>> {
+        let checkpoints = self.checkpoints.values().flat_map(|checkpoint| [&checkpoint.state, &checkpoint.base]);
+        [&self.state, &self.base].into_iter().chain(checkpoints).chain(self.kept.values().map(|kept| &kept.state))
     }
 
     /// Keeps a state readable. One of equal content that is kept already stays, for longer.

@@ -7,6 +7,7 @@ mod branch_files;
 mod change;
 mod quota;
 mod reachable;
+mod revision;
 pub mod settings;
 mod view;
 
@@ -18,11 +19,12 @@ use crate::memory::{BranchError, Error};
 use branch_files::Holdings;
 use settings::{Setting, Settings};
 
-pub use branch::{Branch, BranchId, BranchRef, Checkpoint, Resolution, RetainedState};
+pub use branch::{Branch, BranchId, BranchRef, Checkpoint, Resolution, RetainedState, SourceState, StateSource};
 pub(in crate::memory) use branch_files::given;
 pub use change::CatalogChange;
 pub(in crate::memory) use quota::Quota;
 pub(in crate::memory) use reachable::{each_state, segments_of};
+pub use revision::{Revision, RevisionPoint, check_label};
 pub(in crate::memory) use view::ResolvedView;
 pub use view::View;
 

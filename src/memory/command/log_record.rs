@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::merge_outcome::{MergeOutcome, RollbackOutcome};
 use crate::lineage::EntryOp;
 use crate::memory::catalog::settings::{Setting, Settings};
-use crate::memory::catalog::{BranchId, Resolution};
+use crate::memory::catalog::{BranchId, Resolution, StateSource};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::record::RecordContent;
 
@@ -68,8 +68,8 @@ pub enum Command {
         parent: BranchId,
         /// The new branch's name.
         name: Arc<str>,
-        /// The checkpoint it starts from, or the parent's present state.
-        from: Option<Arc<str>>,
+        /// The state of the parent it starts from, or the present one.
+        from: Option<StateSource>,
         /// Whose it is; nothing for whoever forks.
         owner: Option<u32>,
     },
@@ -87,12 +87,12 @@ pub enum Command {
     },
     /// A checkpoint is deleted.
     Uncheckpoint(BranchId, Arc<str>),
-    /// The branch goes back to a checkpoint.
-    Rollback(BranchId, Arc<str>),
-    /// Some files go back to a checkpoint.
+    /// The branch goes back to an earlier state.
+    Rollback(BranchId, StateSource),
+    /// Some files go back to an earlier state.
     RollbackFiles {
         branch: BranchId,
-        label: Arc<str>,
+        source: StateSource,
         /// Which files, each pattern beginning with `files/`.
         patterns: Vec<Arc<str>>,
         outcome: Arc<RollbackOutcome>,
@@ -242,7 +242,11 @@ impl Command {
             }
             Command::User(name) => out.text(name),
             Command::Fork { parent, name, from, owner } => {
-                out.number(parent.0).text(name).maybe_text(from.as_deref());
+                out.number(parent.0).text(name);
+                match from {
+                    None => out.byte(0),
+                    Some(source) => source.write(out),
+                };
                 out.number(owner.map_or(0, |uid| u64::from(uid) + 1))
             }
             Command::Commit(branch, changes) => {
@@ -260,14 +264,14 @@ impl Command {
                 out
             }
             Command::Discard(branch) => out.number(branch.0),
-            Command::Uncheckpoint(branch, text)
-            | Command::Rollback(branch, text)
-            | Command::Rename(branch, text)
-            | Command::Refuse(branch, text) => out.number(branch.0).text(text),
+            Command::Uncheckpoint(branch, text) | Command::Rename(branch, text) | Command::Refuse(branch, text) => {
+                out.number(branch.0).text(text)
+            }
+            Command::Rollback(branch, source) => source.write(out.number(branch.0)),
             Command::Config(branch, setting, value) => out.number(branch.0).byte(setting.code()).text(value),
             Command::Files(branch, count) => out.number(branch.0).number(*count),
-            Command::RollbackFiles { branch, label, patterns, outcome } => {
-                out.number(branch.0).text(label).number(patterns.len() as u64);
+            Command::RollbackFiles { branch, source, patterns, outcome } => {
+                source.write(out.number(branch.0)).number(patterns.len() as u64);
                 outcome.write(patterns.iter().fold(&mut *out, |out, pattern| out.text(pattern)));
                 out
             }
@@ -295,7 +299,7 @@ impl Command {
         let branch = BranchId(input.number()?);
         Ok(match code {
             code::FORK => {
-                let (name, from) = (input.text()?.into(), input.maybe_text()?.map(Arc::from));
+                let (name, from) = (input.text()?.into(), StateSource::read(input)?);
                 let owner = input.number()?.checked_sub(1).map(narrow).transpose()?;
                 Command::Fork { parent: branch, name, from, owner }
             }
@@ -313,7 +317,7 @@ impl Command {
                 Command::Checkpoint { branch, label, text: input.text()?.into() }
             }
             code::UNCHECKPOINT => Command::Uncheckpoint(branch, input.text()?.into()),
-            code::ROLLBACK => Command::Rollback(branch, input.text()?.into()),
+            code::ROLLBACK => Command::Rollback(branch, read_source(input)?),
             code::MERGE => read_merge(branch, MergeKind::Merge, input)?,
             code::PROMOTE => read_merge(branch, MergeKind::Promote, input)?,
             code::PULL => read_merge(branch, MergeKind::Pull, input)?,
@@ -331,10 +335,10 @@ impl Command {
             }
             code::FILES => Command::Files(branch, input.number()?),
             code::ROLLBACK_FILES => {
-                let (label, count) = (input.text()?.into(), input.length()?);
+                let (source, count) = (read_source(input)?, input.length()?);
                 let patterns = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
                 let outcome = Arc::new(RollbackOutcome::read(input)?);
-                Command::RollbackFiles { branch, label, patterns, outcome }
+                Command::RollbackFiles { branch, source, patterns, outcome }
             }
             code::REFUSE => Command::Refuse(branch, input.text()?.into()),
             code => return Err(CodecError::Code(code)),
@@ -349,6 +353,10 @@ fn narrow(number: u64) -> Result<u32, CodecError> {
 fn read_merge(branch: BranchId, merge: MergeKind, input: &mut Reader<'_>) -> Result<Command, CodecError> {
     let outcome = MergeOutcome::read(input, merge == MergeKind::Promote)?;
     Ok(Command::Merge(branch, merge, Arc::new(outcome)))
+}
+
+fn read_source(input: &mut Reader<'_>) -> Result<StateSource, CodecError> {
+    StateSource::read(input)?.ok_or(CodecError::Code(0))
 }
 
 /// Flags of a stored change.
@@ -431,13 +439,18 @@ mod tests {
             RecordChange::Delete { id: "c".into() },
         ];
         round_trip(Command::Root(name.clone(), Settings::default()));
-        round_trip(Command::Fork { parent: branch, name: name.clone(), from: Some("cp".into()), owner: None });
         round_trip(Command::Fork { parent: branch, name: name.clone(), from: None, owner: Some(u32::MAX) });
+        let sources =
+            [StateSource::Checkpoint("cp".into()), StateSource::Head { state: Hash([4; 32]), base: Hash([5; 32]) }];
+        for source in &sources {
+            let from = Some(source.clone());
+            round_trip(Command::Fork { parent: branch, name: name.clone(), from, owner: None });
+            round_trip(Command::Rollback(branch, source.clone()));
+        }
         round_trip(Command::Commit(branch, changes));
         round_trip(Command::Bulk(branch, Hash([3; 32]), vec![name.clone()]));
         round_trip(Command::Checkpoint { branch, label: name.clone(), text: "why".into() });
         round_trip(Command::Uncheckpoint(branch, name.clone()));
-        round_trip(Command::Rollback(branch, name.clone()));
         for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
             round_trip(Command::Merge(branch, merge, Arc::new(samples::outcome(merge == MergeKind::Promote))));
         }
@@ -453,7 +466,7 @@ mod tests {
         round_trip(Command::Refuse(branch, name.clone()));
         round_trip(Command::Files(branch, 12));
         let (patterns, outcome) = (vec![name.clone(), "b".into()], Arc::new(samples::rollback()));
-        round_trip(Command::RollbackFiles { branch, label: name.clone(), patterns, outcome });
+        round_trip(Command::RollbackFiles { branch, source: sources[1].clone(), patterns, outcome });
         round_trip(Command::User(name));
         round_trip(Command::Clock);
     }

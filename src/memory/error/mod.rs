@@ -102,6 +102,12 @@ pub enum Error {
     /// There is no such checkpoint.
     #[error("the branch has no checkpoint {0}")]
     NoCheckpoint(String),
+    /// The branch never had such a state.
+    #[error("the branch has no state {0}")]
+    NoState(String),
+    /// The state is not kept any longer.
+    #[error("the state {0} is not kept any longer")]
+    NotKept(String),
     /// Nothing that the viewer may see has this hash.
     #[error("nothing readable has the hash {0}")]
     NoHash(Hash),
@@ -234,6 +240,14 @@ impl Error {
             }
             Error::NoCheckpoint(_) => {
                 Advice::new(Kind::NotFound, "no_such_checkpoint", "list them with ls in the branch's checkpoints/")
+            }
+            Error::NoState(_) => Advice::new(
+                Kind::NotFound,
+                "no_such_state",
+                "name an entry of the branch's own lineage, or a time since it was made and not in the future",
+            ),
+            Error::NotKept(_) => {
+                Advice::new(Kind::NotFound, "not_kept", "name a checkpoint, or a state that config/keep still keeps")
             }
             Error::NoHash(_) => Advice::new(
                 Kind::NotFound,

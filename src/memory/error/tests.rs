@@ -24,6 +24,8 @@ fn of_memory() -> Vec<Error> {
     vec![
         Error::NoBranch(text()),
         Error::NoCheckpoint(text()),
+        Error::NoState(text()),
+        Error::NotKept(text()),
         Error::NoHash(Hash::ZERO),
         Error::NoEntry(1),
         Error::NoScope(text()),
@@ -188,10 +190,12 @@ no_such_checkpoint NotFound
 no_such_entry NotFound
 no_such_hash NotFound
 no_such_record NotFound
+no_such_state NotFound
 no_such_store NotFound
 not_a_store Invalid
 not_finite Invalid
 not_json Invalid
+not_kept NotFound
 old_format Unsupported
 only_root_gives NotPermitted
 other_id Invalid

@@ -1,6 +1,7 @@
 //! Merges, promotes, pulls and rollbacks: planned without a lock, brought up to date and applied under it.
 
 pub mod conflict_acks;
+pub mod find_state;
 pub mod integration;
 pub mod merge;
 pub mod merge_budget;

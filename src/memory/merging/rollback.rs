@@ -1,4 +1,4 @@
-//! Going back to a checkpoint, as a whole or for some files.
+//! Going back to an earlier state, as a whole or for some files.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::merge_plan::MergeContext;
 use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::{Counts, Detail, EntryOp};
 use crate::memory::catalog::CatalogChange;
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, RetainedState};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, RetainedState, SourceState, StateSource};
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::merge_outcome::RollbackOutcome;
 use crate::memory::command::prepared::{PreparedCommand, about};
@@ -21,7 +21,7 @@ use crate::workspace::{Tree, TreePatch};
 /// A rollback that was worked out.
 pub struct Rollback {
     branch: BranchRef,
-    label: Arc<str>,
+    source: StateSource,
     /// The entry that took the checkpoint: another one may get its label.
     taken: u64,
     /// For some files only: the patterns, and what is done to those.
@@ -41,27 +41,28 @@ impl Rollback {
     pub fn new(
         context: MergeContext<'_>,
         branch: BranchId,
-        label: &Arc<str>,
+        source: &StateSource,
         patterns: Option<&[Arc<str>]>,
         most: usize,
     ) -> Result<Rollback, PlanError> {
         let branch = context.catalog.branch_ref(branch)?;
-        let checkpoint = branch.checkpoint(label)?;
+        let SourceState { state: wanted, base: wanted_base, taken } = branch.source(source)?;
         let (state, base, counts, files) = match patterns {
             None => {
-                let (state, counts) = whole(branch, &checkpoint.state, context.time, most)?;
-                (state, Some(checkpoint.base.clone()), counts, None)
+                let (state, counts) = whole(branch, &wanted, context.time, most)?;
+                (state, Some(wanted_base), counts, None)
             }
             Some(patterns) => {
-                let (state, base, outcome) = of_files(context, branch, checkpoint, patterns, most)?;
+                let wanted = [wanted.files(), wanted_base.files()];
+                let (state, base, outcome) = of_files(context, branch, wanted, patterns, most)?;
                 let counts = Counts { files: outcome.count, ..Counts::default() };
                 (state, base, counts, Some((patterns.to_vec(), Arc::new(outcome))))
             }
         };
         Ok(Rollback {
             branch: branch.clone(),
-            label: label.clone(),
-            taken: checkpoint.seq,
+            source: source.clone(),
+            taken,
             base,
             files,
             state,
@@ -74,21 +75,21 @@ impl Rollback {
     pub fn replay(
         context: MergeContext<'_>,
         branch: BranchId,
-        label: &Arc<str>,
+        source: &StateSource,
         patterns: &[Arc<str>],
         outcome: &Arc<RollbackOutcome>,
     ) -> Result<Rollback, Error> {
         let branch = context.catalog.branch_ref(branch)?;
-        let checkpoint = branch.checkpoint(label)?;
+        let SourceState { state: wanted, base: wanted_base, taken } = branch.source(source)?;
         let mut state = BranchVersion::clone(&branch.state);
-        let own = state.files().patched(&outcome.files, checkpoint.state.files(), context.time, context.packs);
+        let own = state.files().patched(&outcome.files, wanted.files(), context.time, context.packs);
         state.set_files(own.map_err(stored)?);
-        let base = branch.base.files().patched(&outcome.base, checkpoint.base.files(), context.time, context.packs);
+        let base = branch.base.files().patched(&outcome.base, wanted_base.files(), context.time, context.packs);
         let base = with_base_files(branch, &outcome.base, base.map_err(stored)?);
         Ok(Rollback {
             branch: branch.clone(),
-            label: label.clone(),
-            taken: checkpoint.seq,
+            source: source.clone(),
+            taken,
             base,
             files: Some((patterns.to_vec(), outcome.clone())),
             state,
@@ -99,11 +100,11 @@ impl Rollback {
 
     /// Returns what the log holds of it.
     pub fn command(&self) -> Command {
-        let (branch, label) = (self.branch.id, self.label.clone());
+        let (branch, source) = (self.branch.id, self.source.clone());
         match &self.files {
-            None => Command::Rollback(branch, label),
+            None => Command::Rollback(branch, source),
             Some((patterns, outcome)) => {
-                Command::RollbackFiles { branch, label, patterns: patterns.clone(), outcome: outcome.clone() }
+                Command::RollbackFiles { branch, source, patterns: patterns.clone(), outcome: outcome.clone() }
             }
         }
     }
@@ -111,8 +112,8 @@ impl Rollback {
     /// Returns whether branch and checkpoint are as they were.
     pub fn holds(&self, catalog: &Catalog) -> bool {
         let Ok(branch) = catalog.branch(self.branch.id) else { return false };
-        let same_checkpoint = branch.checkpoints.get(&self.label).is_some_and(|found| found.seq == self.taken);
-        same_checkpoint && branch.has_state_of(&self.branch) && branch.base_seq == self.branch.base_seq
+        let same_source = branch.source(&self.source).is_ok_and(|found| found.taken == self.taken);
+        same_source && branch.has_state_of(&self.branch) && branch.base_seq == self.branch.base_seq
     }
 
     /// Returns whether the branch holds less after it.
@@ -125,7 +126,7 @@ impl Rollback {
     pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch.id)?;
         let text = self.files.as_ref().map(|(patterns, _)| patterns.join(" ").into());
-        let detail = Detail { label: Some(self.label.clone()), text, ..Detail::default() };
+        let detail = Detail { label: self.source.label().cloned(), text, ..Detail::default() };
         let mut prepared = about(catalog, log_record, branch, EntryOp::Rollback).with_detail(detail);
         prepared.counts = self.counts;
         let kept = RetainedState { state: branch.state.clone(), time: log_record.time };
@@ -169,14 +170,14 @@ fn with_base_files(branch: &Branch, patch: &TreePatch, files: Tree) -> Option<Ar
     (!patch.changes.is_empty()).then(|| Arc::new(base))
 }
 
-/// Returns the state of a branch with the files at the patterns as the checkpoint has them, the base with the same files
-/// as the checkpoint's base, and what is done to both.
+/// Returns the state of a branch with the files at the patterns as another state has them, the base with the same files
+/// as the base of that state, and what is done to both.
 ///
 /// [`PlanError::Exceeded`] where more than `most` paths differ.
 fn of_files(
     context: MergeContext<'_>,
     branch: &BranchRef,
-    checkpoint: &Checkpoint,
+    [wanted, wanted_base]: [&Tree; 2],
     patterns: &[Arc<str>],
     most: usize,
 ) -> Result<(BranchVersion, Option<Arc<BranchVersion>>, RollbackOutcome), PlanError> {
@@ -196,10 +197,10 @@ fn of_files(
         let (tree, patch) = plan.without_removed(context.time, context.packs)?;
         Ok((tree, patch, plan.files))
     };
-    let (tree, files, count) = back(branch.state.files(), checkpoint.state.files())?;
+    let (tree, files, count) = back(branch.state.files(), wanted)?;
     let mut state = BranchVersion::clone(&branch.state);
     state.set_files(tree);
-    let (tree, base, _) = back(branch.base.files(), checkpoint.base.files())?;
+    let (tree, base, _) = back(branch.base.files(), wanted_base)?;
     let new_base = with_base_files(branch, &base, tree);
     let outcome = RollbackOutcome { head: state.head(), count, files, base };
     Ok((state, new_base, outcome))

@@ -6,7 +6,7 @@ use super::bulk::Bulk;
 use crate::branch::{BranchVersion, check_name, check_record_id};
 use crate::lineage::{Counts, Detail, EntryOp, Side};
 use crate::memory::catalog::settings::{Setting, Settings};
-use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange, Checkpoint, Resolution, given};
+use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange, Checkpoint, Resolution, StateSource, given};
 use crate::memory::command::log_record::{Command, LogRecord, RecordChange};
 use crate::memory::command::prepared::{PreparedCommand, about, fix};
 use crate::memory::command::record_input::check_numbers;
@@ -56,7 +56,7 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
     match &log_record.command {
         Command::Root(name, settings) => root(context, log_record, name, settings),
         Command::Fork { parent, name, from, owner } => {
-            fork(context, log_record, *parent, name, from.as_deref(), owner.unwrap_or(log_record.uid))
+            fork(context, log_record, *parent, name, from.as_ref(), owner.unwrap_or(log_record.uid))
         }
         Command::User(name) => Ok(user(log_record, name)),
         Command::Clock => Ok(clock(catalog, log_record)),
@@ -69,13 +69,13 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
             checkpoint(catalog, log_record, catalog.branch(*branch)?, label, text)
         }
         Command::Uncheckpoint(branch, label) => uncheckpoint(catalog, log_record, catalog.branch(*branch)?, label),
-        Command::Rollback(branch, label) => {
-            Rollback::new(context.merge_context(log_record), *branch, label, None, usize::MAX)
+        Command::Rollback(branch, source) => {
+            Rollback::new(context.merge_context(log_record), *branch, source, None, usize::MAX)
                 .map_err(Error::from)?
                 .prepare(catalog, log_record)
         }
-        Command::RollbackFiles { branch, label, patterns, outcome } => {
-            let replayed = Rollback::replay(context.merge_context(log_record), *branch, label, patterns, outcome)
+        Command::RollbackFiles { branch, source, patterns, outcome } => {
+            let replayed = Rollback::replay(context.merge_context(log_record), *branch, source, patterns, outcome)
                 .and_then(|rollback| rollback.prepare(catalog, log_record));
             context.recorded(replayed, outcome.head)
         }
@@ -145,7 +145,7 @@ fn fork(
     log_record: &LogRecord,
     parent: BranchId,
     name: &Arc<str>,
-    from: Option<&str>,
+    from: Option<&StateSource>,
     owner: u32,
 ) -> Result<PreparedCommand, Error> {
     check_name(name)?;
@@ -155,12 +155,12 @@ fn fork(
     }
     let state = match from {
         None => without_orphans(&parent.state),
-        Some(label) => parent.checkpoint(label)?.state.clone(),
+        Some(source) => without_orphans(&parent.source(source)?.state),
     };
     let state = given(&state, parent.uid, owner);
     let branch = Branch::new(BranchId(context.seq), name.clone(), Some(parent), state, owner, log_record.time);
     let text = (owner != log_record.uid).then(|| owner.to_string().into());
-    let detail = Detail { label: from.map(Arc::from), text, ..Detail::default() };
+    let detail = Detail { label: from.and_then(StateSource::label).cloned(), text, ..Detail::default() };
     let prepared = about(context.catalog, log_record, &branch, EntryOp::Fork).with_detail(detail);
     Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
 }

@@ -10,9 +10,10 @@ use crate::lineage::SignedEntry;
 use crate::memory::admission::disk_room::{DiskReservation, bulk_cost_of, cost_of};
 use crate::memory::admission::quota::Usage;
 use crate::memory::catalog::settings::{self, Setting, Settings, parse_duration};
-use crate::memory::catalog::{BranchId, Catalog};
+use crate::memory::catalog::{BranchId, Catalog, Revision, StateSource, check_label};
 use crate::memory::command::log_record::{Command, LogRecord, RecordChange};
 use crate::memory::command::record_input::{RecordEdit, RecordInput};
+use crate::memory::merging::find_state::FoundState;
 use crate::memory::merging::merge::{AGAIN, ROUNDS, SMALL};
 use crate::memory::merging::merge_budget::PlanError;
 use crate::memory::merging::merge_plan::MergeContext;
@@ -67,20 +68,23 @@ impl Memory {
     /// The cost depends on nothing that the branch holds. Kind `Exists` where the name is taken,
     /// `Invalid` where it is not a name.
     pub fn fork(&self, who: &Actor, parent: BranchId, name: &str, from: Option<&str>) -> Result<BranchId, Error> {
-        self.fork_for(who, parent, name, from, None)
+        let from = from.map(|text| self.find_state(parent, &Revision::parse(text)?)).transpose()?;
+        self.fork_from(who, parent, name, from.as_ref(), None)
     }
 
-    /// Like [`Memory::fork`], for another user, whose branch it is from the beginning. Who may is not asked here.
-    pub fn fork_for(
+    /// Forks a branch as it is now, or from a state that was found, for whoever forks or another user, whose branch it is
+    /// from the beginning. Who may is not asked here.
+    pub fn fork_from(
         &self,
         who: &Actor,
         parent: BranchId,
         name: &str,
-        from: Option<&str>,
+        from: Option<&FoundState>,
         owner: Option<u32>,
     ) -> Result<BranchId, Error> {
         self.check_quota(parent, |_| Ok(Usage { branches: 1, ..Usage::default() }))?;
-        let command = || Ok(Command::Fork { parent, name: name.into(), from: from.map(Arc::from), owner });
+        let from = from.map(|state| state.source.clone());
+        let command = || Ok(Command::Fork { parent, name: name.into(), from: from.clone(), owner });
         Ok(BranchId(self.transact(who, &[Some(parent)], command)?.entry.branch_id))
     }
 
@@ -235,12 +239,12 @@ impl Memory {
         &self,
         who: &Actor,
         branch: BranchId,
-        label: Arc<str>,
+        source: &StateSource,
         patterns: Option<Vec<Arc<str>>>,
     ) -> Result<Receipt, Error> {
         let work_out = |catalog: &Catalog, time: Time, most: usize| {
             let context = MergeContext { catalog, packs: &self.storage.trees, time };
-            Rollback::new(context, branch, &label, patterns.as_deref(), most)
+            Rollback::new(context, branch, source, patterns.as_deref(), most)
         };
         self.give_room()?;
         let (mut earlier, mut room): (Option<Rollback>, _) = (None, None);
@@ -315,6 +319,8 @@ impl Memory {
 
     /// Takes a checkpoint; `text` says why.
     pub fn checkpoint(&self, who: &Actor, branch: BranchId, label: &str, text: Option<&str>) -> Result<(), Error> {
+        // Not where commands are replayed: labels of earlier versions go on.
+        check_label(label)?;
         let command = || Ok(Command::Checkpoint { branch, label: label.into(), text: text.unwrap_or_default().into() });
         self.transact(who, &[Some(branch)], command).map(|_| ())
     }
@@ -328,7 +334,19 @@ impl Memory {
     /// Makes a branch's records those of a checkpoint, as a new commit; the state before stays
     /// readable for as long as `config/keep` says.
     pub fn rollback(&self, who: &Actor, branch: BranchId, label: &str) -> Result<Receipt, Error> {
-        self.roll_back(who, branch, label.into(), None)
+        self.rollback_to(who, branch, &self.find_state(branch, &Revision::parse(label)?)?, &[])
+    }
+
+    /// Goes back to a state that was found: with all, or with the files at some paths.
+    pub fn rollback_to(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        found: &FoundState,
+        patterns: &[String],
+    ) -> Result<Receipt, Error> {
+        let patterns: Vec<Arc<str>> = patterns.iter().map(|pattern| pattern.as_str().into()).collect();
+        self.roll_back(who, branch, &found.source, Some(patterns).filter(|patterns| !patterns.is_empty()))
     }
 
     /// Makes the files at some paths those of a checkpoint, and leaves all else. Patterns are those
@@ -340,8 +358,7 @@ impl Memory {
         label: &str,
         patterns: &[String],
     ) -> Result<Receipt, Error> {
-        let patterns = patterns.iter().map(|pattern| pattern.as_str().into()).collect();
-        self.roll_back(who, branch, label.into(), Some(patterns))
+        self.rollback_to(who, branch, &self.find_state(branch, &Revision::parse(label)?)?, patterns)
     }
 
     /// Writes a refusal into the lineage, at most one a second and branch; returns it, or kind `WouldWait` where it

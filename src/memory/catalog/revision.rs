@@ -1,0 +1,136 @@
+//! How a user names a state of a branch: `LABEL`, `ENTRY` or `TIME`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::branch::{NameError, check_name};
+use crate::object::{Hash, Time};
+
+/// Names a state of a branch. A checkpoint of that label comes first; `@` in front forces the other reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revision {
+    text: Arc<str>,
+    point: Option<RevisionPoint>,
+}
+
+/// What a revision names where it is no label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RevisionPoint {
+    /// The state after the entry of that number.
+    Number(u64),
+    /// The state after the entry of that hash.
+    Entry(Hash),
+    /// The newest state at or before that moment.
+    At(Time),
+    /// The same so many nanoseconds before now.
+    Before(i64),
+}
+
+impl Revision {
+    /// Parses a label, a number, 64 hex digits, a time in RFC 3339 with `Z`, or `-10m`, `-2h`, `-3d`.
+    pub fn parse(text: &str) -> Result<Revision, NameError> {
+        let point = RevisionPoint::parse(text.strip_prefix('@').unwrap_or(text));
+        if point.is_none() {
+            check_name(text)?;
+        }
+        Ok(Revision { text: text.into(), point })
+    }
+
+    /// Returns the label that it is if there is such a checkpoint.
+    pub fn label(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// Returns what it names where it is no label.
+    pub fn point(&self) -> Option<RevisionPoint> {
+        self.point
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl RevisionPoint {
+    fn parse(text: &str) -> Option<RevisionPoint> {
+        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && text.len() < 64 {
+            return text.parse().map(RevisionPoint::Number).ok();
+        }
+        if let Ok(hash) = text.parse() {
+            return Some(RevisionPoint::Entry(hash));
+        }
+        if let Some(age) = text.strip_prefix('-') {
+            return age_of(age).map(RevisionPoint::Before);
+        }
+        time_of(text).map(RevisionPoint::At)
+    }
+}
+
+/// Reads digits and `m`, `h` or `d`; the most there is where they are too many.
+fn age_of(text: &str) -> Option<i64> {
+    let digits = text.trim_end_matches(['m', 'h', 'd']);
+    let seconds = match text.strip_prefix(digits)? {
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse::<i64>().unwrap_or(i64::MAX).saturating_mul(seconds).saturating_mul(1_000_000_000))
+}
+
+/// Reads a time in RFC 3339 with `Z`; the last one there is where it is later.
+fn time_of(text: &str) -> Option<Time> {
+    let has_form = text.ends_with(['Z', 'z']) && text.as_bytes().get(10).is_some_and(|byte| b"Tt".contains(byte));
+    let time: jiff::Timestamp = text.parse().ok().filter(|_| has_form)?;
+    let nanos = time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into());
+    i64::try_from(nanos).ok().map(Time)
+}
+
+/// Checks the label of a new checkpoint: a name that reads as nothing else.
+pub fn check_label(label: &str) -> Result<(), NameError> {
+    check_name(label)?;
+    let is_digits = label.bytes().all(|byte| byte.is_ascii_digit());
+    if label.starts_with('@') || is_digits || RevisionPoint::parse(label).is_some() {
+        return Err(NameError::Ambiguous(label.to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn point(text: &str) -> Option<RevisionPoint> {
+        Revision::parse(text).unwrap().point()
+    }
+
+    #[test]
+    fn each_form_has_its_reading_and_an_at_sign_forces_it() {
+        let hash = "0123456789abcdef".repeat(4);
+        for (text, read) in [
+            ("12", RevisionPoint::Number(12)),
+            (&*hash, RevisionPoint::Entry(hash.parse().unwrap())),
+            ("-10m", RevisionPoint::Before(600_000_000_000)),
+            ("-2h", RevisionPoint::Before(7_200_000_000_000)),
+            ("-3d", RevisionPoint::Before(259_200_000_000_000)),
+            ("1970-01-01T00:00:01Z", RevisionPoint::At(Time(1_000_000_000))),
+            ("1970-01-01T00:00:01.5Z", RevisionPoint::At(Time(1_500_000_000))),
+        ] {
+            assert_eq!(point(text), Some(read), "{text}");
+            assert_eq!(point(&format!("@{text}")), Some(read), "@{text}");
+            assert!(matches!(check_label(text), Err(NameError::Ambiguous(_))), "{text}");
+        }
+        for label in ["v1", "-10", "-m", "10m", "1970-01-01", "before-10m", "a12", "1970-01-01T00:00:01+01:00"] {
+            assert!(Revision::parse(label).map_or(true, |found| found.point().is_none()), "{label}");
+        }
+        assert_eq!((check_label("v1"), check_label("10m"), check_label("-10")), (Ok(()), Ok(()), Ok(())));
+        assert!(
+            check_label("@v1").is_err() && check_label("").is_err() && check_label("99999999999999999999").is_err()
+        );
+        assert!(Revision::parse("a/b").is_err() && Revision::parse("").is_err());
+    }
+}
