@@ -103,3 +103,52 @@ fn states_are_named_by_label_entry_and_time() {
     }
     assert_eq!(json(&["checkpoint", &target, "12"]).1["code"], "bad_name");
 }
+
+#[test]
+fn an_export_says_what_its_format_left_out() {
+    let folder = Folder::new();
+    let target = format!("{}:main", folder.at("store"));
+    let lines = "{\"id\":\"a\",\"text\":\"one\"}\n{\"id\":\"b\",\"vector\":[1,2]}\n{\"id\":\"c\",\"text\":\"three\"}\n";
+    fs::write(folder.at("in.jsonl"), lines).unwrap();
+    run(&["import", "--create", &target, &folder.at("in.jsonl")]);
+    for name in ["out.npy", "out.fvecs"] {
+        let (code, told) = json(&["export", &target, &folder.at(name)]);
+        let found = (code, &told["records"], &told["left_out"], &told["reason"], &told["kept_by"]);
+        assert_eq!(found, (0, &Value::from(1), &Value::from(2), &Value::from("no_vector"), &Value::from(".jsonl")));
+        let (_, _, words) = run(&["export", &target, &folder.at(name)]);
+        assert!(words.contains("2 of 3 records have no vector") && words.contains(".jsonl"), "{words}");
+    }
+    let (_, told) = json(&["export", &target, &folder.at("out.jsonl")]);
+    assert_eq!(
+        (&told["records"], &told["left_out"], &told["reason"]),
+        (&Value::from(3), &Value::from(0), &Value::Null)
+    );
+}
+
+#[test]
+fn records_come_from_arrays_folders_and_other_names_and_again_without_doubles() {
+    let folder = Folder::new();
+    let target = format!("{}:main", folder.at("store"));
+    run(&["init", &folder.at("store")]);
+    fs::create_dir_all(folder.at("notes/deep")).unwrap();
+    fs::write(folder.at("notes/tea.md"), "green tea").unwrap();
+    fs::write(folder.at("notes/deep/milk.txt"), "oat milk").unwrap();
+    fs::write(folder.at("notes/photo.png"), "x").unwrap();
+    fs::write(folder.at("a.json"), "[{\"id\":\"a\",\n \"text\":\"one\"},{\"id\":\"b\",\"text\":\"two\"}]").unwrap();
+    fs::write(folder.at("m.jsonl"), "{\"key\":7,\"page\":{\"body\":\"seven\"},\"lang\":\"en\"}\n").unwrap();
+    let map = ["--map", "id=key,text=page.body"];
+    for round in 0..2 {
+        let (_, notes) = json(&["import", &target, &folder.at("notes")]);
+        assert_eq!((&notes["rows"], &notes["left_out"]), (&Value::from(2), &Value::from(1)), "{notes}");
+        assert_eq!(json(&["import", &target, &folder.at("a.json")]).0, 0);
+        let (_, mapped) = json(&[&["import", &target, &folder.at("m.jsonl")][..], &map].concat());
+        assert_eq!(mapped["put"], Value::from(1 - round), "the second time all is there already");
+        assert_eq!(json(&["status", &target]).1["records"], Value::from(5));
+    }
+    run(&["export", &target, &folder.at("out.jsonl")]);
+    let out = lines(&fs::read_to_string(folder.at("out.jsonl")).unwrap());
+    let ids: Vec<&str> = out.iter().map(|line| line["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["7", "a", "b", "deep:milk.txt", "tea.md"]);
+    assert_eq!((&out[0]["text"], &out[0]["metadata"]["lang"]), (&Value::from("seven"), &Value::from("en")));
+    assert_eq!(json(&["import", &target, &folder.at("m.jsonl"), "--map", "name=x"]).0, 2);
+}

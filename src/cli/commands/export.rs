@@ -1,7 +1,7 @@
 //! `engramfs export`: writes all records of a branch to a file.
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -10,10 +10,12 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::formats::{Format, copy, write_fvecs};
 use crate::cli::output::{Output, remark};
-use crate::cli::target::{Access, Target};
+use crate::cli::target::{Access, StateExports, Target};
 use crate::memory::Export;
 
 /// Writes all records of a branch to a file: .jsonl, or .npy and .fvecs with their ids beside them.
+///
+/// Records without a vector are in .jsonl alone; it says how many another format left out.
 #[derive(clap::Args)]
 #[command(before_help = "Examples:
   engramfs export /mnt/memory/main records.jsonl
@@ -33,6 +35,9 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     let format = Format::of(&args.file)?;
     let ids = match (format, &args.ids) {
+        (Format::JsonArray, _) => {
+            return Err(CommandError::usage("records are not exported as a JSON array", "end the name in .jsonl"));
+        }
         (Format::JsonLines, Some(_)) => {
             return Err(CommandError::usage(
                 "--ids goes with .npy and .fvecs",
@@ -43,18 +48,40 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
         (_, Some(path)) => Some(path.clone()),
         (_, None) => Some(beside(&args.file)),
     };
-    target.with(Access::Read, |branch| match &ids {
-        None => write_all(branch.exports(&[Export::Records])?, &[(&args.file, format)]),
+    let (records, written) = target.with(Access::Read, |branch| match &ids {
+        None => {
+            let StateExports { readers, records } = branch.exports(&[Export::Records])?;
+            write_all(readers, &[(&args.file, format)])?;
+            Ok((records, records))
+        }
         Some(ids) => {
-            let sources = branch.exports(&[Export::Vectors, Export::Ids])?;
-            write_all(sources, &[(&args.file, format), (ids, Format::JsonLines)])
+            let StateExports { readers, records } = branch.exports(&[Export::Vectors, Export::Ids])?;
+            write_all(readers, &[(&args.file, format), (ids, Format::JsonLines)])?;
+            Ok((records, count_lines(ids)?))
         }
     })?;
     if let Some(ids) = ids.as_ref().filter(|_| args.ids.is_none() && !out.is_json()) {
         remark(format_args!("the ids are in {}", ids.display()));
     }
-    out.json_only(&json!({ "file": args.file, "ids": ids }))?;
+    let left_out = records.saturating_sub(written);
+    if left_out > 0 && !out.is_json() {
+        remark(format_args!(
+            "{left_out} of {records} records have no vector and are not in {}; export to a .jsonl file, which keeps them, too",
+            args.file.display()
+        ));
+    }
+    let reason = (left_out > 0).then_some("no_vector");
+    out.json_only(&json!({
+        "file": args.file, "ids": ids, "records": written, "left_out": left_out, "reason": reason,
+        "kept_by": reason.map(|_| ".jsonl"),
+    }))?;
     Ok(Exit::Done)
+}
+
+fn count_lines(path: &Path) -> Result<u64, CommandError> {
+    let failed = |e: std::io::Error| CommandError::file("read", path, &e);
+    let mut lines = BufReader::new(File::open(path).map_err(failed)?).lines();
+    lines.try_fold(0, |count, line| line.map(|_| count + 1)).map_err(failed)
 }
 
 /// Returns FILE.ids.
@@ -86,7 +113,7 @@ fn fill(source: &mut dyn Read, part: &Path, format: Format) -> Result<(), Comman
     let mut sink = BufWriter::new(File::create(part).map_err(failed)?);
     match format {
         Format::Fvecs => write_fvecs(source, &mut sink)?,
-        Format::JsonLines | Format::Npy => drop(copy(source, &mut sink).map_err(failed)?),
+        Format::JsonLines | Format::JsonArray | Format::Npy => drop(copy(source, &mut sink).map_err(failed)?),
     }
     sink.flush().map_err(failed)?;
     sink.get_ref().sync_all().map_err(failed)

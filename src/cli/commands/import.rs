@@ -1,4 +1,4 @@
-//! `engramfs import`: takes records from a file.
+//! `engramfs import`: takes records from a file or a folder.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
-use crate::cli::formats::{InputRow, RowReader};
+use crate::cli::formats::{FieldMap, InputRow, RowReader};
 use crate::cli::output::{Output, remark};
 use crate::cli::progress::ProgressLine;
 use crate::cli::target::{Access, BranchAccess, Target};
@@ -14,23 +14,27 @@ use crate::cli::target::{Access, BranchAccess, Target};
 /// Rows of one atomic commit; fewer where they are large.
 const BATCH_ROWS: usize = 65_536;
 
-/// Takes records from a file: .jsonl, .npy (float16, float32, float64) or .fvecs.
+/// Takes records from a file (.jsonl, .json with an array, .npy, .fvecs), from a folder of .md and .txt files, or from standard input.
 ///
-/// Each batch of up to 65,536 rows or 64 MiB is one atomic commit. After a break the same import can be run again: records that are there
-/// already are replaced.
+/// Each batch of up to 65,536 rows or 64 MiB is one atomic commit. After a break the same import can be run again: records keep their
+/// ids, so none is doubled. Give ids, or let --map take them from a field: a line without one gets a new id each time.
 #[derive(clap::Args)]
 #[command(before_help = "Examples:
   engramfs import /mnt/memory/main records.jsonl
   engramfs import ~/memory:main vectors.npy --ids ids.txt
-  engramfs import --create ~/new-memory:main sift.fvecs")]
+  engramfs import ~/memory:main pages.jsonl --map id=url_hash,text=body,vector=embedding
+  engramfs import --create ~/new-memory:main ~/notes      (a record for each .md and .txt file)")]
 pub struct Args {
     /// The branch: its directory under a mount, or STORE:NAME-PATH.
     target: String,
-    /// The file; the end of its name tells the format.
+    /// The file, whose name's end tells the format; a folder of .md and .txt files; or - for JSON Lines from standard input.
     file: PathBuf,
     /// The ids of the rows of an array, one a line; without it they are row-00000000 and on.
     #[arg(long, value_name = "FILE")]
     ids: Option<PathBuf>,
+    /// Which fields of JSON hold id, text, vector and metadata; a dot leads into objects, and all other fields become metadata.
+    #[arg(long, value_name = "id=…,text=…,vector=…")]
+    map: Option<FieldMap>,
     /// Makes the store if it is not there.
     #[arg(long)]
     create: bool,
@@ -39,7 +43,8 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     // Before the store is touched: a wrong name or header changes nothing.
-    let rows = RowReader::open(&args.file, args.ids.as_deref())?;
+    let rows = RowReader::open(&args.file, args.ids.as_deref(), args.map.as_ref())?;
+    let left_out = rows.left_out;
     let access = if args.create { Access::Create } else { Access::Write };
     let progress = ProgressLine::new(rows.length, out.is_json());
     let mut import = Import { args, progress, rows: 0, sums: [0; 2], last: Value::Null };
@@ -49,10 +54,13 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     if out.is_json() {
         let Import { rows, last, .. } = import;
         out.line(
-            json!({ "rows": rows, "put": put, "deleted": deleted, "head": last["head"], "entry": last["entry"] }),
+            json!({ "rows": rows, "put": put, "deleted": deleted, "left_out": left_out, "head": last["head"], "entry": last["entry"] }),
         )?;
     } else {
         remark(format_args!("{} rows read: {put} put, {deleted} deleted", import.rows));
+        if left_out > 0 {
+            remark(format_args!("{left_out} files that are neither .md nor .txt were left out"));
+        }
     }
     Ok(Exit::Done)
 }

@@ -1,10 +1,13 @@
-//! The files that records come from and go to: JSON Lines, NumPy arrays and fvecs.
+//! The files that records come from and go to: JSON Lines, JSON arrays, NumPy arrays, fvecs and folders of notes.
 
+mod fields;
+mod folder;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod fvecs;
 mod half;
 mod ids;
+mod json_array;
 mod jsonl;
 mod npy;
 
@@ -19,6 +22,7 @@ use super::exit::Exit;
 use super::failure::CommandError;
 use crate::memory::{Error, RecordEdit, RecordInput, check_record_id};
 
+pub use fields::FieldMap;
 pub use fvecs::write_fvecs;
 
 /// Bytes read from a file at a time.
@@ -29,6 +33,8 @@ const BUFFER: usize = 1 << 20;
 pub enum Format {
     /// `.jsonl`: a record a line.
     JsonLines,
+    /// `.json`: an array of records.
+    JsonArray,
     /// `.npy`: a NumPy array, a vector a row.
     Npy,
     /// `.fvecs`: for each vector its length as i32 and its components as f32, little-endian.
@@ -40,11 +46,12 @@ impl Format {
     pub fn of(path: &Path) -> Result<Format, CommandError> {
         match path.extension().and_then(|end| end.to_str()) {
             Some("jsonl" | "ndjson") => Ok(Format::JsonLines),
+            Some("json") => Ok(Format::JsonArray),
             Some("npy") => Ok(Format::Npy),
             Some("fvecs") => Ok(Format::Fvecs),
             _ => Err(CommandError::usage(
                 format!("{} does not tell its format", path.display()),
-                "end its name in .jsonl, .npy or .fvecs",
+                "end its name in .jsonl, .json, .npy or .fvecs",
             )),
         }
     }
@@ -100,34 +107,67 @@ impl InputRow {
     }
 }
 
-/// The records of a file, one after the other, in flat memory.
+/// The records of a file, one after the other.
 pub struct RowReader {
-    /// How many bytes there are to read.
+    /// How many bytes there are to read; 0 where that is not known.
     pub length: u64,
-    reader: Box<dyn Iterator<Item = Result<(InputRow, u64), CommandError>>>,
+    /// Files of a folder that are no notes.
+    pub left_out: u64,
+    reader: Rows,
 }
 
+type Rows = Box<dyn Iterator<Item = Result<(InputRow, u64), CommandError>>>;
+
 impl RowReader {
-    /// Opens `path`; `ids` names the file with the ids of a format that has none of its own.
-    pub fn open(path: &Path, ids: Option<&Path>) -> Result<RowReader, CommandError> {
+    /// Opens a file, a folder of notes, or with `-` JSON Lines from standard input; `ids` names the file with the ids of a format
+    /// that has none of its own, `fields` says which fields stand for which keys.
+    pub fn open(path: &Path, ids: Option<&Path>, fields: Option<&FieldMap>) -> Result<RowReader, CommandError> {
+        let mut rows = if path.is_dir() {
+            let notes = folder::Notes::of(path)?;
+            let (length, left_out) = (notes.length, notes.left_out);
+            RowReader { length, left_out, reader: refuse_ids(ids).map(|()| Box::new(notes))? }
+        } else if path == Path::new("-") {
+            refuse_ids(ids)?;
+            let input = BufReader::with_capacity(BUFFER, io::stdin());
+            RowReader { length: 0, left_out: 0, reader: Box::new(jsonl::Lines::new(path.to_owned(), input)) }
+        } else {
+            RowReader::of_file(path, ids)?
+        };
+        if let Some(fields) = fields {
+            let (fields, path) = (fields.clone(), path.to_owned());
+            let mapped =
+                rows.reader.map(move |row| row.and_then(|(row, bytes)| Ok((fields.apply(row, &path)?, bytes))));
+            rows.reader = Box::new(mapped);
+        }
+        Ok(rows)
+    }
+
+    fn of_file(path: &Path, ids: Option<&Path>) -> Result<RowReader, CommandError> {
         let format = Format::of(path)?;
+        if matches!(format, Format::JsonLines | Format::JsonArray) {
+            refuse_ids(ids)?;
+        }
         let file = File::open(path).map_err(|e| CommandError::file("opened", path, &e))?;
         let length = file.metadata().map_err(|e| CommandError::file("opened", path, &e))?.len();
-        let input = BufReader::with_capacity(BUFFER, file);
+        let mut input = BufReader::with_capacity(BUFFER, file);
         let path = path.to_owned();
-        let reader: Box<dyn Iterator<Item = _>> = match format {
-            Format::JsonLines if ids.is_some() => {
-                return Err(CommandError::usage(
-                    "--ids goes with .npy and .fvecs",
-                    "leave it out: the lines hold their ids",
-                ));
-            }
+        let reader: Rows = match format {
             Format::JsonLines => Box::new(jsonl::Lines::new(path, input)),
+            Format::JsonArray => {
+                let mut bytes = Vec::new();
+                input.read_to_end(&mut bytes).map_err(|e| CommandError::file("read", &path, &e))?;
+                Box::new(json_array::rows(path, &bytes)?)
+            }
             Format::Npy => Box::new(npy::NpyRows::new(path, input, length, ids)?),
             Format::Fvecs => Box::new(fvecs::FvecsRows::new(path, input, length, ids)?),
         };
-        Ok(RowReader { length, reader })
+        Ok(RowReader { length, left_out: 0, reader })
     }
+}
+
+fn refuse_ids(ids: Option<&Path>) -> Result<(), CommandError> {
+    let hint = "leave it out: the records have ids of their own";
+    if ids.is_none() { Ok(()) } else { Err(CommandError::usage("--ids goes with .npy and .fvecs", hint)) }
 }
 
 impl Iterator for RowReader {
@@ -192,7 +232,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.jsonl");
         std::fs::write(&path, "{}\n").unwrap();
-        assert_eq!(RowReader::open(&path, Some(&path)).err().unwrap().exit, Exit::Usage);
-        assert_eq!(RowReader::open(&path, None).unwrap().count(), 1);
+        assert_eq!(RowReader::open(&path, Some(&path), None).err().unwrap().exit, Exit::Usage);
+        assert_eq!(RowReader::open(&path, None, None).unwrap().count(), 1);
     }
 }

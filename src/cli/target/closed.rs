@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::lineage::Lineage;
-use super::{Access, BranchAccess, QuerySession};
+use super::{Access, BranchAccess, QuerySession, StateExports};
 use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -96,12 +96,12 @@ impl BranchAccess for Closed {
         Ok(Box::new(ClosedSession { branch: self, asked: 0 }))
     }
 
-    fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, CommandError> {
+    fn exports(&self, wanted: &[Export]) -> Result<StateExports, CommandError> {
         let snapshot = self.memory.snapshot(&self.view())?;
         let reader = |&export: &Export| -> Box<dyn Read> {
             Box::new(ExportReader { snapshot: snapshot.clone(), export, offset: 0 })
         };
-        Ok(wanted.iter().map(reader).collect())
+        Ok(StateExports { readers: wanted.iter().map(reader).collect(), records: snapshot.count() })
     }
 
     fn put(&self, rows: Vec<InputRow>) -> Result<Value, CommandError> {

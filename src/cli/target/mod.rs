@@ -66,11 +66,19 @@ pub trait BranchAccess {
     /// Begins a conversation of queries and answers.
     fn converse(&self) -> Result<Box<dyn QuerySession + '_>, CommandError>;
     /// Returns exports that all show the same state.
-    fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, CommandError>;
+    fn exports(&self, wanted: &[Export]) -> Result<StateExports, CommandError>;
     /// Writes rows as one atomic commit, and returns its receipt.
     fn put(&self, rows: Vec<InputRow>) -> Result<Value, CommandError>;
     /// Returns how many bytes of rows, by [`InputRow::size`], one commit should take.
     fn batch_bytes(&self) -> usize;
+}
+
+/// Exports of one state.
+pub struct StateExports {
+    /// In the order in which they were asked for.
+    pub readers: Vec<Box<dyn Read>>,
+    /// How many records the state has.
+    pub records: u64,
 }
 
 /// Queries and their answers in order.

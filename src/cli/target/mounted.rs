@@ -13,7 +13,7 @@ use super::control;
 use super::lineage::Lineage;
 use super::place::{shows_a_branch, store_of};
 use super::reason::Attempt;
-use super::{Access, BranchAccess, QuerySession};
+use super::{Access, BranchAccess, QuerySession, StateExports};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::formats::InputRow;
@@ -166,13 +166,14 @@ impl BranchAccess for Mounted<'_> {
         Ok(Box::new(MountedSession { branch: self, file }))
     }
 
-    fn exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, CommandError> {
+    fn exports(&self, wanted: &[Export]) -> Result<StateExports, CommandError> {
         for _ in 0..TRIES {
             // Each file shows the state at its open, so that all show one state if the head stayed meanwhile.
-            let before = self.status()?["head"].take();
+            let before = self.status()?;
             let readers = self.open_exports(wanted)?;
-            if self.status()?["head"] == before {
-                return Ok(readers);
+            if self.status()?["head"] == before["head"] {
+                let records = before["records"].as_u64().unwrap_or_default();
+                return Ok(StateExports { readers, records });
             }
         }
         let message = format!("{} changes too fast to be exported", self.directory.display());

@@ -44,8 +44,8 @@ fn exports_of_a_quiet_branch_open_at_once() {
     let dir = branch();
     fs::create_dir(dir.path().join("export")).unwrap();
     fs::write(dir.path().join("export/ids.txt"), "a\n").unwrap();
-    let mut readers = Mounted::new(dir.path()).exports(&[Export::Ids]).unwrap();
+    let mut exports = Mounted::new(dir.path()).exports(&[Export::Ids]).unwrap();
     let mut text = String::new();
-    readers[0].read_to_string(&mut text).unwrap();
+    exports.readers[0].read_to_string(&mut text).unwrap();
     assert_eq!(text, "a\n");
 }

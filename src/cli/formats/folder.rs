@@ -1,0 +1,106 @@
+//! A folder of notes: each .md and .txt file is a record, its text the content.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::{InputRow, malformed};
+use crate::cli::failure::CommandError;
+
+/// The notes below a folder, in the order of their paths.
+pub struct Notes {
+    folder: PathBuf,
+    paths: std::vec::IntoIter<PathBuf>,
+    row: usize,
+    /// Bytes of all of them.
+    pub length: u64,
+    /// Other files, which are no records.
+    pub left_out: u64,
+}
+
+impl Notes {
+    /// Looks for notes; names that begin with a dot, and links, are passed by.
+    pub fn of(folder: &Path) -> Result<Notes, CommandError> {
+        let (mut paths, mut length, mut left_out) = (Vec::new(), 0, 0);
+        let mut folders = vec![folder.to_owned()];
+        while let Some(next) = folders.pop() {
+            let failed = |e: std::io::Error| CommandError::file("read", &next, &e);
+            for entry in fs::read_dir(&next).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                let kind = entry.file_type().map_err(failed)?;
+                let path = entry.path();
+                let is_note = path.extension().is_some_and(|end| end == "md" || end == "txt");
+                match () {
+                    () if entry.file_name().as_encoded_bytes().starts_with(b".") => {}
+                    () if kind.is_dir() => folders.push(path),
+                    () if kind.is_file() && is_note => {
+                        length += entry.metadata().map_err(failed)?.len();
+                        paths.push(path);
+                    }
+                    () => left_out += 1,
+                }
+            }
+        }
+        paths.sort();
+        Ok(Notes { folder: folder.to_owned(), paths: paths.into_iter(), row: 0, length, left_out })
+    }
+
+    fn read(&mut self, path: &Path) -> Result<(InputRow, u64), CommandError> {
+        let inside = path.strip_prefix(&self.folder).unwrap_or(path);
+        let utf8 = "convert it to UTF-8, for instance with iconv";
+        let name = inside.to_str().ok_or_else(|| malformed(path, "has a name that is not UTF-8", "rename it"))?;
+        let bytes = fs::read(path).map_err(|e| CommandError::file("read", path, &e))?;
+        let length = bytes.len() as u64;
+        let text = String::from_utf8(bytes).map_err(|_| malformed(path, "is not UTF-8", utf8))?;
+        self.row += 1;
+        let record = json!({ "id": id_of(name), "text": text, "metadata": { "path": name } });
+        Ok((InputRow::Line { number: self.row, bytes: record.to_string().into_bytes() }, length))
+    }
+}
+
+/// Returns the id of a path: an id has no `/`. What has a colon already gets one more, so that no two paths have one id.
+fn id_of(name: &str) -> String {
+    name.replace(':', "::").replace('/', ":")
+}
+
+impl Iterator for Notes {
+    type Item = Result<(InputRow, u64), CommandError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let path = self.paths.next()?;
+        Some(self.read(&path))
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_note_is_a_record_and_other_files_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("deep")).unwrap();
+        fs::create_dir(dir.path().join(".git")).unwrap();
+        for (path, text) in [("deep/b.md", "two\n"), ("a.txt", "one"), (".git/c.md", "x"), ("d.png", "x")] {
+            fs::write(dir.path().join(path), text).unwrap();
+        }
+        let notes = Notes::of(dir.path()).unwrap();
+        assert_eq!((notes.length, notes.left_out), (7, 1));
+        let lines: Vec<serde_json::Value> =
+            notes.map(|row| serde_json::from_slice(&row.unwrap().0.into_line()).unwrap()).collect();
+        assert_eq!(lines[0], json!({"id": "a.txt", "text": "one", "metadata": {"path": "a.txt"}}));
+        assert_eq!((&lines[1]["id"], &lines[1]["text"]), (&json!("deep:b.md"), &json!("two\n")));
+        assert_eq!(lines.len(), 2);
+        assert_ne!(id_of("a/b"), id_of("a:b"));
+    }
+
+    #[test]
+    fn what_is_no_text_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.md"), [0xff]).unwrap();
+        let error = Notes::of(dir.path()).unwrap().next().unwrap().unwrap_err();
+        assert!(error.message.contains("a.md is not UTF-8"), "{}", error.message);
+    }
+}
