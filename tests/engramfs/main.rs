@@ -25,6 +25,8 @@ mod faults;
 mod files;
 /// Forged lineages.
 mod forgery;
+/// Stores with every kind of log record, as they are to be frozen.
+mod frozen;
 /// Full disks, and what is done on them.
 mod full;
 /// Walks through graphs, hidden rows and damage.

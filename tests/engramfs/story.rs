@@ -178,7 +178,7 @@ impl Story {
     }
 }
 
-fn each_branch(memory: &Memory, each: &mut impl FnMut(BranchId)) {
+pub fn each_branch(memory: &Memory, each: &mut impl FnMut(BranchId)) {
     let mut todo: Vec<BranchId> = memory.roots().into_iter().map(|(_, id)| id).collect();
     while let Some(id) = todo.pop() {
         each(id);

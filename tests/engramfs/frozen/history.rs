@@ -1,0 +1,145 @@
+//! A history with every kind of log record and every kind of operation on files.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use engramfs::disk::{Disk, RealDisk};
+use engramfs::memory::{
+    Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, OpenMode, RangeOp,
+    RenameHow, Setting, Side, Time, XattrHow,
+};
+
+use crate::files::write;
+use crate::support::{delete, environment, main_of, put, who};
+
+/// The clock of the history: it runs ahead until it is set right.
+static CLOCK: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+const DAY: i64 = 86_400_000_000_000;
+
+/// Makes a store at a folder that is empty.
+pub fn open(disk: &RealDisk) -> Arc<Memory> {
+    let environment = Environment {
+        clock: Box::new(|| Time(CLOCK.fetch_add(1_000, Ordering::Relaxed))),
+        uptime: Box::new(|| std::time::Duration::from_nanos(CLOCK.load(Ordering::Relaxed).cast_unsigned())),
+        ..environment()
+    };
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Memory::open_on(disk, OpenMode::Create, None, environment).unwrap()
+}
+
+/// Does everything once; `seal` is called where a store may be sealed.
+pub fn run(memory: &Memory, seal: impl Fn(&Memory)) {
+    let main = main_of(memory);
+    clock(memory, main);
+    records(memory, main);
+    files(memory, main);
+    seal(memory);
+    let child = branches(memory, main);
+    seal(memory);
+    merges(memory, main, child);
+    settings(memory, main);
+    memory.create_root(&who(), "notes").unwrap();
+    memory.fork(&who(), main, "alive", None).unwrap();
+    write(memory, main, "pending.md", "in no entry yet\n");
+}
+
+fn record(id: &str, n: u32) -> engramfs::memory::RecordEdit {
+    put(id, Some(vec![n as f32, 1.0, 0.5]), Some(&format!("text {n} of {id}")))
+}
+
+/// Something is written a year ahead, and the clock is set right.
+fn clock(memory: &Memory, main: BranchId) {
+    CLOCK.fetch_add(365 * DAY, Ordering::Relaxed);
+    let ahead = memory.commit(&who(), main, vec![record("ahead", 1)]);
+    assert_eq!(ahead.map(drop).map_err(|error| error.kind()), Ok(()));
+    CLOCK.fetch_sub(365 * DAY, Ordering::Relaxed);
+    memory.reset_clock(&who()).unwrap();
+}
+
+fn records(memory: &Memory, main: BranchId) {
+    memory.commit(&who(), main, (0..6).map(|n| record(&format!("r{n}"), n)).collect()).unwrap();
+    memory.commit(&who(), main, vec![put("words", None, Some("no vector")), delete("r5")]).unwrap();
+    let many = (0..1_100).map(|n| put(&format!("bulk-{n:04}"), None, Some("of a large commit")));
+    memory.commit(&who(), main, many.chain([delete("r4")]).collect()).unwrap();
+}
+
+fn name(text: &str) -> FileName {
+    FileName::new(text.as_bytes()).unwrap()
+}
+
+/// Every operation on files.
+fn files(memory: &Memory, main: BranchId) {
+    let edit = |op: FileOp<'_>| memory.edit(&who(), main, op).unwrap().inode;
+    let make = |at: u64, called: &str, make: Make| {
+        edit(FileOp::Create { parent: at, name: name(called), make, mode: 0o755, uid: 1000, gid: 1000 })
+    };
+    let folder = make(FILES_ROOT, "folder", Make::Directory);
+    let empty = make(FILES_ROOT, "empty", Make::Directory);
+    let file = make(folder, "file", Make::File);
+    make(folder, "link", Make::Symlink(b"file".into()));
+    make(folder, "pipe", Make::Fifo);
+    edit(FileOp::Write { inode: file, offset: 0, bytes: vec![b'x'; 150_000].into() });
+    edit(FileOp::Write { inode: file, offset: 7, bytes: b"short"[..].into() });
+    edit(FileOp::Range { inode: file, what: RangeOp::Punch, offset: 65_536, length: 65_536, keep_size: true });
+    edit(FileOp::Copy { from: file, from_offset: 0, to: file, to_offset: 200_000, length: 10 });
+    edit(FileOp::Link { inode: file, parent: FILES_ROOT, name: name("hard") });
+    edit(FileOp::SetXattr { inode: file, name: b"user.kind".into(), value: b"note".into(), how: XattrHow::Any });
+    edit(FileOp::SetXattr { inode: file, name: b"user.gone".into(), value: b"x".into(), how: XattrHow::Any });
+    edit(FileOp::RemoveXattr { inode: file, name: b"user.gone".into() });
+    edit(FileOp::SetAttr { inode: file, attrs: Attrs { mode: Some(0o640), ..Attrs::default() } });
+    let (new_name, how) = (name("moved"), RenameHow::Plain);
+    edit(FileOp::Rename { parent: FILES_ROOT, name: name("empty"), new_parent: folder, new_name, how, keep: false });
+    edit(FileOp::Rmdir { parent: folder, name: name("moved"), keep: false });
+    assert_ne!(empty, file);
+    let open = make(FILES_ROOT, "open", Make::File);
+    edit(FileOp::Unlink { parent: FILES_ROOT, name: name("open"), keep: true });
+    memory.drop_file_soon(who(), main, open);
+    write(memory, main, "both.txt", "one\ntwo\nthree\n");
+    write(memory, main, "log.jsonl", "{\"event_id\":1}\n");
+}
+
+/// Checkpoints, rollbacks, names, ends; returns a branch with edits of every kind.
+fn branches(memory: &Memory, main: BranchId) -> BranchId {
+    memory.checkpoint(&who(), main, "first", Some("as it began")).unwrap();
+    memory.checkpoint(&who(), main, "gone", None).unwrap();
+    memory.delete_checkpoint(&who(), main, "gone").unwrap();
+    memory.commit(&who(), main, vec![record("late", 9)]).unwrap();
+    write(memory, main, "both.txt", "lost by the rollback\n");
+    memory.rollback_files(&who(), main, "first", &["files/both.txt".into()]).unwrap();
+    memory.rollback(&who(), main, "first").unwrap();
+    let lost = memory.fork(&who(), main, "lost", Some("first")).unwrap();
+    memory.commit(&who(), lost, vec![record("r0", 70)]).unwrap();
+    memory.rename_branch(&who(), lost, "renamed").unwrap();
+    memory.discard(&who(), lost).unwrap();
+    let child = memory.fork(&who(), main, "child", None).unwrap();
+    memory.commit(&who(), child, vec![record("r1", 80), record("r2", 81), delete("r3")]).unwrap();
+    write(memory, child, "both.txt", "one\ntwo\nTHREE\n");
+    write(memory, child, "log.jsonl", "{\"event_id\":1}\n{\"event_id\":2}\n");
+    child
+}
+
+/// Pull, promote, merge, a conflict that is refused and then settled.
+fn merges(memory: &Memory, main: BranchId, child: BranchId) {
+    memory.commit(&who(), main, vec![record("r1", 90), record("from-main", 91)]).unwrap();
+    write(memory, main, "both.txt", "ONE\ntwo\nthree\n");
+    write(memory, main, "log.jsonl", "{\"event_id\":1}\n{\"event_id\":3}\n");
+    memory.merge(&who(), child, MergeKind::Pull, false).unwrap();
+    memory.commit(&who(), child, vec![record("r6", 82)]).unwrap();
+    memory.merge(&who(), child, MergeKind::Promote, false).unwrap();
+    memory.commit(&who(), child, vec![record("r2", 83)]).unwrap();
+    memory.commit(&who(), main, vec![record("r2", 92)]).unwrap();
+    memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
+    let refused = memory.merge(&who(), child, MergeKind::Merge, false).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Conflict);
+    memory.resolve_conflict(&who(), child, "r2", Side::Parent).unwrap();
+    memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+}
+
+fn settings(memory: &Memory, main: BranchId) {
+    memory.set(&who(), main, Setting::Agent, "planner").unwrap();
+    memory.set(&who(), main, Setting::Strategy, "newest-wins").unwrap();
+    memory.chmod(&who(), main, 0o750).unwrap();
+    let root = engramfs::memory::Actor { uid: 0, ..who() };
+    memory.chown(&root, main, 1001).unwrap();
+    memory.chown(&root, main, who().uid).unwrap();
+}
