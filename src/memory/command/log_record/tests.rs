@@ -1,0 +1,98 @@
+//! Every kind of log record, there and back.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use super::super::merge_outcome::samples;
+use super::*;
+use crate::lineage::Side;
+use crate::object::format_tables::{list, table};
+
+fn round_trip(command: Command) {
+    let log_record = LogRecord { time: Time(5), planned: Time(3), uid: 1000, command };
+    let bytes = log_record.to_bytes();
+    assert_eq!(LogRecord::from_bytes(&bytes).unwrap().to_bytes(), bytes);
+    for end in 0..bytes.len() {
+        // A cut command is an error, or at least never the same command.
+        assert!(LogRecord::from_bytes(&bytes[..end]).map_or(true, |other| other.to_bytes() != bytes));
+    }
+}
+
+#[test]
+fn every_command_reads_back() {
+    let (branch, name) = (BranchId(300), Arc::<str>::from("name"));
+    let content = RecordContent { vector: Some([1.0, -0.0].into()), text: Some("t".into()), metadata: "{}".into() };
+    let bare = RecordContent { vector: None, text: None, metadata: "{\"a\":1}".into() };
+    let changes = vec![
+        RecordChange::Put { id: "a".into(), content, from: Some("z".into()) },
+        RecordChange::Put { id: "b".into(), content: bare, from: None },
+        RecordChange::Delete { id: "c".into() },
+    ];
+    round_trip(Command::Root(name.clone(), Settings::default()));
+    round_trip(Command::Fork { parent: branch, name: name.clone(), from: None, owner: Some(u32::MAX) });
+    let sources =
+        [StateSource::Checkpoint("cp".into()), StateSource::Head { state: Hash([4; 32]), base: Hash([5; 32]) }];
+    for source in &sources {
+        let from = Some(source.clone());
+        round_trip(Command::Fork { parent: branch, name: name.clone(), from, owner: None });
+        round_trip(Command::Rollback(branch, source.clone()));
+    }
+    round_trip(Command::Commit(branch, changes));
+    round_trip(Command::Bulk(branch, Hash([3; 32]), vec![name.clone()]));
+    round_trip(Command::Checkpoint { branch, label: name.clone(), text: "why".into() });
+    round_trip(Command::Uncheckpoint(branch, name.clone()));
+    for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
+        round_trip(Command::Merge(branch, merge, Arc::new(samples::outcome(merge == MergeKind::Promote))));
+    }
+    round_trip(Command::Discard(branch));
+    round_trip(Command::Rename(branch, name.clone()));
+    for setting in Setting::ALL {
+        round_trip(Command::Config(branch, setting, "v".into()));
+    }
+    round_trip(Command::Mode(branch, 0o750));
+    round_trip(Command::Owner(branch, 1001));
+    let resolution = Resolution { side: Side::Parent, child: Some(Hash([1; 32])), parent: None };
+    round_trip(Command::Resolve { branch, id: name.clone(), resolution });
+    round_trip(Command::Refuse(branch, name.clone()));
+    round_trip(Command::Files(branch, 12));
+    let (patterns, outcome) = (vec![name.clone(), "b".into()], Arc::new(samples::rollback()));
+    round_trip(Command::RollbackFiles { branch, source: sources[1].clone(), patterns, outcome });
+    round_trip(Command::User(name));
+    round_trip(Command::Clock);
+}
+
+#[test]
+fn the_format_says_which_codes_there_are() {
+    let used = [
+        (code::ROOT, "root"),
+        (code::FORK, "fork"),
+        (code::COMMIT, "commit"),
+        (code::BULK, "bulk commit"),
+        (code::CHECKPOINT, "checkpoint"),
+        (code::UNCHECKPOINT, "uncheckpoint"),
+        (code::ROLLBACK, "rollback"),
+        (code::MERGE, "merge"),
+        (code::PROMOTE, "promote"),
+        (code::PULL, "pull"),
+        (code::DISCARD, "discard"),
+        (code::RENAME, "rename"),
+        (code::CONFIG, "config"),
+        (code::MODE, "mode"),
+        (code::RESOLVE, "resolve"),
+        (code::REFUSE, "refuse"),
+        (code::USER, "user"),
+        (code::FILES, "files"),
+        (code::ROLLBACK_FILES, "rollback of files"),
+        (code::CLOCK, "clock"),
+        (code::OWNER, "owner"),
+    ];
+    assert_eq!(table("Log records"), used.map(|(code, name)| (code, name.to_owned())).into());
+    let settings = Setting::ALL.map(|setting| (setting.code(), setting.name().to_owned()));
+    assert_eq!(list("Log records", "Settings"), settings.into());
+    // Codes of what is coming are free.
+    assert!(used.iter().all(|(code, _)| !(32..96).contains(code)));
+}
+
+#[test]
+fn a_fork_with_a_name_of_seven_letters_takes_few_bytes() {
+    let fork = Command::Fork { parent: BranchId(1), name: "agent-7".into(), from: None, owner: None };
+    assert!(LogRecord { time: Time(1), planned: Time(1), uid: 1000, command: fork }.to_bytes().len() <= 24);
+}
