@@ -2,7 +2,7 @@
 //! second is one entry of the lineage.
 //!
 //! A frame of an operation is not signed by itself. The entry that commits it is: its head covers
-//! the files. So every command that looks at a branch's head commits pending operations first, and so does a sync. Until then a
+//! the files. So every command that looks at a branch's head commits pending operations first. Until then a
 //! keyed code binds it to all before it. Long writes are in `contents`.
 
 use super::transact::LogTail;
