@@ -16,8 +16,9 @@ use crate::segment::{Blocks, Row, SegmentError};
 use crate::text::Language;
 use crate::vector::{Metric, PreparedVector};
 
-/// How many of each list's best records are fused at least, and how many times `k`.
+/// How many of each list's best records are fused at least.
 const FUSED_MIN: usize = 100;
+/// How many times `k` of them are, where that is more.
 const FUSED_PER_K: usize = 4;
 
 /// One place that is searched.
@@ -79,7 +80,7 @@ fn wanted(places: &[SearchSource], metric: Metric, query: &Query) -> Result<Reso
         let row = places.first().map(|place| place.state.find(id)).transpose()?.flatten();
         let version = row.ok_or_else(|| SearchError::NoRecord(id.clone()))?.version()?;
         vector = version.content.vector.as_deref().map(<[f32]>::to_vec);
-        // VectorSearch to a record means its vector; its text serves where it has none or is asked for.
+        // A query by a record compares with its vector; its text serves where it has none or is asked for.
         if vector.is_none() || matches!(query.mode, Some(Mode::Text | Mode::Hybrid)) {
             text = version.content.text.as_deref().map(str::to_owned);
         }
