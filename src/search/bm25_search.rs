@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::SearchError;
-use super::query_words::{QueryWords, TERM_STEPS};
+use super::matched_terms::{MatchedTerms, TERM_STEPS};
 use super::scan::{Scan, Scored};
 use super::top::{Ranked, Top};
 use crate::segment::Row;
@@ -20,7 +20,7 @@ pub fn best(
     language: Option<&Language>,
     k: usize,
 ) -> Result<Vec<Scored<f64>>, SearchError> {
-    let QueryWords { terms, groups, holding } = QueryWords::find(scans, text, language)?;
+    let MatchedTerms { terms, groups, holding } = MatchedTerms::find(scans, text, language)?;
     let mut collection = Collection::default();
     for totals in scans.iter().map(|scan| scan.state.totals()) {
         collection.documents += totals.records;

@@ -14,7 +14,7 @@ const COUNT_STEPS: usize = 4;
 const STEM_STEPS: usize = 8;
 
 /// Terms that some visible record holds: the query's words, and words that share their stems.
-pub struct QueryWords {
+pub struct MatchedTerms {
     /// The terms, each once.
     pub terms: Vec<Box<str>>,
     /// What counts as one word.
@@ -23,9 +23,9 @@ pub struct QueryWords {
     pub holding: Vec<u64>,
 }
 
-impl QueryWords {
+impl MatchedTerms {
     /// Looks for the words of a text in all places.
-    pub fn find(scans: &[Scan<'_>], text: &str, language: Option<&Language>) -> Result<QueryWords, SearchError> {
+    pub fn find(scans: &[Scan<'_>], text: &str, language: Option<&Language>) -> Result<MatchedTerms, SearchError> {
         let QueryTerms { exact, stems } = QueryTerms::of(text, language);
         let mut words: Vec<(f64, Vec<Box<str>>)> =
             exact.into_iter().map(|(term, weight)| (weight, vec![term])).collect();
@@ -42,7 +42,7 @@ impl QueryWords {
             (!members.is_empty()).then_some(TermGroup { weight, members })
         };
         let groups = words.into_iter().filter_map(group).collect();
-        Ok(QueryWords { terms, groups, holding })
+        Ok(MatchedTerms { terms, groups, holding })
     }
 }
 
