@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::decision::EntryForm;
 use super::entry::{Counts, Detail, Entry, EntryOp};
 use super::{SIGNATURE_BYTES, SignedEntry};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
@@ -41,7 +42,7 @@ impl SignedEntry {
         let entry = &self.entry;
         out.raw(&self.signature).byte(entry.op as u8).signed(entry.time.0).hash(&entry.head);
         out.number(entry.counts.put).number(entry.counts.deleted).number(entry.counts.files);
-        entry.detail.write(out);
+        entry.detail.write(out, EntryForm::Stored);
         out.hash(&entry.log_record);
     }
 

@@ -5,7 +5,19 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::object::{CodecError, Hash, Reader, Writer};
+use crate::object::{CodecError, Context, Hash, Reader, Writer};
+
+static LOST_CONTEXT: Context = Context::new("engramfs 2026 lost part v1");
+
+/// Which bytes of an entry are written. What was signed holds hashes of lines that a merge did not keep, so that a purge
+/// can take a line away and leave hash and signature of its entry as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EntryForm {
+    /// What is hashed and signed.
+    Signed,
+    /// What is stored.
+    Stored,
+}
 
 /// The side of a merge that a conflict was decided for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -24,8 +36,49 @@ pub enum Side {
 pub struct LostPart {
     /// Whose it was.
     pub side: Side,
-    /// What it said, cut where it is long: the whole of it stands in that side's version of the file.
+    /// What it said, cut where it is long: the whole of it stands in that side's version of the file. Blanks where it was
+    /// purged, as many as keep the lines of readers at their offsets.
     pub text: Arc<str>,
+    /// Hash of what it said, where that was purged.
+    pub purged: Option<Hash>,
+}
+
+impl LostPart {
+    /// Returns a part that was just lost.
+    pub fn new(side: Side, text: Arc<str>) -> LostPart {
+        LostPart { side, text, purged: None }
+    }
+
+    fn hash(&self) -> Hash {
+        self.purged.unwrap_or_else(|| Hash::of(&LOST_CONTEXT, self.text.as_bytes()))
+    }
+
+    /// Returns the part without its text.
+    fn without_text(&self) -> LostPart {
+        let length = json!(*self.text).to_string().len() - 2;
+        LostPart { side: self.side, text: " ".repeat(length).into(), purged: Some(self.hash()) }
+    }
+
+    fn write(&self, out: &mut Writer, form: EntryForm) {
+        let code = side_code(Some(self.side));
+        match (form, &self.purged) {
+            (EntryForm::Signed, _) => out.byte(code).hash(&self.hash()),
+            (EntryForm::Stored, None) => out.byte(code).text(&self.text),
+            (EntryForm::Stored, Some(hash)) => out.byte(code | PURGED).hash(hash).number(self.text.len() as u64),
+        };
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<LostPart, CodecError> {
+        let code = input.byte()?;
+        let side = side_of(code & !PURGED)?.ok_or(CodecError::Code(code))?;
+        if code & PURGED == 0 {
+            return Ok(LostPart::new(side, input.text()?.into()));
+        }
+        let (hash, length) = (input.hash()?, input.number()?);
+        let length = usize::try_from(length).ok().filter(|length| *length <= PURGED_BYTES_MAX);
+        let text = " ".repeat(length.ok_or(CodecError::Number)?).into();
+        Ok(LostPart { side, text, purged: Some(hash) })
+    }
 }
 
 /// One item that both sides changed, and what became of it.
@@ -54,6 +107,10 @@ pub struct Decision {
 
 /// Set in the code of a decision that details follow.
 const WITH_DETAILS: u8 = 0x10;
+/// Set in the side of a part that was purged.
+const PURGED: u8 = 0x10;
+/// No part is longer as JSON.
+const PURGED_BYTES_MAX: usize = 1 << 16;
 
 fn side_code(side: Option<Side>) -> u8 {
     match side {
@@ -84,29 +141,38 @@ impl Decision {
         self.decision != Some(Side::Both) || self.kept_as.is_some()
     }
 
-    /// Appends the canonical bytes.
-    pub(super) fn write(&self, out: &mut Writer) {
+    /// Appends the bytes that are stored or signed.
+    pub(super) fn write(&self, out: &mut Writer, form: EntryForm) {
         out.text(&self.id);
         for version in [&self.base, &self.child, &self.parent] {
             out.hash(&version.unwrap_or(Hash::ZERO));
         }
-        self.write_side(out);
+        self.write_side_as(out, form);
     }
 
-    /// Appends the bytes of all but id and versions.
+    /// Appends the stored bytes of all but id and versions.
     pub fn write_side(&self, out: &mut Writer) {
+        self.write_side_as(out, EntryForm::Stored);
+    }
+
+    fn write_side_as(&self, out: &mut Writer, form: EntryForm) {
         if !self.has_details() {
             out.byte(side_code(self.decision));
             return;
         }
         out.byte(side_code(self.decision) | WITH_DETAILS).number(self.lost.len() as u64);
-        for part in &self.lost {
-            out.byte(side_code(Some(part.side))).text(&part.text);
-        }
+        self.lost.iter().for_each(|part| part.write(out, form));
         out.number(self.lost_more).maybe_text(self.note.as_deref()).maybe_text(self.kept_as.as_deref());
     }
 
-    /// Reads canonical bytes back.
+    /// Takes the text of all lines away that the merge did not keep; returns whether there was some.
+    pub fn purge_lost(&mut self) -> bool {
+        let has_text = self.lost.iter().any(|part| part.purged.is_none());
+        self.lost.iter_mut().filter(|part| part.purged.is_none()).for_each(|part| *part = part.without_text());
+        has_text
+    }
+
+    /// Reads stored bytes back.
     pub(super) fn read(input: &mut Reader<'_>) -> Result<Decision, CodecError> {
         let id = input.text()?.into();
         let mut version = || input.hash().map(|hash| (hash != Hash::ZERO).then_some(hash));
@@ -157,13 +223,6 @@ impl Decision {
     }
 }
 
-impl LostPart {
-    fn read(input: &mut Reader<'_>) -> Result<LostPart, CodecError> {
-        let side = side_of(input.byte()?)?.ok_or(CodecError::Code(0))?;
-        Ok(LostPart { side, text: input.text()?.into() })
-    }
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
@@ -176,14 +235,14 @@ mod tests {
     #[test]
     fn details_are_read_back_and_cost_nothing_where_there_are_none() {
         let plain = Decision { id: "files/a".into(), child: Some(Hash([1; 32])), ..Decision::default() };
-        let part = LostPart { side: Side::Child, text: "a line".into() };
+        let part = LostPart::new(Side::Child, "a line".into());
         let note = Some("merged as a whole".into());
         let kept_as = Some("a~x".into());
         let full =
             Decision { lost: vec![part], lost_more: 3, note, kept_as, decision: Some(Side::Both), ..plain.clone() };
         let bytes = |decision: &Decision| {
             let mut out = Writer::new();
-            decision.write(&mut out);
+            decision.write(&mut out, EntryForm::Stored);
             out.finish()
         };
         for decision in [&plain, &full] {
@@ -196,5 +255,25 @@ mod tests {
         read(&[&empty[..], &[0, 0, 0, 0]].concat()).unwrap_err();
         assert_eq!(full.to_json()["lost"][0]["text"], "a line");
         assert_eq!(plain.to_json().get("lost"), None);
+    }
+
+    #[test]
+    fn a_purged_part_is_blank_and_its_decision_signed_as_before() {
+        let lost = vec![LostPart::new(Side::Parent, "say \"hunter2\"\n".into())];
+        let mut decision = Decision { id: "files/a".into(), decision: Some(Side::Child), lost, ..Decision::default() };
+        let signed = |decision: &Decision| {
+            let mut out = Writer::new();
+            decision.write(&mut out, EntryForm::Signed);
+            out.finish()
+        };
+        let (before, line) = (signed(&decision), decision.to_json().to_string());
+        assert!(decision.purge_lost() && !decision.purge_lost(), "once");
+        let mut out = Writer::new();
+        decision.write(&mut out, EntryForm::Stored);
+        let bytes = out.finish();
+        assert!(!String::from_utf8_lossy(&bytes).contains("hunter2"));
+        let back = read(&bytes).unwrap();
+        assert_eq!((signed(&back), &back), (before, &decision));
+        assert_eq!(back.to_json().to_string().len(), line.len(), "what follows in a file of lines stays where it is");
     }
 }

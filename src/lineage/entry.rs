@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::decision::EntryForm;
 use super::{Decision, Key, PublicKey, SIGNATURE_BYTES};
 use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
 
@@ -190,20 +191,24 @@ impl Entry {
         self.detail.owner(self.op)
     }
 
-    /// Returns the canonical bytes: what is hashed and signed.
+    /// Returns the stored bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
+        self.bytes(EntryForm::Stored)
+    }
+
+    fn bytes(&self, form: EntryForm) -> Vec<u8> {
         let mut out = Writer::new();
         out.number(self.seq).byte(self.op as u8).text(&self.branch).number(self.branch_id);
         out.maybe_text(self.parent.as_deref()).number(self.parent_id).signed(self.time.0);
         out.text(&self.agent).text(&self.session).text(&self.task).number(u64::from(self.uid));
         out.hash(&self.base).hash(&self.head);
         out.number(self.counts.put).number(self.counts.deleted).number(self.counts.files);
-        self.detail.write(&mut out);
+        self.detail.write(&mut out, form);
         out.hash(&self.log_record).hash(&self.prev).hash(&self.key);
         out.finish()
     }
 
-    /// Reads canonical bytes back.
+    /// Reads stored bytes back.
     pub fn read(input: &mut Reader<'_>) -> Result<Entry, CodecError> {
         Ok(Entry {
             seq: input.number()?,
@@ -227,9 +232,9 @@ impl Entry {
         })
     }
 
-    /// Returns the entry's own hash.
+    /// Returns the entry's own hash: that of its canonical bytes.
     pub fn hash(&self) -> Hash {
-        Hash::of(&CONTEXT, &self.to_bytes())
+        Hash::of(&CONTEXT, &self.bytes(EntryForm::Signed))
     }
 
     /// Returns whether the entry belongs to a merge into its parent.
@@ -239,10 +244,10 @@ impl Entry {
 }
 
 impl Detail {
-    pub(super) fn write(&self, out: &mut Writer) {
+    pub(super) fn write(&self, out: &mut Writer, form: EntryForm) {
         out.maybe_text(self.label.as_deref()).maybe_text(self.text.as_deref()).maybe_text(self.strategy);
         out.number(self.conflicts.len() as u64);
-        self.conflicts.iter().for_each(|conflict| conflict.write(out));
+        self.conflicts.iter().for_each(|conflict| conflict.write(out, form));
         out.byte(self.merge.is_some().into());
         if let Some(merge) = &self.merge {
             merge.write(out);

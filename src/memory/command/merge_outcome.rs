@@ -294,7 +294,7 @@ pub(super) mod samples {
 
     fn decision(code: u8) -> StoredDecision {
         let hash = Some(Hash([code; 32]));
-        let lost = vec![LostPart { side: Side::Parent, text: "a line".into() }];
+        let lost = vec![LostPart::new(Side::Parent, "a line".into())];
         let decision = Decision { id: "files/a".into(), parent: hash, lost, ..Decision::default() };
         StoredDecision { decision, at_path: [true, false, false] }
     }

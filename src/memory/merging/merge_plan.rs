@@ -476,7 +476,7 @@ fn file_decisions(plan: &FilePlan, merge: MergeKind) -> Vec<Decision> {
     for lost in &plan.losers {
         if let Loser::Part { side, bytes } = &lost.what {
             let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LOST_BYTES_MAX)]).into();
-            parts.entry(&lost.path).or_default().push(LostPart { side: seen_from(*side, merge), text });
+            parts.entry(&lost.path).or_default().push(LostPart::new(seen_from(*side, merge), text));
         }
     }
     let notes: HashMap<&[u8], Arc<str>> =
