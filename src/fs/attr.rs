@@ -12,7 +12,7 @@ pub(super) const NEVER: Duration = Duration::ZERO;
 /// The attributes of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attr {
-    /// The node's number, its own as long as the mount lives.
+    /// The node's number, its own as long as it is there.
     pub ino: u64,
     /// What it is; outside of `files/` a directory or a regular file.
     pub kind: FileKind,
@@ -76,6 +76,8 @@ impl Attr {
 pub struct EntryAttr {
     /// What stands there.
     pub attr: Attr,
+    /// Tells the node from an earlier one of the same number, in `files/`.
+    pub generation: u64,
     /// How long the kernel may believe that it stands there.
     pub lifetime: Duration,
 }
@@ -112,6 +114,8 @@ pub enum TimeSet {
     Now,
     /// A moment that the caller names.
     At(Time),
+    /// A moment before 1677-09-21 or after 2262-04-11: 64 bits of nanoseconds do not reach it.
+    OutOfRange,
 }
 
 /// Room on the store's device, in bytes, and inodes.

@@ -54,7 +54,7 @@ impl Filesystem {
     /// Returns an entry without attributes that anybody may believe.
     pub(super) fn shell(&self, node: &FsNode, directory: bool) -> EntryAttr {
         let attr = Attr::plain(self.nodes.number(node), directory, Time::default(), (0, 0));
-        EntryAttr { attr, lifetime: attr.lifetime }
+        EntryAttr { attr, generation: 0, lifetime: attr.lifetime }
     }
 }
 

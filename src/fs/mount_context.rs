@@ -43,12 +43,13 @@ pub(super) struct MountContext {
 
 impl MountContext {
     pub fn new(memory: Arc<Memory>, options: FsOptions) -> MountContext {
+        let numbering = memory.clone();
         MountContext {
             memory,
             states: BranchStates::default(),
             answers: LastAnswers::default(),
             notifier: KernelNotifier::start(),
-            file_numbers: Arc::default(),
+            file_numbers: Arc::new(FileNumbers::new(Box::new(move |branch| numbering.branch_number(branch)))),
             opened: OpenInodes::default(),
             scratch: Scratch::default(),
             removed: RemovedInodes::default(),

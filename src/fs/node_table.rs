@@ -144,7 +144,7 @@ mod tests {
     use crate::memory::{BranchId, View};
 
     fn table(root: FsNode) -> NodeTable {
-        NodeTable::new(root, Arc::default())
+        NodeTable::new(root, Arc::new(FileNumbers::new(Box::new(|_| 0))))
     }
 
     #[test]

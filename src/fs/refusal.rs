@@ -219,6 +219,8 @@ pub(super) enum InputRefusal {
     ValueTooLong(usize),
     #[error("another request of this handle is being answered")]
     HandleBusy,
+    #[error("the time is before 1677-09-21 or after 2262-04-11")]
+    TimeOutOfRange,
 }
 
 impl InputRefusal {
@@ -241,6 +243,11 @@ impl InputRefusal {
                 Advice::new(Kind::TooLarge, "line_too_long", "end each line with a line feed")
             }
             InputRefusal::ValueTooLong(_) => Advice::new(Kind::TooLarge, "value_too_long", "write a shorter one"),
+            InputRefusal::TimeOutOfRange => Advice::new(
+                Kind::Invalid,
+                "time_out_of_range",
+                "set a time in nanoseconds since 1970 that 64 bits hold",
+            ),
             InputRefusal::HandleBusy => Advice::new(
                 Kind::Busy,
                 "busy_handle",

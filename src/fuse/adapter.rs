@@ -11,17 +11,17 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, INodeNo, IoctlFlags, KernelConfig,
-    LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation, INodeNo, IoctlFlags,
+    KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use super::dispatch::{Call, Dispatcher};
 use super::kernel;
 use super::reply::{
-    GENERATION, answer, answer_attr, answer_created, answer_data, answer_entry, answer_open, answer_space,
-    answer_written, answer_xattr, caller, file_attr, guard, kind, manner, time_set,
+    answer, answer_attr, answer_created, answer_data, answer_entry, answer_open, answer_space, answer_written,
+    answer_xattr, caller, file_attr, guard, kind, manner, time_set,
 };
 use crate::fs::{AttrChanges, EntryAttr, Filesystem, WakeCall};
 
@@ -350,8 +350,8 @@ impl fuser::Filesystem for Adapter {
     ) {
         let read = move |fs: &Filesystem, reply: &mut ReplyDirectoryPlus| {
             let mut sink = |entry: &EntryAttr, next, name: &OsStr| {
-                let lifetime = entry.lifetime.min(entry.attr.lifetime);
-                reply.add(INodeNo(entry.attr.ino), next, name, &lifetime, &file_attr(&entry.attr), GENERATION)
+                let (attr, lifetime) = (file_attr(&entry.attr), entry.lifetime.min(entry.attr.lifetime));
+                reply.add(attr.ino, next, name, &lifetime, &attr, Generation(entry.generation))
             };
             fs.readdirplus(handle.0, offset, &mut sink)
         };

@@ -16,9 +16,6 @@ const BLOCK: u32 = 4_096;
 const INODES_FREE: u64 = 1 << 32;
 /// Bytes of the longest name.
 const NAME_MAX: u32 = 255;
-/// Numbers of nodes are never given twice.
-pub(super) const GENERATION: Generation = Generation(0);
-
 /// Runs an operation; a panic is EIO for the caller and a line in the log, and the mount lives on.
 pub(super) fn guard<T>(what: &str, operation: impl FnOnce() -> Result<T, fs::Errno>) -> Result<T, Errno> {
     let outcome = catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|_| {
@@ -47,7 +44,7 @@ pub(super) fn time_set(time: TimeOrNow) -> TimeSet {
         Err(error) => (-i128::from(error.duration().as_secs()), error.duration().subsec_nanos()),
     };
     let nanos = seconds * 1_000_000_000 + i128::from(nanos);
-    TimeSet::At(Time(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64))
+    i64::try_from(nanos).map_or(TimeSet::OutOfRange, |nanos| TimeSet::At(Time(nanos)))
 }
 
 pub(super) fn file_attr(attr: &Attr) -> FileAttr {
@@ -112,7 +109,12 @@ pub(super) fn answer(reply: ReplyEmpty, outcome: Result<(), Errno>) {
 
 pub(super) fn answer_entry(reply: ReplyEntry, outcome: Result<fs::EntryAttr, Errno>) {
     match outcome {
-        Ok(entry) => reply.entry_with_ttls(&entry.attr.lifetime, &entry.lifetime, &file_attr(&entry.attr), GENERATION),
+        Ok(entry) => reply.entry_with_ttls(
+            &entry.attr.lifetime,
+            &entry.lifetime,
+            &file_attr(&entry.attr),
+            Generation(entry.generation),
+        ),
         Err(error) => reply.error(error),
     }
 }
@@ -159,7 +161,13 @@ pub(super) fn answer_open(reply: ReplyOpen, outcome: Result<(u64, FopenFlags), E
 pub(super) fn answer_created(reply: ReplyCreate, outcome: Result<(fs::EntryAttr, u64, FopenFlags), Errno>) {
     match outcome {
         Ok((entry, handle, flags)) => {
-            reply.created(&entry.lifetime, &file_attr(&entry.attr), GENERATION, FileHandle(handle), flags);
+            reply.created(
+                &entry.lifetime,
+                &file_attr(&entry.attr),
+                Generation(entry.generation),
+                FileHandle(handle),
+                flags,
+            );
         }
         Err(error) => reply.error(error),
     }
@@ -201,5 +209,12 @@ mod tests {
         let read = TimeOrNow::SpecificTime(UNIX_EPOCH - Duration::new(2, 250_000_000));
         assert_eq!(time_set(read), TimeSet::At(Time(-1_750_000_000)));
         assert_eq!(time_set(TimeOrNow::Now), TimeSet::Now);
+    }
+
+    #[test]
+    fn a_time_beyond_64_bits_is_told_and_not_another_one() {
+        let years = |years: u64| UNIX_EPOCH + Duration::from_secs(years * 31_556_952);
+        assert!(matches!(time_set(TimeOrNow::SpecificTime(years(291))), TimeSet::At(_)));
+        assert_eq!(time_set(TimeOrNow::SpecificTime(years(293))), TimeSet::OutOfRange);
     }
 }

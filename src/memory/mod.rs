@@ -27,7 +27,7 @@ use std::sync::{Arc, Weak};
 
 pub use backup::{backup, restore};
 pub use catalog::settings::{Setting, parse_duration, parse_size};
-pub use catalog::{BranchId, Revision, View};
+pub use catalog::{BRANCH_NUMBERS, BranchId, Revision, View};
 pub use command::log_record::MergeKind;
 pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
 pub use environment::Environment;

@@ -45,7 +45,7 @@ impl NodeOperations for ControlNodeOps<'_> {
         let attr = self.attributes(self.fs.nodes.number(self.node), None)?;
         let ino = self.fs.nodes.remember(self.node);
         self.fs.nodes.tell_length(ino, attr.size);
-        Ok(EntryAttr { attr: Attr { ino, ..attr }, lifetime: self.name_lifetime() })
+        Ok(EntryAttr { attr: Attr { ino, ..attr }, generation: 0, lifetime: self.name_lifetime() })
     }
 
     fn name_lifetime(&self) -> Duration {

@@ -120,7 +120,7 @@ impl<'a> FileOps<'a> {
         let ino = self.fs.nodes.remember(&self.node());
         let attr = attr_of(&self.fs.mount, ino, self.of, self.inode, (tree, node));
         let attr = attr.inspect_err(|_| self.fs.nodes.forget(ino, 1))?;
-        Ok(EntryAttr { attr, lifetime: KEPT })
+        Ok(EntryAttr { attr, generation: self.of.view.branch().0, lifetime: KEPT })
     }
 }
 

@@ -18,6 +18,7 @@ use crate::fs::mount_context::Caller;
 use crate::fs::node::{FsNode, NAME_BYTES_MAX};
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::operations::{NodeOperations, Place, check_whiteout, fixed};
+use crate::fs::refusal::InputRefusal;
 use crate::memory::{Attrs, FILES_ROOT, FileKind, FileOp, Make, RangeOp, View, XattrHow};
 use crate::sync::{Mutex, Rank};
 
@@ -82,16 +83,17 @@ impl NodeOperations for FileOps<'_> {
             (uid, gid) = (None, None);
         }
         let time = |set: TimeSet| match set {
-            TimeSet::Now => self.fs.mount.memory.now(),
-            TimeSet::At(time) => time,
+            TimeSet::Now => Ok(self.fs.mount.memory.now()),
+            TimeSet::At(time) => Ok(time),
+            TimeSet::OutOfRange => Err(InputRefusal::TimeOutOfRange),
         };
         let attrs = Attrs {
             mode: mode_after(caller, changes, node),
             uid,
             gid,
             size: changes.size,
-            atime: changes.accessed.map(time),
-            mtime: changes.modified.map(time),
+            atime: changes.accessed.map(time).transpose()?,
+            mtime: changes.modified.map(time).transpose()?,
         };
         self.edit(caller, FileOp::SetAttr { inode: self.inode, attrs }).map(drop)
     }

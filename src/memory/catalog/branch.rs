@@ -132,6 +132,8 @@ impl Resolution {
 #[derive(Clone)]
 pub struct Branch {
     pub id: BranchId,
+    /// A small number that no other living branch has; 0 for none.
+    pub number: u32,
     pub name: Arc<str>,
     /// The names from the root branch down to its own, joined by `/`. Kept, since every answer and entry
     /// tells it, and putting it together at depth 64 takes some 3 µs.
@@ -195,6 +197,7 @@ impl Branch {
     ) -> Branch {
         Branch {
             id,
+            number: 0,
             path: name_path(parent, &name),
             name,
             parent: parent.map(|parent| parent.id),

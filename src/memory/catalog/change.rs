@@ -123,7 +123,8 @@ impl Catalog {
         }
     }
 
-    fn add(&mut self, branch: Branch, seq: u64) {
+    fn add(&mut self, mut branch: Branch, seq: u64) {
+        branch.number = self.numbers.take();
         self.held.replace(branch.uid, 0, files_held(&branch));
         match branch.parent {
             None => {
@@ -139,6 +140,7 @@ impl Catalog {
     fn remove(&mut self, id: BranchId, seq: u64) {
         let Some(branch) = self.branches.remove(&id) else { return };
         self.held.replace(branch.uid, files_held(&branch), 0);
+        self.numbers.free(branch.number);
         match branch.parent {
             None => {
                 self.roots.remove(&branch.name);

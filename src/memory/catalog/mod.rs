@@ -4,6 +4,7 @@
 
 mod branch;
 mod branch_files;
+mod branch_numbers;
 mod change;
 mod quota;
 mod reachable;
@@ -21,6 +22,7 @@ use settings::{Setting, Settings};
 
 pub use branch::{Branch, BranchId, BranchRef, Checkpoint, Resolution, RetainedState, SourceState, StateSource};
 pub(in crate::memory) use branch_files::given;
+pub use branch_numbers::{BRANCH_NUMBERS, BranchNumbers};
 pub use change::CatalogChange;
 pub(in crate::memory) use quota::Quota;
 pub(in crate::memory) use reachable::{each_state, segments_of};
@@ -42,6 +44,8 @@ pub struct Catalog {
     pub users: OrdMap<u32, Arc<str>>,
     /// Memory that names and attributes of files take, by who owns the branches.
     pub held: Holdings,
+    /// The numbers of the living branches.
+    pub numbers: BranchNumbers,
 }
 
 impl Catalog {

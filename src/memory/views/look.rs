@@ -178,6 +178,11 @@ impl Memory {
         })
     }
 
+    /// Returns the branch's small number, which another one may get once it ended; 0 where it has none.
+    pub fn branch_number(&self, branch: BranchId) -> u32 {
+        self.catalog().branch(branch).map_or(0, |branch| branch.number)
+    }
+
     /// Returns the checkpoints' labels.
     pub fn checkpoints(&self, branch: BranchId) -> Result<Vec<Arc<str>>, Error> {
         Ok(self.catalog().branch(branch)?.checkpoints.keys().cloned().collect())

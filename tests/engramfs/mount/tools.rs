@@ -151,3 +151,27 @@ fn searching_and_measuring_tools_read_the_whole_tree() {
     assert_eq!(mount.sh("find main -name '*.json' -size +0 | wc -l").trim(), "12");
     mount.sh("du -s main; df main; ls -laR main; head -c 10 main/README.md; tail -n 1 main/lineage; wc -c main/status");
 }
+
+#[test]
+fn an_incremental_archive_of_an_unchanged_tree_copies_nothing_after_a_remount() {
+    let mount = Mounted::new();
+    mount.sh(
+        "cd main/files; mkdir a b; for n in {1..40}; do echo $n > a/f$n; ln -s ../a/f$n b/l$n; done; ln a/f1 b/hard",
+    );
+    mount.sh("mkdir main/branches/gone main/branches/x main/branches/y; rmdir main/branches/gone");
+    mount.sh("echo x > main/branches/x/files/a/own");
+    let level = |mount: &Mounted, archive: &str| {
+        let script = format!(
+            "cd main; tar --create --no-check-device --listed-incremental=../../snar --file=../../{archive} files branches/*/files; tar tf ../../{archive}"
+        );
+        mount.sh(&script)
+    };
+    let numbers = |mount: &Mounted| mount.sh("find main/files main/branches/*/files -printf '%p %i %C@\\n' | sort");
+    let (full, before) = (level(&mount, "full.tar"), numbers(&mount));
+    assert!(full.contains("files/a/f7") && full.contains("branches/x/files/a/own"), "{full}");
+    // Cleanly closed, and once more so that the numbers come out of the manifest.
+    let mount = mount.again(&[]).again(&[]);
+    let again = level(&mount, "again.tar");
+    assert!(again.lines().all(|line| line.ends_with('/')), "{again}");
+    assert_eq!(numbers(&mount), before);
+}

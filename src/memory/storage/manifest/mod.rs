@@ -3,7 +3,7 @@
 //! ```text
 //!  "engrMAN2" · payload · signature (64 bytes) over the payload's hash
 //!
-//!  payload: journal number, seq, tip, time · archives · graphs · parts
+//!  payload: journal number, seq, tip, time · last branch number · archives · graphs · parts
 //! ```
 //!
 //! The file `manifest` is small and replaced as a whole by an atomic rename. The catalog stands in its parts, immutable
@@ -90,6 +90,7 @@ impl Manifest {
     fn to_bytes(&self, parts: &[ManifestPart]) -> Vec<u8> {
         let mut out = Writer::new();
         out.number(self.journal).number(self.seq).hash(&self.tip).signed(self.time.0);
+        out.number(u64::from(self.catalog.numbers.last()));
         out.number(self.archives.len() as u64);
         for archive in &self.archives {
             out.hash(&archive.name).number(archive.count);
@@ -112,6 +113,7 @@ impl Root {
     fn from_bytes(bytes: &[u8]) -> Result<Root, CodecError> {
         let mut input = Reader::new(bytes);
         let (journal, seq, tip, time) = (input.number()?, input.number()?, input.hash()?, Time(input.signed()?));
+        let last_number = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
         let mut archives = Vec::new();
         for _ in 0..input.length()? {
             archives.push(ArchiveName { name: input.hash()?, count: input.number()? });
@@ -121,7 +123,9 @@ impl Root {
         for _ in 0..input.length()? {
             parts.push(ManifestPart { name: input.hash()?, bytes: input.number()? });
         }
-        let manifest = Manifest { journal, seq, tip, time, archives, catalog: Catalog::default() };
+        let mut catalog = Catalog::default();
+        catalog.numbers.go_on_after(last_number);
+        let manifest = Manifest { journal, seq, tip, time, archives, catalog };
         if input.is_empty() { Ok(Root { manifest, graphs, parts }) } else { Err(CodecError::Number) }
     }
 }
@@ -201,7 +205,9 @@ pub(in crate::memory) fn read(
         (Some(error), _) => Err(error),
         (None, read) => {
             let stored = read?;
+            let last_number = manifest.catalog.numbers.last();
             manifest.catalog = stored.catalog().clone();
+            manifest.catalog.numbers.go_on_after(last_number);
             graphs.iter().try_for_each(|name| segments.attach(name))?;
             Ok((manifest, stored))
         }

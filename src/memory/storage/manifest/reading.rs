@@ -29,6 +29,7 @@ pub struct PartReading {
 /// A branch with its states by number.
 #[derive(Default)]
 struct ManifestRow {
+    number: u32,
     name: Arc<str>,
     parent: u64,
     root: u64,
@@ -83,6 +84,9 @@ impl PartReading {
         let mut states = States { read: &self, files, states: HashMap::new(), trees: HashMap::new() };
         for (id, row) in branches {
             let branch = row.branch(BranchId(id), &mut states)?;
+            if !catalog.numbers.note(branch.number) {
+                return Err(CodecError::Number);
+            }
             catalog.branches.insert(branch.id, BranchRef::new(branch));
         }
         let states = states.states;
@@ -166,7 +170,7 @@ impl ManifestRow {
     /// Reads what the branch is now, and what its maps have other than before.
     fn read(&mut self, input: &mut Reader<'_>, settings: &[Settings]) -> Result<(), CodecError> {
         (self.name, self.parent, self.root) = (input.text()?.into(), input.number()?, input.number()?);
-        (self.uid, self.mode) = (bits(input.number()?)?, bits(input.number()?)?);
+        (self.number, self.uid, self.mode) = (bits(input.number()?)?, bits(input.number()?)?, bits(input.number()?)?);
         (self.created, self.changed) = (Time(input.signed()?), Time(input.signed()?));
         (self.stamp, self.vectors_fixed) = (input.number()?, input.byte()? == 1);
         (self.state, self.base) = (state_ref(input)?, state_ref(input)?);
@@ -186,6 +190,7 @@ impl ManifestRow {
     fn branch(self, id: BranchId, states: &mut States<'_>) -> Result<Branch, CodecError> {
         let mut branch = Branch {
             id,
+            number: self.number,
             name: self.name,
             path: "".into(),
             parent: Some(BranchId(self.parent)).filter(|id| id.0 != 0),

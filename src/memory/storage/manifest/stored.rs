@@ -197,7 +197,7 @@ impl Stored {
     /// Appends what a branch is, and what its maps have other than before.
     fn branch(&mut self, out: &mut Writer, old: Option<&Branch>, new: &Branch, trees: &TreeStore) -> Result<(), Error> {
         out.number(new.id.0).text(&new.name).number(new.parent.map_or(0, |id| id.0)).number(new.root.0);
-        out.number(u64::from(new.uid)).number(u64::from(new.mode));
+        out.number(u64::from(new.number)).number(u64::from(new.uid)).number(u64::from(new.mode));
         out.signed(new.created.0).signed(new.changed.0).number(new.stamp).byte(u8::from(new.vectors_fixed));
         self.write_state(out, &new.state, trees)?;
         self.write_state(out, &new.base, trees)?;

@@ -296,6 +296,23 @@ print('kept')";
 }
 
 #[test]
+fn a_time_that_64_bits_of_nanoseconds_do_not_reach_is_refused() {
+    let (mount, at) = mounted();
+    let code = "import os, errno
+os.chdir('main/files'); open('f', 'w').close(); os.utime('f', (5, 5))
+for s in (9_300_000_000, -9_300_000_000):
+    for times in ((s, 7), (7, s)):
+        try: os.utime('f', times)
+        except OSError as e: assert e.errno == errno.EINVAL, e
+        else: raise AssertionError(s)
+print(os.stat('f').st_mtime, os.stat('f').st_atime)";
+    assert_eq!(mount.python(code).trim(), "5.0 5.0");
+    assert!(at("f").is_file());
+    let refusal = mount.refusal("main");
+    assert_eq!((&refusal["code"], &refusal["path"]), (&"time_out_of_range".into(), &"files/f".into()));
+}
+
+#[test]
 fn permission_bits_are_kept_and_setgid_is_inherited() {
     let (mount, at) = mounted();
     mount.sh("cd main/files; umask 027; echo x > f; mkdir d; chmod 2775 d; mkdir d/e; echo > d/f; chmod 6755 f");

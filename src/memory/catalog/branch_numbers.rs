@@ -1,0 +1,79 @@
+//! Small numbers of branches, from which inode numbers are made.
+
+use imbl::OrdSet;
+
+/// The numbers of branches are below this one.
+pub const BRANCH_NUMBERS: u32 = 1 << 21;
+
+/// The numbers of all branches, from 1 on.
+///
+/// The next one is the first free one after the last that was given, and 1 comes after the largest one, so that the number of a
+/// branch that ended is not soon that of another.
+#[derive(Clone, Default)]
+pub struct BranchNumbers {
+    taken: OrdSet<u32>,
+    /// The number that was given last.
+    last: u32,
+}
+
+impl BranchNumbers {
+    /// Goes on where the manifest says.
+    pub fn go_on_after(&mut self, last: u32) {
+        self.last = last;
+    }
+
+    /// Returns the number that was given last; 0 before the first.
+    pub fn last(&self) -> u32 {
+        self.last
+    }
+
+    /// Notes the number of a branch that is there; no for one that no branch can have.
+    pub fn note(&mut self, number: u32) -> bool {
+        number == 0 || (number < BRANCH_NUMBERS && self.taken.insert(number).is_none())
+    }
+
+    /// Takes the next number; 0 where none is free.
+    pub fn take(&mut self) -> u32 {
+        let Some(number) = self.first_free(self.last + 1, BRANCH_NUMBERS).or_else(|| self.first_free(1, self.last + 1))
+        else {
+            return 0;
+        };
+        self.taken.insert(number);
+        self.last = number;
+        number
+    }
+
+    /// Frees the number of a branch that ends.
+    pub fn free(&mut self, number: u32) {
+        self.taken.remove(&number);
+    }
+
+    fn first_free(&self, from: u32, end: u32) -> Option<u32> {
+        let mut taken = self.taken.range(from..end);
+        (from..end).find(|number| taken.next() != Some(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_was_freed_is_given_again_after_all_others() {
+        let mut numbers = BranchNumbers::default();
+        assert_eq!([(); 3].map(|()| numbers.take()), [1, 2, 3]);
+        numbers.free(2);
+        assert_eq!(numbers.take(), 4);
+        numbers.go_on_after(BRANCH_NUMBERS - 2);
+        assert_eq!([(); 4].map(|()| numbers.take()), [BRANCH_NUMBERS - 1, 2, 5, 6]);
+    }
+
+    #[test]
+    fn there_is_none_where_all_are_taken() {
+        let mut numbers = BranchNumbers { taken: (1..BRANCH_NUMBERS).collect(), last: 7 };
+        assert_eq!(numbers.take(), 0);
+        assert!(numbers.note(0) && !numbers.note(8) && !numbers.note(BRANCH_NUMBERS));
+        numbers.free(9);
+        assert_eq!((numbers.take(), numbers.last()), (9, 9));
+    }
+}
