@@ -40,7 +40,7 @@ impl Tree {
         }
     }
 
-    /// Changes a file's content in its place, keeps the totals, and sets mtime and ctime.
+    /// Changes a file's content in its place, keeps the totals, and sets its times.
     pub(super) fn edit<T>(
         &mut self,
         inode: u64,
@@ -55,7 +55,7 @@ impl Tree {
         let done = edit(content);
         let after = (content.size(), content.allocated());
         if done.is_ok() {
-            (node.mtime, node.ctime) = (time, time);
+            (node.mtime, node.written, node.ctime) = (time, time, time);
         }
         if is_counted {
             self.totals.bytes = self.totals.bytes - before.0 + after.0;
@@ -244,8 +244,9 @@ impl FileNode {
         };
         let (links, xattrs) = (self.links.clone(), other.xattrs.clone());
         let (mode, uid, gid, epoch) = (other.mode, other.uid, other.gid, other.epoch);
-        let (atime, mtime, ctime, crtime) = (other.atime, other.mtime, other.ctime, other.crtime);
+        let (atime, mtime, written) = (other.atime, other.mtime, other.written);
+        let (ctime, crtime) = (other.ctime, other.crtime);
         let hash = std::sync::OnceLock::new();
-        *self = FileNode { mode, uid, epoch, gid, atime, mtime, ctime, crtime, links, xattrs, body, hash };
+        *self = FileNode { mode, uid, epoch, gid, atime, mtime, written, ctime, crtime, links, xattrs, body, hash };
     }
 }

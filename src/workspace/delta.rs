@@ -1,8 +1,9 @@
 //! The stored form of a tree: what it has other than a base.
 //!
 //! ```text
-//!  version 2 · next inode · packs n, n × name · gone n, n × inode · changed n, n × node
-//!  node       inode · kind · mode · uid · epoch · gid · atime · mtime · ctime · crtime · attributes n, n × (name, value) · body
+//!  version 3 · next inode · packs n, n × name · gone n, n × inode · changed n, n × node
+//!  node       inode · kind · mode · uid · epoch · gid · atime · mtime · written - mtime · ctime · crtime
+//!             · attributes n, n × (name, value) · body
 //!  file       size · chunks n, n × (number, 0 = hole | 1 zeros length | 2 unsealed length, bytes | 3 sealed length,
 //!             stored, pack's place, number in it, hash | 4 so many whole chunks of zeros): what differs from the
 //!             base's file
@@ -26,7 +27,7 @@ use super::{FileContent, FileName, Tree, TreeError};
 use crate::object::{Hash, Writer};
 
 /// First byte of the stored form.
-pub(super) const VERSION: u8 = 2;
+pub(super) const VERSION: u8 = 3;
 
 /// Codes of chunks.
 pub(super) mod code {
@@ -85,7 +86,8 @@ impl Tree {
 fn write_node(old: Option<&FileNode>, new: &FileNode, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
     out.byte(new.kind() as u8).number(new.mode.into()).number(new.uid.into()).number(new.epoch.into());
     out.number(new.gid.into());
-    out.signed(new.atime.0).signed(new.mtime.0).signed(new.ctime.0).signed(new.crtime.0);
+    out.signed(new.atime.0).signed(new.mtime.0).signed(new.written.0.wrapping_sub(new.mtime.0));
+    out.signed(new.ctime.0).signed(new.crtime.0);
     out.number(new.xattrs.len() as u64);
     for (name, value) in new.xattrs() {
         out.bytes(name).bytes(value);

@@ -82,9 +82,10 @@ impl Tree {
         let kind = input.byte()?;
         let (mode, uid, epoch, gid) = (read_u32(input)?, read_u32(input)?, read_u32(input)?, read_u32(input)?);
         let mut time = || input.signed().map(Time);
-        let (atime, mtime, ctime, crtime) = (time()?, time()?, time()?, time()?);
+        let (atime, mtime, since, ctime, crtime) = (time()?, time()?, time()?, time()?, time()?);
         let mut node = FileNode::new(Body::Fifo, mode, uid, gid, crtime);
         (node.epoch, node.atime, node.mtime, node.ctime) = (epoch, atime, mtime, ctime);
+        node.written = Time(mtime.0.wrapping_add(since.0));
         for _ in 0..input.length()? {
             let (name, value) = (input.bytes()?, input.bytes()?);
             node.xattrs.insert(name.into(), value.into());

@@ -86,8 +86,10 @@ pub struct FileNode {
     pub gid: u32,
     /// When it was last read, as the caller says.
     pub atime: Time,
-    /// When its content last changed.
+    /// When its content last changed, as far as nobody has set another time.
     pub mtime: Time,
+    /// When its content was last written in this branch or brought by a merge; nobody can set it.
+    pub written: Time,
     /// When anything of it last changed.
     pub ctime: Time,
     /// When it was made.
@@ -110,6 +112,7 @@ impl FileNode {
             gid,
             atime: time,
             mtime: time,
+            written: time,
             ctime: time,
             crtime: time,
             links,

@@ -39,29 +39,38 @@ pub enum TreeChange {
 pub struct TreePatch {
     /// Inodes that are made get numbers from here on.
     pub next: u64,
+    /// Whether contents that another tree gives count as written when the patch was made, as a merge writes them.
+    pub writes: bool,
     /// The changes.
     pub changes: Vec<TreeChange>,
 }
 
 impl Tree {
-    /// Makes one change, with the nodes of `other`; returns the inode that was made or changed, and the one that lost
+    /// Makes one change, with the nodes of `other`, whose contents may count as written now; returns the inode that was made or changed, and the one that lost
     /// its last name.
     pub fn make_change(
         &mut self,
         change: &TreeChange,
-        other: &Tree,
+        (other, writes): (&Tree, bool),
         time: Time,
         packs: &dyn Packs,
     ) -> Result<FileOutcome, TreeError> {
         let inode = match change {
             TreeChange::Op(op) => return self.apply(op, time, packs),
             TreeChange::Graft { from, parent, name } => {
-                self.graft(*parent, name, &other.detached(other.node(*from)?), time)?
+                let mut node = other.detached(other.node(*from)?);
+                node.written = if writes { time } else { node.written };
+                self.graft(*parent, name, &node, time)?
             }
             TreeChange::Replace { from, inode } => {
                 let own = self.node(*inode)?;
                 let mut node = FileNode::clone(other.node(*from)?);
                 (node.mode, node.uid, node.gid, node.crtime) = (own.mode, self.owner(own), own.gid, own.crtime);
+                node.written = match () {
+                    () if own.content_hash() == node.content_hash() && own.target() == node.target() => own.written,
+                    () if writes => time,
+                    () => node.written,
+                };
                 self.replace(*inode, &node, time)?;
                 *inode
             }
@@ -75,7 +84,7 @@ impl Tree {
         let mut tree = self.clone();
         tree.reserve(patch.next);
         for change in &patch.changes {
-            tree.make_change(change, other, time, packs)?;
+            tree.make_change(change, (other, patch.writes), time, packs)?;
         }
         Ok(tree)
     }
@@ -84,7 +93,7 @@ impl Tree {
 impl TreePatch {
     /// Appends the canonical bytes.
     pub fn write(&self, out: &mut Writer) {
-        out.number(self.next).number(self.changes.len() as u64);
+        out.number(self.next).byte(u8::from(self.writes)).number(self.changes.len() as u64);
         for change in &self.changes {
             match change {
                 TreeChange::Op(op) => {
@@ -103,9 +112,9 @@ impl TreePatch {
 
     /// Reads canonical bytes back.
     pub fn read(input: &mut Reader<'_>) -> Result<TreePatch, CodecError> {
-        let next = input.number()?;
+        let (next, writes) = (input.number()?, input.byte()? != 0);
         let changes = (0..input.length()?).map(|_| TreeChange::read(input)).collect::<Result<_, _>>()?;
-        Ok(TreePatch { next, changes })
+        Ok(TreePatch { next, writes, changes })
     }
 }
 

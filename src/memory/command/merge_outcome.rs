@@ -289,7 +289,7 @@ pub(super) mod samples {
             TreeChange::Op(write),
             TreeChange::Op(FileOp::Drop { inode: 4 }),
         ];
-        TreePatch { next: 300, changes }
+        TreePatch { next: 300, writes: true, changes }
     }
 
     fn decision(code: u8) -> StoredDecision {

@@ -38,8 +38,8 @@ impl Expiry {
 /// What a branch was when it was last looked through.
 #[derive(Clone)]
 struct Looked {
-    /// Operations on its files so far.
-    edits: u64,
+    /// Its state: operations on its files so far, and the last entry that gave it another one.
+    state: (u64, u64),
     rules: Arc<str>,
     /// When the next of its files expires.
     next: Time,
@@ -87,7 +87,8 @@ impl Memory {
     }
 
     /// Deletes every file that has outlived the `ttl=` of its rule and is not open; returns how many
-    /// went, or with `dry_run` would go. A file's age counts from its last change of content.
+    /// went, or with `dry_run` would go. A file's age counts from its last write, truncation or
+    /// merge that changed its content.
     pub(in crate::memory) fn expire_files(&self, dry_run: bool) -> Result<u64, Error> {
         let catalog = self.catalog().clone();
         let mut count = 0;
@@ -100,12 +101,14 @@ impl Memory {
             }
             let now = self.now();
             let looked = self.maintenance.expiry.looked.lock().get(&branch.id).cloned();
-            let same = |looked: &Looked| looked.edits == branch.edits && looked.rules == *text && now < looked.next;
+            let same = |looked: &Looked| {
+                looked.state == (branch.edits, branch.state_seq) && looked.rules == *text && now < looked.next
+            };
             if looked.as_ref().is_some_and(same) {
                 continue;
             }
             let (expired, next) = expired(tree, rules, now);
-            let seen = Looked { edits: branch.edits, rules: text.clone(), next };
+            let seen = Looked { state: (branch.edits, branch.state_seq), rules: text.clone(), next };
             self.maintenance.expiry.looked.lock().insert(branch.id, seen);
             let owner = Actor { uid: branch.uid, name: catalog.user(branch.uid), gid: 0 };
             count += self.expire_in(&owner, branch.id, expired, dry_run)?;
@@ -147,7 +150,7 @@ impl Memory {
             let is_it = tree.lookup(parent, &wanted).is_ok_and(|there| there == inode);
             let folder = tree.path(parent).unwrap_or_default();
             let path = if folder.is_empty() { wanted.to_vec() } else { [&folder[..], b"/", &wanted[..]].concat() };
-            let end = |node: &FileNode| branch.settings.rules().of(&path).ttl.map(|ttl| node.mtime.after(ttl));
+            let end = |node: &FileNode| branch.settings.rules().of(&path).ttl.map(|ttl| node.written.after(ttl));
             let is_due = tree.node(inode).is_ok_and(|node| end(node).is_some_and(|end| end <= now));
             if is_it && is_due { Ok(()) } else { Err(Error::FileChanged) }
         };
@@ -182,7 +185,7 @@ fn expired(tree: &Tree, rules: &Rules, now: Time) -> (Vec<Expired>, Time) {
                 continue;
             }
             let Some(ttl) = rules.of(&below).ttl else { continue };
-            let end = node.mtime.after(ttl);
+            let end = node.written.after(ttl);
             if end <= now {
                 found.push(Expired { parent: folder, name: name.clone(), inode });
             } else {

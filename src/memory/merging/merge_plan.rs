@@ -21,9 +21,7 @@ use crate::memory::command::log_record::{LogRecord, MergeKind};
 use crate::memory::command::merge_outcome::{MergeOutcome, StoredDecision};
 use crate::memory::command::prepared::PreparedCommand;
 use crate::memory::{Actor, Advice, BranchError, Error, MergeError};
-use crate::merge::files::{
-    FileDecision, FileMerge, FilePlan, Loser, MergeAll, MergeTrees, NewOwner, Rules, plan_files,
-};
+use crate::merge::files::{FileDecision, FileMerge, FilePlan, Loser, MergeTrees, NewOwner, Rules, plan_files};
 use crate::merge::{Sides, Strategy};
 use crate::object::{Hash, Time};
 use crate::workspace::{Packs, TreePatch};
@@ -212,6 +210,7 @@ impl<'a> MergeSides<'a> {
             most: merge_budget.most,
             time: self.context.time,
             new_owner: Some(NewOwner::between(self.child.uid, self.parent.uid, pulls)),
+            writes: !pulls,
         };
         // Where numbers lead nowhere, all that the receiver changed is looked at.
         merge_budget.check(base.has_unlike_at_most(receiver, merge_budget.most.saturating_mul(16)))?;
@@ -234,14 +233,8 @@ impl<'a> MergeSides<'a> {
         }
         let all = Rules::parse("** whole").unwrap_or_default();
         let how = FileMerge {
-            rules: &all,
-            strategy: Strategy::ChildWins,
-            resolved: &|_| None,
-            packs: self.context.packs,
-            merger: &MergeAll,
-            most: merge_budget.most,
-            time: self.context.time,
             new_owner: Some(NewOwner::between(self.child.uid, self.parent.uid, true)),
+            ..FileMerge::taking_all(&all, self.context.packs, merge_budget.most, self.context.time)
         };
         let trees = MergeTrees { base: own, child: merged.files(), parent: own };
         let plan = plan_files(trees, &how)?;

@@ -13,8 +13,7 @@ use crate::memory::command::merge_outcome::RollbackOutcome;
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::storage::trees::stored;
 use crate::memory::{Error, MergeError};
-use crate::merge::Strategy;
-use crate::merge::files::{FileMerge, MergeAll, MergeTrees, Rules, plan_files};
+use crate::merge::files::{FileMerge, MergeTrees, Rules, plan_files};
 use crate::object::Time;
 use crate::workspace::{Tree, TreePatch};
 
@@ -182,16 +181,7 @@ fn of_files(
     most: usize,
 ) -> Result<(BranchVersion, Option<Arc<BranchVersion>>, RollbackOutcome), PlanError> {
     let rules = only_at(patterns)?;
-    let how = FileMerge {
-        rules: &rules,
-        strategy: Strategy::ChildWins,
-        resolved: &|_| None,
-        packs: context.packs,
-        merger: &MergeAll,
-        most,
-        time: context.time,
-        new_owner: None,
-    };
+    let how = FileMerge::taking_all(&rules, context.packs, most, context.time);
     let back = |own: &Tree, wanted: &Tree| -> Result<(Tree, TreePatch, u64), PlanError> {
         let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
         let (tree, patch) = plan.without_removed(context.time, context.packs)?;

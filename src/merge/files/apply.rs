@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::node_change::{NewBody, NodeChange};
 use super::node_map::Id;
 use super::resolver::Resolver;
-use super::{Loser, NewOwner, Side};
+use super::{FileMerge, Loser, NewOwner, Side};
 use crate::object::Time;
 use crate::workspace::{
     Attrs, FileKind, FileName, FileNode, FileOp, Make, ROOT, RenameHow, Tree, TreeChange, TreeError, TreePatch,
@@ -38,11 +38,11 @@ pub(super) struct TreeEditor<'a, 'b> {
 
 impl<'a, 'b> TreeEditor<'a, 'b> {
     /// Begins with the parent's tree.
-    pub(super) fn new(resolver: &'b mut Resolver<'a>, time: Time, new_owner: Option<NewOwner>) -> TreeEditor<'a, 'b> {
+    pub(super) fn new(resolver: &'b mut Resolver<'a>, how: &FileMerge<'_>) -> TreeEditor<'a, 'b> {
         let mut tree = resolver.trees.parent.clone();
         // New numbers are new to the child, too, whose open files may go by them after a pull.
         tree.reserve(resolver.trees.child.next_inode());
-        let patch = TreePatch { next: tree.next_inode(), changes: Vec::new() };
+        let patch = TreePatch { next: tree.next_inode(), writes: how.writes, changes: Vec::new() };
         if resolver.trees.parent_is_base() {
             tree.become_like(resolver.trees.child);
         }
@@ -51,8 +51,8 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             resolver,
             tree,
             patch,
-            time,
-            new_owner,
+            time: how.time,
+            new_owner: how.new_owner,
             grafted,
             staging_folder: None,
             waiting,
@@ -89,7 +89,8 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
 
     /// Makes a change and records it, if it can be made; returns the inode that it is about.
     fn make_change(&mut self, change: TreeChange) -> Result<u64, TreeError> {
-        let outcome = self.tree.make_change(&change, self.resolver.trees.child, self.time, self.resolver.packs)?;
+        let from = (self.resolver.trees.child, self.patch.writes);
+        let outcome = self.tree.make_change(&change, from, self.time, self.resolver.packs)?;
         self.patch.changes.push(change);
         self.removed.extend(outcome.gone);
         Ok(outcome.inode)

@@ -8,7 +8,8 @@ use super::node_map::{Id, NodeMap, is_never};
 use super::one_sided::OneSided;
 use super::resolver::Resolver;
 use super::{
-    ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, MergeTrees, NewOwner, Rules, Side, Strategy,
+    ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, MergeAll, MergeTrees, NewOwner, Rules, Side,
+    Strategy,
 };
 use crate::object::{Context, Hash, Hasher, Time};
 use crate::workspace::{FileOp, Packs, Tree, TreeChange, TreeDifference, TreeError, TreePatch};
@@ -83,6 +84,25 @@ pub struct FileMerge<'a> {
     pub time: Time,
     /// Who owns what the child added; nothing where it keeps its owner.
     pub new_owner: Option<NewOwner>,
+    /// Whether contents that the child gives count as written at that time.
+    pub writes: bool,
+}
+
+impl<'a> FileMerge<'a> {
+    /// Takes all that the child has other than the base, where the parent is the base.
+    pub fn taking_all(rules: &'a Rules, packs: &'a dyn Packs, most: usize, time: Time) -> FileMerge<'a> {
+        FileMerge {
+            rules,
+            strategy: Strategy::ChildWins,
+            resolved: &|_| None,
+            packs,
+            merger: &MergeAll,
+            most,
+            time,
+            new_owner: None,
+            writes: false,
+        }
+    }
 }
 
 /// Plans a merge of files. The same arguments always give the same tree.
@@ -109,7 +129,7 @@ pub(super) fn plan_by(
     how: &FileMerge<'_>,
     one_sided: impl Fn(&mut OneSided<'_, '_>, &TreeDifference) -> Option<Option<NodeChange>>,
 ) -> Result<FilePlan, TreeError> {
-    let FileMerge { rules, strategy, resolved, packs, merger, most, time, new_owner } = *how;
+    let FileMerge { rules, strategy, resolved, packs, merger, most, .. } = *how;
     let (both_changed, losers, notes) = Default::default();
     let mut resolver = Resolver {
         trees: NodeMap::new(trees),
@@ -149,7 +169,7 @@ pub(super) fn plan_by(
         let item = resolver.item(id);
         changes.extend(resolver.decide(&item)?);
     }
-    let mut builder = TreeEditor::new(&mut resolver, time, new_owner);
+    let mut builder = TreeEditor::new(&mut resolver, how);
     builder.build(&changes)?;
     let TreeEditor { tree, patch, removed, files, .. } = builder;
     let files = files.len() as u64;

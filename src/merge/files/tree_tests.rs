@@ -29,6 +29,7 @@ fn plan_by(
         most: usize::MAX,
         time,
         new_owner: None,
+        writes: true,
     };
     let plan = plan_files(trees, &how).unwrap();
     same_kind(&plan, &plan_files(trees, &how).unwrap(), "a plan is the same each time");

@@ -110,10 +110,10 @@ impl super::super::Packs for Opened<'_> {
 fn an_entry_that_leads_to_the_root_or_stands_twice_is_refused() {
     let stored = |entries: &[(&[u8], u64)]| {
         let mut out = Writer::new();
-        out.byte(2).number(3).number(0).number(0).number(2);
+        out.byte(3).number(3).number(0).number(0).number(2);
         for (inode, kind) in [(ROOT, FileKind::Directory), (2, FileKind::Fifo)] {
             out.number(inode).byte(kind as u8).number(0o755).number(0).number(0).number(0);
-            out.signed(0).signed(0).signed(0).signed(0).number(0);
+            out.signed(0).signed(0).signed(0).signed(0).signed(0).number(0);
             if inode == ROOT {
                 out.number(0).number(entries.len() as u64);
                 entries.iter().fold(&mut out, |out, (name, inode)| out.bytes(name).number(*inode));
