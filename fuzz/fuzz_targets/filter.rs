@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engramfs::memory::RecordInput;
+use engramfs::memory::{RecordInput, RecordPatch};
 use engramfs::search::{Filter, Query, SearchSource, ask};
 use engramfs::vector::Metric;
 use serde_json::{Value, json};
@@ -17,8 +17,8 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     for (number, line) in lines.take(100).enumerate() {
         let document = format!("{{\"vector\": [1], \"metadata\": {line}}}");
         let id = format!("{number:03}");
-        if let Ok(record) = RecordInput::parse(&id, document.as_bytes()) {
-            records.insert(Arc::<str>::from(id), record);
+        if let Ok(Some(record)) = RecordPatch::parse(&id, document.as_bytes()) {
+            records.insert(Arc::<str>::from(id), engramfs_fuzz::whole(record));
         }
     }
     let matching = |record: &RecordInput| parsed.matches(&serde_json::from_str(&record.metadata).expect("it is JSON"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engramfs::branch::BranchVersion;
 use engramfs::disk::{Disk, ForgetfulDisk};
-use engramfs::memory::{RecordEdit, RecordInput};
+use engramfs::memory::{RecordEdit, RecordInput, RecordPatch};
 use engramfs::object::{BlobStore, Hash, Time};
 use engramfs::record::{Provenance, RecordContent, Version};
 use engramfs::segment::{FOLDER, Row, Segment, write_segment};
@@ -42,9 +42,12 @@ pub fn records<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<Arc<str>, R
     let (mut records, mut dim) = (BTreeMap::new(), None);
     for (number, line) in lines.take(200).enumerate() {
         let fresh_id = || format!("fresh-{number}").into();
-        let Ok(RecordEdit::Put { id, draft }) = RecordEdit::parse_line(line.as_bytes(), number, &fresh_id) else {
+        let Ok(Some(RecordEdit::Correct { id, patch, .. })) =
+            RecordEdit::parse_line(line.as_bytes(), number, &fresh_id)
+        else {
             continue;
         };
+        let draft = whole(patch);
         if let Some(vector) = &draft.vector
             && *dim.get_or_insert(vector.len()) != vector.len()
         {
@@ -55,6 +58,12 @@ pub fn records<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<Arc<str>, R
     records
 }
 
+/// Returns the record that a correction makes where there is none.
+pub fn whole(patch: RecordPatch) -> RecordInput {
+    let metadata = patch.metadata.unwrap_or_else(|| "{}".into());
+    RecordInput { vector: patch.vector.flatten(), text: patch.text.flatten(), metadata }
+}
+
 /// Returns a branch with these records in memory, and one with the same records in a segment.
 pub fn branches(records: &BTreeMap<Arc<str>, RecordInput>) -> [Arc<BranchVersion>; 2] {
     let stamp = Provenance {
@@ -63,6 +72,9 @@ pub fn branches(records: &BTreeMap<Arc<str>, RecordInput>) -> [Arc<BranchVersion
         branch: "main".into(),
         agent: "ann".into(),
         session: "s".into(),
+        task: "t".into(),
+        uid: 1000,
+        vector_stale: false,
     };
     let version = |(id, draft): (&Arc<str>, &RecordInput)| {
         let RecordInput { vector, text, metadata } = draft.clone();

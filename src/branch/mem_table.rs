@@ -158,8 +158,16 @@ mod tests {
         let vector = (!value.is_multiple_of(5)).then(|| Arc::from([1.0, value as f32]));
         let content = RecordContent { vector, text: None, metadata: "{}".into() };
         let name: Arc<str> = "main".into();
-        let (created, modified) = (Time(0), Time(0));
-        let stamp = Provenance { created, modified, branch: name.clone(), agent: name.clone(), session: name };
+        let stamp = Provenance {
+            created: Time(0),
+            modified: Time(0),
+            branch: name.clone(),
+            agent: name.clone(),
+            session: name.clone(),
+            task: name,
+            uid: 0,
+            vector_stale: false,
+        };
         Arc::new(Version::new(id.into(), content, stamp))
     }
 

@@ -58,6 +58,11 @@ impl BranchStates {
         self.states.lock().get(&branch).cloned()
     }
 
+    /// Returns all branches that were touched, with their states.
+    pub fn all(&self) -> Vec<(BranchId, Arc<BranchState>)> {
+        self.states.lock().iter().map(|(branch, state)| (*branch, state.clone())).collect()
+    }
+
     /// Ends a branch: open handles find it gone, everything else is dropped with the last of them.
     pub fn bury(&self, branch: BranchId) {
         if let Some(state) = self.states.lock().remove(&branch) {

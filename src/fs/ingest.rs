@@ -11,7 +11,7 @@ use super::handle::{File, part};
 use super::mount_context::OpenContext;
 use super::node::ControlNode;
 use super::refusal::{InputRefusal, Refusal};
-use crate::memory::{self, DOCUMENT_BYTES_MAX, Error, RecordEdit};
+use crate::memory::{self, DOCUMENT_BYTES_MAX, Error, RecordEdit, RecordPatch};
 use crate::sync::{Mutex, Rank};
 
 /// Bytes of the largest batch.
@@ -60,12 +60,15 @@ impl Ingest {
 
     fn add(&self, batch: &mut PendingLines, line: &[u8]) -> Result<(), Failure> {
         batch.lines += 1;
-        if line.trim_ascii().is_empty() {
-            return Ok(());
-        }
-        let edit = RecordEdit::parse_line(line, batch.lines, &|| self.place.memory().fresh_id())?;
-        if let RecordEdit::Put { draft, .. } = &edit {
-            self.place.memory().check(self.place.branch(), draft).map_err(|error| in_line(batch.lines, error))?;
+        let memory = self.place.memory();
+        let Some(edit) = RecordEdit::parse_line(line, batch.lines, &|| memory.fresh_id())? else { return Ok(()) };
+        if let RecordEdit::Correct { id, patch, .. } = &edit {
+            let branch = self.place.branch();
+            // What a later line leaves of a record may depend on those before it.
+            let is_first = batch.edits.is_empty();
+            let checked =
+                if is_first { memory.check_correction(branch, id, patch) } else { memory.check(branch, patch) };
+            checked.map_err(|error| in_line(batch.lines, error))?;
         }
         batch.edits.push(edit).map_err(|error| in_line(batch.lines, error))
     }
@@ -223,6 +226,9 @@ impl File for Ingest {
 
 /// Tells whether a line breaks off: more bytes could make it right, and without them it is wrong.
 fn is_incomplete(line: &[u8]) -> bool {
+    if RecordPatch::is_text(line) {
+        return false;
+    }
     let parsed = serde_json::from_slice::<serde::de::IgnoredAny>(line);
     !line.trim_ascii().is_empty() && parsed.is_err_and(|error| error.is_eof())
 }

@@ -51,6 +51,7 @@ mod search;
 mod static_file;
 mod temporary;
 mod user;
+mod vectors_name;
 
 #[cfg(test)]
 mod tests;
@@ -67,7 +68,7 @@ pub use user::User;
 pub use crate::memory::{FileKind, Time};
 
 use self::refusal::Refusal;
-use crate::memory::{BranchId, Kind, Memory, View};
+use crate::memory::{BranchId, Kind, LostTemporary, Memory, View};
 use errno::Failure;
 use files::FilesOf;
 use handle::{Handle, HandleTable};
@@ -119,13 +120,47 @@ impl Filesystem {
             opened.upgrade().map(|mount| mount.opened.of(&FilesOf::branch(branch))).unwrap_or_default()
         })));
         let nodes = NodeTable::new(root, mount.file_numbers.clone());
-        Filesystem { mount, nodes, handles: Arc::default() }
+        let filesystem = Filesystem { mount, nodes, handles: Arc::default() };
+        filesystem.tell_lost();
+        filesystem
     }
 
     /// Sets who takes notices from now on; nothing ends that. A mount sets it when it answers, and
     /// takes it away at its end.
     pub fn set_kernel(&self, kernel: Option<Arc<dyn Kernel>>) {
         self.mount.notifier.set_kernel(kernel);
+    }
+
+    /// Ends the tree: what is lost with it is written to the log, and told in `errors` of the next mount.
+    pub fn end(&self) {
+        let (memory, mut lost) = (&self.mount.memory, Vec::new());
+        let time = memory.now();
+        for (branch, state) in self.mount.states.all() {
+            for (name, uid) in state.temporaries.owners() {
+                let name = name.to_string_lossy().into_owned();
+                let path = memory.info(branch).map(|info| info.path.to_string()).unwrap_or_default();
+                log::warn!("{path}/vectors/{name} was in RAM only and is lost with the mount");
+                lost.push(LostTemporary { branch, uid, time, name });
+            }
+        }
+        if let Err(error) = memory.keep_lost_temporaries(lost) {
+            log::warn!("{error}; {}", error.hint());
+        }
+    }
+
+    /// Tells what was lost with earlier mounts.
+    fn tell_lost(&self) {
+        let lost = self.mount.memory.take_lost_temporaries().unwrap_or_else(|error| {
+            log::warn!("{error}; {}", error.hint());
+            Vec::new()
+        });
+        for LostTemporary { branch, uid, time, name } in lost {
+            if self.mount.memory.info(branch).is_err() {
+                continue;
+            }
+            let errors = &self.mount.states.of(branch).errors;
+            errors.record(time, Some(uid), &format!("vectors/{name}"), &Refusal::TemporaryLost);
+        }
     }
 
     /// Turns a failure into its number; a refusal is written to `errors` of the branch that `view`

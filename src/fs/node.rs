@@ -131,11 +131,6 @@ pub(super) fn exports() -> impl Iterator<Item = (&'static str, Export)> {
     EXPORTS.into_iter()
 }
 
-/// Tells whether a name in `vectors/` is a temporary: one that begins with `.` or lacks `.json`.
-pub(super) fn is_temporary(name: &str) -> bool {
-    name.starts_with('.') || !name.ends_with(".json")
-}
-
 impl FsNode {
     pub fn of_view(view: &View, taken: Time) -> FsNode {
         match view {
@@ -271,11 +266,5 @@ mod tests {
         let view = View::Checkpoint(BranchId(1), "v1".into());
         assert_ne!(FsNode::of_view(&view, Time(1)).fingerprint(), FsNode::of_view(&view, Time(2)).fingerprint());
         assert_eq!(FsNode::of_view(&view, Time(1)).fingerprint(), FsNode::of_view(&view, Time(1)).fingerprint());
-    }
-
-    #[test]
-    fn temporaries_are_told_by_their_names() {
-        assert!([".a.json.swp", "a.json~", "4913", ".json", "a.JSON"].into_iter().all(is_temporary));
-        assert!(!is_temporary("a.json"));
     }
 }

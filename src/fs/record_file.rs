@@ -8,7 +8,7 @@ use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use super::mount_context::OpenContext;
 use super::refusal::InputRefusal;
-use crate::memory::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
+use crate::memory::{DOCUMENT_BYTES_MAX, RecordEdit, RecordPatch};
 use crate::sync::{Mutex, MutexGuard, Rank, Reservation};
 
 /// The bytes of one handle. They begin as the document at open, and no other handle sees them
@@ -25,6 +25,8 @@ pub(super) struct RecordFile {
 
 struct Buffer {
     bytes: CountedBuffer,
+    /// Whether something is left of the document that was there at the open.
+    inherited: bool,
     /// Up to here the handle has written everything itself, from 0 on.
     own: usize,
     /// How long the beginning was when it was last looked at.
@@ -36,7 +38,7 @@ struct Buffer {
 
 /// A record that waits for its commit, counted like the bytes it was parsed from.
 struct Checked {
-    record: RecordInput,
+    record: RecordPatch,
     _reservation: Reservation,
 }
 
@@ -55,8 +57,8 @@ impl RecordFile {
         let Some(beginning) = buffer.next_probe(start, end) else {
             return Ok(());
         };
-        if let Some(record) = RecordInput::parse_beginning(&self.id, &buffer.bytes[..beginning])? {
-            self.place.memory().check(self.place.branch(), &record)?;
+        if let Some(record) = RecordPatch::parse_beginning(&self.id, &buffer.bytes[..beginning])? {
+            self.place.memory().check_correction(self.place.branch(), &self.id, &record)?;
             buffer.keep(record, beginning);
         }
         Ok(())
@@ -76,22 +78,27 @@ impl RecordFile {
 
 impl Buffer {
     fn new(bytes: CountedBuffer) -> Buffer {
-        Buffer { bytes, own: 0, probed: 0, pending: false, checked: None }
+        let inherited = !bytes.is_empty();
+        Buffer { bytes, inherited, own: 0, probed: 0, pending: false, checked: None }
     }
 
     /// Keeps what the bytes up to `end` say for the commit, if these are all and the user's share has room for it.
-    fn keep(&mut self, record: RecordInput, end: usize) {
+    fn keep(&mut self, record: RecordPatch, end: usize) {
         if end == self.bytes.len() {
             let reservation = self.bytes.beside(record.bytes() as u64).ok();
             self.checked = reservation.map(|reservation| Checked { record, _reservation: reservation });
         }
     }
 
-    /// Returns what all the bytes say.
-    fn record(&mut self, id: &str) -> Result<RecordInput, Failure> {
+    /// Returns what all the bytes say, if anything.
+    fn record(&mut self, id: &str) -> Result<Option<RecordPatch>, Failure> {
+        // A part of a document would end in the text.
+        if self.inherited && self.own < self.bytes.len() && RecordPatch::is_text(&self.bytes) {
+            return Err(InputRefusal::TextInDocument.into());
+        }
         match self.checked.take() {
-            Some(checked) => Ok(checked.record),
-            None => Ok(RecordInput::parse(id, &self.bytes)?),
+            Some(checked) => Ok(Some(checked.record)),
+            None => Ok(RecordPatch::parse(id, &self.bytes)?),
         }
     }
 
@@ -99,6 +106,7 @@ impl Buffer {
     fn set_length(&mut self, length: usize) -> Result<(), Failure> {
         self.bytes.resize(length)?;
         self.bytes.truncate(length);
+        self.inherited = self.inherited && length > 0;
         self.changed_from(length);
         Ok(())
     }
@@ -160,6 +168,9 @@ impl File for RecordFile {
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.place.check_writable()?;
         let mut buffer = self.buffer()?;
+        if self.append && buffer.inherited {
+            return Err(InputRefusal::Append.into());
+        }
         let start = if self.append { buffer.bytes.len() as u64 } else { offset };
         check_length(start.saturating_add(data.len() as u64))?;
         let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
@@ -193,8 +204,10 @@ impl File for RecordFile {
             return Ok(());
         }
         self.place.check_writable()?;
-        let edit = RecordEdit::Put { id: self.id.clone(), draft: buffer.record(&self.id)? };
-        self.place.memory().commit(&self.place.actor(), self.place.branch(), vec![edit])?;
+        if let Some(patch) = buffer.record(&self.id)? {
+            let edit = RecordEdit::Correct { id: self.id.clone(), patch, line: 0 };
+            self.place.memory().commit(&self.place.actor(), self.place.branch(), vec![edit])?;
+        }
         self.set_pending(&mut buffer, false);
         Ok(())
     }
@@ -237,6 +250,18 @@ mod tests {
     }
 
     #[test]
+    fn text_is_taken_where_it_is_all_that_is_left() {
+        let mut over = buffer(br#"{"text":"old"}"#);
+        over.put(0, b"new").unwrap();
+        over.next_probe(0, 3);
+        assert_eq!(over.record("a").unwrap_err().errno(), Errno::EINVAL);
+        over.set_length(3).unwrap();
+        assert_eq!(over.record("a").unwrap().unwrap().text.unwrap().as_deref(), Some("new"));
+        over.set_length(0).unwrap();
+        assert!(!over.inherited && over.record("a").unwrap().is_none());
+    }
+
+    #[test]
     fn what_is_left_of_the_old_document_is_not_looked_at() {
         let mut buffer = buffer(b"{old document}");
         buffer.put(0, b"{new}").unwrap();
@@ -245,10 +270,10 @@ mod tests {
 
     #[test]
     fn a_checked_record_is_forgotten_with_any_change_of_its_bytes() {
-        let text = |buffer: &mut Buffer| buffer.record("a").unwrap().text.unwrap();
+        let text = |buffer: &mut Buffer| buffer.record("a").unwrap().unwrap().text.unwrap().unwrap();
         let checked = || {
             let mut buffer = buffer(br#"{"text":"old"}"#);
-            let record = RecordInput::parse("a", br#"{"text":"checked"}"#).unwrap();
+            let record = RecordPatch::parse("a", br#"{"text":"checked"}"#).unwrap().unwrap();
             buffer.keep(record, buffer.bytes.len());
             buffer
         };
@@ -264,7 +289,7 @@ mod tests {
         cut.set_length(14).unwrap();
         assert_eq!(&*text(&mut cut), "old");
         let mut longer = buffer(br#"{"text":"old"}  "#);
-        longer.keep(RecordInput::parse("a", br#"{"text":"beginning"}"#).unwrap(), 14);
+        longer.keep(RecordPatch::parse("a", br#"{"text":"beginning"}"#).unwrap().unwrap(), 14);
         assert_eq!(&*text(&mut longer), "old");
     }
 

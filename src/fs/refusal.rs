@@ -26,6 +26,8 @@ pub(super) enum Refusal {
     /// There is no room.
     #[error(transparent)]
     Room(#[from] RoomRefusal),
+    #[error("the mount ended while this temporary was there, and it was in RAM only")]
+    TemporaryLost,
     #[error("{path} was merged into {parent} at {time}")]
     Merged { path: String, parent: String, time: Time },
     #[error("{path} was discarded at {time}")]
@@ -49,6 +51,9 @@ impl Refusal {
             Refusal::Room(error) => error.advice(),
             Refusal::Merged { parent, .. } => {
                 Advice::new(Kind::Gone, "gone", format!("go on in {parent}, or fork it again"))
+            }
+            Refusal::TemporaryLost => {
+                Advice::new(Kind::Gone, "temporary_lost", "rename temporaries to ID.json before the end of the mount")
             }
             Refusal::Discarded { .. } => Advice::new(Kind::Gone, "gone", "fork its parent again"),
         }
@@ -95,6 +100,8 @@ pub(super) enum ShapeRefusal {
     NameNotUtf8,
     #[error("the name of a record is UTF-8")]
     RecordNotUtf8,
+    #[error("{0} is the name of neither a record nor a temporary")]
+    NotARecordsName(String),
     #[error("{path} can't be moved there")]
     Rename { path: String, is_root: bool },
     #[error("a record can't be cut without opening it")]
@@ -128,6 +135,11 @@ impl ShapeRefusal {
             ShapeRefusal::NameNotUtf8 | ShapeRefusal::RecordNotUtf8 => {
                 Advice::new(Kind::Invalid, "not_utf8", "choose another name")
             }
+            ShapeRefusal::NotARecordsName(_) => Advice::new(
+                Kind::Invalid,
+                "not_a_record_name",
+                "a record is called ID.json, as in vectors/note-1.json; other files belong into files/",
+            ),
             ShapeRefusal::Rename { is_root: true, .. } => {
                 Advice::new(Kind::Invalid, "bad_rename", "a root branch keeps its name")
             }
@@ -207,6 +219,10 @@ pub(super) enum InputRefusal {
     Verb { line: String, verbs: String },
     #[error("line {0} is incomplete")]
     Incomplete(usize),
+    #[error("nothing can be appended to a record")]
+    Append,
+    #[error("the text covers only the beginning of the document that is there")]
+    TextInDocument,
     #[error("the document is longer than {0} MiB")]
     DocumentTooLong(usize),
     #[error("a line is longer than 16 MiB")]
@@ -232,6 +248,12 @@ impl InputRefusal {
             InputRefusal::Verb { verbs, .. } => Advice::new(Kind::Invalid, "bad_verb", verbs.clone()),
             InputRefusal::Incomplete(_) => {
                 Advice::new(Kind::Invalid, "incomplete", "write the rest of the line, then close")
+            }
+            InputRefusal::Append => {
+                Advice::new(Kind::Invalid, "append", "write the whole text with >, or several records by >> ingest")
+            }
+            InputRefusal::TextInDocument => {
+                Advice::new(Kind::Invalid, "text_in_document", "open the file with O_TRUNC, or write a document")
             }
             InputRefusal::DocumentTooLong(_) | InputRefusal::RecordLineTooLong => {
                 Advice::new(Kind::TooLarge, "document_too_long", "split the text into several records")

@@ -73,6 +73,11 @@ impl Temporaries {
         self.names.lock().iter().map(|(name, file)| (name.clone(), file.number)).collect()
     }
 
+    /// Returns the names and owners of all.
+    pub fn owners(&self) -> Vec<(OsString, u32)> {
+        self.names.lock().iter().map(|(name, file)| (name.clone(), file.look().uid)).collect()
+    }
+
     /// Makes a file, in place of the one that had the name. ENOSPC when the branch's 64 MiB are
     /// used up.
     pub fn create(

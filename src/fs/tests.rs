@@ -3,6 +3,7 @@
 
 mod branches;
 mod control;
+mod corrections;
 mod files;
 mod listing;
 mod records;

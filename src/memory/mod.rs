@@ -15,6 +15,7 @@ mod error;
 pub mod fuzzing;
 mod history;
 mod load;
+mod lost_temporaries;
 mod maintenance;
 mod merging;
 mod open;
@@ -30,12 +31,14 @@ pub use catalog::settings::{Setting, parse_duration, parse_size};
 pub use catalog::{BRANCH_NUMBERS, BranchId, Revision, View};
 pub use command::log_record::MergeKind;
 pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
+pub use command::record_patch::RecordPatch;
 pub use environment::Environment;
 pub use error::{
     Advice, BranchError, ClockError, CopyError, Error, Kind, LimitError, MergeError, OpenError, RecordError,
     RuleRefusal, SettingError,
 };
 pub use history::HistoryFile;
+pub use lost_temporaries::LostTemporary;
 pub use maintenance::expiry::OpenFiles;
 pub use merging::find_state::FoundState;
 pub use merging::merge::MergeTerms;

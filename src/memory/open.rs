@@ -10,6 +10,7 @@ use super::admission::reserve::{self, Reserve};
 use super::catalog::settings::Settings;
 use super::command::log_record::{Command, LogRecord};
 use super::load::{LoadSource, beside_a_writer, load};
+use super::lost_temporaries;
 use super::maintenance::{Maintenance, unfinished};
 use super::merging::MergeState;
 use super::storage::manifest::{self, Manifest};
@@ -213,6 +214,8 @@ fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
         reserve::FOLDER,
         unfinished::PATH,
         unfinished::NEW_PATH,
+        lost_temporaries::PATH,
+        lost_temporaries::NEW_PATH,
         "lost+found",
     ];
     if let Some(other) = names.iter().find(|name| !ours.contains(&name.as_str())) {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::admission::reserve;
 use super::history::{Archive, Check, HistoryReader};
 use super::load::{LoadSource, Loaded, beside_a_writer, load};
+use super::lost_temporaries;
 use super::maintenance::gc::live_files;
 use super::maintenance::unfinished;
 use super::open::{check_format, is_holder, read_keys};
@@ -204,10 +205,13 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
         reserve::FOLDER,
         unfinished::PATH,
         unfinished::NEW_PATH,
+        lost_temporaries::PATH,
+        lost_temporaries::NEW_PATH,
         "lost+found",
     ];
     reserve::verify(&**disk)?;
     unfinished::verify(disk, &disk.list("").map_err(io)?)?;
+    lost_temporaries::verify(disk, &disk.list("").map_err(io)?)?;
     for name in disk.list("").map_err(io)? {
         if !known.contains(&name.as_str()) {
             return Err(Error::damaged(format!("the file {name} does not belong into a store")));

@@ -227,6 +227,9 @@ mod tests {
                     branch: "b".into(),
                     agent: "a".into(),
                     session: "s".into(),
+                    task: "t".into(),
+                    uid: 1000,
+                    vector_stale: false,
                 };
                 let version = Version::new("x".into(), content, stamp);
                 state.put(Row::Unsealed(Arc::new(version))).unwrap();

@@ -4,7 +4,7 @@ use super::float::{vector_bytes, write_vector};
 use super::{Provenance, Version};
 
 /// What stands before each value of a document, and behind the last.
-const DOCUMENT: [&str; 10] = [
+const DOCUMENT: [&str; 12] = [
     "{\n\"id\": ",
     ",\n\"text\": ",
     ",\n\"metadata\": ",
@@ -13,18 +13,27 @@ const DOCUMENT: [&str; 10] = [
     "\",\n\"branch\": ",
     ",\n\"agent\": ",
     ",\n\"session\": ",
+    ",\n\"task\": ",
+    ",\n\"uid\": ",
     ",\n\"vector\": ",
     "\n}\n",
 ];
+/// What stands behind the user if the text is newer than the vector.
+const STALE: &str = ",\n\"vector_stale\": true";
 /// The same for an export line.
 const EXPORT: [&str; 5] = ["{\"id\":", ",\"text\":", ",\"metadata\":", ",\"vector\":", "}\n"];
+/// What stands in an export line in front of the vector if the text is newer; else as many blanks, so that the length
+/// of an export follows from sums.
+const EXPORT_STALE: &str = ",\"vector_stale\":true";
+const EXPORT_FRESH: &str = "                    ";
+const _: () = assert!(EXPORT_STALE.len() == EXPORT_FRESH.len(), "one length");
 /// Bytes of a time.
 const TIME_BYTES: usize = "2026-01-01T00:00:00.000000000Z".len();
 
 /// Bytes of a document beside id, text, metadata, the stamp's texts and the vector.
 const DOCUMENT_BYTES: usize = total(&DOCUMENT) + 2 * TIME_BYTES;
 /// Bytes of an export line beside id, text, metadata and the vector.
-pub const EXPORT_BYTES: usize = total(&EXPORT);
+pub const EXPORT_BYTES: usize = total(&EXPORT) + EXPORT_FRESH.len();
 
 const fn total(pieces: &[&str]) -> usize {
     let (mut sum, mut at) = (0, 0);
@@ -39,14 +48,16 @@ const fn total(pieces: &[&str]) -> usize {
 /// id, text and metadata take `json_bytes` as JSON. Nothing is rendered.
 pub fn document_bytes(json_bytes: u32, stamp: &Provenance, dim: Option<usize>) -> u64 {
     let labels: usize =
-        [&stamp.branch, &stamp.agent, &stamp.session].into_iter().map(|label| string_bytes(label)).sum();
-    (DOCUMENT_BYTES + json_bytes as usize + labels + vector_bytes(dim)) as u64
+        [&stamp.branch, &stamp.agent, &stamp.session, &stamp.task].into_iter().map(|label| string_bytes(label)).sum();
+    let uid = stamp.uid.checked_ilog10().map_or(1, |log| log as usize + 1);
+    let stale = if stamp.vector_stale { STALE.len() } else { 0 };
+    (DOCUMENT_BYTES + json_bytes as usize + labels + uid + stale + vector_bytes(dim)) as u64
 }
 
 /// Appends the document: one top-level key a line, the vector last.
 pub fn write_document(out: &mut Vec<u8>, version: &Version) {
     let stamp = &version.stamp;
-    let [id, text, metadata, created, modified, branch, agent, session, vector, end] = DOCUMENT;
+    let [id, text, metadata, created, modified, branch, agent, session, task, uid, vector, end] = DOCUMENT;
     write_text(out, id, Some(&version.id));
     write_text(out, text, version.content.text.as_deref());
     write_raw(out, metadata, &version.content.metadata);
@@ -55,6 +66,9 @@ pub fn write_document(out: &mut Vec<u8>, version: &Version) {
     write_text(out, branch, Some(&stamp.branch));
     write_text(out, agent, Some(&stamp.agent));
     write_text(out, session, Some(&stamp.session));
+    write_text(out, task, Some(&stamp.task));
+    write_raw(out, uid, &stamp.uid.to_string());
+    write_raw(out, if stamp.vector_stale { STALE } else { "" }, "");
     write_raw(out, vector, "");
     write_vector(out, version.content.vector.as_deref());
     write_raw(out, end, "");
@@ -66,6 +80,7 @@ pub fn write_export_line(out: &mut Vec<u8>, version: &Version) {
     write_text(out, id, Some(&version.id));
     write_text(out, text, version.content.text.as_deref());
     write_raw(out, metadata, &version.content.metadata);
+    write_raw(out, if version.stamp.vector_stale { EXPORT_STALE } else { EXPORT_FRESH }, "");
     write_raw(out, vector, "");
     write_vector(out, version.content.vector.as_deref());
     write_raw(out, end, "");
@@ -111,6 +126,9 @@ mod tests {
             branch: "main/x".into(),
             agent: "an \"agent\"\u{1}".into(),
             session: "".into(),
+            task: "t\n1".into(),
+            uid: 1000,
+            vector_stale: false,
         };
         Version::new("an id\\".into(), content, stamp)
     }
@@ -119,15 +137,17 @@ mod tests {
     fn the_lengths_are_known_without_rendering() {
         for vector in [None, Some(&[][..]), Some(&[1.0, -0.5][..])] {
             for text in [None, Some(""), Some("a\n\t\u{8}\u{c}\u{1f}\u{7f}\"é𝄞")] {
-                let version = version(vector, text);
-                let mut out = Vec::new();
-                write_document(&mut out, &version);
-                let dim = vector.map(<[f32]>::len);
-                assert_eq!(out.len() as u64, document_bytes(version.json_bytes, &version.stamp, dim));
-                let mut line = Vec::new();
-                write_export_line(&mut line, &version);
-                let known = EXPORT_BYTES + version.json_bytes as usize + vector_bytes(vector.map(<[f32]>::len));
-                assert_eq!(line.len(), known);
+                for (uid, vector_stale) in [(0, false), (9, true), (10, false), (u32::MAX, true)] {
+                    let mut version = version(vector, text);
+                    (version.stamp.uid, version.stamp.vector_stale) = (uid, vector_stale);
+                    let mut out = Vec::new();
+                    write_document(&mut out, &version);
+                    let dim = vector.map(<[f32]>::len);
+                    assert_eq!(out.len() as u64, document_bytes(version.json_bytes, &version.stamp, dim));
+                    let mut line = Vec::new();
+                    write_export_line(&mut line, &version);
+                    assert_eq!(line.len(), EXPORT_BYTES + version.json_bytes as usize + vector_bytes(dim));
+                }
             }
         }
     }
@@ -135,12 +155,18 @@ mod tests {
     #[test]
     fn a_document_has_one_key_a_line_and_the_vector_last() {
         let mut out = Vec::new();
-        write_document(&mut out, &version(Some(&[1.0, -0.5]), Some("hello")));
+        let mut version = version(Some(&[1.0, -0.5]), Some("hello"));
+        version.stamp.vector_stale = true;
+        write_document(&mut out, &version);
         let text = String::from_utf8(out).unwrap();
         let keys: Vec<&str> = text.lines().filter_map(|line| line.split('"').nth(1)).collect();
-        assert_eq!(keys, ["id", "text", "metadata", "created", "modified", "branch", "agent", "session", "vector"]);
+        let stamp = ["created", "modified", "branch", "agent", "session", "task", "uid", "vector_stale"];
+        assert_eq!(keys, [&["id", "text", "metadata"][..], &stamp, &["vector"]].concat());
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(value["vector"][1], -0.5);
+        assert_eq!(
+            (&value["vector"][1], &value["task"], &value["uid"]),
+            (&(-0.5).into(), &"t\n1".into(), &1000.into())
+        );
     }
 
     #[test]

@@ -32,6 +32,12 @@ pub struct Provenance {
     pub agent: Arc<str>,
     /// In which session.
     pub session: Arc<str>,
+    /// For which task.
+    pub task: Arc<str>,
+    /// The user who wrote it.
+    pub uid: u32,
+    /// Whether the text is newer than the vector: it was changed and the vector's bits were not.
+    pub vector_stale: bool,
 }
 
 /// One immutable version of a record.
@@ -77,10 +83,10 @@ pub struct Computed {
     pub lengths: (u32, u32),
 }
 
-/// Versions are equal when their content is, as everywhere: by hash.
+/// Versions are equal when content and stamp are; the hash stands for the content.
 impl PartialEq for Version {
     fn eq(&self, other: &Version) -> bool {
-        self.hash == other.hash
+        self.hash == other.hash && self.stamp == other.stamp
     }
 }
 
@@ -129,13 +135,17 @@ impl Version {
 
     /// Returns the bytes of id, vector, text and metadata as stored.
     pub fn raw_bytes(&self) -> u64 {
-        let vector = self.content.vector.as_ref().map_or(0, |vector| vector.len() * 4);
-        let text = self.content.text.as_ref().map_or(0, |text| text.len());
-        (self.id.len() + vector + text + self.content.metadata.len()) as u64
+        (self.id.len() + self.content.bytes()) as u64
     }
 }
 
 impl RecordContent {
+    /// Returns the bytes of vector, text and metadata as stored.
+    pub fn bytes(&self) -> usize {
+        let vector = self.vector.as_ref().map_or(0, |vector| size_of_val(&**vector));
+        vector + self.text.as_ref().map_or(0, |text| text.len()) + self.metadata.len()
+    }
+
     /// Returns the hash of the record `id` with this content: id, vector bits, text, metadata.
     pub fn hash(&self, id: &str) -> Hash {
         let mut hasher = Hasher::new(&CONTEXT);

@@ -13,7 +13,7 @@
 //! | 8 payload ends | u64, where each payload ends in section 9 | rows × 8 |
 //! | 9 payloads | row (u32), created, modified (i64), stamp (u32), flags, lengths, text, metadata | – |
 //! | 10 lengths | u32 pairs: bytes of JSON, number of terms | rows × 8 |
-//! | 11 stamps | triples of texts: branch, agent, session | – |
+//! | 11 stamps | branch, agent, session, task and the uid | – |
 //! | 12 postings | the inverted index of the rows' texts | – |
 //! | 13 facets | the index of the rows' metadata | – |
 
@@ -40,13 +40,16 @@ pub(super) const LENGTHS: usize = 10;
 pub(super) const STAMPS: usize = 11;
 pub(super) const POSTINGS: usize = 12;
 pub(super) const FACETS: usize = 13;
-/// Kind byte of a file of records; 1 was the form without facets, 3 the one whose payloads did not say of which row.
-pub(super) const KIND: u8 = 7;
+/// Kind byte of a file of records; 1 was the form without facets, 3 the one whose payloads did not say of which row,
+/// 7 the one whose stamps had no task.
+pub(super) const KIND: u8 = 8;
 
 /// Flag of a payload: the row has a text.
 pub(super) const HAS_TEXT: u8 = 1;
 /// Flag of a payload: the row has a vector.
 pub(super) const HAS_VECTOR: u8 = 2;
+/// Flag of a payload: the row's text is newer than its vector.
+pub(super) const VECTOR_STALE: u8 = 4;
 
 /// What all rows of a segment, or all records of a branch, add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,6 +117,9 @@ impl<'a> IdColumn<'a> {
     }
 }
 
+/// What rows share of their stamps: branch, agent, session and task, and the uid.
+pub(super) type StampLabels = ([Arc<str>; 4], u32);
+
 /// What the payload of a row says.
 struct Payload<'a> {
     stamp: Provenance,
@@ -129,7 +135,7 @@ pub struct Segment {
     dim: usize,
     sum: SetHash,
     totals: RowTotals,
-    stamps: Vec<[Arc<str>; 3]>,
+    stamps: Vec<StampLabels>,
     /// Its neighbour graphs by metric, as far as they are built.
     pub(super) graphs: [OnceLock<Arc<GraphFile>>; Metric::ALL.len()],
 }
@@ -422,7 +428,7 @@ impl Segment {
             let found = number(&mut input)?;
             let (created, modified) = (Time(input.signed()?), Time(input.signed()?));
             let stamp = number(&mut input)? as usize;
-            let [branch, agent, session] = self.stamps.get(stamp).ok_or(CodecError::Number)?.clone();
+            let ([branch, agent, session, task], uid) = self.stamps.get(stamp).ok_or(CodecError::Number)?.clone();
             let flags = input.byte()?;
             let (text, metadata) = (number(&mut input)? as usize, number(&mut input)? as usize);
             let text = std::str::from_utf8(input.raw(text)?).map_err(|_| CodecError::Text)?;
@@ -430,7 +436,8 @@ impl Segment {
             if found != row || !input.is_empty() {
                 return Err(CodecError::Number);
             }
-            let stamp = Provenance { created, modified, branch, agent, session };
+            let vector_stale = flags & VECTOR_STALE != 0;
+            let stamp = Provenance { created, modified, branch, agent, session, task, uid, vector_stale };
             let text = (flags & HAS_TEXT != 0).then_some(text);
             Ok(Payload { stamp, text, metadata, has_vector: flags & HAS_VECTOR != 0 })
         };
@@ -463,11 +470,12 @@ fn check_lengths(container: &Container, rows: u32, dim: usize) -> Result<(), Seg
     Ok(())
 }
 
-fn read_stamps(bytes: &[u8]) -> Result<Vec<[Arc<str>; 3]>, CodecError> {
+fn read_stamps(bytes: &[u8]) -> Result<Vec<StampLabels>, CodecError> {
     let mut input = Reader::new(bytes);
     let mut stamps = Vec::new();
     while !input.is_empty() {
-        stamps.push([input.text()?.into(), input.text()?.into(), input.text()?.into()]);
+        let labels = [input.text()?.into(), input.text()?.into(), input.text()?.into(), input.text()?.into()];
+        stamps.push((labels, u32::try_from(input.number()?).map_err(|_| CodecError::Number)?));
     }
     Ok(stamps)
 }

@@ -22,6 +22,9 @@ fn forged(blobs: &BlobStore, forge: impl Fn(&mut Vec<Vec<u8>>, &mut u64)) -> Has
         branch: "main".into(),
         agent: "ann".into(),
         session: "".into(),
+        task: "".into(),
+        uid: 1000,
+        vector_stale: false,
     };
     let content = RecordContent { vector: Some([1.0, 2.0].into()), text: Some("text".into()), metadata: "{}".into() };
     let row = Row::Unsealed(Arc::new(Version::new("a".into(), content, stamp)));

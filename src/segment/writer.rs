@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::columns::{HAS_TEXT, HAS_VECTOR, KIND};
+use super::columns::{HAS_TEXT, HAS_VECTOR, KIND, StampLabels, VECTOR_STALE};
 use super::row::totals_of;
 use super::{Blocks, ContainerWriter, Row, RowTotals, SegmentError};
 use crate::facet::FacetsWriter;
@@ -26,11 +26,12 @@ pub fn write_segment(blobs: &BlobStore, rows: &[Row], dim: usize) -> Result<Hash
     let sum = write_ids_and_hashes(&mut out, rows)?;
     let ColumnSource { stamps, totals, postings, facets } = write_payloads(&mut out, rows)?;
     out.begin()?;
-    for stamp in &stamps {
+    for (labels, uid) in &stamps {
         let mut bytes = Writer::new();
-        stamp.iter().for_each(|label| {
+        labels.iter().for_each(|label| {
             bytes.text(label);
         });
+        bytes.number(u64::from(*uid));
         out.write(bytes.as_slice())?;
     }
     for index in [postings, facets] {
@@ -93,12 +94,9 @@ fn write_ids_and_hashes(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<S
     Ok(sum)
 }
 
-/// The labels that rows share: branch, agent, session.
-type Labels = [Arc<str>; 3];
-
 /// What is found on the way through the payloads.
 struct ColumnSource {
-    stamps: Vec<Labels>,
+    stamps: Vec<StampLabels>,
     totals: RowTotals,
     postings: Vec<u8>,
     facets: Vec<u8>,
@@ -143,26 +141,28 @@ fn payload(row: u32, version: &Version, stamp: u32) -> Vec<u8> {
     let text = content.text.as_deref();
     let has_text = if text.is_some() { HAS_TEXT } else { 0 };
     let has_vector = if content.vector.is_some() { HAS_VECTOR } else { 0 };
+    let stale = if version.stamp.vector_stale { VECTOR_STALE } else { 0 };
     let text = text.unwrap_or_default();
     let mut out = Writer::new();
     out.raw(&row.to_le_bytes());
     out.signed(version.stamp.created.0).signed(version.stamp.modified.0).raw(&stamp.to_le_bytes());
-    out.byte(has_text | has_vector);
+    out.byte(has_text | has_vector | stale);
     out.raw(&(text.len() as u32).to_le_bytes()).raw(&(content.metadata.len() as u32).to_le_bytes());
     out.raw(text.as_bytes()).raw(content.metadata.as_bytes());
     out.finish()
 }
 
-/// Numbers the distinct label triples in order of first use.
+/// Numbers the distinct labels in order of first use.
 #[derive(Default)]
 struct Stamps {
-    numbers: HashMap<Labels, u32>,
-    labels: Vec<Labels>,
+    numbers: HashMap<StampLabels, u32>,
+    labels: Vec<StampLabels>,
 }
 
 impl Stamps {
     fn number(&mut self, stamp: &Provenance) -> u32 {
-        let labels = [stamp.branch.clone(), stamp.agent.clone(), stamp.session.clone()];
+        let texts = [&stamp.branch, &stamp.agent, &stamp.session, &stamp.task].map(Arc::clone);
+        let labels = (texts, stamp.uid);
         if let Some(number) = self.numbers.get(&labels) {
             return *number;
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
     Actor, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, OpenMode,
-    Setting, Time, View,
+    RecordEdit, Setting, Time, View,
 };
 use engramfs::sync::without_waiting;
 
@@ -151,4 +151,98 @@ fn two_bulk_commits_fix_one_dimension() {
         }
     }
     assert!(refused > 1, "the other one comes first");
+}
+
+/// A line of `ingest`.
+fn line(text: &str) -> RecordEdit {
+    RecordEdit::parse_line(text.as_bytes(), 1, &|| "fresh".into()).unwrap().unwrap()
+}
+
+fn document(memory: &Memory, branch: BranchId, id: &str) -> serde_json::Value {
+    let record = memory.snapshot(&View::Branch(branch)).unwrap().get(id).unwrap().unwrap();
+    serde_json::from_slice(&record.to_document()).unwrap()
+}
+
+#[test]
+fn two_who_correct_different_keys_of_one_record_both_count() {
+    // Commits of few edits, and of more than are worked out again under the lock.
+    for more in [0, 100] {
+        let (memory, _) = open();
+        let main = main_of(&memory);
+        memory.commit(&who(), main, vec![line(r#"{"id":"x","vector":[1,2],"text":"old"}"#)]).unwrap();
+        let correct = |key: &str| {
+            for n in 0..150 {
+                let others = (0..more).map(|row| line(&format!(r#"{{"id":"{key}{row}","text":"beside {n}"}}"#)));
+                let value = if key == "text" { format!("\"text {n}\"") } else { format!("{{\"n\":{n}}}") };
+                let edit = line(&format!(r#"{{"id":"x","{key}":{value}}}"#));
+                memory.commit(&who(), main, others.chain([edit]).collect()).unwrap();
+                if n % 40 == 0 {
+                    memory.seal().unwrap();
+                }
+                // What was written here is there, whatever the other one did in between.
+                assert_eq!(
+                    document(&memory, main, "x")[key],
+                    serde_json::from_str::<serde_json::Value>(&value).unwrap()
+                );
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| correct("text"));
+            scope.spawn(|| correct("metadata"));
+        });
+        let after = document(&memory, main, "x");
+        assert!(after["text"] == "text 149" && after["metadata"]["n"] == 149 && after["vector"][1] == 2.0, "{after}");
+    }
+}
+
+#[test]
+fn a_bulk_commit_corrects_what_others_left_at_its_moment() {
+    let mut between = 0;
+    for (nth, seals) in (1..10).flat_map(|nth| [(nth, false), (nth, true)]) {
+        let (memory, meanwhile) = open();
+        let main = main_of(&memory);
+        let old = (0..1100).map(|row| put(&format!("r{row}"), Some(vec![1.0, 2.0]), Some("old")));
+        memory.commit(&who(), main, old.collect()).unwrap();
+        if seals {
+            memory.seal().unwrap();
+        }
+        let other = |memory: &Memory| {
+            let main = main_of(memory);
+            let vector = if document(memory, main, "r5")["text"] == "old" { "[3,4]" } else { "[5,6]" };
+            let edit = line(&format!(r#"{{"id":"r5","vector":{vector},"metadata":{{"k":2}}}}"#));
+            memory.commit(&who(), main, vec![edit]).map(drop)
+        };
+        plan(&meanwhile, nth, Box::new(other));
+        let corrections = (0..1100).map(|row| line(&format!(r#"{{"id":"r{row}","text":"new"}}"#)));
+        let receipt = memory.commit(&who(), main, corrections.collect()).unwrap();
+        assert_eq!(receipt.put, 1100);
+        if happened(&meanwhile) {
+            let after = document(&memory, main, "r5");
+            let first = after["vector"][0] == 3.0;
+            between += usize::from(first);
+            assert!(after["text"] == "new" && after["metadata"]["k"] == 2, "look {nth}: {after}");
+            // Whoever came second left the vector, or changed it.
+            assert_eq!(after["vector_stale"] == true, first, "look {nth}: {after}");
+        }
+    }
+    assert!(between > 0, "the other one comes in between");
+}
+
+#[test]
+fn a_record_is_deleted_as_the_version_that_was_read_only() {
+    let (memory, _) = open();
+    let main = main_of(&memory);
+    let read = || memory.snapshot(&View::Branch(main)).unwrap().get("x").unwrap().unwrap();
+    memory.commit(&who(), main, vec![put("x", None, Some("old"))]).unwrap();
+    let old = read();
+    memory.commit(&who(), main, vec![put("x", None, Some("newer"))]).unwrap();
+    let tip = memory.tip();
+    assert!(!memory.delete_version(&who(), main, &old).unwrap());
+    // The same content, written again, is another version.
+    memory.commit(&who(), main, vec![put("x", None, Some("old"))]).unwrap();
+    assert!(!memory.delete_version(&who(), main, &old).unwrap() && memory.tip() != tip);
+    let newest = read();
+    memory.seal().unwrap();
+    assert!(memory.delete_version(&who(), main, &newest).unwrap(), "it is the same where it was sealed");
+    assert!(!memory.delete_version(&who(), main, &newest).unwrap(), "it is gone");
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use engramfs::branch::NameError;
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Error, Kind, Memory, RecordEdit, RecordInput, View};
+use engramfs::memory::{Error, Kind, Memory, RecordEdit, RecordPatch, View};
 
-use crate::support::{draft, main_of, open, put, verify, who};
+use crate::support::{main_of, open, put, verify, who};
 
 /// Strings with every byte below 128 and every character up to 255 alone, in front and behind; and
 /// what people try.
@@ -231,11 +231,7 @@ fn bad_vectors_are_refused_and_leave_no_trace() {
         assert_eq!(memory.commit(&who(), main, mixed()).unwrap_err().kind(), Kind::Invalid, "{shown}");
         assert_eq!(memory.import(&who(), main, mixed()).unwrap_err().kind(), Kind::Invalid, "{shown}");
         assert_eq!(memory.commit(&who(), main, bulk()).unwrap_err().kind(), Kind::Invalid, "{shown}");
-        assert_eq!(
-            memory.check(main, &draft(Some(vector.clone()), None)).unwrap_err().kind(),
-            Kind::Invalid,
-            "{shown}"
-        );
+        assert_eq!(memory.check(main, &vector_alone(&vector)).unwrap_err().kind(), Kind::Invalid, "{shown}");
         assert_eq!(memory.tip(), tip);
         assert_eq!(memory.snapshot(&View::Branch(main)).unwrap().head(), head);
         assert_eq!(disk.files(), files);
@@ -255,9 +251,13 @@ fn a_memory_s_first_vector_is_checked_as_well() {
     }
     for text in ["[NaN]", "[Infinity]", "[1e39,0]", "[-1e39,0]", "[]", "[null,1]", "[\"1\",1]", "[[1],1]", "[true,1]"] {
         let document = format!("{{\"vector\":{text}}}");
-        assert_eq!(RecordInput::parse("a", document.as_bytes()).unwrap_err().advice().kind, Kind::Invalid, "{text}");
+        assert_eq!(RecordPatch::parse("a", document.as_bytes()).unwrap_err().advice().kind, Kind::Invalid, "{text}");
     }
     assert_eq!(memory.snapshot(&View::Branch(main_of(&memory))).unwrap().count(), 0);
+}
+
+fn vector_alone(vector: &[f32]) -> RecordPatch {
+    RecordPatch { vector: Some(Some(vector.into())), ..RecordPatch::default() }
 }
 
 #[test]
@@ -284,8 +284,8 @@ fn odd_and_good_vectors_are_kept_to_the_bit() {
         let record = snapshot.get(&format!("odd{n}")).unwrap().unwrap();
         let bits = |vector: &[f32]| vector.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(record.vector().unwrap()), bits(vector));
-        let read = RecordInput::parse(&format!("odd{n}"), &record.to_document()).unwrap();
-        assert_eq!(bits(&read.vector.unwrap()), bits(vector), "as JSON");
+        let read = RecordPatch::parse(&format!("odd{n}"), &record.to_document()).unwrap().unwrap();
+        assert_eq!(bits(&read.vector.unwrap().unwrap()), bits(vector), "as JSON");
     }
     verify(&disk).unwrap();
 }

@@ -153,5 +153,6 @@ fn serve_store(
     });
     // The session has ended, and with it whom to notify.
     filesystem.set_kernel(None);
+    filesystem.end();
     Ok(ended?)
 }

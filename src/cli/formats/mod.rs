@@ -84,14 +84,14 @@ impl InputRow {
         }
     }
 
-    /// Returns the edit that it asks for.
-    pub fn into_edit(self, fresh_id: &dyn Fn() -> Arc<str>) -> Result<RecordEdit, Error> {
+    /// Returns the edit that it asks for, if any.
+    pub fn into_edit(self, fresh_id: &dyn Fn() -> Arc<str>) -> Result<Option<RecordEdit>, Error> {
         match self {
             InputRow::Line { number, bytes } => Ok(RecordEdit::parse_line(&bytes, number, fresh_id)?),
             InputRow::Vector { id, vector } => {
                 check_record_id(&id)?;
                 let draft = RecordInput::of_vector(vector)?;
-                Ok(RecordEdit::Put { id: id.into(), draft })
+                Ok(Some(RecordEdit::Put { id: id.into(), draft }))
             }
         }
     }

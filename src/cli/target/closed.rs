@@ -106,7 +106,8 @@ impl BranchAccess for Closed {
 
     fn put(&self, rows: Vec<InputRow>) -> Result<Value, CommandError> {
         let fresh_id = || self.memory.fresh_id();
-        let edits: Vec<RecordEdit> = rows.into_iter().map(|row| row.into_edit(&fresh_id)).collect::<Result<_, _>>()?;
+        let edits = rows.into_iter().filter_map(|row| row.into_edit(&fresh_id).transpose());
+        let edits: Vec<RecordEdit> = edits.collect::<Result<_, _>>()?;
         let receipt = self.memory.import(&self.who, self.branch, edits)?;
         parse(&receipt.to_json())
     }

@@ -6,7 +6,7 @@ use crate::fs::directory::{ListName, Listing, More, Records};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::files::Area;
 use crate::fs::mount_context::MountContext;
-use crate::fs::node::{ControlNode, FsNode, NAME_BYTES_MAX, exports, is_temporary};
+use crate::fs::node::{ControlNode, FsNode, NAME_BYTES_MAX, exports};
 use crate::memory::{BranchId, FILES_ROOT, Kind, Setting, Time, View};
 
 /// Returns what stands at `name` in the directory `parent`; ENOENT, ENOTDIR, ENAMETOOLONG.
@@ -77,7 +77,7 @@ fn temporary(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Option<FsNo
 }
 
 fn record(mount: &MountContext, view: &View, name: &str) -> Result<Option<FsNode>, Failure> {
-    let Some(id) = name.strip_suffix(".json").filter(|_| !is_temporary(name)) else {
+    let Some(id) = name.strip_suffix(".json").filter(|_| !name.starts_with('.')) else {
         return Ok(None);
     };
     let there = mount.memory.snapshot(view)?.stat(id)?.is_some();

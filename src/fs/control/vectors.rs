@@ -5,32 +5,25 @@ use std::sync::Arc;
 
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::OpenContext;
-use crate::fs::node::{FsNode, is_temporary};
+use crate::fs::node::FsNode;
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::refusal::ShapeRefusal;
-use crate::memory::{Error, RecordEdit, RecordInput, View, check_record_id};
+use crate::fs::vectors_name::VectorsName;
+use crate::memory::{BranchError, Error, RecordEdit, RecordError, RecordPatch, View, check_record_id};
 
-/// What a name in `vectors/` stands for, whether it is there or not.
-enum VectorsName<'a> {
-    Temporary(&'a OsStr),
-    Record(Arc<str>),
+/// How often a record that others write to is set aside anew.
+const ROUNDS: usize = 10;
+
+/// Returns the id of the record that a name stands for; EINVAL where that can't be one.
+fn record_id(name: &OsStr) -> Result<Arc<str>, Failure> {
+    let text = name.to_str().ok_or(ShapeRefusal::RecordNotUtf8)?;
+    let id = text.strip_suffix(".json").unwrap_or(text);
+    check_record_id(id).map_err(Error::from)?;
+    Ok(id.into())
 }
 
-/// EINVAL for a name that can be neither.
-fn parse(name: &OsStr) -> Result<VectorsName<'_>, Failure> {
-    let record = match name.to_str() {
-        Some(text) if is_temporary(text) => None,
-        Some(text) => text.strip_suffix(".json"),
-        None if name.as_encoded_bytes().ends_with(b".json") && !name.as_encoded_bytes().starts_with(b".") => {
-            return Err(ShapeRefusal::RecordNotUtf8.into());
-        }
-        None => None,
-    };
-    let Some(id) = record else {
-        return Ok(VectorsName::Temporary(name));
-    };
-    check_record_id(id).map_err(Error::from)?;
-    Ok(VectorsName::Record(id.into()))
+fn no_record(name: &OsStr) -> Failure {
+    ShapeRefusal::NotARecordsName(name.to_string_lossy().into_owned()).into()
 }
 
 /// Makes a temporary, or the node of a record to come; EEXIST when something is there and the wish
@@ -40,8 +33,9 @@ pub(super) fn create(place: &OpenContext, name: &OsStr, mode: u32, flags: OpenFl
     if name.len() > 255 {
         return Err(Errno::ENAMETOOLONG.into());
     }
-    match parse(name)? {
-        VectorsName::Temporary(name) => {
+    match VectorsName::of(name) {
+        VectorsName::Other => Err(no_record(name)),
+        VectorsName::Temporary | VectorsName::Backup => {
             let file = match place.state.temporaries.named(name) {
                 Some(_) if flags.exclusive => return Err(Errno::EEXIST.into()),
                 Some(file) => file,
@@ -51,7 +45,8 @@ pub(super) fn create(place: &OpenContext, name: &OsStr, mode: u32, flags: OpenFl
             };
             Ok(FsNode::Temporary(place.branch(), file.number))
         }
-        VectorsName::Record(id) => {
+        VectorsName::Record => {
+            let id = record_id(name)?;
             if flags.exclusive && is_there(place, &id)? {
                 return Err(Errno::EEXIST.into());
             }
@@ -63,11 +58,11 @@ pub(super) fn create(place: &OpenContext, name: &OsStr, mode: u32, flags: OpenFl
 /// Removes a record in this branch, or a temporary.
 pub(super) fn unlink(place: &OpenContext, name: &OsStr) -> Result<(), Failure> {
     place.check_writable()?;
-    match parse(name)? {
-        VectorsName::Temporary(name) => place.state.temporaries.remove(name).map(drop).ok_or(Errno::ENOENT.into()),
-        VectorsName::Record(id) if is_there(place, &id)? => commit(place, RecordEdit::Delete { id }),
-        VectorsName::Record(_) => Err(Errno::ENOENT.into()),
+    if VectorsName::of(name) != VectorsName::Record {
+        return place.state.temporaries.remove(name).map(drop).ok_or(Errno::ENOENT.into());
     }
+    let id = record_id(name)?;
+    if is_there(place, &id)? { commit(place, RecordEdit::Delete { id }) } else { Err(Errno::ENOENT.into()) }
 }
 
 /// Renames within one `vectors/`; with a record on either side that is a commit.
@@ -76,45 +71,56 @@ pub(super) fn rename(place: &OpenContext, from: &OsStr, to: &OsStr, no_replace: 
     if to.len() > 255 {
         return Err(Errno::ENAMETOOLONG.into());
     }
-    let (from, to) = (parse(from)?, parse(to)?);
-    let taken = match &to {
-        VectorsName::Temporary(name) => place.state.temporaries.named(name).is_some(),
-        VectorsName::Record(id) => is_there(place, id)?,
+    use VectorsName::{Backup, Other, Record};
+    let kinds = (VectorsName::of(from), VectorsName::of(to));
+    let temporaries = &place.state.temporaries;
+    let taken = match kinds.1 {
+        Record => is_there(place, &record_id(to)?)?,
+        _ => temporaries.named(to).is_some(),
     };
     if no_replace && taken {
         return Err(Errno::EEXIST.into());
     }
-    match (from, to) {
-        (VectorsName::Temporary(from), VectorsName::Temporary(to)) => {
-            if place.state.temporaries.rename(from, to) {
-                Ok(())
-            } else {
-                Err(Errno::ENOENT.into())
-            }
-        }
-        (VectorsName::Temporary(from), VectorsName::Record(id)) => save(place, from, id),
-        (VectorsName::Record(id), VectorsName::Temporary(to)) => set_aside(place, id, to),
-        (VectorsName::Record(from), VectorsName::Record(to)) => commit(place, RecordEdit::Rename { from, to }),
+    match kinds {
+        // What is not there is that first, whatever it was to become.
+        (Record, _) if !is_there(place, &record_id(from)?)? => Err(Errno::ENOENT.into()),
+        (kind, _) if kind != Record && temporaries.named(from).is_none() => Err(Errno::ENOENT.into()),
+        (_, Other) => Err(no_record(to)),
+        (Record, Record) => commit(place, RecordEdit::Rename { from: record_id(from)?, to: record_id(to)? }),
+        (Record, Backup) => set_aside(place, &record_id(from)?, to),
+        (Record, VectorsName::Temporary) => Err(no_record(to)),
+        (_, Record) => save(place, from, record_id(to)?),
+        (_, _) if temporaries.rename(from, to) => Ok(()),
+        (_, _) => Err(Errno::ENOENT.into()),
     }
 }
 
 /// An atomic saver's last step: the temporary becomes the record.
 fn save(place: &OpenContext, from: &OsStr, id: Arc<str>) -> Result<(), Failure> {
     let file = place.state.temporaries.named(from).ok_or(Errno::ENOENT)?;
-    let draft = RecordInput::parse(&id, &file.bytes())?;
-    commit(place, RecordEdit::Put { id, draft })?;
+    let patch = RecordPatch::parse(&id, &file.bytes())?.ok_or(RecordError::Empty)?;
+    commit(place, RecordEdit::Correct { id, patch, line: 0 })?;
     file.retire();
     place.state.temporaries.remove(from);
     Ok(())
 }
 
-/// An editor's backup: the text goes to RAM first, so that it is nowhere missing.
-fn set_aside(place: &OpenContext, id: Arc<str>, to: &OsStr) -> Result<(), Failure> {
-    let record = place.memory().snapshot(&place.view)?.get(&id)?.ok_or(Errno::ENOENT)?;
+/// An editor's backup: the text goes to RAM first, so that it is nowhere missing. It is the text of the version that is
+/// deleted: one that others write meanwhile is set aside in its place.
+fn set_aside(place: &OpenContext, id: &str, to: &OsStr) -> Result<(), Failure> {
     let temporaries = &place.state.temporaries;
-    let replaced = temporaries.named(to);
-    temporaries.create(to, place.counted(record.to_document())?, 0o644, place.caller, place.memory().now())?;
-    commit(place, RecordEdit::Delete { id }).inspect_err(|_| temporaries.restore(to, replaced))
+    for _ in 0..ROUNDS {
+        let record = place.memory().snapshot(&place.view)?.get(id)?.ok_or(Errno::ENOENT)?;
+        let replaced = temporaries.named(to);
+        temporaries.create(to, place.counted(record.to_document())?, 0o644, place.caller, place.memory().now())?;
+        let deleted = place.memory().delete_version(&place.actor(), place.branch(), &record);
+        if let Ok(true) = deleted {
+            return Ok(());
+        }
+        temporaries.restore(to, replaced);
+        deleted?;
+    }
+    Err(Error::from(BranchError::Moves).into())
 }
 
 fn is_there(place: &OpenContext, id: &str) -> Result<bool, Failure> {

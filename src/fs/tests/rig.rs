@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use crate::fs::{Attr, AttrChanges, Caller, Errno, FileKind, Filesystem, FsOptions};
-use crate::memory::{Actor, Environment, Memory, OpenMode};
+use crate::memory::{Actor, Environment, Memory, OpenMode, Time};
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
 pub const ANN: Caller = Caller { uid: 1000, gid: 1000 };
@@ -15,7 +15,7 @@ pub struct Rig {
     pub fs: Filesystem,
     pub memory: Arc<Memory>,
     pub who: Caller,
-    _store: tempfile::TempDir,
+    _store: Option<tempfile::TempDir>,
 }
 
 impl Rig {
@@ -24,16 +24,25 @@ impl Rig {
     }
 
     pub fn with(options: impl FnOnce(&Memory) -> FsOptions) -> Rig {
+        Rig::around(Environment::real(Actor { uid: 0, gid: 0, name: "root".into() }), options)
+    }
+
+    /// A store that asks another clock.
+    pub fn with_clock(clock: impl Fn() -> Time + Send + Sync + 'static) -> Rig {
+        let owner = Actor { uid: 0, gid: 0, name: "root".into() };
+        Rig::around(Environment { clock: Box::new(clock), ..Environment::real(owner) }, |_| FsOptions::default())
+    }
+
+    fn around(environment: Environment, options: impl FnOnce(&Memory) -> FsOptions) -> Rig {
         let store = tempfile::tempdir().unwrap();
-        let memory = Memory::open(
-            &store.path().join("store"),
-            OpenMode::Create,
-            "a test",
-            Environment::real(Actor { uid: 0, gid: 0, name: "root".into() }),
-        )
-        .unwrap();
+        let memory = Memory::open(&store.path().join("store"), OpenMode::Create, "a test", environment).unwrap();
         let fs = Filesystem::new(memory.clone(), options(&memory));
-        Rig { fs, memory, who: ROOT, _store: store }
+        Rig { fs, memory, who: ROOT, _store: Some(store) }
+    }
+
+    /// The next mount of the same store.
+    pub fn mounted_again(&self) -> Rig {
+        Rig { fs: self.view(FsOptions::default()), memory: self.memory.clone(), who: self.who, _store: None }
     }
 
     /// A second view of the same store.

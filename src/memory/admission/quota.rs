@@ -4,12 +4,12 @@
 //! store since the last look, so that a check costs what was changed.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use imbl::ordmap::DiffItem;
 
 use crate::branch::{BranchVersion, differences, touched_at_most};
 use crate::memory::catalog::{Branch, BranchId, Catalog, Quota};
-use crate::memory::command::record_input::RecordEdit;
 use crate::memory::{Error, LimitError, Memory, Setting};
 use crate::segment::SegmentError;
 use crate::sync::{Mutex, Rank, may_wait};
@@ -86,14 +86,17 @@ impl Memory {
         })
     }
 
-    /// As [`Memory::check_quota`], for edits of records.
-    pub(in crate::memory) fn check_records(&self, branch: BranchId, edits: &[RecordEdit]) -> Result<(), Error> {
+    /// As [`Memory::check_quota`], for records that are written, with the bytes that they have afterwards.
+    pub(in crate::memory) fn check_records<'a>(
+        &self,
+        branch: BranchId,
+        records: impl Iterator<Item = (&'a Arc<str>, usize)>,
+    ) -> Result<(), Error> {
         self.check_quota(branch, |branch| {
             let mut growth = Usage::default();
-            for edit in edits {
-                let RecordEdit::Put { id, draft } = edit else { continue };
+            for (id, bytes) in records {
                 let before = record(&branch.state, &branch.base, id)?;
-                let after = Usage { bytes: draft.bytes() as i64, records: 1, branches: 0 };
+                let after = Usage { bytes: bytes as i64, records: 1, branches: 0 };
                 growth = growth.plus(after.minus(before));
             }
             Ok(growth)
@@ -315,7 +318,7 @@ fn within(holder: &Branch, quota: &Quota, sum: Usage, growth: Usage) -> Result<(
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, Environment, MergeKind, OpenMode, RecordInput, View};
+    use crate::memory::{Actor, Environment, MergeKind, OpenMode, RecordEdit, RecordPatch, View};
     use std::sync::Arc;
 
     #[test]
@@ -344,8 +347,8 @@ mod tests {
 
     impl QuotaRig {
         fn put(&self, branch: BranchId, id: &str, text: &str) -> Result<(), Error> {
-            let draft = RecordInput::parse(id, format!("{{\"text\":\"{text}\"}}").as_bytes())?;
-            self.memory.commit(&self.who, branch, vec![RecordEdit::Put { id: id.into(), draft }]).map(drop)
+            let patch = RecordPatch::parse(id, format!("{{\"text\":\"{text}\"}}").as_bytes())?.unwrap();
+            self.memory.commit(&self.who, branch, vec![RecordEdit::Correct { id: id.into(), patch, line: 0 }]).map(drop)
         }
 
         fn quota(&self, branch: BranchId, value: &str) {

@@ -26,6 +26,8 @@ pub enum RecordChange {
         id: Arc<str>,
         /// What it says.
         content: RecordContent,
+        /// Whether its text is newer than its vector.
+        vector_stale: bool,
         /// The record whose `created` it keeps, beside its own.
         from: Option<Arc<str>>,
     },
@@ -365,6 +367,7 @@ mod flag {
     pub const VECTOR: u8 = 2;
     pub const TEXT: u8 = 4;
     pub const FROM: u8 = 8;
+    pub const VECTOR_STALE: u8 = 16;
 }
 
 impl RecordChange {
@@ -373,10 +376,11 @@ impl RecordChange {
             RecordChange::Delete { id } => {
                 out.byte(0).text(id);
             }
-            RecordChange::Put { id, content, from } => {
+            RecordChange::Put { id, content, vector_stale, from } => {
                 let on = |there: bool, flag: u8| if there { flag } else { 0 };
                 let has = on(content.vector.is_some(), flag::VECTOR) | on(content.text.is_some(), flag::TEXT);
-                out.byte(flag::PUT | has | on(from.is_some(), flag::FROM)).text(id);
+                let has = has | on(*vector_stale, flag::VECTOR_STALE) | on(from.is_some(), flag::FROM);
+                out.byte(flag::PUT | has).text(id);
                 if let Some(vector) = &content.vector {
                     let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
                     out.bytes(&bytes);
@@ -401,7 +405,7 @@ impl RecordChange {
         };
         let (text, from) = (text(flag::TEXT)?, text(flag::FROM)?);
         let content = RecordContent { vector, text, metadata: input.text()?.into() };
-        Ok(RecordChange::Put { id, content, from })
+        Ok(RecordChange::Put { id, content, vector_stale: flags & flag::VECTOR_STALE != 0, from })
     }
 }
 

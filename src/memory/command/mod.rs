@@ -4,3 +4,4 @@ pub mod log_record;
 pub mod merge_outcome;
 pub mod prepared;
 pub mod record_input;
+pub mod record_patch;

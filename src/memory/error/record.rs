@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::{Advice, Kind};
 use crate::branch::NameError;
 
-const SHAPE: &str = "write {\"vector\":[…], \"text\":\"…\", \"metadata\":{…}}";
+const SHAPE: &str = "write {\"vector\":[…], \"text\":\"…\", \"metadata\":{…}}, or bare text";
 const SAME_MODEL: &str = "use the embedding model that the memory was made with";
 
 /// Why a record is not taken.
@@ -25,6 +25,12 @@ pub enum RecordError {
     /// The document is JSON of another shape.
     #[error("the document is no record: {0}")]
     NotARecord(#[source] Arc<serde_json::Error>),
+    /// A list, which a bare vector may have been meant as.
+    #[error("a record is an object or bare text, and what begins with [ is neither")]
+    List,
+    /// Bare text is in UTF-8.
+    #[error("the text is no UTF-8 at byte {0}")]
+    NotUtf8(usize),
     /// A document holds the key `delete`, which is for lines of `ingest`.
     #[error("'delete' belongs into ingest; here, remove the file")]
     Delete,
@@ -43,7 +49,7 @@ pub enum RecordError {
         id: String,
     },
     /// Neither a vector nor a text.
-    #[error("a record needs a vector or a text")]
+    #[error("neither a vector nor a text is left, and a record needs one")]
     Empty,
     /// The vector is something else than an array of numbers.
     #[error("the vector is no array of numbers")]
@@ -108,9 +114,11 @@ impl RecordError {
             RecordError::Incomplete => invalid("incomplete"),
             RecordError::NotJson(_) => invalid("not_json"),
             RecordError::NotARecord(_)
+            | RecordError::List
             | RecordError::Delete
             | RecordError::DeleteWithContent
             | RecordError::NotNumbers => invalid("bad_document"),
+            RecordError::NotUtf8(_) => Advice::new(Kind::Invalid, "not_utf8", "write text in UTF-8"),
             RecordError::NoId => invalid("no_id"),
             RecordError::OtherId { .. } => invalid("other_id"),
             RecordError::Empty => invalid("empty_record"),

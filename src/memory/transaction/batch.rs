@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk::{Disk, DiskFile};
 use crate::memory::command::record_input::RecordInput;
+use crate::memory::command::record_patch::RecordPatch;
 use crate::memory::{Error, LimitError, Memory, RecordEdit};
 use crate::object::{CodecError, Reader, Writer};
 use crate::sync::Reservation;
@@ -109,8 +110,12 @@ pub(in crate::memory) fn remove_left_over(disk: &dyn Disk) -> std::io::Result<()
 
 /// What an edit takes in memory, also while it is committed: its words and values are indexed then.
 fn weight(edit: &RecordEdit) -> u64 {
-    let content = if let RecordEdit::Put { draft, .. } = edit { 2 * draft.bytes() } else { 0 };
-    (EDIT_BYTES + edit.id().len() + content) as u64
+    let content = match edit {
+        RecordEdit::Put { draft, .. } => draft.bytes(),
+        RecordEdit::Correct { patch, .. } => patch.bytes(),
+        RecordEdit::Delete { .. } | RecordEdit::Rename { .. } => 0,
+    };
+    (EDIT_BYTES + edit.id().len() + 2 * content) as u64
 }
 
 /// Frames are read this many bytes at a time, or as many as one has.
@@ -146,8 +151,14 @@ fn write(edit: &RecordEdit, out: &mut Writer) {
     match edit {
         RecordEdit::Put { id, draft } => {
             out.byte(0).text(id).maybe_text(draft.text.as_deref()).text(&draft.metadata);
-            let vector = draft.vector.as_deref();
-            out.byte(u8::from(vector.is_some())).bytes(bytemuck::cast_slice(vector.unwrap_or_default()));
+            write_vector(draft.vector.as_deref(), out);
+        }
+        RecordEdit::Correct { id, patch, line } => {
+            out.byte(3).text(id).number(*line as u64).byte(u8::from(patch.replaces));
+            out.byte(patch.vector_stale.map_or(2, u8::from)).maybe_text(patch.metadata.as_deref());
+            out.byte(u8::from(patch.text.is_some())).maybe_text(patch.text.iter().flatten().next().map(|text| &**text));
+            out.byte(u8::from(patch.vector.is_some()));
+            write_vector(patch.vector.iter().flatten().next().map(|vector| &**vector), out);
         }
         RecordEdit::Delete { id } => {
             out.byte(1).text(id);
@@ -158,17 +169,43 @@ fn write(edit: &RecordEdit, out: &mut Writer) {
     }
 }
 
+fn write_vector(vector: Option<&[f32]>, out: &mut Writer) {
+    out.byte(u8::from(vector.is_some())).bytes(bytemuck::cast_slice(vector.unwrap_or_default()));
+}
+
+fn read_vector(input: &mut Reader<'_>) -> Result<Option<Arc<[f32]>>, CodecError> {
+    let has_vector = input.byte()? == 1;
+    let numbers = input.bytes()?;
+    Ok(has_vector.then(|| numbers.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect()))
+}
+
+fn read_patch(input: &mut Reader<'_>) -> Result<RecordPatch, CodecError> {
+    let replaces = input.byte()? == 1;
+    let vector_stale = Some(input.byte()?).filter(|stale| *stale < 2).map(|stale| stale == 1);
+    let metadata = input.maybe_text()?.map(Arc::from);
+    let (has_text, text) = (input.byte()? == 1, input.maybe_text()?.map(Arc::from));
+    let (has_vector, vector) = (input.byte()? == 1, read_vector(input)?);
+    Ok(RecordPatch {
+        vector: has_vector.then_some(vector),
+        text: has_text.then_some(text),
+        metadata,
+        vector_stale,
+        replaces,
+    })
+}
+
 fn read(input: &mut Reader<'_>) -> Result<RecordEdit, CodecError> {
     match input.byte()? {
         0 => {
             let id = input.text()?.into();
             let (text, metadata) = (input.maybe_text()?.map(Arc::from), input.text()?.into());
-            let has_vector = input.byte()? == 1;
-            let numbers = input.bytes()?;
-            let vector = has_vector.then(|| numbers.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect());
-            Ok(RecordEdit::Put { id, draft: RecordInput { vector, text, metadata } })
+            Ok(RecordEdit::Put { id, draft: RecordInput { vector: read_vector(input)?, text, metadata } })
         }
         1 => Ok(RecordEdit::Delete { id: input.text()?.into() }),
+        3 => {
+            let (id, line) = (input.text()?.into(), input.number()? as usize);
+            Ok(RecordEdit::Correct { id, patch: read_patch(input)?, line })
+        }
         2 => Ok(RecordEdit::Rename { from: input.text()?.into(), to: input.text()?.into() }),
         code => Err(CodecError::Code(code)),
     }

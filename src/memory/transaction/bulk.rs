@@ -46,13 +46,21 @@ impl Bulk {
     }
 
     /// Works it out again for what has changed in the branch since; [`PlanError::Exceeded`] where that is more than
-    /// `most` records.
-    pub fn again(&self, catalog: &Catalog, most: usize) -> Result<Bulk, PlanError> {
+    /// `most` records, nothing where one of them is a record that the outcome `relies` on.
+    pub fn again(
+        &self,
+        catalog: &Catalog,
+        most: usize,
+        relies: &dyn Fn(&str) -> bool,
+    ) -> Result<Option<Bulk>, PlanError> {
         let branch = catalog.branch_ref(self.branch.id)?.clone();
         check_dimension(catalog, &branch, &self.segment)?;
         let touched = touched_at_most(&self.branch.state, &branch.state, most)?.ok_or(PlanError::Exceeded)?;
         let (mut state, mut deleted) = (self.state.clone(), self.deleted);
         for id in touched {
+            if relies(&id) {
+                return Ok(None);
+            }
             if self.writes(&id)? {
                 continue;
             }
@@ -64,7 +72,7 @@ impl Bulk {
         }
         state.set_files(branch.state.files().clone());
         let (segment, deletes) = (self.segment.clone(), self.deletes.clone());
-        Ok(Bulk { segment, deletes, branch, state, deleted, time: self.time })
+        Ok(Some(Bulk { segment, deletes, branch, state, deleted, time: self.time }))
     }
 
     /// Returns whether the branch is as it was.

@@ -1,11 +1,13 @@
 //! The one way in which anything changes: plan, sign, append to the journal, swap the catalog.
 //!
-//! `prepare` applies the rules, `transact` appends; `write` and `files` are what callers use.
+//! `prepare` applies the rules, `transact` appends; `commit`, `write` and `files` are what callers use.
 
 pub mod batch;
 pub mod bulk;
 pub mod clock;
+mod commit;
 pub mod contents;
+mod corrections;
 pub mod files;
 pub mod prepare;
 pub mod transact;

@@ -235,10 +235,10 @@ fn commit(
     for change in changes {
         match change {
             RecordChange::Delete { id } => prepared.counts.deleted += u64::from(state.delete(id, log_record.time)?),
-            RecordChange::Put { id, content, from } => {
+            RecordChange::Put { id, content, vector_stale, from } => {
                 check_record_id(id)?;
-                let stamp =
-                    stamp(log_record, &prepared, created(&state, log_record.time, from.as_deref().unwrap_or(id))?);
+                let created = created(&state, log_record.time, from.as_deref().unwrap_or(id))?;
+                let stamp = Provenance { vector_stale: *vector_stale, ..stamp(log_record, &prepared, created) };
                 let version = Version::new(id.clone(), content.clone(), stamp);
                 check_vector(dim, metric, content, version.norm)?;
                 dim = dim.or(content.vector.as_ref().map(|vector| vector.len()));
@@ -260,8 +260,9 @@ pub(in crate::memory) fn created(state: &BranchVersion, now: Time, id: &str) -> 
 }
 
 fn stamp(log_record: &LogRecord, prepared: &PreparedCommand, created: Time) -> Provenance {
-    let [agent, session, _] = prepared.labels.clone();
-    Provenance { created, modified: log_record.time, branch: prepared.path.clone(), agent, session }
+    let [agent, session, task] = prepared.labels.clone();
+    let (modified, branch, uid) = (log_record.time, prepared.path.clone(), log_record.uid);
+    Provenance { created, modified, branch, agent, session, task, uid, vector_stale: false }
 }
 
 fn checkpoint(

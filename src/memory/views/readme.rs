@@ -51,7 +51,7 @@ pub(in crate::memory) fn render(catalog: &Catalog, view: &View, seen: &ResolvedV
 ## Use it
 
     cat 'vectors/{id}.json'                                   read a record
-    echo '{{"text":"tea at four"}}' > vectors/note-1.json       write one
+    echo 'tea at four' > vectors/note-1.json                  write one, or correct its text
     echo 'what do we know about tea?' > query; cat query      ask in words
     exec 3<>query; echo '{{"id":"{id}","k":3}}' >&3; cat <&3     ask for the nearest to a record
     cp -a ~/notes files/                                      keep files; `config/rules` says how they merge
@@ -60,7 +60,8 @@ pub(in crate::memory) fn render(catalog: &Catalog, view: &View, seen: &ResolvedV
     rmdir branches/try-1                                      or throw it away
     mkdir checkpoints/before; echo 'rollback before' > ctl    remember a state, go back to it
 
-A record takes `"vector": {example_vector}, `"text"`, or both, and `"metadata": {{…}}`.
+A record takes `"vector": {example_vector}, `"text"`, or both, and `"metadata": {{…}}`: `{{"text":"…"}}` is a document, too.
+A key that is left out keeps its value, and null removes it.
 When a write fails, the last line of `errors` says why and what to do.
 "#
     );

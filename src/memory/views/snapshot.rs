@@ -7,7 +7,7 @@ use crate::branch::BranchVersion;
 use crate::memory::{Error, Memory, View};
 use crate::object::{Hash, Time};
 use crate::record::{Version, document_bytes, write_document};
-use crate::segment::Row;
+use crate::segment::{Row, SegmentError};
 use crate::sync::Mutex;
 
 /// The records of a view at one moment: cheap to take, holds no lock, never changes.
@@ -30,6 +30,11 @@ impl Record {
     /// Returns the content hash.
     pub fn hash(&self) -> Hash {
         self.0.hash
+    }
+
+    /// Returns whether a row is this version.
+    pub(in crate::memory) fn is_version(&self, row: &Row) -> Result<bool, SegmentError> {
+        Ok(row.hash()? == self.0.hash && row.stamp()? == self.0.stamp)
     }
 
     /// Returns when the record was first written.

@@ -21,6 +21,8 @@ mod owners;
 mod queries;
 /// Files in `vectors/`, and `ingest`.
 mod records;
+/// Editors and atomic savers, call by call.
+mod savers;
 /// Files in RAM.
 mod scratch;
 /// Editors, archivers and copiers.
@@ -163,7 +165,7 @@ fn watch(pid: u32, minor: u32) -> Sender<()> {
 /// A mount of a new store, with what most tests want at hand.
 pub struct Mounted {
     // Dropped first: the folder must not be removed through the mount.
-    _server: Server,
+    server: Server,
     site: Site,
 }
 
@@ -174,14 +176,21 @@ impl Mounted {
 
     pub fn with(options: &[&str]) -> Mounted {
         let site = Site::new();
-        Mounted { _server: site.serve(options), site }
+        Mounted { server: site.serve(options), site }
     }
 
     /// Ends the mount and serves its store anew.
     pub fn again(self, options: &[&str]) -> Mounted {
-        let Mounted { _server, site } = self;
-        drop(_server);
-        Mounted { _server: site.serve(options), site }
+        let Mounted { server, site } = self;
+        drop(server);
+        Mounted { server: site.serve(options), site }
+    }
+
+    /// Ends the mount as `engramfs umount` does, and serves its store anew.
+    pub fn unmounted_and_again(mut self) -> Mounted {
+        self.server.signal(libc::SIGTERM);
+        assert!(self.server.wait().success());
+        self.again(&[])
     }
 
     /// A path below the mountpoint.

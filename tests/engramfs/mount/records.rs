@@ -25,7 +25,8 @@ fn a_record_is_one_file_with_one_key_a_line() {
     save(&path, r#"{"vector":[0.1,-2,3e-5],"text":"tea at \"four\"","metadata":{"n":1}}"#).unwrap();
     let text = read(&path);
     let keys: Vec<&str> = text.lines().filter_map(|line| line.split('"').nth(1)).collect();
-    assert_eq!(keys, ["id", "text", "metadata", "created", "modified", "branch", "agent", "session", "vector"]);
+    let stamp = ["created", "modified", "branch", "agent", "session", "task", "uid"];
+    assert_eq!(keys, [&["id", "text", "metadata"][..], &stamp, &["vector"]].concat());
     let first = json(&path);
     assert_eq!((&first["id"], &first["branch"], &first["metadata"]["n"]), (&"tea".into(), &"main".into(), &1.into()));
     let floats: Vec<f32> = serde_json::from_value(first["vector"].clone()).unwrap();
@@ -56,7 +57,8 @@ fn a_document_that_is_no_record_fails_in_the_write_and_says_why() {
         (r#"{"text":"x","colour":"red"}"#, "bad_document"),
         (r#"{"text":"x","id":"c"}"#, "other_id"),
         (r#"{"metadata":{}}"#, "empty_record"),
-        ("hello", "not_json"),
+        ("{hello", "not_json"),
+        ("[1,2,3]", "bad_document"),
     ] {
         let mut file = File::create(mount.at("main/vectors/b.json")).unwrap();
         assert_eq!(errno(file.write_all(document.as_bytes())), libc::EINVAL, "{document}");
@@ -66,7 +68,7 @@ fn a_document_that_is_no_record_fails_in_the_write_and_says_why() {
         close(file).unwrap();
     }
     assert_eq!(names(mount.at("main/vectors")), ["a.json"]);
-    let echo = mount.shell("bash", "echo nonsense 2>/dev/null > main/vectors/b.json && echo taken || echo refused");
+    let echo = mount.shell("bash", "echo [nonsense] 2>/dev/null > main/vectors/b.json && echo taken || echo refused");
     assert_eq!(echo.trim(), "refused");
 }
 
@@ -139,8 +141,8 @@ fn temporaries_become_records_when_they_are_renamed() {
     let mount = Mounted::new();
     let [hidden, record, backup] =
         ["main/vectors/.a.tmp", "main/vectors/a.json", "main/vectors/a.json~"].map(|p| mount.at(p));
-    save(&hidden, "no record").unwrap();
-    assert_eq!((errno(fs::rename(&hidden, &record)), read(&hidden).as_str()), (libc::EINVAL, "no record"));
+    save(&hidden, "{no record").unwrap();
+    assert_eq!((errno(fs::rename(&hidden, &record)), read(&hidden).as_str()), (libc::EINVAL, "{no record"));
     assert_eq!(mount.status("main")["records"], 0);
     fs::create_dir(mount.at("main/branches/x")).unwrap();
     assert_eq!(names(mount.at("main/branches/x/vectors")), [] as [&str; 0]);
@@ -210,7 +212,7 @@ fn ingest_takes_a_batch_whole_or_not_at_all() {
     for (batch, line) in [
         ("{\"id\":\"c\",\"text\":\"3\"}\n{\"id\":\"d\",\"txt\":\"4\"}\n", "line 2"),
         ("{\"id\":\"c\",\"text\":\"3\"}\n\n{\"id\":\"d\",\"text\":\n", "line 3"),
-        ("{\"id\":\"a\",\"delete\":true}\nnonsense", "line 2"),
+        ("{\"id\":\"a\",\"delete\":true}\n{nonsense}", "line 2"),
         ("{\"id\":\"a/b\",\"text\":\"3\"}\n", "line 1"),
     ] {
         assert_eq!(errno(ingest(&mount, "main", batch)), libc::EINVAL, "{batch}");

@@ -31,7 +31,7 @@ fn stat_tells_the_exact_size_of_all_that_is_not_worked_out_for_its_reader() {
     fs::create_dir(mount.at("main/branches/x")).unwrap();
     mount.put("main/branches/x/vectors/r00.json", "changed");
     mount.put("main/vectors/r00.json", "changed too");
-    save(mount.at("main/vectors/bad.json"), "nonsense").unwrap_err();
+    save(mount.at("main/vectors/bad.json"), "[no record]").unwrap_err();
     let all = files(&mount.at("main"));
     assert!(all.len() > 100);
     for path in all {
@@ -75,12 +75,22 @@ fn vim_saves_in_every_way_of_its_own() {
 #[test]
 fn stream_editors_replace_records() {
     let mount = filled();
-    mount.sh("sed -i 's/black/green/' main/vectors/r01.json; sed -i.bak 's/black/green/' main/vectors/r02.json; perl -i -pe 's/black/green/' main/vectors/r03.json");
+    mount.sh("sed -i 's/black/green/' main/vectors/r01.json; sed -i.bak~ 's/black/green/' main/vectors/r02.json; perl -pe 's/black/green/' main/vectors/r03.json > main/vectors/.r03; mv main/vectors/.r03 main/vectors/r03.json");
     for id in 1..=3 {
         assert_eq!(mount.text(&format!("main/vectors/r0{id}.json")), format!("green tea {id}"));
     }
-    assert!(read(mount.at("main/vectors/r02.json.bak")).contains("black"));
-    mount.sh("rm main/vectors/*.bak; jq -c '.metadata.n = 70' main/vectors/r04.json > main/vectors/.new; mv main/vectors/.new main/vectors/r04.json");
+    assert!(read(mount.at("main/vectors/r02.json.bak~")).contains("black"));
+    // perl -i makes a file of eight random letters, which may as well be a name that somebody took for a record's.
+    mount.sh("perl -i -pe 's/black/green/' main/vectors/r04.json 2>/dev/null || true");
+    assert_eq!(
+        (mount.refusal("main")["code"].as_str(), mount.text("main/vectors/r04.json").as_str()),
+        (Some("not_a_record_name"), "black tea 4")
+    );
+    // A backup that is called like nothing in this folder is refused, and the record stays.
+    mount.sh("! sed -i.bak 's/green/red/' main/vectors/r02.json; rm -f main/vectors/sed??????");
+    assert_eq!(mount.refusal("main")["code"], "not_a_record_name");
+    assert_eq!(mount.text("main/vectors/r02.json"), "green tea 2");
+    mount.sh("rm main/vectors/*~; jq -c '.metadata.n = 70' main/vectors/r04.json > main/vectors/.new; mv main/vectors/.new main/vectors/r04.json");
     assert_eq!(super::json(mount.at("main/vectors/r04.json"))["metadata"]["n"], 70);
     assert_eq!(mount.sh("jq -s length main/vectors/*.json").trim(), "12");
     assert_eq!(names(mount.at("main/vectors")).len(), 12);
@@ -89,8 +99,10 @@ fn stream_editors_replace_records() {
 #[test]
 fn writers_in_many_small_pieces_make_one_version() {
     let mount = filled();
+    // Its vector is stale from here on, so that all documents are of one length.
+    mount.sh("sed -i 's/black/green/' main/vectors/r05.json");
     let before = mount.status("main")["head"].clone();
-    mount.sh("cp main/vectors/r05.json ../r05; sed -i 's/black/red/' main/vectors/r05.json");
+    mount.sh("cp main/vectors/r05.json ../r05; sed -i 's/green/wight/' main/vectors/r05.json");
     mount.sh("dd if=../r05 of=main/vectors/r05.json bs=7 status=none");
     assert_eq!(mount.status("main")["head"], before);
     mount.sh("dd if=../r05 of=main/vectors/r05.json bs=50 conv=notrunc,fsync status=none; tee main/vectors/r05.json < ../r05 > ../r05.copy; cmp ../r05 ../r05.copy; install -m 600 ../r05 main/vectors/r05.json");

@@ -22,8 +22,8 @@ fn every_command_reads_back() {
     let content = RecordContent { vector: Some([1.0, -0.0].into()), text: Some("t".into()), metadata: "{}".into() };
     let bare = RecordContent { vector: None, text: None, metadata: "{\"a\":1}".into() };
     let changes = vec![
-        RecordChange::Put { id: "a".into(), content, from: Some("z".into()) },
-        RecordChange::Put { id: "b".into(), content: bare, from: None },
+        RecordChange::Put { id: "a".into(), content, vector_stale: true, from: Some("z".into()) },
+        RecordChange::Put { id: "b".into(), content: bare, vector_stale: false, from: None },
         RecordChange::Delete { id: "c".into() },
     ];
     round_trip(Command::Root(name.clone(), Settings::default()));

@@ -1,0 +1,408 @@
+//! What writers say about a record: documents, lines of JSON and bare text, checked for form.
+
+use std::sync::Arc;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput, canonical, check_numbers};
+use crate::branch::check_record_id;
+use crate::memory::RecordError;
+use crate::record::RecordContent;
+
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// A correction of a record: what is left out keeps the value that it has at the commit, and what is there as nothing goes.
+#[derive(Clone, Debug, Default)]
+pub struct RecordPatch {
+    /// The vector, finite numbers.
+    pub vector: Option<Option<Arc<[f32]>>>,
+    /// The text.
+    pub text: Option<Option<Arc<str>>>,
+    /// The metadata as a whole, canonical JSON; `{}` where it goes.
+    pub metadata: Option<Arc<str>>,
+    /// Whether the text is newer than the vector, where the writer says so.
+    pub vector_stale: Option<bool>,
+    /// Whether it is the whole record, so that what is left out goes.
+    pub replaces: bool,
+}
+
+/// The keys of a document. Those that reading adds are accepted and ignored.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys<'a> {
+    id: Option<String>,
+    #[serde(borrow, default, deserialize_with = "given")]
+    vector: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "given")]
+    text: Option<Option<String>>,
+    #[serde(default, deserialize_with = "given")]
+    metadata: Option<Option<Map<String, Value>>>,
+    #[serde(default, deserialize_with = "given")]
+    vector_stale: Option<Option<bool>>,
+    replace: Option<bool>,
+    delete: Option<bool>,
+    #[serde(rename = "created")]
+    _created: Option<IgnoredAny>,
+    #[serde(rename = "modified")]
+    _modified: Option<IgnoredAny>,
+    #[serde(rename = "branch")]
+    _branch: Option<IgnoredAny>,
+    #[serde(rename = "agent")]
+    _agent: Option<IgnoredAny>,
+    #[serde(rename = "session")]
+    _session: Option<IgnoredAny>,
+    #[serde(rename = "task")]
+    _task: Option<IgnoredAny>,
+    #[serde(rename = "uid")]
+    _uid: Option<IgnoredAny>,
+}
+
+/// Tells a key that is `null` from one that is left out.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(input: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(input).map(Some)
+}
+
+/// What was written, by its first letter.
+enum Shape<'a> {
+    Blank,
+    Document(&'a [u8]),
+    Text(&'a [u8]),
+}
+
+impl Shape<'_> {
+    fn of(bytes: &[u8]) -> Shape<'_> {
+        let start = bytes.trim_ascii_start();
+        let marked = start.strip_prefix(BYTE_ORDER_MARK);
+        let rest = marked.unwrap_or(start).trim_ascii_start();
+        match rest.first() {
+            None => Shape::Blank,
+            Some(b'{') => Shape::Document(rest),
+            Some(_) => Shape::Text(marked.unwrap_or(bytes)),
+        }
+    }
+}
+
+impl<'a> Keys<'a> {
+    fn parse(bytes: &'a [u8]) -> Result<Keys<'a>, RecordError> {
+        serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+            _ if ends_in_a_number(bytes, &error) => RecordError::Incomplete,
+            serde_json::error::Category::Eof => RecordError::Incomplete,
+            serde_json::error::Category::Syntax => RecordError::NotJson(error.into()),
+            _ => RecordError::NotARecord(error.into()),
+        })
+    }
+
+    fn patch(self) -> Result<RecordPatch, RecordError> {
+        if self.delete.is_some() {
+            return Err(RecordError::Delete);
+        }
+        let vector = self.vector.map(|json| parse_numbers(json.get())).transpose()?;
+        if let Some(Some(vector)) = &vector {
+            check_numbers(vector)?;
+        }
+        let patch = RecordPatch {
+            vector: vector.map(|vector| vector.map(Arc::from)),
+            text: self.text.map(|text| text.map(Arc::from)),
+            metadata: self.metadata.map(|metadata| canonical(metadata.unwrap_or_default())),
+            vector_stale: self.vector_stale.map(|stale| stale.unwrap_or(false)),
+            replaces: self.replace.unwrap_or(false),
+        };
+        if patch.replaces && patch.is_without_content() { Err(RecordError::Empty) } else { Ok(patch) }
+    }
+}
+
+/// Tells whether the document just ends within a number, which the reader of raw values calls a
+/// wrong number instead of an end.
+fn ends_in_a_number(bytes: &[u8], error: &serde_json::Error) -> bool {
+    let last_line = bytes.split(|byte| *byte == b'\n').next_back().unwrap_or_default();
+    let at_end = error.column() >= last_line.len() && bytes.split(|byte| *byte == b'\n').count() == error.line();
+    at_end && bytes.last().is_some_and(|byte| b"-+.eE".contains(byte)) && error.is_syntax()
+}
+
+/// Reads an array of numbers out of JSON that is known to be well-formed; nothing for `null`.
+///
+/// Each number is rounded to f32 once, from its decimal form: going through f64 could round twice.
+fn parse_numbers(json: &str) -> Result<Option<Vec<f32>>, RecordError> {
+    if json == "null" {
+        return Ok(None);
+    }
+    let wrong = || RecordError::NotNumbers;
+    let inside = json.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).ok_or_else(wrong)?.trim();
+    if inside.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
+    let number = |text: &str| {
+        let text = text.trim();
+        let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+        text.parse::<f32>().ok().filter(|_| is_number).ok_or_else(wrong)
+    };
+    inside.split(',').map(number).collect::<Result<_, _>>().map(Some)
+}
+
+/// Reads bare text, without the line end behind it.
+fn parse_text(bytes: &[u8]) -> Result<&str, RecordError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| match error.error_len() {
+        None => RecordError::Incomplete,
+        Some(_) => RecordError::NotUtf8(error.valid_up_to()),
+    })?;
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    Ok(line.strip_suffix('\r').filter(|_| line.len() < text.len()).unwrap_or(line))
+}
+
+impl RecordPatch {
+    /// Sets the text, and leaves the rest.
+    fn of_text(text: &str) -> RecordPatch {
+        RecordPatch { text: Some(Some(text.into())), ..RecordPatch::default() }
+    }
+
+    /// Says all that a record says.
+    pub(in crate::memory) fn whole(record: &RecordInput) -> RecordPatch {
+        RecordPatch {
+            vector: Some(record.vector.clone()),
+            text: Some(record.text.clone()),
+            metadata: Some(record.metadata.clone()),
+            vector_stale: None,
+            replaces: true,
+        }
+    }
+
+    /// Parses what was written to `vectors/<id>.json`: a document, or bare text. An `id` inside must equal `id`. Nothing
+    /// but white space is nothing. Over 16 MiB: [`RecordError::TooLarge`]. What breaks off: [`RecordError::Incomplete`].
+    pub fn parse(id: &str, bytes: &[u8]) -> Result<Option<RecordPatch>, RecordError> {
+        if bytes.len() > DOCUMENT_BYTES_MAX {
+            return Err(RecordError::TooLarge(bytes.len()));
+        }
+        match Shape::of(bytes) {
+            Shape::Blank => Ok(None),
+            Shape::Text(text) if text.trim_ascii_start().starts_with(b"[") => Err(RecordError::List),
+            Shape::Text(text) => Ok(Some(parse_text(text)?).filter(|text| !text.trim().is_empty()).map(Self::of_text)),
+            Shape::Document(document) => {
+                let keys = Keys::parse(document)?;
+                if let Some(other) = &keys.id
+                    && other != id
+                {
+                    return Err(RecordError::OtherId { said: other.chars().take(80).collect(), id: id.to_owned() });
+                }
+                keys.patch().map(Some)
+            }
+        }
+    }
+
+    /// Returns whether the bytes are bare text, of which any length is complete.
+    pub fn is_text(bytes: &[u8]) -> bool {
+        matches!(Shape::of(bytes), Shape::Text(_))
+    }
+
+    /// Parses the beginning of a document: an error if it is wrong for certain, nothing while it is incomplete,
+    /// the correction once it is complete.
+    pub fn parse_beginning(id: &str, beginning: &[u8]) -> Result<Option<RecordPatch>, RecordError> {
+        match RecordPatch::parse(id, beginning) {
+            Err(RecordError::Incomplete) => Ok(None),
+            parsed => parsed,
+        }
+    }
+
+    /// Returns whether it gives a record neither a text nor a vector, nor leaves it those.
+    fn is_without_content(&self) -> bool {
+        let gone = |key: Option<bool>| key.map_or(self.replaces, |there| !there);
+        gone(self.vector.as_ref().map(Option::is_some)) && gone(self.text.as_ref().map(Option::is_some))
+    }
+
+    /// Returns whether there may be neither a text nor a vector afterwards, for want of what it leaves as it is.
+    pub(in crate::memory) fn may_leave_nothing(&self) -> bool {
+        !matches!((&self.vector, &self.text), (Some(Some(_)), _) | (_, Some(Some(_))))
+    }
+
+    /// Returns whether it says all that counts as content.
+    pub(in crate::memory) fn is_whole(&self) -> bool {
+        self.replaces || (self.vector.is_some() && self.text.is_some() && self.metadata.is_some())
+    }
+
+    /// Returns what a record says that said `before`. [`RecordError::Empty`] where neither vector nor text are left.
+    pub(in crate::memory) fn applied(&self, before: Option<&RecordContent>) -> Result<RecordContent, RecordError> {
+        let before = before.filter(|_| !self.replaces);
+        let content = RecordContent {
+            vector: self.vector.clone().unwrap_or_else(|| before.and_then(|before| before.vector.clone())),
+            text: self.text.clone().unwrap_or_else(|| before.and_then(|before| before.text.clone())),
+            metadata: (self.metadata.clone())
+                .unwrap_or_else(|| before.map_or_else(|| "{}".into(), |before| before.metadata.clone())),
+        };
+        if content.vector.is_none() && content.text.is_none() { Err(RecordError::Empty) } else { Ok(content) }
+    }
+
+    /// Returns how many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        let vector = self.vector.iter().flatten().map(|vector| size_of_val(&**vector));
+        let text = self.text.iter().flatten().map(|text| text.len());
+        vector.chain(text).sum::<usize>() + self.metadata.as_ref().map_or(0, |metadata| metadata.len())
+    }
+}
+
+impl RecordEdit {
+    /// Parses one line of `ingest`; errors name the line by `number`, counted from 1. A line that does not begin with
+    /// `{` is a text. One without an id gets the one that `fresh_id` gives. Nothing for white space.
+    pub fn parse_line(
+        line: &[u8],
+        number: usize,
+        fresh_id: &dyn Fn() -> Arc<str>,
+    ) -> Result<Option<RecordEdit>, RecordError> {
+        let parse = || {
+            if line.len() > DOCUMENT_BYTES_MAX {
+                return Err(RecordError::TooLarge(line.len()));
+            }
+            match Shape::of(line) {
+                Shape::Blank => Ok(None),
+                Shape::Document(document) => parse_document_line(document, number, fresh_id).map(Some),
+                Shape::Text(text) => {
+                    let text = parse_text(text).map_err(|error| match error {
+                        RecordError::Incomplete => RecordError::NotUtf8(text.len()),
+                        error => error,
+                    })?;
+                    let text = text.strip_suffix('\r').unwrap_or(text);
+                    let patch = RecordPatch::of_text(text);
+                    let correct = || RecordEdit::Correct { id: fresh_id(), patch, line: number };
+                    Ok((!text.trim().is_empty()).then(correct))
+                }
+            }
+        };
+        parse().map_err(|error: RecordError| error.in_line(number))
+    }
+}
+
+fn parse_document_line(line: &[u8], number: usize, fresh_id: &dyn Fn() -> Arc<str>) -> Result<RecordEdit, RecordError> {
+    let mut keys = Keys::parse(line)?;
+    let id: Option<Arc<str>> = keys.id.take().map(Arc::from);
+    if let Some(id) = &id {
+        check_record_id(id)?;
+    }
+    if keys.delete.take() != Some(true) {
+        let patch = keys.patch()?;
+        return Ok(RecordEdit::Correct { id: id.unwrap_or_else(fresh_id), patch, line: number });
+    }
+    let id = id.ok_or(RecordError::NoId)?;
+    let says = [keys.vector.is_some(), keys.text.is_some(), keys.metadata.is_some(), keys.replace.is_some()];
+    if says.contains(&true) || keys.vector_stale.is_some() {
+        return Err(RecordError::DeleteWithContent);
+    }
+    Ok(RecordEdit::Delete { id })
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::memory::Kind;
+
+    fn code(document: &str) -> &'static str {
+        RecordPatch::parse("a", document.as_bytes()).unwrap_err().advice().code
+    }
+
+    fn text_of(bytes: &[u8]) -> Option<String> {
+        let patch = RecordPatch::parse("a", bytes).unwrap()?;
+        assert!(patch.vector.is_none() && patch.metadata.is_none() && !patch.replaces);
+        patch.text.unwrap().map(|text| text.to_string())
+    }
+
+    #[test]
+    fn documents_are_refused_for_one_named_reason_each() {
+        assert_eq!(code("{\"vector\":[1,2"), "incomplete");
+        assert_eq!(code("{\"vector\":[1,,2]}"), "not_json");
+        assert_eq!(code("{\"vector\":[NaN]}"), "not_json");
+        assert_eq!(code("{\"vector\":[1e39]}"), "not_finite");
+        assert_eq!(code("{\"vector\":[[1]]}"), "bad_document");
+        assert_eq!(code("{\"vector\":[1,\"2\"]}"), "bad_document");
+        assert_eq!(code("{\"vector\":{}}"), "bad_document");
+        assert_eq!(code("{\"vector\":[]}"), "wrong_dimension");
+        assert_eq!(code("{\"metadata\":{},\"replace\":true}"), "empty_record");
+        assert_eq!(code("{\"id\":\"b\",\"text\":\"t\"}"), "other_id");
+        assert_eq!(code("{\"text\":\"t\",\"colour\":1}"), "bad_document");
+        assert_eq!(code("{\"text\":\"t\",\"vector_stale\":1}"), "bad_document");
+        assert_eq!(code("{\"text\":\"t\"} x"), "not_json");
+        assert_eq!(code("[1]"), "bad_document");
+        assert_eq!(code("\u{feff} ["), "bad_document");
+        let large = format!("{{\"text\":\"{}\"}}", "x".repeat(DOCUMENT_BYTES_MAX));
+        assert_eq!(RecordPatch::parse("a", large.as_bytes()).unwrap_err().advice().kind, Kind::TooLarge);
+    }
+
+    #[test]
+    fn what_reading_gives_can_be_written_back() {
+        let document = br#"{"id":"a","text":null,"metadata":{"z":1,"a":{"y":2,"b":3}},"created":"x","modified":"x","branch":"main","agent":"x","session":"","task":"","uid":3,"vector_stale":true,"vector":[0.5]}"#;
+        let patch = RecordPatch::parse("a", document).unwrap().unwrap();
+        let content = patch.applied(None).unwrap();
+        assert_eq!(&*content.metadata, r#"{"a":{"b":3,"y":2},"z":1}"#);
+        assert_eq!((content.vector.as_deref(), patch.vector_stale), (Some(&[0.5][..]), Some(true)));
+    }
+
+    #[test]
+    fn a_key_that_is_left_out_stays_and_null_removes_it() {
+        let before =
+            RecordContent { vector: Some([1.0].into()), text: Some("old".into()), metadata: r#"{"a":1,"b":2}"#.into() };
+        let after = |document: &str| {
+            let patch = RecordPatch::parse("a", document.as_bytes()).unwrap().unwrap();
+            let content = patch.applied(Some(&before)).ok()?;
+            Some((content.vector.is_some(), content.text.map(|text| text.to_string()), content.metadata.to_string()))
+        };
+        let whole = r#"{"a":1,"b":2}"#;
+        let expect = |vector, text: &str, metadata: &str| Some((vector, Some(text.to_owned()), metadata.to_owned()));
+        assert_eq!(after("{}"), expect(true, "old", whole));
+        assert_eq!(after(r#"{"text":"new"}"#), expect(true, "new", whole));
+        assert_eq!(after("new"), expect(true, "new", whole));
+        assert_eq!(after(r#"{"metadata":{"c":3}}"#), expect(true, "old", r#"{"c":3}"#));
+        assert_eq!(after(r#"{"metadata":null,"vector":null}"#), expect(false, "old", "{}"));
+        assert_eq!(after(r#"{"text":null}"#), Some((true, None, whole.to_owned())));
+        assert_eq!(after(r#"{"text":null,"vector":null}"#), None);
+        assert_eq!(after(r#"{"text":"new","replace":true}"#), expect(false, "new", "{}"));
+        assert_eq!(after(r#"{"text":"new","replace":false}"#), expect(true, "new", whole));
+    }
+
+    #[test]
+    fn all_that_is_no_document_is_text_without_its_last_line_end() {
+        assert_eq!(text_of(b"tea at four\n").unwrap(), "tea at four");
+        assert_eq!(text_of(b"  two\nlines\n\n").unwrap(), "  two\nlines\n");
+        assert_eq!(text_of(b"dos\r\n").unwrap(), "dos");
+        assert_eq!(text_of(b"no end\r").unwrap(), "no end\r");
+        assert_eq!(text_of("\u{feff}marked".as_bytes()).unwrap(), "marked");
+        assert_eq!(text_of("\u{feff} \n{\"text\":\"t\"}".as_bytes()).unwrap(), "t");
+        assert_eq!(text_of(b"7").unwrap(), "7");
+        for blank in ["", " \n\t", "\u{feff}", "\u{feff} \n", "\u{3000}\n"] {
+            assert_eq!(text_of(blank.as_bytes()), None, "{blank:?}");
+        }
+        assert!(matches!(RecordPatch::parse("a", b"caf\xe9 "), Err(RecordError::NotUtf8(3))));
+        // A letter may go on in the next write, and at the commit it must be there.
+        assert!(matches!(RecordPatch::parse("a", b"caf\xc3"), Err(RecordError::Incomplete)));
+        assert!(RecordPatch::parse_beginning("a", b"caf\xc3").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_beginning_is_refused_only_when_it_is_wrong_for_certain() {
+        let whole = br#"{"vector":[1.5,2],"text":"x"}"#;
+        for end in 0..whole.len() {
+            assert!(RecordPatch::parse_beginning("a", &whole[..end]).unwrap().is_none());
+        }
+        assert!(RecordPatch::parse_beginning("a", whole).unwrap().is_some());
+        assert!(RecordPatch::parse_beginning("a", br#"{"vector":["#).is_ok());
+        assert!(RecordPatch::parse_beginning("a", br#"{"text":7"#).is_err());
+        assert!(RecordPatch::parse_beginning("a", b"{hello").is_err());
+    }
+
+    #[test]
+    fn lines_put_delete_and_get_fresh_ids() {
+        let fresh = || Arc::<str>::from("fresh");
+        let line = |bytes: &[u8], number| RecordEdit::parse_line(bytes, number, &fresh);
+        for text in [&br#"{"text":"x"}"#[..], b"x", b" x\r", b"[x]"] {
+            let put = line(text, 1).unwrap().unwrap();
+            assert!(matches!(put, RecordEdit::Correct { id, line: 1, .. } if &*id == "fresh"));
+        }
+        assert!(line(b" \r", 1).unwrap().is_none());
+        let delete = line(br#"{"id":"a","delete":true}"#, 1).unwrap().unwrap();
+        assert!(matches!(delete, RecordEdit::Delete { id } if &*id == "a"));
+        let error = line(br#"{"id":"a/b","text":"x"}"#, 7).unwrap_err();
+        assert!(error.to_string().starts_with("line 7: "), "{error}");
+        assert!(line(br#"{"delete":true}"#, 1).is_err());
+        assert!(line(br#"{"id":"a","delete":true,"replace":true}"#, 1).is_err());
+        assert!(line(b"caf\xc3", 1).is_err());
+    }
+}

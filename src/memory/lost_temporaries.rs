@@ -1,0 +1,125 @@
+//! The temporaries that were in RAM when a mount ended, for the next mount to tell of.
+//!
+//! ```text
+//!  "engrLST1" · hash of what follows · count varint · each: branch, uid varints · time · name text
+//! ```
+
+use std::sync::Arc;
+
+use super::storage::read_file;
+use super::{BranchId, Error, Memory};
+use crate::disk::Disk;
+use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
+
+/// The file.
+pub(in crate::memory) const PATH: &str = "temporaries.lost";
+/// The file while it is being written.
+pub(in crate::memory) const NEW_PATH: &str = "temporaries.lost.new";
+const MAGIC: &[u8; 8] = b"engrLST1";
+static CONTEXT: Context = Context::new("engramfs 2026 lost temporaries v1");
+/// Most that are kept; the later ones are.
+const KEPT_MAX: usize = 10_000;
+
+/// A file in `vectors/` that was no record and is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostTemporary {
+    /// The branch that it was in.
+    pub branch: BranchId,
+    /// Whose it was.
+    pub uid: u32,
+    /// When the mount ended.
+    pub time: Time,
+    /// Its name.
+    pub name: String,
+}
+
+impl Memory {
+    /// Keeps what a mount lost at its end, beside what earlier ones lost and nobody was told of.
+    pub fn keep_lost_temporaries(&self, lost: Vec<LostTemporary>) -> Result<(), Error> {
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let mut all = self.lost_temporaries()?;
+        all.extend(lost);
+        all.drain(..all.len().saturating_sub(KEPT_MAX));
+        write(&*self.disk, &all)
+            .map_err(|error| Error::io("what temporaries were lost could not be written down", error))
+    }
+
+    /// Returns what was lost at the ends of mounts, and forgets it where the store can be written.
+    pub fn take_lost_temporaries(&self) -> Result<Vec<LostTemporary>, Error> {
+        let lost = self.lost_temporaries()?;
+        if !lost.is_empty() && !self.is_read_only() {
+            self.disk.remove(PATH).map_err(|error| Error::io("an old note could not be removed", error))?;
+        }
+        Ok(lost)
+    }
+
+    fn lost_temporaries(&self) -> Result<Vec<LostTemporary>, Error> {
+        let names = self.disk.list("").map_err(|error| Error::io("the store can't be listed", error))?;
+        if names.iter().any(|name| name == PATH) { read(&read_file(&*self.disk, PATH)?) } else { Ok(Vec::new()) }
+    }
+}
+
+/// Checks the file, where it is there.
+pub(in crate::memory) fn verify(disk: &Arc<dyn Disk>, names: &[String]) -> Result<(), Error> {
+    if names.iter().any(|name| name == PATH) { read(&read_file(&**disk, PATH)?).map(drop) } else { Ok(()) }
+}
+
+fn write(disk: &dyn Disk, lost: &[LostTemporary]) -> std::io::Result<()> {
+    let mut payload = Writer::new();
+    payload.number(lost.len() as u64);
+    for file in lost {
+        payload.number(file.branch.0).number(u64::from(file.uid)).signed(file.time.0).text(&file.name);
+    }
+    let bytes = [&MAGIC[..], &Hash::of(&CONTEXT, payload.as_slice()).0, payload.as_slice()].concat();
+    if disk.list("")?.iter().any(|name| name == NEW_PATH) {
+        disk.remove(NEW_PATH)?;
+    }
+    let file = disk.create(NEW_PATH)?;
+    file.write_all_at(&bytes, 0)?;
+    file.sync()?;
+    disk.rename(NEW_PATH, PATH)
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<LostTemporary>, Error> {
+    let checked = || {
+        let (hash, payload) = bytes.strip_prefix(MAGIC)?.split_at_checked(32)?;
+        (Hash::of(&CONTEXT, payload).0 == hash).then_some(payload)
+    };
+    let damaged = || Error::damaged(format!("the file {PATH} is not what was written; remove it"));
+    let mut input = Reader::new(checked().ok_or_else(damaged)?);
+    let count = input.length()?;
+    (0..count).map(|_| Ok(read_one(&mut input)?)).collect()
+}
+
+fn read_one(input: &mut Reader<'_>) -> Result<LostTemporary, CodecError> {
+    let branch = BranchId(input.number()?);
+    let uid = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
+    Ok(LostTemporary { branch, uid, time: Time(input.signed()?), name: input.text()?.to_owned() })
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+
+    #[test]
+    fn what_was_lost_reads_back_and_no_flipped_bit_passes() {
+        let disk = ForgetfulDisk::new();
+        let one = LostTemporary { branch: BranchId(7), uid: 1000, time: Time(-5), name: ".a.json".into() };
+        let lost = vec![one.clone(), LostTemporary { name: "é~".into(), ..one }];
+        for _ in 0..2 {
+            write(&disk, &lost).unwrap();
+        }
+        let bytes = read_file(&disk, PATH).unwrap();
+        assert_eq!(read(&bytes).unwrap(), lost);
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(read(&flipped).is_err(), "bit {bit}");
+        }
+        assert!(read(&bytes[..bytes.len() - 1]).is_err() && read(b"").is_err());
+    }
+}

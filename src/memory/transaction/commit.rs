@@ -1,0 +1,281 @@
+//! Commits of records: what edits come to is worked out on a state of the branch, and committed while that holds.
+
+use std::sync::Arc;
+
+use super::bulk::Bulk;
+use super::corrections::{ResolvedEdits, ResolvedVersion};
+use super::prepare::check_vector;
+use super::write::Receipt;
+use crate::branch::{BranchVersion, check_record_id};
+use crate::lineage::SignedEntry;
+use crate::memory::admission::disk_room::{DiskReservation, bulk_cost_of, cost_of};
+use crate::memory::catalog::settings::Setting;
+use crate::memory::catalog::{BranchId, Catalog};
+use crate::memory::command::log_record::{Command, LogRecord, RecordChange};
+use crate::memory::command::record_input::RecordEdit;
+use crate::memory::command::record_patch::RecordPatch;
+use crate::memory::merging::merge::{AGAIN, ROUNDS};
+use crate::memory::merging::merge_budget::PlanError;
+use crate::memory::{Actor, BranchError, Error, Memory, Record, RecordError};
+use crate::object::Time;
+use crate::record::{Provenance, RecordContent, Version};
+use crate::segment::{Row, Segment, write_segment};
+use crate::sync::Reservation;
+
+/// Edits in one commit from which on the records go straight into a segment.
+const BULK_EDITS: usize = 1024;
+/// Edits in one commit that are worked out again under the lock.
+const AGAIN_EDITS: usize = 64;
+/// Bytes of records in one commit from which on they do: to sign and log more takes a while.
+const BULK_BYTES: usize = 4 << 20;
+
+impl Memory {
+    /// Carries out edits as one atomic entry; of several edits of one id each applies to what the one before made.
+    ///
+    /// No edits make no entry: the receipt then names the present head and tip.
+    pub fn commit(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
+        self.commit_edits(who, branch, &edits, ResolvedEdits::new)
+    }
+
+    /// Like [`Memory::commit`], but leaves records alone whose content is already so. An import that
+    /// broke off can be repeated at little cost.
+    pub fn import(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
+        self.commit_edits(who, branch, &edits, |state, edits, held| {
+            let mut resolved = ResolvedEdits::new(state, edits, held)?;
+            resolved.only_what_differs()?;
+            Ok(resolved)
+        })
+    }
+
+    /// Works out what edits come to without the writer's lock, and does it under the lock if that still holds.
+    fn commit_edits(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        edits: &[RecordEdit],
+        resolve: impl Fn(&Arc<BranchVersion>, &[RecordEdit], Reservation) -> Result<ResolvedEdits, Error>,
+    ) -> Result<Receipt, Error> {
+        let resolve = || {
+            let state = self.catalog().branch(branch)?.state.clone();
+            resolve(&state, edits, self.admission.budget.account(who.uid))
+        };
+        for _ in 0..ROUNDS {
+            let resolved = resolve()?;
+            let (count, bytes) = resolved.size();
+            if count == 0 {
+                let head = self.catalog().branch(branch)?.state.head();
+                return Ok(Receipt { put: 0, deleted: 0, head, entry: self.tip() });
+            }
+            self.check_records(branch, resolved.puts().map(|(id, version)| (id, version.content.bytes())))?;
+            let is_bulk = count >= BULK_EDITS || bytes >= BULK_BYTES;
+            let _room = self.room_for(&resolved, is_bulk)?;
+            let done = if is_bulk && resolved.puts().all(|(_, version)| version.from.is_none()) {
+                self.commit_bulk(who, branch, &resolved)?
+            } else {
+                let again = (edits.len() <= AGAIN_EDITS).then_some(&resolve as &dyn Fn() -> _);
+                self.commit_few(who, branch, &resolved, again)?
+            };
+            if let Some(entry) = done {
+                return Ok(Receipt::of(&entry));
+            }
+        }
+        Err(BranchError::Moves.into())
+    }
+
+    /// Commits what edits come to; `again` works it out under the lock where that is little. Nothing where it no longer
+    /// holds.
+    fn commit_few(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        resolved: &ResolvedEdits,
+        again: Option<&dyn Fn() -> Result<ResolvedEdits, Error>>,
+    ) -> Result<Option<Arc<SignedEntry>>, Error> {
+        let mut holds = true;
+        let command = || {
+            let state = self.catalog().branch(branch)?.state.clone();
+            let mut changes = resolved.changes();
+            if !resolved.holds(&state)? {
+                changes =
+                    again.map(|again| again()).transpose()?.map(|resolved| resolved.changes()).unwrap_or_default();
+            }
+            holds = !changes.is_empty();
+            if holds { Ok(Command::Commit(branch, changes)) } else { Err(BranchError::Moves.into()) }
+        };
+        match self.transact_in_room(who, &[Some(branch)], command) {
+            Err(_) if !holds => Ok(None),
+            done => done.map(Some),
+        }
+    }
+
+    /// Writes the records into a segment first; the entry then names it. Nothing where the outcome no longer holds.
+    fn commit_bulk(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        resolved: &ResolvedEdits,
+    ) -> Result<Option<Arc<SignedEntry>>, Error> {
+        drop(self.writer_for(who, &[Some(branch)])?);
+        let maker = VersionBuilder::new(self, who, branch)?;
+        let rows = resolved.puts().map(|(id, version)| {
+            Ok(Row::Unsealed(Arc::new(maker.version(id.clone(), version.clone(), resolved.created(id, version)?))))
+        });
+        let rows = rows.collect::<Result<Vec<Row>, Error>>()?;
+        if rows.is_empty() {
+            return self.commit_few(who, branch, resolved, None);
+        }
+        let dim = maker.check(&rows)?;
+        let _publishing = self.storage.segments.blobs.publishing();
+        let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
+        drop(rows);
+        let segment = self.storage.segments.get_fresh(&name)?;
+        let entry = self.commit_segment(who, branch, segment, resolved)?;
+        self.maintenance.indexer.wake();
+        Ok(entry)
+    }
+
+    /// Commits the rows of a segment. What the branch becomes is worked out before the lock is taken, and again for
+    /// what has changed meanwhile: under the lock where that is little. Nothing where rows were made of versions that are
+    /// no longer there.
+    fn commit_segment(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        segment: Arc<Segment>,
+        resolved: &ResolvedEdits,
+    ) -> Result<Option<Arc<SignedEntry>>, Error> {
+        let name = segment.name();
+        let deletes: Vec<Arc<str>> = resolved.deletes().cloned().collect();
+        // The clock is asked without the catalog's lock: in one statement the guard would last until its end.
+        let catalog = self.catalog().clone();
+        let time = self.now();
+        let mut bulk = Bulk::new(&catalog, branch, segment, &deletes, time)?;
+        if !resolved.holds(&catalog.branch(branch)?.state)? {
+            return Ok(None);
+        }
+        drop(catalog);
+        let again = |bulk: &Bulk, catalog: &Catalog, most| bulk.again(catalog, most, &|id| resolved.relies_on(id));
+        for _ in 0..ROUNDS {
+            let mut writer = self.writer_for(who, &[Some(branch)])?;
+            if !bulk.holds(&self.catalog()) {
+                let catalog = self.catalog().clone();
+                let newer = match again(&bulk, &catalog, AGAIN) {
+                    Err(PlanError::Exceeded) => {
+                        drop(writer);
+                        let Some(newer) = again(&bulk, &catalog, usize::MAX)? else { return Ok(None) };
+                        bulk = newer;
+                        continue;
+                    }
+                    newer => newer?,
+                };
+                let Some(newer) = newer else { return Ok(None) };
+                bulk = newer;
+            }
+            let time = self.next_time(&mut writer)?;
+            let log_record = LogRecord {
+                time,
+                planned: bulk.time.min(time),
+                uid: who.uid,
+                command: Command::Bulk(branch, name, deletes),
+            };
+            let (entry, change) =
+                self.execute_planned(&mut writer, log_record, |catalog, log_record| bulk.prepare(catalog, log_record))?;
+            drop(writer);
+            self.tell(change);
+            return Ok(Some(entry));
+        }
+        Err(BranchError::Moves.into())
+    }
+
+    /// Deletes a record where it still is that version; tells whether it was.
+    pub fn delete_version(&self, who: &Actor, branch: BranchId, record: &Record) -> Result<bool, Error> {
+        self.give_room()?;
+        let mut is_there = true;
+        let command = || {
+            let state = self.catalog().branch(branch)?.state.clone();
+            is_there = state.find(record.id())?.map_or(Ok(false), |row| record.is_version(&row))?;
+            let delete = RecordChange::Delete { id: record.id().into() };
+            if is_there { Ok(Command::Commit(branch, vec![delete])) } else { Err(BranchError::Moves.into()) }
+        };
+        match self.transact_in_room(who, &[Some(branch)], command) {
+            Err(_) if !is_there => Ok(false),
+            done => done.map(|_| true),
+        }
+    }
+
+    /// Finds room for edits; those that only delete give some back.
+    fn room_for(&self, resolved: &ResolvedEdits, is_bulk: bool) -> Result<Option<DiskReservation<'_>>, Error> {
+        if resolved.only_deletes() {
+            return self.give_room().map(|()| None);
+        }
+        let cost = |content: &RecordContent| match content.bytes() as u64 {
+            bytes if is_bulk => bulk_cost_of(bytes),
+            bytes => cost_of(bytes, 0),
+        };
+        let versions = resolved.puts().map(|(_, version)| cost(&version.content)).sum::<u64>();
+        self.take_room(cost_of(0, 0) + versions).map(Some)
+    }
+
+    /// Fails as a commit of this correction would for its vector, and changes nothing.
+    pub fn check(&self, branch: BranchId, patch: &RecordPatch) -> Result<(), Error> {
+        let catalog = self.catalog();
+        let settings = catalog.shared_settings(catalog.branch(branch)?)?;
+        let vector = patch.vector.clone().flatten();
+        let norm = vector.as_deref().map_or(0.0, crate::vector::norm);
+        let content = RecordContent { vector, text: None, metadata: "".into() };
+        Ok(check_vector(settings.dim(), settings.metric(), &content, norm)?)
+    }
+
+    /// Fails as a commit of this correction would if it came now, and changes nothing.
+    pub fn check_correction(&self, branch: BranchId, id: &str, patch: &RecordPatch) -> Result<(), Error> {
+        self.check(branch, patch)?;
+        if patch.may_leave_nothing() {
+            let state = self.catalog().branch(branch)?.state.clone();
+            let before = state.find(id)?.map(|row| row.version()).transpose()?;
+            patch.applied(before.as_ref().map(|version| &version.content))?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the versions of a bulk commit, outside the writer's lock.
+struct VersionBuilder {
+    catalog: Catalog,
+    branch: BranchId,
+    stamp: Provenance,
+}
+
+impl VersionBuilder {
+    fn new(memory: &Memory, who: &Actor, id: BranchId) -> Result<VersionBuilder, Error> {
+        let catalog = memory.catalog().clone();
+        let branch = catalog.branch(id)?;
+        let agent = branch.settings.get(Setting::Agent);
+        let agent = if agent.is_empty() { catalog.user(who.uid) } else { agent.clone() };
+        let session = branch.settings.get(Setting::Session).clone();
+        let (now, branch, task) = (memory.now(), branch.path.clone(), branch.settings.get(Setting::Task).clone());
+        let (uid, vector_stale) = (who.uid, false);
+        let stamp = Provenance { created: now, modified: now, branch, agent, session, task, uid, vector_stale };
+        Ok(VersionBuilder { branch: id, stamp, catalog })
+    }
+
+    fn version(&self, id: Arc<str>, resolved: ResolvedVersion, created: Option<Time>) -> Version {
+        let ResolvedVersion { content, vector_stale, .. } = resolved;
+        let created = created.unwrap_or(self.stamp.created);
+        Version::new(id, content, Provenance { created, vector_stale, ..self.stamp.clone() })
+    }
+
+    /// Checks all vectors and returns their dimension.
+    fn check(&self, rows: &[Row]) -> Result<usize, Error> {
+        let settings = self.catalog.shared_settings(self.catalog.branch(self.branch)?)?;
+        let mut dim = settings.dim();
+        for row in rows {
+            let Row::Unsealed(version) = row else { continue };
+            check_record_id(&version.id)?;
+            let named = |error| RecordError::Record { id: version.id.to_string(), source: Box::new(error) };
+            check_vector(dim, settings.metric(), &version.content, version.norm).map_err(named)?;
+            dim = dim.or(version.content.vector.as_ref().map(|vector| vector.len()));
+        }
+        let vectors = rows.iter().any(|row| matches!(row, Row::Unsealed(version) if version.content.vector.is_some()));
+        Ok(if vectors { dim.unwrap_or(0) } else { 0 })
+    }
+}

@@ -1,0 +1,297 @@
+//! What edits of records come to: each applies to what the one before made, the first to the record as it is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::branch::BranchVersion;
+use crate::memory::command::log_record::RecordChange;
+use crate::memory::command::record_input::RecordEdit;
+use crate::memory::command::record_patch::RecordPatch;
+use crate::memory::{Error, RecordError};
+use crate::object::Time;
+use crate::record::RecordContent;
+use crate::segment::{Blocks, Row, SegmentError};
+use crate::sync::Reservation;
+
+/// The outcome of edits on one state of a branch.
+pub struct ResolvedEdits {
+    state: Arc<BranchVersion>,
+    records: BTreeMap<Arc<str>, ResolvedRecord>,
+    /// What was read of versions that edits leave as they are.
+    held: Reservation,
+}
+
+/// One record before and after.
+struct ResolvedRecord {
+    before: Option<Row>,
+    after: After,
+    /// Whether the outcome is another one where another version stands before.
+    relies: bool,
+}
+
+enum After {
+    AsBefore,
+    Version(ResolvedVersion),
+    Gone,
+}
+
+/// A version that edits lead to, all but its stamp.
+#[derive(Clone)]
+pub struct ResolvedVersion {
+    pub content: RecordContent,
+    pub vector_stale: bool,
+    /// The record whose `created` it keeps, if not its own.
+    pub from: Option<Arc<str>>,
+}
+
+impl ResolvedEdits {
+    /// Works out what edits come to; `held` counts what is read for it.
+    pub fn new(state: &Arc<BranchVersion>, edits: &[RecordEdit], held: Reservation) -> Result<ResolvedEdits, Error> {
+        let mut resolved = ResolvedEdits { state: state.clone(), records: BTreeMap::new(), held };
+        let mut blocks = Blocks::default();
+        for edit in edits {
+            match edit {
+                RecordEdit::Put { id, draft } => resolved.write(id, &RecordPatch::whole(draft), 0, &mut blocks)?,
+                RecordEdit::Correct { id, patch, line } => resolved.write(id, patch, *line, &mut blocks)?,
+                RecordEdit::Delete { id } => resolved.record(id)?.after = After::Gone,
+                RecordEdit::Rename { from, to } => resolved.rename(from, to, &mut blocks)?,
+            }
+        }
+        Ok(resolved)
+    }
+
+    fn record(&mut self, id: &Arc<str>) -> Result<&mut ResolvedRecord, SegmentError> {
+        if !self.records.contains_key(id) {
+            let before = self.state.find(id)?;
+            let record = ResolvedRecord { before, after: After::AsBefore, relies: false };
+            self.records.insert(id.clone(), record);
+        }
+        Ok(self.records.entry(id.clone()).or_insert_with(|| unreachable!("it was put there")))
+    }
+
+    /// Returns what a record is as far as the edits have come; what is not in memory is read and counted.
+    fn present(&mut self, id: &Arc<str>, blocks: &mut Blocks) -> Result<Option<ResolvedVersion>, Error> {
+        let record = self.record(id)?;
+        if let After::AsBefore = record.after {
+            record.relies = true;
+            let Some(row) = record.before.clone() else { return Ok(None) };
+            let version = row.served(blocks)?;
+            if let Row::Sealed(..) = row {
+                self.held.grow(version.content.bytes() as u64)?;
+            }
+            let (content, vector_stale) = (version.content.clone(), version.stamp.vector_stale);
+            self.record(id)?.after = After::Version(ResolvedVersion { content, vector_stale, from: None });
+        }
+        match &self.record(id)?.after {
+            After::Version(version) => Ok(Some(version.clone())),
+            After::AsBefore | After::Gone => Ok(None),
+        }
+    }
+
+    fn write(&mut self, id: &Arc<str>, patch: &RecordPatch, line: usize, blocks: &mut Blocks) -> Result<(), Error> {
+        let version = match self.write_again(id, patch)? {
+            Some(version) => version,
+            None => {
+                let before = self.present(id, blocks)?;
+                let content = patch.applied(before.as_ref().map(|before| &before.content));
+                let content = content.map_err(|error| if line > 0 { error.in_line(line) } else { error })?;
+                let vector_stale = patch.vector_stale.unwrap_or_else(|| is_stale(before.as_ref(), &content));
+                let vector_stale = vector_stale && content.vector.is_some();
+                ResolvedVersion { content, vector_stale, from: before.and_then(|before| before.from) }
+            }
+        };
+        self.record(id)?.after = After::Version(version);
+        Ok(())
+    }
+
+    /// Returns the version of a patch that says all, where no text and no vector need be read to compare with: a record
+    /// that is written again, as by an import that is repeated, or one without a vector.
+    fn write_again(&mut self, id: &Arc<str>, patch: &RecordPatch) -> Result<Option<ResolvedVersion>, Error> {
+        let record = self.record(id)?;
+        if !patch.is_whole() || !matches!(record.after, After::AsBefore) {
+            return Ok(None);
+        }
+        let Ok(content) = patch.applied(None) else { return Ok(None) };
+        let vector_stale = match (&record.before, patch.vector_stale) {
+            _ if content.vector.is_none() => false,
+            (_, Some(stale)) => stale,
+            (Some(row), None) if row.hash()? == content.hash(id) => {
+                record.relies = true;
+                row.stamp()?.vector_stale
+            }
+            (Some(_), None) => return Ok(None),
+            (None, None) => {
+                record.relies = true;
+                false
+            }
+        };
+        Ok(Some(ResolvedVersion { content, vector_stale, from: None }))
+    }
+
+    fn rename(&mut self, from: &Arc<str>, to: &Arc<str>, blocks: &mut Blocks) -> Result<(), Error> {
+        let Some(version) = self.present(from, blocks)? else {
+            return Err(RecordError::Missing(from.to_string()).into());
+        };
+        if from != to {
+            let origin = version.from.clone().unwrap_or_else(|| from.clone());
+            self.record(to)?.after = After::Version(ResolvedVersion { from: Some(origin), ..version });
+            self.record(from)?.after = After::Gone;
+        }
+        Ok(())
+    }
+
+    /// Leaves out what is already so, stamp aside.
+    pub fn only_what_differs(&mut self) -> Result<(), SegmentError> {
+        for (id, record) in &mut self.records {
+            if let (Some(row), After::Version(version)) = (&record.before, &record.after)
+                && row.hash()? == version.content.hash(id)
+                && row.stamp()?.vector_stale == version.vector_stale
+            {
+                (record.after, record.relies) = (After::AsBefore, true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the outcome is the same on another state of the branch.
+    pub fn holds(&self, state: &Arc<BranchVersion>) -> Result<bool, SegmentError> {
+        if Arc::ptr_eq(&self.state, state) {
+            return Ok(true);
+        }
+        for (id, record) in self.records.iter().filter(|(_, record)| record.relies) {
+            let same = match (&record.before, state.find(id)?) {
+                (None, None) => true,
+                (Some(Row::Unsealed(one)), Some(Row::Unsealed(other))) => Arc::ptr_eq(one, &other),
+                (Some(Row::Sealed(one, at)), Some(Row::Sealed(other, row))) => one.name() == other.name() && *at == row,
+                // One that was sealed meanwhile is told apart, and worked out again.
+                _ => false,
+            };
+            if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns whether the outcome depends on what a record was before.
+    pub fn relies_on(&self, id: &str) -> bool {
+        self.records.get(id).is_some_and(|record| record.relies)
+    }
+
+    /// Goes through the versions that are written.
+    pub fn puts(&self) -> impl Iterator<Item = (&Arc<str>, &ResolvedVersion)> {
+        self.records.iter().filter_map(|(id, record)| match &record.after {
+            After::Version(version) => Some((id, version)),
+            After::AsBefore | After::Gone => None,
+        })
+    }
+
+    /// Returns when the record of a version that is written was first written, where it was there before.
+    pub fn created(&self, id: &str, version: &ResolvedVersion) -> Result<Option<Time>, SegmentError> {
+        let origin = self.records.get(version.from.as_deref().unwrap_or(id)).and_then(|record| record.before.as_ref());
+        Ok(origin.map(Row::stamp).transpose()?.map(|stamp| stamp.created))
+    }
+
+    /// Goes through the ids of the records that go.
+    pub fn deletes(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.records.iter().filter_map(|(id, record)| matches!(record.after, After::Gone).then_some(id))
+    }
+
+    /// Returns whether edits only delete, and something.
+    pub fn only_deletes(&self) -> bool {
+        let mut some = false;
+        let all = self.records.values().all(|record| {
+            some = some || record.before.is_some();
+            !matches!(record.after, After::Version(_))
+        });
+        all && some
+    }
+
+    /// Returns the number of records that are written or deleted, and the bytes of the versions.
+    pub fn size(&self) -> (usize, usize) {
+        let bytes = self.puts().map(|(_, version)| version.content.bytes()).sum();
+        (self.puts().count() + self.deletes().count(), bytes)
+    }
+
+    /// Returns the changes as they are logged. A record that gets another id is read before its old id goes.
+    pub fn changes(&self) -> Vec<RecordChange> {
+        let puts = self.puts().map(|(id, version)| {
+            let ResolvedVersion { content, vector_stale, from } = version.clone();
+            RecordChange::Put { id: id.clone(), content, vector_stale, from }
+        });
+        let deletes = self.deletes().map(|id| RecordChange::Delete { id: id.clone() });
+        puts.chain(deletes).collect()
+    }
+}
+
+/// Returns whether a version's text is newer than its vector: it differs from the one before and the vector's bits do not,
+/// or that was so and the vector is still the same.
+fn is_stale(before: Option<&ResolvedVersion>, content: &RecordContent) -> bool {
+    let bits = |content: &RecordContent| -> Option<Vec<u32>> {
+        content.vector.as_ref().map(|vector| vector.iter().map(|number| number.to_bits()).collect())
+    };
+    let Some(before) = before else { return false };
+    bits(&before.content) == bits(content) && (before.vector_stale || before.content.text != content.text)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn resolved(lines: &[&str]) -> Result<ResolvedEdits, Error> {
+        let edit = |(line, number): (&&str, usize)| {
+            RecordEdit::parse_line(line.as_bytes(), number, &|| "fresh".into()).unwrap().unwrap()
+        };
+        let edits: Vec<RecordEdit> = lines.iter().zip(1..).map(edit).collect();
+        let budget: Arc<crate::sync::Budget> = Arc::default();
+        ResolvedEdits::new(&Arc::default(), &edits, budget.account(0))
+    }
+
+    fn the_one(lines: &[&str]) -> (Option<String>, bool) {
+        let resolved = resolved(lines).unwrap();
+        let versions: Vec<ResolvedVersion> = resolved.puts().map(|(_, version)| version.clone()).collect();
+        let [version] = &versions[..] else { panic!("{}", versions.len()) };
+        (version.content.text.as_ref().map(|text| text.to_string()), version.vector_stale)
+    }
+
+    #[test]
+    fn each_line_of_one_id_applies_to_what_the_one_before_made() {
+        let lines = [r#"{"id":"a","text":"x"}"#, r#"{"id":"a","vector":[1]}"#, r#"{"id":"a","metadata":{"k":1}}"#];
+        let changes = resolved(&lines).unwrap().changes();
+        let [RecordChange::Put { content, .. }] = &changes[..] else { panic!("{changes:?}") };
+        assert_eq!((content.vector.as_deref(), &*content.metadata), (Some(&[1.0][..]), r#"{"k":1}"#));
+        assert_eq!(the_one(&[lines[0], lines[2], r#"{"id":"a","text":"y","replace":true}"#]).0.unwrap(), "y");
+        let after_a_delete = [lines[0], r#"{"id":"a","delete":true}"#, lines[2]];
+        let error = resolved(&after_a_delete).err().unwrap();
+        assert_eq!((error.code(), &error.to_string()[..7]), ("empty_record", "line 3:"));
+        assert!(resolved(&after_a_delete[..2]).unwrap().puts().next().is_none());
+    }
+
+    #[test]
+    fn a_vector_is_stale_from_a_change_of_the_text_until_its_own() {
+        let lines = [
+            (r#"{"id":"a","text":"x","vector":[1]}"#, false),
+            (r#"{"id":"a","metadata":{"k":1}}"#, false),
+            (r#"{"id":"a","text":"x"}"#, false),
+            (r#"{"id":"a","text":"y"}"#, true),
+            (r#"{"id":"a","text":"y"}"#, true),
+            (r#"{"id":"a","text":"x","vector":[1],"replace":true}"#, true),
+            (r#"{"id":"a","vector":[2]}"#, false),
+            (r#"{"id":"a","vector":[2],"text":"z"}"#, true),
+            (r#"{"id":"a","vector_stale":false}"#, false),
+            (r#"{"id":"a","vector":[-0.0]}"#, false),
+            (r#"{"id":"a","vector":[0],"text":"y"}"#, false),
+            (r#"{"id":"a","vector_stale":true}"#, true),
+            (r#"{"id":"a","vector_stale":null}"#, false),
+            (r#"{"id":"a","text":"w"}"#, true),
+            (r#"{"id":"a","vector":null}"#, false),
+            (r#"{"id":"a","text":"v"}"#, false),
+            (r#"{"id":"a","vector_stale":true}"#, false),
+        ];
+        for until in 1..=lines.len() {
+            let so_far: Vec<&str> = lines[..until].iter().map(|(line, _)| *line).collect();
+            assert_eq!(the_one(&so_far).1, lines[until - 1].1, "{}", lines[until - 1].0);
+        }
+    }
+}
