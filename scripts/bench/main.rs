@@ -12,6 +12,7 @@ mod mounted;
 mod real;
 mod search;
 mod sizes;
+mod space;
 mod store;
 
 use std::time::Instant;
@@ -43,6 +44,9 @@ fn main() {
     }
     if wants("files") {
         files::run();
+    }
+    if wants("space") {
+        space::run();
     }
     // Last: its tables follow that of the figures.
     if wants("search") {

@@ -52,7 +52,7 @@ pub use op::{Attrs, FileOp, FileOutcome, Make, RangeOp, RenameHow, XattrHow};
 pub use owners::Transfers;
 pub use pack::{NoPacks, Pack, Packs};
 pub use patch::{TreeChange, TreePatch};
-pub use repacking::{Repacked, needed_of_packs};
+pub use repacking::{PackMarks, Repacked};
 pub use sealing::{Packed, packs_of, write_packs};
 pub use snapshot::{read_snapshot, write_snapshot};
 pub use totals::TreeTotals;

@@ -14,15 +14,61 @@ use crate::object::{BlobStore, Hash};
 /// Nodes that may differ from the last tree for the next one to be moved like it.
 const ALIKE: usize = 4096;
 
-/// Returns how many bytes some trees need of each pack that they reach.
-pub fn needed_of_packs<'a>(trees: impl Iterator<Item = &'a Tree>) -> HashMap<Hash, u64> {
-    let (mut seen, mut needed) = (HashSet::new(), HashMap::new());
-    each_sealed(trees, |sealed| {
-        if seen.insert((sealed.pack, sealed.number)) {
-            *needed.entry(sealed.pack).or_default() += u64::from(sealed.stored);
+/// Bytes of a chunk's rows in the tables of a pack, and of a pack's footer.
+const CHUNK_ROW_BYTES: u64 = 44;
+const FOOTER_BYTES: u64 = 512;
+/// A pack has a hash for so many of its bytes.
+const BYTES_A_HASH: u64 = (64 << 10) / 32;
+
+/// Which chunks of which packs some trees need.
+#[derive(Default)]
+pub struct PackMarks(HashMap<Hash, ChunkMarks>);
+
+/// Chunks of one pack.
+#[derive(Default)]
+struct ChunkMarks {
+    /// A bit for each chunk.
+    marked: Vec<u64>,
+    chunks: u64,
+    bytes: u64,
+}
+
+impl ChunkMarks {
+    /// Marks a chunk; returns whether it was not marked before.
+    fn mark(&mut self, sealed: &PackedChunk) -> bool {
+        let (word, bit) = (sealed.number as usize / 64, 1 << (sealed.number % 64));
+        if self.marked.len() <= word {
+            self.marked.resize(word + 1, 0);
         }
-    });
-    needed
+        let is_new = self.marked[word] & bit == 0;
+        self.marked[word] |= bit;
+        self.chunks += u64::from(is_new);
+        self.bytes += if is_new { u64::from(sealed.stored) } else { 0 };
+        is_new
+    }
+
+    fn file_bytes(&self) -> u64 {
+        let bytes = self.bytes + self.chunks * CHUNK_ROW_BYTES;
+        bytes + bytes / BYTES_A_HASH + FOOTER_BYTES
+    }
+}
+
+impl PackMarks {
+    /// Marks what some trees need; returns the bytes of it that nothing before needed.
+    pub fn mark<'a>(&mut self, trees: impl Iterator<Item = &'a Tree>) -> u64 {
+        let mut more = 0;
+        each_sealed(trees, |sealed| {
+            if self.0.entry(sealed.pack).or_default().mark(sealed) {
+                more += u64::from(sealed.stored);
+            }
+        });
+        more
+    }
+
+    /// Returns the marked packs, each with the bytes of a file of its marked chunks alone.
+    pub fn needed(&self) -> impl Iterator<Item = (Hash, u64)> {
+        self.0.iter().map(|(name, marks)| (*name, marks.file_bytes()))
+    }
 }
 
 /// Calls `look` with the chunks of some trees that are in packs. Of each tree only what it does not share with the one

@@ -252,7 +252,8 @@ fn a_disk_without_inodes_takes_deletes_and_gives_them_back() {
     // Seals fold files, so that others have to take the last inodes.
     let others = (0..60).take_while(|number| disk.create(&format!("other-{number}")).is_ok()).count();
     assert!(others > 0 && disk.space().unwrap().files_free == 0, "{others}");
-    let count = count + until_full(|number| step(&memory, count + number));
+    // What seals combine gives inodes back, so that this may go on for ever.
+    let count = count + (0..100).take_while(|number| step(&memory, count + number).is_ok()).count() as u64;
     drop(memory);
     let memory = open(&disk);
     for number in 0..count {

@@ -55,6 +55,8 @@ mod refusals;
 mod served;
 /// Random steps that fail, made fewer.
 mod shrink;
+/// Room that comes back: packs that are thinned and combined.
+mod space;
 /// States by label, entry and time.
 mod states;
 /// Histories that note what was acknowledged.

@@ -228,7 +228,7 @@ impl Memory {
         // What one collection gives back lets the next one compact more.
         for _ in 0..COLLECTIONS_MAX {
             let before = self.free_bytes() + self.admission.room.reserve.bytes();
-            let done = self.collect(&mut stored, self.now());
+            let done = self.collect_in_need(&mut stored);
             failed = done.is_err();
             if let Err(error) = done {
                 log::warn!("the disk is full, and no room could be made: {error}; {}", error.hint());

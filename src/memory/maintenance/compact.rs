@@ -1,22 +1,50 @@
-//! Compaction: rewrites segments and packs without the rows and chunks that nothing references.
+//! Compaction: rewrites segments and packs without the rows and chunks that nothing references, and small packs into one.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::relocations::Compaction;
-use crate::branch::Visible;
-use crate::memory::catalog::Catalog;
-use crate::memory::catalog::each_state;
+use super::usage::FileUsage;
 use crate::memory::storage::manifest::Stored;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
-use crate::segment::Segment;
-use crate::workspace::{Packs, needed_of_packs};
 
 /// Compaction writes so often again at most what the disk has room for at once.
 const STEPS_MAX: usize = 32;
-/// What is less is not worth a seal.
-const BYTES_MIN: u64 = 64 << 10;
+/// What one step in the background writes, beside a file that is larger.
+const STEP_BYTES: u64 = 64 << 20;
+/// Packs below this length are combined where there are many.
+const SMALL_PACK_BYTES: u64 = 1 << 20;
+/// Bytes nobody needs that are left alone while the store is written to.
+const DEAD_BYTES_MIN: u64 = 16 << 20;
+
+/// Which files compaction writes again.
+#[derive(Clone, Copy)]
+pub(in crate::memory) struct CompactionPolicy {
+    /// Those of which one in so many bytes is needed by nobody.
+    share: u64,
+    /// Fewer bytes of a file are not worth a seal.
+    freed_min: u64,
+    /// What a step writes.
+    step_bytes: u64,
+    /// Small packs that may stay beside each other.
+    small_packs: usize,
+}
+
+impl CompactionPolicy {
+    /// While the store is written to: few and large.
+    pub const BUSY: CompactionPolicy =
+        CompactionPolicy { share: 2, freed_min: 1 << 20, step_bytes: STEP_BYTES, small_packs: 32 };
+    /// While nothing else is to be done.
+    pub const IDLE: CompactionPolicy =
+        CompactionPolicy { share: 4, freed_min: 16 << 10, step_bytes: STEP_BYTES, small_packs: 4 };
+    /// When garbage is collected.
+    pub const COLLECT: CompactionPolicy =
+        CompactionPolicy { share: 16, freed_min: 4 << 10, step_bytes: u64::MAX, small_packs: 1 };
+    /// On a disk that is full.
+    pub const TIGHT: CompactionPolicy =
+        CompactionPolicy { share: 16, freed_min: 64 << 10, step_bytes: u64::MAX, small_packs: usize::MAX };
+}
 
 /// Files to rewrite, without what nothing references.
 #[derive(Default, PartialEq, Eq)]
@@ -27,45 +55,57 @@ pub(in crate::memory) struct Sparse {
     pub packs: HashSet<Hash>,
 }
 
-/// A file in the blob store.
-struct CompactionCandidate {
-    name: Hash,
-    is_pack: bool,
-    length: u64,
-    needed: u64,
-}
-
-impl CompactionCandidate {
-    fn freed(&self) -> u64 {
-        self.length.saturating_sub(self.needed)
-    }
-}
-
 impl Memory {
-    /// Writes files again of which at least one in `share` bytes is needed by nobody, in steps that each free more than
-    /// they take; returns how many bytes that freed. For who holds `sealing`.
-    pub(in crate::memory) fn compact(&self, stored: &mut Stored, share: u64) -> Result<u64, Error> {
-        let mut freed = 0;
+    /// Writes files again as a policy says, in steps that each free more than they take; returns how many bytes that
+    /// freed. For who holds `sealing`.
+    pub(in crate::memory) fn compact(&self, stored: &mut Stored, policy: CompactionPolicy) -> Result<u64, Error> {
+        let (mut freed, mut before) = (0, u64::MAX);
         for _ in 0..STEPS_MAX {
-            let sparse = self.sparse(&self.catalog().clone(), share);
-            if sparse == Sparse::default() {
+            let files = self.file_usage(&self.catalog().clone())?;
+            let length = files.iter().map(|file| file.length).sum();
+            let sparse = self.sparse(files, policy);
+            // A step that made nothing smaller would not do so again.
+            if sparse == Sparse::default() || length >= before || self.maintenance.thread.is_stopping() {
                 break;
             }
+            before = length;
             let sealed = self.seal_alone(stored, &Compaction::Sparse(Arc::new(sparse)))?;
             freed += self.sweep(stored, &sealed)?;
         }
         Ok(freed)
     }
 
+    /// Removes what a seal has left without use, and compacts where more of the files is dead than alive. For who holds
+    /// `sealing`, with the catalog that the manifest names.
+    pub(in crate::memory) fn thin(&self, stored: &mut Stored) -> Result<(), Error> {
+        let files = self.file_usage(&self.catalog().clone())?;
+        let dead: u64 = files.iter().map(FileUsage::freed).sum();
+        let length: u64 = files.iter().map(|file| file.length).sum();
+        if dead >= DEAD_BYTES_MIN && dead >= length / 2 {
+            self.compact(stored, CompactionPolicy::BUSY)?;
+        }
+        Ok(())
+    }
+
     /// Returns the files that are worth a step: those of which the least is needed, as many as there is room for.
-    fn sparse(&self, catalog: &Catalog, share: u64) -> Sparse {
-        let mut candidates = self.candidates(catalog);
-        candidates.retain(|file| file.freed() >= BYTES_MIN && file.freed().saturating_mul(share) >= file.length);
-        candidates.sort_by_key(|file| (file.needed, file.name));
+    fn sparse(&self, mut files: Vec<FileUsage>, policy: CompactionPolicy) -> Sparse {
+        let small: HashSet<Hash> =
+            files.iter().filter(|file| file.is_pack && file.length < SMALL_PACK_BYTES).map(|file| file.name).collect();
+        let combines = small.len() > policy.small_packs;
+        files.retain(|file| {
+            let is_sparse =
+                file.freed() >= policy.freed_min && file.freed().saturating_mul(policy.share) >= file.length;
+            is_sparse || (combines && small.contains(&file.name))
+        });
+        files.sort_by_key(|file| (file.needed, file.name));
         let (mut spare, mut sparse) = (self.compactable_bytes(), Sparse::default());
-        for CompactionCandidate { name, is_pack, needed, .. } in candidates {
+        let mut written = 0u64;
+        for FileUsage { name, is_pack, needed, .. } in files {
             let Some(left) = spare.checked_sub(needed) else { break };
-            spare = left;
+            if written > 0 && written.saturating_add(needed) > policy.step_bytes {
+                break;
+            }
+            (spare, written) = (left, written + needed);
             if is_pack {
                 sparse.packs.insert(name)
             } else {
@@ -73,30 +113,5 @@ impl Memory {
             };
         }
         sparse
-    }
-
-    fn candidates(&self, catalog: &Catalog) -> Vec<CompactionCandidate> {
-        let (mut segments, mut states): (BTreeMap<Hash, (Arc<Segment>, Visible)>, _) = (BTreeMap::new(), Vec::new());
-        each_state(catalog, |state| {
-            for layer in state.layers() {
-                let none = || (layer.segment.clone(), Visible::none(layer.segment.rows()));
-                let (_, seen) = segments.entry(layer.segment.name()).or_insert_with(none);
-                seen.join(&layer.visible);
-            }
-            states.push(state.clone());
-        });
-        let mut found = Vec::new();
-        for (name, (segment, seen)) in segments {
-            let length = segment.length();
-            let needed = length * u64::from(seen.count()) / u64::from(segment.rows()).max(1);
-            found.push(CompactionCandidate { name, is_pack: false, length, needed });
-        }
-        let needed: HashMap<Hash, u64> = needed_of_packs(states.iter().map(|state| state.files()));
-        for (name, needed) in needed {
-            // One that can't be read is told of where somebody reads it.
-            let Ok(pack) = self.storage.trees.pack(&name) else { continue };
-            found.push(CompactionCandidate { name, is_pack: true, length: pack.length(), needed });
-        }
-        found
     }
 }

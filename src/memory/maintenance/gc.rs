@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::compact::CompactionPolicy;
 use super::relocations::Compaction;
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, RetainedState};
@@ -14,10 +15,8 @@ use crate::memory::storage::manifest::Stored;
 use crate::memory::{Actor, BranchError, Error, Kind, Memory};
 use crate::object::{Hash, Time};
 
-/// Files are written again where one in so many of their bytes is needed by nobody.
-const SHARE: u64 = 2;
-/// The same on a disk that is full.
-const TIGHT_SHARE: u64 = 16;
+/// Bytes of the journal from which on a store that is left alone is sealed.
+const TIDIED_JOURNAL_BYTES: u64 = 64 << 10;
 
 impl Memory {
     /// Collects garbage and returns what went, or with `dry_run` what would go.
@@ -44,24 +43,76 @@ impl Memory {
         }
         let files = self.expire_files(false)?;
         self.commit_all_pending()?;
-        let (states, bytes) = self.collect(&mut self.storage.manifest.lock(), age.now)?;
+        let policy = if self.admission.room.is_tight() { CompactionPolicy::TIGHT } else { CompactionPolicy::COLLECT };
+        let (states, bytes) = self.collect(&mut self.storage.manifest.lock(), age.now, policy)?;
         Ok(json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes }))
     }
 
     /// Lets go of what is outdated, seals, removes what nothing reaches, and compacts; returns how many states went and how many
     /// bytes that freed. For who holds `sealing`.
-    pub(in crate::memory) fn collect(&self, stored: &mut Stored, now: Time) -> Result<(usize, u64), Error> {
+    pub(in crate::memory) fn collect(
+        &self,
+        stored: &mut Stored,
+        now: Time,
+        policy: CompactionPolicy,
+    ) -> Result<(usize, u64), Error> {
         let states = self.drop_outdated(now)?;
+        stored.keep_together(true);
         // The catalog that was sealed holds files that compaction frees.
         let sealed = self.seal_alone(stored, &Compaction::Small)?;
         let mut bytes = self.sweep(stored, &sealed)?;
         drop(sealed);
-        match self.compact(stored, if self.admission.room.is_tight() { TIGHT_SHARE } else { SHARE }) {
-            Ok(more) => bytes += more,
-            Err(error) => log::warn!("files of which little is needed stay as they are: {error}; {}", error.hint()),
-        }
+        let compacted = self.compact(stored, policy);
+        stored.keep_together(false);
         self.admission.room.reserve.fill();
+        match compacted {
+            Ok(more) => bytes += more,
+            // What went is all that a full disk needs.
+            Err(error) if self.admission.room.is_tight() => {
+                log::warn!("files of which little is needed stay as they are: {error}; {}", error.hint());
+            }
+            Err(error) => return Err(error),
+        }
         Ok((states, bytes))
+    }
+
+    /// Collects on a disk that is full. For who holds `sealing`.
+    pub(in crate::memory) fn collect_in_need(&self, stored: &mut Stored) -> Result<(usize, u64), Error> {
+        self.collect(stored, self.now(), CompactionPolicy::TIGHT)
+    }
+
+    /// Seals, and removes what that left without use; for the maintenance thread.
+    pub(in crate::memory) fn seal_and_thin(&self) -> Result<(), Error> {
+        self.commit_all_pending()?;
+        // By a clock that was set nothing is too old.
+        if self.check_clock().is_ok() {
+            self.drop_outdated(self.now())?;
+        }
+        let mut stored = self.storage.manifest.lock();
+        let sealed = self.seal_alone(&mut stored, &Compaction::Small)?;
+        let thinned = self.sweep(&stored, &sealed).and_then(|_| {
+            drop(sealed);
+            self.thin(&mut stored)
+        });
+        if let Err(error) = thinned {
+            log::warn!("what nobody needs stays on the disk for now: {error}; {}", error.hint());
+        }
+        Ok(())
+    }
+
+    /// Collects garbage while nothing else is to be done, if anything may have come to be some since `tidied`: the
+    /// number of the journal file that the last collection began. Returns that of this one.
+    pub(in crate::memory) fn tidy(&self, tidied: Option<u64>) -> Result<Option<u64>, Error> {
+        let Some(journal) = self.journal() else { return Ok(tidied) };
+        let is_small = journal.length() < TIDIED_JOURNAL_BYTES && self.unsealed_bytes() < TIDIED_JOURNAL_BYTES;
+        let now = self.now();
+        let has_outdated = || self.catalog().branches.values().any(|branch| outdated(branch, now).next().is_some());
+        if is_small && Some(journal.number()) == tidied && !has_outdated() || self.check_clock().is_err() {
+            return Ok(tidied);
+        }
+        self.commit_all_pending()?;
+        self.collect(&mut self.storage.manifest.lock(), now, CompactionPolicy::IDLE)?;
+        Ok(self.journal().map(|journal| journal.number()))
     }
 
     /// Discards a branch, if that is still due when nobody else writes; returns its path.

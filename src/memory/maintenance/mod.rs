@@ -8,6 +8,7 @@ pub mod relocations;
 pub mod scrub;
 pub mod seal;
 pub mod unfinished;
+pub mod usage;
 
 /// The background threads.
 #[derive(Default)]
@@ -17,4 +18,5 @@ pub(in crate::memory) struct Maintenance {
     pub indexer: indexer::Indexer,
     pub scrubber: scrub::Scrubber,
     pub expiry: expiry::Expiry,
+    pub retained: usage::RetainedBytes,
 }

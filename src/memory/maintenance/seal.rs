@@ -34,8 +34,8 @@ use crate::workspace::FileOp;
 /// Bytes of commands after which a seal begins: some 4,000 records of 384 dimensions, which a query
 /// scans in a tenth of a millisecond.
 const SEAL_BYTES: u64 = 8 << 20;
-/// Bytes of commands after which a store is sealed when it is left alone: a query then walks a graph of what it would scan.
-const IDLE_SEAL_BYTES: u64 = 1 << 20;
+/// The part of the idle interval after which a store is tidied that nobody writes to, so that this is done when it ends.
+const TIDY_SHARE: u32 = 4;
 /// Bytes of long writes after which a seal begins also while more of them come: reading them back at
 /// an opening takes a second.
 const WRITTEN_BYTES_MAX: u64 = 1 << 30;
@@ -72,6 +72,8 @@ struct Work {
 struct WriteQuiescence {
     /// Bytes of long writes at the last look.
     seen: u64,
+    /// The journal file that was begun when the store was last tidied.
+    tidied: Option<u64>,
 }
 
 impl WriteQuiescence {
@@ -131,6 +133,11 @@ impl MaintenanceThread {
         let requests = self.0.0.lock();
         let sealing = |requests: &mut MaintenanceRequests| (requests.seal || requests.busy) && !requests.stop;
         drop(self.0.1.wait_while(requests, sealing));
+    }
+
+    /// Returns whether the thread was told to end.
+    pub(in crate::memory) fn is_stopping(&self) -> bool {
+        self.0.0.lock().stop
     }
 
     /// Tells the thread to end.
@@ -343,7 +350,7 @@ impl Memory {
         }
         // The flush of so much takes time in which more may come. A seal would hold up its writer.
         self.sync()?;
-        if quiescence.is_now(self.written_bytes()) { self.seal() } else { Ok(()) }
+        if quiescence.is_now(self.written_bytes()) { self.seal_and_thin() } else { Ok(()) }
     }
 
     /// Asks the maintenance thread to seal where enough has gathered.
@@ -356,9 +363,10 @@ impl Memory {
     /// Starts the thread that seals in the background. It ends with the store.
     pub(in crate::memory) fn start_maintenance(self: &Arc<Self>) {
         let (memory, maintenance) = (Arc::downgrade(self), self.maintenance.thread.clone());
-        let rest = self.environment.idle_interval;
+        let rest = self.environment.idle_interval / TIDY_SHARE;
+        let tidied = self.journal().map(|journal| journal.number());
         let life = move || {
-            let mut quiescence = WriteQuiescence::default();
+            let mut quiescence = WriteQuiescence { tidied, ..WriteQuiescence::default() };
             while let Some(work) = maintenance.next(rest)
                 && let Some(memory) = memory.upgrade()
             {
@@ -396,9 +404,11 @@ impl Memory {
             self.make_room();
         }
         self.expire_in_time(self.environment.idle_interval)?;
-        let seals_idle = || work.idle && self.unsealed_bytes() >= IDLE_SEAL_BYTES;
-        if work.seal || seals_idle() {
-            self.seal()
+        if work.idle {
+            quiescence.tidied = self.tidy(quiescence.tidied)?;
+            Ok(())
+        } else if work.seal {
+            self.seal_and_thin()
         } else if self.written_bytes() >= SEAL_BYTES {
             self.maintenance.thread.commit_pending_soon();
             self.seal_when_quiet(quiescence)

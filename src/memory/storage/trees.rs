@@ -70,7 +70,8 @@ impl TreeStore {
     /// Returns the stored form of a tree without unsealed contents; writes a new snapshot where it
     /// has moved far from those there are.
     pub fn store(&self, tree: &Tree) -> Result<StoredTree, Error> {
-        let mut snapshots = self.snapshots.lock();
+        // Clones, so that no lock is held while a file is written.
+        let snapshots = self.snapshots.lock().clone();
         let empty = TreeSnapshot { name: Hash::ZERO, tree: Tree::default(), bytes: 0 };
         let candidates = std::iter::once(&empty).chain(snapshots.iter());
         let deltas = candidates.map(|snapshot| Ok((snapshot, tree.delta_from(&snapshot.tree)?)));
@@ -83,7 +84,7 @@ impl TreeStore {
         }
         let name = write_snapshot(&self.blobs, tree).map_err(stored)?;
         let bytes = tree.delta_from(&Tree::default()).map_err(stored)?.len();
-        snapshots.push(TreeSnapshot { name, tree: tree.clone(), bytes });
+        self.snapshots.lock().push(TreeSnapshot { name, tree: tree.clone(), bytes });
         let delta = tree.delta_from(tree).map_err(stored)?;
         Ok(StoredTree { snapshot: name, delta })
     }

@@ -85,6 +85,7 @@ impl Memory {
                     + self.maintenance.indexer.steps()
                     + self.maintenance.scrubber.steps()
                     + self.admission.room.reserve.steps()
+                    + self.maintenance.retained.steps()
             }
             _ => 0,
         };

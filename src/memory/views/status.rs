@@ -52,6 +52,8 @@ struct Status<'a> {
     reserve: ReserveFill,
     lease: Option<&'a str>,
     last_error: Option<Value>,
+    kept_since: Option<String>,
+    bytes_kept: u64,
     clock: &'static str,
 }
 
@@ -110,6 +112,8 @@ pub(in crate::memory) fn render(memory: &Memory, catalog: &Catalog, seen: &Resol
         reserve: memory.admission.room.reserve.filled(),
         lease: None,
         last_error: None,
+        kept_since: branch.kept.values().map(|kept| kept.time).min().map(|time| time.to_string()),
+        bytes_kept: memory.maintenance.retained.of(branch.id),
         clock: memory.clock_state(),
     };
     let mut line = serde_json::to_vec(&status).unwrap_or_default();

@@ -32,6 +32,9 @@ const PARTS_MAX: usize = 256;
 /// Bytes of later parts that are always worth less than writing the first one again.
 const LATER_BYTES_MIN: u64 = 1 << 20;
 
+/// The part of the first one that later ones may have where they are to be few.
+const TOGETHER_SHARE: u64 = 8;
+
 static ITEM: Context = Context::new("engramfs 2026 manifest item v1");
 
 /// Distinct byte strings, numbered in the order of their first use.
@@ -87,6 +90,8 @@ pub struct Stored {
     states: HashMap<usize, StoredState>,
     /// States without transfers of files, those that nothing refers to any longer too.
     pub(super) distinct: InternTable,
+    /// Later parts are to be few and small.
+    together: bool,
 }
 
 impl Stored {
@@ -110,6 +115,11 @@ impl Stored {
         self.parts.iter().map(|part| part.bytes).sum()
     }
 
+    /// Says whether the next parts take the place of all as soon as that saves something, and not once they are many.
+    pub fn keep_together(&mut self, together: bool) {
+        self.together = together;
+    }
+
     /// Notes which number a state has.
     pub(super) fn note_state(&mut self, state: &Arc<BranchVersion>, number: u64, snapshot: Hash) {
         self.states.insert(Arc::as_ptr(state).addr(), StoredState { state: Arc::downgrade(state), number, snapshot });
@@ -129,7 +139,7 @@ impl Stored {
     ) -> Result<bool, Error> {
         let mut next = std::mem::take(self);
         let mut part = next.changes(catalog, trees)?;
-        let anew = next.is_outgrown(part.len() as u64);
+        let (together, anew) = (next.together, next.is_outgrown(part.len() as u64));
         if anew {
             next = Stored::default();
             part = next.changes(catalog, trees)?;
@@ -141,7 +151,7 @@ impl Stored {
         write_root(&next.parts)?;
         next.states.retain(|_, known| known.state.strong_count() > 0);
         trees.retain_snapshots(&next.states.values().map(|known| known.snapshot).collect());
-        *self = next;
+        *self = Stored { together, ..next };
         Ok(anew)
     }
 
@@ -149,6 +159,9 @@ impl Stored {
     fn is_outgrown(&self, more: u64) -> bool {
         let Some((first, later)) = self.parts.split_first() else { return false };
         let bytes = later.iter().map(|part| part.bytes).sum::<u64>() + more;
+        if self.together && bytes > first.bytes / TOGETHER_SHARE {
+            return true;
+        }
         later.len() >= PARTS_MAX || bytes > first.bytes.max(LATER_BYTES_MIN)
     }
 

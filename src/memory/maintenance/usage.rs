@@ -1,0 +1,119 @@
+//! The mark: how much of which file the catalog needs, and what retained states alone hold.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::branch::{BranchVersion, Visible};
+use crate::memory::catalog::{BranchId, Catalog};
+use crate::memory::{Error, Kind, Memory};
+use crate::object::Hash;
+use crate::segment::Segment;
+use crate::sync::Mutex;
+use crate::workspace::{PackMarks, Packs};
+
+/// A file in the blob store, and how much of it is needed.
+pub(in crate::memory) struct FileUsage {
+    pub name: Hash,
+    pub is_pack: bool,
+    /// Bytes of the file.
+    pub length: u64,
+    /// Bytes that it would have without what nothing needs.
+    pub needed: u64,
+}
+
+impl FileUsage {
+    /// Returns how many bytes writing it again frees.
+    pub fn freed(&self) -> u64 {
+        self.length.saturating_sub(self.needed)
+    }
+}
+
+/// Bytes that only retained states hold, by branch: known since the last mark.
+#[derive(Default)]
+pub(in crate::memory) struct RetainedBytes {
+    branches: Mutex<HashMap<BranchId, u64>>,
+    steps: AtomicU64,
+}
+
+impl RetainedBytes {
+    /// Returns the bytes that the retained states of a branch alone hold.
+    pub fn of(&self, branch: BranchId) -> u64 {
+        self.branches.lock().get(&branch).copied().unwrap_or_default()
+    }
+
+    /// Returns a number that grows when any of them changes.
+    pub fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Acquire)
+    }
+
+    fn set(&self, branches: HashMap<BranchId, u64>) {
+        let mut there = self.branches.lock();
+        if *there != branches {
+            *there = branches;
+            self.steps.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// What the states that were looked at need.
+#[derive(Default)]
+struct Marks {
+    seen: HashSet<*const BranchVersion>,
+    segments: BTreeMap<Hash, (Arc<Segment>, Visible)>,
+    packs: PackMarks,
+}
+
+impl Marks {
+    /// Marks what some states need; returns the bytes of it that none before did.
+    fn mark<'a>(&mut self, states: impl Iterator<Item = &'a Arc<BranchVersion>>) -> u64 {
+        let fresh: Vec<_> = states.filter(|state| self.seen.insert(Arc::as_ptr(state))).collect();
+        let mut more = 0;
+        for layer in fresh.iter().flat_map(|state| state.layers()) {
+            let (rows, length) = (layer.segment.rows(), layer.segment.length());
+            let none = || (layer.segment.clone(), Visible::none(rows));
+            let (_, marked) = self.segments.entry(layer.segment.name()).or_insert_with(none);
+            let before = marked.count();
+            marked.join(&layer.visible);
+            more += share(length, marked.count() - before, rows);
+        }
+        more + self.packs.mark(fresh.iter().map(|state| state.files()))
+    }
+}
+
+fn share(length: u64, rows: u32, of: u32) -> u64 {
+    length * u64::from(rows) / u64::from(of).max(1)
+}
+
+impl Memory {
+    /// Marks what a catalog needs of each segment and pack that it reaches, and notes what retained states alone hold.
+    /// What several branches retain counts for one of them.
+    pub(in crate::memory) fn file_usage(&self, catalog: &Catalog) -> Result<Vec<FileUsage>, Error> {
+        let mut marks = Marks::default();
+        marks.mark(catalog.branches.values().flat_map(|branch| {
+            let checkpoints = branch.checkpoints.values();
+            let checkpoints = checkpoints.flat_map(|checkpoint| [&checkpoint.state, &checkpoint.base]);
+            [&branch.state, &branch.base].into_iter().chain(checkpoints)
+        }));
+        let mut retained = HashMap::new();
+        for branch in catalog.branches.values().filter(|branch| !branch.kept.is_empty()) {
+            let bytes = marks.mark(branch.kept.values().map(|kept| &kept.state));
+            retained.insert(branch.id, bytes);
+        }
+        self.maintenance.retained.set(retained);
+        let mut found = Vec::new();
+        for (name, (segment, seen)) in &marks.segments {
+            let (length, needed) = (segment.length(), share(segment.length(), seen.count(), segment.rows()));
+            found.push(FileUsage { name: *name, is_pack: false, length, needed });
+        }
+        for (name, needed) in marks.packs.needed() {
+            match self.storage.trees.pack(&name).map_err(Error::from) {
+                Ok(pack) => found.push(FileUsage { name, is_pack: true, length: pack.length(), needed }),
+                // Its damage is told to who reads it, and the others are thinned.
+                Err(error) if error.kind() == Kind::Damaged => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+}
