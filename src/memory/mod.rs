@@ -42,7 +42,7 @@ pub use lost_temporaries::LostTemporary;
 pub use maintenance::expiry::OpenFiles;
 pub use merging::find_state::FoundState;
 pub use merging::merge::MergeTerms;
-pub use merging::merge_plan::MergeResult;
+pub use merging::merge_result::MergeResult;
 pub use open::OpenMode;
 pub use transaction::batch::IngestBatch;
 pub use transaction::files::EditError;

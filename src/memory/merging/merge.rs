@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use super::merge_budget::{MergeBudget, PlanError};
-use super::merge_plan::{self, MergeContext, MergePlan, MergeResult};
+use super::merge_plan::{self, MergeContext, MergePlan};
+use super::merge_result::MergeResult;
 use crate::lineage::SignedEntry;
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::BranchId;

@@ -2,99 +2,25 @@
 //!
 //! Nothing here takes a lock or changes anything; `merging` says when it is worked out.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::Serialize;
-use serde_json::Value;
-
+use super::file_decisions::{decision, file_decisions, id_of_file, seen_from};
 use super::integration::Integration;
 use super::merge_budget::{MergeBudget, PlanError};
 use super::plan_hash::PlanParts;
 use super::record_merge::RecordMerge;
 use crate::branch::BranchVersion;
-use crate::lineage::{Counts, Decision, LostPart, Side};
+use crate::lineage::{Counts, Decision, Side};
 use crate::memory::admission::guard;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog};
 use crate::memory::command::log_record::{LogRecord, MergeKind};
 use crate::memory::command::merge_outcome::{MergeOutcome, StoredDecision};
 use crate::memory::command::prepared::PreparedCommand;
-use crate::memory::{Actor, Advice, BranchError, Error, MergeError};
-use crate::merge::files::{FileDecision, FileMerge, FilePlan, Loser, MergeTrees, NewOwner, Rules, plan_files};
+use crate::memory::{Actor, BranchError, Error, MergeError};
+use crate::merge::files::{FileDecision, FileMerge, FilePlan, MergeTrees, NewOwner, Rules, plan_files};
 use crate::merge::{Sides, Strategy};
 use crate::object::{Hash, Time};
 use crate::workspace::{Packs, TreePatch};
-
-/// What a merge, promote or pull did, or would do.
-#[derive(Clone, Debug)]
-pub struct MergeResult {
-    /// `merged`, `ready` or `blocked`.
-    pub status: &'static str,
-    /// What changes in the branch that receives.
-    pub counts: Counts,
-    /// The paths that a rule left out, each with `files/` in front.
-    pub not_merged: Vec<Arc<str>>,
-    /// What both sides changed differently.
-    pub conflicts: Vec<Decision>,
-    /// What stands in the way.
-    pub blockers: Vec<Error>,
-    /// The hash of what it takes and decides. It is the same while the other branch goes on without touching that.
-    pub plan: Hash,
-    /// The head that results.
-    pub head: Hash,
-    /// The entry's hash; none for a dry run.
-    pub entry: Option<Hash>,
-}
-
-#[derive(Serialize)]
-struct Blocker {
-    code: &'static str,
-    message: String,
-    hint: Cow<'static, str>,
-}
-
-#[derive(Serialize)]
-struct ConflictLine<'a> {
-    status: &'static str,
-    put: u64,
-    deleted: u64,
-    files: u64,
-    not_merged: Vec<&'a str>,
-    conflicts: Vec<Value>,
-    blockers: Vec<Blocker>,
-    plan: String,
-    head: String,
-    entry: Option<String>,
-}
-
-impl MergeResult {
-    /// Returns whether it can't be done as things are.
-    pub fn is_blocked(&self) -> bool {
-        !self.blockers.is_empty()
-    }
-
-    /// Returns one line of JSON without its line end.
-    pub fn to_json(&self) -> String {
-        let blocker = |error: &Error| {
-            let Advice { code, hint, .. } = error.advice();
-            Blocker { code, message: error.to_string(), hint }
-        };
-        let line = ConflictLine {
-            status: self.status,
-            put: self.counts.put,
-            deleted: self.counts.deleted,
-            files: self.counts.files,
-            not_merged: self.not_merged.iter().map(|path| &**path).collect(),
-            conflicts: self.conflicts.iter().map(Decision::to_json).collect(),
-            blockers: self.blockers.iter().map(blocker).collect(),
-            plan: self.plan.to_string(),
-            head: self.head.to_string(),
-            entry: self.entry.map(|hash| hash.to_string()),
-        };
-        serde_json::to_string(&line).unwrap_or_default()
-    }
-}
 
 /// What a merge is worked out from.
 #[derive(Clone, Copy)]
@@ -436,51 +362,6 @@ impl MergePlan {
         };
         integration.prepare(catalog, log_record)
     }
-}
-
-/// Turns a side of the plan of files into the one that users know, and back.
-fn seen_from(side: Side, merge: MergeKind) -> Side {
-    match (side, merge) {
-        (Side::Child, MergeKind::Pull) => Side::Parent,
-        (Side::Parent, MergeKind::Pull) => Side::Child,
-        (side, _) => side,
-    }
-}
-
-fn id_of_file(path: &[u8]) -> Arc<str> {
-    format!("files/{}", String::from_utf8_lossy(path)).into()
-}
-
-fn decision(item: &FileDecision, merge: MergeKind) -> Decision {
-    let id = id_of_file(&item.path);
-    let decision = item.decision.map(|side| seen_from(side, merge));
-    let (child, parent) = if merge == MergeKind::Pull { (item.parent, item.child) } else { (item.child, item.parent) };
-    Decision { id, base: item.base, child, parent, decision, ..Decision::default() }
-}
-
-/// Lines and entries that an entry of the lineage shows of one file, and bytes of each.
-const LOST_MAX: usize = 64;
-const LOST_BYTES_MAX: usize = 1000;
-
-/// Returns the decisions on files, each with what was not kept of a file that both sides keep, and
-/// why it did not merge by its kind.
-fn file_decisions(plan: &FilePlan, merge: MergeKind) -> Vec<Decision> {
-    let mut parts: HashMap<&[u8], Vec<LostPart>> = HashMap::new();
-    for lost in &plan.losers {
-        if let Loser::Part { side, bytes } = &lost.what {
-            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LOST_BYTES_MAX)]).into();
-            parts.entry(&lost.path).or_default().push(LostPart::new(seen_from(*side, merge), text));
-        }
-    }
-    let notes: HashMap<&[u8], Arc<str>> =
-        plan.notes.iter().map(|(path, note)| (&path[..], note.to_string().into())).collect();
-    let with_losers = |item: &FileDecision| {
-        let mut lost = parts.remove(&item.path[..]).unwrap_or_default();
-        let lost_more = lost.len().saturating_sub(LOST_MAX) as u64;
-        lost.truncate(LOST_MAX);
-        Decision { lost, lost_more, note: notes.get(&item.path[..]).cloned(), ..decision(item, merge) }
-    };
-    plan.both_changed.iter().map(with_losers).collect()
 }
 
 /// Returns the error for a merge that waits for `resolve`.

@@ -1,11 +1,13 @@
 //! Merges, promotes, pulls and rollbacks: planned without a lock, brought up to date and applied under it.
 
 pub mod conflict_acks;
+pub mod file_decisions;
 pub mod find_state;
 pub mod integration;
 pub mod merge;
 pub mod merge_budget;
 pub mod merge_plan;
+pub mod merge_result;
 pub mod plan_hash;
 pub mod planner;
 pub mod record_merge;

@@ -1,0 +1,55 @@
+//! The decisions of a plan of files as entries and results have them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::lineage::{Decision, LostPart, Side};
+use crate::memory::command::log_record::MergeKind;
+use crate::merge::files::{FileDecision, FilePlan, Loser};
+
+/// Turns a side of the plan of files into the one that users know, and back.
+pub fn seen_from(side: Side, merge: MergeKind) -> Side {
+    match (side, merge) {
+        (Side::Child, MergeKind::Pull) => Side::Parent,
+        (Side::Parent, MergeKind::Pull) => Side::Child,
+        (side, _) => side,
+    }
+}
+
+/// Returns what a path is called in decisions and results.
+pub fn id_of_file(path: &[u8]) -> Arc<str> {
+    format!("files/{}", String::from_utf8_lossy(path)).into()
+}
+
+/// Returns a decision of the plan of files as users know it.
+pub fn decision(item: &FileDecision, merge: MergeKind) -> Decision {
+    let id = id_of_file(&item.path);
+    let decision = item.decision.map(|side| seen_from(side, merge));
+    let (child, parent) = if merge == MergeKind::Pull { (item.parent, item.child) } else { (item.child, item.parent) };
+    Decision { id, base: item.base, child, parent, decision, ..Decision::default() }
+}
+
+/// Lines and entries that an entry of the lineage shows of one file, and bytes of each.
+const LOST_MAX: usize = 64;
+const LOST_BYTES_MAX: usize = 1000;
+
+/// Returns the decisions on files, each with what was not kept of a file that both sides keep, and
+/// why it did not merge by its kind.
+pub fn file_decisions(plan: &FilePlan, merge: MergeKind) -> Vec<Decision> {
+    let mut parts: HashMap<&[u8], Vec<LostPart>> = HashMap::new();
+    for lost in &plan.losers {
+        if let Loser::Part { side, bytes } = &lost.what {
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LOST_BYTES_MAX)]).into();
+            parts.entry(&lost.path).or_default().push(LostPart::new(seen_from(*side, merge), text));
+        }
+    }
+    let notes: HashMap<&[u8], Arc<str>> =
+        plan.notes.iter().map(|(path, note)| (&path[..], note.to_string().into())).collect();
+    let with_losers = |item: &FileDecision| {
+        let mut lost = parts.remove(&item.path[..]).unwrap_or_default();
+        let lost_more = lost.len().saturating_sub(LOST_MAX) as u64;
+        lost.truncate(LOST_MAX);
+        Decision { lost, lost_more, note: notes.get(&item.path[..]).cloned(), ..decision(item, merge) }
+    };
+    plan.both_changed.iter().map(with_losers).collect()
+}

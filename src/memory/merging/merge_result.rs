@@ -1,0 +1,81 @@
+//! What a merge, promote or pull did or would do, as users read it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::lineage::{Counts, Decision};
+use crate::memory::{Advice, Error};
+use crate::object::Hash;
+
+/// What a merge, promote or pull did, or would do.
+#[derive(Clone, Debug)]
+pub struct MergeResult {
+    /// `merged`, `ready` or `blocked`.
+    pub status: &'static str,
+    /// What changes in the branch that receives.
+    pub counts: Counts,
+    /// The paths that a rule left out, each with `files/` in front.
+    pub not_merged: Vec<Arc<str>>,
+    /// What both sides changed differently.
+    pub conflicts: Vec<Decision>,
+    /// What stands in the way.
+    pub blockers: Vec<Error>,
+    /// The hash of what it takes and decides. It is the same while the other branch goes on without touching that.
+    pub plan: Hash,
+    /// The head that results.
+    pub head: Hash,
+    /// The entry's hash; none for a dry run.
+    pub entry: Option<Hash>,
+}
+
+#[derive(Serialize)]
+struct Blocker {
+    code: &'static str,
+    message: String,
+    hint: Cow<'static, str>,
+}
+
+#[derive(Serialize)]
+struct ConflictLine<'a> {
+    status: &'static str,
+    put: u64,
+    deleted: u64,
+    files: u64,
+    not_merged: Vec<&'a str>,
+    conflicts: Vec<Value>,
+    blockers: Vec<Blocker>,
+    plan: String,
+    head: String,
+    entry: Option<String>,
+}
+
+impl MergeResult {
+    /// Returns whether it can't be done as things are.
+    pub fn is_blocked(&self) -> bool {
+        !self.blockers.is_empty()
+    }
+
+    /// Returns one line of JSON without its line end.
+    pub fn to_json(&self) -> String {
+        let blocker = |error: &Error| {
+            let Advice { code, hint, .. } = error.advice();
+            Blocker { code, message: error.to_string(), hint }
+        };
+        let line = ConflictLine {
+            status: self.status,
+            put: self.counts.put,
+            deleted: self.counts.deleted,
+            files: self.counts.files,
+            not_merged: self.not_merged.iter().map(|path| &**path).collect(),
+            conflicts: self.conflicts.iter().map(Decision::to_json).collect(),
+            blockers: self.blockers.iter().map(blocker).collect(),
+            plan: self.plan.to_string(),
+            head: self.head.to_string(),
+            entry: self.entry.map(|hash| hash.to_string()),
+        };
+        serde_json::to_string(&line).unwrap_or_default()
+    }
+}
