@@ -70,7 +70,6 @@ pub use crate::memory::{FileKind, Time};
 use self::refusal::Refusal;
 use crate::memory::{BranchId, Kind, LostTemporary, Memory, View};
 use errno::Failure;
-use files::FilesOf;
 use handle::{Handle, HandleTable};
 use mount_context::MountContext;
 use node::FsNode;
@@ -115,10 +114,7 @@ impl Filesystem {
                 mount.changed(change);
             }
         }));
-        let opened = Arc::downgrade(&mount);
-        memory.ask_for_open_files(Some(Box::new(move |branch| {
-            opened.upgrade().map(|mount| mount.opened.of(&FilesOf::branch(branch))).unwrap_or_default()
-        })));
+        memory.ask_for_open_files(Some(Arc::new(files::OpenInMount(Arc::downgrade(&mount)))));
         let nodes = NodeTable::new(root, mount.file_numbers.clone());
         let filesystem = Filesystem { mount, nodes, handles: Arc::default() };
         filesystem.tell_lost();

@@ -39,7 +39,7 @@ pub use error::{
 };
 pub use history::HistoryFile;
 pub use lost_temporaries::LostTemporary;
-pub use maintenance::expiry::OpenFiles;
+pub use maintenance::expiry::{OpenFiles, WritersHeld};
 pub use merging::find_state::FoundState;
 pub use merging::merge::MergeTerms;
 pub use merging::merge_result::MergeResult;

@@ -209,7 +209,7 @@ fn a_file_goes_when_its_rule_says_so_unless_it_is_open_or_its_rule_has_no_ttl() 
         write(&memory, main, path, "x");
     }
     let held = memory.files(&View::Branch(main)).unwrap().resolve(b"episodic/open").unwrap();
-    memory.ask_for_open_files(Some(Box::new(move |_| vec![held])));
+    memory.ask_for_open_files(Some(std::sync::Arc::new(move |_| vec![held])));
     memory.gc(&who(), None, false).unwrap();
     assert!(read(&memory, main, "episodic/old").is_some(), "not old yet");
     NOW.fetch_add(3_600_000_000_000, Ordering::Relaxed);

@@ -63,3 +63,5 @@ mod states;
 mod story;
 /// Stores in memory, clocks that tick, chance from seeds.
 mod support;
+/// What belongs together: pulled, promoted, rolled back, opened again.
+mod units;

@@ -25,7 +25,7 @@ impl FileOps<'_> {
             self.check_writer(caller)?;
         }
         // First the handle, then the look: what is there then stays for this handle.
-        let mut file = OpenInode::new(&self.fs.mount, caller, of, inode)?;
+        let mut file = OpenInode::new(&self.fs.mount, caller, (of, inode), flags.write || flags.truncate)?;
         let tree = self.fs.mount.tree(of)?;
         let node = tree.node(inode)?;
         // The kernel keeps writers from a running program; who only empties it, it asks afterwards.
@@ -67,17 +67,24 @@ pub(in crate::fs) struct OpenInode {
     mount: Arc<MountContext>,
     caller: Caller,
     key: InodeKey,
+    writes: bool,
     doing: Option<OpenIntent>,
     goes_past_pages: bool,
 }
 
 impl OpenInode {
-    pub fn new(mount: &Arc<MountContext>, caller: Caller, of: &FilesOf, inode: u64) -> Result<OpenInode, Failure> {
+    /// Counts a handle; one that writes waits while a merge replaces files of the branch.
+    pub fn new(
+        mount: &Arc<MountContext>,
+        caller: Caller,
+        (of, inode): (&FilesOf, u64),
+        writes: bool,
+    ) -> Result<OpenInode, Failure> {
         let key = (of.clone(), inode);
         if let View::Branch(_) = of.view {
-            mount.opened.open(&key)?;
+            mount.opened.open(&key, writes)?;
         }
-        Ok(OpenInode { mount: mount.clone(), caller, key, doing: None, goes_past_pages: false })
+        Ok(OpenInode { mount: mount.clone(), caller, key, writes, doing: None, goes_past_pages: false })
     }
 
     /// Notes what the handle is for.
@@ -167,7 +174,7 @@ impl Drop for OpenInode {
         if let Some(doing) = self.doing {
             self.mount.opened.end(&self.key, doing);
         }
-        if let Some(_leaving) = self.mount.opened.close(&self.key) {
+        if let Some(_leaving) = self.mount.opened.close(&self.key, self.writes) {
             self.mount.drop_file(self.caller, &self.key.0, self.inode());
         }
     }

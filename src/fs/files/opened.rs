@@ -13,7 +13,7 @@ pub(in crate::fs) type InodeKey = (FilesOf, u64);
 #[derive(Default)]
 pub(in crate::fs) struct OpenInodes {
     inodes: Mutex<HashMap<InodeKey, Uses>>,
-    /// Some inode is no longer about to lose a name.
+    /// Some inode is no longer about to lose a name, or files may be opened for writing again.
     settled: Condvar,
 }
 
@@ -29,6 +29,8 @@ pub(in crate::fs) enum OpenIntent {
 #[derive(Default)]
 struct Uses {
     handles: usize,
+    /// How many of them write.
+    writers: usize,
     /// How many of them do each [`OpenIntent`].
     doing: [usize; 2],
     /// Requests under way that take a name of it away.
@@ -47,24 +49,27 @@ impl OpenInodes {
     /// Counts a handle. While a name of the inode is being taken away it waits, for no longer than
     /// one edit takes: afterwards the inode is gone, or kept for this handle. A thread that must not wait
     /// gives up.
-    pub fn open(&self, key: &InodeKey) -> Result<(), Failure> {
+    pub fn open(&self, key: &InodeKey, writes: bool) -> Result<(), Failure> {
         let mut inodes = self.inodes.lock();
-        while inodes.get(key).is_some_and(|uses| uses.leaving > 0) {
+        while inodes.get(key).is_some_and(|uses| uses.leaving > 0) || (writes && is_held(&inodes, &key.0)) {
             if !may_wait() {
                 return Err(Failure::would_wait());
             }
             inodes = self.settled.wait(inodes);
         }
-        inodes.entry(key.clone()).or_default().handles += 1;
+        let uses = inodes.entry(key.clone()).or_default();
+        uses.handles += 1;
+        uses.writers += usize::from(writes);
         Ok(())
     }
 
     /// Takes a handle back. After the last one of an inode without a name, who opens it waits until what is returned is
     /// dropped: the inode is gone then.
-    pub fn close(&self, key: &InodeKey) -> Option<Leaving<'_>> {
+    pub fn close(&self, key: &InodeKey, writes: bool) -> Option<Leaving<'_>> {
         let mut inodes = self.inodes.lock();
         let uses = inodes.get_mut(key)?;
         uses.handles = uses.handles.saturating_sub(1);
+        uses.writers = uses.writers.saturating_sub(usize::from(writes));
         if uses.handles == 0 && uses.is_orphan {
             uses.is_orphan = false;
             uses.leaving += 1;
@@ -89,6 +94,25 @@ impl OpenInodes {
     /// Tells whether any handle does that.
     pub fn any(&self, key: &InodeKey, doing: OpenIntent) -> bool {
         self.inodes.lock().get(key).is_some_and(|uses| uses.doing[doing as usize] > 0)
+    }
+
+    /// Returns the inodes of a tree that are open for writing. No other one is opened so until
+    /// [`OpenInodes::release_writers`].
+    pub fn hold_writers(&self, files: &FilesOf) -> Vec<u64> {
+        let mut inodes = self.inodes.lock();
+        inodes.entry((files.clone(), WRITERS)).or_default().leaving += 1;
+        let open = inodes.iter().filter(|((of, _), uses)| of == files && uses.writers > 0);
+        open.map(|((_, inode), _)| *inode).collect()
+    }
+
+    /// Takes [`OpenInodes::hold_writers`] back.
+    pub fn release_writers(&self, files: &FilesOf) {
+        let (mut inodes, key) = (self.inodes.lock(), (files.clone(), WRITERS));
+        if let Some(uses) = inodes.get_mut(&key) {
+            uses.leaving = uses.leaving.saturating_sub(1);
+        }
+        forget_idle(&mut inodes, &key);
+        self.settled.notify_all();
     }
 
     /// Announces that a name of the inode is about to be taken away.
@@ -116,6 +140,13 @@ impl OpenInodes {
         let open = inodes.iter().filter(|((of, _), uses)| of == files && uses.handles > 0);
         open.map(|((_, inode), _)| *inode).collect()
     }
+}
+
+/// Stands for all inodes of a tree that may be opened for writing; no inode has this number.
+const WRITERS: u64 = 0;
+
+fn is_held(inodes: &HashMap<InodeKey, Uses>, files: &FilesOf) -> bool {
+    inodes.get(&(files.clone(), WRITERS)).is_some_and(|uses| uses.leaving > 0)
 }
 
 fn forget_idle(inodes: &mut MutexGuard<'_, HashMap<InodeKey, Uses>>, key: &InodeKey) {
@@ -167,27 +198,43 @@ mod tests {
     #[test]
     fn the_last_handle_of_an_orphan_is_told() {
         let opened = OpenInodes::default();
-        opened.open(&key()).unwrap();
-        opened.open(&key()).unwrap();
+        opened.open(&key(), false).unwrap();
+        opened.open(&key(), false).unwrap();
         let leaving = opened.leave(key());
         assert!(leaving.is_open);
         assert!(!leaving.orphaned());
         drop(leaving);
         assert_eq!(opened.of(&key().0), [7]);
-        assert!(opened.close(&key()).is_none());
-        assert!(opened.close(&key()).is_some());
+        assert!(opened.close(&key(), false).is_none());
+        assert!(opened.close(&key(), false).is_some());
         assert!(opened.inodes.lock().is_empty());
     }
 
     #[test]
     fn a_handle_that_closes_meanwhile_leaves_the_orphan_to_the_other() {
         let opened = OpenInodes::default();
-        opened.open(&key()).unwrap();
+        opened.open(&key(), false).unwrap();
         let leaving = opened.leave(key());
-        assert!(opened.close(&key()).is_none());
+        assert!(opened.close(&key(), false).is_none());
         assert!(leaving.orphaned());
         drop(leaving);
         assert!(opened.inodes.lock().is_empty());
+    }
+
+    #[test]
+    fn who_opens_for_writing_waits_while_writers_are_held() {
+        let opened = OpenInodes::default();
+        opened.open(&key(), true).unwrap();
+        opened.open(&(key().0, 8), false).unwrap();
+        assert_eq!(opened.hold_writers(&key().0), [7]);
+        opened.open(&key(), false).unwrap();
+        assert_eq!(without_waiting(|| opened.open(&key(), true)).unwrap_err().errno(), Errno::EAGAIN);
+        opened.release_writers(&key().0);
+        opened.open(&key(), true).unwrap();
+        for writes in [true, false, true] {
+            assert!(opened.close(&key(), writes).is_none());
+        }
+        assert_eq!(opened.hold_writers(&key().0), [0_u64; 0]);
     }
 
     #[test]
@@ -196,9 +243,9 @@ mod tests {
         let leaving = opened.leave(key());
         assert!(!leaving.is_open);
         std::thread::scope(|scope| {
-            let hurried = without_waiting(|| opened.open(&key()));
+            let hurried = without_waiting(|| opened.open(&key(), false));
             assert_eq!(hurried.unwrap_err().errno(), Errno::EAGAIN);
-            let opening = scope.spawn(|| opened.open(&key()).unwrap());
+            let opening = scope.spawn(|| opened.open(&key(), false).unwrap());
             std::thread::sleep(Duration::from_millis(20));
             assert!(!opening.is_finished());
             drop(leaving);
@@ -237,11 +284,11 @@ mod schedules {
         }
 
         fn open_and_close(&self) {
-            self.opened.open(&Fixture::key()).unwrap();
+            self.opened.open(&Fixture::key(), false).unwrap();
             let there = self.inode.lock().0;
             thread::yield_now();
             assert_eq!(self.inode.lock().0, there, "what is open stays");
-            if let Some(_leaving) = self.opened.close(&Fixture::key()) {
+            if let Some(_leaving) = self.opened.close(&Fixture::key(), false) {
                 self.remove();
             }
         }

@@ -137,7 +137,7 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn open_directory(&self, caller: Caller, _ino: u64) -> Result<u64, Failure> {
-        let open = OpenInode::new(&self.fs.mount, caller, self.of, self.inode)?;
+        let open = OpenInode::new(&self.fs.mount, caller, (self.of, self.inode), false)?;
         let (tree, node) = (self.tree()?, self.node());
         let listing = match parent_of(&tree, self.of, self.inode) {
             Ok(above) => {

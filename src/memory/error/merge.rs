@@ -22,6 +22,9 @@ pub enum MergeError {
     /// The side that was chosen needs the place of a folder.
     #[error("{0} can't be resolved so: the other side has a folder there that holds something")]
     FolderInTheWay(String),
+    /// A process has a file of a unit open for writing in the branch that would get another version of it.
+    #[error("files/{0} is open for writing in the branch that would get another version of it")]
+    UnitInUse(String),
     /// The parent was changed whenever the merge had been worked out.
     #[error("the parent changes faster than the merge can be worked out")]
     ParentMoves,
@@ -56,6 +59,11 @@ impl MergeError {
                 Kind::Invalid,
                 "folder_in_the_way",
                 "move away what is in the folder, or resolve for the other side",
+            ),
+            MergeError::UnitInUse(_) => Advice::new(
+                Kind::Busy,
+                "unit_in_use",
+                "close it there, or end the program that has it open, then try again",
             ),
             MergeError::ParentMoves => Advice::new(
                 Kind::Busy,

@@ -99,11 +99,12 @@ fn of_branches() -> [BranchError; 9] {
     ]
 }
 
-fn of_merges() -> [MergeError; 7] {
+fn of_merges() -> [MergeError; 8] {
     [
         MergeError::Conflicts { count: 1, shown: text() },
         MergeError::NoConflict(text()),
         MergeError::FolderInTheWay(text()),
+        MergeError::UnitInUse(text()),
         MergeError::ParentMoves,
         MergeError::PlanChanged { wanted: Hash::ZERO, found: Hash::ZERO },
         MergeError::TooLong,
@@ -207,6 +208,7 @@ root_name Invalid
 timeout Timeout
 too_large TooLarge
 too_large_to_show TooLarge
+unit_in_use Busy
 would_wait WouldWait
 write_rule Denied
 wrong_dimension Invalid

@@ -11,12 +11,33 @@ use crate::object::Time;
 use crate::sync::{Mutex, Rank};
 use crate::workspace::{FileName, FileNode, FileOp, ROOT, Tree};
 
-/// Returns the inodes of a branch that handles are open on.
-pub type OpenFiles = Box<dyn Fn(BranchId) -> Vec<u64> + Send + Sync>;
+/// Who knows which files of a branch handles are open on. A mapping keeps its handle open.
+pub trait OpenFiles: Send + Sync {
+    /// Returns the inodes that are open.
+    fn open(&self, branch: BranchId) -> Vec<u64>;
+
+    /// Returns the inodes that are open for writing. From then on nobody opens another one for writing, until the
+    /// guard is dropped.
+    fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld);
+}
+
+/// As long as it lives, no file of a branch is opened for writing.
+pub type WritersHeld = Box<dyn std::any::Any>;
+
+/// Whoever does not tell who writes: all that is open may be written to.
+impl<F: Fn(BranchId) -> Vec<u64> + Send + Sync> OpenFiles for F {
+    fn open(&self, branch: BranchId) -> Vec<u64> {
+        self(branch)
+    }
+
+    fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld) {
+        (self(branch), Box::new(()))
+    }
+}
 
 /// Who has files open, and when to look again.
 pub(in crate::memory) struct Expiry {
-    open: Mutex<Option<OpenFiles>>,
+    open: Mutex<Option<Arc<dyn OpenFiles>>>,
     looked: Mutex<HashMap<BranchId, Looked>>,
     /// When all branches were looked through.
     last: Mutex<Time>,
@@ -54,15 +75,21 @@ struct Expired {
 
 impl Memory {
     /// Lets the store ask which files are open: these never expire, and live on without a name when
-    /// a merge or a rollback takes it away. `open` may be called with any lock held, so it must call
-    /// nothing here.
-    pub fn ask_for_open_files(&self, open: Option<OpenFiles>) {
+    /// a merge or a rollback takes it away; units that are open for writing are replaced by no merge. `open` may be
+    /// called with any lock held, so it must call nothing here.
+    pub fn ask_for_open_files(&self, open: Option<Arc<dyn OpenFiles>>) {
         *self.maintenance.expiry.open.lock() = open;
     }
 
     pub(in crate::memory) fn open_files(&self, branch: BranchId) -> Vec<u64> {
         let open = self.maintenance.expiry.open.lock();
-        open.as_ref().map(|open| open(branch)).unwrap_or_default()
+        open.as_ref().map(|open| open.open(branch)).unwrap_or_default()
+    }
+
+    /// Returns which files of a branch are open for writing, and keeps others from being opened so.
+    pub(in crate::memory) fn hold_writers(&self, branch: BranchId) -> Option<(Vec<u64>, WritersHeld)> {
+        let open = self.maintenance.expiry.open.lock().clone();
+        open.map(|open| open.hold_writers(branch))
     }
 
     /// Returns whether somebody knows which files are open, and lets go of those that have no name.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::merge_budget::{MergeBudget, PlanError};
 use super::merge_plan::{self, MergeContext, MergePlan};
 use super::merge_result::MergeResult;
+use super::unit_use::UnitLooks;
 use crate::lineage::SignedEntry;
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::BranchId;
@@ -72,13 +73,30 @@ impl Memory {
     ) -> Result<MergeResult, Error> {
         self.settle_written_until(branch, terms.deadline)?;
         let _room = self.take_room(cost_of(0, 0))?;
-        match self.merge_in_rounds(who, branch, merge, terms)? {
+        match self.merge_when_closed(who, branch, merge, terms)? {
             MergeAttempt::Done(entry, change) => {
                 self.tell(change);
                 Ok(merged(&entry))
             }
             MergeAttempt::Refused(error, planned) => Err(self.refused(who, (branch, merge), error, planned)),
             MergeAttempt::TooLong => Err(MergeError::ParentMoves.into()),
+        }
+    }
+
+    /// Merges, again for a while where a unit is in use.
+    fn merge_when_closed(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        merge: MergeKind,
+        terms: MergeTerms,
+    ) -> Result<MergeAttempt, Error> {
+        let mut looks = UnitLooks::new();
+        loop {
+            match self.merge_in_rounds(who, branch, merge, terms)? {
+                MergeAttempt::Refused(error, _) if looks.again_after(&error) => {}
+                attempt => return Ok(attempt),
+            }
         }
     }
 
@@ -135,10 +153,16 @@ impl Memory {
         if let Some(error) = planned.obstacle() {
             return Ok(MergeAttempt::Refused(error, Some(planned)));
         }
+        // Until the catalog is swapped: who opens a file then sees the merged one.
+        let held = match self.hold_units(planned.rules(), &planned.replaced_files())? {
+            Ok(held) => held,
+            Err(in_use) => return Ok(MergeAttempt::Refused(in_use, Some(planned))),
+        };
         let command = Command::Merge(branch, merge, Arc::new(planned.outcome()?));
         let log_record = LogRecord { time, planned: planned.time, uid: who.uid, command };
         let (entry, change) =
             self.execute_planned(&mut writer, log_record, |catalog, log_record| planned.prepare(catalog, log_record))?;
+        drop(held);
         Ok(MergeAttempt::Done(entry, change))
     }
 
@@ -191,6 +215,13 @@ impl Memory {
         }
         blockers.extend(planned.forbidden.clone());
         blockers.extend(planned.check(wanted).err());
+        let mut looks = UnitLooks::new();
+        blockers.extend(loop {
+            match self.hold_units(planned.rules(), &planned.replaced_files())?.err() {
+                Some(in_use) if looks.again_after(&in_use) => {}
+                in_use => break in_use,
+            }
+        });
         let status = if blockers.is_empty() { "ready" } else { "blocked" };
         let conflicts = planned.conflicts().cloned().collect();
         Ok(MergeResult {

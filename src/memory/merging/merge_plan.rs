@@ -17,10 +17,10 @@ use crate::memory::command::log_record::{LogRecord, MergeKind};
 use crate::memory::command::merge_outcome::{MergeOutcome, StoredDecision};
 use crate::memory::command::prepared::PreparedCommand;
 use crate::memory::{Actor, BranchError, Error, MergeError};
-use crate::merge::files::{FileDecision, FileMerge, FilePlan, MergeTrees, NewOwner, Rules, plan_files};
+use crate::merge::files::{FileDecision, FileMerge, FilePlan, MergeTrees, NewOwner, Rules, UnitConflict, plan_files};
 use crate::merge::{Sides, Strategy};
 use crate::object::{Hash, Time};
-use crate::workspace::{Packs, TreePatch};
+use crate::workspace::{Packs, Tree, TreePatch};
 
 /// What a merge is worked out from.
 #[derive(Clone, Copy)]
@@ -297,6 +297,27 @@ impl MergePlan {
         }
         let files = Arc::new(pair.files(merge_budget)?);
         pair.finish(records, files, merge_budget)
+    }
+
+    /// Returns the branches whose files it changes, each with the files that it then has.
+    pub fn replaced_files(&self) -> Vec<(&Branch, &Tree)> {
+        let receiver = if self.merge == MergeKind::Pull { &self.child } else { &self.parent };
+        let promoted = self.promoted.iter().map(|(state, _)| (&*self.child, state.files()));
+        [(&**receiver, self.merged.files())].into_iter().chain(promoted).collect()
+    }
+
+    /// Returns the rules that it follows.
+    pub fn rules(&self) -> &Rules {
+        let ruling = if self.merge == MergeKind::Pull { &self.child } else { &self.parent };
+        ruling.settings.rules()
+    }
+
+    /// Returns the decision on the unit that a file is in, where the sides have it differently.
+    pub fn unit_of(&self, id: &str) -> Option<&Decision> {
+        let named = |path: &[u8]| *id_of_file(path) == *id;
+        let is_it = |unit: &&UnitConflict| named(&unit.path) || unit.members.iter().any(|path| named(path));
+        let unit = id_of_file(&self.files.units.iter().find(is_it)?.path);
+        self.conflicts().find(|item| item.id == unit)
     }
 
     /// Returns what both sides changed differently.

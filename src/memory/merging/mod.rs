@@ -13,6 +13,7 @@ pub mod planner;
 pub mod record_merge;
 pub mod resolve;
 pub mod rollback;
+pub mod unit_use;
 
 use std::collections::HashMap;
 

@@ -27,7 +27,7 @@ impl Memory {
         };
         let (item, merge) = self.find_conflict(&catalog, branch, id, who.uid)?;
         let resolution = Resolution { side, child: item.child, parent: item.parent };
-        let settled = ResolvedConflict { uid: who.uid, id: id.into(), resolution };
+        let settled = ResolvedConflict { uid: who.uid, id: item.id.clone(), resolution };
         if item.decision.is_none() && self.followed(&catalog, (branch, merge), vec![settled.clone()])?.is_empty() {
             return Err(MergeError::FolderInTheWay(id.to_string()).into());
         }
@@ -46,7 +46,9 @@ impl Memory {
         let mut found = None;
         for merge in [MergeKind::Merge, MergeKind::Pull] {
             let planned = self.plan_whole(catalog, (branch, merge), uid)?;
-            if let Some(item) = planned.conflicts().find(|item| *item.id == *id) {
+            // A file of a unit stands for all of it.
+            let item = planned.unit_of(id).or_else(|| planned.conflicts().find(|item| *item.id == *id));
+            if let Some(item) = item {
                 if item.decision.is_none() {
                     return Ok((item.clone(), merge));
                 }
@@ -72,7 +74,9 @@ impl Memory {
         for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
             let Some(first) = written.iter().find(|written| written.showing.merge == merge) else { continue };
             let planned = self.plan_whole(&catalog, (branch, merge), first.uid)?;
-            let open = planned.conflicts().filter(|item| item.decision.is_none());
+            // What was written to one file says nothing of those that belong to it.
+            let open =
+                planned.conflicts().filter(|item| item.decision.is_none() && planned.unit_of(&item.id).is_none());
             let settled = open.filter_map(|item| {
                 let is_it = |shown: &Option<_>| *shown == item.parent;
                 let found = written

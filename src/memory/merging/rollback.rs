@@ -13,7 +13,7 @@ use crate::memory::command::merge_outcome::RollbackOutcome;
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::storage::trees::stored;
 use crate::memory::{Error, MergeError};
-use crate::merge::files::{FileMerge, MergeTrees, Rules, plan_files};
+use crate::merge::files::{FileMerge, MergeTrees, Rules, plan_files, unit_paths};
 use crate::object::Time;
 use crate::workspace::{Tree, TreePatch};
 
@@ -108,6 +108,11 @@ impl Rollback {
         }
     }
 
+    /// Returns the branch whose files it changes, with the files that it then has.
+    pub fn replaced_files(&self) -> (&Branch, &Tree) {
+        (&self.branch, self.state.files())
+    }
+
     /// Returns whether branch and checkpoint are as they were.
     pub fn holds(&self, catalog: &Catalog) -> bool {
         let Ok(branch) = catalog.branch(self.branch.id) else { return false };
@@ -180,7 +185,15 @@ fn of_files(
     patterns: &[Arc<str>],
     most: usize,
 ) -> Result<(BranchVersion, Option<Arc<BranchVersion>>, RollbackOutcome), PlanError> {
-    let rules = only_at(patterns)?;
+    let mut text = text_of(patterns)?;
+    let bad = || Error::from(MergeError::Pattern(patterns.join(" ")));
+    let meant = Rules::parse(&only(&text)).map_err(|_| bad())?;
+    for trees in [[branch.state.files(), wanted], [branch.base.files(), wanted_base]] {
+        for path in unit_paths(branch.settings.rules(), context.packs, &meant, trees, most)? {
+            add_pattern(&mut text, &escaped(&path));
+        }
+    }
+    let rules = Rules::parse(&only(&text)).map_err(|_| bad())?;
     let how = FileMerge::taking_all(&rules, context.packs, most, context.time);
     let back = |own: &Tree, wanted: &Tree| -> Result<(Tree, TreePatch, u64), PlanError> {
         let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
@@ -196,15 +209,39 @@ fn of_files(
     Ok((state, new_base, outcome))
 }
 
-/// Returns rules by which files at these paths merge, and no others.
-fn only_at(patterns: &[Arc<str>]) -> Result<Rules, Error> {
-    let bad = |pattern: &str| Error::from(MergeError::Pattern(pattern.to_owned()));
+/// Returns the lines of rules by which files at these paths merge.
+fn text_of(patterns: &[Arc<str>]) -> Result<String, Error> {
     let mut text = String::new();
     for pattern in patterns {
         // Blanks end a word in rules; any one character stands for them.
-        let inside = pattern.strip_prefix("files/").filter(|inside| !inside.is_empty()).ok_or_else(|| bad(pattern))?;
-        let inside = inside.trim_end_matches('/').replace(char::is_whitespace, "?");
-        text.push_str(&format!("/{inside} whole\n/{inside}/** whole\n"));
+        let inside = pattern.strip_prefix("files/").filter(|inside| !inside.is_empty());
+        let inside = inside.ok_or_else(|| MergeError::Pattern(pattern.to_string()))?;
+        add_pattern(&mut text, &inside.trim_end_matches('/').replace(char::is_whitespace, "?"));
     }
-    Rules::parse(&format!("{text}** never")).map_err(|_| bad(&patterns.join(" ")))
+    Ok(text)
+}
+
+fn add_pattern(text: &mut String, pattern: &str) {
+    text.push_str(&format!("/{pattern} whole\n/{pattern}/** whole\n"));
+}
+
+/// Returns rules by which nothing merges but what the lines name.
+fn only(lines: &str) -> String {
+    format!("{lines}** never")
+}
+
+/// Returns the pattern that names a path: any one character stands for what a pattern can't hold.
+fn escaped(path: &[u8]) -> String {
+    let mut pattern = String::new();
+    for chunk in path.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                character if character.is_whitespace() => pattern.push('?'),
+                '*' | '?' | '[' | ']' | '{' | '}' | '\\' | '!' => pattern.extend(['\\', character]),
+                character => pattern.push(character),
+            }
+        }
+        pattern.extend(chunk.invalid().iter().map(|_| '?'));
+    }
+    pattern
 }

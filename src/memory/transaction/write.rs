@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::transact::LogTail;
 use crate::lineage::SignedEntry;
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::admission::quota::Usage;
@@ -13,7 +14,8 @@ use crate::memory::merging::merge::{ROUNDS, SMALL};
 use crate::memory::merging::merge_budget::PlanError;
 use crate::memory::merging::merge_plan::MergeContext;
 use crate::memory::merging::rollback::Rollback;
-use crate::memory::{Actor, BranchError, Error, Memory};
+use crate::memory::merging::unit_use::UnitLooks;
+use crate::memory::{Actor, BranchError, BranchEvent, Error, Memory};
 use crate::object::{Hash, Time};
 
 /// What a commit did.
@@ -101,7 +103,8 @@ impl Memory {
         };
         self.give_room()?;
         let (mut earlier, mut room): (Option<Rollback>, _) = (None, None);
-        for _ in 0..ROUNDS {
+        let (mut looks, mut rounds) = (UnitLooks::new(), 0);
+        while rounds < ROUNDS {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
             let planned = match earlier.take().filter(|earlier| earlier.holds(&catalog)) {
@@ -116,24 +119,40 @@ impl Memory {
                 }
                 Ok(planned) => {
                     drop(catalog);
-                    let log_record =
-                        LogRecord { time, planned: planned.time, uid: who.uid, command: planned.command() };
-                    let done = self.execute_planned(&mut writer, log_record, |catalog, log_record| {
-                        planned.prepare(catalog, log_record)
-                    });
+                    let done = self.do_roll_back(who, &mut writer, time, &planned);
                     drop(writer);
-                    let (entry, change) = done?;
-                    self.tell(change);
-                    return Ok(Receipt::of(&entry));
+                    match done {
+                        Ok((entry, change)) => {
+                            self.tell(change);
+                            return Ok(Receipt::of(&entry));
+                        }
+                        Err(error) if looks.again_after(&error) => earlier = Some(planned),
+                        Err(error) => return Err(error),
+                    }
                 }
                 Err(PlanError::Failed(error)) => return Err(error),
                 Err(PlanError::Exceeded) => {
+                    rounds += 1;
                     drop(writer);
                     earlier = Some(work_out(&catalog, self.now(), usize::MAX)?);
                 }
             }
         }
         Err(BranchError::Moves.into())
+    }
+
+    /// Does a rollback that was worked out, unless it would replace a unit that is in use.
+    fn do_roll_back(
+        &self,
+        who: &Actor,
+        writer: &mut LogTail,
+        time: Time,
+        planned: &Rollback,
+    ) -> Result<(Arc<SignedEntry>, BranchEvent), Error> {
+        let (branch, after) = planned.replaced_files();
+        let _held = self.hold_units(branch.settings.rules(), &[(branch, after)])??;
+        let log_record = LogRecord { time, planned: planned.time, uid: who.uid, command: planned.command() };
+        self.execute_planned(writer, log_record, |catalog, log_record| planned.prepare(catalog, log_record))
     }
 
     /// Takes a checkpoint; `text` says why.

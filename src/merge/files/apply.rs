@@ -18,7 +18,7 @@ use crate::workspace::{
 /// Everything that moves first goes into a staging folder and then
 /// to its new place: so two files can change places in any order.
 pub(super) struct TreeEditor<'a, 'b> {
-    resolver: &'b mut Resolver<'a>,
+    pub resolver: &'b mut Resolver<'a>,
     pub tree: Tree,
     /// Everything that was done to the tree so far.
     pub patch: TreePatch,
@@ -74,7 +74,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     }
 
     /// The inode that a file has in the result.
-    fn inode(&self, id: Id) -> Option<u64> {
+    pub(super) fn inode(&self, id: Id) -> Option<u64> {
         let inode = self.grafted.get(&id).copied().or_else(|| self.resolver.trees.in_parent(id));
         inode.filter(|inode| self.tree.node(*inode).is_ok_and(|node| node.nlink() > 0))
     }

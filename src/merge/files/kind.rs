@@ -8,13 +8,17 @@ use std::sync::Arc;
 use super::{Contents, Fallback, Merged, Strategy, manifest, text, union};
 
 /// All kinds, in the order in which the hint for a bad rule lists them.
-pub(super) const KINDS: [&KindSpec; 6] = [&union::UNION, &NEWEST, &manifest::MANIFEST, &text::TEXT, &WHOLE, &NEVER];
+pub(super) const KINDS: [&KindSpec; 7] =
+    [&union::UNION, &NEWEST, &manifest::MANIFEST, &text::TEXT, &WHOLE, &UNIT, &NEVER];
 
 /// The file that was changed later is taken.
 const NEWEST: KindSpec =
     KindSpec { name: "newest", takes_key: false, strategy: Some(Strategy::NewestWins), merging: Merging::Whole };
 /// Both changed is a conflict.
 const WHOLE: KindSpec = KindSpec { name: "whole", takes_key: false, strategy: None, merging: Merging::Whole };
+/// A folder, or a file with its companions, is taken as a whole from one side; both changed is a conflict.
+const UNIT: KindSpec =
+    KindSpec { name: "unit", takes_key: false, strategy: Some(Strategy::Manual), merging: Merging::Whole };
 /// The file does not merge at all.
 const NEVER: KindSpec = KindSpec { name: "never", takes_key: false, strategy: None, merging: Merging::Never };
 
@@ -74,6 +78,16 @@ impl Kind {
         matches!(self.spec.merging, Merging::Never)
     }
 
+    /// Tells whether what it is for is decided together with what belongs to it.
+    pub(super) fn is_unit(&self) -> bool {
+        self.name() == UNIT.name
+    }
+
+    /// Tells whether it is that of files that no rule names: databases among them are units.
+    pub(super) fn is_text(&self) -> bool {
+        self.name() == text::TEXT.name
+    }
+
     /// Tells whether merging means to read what the file holds.
     pub(super) fn looks_inside(&self) -> bool {
         matches!(self.spec.merging, Merging::Inside(_))
@@ -126,7 +140,7 @@ mod tests {
         }
         assert_eq!(
             hint(),
-            "write union KEY, newest, manifest KEY, text, whole or never behind the pattern, or the line include workspace"
+            "write union KEY, newest, manifest KEY, text, whole, unit or never behind the pattern, or the line include workspace"
         );
     }
 }

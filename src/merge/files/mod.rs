@@ -18,6 +18,11 @@ mod rule;
 mod rules;
 mod text;
 mod union;
+mod unit;
+mod unit_diff;
+mod unit_merge;
+mod unit_paths;
+mod unit_use;
 
 #[cfg(test)]
 mod test_files;
@@ -25,6 +30,8 @@ mod test_files;
 mod tests;
 #[cfg(test)]
 mod tree_tests;
+#[cfg(test)]
+mod unit_tests;
 
 pub use content::{
     CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, ContentVersion, Contents, Fallback, Loser,
@@ -38,6 +45,9 @@ pub use plan::{FileMerge, FilePlan, plan_files};
 pub use resolver::FileLoser;
 pub use rule::{Principal, Rule};
 pub use rules::{DEFAULT_RULES, RuleError, Rules};
+pub use unit_merge::UnitConflict;
+pub use unit_paths::unit_paths;
+pub use unit_use::replaced_unit;
 
 use super::Strategy;
 use crate::lineage::Side;

@@ -7,9 +7,10 @@ use super::node_change::NodeChange;
 use super::node_map::{Id, NodeMap, is_never};
 use super::one_sided::OneSided;
 use super::resolver::Resolver;
+use super::unit_merge::{UnitMember, UnitOutcome, UnitPlan, Units};
 use super::{
     ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, MergeAll, MergeTrees, NewOwner, Rules, Side,
-    Strategy,
+    Strategy, UnitConflict,
 };
 use crate::object::{Context, Hash, Hasher, Time};
 use crate::workspace::{FileOp, Packs, Tree, TreeChange, TreeDifference, TreeError, TreePatch};
@@ -24,6 +25,8 @@ pub struct FilePlan {
     /// Every file that both sides changed, in bytewise order of paths; of folders those where they
     /// contradict.
     pub both_changed: Vec<FileDecision>,
+    /// The units among them that the sides have differently.
+    pub units: Vec<UnitConflict>,
     /// What was not kept.
     pub losers: Vec<FileLoser>,
     /// Files that could not be merged by their kind, and why.
@@ -143,11 +146,78 @@ pub(super) fn plan_by(
         losers,
         notes,
     };
-    let (mut changes, mut others) = (Vec::new(), Vec::new());
-    let mut files = OneSided::new(&resolver.trees, rules);
     let differences = trees.base.differences_at_most(trees.child, most).ok_or(TreeError::Exceeded)?;
-    let (mut taken, mut left_out) = (Hasher::new(&TAKEN), Vec::new());
+    let sorted = sort_out(&resolver, differences, one_sided)?;
+    let (mut changes, mut units) = (sorted.changes, sorted.units);
+    if units.outcomes.len() / 16 > most {
+        return Err(TreeError::Exceeded);
+    }
+    resolver.both_changed.append(&mut units.decisions);
+    resolver.losers.append(&mut units.losers);
+    for id in changed_by_child(&resolver.trees, &sorted.others, &units) {
+        let mut item = resolver.item(id);
+        match units.outcomes.get(&id) {
+            Some(UnitOutcome::Parent) => continue,
+            Some(UnitOutcome::Child) => item.base = item.parent.clone(),
+            None => {}
+        }
+        changes.extend(resolver.decide(&item)?);
+    }
+    let mut builder = TreeEditor::new(&mut resolver, how);
+    builder.build(&changes)?;
+    let torn = units.check_whole(&builder);
+    builder.resolver.both_changed.extend(torn);
+    let TreeEditor { tree, patch, removed, files, .. } = builder;
+    let files = files.len() as u64;
+    let mut plan = FilePlan {
+        tree,
+        patch,
+        both_changed: resolver.both_changed,
+        units: units.conflicts,
+        losers: resolver.losers,
+        notes: resolver.notes,
+        removed,
+        files,
+        taken: sorted.taken,
+        not_merged: named(&sorted.left_out, trees.parent),
+    };
+    tidy(&mut plan.both_changed);
+    if plan.is_blocked() {
+        (plan.tree, plan.patch, plan.removed) = (trees.parent.clone(), TreePatch::default(), Vec::new());
+    }
+    Ok(plan)
+}
+
+/// What the child changed, sorted by how it is decided.
+struct SortedOut {
+    /// What it alone changed, where it stands.
+    changes: Vec<NodeChange>,
+    /// What rules leave out.
+    left_out: Vec<TreeDifference>,
+    units: UnitPlan,
+    /// All else.
+    others: Vec<TreeDifference>,
+    /// The hash of all but what is left out.
+    taken: Hash,
+}
+
+fn sort_out(
+    resolver: &Resolver<'_>,
+    differences: Vec<TreeDifference>,
+    one_sided: impl Fn(&mut OneSided<'_, '_>, &TreeDifference) -> Option<Option<NodeChange>>,
+) -> Result<SortedOut, TreeError> {
+    let (rules, packs) = (resolver.rules, resolver.packs);
+    let (mut changes, mut left_out, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    let mut files = OneSided::new(&resolver.trees, rules);
+    let mut units = Units::new(&resolver.trees, rules, packs);
+    let mut taken = Hasher::new(&TAKEN);
     for difference in differences {
+        if let Some(member) = units.take(&difference)? {
+            if member == UnitMember::Counts {
+                add_versions(&mut taken, &difference);
+            }
+            continue;
+        }
         let change = one_sided(&mut files, &difference);
         // Nothing becomes of a file that stands where it stood only if a rule leaves it out.
         let is_left_out = match &change {
@@ -164,31 +234,7 @@ pub(super) fn plan_by(
             None => others.push(difference),
         }
     }
-    let not_merged = named(&left_out, trees.parent);
-    for id in changed_by_child(&resolver.trees, &others) {
-        let item = resolver.item(id);
-        changes.extend(resolver.decide(&item)?);
-    }
-    let mut builder = TreeEditor::new(&mut resolver, how);
-    builder.build(&changes)?;
-    let TreeEditor { tree, patch, removed, files, .. } = builder;
-    let files = files.len() as u64;
-    let mut plan = FilePlan {
-        tree,
-        patch,
-        both_changed: resolver.both_changed,
-        losers: resolver.losers,
-        notes: resolver.notes,
-        removed,
-        files,
-        taken: taken.finish(),
-        not_merged,
-    };
-    tidy(&mut plan.both_changed);
-    if plan.is_blocked() {
-        (plan.tree, plan.patch, plan.removed) = (trees.parent.clone(), TreePatch::default(), Vec::new());
-    }
-    Ok(plan)
+    Ok(SortedOut { changes, left_out, units: units.decide(resolver)?, others, taken: taken.finish() })
 }
 
 fn add_versions(hasher: &mut Hasher, difference: &TreeDifference) {
@@ -209,10 +255,10 @@ fn named(left_out: &[TreeDifference], parent: &Tree) -> Vec<Vec<u8>> {
     left_out.iter().filter(is_named).map(|it| it.path.clone()).collect()
 }
 
-/// Everything that has to do with some differences between base and child, folders before what is in
+/// Everything that has to do with units or some differences between base and child, folders before what is in
 /// them.
-fn changed_by_child(trees: &NodeMap<'_>, differences: &[TreeDifference]) -> Vec<Id> {
-    let mut todo: Vec<Id> = Vec::new();
+fn changed_by_child(trees: &NodeMap<'_>, differences: &[TreeDifference], units: &UnitPlan) -> Vec<Id> {
+    let mut todo: Vec<Id> = units.outcomes.keys().copied().collect();
     for difference in differences {
         todo.extend(difference.old.as_ref().map(|(inode, _)| Id::Base(*inode)));
         todo.extend(difference.new.as_ref().and_then(|(inode, _)| trees.id_in_child(*inode)));
@@ -228,7 +274,7 @@ fn changed_by_child(trees: &NodeMap<'_>, differences: &[TreeDifference]) -> Vec<
         let path = match (trees.in_child(id), trees.in_base(id)) {
             (Some(inode), _) => trees.child.path(inode),
             (None, Some(inode)) => trees.base.path(inode),
-            (None, None) => None,
+            (None, None) => trees.in_parent(id).and_then(|inode| trees.parent.path(inode)),
         };
         found.extend(path.map(|path| (path, id)));
     }

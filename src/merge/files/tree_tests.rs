@@ -10,7 +10,7 @@ use crate::workspace::{FileNode, FileOp, Make, NoPacks, RenameHow, Tree, TreePat
 
 const RULES: &str = "tmp/** never\n*.bin whole\n*.log union id\n** text";
 
-fn plan_by(
+pub(super) fn plan_by(
     rules: &str,
     base: &TestFiles,
     child: &TestFiles,
@@ -90,7 +90,7 @@ fn shown(tree: &Tree) -> Vec<(&'static str, &'static str)> {
     listing(tree).into_iter().map(|(path, text)| (leak(path), leak(text))).collect()
 }
 
-fn conflicts(plan: &FilePlan) -> Vec<(String, Option<Side>)> {
+pub(super) fn conflicts(plan: &FilePlan) -> Vec<(String, Option<Side>)> {
     plan.conflicts().map(|it| (String::from_utf8_lossy(&it.path).into_owned(), it.decision)).collect()
 }
 

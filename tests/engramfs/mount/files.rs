@@ -3,6 +3,7 @@
 mod handles;
 mod posix;
 mod programs;
+mod units;
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -1,0 +1,35 @@
+//! What the store is told of open files.
+
+use std::sync::{Arc, Weak};
+
+use super::FilesOf;
+use crate::fs::mount_context::MountContext;
+use crate::memory::{BranchId, OpenFiles, WritersHeld};
+
+/// Tells the store which files are open in a mount.
+pub(in crate::fs) struct OpenInMount(pub Weak<MountContext>);
+
+/// Lets files be opened for writing again when it is dropped.
+struct HeldWriters {
+    mount: Arc<MountContext>,
+    of: FilesOf,
+}
+
+impl Drop for HeldWriters {
+    fn drop(&mut self) {
+        self.mount.opened.release_writers(&self.of);
+    }
+}
+
+impl OpenFiles for OpenInMount {
+    fn open(&self, branch: BranchId) -> Vec<u64> {
+        self.0.upgrade().map(|mount| mount.opened.of(&FilesOf::branch(branch))).unwrap_or_default()
+    }
+
+    fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld) {
+        let Some(mount) = self.0.upgrade() else { return (Vec::new(), Box::new(())) };
+        let of = FilesOf::branch(branch);
+        let open = mount.opened.hold_writers(&of);
+        (open, Box::new(HeldWriters { mount, of }))
+    }
+}

@@ -1,0 +1,58 @@
+//! A unit that is open for writing is not replaced: who has it open would write what fits the old one into the new one.
+
+use std::time::Duration;
+
+use crate::memory::catalog::Branch;
+use crate::memory::storage::trees::stored;
+use crate::memory::{Error, Memory, MergeError, WritersHeld};
+use crate::merge::files::{Rules, replaced_unit};
+use crate::workspace::Tree;
+
+/// How often a unit that is in use is looked at before that is said, and how long is waited in between. The kernel tells
+/// of a close a moment after it, also of one before the request.
+const LOOKS: usize = 10;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+/// Counts how often a unit was found in use.
+pub(in crate::memory) struct UnitLooks(usize);
+
+impl UnitLooks {
+    pub(in crate::memory) fn new() -> UnitLooks {
+        UnitLooks(LOOKS)
+    }
+
+    /// Returns whether it is to be tried again after this failure, and waits until then. No lock may be held.
+    pub(in crate::memory) fn again_after(&mut self, error: &Error) -> bool {
+        self.0 = self.0.saturating_sub(1);
+        let again = self.0 > 0 && matches!(error, Error::Merge(MergeError::UnitInUse(_)));
+        if again {
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        again
+    }
+}
+
+impl Memory {
+    /// Returns the guards that keep units from being opened for writing in branches that get other files, each given with
+    /// those files, or why that can't be done now.
+    pub(in crate::memory) fn hold_units(
+        &self,
+        rules: &Rules,
+        replaced: &[(&Branch, &Tree)],
+    ) -> Result<Result<Vec<WritersHeld>, Error>, Error> {
+        let mut guards = Vec::new();
+        for (branch, after) in replaced {
+            let before = branch.state.files();
+            if before.is_clone_of(after) {
+                continue;
+            }
+            let Some((open, held)) = self.hold_writers(branch.id) else { continue };
+            guards.push(held);
+            let in_use = replaced_unit(rules, &self.storage.trees, before, after, &open).map_err(stored)?;
+            if let Some(path) = in_use {
+                return Ok(Err(MergeError::UnitInUse(String::from_utf8_lossy(&path).into()).into()));
+            }
+        }
+        Ok(Ok(guards))
+    }
+}

@@ -1,0 +1,273 @@
+//! Files that belong together: what a unit is, told by its rule or by the layout of the databases that are known.
+//!
+//! A unit is a file with its companions or a folder with all below it. Its root, the main file or the folder, stands
+//! for it. The outermost folder that is a unit counts; what has a rule of another kind than `unit` or `text` is no
+//! member of any.
+
+use std::collections::HashMap;
+
+use super::Rules;
+use crate::object::{Context, Hash, Hasher};
+use crate::workspace::{FileKind, FileNode, Packs, ROOT, Tree, TreeError};
+
+static UNIT_CONTEXT: Context = Context::new("engramfs 2026 unit v1");
+
+/// How a SQLite database begins.
+const SQLITE: &[u8] = b"SQLite format 3\0";
+/// What a DuckDB database has behind a checksum of 8 bytes.
+const DUCKDB: &[u8] = b"DUCK";
+const DUCKDB_OFFSET: usize = 8;
+/// What makes a folder one of PostgreSQL.
+const POSTGRES: &[u8] = b"PG_VERSION";
+/// The database of a Chroma folder.
+const CHROMA: &[u8] = b"chroma.sqlite3";
+/// How the folder of a Lance table is called, and what is in it.
+const LANCE: &[u8] = b".lance";
+const LANCE_VERSIONS: &[u8] = b"_versions";
+
+/// What is behind a main file's name in the names of its companions.
+pub(super) const COMPANIONS: [&[u8]; 4] = [b"-wal", b"-shm", b"-journal", b".wal"];
+/// The companion that says nothing: SQLite makes it anew from the others.
+const SHARED_MEMORY: &[u8] = b"-shm";
+
+/// What belongs to the root of a unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum UnitLayout {
+    /// The file's companions.
+    Companions,
+    /// All that is below the folder.
+    Folder,
+    /// Of what is in the folder Chroma's database, its companions and the indexes.
+    Chroma,
+}
+
+/// The unit of a file in one tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct UnitRoot {
+    /// The main file or the folder.
+    pub inode: u64,
+    pub layout: UnitLayout,
+}
+
+/// Finds the units of one tree.
+pub(super) struct UnitFinder<'a> {
+    pub tree: &'a Tree,
+    rules: &'a Rules,
+    packs: &'a dyn Packs,
+    /// Folders that were looked at: the outermost unit that they are in.
+    folders: HashMap<u64, Option<UnitRoot>>,
+}
+
+impl<'a> UnitFinder<'a> {
+    pub(super) fn new(tree: &'a Tree, rules: &'a Rules, packs: &'a dyn Packs) -> UnitFinder<'a> {
+        UnitFinder { tree, rules, packs, folders: HashMap::new() }
+    }
+
+    /// Returns the unit that a file or folder is in. A file without companions is looked into only where `alone`
+    /// says that it matters. Fails where a file has to be looked into and can't be read.
+    pub(super) fn root(&mut self, inode: u64, alone: bool) -> Result<Option<UnitRoot>, TreeError> {
+        let Ok(node) = self.tree.node(inode) else { return Ok(None) };
+        let Some((folder, name)) = node.names().next() else { return Ok(self.folder_root(inode)) };
+        let is_folder = node.directory().is_some();
+        if let Some(root) = self.folder_root(if is_folder { inode } else { folder }) {
+            return Ok(Some(root).filter(|root| root.inode == inode || self.is_member(root, inode)));
+        }
+        if is_folder { Ok(None) } else { self.file_root(folder, name, inode, alone) }
+    }
+
+    /// Returns the outermost unit that a folder is or is in.
+    fn folder_root(&mut self, folder: u64) -> Option<UnitRoot> {
+        if let Some(known) = self.folders.get(&folder) {
+            return *known;
+        }
+        let node = self.tree.node(folder).ok()?;
+        let above = if folder == ROOT { None } else { Some(node.names().next()?.0) };
+        let outer = above.and_then(|above| self.folder_root(above));
+        // What Chroma does not use of its folder may be a unit of its own.
+        let outer = outer.filter(|root| root.layout != UnitLayout::Chroma || self.is_of_chroma(root.inode, folder));
+        let found = outer.or_else(|| self.folder_layout(folder).map(|layout| UnitRoot { inode: folder, layout }));
+        self.folders.insert(folder, found);
+        found
+    }
+
+    fn folder_layout(&self, folder: u64) -> Option<UnitLayout> {
+        let path = self.tree.path(folder)?;
+        if folder != ROOT {
+            let inside = [&path[..], b"/"].concat();
+            if self.rules.of(&inside).kind.is_unit() || self.rules.of(&path).kind.is_unit() {
+                return Some(UnitLayout::Folder);
+            }
+        }
+        let has = |name: &[u8], is_folder: bool| {
+            let node = self.tree.lookup(folder, name).and_then(|inode| self.tree.node(inode));
+            node.is_ok_and(|node| (node.kind() == FileKind::Directory) == is_folder)
+        };
+        let falls_to_text = |name: &[u8]| {
+            let below = if path.is_empty() { name.to_vec() } else { [&path[..], b"/", name].concat() };
+            self.rules.of(&below).kind.is_text()
+        };
+        if has(POSTGRES, false) && falls_to_text(POSTGRES) {
+            return Some(UnitLayout::Folder);
+        }
+        if path.ends_with(LANCE) && has(LANCE_VERSIONS, true) && falls_to_text(LANCE_VERSIONS) {
+            return Some(UnitLayout::Folder);
+        }
+        (has(CHROMA, false) && falls_to_text(CHROMA)).then_some(UnitLayout::Chroma)
+    }
+
+    /// Returns the unit of a file in no folder that is one.
+    fn file_root(&self, folder: u64, name: &[u8], inode: u64, alone: bool) -> Result<Option<UnitRoot>, TreeError> {
+        let unit = |inode| Some(UnitRoot { inode, layout: UnitLayout::Companions });
+        for companion in COMPANIONS {
+            let Some(stem) = name.strip_suffix(companion).filter(|stem| !stem.is_empty()) else { continue };
+            if let Ok(main) = self.tree.lookup(folder, stem)
+                && self.may_be_member(inode)
+                && self.has_companions(main)?
+            {
+                return Ok(unit(main));
+            }
+        }
+        let is_main = (alone || self.companions(folder, name).next().is_some()) && self.has_companions(inode)?;
+        Ok(if is_main { unit(inode) } else { None })
+    }
+
+    /// Goes through the companions that a file would have, each with what is behind the file's name.
+    pub(super) fn companions(&self, folder: u64, name: &[u8]) -> impl Iterator<Item = (&'static [u8], u64)> {
+        COMPANIONS.into_iter().filter_map(move |companion| {
+            let inode = self.tree.lookup(folder, &[name, companion].concat()).ok()?;
+            self.may_be_member(inode).then_some((companion, inode))
+        })
+    }
+
+    /// Returns the unit of whose main file a path would be a companion, whether something stands there or not.
+    pub(super) fn main_at(&mut self, path: &[u8]) -> Result<Option<UnitRoot>, TreeError> {
+        for companion in COMPANIONS {
+            let Some(main) = path.strip_suffix(companion).and_then(|stem| self.tree.resolve(stem).ok()) else {
+                continue;
+            };
+            let folder = self.tree.node(main).ok().and_then(|node| node.names().next()).map(|(folder, _)| folder);
+            let is_alone = folder.is_some_and(|folder| self.folder_root(folder).is_none());
+            if is_alone && falls_to_units(self.rules, path) && self.has_companions(main)? {
+                return Ok(Some(UnitRoot { inode: main, layout: UnitLayout::Companions }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns what stands where a main file at a path would have its companions.
+    pub(super) fn companions_at(&self, path: &[u8]) -> Vec<u64> {
+        let (above, name) = match path.iter().rposition(|byte| *byte == b'/') {
+            Some(slash) => (&path[..slash], &path[slash + 1..]),
+            None => (&b""[..], path),
+        };
+        let folder = self.tree.resolve(above).ok();
+        folder.into_iter().flat_map(|folder| self.companions(folder, name)).map(|(_, inode)| inode).collect()
+    }
+
+    /// Returns whether a file is the main file of a unit, by its rule or by how it begins.
+    fn has_companions(&self, inode: u64) -> Result<bool, TreeError> {
+        let Ok(node) = self.tree.node(inode) else { return Ok(false) };
+        let (FileKind::File, Some(path)) = (node.kind(), self.tree.path(inode)) else { return Ok(false) };
+        let kind = &self.rules.of(&path).kind;
+        Ok(kind.is_unit() || (kind.is_text() && self.is_database(node)?))
+    }
+
+    fn is_database(&self, node: &FileNode) -> Result<bool, TreeError> {
+        let start = node.read(0, SQLITE.len(), self.packs)?;
+        Ok(start == SQLITE || start.get(DUCKDB_OFFSET..).is_some_and(|rest| rest.starts_with(DUCKDB)))
+    }
+
+    /// Returns whether something in the folder of a unit belongs to it.
+    pub(super) fn is_member(&self, root: &UnitRoot, inode: u64) -> bool {
+        if root.layout == UnitLayout::Chroma && !self.is_of_chroma(root.inode, inode) {
+            return false;
+        }
+        self.may_be_member(inode)
+    }
+
+    fn may_be_member(&self, inode: u64) -> bool {
+        self.tree.path(inode).is_some_and(|path| falls_to_units(self.rules, &path))
+    }
+
+    /// Returns whether something below Chroma's folder is its own: the database and what is in its indexes.
+    fn is_of_chroma(&self, root: u64, inode: u64) -> bool {
+        let mut at = inode;
+        while let Some((folder, name)) = self.tree.node(at).ok().and_then(|node| node.names().next()) {
+            if folder == root {
+                return is_chroma_name(name, self.tree.node(at).is_ok_and(|node| node.directory().is_some()));
+            }
+            at = folder;
+        }
+        false
+    }
+
+    /// Goes through what stands directly at a root, each with its name in the unit.
+    pub(super) fn parts(&self, root: &UnitRoot) -> Vec<(Vec<u8>, u64)> {
+        let mut parts = Vec::new();
+        if root.layout == UnitLayout::Chroma {
+            let all = self.tree.entries(root.inode, None).into_iter().flatten();
+            let own = all.filter(|(_, inode)| self.is_of_chroma(root.inode, *inode));
+            return own.map(|(name, inode)| (name.to_vec(), inode)).collect();
+        }
+        parts.push((Vec::new(), root.inode));
+        let place = self.tree.node(root.inode).ok().and_then(|node| node.names().next());
+        if let (UnitLayout::Companions, Some((folder, name))) = (root.layout, place) {
+            parts.extend(self.companions(folder, name).map(|(companion, inode)| (companion.to_vec(), inode)));
+        }
+        parts
+    }
+}
+
+/// Returns whether the rule for a path lets what is there be a member of a unit.
+fn falls_to_units(rules: &Rules, path: &[u8]) -> bool {
+    let kind = &rules.of(path).kind;
+    kind.is_unit() || kind.is_text()
+}
+
+impl UnitFinder<'_> {
+    /// Returns the hash of a unit's version: of its only file the file's, of a folder the folder's, else one over all
+    /// members that tell a change.
+    pub(super) fn hash(&self, root: &UnitRoot) -> Option<Hash> {
+        let mut parts = self.parts(root);
+        let node = |inode: u64| self.tree.node(inode).ok().map(|node| &**node);
+        parts.retain(|(name, inode)| counts(name, node(*inode), None));
+        if let [(name, inode)] = &parts[..]
+            && name.is_empty()
+        {
+            return self.tree.hash_of(*inode);
+        }
+        parts.sort();
+        let mut hasher = Hasher::new(&UNIT_CONTEXT);
+        for (name, inode) in parts {
+            hasher.field(&name);
+            hasher.update(&self.tree.hash_of(inode)?.0);
+        }
+        Some(hasher.finish())
+    }
+}
+
+/// Returns whether Chroma gives something in its folder that name: an index has a UUID's.
+fn is_chroma_name(name: &[u8], is_folder: bool) -> bool {
+    let is_uuid = || {
+        let is_hyphen = |at: usize| matches!(at, 8 | 13 | 18 | 23);
+        let fits = |(at, byte): (usize, &u8)| if is_hyphen(at) { *byte == b'-' } else { byte.is_ascii_hexdigit() };
+        name.len() == 36 && name.iter().enumerate().all(fits)
+    };
+    match is_folder {
+        true => is_uuid(),
+        false => name.strip_prefix(CHROMA).is_some_and(|rest| rest.is_empty() || COMPANIONS.contains(&rest)),
+    }
+}
+
+/// Returns whether a member that two sides have differently tells a change; `None` is a side that does not have it.
+///
+/// Shared memory is made anew by whoever opens the database, and an empty log holds as much as none.
+pub(super) fn counts(name: &[u8], one: Option<&FileNode>, other: Option<&FileNode>) -> bool {
+    if name.ends_with(SHARED_MEMORY) {
+        return false;
+    }
+    let is_log = COMPANIONS.iter().any(|companion| name.ends_with(companion));
+    let is_nothing =
+        |node: Option<&FileNode>| node.is_none_or(|node| node.kind() == FileKind::File && node.size() == 0);
+    !(is_log && is_nothing(one) && is_nothing(other))
+}

@@ -1,0 +1,65 @@
+//! What differs between two versions of a unit, by the names in it, wherever the unit stands.
+
+use std::collections::BTreeMap;
+
+use super::node_change::{same_body, user_xattrs};
+use super::unit::{UnitFinder, UnitRoot, counts};
+use crate::workspace::{FileNode, Tree};
+
+/// A member that two versions of a unit have differently, or that one of them lacks.
+pub(super) struct MemberDifference {
+    pub old: Option<u64>,
+    pub new: Option<u64>,
+    /// Whether it tells a change.
+    pub counts: bool,
+}
+
+/// A unit in one tree; without a root it is not there.
+pub(super) type UnitVersion<'a, 'b> = (&'b UnitFinder<'a>, Option<UnitRoot>);
+
+/// Returns every member that differs between two versions of a unit. It costs what the folders hold that differ.
+pub(super) fn differing(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -> Vec<MemberDifference> {
+    let parts = |(finder, root): UnitVersion<'_, '_>| root.map(|root| finder.parts(&root)).unwrap_or_default();
+    let mut found = Vec::new();
+    let mut todo: Vec<_> = pairs(parts(old), parts(new)).collect();
+    while let Some((name, [before, after])) = todo.pop() {
+        let hash = |tree: &Tree, inode: Option<u64>| inode.and_then(|inode| tree.hash_of(inode));
+        if hash(old.0.tree, before) == hash(new.0.tree, after) {
+            continue;
+        }
+        let node = |tree: &Tree, inode: Option<u64>| inode.and_then(|inode| tree.node(inode).ok()).cloned();
+        let (one, other) = (node(old.0.tree, before), node(new.0.tree, after));
+        let (one, other) = (one.as_deref(), other.as_deref());
+        if !alike(one, other) {
+            let counts = counts(&name, one, other);
+            found.push(MemberDifference { old: before, new: after, counts });
+        }
+        let inside = |(finder, root): UnitVersion<'_, '_>, inode: Option<u64>| -> Vec<(Vec<u8>, u64)> {
+            let (Some(root), Some(inode)) = (root, inode) else { return Vec::new() };
+            let Ok(entries) = finder.tree.entries(inode, None) else { return Vec::new() };
+            let own = entries.filter(|(_, inode)| finder.is_member(&root, *inode));
+            own.map(|(entry, inode)| ([&name[..], b"/", entry].concat(), inode)).collect()
+        };
+        todo.extend(pairs(inside(old, before), inside(new, after)));
+    }
+    found
+}
+
+/// Brings what two sides have under one name together.
+fn pairs(old: Vec<(Vec<u8>, u64)>, new: Vec<(Vec<u8>, u64)>) -> impl Iterator<Item = (Vec<u8>, [Option<u64>; 2])> {
+    let mut all: BTreeMap<Vec<u8>, [Option<u64>; 2]> = BTreeMap::new();
+    for (side, list) in [old, new].into_iter().enumerate() {
+        list.into_iter().for_each(|(name, inode)| all.entry(name).or_default()[side] = Some(inode));
+    }
+    all.into_iter()
+}
+
+/// Returns whether two nodes are alike, whatever is in them where they are folders.
+fn alike(one: Option<&FileNode>, other: Option<&FileNode>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            one.mode == other.mode && same_body(one, other) && user_xattrs(one).eq(user_xattrs(other))
+        }
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}

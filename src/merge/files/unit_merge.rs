@@ -1,0 +1,285 @@
+//! Decides units, before the files that are in none: each is taken as a whole from one side.
+//!
+//! Of a unit that is taken from the child, the parent's version of each member is as a base that the child alone
+//! changed; of one that stays as the parent has it nothing is done. So what becomes of members is a list of changes
+//! like that of all other files.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::apply::TreeEditor;
+use super::content::other;
+use super::node_map::{Id, NodeMap};
+use super::resolver::Resolver;
+use super::unit::{UnitFinder, UnitLayout, UnitRoot, counts};
+use super::unit_diff::{MemberDifference, UnitVersion, differing};
+use super::{FileDecision, FileLoser, Loser, Rules, Side, Strategy};
+use crate::object::Time;
+use crate::workspace::{FileNode, Packs, Tree, TreeDifference, TreeError};
+
+/// A unit that both sides changed differently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitConflict {
+    /// The path of its decision: that of the main file or the folder.
+    pub path: Vec<u8>,
+    /// The paths of the members that the sides have differently.
+    pub members: BTreeSet<Vec<u8>>,
+}
+
+/// What a difference in a unit says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnitMember {
+    /// The unit is another one.
+    Counts,
+    /// Nothing.
+    Silent,
+}
+
+/// What becomes of a unit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnitOutcome {
+    /// The child's version is taken.
+    Child,
+    /// It stays as the parent has it.
+    Parent,
+}
+
+/// The units that have to do with what the child changed.
+pub(super) struct Units<'a, 'b> {
+    trees: &'b NodeMap<'a>,
+    /// Of base, child and parent.
+    finders: [UnitFinder<'a>; 3],
+    /// The members that were met, by the unit's root.
+    met: HashMap<Id, BTreeSet<Id>>,
+}
+
+/// What was decided on all units.
+#[derive(Default)]
+pub(super) struct UnitPlan {
+    /// What becomes of each file that is in a unit.
+    pub outcomes: HashMap<Id, UnitOutcome>,
+    pub conflicts: Vec<UnitConflict>,
+    pub decisions: Vec<FileDecision>,
+    pub losers: Vec<FileLoser>,
+    /// The roots of what is taken from the child, and its version.
+    taken: Vec<(Id, Option<UnitRoot>)>,
+}
+
+impl<'a, 'b> Units<'a, 'b> {
+    pub(super) fn new(trees: &'b NodeMap<'a>, rules: &'a Rules, packs: &'a dyn Packs) -> Units<'a, 'b> {
+        let finders = [trees.base, trees.child, trees.parent].map(|tree| UnitFinder::new(tree, rules, packs));
+        Units { trees, finders, met: HashMap::new() }
+    }
+
+    /// Takes a difference between base and child where it is within a unit; returns what it says there.
+    pub(super) fn take(&mut self, difference: &TreeDifference) -> Result<Option<UnitMember>, TreeError> {
+        let (old, new) = (difference.old.as_ref(), difference.new.as_ref());
+        let there = match old {
+            Some((inode, _)) => self.trees.in_parent(Id::Base(*inode)),
+            None => self.trees.parent.resolve(&difference.path).ok(),
+        };
+        let node = there.and_then(|inode| self.trees.parent.node(inode).ok());
+        // What one side alone changed is taken from it, in a unit or not, unless there is more to the unit.
+        let alone = match (old, node) {
+            (Some((_, old)), Some(node)) => !Arc::ptr_eq(old, node),
+            (old, node) => old.is_some() || node.is_some(),
+        };
+        let inodes = [old.map(|(inode, _)| *inode), new.map(|(inode, _)| *inode), there];
+        let (mut roots, mut members) = (BTreeSet::new(), BTreeSet::new());
+        for (side, inode) in inodes.into_iter().enumerate() {
+            let root = match inode {
+                Some(inode) => self.finders[side].root(inode, alone)?,
+                None => self.finders[side].main_at(&difference.path)?,
+            };
+            roots.extend(root.and_then(|root| self.id(side, root.inode)));
+            members.extend(inode.and_then(|inode| self.id(side, inode)));
+        }
+        if roots.is_empty() {
+            return Ok(None);
+        }
+        for root in roots {
+            self.met.entry(root).or_default().extend(members.iter().copied());
+        }
+        let node = |there: Option<&(u64, Arc<FileNode>)>| there.map(|(_, node)| node.clone());
+        let says = counts(&difference.path, node(old).as_deref(), node(new).as_deref());
+        Ok(Some(if says { UnitMember::Counts } else { UnitMember::Silent }))
+    }
+
+    fn id(&self, side: usize, inode: u64) -> Option<Id> {
+        match side {
+            0 => self.trees.id_in_base(inode),
+            1 => self.trees.id_in_child(inode),
+            _ => self.trees.id_in_parent(inode),
+        }
+    }
+
+    /// Returns the unit in each of the trees: one that is known by how a file begins may have lost that on a side.
+    fn versions(&mut self, root: Id) -> Result<[Option<UnitRoot>; 3], TreeError> {
+        let trees = self.trees;
+        let inodes = [trees.in_base(root), trees.in_child(root), trees.in_parent(root)];
+        let mut layout = None;
+        for side in [1, 0, 2] {
+            let Some(inode) = inodes[side].filter(|_| layout.is_none()) else { continue };
+            let found = self.finders[side].root(inode, true)?;
+            layout = found.filter(|found| found.inode == inode).map(|found| found.layout);
+        }
+        Ok(inodes.map(|inode| Some(UnitRoot { inode: inode?, layout: layout? })))
+    }
+
+    /// Decides all of them.
+    pub(super) fn decide(mut self, resolver: &Resolver<'_>) -> Result<UnitPlan, TreeError> {
+        let mut plan = UnitPlan::default();
+        for (root, met) in std::mem::take(&mut self.met) {
+            let versions = self.versions(root)?;
+            let outcome = self.decide_unit(resolver, root, versions, &mut plan);
+            let mut members: BTreeSet<Id> = met;
+            members.insert(root);
+            if outcome == UnitOutcome::Child {
+                let [_, child, parent] = versions;
+                for difference in differing((&self.finders[2], parent), (&self.finders[1], child)) {
+                    members.extend(difference.old.and_then(|inode| self.id(2, inode)));
+                    members.extend(difference.new.and_then(|inode| self.id(1, inode)));
+                }
+                members.extend(self.left_beside(child, parent));
+                plan.taken.push((root, child));
+            }
+            for member in members {
+                // What was moved from one unit to another goes where it is taken to.
+                let known = plan.outcomes.entry(member).or_insert(outcome);
+                if outcome == UnitOutcome::Child {
+                    *known = outcome;
+                }
+            }
+        }
+        plan.conflicts.sort_by(|a, b| a.path.cmp(&b.path));
+        plan.losers.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(plan)
+    }
+
+    /// Returns the companions that the parent has where the child has a main file and the parent none: they fit no
+    /// longer.
+    fn left_beside(&self, child: Option<UnitRoot>, parent: Option<UnitRoot>) -> Vec<Id> {
+        let main = child.filter(|child| parent.is_none() && child.layout == UnitLayout::Companions);
+        let path = main.and_then(|main| self.trees.child.path(main.inode));
+        let left = path.map(|path| self.finders[2].companions_at(&path)).unwrap_or_default();
+        left.into_iter().filter_map(|inode| self.id(2, inode)).collect()
+    }
+
+    fn decide_unit(
+        &self,
+        resolver: &Resolver<'_>,
+        root: Id,
+        versions: [Option<UnitRoot>; 3],
+        plan: &mut UnitPlan,
+    ) -> UnitOutcome {
+        let [base, child, parent] = [0, 1, 2].map(|side| (&self.finders[side], versions[side]));
+        let (by_child, by_parent) = (differing(base, child), differing(base, parent));
+        let is_changed = |changes: &[MemberDifference], side: usize| {
+            changes.iter().any(|change| change.counts) || self.places(root, side) != self.places(root, 0)
+        };
+        if !is_changed(&by_child, 1) {
+            return UnitOutcome::Parent;
+        }
+        if !is_changed(&by_parent, 2) {
+            return UnitOutcome::Child;
+        }
+        let between = differing(parent, child);
+        let hash = |(finder, root): UnitVersion<'_, '_>| root.and_then(|root| finder.hash(&root));
+        let mut whole = FileDecision {
+            base: hash(base),
+            child: hash(child),
+            parent: hash(parent),
+            ..resolver.item(root).undecided(Some(Side::Both))
+        };
+        if !between.iter().any(|change| change.counts) && self.places(root, 1) == self.places(root, 2) {
+            plan.decisions.push(whole);
+            return UnitOutcome::Parent;
+        }
+        let times =
+            [(child.0.tree, &by_child), (parent.0.tree, &by_parent)].map(|(tree, changes)| later(tree, changes));
+        let layout = versions.iter().flatten().next().map_or(UnitLayout::Companions, |root| root.layout);
+        whole.decision = winner(resolver, layout, &whole, times);
+        let decided = whole.decision;
+        self.record(&between, whole, plan);
+        if decided == Some(Side::Child) { UnitOutcome::Child } else { UnitOutcome::Parent }
+    }
+
+    /// Notes a conflict, the members that the sides have differently, and those of the side that loses, each with the
+    /// hash of its version.
+    fn record(&self, between: &[MemberDifference], whole: FileDecision, plan: &mut UnitPlan) {
+        let [_, child, parent] = [&self.finders[0], &self.finders[1], &self.finders[2]].map(|finder| finder.tree);
+        let mut members = BTreeSet::new();
+        let mut lost = Vec::new();
+        for difference in between.iter().filter(|difference| difference.counts) {
+            let paths = [(child, difference.new), (parent, difference.old)]
+                .map(|(tree, inode)| inode.and_then(|inode| Some((tree.path(inode)?, tree.node(inode).ok()?.hash()))));
+            let lost_path = whole.decision.and_then(|winner| paths[usize::from(winner == Side::Child)].as_ref());
+            if let Some((path, Some(hash))) = lost_path {
+                lost.push([path, &b" "[..], hash.to_string().as_bytes()].concat());
+            }
+            members.extend(paths.into_iter().flatten().map(|(path, _)| path));
+        }
+        if let Some(winner) = whole.decision {
+            let loser = other(winner);
+            let path = || whole.path.clone();
+            plan.losers.push(FileLoser { path: path(), what: Loser::File(loser) });
+            lost.sort();
+            let parts = lost.into_iter().map(|bytes| Loser::Part { side: loser, bytes });
+            plan.losers.extend(parts.map(|what| FileLoser { path: path(), what }));
+        }
+        plan.conflicts.push(UnitConflict { path: whole.path.clone(), members });
+        plan.decisions.push(whole);
+    }
+
+    /// Returns where the root stands on a side.
+    fn places(&self, root: Id, side: usize) -> BTreeSet<(Option<Id>, Vec<u8>)> {
+        let tree = self.finders[side].tree;
+        let inode = [self.trees.in_base(root), self.trees.in_child(root), self.trees.in_parent(root)][side];
+        let node = inode.and_then(|inode| tree.node(inode).ok());
+        let names = node.into_iter().flat_map(|node| node.names());
+        names.map(|(folder, name)| (self.id(side, folder), name.to_vec())).collect()
+    }
+}
+
+/// When a side last wrote what it changed.
+fn later(tree: &Tree, changes: &[MemberDifference]) -> Time {
+    let nodes = changes.iter().filter(|change| change.counts).filter_map(|change| tree.node(change.new?).ok());
+    nodes.map(|node| node.mtime).max().unwrap_or_default()
+}
+
+/// Returns which side is taken of a unit that both changed: what the rule says, and without that nobody but a person.
+fn winner(resolver: &Resolver<'_>, layout: UnitLayout, whole: &FileDecision, times: [Time; 2]) -> Option<Side> {
+    let inside = if layout == UnitLayout::Companions { &b""[..] } else { b"/" };
+    let mut rule = resolver.rules.of(&[&whole.path[..], inside].concat());
+    if !rule.kind.is_unit() && resolver.rules.of(&whole.path).kind.is_unit() {
+        rule = resolver.rules.of(&whole.path);
+    }
+    match rule.strategy.unwrap_or(Strategy::Manual) {
+        Strategy::ChildWins => Some(Side::Child),
+        Strategy::ParentWins => Some(Side::Parent),
+        Strategy::NewestWins | Strategy::KeepBoth if times[1] > times[0] => Some(Side::Parent),
+        Strategy::NewestWins | Strategy::KeepBoth => Some(Side::Child),
+        Strategy::Manual => {
+            let chosen = (resolver.resolved)(&FileDecision { decision: None, ..whole.clone() });
+            chosen.filter(|side| *side != Side::Both)
+        }
+    }
+}
+
+impl UnitPlan {
+    /// Blocks the merge where a unit did not get into the result as the child has it: something stands in the way.
+    pub(super) fn check_whole(&mut self, editor: &TreeEditor<'_, '_>) -> Vec<FileDecision> {
+        let (resolver, tree) = (&*editor.resolver, &editor.tree);
+        let (rules, packs) = (resolver.rules, resolver.packs);
+        let finders = [resolver.trees.child, tree].map(|tree| UnitFinder::new(tree, rules, packs));
+        let mut torn = Vec::new();
+        for (root, child) in std::mem::take(&mut self.taken) {
+            let result = child.and_then(|child| Some(UnitRoot { inode: editor.inode(root)?, ..child }));
+            let differing = differing((&finders[0], child), (&finders[1], result));
+            if differing.iter().any(|difference| difference.counts) {
+                torn.push(resolver.item(root).undecided(None));
+            }
+        }
+        torn
+    }
+}

@@ -1,0 +1,41 @@
+//! The paths of units of which some file goes back to an earlier state: all of it has to.
+
+use std::collections::BTreeSet;
+
+use super::Rules;
+use super::unit::UnitFinder;
+use crate::workspace::{Packs, Tree, TreeError};
+
+/// Returns the paths of all that belongs to units in which the trees differ at a path for which `meant` has a rule that
+/// merges; of a folder without what is in it. Nothing where the trees differ at more than `most` paths.
+pub fn unit_paths(
+    rules: &Rules,
+    packs: &dyn Packs,
+    meant: &Rules,
+    trees: [&Tree; 2],
+    most: usize,
+) -> Result<BTreeSet<Vec<u8>>, TreeError> {
+    let mut found = BTreeSet::new();
+    let mut finders = trees.map(|tree| UnitFinder::new(tree, rules, packs));
+    for difference in trees[0].differences_at_most(trees[1], most).ok_or(TreeError::Exceeded)? {
+        if meant.of(&difference.path).kind.is_never() {
+            continue;
+        }
+        let sides = [&difference.old, &difference.new];
+        let mut mains = BTreeSet::new();
+        for (finder, there) in finders.iter_mut().zip(sides) {
+            let root = match there {
+                Some((inode, _)) => finder.root(*inode, true)?,
+                None => finder.main_at(&difference.path)?,
+            };
+            let Some(root) = root else { continue };
+            mains.extend(finder.tree.path(root.inode));
+            found.extend(finder.parts(&root).into_iter().filter_map(|(_, inode)| finder.tree.path(inode)));
+        }
+        // Where one side has no main file, what it has beside its place fits none.
+        for (finder, path) in finders.iter().flat_map(|finder| mains.iter().map(move |path| (finder, path))) {
+            found.extend(finder.companions_at(path).into_iter().filter_map(|inode| finder.tree.path(inode)));
+        }
+    }
+    Ok(found)
+}

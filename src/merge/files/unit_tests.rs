@@ -1,0 +1,251 @@
+//! Units: databases of which each side has its own, told by their layouts.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeMap;
+
+use super::test_files::{TestFiles, listing};
+use super::tests::Chance;
+use super::tree_tests::{conflicts, plan_by};
+use super::{FilePlan, Loser, Rules, Side, Strategy, replaced_unit};
+use crate::workspace::NoPacks;
+
+const RULES: &str = "**/pg/never never\n** text";
+
+fn db(text: &str) -> String {
+    format!("SQLite format 3\0{text}")
+}
+
+fn plan(sides: &[TestFiles; 3], chosen: Option<Side>) -> FilePlan {
+    plan_by(RULES, &sides[0], &sides[1], &sides[2], Strategy::NewestWins, chosen)
+}
+
+/// A base with a database, and both sides.
+fn three() -> [TestFiles; 3] {
+    let mut base = TestFiles::new();
+    base.write("m.db", &db("base")).write("m.db-wal", "log").write("m.db-shm", "shm").write("note", "n");
+    let (child, parent) = (base.later(100), base.later(200));
+    [base, child, parent]
+}
+
+fn text(plan: &FilePlan, path: &str) -> Option<String> {
+    listing(&plan.tree).get(path).map(|text| text.replace("SQLite format 3\0", ""))
+}
+
+#[test]
+fn a_checkpoint_on_one_side_and_a_log_on_the_other_are_a_conflict() {
+    let [base, mut child, mut parent] = three();
+    child.write("m.db", &db("checkpointed")).write("m.db-wal", "");
+    parent.write("m.db-wal", "log and more");
+    let sides = [base, child, parent];
+    let blocked = plan(&sides, None);
+    assert_eq!(conflicts(&blocked), [("m.db".into(), None)]);
+    assert_eq!(blocked.units[0].members, [b"m.db".to_vec(), b"m.db-wal".to_vec()].into());
+    assert_eq!(blocked.tree.hash(), sides[2].tree.hash());
+    let taken = plan(&sides, Some(Side::Child));
+    assert_eq!((text(&taken, "m.db"), text(&taken, "m.db-wal")), (Some("checkpointed".into()), Some(String::new())));
+    assert_eq!(lost(&taken), (Side::Parent, parts(&sides[2], Side::Parent)));
+    let kept = plan(&sides, Some(Side::Parent));
+    assert_eq!((text(&kept, "m.db"), text(&kept, "m.db-wal")), (Some("base".into()), Some("log and more".into())));
+    assert_eq!(lost(&kept), (Side::Child, parts(&sides[1], Side::Child)));
+}
+
+/// Whose version of a unit was lost, and what of it is listed.
+fn lost(plan: &FilePlan) -> (Side, Vec<Loser>) {
+    let mut lost: Vec<Loser> = plan.losers.iter().map(|lost| lost.what.clone()).collect();
+    assert!(plan.losers.iter().all(|lost| lost.path == b"m.db"));
+    let Loser::File(side) = lost.remove(0) else { panic!("{lost:?}") };
+    (side, lost)
+}
+
+/// Both files of a side's database, each with its hash; an empty log says nothing.
+fn parts(of: &TestFiles, side: Side) -> Vec<Loser> {
+    let node = |path: &str| of.tree.node(of.tree.resolve(path.as_bytes()).unwrap()).unwrap().clone();
+    let files = ["m.db", "m.db-wal"].into_iter();
+    files.map(|path| Loser::Part { side, bytes: format!("{path} {}", node(path).hash().unwrap()).into() }).collect()
+}
+
+#[test]
+fn versions_of_a_unit_have_hashes_that_change_with_any_member() {
+    let [base, mut child, mut parent] = three();
+    child.write("m.db-wal", "child");
+    parent.write("m.db-wal", "parent");
+    let versions = |child: &TestFiles, parent: &TestFiles| {
+        let found = plan(&[base.clone(), child.clone(), parent.clone()], None).both_changed.remove(0);
+        [found.base, found.child, found.parent].map(Option::unwrap)
+    };
+    let before = versions(&child, &parent);
+    assert_eq!(std::collections::BTreeSet::from(before).len(), 3);
+    parent.write("m.db-shm", "read");
+    assert_eq!(versions(&child, &parent), before, "it says nothing");
+    parent.write("m.db-wal", "parent and more");
+    let after = versions(&child, &parent);
+    assert!(after[..2] == before[..2] && after[2] != before[2]);
+    child.write("m.db-wal", "").write("m.db", &db("checkpointed"));
+    let main = child.tree.resolve(b"m.db").unwrap();
+    assert_eq!(versions(&child, &parent)[1], child.tree.hash_of(main).unwrap(), "of an only file it is the file's");
+}
+
+#[test]
+fn what_says_nothing_is_no_change_of_a_unit() {
+    let [base, mut child, mut parent] = three();
+    child.write("m.db-shm", "read").write("m.db-journal", "");
+    parent.write("m.db", &db("written")).rm("m.db-wal");
+    let merged = plan(&[base, child, parent.clone()], None);
+    assert_eq!((merged.both_changed.len(), merged.tree.hash()), (0, parent.tree.hash()));
+    let [base, mut child, mut parent] = three();
+    child.write("m.db-wal", "more");
+    parent.write("m.db-shm", "read").write("m.db-journal", "");
+    let merged = plan(&[base, child.clone(), parent], None);
+    assert_eq!((merged.both_changed.len(), merged.tree.hash()), (0, child.tree.hash()));
+}
+
+#[test]
+fn a_unit_is_taken_as_a_whole_from_one_side() {
+    for (folder, files, rules) in [
+        ("pg", ["PG_VERSION", "base", "wal"], RULES),
+        ("t.lance", ["_versions/1", "data/1", "data/2"], RULES),
+        ("ch", ["chroma.sqlite3", "11111111-2222-3333-4444-555555555555/data.bin", "chroma.sqlite3-wal"], RULES),
+        ("any", ["a", "b", "c"], "/any/** unit"),
+    ] {
+        let mut base = TestFiles::new();
+        base.mkdir(folder).write("note", "n");
+        let mut paths = Vec::new();
+        for file in files {
+            if let Some((inner, _)) = file.split_once('/')
+                && base.tree.resolve(format!("{folder}/{inner}").as_bytes()).is_err()
+            {
+                base.mkdir(&format!("{folder}/{inner}"));
+            }
+            paths.push(format!("{folder}/{file}"));
+            base.write(&paths[paths.len() - 1], "base");
+        }
+        let (mut child, mut parent) = (base.later(100), base.later(200));
+        child.write(&paths[1], "child").rm(&paths[2]).write("note", "child");
+        parent.write(&paths[2], "parent");
+        let plan = |chosen| plan_by(rules, &base, &child, &parent, Strategy::NewestWins, chosen);
+        assert!(plan(None).is_blocked() && conflicts(&plan(None)).iter().any(|(path, _)| path == folder));
+        assert_eq!(listing(&plan(Some(Side::Child)).tree), listing(&child.tree), "{folder}");
+        let mut kept = parent.clone();
+        kept.write("note", "child");
+        assert_eq!(listing(&plan(Some(Side::Parent)).tree), listing(&kept.tree), "{folder}");
+        let ruled =
+            plan_by(&format!("/{folder}/** unit child-wins\n{rules}"), &base, &child, &parent, Strategy::Manual, None);
+        assert_eq!(listing(&ruled.tree), listing(&child.tree), "the rule says who wins");
+    }
+}
+
+#[test]
+fn a_unit_follows_its_folder_and_goes_with_it() {
+    let mut base = TestFiles::new();
+    base.mkdir("d").write("d/m.db", &db("base")).write("d/m.db-wal", "log");
+    let (mut child, mut parent) = (base.later(100), base.later(200));
+    child.mv("d", "e");
+    parent.write("d/m.db-wal", "more");
+    let moved = plan(&[base.clone(), child, parent.clone()], None);
+    assert_eq!((conflicts(&moved).len(), text(&moved, "e/m.db-wal")), (0, Some("more".into())));
+    let mut child = base.later(100);
+    child.rm("d/m.db").rm("d/m.db-wal").rmdir("d");
+    assert_eq!(listing(&plan(&[base.clone(), child.clone(), base.clone()], None).tree), listing(&child.tree));
+    let sides = [base, child, parent];
+    assert!(plan(&sides, None).is_blocked());
+    assert_eq!(listing(&plan(&sides, Some(Side::Child)).tree).len(), 0);
+    assert_eq!(plan(&sides, Some(Side::Parent)).tree.hash(), sides[2].tree.hash());
+}
+
+#[test]
+fn a_unit_is_in_use_only_where_it_is_replaced() {
+    let [base, mut child, _] = three();
+    let (rules, main) = (Rules::default(), base.tree.resolve(b"m.db-shm").unwrap());
+    let in_use = |child: &TestFiles, inode| replaced_unit(&rules, &NoPacks, &base.tree, &child.tree, &[inode]).unwrap();
+    child.write("note", "child");
+    assert_eq!(in_use(&child, main), None);
+    child.write("m.db-wal", "more");
+    assert_eq!(in_use(&child, main), Some(b"m.db".to_vec()));
+    assert_eq!(in_use(&child, base.tree.resolve(b"note").unwrap()), None);
+}
+
+#[test]
+fn what_is_left_beside_a_database_that_one_side_removed_goes_with_it() {
+    let [base, mut child, mut parent] = three();
+    child.write("m.db", &db("child"));
+    parent.rm("m.db").write("m.db-journal", "fits no longer");
+    let sides = [base, child, parent];
+    let taken = plan(&sides, Some(Side::Child));
+    assert_eq!(listing(&taken.tree), listing(&sides[1].tree));
+    assert_eq!(plan(&sides, Some(Side::Parent)).tree.hash(), sides[2].tree.hash());
+    let turned = [sides[0].clone(), sides[2].clone(), sides[1].clone()];
+    assert_eq!(
+        plan(&turned, Some(Side::Parent)).tree.hash(),
+        turned[2].tree.hash(),
+        "the child's journal is not added"
+    );
+}
+
+#[test]
+fn what_a_rule_names_for_itself_is_no_companion() {
+    let [base, mut child, mut parent] = three();
+    child.write("m.db", &db("child"));
+    parent.write("m.db-wal", "of the parent");
+    let merged = plan_by("*-wal never\n** text", &base, &child, &parent, Strategy::Manual, None);
+    assert!(!merged.is_blocked());
+    assert_eq!(
+        (text(&merged, "m.db"), text(&merged, "m.db-wal")),
+        (Some("child".into()), Some("of the parent".into()))
+    );
+}
+
+#[test]
+fn random_units_are_one_side_as_a_whole_or_block() {
+    const PATHS: [&str; 9] =
+        ["a.db", "a.db-wal", "a.db-journal", "a.db-shm", "pg/PG_VERSION", "pg/x", "pg/y", "pg/never", "z"];
+    let (mut chance, mut outcomes) = (Chance(11), [0; 3]);
+    let shake = |files: &mut TestFiles, chance: &mut Chance| {
+        for _ in 0..chance.below(5) {
+            let path = *chance.pick(&PATHS.each_ref());
+            match chance.below(4) {
+                0 if files.tree.resolve(path.as_bytes()).is_ok() => drop(files.rm(path)),
+                1 => drop(files.save(path, &db(&chance.below(9).to_string()))),
+                _ => drop(files.write(path, &db(&chance.below(9).to_string()))),
+            }
+        }
+    };
+    for round in 0..3_000 {
+        let mut base = TestFiles::new();
+        base.mkdir("pg").write("pg/PG_VERSION", "15").write("a.db", &db("base"));
+        shake(&mut base, &mut chance);
+        let (mut child, mut parent) = (base.later(100), base.later(200));
+        shake(&mut child, &mut chance);
+        shake(&mut parent, &mut chance);
+        for chosen in [None, Some(Side::Child), Some(Side::Parent)] {
+            let plan = plan_by(RULES, &base, &child, &parent, Strategy::NewestWins, chosen);
+            if plan.is_blocked() {
+                assert!(
+                    chosen.is_none() && plan.tree.hash() == parent.tree.hash(),
+                    "round {round}, {chosen:?}: {:?} {:?}",
+                    plan.both_changed,
+                    [&base, &child, &parent].map(|side| listing(&side.tree)),
+                );
+                outcomes[0] += 1;
+                continue;
+            }
+            for unit in ["a.db", "pg"] {
+                let of = |files: &BTreeMap<String, String>| -> Vec<(String, String)> {
+                    let own = files.iter().filter(|(path, _)| path.starts_with(unit) && !path.ends_with("never"));
+                    own.filter(|(path, _)| !path.ends_with("-shm")).map(|(a, b)| (a.clone(), b.clone())).collect()
+                };
+                let [merged, ours, theirs] = [&plan.tree, &child.tree, &parent.tree].map(|tree| of(&listing(tree)));
+                let is_unit = [&base, &child, &parent].iter().all(|side| {
+                    let main = if unit == "pg" { "pg/PG_VERSION" } else { "a.db" };
+                    side.tree.resolve(main.as_bytes()).is_ok()
+                });
+                assert!(
+                    !is_unit || merged == ours || merged == theirs,
+                    "round {round}: {unit} {merged:?} {ours:?} {theirs:?}"
+                );
+                outcomes[1 + usize::from(merged == ours)] += usize::from(is_unit);
+            }
+        }
+    }
+    assert!(outcomes.iter().all(|count| *count > 500), "{outcomes:?}");
+}

@@ -1,0 +1,116 @@
+//! What belongs together, without a mount: pulled, promoted, rolled back, and opened again.
+
+use std::sync::Arc;
+
+use engramfs::disk::ForgetfulDisk;
+use engramfs::memory::{BranchId, Kind, Memory, MergeKind, Side, View};
+
+use crate::files::{read, write};
+use crate::support::{main_of, open, verify, who};
+
+const HEADER: &str = "SQLite format 3\0";
+
+/// Writes a database and its log.
+fn store(memory: &Memory, branch: BranchId, database: &str, log: &str) {
+    write(memory, branch, "m.db", &format!("{HEADER}{database}"));
+    write(memory, branch, "m.db-wal", log);
+}
+
+fn found(memory: &Memory, branch: BranchId) -> (String, String) {
+    let database = read(memory, branch, "m.db").unwrap();
+    (database.strip_prefix(HEADER).unwrap().to_owned(), read(memory, branch, "m.db-wal").unwrap())
+}
+
+fn pair(database: &str, log: &str) -> (String, String) {
+    (database.to_owned(), log.to_owned())
+}
+
+/// Lets a file of a branch be open for writing, until the next call.
+fn open_for_writing(memory: &Memory, branch: BranchId, path: Option<&str>) {
+    let inode = path.map(|path| memory.files(&View::Branch(branch)).unwrap().resolve(path.as_bytes()).unwrap());
+    let open = move |of| inode.filter(|_| of == branch).into_iter().collect::<Vec<u64>>();
+    memory.ask_for_open_files(Some(Arc::new(open)));
+}
+
+#[test]
+fn a_rollback_of_one_file_takes_what_belongs_to_it_along() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    store(&memory, main, "before", "log");
+    write(&memory, main, "m.db2", "before");
+    memory.checkpoint(&who(), main, "v1", None).unwrap();
+    store(&memory, main, "checkpointed", "");
+    for path in ["m.db-journal", "m.db2", "note"] {
+        write(&memory, main, path, "after");
+    }
+    let rollback = || memory.rollback_files(&who(), main, "v1", &["files/m.db-wal".to_owned()]);
+    let head = memory.status(&View::Branch(main)).unwrap()["head"].clone();
+    open_for_writing(&memory, main, Some("m.db"));
+    assert_eq!(rollback().unwrap_err().advice().code, "unit_in_use");
+    assert_eq!(memory.rollback(&who(), main, "v1").unwrap_err().advice().code, "unit_in_use");
+    assert_eq!(memory.status(&View::Branch(main)).unwrap()["head"], head);
+    open_for_writing(&memory, main, Some("note"));
+    rollback().unwrap();
+    assert_eq!(found(&memory, main), pair("before", "log"));
+    assert_eq!(read(&memory, main, "m.db-journal"), None);
+    assert_eq!(read(&memory, main, "m.db2").unwrap(), "after", "it belongs to nothing");
+    drop(memory);
+    let memory = open(&disk).unwrap();
+    assert_eq!(found(&memory, main), pair("before", "log"));
+    memory.close().unwrap();
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn a_pull_and_a_promote_take_units_as_a_whole_and_an_opening_decides_nothing_again() {
+    for (merge, side) in [(MergeKind::Pull, Side::Parent), (MergeKind::Promote, Side::Child)] {
+        let disk = ForgetfulDisk::new();
+        let memory = open(&disk).unwrap();
+        let main = main_of(&memory);
+        store(&memory, main, "base", "log");
+        let fork = memory.fork(&who(), main, "x", None).unwrap();
+        store(&memory, fork, "checkpointed", "");
+        write(&memory, main, "m.db-wal", "log and more");
+        let receiver = if merge == MergeKind::Pull { fork } else { main };
+        let do_it = |dry_run| memory.merge(&who(), fork, merge, dry_run);
+        let shown = do_it(true).unwrap();
+        assert_eq!(shown.conflicts.iter().map(|it| &*it.id).collect::<Vec<_>>(), ["files/m.db"]);
+        assert_eq!(do_it(false).unwrap_err().kind(), Kind::Conflict);
+        memory.resolve_conflict(&who(), fork, "files/m.db-wal", side).unwrap();
+        let plan = do_it(true).unwrap().plan;
+        assert_ne!(shown.plan, plan, "what was decided is part of the plan");
+        open_for_writing(&memory, receiver, Some("m.db-wal"));
+        assert_eq!(do_it(true).unwrap().blockers[0].advice().code, "unit_in_use");
+        assert_eq!(do_it(false).unwrap_err().advice().code, "unit_in_use");
+        open_for_writing(&memory, receiver, None);
+        let merged = do_it(false).unwrap();
+        assert_eq!((merged.plan, merged.conflicts[0].decision), (plan, Some(side)));
+        let expected = if side == Side::Child { pair("checkpointed", "") } else { pair("base", "log and more") };
+        assert_eq!((found(&memory, main), found(&memory, fork)), (expected.clone(), expected.clone()));
+        drop(memory);
+        let memory = open(&disk).unwrap();
+        assert_eq!((found(&memory, main), found(&memory, fork)), (expected.clone(), expected));
+        memory.close().unwrap();
+        verify(&disk).unwrap();
+    }
+}
+
+#[test]
+fn what_was_settled_is_open_again_once_any_member_changes() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    store(&memory, main, "base", "log");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, fork, "m.db-wal", "of the child");
+    write(&memory, main, "m.db-wal", "of the parent");
+    let dry_run = || memory.merge(&who(), fork, MergeKind::Merge, true).unwrap();
+    memory.resolve_conflict(&who(), fork, "files/m.db", Side::Child).unwrap();
+    let settled = dry_run();
+    assert_eq!(settled.status, "ready");
+    write(&memory, main, "m.db-shm", "a reader");
+    assert_eq!((dry_run().status, dry_run().plan), ("ready", settled.plan));
+    write(&memory, main, "m.db-wal", "of the parent and more");
+    assert_eq!(dry_run().status, "blocked");
+    assert_ne!(dry_run().plan, settled.plan);
+}
