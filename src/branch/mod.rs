@@ -6,6 +6,7 @@
 mod diff;
 mod mem_table;
 mod names;
+mod purge;
 mod rows;
 mod state;
 mod stored;
@@ -14,6 +15,7 @@ mod visible;
 pub use diff::{RecordDifference, differences, differences_at_most, touched_at_most};
 pub use mem_table::{CodeCache, Codes, MemTable};
 pub use names::{NAME_BYTES_MAX, NameError, RECORD_ID_BYTES_MAX, check_name, check_record_id};
+pub use purge::RowsOf;
 pub use rows::RowIter;
 pub use state::{BranchVersion, Layer};
 pub use visible::Visible;

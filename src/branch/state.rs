@@ -170,7 +170,7 @@ impl BranchVersion {
     }
 
     /// Lets go of segments of which nothing is seen any longer.
-    fn drop_unseen(&mut self) {
+    pub(super) fn drop_unseen(&mut self) {
         self.layers.retain(|layer| layer.visible.count() > 0);
     }
 
@@ -206,7 +206,7 @@ impl BranchVersion {
         next
     }
 
-    fn take_out(&mut self, id: &str) -> Result<bool, SegmentError> {
+    pub(super) fn take_out(&mut self, id: &str) -> Result<bool, SegmentError> {
         match self.find(id)? {
             None => Ok(false),
             Some(old) => self.hide(&old).map(|()| true),

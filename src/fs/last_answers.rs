@@ -65,6 +65,11 @@ impl LastAnswers {
         Ok(bytes)
     }
 
+    /// Forgets all answers.
+    pub fn forget_all(&self) {
+        drop(std::mem::take(&mut *self.0.lock()));
+    }
+
     /// Forgets the answers of a branch and its checkpoints.
     pub fn forget(&self, branch: BranchId) {
         let mut kept = self.0.lock();

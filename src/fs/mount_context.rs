@@ -128,6 +128,11 @@ impl MountContext {
             let parent = change.parent.and_then(|parent| self.memory.info(parent).ok());
             self.ended.note(change, parent.as_ref().map(|parent| &*parent.path), self.memory.now());
         }
+        if change.what == "purge" {
+            // Any branch may have lost something, and any answer may quote it.
+            self.answers.forget_all();
+            self.states.all().iter().for_each(|(_, state)| self.notifier.send_all(state.take_waiting()));
+        }
         for branch in [Some(change.branch), change.parent].into_iter().flatten() {
             self.scratch_changed(branch);
             let is_gone = self.memory.info(branch).is_err();

@@ -200,6 +200,12 @@ impl Decision {
         self.id.starts_with("files/")
     }
 
+    /// Returns the form of a version that was purged, in the lineage.
+    pub(super) fn to_purged_json(&self) -> Value {
+        let key = if self.is_file() { "path" } else { "id" };
+        json!({ key: &*self.id, "version": self.base.map(|hash| hash.to_string()) })
+    }
+
     /// Returns the form in results, `conflicts` and lineage.
     pub fn to_json(&self) -> Value {
         let version = |hash: Option<Hash>| hash.map(|hash| hash.to_string());

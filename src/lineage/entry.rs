@@ -48,10 +48,12 @@ pub enum EntryOp {
     Clock = 17,
     /// A branch was given to another user.
     Owner = 18,
+    /// Records or files went for good, with all their versions.
+    Purge = 19,
 }
 
 impl EntryOp {
-    const ALL: [(EntryOp, &'static str); 18] = [
+    const ALL: [(EntryOp, &'static str); 19] = [
         (EntryOp::Root, "root"),
         (EntryOp::Fork, "fork"),
         (EntryOp::Commit, "commit"),
@@ -70,6 +72,7 @@ impl EntryOp {
         (EntryOp::Files, "files"),
         (EntryOp::Clock, "clock"),
         (EntryOp::Owner, "owner"),
+        (EntryOp::Purge, "purge"),
     ];
 
     /// Returns the word that readers see.
@@ -104,7 +107,7 @@ pub struct Detail {
     pub text: Option<Arc<str>>,
     /// A merge's strategy.
     pub strategy: Option<&'static str>,
-    /// A merge's conflicts with their decisions.
+    /// A merge's conflicts with their decisions; the versions that a purge took out, each as the base.
     pub conflicts: Vec<Decision>,
     /// What a merge, promote or pull rested on.
     pub merge: Option<MergeDetail>,

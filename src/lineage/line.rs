@@ -93,6 +93,10 @@ impl Detail {
             let conflicts: Value = self.conflicts.iter().map(Decision::to_json).collect();
             put(out, format_args!(",\"conflicts\":{conflicts}"));
         }
+        if op == EntryOp::Purge {
+            let purged: Value = self.conflicts.iter().map(Decision::to_purged_json).collect();
+            put(out, format_args!(",\"purged\":{purged}"));
+        }
         if let Some(label) = &self.label {
             put(out, format_args!(",\"{}\":", label_key(op)));
             text(out, label);

@@ -34,12 +34,13 @@ pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
 pub use command::record_patch::RecordPatch;
 pub use environment::Environment;
 pub use error::{
-    Advice, BranchError, ClockError, CopyError, Error, Kind, LimitError, MergeError, OpenError, RecordError,
-    RuleRefusal, SettingError,
+    Advice, BranchError, ClockError, CopyError, Error, Kind, LimitError, MergeError, OpenError, PurgeError,
+    RecordError, RuleRefusal, SettingError,
 };
 pub use history::HistoryFile;
 pub use lost_temporaries::LostTemporary;
 pub use maintenance::expiry::{OpenFiles, WritersHeld};
+pub use maintenance::purge::PurgeOptions;
 pub use merging::find_state::FoundState;
 pub use merging::merge::MergeTerms;
 pub use merging::merge_result::MergeResult;

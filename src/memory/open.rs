@@ -11,7 +11,7 @@ use super::catalog::settings::Settings;
 use super::command::log_record::{Command, LogRecord};
 use super::load::{LoadSource, beside_a_writer, load};
 use super::lost_temporaries;
-use super::maintenance::{Maintenance, unfinished};
+use super::maintenance::{Maintenance, purge_mark, unfinished};
 use super::merging::MergeState;
 use super::storage::manifest::{self, Manifest};
 use super::storage::segments::Segments;
@@ -145,6 +145,7 @@ impl Memory {
         super::transaction::batch::remove_left_over(&*self.disk)
             .map_err(|error| Error::io("a file of a batch that was left over could not be removed", error))?;
         self.commit_all_pending()?;
+        self.resume_purge()?;
         self.start_maintenance();
         self.start_indexer();
         Ok(())
@@ -216,6 +217,8 @@ fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
         unfinished::NEW_PATH,
         lost_temporaries::PATH,
         lost_temporaries::NEW_PATH,
+        purge_mark::PATH,
+        purge_mark::NEW_PATH,
         "lost+found",
     ];
     if let Some(other) = names.iter().find(|name| !ours.contains(&name.as_str())) {

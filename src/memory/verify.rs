@@ -11,6 +11,7 @@ use super::history::{Archive, Check, HistoryReader};
 use super::load::{LoadSource, Loaded, beside_a_writer, load};
 use super::lost_temporaries;
 use super::maintenance::gc::live_files;
+use super::maintenance::purge_mark::{self, PurgeMark};
 use super::maintenance::unfinished;
 use super::open::{check_format, is_holder, read_keys};
 use super::storage::manifest;
@@ -207,8 +208,11 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
         unfinished::NEW_PATH,
         lost_temporaries::PATH,
         lost_temporaries::NEW_PATH,
+        purge_mark::PATH,
+        purge_mark::NEW_PATH,
         "lost+found",
     ];
+    PurgeMark::read(&**disk)?;
     reserve::verify(&**disk)?;
     unfinished::verify(disk, &disk.list("").map_err(io)?)?;
     lost_temporaries::verify(disk, &disk.list("").map_err(io)?)?;

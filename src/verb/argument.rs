@@ -35,6 +35,8 @@ pub enum Form {
     Option(&'static str),
     /// Its name, or nothing.
     Flag,
+    /// One word or more; one with blanks is a JSON string.
+    Words,
     /// Nothing, or `--` and one word or more.
     List,
 }
@@ -70,6 +72,11 @@ impl Argument {
         Argument::new(name, Form::Flag, help)
     }
 
+    /// Returns words, at least one.
+    pub const fn words(name: &'static str, help: &'static str) -> Argument {
+        Argument::new(name, Form::Words, help)
+    }
+
     /// Returns a list of words behind `--`.
     pub const fn list(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, Form::List, help)
@@ -102,7 +109,7 @@ impl Argument {
         if let Some(bad) = values.iter().find(|value| !(self.accepts)(value)) {
             return Err(ArgumentError { message: format!("{bad:?} {what}"), hint });
         }
-        if values.is_empty() && matches!(self.form, Form::Word | Form::Phrase) {
+        if values.is_empty() && matches!(self.form, Form::Word | Form::Phrase | Form::Words) {
             return Err(ArgumentError { message: format!("{} is missing", self.name), hint: "write all arguments" });
         }
         Ok(())

@@ -11,21 +11,30 @@ pub(super) fn parse(arguments: &'static [Argument], mut rest: &str) -> Option<Ar
             Form::Phrase => take_phrase(&mut rest, arguments.len() - at - 1)?,
             Form::Text if rest.is_empty() => continue,
             Form::Text => std::mem::take(&mut rest),
-            Form::Option(_) | Form::Flag | Form::List => return parse_options(&arguments[at..], rest, found),
+            Form::Words | Form::Option(_) | Form::Flag | Form::List => {
+                return parse_options(&arguments[at..], rest, found);
+            }
         };
         found.set(argument, vec![value.to_owned()]);
     }
     rest.is_empty().then_some(found)
 }
 
-/// Options may come in any order.
+/// Options may come in any order, before, between and behind words.
 fn parse_options(options: &[Argument], mut rest: &str, mut found: Arguments) -> Option<Arguments> {
-    while let Some(word) = take_word(&mut rest) {
+    let words = options.iter().find(|option| option.form == Form::Words);
+    while !rest.is_empty() {
+        if let Some(words) = words.filter(|_| !rest.starts_with("--")) {
+            let more = take_item(&mut rest)?;
+            found.set(words, [found.list(words), &[more]].concat());
+            continue;
+        }
+        let word = take_word(&mut rest)?;
         let option = options.iter().find(|option| match option.form {
             Form::Option(introduction) => introduction == word,
             Form::Flag => option.name == word,
             Form::List => word == "--",
-            Form::Word | Form::Phrase | Form::Text => false,
+            Form::Word | Form::Phrase | Form::Text | Form::Words => false,
         })?;
         let value = match option.form {
             Form::Option(_) => vec![take_word(&mut rest)?.to_owned()],
@@ -40,6 +49,24 @@ fn parse_options(options: &[Argument], mut rest: &str, mut found: Arguments) -> 
         found.set(option, value);
     }
     Some(found)
+}
+
+/// Takes a word, or a JSON string, which may have blanks in it.
+fn take_item(rest: &mut &str) -> Option<String> {
+    if !rest.starts_with('"') {
+        return take_word(rest).map(str::to_owned);
+    }
+    let mut strings = serde_json::Deserializer::from_str(rest).into_iter::<String>();
+    let item = strings.next()?.ok()?;
+    let behind = rest.get(strings.byte_offset()..)?;
+    *rest = behind.trim_start();
+    (rest.is_empty() || rest.len() < behind.len()).then_some(item)
+}
+
+/// Writes a word, as a JSON string where it would be read as something else.
+fn write_item(item: &str) -> String {
+    let is_plain = !item.contains(char::is_whitespace) && !item.starts_with(['"', '-']);
+    if is_plain { item.to_owned() } else { serde_json::Value::from(item).to_string() }
 }
 
 fn take_word<'a>(rest: &mut &'a str) -> Option<&'a str> {
@@ -65,6 +92,9 @@ pub(super) fn write(spec: &VerbSpec, given: &Arguments) -> String {
         let value = given.list(argument).join(" ");
         line += &match argument.form {
             Form::Word | Form::Phrase | Form::Text => format!(" {value}"),
+            Form::Words => {
+                format!(" {}", given.list(argument).iter().map(|item| write_item(item)).collect::<Vec<_>>().join(" "))
+            }
             Form::Option(word) => format!(" {word} {value}"),
             Form::Flag => format!(" {}", argument.name),
             Form::List => format!(" -- {value}"),
@@ -80,6 +110,7 @@ pub(super) fn usage(spec: &VerbSpec) -> String {
     for Argument { name, form, .. } in spec.arguments {
         usage += &match form {
             Form::Word | Form::Phrase => format!(" {name}"),
+            Form::Words => format!(" {name} …"),
             Form::Text | Form::Flag => format!(" [{name}]"),
             Form::Option(word) => format!(" [{word} {name}]"),
             Form::List => format!(" [-- {name} …]"),

@@ -11,6 +11,7 @@ mod fork;
 mod gc;
 mod line;
 mod merging;
+mod purge;
 mod resolve;
 mod rollback;
 mod show;
@@ -25,7 +26,7 @@ pub use argument::{Argument, ArgumentError, Arguments, Form};
 pub use spec::{BranchRight, Channel, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbSpec};
 
 /// All verbs. Those that are commands stand in the order in which help lists them.
-pub const VERBS: [&VerbSpec; 10] = [
+pub const VERBS: [&VerbSpec; 11] = [
     &fork::FORK,
     &merging::MERGE,
     &discard::DISCARD,
@@ -35,6 +36,7 @@ pub const VERBS: [&VerbSpec; 10] = [
     &merging::PROMOTE,
     &show::SHOW,
     &resolve::RESOLVE,
+    &purge::PURGE,
     &gc::GC,
 ];
 

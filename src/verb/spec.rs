@@ -6,7 +6,7 @@ use super::{Argument, Arguments, VerbAnswer, VerbContext};
 use crate::memory::Error;
 
 /// Says what the verb would do, and changes nothing. A verb that takes it says in [`VerbSpec::dry_run`] who may.
-pub(super) const DRY_RUN: Argument = Argument::flag("--dry-run", "Says what the merge would do, and changes nothing");
+pub(super) const DRY_RUN: Argument = Argument::flag("--dry-run", "Says what would be done, and changes nothing");
 
 /// One verb. A new one names what it differs in from [`VerbSpec::of_owner`].
 #[derive(Debug)]

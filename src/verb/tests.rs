@@ -8,7 +8,7 @@ const SEMANTICS: &str = include_str!("../../docs/SEMANTICS.md");
 /// Returns the words of a usage with a value for each argument.
 fn example(usage: &str) -> String {
     let written = usage.replace(['[', ']', '…'], "").replace("child|parent", "parent").replace("AGE", "7d");
-    let written = written.replace("HASH", &"0a".repeat(32)).replace("UID", "7");
+    let written = written.replace("HASH", &"0a".repeat(32)).replace("UID", "7").replace("ID|files/PATH", "files/a");
     written.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -75,6 +75,9 @@ fn verbs_take_their_arguments() {
         ("rollback v1 -- files/a  files/b/**", "rollback v1 -- files/a files/b/**"),
         ("resolve a  b  child", "resolve a  b child"),
         ("show 17", "show 17"),
+        ("purge password  files/.env", "purge password files/.env"),
+        ("purge --copies a \"b c\"  d --dry-run", "purge a \"b c\" d --copies --dry-run"),
+        ("purge \"--copies\" \"\\\"\"", "purge \"--copies\" \"\\\"\""),
     ] {
         let [parsed, expected] = [line, written].map(|line| Verb::parse(line).unwrap());
         assert_eq!(parsed.to_line(), expected.to_line(), "{line}");
@@ -112,6 +115,12 @@ fn what_is_no_verb_is_refused_whole() {
         "show",
         "show 17 18",
         "show main",
+        "purge",
+        "purge --copies",
+        "purge a --all",
+        "purge \"a",
+        "purge \"a\"b",
+        "purge \"\"",
     ] {
         assert_eq!(canonical(line), None, "{line}");
     }

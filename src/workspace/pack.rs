@@ -71,6 +71,12 @@ impl Pack {
         self.file.length()
     }
 
+    /// Returns how many bytes its chunks have.
+    pub fn chunk_bytes(&self) -> Result<u64, SegmentError> {
+        let Some(last) = u32::try_from(self.chunks).ok().and_then(|chunks| chunks.checked_sub(1)) else { return Ok(0) };
+        self.place(last).map(|(start, length)| start + length)
+    }
+
     /// Checks every byte.
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.file.verify()

@@ -90,7 +90,7 @@ fn only_those_whom_a_rule_names_may_write_there_and_the_refusal_is_an_entry() {
     assert!(lines.iter().any(|line| line.contains("\"op\":\"refuse\"") && line.contains("write_rule")), "{lines:#?}");
 }
 
-fn rename(from: (u64, &str), to: (u64, &str)) -> FileOp<'static> {
+pub fn rename(from: (u64, &str), to: (u64, &str)) -> FileOp<'static> {
     let name = |name: &str| FileName::new(name.as_bytes()).unwrap();
     let how = engramfs::memory::RenameHow::Plain;
     FileOp::Rename { parent: from.0, name: name(from.1), new_parent: to.0, new_name: name(to.1), how, keep: false }

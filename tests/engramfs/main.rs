@@ -49,6 +49,8 @@ mod panics;
 mod places;
 /// What plans of merges name, and when they stay the same.
 mod plans;
+/// What leaked and must go.
+mod purge;
 /// Names and vectors that are refused.
 mod refusals;
 /// Bytes that go wrong while a store is open.

@@ -64,6 +64,7 @@ fn definition(spec: &'static VerbSpec, help: CommandHelp) -> Command {
     Command::new(spec.name).about(help.about).before_help(format!("Examples:\n{}", help.examples)).arg(target).args(
         taken.map(|argument| match argument.form {
             Form::Word | Form::Phrase => arg(argument).required(true),
+            Form::Words => arg(argument).required(true).num_args(1..).action(ArgAction::Append),
             Form::Text => arg(argument).num_args(1..).action(ArgAction::Append),
             Form::Option(word) => arg(argument).long(word.trim_start_matches('-')),
             Form::Flag => arg(argument).long(argument.name.trim_start_matches('-')).action(ArgAction::SetTrue),

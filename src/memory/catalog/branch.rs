@@ -1,5 +1,6 @@
 //! Branches, their checkpoints and the states that are kept readable.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -164,6 +165,8 @@ pub struct Branch {
     pub kept: OrdMap<Hash, RetainedState>,
     /// Conflicts settled manually, by id.
     pub resolutions: OrdMap<Arc<str>, Resolution>,
+    /// Heads that entries name of states from which something was purged, with the heads of what is left of them.
+    pub purged: OrdMap<Hash, Hash>,
     /// Operations on its files since the store was opened.
     pub edits: u64,
     /// `seq` of the last entry since the store was opened that gave it another state. Unlike the
@@ -214,6 +217,7 @@ impl Branch {
             children: OrdMap::new(),
             kept: OrdMap::new(),
             resolutions: OrdMap::new(),
+            purged: OrdMap::new(),
             edits: 0,
             state_seq: id.0,
             base_seq: id.0,
@@ -234,8 +238,10 @@ impl Branch {
                 Ok(SourceState { state: state.clone(), base: base.clone(), taken: *seq })
             }
             StateSource::Head { state, base } => {
+                let with = |head: &Hash| self.readable().find(|found| found.head() == *head);
                 let find = |head: &Hash| {
-                    self.readable().find(|found| found.head() == *head).ok_or_else(|| Error::NotKept(head.to_string()))
+                    let found = with(head).or_else(|| with(self.purged.get(head)?));
+                    found.ok_or_else(|| Error::NotKept(head.to_string()))
                 };
                 Ok(SourceState { state: find(state)?.clone(), base: find(base)?.clone(), taken: 0 })
             }
@@ -246,6 +252,14 @@ impl Branch {
     pub fn readable(&self) -> impl Iterator<Item = &Arc<BranchVersion>> {
         let checkpoints = self.checkpoints.values().flat_map(|checkpoint| [&checkpoint.state, &checkpoint.base]);
         [&self.state, &self.base].into_iter().chain(checkpoints).chain(self.kept.values().map(|kept| &kept.state))
+    }
+
+    /// Notes the heads of states before and after a purge, so that entries still lead to what is left of them.
+    pub fn note_purged(&mut self, heads: &HashMap<Hash, Hash>) {
+        let earlier = self.purged.iter().map(|(head, left)| (*head, *heads.get(left).unwrap_or(left)));
+        let all: Vec<(Hash, Hash)> = earlier.chain(heads.iter().map(|(head, left)| (*head, *left))).collect();
+        let readable: HashSet<Hash> = self.readable().map(|state| state.head()).collect();
+        self.purged = all.into_iter().filter(|(head, left)| head != left && readable.contains(left)).collect();
     }
 
     /// Keeps a state readable. One of equal content that is kept already stays, for longer.

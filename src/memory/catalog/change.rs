@@ -40,6 +40,8 @@ pub enum CatalogChange {
     Resolve(BranchId, Arc<str>, Resolution),
     /// A uid gets its name.
     User(u32, Arc<str>),
+    /// States of these branches are others, from which something was purged.
+    Purged(Vec<BranchRef>),
     /// What lies behind this time in the future was left and changed at this time.
     Clock(Time),
 }
@@ -76,6 +78,7 @@ impl Catalog {
             CatalogChange::Uncheckpoint(id, label) => self.touch(id, seq, |branch| {
                 branch.checkpoints.remove(&label);
             }),
+            CatalogChange::Purged(branches) => branches.into_iter().for_each(|branch| self.purge(branch, seq, time)),
             CatalogChange::Clock(now) => self.follow_clock(now),
             CatalogChange::Rename(id, name) => self.rename(id, name, seq),
             CatalogChange::Set(id, setting, value) => {
@@ -104,6 +107,17 @@ impl Catalog {
                 branch.kept = kept.collect();
             });
         }
+    }
+
+    /// Puts a branch in the place of itself. Nothing that was worked out for it before holds any longer.
+    fn purge(&mut self, purged: BranchRef, seq: u64, time: Time) {
+        self.touch_counted(purged.id, seq, |branch| {
+            if !Arc::ptr_eq(&branch.state, &purged.state) {
+                branch.changed = time;
+            }
+            *branch =
+                Branch { stamp: seq, state_seq: seq, base_seq: seq, changed: branch.changed, ..Branch::clone(&purged) };
+        });
     }
 
     fn touch(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::merge_outcome::{MergeOutcome, RollbackOutcome};
+use super::purge_selection::PurgeSelection;
 use crate::lineage::EntryOp;
 use crate::memory::catalog::settings::{Setting, Settings};
 use crate::memory::catalog::{BranchId, Resolution, StateSource};
@@ -127,6 +128,8 @@ pub enum Command {
     User(Arc<str>),
     /// Times follow the clock again, from this command's own on.
     Clock,
+    /// Records and files go for good, from a branch and all that hold the same.
+    Purge(BranchId, Arc<PurgeSelection>),
 }
 
 impl Command {
@@ -138,6 +141,7 @@ impl Command {
             Command::Config(_, setting, _) => matches!(setting, Setting::Keep | Setting::Ttl),
             Command::Discard(_)
             | Command::Files(..)
+            | Command::Purge(..)
             | Command::Rollback(..)
             | Command::RollbackFiles { .. }
             | Command::Uncheckpoint(..)
@@ -181,6 +185,7 @@ mod code {
     pub const ROLLBACK_FILES: u8 = 19;
     pub const CLOCK: u8 = 20;
     pub const OWNER: u8 = 21;
+    pub const PURGE: u8 = 23;
 }
 
 impl LogRecord {
@@ -233,6 +238,7 @@ impl Command {
             Command::Files(..) => code::FILES,
             Command::RollbackFiles { .. } => code::ROLLBACK_FILES,
             Command::Clock => code::CLOCK,
+            Command::Purge(..) => code::PURGE,
         }
     }
 
@@ -281,6 +287,7 @@ impl Command {
             Command::Mode(branch, number) | Command::Owner(branch, number) => {
                 out.number(branch.0).number(u64::from(*number))
             }
+            Command::Purge(branch, selection) => selection.write(out.number(branch.0)),
             Command::Resolve { branch, id, resolution } => {
                 out.number(branch.0).text(id);
                 resolution.write(out)
@@ -324,6 +331,7 @@ impl Command {
             code::PROMOTE => read_merge(branch, MergeKind::Promote, input)?,
             code::PULL => read_merge(branch, MergeKind::Pull, input)?,
             code::DISCARD => Command::Discard(branch),
+            code::PURGE => Command::Purge(branch, Arc::new(PurgeSelection::read(input)?)),
             code::RENAME => Command::Rename(branch, input.text()?.into()),
             code::CONFIG => {
                 let setting = Setting::from_code(input.byte()?)?;

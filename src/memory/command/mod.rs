@@ -3,5 +3,6 @@
 pub mod log_record;
 pub mod merge_outcome;
 pub mod prepared;
+pub mod purge_selection;
 pub mod record_input;
 pub mod record_patch;

@@ -2,6 +2,7 @@
 
 mod branch;
 mod merge;
+mod purge;
 mod record;
 mod store;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 pub use branch::{BranchError, SettingError};
 pub use merge::{MergeError, RuleRefusal};
+pub use purge::PurgeError;
 pub use record::RecordError;
 pub use store::{ClockError, CopyError, LimitError, OpenError};
 
@@ -189,6 +191,9 @@ pub enum Error {
     /// A merge is not done.
     #[error(transparent)]
     Merge(#[from] MergeError),
+    /// A purge is not done.
+    #[error(transparent)]
+    Purge(#[from] PurgeError),
     /// A rule forbids it.
     #[error(transparent)]
     Rule(#[from] RuleRefusal),
@@ -288,6 +293,7 @@ impl Error {
             Error::Branch(error) => error.advice(),
             Error::Setting(error) => error.advice(),
             Error::Merge(error) => error.advice(),
+            Error::Purge(error) => error.advice(),
             Error::Rule(error) => error.advice(),
             Error::Open(error) => error.advice(),
             Error::Copy(error) => error.advice(),

@@ -57,6 +57,9 @@ fn of_memory() -> Vec<Error> {
         RuleRefusal::Append { path: text(), pattern: text() }.into(),
         ClockError::Set { way: "back", days: 2 }.into(),
         ClockError::Ended.into(),
+        PurgeError::Item(text()).into(),
+        PurgeError::NotOwner { branches: text() }.into(),
+        PurgeError::Running.into(),
     ]
 }
 

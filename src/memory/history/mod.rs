@@ -10,6 +10,7 @@
 
 mod archive;
 mod lines;
+mod purge;
 mod read;
 mod tail;
 mod timeline;
@@ -28,6 +29,8 @@ use crate::sync::{Rank, RwLock};
 
 pub use archive::{Archive, ArchiveName};
 pub use lines::HistoryFile;
+pub use purge::Quote;
+pub(super) use purge::without_quotes;
 pub(super) use read::HistoryReader;
 use tail::HistoryTail;
 use timeline::{LineLengths, TimelinePoint, advance, needs_parent, tells_parent};

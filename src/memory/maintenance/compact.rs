@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::relocations::Compaction;
 use super::usage::FileUsage;
+use crate::memory::history::Quote;
 use crate::memory::storage::manifest::Stored;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
@@ -53,6 +54,8 @@ pub(in crate::memory) struct Sparse {
     pub segments: HashSet<Hash>,
     /// Packs.
     pub packs: HashSet<Hash>,
+    /// Decisions of entries whose lost lines go.
+    pub quotes: Vec<Quote>,
 }
 
 impl Memory {

@@ -43,6 +43,7 @@ impl Memory {
         }
         let files = self.expire_files(false)?;
         self.commit_all_pending()?;
+        self.finish_purge_left_over()?;
         let policy = if self.admission.room.is_tight() { CompactionPolicy::TIGHT } else { CompactionPolicy::COLLECT };
         let (states, bytes) = self.collect(&mut self.storage.manifest.lock(), age.now, policy)?;
         Ok(json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes }))

@@ -4,6 +4,9 @@ pub mod compact;
 pub mod expiry;
 pub mod gc;
 pub mod indexer;
+pub mod purge;
+pub mod purge_mark;
+pub mod purge_search;
 pub mod relocations;
 pub mod scrub;
 pub mod seal;
@@ -19,4 +22,5 @@ pub(in crate::memory) struct Maintenance {
     pub scrubber: scrub::Scrubber,
     pub expiry: expiry::Expiry,
     pub retained: usage::RetainedBytes,
+    pub purge: purge::PurgeState,
 }

@@ -253,6 +253,12 @@ impl Memory {
         let sealed = self.write_segments(&manifest.catalog, compaction, spare)?;
         let before = self.history.archives().len();
         let archives = self.history.archive(&self.storage.segments.blobs, manifest.seq)?;
+        let archives = match compaction {
+            Compaction::Sparse(sparse) => {
+                history::without_quotes(&self.storage.segments.blobs, archives, &sparse.quotes)?
+            }
+            _ => archives,
+        };
         manifest.archives = history::names(&archives);
         let mut packed = self.pack_files(&manifest.catalog)?;
         let mut repacked = self.repack_files(&manifest.catalog, compaction)?;
@@ -403,6 +409,7 @@ impl Memory {
         if self.admission.room.is_tight() {
             self.make_room();
         }
+        self.finish_purge_left_over()?;
         self.expire_in_time(self.environment.idle_interval)?;
         if work.idle {
             quiescence.tidied = self.tidy(quiescence.tidied)?;

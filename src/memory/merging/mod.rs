@@ -10,6 +10,7 @@ pub mod merge_plan;
 pub mod merge_result;
 pub mod plan_hash;
 pub mod planner;
+pub mod purge;
 pub mod record_merge;
 pub mod resolve;
 pub mod rollback;

@@ -112,6 +112,11 @@ impl TreeStore {
         self.snapshots.lock().retain(|snapshot| named.contains(&snapshot.name));
     }
 
+    /// Lets go of all snapshots: trees are stored anew, against new ones.
+    pub fn forget_snapshots(&self) {
+        self.snapshots.lock().clear();
+    }
+
     /// Lets go of packs that are not in `live`; who still reads one keeps it.
     pub fn retain_packs(&self, live: &HashSet<Hash>) {
         self.packs.lock().retain(|name, _| live.contains(name));

@@ -13,6 +13,7 @@ use crate::memory::command::record_input::check_numbers;
 use crate::memory::merging::integration::Integration;
 use crate::memory::merging::merge_plan;
 use crate::memory::merging::merge_plan::MergeContext;
+use crate::memory::merging::purge::Purge;
 use crate::memory::merging::rollback::Rollback;
 use crate::memory::{BranchError, Error, Kind, RecordError, SettingError};
 use crate::object::{Hash, Time};
@@ -60,6 +61,9 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
         }
         Command::User(name) => Ok(user(log_record, name)),
         Command::Clock => Ok(clock(catalog, log_record)),
+        Command::Purge(branch, selection) => {
+            Purge::new(*branch, selection.clone(), log_record.planned).prepare(catalog, log_record)
+        }
         Command::Commit(branch, changes) => commit(catalog, log_record, catalog.branch(*branch)?, changes),
         Command::Bulk(branch, segment, deletes) => {
             let segment = (context.segment)(segment)?;

@@ -278,16 +278,22 @@ impl Memory {
         signed: SignedEntry,
     ) -> (Arc<SignedEntry>, Vec<Replaced>) {
         log_tail.advance(&signed);
-        let replaces = matches!(prepared.op, EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback);
+        let replaces = matches!(
+            prepared.op,
+            EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback | EntryOp::Purge
+        );
         let replaced = if replaces { self.replace(&self.catalog(), &mut prepared.steps) } else { Vec::new() };
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
         let owners = || {
             let catalog = self.catalog();
-            [Some(prepared.branch), parent].map(|id| Some(catalog.branches.get(&id?)?.uid))
+            let branches =
+                [Some(prepared.branch), parent].into_iter().flatten().chain(replaced.iter().map(|it| it.branch));
+            let of = |id: BranchId| Some(catalog.branches.get(&id)?.uid);
+            branches.filter_map(of).collect::<BTreeSet<u32>>()
         };
         let before = owners();
         self.catalog.write().apply(prepared.branch, prepared.steps, signed.entry.seq, signed.entry.time);
-        let owners: BTreeSet<u32> = before.into_iter().chain(owners()).flatten().collect();
+        let owners: BTreeSet<u32> = before.into_iter().chain(owners()).collect();
         owners.into_iter().for_each(|owner| self.recount_files(&self.catalog(), owner));
         self.history.push(&signed);
         (Arc::new(signed), replaced)
@@ -298,6 +304,10 @@ impl Memory {
     fn replace(&self, catalog: &Catalog, steps: &mut [CatalogChange]) -> Vec<Replaced> {
         let mut replaced = Vec::new();
         for step in steps {
+            if let CatalogChange::Purged(branches) = step {
+                // Nothing lives on that is open: it would keep its bytes.
+                replaced.extend(branches.iter().filter_map(|after| replaced_files(catalog, after)));
+            }
             let CatalogChange::State(branch, state) = step else { continue };
             let Some(before) = catalog.branches.get(branch).map(|branch| branch.state.files().clone()) else {
                 continue;
@@ -369,6 +379,14 @@ impl Memory {
         drop(log_tail);
         Ok(journal.finish()?)
     }
+}
+
+/// Returns the files of a branch before and after something was purged from it; none where they are the same.
+fn replaced_files(catalog: &Catalog, after: &BranchRef) -> Option<Replaced> {
+    let before = catalog.branches.get(&after.id)?.state.files();
+    let files = after.state.files();
+    let is_same = before.is_clone_of(files);
+    (!is_same).then(|| Replaced { branch: after.id, before: before.clone(), after: files.clone() })
 }
 
 /// Reads the payload of a command's frame: the signature and the command's bytes.

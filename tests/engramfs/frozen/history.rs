@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::{Disk, RealDisk};
 use engramfs::memory::{
-    Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, OpenMode, RangeOp,
-    RenameHow, Setting, Side, Time, XattrHow,
+    Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, OpenMode, PurgeOptions,
+    RangeOp, RenameHow, Setting, Side, Time, XattrHow,
 };
 
 use crate::files::write;
@@ -133,6 +133,15 @@ fn merges(memory: &Memory, main: BranchId, child: BranchId) {
     assert_eq!(refused.kind(), Kind::Conflict);
     memory.resolve_conflict(&who(), child, "r2", Side::Parent).unwrap();
     memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+}
+
+/// Something that leaked goes.
+pub fn purge(memory: &Memory) {
+    let main = main_of(memory);
+    memory.commit(&who(), main, vec![record("leak", 5)]).unwrap();
+    memory.checkpoint(&who(), main, "leaked", None).unwrap();
+    memory.purge(&who(), main, &["leak".into()], PurgeOptions::default()).unwrap();
+    memory.delete_checkpoint(&who(), main, "leaked").unwrap();
 }
 
 fn settings(memory: &Memory, main: BranchId) {

@@ -17,6 +17,8 @@ mod files;
 mod lifecycle;
 /// Whose files are in forks, after merges and after chown(2).
 mod owners;
+/// What leaked and must go.
+mod purge;
 /// Conversations with `query`, and `search/`.
 mod queries;
 /// Files in `vectors/`, and `ingest`.

@@ -45,6 +45,7 @@ struct ManifestRow {
     checkpoints: BTreeMap<Arc<str>, CheckpointRow>,
     kept: BTreeMap<Hash, (StateRef, Time)>,
     resolutions: BTreeMap<Arc<str>, Resolution>,
+    purged: BTreeMap<Hash, Hash>,
 }
 
 impl PartReading {
@@ -183,7 +184,8 @@ impl ManifestRow {
         changes(input, &mut self.checkpoints, text, checkpoint)?;
         let kept = |input: &mut Reader<'_>| Ok((state_ref(input)?, Time(input.signed()?)));
         changes(input, &mut self.kept, |input| input.hash(), kept)?;
-        changes(input, &mut self.resolutions, text, Resolution::read)
+        changes(input, &mut self.resolutions, text, Resolution::read)?;
+        changes(input, &mut self.purged, |input| input.hash(), |input| input.hash())
     }
 
     /// Returns the branch, without what follows from all of them.
@@ -211,6 +213,7 @@ impl ManifestRow {
             children: Default::default(),
             kept: Default::default(),
             resolutions: self.resolutions.into_iter().collect(),
+            purged: self.purged.into_iter().collect(),
         };
         for (label, CheckpointRow { state, base, seq, time, text }) in self.checkpoints {
             let (state, base) = (states.state(state)?, states.state(base)?);

@@ -92,6 +92,8 @@ pub struct Stored {
     pub(super) distinct: InternTable,
     /// Later parts are to be few and small.
     together: bool,
+    /// Whether the next part says all in any case.
+    anew: bool,
 }
 
 impl Stored {
@@ -120,6 +122,11 @@ impl Stored {
         self.together = together;
     }
 
+    /// Has the next part say all, so that what the parts say now can go.
+    pub fn write_anew(&mut self) {
+        self.anew = true;
+    }
+
     /// Notes which number a state has.
     pub(super) fn note_state(&mut self, state: &Arc<BranchVersion>, number: u64, snapshot: Hash) {
         self.states.insert(Arc::as_ptr(state).addr(), StoredState { state: Arc::downgrade(state), number, snapshot });
@@ -139,7 +146,7 @@ impl Stored {
     ) -> Result<bool, Error> {
         let mut next = std::mem::take(self);
         let mut part = next.changes(catalog, trees)?;
-        let (together, anew) = (next.together, next.is_outgrown(part.len() as u64));
+        let (together, anew) = (next.together, next.anew || next.is_outgrown(part.len() as u64));
         if anew {
             next = Stored::default();
             part = next.changes(catalog, trees)?;
@@ -217,7 +224,7 @@ impl Stored {
         let mut settings = Writer::new();
         new.settings.write(&mut settings);
         out.number(self.settings.number(settings.as_slice()));
-        let (checkpoints, kept, resolutions) = Default::default();
+        let (checkpoints, kept, resolutions, purged) = Default::default();
         changes(
             out,
             old.map_or(&checkpoints, |old| &old.checkpoints),
@@ -248,6 +255,16 @@ impl Stored {
             |out, id| _ = out.text(id),
             |out, resolution| {
                 resolution.write(out);
+                Ok(())
+            },
+        )?;
+        changes(
+            out,
+            old.map_or(&purged, |old| &old.purged),
+            &new.purged,
+            |out, head| _ = out.hash(head),
+            |out, left| {
+                out.hash(left);
                 Ok(())
             },
         )

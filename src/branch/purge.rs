@@ -1,0 +1,43 @@
+//! Taking records out of a state for good: no delete is noted, as if they had never been.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::BranchVersion;
+use crate::object::Hash;
+use crate::segment::{Segment, SegmentError};
+
+/// Finds the rows of a segment whose hash is one of those that go.
+pub type RowsOf<'a> = &'a mut dyn FnMut(&Arc<Segment>) -> Result<Arc<[u32]>, SegmentError>;
+
+impl BranchVersion {
+    /// Takes out the records with some ids, and all versions with one of some hashes, which `rows_of` finds in a segment;
+    /// returns ids and hashes of what went.
+    pub fn purge(
+        &mut self,
+        ids: &[Arc<str>],
+        hashes: &HashSet<Hash>,
+        rows_of: RowsOf<'_>,
+    ) -> Result<Vec<(Arc<str>, Hash)>, SegmentError> {
+        let mut gone = Vec::new();
+        for id in ids {
+            if let Some(row) = self.find(id)? {
+                gone.push((id.clone(), row.hash()?));
+            }
+        }
+        for layer in &self.layers {
+            for row in rows_of(&layer.segment)?.iter().filter(|row| layer.visible.contains(**row)) {
+                gone.push((layer.segment.id(*row)?.into(), layer.segment.hash(*row)?));
+            }
+        }
+        let unsealed = self.unsealed.values().filter(|version| hashes.contains(&version.hash));
+        gone.extend(unsealed.map(|version| (version.id.clone(), version.hash)));
+        gone.sort();
+        gone.dedup();
+        for (id, _) in &gone {
+            self.take_out(id)?;
+        }
+        self.drop_unseen();
+        Ok(gone)
+    }
+}

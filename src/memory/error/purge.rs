@@ -1,0 +1,35 @@
+//! Why a purge is not done.
+
+use thiserror::Error;
+
+use super::{Advice, Kind};
+
+/// Why nothing is purged.
+#[derive(Debug, Clone, Error)]
+pub enum PurgeError {
+    /// It names neither a record nor a file.
+    #[error("'{0}' is neither the id of a record nor the path of a file")]
+    Item(String),
+    /// Branches of other owners have some of it.
+    #[error("versions of it are in branches of other owners: {branches}")]
+    NotOwner {
+        /// Name paths of some of them.
+        branches: String,
+    },
+    /// Another purge is under way.
+    #[error("another purge of this store is under way")]
+    Running,
+}
+
+impl PurgeError {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        match self {
+            PurgeError::Item(_) => Advice::new(Kind::Invalid, "bad_item", "write the id of a record, or files/PATH"),
+            PurgeError::NotOwner { .. } => {
+                Advice::new(Kind::NotPermitted, "not_owner", "ask root or the owner of main to purge it")
+            }
+            PurgeError::Running => Advice::new(Kind::Busy, "purge_running", "wait for it, then try again"),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! `purge`: records and files go from every state, and their bytes from the disk.
+//!
+//! 1. All versions are looked for, and copies of them, on a snapshot.
+//! 2. The files that hold their bytes are noted (`purge_mark`), durably.
+//! 3. One entry takes them out of every state of every branch.
+//! 4. A seal begins a new journal file and writes again, without them, all that held their bytes: segments, packs, archives,
+//!    snapshots and parts of the manifest. What those were, and old journal files, is removed; then the note.
+//!
+//! A crash before 3 leaves all as it was. After it, the next opening or `gc` does 4. Another writer may write the same
+//! content between 1 and 4: then all is done again for that.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use super::compact::Sparse;
+use super::purge_mark::PurgeMark;
+use super::purge_search::PurgeSearch;
+use super::relocations::Compaction;
+use super::unfinished;
+use crate::branch::check_record_id;
+use crate::journal::Journal;
+use crate::lineage::EntryOp;
+use crate::memory::catalog::{BranchId, Catalog};
+use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::merging::merge::ROUNDS;
+use crate::memory::merging::purge::Purge;
+use crate::memory::storage::manifest::Stored;
+use crate::memory::{Actor, BranchError, Error, Memory, PurgeError};
+use crate::object::Hash;
+
+/// Whether a purge is under way, or one of an earlier process is not finished.
+#[derive(Default)]
+pub(in crate::memory) struct PurgeState {
+    is_running: AtomicBool,
+    is_unfinished: AtomicBool,
+}
+
+/// One purge at a time.
+struct Running<'a>(&'a AtomicBool);
+
+impl<'a> Running<'a> {
+    fn begin(flag: &'a AtomicBool) -> Result<Running<'a>, Error> {
+        if flag.swap(true, Ordering::AcqRel) { Err(PurgeError::Running.into()) } else { Ok(Running(flag)) }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// How a purge goes about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PurgeOptions {
+    /// Takes copies, too: records of other ids and files elsewhere of the same content.
+    pub copies: bool,
+    /// Says what would go, and changes nothing.
+    pub dry_run: bool,
+}
+
+/// What went so far.
+#[derive(Default)]
+struct PurgeReport {
+    versions: BTreeSet<(Arc<str>, Hash)>,
+    branches: BTreeSet<Arc<str>>,
+    /// Names of what says the same and stays.
+    copies: BTreeSet<Arc<str>>,
+    /// Names that nothing had.
+    not_found: Vec<Arc<str>>,
+    entry: Option<Hash>,
+}
+
+impl Memory {
+    /// Takes records, by id, and files, as `files/PATH`, out of every state of the store, and their bytes off the disk;
+    /// returns what went.
+    ///
+    /// A name means the same in all branches below one root branch. A file that stands under one goes under its former names,
+    /// too. Who is neither root nor owner of `main` must own all branches that have something of it:
+    /// [`PurgeError::NotOwner`].
+    pub fn purge(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        items: &[String],
+        options: PurgeOptions,
+    ) -> Result<Value, Error> {
+        let items = items.iter().map(|item| checked(item)).collect::<Result<BTreeSet<_>, _>>()?;
+        self.check_owner(who, &self.catalog().clone(), &[branch])?;
+        let mut search = PurgeSearch::new(items, options.copies);
+        if options.dry_run {
+            return self.would_purge(who, branch, &mut search);
+        }
+        let _running = Running::begin(&self.maintenance.purge.is_running)?;
+        // A purge that an earlier process, or a full disk, left over.
+        self.finish_purge(&mut self.storage.manifest.lock())?;
+        let mut report = PurgeReport::default();
+        self.purge_once(who, branch, &mut search, &mut report)?;
+        report.look_for_copies(self, who, branch, &search)?;
+        report.not_found = search.not_found();
+        search.forget_names();
+        for _ in 0..ROUNDS {
+            search.note(&report.versions.iter().cloned().collect::<Vec<_>>());
+            let catalog = self.catalog().clone();
+            search.look(self, &catalog, branch)?;
+            let left = Purge::new(branch, Arc::new(search.selection()), self.now()).apply(&catalog)?;
+            drop(catalog);
+            if left.branches.is_empty() && !search.has_rows() {
+                return Ok(report.to_json(false));
+            }
+            self.purge_once(who, branch, &mut search, &mut report)?;
+            search.forget_names();
+        }
+        Err(BranchError::Moves.into())
+    }
+
+    /// Returns what a purge would do.
+    fn would_purge(&self, who: &Actor, branch: BranchId, search: &mut PurgeSearch) -> Result<Value, Error> {
+        let catalog = self.catalog().clone();
+        search.look(self, &catalog, branch)?;
+        let purged = Purge::new(branch, Arc::new(search.selection()), self.now()).apply(&catalog)?;
+        self.check_owner(who, &catalog, &purged.branches.iter().map(|branch| branch.id).collect::<Vec<_>>())?;
+        let mut report = PurgeReport { not_found: search.not_found(), ..PurgeReport::default() };
+        report.branches.extend(purged.branches.iter().map(|branch| branch.path.clone()));
+        report.versions = purged.versions;
+        report.look_for_copies(self, who, branch, search)?;
+        Ok(report.to_json(true))
+    }
+
+    /// Looks, takes out what was found, and has its bytes go.
+    fn purge_once(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        search: &mut PurgeSearch,
+        report: &mut PurgeReport,
+    ) -> Result<(), Error> {
+        self.commit_all_pending()?;
+        let catalog = self.catalog().clone();
+        search.look(self, &catalog, branch)?;
+        let (selection, planned) = (Arc::new(search.selection()), self.next_planned());
+        let mut purge = Purge::new(branch, selection.clone(), planned);
+        let purged = purge.apply(&catalog)?;
+        self.check_owner(who, &catalog, &purged.branches.iter().map(|branch| branch.id).collect::<Vec<_>>())?;
+        search.mark(self, &purged.versions)?.save(&*self.disk)?;
+        drop(catalog);
+        self.give_room()?;
+        drop(self.writer_for(who, &[])?);
+        let (entry, change) = {
+            let mut writer = self.writer_with_nothing_pending()?;
+            let time = self.next_time(&mut writer)?;
+            let planned = planned.min(time);
+            let log_record = LogRecord { time, planned, uid: who.uid, command: Command::Purge(branch, selection) };
+            self.execute_planned(&mut writer, log_record, |catalog, log_record| {
+                let after = purge.apply(catalog)?;
+                let holders: Vec<BranchId> = after.branches.iter().map(|branch| branch.id).collect();
+                self.check_owner(who, catalog, &holders)?;
+                report.versions.extend(after.versions);
+                report.branches.extend(after.branches.iter().map(|branch| branch.path.clone()));
+                purge.prepare(catalog, log_record)
+            })?
+        };
+        report.entry.get_or_insert(entry.hash);
+        self.tell(change);
+        self.forget_derived();
+        self.maintenance.purge.is_unfinished.store(true, Ordering::Release);
+        self.finish_purge(&mut self.storage.manifest.lock())
+    }
+
+    /// Returns a time that no later entry is before.
+    fn next_planned(&self) -> crate::object::Time {
+        self.now().max(self.last_time())
+    }
+
+    /// Tells whether a user may purge everything: root, and the owner of `main`, whose store it is.
+    fn is_privileged(&self, who: &Actor, catalog: &Catalog) -> bool {
+        let main = catalog.roots.get("main").and_then(|main| catalog.branches.get(main)).map(|main| main.uid);
+        who.uid == 0 || main == Some(who.uid)
+    }
+
+    /// Refuses who may not take something out of all these branches.
+    fn check_owner(&self, who: &Actor, catalog: &Catalog, holders: &[BranchId]) -> Result<(), Error> {
+        if self.is_privileged(who, catalog) {
+            return Ok(());
+        }
+        let others = holders.iter().filter_map(|id| catalog.branches.get(id)).filter(|branch| branch.uid != who.uid);
+        let others: Vec<&str> = others.map(|branch| &*branch.path).collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        let (shown, more) = (others.iter().take(5).copied().collect::<Vec<_>>().join(", "), others.len() > 5);
+        Err(PurgeError::NotOwner { branches: shown + if more { ", …" } else { "" } }.into())
+    }
+
+    /// Lets go of what was worked out from states that had it.
+    fn forget_derived(&self) {
+        let branches: Vec<BranchId> = self.catalog().branches.keys().copied().collect();
+        for branch in branches {
+            self.documents.lock().forget(branch);
+            self.merging.planner.forget(branch);
+        }
+    }
+
+    /// Finishes a purge of an earlier process. Where that fails, for want of room say, it is tried again in the background.
+    pub(in crate::memory) fn resume_purge(&self) -> Result<(), Error> {
+        let is_unfinished = PurgeMark::read(&*self.disk)?.is_some();
+        self.maintenance.purge.is_unfinished.store(is_unfinished, Ordering::Release);
+        if let Err(error) = self.finish_purge_left_over() {
+            log::warn!("a purge could not be finished and will be tried again: {error}; {}", error.hint());
+        }
+        Ok(())
+    }
+
+    /// Finishes a purge in the background, if one is left over and none is under way.
+    pub(in crate::memory) fn finish_purge_left_over(&self) -> Result<(), Error> {
+        if !self.maintenance.purge.is_unfinished.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let Ok(_running) = Running::begin(&self.maintenance.purge.is_running) else { return Ok(()) };
+        self.finish_purge(&mut self.storage.manifest.lock())
+    }
+
+    /// Has the bytes of a purge go whose entry is written; does nothing where there is none. For who holds `sealing`.
+    fn finish_purge(&self, stored: &mut Stored) -> Result<(), Error> {
+        let Some(mark) = PurgeMark::read(&*self.disk)? else { return Ok(()) };
+        if self.was_purged_behind(mark.before)? {
+            let catalog = self.catalog().clone();
+            let packs = self.packs_with_dead_chunks(&catalog)?;
+            drop(catalog);
+            let PurgeMark { segments, quotes, .. } = mark;
+            let sparse = Sparse { segments: segments.into_iter().collect(), packs, quotes };
+            stored.write_anew();
+            self.storage.trees.forget_snapshots();
+            let sealed = self.seal_alone(stored, &Compaction::Sparse(Arc::new(sparse)))?;
+            self.sweep(stored, &sealed)?;
+            self.remove_old_journals()?;
+            unfinished::drop_kept(&*self.disk);
+        }
+        PurgeMark::remove(&*self.disk)?;
+        self.maintenance.purge.is_unfinished.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns whether some entry behind one is a purge.
+    fn was_purged_behind(&self, seq: u64) -> Result<bool, Error> {
+        let reader = self.history_reader();
+        for seq in seq + 1..=reader.newest() {
+            if reader.entry(seq)?.entry.op == EntryOp::Purge {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes journal files before the one in use; a seal passes over those that it can't remove.
+    fn remove_old_journals(&self) -> Result<(), Error> {
+        let Some(journal) = self.journal() else { return Ok(()) };
+        let remove = || -> std::io::Result<()> {
+            let numbers: HashSet<u64> =
+                self.disk.list("journal")?.iter().filter_map(|name| Journal::number_of(name)).collect();
+            for number in numbers.into_iter().filter(|number| *number < journal.number()) {
+                self.disk.remove(&Journal::path_of(number))?;
+            }
+            self.disk.sync_dir("journal")
+        };
+        remove().map_err(|error| Error::io("an old journal file could not be removed", error))
+    }
+}
+
+impl PurgeReport {
+    /// Notes what says the same under other names, in branches that the caller may look into.
+    fn look_for_copies(
+        &mut self,
+        memory: &Memory,
+        who: &Actor,
+        branch: BranchId,
+        search: &PurgeSearch,
+    ) -> Result<(), Error> {
+        let catalog = memory.catalog().clone();
+        let is_privileged = memory.is_privileged(who, &catalog);
+        let seen = catalog.branches.iter().filter(|(id, seen)| is_privileged || seen.uid == who.uid || **id == branch);
+        let seen = Catalog { branches: seen.map(|(id, seen)| (*id, seen.clone())).collect(), ..Catalog::default() };
+        let copies = Purge::new(branch, Arc::new(search.copies()), memory.now()).apply(&seen)?.versions;
+        self.copies = copies.into_iter().filter(|copy| !self.versions.contains(copy)).map(|(item, _)| item).collect();
+        Ok(())
+    }
+
+    fn to_json(&self, dry_run: bool) -> Value {
+        let names =
+            |names: &mut dyn Iterator<Item = &Arc<str>>| names.map(|name| Value::from(&**name)).collect::<Value>();
+        let items: BTreeSet<&str> = self.versions.iter().map(|(item, _)| &**item).collect();
+        let branches: Vec<&str> = self.branches.iter().map(|path| &**path).collect();
+        json!({
+            "versions": self.versions.len(), "items": items, "branches": branches, "copies": names(&mut self.copies.iter()),
+            "not_found": names(&mut self.not_found.iter()), "dry_run": dry_run, "entry": self.entry.map(|entry| entry.to_string()),
+        })
+    }
+}
+
+/// Checks what is to go: an id, or `files/PATH`.
+fn checked(item: &str) -> Result<Arc<str>, Error> {
+    match item.strip_prefix("files/") {
+        Some(path) if path.split('/').any(|name| !name.is_empty()) => Ok(item.trim_end_matches('/').into()),
+        Some(_) => Err(PurgeError::Item(item.to_owned()).into()),
+        None => check_record_id(item).map(|()| item.into()).map_err(|_| PurgeError::Item(item.to_owned()).into()),
+    }
+}

@@ -1,0 +1,253 @@
+//! Looking for all that a purge has to take out: versions under a name, their copies, the segments that hold either, seen or
+//! not, and the entries that quote it.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use super::purge_mark::PurgeMark;
+use crate::branch::BranchVersion;
+use crate::memory::catalog::{BranchId, Catalog, each_state};
+use crate::memory::command::purge_selection::PurgeSelection;
+use crate::memory::{Error, Memory};
+use crate::object::{Hash, Time};
+use crate::record::Version;
+use crate::segment::{Blocks, Row, Segment};
+use crate::workspace::{Packs, PurgedFiles, Tree, needed_of_packs};
+
+/// What is looked for, and what was found of it.
+#[derive(Default)]
+pub(in crate::memory) struct PurgeSearch {
+    ids: Vec<Arc<str>>,
+    paths: Vec<Vec<u8>>,
+    items: BTreeSet<Arc<str>>,
+    /// Whether copies go, too.
+    with_copies: bool,
+    /// Versions of records under the names.
+    records: HashSet<Hash>,
+    /// Versions of others that say the same.
+    copies: HashSet<Hash>,
+    /// Hashes of what records say, whatever their ids; without a text there is none.
+    said: HashSet<Hash>,
+    /// Contents of files.
+    contents: HashSet<Hash>,
+    /// Hashes of files, which decisions on merges name.
+    files: HashSet<Hash>,
+    /// When files that stand under the names were made.
+    births: HashSet<Time>,
+    /// Paths of files that the branch has at present: what stood there earlier is not followed elsewhere.
+    present: HashSet<Vec<u8>>,
+    /// Items that some state had, or once had.
+    found: HashSet<Arc<str>>,
+    /// Segments with rows of it.
+    segments: BTreeSet<Hash>,
+}
+
+/// Chooses what stands at a path.
+fn at(path: &[u8]) -> PurgedFiles {
+    PurgedFiles { paths: vec![path.to_vec()], ..PurgedFiles::default() }
+}
+
+/// Returns the hash of what a record says, whatever its id.
+fn said(version: &Version) -> Option<Hash> {
+    let has_text = version.content.text.as_ref().is_some_and(|text| !text.is_empty());
+    has_text.then(|| version.content.hash(""))
+}
+
+impl PurgeSearch {
+    /// Begins with names, in order.
+    pub fn new(items: BTreeSet<Arc<str>>, with_copies: bool) -> PurgeSearch {
+        let selection = PurgeSelection { items: items.iter().cloned().collect(), ..PurgeSelection::default() };
+        PurgeSearch { ids: selection.ids(), paths: selection.paths(), items, with_copies, ..PurgeSearch::default() }
+    }
+
+    /// Looks at all that a catalog has, from a branch on.
+    pub fn look(&mut self, memory: &Memory, catalog: &Catalog, branch: BranchId) -> Result<(), Error> {
+        let branch = catalog.branch(branch)?;
+        let root = branch.root;
+        for path in self.paths.clone() {
+            if self.follow(branch.state.files(), &path) {
+                self.present.insert(path);
+            }
+        }
+        let (mut own, mut all) = (Vec::new(), Vec::new());
+        let mut seen = HashSet::new();
+        for branch in catalog.branches.values() {
+            let one = Catalog { branches: [(branch.id, branch.clone())].into_iter().collect(), ..Catalog::default() };
+            each_state(&one, |state| {
+                let is_own = branch.root == root;
+                if seen.insert((Arc::as_ptr(state), is_own)) {
+                    if is_own { own.push(state.clone()) } else { all.push(state.clone()) }
+                }
+            });
+        }
+        own.iter().try_for_each(|state| self.by_name(state))?;
+        all.extend(own);
+        for state in &all {
+            for version in state.unsealed().values() {
+                self.version(version);
+            }
+        }
+        memory.storage.segments.all().iter().try_for_each(|segment| self.segment(segment))
+    }
+
+    /// Notes what stands under the names in a state of the branch's own root branch.
+    fn by_name(&mut self, state: &BranchVersion) -> Result<(), Error> {
+        for id in &self.ids {
+            if state.deleted_at(id).is_some() {
+                self.found.insert(id.clone());
+            }
+            if let Some(row) = state.find(id)? {
+                let version = row.version()?;
+                self.records.insert(version.hash);
+                self.said.extend(said(&version));
+                self.found.insert(id.clone());
+            }
+        }
+        for (path, item) in
+            self.paths.clone().into_iter().zip(self.items.clone().iter().filter(|item| item.contains('/')))
+        {
+            let files = state.files().to_purge(&at(&path));
+            if !files.is_empty() {
+                self.found.insert(item.clone());
+            }
+            for file in files {
+                self.contents.extend(file.content);
+                self.files.extend(file.hash);
+            }
+            if !self.present.contains(&path) {
+                self.follow(state.files(), &path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes which files stand at a path, to find them under other names; returns whether there is anything.
+    fn follow(&mut self, files: &Tree, path: &[u8]) -> bool {
+        let files = files.to_purge(&at(path));
+        self.births.extend(files.iter().filter_map(|file| file.birth));
+        !files.is_empty()
+    }
+
+    fn version(&mut self, version: &Version) {
+        if !self.records.contains(&version.hash) && said(version).is_some_and(|said| self.said.contains(&said)) {
+            self.copies.insert(version.hash);
+        }
+    }
+
+    /// Looks through all rows of a segment, seen or not.
+    fn segment(&mut self, segment: &Arc<Segment>) -> Result<(), Error> {
+        for id in &self.ids {
+            let row = segment.lower_bound(id, 0)?;
+            if row < segment.rows() && segment.id(row)? == &**id {
+                self.segments.insert(segment.name());
+                self.found.insert(id.clone());
+            }
+        }
+        let mut blocks = Blocks::default();
+        for row in 0..segment.rows() {
+            let hash = segment.hash(row)?;
+            if !self.said.is_empty() && !self.records.contains(&hash) && !self.copies.contains(&hash) {
+                self.version(&*Row::Sealed(segment.clone(), row).served(&mut blocks)?);
+            }
+            // A copy that no state has any longer goes in any case.
+            if self.records.contains(&hash) || self.copies.contains(&hash) {
+                self.segments.insert(segment.name());
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on by content alone: what comes under the names from now on is new.
+    pub fn forget_names(&mut self) {
+        self.ids.clear();
+        self.paths.clear();
+        self.segments.clear();
+        if !self.with_copies {
+            self.said.clear();
+            self.copies.clear();
+        }
+    }
+
+    /// Notes versions that went, too: they came while it was looked for.
+    pub fn note(&mut self, versions: &[(Arc<str>, Hash)]) {
+        for (item, hash) in versions {
+            if item.contains('/') {
+                self.files.insert(*hash)
+            } else {
+                self.records.insert(*hash)
+            };
+        }
+    }
+
+    /// Returns whether there are segments with rows of it.
+    pub fn has_rows(&self) -> bool {
+        !self.segments.is_empty()
+    }
+
+    /// Returns the items that nothing ever had, as far as the store knows.
+    pub fn not_found(&self) -> Vec<Arc<str>> {
+        self.items.iter().filter(|item| !self.found.contains(*item)).cloned().collect()
+    }
+
+    /// Returns what goes, with names or by content alone.
+    pub fn selection(&self) -> PurgeSelection {
+        let sorted = |hashes: &HashSet<Hash>| {
+            let mut hashes: Vec<Hash> = hashes.iter().copied().collect();
+            hashes.sort_unstable();
+            hashes
+        };
+        let is_named = !self.ids.is_empty() || !self.paths.is_empty();
+        let mut births: Vec<Time> = self.births.iter().copied().collect();
+        births.sort_unstable();
+        let mut selection = PurgeSelection {
+            items: if is_named { self.items.iter().cloned().collect() } else { Vec::new() },
+            records: sorted(&self.records),
+            contents: Vec::new(),
+            births,
+        };
+        if self.with_copies {
+            let copies = self.copies();
+            selection.records = sorted(&self.records.union(&self.copies).copied().collect());
+            selection.contents = copies.contents;
+        }
+        selection
+    }
+
+    /// Returns what says the same under other names.
+    pub fn copies(&self) -> PurgeSelection {
+        PurgeSelection {
+            records: self.copies.iter().copied().collect(),
+            contents: self.contents.iter().copied().collect(),
+            ..PurgeSelection::default()
+        }
+    }
+
+    /// Returns what a finish of the purge has to know; `versions` are those that go.
+    pub fn mark(&self, memory: &Memory, versions: &BTreeSet<(Arc<str>, Hash)>) -> Result<PurgeMark, Error> {
+        let names: HashSet<&Arc<str>> = versions.iter().map(|(item, _)| item).chain(&self.items).collect();
+        let is_below =
+            |id: &str| self.items.iter().any(|item| id.starts_with(&format!("{}/", item.trim_end_matches('/'))));
+        let hashes: HashSet<Hash> = versions.iter().map(|(_, hash)| *hash).chain(self.files.iter().copied()).collect();
+        let quotes = memory.history.quotes(&memory.storage.segments.blobs, |decision| {
+            let versions = [decision.base, decision.child, decision.parent];
+            let names_one = versions.iter().flatten().any(|hash| hashes.contains(hash));
+            names_one || names.contains(&decision.id) || is_below(&decision.id)
+        })?;
+        Ok(PurgeMark { before: memory.version(), segments: self.segments.clone(), quotes })
+    }
+}
+
+impl Memory {
+    /// Returns the packs that hold a chunk which no file has.
+    pub(in crate::memory) fn packs_with_dead_chunks(&self, catalog: &Catalog) -> Result<HashSet<Hash>, Error> {
+        let mut states = Vec::new();
+        each_state(catalog, |state| states.push(state.clone()));
+        let mut packs = HashSet::new();
+        for (name, needed) in needed_of_packs(states.iter().map(|state| state.files())) {
+            if self.storage.trees.pack(&name)?.chunk_bytes()? > needed {
+                packs.insert(name);
+            }
+        }
+        Ok(packs)
+    }
+}

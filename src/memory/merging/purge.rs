@@ -1,0 +1,204 @@
+//! What a purge does to the catalog: every state of every branch without what goes.
+//!
+//! Base, child and parent lose it alike, so that a merge sees no difference where there is nothing left, and brings nothing
+//! back. Each distinct state is worked out once, before the writer's lock is taken; under it only those that are new.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::branch::BranchVersion;
+use crate::lineage::{Counts, Decision, Detail, EntryOp};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, CatalogChange, Checkpoint, RetainedState};
+use crate::memory::command::log_record::LogRecord;
+use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::purge_selection::PurgeSelection;
+use crate::memory::storage::trees::stored;
+use crate::memory::{BranchError, Error};
+use crate::object::{Hash, Time};
+use crate::segment::{Segment, SegmentError};
+use crate::workspace::PurgedFiles;
+
+/// A state before and after, and what went from it.
+struct PurgedState {
+    /// Held, so that its address stays its own.
+    before: Arc<BranchVersion>,
+    after: Arc<BranchVersion>,
+    gone: Vec<(Arc<str>, Hash)>,
+}
+
+/// Takes a selection out of states.
+pub struct Purge {
+    branch: BranchId,
+    selection: Arc<PurgeSelection>,
+    ids: Vec<Arc<str>>,
+    records: HashSet<Hash>,
+    files: PurgedFiles,
+    /// The same without paths, for states below other root branches.
+    files_elsewhere: PurgedFiles,
+    /// By address, and whether names count there.
+    states: HashMap<(*const BranchVersion, bool), PurgedState>,
+    /// The rows of each segment that go by their hash.
+    rows: HashMap<Hash, Arc<[u32]>>,
+    time: Time,
+}
+
+/// What is left of the branches that had something.
+pub struct Purged {
+    pub branches: Vec<BranchRef>,
+    /// What went: an id, or a path with `files/` in front, and the hash of the version; zeros for a folder.
+    pub versions: BTreeSet<(Arc<str>, Hash)>,
+}
+
+impl Purge {
+    /// Begins with no state looked at; `time` is when directories of files change.
+    pub fn new(branch: BranchId, selection: Arc<PurgeSelection>, time: Time) -> Purge {
+        let files_elsewhere = PurgedFiles {
+            paths: Vec::new(),
+            contents: selection.contents.iter().copied().collect(),
+            births: selection.births.iter().copied().collect(),
+        };
+        Purge {
+            branch,
+            ids: selection.ids(),
+            records: selection.records.iter().copied().collect(),
+            files: PurgedFiles { paths: selection.paths(), ..files_elsewhere.clone() },
+            files_elsewhere,
+            selection,
+            states: HashMap::new(),
+            rows: HashMap::new(),
+            time,
+        }
+    }
+
+    /// Works out all branches that have something of it, as the catalog has them.
+    pub fn apply(&mut self, catalog: &Catalog) -> Result<Purged, Error> {
+        let root = catalog.branch(self.branch)?.root;
+        let mut purged = Purged { branches: Vec::new(), versions: BTreeSet::new() };
+        for branch in catalog.branches.values() {
+            let after = self.branch(branch, branch.root == root, &mut purged.versions)?;
+            if after != *branch {
+                purged.branches.push(after);
+            }
+        }
+        Ok(purged)
+    }
+
+    /// Returns the entry, and what it changes in a catalog. Who is not privileged owns all that has something of it.
+    pub fn prepare(&mut self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let purged = self.apply(catalog)?;
+        let branch = catalog.branch(self.branch)?;
+        let after = purged.branches.iter().find(|after| after.id == branch.id).map_or(branch, |after| &**after);
+        let mut prepared = about(catalog, log_record, after, EntryOp::Purge);
+        prepared.labels = about(catalog, log_record, branch, EntryOp::Purge).labels;
+        let of_files = purged.versions.iter().filter(|(item, _)| item.contains('/')).count() as u64;
+        prepared.counts = Counts { put: 0, deleted: purged.versions.len() as u64 - of_files, files: of_files };
+        let version = |(id, hash): (Arc<str>, Hash)| {
+            let base = Some(hash).filter(|hash| *hash != Hash::ZERO);
+            Decision { id, base, ..Decision::default() }
+        };
+        let text = Some(self.selection.items.join(" ").into());
+        let conflicts = purged.versions.into_iter().map(version).collect();
+        let prepared = prepared.with_detail(Detail { text, conflicts, ..Detail::default() });
+        Ok(prepared.step(CatalogChange::Purged(purged.branches)))
+    }
+
+    /// Returns a branch without it; itself where it has nothing of it.
+    fn branch(
+        &mut self,
+        branch: &BranchRef,
+        by_name: bool,
+        versions: &mut BTreeSet<(Arc<str>, Hash)>,
+    ) -> Result<BranchRef, Error> {
+        let (mut after, mut heads) = (branch.clone(), HashMap::new());
+        let mut purged = |state: &Arc<BranchVersion>| {
+            let after = self.state(state, by_name, versions)?;
+            heads.extend(after.as_ref().map(|after| (state.head(), after.head())));
+            Ok::<_, Error>(after)
+        };
+        if let Some(state) = purged(&branch.state)? {
+            after.make_mut().state = state;
+        }
+        if let Some(base) = purged(&branch.base)? {
+            after.make_mut().base = base;
+        }
+        for (label, old) in &branch.checkpoints {
+            let states = (purged(&old.state)?, purged(&old.base)?);
+            if states.0.is_some() || states.1.is_some() {
+                let (state, base) = (states.0.unwrap_or(old.state.clone()), states.1.unwrap_or(old.base.clone()));
+                after.make_mut().checkpoints.insert(label.clone(), Checkpoint { state, base, ..old.clone() });
+            }
+        }
+        for (head, old) in &branch.kept {
+            if let Some(state) = purged(&old.state)? {
+                let time = old.time;
+                keep(after.make_mut(), head, RetainedState { state, time });
+            }
+        }
+        if !heads.is_empty() {
+            after.make_mut().note_purged(&heads);
+        }
+        Ok(after)
+    }
+
+    /// Returns a state without it; none where it has nothing of it.
+    fn state(
+        &mut self,
+        before: &Arc<BranchVersion>,
+        by_name: bool,
+        versions: &mut BTreeSet<(Arc<str>, Hash)>,
+    ) -> Result<Option<Arc<BranchVersion>>, Error> {
+        let key = (Arc::as_ptr(before), by_name);
+        if !self.states.contains_key(&key) {
+            let purged = self.purged(before, by_name)?;
+            self.states.insert(key, purged);
+        }
+        let purged = self.states.get(&key).ok_or(BranchError::Moves)?;
+        versions.extend(purged.gone.iter().cloned());
+        Ok((!Arc::ptr_eq(&purged.before, &purged.after)).then(|| purged.after.clone()))
+    }
+
+    fn purged(&mut self, before: &Arc<BranchVersion>, by_name: bool) -> Result<PurgedState, Error> {
+        let (ids, chosen) = if by_name { (&*self.ids, &self.files) } else { (&[][..], &self.files_elsewhere) };
+        let (hashes, rows) = (&self.records, &mut self.rows);
+        let mut after = BranchVersion::clone(before);
+        let mut gone = after.purge(ids, hashes, &mut |segment| rows_of(rows, segment, hashes))?;
+        let had_records = !gone.is_empty();
+        let files = before.files().purged(chosen, self.time).map_err(stored)?;
+        let had_files = files.is_some();
+        if let Some(files) = files {
+            for file in before.files().to_purge(chosen) {
+                let path = format!("files/{}", String::from_utf8_lossy(&file.path)).into();
+                gone.push((path, file.hash.unwrap_or(Hash::ZERO)));
+            }
+            after.set_files(files);
+        }
+        let after = if had_records || had_files { Arc::new(after) } else { before.clone() };
+        Ok(PurgedState { before: before.clone(), after, gone })
+    }
+}
+
+/// Keeps a state in the place of one that had more.
+fn keep(branch: &mut Branch, head: &Hash, kept: RetainedState) {
+    branch.kept.remove(head);
+    let time = branch.kept.get(&kept.state.head()).map_or(kept.time, |known| known.time.max(kept.time));
+    branch.keep(RetainedState { time, ..kept });
+}
+
+/// Returns the rows of a segment that have one of some hashes.
+fn rows_of(
+    known: &mut HashMap<Hash, Arc<[u32]>>,
+    segment: &Arc<Segment>,
+    hashes: &HashSet<Hash>,
+) -> Result<Arc<[u32]>, SegmentError> {
+    if hashes.is_empty() {
+        return Ok(Arc::default());
+    }
+    if let Some(rows) = known.get(&segment.name()) {
+        return Ok(rows.clone());
+    }
+    let is_one = |bytes: &[u8]| <[u8; 32]>::try_from(bytes).is_ok_and(|bytes| hashes.contains(&Hash(bytes)));
+    let all = segment.hashes()?.chunks_exact(32).zip(0u32..);
+    let rows: Arc<[u32]> = all.filter(|(bytes, _)| is_one(bytes)).map(|(_, row)| row).collect();
+    known.insert(segment.name(), rows.clone());
+    Ok(rows)
+}

@@ -1,0 +1,33 @@
+//! `purge`: records and files go for good, with all their versions and from the disk.
+
+use super::spec::DRY_RUN;
+use super::{
+    Argument, Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Rights, VerbAnswer, VerbContext, VerbSpec,
+};
+use crate::memory::{Error, PurgeOptions};
+
+const ITEMS: Argument = Argument::words("ID|files/PATH", "Ids of records, and paths of files or folders as files/PATH")
+    .accepting(|item| !item.is_empty(), "is no id and no path", "write the id of a record, or files/PATH");
+
+const COPIES: Argument =
+    Argument::flag("--copies", "Takes records and files of the same content, too, whatever they are called");
+
+pub(super) const PURGE: VerbSpec = VerbSpec {
+    arguments: &[ITEMS, COPIES, DRY_RUN],
+    // Who may beside the owner is decided by what all branches hold.
+    rights: Rights { branch: BranchRight::Enter, parent: ParentRight::Nothing },
+    command: CommandForm::OfTable(CommandHelp {
+        about: "Takes records and files out of every state of every branch, with all their versions, and their bytes off the \
+                disk; hashes and a signed entry stay. There is no way back",
+        target: "The branch: its directory under a mount, or STORE:NAME-PATH",
+        examples: "  engramfs purge /mnt/memory/main password
+  engramfs purge --copies ~/memory:main files/.env files/keys",
+    }),
+    ..VerbSpec::of_owner("purge", purge)
+};
+
+fn purge(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
+    let VerbContext { memory, actor, branch, .. } = *context;
+    let options = PurgeOptions { copies: arguments.is_set(&COPIES), dry_run: arguments.is_set(&DRY_RUN) };
+    Ok(VerbAnswer::Line(memory.purge(actor, branch, arguments.list(&ITEMS), options)?.to_string()))
+}

@@ -1,0 +1,94 @@
+//! Taking files out of a tree for good, whatever has them open.
+
+use std::collections::HashSet;
+
+use super::node::Body;
+use super::{FileNode, Tree, TreeError};
+use crate::object::{Hash, Time};
+
+/// Which files of a tree go.
+#[derive(Clone, Debug, Default)]
+pub struct PurgedFiles {
+    /// What stands at these paths, with all that is below them.
+    pub paths: Vec<Vec<u8>>,
+    /// Files of these contents.
+    pub contents: HashSet<Hash>,
+    /// Files that were made at these times, whatever they are called by now.
+    pub births: HashSet<Time>,
+}
+
+/// A file that was taken out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgedFile {
+    /// Where it stood; empty for one without a name.
+    pub path: Vec<u8>,
+    /// Its hash; none for a folder.
+    pub hash: Option<Hash>,
+    /// The hash of its content, where it is a file that has some.
+    pub content: Option<Hash>,
+    /// When it was made; none for a folder.
+    pub birth: Option<Time>,
+}
+
+impl FileNode {
+    fn is_no_folder(&self) -> bool {
+        !matches!(self.body, Body::Directory(_))
+    }
+
+    /// Returns the hash of what a file says, where it says something.
+    pub fn said(&self) -> Option<Hash> {
+        if self.size() == 0 { None } else { self.content_hash() }
+    }
+}
+
+impl Tree {
+    /// Returns the inodes of what goes.
+    fn chosen(&self, files: &PurgedFiles) -> Vec<u64> {
+        let PurgedFiles { paths, contents, births } = files;
+        let mut chosen: Vec<u64> = paths.iter().filter_map(|path| self.resolve(path).ok()).collect();
+        let mut at = 0;
+        while let Some(inode) = chosen.get(at).copied() {
+            at += 1;
+            let below = self.entries(inode, None).into_iter().flatten().map(|(_, inode)| inode);
+            chosen.extend(below);
+        }
+        if !contents.is_empty() || !births.is_empty() {
+            let is_one = |node: &FileNode| births.contains(&node.crtime) && node.is_no_folder();
+            let has = |node: &FileNode| {
+                is_one(node) || (!contents.is_empty() && node.said().is_some_and(|hash| contents.contains(&hash)))
+            };
+            chosen.extend(self.nodes.iter().filter(|(_, node)| has(node)).map(|(inode, _)| inode));
+        }
+        chosen
+    }
+
+    /// Returns what [`Tree::purged`] takes out.
+    pub fn to_purge(&self, files: &PurgedFiles) -> Vec<PurgedFile> {
+        let of = |inode: u64| {
+            let node = self.nodes.get(inode)?;
+            let (path, birth) = (self.path(inode).unwrap_or_default(), node.is_no_folder().then_some(node.crtime));
+            Some(PurgedFile { path, hash: node.hash(), content: node.said(), birth })
+        };
+        self.chosen(files).into_iter().filter_map(of).collect()
+    }
+
+    /// Returns the tree without what goes, under all its names and open or not; none where it has nothing of that. `files/`
+    /// itself stays.
+    pub fn purged(&self, files: &PurgedFiles, time: Time) -> Result<Option<Tree>, TreeError> {
+        let chosen = self.chosen(files);
+        if chosen.is_empty() {
+            return Ok(None);
+        }
+        let mut tree = self.clone();
+        // What is in a folder comes behind it.
+        for inode in chosen.into_iter().rev().filter(|inode| *inode != super::ROOT) {
+            let Some(node) = tree.nodes.get(inode).cloned() else { continue };
+            for (parent, name) in node.names() {
+                tree.leave(parent, name, inode, time)?;
+            }
+            tree.orphans.remove(&inode);
+            tree.forget(inode);
+        }
+        Ok(Some(tree))
+    }
+}
