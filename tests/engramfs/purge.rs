@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
 use engramfs::memory::{
-    Actor, BranchId, FILES_ROOT, Kind, Memory, MergeKind, OpenMode, PurgeOptions, RecordEdit, View,
+    Actor, BranchId, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, OpenMode, PurgeOptions, RecordEdit, View,
 };
 
 use crate::files::{read, rename, write};
@@ -116,6 +116,32 @@ fn what_was_deleted_or_overwritten_long_ago_goes_too() {
     assert_eq!(holding(&disk, NEEDLE), [""; 0]);
     verify(&disk).unwrap();
     assert_eq!(texts(&memory, &View::Branch(main)).len(), 1);
+}
+
+/// What came and went between two seals is in no state and no segment.
+#[test]
+fn what_only_the_journal_and_packs_hold_goes_too() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "sealed", NEEDLE);
+    write(&memory, main, "keep", "kept");
+    memory.seal().unwrap();
+    let unlink = |name: &str| {
+        let name = FileName::new(name.as_bytes()).unwrap();
+        memory.edit(&who(), main, FileOp::Unlink { parent: FILES_ROOT, name, keep: false }).unwrap();
+    };
+    unlink("sealed");
+    memory.seal().unwrap();
+    say(&memory, main, "password", &secret());
+    memory.commit(&who(), main, vec![delete("password")]).unwrap();
+    write(&memory, main, "short", NEEDLE);
+    unlink("short");
+    assert_eq!(holding(&disk, NEEDLE).len(), 2, "a control: the pack and the journal");
+    let report = purge(&memory, &["files/short", "password", "files/sealed"]);
+    assert_eq!(holding(&disk, NEEDLE), [""; 0], "{report}");
+    assert_eq!(read(&memory, main, "keep").as_deref(), Some("kept"));
+    verify(&disk).unwrap();
 }
 
 /// Names are what is asked for: what only says the same stays, and is told.

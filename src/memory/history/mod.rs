@@ -29,8 +29,8 @@ use crate::sync::{Rank, RwLock};
 
 pub use archive::{Archive, ArchiveName};
 pub use lines::HistoryFile;
-pub use purge::Quote;
 pub(super) use purge::without_quotes;
+pub use purge::{Quote, QuotedItems};
 pub(super) use read::HistoryReader;
 use tail::HistoryTail;
 use timeline::{LineLengths, TimelinePoint, advance, needs_parent, tells_parent};

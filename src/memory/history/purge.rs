@@ -1,13 +1,15 @@
 //! Taking the texts of lines that merges did not keep out of archives: hash and signature of each entry stay right, and so
 //! do the offsets of lines.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::archive::{Archive, BRANCH_ROW, BRANCHES, ENTRIES, HASH_ROW, HASHES, KIND, STEP_ROW, STEPS};
 use super::{History, HistoryReader};
+use crate::lineage::Decision;
 use crate::memory::Error;
-use crate::object::BlobStore;
+use crate::object::{BlobStore, Hash};
 use crate::segment::ContainerWriter;
 
 /// Bytes that are copied at a time.
@@ -16,18 +18,35 @@ const COPIED: u64 = 1 << 20;
 /// A decision of an entry whose lost lines go: the entry's number, and which of its decisions.
 pub type Quote = (u64, u32);
 
+/// What a purge takes out, as decisions on merges name it.
+#[derive(Default)]
+pub struct QuotedItems {
+    /// Ids, and paths of files and folders with `files/` in front.
+    pub names: HashSet<Arc<str>>,
+    /// Hashes of versions.
+    pub versions: HashSet<Hash>,
+}
+
+impl QuotedItems {
+    /// Tells whether a decision is about one of the items, something in one of the folders, or one of the versions.
+    fn has(&self, decision: &Decision) -> bool {
+        let id = &*decision.id;
+        let mut folders = id.match_indices('/').map(|(end, _)| &id[..end]);
+        let versions = [decision.base, decision.child, decision.parent];
+        self.names.contains(id)
+            || folders.any(|folder| self.names.contains(folder))
+            || versions.iter().flatten().any(|version| self.versions.contains(version))
+    }
+}
+
 impl History {
-    /// Returns the decisions in all entries that quote a lost line, where `goes` says that it does.
-    pub fn quotes(
-        &self,
-        blobs: &BlobStore,
-        goes: impl Fn(&crate::lineage::Decision) -> bool,
-    ) -> Result<Vec<Quote>, Error> {
+    /// Returns the decisions in some entries that quote a lost line of what is purged.
+    pub fn quotes(&self, blobs: &BlobStore, seqs: Range<u64>, purged: &QuotedItems) -> Result<Vec<Quote>, Error> {
         let (reader, mut quotes) = (HistoryReader::of(blobs, self.epoch()), Vec::new());
-        for seq in 1..=reader.newest() {
+        for seq in seqs {
             let signed = reader.entry(seq)?;
             for (decision, at) in signed.entry.detail.conflicts.iter().zip(0..) {
-                if decision.lost.iter().any(|part| part.purged.is_none()) && goes(decision) {
+                if decision.lost.iter().any(|part| part.purged.is_none()) && purged.has(decision) {
                     quotes.push((seq, at));
                 }
             }

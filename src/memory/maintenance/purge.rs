@@ -22,9 +22,10 @@ use super::relocations::Compaction;
 use super::unfinished;
 use crate::branch::check_record_id;
 use crate::journal::Journal;
-use crate::lineage::EntryOp;
+use crate::lineage::{Entry, EntryOp, SignedEntry};
 use crate::memory::catalog::{BranchId, Catalog};
-use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::command::log_record::LogRecord;
+use crate::memory::history::QuotedItems;
 use crate::memory::merging::merge::ROUNDS;
 use crate::memory::merging::purge::Purge;
 use crate::memory::storage::manifest::Stored;
@@ -141,19 +142,24 @@ impl Memory {
         self.commit_all_pending()?;
         let catalog = self.catalog().clone();
         search.look(self, &catalog, branch)?;
-        let (selection, planned) = (Arc::new(search.selection()), self.next_planned());
-        let mut purge = Purge::new(branch, selection.clone(), planned);
+        let mut purge = Purge::new(branch, Arc::new(search.selection()), self.next_planned());
         let purged = purge.apply(&catalog)?;
         self.check_owner(who, &catalog, &purged.branches.iter().map(|branch| branch.id).collect::<Vec<_>>())?;
         search.mark(self, &purged.versions)?.save(&*self.disk)?;
         drop(catalog);
+        self.take_out(who, &mut purge, report)?;
+        self.finish_purge(&mut self.storage.manifest.lock())
+    }
+
+    /// Makes the entry that takes it out of every state.
+    fn take_out(&self, who: &Actor, purge: &mut Purge, report: &mut PurgeReport) -> Result<(), Error> {
         self.give_room()?;
         drop(self.writer_for(who, &[])?);
         let (entry, change) = {
             let mut writer = self.writer_with_nothing_pending()?;
             let time = self.next_time(&mut writer)?;
-            let planned = planned.min(time);
-            let log_record = LogRecord { time, planned, uid: who.uid, command: Command::Purge(branch, selection) };
+            let planned = purge.time_until(time);
+            let log_record = LogRecord { time, planned, uid: who.uid, command: purge.command() };
             self.execute_planned(&mut writer, log_record, |catalog, log_record| {
                 let after = purge.apply(catalog)?;
                 let holders: Vec<BranchId> = after.branches.iter().map(|branch| branch.id).collect();
@@ -167,7 +173,7 @@ impl Memory {
         self.tell(change);
         self.forget_derived();
         self.maintenance.purge.is_unfinished.store(true, Ordering::Release);
-        self.finish_purge(&mut self.storage.manifest.lock())
+        Ok(())
     }
 
     /// Returns a time that no later entry is before.
@@ -226,12 +232,8 @@ impl Memory {
     /// Has the bytes of a purge go whose entry is written; does nothing where there is none. For who holds `sealing`.
     fn finish_purge(&self, stored: &mut Stored) -> Result<(), Error> {
         let Some(mark) = PurgeMark::read(&*self.disk)? else { return Ok(()) };
-        if self.was_purged_behind(mark.before)? {
-            let catalog = self.catalog().clone();
-            let packs = self.packs_with_dead_chunks(&catalog)?;
-            drop(catalog);
-            let PurgeMark { segments, quotes, .. } = mark;
-            let sparse = Sparse { segments: segments.into_iter().collect(), packs, quotes };
+        if let Some(purge) = self.purge_behind(mark.before)? {
+            let sparse = self.to_rewrite(mark, &purge.entry)?;
             stored.write_anew();
             self.storage.trees.forget_snapshots();
             let sealed = self.seal_alone(stored, &Compaction::Sparse(Arc::new(sparse)))?;
@@ -244,15 +246,36 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns whether some entry behind one is a purge.
-    fn was_purged_behind(&self, seq: u64) -> Result<bool, Error> {
+    /// Returns the entry of the purge behind another one, where there is one.
+    fn purge_behind(&self, seq: u64) -> Result<Option<Arc<SignedEntry>>, Error> {
         let reader = self.history_reader();
         for seq in seq + 1..=reader.newest() {
-            if reader.entry(seq)?.entry.op == EntryOp::Purge {
-                return Ok(true);
+            let signed = reader.entry(seq)?;
+            if signed.entry.op == EntryOp::Purge {
+                return Ok(Some(signed));
             }
         }
-        Ok(false)
+        Ok(None)
+    }
+
+    /// Returns what holds bytes of a purge: what was noted before its entry, and what seals and merges made in between.
+    fn to_rewrite(&self, mark: PurgeMark, purge: &Entry) -> Result<Sparse, Error> {
+        let gone = &purge.detail.conflicts;
+        let quoted = QuotedItems {
+            names: gone.iter().map(|version| version.id.clone()).collect(),
+            versions: gone.iter().filter_map(|version| version.base).collect(),
+        };
+        let mut segments: HashSet<Hash> = mark.segments.into_iter().collect();
+        for segment in self.storage.segments.all() {
+            let mut hashes = segment.hashes()?.chunks_exact(32).filter_map(|hash| hash.try_into().ok().map(Hash));
+            if hashes.any(|hash| quoted.versions.contains(&hash)) {
+                segments.insert(segment.name());
+            }
+        }
+        let packs = self.packs_with_dead_chunks(&self.catalog().clone())?;
+        let mut quotes = mark.quotes;
+        quotes.extend(self.history.quotes(&self.storage.segments.blobs, mark.before + 1..purge.seq, &quoted)?);
+        Ok(Sparse { segments, packs, quotes })
     }
 
     /// Removes journal files before the one in use; a seal passes over those that it can't remove.
@@ -306,5 +329,69 @@ fn checked(item: &str) -> Result<Arc<str>, Error> {
         Some(path) if path.split('/').any(|name| !name.is_empty()) => Ok(item.trim_end_matches('/').into()),
         Some(_) => Err(PurgeError::Item(item.to_owned()).into()),
         None => check_record_id(item).map(|()| item.into()).map_err(|_| PurgeError::Item(item.to_owned()).into()),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, ForgetfulDisk};
+    use crate::memory::{
+        Environment, FILES_ROOT, FileName, FileOp, Make, MergeKind, OpenMode, RecordEdit, RecordInput, VerifyOptions,
+        verify_on,
+    };
+
+    fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
+        let environment = Environment { graph_rows: u32::MAX, reserve: 0, ..Environment::real(who()) };
+        Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap()
+    }
+
+    fn who() -> Actor {
+        Actor { uid: 0, gid: 0, name: "root".into() }
+    }
+
+    fn write(memory: &Memory, branch: BranchId, bytes: &str) {
+        let name = FileName::new(b"dump.jsonl").unwrap();
+        let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+        let there = memory.files(&crate::memory::View::Branch(branch)).unwrap().resolve(b"dump.jsonl");
+        let inode = there.unwrap_or_else(|_| memory.edit(&who(), branch, make).unwrap().inode);
+        memory.edit(&who(), branch, FileOp::Write { inode, offset: 0, bytes: bytes.as_bytes().into() }).unwrap();
+    }
+
+    /// The store dies before the purge is finished, and what was noted before its entry is not all.
+    #[test]
+    fn what_was_sealed_and_merged_between_the_note_and_the_entry_goes_too() {
+        let disk = ForgetfulDisk::new();
+        let memory = open(&disk);
+        let main = memory.root("main").unwrap();
+        let draft = RecordInput { vector: None, text: Some("hunter2".into()), metadata: "{}".into() };
+        memory.commit(&who(), main, vec![RecordEdit::Put { id: "leak".into(), draft }]).unwrap();
+        write(&memory, main, "{\"event_id\":1,\"v\":0}\n");
+        let child = memory.fork(&who(), main, "child", None).unwrap();
+        write(&memory, child, "{\"event_id\":1,\"v\":\"hunter2\"}\n");
+        write(&memory, main, "{\"event_id\":1,\"v\":\"other\"}\n");
+        memory.commit_all_pending().unwrap();
+        let items = ["leak", "files/dump.jsonl"].map(Arc::from);
+        let (mut search, catalog) = (PurgeSearch::new(items.into(), false), memory.catalog().clone());
+        search.look(&memory, &catalog, main).unwrap();
+        let mut purge = Purge::new(main, Arc::new(search.selection()), memory.next_planned());
+        let mark = search.mark(&memory, &purge.apply(&catalog).unwrap().versions).unwrap();
+        assert_eq!((mark.segments.len(), mark.quotes.len()), (0, 0));
+        mark.save(&disk).unwrap();
+        memory.seal().unwrap();
+        memory.merge(&who(), child, MergeKind::Promote, false).unwrap();
+        memory.take_out(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
+        memory.sync().unwrap();
+        let disk = disk.power_cut_keep_nothing();
+        drop(memory);
+        let holds = |path: &str| disk.bytes(path).unwrap().windows(7).any(|window| window == b"hunter2");
+        assert!(disk.files().iter().any(|(path, _)| holds(path)), "a control");
+        let memory = open(&disk);
+        let left: Vec<String> = disk.files().into_iter().map(|(path, _)| path).filter(|path| holds(path)).collect();
+        assert_eq!(left, [""; 0]);
+        memory.close().unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        verify_on(&disk, &VerifyOptions::default()).unwrap();
     }
 }

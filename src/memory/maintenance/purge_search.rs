@@ -8,6 +8,7 @@ use super::purge_mark::PurgeMark;
 use crate::branch::BranchVersion;
 use crate::memory::catalog::{BranchId, Catalog, each_state};
 use crate::memory::command::purge_selection::PurgeSelection;
+use crate::memory::history::QuotedItems;
 use crate::memory::{Error, Memory};
 use crate::object::{Hash, Time};
 use crate::record::Version;
@@ -224,15 +225,12 @@ impl PurgeSearch {
 
     /// Returns what a finish of the purge has to know; `versions` are those that go.
     pub fn mark(&self, memory: &Memory, versions: &BTreeSet<(Arc<str>, Hash)>) -> Result<PurgeMark, Error> {
-        let names: HashSet<&Arc<str>> = versions.iter().map(|(item, _)| item).chain(&self.items).collect();
-        let is_below =
-            |id: &str| self.items.iter().any(|item| id.starts_with(&format!("{}/", item.trim_end_matches('/'))));
-        let hashes: HashSet<Hash> = versions.iter().map(|(_, hash)| *hash).chain(self.files.iter().copied()).collect();
-        let quotes = memory.history.quotes(&memory.storage.segments.blobs, |decision| {
-            let versions = [decision.base, decision.child, decision.parent];
-            let names_one = versions.iter().flatten().any(|hash| hashes.contains(hash));
-            names_one || names.contains(&decision.id) || is_below(&decision.id)
-        })?;
+        let names = versions.iter().map(|(item, _)| item).chain(&self.items);
+        let quoted = QuotedItems {
+            names: names.map(|item| item.trim_end_matches('/').into()).collect(),
+            versions: versions.iter().map(|(_, hash)| *hash).chain(self.files.iter().copied()).collect(),
+        };
+        let quotes = memory.history.quotes(&memory.storage.segments.blobs, 1..memory.version() + 1, &quoted)?;
         Ok(PurgeMark { before: memory.version(), segments: self.segments.clone(), quotes })
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::branch::BranchVersion;
 use crate::lineage::{Counts, Decision, Detail, EntryOp};
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, CatalogChange, Checkpoint, RetainedState};
-use crate::memory::command::log_record::LogRecord;
+use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::command::purge_selection::PurgeSelection;
 use crate::memory::storage::trees::stored;
@@ -68,6 +68,20 @@ impl Purge {
             rows: HashMap::new(),
             time,
         }
+    }
+
+    /// Returns the command.
+    pub fn command(&self) -> Command {
+        Command::Purge(self.branch, self.selection.clone())
+    }
+
+    /// Returns when directories change: not after a time, as a clock that was set back may have it.
+    pub fn time_until(&mut self, latest: Time) -> Time {
+        if self.time > latest {
+            self.time = latest;
+            self.states.clear();
+        }
+        self.time
     }
 
     /// Works out all branches that have something of it, as the catalog has them.
