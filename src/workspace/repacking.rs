@@ -65,6 +65,11 @@ impl PackMarks {
         more
     }
 
+    /// Returns the marked packs, each with the bytes of its marked chunks.
+    pub fn marked(&self) -> impl Iterator<Item = (Hash, u64)> {
+        self.0.iter().map(|(name, marks)| (*name, marks.bytes))
+    }
+
     /// Returns the marked packs, each with the bytes of a file of its marked chunks alone.
     pub fn needed(&self) -> impl Iterator<Item = (Hash, u64)> {
         self.0.iter().map(|(name, marks)| (*name, marks.file_bytes()))

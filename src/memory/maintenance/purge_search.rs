@@ -13,7 +13,7 @@ use crate::memory::{Error, Memory};
 use crate::object::{Hash, Time};
 use crate::record::Version;
 use crate::segment::{Blocks, Row, Segment};
-use crate::workspace::{Packs, PurgedFiles, Tree, needed_of_packs};
+use crate::workspace::{PackMarks, Packs, PurgedFiles, Tree};
 
 /// What is looked for, and what was found of it.
 #[derive(Default)]
@@ -241,7 +241,9 @@ impl Memory {
         let mut states = Vec::new();
         each_state(catalog, |state| states.push(state.clone()));
         let mut packs = HashSet::new();
-        for (name, needed) in needed_of_packs(states.iter().map(|state| state.files())) {
+        let mut marks = PackMarks::default();
+        marks.mark(states.iter().map(|state| state.files()));
+        for (name, needed) in marks.marked() {
             if self.storage.trees.pack(&name)?.chunk_bytes()? > needed {
                 packs.insert(name);
             }
