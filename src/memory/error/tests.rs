@@ -153,6 +153,7 @@ fn of_limits() -> [LimitError; 7] {
 const CODES: &str = "\
 append_rule NotPermitted
 bad_document Invalid
+bad_item Invalid
 bad_name Invalid
 bad_pattern Invalid
 bad_question Invalid
@@ -200,11 +201,13 @@ not_a_store Invalid
 not_finite Invalid
 not_json Invalid
 not_kept NotFound
+not_owner NotPermitted
 old_format Unsupported
 only_root_gives NotPermitted
 other_id Invalid
 parent_moves Busy
 plan_changed Busy
+purge_running Busy
 quota Quota
 read_only ReadOnly
 root_name Invalid

@@ -20,7 +20,7 @@ use crate::memory::{Actor, BranchError, Error, Memory, Record, RecordError};
 use crate::object::Time;
 use crate::record::{Provenance, RecordContent, Version};
 use crate::segment::{Row, Segment, write_segment};
-use crate::sync::Reservation;
+use crate::sync::{Reservation, without_waiting};
 
 /// Edits in one commit from which on the records go straight into a segment.
 const BULK_EDITS: usize = 1024;
@@ -59,8 +59,8 @@ impl Memory {
             let state = self.catalog().branch(branch)?.state.clone();
             resolve(&state, edits, self.admission.budget.account(who.uid))
         };
-        for _ in 0..ROUNDS {
-            let resolved = resolve()?;
+        for round in 1..=ROUNDS {
+            let mut resolved = resolve()?;
             let (count, bytes) = resolved.size();
             if count == 0 {
                 let head = self.catalog().branch(branch)?.state.head();
@@ -68,11 +68,22 @@ impl Memory {
             }
             self.check_records(branch, resolved.puts().map(|(id, version)| (id, version.content.bytes())))?;
             let is_bulk = count >= BULK_EDITS || bytes >= BULK_BYTES;
-            let _room = self.room_for(&resolved, is_bulk)?;
+            let cost = cost_of_edits(&resolved, is_bulk);
+            let _room = match without_waiting(|| self.room_for(cost)) {
+                Err(Error::WouldWait) => {
+                    // A collection gives back no file that this holds on to.
+                    drop(resolved);
+                    let room = self.room_for(cost)?;
+                    resolved = resolve()?;
+                    room
+                }
+                room => room?,
+            };
             let done = if is_bulk && resolved.puts().all(|(_, version)| version.from.is_none()) {
                 self.commit_bulk(who, branch, &resolved)?
             } else {
-                let again = (edits.len() <= AGAIN_EDITS).then_some(&resolve as &dyn Fn() -> _);
+                // The last time in any case: who writes much is not outrun by those who write little.
+                let again = (edits.len() <= AGAIN_EDITS || round == ROUNDS).then_some(&resolve as &dyn Fn() -> _);
                 self.commit_few(who, branch, &resolved, again)?
             };
             if let Some(entry) = done {
@@ -203,17 +214,12 @@ impl Memory {
         }
     }
 
-    /// Finds room for edits; those that only delete give some back.
-    fn room_for(&self, resolved: &ResolvedEdits, is_bulk: bool) -> Result<Option<DiskReservation<'_>>, Error> {
-        if resolved.only_deletes() {
-            return self.give_room().map(|()| None);
+    /// Finds room for edits that cost so much; those that cost nothing give some back.
+    fn room_for(&self, cost: Option<u64>) -> Result<Option<DiskReservation<'_>>, Error> {
+        match cost {
+            Some(cost) => self.take_room(cost).map(Some),
+            None => self.give_room().map(|()| None),
         }
-        let cost = |content: &RecordContent| match content.bytes() as u64 {
-            bytes if is_bulk => bulk_cost_of(bytes),
-            bytes => cost_of(bytes, 0),
-        };
-        let versions = resolved.puts().map(|(_, version)| cost(&version.content)).sum::<u64>();
-        self.take_room(cost_of(0, 0) + versions).map(Some)
     }
 
     /// Fails as a commit of this correction would for its vector, and changes nothing.
@@ -236,6 +242,16 @@ impl Memory {
         }
         Ok(())
     }
+}
+
+/// Returns what edits cost; nothing where they only delete.
+fn cost_of_edits(resolved: &ResolvedEdits, is_bulk: bool) -> Option<u64> {
+    let cost = |content: &RecordContent| match content.bytes() as u64 {
+        bytes if is_bulk => bulk_cost_of(bytes),
+        bytes => cost_of(bytes, 0),
+    };
+    let versions = resolved.puts().map(|(_, version)| cost(&version.content)).sum::<u64>();
+    (!resolved.only_deletes()).then_some(cost_of(0, 0) + versions)
 }
 
 /// Makes the versions of a bulk commit, outside the writer's lock.

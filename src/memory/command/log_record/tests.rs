@@ -83,6 +83,7 @@ fn the_format_says_which_codes_there_are() {
         (code::ROLLBACK_FILES, "rollback of files"),
         (code::CLOCK, "clock"),
         (code::OWNER, "owner"),
+        (code::PURGE, "purge"),
     ];
     assert_eq!(table("Log records"), used.map(|(code, name)| (code, name.to_owned())).into());
     let settings = Setting::ALL.map(|setting| (setting.code(), setting.name().to_owned()));
