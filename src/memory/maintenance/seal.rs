@@ -234,7 +234,11 @@ impl Memory {
                 log::warn!("the journal file {} is not needed any longer and stays: {error}", Journal::path_of(number));
             }
         }
-        if replaced && let Err(error) = self.sweep(stored, &catalog) {
+        // A collection does so itself, and tells where that fails.
+        if replaced
+            && !stored.is_kept_together()
+            && let Err(error) = self.sweep(stored, &catalog)
+        {
             log::warn!("segments that others took the place of stay until the next gc: {error}");
         }
         self.maintenance.indexer.wake();

@@ -122,6 +122,11 @@ impl Stored {
         self.together = together;
     }
 
+    /// Tells whether that was said, as a collection does.
+    pub fn is_kept_together(&self) -> bool {
+        self.together
+    }
+
     /// Has the next part say all, so that what the parts say now can go.
     pub fn write_anew(&mut self) {
         self.anew = true;
