@@ -1,7 +1,7 @@
 //! The document of `vectors/<id>.json` and the line of `export/records.jsonl`.
 
 use super::float::{vector_bytes, write_vector};
-use super::{Provenance, Version};
+use super::{Provenance, RecordContent, Version};
 
 /// What stands before each value of a document, and behind the last.
 const DOCUMENT: [&str; 12] = [
@@ -21,7 +21,20 @@ const DOCUMENT: [&str; 12] = [
 /// What stands behind the user if the text is newer than the vector.
 const STALE: &str = ",\n\"vector_stale\": true";
 /// The same for an export line.
-const EXPORT: [&str; 5] = ["{\"id\":", ",\"text\":", ",\"metadata\":", ",\"vector\":", "}\n"];
+const EXPORT: [&str; 12] = [
+    "{\"id\":",
+    ",\"text\":",
+    ",\"metadata\":",
+    ",\"created\":\"",
+    "\",\"modified\":\"",
+    "\",\"branch\":",
+    ",\"agent\":",
+    ",\"session\":",
+    ",\"task\":",
+    ",\"uid\":",
+    ",\"vector\":",
+    "}\n",
+];
 /// What stands in an export line in front of the vector if the text is newer; else as many blanks, so that the length
 /// of an export follows from sums.
 const EXPORT_STALE: &str = ",\"vector_stale\":true";
@@ -30,10 +43,10 @@ const _: () = assert!(EXPORT_STALE.len() == EXPORT_FRESH.len(), "one length");
 /// Bytes of a time.
 const TIME_BYTES: usize = "2026-01-01T00:00:00.000000000Z".len();
 
-/// Bytes of a document beside id, text, metadata, the stamp's texts and the vector.
+/// Bytes of a document beside what [`json_bytes`] counts and the vector.
 const DOCUMENT_BYTES: usize = total(&DOCUMENT) + 2 * TIME_BYTES;
-/// Bytes of an export line beside id, text, metadata and the vector.
-pub const EXPORT_BYTES: usize = total(&EXPORT) + EXPORT_FRESH.len();
+/// Bytes of an export line beside what [`json_bytes`] counts and the vector.
+pub const EXPORT_BYTES: usize = total(&EXPORT) + 2 * TIME_BYTES + EXPORT_FRESH.len();
 
 const fn total(pieces: &[&str]) -> usize {
     let (mut sum, mut at) = (0, 0);
@@ -44,20 +57,35 @@ const fn total(pieces: &[&str]) -> usize {
     sum
 }
 
-/// Returns the length of [`write_document`]'s output for a version of that stamp and dimension, whose
-/// id, text and metadata take `json_bytes` as JSON. Nothing is rendered.
-pub fn document_bytes(json_bytes: u32, stamp: &Provenance, dim: Option<usize>) -> u64 {
+/// Returns the bytes of a record as JSON, as far as they vary: id, text, metadata, and who wrote it.
+pub fn json_bytes(id: &str, content: &RecordContent, stamp: &Provenance) -> u32 {
+    let text = content.text.as_deref().map_or("null".len(), string_bytes);
     let labels: usize =
         [&stamp.branch, &stamp.agent, &stamp.session, &stamp.task].into_iter().map(|label| string_bytes(label)).sum();
     let uid = stamp.uid.checked_ilog10().map_or(1, |log| log as usize + 1);
-    let stale = if stamp.vector_stale { STALE.len() } else { 0 };
-    (DOCUMENT_BYTES + json_bytes as usize + labels + uid + stale + vector_bytes(dim)) as u64
+    (string_bytes(id) + text + content.metadata.len() + labels + uid) as u32
+}
+
+/// Returns the length of [`write_document`]'s output for a version of that dimension, of which [`json_bytes`] is known.
+/// Nothing is rendered.
+pub fn document_bytes(json_bytes: u32, vector_stale: bool, dim: Option<usize>) -> u64 {
+    let stale = if vector_stale { STALE.len() } else { 0 };
+    (DOCUMENT_BYTES + json_bytes as usize + stale + vector_bytes(dim)) as u64
 }
 
 /// Appends the document: one top-level key a line, the vector last.
 pub fn write_document(out: &mut Vec<u8>, version: &Version) {
+    let [vector, end] = write_up_to_vector(out, version, DOCUMENT);
+    write_raw(out, if version.stamp.vector_stale { STALE } else { "" }, "");
+    write_raw(out, vector, "");
+    write_vector(out, version.content.vector.as_deref());
+    write_raw(out, end, "");
+}
+
+/// Appends all keys before the vector, and returns what stands before that and at the end.
+fn write_up_to_vector(out: &mut Vec<u8>, version: &Version, pieces: [&'static str; 12]) -> [&'static str; 2] {
     let stamp = &version.stamp;
-    let [id, text, metadata, created, modified, branch, agent, session, task, uid, vector, end] = DOCUMENT;
+    let [id, text, metadata, created, modified, branch, agent, session, task, uid, vector, end] = pieces;
     write_text(out, id, Some(&version.id));
     write_text(out, text, version.content.text.as_deref());
     write_raw(out, metadata, &version.content.metadata);
@@ -68,18 +96,12 @@ pub fn write_document(out: &mut Vec<u8>, version: &Version) {
     write_text(out, session, Some(&stamp.session));
     write_text(out, task, Some(&stamp.task));
     write_raw(out, uid, &stamp.uid.to_string());
-    write_raw(out, if stamp.vector_stale { STALE } else { "" }, "");
-    write_raw(out, vector, "");
-    write_vector(out, version.content.vector.as_deref());
-    write_raw(out, end, "");
+    [vector, end]
 }
 
 /// Appends one line that `ingest` takes back.
 pub fn write_export_line(out: &mut Vec<u8>, version: &Version) {
-    let [id, text, metadata, vector, end] = EXPORT;
-    write_text(out, id, Some(&version.id));
-    write_text(out, text, version.content.text.as_deref());
-    write_raw(out, metadata, &version.content.metadata);
+    let [vector, end] = write_up_to_vector(out, version, EXPORT);
     write_raw(out, if version.stamp.vector_stale { EXPORT_STALE } else { EXPORT_FRESH }, "");
     write_raw(out, vector, "");
     write_vector(out, version.content.vector.as_deref());
@@ -140,10 +162,11 @@ mod tests {
                 for (uid, vector_stale) in [(0, false), (9, true), (10, false), (u32::MAX, true)] {
                     let mut version = version(vector, text);
                     (version.stamp.uid, version.stamp.vector_stale) = (uid, vector_stale);
+                    version.json_bytes = json_bytes(&version.id, &version.content, &version.stamp);
                     let mut out = Vec::new();
                     write_document(&mut out, &version);
                     let dim = vector.map(<[f32]>::len);
-                    assert_eq!(out.len() as u64, document_bytes(version.json_bytes, &version.stamp, dim));
+                    assert_eq!(out.len() as u64, document_bytes(version.json_bytes, vector_stale, dim));
                     let mut line = Vec::new();
                     write_export_line(&mut line, &version);
                     assert_eq!(line.len(), EXPORT_BYTES + version.json_bytes as usize + vector_bytes(dim));
@@ -167,6 +190,18 @@ mod tests {
             (&value["vector"][1], &value["task"], &value["uid"]),
             (&(-0.5).into(), &"t\n1".into(), &1000.into())
         );
+    }
+
+    #[test]
+    fn an_export_line_says_who_and_when_and_can_be_written_back() {
+        let mut out = Vec::new();
+        let version = version(Some(&[1.0, -0.5]), Some("hello"));
+        write_export_line(&mut out, &version);
+        assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let mut document = Vec::new();
+        write_document(&mut document, &version);
+        assert_eq!(value, serde_json::from_slice::<serde_json::Value>(&document).unwrap());
     }
 
     #[test]

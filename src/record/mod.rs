@@ -6,6 +6,6 @@ mod document;
 mod float;
 mod version;
 
-pub use document::{EXPORT_BYTES, document_bytes, write_document, write_export_line};
+pub use document::{EXPORT_BYTES, document_bytes, json_bytes, write_document, write_export_line};
 pub use float::{FLOAT_BYTES, vector_bytes};
 pub use version::{Computed, Provenance, RecordContent, Version};

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::document::json_bytes;
 use crate::object::{Context, Hash, Hasher, Time};
 use crate::text::Frequencies;
 use crate::vector::{self, Code};
@@ -53,7 +54,7 @@ pub struct Version {
     pub stamp: Provenance,
     /// Euclidean length of the vector, 0 without one.
     pub norm: f32,
-    /// Bytes of id, text and metadata as JSON.
+    /// Bytes of id, text, metadata and stamp as JSON, as far as they vary.
     pub json_bytes: u32,
     /// Number of terms in the document that text questions search.
     pub terms: u32,
@@ -95,7 +96,7 @@ impl Version {
     pub fn new(id: Arc<str>, content: RecordContent, stamp: Provenance) -> Version {
         let hash = content.hash(&id);
         let norm = content.vector.as_deref().map_or(0.0, vector::norm);
-        let json_bytes = content.json_bytes(&id);
+        let json_bytes = json_bytes(&id, &content, &stamp);
         let terms = content.terms();
         Version::stored(id, content, stamp, Computed { hash, norm, lengths: (json_bytes, terms) })
     }
@@ -166,12 +167,6 @@ impl RecordContent {
         }
         hasher.field(self.metadata.as_bytes());
         hasher.finish()
-    }
-
-    /// Returns the bytes of the record `id` with this content as JSON, without its vector.
-    pub fn json_bytes(&self, id: &str) -> u32 {
-        let text = self.text.as_deref().map_or("null".len(), super::document::string_bytes);
-        (super::document::string_bytes(id) + text + self.metadata.len()) as u32
     }
 
     fn terms(&self) -> u32 {

@@ -12,7 +12,7 @@
 //! | 7 hashes | content hash | rows × 32 |
 //! | 8 payload ends | u64, where each payload ends in section 9 | rows × 8 |
 //! | 9 payloads | row (u32), created, modified (i64), stamp (u32), flags, lengths, text, metadata | – |
-//! | 10 lengths | u32 pairs: bytes of JSON, number of terms | rows × 8 |
+//! | 10 lengths | u32 pairs: bytes of JSON with the stamp, number of terms | rows × 8 |
 //! | 11 stamps | branch, agent, session, task and the uid | – |
 //! | 12 postings | the inverted index of the rows' texts | – |
 //! | 13 facets | the index of the rows' metadata | – |
@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use super::{Blocks, Container, GraphFile, SegmentError};
 use crate::facet::Facets;
 use crate::object::{BlobStore, CodecError, Hash, Reader, SetHash, Time, Writer};
-use crate::record::{Computed, Provenance, RecordContent, Version};
+use crate::record::{Computed, Provenance, RecordContent, Version, json_bytes};
 use crate::text::Postings;
 use crate::vector::{self, Metric};
 
@@ -41,8 +41,8 @@ pub(super) const STAMPS: usize = 11;
 pub(super) const POSTINGS: usize = 12;
 pub(super) const FACETS: usize = 13;
 /// Kind byte of a file of records; 1 was the form without facets, 3 the one whose payloads did not say of which row,
-/// 7 the one whose stamps had no task.
-pub(super) const KIND: u8 = 8;
+/// 7 the one whose stamps had no task, 8 the one whose lengths left the stamps out.
+pub(super) const KIND: u8 = 9;
 
 /// Flag of a payload: the row has a text.
 pub(super) const HAS_TEXT: u8 = 1;
@@ -309,7 +309,7 @@ impl Segment {
             metadata: payload.metadata.into(),
         };
         let (id, hash, lengths) = (self.id(row)?, self.hash(row)?, self.lengths(row)?);
-        if content.hash(id) != hash || content.json_bytes(id) != lengths.0 {
+        if content.hash(id) != hash || json_bytes(id, &content, &payload.stamp) != lengths.0 {
             return Err(self.container.damaged(HASHES, &format!("row {row} is not what its hash and length say")));
         }
         let norm = content.vector.as_deref().map_or(0.0, vector::norm);
@@ -358,7 +358,7 @@ impl Segment {
         String::from_utf8(bytes).map_err(|_| self.container.damaged(IDS, "an id is not UTF-8"))
     }
 
-    /// Reads the bytes of a row's id, text and metadata as JSON, where it decides what is served.
+    /// Reads the bytes of a row's id, text, metadata and stamp as JSON, where it decides what is served.
     pub fn served_json_bytes(&self, row: u32, blocks: &mut Blocks) -> Result<u32, SegmentError> {
         let bytes = self.container.read(LENGTHS, u64::from(row) * 8, 4, blocks)?;
         Ok(u32::from_le_bytes(bytes.try_into().unwrap_or_default()))

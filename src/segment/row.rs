@@ -86,7 +86,7 @@ impl Row {
         }
     }
 
-    /// Returns the bytes of id, text and metadata as JSON, where they decide what is served.
+    /// Returns the bytes of id, text, metadata and stamp as JSON, where they decide what is served.
     pub fn served_json_bytes(&self, blocks: &mut Blocks) -> Result<u32, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.json_bytes),

@@ -106,7 +106,7 @@ impl Snapshot {
             Row::Unsealed(version) => version.json_bytes,
             Row::Sealed(segment, row) => segment.lengths(*row)?.0,
         };
-        let length = document_bytes(json_bytes, &stamp, dim);
+        let length = document_bytes(json_bytes, stamp.vector_stale, dim);
         Ok(Some(RecordStat { length, modified: stamp.modified, created: stamp.created }))
     }
 
