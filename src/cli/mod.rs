@@ -5,6 +5,7 @@
 
 mod actor;
 mod commands;
+mod dump;
 mod exit;
 mod failure;
 mod formats;

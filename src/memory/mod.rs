@@ -8,6 +8,7 @@ mod admission;
 mod backup;
 mod catalog;
 mod command;
+mod dump;
 mod environment;
 mod error;
 #[cfg(fuzzing)]
@@ -32,6 +33,7 @@ pub use catalog::{BRANCH_NUMBERS, BranchId, Revision, View};
 pub use command::log_record::MergeKind;
 pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
 pub use command::record_patch::RecordPatch;
+pub use dump::StampedRecord;
 pub use environment::Environment;
 pub use error::{
     Advice, BranchError, ClockError, CopyError, Error, Kind, LimitError, MergeError, OpenError, PurgeError,

@@ -13,6 +13,20 @@ impl Time {
     }
 }
 
+/// A text is no time.
+#[derive(Debug, thiserror::Error)]
+#[error("it is no time as 2026-01-01T00:00:00Z is")]
+pub struct NotATime;
+
+impl std::str::FromStr for Time {
+    type Err = NotATime;
+
+    fn from_str(text: &str) -> Result<Time, NotATime> {
+        let time: jiff::Timestamp = text.parse().ok().filter(|_| text.ends_with('Z')).ok_or(NotATime)?;
+        i64::try_from(time.as_nanosecond()).map(Time).map_err(|_| NotATime)
+    }
+}
+
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = jiff::Timestamp::from_nanosecond(i128::from(self.0)).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
@@ -29,5 +43,15 @@ mod tests {
     fn a_time_prints_as_rfc_3339_in_utc_with_nine_digits() {
         assert_eq!(Time(0).to_string(), "1970-01-01T00:00:00.000000000Z");
         assert_eq!(Time(1_700_000_000_123_456_789).to_string(), "2023-11-14T22:13:20.123456789Z");
+    }
+
+    #[test]
+    fn a_time_reads_back() {
+        for time in [0, -1, 1_700_000_000_123_456_789].map(Time) {
+            assert_eq!(time.to_string().parse::<Time>().ok(), Some(time));
+        }
+        assert!(
+            ["", "today", "2026-01-01", "2026-01-01T00:00:00+01:00"].iter().all(|text| text.parse::<Time>().is_err())
+        );
     }
 }

@@ -17,6 +17,8 @@ mod command_line;
 mod clock;
 /// Flipped, cut, swapped and deleted bytes and files.
 mod damage;
+/// Branches as plain folders, and back.
+mod dump;
 /// Kills, power cuts and torn writes.
 mod durability;
 /// Every disk call fails in turn.

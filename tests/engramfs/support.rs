@@ -44,6 +44,11 @@ pub fn verify(disk: &ForgetfulDisk) -> Result<serde_json::Value, Error> {
     engramfs::memory::verify_on(&(Arc::new(disk.clone()) as Arc<dyn Disk>), &Default::default())
 }
 
+/// Checks a store in a folder.
+pub fn verify_folder(store: &std::path::Path) {
+    engramfs::memory::verify(store, &Default::default()).unwrap();
+}
+
 pub fn who() -> Actor {
     Actor { uid: 1000, gid: 1000, name: "ann".into() }
 }

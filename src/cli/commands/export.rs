@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use crate::cli::dump::export_all;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::formats::{Format, copy, write_fvecs};
 use crate::cli::output::{Output, remark};
-use crate::cli::target::{Access, StateExports, Target};
-use crate::memory::Export;
+use crate::cli::target::{Access, StateExports, Target, open_store};
+use crate::memory::{Export, OpenMode};
 
 /// Writes all records of a branch to a file: .jsonl, or .npy and .fvecs with their ids beside them.
 ///
@@ -20,12 +21,16 @@ use crate::memory::Export;
 #[command(before_help = "Examples:
   engramfs export /mnt/memory/main records.jsonl
   engramfs export ~/memory:main vectors.npy --ids ids.txt
-  engramfs export ~/memory:main base.fvecs      (ids go to base.fvecs.ids)")]
+  engramfs export ~/memory:main base.fvecs      (ids go to base.fvecs.ids)
+  engramfs export --all ~/memory:main dump      (a folder, which import --all makes into a store)")]
 pub struct Args {
     /// The branch: its directory under a mount, or STORE:NAME-PATH.
     target: String,
-    /// The file; the end of its name tells the format.
+    /// The file; the end of its name tells the format. With --all a folder that is not there.
     file: PathBuf,
+    /// Writes the branch and all below it into a folder: records with who and when, files, checkpoints, settings, bases.
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
     /// Where the ids go, one a line, in the order of the rows; without it to FILE.ids.
     #[arg(long, value_name = "FILE")]
     ids: Option<PathBuf>,
@@ -33,6 +38,9 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
+    if args.all {
+        return run_all(&target, &args.file, out);
+    }
     let format = Format::of(&args.file)?;
     let ids = match (format, &args.ids) {
         (Format::JsonArray, _) => {
@@ -75,6 +83,23 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
         "file": args.file, "ids": ids, "records": written, "left_out": left_out, "reason": reason,
         "kept_by": reason.map(|_| ".jsonl"),
     }))?;
+    Ok(Exit::Done)
+}
+
+/// Dumps a branch. Whoever can read the store's own folder can do that, beside a server too.
+fn run_all(target: &Target, folder: &Path, out: &mut Output) -> Result<Exit, CommandError> {
+    let (store, name_path) = target.in_store()?;
+    let memory = open_store(&store, OpenMode::ReadOnly)?;
+    let report = export_all(&memory, memory.resolve(&name_path)?, folder)?;
+    if !out.is_json() {
+        remark(format_args!(
+            "{} branches in {} states are in {}",
+            report["branches"],
+            report["states"],
+            folder.display()
+        ));
+    }
+    out.json_only(&report)?;
     Ok(Exit::Done)
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::cli::dump::import_all;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::formats::{FieldMap, InputRow, RowReader};
@@ -23,11 +24,12 @@ const BATCH_ROWS: usize = 65_536;
   engramfs import /mnt/memory/main records.jsonl
   engramfs import ~/memory:main vectors.npy --ids ids.txt
   engramfs import ~/memory:main pages.jsonl --map id=url_hash,text=body,vector=embedding
-  engramfs import --create ~/new-memory:main ~/notes      (a record for each .md and .txt file)")]
+  engramfs import --create ~/new-memory:main ~/notes      (a record for each .md and .txt file)
+  engramfs import --all dump ~/restored                   (a store out of an export --all)")]
 pub struct Args {
-    /// The branch: its directory under a mount, or STORE:NAME-PATH.
-    target: String,
-    /// The file, whose name's end tells the format; a folder of .md and .txt files; or - for JSON Lines from standard input.
+    /// The branch: its directory under a mount, or STORE:NAME-PATH. With --all the folder of a dump.
+    target: PathBuf,
+    /// With --all the store that is made; else the file, whose name's end tells the format; a folder of .md and .txt files; or - for JSON Lines from standard input.
     file: PathBuf,
     /// The ids of the rows of an array, one a line; without it they are row-00000000 and on.
     #[arg(long, value_name = "FILE")]
@@ -38,10 +40,25 @@ pub struct Args {
     /// Makes the store if it is not there.
     #[arg(long)]
     create: bool,
+    /// Makes a new store out of what export --all wrote, with the same heads of all branches and checkpoints.
+    #[arg(long, conflicts_with_all = ["ids", "map", "create"])]
+    all: bool,
 }
 
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
-    let target: Target = args.target.parse()?;
+    if args.all {
+        let report = import_all(&args.target, &args.file)?;
+        if !out.is_json() {
+            remark(format_args!(
+                "{} branches with the heads of the dump are in {}",
+                report["branches"],
+                args.file.display()
+            ));
+        }
+        out.json_only(&report)?;
+        return Ok(Exit::Done);
+    }
+    let target = Target::parse(&args.target)?;
     // Before the store is touched: a wrong name or header changes nothing.
     let rows = RowReader::open(&args.file, args.ids.as_deref(), args.map.as_ref())?;
     let left_out = rows.left_out;

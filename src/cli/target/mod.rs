@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+pub use closed::open_store;
 pub use place::store_of;
 
 use super::actor;
@@ -139,6 +140,19 @@ impl Target {
                 let value = result?;
                 closed?;
                 Ok(value)
+            }
+        }
+    }
+
+    /// Returns the store that the branch is in, and its name path there.
+    pub fn in_store(&self) -> Result<(PathBuf, String), CommandError> {
+        match self {
+            Target::Closed { store, name_path } => Ok((store.clone(), name_path.clone())),
+            Target::Mounted(directory) => {
+                let store = store_of(directory).ok().flatten().ok_or_else(|| no_target(directory))?;
+                let status = Mounted::new(directory).document(Document::Status)?;
+                let status: Value = serde_json::from_str(&status).unwrap_or_default();
+                Ok((store, status["path"].as_str().unwrap_or_default().to_owned()))
             }
         }
     }

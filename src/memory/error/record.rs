@@ -28,6 +28,9 @@ pub enum RecordError {
     /// A list, which a bare vector may have been meant as.
     #[error("a record is an object or bare text, and what begins with [ is neither")]
     List,
+    /// A time is in RFC 3339.
+    #[error("{0:?} is no time")]
+    NotATime(String),
     /// Bare text is in UTF-8.
     #[error("the text is no UTF-8 at byte {0}")]
     NotUtf8(usize),
@@ -115,6 +118,7 @@ impl RecordError {
             RecordError::NotJson(_) => invalid("not_json"),
             RecordError::NotARecord(_)
             | RecordError::List
+            | RecordError::NotATime(_)
             | RecordError::Delete
             | RecordError::DeleteWithContent
             | RecordError::NotNumbers => invalid("bad_document"),

@@ -16,10 +16,10 @@ use crate::memory::command::record_input::RecordEdit;
 use crate::memory::command::record_patch::RecordPatch;
 use crate::memory::merging::merge::{AGAIN, ROUNDS};
 use crate::memory::merging::merge_budget::PlanError;
-use crate::memory::{Actor, BranchError, Error, Memory, Record, RecordError};
+use crate::memory::{Actor, BranchError, Error, Memory, Record, RecordError, StampedRecord};
 use crate::object::Time;
 use crate::record::{Provenance, RecordContent, Version};
-use crate::segment::{Row, Segment, write_segment};
+use crate::segment::{Row, Segment, SegmentError, write_segment};
 use crate::sync::{Reservation, without_waiting};
 
 /// Edits in one commit from which on the records go straight into a segment.
@@ -140,7 +140,9 @@ impl Memory {
         let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
         drop(rows);
         let segment = self.storage.segments.get_fresh(&name)?;
-        let entry = self.commit_segment(who, branch, segment, resolved)?;
+        let deletes = resolved.deletes().cloned().collect();
+        let relied = Relied { holds: &|state| resolved.holds(state), on: &|id| resolved.relies_on(id) };
+        let entry = self.commit_segment(who, branch, segment, deletes, &relied)?;
         self.maintenance.indexer.wake();
         Ok(entry)
     }
@@ -153,19 +155,19 @@ impl Memory {
         who: &Actor,
         branch: BranchId,
         segment: Arc<Segment>,
-        resolved: &ResolvedEdits,
+        deletes: Vec<Arc<str>>,
+        relied: &Relied<'_>,
     ) -> Result<Option<Arc<SignedEntry>>, Error> {
         let name = segment.name();
-        let deletes: Vec<Arc<str>> = resolved.deletes().cloned().collect();
         // The clock is asked without the catalog's lock: in one statement the guard would last until its end.
         let catalog = self.catalog().clone();
         let time = self.now();
         let mut bulk = Bulk::new(&catalog, branch, segment, &deletes, time)?;
-        if !resolved.holds(&catalog.branch(branch)?.state)? {
+        if !(relied.holds)(&catalog.branch(branch)?.state)? {
             return Ok(None);
         }
         drop(catalog);
-        let again = |bulk: &Bulk, catalog: &Catalog, most| bulk.again(catalog, most, &|id| resolved.relies_on(id));
+        let again = |bulk: &Bulk, catalog: &Catalog, most| bulk.again(catalog, most, relied.on);
         for _ in 0..ROUNDS {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             if !bulk.holds(&self.catalog()) {
@@ -196,6 +198,38 @@ impl Memory {
             return Ok(Some(entry));
         }
         Err(BranchError::Moves.into())
+    }
+
+    /// Commits versions that were written elsewhere, with who wrote them and when, and deletes.
+    pub fn put_stamped(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        mut records: Vec<StampedRecord>,
+        deletes: &[Arc<str>],
+    ) -> Result<(), Error> {
+        if records.is_empty() && deletes.is_empty() {
+            return Ok(());
+        }
+        if records.is_empty() {
+            let changes = deletes.iter().map(|id| RecordChange::Delete { id: id.clone() }).collect();
+            return self.transact(who, &[Some(branch)], || Ok(Command::Commit(branch, changes))).map(drop);
+        }
+        self.check_records(branch, records.iter().map(|record| (record.id(), record.bytes())))?;
+        let bytes = records.iter().map(StampedRecord::bytes).sum::<usize>();
+        let _room = self.take_room(cost_of(0, 0) + bulk_cost_of(bytes as u64))?;
+        records.sort_by(|one, other| one.id().cmp(other.id()));
+        let rows: Vec<Row> =
+            records.into_iter().map(|StampedRecord(version)| Row::Unsealed(Arc::new(version))).collect();
+        let dim = VersionBuilder::new(self, who, branch)?.check(&rows)?;
+        let _publishing = self.storage.segments.blobs.publishing();
+        let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
+        let segment = self.storage.segments.get_fresh(&name)?;
+        // They are whole versions, so that what others do meanwhile changes nothing in them.
+        let relied = Relied { holds: &|_| Ok(true), on: &|_| false };
+        self.commit_segment(who, branch, segment, deletes.to_vec(), &relied)?;
+        self.maintenance.indexer.wake();
+        Ok(())
     }
 
     /// Deletes a record where it still is that version; tells whether it was.
@@ -252,6 +286,14 @@ fn cost_of_edits(resolved: &ResolvedEdits, is_bulk: bool) -> Option<u64> {
     };
     let versions = resolved.puts().map(|(_, version)| cost(&version.content)).sum::<u64>();
     (!resolved.only_deletes()).then_some(cost_of(0, 0) + versions)
+}
+
+/// What the rows of a segment were made of.
+struct Relied<'a> {
+    /// Whether that still is so in a state.
+    holds: &'a dyn Fn(&Arc<BranchVersion>) -> Result<bool, SegmentError>,
+    /// Whether a record is among it.
+    on: &'a dyn Fn(&str) -> bool,
 }
 
 /// Makes the versions of a bulk commit, outside the writer's lock.

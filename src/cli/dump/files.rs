@@ -1,0 +1,341 @@
+//! The files of a state: an index with all that is known of each path, and their contents as a plain tree.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{FILES, INDEX, damaged};
+use crate::cli::exit::Exit;
+use crate::cli::failure::CommandError;
+use crate::memory::{
+    Actor, Attrs, BranchId, EditError, FILES_ROOT, FileKind, FileName, FileOp, Make, Memory, Tree, TreeError, View,
+    XattrHow,
+};
+
+/// Bytes that are read and written at a time.
+const PIECE: usize = 1 << 20;
+
+/// Bytes that are text nearly always.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Hash, Debug)]
+#[serde(untagged)]
+enum AnyBytes {
+    Text(String),
+    Hex { hex: String },
+}
+
+impl AnyBytes {
+    fn of(bytes: &[u8]) -> AnyBytes {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => AnyBytes::Text(text.to_owned()),
+            Err(_) => AnyBytes::Hex { hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect() },
+        }
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>, CommandError> {
+        match self {
+            AnyBytes::Text(text) => Ok(text.clone().into_bytes()),
+            AnyBytes::Hex { hex } => {
+                let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+                let bytes: Option<Vec<u8>> = hex.as_bytes().chunks(2).map(byte).collect();
+                bytes.ok_or_else(|| damaged(format!("{hex} is not hex")))
+            }
+        }
+    }
+}
+
+/// One path of the index.
+#[derive(Serialize, Deserialize, PartialEq, Debug)]
+pub(super) struct PathEntry {
+    /// From `files/` on; empty for that folder itself.
+    path: AnyBytes,
+    kind: String,
+    /// In octal, 12 bits.
+    mode: String,
+    uid: u32,
+    gid: u32,
+    mtime: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    /// Hash of size and content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+    /// Of a symbolic link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<AnyBytes>,
+    /// The number of a device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<u32>,
+    /// An earlier path of the same file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link_to: Option<AnyBytes>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    xattrs: Vec<(AnyBytes, AnyBytes)>,
+}
+
+fn kind_name(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::CharDevice => "char_device",
+        FileKind::BlockDevice => "block_device",
+    }
+}
+
+/// Lists all paths with their inodes, each folder before what is in it.
+pub(super) fn list(tree: &Tree) -> Result<Vec<(PathEntry, u64)>, CommandError> {
+    let (mut found, mut first) = (Vec::new(), HashMap::new());
+    let mut todo = vec![(Vec::new(), FILES_ROOT)];
+    while let Some((path, inode)) = todo.pop() {
+        found.push((entry(tree, &path, inode, &mut first)?, inode));
+        let Ok(entries) = tree.entries(inode, None) else { continue };
+        let below = |name: &FileName| if path.is_empty() { name.to_vec() } else { [&path, &**name].join(&b'/') };
+        let inside: Vec<(Vec<u8>, u64)> = entries.map(|(name, inode)| (below(name), inode)).collect();
+        todo.extend(inside.into_iter().rev());
+    }
+    Ok(found)
+}
+
+fn entry(tree: &Tree, path: &[u8], inode: u64, first: &mut HashMap<u64, AnyBytes>) -> Result<PathEntry, CommandError> {
+    let node = tree.node(inode).map_err(stored)?;
+    let own = AnyBytes::of(path);
+    let link_to = first.get(&inode).cloned();
+    if node.directory().is_none() && node.nlink() > 1 {
+        first.entry(inode).or_insert_with(|| own.clone());
+    }
+    let is_device = matches!(node.kind(), FileKind::CharDevice | FileKind::BlockDevice);
+    Ok(PathEntry {
+        path: own,
+        kind: kind_name(node.kind()).to_owned(),
+        mode: format!("{:04o}", node.mode),
+        uid: tree.owner(node),
+        gid: node.gid,
+        mtime: node.mtime.to_string(),
+        size: node.content().map(|_| node.size()),
+        hash: node.content_hash().map(|hash| hash.to_string()),
+        target: node.target().map(AnyBytes::of),
+        device: is_device.then(|| node.rdev()),
+        link_to,
+        xattrs: node.xattrs().map(|(name, value)| (AnyBytes::of(name), AnyBytes::of(value))).collect(),
+    })
+}
+
+/// Writes index and contents into a folder.
+pub(super) fn write(memory: &Memory, tree: &Tree, folder: &Path) -> Result<(), CommandError> {
+    let index = folder.join(INDEX);
+    let failed = |error: std::io::Error| CommandError::file("written", &index, &error);
+    let mut lines = BufWriter::new(File::create(&index).map_err(failed)?);
+    for (entry, inode) in list(tree)? {
+        serde_json::to_writer(&mut lines, &entry).map_err(|error| failed(error.into()))?;
+        lines.write_all(b"\n").map_err(failed)?;
+        write_one(memory, tree, &entry, inode, folder)?;
+    }
+    lines.flush().map_err(failed)?;
+    lines.get_ref().sync_all().map_err(failed)
+}
+
+fn write_one(memory: &Memory, tree: &Tree, entry: &PathEntry, inode: u64, folder: &Path) -> Result<(), CommandError> {
+    let place = place(folder, &entry.path)?;
+    let failed = |error: std::io::Error| CommandError::file("written", &place, &error);
+    if let Some(other) = &entry.link_to {
+        return fs::hard_link(self::place(folder, other)?, &place).map_err(failed);
+    }
+    match entry.kind.as_str() {
+        "directory" => fs::create_dir(&place).map_err(failed),
+        "symlink" => {
+            let target = entry.target.as_ref().map(AnyBytes::bytes).transpose()?.unwrap_or_default();
+            symlink(OsStr::from_bytes(&target), &place).map_err(failed)
+        }
+        "file" => {
+            let mut file = File::create_new(&place).map_err(failed)?;
+            let (size, mut offset) = (entry.size.unwrap_or(0), 0);
+            while offset < size {
+                let bytes = tree.read(inode, offset, PIECE, memory.packs()).map_err(stored)?;
+                file.write_all(&bytes).map_err(failed)?;
+                offset += bytes.len().max(1) as u64;
+            }
+            file.sync_all().map_err(failed)
+        }
+        // Pipes, sockets and devices stand in the index alone.
+        _ => Ok(()),
+    }
+}
+
+fn place(folder: &Path, path: &AnyBytes) -> Result<PathBuf, CommandError> {
+    Ok(folder.join(FILES).join(OsStr::from_bytes(&path.bytes()?)))
+}
+
+/// Reads the index of a folder.
+pub(super) fn read(folder: &Path) -> Result<Vec<PathEntry>, CommandError> {
+    let index = folder.join(INDEX);
+    let text = fs::read_to_string(&index).map_err(|error| CommandError::file("read", &index, &error))?;
+    let parse = |line: &str| {
+        serde_json::from_str(line)
+            .map_err(|error| damaged(format!("{} has a line that is none: {error}", index.display())))
+    };
+    text.lines().map(parse).collect()
+}
+
+/// Makes the files of a branch those of a folder; nothing is done where they are so already.
+pub(super) fn restore(memory: &Memory, who: &Actor, branch: BranchId, folder: &Path) -> Result<(), CommandError> {
+    let wanted = read(folder)?;
+    let is_there = |tree: &Tree| -> Result<bool, CommandError> {
+        let present = list(tree)?;
+        Ok(present.len() == wanted.len() && present.iter().zip(&wanted).all(|((one, _), other)| one == other))
+    };
+    let before = memory.files(&View::Branch(branch))?;
+    if is_there(&before)? {
+        return Ok(());
+    }
+    let maker = FileMaker { memory, who, branch, folder };
+    maker.clear(&before)?;
+    maker.make(&wanted)?;
+    if is_there(&memory.files(&View::Branch(branch))?)? {
+        return Ok(());
+    }
+    Err(damaged(format!("the files that {} lists are not those that came of it", folder.join(INDEX).display())))
+}
+
+/// Makes files in a branch.
+struct FileMaker<'a> {
+    memory: &'a Memory,
+    who: &'a Actor,
+    branch: BranchId,
+    folder: &'a Path,
+}
+
+impl FileMaker<'_> {
+    fn edit(&self, op: FileOp<'_>) -> Result<u64, CommandError> {
+        match self.memory.edit(self.who, self.branch, op) {
+            Ok(outcome) => Ok(outcome.inode),
+            Err(EditError::Refused(error)) => Err(error.into()),
+            Err(EditError::Tree(error)) => Err(damaged(format!("a file can't be made: {error}"))),
+        }
+    }
+
+    /// Removes all there is.
+    fn clear(&self, tree: &Tree) -> Result<(), CommandError> {
+        for (entry, inode) in list(tree)?.iter().rev().filter(|(_, inode)| *inode != FILES_ROOT) {
+            let path = entry.path.bytes()?;
+            let (above, name) = split(&path);
+            let (parent, name) = (tree.resolve(above).map_err(stored)?, FileName::new(name).map_err(stored)?);
+            let is_folder = tree.node(*inode).map_err(stored)?.directory().is_some();
+            self.edit(match is_folder {
+                true => FileOp::Rmdir { parent, name, keep: false },
+                false => FileOp::Unlink { parent, name, keep: false },
+            })?;
+        }
+        let root = tree.node(FILES_ROOT).map_err(stored)?;
+        for (name, _) in root.xattrs() {
+            self.edit(FileOp::RemoveXattr { inode: FILES_ROOT, name: name.to_vec() })?;
+        }
+        Ok(())
+    }
+
+    fn make(&self, wanted: &[PathEntry]) -> Result<(), CommandError> {
+        let mut inodes = HashMap::new();
+        for entry in wanted {
+            let path = entry.path.bytes()?;
+            let inode = if path.is_empty() { FILES_ROOT } else { self.make_one(entry, &path, &inodes)? };
+            if entry.link_to.is_none() {
+                for (name, value) in &entry.xattrs {
+                    let (name, value) = (name.bytes()?, value.bytes()?);
+                    self.edit(FileOp::SetXattr { inode, name, value, how: XattrHow::Any })?;
+                }
+            }
+            inodes.insert(path, inode);
+        }
+        // What is made in a folder changes its time, so each comes behind all in it.
+        for entry in wanted.iter().rev() {
+            let inode = inodes.get(&entry.path.bytes()?).copied().unwrap_or(FILES_ROOT);
+            let mode =
+                u32::from_str_radix(&entry.mode, 8).map_err(|_| damaged(format!("{} is no mode", entry.mode)))?;
+            let mtime = entry.mtime.parse().map_err(|_| damaged(format!("{} is no time", entry.mtime)))?;
+            let (mode, uid, gid, mtime) = (Some(mode), Some(entry.uid), Some(entry.gid), Some(mtime));
+            self.edit(FileOp::SetAttr { inode, attrs: Attrs { mode, uid, gid, mtime, ..Attrs::default() } })?;
+        }
+        Ok(())
+    }
+
+    fn make_one(&self, entry: &PathEntry, path: &[u8], inodes: &HashMap<Vec<u8>, u64>) -> Result<u64, CommandError> {
+        let (above, name) = split(path);
+        let known = |path: &[u8]| {
+            inodes.get(path).copied().ok_or_else(|| damaged(format!("{} is listed too early", entry_name(path))))
+        };
+        let parent = known(above)?;
+        let name = FileName::new(name).map_err(|error| damaged(format!("{}: {error}", entry_name(path))))?;
+        if let Some(other) = &entry.link_to {
+            return self.edit(FileOp::Link { inode: known(&other.bytes()?)?, parent, name });
+        }
+        let device = entry.device.unwrap_or(0);
+        let make = match entry.kind.as_str() {
+            "file" => Make::File,
+            "directory" => Make::Directory,
+            "symlink" => Make::Symlink(entry.target.as_ref().map(AnyBytes::bytes).transpose()?.unwrap_or_default()),
+            "fifo" => Make::Fifo,
+            "socket" => Make::Socket,
+            "char_device" => Make::CharDevice(device),
+            "block_device" => Make::BlockDevice(device),
+            other => return Err(damaged(format!("{} is called a {other}", entry_name(path)))),
+        };
+        let is_file = make == Make::File;
+        let inode = self.edit(FileOp::Create { parent, name, make, mode: 0o600, uid: entry.uid, gid: entry.gid })?;
+        if is_file {
+            self.fill(entry, inode)?;
+        }
+        Ok(inode)
+    }
+
+    /// Writes the content of a file; what is zeros becomes a hole.
+    fn fill(&self, entry: &PathEntry, inode: u64) -> Result<(), CommandError> {
+        let place = place(self.folder, &entry.path)?;
+        let failed = |error: std::io::Error| CommandError::file("read", &place, &error);
+        // Nothing is followed, and nothing waited for, whatever stands there.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let mut file = File::options().read(true).custom_flags(flags).open(&place).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(damaged(format!("{} is no file", place.display())));
+        }
+        let (mut offset, mut piece) = (0, Vec::new());
+        loop {
+            piece.clear();
+            let read = (&mut file).take(PIECE as u64).read_to_end(&mut piece).map_err(failed)?;
+            if read == 0 {
+                break;
+            }
+            if piece.iter().any(|byte| *byte != 0) {
+                self.edit(FileOp::Write { inode, offset, bytes: piece.as_slice().into() })?;
+            }
+            offset += read as u64;
+        }
+        self.edit(FileOp::SetAttr { inode, attrs: Attrs { size: Some(offset), ..Attrs::default() } }).map(drop)
+    }
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&[], path),
+    }
+}
+
+fn entry_name(path: &[u8]) -> String {
+    format!("files/{}", String::from_utf8_lossy(path))
+}
+
+fn stored(error: TreeError) -> CommandError {
+    CommandError::new(
+        Exit::Failed,
+        "files",
+        format!("the files can't be read: {error}"),
+        "run engramfs verify on the store",
+    )
+}

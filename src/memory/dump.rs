@@ -1,0 +1,116 @@
+//! What a dump takes out of a store, and how another store takes it in: records with who wrote them and when.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::command::record_input::RecordEdit;
+use super::{BranchId, Error, Memory, RecordError, Snapshot, Tree};
+use crate::object::Time;
+use crate::record::{Provenance, Version};
+
+/// A version of a record as a line of an export has it, with who wrote it and when.
+pub struct StampedRecord(pub(in crate::memory) Version);
+
+/// What a line says beside the content.
+#[derive(Deserialize)]
+struct StampKeys {
+    id: String,
+    created: String,
+    modified: String,
+    branch: String,
+    agent: String,
+    session: String,
+    task: String,
+    uid: u32,
+    #[serde(default)]
+    vector_stale: bool,
+}
+
+impl StampedRecord {
+    /// Parses a line of an export; errors name it by `number`, counted from 1.
+    pub fn parse(line: &[u8], number: usize) -> Result<StampedRecord, Error> {
+        let failed = |error: serde_json::Error| RecordError::NotARecord(Arc::new(error)).in_line(number);
+        let keys: StampKeys = serde_json::from_slice(line).map_err(failed)?;
+        let time =
+            |text: &str| text.parse::<Time>().map_err(|_| RecordError::NotATime(text.to_owned()).in_line(number));
+        let (created, modified) = (time(&keys.created)?, time(&keys.modified)?);
+        let edit = RecordEdit::parse_line(line, number, &|| keys.id.as_str().into())?;
+        let Some(RecordEdit::Correct { id, patch, .. }) = edit else {
+            return Err(RecordError::Delete.in_line(number).into());
+        };
+        let content = patch.applied(None).map_err(|error| error.in_line(number))?;
+        let [branch, agent, session, task] = [keys.branch, keys.agent, keys.session, keys.task].map(Arc::from);
+        let (uid, vector_stale) = (keys.uid, keys.vector_stale);
+        let stamp = Provenance { created, modified, branch, agent, session, task, uid, vector_stale };
+        Ok(StampedRecord(Version::new(id, content, stamp)))
+    }
+
+    /// Returns the id.
+    pub fn id(&self) -> &Arc<str> {
+        &self.0.id
+    }
+
+    /// Returns about how many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        self.0.raw_bytes() as usize
+    }
+}
+
+impl Snapshot {
+    /// Returns the files.
+    pub fn files(&self) -> &Tree {
+        self.state.files()
+    }
+
+    /// Returns whether it has this very version of a record, stamp included.
+    pub fn has(&self, record: &StampedRecord) -> Result<bool, Error> {
+        let Some(row) = self.state.find(&record.0.id)? else { return Ok(false) };
+        Ok(row.hash()? == record.0.hash && row.stamp()? == record.0.stamp)
+    }
+}
+
+impl Memory {
+    /// Returns the state of its parent that a branch was forked from, or joined with last.
+    pub fn base(&self, branch: BranchId) -> Result<Snapshot, Error> {
+        Ok(Snapshot::new(self.catalog().branch(branch)?.base.clone()))
+    }
+
+    /// Returns what was said about a checkpoint.
+    pub fn checkpoint_text(&self, branch: BranchId, label: &str) -> Result<Arc<str>, Error> {
+        let catalog = self.catalog();
+        let checkpoint = catalog.branch(branch)?.checkpoints.get(label);
+        checkpoint.map(|checkpoint| checkpoint.text.clone()).ok_or_else(|| Error::NoCheckpoint(label.to_string()))
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::record::write_export_line;
+
+    #[test]
+    fn a_line_of_an_export_comes_back_to_the_byte() {
+        let line = concat!(
+            r#"{"id":"a\"b","text":"t","metadata":{"k":[1.0]},"created":"2026-01-01T00:00:00.000000001Z","#,
+            r#""modified":"2026-01-02T00:00:00.000000000Z","branch":"main/x","agent":"ann","session":"s","task":"","#,
+            r#""uid":7,"vector_stale":true,"vector":[1.5]}"#
+        );
+        let record = StampedRecord::parse(line.as_bytes(), 1).unwrap();
+        let mut out = Vec::new();
+        write_export_line(&mut out, &record.0);
+        let again = StampedRecord::parse(&out, 1).unwrap();
+        assert!(again.0 == record.0 && again.0.stamp.vector_stale && again.0.stamp.uid == 7);
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(value, serde_json::from_str::<serde_json::Value>(line).unwrap());
+    }
+
+    #[test]
+    fn a_line_without_who_and_when_is_refused_with_its_number() {
+        for line in [r#"{"id":"a","text":"t"}"#, r#"{"id":"a","delete":true}"#, "text", ""] {
+            let error = StampedRecord::parse(line.as_bytes(), 7).err().unwrap();
+            assert!(error.to_string().starts_with("line 7: "), "{error}");
+        }
+    }
+}
