@@ -22,7 +22,6 @@ const BATCH_ROWS: usize = 65_536;
 #[derive(clap::Args)]
 #[command(before_help = "Examples:
   engramfs import /mnt/memory/main records.jsonl
-  engramfs import ~/memory:main vectors.npy --ids ids.txt
   engramfs import ~/memory:main pages.jsonl --map id=url_hash,text=body,vector=embedding
   engramfs import --create ~/new-memory:main ~/notes      (a record for each .md and .txt file)
   engramfs import --all dump ~/restored                   (a store out of an export --all)")]
