@@ -1,7 +1,7 @@
 //! Stores to be frozen: another build opens, verifies and reads them, and gets the heads that were recorded.
 //!
-//! `scripts/freeze.sh VERSION` writes those of a release to `tests/data/stores/VERSION/`. None is frozen yet: format 2 still
-//! changes until version 0.2.
+//! `scripts/freeze.sh VERSION` writes those of a version to `tests/data/stores/VERSION/`. They may be written again until the
+//! version is tagged; from then on every build opens them.
 
 mod history;
 
@@ -128,6 +128,16 @@ fn check(frozen: &Path) {
     memory.merge(&who(), branch, MergeKind::Merge, false).unwrap();
     memory.close().unwrap();
     verify_on(&disk, &VerifyOptions::default()).unwrap_or_else(|error| panic!("{frozen:?}, gone on with: {error}"));
+}
+
+#[test]
+fn stores_of_every_version_open_verify_and_read() {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/stores");
+    let versions: Vec<PathBuf> = fs::read_dir(all).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!versions.is_empty());
+    for (version, name) in versions.iter().flat_map(|version| STORES.map(|name| (version, name))) {
+        check(&version.join(name));
+    }
 }
 
 /// With `ENGRAMFS_FREEZE` the stores stay in that folder.
