@@ -313,6 +313,21 @@ print(os.stat('f').st_mtime, os.stat('f').st_atime)";
 }
 
 #[test]
+fn an_fsync_makes_no_entry_of_its_own() {
+    let (mount, _) = mounted();
+    let entries = |mount: &Mounted| read(mount.at("main/lineage")).lines().count();
+    let before = entries(&mount);
+    let code = "import os, time
+fd = os.open('main/files/f', os.O_WRONLY | os.O_CREAT); start = time.time()
+for n in range(400): os.pwrite(fd, b'x', n); os.fsync(fd)
+print(int(time.time() - start))";
+    let seconds: usize = mount.python(code).trim().parse().unwrap();
+    // What gathers within a second is one entry.
+    let made = entries(&mount) - before;
+    assert!(made <= seconds + 3, "{made} entries for 400 fsyncs within {seconds} s");
+}
+
+#[test]
 fn permission_bits_are_kept_and_setgid_is_inherited() {
     let (mount, at) = mounted();
     mount.sh("cd main/files; umask 027; echo x > f; mkdir d; chmod 2775 d; mkdir d/e; echo > d/f; chmod 6755 f");
