@@ -172,7 +172,12 @@ impl File for RecordFile {
             return Err(InputRefusal::Append.into());
         }
         let start = if self.append { buffer.bytes.len() as u64 } else { offset };
-        check_length(start.saturating_add(data.len() as u64))?;
+        if let Err(refused) = check_length(start.saturating_add(data.len() as u64)) {
+            // The beginning of a document that is too long is no document.
+            buffer.set_length(0)?;
+            self.set_pending(&mut buffer, false);
+            return Err(refused);
+        }
         let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
         let own = buffer.own;
         let undo = buffer.put(start, data)?;

@@ -142,12 +142,29 @@ fn parse_numbers(json: &str) -> Result<Option<Vec<f32>>, RecordError> {
     inside.split(',').map(number).collect::<Result<_, _>>().map(Some)
 }
 
+/// Bytes by which a line may be longer than a document: for the keys that an export adds.
+const STAMP_BYTES_MAX: usize = 64 << 10;
+
+/// Returns how many bytes a text takes in the document that reading shows, whose length is limited.
+fn json_bytes(text: &str) -> usize {
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+        0..0x20 => 6,
+        _ => 1,
+    };
+    text.bytes().map(escaped).sum()
+}
+
 /// Reads bare text, without the line end behind it.
 fn parse_text(bytes: &[u8]) -> Result<&str, RecordError> {
     let text = std::str::from_utf8(bytes).map_err(|error| match error.error_len() {
         None => RecordError::Incomplete,
         Some(_) => RecordError::NotUtf8(error.valid_up_to()),
     })?;
+    let length = json_bytes(text);
+    if length > DOCUMENT_BYTES_MAX {
+        return Err(RecordError::TooLarge(length));
+    }
     let line = text.strip_suffix('\n').unwrap_or(text);
     Ok(line.strip_suffix('\r').filter(|_| line.len() < text.len()).unwrap_or(line))
 }
@@ -250,7 +267,7 @@ impl RecordEdit {
         fresh_id: &dyn Fn() -> Arc<str>,
     ) -> Result<Option<RecordEdit>, RecordError> {
         let parse = || {
-            if line.len() > DOCUMENT_BYTES_MAX {
+            if line.len() > DOCUMENT_BYTES_MAX + STAMP_BYTES_MAX {
                 return Err(RecordError::TooLarge(line.len()));
             }
             match Shape::of(line) {
@@ -356,6 +373,15 @@ mod tests {
         assert_eq!(after(r#"{"text":null,"vector":null}"#), None);
         assert_eq!(after(r#"{"text":"new","replace":true}"#), expect(false, "new", "{}"));
         assert_eq!(after(r#"{"text":"new","replace":false}"#), expect(true, "new", whole));
+    }
+
+    #[test]
+    fn text_is_as_long_as_the_document_that_shows_it() {
+        let quotes = |count: usize| "\"".repeat(count);
+        assert!(RecordPatch::parse("a", quotes(DOCUMENT_BYTES_MAX / 2).as_bytes()).is_ok());
+        let error = RecordPatch::parse("a", quotes(DOCUMENT_BYTES_MAX / 2 + 1).as_bytes()).unwrap_err();
+        assert!(matches!(error, RecordError::TooLarge(_)), "{error}");
+        assert_eq!(json_bytes("a\u{1}\n\"\u{e4}"), 1 + 6 + 2 + 2 + 2);
     }
 
     #[test]

@@ -203,6 +203,23 @@ fn names_and_sizes_have_limits() {
 }
 
 #[test]
+fn a_document_that_is_too_long_changes_nothing_whatever_was_written_before() {
+    let mount = Mounted::new();
+    mount.put("main/vectors/e.json", "precious");
+    let code = "import os, errno
+for name in ('e', 'new'):
+    fd = os.open('main/vectors/%s.json' % name, os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
+    try:
+        while True: os.write(fd, b'b' * 65536)
+    except OSError as e: assert e.errno == errno.EFBIG, e
+    os.close(fd)
+print('closed')";
+    assert_eq!(mount.python(code).trim(), "closed");
+    assert_eq!(mount.text("main/vectors/e.json"), "precious");
+    assert_eq!(names(mount.at("main/vectors")), ["e.json"]);
+}
+
+#[test]
 fn ingest_takes_a_batch_whole_or_not_at_all() {
     let mount = Mounted::new();
     let done = ingest(&mount, "main", "{\"id\":\"a\",\"text\":\"1\"}\n{\"id\":\"b\",\"text\":\"2\"}\n").unwrap();
