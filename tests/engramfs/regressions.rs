@@ -1,7 +1,10 @@
 //! What went wrong once, here or elsewhere, and must not again.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Memory, MergeKind, Query, View};
+use engramfs::memory::{Environment, Memory, MergeKind, OpenMode, Query, Setting, View};
 
 use crate::support::{Chance, delete, main_of, open, put, verify, who};
 
@@ -176,4 +179,25 @@ fn what_a_rollback_of_files_took_away_again_stays_in_the_parent() {
     }
     memory.close().unwrap();
     verify(&disk).unwrap();
+}
+
+/// Only `gc` discarded it, so that branches nobody collected stayed for ever.
+#[test]
+fn a_branch_ends_by_itself_when_its_ttl_is_over() {
+    let around = Environment { idle_interval: Duration::from_millis(100), ..Environment::real(who()) };
+    let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
+    let main = main_of(&memory);
+    let fork = |name: &str, ttl: &str| {
+        let fork = memory.fork(&who(), main, name, None).unwrap();
+        memory.set(&who(), fork, Setting::Ttl, ttl).unwrap();
+        fork
+    };
+    let (idle, other) = (fork("idle", "1s"), fork("other", "1h"));
+    let start = Instant::now();
+    while memory.info(idle).is_ok() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it is there still");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(start.elapsed() >= Duration::from_millis(900), "it ended too early");
+    assert!(memory.info(other).is_ok());
 }

@@ -97,7 +97,7 @@ impl Memory {
         self.maintenance.expiry.open.lock().is_some()
     }
 
-    /// Lets files expire, unless that was done less than `interval` ago.
+    /// Lets branches and files expire, unless that was done less than `interval` ago.
     pub(in crate::memory) fn expire_in_time(&self, interval: Duration) -> Result<(), Error> {
         let now = self.now();
         {
@@ -110,6 +110,7 @@ impl Memory {
         if self.check_clock().is_err() {
             return Ok(());
         }
+        self.discard_all_expired()?;
         self.expire_files(false).map(|_| ())
     }
 

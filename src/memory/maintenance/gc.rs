@@ -116,6 +116,18 @@ impl Memory {
         Ok(self.journal().map(|journal| journal.number()))
     }
 
+    /// Discards the branches whose `config/ttl` has run out, each in its owner's name.
+    pub(in crate::memory) fn discard_all_expired(&self) -> Result<(), Error> {
+        let age = Age { now: self.now(), least: Duration::ZERO };
+        let catalog = self.catalog().clone();
+        for id in expired(&catalog, &age) {
+            let uid = catalog.branch(id)?.uid;
+            let owner = Actor { uid, name: catalog.user(uid), gid: 0 };
+            self.discard_expired(&owner, id, age.least)?;
+        }
+        Ok(())
+    }
+
     /// Discards a branch, if that is still due when nobody else writes; returns its path.
     fn discard_expired(&self, who: &Actor, branch: BranchId, least: Duration) -> Result<Option<String>, Error> {
         let mut path = None;
