@@ -1,10 +1,9 @@
 //! Telling the kernel something by itself, on threads that serve no request and hold no lock: one wakes who waits, others
 //! have the kernel forget what changed.
 //!
-//! No notice is about a directory's names: for those the kernel waits for whatever request holds the
-//! directory, and if this process is killed meanwhile, both wait for ever and keep the mount.
-//! Attributes are forgotten without waiting, and a name that leads to something gone is looked up
-//! again by whoever finds it gone. Pages go only of files whose content became another one; for those
+//! No notice is about one directory's names: for those the kernel waits for whatever request holds the
+//! directory, and if this process is killed meanwhile, both wait for ever and keep the mount. All names
+//! together, and attributes, are forgotten without waiting. Pages go only of files whose content became another one; for those
 //! the kernel waits for reads of that very file that are under way.
 
 use std::sync::Arc;
@@ -26,6 +25,10 @@ pub trait Kernel: Send + Sync {
 
     /// Makes the kernel forget the attributes of a file, and its pages.
     fn forget_content(&self, ino: u64);
+
+    /// Makes the kernel look every name up again before it is used, without waiting for anybody. Before Linux 6.16 it does so
+    /// only when the time is over that it was told.
+    fn forget_names(&self);
 }
 
 /// One call to make on the thread of notices, such as waking a poll(2).
@@ -120,6 +123,10 @@ mod tests {
 
         fn forget_content(&self, ino: u64) {
             self.forget_attributes(ino);
+        }
+
+        fn forget_names(&self) {
+            self.forget_attributes(0);
         }
     }
 

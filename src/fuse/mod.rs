@@ -27,7 +27,7 @@ pub use doctor::{Finding, examine};
 pub use error::MountError;
 pub use mount::MountOptions;
 pub use mountinfo::{SOURCE_PREFIX, source_name};
-pub use notices::connect;
+pub use notices::{NoticeChannel, connect};
 pub use process::{available_memory, measure, tune_allocator};
 pub use session::{SessionEnd, serve};
 pub use signals::INTERRUPTED;

@@ -6,6 +6,7 @@
 //! engramfs-signal   self-pipe ─ Signal ──────────────────────┘
 //! ```
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,13 +15,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
+use fuser::{Config, Filesystem, Session, SessionACL};
 
 use super::attachment::Attachment;
 use super::connection;
 use super::dispatch::session_threads;
 use super::error::MountError;
 use super::mount::{MountOptions, OwnMount};
+use super::notices::NoticeChannel;
 use super::probe::{ProbeAnswer, ask};
 use super::signals::Watcher;
 
@@ -42,7 +44,7 @@ pub enum SessionEnd {
 }
 
 enum Event {
-    Started(Notifier),
+    Started(NoticeChannel),
     Answered(io::Result<ProbeAnswer>),
     Signal(i32),
     Ended(io::Result<()>),
@@ -51,7 +53,7 @@ enum Event {
 /// Mounts `fs` and serves it until it is unmounted or SIGTERM, SIGINT or SIGHUP comes.
 ///
 /// `ready` is called on this thread, once, when the root has answered a request (for an adopted descriptor: when the handshake is
-/// done). Callers who keep the notifier drop it when this returns. A signal takes the mount out of the tree at once; whoever has
+/// done). Callers who keep the channel drop it when this returns. A signal takes the mount out of the tree at once; whoever has
 /// files open there gets 2 s to close them, then the connection is ended. A second signal ends the process with exit code 130.
 /// `fs` is dropped on return, except after a signal where the connection can be neither unmounted nor ended from here (an adopted
 /// descriptor; no root and no fusectl): then its threads last as long as the process.
@@ -59,7 +61,7 @@ enum Event {
 pub fn serve<F: Filesystem>(
     fs: F,
     options: &MountOptions,
-    ready: impl FnOnce(Notifier),
+    ready: impl FnOnce(NoticeChannel),
 ) -> Result<SessionEnd, MountError> {
     let (events, inbox) = mpsc::channel();
     let signals = events.clone();
@@ -84,8 +86,9 @@ fn converse<F: Filesystem>(fs: F, fd: OwnedFd, threads: usize, events: &Sender<E
         config.n_threads = Some(threads);
         // The kernel keeps other users out where allow_other is not set. A second check by the session would also refuse
         // the flush of a descriptor that was handed to another user.
+        let device = File::from(fd.try_clone()?);
         let session = Session::from_fd(fs, fd, SessionACL::All, config)?;
-        let _ = events.send(Event::Started(session.notifier()));
+        let _ = events.send(Event::Started(NoticeChannel { notifier: session.notifier(), device }));
         session.run()
     };
     let outcome =
@@ -102,23 +105,23 @@ struct Service<'a> {
 }
 
 impl Service<'_> {
-    fn run(&self, ready: impl FnOnce(Notifier)) -> Result<SessionEnd, MountError> {
+    fn run(&self, ready: impl FnOnce(NoticeChannel)) -> Result<SessionEnd, MountError> {
         let mut ready = Some(ready);
-        let mut notifier = None;
+        let mut channel = None;
         let deadline = Instant::now() + START_LIMIT;
         loop {
             match self.next_event(ready.is_some().then_some(deadline))? {
                 Event::Started(started) => match &self.attachment {
                     Attachment::Mounted(mount) => {
-                        notifier = Some(started);
+                        channel = Some(started);
                         self.ask_root(mount)?;
                     }
                     Attachment::Adopted => call(&mut ready, started),
                 },
                 Event::Answered(answer) => {
                     self.check(answer)?;
-                    if let Some(notifier) = notifier.take() {
-                        call(&mut ready, notifier);
+                    if let Some(channel) = channel.take() {
+                        call(&mut ready, channel);
                     }
                 }
                 Event::Signal(signal) => {
@@ -206,8 +209,8 @@ impl Service<'_> {
     }
 }
 
-fn call(ready: &mut Option<impl FnOnce(Notifier)>, notifier: Notifier) {
+fn call(ready: &mut Option<impl FnOnce(NoticeChannel)>, channel: NoticeChannel) {
     if let Some(ready) = ready.take() {
-        ready(notifier);
+        ready(channel);
     }
 }

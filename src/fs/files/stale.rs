@@ -83,6 +83,10 @@ fn forget_owners(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, befor
 
 /// A file keeps its number wherever it is moved, so inodes are compared and not paths.
 fn forget(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tree, after: &Tree) {
+    if before.unlike(after).any(|it| [it.old, it.new].into_iter().flatten().any(|node| node.directory().is_some())) {
+        // A name may lead to another file than before, and the one before may live on under another name.
+        kernel.forget_names();
+    }
     for Unlike { inode, old, new } in before.unlike(after) {
         // The kernel can't know a number that was never given.
         let Some(ino) = number(inode).filter(|_| inode < before.next_inode()) else { continue };

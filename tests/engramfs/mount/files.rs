@@ -268,6 +268,21 @@ fn a_rollback_brings_files_back_under_the_eyes_of_their_readers() {
     assert_eq!(names(mount.at("main/files")), ["a", "d"]);
 }
 
+/// The files that the names led to before live on under others.
+#[test]
+fn names_lead_where_a_merge_put_them_at_once() {
+    let mount = Mounted::new();
+    let script = "cd main; echo A > files/a; mkdir files/d branches/c; mv branches/c/files/a branches/c/files/d/a; cat files/a
+mv branches/c .; echo X > files/a; cat files/d/a
+echo base > files/x; mkdir branches/c; (cd branches/c/files; mv x x.1; echo new > x); cat files/x; mv branches/c .; cat files/x
+mkdir branches/c; (cd branches/c/files; ln x bak; echo child > t; mv t x); cat files/x; echo promote > branches/c/ctl
+echo appended >> files/x; cat files/x files/bak
+mkdir checkpoints/v; mv files/x files/y; echo other > files/x; cat files/y; echo 'rollback v' > ctl; cat files/x; ls files";
+    let seen = mount.sh(script);
+    let expected = "A\nA\nbase\nnew\nnew\nchild\nappended\nnew\nchild\nappended\nchild\nappended\na\nbak\nd\nx\nx.1\n";
+    assert_eq!(seen, expected);
+}
+
 #[test]
 fn a_new_mount_shows_what_the_old_one_took() {
     let site = Site::new();
