@@ -16,14 +16,14 @@ impl Time {
 /// A text is no time.
 #[derive(Debug, thiserror::Error)]
 #[error("it is no time as 2026-01-01T00:00:00Z is")]
-pub struct NotATime;
+pub struct TimeParseError;
 
 impl std::str::FromStr for Time {
-    type Err = NotATime;
+    type Err = TimeParseError;
 
-    fn from_str(text: &str) -> Result<Time, NotATime> {
-        let time: jiff::Timestamp = text.parse().ok().filter(|_| text.ends_with('Z')).ok_or(NotATime)?;
-        i64::try_from(time.as_nanosecond()).map(Time).map_err(|_| NotATime)
+    fn from_str(text: &str) -> Result<Time, TimeParseError> {
+        let time: jiff::Timestamp = text.parse().ok().filter(|_| text.ends_with('Z')).ok_or(TimeParseError)?;
+        i64::try_from(time.as_nanosecond()).map(Time).map_err(|_| TimeParseError)
     }
 }
 

@@ -2,7 +2,7 @@
 //! rollback.
 //!
 //! Notices go out on threads of their own, after the act, with no lock held, and before the act is
-//! answered, so that who asked for it sees what it did. They are about what is inside `files/` only,
+//! answered, so that who asked for it sees what it did. They wait for what is inside `files/` only,
 //! and the request that asks for an act holds nothing there.
 
 use super::opened::InodeKey;
@@ -83,11 +83,9 @@ fn forget_owners(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, befor
 
 /// A file keeps its number wherever it is moved, so inodes are compared and not paths.
 fn forget(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tree, after: &Tree) {
-    if before.unlike(after).any(|it| [it.old, it.new].into_iter().flatten().any(|node| node.directory().is_some())) {
-        // A name may lead to another file than before, and the one before may live on under another name.
-        kernel.forget_names();
-    }
+    let mut names_changed = false;
     for Unlike { inode, old, new } in before.unlike(after) {
+        names_changed |= [old, new].into_iter().flatten().any(|node| node.directory().is_some());
         // The kernel can't know a number that was never given.
         let Some(ino) = number(inode).filter(|_| inode < before.next_inode()) else { continue };
         match (old, new) {
@@ -97,6 +95,10 @@ fn forget(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tre
             (_, Some(_)) => kernel.forget_content(ino),
             (None, None) => {}
         }
+    }
+    if names_changed {
+        // A name may lead to another file than before, and the one before may live on under another name.
+        kernel.forget_names();
     }
 }
 

@@ -24,12 +24,12 @@ pub struct ResolvedEdits {
 /// One record before and after.
 struct ResolvedRecord {
     before: Option<Row>,
-    after: After,
+    after: EditOutcome,
     /// Whether the outcome is another one where another version stands before.
     relies: bool,
 }
 
-enum After {
+enum EditOutcome {
     AsBefore,
     Version(ResolvedVersion),
     Gone,
@@ -53,7 +53,7 @@ impl ResolvedEdits {
             match edit {
                 RecordEdit::Put { id, draft } => resolved.write(id, &RecordPatch::whole(draft), 0, &mut blocks)?,
                 RecordEdit::Correct { id, patch, line } => resolved.write(id, patch, *line, &mut blocks)?,
-                RecordEdit::Delete { id } => resolved.record(id)?.after = After::Gone,
+                RecordEdit::Delete { id } => resolved.record(id)?.after = EditOutcome::Gone,
                 RecordEdit::Rename { from, to } => resolved.rename(from, to, &mut blocks)?,
             }
         }
@@ -63,7 +63,7 @@ impl ResolvedEdits {
     fn record(&mut self, id: &Arc<str>) -> Result<&mut ResolvedRecord, SegmentError> {
         if !self.records.contains_key(id) {
             let before = self.state.find(id)?;
-            let record = ResolvedRecord { before, after: After::AsBefore, relies: false };
+            let record = ResolvedRecord { before, after: EditOutcome::AsBefore, relies: false };
             self.records.insert(id.clone(), record);
         }
         Ok(self.records.entry(id.clone()).or_insert_with(|| unreachable!("it was put there")))
@@ -72,7 +72,7 @@ impl ResolvedEdits {
     /// Returns what a record is as far as the edits have come; what is not in memory is read and counted.
     fn present(&mut self, id: &Arc<str>, blocks: &mut Blocks) -> Result<Option<ResolvedVersion>, Error> {
         let record = self.record(id)?;
-        if let After::AsBefore = record.after {
+        if let EditOutcome::AsBefore = record.after {
             record.relies = true;
             let Some(row) = record.before.clone() else { return Ok(None) };
             let version = row.served(blocks)?;
@@ -80,11 +80,11 @@ impl ResolvedEdits {
                 self.held.grow(version.content.bytes() as u64)?;
             }
             let (content, vector_stale) = (version.content.clone(), version.stamp.vector_stale);
-            self.record(id)?.after = After::Version(ResolvedVersion { content, vector_stale, from: None });
+            self.record(id)?.after = EditOutcome::Version(ResolvedVersion { content, vector_stale, from: None });
         }
         match &self.record(id)?.after {
-            After::Version(version) => Ok(Some(version.clone())),
-            After::AsBefore | After::Gone => Ok(None),
+            EditOutcome::Version(version) => Ok(Some(version.clone())),
+            EditOutcome::AsBefore | EditOutcome::Gone => Ok(None),
         }
     }
 
@@ -100,7 +100,7 @@ impl ResolvedEdits {
                 ResolvedVersion { content, vector_stale, from: before.and_then(|before| before.from) }
             }
         };
-        self.record(id)?.after = After::Version(version);
+        self.record(id)?.after = EditOutcome::Version(version);
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl ResolvedEdits {
     /// that is written again, as by an import that is repeated, or one without a vector.
     fn write_again(&mut self, id: &Arc<str>, patch: &RecordPatch) -> Result<Option<ResolvedVersion>, Error> {
         let record = self.record(id)?;
-        if !patch.is_whole() || !matches!(record.after, After::AsBefore) {
+        if !patch.is_whole() || !matches!(record.after, EditOutcome::AsBefore) {
             return Ok(None);
         }
         let Ok(content) = patch.applied(None) else { return Ok(None) };
@@ -134,8 +134,8 @@ impl ResolvedEdits {
         };
         if from != to {
             let origin = version.from.clone().unwrap_or_else(|| from.clone());
-            self.record(to)?.after = After::Version(ResolvedVersion { from: Some(origin), ..version });
-            self.record(from)?.after = After::Gone;
+            self.record(to)?.after = EditOutcome::Version(ResolvedVersion { from: Some(origin), ..version });
+            self.record(from)?.after = EditOutcome::Gone;
         }
         Ok(())
     }
@@ -143,11 +143,11 @@ impl ResolvedEdits {
     /// Leaves out what is already so, stamp aside.
     pub fn only_what_differs(&mut self) -> Result<(), SegmentError> {
         for (id, record) in &mut self.records {
-            if let (Some(row), After::Version(version)) = (&record.before, &record.after)
+            if let (Some(row), EditOutcome::Version(version)) = (&record.before, &record.after)
                 && row.hash()? == version.content.hash(id)
                 && row.stamp()?.vector_stale == version.vector_stale
             {
-                (record.after, record.relies) = (After::AsBefore, true);
+                (record.after, record.relies) = (EditOutcome::AsBefore, true);
             }
         }
         Ok(())
@@ -181,8 +181,8 @@ impl ResolvedEdits {
     /// Goes through the versions that are written.
     pub fn puts(&self) -> impl Iterator<Item = (&Arc<str>, &ResolvedVersion)> {
         self.records.iter().filter_map(|(id, record)| match &record.after {
-            After::Version(version) => Some((id, version)),
-            After::AsBefore | After::Gone => None,
+            EditOutcome::Version(version) => Some((id, version)),
+            EditOutcome::AsBefore | EditOutcome::Gone => None,
         })
     }
 
@@ -194,7 +194,7 @@ impl ResolvedEdits {
 
     /// Goes through the ids of the records that go.
     pub fn deletes(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.records.iter().filter_map(|(id, record)| matches!(record.after, After::Gone).then_some(id))
+        self.records.iter().filter_map(|(id, record)| matches!(record.after, EditOutcome::Gone).then_some(id))
     }
 
     /// Returns whether edits only delete, and something.
@@ -202,7 +202,7 @@ impl ResolvedEdits {
         let mut some = false;
         let all = self.records.values().all(|record| {
             some = some || record.before.is_some();
-            !matches!(record.after, After::Version(_))
+            !matches!(record.after, EditOutcome::Version(_))
         });
         all && some
     }
