@@ -1,4 +1,4 @@
-//! Entries in memory: what consecutive entries of a branch have in common is held once.
+//! What consecutive entries of a branch have in common, held and written once, and the rest of an entry.
 
 use std::sync::Arc;
 
@@ -33,6 +33,27 @@ impl SharedFields {
             base: entry.base,
             key: entry.key,
         }
+    }
+
+    /// Appends all but the key.
+    pub(super) fn write(&self, out: &mut Writer) {
+        out.text(&self.branch).number(self.branch_id).maybe_text(self.parent.as_deref()).number(self.parent_id);
+        self.labels.iter().fold(&mut *out, |out, label| out.text(label));
+        out.number(u64::from(self.uid)).hash(&self.base);
+    }
+
+    /// Reads what [`SharedFields::write`] wrote.
+    pub(super) fn read(input: &mut Reader<'_>, key: Hash) -> Result<SharedFields, CodecError> {
+        Ok(SharedFields {
+            branch: input.text()?.into(),
+            branch_id: input.number()?,
+            parent: input.maybe_text()?.map(Arc::from),
+            parent_id: input.number()?,
+            labels: [input.text()?.into(), input.text()?.into(), input.text()?.into()],
+            uid: u32::try_from(input.number()?).map_err(|_| CodecError::Number)?,
+            base: input.hash()?,
+            key,
+        })
     }
 }
 

@@ -194,50 +194,21 @@ impl Entry {
         self.detail.owner(self.op)
     }
 
-    /// Returns the stored bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        self.bytes(EntryForm::Stored)
-    }
-
-    fn bytes(&self, form: EntryForm) -> Vec<u8> {
+    fn canonical_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
         out.number(self.seq).byte(self.op as u8).text(&self.branch).number(self.branch_id);
         out.maybe_text(self.parent.as_deref()).number(self.parent_id).signed(self.time.0);
         out.text(&self.agent).text(&self.session).text(&self.task).number(u64::from(self.uid));
         out.hash(&self.base).hash(&self.head);
         out.number(self.counts.put).number(self.counts.deleted).number(self.counts.files);
-        self.detail.write(&mut out, form);
+        self.detail.write(&mut out, EntryForm::Signed);
         out.hash(&self.log_record).hash(&self.prev).hash(&self.key);
         out.finish()
     }
 
-    /// Reads stored bytes back.
-    pub fn read(input: &mut Reader<'_>) -> Result<Entry, CodecError> {
-        Ok(Entry {
-            seq: input.number()?,
-            op: EntryOp::from_code(input.byte()?)?,
-            branch: input.text()?.into(),
-            branch_id: input.number()?,
-            parent: input.maybe_text()?.map(Arc::from),
-            parent_id: input.number()?,
-            time: Time(input.signed()?),
-            agent: input.text()?.into(),
-            session: input.text()?.into(),
-            task: input.text()?.into(),
-            uid: u32::try_from(input.number()?).map_err(|_| CodecError::Number)?,
-            base: input.hash()?,
-            head: input.hash()?,
-            counts: Counts { put: input.number()?, deleted: input.number()?, files: input.number()? },
-            detail: Detail::read(input)?,
-            log_record: input.hash()?,
-            prev: input.hash()?,
-            key: input.hash()?,
-        })
-    }
-
     /// Returns the entry's own hash: that of its canonical bytes.
     pub fn hash(&self) -> Hash {
-        Hash::of(&CONTEXT, &self.bytes(EntryForm::Signed))
+        Hash::of(&CONTEXT, &self.canonical_bytes())
     }
 
     /// Returns whether the entry belongs to a merge into its parent.

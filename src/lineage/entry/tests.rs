@@ -1,7 +1,7 @@
 //! Entries as bytes and as JSON.
 
 use super::*;
-use crate::lineage::Side;
+use crate::lineage::{EntryChunkWriter, Side, read_entry_chunk};
 
 fn entry() -> Entry {
     let version = |n: u8| Some(Hash([n; 32]));
@@ -52,26 +52,42 @@ fn the_format_says_which_operations_there_are() {
     assert!(EntryOp::ALL.iter().all(|(op, _)| !(32..96).contains(&(*op as u8))));
 }
 
-#[test]
-fn canonical_bytes_read_back() {
-    let bytes = entry().to_bytes();
-    let mut input = Reader::new(&bytes);
-    assert_eq!(Entry::read(&mut input).unwrap(), entry());
-    assert!(input.is_empty());
+/// Two entries, the second of another branch and linked to the first.
+fn chain(key: &Key) -> [SignedEntry; 2] {
+    let public = key.public().hash();
+    let first = SignedEntry::sign(Entry { key: public, ..entry() }, key);
+    let second = Entry { seq: 8, prev: first.hash, key: public, branch: "main/y".into(), branch_id: 6, ..entry() };
+    [first, SignedEntry::sign(second, key)]
+}
+
+fn chunk_of(entries: &[SignedEntry]) -> Vec<u8> {
+    let mut chunk = EntryChunkWriter::default();
+    entries.iter().for_each(|signed| chunk.push(signed));
+    assert_eq!(chunk.count(), entries.len() as u64);
+    chunk.as_slice().to_vec()
 }
 
 #[test]
-fn every_flipped_byte_breaks_the_signature_or_the_form() {
+fn a_chunk_of_entries_reads_back() {
+    let entries = chain(&Key::from_seed(&[9; 32]));
+    assert_eq!(read_entry_chunk(&chunk_of(&entries), 7).unwrap(), entries);
+    let alike: Vec<SignedEntry> = vec![entries[0].clone(); 2];
+    let shared = chunk_of(&alike).len() - chunk_of(&alike[..1]).len();
+    assert!(shared < chunk_of(&alike[..1]).len() - 64, "what entries have in common is written once");
+}
+
+#[test]
+fn every_flipped_byte_breaks_a_signature_or_the_form() {
     let key = Key::from_seed(&[9; 32]);
-    let signed = SignedEntry::sign(entry(), &key);
-    assert!(signed.verifies(&key.public()));
-    let good = entry().to_bytes();
+    let entries = chain(&key);
+    assert!(entries.iter().all(|signed| signed.verifies(&key.public())));
+    let good = chunk_of(&entries);
     for at in 0..good.len() {
         let mut bytes = good.clone();
         bytes[at] ^= 1;
-        if let Ok(entry) = Entry::read(&mut Reader::new(&bytes)) {
-            let forged = SignedEntry { entry, ..signed.clone() };
-            assert!(!forged.verifies(&key.public()), "byte {at}");
+        if let Ok(read) = read_entry_chunk(&bytes, 7) {
+            let verifies = read.len() == 2 && read.iter().all(|signed| signed.verifies(&key.public()));
+            assert!(!verifies, "byte {at}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! An immutable file of consecutive entries, with what finds them.
 //!
 //! ```text
-//!  section 0 entries    signature (64) and canonical bytes of each
-//!          1 ends       u64 each: where it ends in section 0
+//!  section 0 entries    chunks of entries, see [`crate::lineage::EntryChunkWriter`]
+//!          1 chunks     16 bytes each: where it ends in section 0 u64 · entries up to its end u64
 //!          2 hashes     sorted, 12 bytes each: first 8 bytes of the entry's hash · u32 place in the archive
 //!          3 branches   sorted by number, 32 bytes each: number u64 · end of its steps u64 · parent u64 · uid, mode u32
 //!          4 steps      of one branch after the other, 40 bytes each: entry u64 · four totals u64
@@ -15,19 +15,20 @@
 use std::sync::OnceLock;
 
 use super::timeline::{BranchFacts, LineTotals, TimelineStep};
-use crate::lineage::{Entry, SIGNATURE_BYTES, SignedEntry};
+use crate::lineage::{SignedEntry, read_entry_chunk};
 use crate::memory::Error;
 use crate::object::{BlobStore, Hash, Reader};
-use crate::segment::Container;
+use crate::segment::{Blocks, Container};
 
 /// Kind byte of the file.
-pub(super) const KIND: u8 = 5;
+pub(super) const KIND: u8 = 10;
 pub(super) const ENTRIES: usize = 0;
-pub(super) const ENDS: usize = 1;
+pub(super) const CHUNKS: usize = 1;
 pub(super) const HASHES: usize = 2;
 pub(super) const BRANCHES: usize = 3;
 pub(super) const STEPS: usize = 4;
-/// Bytes of a row in sections 2, 3 and 4.
+/// Bytes of a row in sections 1 to 4.
+pub(super) const CHUNK_ROW: u64 = 16;
 pub(super) const HASH_ROW: u64 = 12;
 pub(super) const BRANCH_ROW: u64 = 32;
 pub(super) const STEP_ROW: u64 = 40;
@@ -125,24 +126,32 @@ impl Archive {
         Ok(numbers)
     }
 
-    /// Returns where in section 0 the entry at that place begins and ends.
-    pub fn span(&self, blobs: &BlobStore, place: u64) -> Result<(u64, u64), Error> {
-        let [start, end] = match place {
-            0 => [0, self.numbers::<1>(blobs, ENDS, 0)?[0]],
-            _ => self.numbers::<2>(blobs, ENDS, (place - 1) * 8)?,
-        };
-        if start < end { Ok((start, end)) } else { Err(self.damaged("an entry ends before it begins")) }
+    /// Returns how many chunks of entries it has.
+    pub fn chunks(&self, blobs: &BlobStore) -> Result<u64, Error> {
+        Ok(self.file(blobs)?.section_length(CHUNKS)? / CHUNK_ROW)
     }
 
-    /// Reads an entry's bytes.
-    pub fn parse(&self, bytes: &[u8]) -> Result<SignedEntry, Error> {
-        let mut input = Reader::new(bytes);
-        let mut read = || {
-            let signature: Option<[u8; SIGNATURE_BYTES]> = input.raw(SIGNATURE_BYTES).ok()?.try_into().ok();
-            let entry = Entry::read(&mut input).ok()?;
-            input.is_empty().then_some(SignedEntry { hash: entry.hash(), entry, signature: signature? })
+    /// Returns the number of the chunk with the entry at a place.
+    pub fn chunk_with(&self, blobs: &BlobStore, place: u64) -> Result<u64, Error> {
+        let chunks = self.chunks(blobs)?;
+        first_where(chunks, |at| Ok(self.numbers::<2>(blobs, CHUNKS, at * CHUNK_ROW)?[1] > place))
+    }
+
+    /// Reads a chunk of entries, checked now.
+    pub fn chunk(&self, blobs: &BlobStore, number: u64, blocks: &mut Blocks) -> Result<Vec<SignedEntry>, Error> {
+        let [start, place] = match number {
+            0 => [0, 0],
+            _ => self.numbers(blobs, CHUNKS, (number - 1) * CHUNK_ROW)?,
         };
-        read().ok_or_else(|| self.damaged("an entry can't be read"))
+        let [end, places] = self.numbers(blobs, CHUNKS, number * CHUNK_ROW)?;
+        let length = end.checked_sub(start).ok_or_else(|| self.damaged("entries end before they begin"))?;
+        let bytes = self.file(blobs)?.read(ENTRIES, start, length, blocks)?;
+        let entries = read_entry_chunk(&bytes, self.first + place)
+            .map_err(|error| self.damaged(&format!("an entry can't be read: {error}")))?;
+        if places.checked_sub(place) == Some(entries.len() as u64) {
+            return Ok(entries);
+        }
+        Err(self.damaged("a chunk holds more or fewer entries than its index says"))
     }
 
     /// Returns the row at that place in the sorted hashes.

@@ -4,11 +4,12 @@
 //! ```text
 //!  timeline   what an entry adds to the histories of its branch and its parent
 //!  tail       the entries behind the newest archive, in memory
-//!  archive    an immutable file of entries with its indexes        write   making one, folding small ones
+//!  archive    an immutable file of entries with its indexes        write   making one, folding small ones; chunks  its entries
 //!  read       finding entries and lines in both                    lines   the two files of a branch, for readers
 //! ```
 
 mod archive;
+mod chunks;
 mod lines;
 mod purge;
 mod read;
@@ -34,7 +35,7 @@ pub use purge::{Quote, QuotedItems};
 pub(super) use read::HistoryReader;
 use tail::HistoryTail;
 use timeline::{LineLengths, TimelinePoint, advance, needs_parent, tells_parent};
-use write::FreshSteps;
+use write::FreshEntries;
 
 /// The archives of a moment, and the entries behind them. Who reads holds one: a seal makes another.
 pub(super) struct Epoch {
@@ -106,20 +107,15 @@ impl History {
         if first > upto {
             return Ok(archives);
         }
-        let mut fresh = FreshSteps::new(epoch.tail.read().upto(upto));
+        let fresh = FreshEntries { first, last: upto, branches: epoch.tail.read().upto(upto) };
         let reader = HistoryReader::of(blobs, epoch.clone());
-        for seq in first..=upto {
-            fresh.push(&*reader.entry(seq)?);
-        }
-        fresh.sort();
         let older = archives.split_off(archives.len() - write::folded(&archives, upto + 1 - first));
-        let begins = older.first().map_or(first, |archive| archive.first);
-        let archive = match write::write(blobs, &older, begins, &fresh) {
+        let archive = match write::write(&reader, &older, &fresh) {
             // The disk may have room for the small one alone, and damage in an old one is not a reason to seal nothing.
             Err(error) if !older.is_empty() => {
                 log::warn!("archives of entries are not folded now: {error}");
                 archives.extend(older);
-                write::write(blobs, &[], first, &fresh)?
+                write::write(&reader, &[], &fresh)?
             }
             written => written?,
         };

@@ -5,12 +5,13 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::archive::{Archive, BRANCH_ROW, BRANCHES, ENTRIES, HASH_ROW, HASHES, KIND, STEP_ROW, STEPS};
+use super::archive::{Archive, BRANCH_ROW, BRANCHES, HASH_ROW, HASHES, KIND, STEP_ROW, STEPS};
+use super::chunks::ChunkedEntries;
 use super::{History, HistoryReader};
 use crate::lineage::Decision;
 use crate::memory::Error;
 use crate::object::{BlobStore, Hash};
-use crate::segment::ContainerWriter;
+use crate::segment::{Blocks, ContainerWriter};
 
 /// Bytes that are copied at a time.
 const COPIED: u64 = 1 << 20;
@@ -71,31 +72,21 @@ pub(in crate::memory) fn without_quotes(
 }
 
 fn rewritten(blobs: &BlobStore, archive: &Archive, quotes: &BTreeSet<Quote>) -> Result<Archive, Error> {
-    let (mut out, mut ends, mut end) = (ContainerWriter::new(blobs)?, Vec::new(), 0u64);
+    let (mut out, mut chunked) = (ContainerWriter::new(blobs)?, ChunkedEntries::default());
     let file = archive.file(blobs)?;
     out.begin()?;
-    for place in 0..archive.count {
-        let (start, stop) = archive.span(blobs, place)?;
-        let bytes = file.slice(ENTRIES, start, stop - start)?.to_vec();
-        let seq = archive.first + place;
-        let mut of_entry = quotes.range((seq, 0)..=(seq, u32::MAX)).peekable();
-        let bytes = if of_entry.peek().is_none() {
-            bytes
-        } else {
-            let mut signed = archive.parse(&bytes)?;
-            for (_, at) in of_entry {
+    for number in 0..archive.chunks(blobs)? {
+        for mut signed in archive.chunk(blobs, number, &mut Blocks::default())? {
+            let seq = signed.entry.seq;
+            for (_, at) in quotes.range((seq, 0)..=(seq, u32::MAX)) {
                 if let Some(decision) = signed.entry.detail.conflicts.get_mut(*at as usize) {
                     decision.purge_lost();
                 }
             }
-            [&signed.signature[..], &signed.entry.to_bytes()].concat()
-        };
-        out.write(&bytes)?;
-        end += bytes.len() as u64;
-        ends.push(end);
+            chunked.push(&mut out, &signed)?;
+        }
     }
-    out.begin()?;
-    ends.iter().try_for_each(|end| out.write(&end.to_le_bytes()))?;
+    chunked.finish(&mut out)?;
     let (branches, steps) = archive.counts(blobs)?;
     for (section, length) in
         [(HASHES, archive.count * HASH_ROW), (BRANCHES, branches * BRANCH_ROW), (STEPS, steps * STEP_ROW)]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Epoch;
-use super::archive::{ENTRIES, first_where};
+use super::archive::first_where;
 use super::lines::HistoryFile;
 use super::timeline::{BranchFacts, TimelinePoint, TimelineStep};
 use crate::lineage::SignedEntry;
@@ -14,8 +14,6 @@ use crate::memory::Error;
 use crate::object::{BlobStore, Hash};
 use crate::segment::Blocks;
 
-/// Bytes of entries that are read at a time where one follows the other.
-const AHEAD: u64 = 64 << 10;
 /// Branches that lie between a line and the branch in whose history it stands; more are a sign of damage.
 const DEPTH_MAX: usize = 1 << 16;
 
@@ -35,19 +33,17 @@ struct HistoryPiece {
     facts: BranchFacts,
 }
 
-/// Bytes of section 0 of an archive.
-#[derive(Default)]
-struct Window {
-    archive: usize,
-    start: u64,
-    bytes: Vec<u8>,
-}
-
 /// Entries of a chunk, from a number on.
 #[derive(Default)]
-struct Decoded {
+struct DecodedChunk {
     first: u64,
     entries: Vec<Arc<SignedEntry>>,
+}
+
+impl DecodedChunk {
+    fn get(&self, seq: u64) -> Option<Arc<SignedEntry>> {
+        self.entries.get(usize::try_from(seq.checked_sub(self.first)?).ok()?).cloned()
+    }
 }
 
 /// Reads entries and histories.
@@ -56,8 +52,8 @@ pub(in crate::memory) struct HistoryReader<'a> {
     epoch: Arc<Epoch>,
     /// The steps of each branch, newest first.
     pieces: RefCell<HashMap<u64, Arc<[HistoryPiece]>>>,
-    window: RefCell<Window>,
-    decoded: RefCell<Decoded>,
+    blocks: RefCell<Blocks>,
+    decoded: RefCell<DecodedChunk>,
 }
 
 /// Which lines of a branch are looked at.
@@ -77,9 +73,14 @@ impl<'a> HistoryReader<'a> {
             blobs,
             epoch,
             pieces: RefCell::default(),
-            window: RefCell::default(),
+            blocks: RefCell::default(),
             decoded: RefCell::default(),
         }
+    }
+
+    /// Returns the files it reads from.
+    pub(super) fn blobs(&self) -> &'a BlobStore {
+        self.blobs
     }
 
     /// Returns the number of the newest entry.
@@ -87,43 +88,31 @@ impl<'a> HistoryReader<'a> {
         self.epoch.newest()
     }
 
-    /// Returns an entry by its number.
+    /// Returns an entry by its number. Who reads one after the other decodes each chunk once.
     pub fn entry(&self, seq: u64) -> Result<Arc<SignedEntry>, Error> {
+        let mut decoded = self.decoded.borrow_mut();
+        if decoded.get(seq).is_none() {
+            *decoded = self.decode(seq)?.ok_or(Error::NoEntry(seq))?;
+        }
+        decoded.get(seq).ok_or(Error::NoEntry(seq))
+    }
+
+    /// Reads the chunk that an entry is in.
+    fn decode(&self, seq: u64) -> Result<Option<DecodedChunk>, Error> {
         let archives = &self.epoch.archives;
         let number = archives.partition_point(|archive| archive.last() < seq);
-        match archives.get(number) {
-            Some(archive) if archive.first <= seq => self.archived(number, seq - archive.first).map(Arc::new),
-            _ => self.recent(seq)?.ok_or(Error::NoEntry(seq)),
-        }
-    }
-
-    fn recent(&self, seq: u64) -> Result<Option<Arc<SignedEntry>>, Error> {
-        let mut decoded = self.decoded.borrow_mut();
-        let place = |first: u64| usize::try_from(seq.wrapping_sub(first)).unwrap_or(usize::MAX);
-        if decoded.entries.get(place(decoded.first)).is_none() {
-            let Some((first, chunk)) = self.epoch.tail.read().chunk(seq) else { return Ok(None) };
-            let entries = chunk.entries(first).map_err(|error| Error::damaged(format!("entry {seq}: {error}")))?;
-            *decoded = Decoded { first, entries: entries.into_iter().map(Arc::new).collect() };
-        }
-        Ok(decoded.entries.get(place(decoded.first)).cloned())
-    }
-
-    fn archived(&self, number: usize, place: u64) -> Result<SignedEntry, Error> {
-        let archive = &self.epoch.archives[number];
-        let (start, end) = archive.span(self.blobs, place)?;
-        let mut window = self.window.borrow_mut();
-        let window_end = window.start + window.bytes.len() as u64;
-        if window.archive != number || start < window.start || end > window_end {
-            // Who reads one after the other gets more at once.
-            let follows =
-                window.archive == number && !window.bytes.is_empty() && (window.start..=window_end).contains(&start);
-            let all = archive.span(self.blobs, archive.count - 1)?.1;
-            let upto = if follows { end.max((start + AHEAD).min(all)) } else { end };
-            let bytes = archive.file(self.blobs)?.read(ENTRIES, start, upto - start, &mut Blocks::default())?;
-            *window = Window { archive: number, start, bytes };
-        }
-        let at = (start - window.start) as usize;
-        archive.parse(&window.bytes[at..at + (end - start) as usize])
+        let (first, entries) = match archives.get(number) {
+            Some(archive) if archive.first <= seq => {
+                let chunk = archive.chunk_with(self.blobs, seq - archive.first)?;
+                let entries = archive.chunk(self.blobs, chunk, &mut self.blocks.borrow_mut())?;
+                (entries.first().map_or(0, |first| first.entry.seq), entries)
+            }
+            _ => {
+                let Some((first, chunk)) = self.epoch.tail.read().chunk(seq) else { return Ok(None) };
+                (first, chunk.entries(first).map_err(|error| Error::damaged(format!("entry {seq}: {error}")))?)
+            }
+        };
+        Ok(Some(DecodedChunk { first, entries: entries.into_iter().map(Arc::new).collect() }))
     }
 
     /// Returns an entry by its hash.

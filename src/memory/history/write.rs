@@ -3,45 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::archive::{Archive, BRANCH_ROW, BranchRow, ENTRIES, HASH_ROW, KIND, STEP_ROW, prefix};
+use super::archive::{Archive, BRANCH_ROW, BranchRow, HASH_ROW, KIND, STEP_ROW, prefix};
+use super::chunks::ChunkedEntries;
+use super::read::HistoryReader;
 use super::timeline::{BranchFacts, TimelineStep};
-use crate::lineage::SignedEntry;
 use crate::memory::Error;
 use crate::object::{BlobStore, Writer};
 use crate::segment::ContainerWriter;
 
-/// Bytes that are copied at a time.
-const COPIED: u64 = 1 << 20;
 /// Archives of about one size, each four times that of the next level, are folded into one when there are so many.
 const FOLDED: usize = 4;
 
-/// Entries that are in no archive yet.
-pub(super) struct FreshSteps {
-    /// Signatures and canonical bytes.
-    bytes: Vec<u8>,
-    ends: Vec<u64>,
-    hashes: Vec<(u64, u32)>,
-    branches: BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)>,
-}
-
-impl FreshSteps {
-    /// Takes the entries' steps; the entries are added one by one.
-    pub fn new(branches: BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)>) -> FreshSteps {
-        FreshSteps { bytes: Vec::new(), ends: Vec::new(), hashes: Vec::new(), branches }
-    }
-
-    /// Adds the next entry.
-    pub fn push(&mut self, signed: &SignedEntry) {
-        self.bytes.extend_from_slice(&signed.signature);
-        self.bytes.extend_from_slice(&signed.entry.to_bytes());
-        self.hashes.push((prefix(&signed.hash), self.ends.len() as u32));
-        self.ends.push(self.bytes.len() as u64);
-    }
-
-    /// Puts the hashes in order once all entries are there.
-    pub fn sort(&mut self) {
-        self.hashes.sort_unstable();
-    }
+/// Entries that are in no archive yet, and the steps that they are.
+pub(super) struct FreshEntries {
+    pub first: u64,
+    pub last: u64,
+    pub branches: BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)>,
 }
 
 /// Returns how many of the newest archives are folded into one of `fresh` new entries.
@@ -61,16 +38,17 @@ pub(super) fn folded(archives: &[Arc<Archive>], fresh: u64) -> usize {
 
 /// Writes one archive of older ones, which follow each other, and of the entries behind them.
 pub(super) fn write(
-    blobs: &BlobStore,
+    reader: &HistoryReader<'_>,
     older: &[Arc<Archive>],
-    first: u64,
-    fresh: &FreshSteps,
+    fresh: &FreshEntries,
 ) -> Result<Archive, Error> {
-    let count = older.iter().map(|archive| archive.count).sum::<u64>() + fresh.ends.len() as u64;
+    let first = older.first().map_or(fresh.first, |archive| archive.first);
+    let count = fresh.last + 1 - first;
+    let blobs = reader.blobs();
     let sources = Sources { blobs, older, fresh };
     let mut out = ContainerWriter::new(blobs)?;
-    sources.entries(&mut out)?;
-    sources.hashes(&mut out)?;
+    let hashes = sources.entries(reader, first, &mut out)?;
+    sources.hashes(&hashes, &mut out)?;
     let (branches, steps) = sources.branches(&mut out)?;
     sources.steps(&mut out)?;
     let mut extra = Writer::new();
@@ -82,7 +60,7 @@ pub(super) fn write(
 struct Sources<'a> {
     blobs: &'a BlobStore,
     older: &'a [Arc<Archive>],
-    fresh: &'a FreshSteps,
+    fresh: &'a FreshEntries,
 }
 
 /// The steps of one branch: in the archives that have some of them, and among the fresh ones.
@@ -93,31 +71,29 @@ struct BranchSteps<'a> {
 }
 
 impl Sources<'_> {
-    fn entries(&self, out: &mut ContainerWriter<'_>) -> Result<(), Error> {
+    /// Writes all entries; returns the sorted hashes of the fresh ones.
+    fn entries(
+        &self,
+        reader: &HistoryReader<'_>,
+        first: u64,
+        out: &mut ContainerWriter<'_>,
+    ) -> Result<Vec<(u64, u32)>, Error> {
+        let (mut chunked, mut hashes) = (ChunkedEntries::default(), Vec::new());
         out.begin()?;
-        for archive in self.older {
-            let (_, length) = archive.span(self.blobs, archive.count - 1)?;
-            for start in (0..length).step_by(COPIED as usize) {
-                let copied = COPIED.min(length - start);
-                out.write(archive.file(self.blobs)?.slice(ENTRIES, start, copied)?)?;
+        for seq in first..=self.fresh.last {
+            let signed = reader.entry(seq)?;
+            chunked.push(out, &signed)?;
+            if seq >= self.fresh.first {
+                hashes.push((prefix(&signed.hash), (seq - self.fresh.first) as u32));
             }
         }
-        out.write(&self.fresh.bytes)?;
-        out.begin()?;
-        let mut before = 0;
-        for archive in self.older {
-            for place in 0..archive.count {
-                let (_, end) = archive.span(self.blobs, place)?;
-                out.write(&(before + end).to_le_bytes())?;
-            }
-            before += archive.span(self.blobs, archive.count - 1)?.1;
-        }
-        self.fresh.ends.iter().try_for_each(|end| out.write(&(before + end).to_le_bytes()))?;
-        Ok(())
+        chunked.finish(out)?;
+        hashes.sort_unstable();
+        Ok(hashes)
     }
 
     /// Merges the sorted hashes.
-    fn hashes(&self, out: &mut ContainerWriter<'_>) -> Result<(), Error> {
+    fn hashes(&self, fresh: &[(u64, u32)], out: &mut ContainerWriter<'_>) -> Result<(), Error> {
         out.begin()?;
         let (mut at, mut before) = (vec![0; self.older.len() + 1], vec![0]);
         before.extend(self.older.iter().scan(0, |sum, archive| {
@@ -127,7 +103,7 @@ impl Sources<'_> {
         let head = |source: usize, at: u64| match self.older.get(source) {
             Some(archive) if at < archive.count => archive.hash_row(self.blobs, at).map(Some),
             Some(_) => Ok(None),
-            None => Ok(self.fresh.hashes.get(at as usize).copied()),
+            None => Ok(fresh.get(at as usize).copied()),
         };
         loop {
             let mut least = None;
