@@ -21,8 +21,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    backup, clock, completions, diff, doctor, export, gc, import, init, log, man, mount, query, restore, status,
-    umount, verbs, verify,
+    archive, backup, clock, completions, diff, doctor, export, gc, import, init, log, man, mount, query, restore,
+    status, umount, verbs, verify,
 };
 use exit::Exit;
 use failure::CommandError;
@@ -73,6 +73,7 @@ enum Verb {
     Backup(backup::Args),
     Restore(restore::Args),
     Clock(clock::Args),
+    Archive(archive::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -117,6 +118,7 @@ fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
         Verb::Backup(args) => backup::run(args, out),
         Verb::Restore(args) => restore::run(args, out),
         Verb::Clock(args) => clock::run(args, out),
+        Verb::Archive(args) => archive::run(args, out),
         Verb::Completions(args) => completions::run(args, Cli::command(), out),
         Verb::Man(args) => man::run(args, Cli::command(), out),
     }

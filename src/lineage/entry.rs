@@ -50,10 +50,12 @@ pub enum EntryOp {
     Owner = 18,
     /// Records or files went for good, with all their versions.
     Purge = 19,
+    /// Older entries were moved out of the store, into a file.
+    Archive = 20,
 }
 
 impl EntryOp {
-    const ALL: [(EntryOp, &'static str); 19] = [
+    const ALL: [(EntryOp, &'static str); 20] = [
         (EntryOp::Root, "root"),
         (EntryOp::Fork, "fork"),
         (EntryOp::Commit, "commit"),
@@ -73,6 +75,7 @@ impl EntryOp {
         (EntryOp::Clock, "clock"),
         (EntryOp::Owner, "owner"),
         (EntryOp::Purge, "purge"),
+        (EntryOp::Archive, "archive"),
     ];
 
     /// Returns the word that readers see.
@@ -101,9 +104,11 @@ pub struct Counts {
 /// What is particular to one kind of step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// A checkpoint's label, a setting's name, the name before a renaming.
+    /// A checkpoint's label, a setting's name, the name before a renaming, the last entry that was moved
+    /// out.
     pub label: Option<Arc<str>>,
-    /// A checkpoint's text, a setting's value, a refusal's reason, the owner that a branch was given.
+    /// A checkpoint's text, a setting's value, a refusal's reason, the owner that a branch was given, the hash of the
+    /// last entry that was moved out.
     pub text: Option<Arc<str>>,
     /// A merge's strategy.
     pub strategy: Option<&'static str>,

@@ -124,6 +124,7 @@ fn label_key(op: EntryOp) -> &'static str {
         EntryOp::Config => "setting",
         EntryOp::Resolve => "id",
         EntryOp::Rename => "renamed_from",
+        EntryOp::Archive => "last_archived",
         _ => "checkpoint",
     }
 }

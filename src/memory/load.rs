@@ -78,8 +78,8 @@ pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
     let files = JournalFiles::list(source.disk, manifest.journal)?;
     let mut reading = JournalReading {
         source,
+        history: History::new(&manifest.archives, manifest.catalog.start),
         catalog: manifest.catalog.counted(),
-        history: History::new(&manifest.archives),
         log_tail: LogTail {
             seq: manifest.seq,
             tip: manifest.tip,

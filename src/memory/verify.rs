@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::admission::reserve;
-use super::history::{Archive, Check, HistoryReader};
+use super::history::{self, Archive, Check, HistoryReader, MovedEntries};
 use super::load::{LoadSource, Loaded, beside_a_writer, load};
 use super::lost_temporaries;
 use super::maintenance::gc::live_files;
@@ -74,30 +74,80 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
             format!("{} is damaged at byte {}: a frame does not match its check", loaded.journal.path(), torn.offset);
         return Err(Error::damaged(message));
     }
-    let entries = check_history(blobs, &loaded, &public, options)?;
+    let moved = MovedEntries::open(disk)?;
+    let archived = check_moved(&moved, &loaded, &public, options)?;
+    let entries = check_history(blobs, &loaded, &public, (options, &archived))?;
     let states = check_states(&loaded)?;
     check_packs(&loaded, &trees)?;
     check_files(disk, blobs, &loaded, &trees)?;
     Ok(json!({
         "entries": entries, "tip": loaded.log_tail.tip.to_string(), "branches": loaded.catalog.branches.len(),
         "states": states, "unsigned": loaded.log_tail.unsigned(), "segments": segments.count(), "key": public.hash().to_string(),
+        "archived": archived.entries, "archived_missing": archived.missing,
     }))
 }
 
-/// Checks numbers, links, signatures and indexes from the first entry on; returns how many entries there are.
+/// What the files of entries that were moved out of the store say.
+#[derive(Default)]
+struct ArchivedEntries {
+    /// How many there are.
+    entries: u64,
+    /// Ranges of numbers that no file has.
+    missing: Vec<[u64; 2]>,
+    has_tip: bool,
+}
+
+/// Checks numbers, links and signatures of the entries that were moved out, as far as their files are there.
+fn check_moved(
+    moved: &MovedEntries,
+    loaded: &Loaded,
+    public: &PublicKey,
+    options: &VerifyOptions<'_>,
+) -> Result<ArchivedEntries, Error> {
+    let start = loaded.history.epoch().start;
+    let (mut archived, mut batch, mut last) = (ArchivedEntries::default(), Vec::new(), (0, Hash::ZERO));
+    let check = |batch: &mut Vec<Arc<SignedEntry>>, last: &mut (u64, Hash)| {
+        let Some(first) = batch.first() else { return Ok(()) };
+        // Where files are missing, what links the next entry to them can't be checked.
+        let follows = first.entry.seq == last.0 + 1;
+        check_chain(batch, (first.entry.seq, if follows { last.1 } else { first.entry.prev }), public)?;
+        *last = batch.last().map_or(*last, |signed| (signed.entry.seq, signed.hash));
+        batch.clear();
+        Ok::<_, Error>(())
+    };
+    let missing = moved.each(start.first, |entries| {
+        archived.entries += entries.len() as u64;
+        archived.has_tip |= entries.iter().any(|signed| Some(signed.hash) == options.expect_tip);
+        let expected = batch.last().map_or(last.0, |signed: &Arc<SignedEntry>| signed.entry.seq) + 1;
+        let is_gap = entries.first().is_some_and(|signed| signed.entry.seq != expected);
+        if batch.len() as u64 >= BATCH || is_gap {
+            check(&mut batch, &mut last)?;
+        }
+        batch.extend(entries.into_iter().map(Arc::new));
+        Ok(())
+    })?;
+    check(&mut batch, &mut last)?;
+    if last.0 + 1 == start.first && last.1 != start.prev {
+        return Err(Error::damaged(format!("the entries in archive do not lead to entry {}", start.first)));
+    }
+    archived.missing = missing.iter().map(|range| [*range.start(), *range.end()]).collect();
+    Ok(archived)
+}
+
+/// Checks numbers, links, signatures and indexes from the first entry on; returns the number of the last.
 fn check_history(
     blobs: &BlobStore,
     loaded: &Loaded,
     public: &PublicKey,
-    options: &VerifyOptions<'_>,
+    (options, archived): (&VerifyOptions<'_>, &ArchivedEntries),
 ) -> Result<u64, Error> {
     let epoch = loaded.history.epoch();
     for archive in &epoch.archives {
         archive.file(blobs)?.verify()?;
     }
     let (reader, newest) = (HistoryReader::of(blobs, epoch.clone()), epoch.newest());
-    let (mut archives, mut check) = (epoch.archives.iter().peekable(), Check::default());
-    let (mut prev, mut seq, mut has_tip) = (Hash::ZERO, 1, false);
+    let (mut archives, mut check) = (epoch.archives.iter().peekable(), Check::new(blobs, &epoch.archives)?);
+    let (mut prev, mut seq, mut has_tip) = (epoch.start.prev, epoch.start.first, archived.has_tip);
     while seq <= newest {
         let upto = newest.min(seq + BATCH - 1);
         let entries = (seq..=upto).map(|seq| reader.entry(seq)).collect::<Result<Vec<_>, _>>()?;
@@ -117,6 +167,10 @@ fn check_history(
     }
     match options.expect_tip.filter(|_| !has_tip) {
         None => Ok(newest),
+        Some(tip) if !archived.missing.is_empty() => Err(Error::damaged(format!(
+            "the tip {tip} is not in the chain, nor in the files that were moved out and are there: put the missing ones back \
+             into the folder archive, or the store was put back to an earlier state"
+        ))),
         Some(tip) => Err(Error::damaged(format!(
             "the tip {tip} is not in the chain: the store was cut off or put back to an earlier state"
         ))),
@@ -210,6 +264,7 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
         lost_temporaries::NEW_PATH,
         purge_mark::PATH,
         purge_mark::NEW_PATH,
+        history::ARCHIVE_FOLDER,
         "lost+found",
     ];
     PurgeMark::read(&**disk)?;

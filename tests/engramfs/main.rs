@@ -13,6 +13,8 @@ mod mount;
 /// The built program on stores without a mount.
 mod command_line;
 
+/// Entries that are moved out of a store.
+mod archive;
 /// Clocks that are wrong.
 mod clock;
 /// Flipped, cut, swapped and deleted bytes and files.

@@ -1,5 +1,6 @@
 //! The commands: those of the table of verbs in one file, each other one in its own.
 
+pub mod archive;
 pub mod backup;
 pub mod clock;
 pub mod completions;

@@ -20,7 +20,7 @@ use super::actor;
 use super::exit::Exit;
 use super::failure::CommandError;
 use super::formats::InputRow;
-use crate::memory::{Document, Export, OpenMode};
+use crate::memory::{Document, Export, OpenMode, Revision};
 use crate::verb::{Verb, VerbAnswer};
 use closed::Closed;
 use lineage::Lineage;
@@ -220,6 +220,22 @@ pub fn look_at_clock(store: &Path, reset: bool) -> Result<Value, CommandError> {
     let report = report?;
     closed?;
     Ok(report)
+}
+
+/// Moves entries of a store that no process serves out of its lineage; returns what moved, or would with `dry_run`.
+pub fn archive(store: &Path, before: &Revision, dry_run: bool) -> Result<Value, CommandError> {
+    let mode = if dry_run { OpenMode::ReadOnly } else { OpenMode::Existing };
+    let memory = closed::open_store(store, mode)?;
+    let report = memory.archive_lineage(&actor::current(), before, dry_run);
+    let closed = memory.close();
+    let report = report?;
+    closed?;
+    Ok(report)
+}
+
+/// Calls `each` with the line of every entry of a store that was moved out; returns the ranges of numbers that no file has.
+pub fn archived_lines(store: &Path, each: impl FnMut(&str)) -> Result<Vec<(u64, u64)>, CommandError> {
+    Ok(closed::open_store(store, OpenMode::ReadOnly)?.archived_lines(each)?)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use imbl::OrdMap;
 use super::branch::name_path;
 use super::branch_files::files_held;
 use super::settings::Setting;
-use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, Resolution, RetainedState};
+use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, LineageStart, Resolution, RetainedState};
 use crate::branch::BranchVersion;
 use crate::object::Time;
 
@@ -44,6 +44,8 @@ pub enum CatalogChange {
     Purged(Vec<BranchRef>),
     /// What lies behind this time in the future was left and changed at this time.
     Clock(Time),
+    /// The lineage begins elsewhere.
+    Begin(LineageStart),
 }
 
 impl Catalog {
@@ -80,6 +82,7 @@ impl Catalog {
             }),
             CatalogChange::Purged(branches) => branches.into_iter().for_each(|branch| self.purge(branch, seq, time)),
             CatalogChange::Clock(now) => self.follow_clock(now),
+            CatalogChange::Begin(start) => self.start = start,
             CatalogChange::Rename(id, name) => self.rename(id, name, seq),
             CatalogChange::Set(id, setting, value) => {
                 self.touch(id, seq, |branch| branch.settings = branch.settings.with(setting, &value));

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use crate::memory::{BranchError, Error};
+use crate::object::Hash;
 use branch_files::Holdings;
 use settings::{Setting, Settings};
 
@@ -46,6 +47,23 @@ pub struct Catalog {
     pub held: Holdings,
     /// The numbers of the living branches.
     pub numbers: BranchNumbers,
+    /// Where the lineage begins.
+    pub start: LineageStart,
+}
+
+/// The first entry that the store holds; those before were moved out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineageStart {
+    /// Its number.
+    pub first: u64,
+    /// Hash of the entry before, zeros for none.
+    pub prev: Hash,
+}
+
+impl Default for LineageStart {
+    fn default() -> LineageStart {
+        LineageStart { first: 1, prev: Hash::ZERO }
+    }
 }
 
 impl Catalog {

@@ -41,6 +41,15 @@ impl Revision {
         &self.text
     }
 
+    /// Returns the time that it is, where it is no label.
+    pub fn time(&self, now: Time) -> Option<Time> {
+        match self.point? {
+            RevisionPoint::At(time) => Some(time),
+            RevisionPoint::Before(age) => Some(now.after(age.saturating_neg())),
+            RevisionPoint::Number(_) | RevisionPoint::Entry(_) => None,
+        }
+    }
+
     /// Returns what it names where it is no label.
     pub fn point(&self) -> Option<RevisionPoint> {
         self.point

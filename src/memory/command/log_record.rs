@@ -130,6 +130,8 @@ pub enum Command {
     Clock,
     /// Records and files go for good, from a branch and all that hold the same.
     Purge(BranchId, Arc<PurgeSelection>),
+    /// Entries up to a number, whose last has that hash, are in a file of their own.
+    Archive(u64, Hash),
 }
 
 impl Command {
@@ -140,6 +142,7 @@ impl Command {
             Command::Commit(_, changes) => changes.iter().all(|change| matches!(change, RecordChange::Delete { .. })),
             Command::Config(_, setting, _) => matches!(setting, Setting::Keep | Setting::Ttl),
             Command::Discard(_)
+            | Command::Archive(..)
             | Command::Files(..)
             | Command::Purge(..)
             | Command::Rollback(..)
@@ -185,6 +188,7 @@ mod code {
     pub const ROLLBACK_FILES: u8 = 19;
     pub const CLOCK: u8 = 20;
     pub const OWNER: u8 = 21;
+    pub const ARCHIVE: u8 = 22;
     pub const PURGE: u8 = 23;
 }
 
@@ -239,6 +243,7 @@ impl Command {
             Command::RollbackFiles { .. } => code::ROLLBACK_FILES,
             Command::Clock => code::CLOCK,
             Command::Purge(..) => code::PURGE,
+            Command::Archive(..) => code::ARCHIVE,
         }
     }
 
@@ -288,6 +293,7 @@ impl Command {
                 out.number(branch.0).number(u64::from(*number))
             }
             Command::Purge(branch, selection) => selection.write(out.number(branch.0)),
+            Command::Archive(last, hash) => out.number(*last).hash(hash),
             Command::Resolve { branch, id, resolution } => {
                 out.number(branch.0).text(id);
                 resolution.write(out)
@@ -304,6 +310,9 @@ impl Command {
         }
         if code == code::CLOCK {
             return Ok(Command::Clock);
+        }
+        if code == code::ARCHIVE {
+            return Ok(Command::Archive(input.number()?, input.hash()?));
         }
         let branch = BranchId(input.number()?);
         Ok(match code {

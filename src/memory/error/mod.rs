@@ -116,6 +116,9 @@ pub enum Error {
     /// There is no such entry.
     #[error("there is no entry {0}")]
     NoEntry(u64),
+    /// The entry was moved out of the store.
+    #[error("entry {0} was moved out by `engramfs archive`")]
+    EntryArchived(u64),
     /// There is nothing of that name to search.
     #[error("there is nothing called '{0}' to search")]
     NoScope(String),
@@ -263,6 +266,11 @@ impl Error {
                 Kind::NotFound,
                 "no_such_entry",
                 "entries are numbered from 1 on; lineage shows their numbers",
+            ),
+            Error::EntryArchived(_) => Advice::new(
+                Kind::NotFound,
+                "archived",
+                "engramfs archive STORE --print shows it, where the files in STORE/archive still are",
             ),
             Error::NoScope(_) => {
                 Advice::new(Kind::Invalid, "bad_scope", "write branch, log or the names of root branches")

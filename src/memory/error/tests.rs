@@ -28,6 +28,7 @@ fn of_memory() -> Vec<Error> {
         Error::NotKept(text()),
         Error::NoHash(Hash::ZERO),
         Error::NoEntry(1),
+        Error::EntryArchived(1),
         Error::NoScope(text()),
         Error::Gone,
         Error::WouldWait,
@@ -152,6 +153,7 @@ fn of_limits() -> [LimitError; 7] {
 /// Programs and the tables of errnos and exit codes go by these pairs: a change of one breaks what people wrote.
 const CODES: &str = "\
 append_rule NotPermitted
+archived NotFound
 bad_document Invalid
 bad_item Invalid
 bad_name Invalid

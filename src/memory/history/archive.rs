@@ -6,12 +6,15 @@
 //!          2 hashes     sorted, 12 bytes each: first 8 bytes of the entry's hash · u32 place in the archive
 //!          3 branches   sorted by number, 32 bytes each: number u64 · end of its steps u64 · parent u64 · uid, mode u32
 //!          4 steps      of one branch after the other, 40 bytes each: entry u64 · four totals u64
+//!          5 before     sorted by number, 24 bytes each: number u64 · parent u64 · uid, mode u32
 //!  extra                first entry, entries, branches, steps: varints
 //! ```
 //!
 //! A branch has a row where an entry of the archive is a step of it ([`super::timeline`]). The totals count from the
-//! branch's beginning, so that archives are merged by putting their steps one behind the other.
+//! branch's beginning, so that archives are merged by putting their steps one behind the other. Section 5 is empty unless entries
+//! before the first were moved out: then it has what is known of the branches that lived on. Totals count from there.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use super::timeline::{BranchFacts, LineTotals, TimelineStep};
@@ -27,11 +30,13 @@ pub(super) const CHUNKS: usize = 1;
 pub(super) const HASHES: usize = 2;
 pub(super) const BRANCHES: usize = 3;
 pub(super) const STEPS: usize = 4;
-/// Bytes of a row in sections 1 to 4.
+pub(super) const BEFORE: usize = 5;
+/// Bytes of a row in sections 1 to 5.
 pub(super) const CHUNK_ROW: u64 = 16;
 pub(super) const HASH_ROW: u64 = 12;
 pub(super) const BRANCH_ROW: u64 = 32;
 pub(super) const STEP_ROW: u64 = 40;
+pub(super) const BEFORE_ROW: u64 = 24;
 
 /// How an archive is named in the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +80,17 @@ impl Archive {
     /// Names an archive; nothing is opened yet.
     pub fn new(name: Hash, first: u64, count: u64) -> Archive {
         Archive { name, first, count, file: OnceLock::new() }
+    }
+
+    /// Opens an archive whose entries nothing else tells.
+    pub fn find(blobs: &BlobStore, name: Hash) -> Result<Archive, Error> {
+        let file = Archive::open(blobs, name)?;
+        let mut extra = Reader::new(file.extra());
+        let numbers = (|| Ok((extra.number()?, extra.number()?)))();
+        let (first, count) = numbers.map_err(|error: crate::object::CodecError| {
+            Error::damaged(format!("the archive {name} is damaged: {error}"))
+        })?;
+        Ok(Archive::new(name, first, count))
     }
 
     /// Opens the file of an archive that nothing names.
@@ -195,11 +211,10 @@ impl Archive {
     pub fn row(&self, blobs: &BlobStore, at: u64) -> Result<BranchRow, Error> {
         let start = if at == 0 { 0 } else { self.numbers::<1>(blobs, BRANCHES, (at - 1) * BRANCH_ROW + 8)?[0] };
         let [branch, end, parent, rights] = self.numbers(blobs, BRANCHES, at * BRANCH_ROW)?;
-        let (uid, mode) = (rights as u32, (rights >> 32) as u32);
         if start > end || end > self.opened(blobs)?.steps {
             return Err(self.damaged("a branch's steps end before they begin"));
         }
-        Ok(BranchRow { branch, start, end, facts: BranchFacts { parent, uid, mode } })
+        Ok(BranchRow { branch, start, end, facts: facts(parent, rights) })
     }
 
     /// Returns the row of a branch, if it has steps here.
@@ -214,11 +229,37 @@ impl Archive {
         if at == branches || number(at)? != branch { Ok(None) } else { self.row(blobs, at).map(Some) }
     }
 
+    /// Returns what was known of branches before the first entry.
+    pub fn before(&self, blobs: &BlobStore) -> Result<BTreeMap<u64, BranchFacts>, Error> {
+        (0..self.befores(blobs)?).map(|at| self.before_row(blobs, at)).collect()
+    }
+
+    /// Returns what was known of a branch before the first entry.
+    pub fn facts_before(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchFacts>, Error> {
+        let count = self.befores(blobs)?;
+        let at = first_where(count, |at| Ok(self.before_row(blobs, at)?.0 >= branch))?;
+        let row = if at < count { Some(self.before_row(blobs, at)?) } else { None };
+        Ok(row.filter(|(number, _)| *number == branch).map(|(_, facts)| facts))
+    }
+
+    fn befores(&self, blobs: &BlobStore) -> Result<u64, Error> {
+        Ok(self.file(blobs)?.section_length(BEFORE)? / BEFORE_ROW)
+    }
+
+    fn before_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, BranchFacts), Error> {
+        let [branch, parent, rights] = self.numbers(blobs, BEFORE, at * BEFORE_ROW)?;
+        Ok((branch, facts(parent, rights)))
+    }
+
     /// Returns the step at that place in section 4.
     pub fn step(&self, blobs: &BlobStore, at: u64) -> Result<TimelineStep, Error> {
         let [seq, own, merged, lineage, events] = self.numbers(blobs, STEPS, at * STEP_ROW)?;
         Ok(TimelineStep { seq, totals: LineTotals { own, merged, lineage, events } })
     }
+}
+
+fn facts(parent: u64, rights: u64) -> BranchFacts {
+    BranchFacts { parent, uid: rights as u32, mode: (rights >> 32) as u32 }
 }
 
 /// Returns what stands for a hash in the sorted hashes: its order is that of the whole.

@@ -6,11 +6,15 @@
 //!  tail       the entries behind the newest archive, in memory
 //!  archive    an immutable file of entries with its indexes        write   making one, folding small ones; chunks  its entries
 //!  read       finding entries and lines in both                    lines   the two files of a branch, for readers
+//!  cut        archives without their first entries                 moved   the files that those are moved to
+//!  purge      archives without some texts of lines that merges did not keep
 //! ```
 
 mod archive;
 mod chunks;
+mod cut;
 mod lines;
+mod moved;
 mod purge;
 mod read;
 mod tail;
@@ -20,25 +24,30 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::lineage::{Entry, SignedEntry};
+use crate::memory::catalog::LineageStart;
 use crate::memory::{Error, Memory};
 use crate::object::BlobStore;
 use crate::sync::{Rank, RwLock};
 
 pub use archive::{Archive, ArchiveName};
+pub(super) use cut::without_first;
 pub use lines::HistoryFile;
+pub(super) use moved::{FOLDER as ARCHIVE_FOLDER, MovedEntries};
 pub(super) use purge::without_quotes;
 pub use purge::{Quote, QuotedItems};
 pub(super) use read::HistoryReader;
 use tail::HistoryTail;
-use timeline::{LineLengths, TimelinePoint, advance, needs_parent, tells_parent};
+use timeline::{LineLengths, LineTotals, TimelinePoint, advance, needs_parent, tells_parent};
 use write::FreshEntries;
 
 /// The archives of a moment, and the entries behind them. Who reads holds one: a seal makes another.
 pub(super) struct Epoch {
+    /// Where the entries here begin.
+    pub start: LineageStart,
     /// Oldest first.
     pub archives: Vec<Arc<Archive>>,
     tail: RwLock<HistoryTail>,
@@ -56,8 +65,8 @@ pub(super) struct History(RwLock<Arc<Epoch>>);
 
 impl History {
     /// Begins with archives, oldest first; no file is opened yet.
-    pub fn new(names: &[ArchiveName]) -> History {
-        let mut first = 1;
+    pub fn new(names: &[ArchiveName], start: LineageStart) -> History {
+        let mut first = start.first;
         let archives: Vec<Arc<Archive>> = names
             .iter()
             .map(|archive| {
@@ -67,7 +76,7 @@ impl History {
             })
             .collect();
         let tail = RwLock::ranked(Rank::Leaf, HistoryTail::new(first));
-        History(RwLock::ranked(Rank::History, Arc::new(Epoch { archives, tail })))
+        History(RwLock::ranked(Rank::History, Arc::new(Epoch { start, archives, tail })))
     }
 
     /// Returns archives and entries as they are now.
@@ -103,19 +112,19 @@ impl History {
     pub fn archive(&self, blobs: &BlobStore, upto: u64) -> Result<Vec<Arc<Archive>>, Error> {
         let epoch = self.epoch();
         let mut archives = epoch.archives.clone();
-        let first = archives.last().map_or(1, |archive| archive.last() + 1);
+        let first = archives.last().map_or(epoch.start.first, |archive| archive.last() + 1);
         if first > upto {
             return Ok(archives);
         }
-        let fresh = FreshEntries { first, last: upto, branches: epoch.tail.read().upto(upto) };
+        let fresh = FreshEntries { first, last: upto, branches: epoch.tail.read().upto(upto), before: BTreeMap::new() };
         let reader = HistoryReader::of(blobs, epoch.clone());
         let older = archives.split_off(archives.len() - write::folded(&archives, upto + 1 - first));
-        let archive = match write::write(&reader, &older, &fresh) {
+        let archive = match write::write(blobs, &reader, &older, &fresh) {
             // The disk may have room for the small one alone, and damage in an old one is not a reason to seal nothing.
             Err(error) if !older.is_empty() => {
                 log::warn!("archives of entries are not folded now: {error}");
                 archives.extend(older);
-                write::write(&reader, &[], &fresh)?
+                write::write(blobs, &reader, &[], &fresh)?
             }
             written => written?,
         };
@@ -125,11 +134,11 @@ impl History {
 
     /// Takes over what [`History::archive`] made; the caller has the writer's lock. Returns what is to be dropped
     /// without it.
-    pub fn install(&self, archives: Vec<Arc<Archive>>) -> Arc<Epoch> {
+    pub fn install(&self, archives: Vec<Arc<Archive>>, start: LineageStart) -> Arc<Epoch> {
         let old = self.epoch();
-        let sealed = archives.last().map_or(0, |archive| archive.last());
+        let sealed = archives.last().map_or(start.first - 1, |archive| archive.last());
         let tail = HistoryTail::behind(&old.tail.read(), sealed);
-        let epoch = Arc::new(Epoch { archives, tail: RwLock::ranked(Rank::Leaf, tail) });
+        let epoch = Arc::new(Epoch { start, archives, tail: RwLock::ranked(Rank::Leaf, tail) });
         std::mem::replace(&mut *self.0.write(), epoch)
     }
 }
@@ -150,7 +159,6 @@ fn lengths(signed: &SignedEntry) -> LineLengths {
 }
 
 /// Checks the indexes of archives against their entries, which come one after the other.
-#[derive(Default)]
 pub(super) struct Check {
     standings: HashMap<u64, TimelinePoint>,
     /// How many steps of each branch the archive at hand has shown.
@@ -158,6 +166,14 @@ pub(super) struct Check {
 }
 
 impl Check {
+    /// Begins with what is known of branches before the first archive.
+    pub fn new(blobs: &BlobStore, archives: &[Arc<Archive>]) -> Result<Check, Error> {
+        let before = archives.first().map(|archive| archive.before(blobs)).transpose()?.unwrap_or_default();
+        let point = |facts| TimelinePoint { facts, totals: LineTotals::default() };
+        let standings = before.into_iter().map(|(branch, facts)| (branch, point(facts))).collect();
+        Ok(Check { standings, seen: HashMap::new() })
+    }
+
     /// Checks what finds the next entry, which is in `archive`.
     pub fn entry(&mut self, blobs: &BlobStore, archive: &Archive, signed: &SignedEntry) -> Result<(), Error> {
         let entry = &signed.entry;
@@ -239,7 +255,7 @@ impl Memory {
         }
         let mut inside = std::collections::HashSet::from([branch.0]);
         let mut lines = Vec::new();
-        for seq in 1..=reader.newest() {
+        for seq in reader.first()..=reader.newest() {
             let signed = reader.entry(seq)?;
             let entry = &signed.entry;
             if inside.contains(&entry.parent_id) {

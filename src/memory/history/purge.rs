@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::archive::{Archive, BRANCH_ROW, BRANCHES, HASH_ROW, HASHES, KIND, STEP_ROW, STEPS};
+use super::archive::{Archive, BEFORE, BRANCH_ROW, BRANCHES, HASH_ROW, HASHES, KIND, STEP_ROW, STEPS};
 use super::chunks::ChunkedEntries;
 use super::{History, HistoryReader};
-use crate::lineage::Decision;
+use crate::lineage::{Decision, SignedEntry};
 use crate::memory::Error;
 use crate::object::{BlobStore, Hash};
 use crate::segment::{Blocks, ContainerWriter};
@@ -38,19 +38,23 @@ impl QuotedItems {
             || folders.any(|folder| self.names.contains(folder))
             || versions.iter().flatten().any(|version| self.versions.contains(version))
     }
+
+    /// Returns the decisions in an entry that quote a lost line of one of the items.
+    pub(super) fn quoted_in(&self, signed: &SignedEntry) -> impl Iterator<Item = Quote> {
+        let decisions = signed.entry.detail.conflicts.iter().zip(0..);
+        let quoting = decisions
+            .filter(|(decision, _)| decision.lost.iter().any(|part| part.purged.is_none()) && self.has(decision));
+        quoting.map(|(_, at)| (signed.entry.seq, at))
+    }
 }
 
 impl History {
     /// Returns the decisions in some entries that quote a lost line of what is purged.
     pub fn quotes(&self, blobs: &BlobStore, seqs: Range<u64>, purged: &QuotedItems) -> Result<Vec<Quote>, Error> {
         let (reader, mut quotes) = (HistoryReader::of(blobs, self.epoch()), Vec::new());
-        for seq in seqs {
+        for seq in seqs.start.max(reader.first())..seqs.end {
             let signed = reader.entry(seq)?;
-            for (decision, at) in signed.entry.detail.conflicts.iter().zip(0..) {
-                if decision.lost.iter().any(|part| part.purged.is_none()) && purged.has(decision) {
-                    quotes.push((seq, at));
-                }
-            }
+            quotes.extend(purged.quoted_in(&signed));
         }
         Ok(quotes)
     }
@@ -71,7 +75,7 @@ pub(in crate::memory) fn without_quotes(
     Ok(kept)
 }
 
-fn rewritten(blobs: &BlobStore, archive: &Archive, quotes: &BTreeSet<Quote>) -> Result<Archive, Error> {
+pub(super) fn rewritten(blobs: &BlobStore, archive: &Archive, quotes: &BTreeSet<Quote>) -> Result<Archive, Error> {
     let (mut out, mut chunked) = (ContainerWriter::new(blobs)?, ChunkedEntries::default());
     let file = archive.file(blobs)?;
     out.begin()?;
@@ -88,9 +92,12 @@ fn rewritten(blobs: &BlobStore, archive: &Archive, quotes: &BTreeSet<Quote>) -> 
     }
     chunked.finish(&mut out)?;
     let (branches, steps) = archive.counts(blobs)?;
-    for (section, length) in
-        [(HASHES, archive.count * HASH_ROW), (BRANCHES, branches * BRANCH_ROW), (STEPS, steps * STEP_ROW)]
-    {
+    for (section, length) in [
+        (HASHES, archive.count * HASH_ROW),
+        (BRANCHES, branches * BRANCH_ROW),
+        (STEPS, steps * STEP_ROW),
+        (BEFORE, file.section_length(BEFORE)?),
+    ] {
         out.begin()?;
         for start in (0..length).step_by(COPIED as usize) {
             out.write(file.slice(section, start, COPIED.min(length - start))?)?;

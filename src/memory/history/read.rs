@@ -78,9 +78,9 @@ impl<'a> HistoryReader<'a> {
         }
     }
 
-    /// Returns the files it reads from.
-    pub(super) fn blobs(&self) -> &'a BlobStore {
-        self.blobs
+    /// Returns the number of the first entry that the store holds.
+    pub fn first(&self) -> u64 {
+        self.epoch.start.first
     }
 
     /// Returns the number of the newest entry.
@@ -90,6 +90,9 @@ impl<'a> HistoryReader<'a> {
 
     /// Returns an entry by its number. Who reads one after the other decodes each chunk once.
     pub fn entry(&self, seq: u64) -> Result<Arc<SignedEntry>, Error> {
+        if (1..self.first()).contains(&seq) {
+            return Err(Error::EntryArchived(seq));
+        }
         let mut decoded = self.decoded.borrow_mut();
         if decoded.get(seq).is_none() {
             *decoded = self.decode(seq)?.ok_or(Error::NoEntry(seq))?;
@@ -161,7 +164,11 @@ impl<'a> HistoryReader<'a> {
 
     /// Returns a branch as it stood behind an entry. What is known of it beside the totals is the newest.
     pub fn standing(&self, branch: u64, upto: u64) -> Result<TimelinePoint, Error> {
-        let facts = self.pieces(branch)?.first().map(|piece| piece.facts).unwrap_or_default();
+        let facts = match (self.pieces(branch)?.first(), self.epoch.archives.first()) {
+            (Some(piece), _) => piece.facts,
+            (None, Some(archive)) => archive.facts_before(self.blobs, branch)?.unwrap_or_default(),
+            (None, None) => BranchFacts::default(),
+        };
         let totals = self.last_step(branch, upto)?.unwrap_or_default().totals;
         Ok(TimelinePoint { totals, facts })
     }

@@ -39,7 +39,7 @@ fn put(memory: &Memory, uid: u32, branch: BranchId, id: &str, text: u64) {
 
 fn all_entries(memory: &Memory) -> Vec<Arc<SignedEntry>> {
     let reader = memory.history_reader();
-    (1..=reader.newest()).map(|seq| reader.entry(seq).unwrap()).collect()
+    (reader.first()..=reader.newest()).map(|seq| reader.entry(seq).unwrap()).collect()
 }
 
 /// What the lineage of a branch holds, by walking from the newest entry back: `wanted` tells up to which entry each
@@ -100,8 +100,8 @@ fn check_branch(memory: &Memory, all: &[Arc<SignedEntry>], branch: BranchId, siz
     let expected = lineage_of(all, branch.0);
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{branch:?}");
     assert_eq!(found, expected);
-    let last = lineage[..lineage.len() - 1].rsplit(|byte| *byte == b'\n').next().unwrap();
-    assert_eq!(last, expected.values().last().unwrap().as_bytes(), "the newest entry stands last");
+    let last = lineage.strip_suffix(b"\n").unwrap_or_default().rsplit(|byte| *byte == b'\n').next().unwrap();
+    assert_eq!(last, expected.values().last().map_or("", |line| line).as_bytes(), "the newest entry stands last");
     assert!(read(memory, branch, HistoryFile::Events, upto, size) == events_of(all, branch.0), "{branch:?}");
     lineage
 }
@@ -296,10 +296,63 @@ fn an_index_that_leads_elsewhere_is_found_by_verify() {
     memory.seal().unwrap();
     let (epoch, reader) = (memory.history.epoch(), memory.history_reader());
     let (blobs, archive) = (&memory.storage.segments.blobs, &epoch.archives[0]);
-    let mut check = Check::default();
+    let mut check = Check::new(blobs, &epoch.archives).unwrap();
     let entries: Vec<_> = (1..=archive.last()).map(|seq| reader.entry(seq).unwrap()).collect();
     entries.iter().for_each(|signed| check.entry(blobs, archive, signed).unwrap());
-    let mut check = Check::default();
+    let mut check = Check::new(blobs, &epoch.archives).unwrap();
     check.entry(blobs, archive, &entries[0]).unwrap();
     assert!(check.entry(blobs, archive, &entries[2]).is_err(), "a step was passed over");
+}
+
+/// What one of a history's readers who may enter little sees of it.
+fn seen_by_others(memory: &Memory, branch: BranchId) -> Vec<String> {
+    let upto = memory.version();
+    let length = memory.history_length(branch, HistoryFile::Lineage, upto).unwrap();
+    let part = (branch, HistoryFile::Lineage, upto);
+    let text = memory.history_read(part, 0, length as usize + 1, &|owner, mode| owner == 1 || mode & 1 != 0).unwrap();
+    String::from_utf8(text).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn seq_of(line: &str) -> u64 {
+    serde_json::from_str::<serde_json::Value>(line).unwrap()["seq"].as_u64().unwrap()
+}
+
+#[test]
+fn what_is_left_of_histories_reads_as_before_and_goes_on() {
+    for seed in 0..6 {
+        let (mut chance, disk) = (Chance(seed), ForgetfulDisk::new());
+        let (mut memory, mut lines) = (open(&disk), BTreeMap::new());
+        for _ in 0..6 {
+            for _ in 0..25 {
+                random_step(&memory, &mut chance, &living(&memory));
+            }
+            let all = all_entries(&memory);
+            lines.extend(all.iter().map(|signed| (signed.entry.seq, signed.to_line())));
+            let cut = &all[chance.below(all.len())].entry;
+            let seen: Vec<_> = living(&memory).into_iter().map(|id| (id, seen_by_others(&memory, id))).collect();
+            let before = crate::memory::Revision::parse(&cut.time.to_string()).unwrap();
+            let report = memory.archive_lineage(&who(1), &before, false).unwrap();
+            let moved = cut.seq - all[0].entry.seq;
+            assert_eq!(report["entries"], moved);
+            for (branch, mut seen) in seen {
+                seen.retain(|line| seq_of(line) >= cut.seq);
+                assert_eq!(seen_by_others(&memory, branch), seen, "seed {seed}, cut at {}", cut.seq);
+                check_branch(&memory, &all_entries(&memory), branch, 1 << 20);
+            }
+            assert_eq!(memory.history_reader().first(), cut.seq);
+            assert!(cut.seq == 1 || memory.history_reader().entry(cut.seq - 1).is_err());
+            if chance.below(2) == 0 {
+                memory.close().unwrap();
+                drop(memory);
+                memory = open(&disk);
+            }
+        }
+        let (first, mut archived) = (memory.history_reader().first(), Vec::new());
+        assert_eq!(memory.archived_lines(|line| archived.push(line.to_owned())).unwrap(), []);
+        assert!(archived.iter().eq(lines.range(..first).map(|(_, line)| line)));
+        memory.close().unwrap();
+        drop(memory);
+        let report = verify_on(&(Arc::new(disk.clone()) as Arc<dyn Disk>), &Default::default()).unwrap();
+        assert_eq!((&report["archived"], &report["archived_missing"]), (&(first - 1).into(), &serde_json::json!([])));
+    }
 }

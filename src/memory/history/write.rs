@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::archive::{Archive, BRANCH_ROW, BranchRow, HASH_ROW, KIND, STEP_ROW, prefix};
+use super::archive::{Archive, BEFORE_ROW, BRANCH_ROW, BranchRow, HASH_ROW, KIND, STEP_ROW, prefix};
 use super::chunks::ChunkedEntries;
 use super::read::HistoryReader;
 use super::timeline::{BranchFacts, TimelineStep};
@@ -15,10 +15,13 @@ use crate::segment::ContainerWriter;
 const FOLDED: usize = 4;
 
 /// Entries that are in no archive yet, and the steps that they are.
+#[derive(Default)]
 pub(super) struct FreshEntries {
     pub first: u64,
     pub last: u64,
     pub branches: BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)>,
+    /// What was known of branches before the first entry, where entries before it were moved out.
+    pub before: BTreeMap<u64, BranchFacts>,
 }
 
 /// Returns how many of the newest archives are folded into one of `fresh` new entries.
@@ -38,19 +41,20 @@ pub(super) fn folded(archives: &[Arc<Archive>], fresh: u64) -> usize {
 
 /// Writes one archive of older ones, which follow each other, and of the entries behind them.
 pub(super) fn write(
+    blobs: &BlobStore,
     reader: &HistoryReader<'_>,
     older: &[Arc<Archive>],
     fresh: &FreshEntries,
 ) -> Result<Archive, Error> {
     let first = older.first().map_or(fresh.first, |archive| archive.first);
     let count = fresh.last + 1 - first;
-    let blobs = reader.blobs();
     let sources = Sources { blobs, older, fresh };
     let mut out = ContainerWriter::new(blobs)?;
     let hashes = sources.entries(reader, first, &mut out)?;
     sources.hashes(&hashes, &mut out)?;
     let (branches, steps) = sources.branches(&mut out)?;
     sources.steps(&mut out)?;
+    sources.before(&mut out)?;
     let mut extra = Writer::new();
     extra.number(first).number(count).number(branches).number(steps);
     let name = out.finish(KIND, extra.as_slice())?;
@@ -133,8 +137,7 @@ impl Sources<'_> {
             steps += older + gathered.fresh.map_or(0, |(_, steps)| steps.len() as u64);
             branches += 1;
             let mut row = [0; BRANCH_ROW as usize];
-            let rights = u64::from(facts.uid) | u64::from(facts.mode) << 32;
-            fill(&mut row, [gathered.branch, steps, facts.parent, rights]);
+            fill(&mut row, [gathered.branch, steps, facts.parent, rights(&facts)]);
             Ok(out.write(&row)?)
         })?;
         Ok((branches, steps))
@@ -150,6 +153,19 @@ impl Sources<'_> {
             }
             let fresh = gathered.fresh.map_or(&[][..], |(_, steps)| steps);
             fresh.iter().try_for_each(|step| write_step(out, step))
+        })
+    }
+
+    fn before(&self, out: &mut ContainerWriter<'_>) -> Result<(), Error> {
+        out.begin()?;
+        let before = match self.older.first() {
+            Some(archive) => &archive.before(self.blobs)?,
+            None => &self.fresh.before,
+        };
+        before.iter().try_for_each(|(branch, facts)| {
+            let mut row = [0; BEFORE_ROW as usize];
+            fill(&mut row, [*branch, facts.parent, rights(facts)]);
+            Ok(out.write(&row)?)
         })
     }
 
@@ -184,6 +200,10 @@ fn write_step(out: &mut ContainerWriter<'_>, step: &TimelineStep) -> Result<(), 
     let mut row = [0; STEP_ROW as usize];
     fill(&mut row, [step.seq, totals.own, totals.merged, totals.lineage, totals.events]);
     Ok(out.write(&row)?)
+}
+
+fn rights(facts: &BranchFacts) -> u64 {
+    u64::from(facts.uid) | u64::from(facts.mode) << 32
 }
 
 fn fill<const N: usize>(row: &mut [u8], numbers: [u64; N]) {

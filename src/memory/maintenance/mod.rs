@@ -1,5 +1,6 @@
 //! What the store does by itself: flushes, compaction, index builds, scrubbing, expiry and garbage collection.
 
+pub mod archive;
 pub mod compact;
 pub mod expiry;
 pub mod gc;

@@ -25,7 +25,7 @@ use crate::journal::Journal;
 use crate::lineage::{Entry, EntryOp, SignedEntry};
 use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::command::log_record::LogRecord;
-use crate::memory::history::QuotedItems;
+use crate::memory::history::{MovedEntries, QuotedItems};
 use crate::memory::merging::merge::ROUNDS;
 use crate::memory::merging::purge::Purge;
 use crate::memory::storage::manifest::Stored;
@@ -233,12 +233,14 @@ impl Memory {
     fn finish_purge(&self, stored: &mut Stored) -> Result<(), Error> {
         let Some(mark) = PurgeMark::read(&*self.disk)? else { return Ok(()) };
         if let Some(purge) = self.purge_behind(mark.before)? {
-            let sparse = self.to_rewrite(mark, &purge.entry)?;
+            let quoted = quoted_by(&purge.entry);
+            let sparse = self.to_rewrite(mark, &purge.entry, &quoted)?;
             stored.write_anew();
             self.storage.trees.forget_snapshots();
             let sealed = self.seal_alone(stored, &Compaction::Sparse(Arc::new(sparse)))?;
             self.sweep(stored, &sealed)?;
             self.remove_old_journals()?;
+            MovedEntries::open(&self.disk)?.purge(&quoted)?;
             unfinished::drop_kept(&*self.disk);
         }
         PurgeMark::remove(&*self.disk)?;
@@ -259,12 +261,7 @@ impl Memory {
     }
 
     /// Returns what holds bytes of a purge: what was noted before its entry, and what seals and merges made in between.
-    fn to_rewrite(&self, mark: PurgeMark, purge: &Entry) -> Result<Sparse, Error> {
-        let gone = &purge.detail.conflicts;
-        let quoted = QuotedItems {
-            names: gone.iter().map(|version| version.id.clone()).collect(),
-            versions: gone.iter().filter_map(|version| version.base).collect(),
-        };
+    fn to_rewrite(&self, mark: PurgeMark, purge: &Entry, quoted: &QuotedItems) -> Result<Sparse, Error> {
         let mut segments: HashSet<Hash> = mark.segments.into_iter().collect();
         for segment in self.storage.segments.all() {
             let mut hashes = segment.hashes()?.chunks_exact(32).filter_map(|hash| hash.try_into().ok().map(Hash));
@@ -274,7 +271,7 @@ impl Memory {
         }
         let packs = self.packs_with_dead_chunks(&self.catalog().clone())?;
         let mut quotes = mark.quotes;
-        quotes.extend(self.history.quotes(&self.storage.segments.blobs, mark.before + 1..purge.seq, &quoted)?);
+        quotes.extend(self.history.quotes(&self.storage.segments.blobs, mark.before + 1..purge.seq, quoted)?);
         Ok(Sparse { segments, packs, quotes })
     }
 
@@ -320,6 +317,15 @@ impl PurgeReport {
             "versions": self.versions.len(), "items": items, "branches": branches, "copies": names(&mut self.copies.iter()),
             "not_found": names(&mut self.not_found.iter()), "dry_run": dry_run, "entry": self.entry.map(|entry| entry.to_string()),
         })
+    }
+}
+
+/// Returns what a purge took out, as decisions on merges name it.
+fn quoted_by(purge: &Entry) -> QuotedItems {
+    let gone = &purge.detail.conflicts;
+    QuotedItems {
+        names: gone.iter().map(|version| version.id.clone()).collect(),
+        versions: gone.iter().filter_map(|version| version.base).collect(),
     }
 }
 

@@ -256,13 +256,14 @@ impl Memory {
         let rotated = manifest.catalog.branches.clone();
         let sealed = self.write_segments(&manifest.catalog, compaction, spare)?;
         let before = self.history.archives().len();
-        let archives = self.history.archive(&self.storage.segments.blobs, manifest.seq)?;
+        let blobs = &self.storage.segments.blobs;
+        let archives = self.history.archive(blobs, manifest.seq)?;
         let archives = match compaction {
-            Compaction::Sparse(sparse) => {
-                history::without_quotes(&self.storage.segments.blobs, archives, &sparse.quotes)?
-            }
+            Compaction::Sparse(sparse) => history::without_quotes(blobs, archives, &sparse.quotes)?,
             _ => archives,
         };
+        let begun = archives.first().map_or(0, |archive| archive.first) < manifest.catalog.start.first;
+        let archives = history::without_first(blobs, archives, manifest.catalog.start.first)?;
         manifest.archives = history::names(&archives);
         let mut packed = self.pack_files(&manifest.catalog)?;
         let mut repacked = self.repack_files(&manifest.catalog, compaction)?;
@@ -271,7 +272,7 @@ impl Memory {
         let anew = stored.advance(&manifest.catalog, &self.storage.segments.blobs, &self.storage.trees, |parts| {
             manifest::write(&self.disk, &manifest, parts, &self.key)
         })?;
-        let compacts = anew || sealed.iter().any(FlushedSegment::compacts) || archives.len() < before;
+        let compacts = anew || sealed.iter().any(FlushedSegment::compacts) || begun || archives.len() < before;
         self.install(&mut moves, rotated, &manifest, archives)?;
         self.admission.room.note_seal(stored.bytes());
         Ok((manifest.catalog, compacts))
@@ -346,7 +347,7 @@ impl Memory {
         let present = self.catalog().clone();
         moves.follow(&mut moved, &seen, &present.branches);
         let before = std::mem::replace(&mut *self.catalog.write(), Catalog { branches: moved, ..present });
-        let history = self.history.install(archives);
+        let history = self.history.install(archives, manifest.catalog.start);
         drop(writer);
         // Freed with no lock held.
         drop((before, history));

@@ -79,6 +79,9 @@ impl StateSearch<'_> {
         if seq < self.branch.id.0 || seq > self.reader.newest() {
             return Ok(StateOutcome::NeverWas);
         }
+        if seq < self.reader.first() {
+            return Ok(StateOutcome::Dropped);
+        }
         let signed = self.reader.entry(seq)?;
         if !self.concerns(&signed.entry) {
             return Ok(StateOutcome::NeverWas);

@@ -6,7 +6,9 @@ use super::bulk::Bulk;
 use crate::branch::{BranchVersion, check_name, check_record_id};
 use crate::lineage::{Counts, Detail, EntryOp, Side};
 use crate::memory::catalog::settings::{Setting, Settings};
-use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange, Checkpoint, Resolution, StateSource, given};
+use crate::memory::catalog::{
+    Branch, BranchId, Catalog, CatalogChange, Checkpoint, LineageStart, Resolution, StateSource, given,
+};
 use crate::memory::command::log_record::{Command, LogRecord, RecordChange};
 use crate::memory::command::prepared::{PreparedCommand, about, fix};
 use crate::memory::command::record_input::check_numbers;
@@ -61,6 +63,7 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
         }
         Command::User(name) => Ok(user(log_record, name)),
         Command::Clock => Ok(clock(catalog, log_record)),
+        Command::Archive(last, hash) => archive(context, log_record, *last, *hash),
         Command::Purge(branch, selection) => {
             Purge::new(*branch, selection.clone(), log_record.planned).prepare(catalog, log_record)
         }
@@ -93,21 +96,8 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
         Command::Config(branch, setting, value) => {
             config(catalog, log_record, catalog.branch(*branch)?, *setting, value)
         }
-        Command::Mode(branch, mode) => {
-            let branch = catalog.branch(*branch)?;
-            let detail =
-                Detail { label: Some("mode".into()), text: Some(format!("{mode:04o}").into()), ..Detail::default() };
-            Ok(about(catalog, log_record, branch, EntryOp::Config)
-                .with_detail(detail)
-                .step(CatalogChange::Mode(branch.id, *mode)))
-        }
-        Command::Owner(branch, uid) => {
-            let branch = catalog.branch(*branch)?;
-            let detail = Detail { text: Some(uid.to_string().into()), ..Detail::default() };
-            Ok(about(catalog, log_record, branch, EntryOp::Owner)
-                .with_detail(detail)
-                .step(CatalogChange::Owner(branch.id, *uid)))
-        }
+        Command::Mode(branch, bits) => Ok(mode(catalog, log_record, catalog.branch(*branch)?, *bits)),
+        Command::Owner(branch, uid) => Ok(owner(catalog, log_record, catalog.branch(*branch)?, *uid)),
         Command::Resolve { branch, id, resolution } => {
             resolve(catalog, log_record, catalog.branch(*branch)?, id, resolution)
         }
@@ -180,6 +170,18 @@ fn without_orphans(state: &Arc<BranchVersion>) -> Arc<BranchVersion> {
     Arc::new(state)
 }
 
+fn mode(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, bits: u32) -> PreparedCommand {
+    let detail = Detail { label: Some("mode".into()), text: Some(format!("{bits:04o}").into()), ..Detail::default() };
+    let prepared = about(catalog, log_record, branch, EntryOp::Config).with_detail(detail);
+    prepared.step(CatalogChange::Mode(branch.id, bits))
+}
+
+fn owner(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, uid: u32) -> PreparedCommand {
+    let detail = Detail { text: Some(uid.to_string().into()), ..Detail::default() };
+    let prepared = about(catalog, log_record, branch, EntryOp::Owner).with_detail(detail);
+    prepared.step(CatalogChange::Owner(branch.id, uid))
+}
+
 fn user(log_record: &LogRecord, name: &Arc<str>) -> PreparedCommand {
     let detail = Detail { text: Some(name.clone()), ..Detail::default() };
     of_store(EntryOp::User, detail, name.clone(), CatalogChange::User(log_record.uid, name.clone()))
@@ -187,6 +189,16 @@ fn user(log_record: &LogRecord, name: &Arc<str>) -> PreparedCommand {
 
 fn clock(catalog: &Catalog, log_record: &LogRecord) -> PreparedCommand {
     of_store(EntryOp::Clock, Detail::default(), catalog.user(log_record.uid), CatalogChange::Clock(log_record.time))
+}
+
+fn archive(context: &PlanContext<'_>, log_record: &LogRecord, last: u64, hash: Hash) -> Result<PreparedCommand, Error> {
+    if last < context.catalog.start.first || last >= context.seq {
+        return Err(Error::NoEntry(last));
+    }
+    let detail =
+        Detail { label: Some(last.to_string().into()), text: Some(hash.to_string().into()), ..Detail::default() };
+    let step = CatalogChange::Begin(LineageStart { first: last + 1, prev: hash });
+    Ok(of_store(EntryOp::Archive, detail, context.catalog.user(log_record.uid), step))
 }
 
 /// The entry of a command that concerns no branch.

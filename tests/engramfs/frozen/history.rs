@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use engramfs::disk::{Disk, RealDisk};
 use engramfs::memory::{
     Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, OpenMode, PurgeOptions,
-    RangeOp, RenameHow, Setting, Side, Time, XattrHow,
+    RangeOp, RenameHow, Revision, Setting, ShowTarget, Side, Time, Viewer, XattrHow,
 };
 
 use crate::files::write;
@@ -142,6 +142,15 @@ pub fn purge(memory: &Memory) {
     memory.checkpoint(&who(), main, "leaked", None).unwrap();
     memory.purge(&who(), main, &["leak".into()], PurgeOptions::default()).unwrap();
     memory.delete_checkpoint(&who(), main, "leaked").unwrap();
+}
+
+/// The older half of the entries moves out.
+pub fn archive(memory: &Memory) {
+    let half = memory.show(main_of(memory), ShowTarget::Entry(memory.version() / 2), Viewer::OF_STORE).unwrap();
+    let half: serde_json::Value = serde_json::from_str(&half.line).unwrap();
+    let before = Revision::parse(half["time"].as_str().unwrap()).unwrap();
+    let report = memory.archive_lineage(&who(), &before, false).unwrap();
+    assert!(report["entries"].as_u64().unwrap() > 3, "{report}");
 }
 
 fn settings(memory: &Memory, main: BranchId) {

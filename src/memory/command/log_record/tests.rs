@@ -57,6 +57,7 @@ fn every_command_reads_back() {
     round_trip(Command::RollbackFiles { branch, source: sources[1].clone(), patterns, outcome });
     round_trip(Command::User(name));
     round_trip(Command::Clock);
+    round_trip(Command::Archive(7, Hash([9; 32])));
 }
 
 #[test]
@@ -83,6 +84,7 @@ fn the_format_says_which_codes_there_are() {
         (code::ROLLBACK_FILES, "rollback of files"),
         (code::CLOCK, "clock"),
         (code::OWNER, "owner"),
+        (code::ARCHIVE, "archive"),
         (code::PURGE, "purge"),
     ];
     assert_eq!(table("Log records"), used.map(|(code, name)| (code, name.to_owned())).into());

@@ -3,7 +3,7 @@
 //! ```text
 //!  "engrMAN2" · payload · signature (64 bytes) over the payload's hash
 //!
-//!  payload: journal number, seq, tip, time · last branch number · archives · graphs · parts
+//!  payload: journal number, seq, tip, time · last branch number · first entry, hash before it · archives · graphs · parts
 //! ```
 //!
 //! The file `manifest` is small and replaced as a whole by an atomic rename. The catalog stands in its parts, immutable
@@ -25,8 +25,7 @@ use super::trees::{StoredTree, TreeStore};
 use crate::disk::Disk;
 use crate::lineage::{Key, PublicKey, SIGNATURE_BYTES};
 use crate::memory::Error;
-use crate::memory::catalog::Catalog;
-use crate::memory::catalog::each_state;
+use crate::memory::catalog::{Catalog, LineageStart, each_state};
 use crate::memory::history::ArchiveName;
 use crate::object::{BlobStore, CodecError, Context, Hash, Reader, Time, Writer};
 use crate::segment::{Container, Segment};
@@ -91,6 +90,7 @@ impl Manifest {
         let mut out = Writer::new();
         out.number(self.journal).number(self.seq).hash(&self.tip).signed(self.time.0);
         out.number(u64::from(self.catalog.numbers.last()));
+        out.number(self.catalog.start.first).hash(&self.catalog.start.prev);
         out.number(self.archives.len() as u64);
         for archive in &self.archives {
             out.hash(&archive.name).number(archive.count);
@@ -114,6 +114,7 @@ impl Root {
         let mut input = Reader::new(bytes);
         let (journal, seq, tip, time) = (input.number()?, input.number()?, input.hash()?, Time(input.signed()?));
         let last_number = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
+        let start = LineageStart { first: input.number()?, prev: input.hash()? };
         let mut archives = Vec::new();
         for _ in 0..input.length()? {
             archives.push(ArchiveName { name: input.hash()?, count: input.number()? });
@@ -123,7 +124,7 @@ impl Root {
         for _ in 0..input.length()? {
             parts.push(ManifestPart { name: input.hash()?, bytes: input.number()? });
         }
-        let mut catalog = Catalog::default();
+        let mut catalog = Catalog { start, ..Catalog::default() };
         catalog.numbers.go_on_after(last_number);
         let manifest = Manifest { journal, seq, tip, time, archives, catalog };
         if input.is_empty() { Ok(Root { manifest, graphs, parts }) } else { Err(CodecError::Number) }
@@ -205,8 +206,8 @@ pub(in crate::memory) fn read(
         (Some(error), _) => Err(error),
         (None, read) => {
             let stored = read?;
-            let last_number = manifest.catalog.numbers.last();
-            manifest.catalog = stored.catalog().clone();
+            let (last_number, start) = (manifest.catalog.numbers.last(), manifest.catalog.start);
+            manifest.catalog = Catalog { start, ..stored.catalog().clone() };
             manifest.catalog.numbers.go_on_after(last_number);
             graphs.iter().try_for_each(|name| segments.attach(name))?;
             Ok((manifest, stored))

@@ -1,0 +1,111 @@
+//! Archives without their first entries: what is left is told as if the lineage began there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::archive::Archive;
+use super::read::HistoryReader;
+use super::tail::HistoryTail;
+use super::timeline::{BranchFacts, LineLengths, TimelinePoint, TimelineStep, advance, tells_parent};
+use super::write::{FreshEntries, write};
+use super::{Epoch, lengths};
+use crate::lineage::{EntryOp, SignedEntry};
+use crate::memory::Error;
+use crate::memory::catalog::LineageStart;
+use crate::object::BlobStore;
+use crate::sync::{Rank, RwLock};
+
+/// Entries of one archive that is written here.
+const BATCH: u64 = 1 << 16;
+/// Lengths of lines that are not shown any more.
+const NO_LINES: LineLengths = LineLengths { line: 0, event: 0 };
+
+/// Branches on the way through the entries.
+#[derive(Default)]
+struct Branches {
+    standings: BTreeMap<u64, TimelinePoint>,
+    /// The steps since they were last taken.
+    steps: BTreeMap<u64, Vec<TimelineStep>>,
+}
+
+impl Branches {
+    fn push(&mut self, signed: &SignedEntry, lengths: LineLengths) {
+        let entry = &signed.entry;
+        if entry.branch_id == 0 {
+            return;
+        }
+        let standing = |branch: u64| self.standings.get(&branch).copied().unwrap_or_default();
+        let (mut branch, mut parent) = (standing(entry.branch_id), standing(entry.parent_id));
+        advance(entry, lengths, &mut branch, &mut parent);
+        self.step(entry.seq, entry.branch_id, branch);
+        if tells_parent(entry) {
+            self.step(entry.seq, entry.parent_id, parent);
+        }
+    }
+
+    fn step(&mut self, seq: u64, branch: u64, standing: TimelinePoint) {
+        self.standings.insert(branch, standing);
+        self.steps.entry(branch).or_default().push(TimelineStep { seq, totals: standing.totals });
+    }
+
+    fn facts(&self, branch: u64) -> BranchFacts {
+        self.standings.get(&branch).map(|standing| standing.facts).unwrap_or_default()
+    }
+
+    fn take_steps(&mut self) -> BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)> {
+        let steps = std::mem::take(&mut self.steps);
+        steps.into_iter().map(|(branch, steps)| (branch, (self.facts(branch), steps))).collect()
+    }
+}
+
+/// Returns archives whose first entry has the number `first`, with the rest of what these hold.
+pub(in crate::memory) fn without_first(
+    blobs: &BlobStore,
+    archives: Vec<Arc<Archive>>,
+    first: u64,
+) -> Result<Vec<Arc<Archive>>, Error> {
+    let Some(begin) = archives.first().map(|archive| archive.first).filter(|begin| *begin < first) else {
+        return Ok(archives);
+    };
+    let start = LineageStart { first: begin, ..LineageStart::default() };
+    let last = archives.last().map_or(0, |archive| archive.last());
+    let before = archives[0].before(blobs)?;
+    let tail = RwLock::ranked(Rank::Leaf, HistoryTail::new(last + 1));
+    let reader = HistoryReader::of(blobs, Arc::new(Epoch { start, archives, tail }));
+    let mut before = facts_behind(&reader, before, first - 1)?;
+    let standing = |facts: &BranchFacts| TimelinePoint { facts: *facts, ..TimelinePoint::default() };
+    let standings = before.iter().map(|(branch, facts)| (*branch, standing(facts))).collect();
+    let mut branches = Branches { standings, ..Branches::default() };
+    let (mut cut, mut next) = (Vec::new(), first);
+    for seq in first..=last {
+        let signed = reader.entry(seq)?;
+        branches.push(&signed, lengths(&signed));
+        if seq + 1 == next + BATCH || seq == last {
+            let before = std::mem::take(&mut before);
+            let fresh = FreshEntries { first: next, last: seq, branches: branches.take_steps(), before };
+            cut.push(Arc::new(write(blobs, &reader, &[], &fresh)?));
+            next = seq + 1;
+        }
+    }
+    Ok(cut)
+}
+
+/// Returns what is known, after an entry, of the branches that lived then.
+fn facts_behind(
+    reader: &HistoryReader<'_>,
+    before: BTreeMap<u64, BranchFacts>,
+    upto: u64,
+) -> Result<BTreeMap<u64, BranchFacts>, Error> {
+    let standing = |facts| TimelinePoint { facts, ..TimelinePoint::default() };
+    let standings = before.into_iter().map(|(branch, facts)| (branch, standing(facts))).collect();
+    let mut branches = Branches { standings, ..Branches::default() };
+    for seq in reader.first()..=upto {
+        let signed = reader.entry(seq)?;
+        branches.push(&signed, NO_LINES);
+        if matches!(signed.entry.op, EntryOp::Merge | EntryOp::Discard) {
+            branches.standings.remove(&signed.entry.branch_id);
+        }
+        branches.steps.clear();
+    }
+    Ok(branches.standings.into_iter().map(|(branch, standing)| (branch, standing.facts)).collect())
+}

@@ -1,0 +1,122 @@
+//! Files of entries that were moved out of the lineage: archives in a folder of their own, which nothing in the store needs.
+//!
+//! The last entry's signature vouches for all before it, and the store keeps that entry's hash. A user may take the files
+//! away; `verify` checks those that are there.
+
+use std::io;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use super::archive::Archive;
+use super::purge::{QuotedItems, rewritten};
+use super::read::HistoryReader;
+use super::write::{FreshEntries, write};
+use crate::disk::Disk;
+use crate::lineage::SignedEntry;
+use crate::memory::Error;
+use crate::object::{BlobStore, Hash};
+use crate::segment::Blocks;
+
+/// The folder of a store that they are in.
+pub(in crate::memory) const FOLDER: &str = "archive";
+
+/// The files of entries that were moved out, as far as they are there.
+pub(in crate::memory) struct MovedEntries {
+    disk: Arc<dyn Disk>,
+    blobs: BlobStore,
+    /// By the numbers of their entries.
+    files: Vec<Archive>,
+}
+
+impl MovedEntries {
+    /// Opens the files there are.
+    pub fn open(disk: &Arc<dyn Disk>) -> Result<MovedEntries, Error> {
+        let blobs = BlobStore::over(disk.clone(), FOLDER);
+        let names = match disk.list(FOLDER) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            names => names.map_err(|error| Error::io("the folder archive could not be read", error))?,
+        };
+        let names = names.iter().filter(|name| !name.starts_with("draft-")).map(|name| {
+            name.parse::<Hash>()
+                .map_err(|_| Error::damaged(format!("the file {FOLDER}/{name} does not belong into a store")))
+        });
+        let files = names.map(|name| Archive::find(&blobs, name?)).collect::<Result<Vec<_>, _>>();
+        let mut files = files?;
+        files.sort_by_key(|file| (file.first, file.count));
+        Ok(MovedEntries { disk: disk.clone(), blobs, files })
+    }
+
+    /// Writes a file with these entries, which the store still holds; returns its path in the store.
+    pub fn write(&mut self, reader: &HistoryReader<'_>, seqs: RangeInclusive<u64>) -> Result<String, Error> {
+        self.disk.make_dir(FOLDER).map_err(|error| Error::io("the folder archive could not be made", error))?;
+        let (first, last) = (*seqs.start(), *seqs.end());
+        self.remove_unfinished(first)?;
+        let entries = FreshEntries { first, last, ..FreshEntries::default() };
+        let file = write(&self.blobs, reader, &[], &entries)?;
+        self.disk.sync_dir("").map_err(|error| Error::io("the folder archive could not be made", error))?;
+        let path = self.blobs.path(&file.name);
+        self.files.push(file);
+        Ok(path)
+    }
+
+    /// Removes what a crash left before its entry was made: half files, and those of entries that the store still holds, from
+    /// `first` on.
+    fn remove_unfinished(&mut self, first: u64) -> Result<(), Error> {
+        self.files.retain(|file| file.last() < first);
+        let swept = self.blobs.sweep(|| self.files.iter().map(|file| file.name).collect());
+        swept.map(drop).map_err(|error| Error::io("an unfinished file in archive could not be removed", error))
+    }
+
+    /// Calls `each` with every entry in order, up to the one before `first`; returns the numbers that are missing.
+    ///
+    /// Each file is checked whole.
+    pub fn each(
+        &self,
+        first: u64,
+        mut each: impl FnMut(Vec<SignedEntry>) -> Result<(), Error>,
+    ) -> Result<Vec<RangeInclusive<u64>>, Error> {
+        let (mut missing, mut next) = (Vec::new(), 1);
+        for file in self.files.iter().filter(|file| file.last() < first) {
+            file.file(&self.blobs)?.verify()?;
+            if file.first < next {
+                return Err(file.damaged("another file has the same entries"));
+            }
+            if file.first > next {
+                missing.push(next..=file.first - 1);
+            }
+            for chunk in 0..file.chunks(&self.blobs)? {
+                each(file.chunk(&self.blobs, chunk, &mut Blocks::default())?)?;
+            }
+            next = file.last() + 1;
+        }
+        if next < first {
+            missing.push(next..=first - 1);
+        }
+        Ok(missing)
+    }
+
+    /// Takes the texts of lines that merges did not keep out of the files, where they are about one of these items.
+    pub fn purge(&mut self, purged: &QuotedItems) -> Result<(), Error> {
+        for at in 0..self.files.len() {
+            let file = &self.files[at];
+            let mut quotes = std::collections::BTreeSet::new();
+            for chunk in 0..file.chunks(&self.blobs)? {
+                for signed in file.chunk(&self.blobs, chunk, &mut Blocks::default())? {
+                    quotes.extend(purged.quoted_in(&signed));
+                }
+            }
+            if quotes.is_empty() {
+                continue;
+            }
+            let without = rewritten(&self.blobs, file, &quotes)?;
+            let name = std::mem::replace(&mut self.files[at], without).name;
+            self.remove(&name)?;
+        }
+        Ok(())
+    }
+
+    fn remove(&self, name: &Hash) -> Result<(), Error> {
+        let remove = || self.disk.remove(&self.blobs.path(name)).and_then(|()| self.disk.sync_dir(FOLDER));
+        remove().map_err(|error| Error::io(format!("{} could not be removed", self.blobs.path(name)), error))
+    }
+}

@@ -1,0 +1,82 @@
+//! `archive`: old entries move out of the store, into a file of their own.
+//!
+//! 1. A seal puts all entries into archives.
+//! 2. The file is written (`history/moved.rs`).
+//! 3. One entry says up to where, and the hash of the last one that moved.
+//! 4. A seal leaves them out of the archives, and says in the manifest where the lineage begins (`history/cut.rs`).
+//!
+//! A crash before 3 leaves a file that the next call removes. After it, any seal does 4.
+
+use serde_json::{Value, json};
+
+use crate::memory::catalog::{LineageStart, Revision};
+use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::history::{HistoryReader, MovedEntries};
+use crate::memory::transaction::prepare::{PlanContext, prepare};
+use crate::memory::{Actor, Error, Memory};
+use crate::object::{Hash, Time};
+
+impl Memory {
+    /// Moves the entries up to the last that was made before `before` into a file, in the store's folder `archive`; returns
+    /// what moved. With `dry_run` it says what would. `before` is a time.
+    pub fn archive_lineage(&self, who: &Actor, before: &Revision, dry_run: bool) -> Result<Value, Error> {
+        let before = before.time(self.now()).ok_or_else(|| Error::NoState(before.to_string()))?;
+        if !dry_run {
+            self.seal()?;
+        }
+        let mut moved = MovedEntries::open(&self.disk)?;
+        let start = self.catalog().start;
+        let Some((last, tip)) = last_before(&self.history_reader(), start.first, before)? else {
+            return Ok(json!({ "entries": 0, "first": start.first, "dry_run": dry_run }));
+        };
+        let mut report = json!({
+            "entries": last + 1 - start.first, "first": start.first, "last": last, "tip": tip.to_string(), "dry_run": dry_run,
+        });
+        if dry_run {
+            return Ok(report);
+        }
+        report["file"] = moved.write(&self.history_reader(), start.first..=last)?.into();
+        report["entry"] = self.begin_lineage(who, last, tip)?.to_string().into();
+        self.seal()?;
+        Ok(report)
+    }
+
+    /// Makes the entry that says where the lineage begins.
+    fn begin_lineage(&self, who: &Actor, last: u64, tip: Hash) -> Result<Hash, Error> {
+        let (entry, change) = {
+            let mut writer = self.writer_with_nothing_pending()?;
+            let time = self.next_time(&mut writer)?;
+            let seq = writer.seq + 1;
+            let log_record = LogRecord { time, planned: time, uid: who.uid, command: Command::Archive(last, tip) };
+            let segment = |name: &_| self.storage.segments.get(name);
+            let prepare = |catalog: &_, log_record: &_| {
+                prepare(&PlanContext { catalog, seq, packs: &self.storage.trees, segment: &segment }, log_record)
+            };
+            self.execute_planned(&mut writer, log_record, prepare)?
+        };
+        self.tell(change);
+        Ok(entry.hash)
+    }
+
+    /// Calls `each` with the line of every entry that was moved out, in order; returns the ranges of numbers that no file has.
+    pub fn archived_lines(&self, mut each: impl FnMut(&str)) -> Result<Vec<(u64, u64)>, Error> {
+        let LineageStart { first, .. } = self.catalog().start;
+        let missing = MovedEntries::open(&self.disk)?.each(first, |entries| {
+            entries.iter().for_each(|signed| each(&signed.to_line()));
+            Ok(())
+        })?;
+        Ok(missing.into_iter().map(|range| (*range.start(), *range.end())).collect())
+    }
+}
+
+/// Returns number and hash of the last entry, from one on, that was made before a time. Times grow, but for those that were
+/// written while the clock was ahead: such entries move with those behind them.
+fn last_before(reader: &HistoryReader<'_>, first: u64, time: Time) -> Result<Option<(u64, Hash)>, Error> {
+    for seq in (first.max(reader.first())..=reader.newest()).rev() {
+        let signed = reader.entry(seq)?;
+        if signed.entry.time < time {
+            return Ok(Some((seq, signed.hash)));
+        }
+    }
+    Ok(None)
+}
