@@ -146,7 +146,7 @@ impl Replay {
 
     /// Writes again what no frame tells to be flushed, and flushes it.
     pub(super) fn secure(mut self) -> Result<(), JournalError> {
-        self.write_again()?;
+        self.rewrite_unflushed()?;
         let Replay { path, file, .. } = self;
         file.sync().map_err(|source| JournalError::Io { path, what: "flushed", source })
     }
@@ -218,11 +218,11 @@ impl Replay {
             self.length = torn.offset;
             self.window.clear();
         }
-        self.write_again()?;
+        self.rewrite_unflushed()?;
         Ok(Journal::over(self.number, self.path, self.file, self.length))
     }
 
-    fn write_again(&mut self) -> Result<(), JournalError> {
+    fn rewrite_unflushed(&mut self) -> Result<(), JournalError> {
         let mut at = self.flushed;
         while at < self.length {
             let count = (WINDOW as u64).min(self.length - at) as usize;

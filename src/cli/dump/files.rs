@@ -24,23 +24,23 @@ const PIECE: usize = 1 << 20;
 /// Bytes that are text nearly always.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Hash, Debug)]
 #[serde(untagged)]
-enum AnyBytes {
+enum JsonBytes {
     Text(String),
     Hex { hex: String },
 }
 
-impl AnyBytes {
-    fn of(bytes: &[u8]) -> AnyBytes {
+impl JsonBytes {
+    fn of(bytes: &[u8]) -> JsonBytes {
         match std::str::from_utf8(bytes) {
-            Ok(text) => AnyBytes::Text(text.to_owned()),
-            Err(_) => AnyBytes::Hex { hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect() },
+            Ok(text) => JsonBytes::Text(text.to_owned()),
+            Err(_) => JsonBytes::Hex { hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect() },
         }
     }
 
     fn bytes(&self) -> Result<Vec<u8>, CommandError> {
         match self {
-            AnyBytes::Text(text) => Ok(text.clone().into_bytes()),
-            AnyBytes::Hex { hex } => {
+            JsonBytes::Text(text) => Ok(text.clone().into_bytes()),
+            JsonBytes::Hex { hex } => {
                 let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
                 let bytes: Option<Vec<u8>> = hex.as_bytes().chunks(2).map(byte).collect();
                 bytes.ok_or_else(|| damaged(format!("{hex} is not hex")))
@@ -53,7 +53,7 @@ impl AnyBytes {
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
 pub(super) struct PathEntry {
     /// From `files/` on; empty for that folder itself.
-    path: AnyBytes,
+    path: JsonBytes,
     kind: String,
     /// In octal, 12 bits.
     mode: String,
@@ -67,15 +67,15 @@ pub(super) struct PathEntry {
     hash: Option<String>,
     /// Of a symbolic link.
     #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<AnyBytes>,
+    target: Option<JsonBytes>,
     /// The number of a device.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<u32>,
     /// An earlier path of the same file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    link_to: Option<AnyBytes>,
+    link_to: Option<JsonBytes>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    xattrs: Vec<(AnyBytes, AnyBytes)>,
+    xattrs: Vec<(JsonBytes, JsonBytes)>,
 }
 
 fn kind_name(kind: FileKind) -> &'static str {
@@ -104,9 +104,9 @@ pub(super) fn list(tree: &Tree) -> Result<Vec<(PathEntry, u64)>, CommandError> {
     Ok(found)
 }
 
-fn entry(tree: &Tree, path: &[u8], inode: u64, first: &mut HashMap<u64, AnyBytes>) -> Result<PathEntry, CommandError> {
+fn entry(tree: &Tree, path: &[u8], inode: u64, first: &mut HashMap<u64, JsonBytes>) -> Result<PathEntry, CommandError> {
     let node = tree.node(inode).map_err(stored)?;
-    let own = AnyBytes::of(path);
+    let own = JsonBytes::of(path);
     let link_to = first.get(&inode).cloned();
     if node.directory().is_none() && node.nlink() > 1 {
         first.entry(inode).or_insert_with(|| own.clone());
@@ -121,10 +121,10 @@ fn entry(tree: &Tree, path: &[u8], inode: u64, first: &mut HashMap<u64, AnyBytes
         mtime: node.mtime.to_string(),
         size: node.content().map(|_| node.size()),
         hash: node.content_hash().map(|hash| hash.to_string()),
-        target: node.target().map(AnyBytes::of),
+        target: node.target().map(JsonBytes::of),
         device: is_device.then(|| node.rdev()),
         link_to,
-        xattrs: node.xattrs().map(|(name, value)| (AnyBytes::of(name), AnyBytes::of(value))).collect(),
+        xattrs: node.xattrs().map(|(name, value)| (JsonBytes::of(name), JsonBytes::of(value))).collect(),
     })
 }
 
@@ -151,7 +151,7 @@ fn write_one(memory: &Memory, tree: &Tree, entry: &PathEntry, inode: u64, folder
     match entry.kind.as_str() {
         "directory" => fs::create_dir(&place).map_err(failed),
         "symlink" => {
-            let target = entry.target.as_ref().map(AnyBytes::bytes).transpose()?.unwrap_or_default();
+            let target = entry.target.as_ref().map(JsonBytes::bytes).transpose()?.unwrap_or_default();
             symlink(OsStr::from_bytes(&target), &place).map_err(failed)
         }
         "file" => {
@@ -169,7 +169,7 @@ fn write_one(memory: &Memory, tree: &Tree, entry: &PathEntry, inode: u64, folder
     }
 }
 
-fn place(folder: &Path, path: &AnyBytes) -> Result<PathBuf, CommandError> {
+fn place(folder: &Path, path: &JsonBytes) -> Result<PathBuf, CommandError> {
     Ok(folder.join(FILES).join(OsStr::from_bytes(&path.bytes()?)))
 }
 
@@ -279,7 +279,7 @@ impl FileMaker<'_> {
         let make = match entry.kind.as_str() {
             "file" => Make::File,
             "directory" => Make::Directory,
-            "symlink" => Make::Symlink(entry.target.as_ref().map(AnyBytes::bytes).transpose()?.unwrap_or_default()),
+            "symlink" => Make::Symlink(entry.target.as_ref().map(JsonBytes::bytes).transpose()?.unwrap_or_default()),
             "fifo" => Make::Fifo,
             "socket" => Make::Socket,
             "char_device" => Make::CharDevice(device),

@@ -9,7 +9,7 @@ use super::{InputRow, malformed};
 use crate::cli::failure::CommandError;
 
 /// The notes below a folder, in the order of their paths.
-pub struct Notes {
+pub struct TextFolder {
     folder: PathBuf,
     paths: std::vec::IntoIter<PathBuf>,
     row: usize,
@@ -19,9 +19,9 @@ pub struct Notes {
     pub left_out: u64,
 }
 
-impl Notes {
+impl TextFolder {
     /// Looks for notes; names that begin with a dot, and links, are passed by.
-    pub fn of(folder: &Path) -> Result<Notes, CommandError> {
+    pub fn of(folder: &Path) -> Result<TextFolder, CommandError> {
         let (mut paths, mut length, mut left_out) = (Vec::new(), 0, 0);
         let mut folders = vec![folder.to_owned()];
         while let Some(next) = folders.pop() {
@@ -43,7 +43,7 @@ impl Notes {
             }
         }
         paths.sort();
-        Ok(Notes { folder: folder.to_owned(), paths: paths.into_iter(), row: 0, length, left_out })
+        Ok(TextFolder { folder: folder.to_owned(), paths: paths.into_iter(), row: 0, length, left_out })
     }
 
     fn read(&mut self, path: &Path) -> Result<(InputRow, u64), CommandError> {
@@ -64,7 +64,7 @@ fn id_of(name: &str) -> String {
     name.replace(':', "::").replace('/', ":")
 }
 
-impl Iterator for Notes {
+impl Iterator for TextFolder {
     type Item = Result<(InputRow, u64), CommandError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -86,7 +86,7 @@ mod tests {
         for (path, text) in [("deep/b.md", "two\n"), ("a.txt", "one"), (".git/c.md", "x"), ("d.png", "x")] {
             fs::write(dir.path().join(path), text).unwrap();
         }
-        let notes = Notes::of(dir.path()).unwrap();
+        let notes = TextFolder::of(dir.path()).unwrap();
         assert_eq!((notes.length, notes.left_out), (7, 1));
         let lines: Vec<serde_json::Value> =
             notes.map(|row| serde_json::from_slice(&row.unwrap().0.into_line()).unwrap()).collect();
@@ -100,7 +100,7 @@ mod tests {
     fn what_is_no_text_is_named() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a.md"), [0xff]).unwrap();
-        let error = Notes::of(dir.path()).unwrap().next().unwrap().unwrap_err();
+        let error = TextFolder::of(dir.path()).unwrap().next().unwrap().unwrap_err();
         assert!(error.message.contains("a.md is not UTF-8"), "{}", error.message);
     }
 }

@@ -123,7 +123,7 @@ impl RowReader {
     /// that has none of its own, `fields` says which fields stand for which keys.
     pub fn open(path: &Path, ids: Option<&Path>, fields: Option<&FieldMap>) -> Result<RowReader, CommandError> {
         let mut rows = if path.is_dir() {
-            let notes = folder::Notes::of(path)?;
+            let notes = folder::TextFolder::of(path)?;
             let (length, left_out) = (notes.length, notes.left_out);
             RowReader { length, left_out, reader: refuse_ids(ids).map(|()| Box::new(notes))? }
         } else if path == Path::new("-") {

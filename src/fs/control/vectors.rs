@@ -87,7 +87,7 @@ pub(super) fn rename(place: &OpenContext, from: &OsStr, to: &OsStr, no_replace: 
         (kind, _) if kind != Record && temporaries.named(from).is_none() => Err(Errno::ENOENT.into()),
         (_, Other) => Err(no_record(to)),
         (Record, Record) => commit(place, RecordEdit::Rename { from: record_id(from)?, to: record_id(to)? }),
-        (Record, Backup) => set_aside(place, &record_id(from)?, to),
+        (Record, Backup) => move_to_backup(place, &record_id(from)?, to),
         (Record, VectorsName::Temporary) => Err(no_record(to)),
         (_, Record) => save(place, from, record_id(to)?),
         (_, _) if temporaries.rename(from, to) => Ok(()),
@@ -107,7 +107,7 @@ fn save(place: &OpenContext, from: &OsStr, id: Arc<str>) -> Result<(), Failure> 
 
 /// An editor's backup: the text goes to RAM first, so that it is nowhere missing. It is the text of the version that is
 /// deleted: one that others write meanwhile is set aside in its place.
-fn set_aside(place: &OpenContext, id: &str, to: &OsStr) -> Result<(), Failure> {
+fn move_to_backup(place: &OpenContext, id: &str, to: &OsStr) -> Result<(), Failure> {
     let temporaries = &place.state.temporaries;
     for _ in 0..ROUNDS {
         let record = place.memory().snapshot(&place.view)?.get(id)?.ok_or(Errno::ENOENT)?;

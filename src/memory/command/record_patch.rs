@@ -32,7 +32,7 @@ pub struct RecordPatch {
 /// The keys of a document. Those that reading adds are accepted and ignored.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Keys<'a> {
+struct DocumentKeys<'a> {
     id: Option<String>,
     #[serde(borrow, default, deserialize_with = "given")]
     vector: Option<&'a RawValue>,
@@ -85,8 +85,8 @@ impl Shape<'_> {
     }
 }
 
-impl<'a> Keys<'a> {
-    fn parse(bytes: &'a [u8]) -> Result<Keys<'a>, RecordError> {
+impl<'a> DocumentKeys<'a> {
+    fn parse(bytes: &'a [u8]) -> Result<DocumentKeys<'a>, RecordError> {
         serde_json::from_slice(bytes).map_err(|error| match error.classify() {
             _ if ends_in_a_number(bytes, &error) => RecordError::Incomplete,
             serde_json::error::Category::Eof => RecordError::Incomplete,
@@ -197,7 +197,7 @@ impl RecordPatch {
             Shape::Text(text) if text.trim_ascii_start().starts_with(b"[") => Err(RecordError::List),
             Shape::Text(text) => Ok(Some(parse_text(text)?).filter(|text| !text.trim().is_empty()).map(Self::of_text)),
             Shape::Document(document) => {
-                let keys = Keys::parse(document)?;
+                let keys = DocumentKeys::parse(document)?;
                 if let Some(other) = &keys.id
                     && other != id
                 {
@@ -290,7 +290,7 @@ impl RecordEdit {
 }
 
 fn parse_document_line(line: &[u8], number: usize, fresh_id: &dyn Fn() -> Arc<str>) -> Result<RecordEdit, RecordError> {
-    let mut keys = Keys::parse(line)?;
+    let mut keys = DocumentKeys::parse(line)?;
     let id: Option<Arc<str>> = keys.id.take().map(Arc::from);
     if let Some(id) = &id {
         check_record_id(id)?;

@@ -38,7 +38,7 @@ pub(super) use cut::without_first;
 pub use lines::HistoryFile;
 pub(super) use moved::{FOLDER as ARCHIVE_FOLDER, MovedEntries};
 pub(super) use purge::without_quotes;
-pub use purge::{Quote, QuotedItems};
+pub use purge::{PurgedItems, Quote};
 pub(super) use read::HistoryReader;
 use tail::HistoryTail;
 use timeline::{LineLengths, LineTotals, TimelinePoint, advance, needs_parent, tells_parent};

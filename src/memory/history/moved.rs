@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::archive::Archive;
-use super::purge::{QuotedItems, rewritten};
+use super::purge::{PurgedItems, rewritten};
 use super::read::HistoryReader;
 use super::write::{FreshEntries, write};
 use crate::disk::Disk;
@@ -96,7 +96,7 @@ impl MovedEntries {
     }
 
     /// Takes the texts of lines that merges did not keep out of the files, where they are about one of these items.
-    pub fn purge(&mut self, purged: &QuotedItems) -> Result<(), Error> {
+    pub fn purge(&mut self, purged: &PurgedItems) -> Result<(), Error> {
         for at in 0..self.files.len() {
             let file = &self.files[at];
             let mut quotes = std::collections::BTreeSet::new();

@@ -21,14 +21,14 @@ pub type Quote = (u64, u32);
 
 /// What a purge takes out, as decisions on merges name it.
 #[derive(Default)]
-pub struct QuotedItems {
+pub struct PurgedItems {
     /// Ids, and paths of files and folders with `files/` in front.
     pub names: HashSet<Arc<str>>,
     /// Hashes of versions.
     pub versions: HashSet<Hash>,
 }
 
-impl QuotedItems {
+impl PurgedItems {
     /// Tells whether a decision is about one of the items, something in one of the folders, or one of the versions.
     fn has(&self, decision: &Decision) -> bool {
         let id = &*decision.id;
@@ -50,7 +50,7 @@ impl QuotedItems {
 
 impl History {
     /// Returns the decisions in some entries that quote a lost line of what is purged.
-    pub fn quotes(&self, blobs: &BlobStore, seqs: Range<u64>, purged: &QuotedItems) -> Result<Vec<Quote>, Error> {
+    pub fn quotes(&self, blobs: &BlobStore, seqs: Range<u64>, purged: &PurgedItems) -> Result<Vec<Quote>, Error> {
         let (reader, mut quotes) = (HistoryReader::of(blobs, self.epoch()), Vec::new());
         for seq in seqs.start.max(reader.first())..seqs.end {
             let signed = reader.entry(seq)?;

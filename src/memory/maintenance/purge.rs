@@ -25,7 +25,7 @@ use crate::journal::Journal;
 use crate::lineage::{Entry, EntryOp, SignedEntry};
 use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::command::log_record::LogRecord;
-use crate::memory::history::{MovedEntries, QuotedItems};
+use crate::memory::history::{MovedEntries, PurgedItems};
 use crate::memory::merging::merge::ROUNDS;
 use crate::memory::merging::purge::Purge;
 use crate::memory::storage::manifest::Stored;
@@ -261,7 +261,7 @@ impl Memory {
     }
 
     /// Returns what holds bytes of a purge: what was noted before its entry, and what seals and merges made in between.
-    fn to_rewrite(&self, mark: PurgeMark, purge: &Entry, quoted: &QuotedItems) -> Result<Sparse, Error> {
+    fn to_rewrite(&self, mark: PurgeMark, purge: &Entry, quoted: &PurgedItems) -> Result<Sparse, Error> {
         let mut segments: HashSet<Hash> = mark.segments.into_iter().collect();
         for segment in self.storage.segments.all() {
             let mut hashes = segment.hashes()?.chunks_exact(32).filter_map(|hash| hash.try_into().ok().map(Hash));
@@ -321,9 +321,9 @@ impl PurgeReport {
 }
 
 /// Returns what a purge took out, as decisions on merges name it.
-fn quoted_by(purge: &Entry) -> QuotedItems {
+fn quoted_by(purge: &Entry) -> PurgedItems {
     let gone = &purge.detail.conflicts;
-    QuotedItems {
+    PurgedItems {
         names: gone.iter().map(|version| version.id.clone()).collect(),
         versions: gone.iter().filter_map(|version| version.base).collect(),
     }

@@ -8,7 +8,7 @@ use super::purge_mark::PurgeMark;
 use crate::branch::BranchVersion;
 use crate::memory::catalog::{BranchId, Catalog, each_state};
 use crate::memory::command::purge_selection::PurgeSelection;
-use crate::memory::history::QuotedItems;
+use crate::memory::history::PurgedItems;
 use crate::memory::{Error, Memory};
 use crate::object::{Hash, Time};
 use crate::record::Version;
@@ -226,7 +226,7 @@ impl PurgeSearch {
     /// Returns what a finish of the purge has to know; `versions` are those that go.
     pub fn mark(&self, memory: &Memory, versions: &BTreeSet<(Arc<str>, Hash)>) -> Result<PurgeMark, Error> {
         let names = versions.iter().map(|(item, _)| item).chain(&self.items);
-        let quoted = QuotedItems {
+        let quoted = PurgedItems {
             names: names.map(|item| item.trim_end_matches('/').into()).collect(),
             versions: versions.iter().map(|(_, hash)| *hash).chain(self.files.iter().copied()).collect(),
         };

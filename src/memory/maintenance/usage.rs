@@ -58,13 +58,13 @@ impl RetainedBytes {
 
 /// What the states that were looked at need.
 #[derive(Default)]
-struct Marks {
+struct LiveSet {
     seen: HashSet<*const BranchVersion>,
     segments: BTreeMap<Hash, (Arc<Segment>, Visible)>,
     packs: PackMarks,
 }
 
-impl Marks {
+impl LiveSet {
     /// Marks what some states need; returns the bytes of it that none before did.
     fn mark<'a>(&mut self, states: impl Iterator<Item = &'a Arc<BranchVersion>>) -> u64 {
         let fresh: Vec<_> = states.filter(|state| self.seen.insert(Arc::as_ptr(state))).collect();
@@ -89,7 +89,7 @@ impl Memory {
     /// Marks what a catalog needs of each segment and pack that it reaches, and notes what retained states alone hold.
     /// What several branches retain counts for one of them.
     pub(in crate::memory) fn file_usage(&self, catalog: &Catalog) -> Result<Vec<FileUsage>, Error> {
-        let mut marks = Marks::default();
+        let mut marks = LiveSet::default();
         marks.mark(catalog.branches.values().flat_map(|branch| {
             let checkpoints = branch.checkpoints.values();
             let checkpoints = checkpoints.flat_map(|checkpoint| [&checkpoint.state, &checkpoint.base]);

@@ -141,7 +141,7 @@ impl Memory {
         drop(rows);
         let segment = self.storage.segments.get_fresh(&name)?;
         let deletes = resolved.deletes().cloned().collect();
-        let relied = Relied { holds: &|state| resolved.holds(state), on: &|id| resolved.relies_on(id) };
+        let relied = ReadSet { holds: &|state| resolved.holds(state), on: &|id| resolved.relies_on(id) };
         let entry = self.commit_segment(who, branch, segment, deletes, &relied)?;
         self.maintenance.indexer.wake();
         Ok(entry)
@@ -156,7 +156,7 @@ impl Memory {
         branch: BranchId,
         segment: Arc<Segment>,
         deletes: Vec<Arc<str>>,
-        relied: &Relied<'_>,
+        relied: &ReadSet<'_>,
     ) -> Result<Option<Arc<SignedEntry>>, Error> {
         let name = segment.name();
         // The clock is asked without the catalog's lock: in one statement the guard would last until its end.
@@ -226,7 +226,7 @@ impl Memory {
         let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
         let segment = self.storage.segments.get_fresh(&name)?;
         // They are whole versions, so that what others do meanwhile changes nothing in them.
-        let relied = Relied { holds: &|_| Ok(true), on: &|_| false };
+        let relied = ReadSet { holds: &|_| Ok(true), on: &|_| false };
         self.commit_segment(who, branch, segment, deletes.to_vec(), &relied)?;
         self.maintenance.indexer.wake();
         Ok(())
@@ -289,7 +289,7 @@ fn cost_of_edits(resolved: &ResolvedEdits, is_bulk: bool) -> Option<u64> {
 }
 
 /// What the rows of a segment were made of.
-struct Relied<'a> {
+struct ReadSet<'a> {
     /// Whether that still is so in a state.
     holds: &'a dyn Fn(&Arc<BranchVersion>) -> Result<bool, SegmentError>,
     /// Whether a record is among it.
