@@ -39,6 +39,14 @@ pub struct MergeTerms {
     pub plan: Option<Hash>,
 }
 
+/// What is asked for.
+#[derive(Clone, Copy)]
+struct MergeRequest<'a> {
+    who: &'a Actor,
+    branch: BranchId,
+    merge: MergeKind,
+}
+
 /// What became of a merge under the lock.
 enum MergeAttempt {
     Done(Arc<SignedEntry>, BranchEvent),
@@ -73,54 +81,43 @@ impl Memory {
     ) -> Result<MergeResult, Error> {
         self.settle_written_until(branch, terms.deadline)?;
         let _room = self.take_room(cost_of(0, 0))?;
-        match self.merge_when_closed(who, branch, merge, terms)? {
+        let request = MergeRequest { who, branch, merge };
+        match self.merge_when_closed(request, terms)? {
             MergeAttempt::Done(entry, change) => {
                 self.tell(change);
                 Ok(merged(&entry))
             }
-            MergeAttempt::Refused(error, planned) => Err(self.refused(who, (branch, merge), error, planned)),
+            MergeAttempt::Refused(error, planned) => Err(self.refused(request, error, planned)),
             MergeAttempt::TooLong => Err(MergeError::ParentMoves.into()),
         }
     }
 
     /// Merges, again for a while where a unit is in use.
-    fn merge_when_closed(
-        &self,
-        who: &Actor,
-        branch: BranchId,
-        merge: MergeKind,
-        terms: MergeTerms,
-    ) -> Result<MergeAttempt, Error> {
+    fn merge_when_closed(&self, request: MergeRequest<'_>, terms: MergeTerms) -> Result<MergeAttempt, Error> {
         let mut looks = UnitLooks::new();
         loop {
-            match self.merge_in_rounds(who, branch, merge, terms)? {
+            match self.merge_in_rounds(request, terms)? {
                 MergeAttempt::Refused(error, _) if looks.again_after(&error) => {}
                 attempt => return Ok(attempt),
             }
         }
     }
 
-    fn merge_in_rounds(
-        &self,
-        who: &Actor,
-        branch: BranchId,
-        merge: MergeKind,
-        terms: MergeTerms,
-    ) -> Result<MergeAttempt, Error> {
+    fn merge_in_rounds(&self, request: MergeRequest<'_>, terms: MergeTerms) -> Result<MergeAttempt, Error> {
+        let MergeRequest { who, branch, merge } = request;
         let contents = self.merging.planner.contents(branch, merge);
         let small = MergeBudget { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
-        let at_once = self.try_merge(who, (branch, merge), terms.plan, |context| {
+        let at_once = self.try_merge(request, terms.plan, |context| {
             MergePlan::new(context, branch, merge, Some(who), &small).map(Arc::new)
         })?;
         let MergeAttempt::TooLong = at_once else { return Ok(at_once) };
         for _ in 0..ROUNDS {
             let plan = self.plan_in_background(who, branch, merge, terms.deadline)?;
             let again = MergeBudget { most: AGAIN, merger: &contents.at_most(AGAIN_BYTES), ..MergeBudget::ALL };
-            let tried =
-                self.try_merge(who, (branch, merge), terms.plan, |context| match plan.holds(context.catalog) {
-                    true => Ok(plan.clone()),
-                    false => plan.again(context, Some(who), &again).map(Arc::new),
-                })?;
+            let tried = self.try_merge(request, terms.plan, |context| match plan.holds(context.catalog) {
+                true => Ok(plan.clone()),
+                false => plan.again(context, Some(who), &again).map(Arc::new),
+            })?;
             let MergeAttempt::TooLong = tried else { return Ok(tried) };
         }
         Ok(MergeAttempt::TooLong)
@@ -129,8 +126,7 @@ impl Memory {
     /// Takes the lock, has `plan` give the plan for this moment, and does it if it is the one that is wanted.
     fn try_merge(
         &self,
-        who: &Actor,
-        (branch, merge): (BranchId, MergeKind),
+        MergeRequest { who, branch, merge }: MergeRequest<'_>,
         wanted: Option<Hash>,
         plan: impl FnOnce(MergeContext<'_>) -> Result<Arc<MergePlan>, PlanError>,
     ) -> Result<MergeAttempt, Error> {
@@ -167,26 +163,20 @@ impl Memory {
     }
 
     /// Notes a refusal in the lineage, and which conflicts somebody was shown by it.
-    fn refused(
-        &self,
-        who: &Actor,
-        merge: (BranchId, MergeKind),
-        error: Error,
-        planned: Option<Arc<MergePlan>>,
-    ) -> Error {
+    fn refused(&self, request: MergeRequest<'_>, error: Error, planned: Option<Arc<MergePlan>>) -> Error {
         if let (Kind::Conflict, Some(planned)) = (error.kind(), &planned) {
-            self.note_shown(who, merge, planned);
+            self.note_shown(request, planned);
         }
         let is_verdict = matches!(error.kind(), Kind::Conflict | Kind::NotEmpty | Kind::Refused);
         if is_verdict || matches!(error.kind(), Kind::Denied | Kind::NotPermitted) {
-            return self.note_refusal(who, merge.0, error);
+            return self.note_refusal(request.who, request.branch, error);
         }
         error
     }
 
     /// Records which conflicts of files somebody is shown. Pending writes are committed first: they predate the
     /// author's knowledge of the conflict.
-    fn note_shown(&self, who: &Actor, (branch, merge): (BranchId, MergeKind), planned: &MergePlan) {
+    fn note_shown(&self, MergeRequest { who, branch, merge }: MergeRequest<'_>, planned: &MergePlan) {
         if self.writer_for(who, &[Some(branch)]).is_ok() {
             self.merging.acks.note((branch, merge), who, planned.conflicts());
         }
@@ -210,7 +200,7 @@ impl Memory {
             blockers.extend(merge_plan::without_children(&planned.child).err());
         }
         if planned.is_blocked() {
-            self.note_shown(who, (branch, merge), &planned);
+            self.note_shown(MergeRequest { who, branch, merge }, &planned);
             blockers.push(merge_plan::conflict(&planned));
         }
         blockers.extend(planned.forbidden.clone());
