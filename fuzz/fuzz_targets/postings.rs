@@ -1,7 +1,7 @@
 //! The inverted index of a segment, asked for the words in front of it.
 #![no_main]
 
-use engramfs::text::{Collection, Postings, Scorer, TermGroup, Union, tokens};
+use engramfs::text::{Collection, MaxScore, Postings, Scorer, TermGroup, tokens};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (words, index) = engramfs_fuzz::split(bytes);
@@ -28,9 +28,21 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
     let collection = Collection { documents: postings.rows().into(), length: postings.total_length() };
     let scorer = Scorer::new(collection, TermGroup::each(terms.len()), &holding);
-    let (mut union, mut from) = (Union::new(&postings, &terms), 0);
-    while let Some((row, counts)) = union.seek(from) {
-        assert!(row >= from && !scorer.score(postings.length(row), counts).is_nan());
+    let lists = || terms.iter().map(|term| postings.term(term)).collect();
+    let mut every = Vec::new();
+    let (mut rows, mut from) = (MaxScore::new(lists(), &scorer), 0);
+    while let Some(row) = rows.seek(from, f64::NEG_INFINITY) {
+        let score = rows.score(row, postings.length(row), &scorer, f64::NEG_INFINITY);
+        assert!(row >= from && score.is_some_and(|score| !score.is_nan()));
+        every.extend(score);
         from = row + 1;
     }
+    let floor = every.iter().copied().fold(0.0, f64::max) / 2.0;
+    let (mut rows, mut from, mut found) = (MaxScore::new(lists(), &scorer), 0, Vec::new());
+    while let Some(row) = rows.seek(from, floor) {
+        found.extend(rows.score(row, postings.length(row), &scorer, floor).filter(|score| *score >= floor));
+        from = row + 1;
+    }
+    every.retain(|score| *score >= floor);
+    assert_eq!(found, every);
 });

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::SearchError;
-use super::matched_terms::{MatchedTerms, TERM_STEPS};
+use super::matched_terms::{LayerTerms, MatchedTerms};
 use super::scan::{Scan, Scored};
 use super::top::{Ranked, Top};
 use crate::segment::Row;
-use crate::text::{Collection, Language, Scorer, Union};
+use crate::text::{Collection, Language, MaxScore, Scorer};
 
 /// The best records so far: equal scores in the order of ids, then of places.
 type BestRows = Top<f64, (Arc<str>, usize), Row>;
@@ -20,17 +20,19 @@ pub fn best(
     language: Option<&Language>,
     k: usize,
 ) -> Result<Vec<Scored<f64>>, SearchError> {
-    let MatchedTerms { terms, groups, holding } = MatchedTerms::find(scans, text, language)?;
+    let MatchedTerms { terms, groups, holding, layers } = MatchedTerms::find(scans, text, language)?;
     let mut collection = Collection::default();
     for totals in scans.iter().map(|scan| scan.state.totals()) {
         collection.documents += totals.records;
         collection.length += totals.terms;
     }
     let scorer = Scorer::new(collection, groups, &holding);
-    let mut top: BestRows = Top::new(k);
+    let (mut top, mut layers): (BestRows, _) = (Top::new(k), layers.into_iter());
     for scan in scans {
         score_unsealed(scan, &terms, &scorer, &mut top)?;
-        score_layers(scan, &terms, &scorer, &mut top)?;
+        for (number, terms) in layers.by_ref().take(scan.state.layers().len()).enumerate() {
+            score_layer(scan, number, terms, &scorer, &mut top)?;
+        }
         scan.check_time()?;
     }
     let scored = |entry: Ranked<f64, (Arc<str>, usize), Row>| {
@@ -50,34 +52,38 @@ fn score_unsealed(scan: &Scan<'_>, terms: &[Box<str>], scorer: &Scorer, top: &mu
             continue;
         }
         let score = scorer.score(version.terms, &counts);
-        if admits(top, score) && scan.lets_through(version.metadata()) {
+        if score >= floor(top) && scan.lets_through(version.metadata()) {
             top.push(score, (version.id.clone(), scan.place), Row::Unsealed(version.clone()));
         }
     }
     Ok(())
 }
 
-fn score_layers(scan: &Scan<'_>, terms: &[Box<str>], scorer: &Scorer, top: &mut BestRows) -> Result<(), SearchError> {
-    for (number, layer) in scan.state.layers().iter().enumerate() {
-        scan.clock.spend(terms.len() * TERM_STEPS)?;
-        let postings = layer.segment.postings()?;
-        let (mut union, mut from) = (Union::new(&postings, terms), 0);
-        while let Some((row, counts)) = union.seek(from) {
-            from = row + 1;
-            scan.clock.spend(1 + terms.len())?;
-            if row < layer.segment.rows() && scan.sees(number, row) {
-                let score = scorer.score(postings.length(row), counts);
-                if admits(top, score) {
-                    let id = (layer.segment.id(row)?.into(), scan.place);
-                    top.push(score, id, Row::Sealed(layer.segment.clone(), row));
-                }
-            }
+fn score_layer(
+    scan: &Scan<'_>,
+    number: usize,
+    LayerTerms { postings, lists }: LayerTerms<'_>,
+    scorer: &Scorer,
+    top: &mut BestRows,
+) -> Result<(), SearchError> {
+    let (segment, steps) = (&scan.state.layers()[number].segment, 1 + lists.len());
+    let (mut rows, mut from) = (MaxScore::new(lists, scorer), 0);
+    while let Some(row) = rows.seek(from, floor(top)) {
+        from = row + 1;
+        scan.clock.spend(steps)?;
+        if row < segment.rows()
+            && scan.sees(number, row)
+            && let Some(score) = rows.score(row, postings.length(row), scorer, floor(top))
+            && score >= floor(top)
+        {
+            let id = (segment.id(row)?.into(), scan.place);
+            top.push(score, id, Row::Sealed(segment.clone(), row));
         }
     }
     Ok(())
 }
 
-/// Tells whether a record with that score may be among the best.
-fn admits(top: &BestRows, score: f64) -> bool {
-    top.worst().is_none_or(|worst| score >= worst)
+/// The least score with which a record may be among the best.
+fn floor(top: &BestRows) -> f64 {
+    top.worst().unwrap_or(f64::NEG_INFINITY)
 }

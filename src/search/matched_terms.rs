@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::SearchError;
 use super::scan::Scan;
-use crate::text::{Language, QueryTerms, STEM_WEIGHT, TermGroup, stem_prefix};
+use crate::branch::Layer;
+use crate::text::{Language, PostingList, Postings, QueryTerms, STEM_WEIGHT, TermGroup, stem_prefix};
 
 /// What it takes to find a term in an index, in steps of the clock.
 pub const TERM_STEPS: usize = 64;
@@ -14,18 +15,26 @@ const COUNT_STEPS: usize = 4;
 const STEM_STEPS: usize = 8;
 
 /// Terms that some visible record holds: the query's words, and words that share their stems.
-pub struct MatchedTerms {
+pub struct MatchedTerms<'a> {
     /// The terms, each once.
     pub terms: Vec<Box<str>>,
     /// What counts as one word.
     pub groups: Vec<TermGroup>,
     /// How many visible records of all places hold each term.
     pub holding: Vec<u64>,
+    /// The index of each layer of each place, in order.
+    pub layers: Vec<LayerTerms<'a>>,
 }
 
-impl MatchedTerms {
+/// The index of one layer, and its list of each term.
+pub struct LayerTerms<'a> {
+    pub postings: Postings<'a>,
+    pub lists: Vec<Option<PostingList<'a>>>,
+}
+
+impl<'a> MatchedTerms<'a> {
     /// Looks for the words of a text in all places.
-    pub fn find(scans: &[Scan<'_>], text: &str, language: Option<&Language>) -> Result<MatchedTerms, SearchError> {
+    pub fn find(scans: &'a [Scan<'_>], text: &str, language: Option<&Language>) -> Result<Self, SearchError> {
         let QueryTerms { exact, stems } = QueryTerms::of(text, language);
         let mut words: Vec<(f64, Vec<Box<str>>)> =
             exact.into_iter().map(|(term, weight)| (weight, vec![term])).collect();
@@ -34,7 +43,12 @@ impl MatchedTerms {
         }
         let all: BTreeSet<&Box<str>> = words.iter().flat_map(|(_, terms)| terms).collect();
         let all: Vec<Box<str>> = all.into_iter().cloned().collect();
-        let holding = holding(scans, &all)?;
+        let mut layers = Vec::new();
+        let holding = holding(scans, &all, &mut layers)?;
+        for layer in &mut layers {
+            let mut held = holding.iter();
+            layer.lists.retain(|_| held.next().is_some_and(|held| *held > 0));
+        }
         let (terms, holding): (Vec<Box<str>>, Vec<u64>) =
             all.into_iter().zip(holding).filter(|(_, holding)| *holding > 0).unzip();
         let group = |(weight, words): (f64, Vec<Box<str>>)| {
@@ -42,36 +56,36 @@ impl MatchedTerms {
             (!members.is_empty()).then_some(TermGroup { weight, members })
         };
         let groups = words.into_iter().filter_map(group).collect();
-        Ok(MatchedTerms { terms, groups, holding })
+        Ok(MatchedTerms { terms, groups, holding, layers })
     }
 }
 
 /// Returns the terms in all places that have a stem.
 fn sharing_stem(scans: &[Scan<'_>], language: &Language, stem: &str) -> Result<BTreeSet<Box<str>>, SearchError> {
     let (prefix, mut found) = (stem_prefix(stem), BTreeSet::new());
-    let mut consider = |term: &str| {
-        if !found.contains(term) && language.stem(term).is_some_and(|other| *other == *stem) {
-            found.insert(Box::from(term));
-        }
-    };
     for scan in scans {
         for version in scan.state.unsealed().values() {
             scan.clock.spend(COUNT_STEPS)?;
-            version.words().starting_with(prefix).for_each(|(term, _)| consider(term));
+            for (term, _) in version.words().starting_with(prefix) {
+                if !found.contains(term) && language.stem(term).is_some_and(|other| *other == *stem) {
+                    found.insert(term.clone());
+                }
+            }
         }
         for layer in scan.state.layers() {
-            scan.clock.spend(TERM_STEPS)?;
-            for term in layer.segment.postings()?.terms_starting_with(prefix) {
-                scan.clock.spend(STEM_STEPS)?;
-                consider(term);
-            }
+            let spend = || scan.clock.spend(STEM_STEPS);
+            found.extend(layer.segment.terms_with_stem(language, stem, spend)?.iter().cloned());
         }
     }
     Ok(found)
 }
 
-/// Returns how many visible records of all places hold each term.
-fn holding(scans: &[Scan<'_>], terms: &[Box<str>]) -> Result<Vec<u64>, SearchError> {
+/// Returns how many visible records of all places hold each term, and adds all layers.
+fn holding<'a>(
+    scans: &'a [Scan<'_>],
+    terms: &[Box<str>],
+    layers: &mut Vec<LayerTerms<'a>>,
+) -> Result<Vec<u64>, SearchError> {
     let mut holding = vec![0; terms.len()];
     for scan in scans {
         for version in scan.state.unsealed().values() {
@@ -83,18 +97,25 @@ fn holding(scans: &[Scan<'_>], terms: &[Box<str>]) -> Result<Vec<u64>, SearchErr
         }
         for layer in scan.state.layers() {
             let postings = layer.segment.postings()?;
+            let mut lists = Vec::with_capacity(terms.len());
             for (count, term) in holding.iter_mut().zip(terms) {
                 scan.clock.spend(TERM_STEPS)?;
-                let Some(list) = postings.term(term) else { continue };
-                if layer.visible.is_all() {
-                    *count += u64::from(list.documents());
-                    continue;
-                }
-                scan.clock.spend(list.documents() as usize)?;
-                *count +=
-                    list.filter(|(row, _)| *row < layer.segment.rows() && layer.visible.contains(*row)).count() as u64;
+                let list = postings.term(term);
+                *count += list.as_ref().map_or(Ok(0), |list| visible_documents(scan, layer, list))?;
+                lists.push(list);
             }
+            layers.push(LayerTerms { postings, lists });
         }
     }
     Ok(holding)
+}
+
+/// Returns how many visible rows of a layer a list has.
+fn visible_documents(scan: &Scan<'_>, layer: &Layer, list: &PostingList<'_>) -> Result<u64, SearchError> {
+    if layer.visible.is_all() {
+        return Ok(list.documents().into());
+    }
+    scan.clock.spend(list.documents() as usize)?;
+    let is_visible = |row: u32| row < layer.segment.rows() && layer.visible.contains(row);
+    Ok(list.clone().filter(|(row, _)| is_visible(*row)).count() as u64)
 }

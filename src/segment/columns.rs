@@ -19,6 +19,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::stem_cache::StemCache;
 use super::{Blocks, Container, GraphFile, SegmentError};
 use crate::facet::Facets;
 use crate::object::{BlobStore, CodecError, Hash, Reader, SetHash, Time, Writer};
@@ -138,6 +139,7 @@ pub struct Segment {
     stamps: Vec<StampLabels>,
     /// Its neighbour graphs by metric, as far as they are built.
     pub(super) graphs: [OnceLock<Arc<GraphFile>>; Metric::ALL.len()],
+    pub(super) stems: StemCache,
 }
 
 impl Segment {
@@ -161,7 +163,16 @@ impl Segment {
         check_lengths(&container, rows, dim)?;
         let stamps = read_stamps(&container.read_section(STAMPS)?)
             .map_err(|error| container.damaged(STAMPS, &error.to_string()))?;
-        Ok(Segment { container, rows, dim, sum, totals, stamps, graphs: Default::default() })
+        Ok(Segment {
+            container,
+            rows,
+            dim,
+            sum,
+            totals,
+            stamps,
+            graphs: Default::default(),
+            stems: StemCache::default(),
+        })
     }
 
     /// Returns the file's name.

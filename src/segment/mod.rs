@@ -10,6 +10,7 @@ mod container;
 mod container_writer;
 mod graph_file;
 mod row;
+mod stem_cache;
 #[cfg(test)]
 mod tests;
 mod writer;

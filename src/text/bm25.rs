@@ -9,6 +9,8 @@
 //! idf    = ln(1 + (N − df + 0.5) / (df + 0.5))
 //! ```
 
+use std::collections::BTreeSet;
+
 /// How soon further occurrences of a word stop counting.
 pub const K1: f64 = 1.2;
 
@@ -75,6 +77,15 @@ impl TermGroup {
     }
 }
 
+/// Terms whose counts are weighed together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Clause {
+    /// What they add to any score at most.
+    pub bound: f64,
+    /// Their places among all that are looked for.
+    pub terms: BTreeSet<usize>,
+}
+
 /// A query's terms, weighed against one collection.
 ///
 /// The terms of a group count as one term: its count in a document is the sum of theirs, and so is the number of
@@ -95,6 +106,27 @@ impl Scorer {
             (group.weight * idf(collection.documents, held), group.members)
         };
         Self { groups: groups.into_iter().map(weigh).collect(), average: collection.average() }
+    }
+
+    /// Returns the terms by what they add to any score at most, the least first: terms that share a group are together.
+    ///
+    /// However often a document holds it, a group adds less than `K1 + 1` times its idf.
+    pub fn clauses(&self) -> Vec<Clause> {
+        let mut clauses: Vec<Clause> = Vec::new();
+        for (idf, members) in &self.groups {
+            let mut clause = Clause { bound: idf * (K1 + 1.0), terms: members.iter().copied().collect() };
+            clauses.retain_mut(|other| {
+                let is_apart = other.terms.is_disjoint(&clause.terms);
+                if !is_apart {
+                    clause.bound += other.bound;
+                    clause.terms.append(&mut other.terms);
+                }
+                is_apart
+            });
+            clauses.push(clause);
+        }
+        clauses.sort_by(|a, b| a.bound.total_cmp(&b.bound));
+        clauses
     }
 
     /// Returns the score of a document of `length` tokens; `counts[i]` is how often it holds the i-th term.

@@ -54,6 +54,11 @@ impl Language {
         Some(ALL[at].get_or_init(|| Language::new(LANGUAGES[at])))
     }
 
+    /// Returns its ISO 639-1 code.
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
     /// Returns all codes, in order.
     pub fn codes() -> impl Iterator<Item = &'static str> {
         LANGUAGES.iter().map(|(code, _)| *code)

@@ -4,6 +4,7 @@
 //! * [`QueryTerms`] is what a query looks for in a [`Language`]: its words without stop words, and their stems.
 //! * [`document`] says what a record's document is: its text and the strings in its metadata.
 //! * [`Collection`] and [`Scorer`] are BM25 over whatever records the caller says are visible.
+//! * [`MaxScore`] goes through a segment's lists of a query, past what can't be among the best.
 //! * [`PostingsWriter`] and [`Postings`] are the immutable inverted index of one segment: bytes
 //!   in, bytes out. [`Frequencies`] is the same for one record that is in no segment yet.
 //!
@@ -17,19 +18,19 @@
 mod bm25;
 mod language;
 mod layout;
+mod max_score;
 mod postings;
 mod query_terms;
 mod tokens;
-mod union;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
-pub use bm25::{B, Collection, K1, Scorer, TermGroup, idf, weight};
+pub use bm25::{B, Clause, Collection, K1, Scorer, TermGroup, idf, weight};
 pub use language::{Language, stem_prefix};
+pub use max_score::MaxScore;
 pub use postings::{PostingList, Postings, TextError};
 pub use query_terms::{QueryTerms, STEM_WEIGHT};
 pub use tokens::{Frequencies, TERM_BYTES_MAX, document, tokens};
-pub use union::Union;
 pub use writer::PostingsWriter;

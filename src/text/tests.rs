@@ -80,6 +80,19 @@ fn reference(documents: &[(usize, Vec<String>)], query: &str) -> BTreeMap<usize,
     scores
 }
 
+/// The rows whose scores are `floor` or more, when `step` rows are leapt over behind each.
+fn rows_above(postings: &Postings<'_>, terms: &[Box<str>], scorer: &Scorer, floor: f64, step: u32) -> Vec<(u32, f64)> {
+    let lists = terms.iter().map(|term| postings.term(term)).collect();
+    let (mut rows, mut from, mut found) = (MaxScore::new(lists, scorer), 0, Vec::new());
+    while let Some(row) = rows.seek(from, floor) {
+        assert!(row >= from && row < postings.rows());
+        from = row + step;
+        let score = rows.score(row, postings.length(row), scorer, floor);
+        found.extend(score.filter(|score| *score >= floor).map(|score| (row, score)));
+    }
+    found
+}
+
 /// Answers over several indexes and some scanned records, as a search over a branch does.
 fn answer(
     parts: &[Postings<'_>],
@@ -91,29 +104,25 @@ fn answer(
     let terms = terms_of(query);
     let mut collection = Collection::default();
     let mut holding = vec![0u64; terms.len()];
-    let mut note = |counts: &[u32]| holding.iter_mut().zip(counts).for_each(|(h, c)| *h += u64::from(*c > 0));
     for (part, postings) in parts.iter().enumerate() {
         let shown = |row: u32| visible(part * per + row as usize);
         (0..postings.rows()).filter(|&row| shown(row)).for_each(|row| collection.add(postings.length(row)));
-        let mut union = Union::new(postings, &terms);
-        while let Some((row, counts)) = union.seek(0) {
-            if shown(row) {
-                note(counts);
-            }
+        for (count, term) in holding.iter_mut().zip(&terms) {
+            let list = postings.term(term);
+            *count += list.into_iter().flatten().filter(|(row, _)| shown(*row)).count() as u64;
         }
     }
     let counts_of = |counted: &Frequencies| terms.iter().map(|term| counted.count(term)).collect::<Vec<_>>();
     for (_, counted) in scanned {
         collection.add(counted.length());
-        note(&counts_of(counted));
+        holding.iter_mut().zip(counts_of(counted)).for_each(|(held, count)| *held += u64::from(count > 0));
     }
     let scorer = Scorer::new(collection, TermGroup::each(terms.len()), &holding);
     let mut scores = BTreeMap::new();
     for (part, postings) in parts.iter().enumerate() {
-        let mut union = Union::new(postings, &terms);
-        while let Some((row, counts)) = union.seek(0) {
+        for (row, score) in rows_above(postings, &terms, &scorer, f64::NEG_INFINITY, 1) {
             if visible(part * per + row as usize) {
-                scores.insert(part * per + row as usize, scorer.score(postings.length(row), counts));
+                scores.insert(part * per + row as usize, score);
             }
         }
     }
@@ -215,27 +224,47 @@ fn seeking_is_iterating_with_the_lower_rows_left_out() {
     }
 }
 
+/// A scorer of a query over all rows of one index, whose words share groups.
+fn scorer_of(postings: &Postings<'_>, terms: &[Box<str>]) -> Scorer {
+    let holding: Vec<u64> =
+        terms.iter().map(|term| postings.term(term).map_or(0, |list| list.documents().into())).collect();
+    let mut groups = TermGroup::each(terms.len());
+    groups.push(TermGroup { weight: 0.5, members: (0..terms.len()).step_by(2).collect() });
+    let collection = Collection { documents: postings.rows().into(), length: postings.total_length() };
+    Scorer::new(collection, groups, &holding)
+}
+
 #[test]
-fn a_union_seeks_over_all_its_lists() {
+fn rows_that_reach_a_score_are_found_whatever_is_passed_over() {
     let all = documents(2_000, 11);
     let bytes = index(&all);
     let postings = Postings::open(&bytes).unwrap();
-    let terms = terms_of("w2 w7 nowhere w1-w1");
-    let mut every = Vec::new();
-    let mut union = Union::new(&postings, &terms);
-    while let Some((row, counts)) = union.seek(0) {
-        every.push((row, counts.to_vec()));
-    }
-    assert!(every.is_sorted_by(|a, b| a.0 < b.0));
-    for step in [1, 10, 400] {
-        let mut union = Union::new(&postings, &terms);
-        let mut from = 0;
-        while let Some((row, counts)) = union.seek(from) {
-            let expected = every.iter().find(|(at, _)| *at >= from).unwrap();
-            assert_eq!((row, counts), (expected.0, &expected.1[..]));
-            from = row + step;
+    for query in ["w2 w7 nowhere w1-w1", "w0 w1 w2 w3 w40 w59", "w59", "nowhere"] {
+        let terms = terms_of(query);
+        let scorer = scorer_of(&postings, &terms);
+        let mut every = Vec::new();
+        for row in 0..postings.rows() {
+            let count = |term: &Box<str>| postings.term(term)?.seek(row).filter(|(at, _)| *at == row);
+            let counts: Vec<u32> = terms.iter().map(|term| count(term).map_or(0, |(_, count)| count)).collect();
+            if counts.iter().any(|count| *count > 0) {
+                every.push((row, scorer.score(postings.length(row), &counts)));
+            }
         }
-        assert!(every.iter().all(|(row, _)| *row < from));
+        let mut scores: Vec<f64> = every.iter().map(|(_, score)| *score).collect();
+        scores.sort_by(f64::total_cmp);
+        let floors = [0, 1, scores.len() / 2, scores.len().saturating_sub(10)].map(|at| scores.get(at).copied());
+        for floor in floors.into_iter().flatten().chain([f64::NEG_INFINITY, f64::INFINITY]) {
+            let expected: Vec<(u32, f64)> = every.iter().copied().filter(|(_, score)| *score >= floor).collect();
+            assert_eq!(rows_above(&postings, &terms, &scorer, floor, 1), expected, "{query} from {floor}");
+        }
+        for step in [10, 400] {
+            let (mut from, mut expected) = (0, Vec::new());
+            while let Some(found) = every.iter().find(|(row, _)| *row >= from) {
+                expected.push(*found);
+                from = found.0 + step;
+            }
+            assert_eq!(rows_above(&postings, &terms, &scorer, f64::NEG_INFINITY, step), expected, "{query}");
+        }
     }
 }
 
@@ -292,19 +321,10 @@ fn damaged_bytes_never_panic_or_loop_and_never_name_a_row_that_is_not_there() {
         let Ok(postings) = Postings::open(&bytes) else {
             continue;
         };
-        let (mut seen, mut union) = (0, Union::new(&postings, &terms));
-        let mut last = None;
-        while let Some((row, _)) = union.seek(0) {
-            assert!(row < postings.rows() && last < Some(row));
-            last = Some(row);
-            seen += 1;
-        }
-        assert!(seen <= postings.rows());
-        let mut sparse = Union::new(&postings, &terms);
-        let mut from = 0;
-        while let Some((row, _)) = sparse.seek(from) {
-            assert!(row >= from && row < postings.rows());
-            from = row + 1 + random.below(100) as u32;
+        let scorer = scorer_of(&postings, &terms);
+        for (floor, step) in [(f64::NEG_INFINITY, 1), (f64::NEG_INFINITY, 50), (2.0, 1)] {
+            let rows = rows_above(&postings, &terms, &scorer, floor, step);
+            assert!(rows.len() <= postings.rows() as usize && rows.is_sorted_by(|a, b| a.0 < b.0));
         }
     }
 }

@@ -105,7 +105,7 @@ impl Frequencies {
     }
 
     /// Returns the distinct terms that begin with `prefix`, sorted, with their counts.
-    pub fn starting_with<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a (Box<str>, u32)> {
+    pub fn starting_with<'a>(&'a self, prefix: &str) -> impl Iterator<Item = &'a (Box<str>, u32)> {
         let from = self.terms.partition_point(|(term, _)| **term < *prefix);
         self.terms[from..].iter().take_while(move |(term, _)| term.starts_with(prefix))
     }
