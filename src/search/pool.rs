@@ -17,6 +17,8 @@ pub enum RowLocation {
 pub struct Candidate {
     /// Its score is not above this.
     pub upper: f32,
+    /// Which of the places it is in.
+    pub source: usize,
     /// Where it is.
     pub place: RowLocation,
 }
@@ -25,6 +27,7 @@ pub struct Candidate {
 /// bound: then `k` others are certainly better.
 pub struct CandidateSet {
     k: usize,
+    source: usize,
     lowers: Top<f32, u32, ()>,
     candidates: Vec<Candidate>,
 }
@@ -32,12 +35,17 @@ pub struct CandidateSet {
 impl CandidateSet {
     /// Begins empty; the best `k` are wanted.
     pub fn new(k: usize) -> CandidateSet {
-        CandidateSet { k, lowers: Top::new(k), candidates: Vec::new() }
+        CandidateSet { k, source: 0, lowers: Top::new(k), candidates: Vec::new() }
     }
 
     /// Returns how many are wanted.
     pub fn k(&self) -> usize {
         self.k
+    }
+
+    /// What is offered from now on is in that place.
+    pub fn begin(&mut self, source: usize) {
+        self.source = source;
     }
 
     /// Returns the score below which a row is ruled out, once `k` were taken in.
@@ -57,7 +65,7 @@ impl CandidateSet {
     pub fn offer(&mut self, (lower, upper): (f32, f32), place: RowLocation) {
         if self.admits(upper) {
             self.lowers.push(lower, self.candidates.len() as u32, ());
-            self.candidates.push(Candidate { upper, place });
+            self.candidates.push(Candidate { upper, source: self.source, place });
         }
     }
 

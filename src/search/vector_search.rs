@@ -23,6 +23,8 @@ use crate::vector::{Metric, PreparedVector, prefetch};
 const EF_PER_K: usize = 3;
 /// So many are kept and followed whatever they are worth, unless `ef` is less.
 const LEAST: usize = 16;
+/// One in so many of `k` are, where another graph was walked before.
+const LEAST_SHARE: usize = 4;
 /// So many times `ef` are kept at most, where so many lie within the slack.
 const MOST_PER_EF: usize = 3;
 /// How much farther than the `k`-th best so far is followed where `ef` is [`EF_OF_FARTHER`] times `k`.
@@ -109,43 +111,82 @@ pub fn nearest(
     k: usize,
     effort: SearchParams,
 ) -> Result<VectorSearch, SearchError> {
-    let (mut found, mut exact) = (Vec::new(), true);
-    for scan in scans {
-        let nearest = scan.nearest(query, k, effort)?;
-        found.extend(nearest.found);
-        exact &= nearest.exact;
+    let (mut pool, mut exact, mut floor) = (CandidateSet::new(k), true, None);
+    for (number, scan) in scans.iter().enumerate() {
+        pool.begin(number);
+        exact &= scan.gather(query, effort, &mut pool, &mut floor)?;
     }
-    if scans.len() > 1 {
-        // Stable: equal ones stay in the order of places.
-        found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
-        found.truncate(k);
+    Ok(VectorSearch { found: ranked(scans, query, pool)?, exact })
+}
+
+/// Scores what the bounds leave in doubt, the likeliest first.
+fn ranked(scans: &[Scan<'_>], query: &PreparedVector, pool: CandidateSet) -> Result<Vec<Scored<f32>>, SearchError> {
+    let mut top: Top<f32, (Arc<str>, usize), Row> = Top::new(pool.k());
+    let candidates = pool.into_candidates();
+    for (number, candidate) in candidates.iter().enumerate() {
+        let scan = &scans[candidate.source];
+        let later = candidates.get(number + VECTORS_AHEAD);
+        later.into_iter().for_each(|later| scans[later.source].fetch(&later.place));
+        if number.is_multiple_of(ROWS_AT_ONCE) {
+            scan.check_time()?;
+        }
+        if top.worst().is_some_and(|worst| candidate.upper < worst) {
+            break;
+        }
+        let (row, score) = match &candidate.place {
+            RowLocation::Unsealed(version) => {
+                let score = version.content.vector.as_deref().map(|vector| query.score(vector, version.norm));
+                (Row::Unsealed(version.clone()), score)
+            }
+            RowLocation::Sealed(layer, row) => scan.sealed(query, *layer, *row)?,
+        };
+        if let Some(score) = score
+            && top.worst().is_none_or(|worst| score >= worst)
+        {
+            top.push(score, (Arc::from(&*row.id()?), scan.place), row);
+        }
     }
-    Ok(VectorSearch { found, exact })
+    let scored = |entry: Ranked<f32, (Arc<str>, usize), Row>| {
+        let (id, place) = entry.id;
+        Scored { place, id, row: entry.payload, score: entry.score }
+    };
+    Ok(top.into_sorted().into_iter().map(scored).collect())
 }
 
 impl Scan<'_> {
-    /// Returns the `k` records that are worth most to the query: best first, equal scores by id.
-    fn nearest(&self, query: &PreparedVector, k: usize, effort: SearchParams) -> Result<VectorSearch, SearchError> {
-        let mut pool = CandidateSet::new(k);
-        let mut exact = true;
+    /// Pools what may be among the best; returns whether nothing can be missing. `floor` is what the walks of other places have
+    /// found to be not worth while, and those of this one.
+    fn gather(
+        &self,
+        query: &PreparedVector,
+        effort: SearchParams,
+        pool: &mut CandidateSet,
+        floor: &mut Option<f32>,
+    ) -> Result<bool, SearchError> {
+        let (k, mut exact) = (pool.k(), true);
         let ef = effort.ef.unwrap_or(ef_default(query.metric()).max(k.saturating_mul(EF_PER_K))).max(k);
         let ef_least = k.max(LEAST).min(ef);
+        // Only what leads there: the best `k` may all be elsewhere.
+        let beside = LEAST.max(k / LEAST_SHARE).min(ef_least);
         let mut beam = beam(query.metric(), k, ef);
-        // What the walk of a large graph brings tells those of smaller ones what is not worth while.
+        // What the walk of a large graph brings tells those of smaller ones what is not worth while, and so it is with places.
+        if let Some(floor) = *floor {
+            (beam.floor, beam.least) = (floor, beside);
+        }
         let layers = self.largest_first();
         for &layer in &layers {
             let share = f64::from(self.size_of(layer)) / f64::from(self.size_of(layers[0]));
             let kept = ((ef as f64 * share) as usize).max(ef_least);
             if self.walks(layer, query, kept, effort.exact)? {
-                beam.floor = walk(self, layer, query, (beam, ef), &mut pool)?;
-                beam.least = ef_least;
+                beam.floor = walk(self, layer, query, (beam, ef), pool)?;
+                (beam.least, *floor) = (beside, Some(beam.floor));
                 exact = false;
             } else {
-                self.scan_layer(layer, query, &mut pool)?;
+                self.scan_layer(layer, query, pool)?;
             }
         }
-        self.scan_loose(query, &mut pool)?;
-        Ok(VectorSearch { found: self.ranked(query, pool)?, exact })
+        self.scan_loose(query, pool)?;
+        Ok(exact)
     }
 
     /// Returns the numbers of the layers, that of the most rows first.
@@ -227,41 +268,6 @@ impl Scan<'_> {
             }
         }
         self.check_time()
-    }
-
-    /// Scores what the bounds leave in doubt, the likeliest first.
-    fn ranked(&self, query: &PreparedVector, pool: CandidateSet) -> Result<Vec<Scored<f32>>, SearchError> {
-        let mut top: Top<f32, Arc<str>, Row> = Top::new(pool.k());
-        let candidates = pool.into_candidates();
-        for (number, candidate) in candidates.iter().enumerate() {
-            let later = candidates.get(number + VECTORS_AHEAD);
-            later.into_iter().for_each(|later| self.fetch(&later.place));
-            if number.is_multiple_of(ROWS_AT_ONCE) {
-                self.check_time()?;
-            }
-            if top.worst().is_some_and(|worst| candidate.upper < worst) {
-                break;
-            }
-            let (row, score) = match &candidate.place {
-                RowLocation::Unsealed(version) => {
-                    let score = version.content.vector.as_deref().map(|vector| query.score(vector, version.norm));
-                    (Row::Unsealed(version.clone()), score)
-                }
-                RowLocation::Sealed(layer, row) => self.sealed(query, *layer, *row)?,
-            };
-            if let Some(score) = score
-                && top.worst().is_none_or(|worst| score >= worst)
-            {
-                top.push(score, Arc::from(&*row.id()?), row);
-            }
-        }
-        let scored = |entry: Ranked<f32, Arc<str>, Row>| Scored {
-            place: self.place,
-            id: entry.id,
-            row: entry.payload,
-            score: entry.score,
-        };
-        Ok(top.into_sorted().into_iter().map(scored).collect())
     }
 
     /// Has a vector brought near. What is wrong with it is said when it is scored.

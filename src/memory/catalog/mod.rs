@@ -26,7 +26,7 @@ pub(in crate::memory) use branch_files::given;
 pub use branch_numbers::{BRANCH_NUMBERS, BranchNumbers};
 pub use change::CatalogChange;
 pub(in crate::memory) use quota::Quota;
-pub(in crate::memory) use reachable::{each_state, segments_of};
+pub(in crate::memory) use reachable::{each_state, each_state_of, segments_of};
 pub use revision::{Revision, RevisionPoint, check_label};
 pub(in crate::memory) use view::ResolvedView;
 pub use view::View;

@@ -3,22 +3,25 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::Catalog;
+use super::{Branch, Catalog};
 use crate::branch::BranchVersion;
 use crate::object::Hash;
 use crate::workspace::packs_of;
 
 /// Calls `each` with every state that the catalog reaches.
 pub(in crate::memory) fn each_state(catalog: &Catalog, mut each: impl FnMut(&Arc<BranchVersion>)) {
-    for branch in catalog.branches.values() {
-        each(&branch.state);
-        each(&branch.base);
-        for checkpoint in branch.checkpoints.values() {
-            each(&checkpoint.state);
-            each(&checkpoint.base);
-        }
-        branch.kept.values().for_each(|kept| each(&kept.state));
+    catalog.branches.values().for_each(|branch| each_state_of(branch, &mut each));
+}
+
+/// Calls `each` with every state of a branch.
+pub(in crate::memory) fn each_state_of(branch: &Branch, each: &mut impl FnMut(&Arc<BranchVersion>)) {
+    each(&branch.state);
+    each(&branch.base);
+    for checkpoint in branch.checkpoints.values() {
+        each(&checkpoint.state);
+        each(&checkpoint.base);
     }
+    branch.kept.values().for_each(|kept| each(&kept.state));
 }
 
 /// Returns the names of all segments that the catalog reaches, of their graphs, and of the packs of

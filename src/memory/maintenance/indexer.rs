@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::relocations::{COMPACTED_ROWS_MAX, Compaction};
+use super::relocations::{COMPACTED_ROWS_MAX, Compaction, owners};
 use super::unfinished;
 use crate::branch::{BranchVersion, Layer};
 use crate::disk::Disk;
@@ -241,10 +241,13 @@ impl Memory {
         if !may(&task.segment) {
             return false;
         }
+        let owners = owners(&self.catalog().clone());
+        let owner = |segment: &Segment| owners.get(&segment.name()).copied().flatten();
+        let joins = |other: &Segment| may(other) && owner(other) == owner(&task.segment);
         let mut rows: HashMap<Hash, u32> = self
             .tasks()
             .iter()
-            .filter(|other| may(&other.segment))
+            .filter(|other| joins(&other.segment))
             .map(|other| (other.segment.name(), other.segment.rows()))
             .collect();
         rows.remove(&task.segment.name());

@@ -7,8 +7,9 @@ use imbl::ordmap::DiffItem;
 
 use super::compact::Sparse;
 use crate::branch::{BranchVersion, Visible};
-use crate::memory::catalog::each_state;
-use crate::memory::catalog::{BranchRef, Branches, Catalog, RetainedState};
+use crate::memory::catalog::{
+    Branch, BranchId, BranchRef, Branches, Catalog, RetainedState, each_state, each_state_of,
+};
 use crate::memory::storage::trees::stored;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
@@ -23,6 +24,8 @@ const SEGMENTS_LEFT: usize = 4;
 /// Rows of older segments that are rewritten at once. What is larger stays: rewriting it would cost
 /// more, its graph above all, than one segment less to search saves.
 pub(in crate::memory) const COMPACTED_ROWS_MAX: u32 = 1 << 20;
+/// Records of a root branch from which on no segment holds rows of it and of others.
+const OWN_SEGMENT_RECORDS: u64 = 16_384;
 /// Stands for a row that nobody sees any longer.
 const NOWHERE: u32 = u32::MAX;
 
@@ -56,15 +59,15 @@ impl FlushedSegment {
     }
 }
 
-/// What goes into the new segment of one dimension.
+/// What goes into one new segment.
 #[derive(Default)]
-struct DimensionGroup {
+struct CompactionGroup {
     unsealed: HashMap<*const Version, Arc<Version>>,
-    /// Each segment of that dimension, and the rows that some state sees.
+    /// Each older segment, and the rows that some state sees.
     segments: HashMap<Hash, (Arc<Segment>, Visible)>,
 }
 
-impl DimensionGroup {
+impl CompactionGroup {
     /// Leaves those segments that are compacted: the smallest of those that may be, as many as `compaction` says.
     fn choose(&mut self, graph_rows: u32, compaction: &Compaction, spare: &mut u64) {
         if let Compaction::Sparse(sparse) = compaction {
@@ -116,7 +119,7 @@ impl DimensionGroup {
 }
 
 impl Memory {
-    /// Writes every unsealed version that the catalog reaches, one segment for each dimension, with the
+    /// Writes every unsealed version that the catalog reaches, one segment for each dimension and large root branch, with the
     /// rows of the older segments that are compacted, which take at most `spare` bytes.
     pub(in crate::memory) fn write_segments(
         &self,
@@ -125,7 +128,7 @@ impl Memory {
         mut spare: u64,
     ) -> Result<Vec<FlushedSegment>, Error> {
         let mut sealed = Vec::new();
-        for (dim, mut group) in groups(catalog) {
+        for ((dim, _), mut group) in groups(catalog) {
             group.choose(self.environment.graph_rows, compaction, &mut spare);
             let rows = group.rows()?;
             if rows.is_empty() {
@@ -181,26 +184,55 @@ impl Memory {
     }
 }
 
-/// Gathers all that the catalog reaches, by dimension.
-fn groups(catalog: &Catalog) -> BTreeMap<usize, DimensionGroup> {
-    let mut groups: BTreeMap<usize, DimensionGroup> = BTreeMap::new();
-    let mut seen = HashSet::new();
-    each_state(catalog, |state| {
-        if !seen.insert(Arc::as_ptr(state)) {
-            return;
-        }
-        for version in state.unsealed().values() {
-            let dim = version.content.vector.as_ref().map_or(0, |vector| vector.len());
-            groups.entry(dim).or_default().unsealed.insert(Arc::as_ptr(version), version.clone());
-        }
-        for layer in state.layers() {
-            let group = groups.entry(layer.segment.dim()).or_default();
-            let none = || (layer.segment.clone(), Visible::none(layer.segment.rows()));
-            let (_, seen) = group.segments.entry(layer.segment.name()).or_insert_with(none);
-            seen.join(&layer.visible);
-        }
-    });
+/// What goes into one new segment: vectors of one dimension, and of one large tree of branches or of all small ones.
+type GroupKey = (usize, Option<BranchId>);
+
+/// Gathers all that the catalog reaches, by dimension and root branch.
+fn groups(catalog: &Catalog) -> BTreeMap<GroupKey, CompactionGroup> {
+    let mut groups: BTreeMap<GroupKey, CompactionGroup> = BTreeMap::new();
+    let (mut seen, owners) = (HashSet::new(), owners(catalog));
+    for branch in catalog.branches.values() {
+        each_state_of(branch, &mut |state| {
+            if !seen.insert(Arc::as_ptr(state)) {
+                return;
+            }
+            for version in state.unsealed().values() {
+                let dim = version.content.vector.as_ref().map_or(0, |vector| vector.len());
+                let group = groups.entry((dim, large_root(catalog, branch))).or_default();
+                group.unsealed.insert(Arc::as_ptr(version), version.clone());
+            }
+            for layer in state.layers() {
+                let name = layer.segment.name();
+                let group = groups.entry((layer.segment.dim(), owners.get(&name).copied().flatten())).or_default();
+                let none = || (layer.segment.clone(), Visible::none(layer.segment.rows()));
+                let (_, seen) = group.segments.entry(name).or_insert_with(none);
+                seen.join(&layer.visible);
+            }
+        });
+    }
     groups
+}
+
+/// Returns the root branch that alone sees each segment, if that is a large one.
+pub(in crate::memory) fn owners(catalog: &Catalog) -> HashMap<Hash, Option<BranchId>> {
+    let mut owners = HashMap::new();
+    for branch in catalog.branches.values() {
+        let root = large_root(catalog, branch);
+        each_state_of(branch, &mut |state| {
+            for layer in state.layers() {
+                let owner = owners.entry(layer.segment.name()).or_insert(root);
+                *owner = owner.filter(|owner| Some(*owner) == root);
+            }
+        });
+    }
+    owners
+}
+
+/// Returns the root branch above a branch where it holds so much that its rows have segments of their own: rows of others beside
+/// them would be passed over in each query.
+fn large_root(catalog: &Catalog, branch: &Branch) -> Option<BranchId> {
+    let root = catalog.branches.get(&branch.root)?;
+    (root.state.totals().records >= OWN_SEGMENT_RECORDS).then_some(branch.root)
 }
 
 /// Moves states over to new segments, each distinct state once.
