@@ -21,6 +21,7 @@ mod layout;
 mod max_score;
 mod postings;
 mod query_terms;
+mod spaceless;
 mod tokens;
 mod writer;
 

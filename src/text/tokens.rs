@@ -12,9 +12,11 @@
 //! * No stemming and no stop words in documents: which apply depends on the language of a query, see
 //!   [`QueryTerms`](super::QueryTerms).
 //! * No normalisation: composed and decomposed accents are different terms.
-//! * Scripts without spaces are not segmented: a run of ideographs is one term.
+//! * Scripts without spaces are cut into the words of a dictionary; they join no compound.
 
 use serde_json::Value;
+
+use super::spaceless;
 
 /// Bytes of the longest term; what is longer is cut at a character boundary.
 ///
@@ -30,32 +32,16 @@ const JOINERS_MAX: usize = 3;
 /// A term that occurs twice is given twice. Terms are 1 to [`TERM_BYTES_MAX`] bytes.
 pub fn tokens(text: &str, each: &mut dyn FnMut(&str)) {
     let mut scan = TokenScan { text, term: String::with_capacity(TERM_BYTES_MAX), each };
-    let mut word = None; // where the word at hand begins
-    let mut name: Option<CompoundToken> = None; // the words so far that nothing has separated yet
-    for (at, c) in text.char_indices() {
-        if c.is_alphanumeric() {
-            word.get_or_insert(at);
-            continue;
-        }
-        if let Some(start) = word.take() {
-            scan.emit(start, at);
-            name = Some(CompoundToken::grown(name, start, at));
-        }
-        name = match name {
-            Some(open) if is_joiner(c) && open.joiners < JOINERS_MAX => Some(open.joined(c)),
-            Some(open) => {
-                scan.close(&open);
-                None
-            }
-            None => None,
-        };
+    if text.is_ascii() {
+        return scan.spaced();
     }
-    if let Some(start) = word {
-        scan.emit(start, text.len());
-        name = Some(CompoundToken::grown(name, start, text.len()));
-    }
-    if let Some(open) = name {
-        scan.close(&open);
+    for (stretch, is_spaceless) in spaceless::stretches(text) {
+        scan.text = stretch;
+        if is_spaceless {
+            spaceless::words(stretch, |start, end| scan.emit(start, end));
+        } else {
+            scan.spaced();
+        }
     }
 }
 
@@ -160,6 +146,38 @@ struct TokenScan<'a> {
 }
 
 impl TokenScan<'_> {
+    /// Gives the words and compounds of a text in scripts with spaces.
+    fn spaced(&mut self) {
+        let text = self.text;
+        let mut word = None; // where the word at hand begins
+        let mut name: Option<CompoundToken> = None; // the words so far that nothing has separated yet
+        for (at, c) in text.char_indices() {
+            if c.is_alphanumeric() {
+                word.get_or_insert(at);
+                continue;
+            }
+            if let Some(start) = word.take() {
+                self.emit(start, at);
+                name = Some(CompoundToken::grown(name, start, at));
+            }
+            name = match name {
+                Some(open) if is_joiner(c) && open.joiners < JOINERS_MAX => Some(open.joined(c)),
+                Some(open) => {
+                    self.close(&open);
+                    None
+                }
+                None => None,
+            };
+        }
+        if let Some(start) = word {
+            self.emit(start, text.len());
+            name = Some(CompoundToken::grown(name, start, text.len()));
+        }
+        if let Some(open) = name {
+            self.close(&open);
+        }
+    }
+
     fn emit(&mut self, start: usize, end: usize) {
         let part = &self.text[start..end];
         self.term.clear();
@@ -232,6 +250,23 @@ mod tests {
         check("C++ and C#.", "c c++ and c c#");
         check("libstdc++6 c++-dev", "libstdc 6 libstdc++6 c dev c++-dev");
         check("x.+ y-#", "x y");
+    }
+
+    #[test]
+    fn scripts_without_spaces_are_cut_into_words() {
+        check("我们决定在下周二迁移数据库", "我们 决定 在 下周 二 迁移 数据 库");
+        check("会議は来週の火曜日に東京で", "会議 は 来週 の 火曜日 に 東京 で");
+        check("เราตัดสินใจย้ายฐานข้อมูล", "เรา ตัดสิน ใจ ย้าย ฐาน ข้อมูล");
+        check("ខ្ញុំចូលចិត្តអានសៀវភៅ។", "ខ្ញុំ ចូលចិត្ត អាន សៀវភៅ");
+        check("ຂ້ອຍມັກອ່ານປຶ້ມ", "ຂ້ອຍ ມັກ ອ່ານ ປຶ້ມ");
+        check("ကျွန်တော် စာအုပ်ဖတ်", "ကျွန်တော် စာအုပ် ဖတ်");
+    }
+
+    #[test]
+    fn names_between_scripts_without_spaces_stay_whole() {
+        check("错误E0308出现在std::io模块", "错误 e0308 出现 在 std io std::io 模 块");
+        check("C++の本、libann-cctbx0:1", "c c++ の 本 libann cctbx0 1 libann-cctbx0:1");
+        check("한국어 문장", "한국어 문장");
     }
 
     #[test]

@@ -104,3 +104,39 @@ fn words_match_by_their_stems_behind_the_words_themselves() {
     let fork = memory.fork(&who(), main, "fork", None).unwrap();
     assert_eq!(memory.setting(&View::Branch(fork), Setting::Language).unwrap(), "none");
 }
+
+/// A sentence without spaces was one word, which no question contained.
+#[test]
+fn a_word_of_a_script_without_spaces_finds_its_records() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let texts = [
+        ("chinese", "我们决定在下周二迁移数据库到新的服务器"),
+        ("japanese", "会議は来週の火曜日に東京で開催されます"),
+        ("thai", "เราตัดสินใจย้ายฐานข้อมูลไปยังเซิร์ฟเวอร์ใหม่"),
+        ("mixed", "错误E0308出现在std::io模块"),
+        ("latin", "error E0277 appears in std::fs"),
+    ];
+    memory.commit(&who(), main, texts.map(|(id, text)| put(id, None, Some(text))).into()).unwrap();
+    for is_sealed in [false, true] {
+        if is_sealed {
+            memory.seal().unwrap();
+        }
+        for (question, expected) in [
+            ("数据库", "chinese"),
+            ("服务器", "chinese"),
+            ("什么时候迁移?", "chinese"),
+            ("火曜日", "japanese"),
+            ("東京", "japanese"),
+            ("ฐานข้อมูล", "thai"),
+            ("เซิร์ฟเวอร์", "thai"),
+            ("错误", "mixed"),
+            ("E0308", "mixed"),
+            ("std::io", "mixed"),
+            ("E0277", "latin"),
+        ] {
+            let found = ids(&memory, main, &json!({ "text": question }));
+            assert_eq!(found.first().map(String::as_str), Some(expected), "{question}: {found:?}, sealed {is_sealed}");
+        }
+    }
+}
