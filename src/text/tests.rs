@@ -194,6 +194,20 @@ fn postings_hold_what_was_added_and_nothing_else() {
 }
 
 #[test]
+fn merged_indexes_are_one_index_of_the_rows_that_are_kept() {
+    let all = documents(900, 4);
+    let bytes: Vec<_> = all.chunks(250).map(index).collect();
+    let parts: Vec<_> = bytes.iter().map(|bytes| Postings::open(bytes).unwrap()).collect();
+    // Rows of all parts in another order, every seventh left out.
+    let order: Vec<usize> = (0..900).map(|at| at * 77 % 900).filter(|at| at % 7 > 0).collect();
+    let row_of =
+        |part: usize, row: u32| order.iter().position(|at| *at == part * 250 + row as usize).map(|at| at as u32);
+    let merged = PostingsWriter::merged(&parts, row_of).finish();
+    assert_eq!(merged, index(&order.iter().map(|at| all[*at].clone()).collect::<Vec<_>>()));
+    assert_eq!(PostingsWriter::merged(&parts, |_, _| None).finish(), PostingsWriter::new().finish());
+}
+
+#[test]
 fn seeking_is_iterating_with_the_lower_rows_left_out() {
     let mut writer = PostingsWriter::new();
     let mut random = Random(3);

@@ -8,6 +8,7 @@ use super::layout::{
     BLOCK, HEADER_BYTES, LENGTH_BYTES, LISTS_BYTES_AT, MAGIC, NAMES_BYTES_AT, ROWS_AT, TERM_ENTRY_BYTES, TERMS_AT,
     TOTAL_AT, put_varint,
 };
+use super::postings::Postings;
 use super::tokens::document;
 
 /// Builds the inverted index of one segment, row by row.
@@ -52,6 +53,38 @@ impl PostingsWriter {
         found.clear();
         self.document = found;
         length
+    }
+
+    /// Returns a writer that holds rows of finished indexes under other numbers.
+    ///
+    /// `row_of` says which number a row of the n-th index gets, each number once; nothing leaves the row out. A term that only
+    /// rows have that are left out is not in it.
+    pub fn merged(indexes: &[Postings<'_>], row_of: impl Fn(usize, u32) -> Option<u32>) -> PostingsWriter {
+        let mut writer = PostingsWriter::new();
+        for (number, index) in indexes.iter().enumerate() {
+            for row in 0..index.rows() {
+                let Some(new) = row_of(number, row) else { continue };
+                let rows = writer.lengths.len().max(new as usize + 1);
+                writer.lengths.resize(rows, 0);
+                writer.lengths[new as usize] = index.length(row);
+            }
+        }
+        let mut terms: Vec<_> = indexes.iter().map(|index| index.terms_starting_with("").peekable()).collect();
+        let mut found: Vec<(u32, u32)> = Vec::new();
+        while let Some(term) = terms.iter_mut().filter_map(|terms| terms.peek().copied()).min() {
+            for (number, index) in indexes.iter().enumerate() {
+                if terms[number].next_if_eq(&term).is_some() {
+                    let list = index.term(term).into_iter().flatten();
+                    found.extend(list.filter_map(|(row, count)| Some((row_of(number, row)?, count))));
+                }
+            }
+            found.sort_unstable();
+            if !found.is_empty() {
+                let place = writer.place(term) as usize;
+                found.drain(..).for_each(|(row, count)| writer.lists[place].push(row, count));
+            }
+        }
+        writer
     }
 
     /// Returns where `term`'s list is, after making one when the term is new.
