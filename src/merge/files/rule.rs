@@ -32,12 +32,14 @@ pub struct Rule {
     pub write: Option<Arc<[Principal]>>,
     /// Whether only appending writes are allowed.
     pub append: bool,
+    /// Whether queries find nothing in it.
+    pub noindex: bool,
 }
 
 impl Rule {
     /// Returns a rule without options.
     pub(super) fn new(pattern: &str, kind: Kind) -> Rule {
-        Rule { pattern: pattern.into(), kind, strategy: None, ttl: None, write: None, append: false }
+        Rule { pattern: pattern.into(), kind, strategy: None, ttl: None, write: None, append: false, noindex: false }
     }
 
     /// Returns how conflicts under this rule are decided, where the branch's strategy is `branch`.
@@ -77,8 +79,8 @@ impl RuleFault {
 }
 
 const KEY: &str = "write the key behind the kind, as in union event_id";
-const OPTIONS: &str = "write a strategy (child-wins, parent-wins, newest-wins, keep-both, manual), ttl=1h, write=uid:1001,gid:50 \
-                       or append, each at most once";
+const OPTIONS: &str = "write a strategy (child-wins, parent-wins, newest-wins, keep-both, manual), ttl=1h, write=uid:1001,gid:50, \
+                       append or noindex, each at most once";
 
 impl Rule {
     /// Parses one line that is neither blank nor a comment.
@@ -111,7 +113,10 @@ fn parse_kind<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<Kind, Rul
 }
 
 fn is_option(word: &str) -> bool {
-    word == "append" || word.starts_with("ttl=") || word.starts_with("write=") || word.parse::<Strategy>().is_ok()
+    matches!(word, "append" | "noindex")
+        || word.starts_with("ttl=")
+        || word.starts_with("write=")
+        || word.parse::<Strategy>().is_ok()
 }
 
 impl Rule {
@@ -123,6 +128,8 @@ impl Rule {
             self.write.replace(principals(list)?).is_none()
         } else if word == "append" {
             !std::mem::replace(&mut self.append, true)
+        } else if word == "noindex" {
+            !std::mem::replace(&mut self.noindex, true)
         } else if let Ok(strategy) = word.parse() {
             self.strategy.replace(strategy).is_none()
         } else {

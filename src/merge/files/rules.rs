@@ -104,6 +104,11 @@ impl Rules {
         self.iter().any(|rule| rule.write.is_some() || rule.append)
     }
 
+    /// Returns whether some rule keeps files out of what queries find.
+    pub fn restrict_index(&self) -> bool {
+        self.iter().any(|rule| rule.noindex)
+    }
+
     /// Returns the rules in order of their lines.
     pub fn iter(&self) -> impl Iterator<Item = &Rule> {
         self.rules[..self.rules.len() - 1].iter()
@@ -246,16 +251,19 @@ mod tests {
 
     #[test]
     fn a_rule_without_a_kind_is_text() {
-        let rules = Rules::parse("logs/** append\npriv/** write=uid:1001 # his\n* parent-wins").unwrap();
-        assert!(["logs/x", "priv/x", "x"].iter().all(|path| kind_of(&rules, path) == "text"));
+        let rules =
+            Rules::parse("logs/** append\npriv/** write=uid:1001 # his\nraw/** noindex\n* parent-wins").unwrap();
+        assert!(rules.of(b"raw/x").noindex && !rules.of(b"x").noindex && rules.restrict_index());
+        assert!(["logs/x", "priv/x", "raw/x", "x"].iter().all(|path| kind_of(&rules, path) == "text"));
         assert!(rules.of(b"logs/x").append && !rules.of(b"priv/x").allows(0, &[]));
         assert_eq!(rules.of(b"x").strategy, Some(Strategy::ParentWins));
     }
 
     #[test]
     fn options_come_in_any_order() {
-        let rules = Rules::parse("logs/** text append write=uid:1001,gid:50 child-wins ttl=90s").unwrap();
+        let rules = Rules::parse("logs/** text append write=uid:1001,gid:50 noindex child-wins ttl=90s").unwrap();
         let rule = rules.of(b"logs/x");
+        assert!(rule.noindex && !rules.turned().of(b"other").noindex && rules.turned().of(b"logs/x").noindex);
         assert_eq!((rule.append, rule.ttl, rule.strategy), (true, Some(90_000_000_000), Some(Strategy::ChildWins)));
         assert_eq!(rule.write.as_deref(), Some(&[Principal::Uid(1001), Principal::Gid(50)][..]));
         assert!(rule.allows(1001, &[]) && rule.allows(7, &[1, 50]));
@@ -293,6 +301,8 @@ mod tests {
             ("a text write=uid:+1", "no list"),
             ("a text write=uid:1,", "no list"),
             ("a text append append", "again"),
+            ("a noindex noindex", "again"),
+            ("*.jsonl union noindex", "without a key"),
             ("a text manual child-wins", "again"),
             ("[a text", "no pattern"),
             ("{a text", "no pattern"),
