@@ -7,7 +7,7 @@
 //! - [`verb`] (the table of verbs: parsed, written and run)
 //! - [`memory`] (everything a caller does to a store)
 //! - [`search`], [`merge`]
-//! - [`branch`], [`workspace`], [`lineage`]
+//! - [`branch`], [`file_index`], [`workspace`], [`lineage`]
 //! - [`segment`], [`record`], [`journal`], [`object`], [`graph`], [`text`], [`facet`], [`vector`], [`disk`], [`sync`]
 //!
 //! `docs/ARCHITECTURE.md` says which module may use which, and a test checks the code against it.
@@ -21,6 +21,7 @@ pub mod branch;
 pub mod cli;
 pub mod disk;
 pub mod facet;
+pub mod file_index;
 pub mod fs;
 pub mod fuse;
 pub mod graph;

@@ -84,11 +84,14 @@ pub struct FsOptions {
     /// Returns who has a uid, asked once for each; by default nobody is known, and uid 7 is called
     /// `uid-7`.
     pub users: Box<dyn Fn(u32) -> Option<User> + Send + Sync>,
+    /// Returns the supplementary groups of a process; by default they are not known, and what they might give or take away
+    /// is not shown by queries.
+    pub groups: Box<dyn Fn(u32) -> Option<Vec<u32>> + Send + Sync>,
 }
 
 impl Default for FsOptions {
     fn default() -> FsOptions {
-        FsOptions { branch: None, read_only: false, users: Box::new(|_| None) }
+        FsOptions { branch: None, read_only: false, users: Box::new(|_| None), groups: Box::new(|_| None) }
     }
 }
 

@@ -14,7 +14,7 @@ use super::kernel_notifier::KernelNotifier;
 use super::last_answers::LastAnswers;
 use super::refusal::AccessRefusal;
 use super::user::User;
-use crate::memory::{Actor, BranchEvent, BranchId, Memory, View};
+use crate::memory::{Actor, BranchEvent, BranchId, FileReader, Memory, View};
 use crate::sync::Mutex;
 
 /// Who calls.
@@ -24,6 +24,8 @@ pub struct Caller {
     pub uid: u32,
     /// Effective group; supplementary groups are not told.
     pub gid: u32,
+    /// The process, or the thread of one; 0 where none is known.
+    pub pid: u32,
 }
 
 pub(super) struct MountContext {
@@ -99,6 +101,14 @@ impl MountContext {
     /// Returns the caller as the lineage names him.
     pub fn actor(&self, caller: Caller) -> Actor {
         Actor { uid: caller.uid, gid: caller.gid, name: self.user(caller.uid).name.into() }
+    }
+
+    /// Returns a caller as one who reads files: with all groups, as far as they can be known.
+    pub fn file_reader(&self, caller: Caller) -> FileReader {
+        let supplementary = (self.options.groups)(caller.pid);
+        let knows_all_groups = supplementary.is_some();
+        let groups = std::iter::once(caller.gid).chain(supplementary.into_iter().flatten()).collect();
+        FileReader { uid: caller.uid, groups, knows_all_groups }
     }
 
     /// Returns who has a uid.

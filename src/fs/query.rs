@@ -7,10 +7,19 @@ use super::mount_context::OpenContext;
 use super::node::ControlNode;
 use super::refusal::AccessRefusal;
 use super::rights::SEARCH;
-use crate::memory::{Error, Query};
+use crate::memory::{Error, FileReader, Query};
 
 /// What a line of `query` means.
-pub(super) struct QueryFile;
+pub(super) struct QueryFile {
+    /// Who opened the file. A process may have ended, and its number be another's, when a line is answered.
+    reader: FileReader,
+}
+
+impl QueryFile {
+    pub fn new(place: &OpenContext) -> QueryFile {
+        QueryFile { reader: place.mount.file_reader(place.caller) }
+    }
+}
 
 impl LineProtocol for QueryFile {
     type Request = Query;
@@ -23,7 +32,7 @@ impl LineProtocol for QueryFile {
     fn perform(&self, place: &OpenContext, query: &Query, number: usize) -> RequestOutcome {
         place.check_entered()?;
         query.scope.iter().try_for_each(|name| check_scope(place, name))?;
-        Ok(place.memory().ask_for(place.caller.uid, &place.view, query)?.to_lines(number))
+        Ok(place.memory().ask_for(&self.reader, &place.view, query)?.to_lines(number))
     }
 
     /// A query changes nothing, so those of a write are answered on all processors.

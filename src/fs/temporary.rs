@@ -232,7 +232,7 @@ impl File for TemporaryFile {
 mod tests {
     use super::*;
 
-    const ME: Caller = Caller { uid: 1, gid: 1 };
+    const ME: Caller = Caller { uid: 1, gid: 1, pid: 0 };
 
     fn create(files: &Temporaries, name: &str, bytes: &[u8]) -> Arc<Temporary> {
         let bytes = CountedBuffer::of(&Arc::default(), ME.uid, bytes.to_vec()).unwrap();

@@ -18,6 +18,14 @@ pub fn available_memory() -> u64 {
     [machine(), control_groups(), address_space()].into_iter().flatten().min().unwrap_or(u64::MAX)
 }
 
+/// Returns the supplementary groups of a process or thread, as long as it lives.
+pub fn groups_of(pid: u32) -> Option<Vec<u32>> {
+    // The kernel tells 0 for a process of a namespace that is not ours.
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok().filter(|_| pid > 0)?;
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
+    groups.split_whitespace().map(|group| group.parse().ok()).collect()
+}
+
 /// Makes the allocator thrifty with address space, and give large buffers back. To be called before the first thread
 /// exists.
 pub fn tune_allocator() {

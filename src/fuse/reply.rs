@@ -26,7 +26,7 @@ pub(super) fn guard<T>(what: &str, operation: impl FnOnce() -> Result<T, fs::Err
 }
 
 pub(super) fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid() }
+    Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
 }
 
 /// Returns a moment as fuser takes it.

@@ -52,6 +52,8 @@ pub(super) struct Loaded {
     pub named: HashSet<Hash>,
     /// What the manifest says.
     pub stored: Stored,
+    /// The files of the index of files.
+    pub file_index: Vec<Hash>,
 }
 
 /// How often a reader begins again.
@@ -101,7 +103,8 @@ pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
     let journal = files.replay(source.writing, |frame| reading.frame(frame))?;
     reading.check_signatures()?;
     let JournalReading { catalog, history, log_tail, named, .. } = reading;
-    Ok(Loaded { catalog, history, log_tail, journal, first_journal: manifest.journal, named, stored })
+    let (first_journal, file_index) = (manifest.journal, manifest.file_index);
+    Ok(Loaded { catalog, history, log_tail, journal, first_journal, named, stored, file_index })
 }
 
 struct JournalReading<'a> {

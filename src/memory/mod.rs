@@ -58,6 +58,7 @@ pub use views::snapshot::{Record, RecordStat, Snapshot};
 
 pub use crate::branch::{check_name, check_record_id};
 pub use crate::disk::name_bus_errors;
+pub use crate::file_index::FileReader;
 pub use crate::lineage::Side;
 pub use crate::object::{Hash, Time};
 pub use crate::search::{Answer, Query};
@@ -162,6 +163,7 @@ pub struct Memory {
     history: History,
     storage: storage::Storage,
     documents: Mutex<views::document::DocumentCache>,
+    file_views: views::file_search::FileViews,
     admission: admission::Admission,
     merging: merging::MergeState,
     maintenance: maintenance::Maintenance,

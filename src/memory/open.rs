@@ -13,6 +13,7 @@ use super::load::{LoadSource, beside_a_writer, load};
 use super::lost_temporaries;
 use super::maintenance::{Maintenance, purge_mark, unfinished};
 use super::merging::MergeState;
+use super::storage::file_index::FileIndex;
 use super::storage::manifest::{self, Manifest};
 use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
@@ -20,6 +21,7 @@ use super::storage::{Storage, read_file};
 use super::transaction::clock::{self, Moment};
 use super::transaction::transact::LogTail;
 use super::transaction::writer::WriterLock;
+use super::views::file_search::FileViews;
 use super::{Environment, Error, Memory, OpenError};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
 use crate::journal::{Journal, Torn};
@@ -104,6 +106,7 @@ impl Memory {
         let journal = if writing { Some(Arc::new(loaded.journal.carry_on(&disk)?)) } else { None };
         let log_tail = LogTail { journal, moment: Moment::now(&environment), ..loaded.log_tail };
         let manifest_bytes = loaded.stored.bytes();
+        let file_index = FileIndex::open(&segments.blobs, loaded.file_index);
         let reserve = Reserve::open(disk.clone(), if writing { environment.reserve } else { 0 });
         reserve.fill();
         let memory = Arc::new_cyclic(|me| Memory {
@@ -120,9 +123,11 @@ impl Memory {
                 manifest: Mutex::ranked(Rank::Flush, loaded.stored),
                 segments,
                 trees,
+                file_index,
                 named: Mutex::new(loaded.named),
             },
             documents: Mutex::default(),
+            file_views: FileViews::default(),
             admission: Admission::new(DiskRoom::new(reserve, manifest_bytes)),
             merging: MergeState::default(),
             maintenance: Maintenance::default(),
@@ -134,6 +139,7 @@ impl Memory {
             memory.begin_writing(fresh)?;
         }
         memory.start_scrubber();
+        memory.start_file_indexer();
         Ok(memory)
     }
 

@@ -22,6 +22,7 @@ use super::transaction::contents::is_whole;
 use super::{CopyError, Error};
 use crate::branch::BranchVersion;
 use crate::disk::{Disk, RealDisk};
+use crate::file_index::IndexSegment;
 use crate::journal::{Journal, Replay};
 use crate::lineage::{PublicKey, SignedEntry};
 use crate::object::{BlobStore, Hash, SetHash};
@@ -288,6 +289,10 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
     live.extend(&loaded.named);
     live.extend(loaded.stored.names());
     live.extend(trees.snapshots());
+    for name in &loaded.file_index {
+        IndexSegment::open(blobs, *name)?.verify()?;
+    }
+    live.extend(&loaded.file_index);
     for name in blobs.unreferenced(&live).map_err(io)? {
         // What a crash left is swept by gc; whatever else it is, it must at least be whole.
         let Ok(hash) = name.parse::<Hash>() else {
@@ -308,6 +313,9 @@ fn check_stranger(blobs: &BlobStore, name: Hash) -> Result<(), Error> {
     }
     if let Some(checked) = manifest::check_part(blobs, name) {
         return checked;
+    }
+    if let Ok(index) = IndexSegment::open(blobs, name) {
+        return Ok(index.verify()?);
     }
     if let Ok(graph) = GraphFile::open(blobs, name) {
         return Ok(graph.verify()?);

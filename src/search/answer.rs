@@ -29,20 +29,31 @@ impl Score {
     }
 }
 
-/// One record that answers.
+/// Where a passage of a file begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileLine {
+    /// The file's path below `files/`; bytes that are no UTF-8 are replaced.
+    pub path: Arc<str>,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+/// One record, or a passage of a file, that answers.
 #[derive(Clone, Debug)]
 pub struct Hit {
-    /// The record's id.
+    /// The record's id; empty for a passage.
     pub id: Arc<str>,
+    /// Where the passage is, if it is one.
+    pub file: Option<FileLine>,
     /// Larger is better.
     pub score: Score,
     /// Distance under the metric, where vectors were compared.
     pub distance: Option<f32>,
-    /// `branch`, or the name of another root branch.
+    /// `branch`, `files`, or the name of another root branch.
     pub source: Arc<str>,
-    /// Name path of the branch that wrote the version.
+    /// Name path of the branch that wrote the version, or whose file it is.
     pub branch: Arc<str>,
-    /// The record's text.
+    /// The text of the record or passage.
     pub text: Option<Arc<str>>,
     /// The record's metadata as canonical JSON.
     pub metadata: Arc<str>,
@@ -96,7 +107,12 @@ struct HeaderLine<'a> {
 struct HitLine<'a> {
     q: usize,
     rank: usize,
-    id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
     score: Score,
     distance: Option<f32>,
     source: &'a str,
@@ -142,7 +158,9 @@ impl Hit {
         let line = HitLine {
             q,
             rank,
-            id: &self.id,
+            id: self.file.is_none().then_some(&*self.id),
+            path: self.file.as_ref().map(|file| &*file.path),
+            line: self.file.as_ref().map(|file| file.line),
             score: self.score,
             distance: self.distance,
             source: &self.source,

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::answer::{Hit, Score};
+use super::answer::{FileLine, Hit, Score};
+use super::bm25_search::{FileRow, HitKey, HitRow, WordHit};
 use super::clock::QueryTimer;
+use super::file_scan::{FileScan, FileSource};
 use super::fusion::fuse;
 use super::scan::{Scan, Scored};
 use super::vector_search::{SearchParams, nearest};
@@ -49,10 +51,11 @@ struct ResolvedQuery {
     reason: Option<String>,
 }
 
-/// Answers a query from one or more places, ranked as one. The first is the branch that is asked; a record
+/// Answers a query from one or more places and files, ranked as one. The first place is the branch that is asked; a record
 /// named by id is looked for there. `late` is asked now and then whether to give up.
 pub fn ask(
     places: &[SearchSource],
+    files: Option<&FileSource<'_>>,
     metric: Metric,
     language: Option<&Language>,
     query: &Query,
@@ -69,7 +72,10 @@ pub fn ask(
         }
         scans.push(Scan::new(number, &place.state, query.filter.as_ref(), &clock)?);
     }
-    let (hits, exact) = hits_of(&scans, places, &wanted, language, query)?;
+    let file_scan = files.map(|source| FileScan::new(&source.files, query.filter.as_ref(), &clock));
+    let worded = |text: &str, k| bm25_search::best(&scans, file_scan.as_ref(), text, language, k);
+    let make = HitBuilder { places, files, query, blocks: Blocks::default() };
+    let (hits, exact) = hits_of(&scans, make, &wanted, worded)?;
     Ok(SearchResult { hits, mode: wanted.mode, reason: wanted.reason, exact })
 }
 
@@ -119,12 +125,11 @@ fn dim_of(state: &BranchVersion) -> Option<usize> {
 /// Returns the hits, and whether they are proven to be the best.
 fn hits_of(
     scans: &[Scan<'_>],
-    places: &[SearchSource],
+    mut make: HitBuilder<'_>,
     wanted: &ResolvedQuery,
-    language: Option<&Language>,
-    query: &Query,
+    worded: impl Fn(&str, usize) -> Result<Vec<WordHit>, SearchError>,
 ) -> Result<(Vec<Hit>, bool), SearchError> {
-    let mut make = HitBuilder { places, query, blocks: Blocks::default() };
+    let query = make.query;
     let effort = SearchParams { exact: query.exact, ef: query.ef };
     match (&wanted.vector, &wanted.text) {
         (Some(vector), None) => {
@@ -136,33 +141,31 @@ fn hits_of(
             Ok((nearest.found.iter().map(&mut hit).collect::<Result<_, _>>()?, nearest.exact))
         }
         (None, Some(text)) => {
-            let found = bm25_search::best(scans, text, language, query.k)?;
-            let mut hit = |found: &Scored<f64>| {
+            let found = worded(text, query.k)?;
+            let mut hit = |found: &WordHit| {
                 let explain = || json!({ "mode": "text", "score": found.score });
-                make.hit(found, Score::Double(found.score), None, explain)
+                make.word_hit(found, Score::Double(found.score), explain)
             };
             Ok((found.iter().map(&mut hit).collect::<Result<_, _>>()?, true))
         }
         (Some(vector), Some(text)) => {
             let depth = query.k.saturating_mul(FUSED_PER_K).max(FUSED_MIN);
             let near = nearest(scans, vector, depth, effort)?;
-            let worded = bm25_search::best(scans, text, language, depth)?;
+            let worded = worded(text, depth)?;
             Ok((make.fused(&near.found, &worded, vector)?, near.exact))
         }
         (None, None) => Ok((Vec::new(), true)),
     }
 }
 
-/// Names a record among all places, in the order in which equal scores stand.
-type RowKey<'a> = (&'a str, usize);
-
-fn key<S>(found: &Scored<S>) -> RowKey<'_> {
-    (&found.id, found.place)
+fn key<S>(found: &Scored<S>) -> HitKey {
+    HitKey::Record(found.id.clone(), found.place)
 }
 
 /// Makes hits of rows.
 struct HitBuilder<'a> {
     places: &'a [SearchSource],
+    files: Option<&'a FileSource<'a>>,
     query: &'a Query,
     blocks: Blocks,
 }
@@ -175,7 +178,57 @@ impl HitBuilder<'_> {
         distance: Option<f32>,
         explain: impl FnOnce() -> Value,
     ) -> Result<Hit, SegmentError> {
-        let (row, id) = (&found.row, found.id.clone());
+        self.record((&found.row, &found.id, found.place), score, distance, explain)
+    }
+
+    /// Makes a hit of what was found by its words.
+    fn word_hit(
+        &mut self,
+        found: &WordHit,
+        score: Score,
+        explain: impl FnOnce() -> Value,
+    ) -> Result<Hit, SegmentError> {
+        match (&found.id, &found.payload) {
+            (HitKey::Record(id, place), HitRow::Record(row)) => self.record((row, id, *place), score, None, explain),
+            (HitKey::File { path, line, .. }, HitRow::File(row)) => {
+                let file = FileLine { path: String::from_utf8_lossy(path).into(), line: *line };
+                self.passage(row, file, score, explain)
+            }
+            _ => unreachable!("a key is of what it names"),
+        }
+    }
+
+    fn passage(
+        &self,
+        row: &FileRow,
+        file: FileLine,
+        score: Score,
+        explain: impl FnOnce() -> Value,
+    ) -> Result<Hit, SegmentError> {
+        let source = self.files.expect("only what is searched has hits");
+        let text = (source.read)(&row.segment, &row.place, row.inode)?;
+        Ok(Hit {
+            id: "".into(),
+            file: Some(file),
+            score,
+            distance: None,
+            source: source.source.clone(),
+            branch: source.branch.clone(),
+            text: Some(text.into()),
+            metadata: "{}".into(),
+            vector: None,
+            explain: self.query.explain.then(explain),
+        })
+    }
+
+    fn record(
+        &mut self,
+        (row, id, place): (&Row, &Arc<str>, usize),
+        score: Score,
+        distance: Option<f32>,
+        explain: impl FnOnce() -> Value,
+    ) -> Result<Hit, SegmentError> {
+        let id = id.clone();
         let (branch, text, metadata) = match row {
             Row::Unsealed(version) => {
                 let content = &version.content;
@@ -192,21 +245,21 @@ impl HitBuilder<'_> {
             None
         };
         let explain = self.query.explain.then(explain);
-        let source = self.places[found.place].source.clone();
-        Ok(Hit { id, score, distance, source, branch, text, metadata, vector, explain })
+        let source = self.places[place].source.clone();
+        Ok(Hit { id, file: None, score, distance, source, branch, text, metadata, vector, explain })
     }
 
     /// Fuses the two lists by their ranks.
     fn fused(
         &mut self,
         near: &[Scored<f32>],
-        worded: &[Scored<f64>],
+        worded: &[WordHit],
         vector: &PreparedVector,
     ) -> Result<Vec<Hit>, SearchError> {
-        let near_keys: Vec<RowKey<'_>> = near.iter().map(key).collect();
-        let word_keys: Vec<RowKey<'_>> = worded.iter().map(key).collect();
-        let by_vector: HashMap<RowKey<'_>, &Scored<f32>> = near_keys.iter().copied().zip(near).collect();
-        let by_words: HashMap<RowKey<'_>, &Scored<f64>> = word_keys.iter().copied().zip(worded).collect();
+        let near_keys: Vec<HitKey> = near.iter().map(key).collect();
+        let word_keys: Vec<HitKey> = worded.iter().map(|found| found.id.clone()).collect();
+        let by_vector: HashMap<&HitKey, &Scored<f32>> = near_keys.iter().zip(near).collect();
+        let by_words: HashMap<&HitKey, &WordHit> = word_keys.iter().zip(worded).collect();
         let mut hits = Vec::new();
         for fused in fuse([&near_keys, &word_keys]).into_iter().take(self.query.k) {
             let (near, worded) = (by_vector.get(&fused.id), by_words.get(&fused.id));
@@ -221,7 +274,7 @@ impl HitBuilder<'_> {
             let score = Score::Double(fused.score);
             hits.push(match (near, worded) {
                 (Some(found), _) => self.hit(found, score, distance, explain)?,
-                (None, Some(found)) => self.hit(found, score, distance, explain)?,
+                (None, Some(found)) => self.word_hit(found, score, explain)?,
                 (None, None) => continue,
             });
         }

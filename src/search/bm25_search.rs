@@ -1,27 +1,69 @@
-//! Text queries: BM25 over the visible records of all places, as in one fresh index over them.
+//! Text queries: BM25 over the visible records of all places and the files, as in one fresh index over them.
 
 use std::sync::Arc;
 
 use super::SearchError;
+use super::file_scan::FileScan;
 use super::matched_terms::{LayerTerms, MatchedTerms};
-use super::scan::{Scan, Scored};
+use super::scan::Scan;
 use super::top::{Ranked, Top};
+use crate::file_index::{IndexSegment, PassagePlace};
 use crate::segment::Row;
 use crate::text::{Collection, Language, MaxScore, Scorer};
 
-/// The best records so far: equal scores in the order of ids, then of places.
-type BestRows = Top<f64, (Arc<str>, usize), Row>;
+/// Names what holds words of a query. In the order of equal scores records stand by id, then by place; files behind them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HitKey {
+    /// A record, and the number of its place.
+    Record(Arc<str>, usize),
+    /// A passage of a file.
+    File {
+        /// The file's path.
+        path: Vec<u8>,
+        /// The passage's first line.
+        line: u32,
+        /// And its first byte: several passages may begin in a long line.
+        start: u32,
+    },
+}
 
-/// Returns the `k` records of all places with the best scores: best first, equal scores by id, then by place. Records with
-/// none of the query's words have no score and are never returned.
+/// What holds words of a query.
+#[derive(Clone)]
+pub enum HitRow {
+    /// A version of a record.
+    Record(Row),
+    /// A passage of a file.
+    File(FileRow),
+}
+
+/// A passage, and a file that shows it.
+#[derive(Clone)]
+pub struct FileRow {
+    /// The segment of the index.
+    pub segment: Arc<IndexSegment>,
+    /// Where in the file.
+    pub place: PassagePlace,
+    /// The file.
+    pub inode: u64,
+}
+
+/// What answers by its words.
+pub type WordHit = Ranked<f64, HitKey, HitRow>;
+
+/// The best so far.
+pub type BestRows = Top<f64, HitKey, HitRow>;
+
+/// Returns the `k` records and passages of all places with the best scores, best first. What holds none of the query's words
+/// has no score and is never returned.
 pub fn best(
     scans: &[Scan<'_>],
+    files: Option<&FileScan<'_>>,
     text: &str,
     language: Option<&Language>,
     k: usize,
-) -> Result<Vec<Scored<f64>>, SearchError> {
-    let MatchedTerms { terms, groups, holding, layers } = MatchedTerms::find(scans, text, language)?;
-    let mut collection = Collection::default();
+) -> Result<Vec<WordHit>, SearchError> {
+    let MatchedTerms { terms, groups, holding, layers } = MatchedTerms::find(scans, files, text, language)?;
+    let mut collection = files.map_or_else(Collection::default, |files| files.files.sums());
     for totals in scans.iter().map(|scan| scan.state.totals()) {
         collection.documents += totals.records;
         collection.length += totals.terms;
@@ -35,11 +77,11 @@ pub fn best(
         }
         scan.check_time()?;
     }
-    let scored = |entry: Ranked<f64, (Arc<str>, usize), Row>| {
-        let (id, place) = entry.id;
-        Scored { place, id, row: entry.payload, score: entry.score }
-    };
-    Ok(top.into_sorted().into_iter().map(scored).collect())
+    if let Some(files) = files {
+        files.score(&terms, &scorer, &mut top)?;
+        files.clock.check()?;
+    }
+    Ok(top.into_sorted())
 }
 
 fn score_unsealed(scan: &Scan<'_>, terms: &[Box<str>], scorer: &Scorer, top: &mut BestRows) -> Result<(), SearchError> {
@@ -53,7 +95,8 @@ fn score_unsealed(scan: &Scan<'_>, terms: &[Box<str>], scorer: &Scorer, top: &mu
         }
         let score = scorer.score(version.terms, &counts);
         if score >= floor(top) && scan.lets_through(version.metadata()) {
-            top.push(score, (version.id.clone(), scan.place), Row::Unsealed(version.clone()));
+            let id = HitKey::Record(version.id.clone(), scan.place);
+            top.push(score, id, HitRow::Record(Row::Unsealed(version.clone())));
         }
     }
     Ok(())
@@ -76,14 +119,14 @@ fn score_layer(
             && let Some(score) = rows.score(row, postings.length(row), scorer, floor(top))
             && score >= floor(top)
         {
-            let id = (segment.id(row)?.into(), scan.place);
-            top.push(score, id, Row::Sealed(segment.clone(), row));
+            let id = HitKey::Record(segment.id(row)?.into(), scan.place);
+            top.push(score, id, HitRow::Record(Row::Sealed(segment.clone(), row)));
         }
     }
     Ok(())
 }
 
-/// The least score with which a record may be among the best.
-fn floor(top: &BestRows) -> f64 {
+/// The least score with which something may be among the best.
+pub fn floor(top: &BestRows) -> f64 {
     top.worst().unwrap_or(f64::NEG_INFINITY)
 }

@@ -1,8 +1,9 @@
-//! Which words of the searched records a query looks for, and how many records hold each.
+//! Which words of the searched records and files a query looks for, and how many of them hold each.
 
 use std::collections::BTreeSet;
 
 use super::SearchError;
+use super::file_scan::FileScan;
 use super::scan::Scan;
 use crate::branch::Layer;
 use crate::text::{Language, PostingList, Postings, QueryTerms, STEM_WEIGHT, TermGroup, stem_prefix};
@@ -34,17 +35,25 @@ pub struct LayerTerms<'a> {
 
 impl<'a> MatchedTerms<'a> {
     /// Looks for the words of a text in all places.
-    pub fn find(scans: &'a [Scan<'_>], text: &str, language: Option<&Language>) -> Result<Self, SearchError> {
+    pub fn find(
+        scans: &'a [Scan<'_>],
+        files: Option<&FileScan<'_>>,
+        text: &str,
+        language: Option<&Language>,
+    ) -> Result<Self, SearchError> {
         let QueryTerms { exact, stems } = QueryTerms::of(text, language);
         let mut words: Vec<(f64, Vec<Box<str>>)> =
             exact.into_iter().map(|(term, weight)| (weight, vec![term])).collect();
         for stem in language.into_iter().flat_map(|language| stems.iter().map(move |stem| (language, stem))) {
-            words.push((STEM_WEIGHT, sharing_stem(scans, stem.0, stem.1)?.into_iter().collect()));
+            words.push((STEM_WEIGHT, sharing_stem(scans, files, stem.0, stem.1)?.into_iter().collect()));
         }
         let all: BTreeSet<&Box<str>> = words.iter().flat_map(|(_, terms)| terms).collect();
         let all: Vec<Box<str>> = all.into_iter().cloned().collect();
         let mut layers = Vec::new();
-        let holding = holding(scans, &all, &mut layers)?;
+        let mut holding = holding(scans, &all, &mut layers)?;
+        if let Some(files) = files {
+            add_files(&mut holding, files, &all)?;
+        }
         for layer in &mut layers {
             let mut held = holding.iter();
             layer.lists.retain(|_| held.next().is_some_and(|held| *held > 0));
@@ -61,20 +70,33 @@ impl<'a> MatchedTerms<'a> {
 }
 
 /// Returns the terms in all places that have a stem.
-fn sharing_stem(scans: &[Scan<'_>], language: &Language, stem: &str) -> Result<BTreeSet<Box<str>>, SearchError> {
+fn sharing_stem(
+    scans: &[Scan<'_>],
+    files: Option<&FileScan<'_>>,
+    language: &Language,
+    stem: &str,
+) -> Result<BTreeSet<Box<str>>, SearchError> {
     let (prefix, mut found) = (stem_prefix(stem), BTreeSet::new());
+    let consider = |term: &str, found: &mut BTreeSet<Box<str>>| {
+        if !found.contains(term) && language.stem(term).is_some_and(|other| *other == *stem) {
+            found.insert(Box::from(term));
+        }
+    };
     for scan in scans {
         for version in scan.state.unsealed().values() {
             scan.clock.spend(COUNT_STEPS)?;
-            for (term, _) in version.words().starting_with(prefix) {
-                if !found.contains(term) && language.stem(term).is_some_and(|other| *other == *stem) {
-                    found.insert(term.clone());
-                }
-            }
+            version.words().starting_with(prefix).for_each(|(term, _)| consider(term, &mut found));
         }
         for layer in scan.state.layers() {
             let spend = || scan.clock.spend(STEM_STEPS);
             found.extend(layer.segment.terms_with_stem(language, stem, spend)?.iter().cloned());
+        }
+    }
+    for (part, files) in files.into_iter().flat_map(|files| files.files.parts().iter().map(move |part| (part, files))) {
+        files.clock.spend(TERM_STEPS)?;
+        for term in part.segment.postings()?.terms_starting_with(prefix) {
+            files.clock.spend(STEM_STEPS)?;
+            consider(term, &mut found);
         }
     }
     Ok(found)
@@ -118,4 +140,22 @@ fn visible_documents(scan: &Scan<'_>, layer: &Layer, list: &PostingList<'_>) -> 
     scan.clock.spend(list.documents() as usize)?;
     let is_visible = |row: u32| row < layer.segment.rows() && layer.visible.contains(row);
     Ok(list.clone().filter(|(row, _)| is_visible(*row)).count() as u64)
+}
+
+/// Adds how many passages of files hold each term; one that several files show counts in each.
+fn add_files(holding: &mut [u64], files: &FileScan<'_>, terms: &[Box<str>]) -> Result<(), SearchError> {
+    for part in files.files.parts() {
+        let postings = part.segment.postings()?;
+        for (count, term) in holding.iter_mut().zip(terms) {
+            files.clock.spend(TERM_STEPS)?;
+            let Some(list) = postings.term(term) else { continue };
+            if part.is_all() {
+                *count += u64::from(list.documents());
+                continue;
+            }
+            files.clock.spend(list.documents() as usize)?;
+            *count += list.map(|(row, _)| u64::from(part.times(row))).sum::<u64>();
+        }
+    }
+    Ok(())
 }

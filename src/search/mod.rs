@@ -4,12 +4,14 @@
 //! proven, and computes the score of every row that the bounds do not rule out. Large segments are
 //! searched by a walk through their graph where that costs less; the answer then says that it is
 //! not exact. Text queries are BM25 over the same visible rows, and a hybrid is the fusion of both
-//! lists' ranks. Several places are searched as one: with the counts, ranks and scores of their union.
+//! lists' ranks. Several places are searched as one: with the counts, ranks and scores of their union. Passages of files are
+//! one more place, found by their words.
 
 mod answer;
 mod ask;
 mod bm25_search;
 mod clock;
+mod file_scan;
 mod filter;
 mod fusion;
 mod matched_terms;
@@ -22,8 +24,9 @@ mod walk;
 
 use thiserror::Error;
 
-pub use answer::{Answer, Hit, Score};
+pub use answer::{Answer, FileLine, Hit, Score};
 pub use ask::{SearchResult, SearchSource, ask};
+pub use file_scan::{FileSource, PassageReader};
 pub use filter::{Filter, FilterError};
 pub use query::{Mode, Query, QueryError};
 pub use vector_search::walk_pays_beside;

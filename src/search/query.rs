@@ -118,7 +118,7 @@ pub struct Query {
     pub exact: bool,
     /// The beam of the walk, of [`EF_RANGE`]; nothing leaves it to the search.
     pub ef: Option<usize>,
-    /// What is searched, each named once: `branch`, `log`, or root branches by name.
+    /// What is searched, each named once: `branch`, `log`, `files`, or root branches by name.
     pub scope: Vec<String>,
     /// Whether hits carry their vector.
     pub include_vector: bool,
@@ -198,6 +198,11 @@ impl Query {
             echo: shortened(text, ECHO_BYTES_MAX).to_owned(),
         };
         query.checked()
+    }
+
+    /// Returns whether its answer may depend on words: it has a text, or names a record, and does not ask for vectors alone.
+    pub fn may_use_words(&self) -> bool {
+        (self.text.is_some() || self.id.is_some()) && self.mode != Some(Mode::Vector)
     }
 
     /// Passes a query on when it asks for something, and for one thing.

@@ -25,6 +25,8 @@ mod dump;
 mod durability;
 /// Every disk call fails in turn.
 mod faults;
+/// Text files as answers to queries.
+mod file_search;
 /// Files without a mount: rules, lifetimes, rollback, what lost.
 mod files;
 /// Forged lineages.

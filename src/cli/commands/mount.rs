@@ -139,7 +139,12 @@ fn serve_store(
     ready: impl FnOnce(),
 ) -> Result<SessionEnd, CommandError> {
     let branch = args.branch.as_deref().map(|name_path| memory.resolve(name_path)).transpose()?;
-    let options = FsOptions { branch, read_only: args.read_only, users: Box::new(actor::user) };
+    let options = FsOptions {
+        branch,
+        read_only: args.read_only,
+        users: Box::new(actor::user),
+        groups: Box::new(fuse::groups_of),
+    };
     let filesystem = Arc::new(Filesystem::new(Arc::clone(memory), options));
     let options = MountOptions {
         fsname: site.source(),

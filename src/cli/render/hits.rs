@@ -11,7 +11,7 @@ const TEXT_MAX: usize = 80;
 /// An answer for people.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RenderedHit {
-    /// One line a hit: rank, score, id, the first words.
+    /// One line a hit: rank, score, id or path and line, the first words.
     pub hits: String,
     /// What the header has to say beyond the hits; for standard error.
     pub remarks: Vec<String>,
@@ -22,7 +22,7 @@ pub fn render(answer: &str, coloured: bool) -> RenderedHit {
     let mut lines = answer.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let header = lines.next().unwrap_or_default();
     let hits: Vec<Value> = lines.collect();
-    let width = hits.iter().map(|hit| text(hit, "id").chars().count()).max().unwrap_or(0);
+    let width = hits.iter().map(|hit| place(hit).chars().count()).max().unwrap_or(0);
     let mut remarks = Vec::new();
     if !text(&header, "reason").is_empty() {
         remarks.push(format!("answered by {}: {}", text(&header, "mode"), text(&header, "reason")));
@@ -33,11 +33,19 @@ pub fn render(answer: &str, coloured: bool) -> RenderedHit {
     let line = |hit: &Value| {
         let rank = hit.get("rank").and_then(Value::as_u64).unwrap_or(0);
         let score = hit.get("score").and_then(Value::as_f64).unwrap_or(0.0);
-        let id = paint(coloured, Paint::Yellow, &format!("{:width$}", text(hit, "id")));
+        let id = paint(coloured, Paint::Yellow, &format!("{:width$}", place(hit)));
         let line = format!("{rank:>3}  {score:>8.4}  {id}  {}", first_words(text(hit, "text"), TEXT_MAX));
         format!("{}\n", line.trim_end())
     };
     RenderedHit { hits: hits.iter().map(line).collect(), remarks }
+}
+
+/// Returns a record's id, or where the passage of a file is, in the form that editors open.
+fn place(hit: &Value) -> String {
+    match (text(hit, "path"), hit.get("line").and_then(Value::as_u64)) {
+        (path, Some(line)) => format!("files/{path}:{line}"),
+        _ => text(hit, "id").to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -51,10 +59,10 @@ mod tests {
         let answer = format!(
             "{HEADER}\n{}\n{}\n",
             r#"{"q":0,"rank":1,"id":"long-id","score":0.93,"text":"first\nwords"}"#,
-            r#"{"q":0,"rank":2,"id":"b","score":-12.5,"text":null}"#
+            r#"{"q":0,"rank":2,"path":"a.md","line":7,"score":-12.5,"text":null}"#
         );
         let rendered = render(&answer, false);
-        assert_eq!(rendered.hits, "  1    0.9300  long-id  first words\n  2  -12.5000  b\n");
+        assert_eq!(rendered.hits, "  1    0.9300  long-id       first words\n  2  -12.5000  files/a.md:7\n");
         assert_eq!(rendered.remarks, ["answered by text: no vector was given"]);
     }
 

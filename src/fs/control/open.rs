@@ -74,7 +74,7 @@ impl ControlNodeOps<'_> {
 
     fn fixed_file(&self, fixed: ControlNode, place: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
         Ok(match fixed {
-            ControlNode::Query => Box::new(LineSession::new(place.clone(), QueryFile)),
+            ControlNode::Query => Box::new(LineSession::new(place.clone(), QueryFile::new(place))),
             ControlNode::Ctl => {
                 if flags.write {
                     check_changeable(&place.view)?;

@@ -34,7 +34,7 @@ impl MountContext {
         if !self.opened.orphan(&(of.clone(), inode)) {
             return;
         }
-        let owner = self.memory.info(of.view.branch()).map(|info| Caller { uid: info.uid, gid: 0 });
+        let owner = self.memory.info(of.view.branch()).map(|info| Caller { uid: info.uid, gid: 0, pid: 0 });
         if let Ok(owner) = owner {
             self.drop_file(owner, of, inode);
         }

@@ -277,7 +277,7 @@ fn refusals_are_shown_to_whom_they_happened_and_to_the_owner() {
     rig.who = ANN;
     rig.write("main/query", "{\"secret\":1}\n").unwrap_err();
     rig.write("main/ctl", "gc\n").unwrap_err();
-    rig.who = Caller { uid: 1001, gid: 1001 };
+    rig.who = Caller { uid: 1001, gid: 1001, pid: 0 };
     assert_eq!((codes(&rig), last(&rig)), (vec![], serde_json::Value::Null));
     rig.write("main/ctl", "explode\n").unwrap_err();
     assert_eq!((codes(&rig), &last(&rig)["code"]), (vec!["bad_verb".into()], &"bad_verb".into()));
@@ -476,7 +476,7 @@ fn many_conversations_do_not_mix() {
             let rig = &rig;
             scope.spawn(move || {
                 let ino = rig.ino("main/query").unwrap();
-                let handle = rig.fs.open(Caller { uid, gid: 0 }, ino, libc::O_RDWR).unwrap();
+                let handle = rig.fs.open(Caller { uid, gid: 0, pid: 0 }, ino, libc::O_RDWR).unwrap();
                 let word = if uid % 2 == 0 { "apples" } else { "alone" };
                 for turn in 0..100 {
                     rig.fs.write(handle, 0, format!("{{\"text\":\"{word}\",\"tag\":{turn}}}\n").as_bytes()).unwrap();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::fs::{Attr, AttrChanges, Caller, Errno, FileKind, Filesystem, FsOptions};
 use crate::memory::{Actor, Environment, Memory, OpenMode, Time};
 
-pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
-pub const ANN: Caller = Caller { uid: 1000, gid: 1000 };
+pub const ROOT: Caller = Caller { uid: 0, gid: 0, pid: 0 };
+pub const ANN: Caller = Caller { uid: 1000, gid: 1000, pid: 0 };
 /// What `>` of a shell opens with.
 pub const ANEW: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
 

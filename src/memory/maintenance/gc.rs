@@ -58,6 +58,7 @@ impl Memory {
         policy: CompactionPolicy,
     ) -> Result<(usize, u64), Error> {
         let states = self.drop_outdated(now)?;
+        self.collect_file_index();
         stored.keep_together(true);
         // The catalog that was sealed holds files that compaction frees.
         let sealed = self.seal_alone(stored, &Compaction::Small)?;
@@ -105,7 +106,8 @@ impl Memory {
     /// number of the journal file that the last collection began. Returns that of this one.
     pub(in crate::memory) fn tidy(&self, tidied: Option<u64>) -> Result<Option<u64>, Error> {
         let Some(journal) = self.journal() else { return Ok(tidied) };
-        let is_small = journal.length() < TIDIED_JOURNAL_BYTES && self.unsealed_bytes() < TIDIED_JOURNAL_BYTES;
+        let unsealed = self.unsealed_bytes().max(self.storage.file_index.bytes_in_memory());
+        let is_small = journal.length() < TIDIED_JOURNAL_BYTES && unsealed < TIDIED_JOURNAL_BYTES;
         let now = self.now();
         let has_outdated = || self.catalog().branches.values().any(|branch| outdated(branch, now).next().is_some());
         if is_small && Some(journal.number()) == tidied && !has_outdated() || self.check_clock().is_err() {
@@ -189,6 +191,7 @@ impl Memory {
         live.extend(stored.names());
         live.extend(self.history.archives().iter().map(|archive| archive.name));
         live.extend(self.storage.trees.snapshots());
+        live.extend(self.storage.file_index.live());
         live.extend(self.storage.named.lock().iter());
         live
     }

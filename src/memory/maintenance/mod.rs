@@ -3,6 +3,7 @@
 pub mod archive;
 pub mod compact;
 pub mod expiry;
+pub mod file_indexer;
 pub mod gc;
 pub mod indexer;
 pub mod purge;
@@ -20,6 +21,7 @@ pub(in crate::memory) struct Maintenance {
     /// Seals, commits what is pending and expires.
     pub thread: seal::MaintenanceThread,
     pub indexer: indexer::Indexer,
+    pub file_indexer: file_indexer::FileIndexer,
     pub scrubber: scrub::Scrubber,
     pub expiry: expiry::Expiry,
     pub retained: usage::RetainedBytes,

@@ -237,6 +237,7 @@ impl Memory {
             let sparse = self.to_rewrite(mark, &purge.entry, &quoted)?;
             stored.write_anew();
             self.storage.trees.forget_snapshots();
+            self.purge_file_index();
             let sealed = self.seal_alone(stored, &Compaction::Sparse(Arc::new(sparse)))?;
             self.sweep(stored, &sealed)?;
             self.remove_old_journals()?;

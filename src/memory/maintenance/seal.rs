@@ -242,6 +242,7 @@ impl Memory {
             log::warn!("segments that others took the place of stay until the next gc: {error}");
         }
         self.maintenance.indexer.wake();
+        self.maintenance.file_indexer.refresh();
         Ok(catalog)
     }
 
@@ -269,9 +270,11 @@ impl Memory {
         let mut repacked = self.repack_files(&manifest.catalog, compaction)?;
         let mut moves = Relocations::new(&sealed, &mut packed, repacked.as_mut());
         moves.catalog(&mut manifest.catalog);
+        manifest.file_index = self.flush_file_index(&manifest.catalog, spare);
         let anew = stored.advance(&manifest.catalog, &self.storage.segments.blobs, &self.storage.trees, |parts| {
             manifest::write(&self.disk, &manifest, parts, &self.key)
         })?;
+        let anew = self.storage.file_index.note_named(&manifest.file_index) || anew;
         let compacts = anew || sealed.iter().any(FlushedSegment::compacts) || begun || archives.len() < before;
         self.install(&mut moves, rotated, &manifest, archives)?;
         self.admission.room.note_seal(stored.bytes());
@@ -315,6 +318,7 @@ impl Memory {
             tip: writer.tip,
             time: writer.time,
             archives: Vec::new(),
+            file_index: Vec::new(),
             catalog: self.catalog().clone(),
         };
         writer.journal = Some(new.clone());
@@ -432,7 +436,7 @@ impl Memory {
     /// Seals a store that is about to be closed: an opening, maybe by a later version, then replays nothing. A store that
     /// could not be sealed is closed all the same, unless a flush of its journal failed.
     pub(in crate::memory) fn seal_to_close(&self) -> Result<(), Error> {
-        if self.unsealed_bytes() == 0 {
+        if self.unsealed_bytes() == 0 && self.storage.file_index.bytes_in_memory() == 0 {
             return Ok(());
         }
         let Err(error) = self.seal() else { return Ok(()) };
@@ -454,6 +458,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         self.maintenance.thread.stop();
         self.maintenance.indexer.stop();
+        self.maintenance.file_indexer.stop();
         self.maintenance.scrubber.stop();
     }
 }

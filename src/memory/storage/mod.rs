@@ -1,5 +1,6 @@
 //! The store's own files: the manifest, segments that are open, and where trees of files are stored.
 
+pub mod file_index;
 pub mod manifest;
 pub mod segments;
 pub mod trees;
@@ -18,6 +19,7 @@ pub(in crate::memory) struct Storage {
     pub manifest: Mutex<manifest::Stored>,
     pub segments: segments::Segments,
     pub trees: trees::TreeStore,
+    pub file_index: file_index::FileIndex,
     /// Segments that a journal frame names and that are therefore never swept before the next seal.
     pub named: Mutex<HashSet<Hash>>,
 }

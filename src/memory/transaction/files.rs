@@ -248,6 +248,7 @@ impl Memory {
             (outcome, before)
         };
         self.maintenance.thread.commit_pending_soon();
+        self.maintenance.file_indexer.wake(branch);
         self.wake_maintenance();
         Ok(outcome)
     }

@@ -345,6 +345,7 @@ impl Memory {
         self.merging.refused.lock().remove(&branch);
         self.maintenance.expiry.forget(branch);
         self.documents.lock().forget(branch);
+        self.file_views.retain(|view| view.branch() != branch);
         self.merging.acks.forget_branch(branch);
         self.merging.planner.forget(branch);
     }
@@ -359,6 +360,7 @@ impl Memory {
     /// Writes a signed end and takes nothing more. Calling it again does nothing.
     pub fn close(&self) -> Result<(), Error> {
         self.stop_indexer();
+        self.stop_file_indexer();
         self.stop_maintenance();
         if !self.is_read_only() {
             self.commit_all_pending()?;

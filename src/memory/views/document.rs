@@ -84,6 +84,7 @@ impl Memory {
                 self.version()
                     + self.maintenance.indexer.steps()
                     + self.maintenance.scrubber.steps()
+                    + self.storage.file_index.set().version
                     + self.admission.room.reserve.steps()
                     + self.maintenance.retained.steps()
             }
@@ -101,7 +102,7 @@ impl Memory {
     ) -> Result<Vec<u8>, Error> {
         match document {
             Document::Readme => readme::render(catalog, view, seen).map(String::into_bytes),
-            Document::Status => status::render(self, catalog, seen),
+            Document::Status => status::render(self, catalog, view, seen),
             Document::Diff => diff(seen),
             Document::Conflicts => self.conflicts(catalog, seen),
         }

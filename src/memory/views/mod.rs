@@ -3,6 +3,7 @@
 pub mod ask;
 pub mod document;
 pub mod export;
+pub mod file_search;
 pub mod look;
 pub mod readme;
 pub mod snapshot;

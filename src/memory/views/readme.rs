@@ -54,7 +54,7 @@ pub(in crate::memory) fn render(catalog: &Catalog, view: &View, seen: &ResolvedV
     echo 'tea at four' > vectors/note-1.json                  write one, or correct its text
     echo 'what do we know about tea?' > query; cat query      ask in words
     exec 3<>query; echo '{{"id":"{id}","k":3}}' >&3; cat <&3     ask for the nearest to a record
-    cp -a ~/notes files/                                      keep files; `config/rules` says how they merge
+    cp -a ~/notes files/                                      keep files: text in them is found, too
     mkdir branches/try-1                                      fork: constant time, whatever is here
     mv branches/try-1 .                                       merge it back (conflicts: {strategy})
     rmdir branches/try-1                                      or throw it away
@@ -74,7 +74,7 @@ const CONTENTS: &str = "\
 | path | what |
 |---|---|
 | `vectors/<id>.json` | one file per record |
-| `files/` | ordinary files and folders, which fork and merge with the records |
+| `files/` | ordinary files and folders, which fork and merge with the records by `config/rules`; queries find text files by their words |
 | `scratch/` | the same in RAM: gone at unmount and with a new `config/session` |
 | `branches/<name>/` | child branches: mkdir forks, rmdir discards, rename into this directory merges |
 | `checkpoints/<label>/` | mkdir takes one, rmdir deletes it; inside, all of this read-only |

@@ -64,6 +64,11 @@ struct Index {
     indexed: u64,
     segments: usize,
     building: bool,
+    /// Files that are looked at for words, and how many were; nothing where nobody has asked since the opening.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files_indexed: Option<u64>,
 }
 
 /// What the own edits of a view add up to.
@@ -75,7 +80,12 @@ struct Own {
 }
 
 /// Renders the status of a view, one line, without its last refusal.
-pub(in crate::memory) fn render(memory: &Memory, catalog: &Catalog, seen: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
+pub(in crate::memory) fn render(
+    memory: &Memory,
+    catalog: &Catalog,
+    view: &View,
+    seen: &ResolvedView<'_>,
+) -> Result<Vec<u8>, Error> {
     let branch = seen.branch;
     let (path, totals, own) = (branch.path.clone(), seen.state.totals(), own(seen)?);
     let parent = branch.parent.and_then(|id| catalog.branches.get(&id)).map(|parent| parent.path.clone());
@@ -107,7 +117,7 @@ pub(in crate::memory) fn render(memory: &Memory, catalog: &Catalog, seen: &Resol
         task: branch.settings.get(Setting::Task),
         log_entries: 0,
         unread: 0,
-        index: memory.index_of(catalog, seen)?,
+        index: memory.index_of(catalog, view, seen)?,
         scrub: memory.maintenance.scrubber.progress(),
         reserve: memory.admission.room.reserve.filled(),
         lease: None,
@@ -162,7 +172,7 @@ fn cut_fields(error: &mut Value, most: usize) {
 impl Memory {
     /// Returns how far a view's records are indexed: all but those of large segments whose graph is
     /// not there yet, and of the one at hand those that are done.
-    fn index_of(&self, catalog: &Catalog, seen: &ResolvedView<'_>) -> Result<Index, Error> {
+    fn index_of(&self, catalog: &Catalog, view: &View, seen: &ResolvedView<'_>) -> Result<Index, Error> {
         let metric = catalog.shared_settings(seen.branch)?.metric();
         let mut waiting = 0;
         let current = self.maintenance.indexer.current();
@@ -171,11 +181,15 @@ impl Memory {
             waiting += u64::from(layer.visible.count()).saturating_sub(done).max(1);
         }
         let rows = seen.state.totals().records;
+        // As of the last look: a status does not index.
+        let files = self.file_views.get(view).map(|files| files.counts());
         Ok(Index {
             rows,
             indexed: rows.saturating_sub(waiting),
             segments: seen.state.layers().len(),
             building: waiting > 0,
+            files: files.map(|(all, _)| all),
+            files_indexed: files.map(|(all, missing)| all - missing),
         })
     }
 }

@@ -14,7 +14,7 @@ pub(super) const KEYS: [&str; 12] =
 
 /// Returns what is searched when the query does not say.
 pub(super) fn default_scope() -> Vec<String> {
-    vec!["branch".to_owned(), "log".to_owned()]
+    ["branch", "log", "files"].map(str::to_owned).into()
 }
 
 /// The object as it was written: the vector apart, since it is long and goes straight into floats.
@@ -80,7 +80,8 @@ impl Fields {
         let Some(value) = self.take("scope") else {
             return Ok(default_scope());
         };
-        let wrong = || wrong("scope", &value, "a list of names out of \"branch\", \"log\" and root branches");
+        let wrong =
+            || wrong("scope", &value, "a list of names out of \"branch\", \"log\", \"files\" and root branches");
         let items = value.as_array().filter(|items| !items.is_empty()).ok_or_else(wrong)?;
         let mut scope: Vec<String> = Vec::with_capacity(items.len());
         for item in items {

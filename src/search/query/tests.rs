@@ -26,7 +26,7 @@ fn bare_text_has_the_defaults_of_an_object() {
     object.echo.clone_from(&bare.echo);
     assert_eq!(bare, object);
     assert_eq!((bare.k, bare.timeout_ms, bare.mode, bare.ef), (10, 2_000, None, None));
-    assert_eq!(bare.scope, ["branch", "log"]);
+    assert_eq!(bare.scope, ["branch", "log", "files"]);
     assert_eq!((bare.exact, bare.explain, bare.include_vector, bare.tag), (false, false, false, Value::Null));
     assert_eq!(parse("[1, 2]").text.unwrap(), "[1, 2]");
 }

@@ -3,7 +3,8 @@
 //! ```text
 //!  "engrMAN2" · payload · signature (64 bytes) over the payload's hash
 //!
-//!  payload: journal number, seq, tip, time · last branch number · first entry, hash before it · archives · graphs · parts
+//!  payload: journal number, seq, tip, time · last branch number · first entry, hash before it · archives · graphs · parts ·
+//!           derived files
 //! ```
 //!
 //! The file `manifest` is small and replaced as a whole by an atomic rename. The catalog stands in its parts, immutable
@@ -42,6 +43,8 @@ static CONTEXT: Context = Context::new("engramfs 2026 manifest v2");
 
 /// Kind byte of a part's file.
 const PART: u8 = 6;
+/// What the names behind it are of: files that are derived from others.
+const FILE_INDEX: u8 = 1;
 
 /// One file of what the catalog consists of.
 #[derive(Clone, Copy)]
@@ -62,6 +65,8 @@ pub struct Manifest {
     pub time: Time,
     /// Files of the entries before.
     pub archives: Vec<ArchiveName>,
+    /// Files of the index of files.
+    pub file_index: Vec<Hash>,
     /// All branches at that moment.
     pub catalog: Catalog,
 }
@@ -82,6 +87,7 @@ impl Manifest {
             tip: Hash::ZERO,
             time: Time(0),
             archives: Vec::new(),
+            file_index: Vec::new(),
             catalog: Catalog::default(),
         }
     }
@@ -103,6 +109,12 @@ impl Manifest {
         out.number(parts.len() as u64);
         for part in parts {
             out.hash(&part.name).number(part.bytes);
+        }
+        if !self.file_index.is_empty() {
+            out.byte(FILE_INDEX).number(self.file_index.len() as u64);
+            self.file_index.iter().for_each(|name| {
+                out.hash(name);
+            });
         }
         out.finish()
     }
@@ -126,8 +138,16 @@ impl Root {
         }
         let mut catalog = Catalog { start, ..Catalog::default() };
         catalog.numbers.go_on_after(last_number);
-        let manifest = Manifest { journal, seq, tip, time, archives, catalog };
-        if input.is_empty() { Ok(Root { manifest, graphs, parts }) } else { Err(CodecError::Number) }
+        let mut manifest = Manifest { journal, seq, tip, time, archives, file_index: Vec::new(), catalog };
+        while !input.is_empty() {
+            match input.byte()? {
+                FILE_INDEX if manifest.file_index.is_empty() => {
+                    manifest.file_index = (0..input.length()?).map(|_| input.hash()).collect::<Result<_, _>>()?;
+                }
+                other => return Err(CodecError::Code(other)),
+            }
+        }
+        Ok(Root { manifest, graphs, parts })
     }
 }
 

@@ -1,0 +1,85 @@
+//! Who may read a file by its path: modes, owners and groups of the file and of all folders on the way.
+
+use std::collections::HashMap;
+
+use super::visible::{HiddenPaths, paths};
+use crate::workspace::{FileNode, ROOT, Tree};
+
+const READ: u32 = 0o4;
+const SEARCH: u32 = 0o1;
+
+/// Who asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileReader {
+    /// The effective user; 0 may read everything.
+    pub uid: u32,
+    /// All groups: the effective one and the supplementary ones.
+    pub groups: Vec<u32>,
+    /// Whether there are no other groups. Where there may be, what only some group may lack is not readable.
+    pub knows_all_groups: bool,
+}
+
+impl FileReader {
+    /// Returns whether permission bits give the reader a right in what somebody owns.
+    fn has(&self, right: u32, (uid, gid, mode): (u32, u32, u32)) -> bool {
+        let bits = if self.uid == uid {
+            mode >> 6
+        } else if self.groups.contains(&gid) {
+            mode >> 3
+        } else if self.knows_all_groups {
+            mode
+        } else {
+            mode & mode >> 3
+        };
+        self.uid == 0 || bits & right == right
+    }
+}
+
+/// Returns whether some reader may lack a right that a path through the node takes.
+pub(super) fn is_closed(node: &FileNode) -> bool {
+    let right = if node.directory().is_some() { SEARCH } else { READ };
+    node.mode & node.mode >> 3 & node.mode >> 6 & right == 0
+}
+
+/// Checks what one reader may read in one tree.
+pub(super) struct AccessCheck<'a> {
+    tree: &'a Tree,
+    reader: &'a FileReader,
+    /// Folders that were looked at: whether the reader may reach what is in them.
+    folders: HashMap<u64, bool>,
+}
+
+impl<'a> AccessCheck<'a> {
+    pub fn new(tree: &'a Tree, reader: &'a FileReader) -> AccessCheck<'a> {
+        AccessCheck { tree, reader, folders: HashMap::new() }
+    }
+
+    /// Returns whether the reader may read a file under one of its names that is not hidden.
+    pub fn may_find(&mut self, inode: u64, hidden: &HiddenPaths) -> bool {
+        let Ok(node) = self.tree.node(inode) else { return false };
+        self.has(READ, node)
+            && match hidden.hides {
+                None => node.names().any(|(folder, _)| self.may_search(folder)),
+                Some(_) => {
+                    paths(self.tree, inode).any(|(folder, path)| self.may_search(folder) && !hidden.hides(&path))
+                }
+            }
+    }
+
+    /// Returns whether the reader may reach what is in a folder, by its path.
+    pub fn may_search(&mut self, folder: u64) -> bool {
+        if let Some(known) = self.folders.get(&folder) {
+            return *known;
+        }
+        let Ok(node) = self.tree.node(folder) else { return false };
+        let above = node.names().next().map(|(above, _)| above);
+        let is_reached = folder == ROOT || above.is_some_and(|above| self.may_search(above));
+        let may = is_reached && self.has(SEARCH, node);
+        self.folders.insert(folder, may);
+        may
+    }
+
+    fn has(&self, right: u32, node: &FileNode) -> bool {
+        self.reader.has(right, (self.tree.owner(node), node.gid, node.mode))
+    }
+}

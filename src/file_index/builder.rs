@@ -1,0 +1,110 @@
+//! Making segments of the index: of contents, and of other segments.
+
+use std::sync::Arc;
+
+use super::content::{IndexKey, IndexableContent};
+use super::index_segment::{IndexSegment, PassagePlace};
+use super::passage::{PassageKey, passages};
+use crate::segment::SegmentError;
+use crate::text::PostingsWriter;
+use crate::workspace::{Packs, TreeError};
+
+/// Builds one segment.
+#[derive(Default)]
+struct SegmentBuilder {
+    keys: Vec<u8>,
+    firsts: Vec<u8>,
+    places: Vec<u8>,
+    passage_keys: Vec<u8>,
+    rows: u32,
+}
+
+impl SegmentBuilder {
+    /// Begins the content of a key, which is above the one before.
+    fn content(&mut self, key: &IndexKey) {
+        self.keys.extend(key.0.0);
+        self.firsts.extend(self.rows.to_le_bytes());
+    }
+
+    /// Adds a passage to it; returns its row.
+    fn passage(&mut self, place: &PassagePlace) -> u32 {
+        for number in [place.line, place.start, place.length] {
+            self.places.extend(number.to_le_bytes());
+        }
+        self.passage_keys.extend(place.key.0);
+        self.rows += 1;
+        self.rows - 1
+    }
+
+    fn finish(mut self, postings: PostingsWriter) -> Arc<IndexSegment> {
+        self.firsts.extend(self.rows.to_le_bytes());
+        let sections = [self.keys, self.firsts, self.places, self.passage_keys, postings.finish()];
+        Arc::new(IndexSegment::in_memory(sections))
+    }
+}
+
+/// What became of contents that were to be indexed.
+pub struct Indexed {
+    /// Their segment; none where no content could be read.
+    pub segment: Option<Arc<IndexSegment>>,
+    /// Those that could not be read, and why.
+    pub failed: Vec<(IndexKey, TreeError)>,
+}
+
+/// Indexes contents, each key once. Memory holds one text at a time, and the segment.
+pub fn index_contents(mut contents: Vec<IndexableContent>, packs: &dyn Packs) -> Indexed {
+    contents.sort_unstable_by_key(|content| content.key);
+    contents.dedup_by_key(|content| content.key);
+    let (mut builder, mut postings, mut failed) = (SegmentBuilder::default(), PostingsWriter::new(), Vec::new());
+    for content in &contents {
+        let text = match content.text(packs) {
+            Ok(text) => text,
+            Err(error) => {
+                failed.push((content.key, error));
+                continue;
+            }
+        };
+        builder.content(&content.key);
+        let Some(text) = text else { continue };
+        for passage in passages(&text, content.syntax) {
+            let key = PassageKey::of(&text[passage.range.clone()]);
+            let (start, length) = (passage.range.start as u32, passage.range.len() as u32);
+            let row = builder.passage(&PassagePlace { line: passage.line, start, length, key });
+            postings.add(row, Some(&passage.document(&text)), &serde_json::Value::Null);
+        }
+    }
+    let segment = (!builder.keys.is_empty()).then(|| builder.finish(postings));
+    Indexed { segment, failed }
+}
+
+/// Makes one segment of several, without contents that `keep` does not want; none where nothing is left.
+pub fn merge_segments(
+    segments: &[Arc<IndexSegment>],
+    keep: impl Fn(&IndexKey) -> bool,
+) -> Result<Option<Arc<IndexSegment>>, SegmentError> {
+    let mut all: Vec<(IndexKey, usize, u32)> = Vec::new();
+    for (number, segment) in segments.iter().enumerate() {
+        for n in 0..segment.contents() {
+            let key = segment.key(n)?;
+            if keep(&key) {
+                all.push((key, number, n));
+            }
+        }
+    }
+    all.sort_unstable();
+    all.dedup_by_key(|(key, ..)| *key);
+    let mut builder = SegmentBuilder::default();
+    let mut rows: Vec<Vec<Option<u32>>> = segments.iter().map(|segment| vec![None; segment.rows() as usize]).collect();
+    for (key, number, n) in &all {
+        builder.content(key);
+        for row in segments[*number].rows_of(*n)? {
+            rows[*number][row as usize] = Some(builder.passage(&segments[*number].place(row)?));
+        }
+    }
+    if all.is_empty() {
+        return Ok(None);
+    }
+    let parts = segments.iter().map(|segment| segment.postings()).collect::<Result<Vec<_>, _>>()?;
+    let row_of = |part: usize, row: u32| rows[part].get(row as usize).copied().flatten();
+    Ok(Some(builder.finish(PostingsWriter::merged(&parts, row_of))))
+}

@@ -1,0 +1,74 @@
+//! The content of a file as it is indexed: its key, and its text where it has one.
+
+use super::passage::Syntax;
+use crate::object::{Context, Hash, Hasher};
+use crate::workspace::{FileContent, FileNode, Packs, TreeError};
+
+/// Bytes of a file that are indexed; what is behind them is not found.
+pub const INDEXED_BYTES_MAX: usize = 4 << 20;
+/// Bytes at the beginning that tell a text from other files.
+const FIRST_BYTES: usize = 64 << 10;
+static KEY_CONTEXT: Context = Context::new("engramfs 2026 indexed content v1");
+
+/// Names the content of a file together with how it is cut: files with one key have the same passages.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct IndexKey(pub Hash);
+
+impl IndexKey {
+    /// Bytes of a key.
+    pub(super) const BYTES: usize = size_of::<Hash>();
+
+    fn new(content: &FileContent, syntax: Syntax) -> IndexKey {
+        let mut hasher = Hasher::new(&KEY_CONTEXT);
+        hasher.update(&content.hash().0);
+        hasher.update(&[u8::from(syntax == Syntax::Markdown)]);
+        IndexKey(hasher.finish())
+    }
+}
+
+/// A content to be indexed.
+#[derive(Clone)]
+pub struct IndexableContent {
+    /// Its key.
+    pub key: IndexKey,
+    pub(super) content: FileContent,
+    pub(super) syntax: Syntax,
+}
+
+impl IndexableContent {
+    /// Returns the content of a file; nothing for other nodes. One of several names that is Markdown's is enough.
+    pub fn of(node: &FileNode) -> Option<IndexableContent> {
+        let content = node.content()?.clone();
+        let mut names = node.names().map(|(_, name)| Syntax::of_name(name));
+        let syntax = names.find(|syntax| *syntax == Syntax::Markdown).unwrap_or(Syntax::Plain);
+        Some(IndexableContent { key: IndexKey::new(&content, syntax), content, syntax })
+    }
+
+    /// Returns the bytes to be read at most.
+    pub fn bytes(&self) -> u64 {
+        self.content.size().min(INDEXED_BYTES_MAX as u64)
+    }
+
+    /// Reads the text; nothing where it is none: with a zero byte at its beginning, or not UTF-8.
+    pub(super) fn text(&self, packs: &dyn Packs) -> Result<Option<String>, TreeError> {
+        let mut bytes = self.content.read(0, FIRST_BYTES, packs)?;
+        if bytes.contains(&0) {
+            return Ok(None);
+        }
+        if self.content.size() > FIRST_BYTES as u64 {
+            bytes.extend(self.content.read(FIRST_BYTES as u64, INDEXED_BYTES_MAX - FIRST_BYTES, packs)?);
+        }
+        let is_cut = self.content.size() > bytes.len() as u64;
+        Ok(match String::from_utf8(bytes) {
+            Ok(text) => Some(text),
+            // A character that the limit cut.
+            Err(error) if is_cut && error.utf8_error().error_len().is_none() => {
+                let whole = error.utf8_error().valid_up_to();
+                let mut bytes = error.into_bytes();
+                bytes.truncate(whole);
+                String::from_utf8(bytes).ok()
+            }
+            Err(_) => None,
+        })
+    }
+}

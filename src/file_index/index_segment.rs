@@ -1,0 +1,221 @@
+//! An immutable piece of the index of files: some contents, their passages, and the words of those.
+//!
+//! ```text
+//!  section 0   key of each content, 32 bytes, sorted
+//!  section 1   u32, the first row of each, and one behind the last row: its passages are consecutive rows
+//!  section 2   of each row: line u32 · start u32 · length u32
+//!  section 3   of each row the key of its passage, 16 bytes
+//!  section 4   the inverted index of the rows (`crate::text`)
+//! ```
+//!
+//! A content that is no text has no rows: it is there so that nobody reads it again.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::content::IndexKey;
+use super::passage::PassageKey;
+use crate::object::{BlobStore, Hash};
+use crate::segment::{Container, ContainerWriter, SegmentError};
+use crate::text::Postings;
+
+/// Kind byte of the file.
+const KIND: u8 = 0x78;
+const KEYS: usize = 0;
+const FIRSTS: usize = 1;
+const PLACES: usize = 2;
+const PASSAGE_KEYS: usize = 3;
+const POSTINGS: usize = 4;
+const SECTIONS: usize = 5;
+const ROW_BYTES: usize = size_of::<u32>();
+const PLACE_BYTES: usize = 3 * size_of::<u32>();
+const PASSAGE_KEY_BYTES: usize = size_of::<PassageKey>();
+
+/// The sections, in memory.
+pub(super) type Sections = [Vec<u8>; SECTIONS];
+
+enum Backing {
+    Memory(Sections),
+    File(Container),
+}
+
+/// Where a passage is in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassagePlace {
+    /// The number of its first line, from 1.
+    pub line: u32,
+    /// Its first byte.
+    pub start: u32,
+    /// Its bytes.
+    pub length: u32,
+    /// The key of its text.
+    pub key: PassageKey,
+}
+
+/// Some contents with their passages, in memory or in a file. It never changes.
+pub struct IndexSegment {
+    backing: Backing,
+    contents: u32,
+    rows: u32,
+    /// Whether bytes of it were found to be wrong: from then on it is in nobody's way.
+    is_broken: AtomicBool,
+}
+
+impl IndexSegment {
+    /// Takes sections that were just made.
+    pub(super) fn in_memory(sections: Sections) -> IndexSegment {
+        let contents = (sections[KEYS].len() / IndexKey::BYTES) as u32;
+        let rows = (sections[PLACES].len() / PLACE_BYTES) as u32;
+        IndexSegment { backing: Backing::Memory(sections), contents, rows, is_broken: AtomicBool::new(false) }
+    }
+
+    /// Opens a file; reads and checks its footer, nothing else.
+    pub fn open(blobs: &BlobStore, name: Hash) -> Result<Arc<IndexSegment>, SegmentError> {
+        let file = Container::open(blobs, name, KIND)?;
+        let lengths = (0..SECTIONS).map(|section| file.section_length(section)).collect::<Result<Vec<u64>, _>>()?;
+        let (contents, rows) = (lengths[KEYS] / IndexKey::BYTES as u64, lengths[PLACES] / PLACE_BYTES as u64);
+        let adds_up = lengths[KEYS] == contents * IndexKey::BYTES as u64
+            && lengths[FIRSTS] == (contents + 1) * ROW_BYTES as u64
+            && lengths[PLACES] == rows * PLACE_BYTES as u64
+            && lengths[PASSAGE_KEYS] == rows * PASSAGE_KEY_BYTES as u64;
+        match (adds_up, u32::try_from(contents), u32::try_from(rows)) {
+            (true, Ok(contents), Ok(rows)) => {
+                let is_broken = AtomicBool::new(false);
+                Ok(Arc::new(IndexSegment { backing: Backing::File(file), contents, rows, is_broken }))
+            }
+            _ => Err(file.damaged(FIRSTS, "its sections are not of one length")),
+        }
+    }
+
+    /// Writes a segment that is in memory to a file and opens that.
+    pub fn persist(&self, blobs: &BlobStore) -> Result<Arc<IndexSegment>, SegmentError> {
+        let mut out = ContainerWriter::new(blobs)?;
+        for section in 0..SECTIONS {
+            out.begin()?;
+            out.write(self.section(section)?)?;
+        }
+        let name = out.finish(KIND, &[])?;
+        IndexSegment::open(blobs, name)
+    }
+
+    /// Returns the name of its file, if it has one.
+    pub fn name(&self) -> Option<Hash> {
+        if let Backing::File(file) = &self.backing { Some(file.name()) } else { None }
+    }
+
+    /// Returns how many bytes it is.
+    pub fn bytes(&self) -> u64 {
+        match &self.backing {
+            Backing::Memory(sections) => sections.iter().map(|section| section.len() as u64).sum(),
+            Backing::File(file) => file.length(),
+        }
+    }
+
+    /// Reads and hashes the whole file.
+    pub fn verify(&self) -> Result<(), SegmentError> {
+        if let Backing::File(file) = &self.backing { file.verify() } else { Ok(()) }
+    }
+
+    /// Returns whether bytes of it were found to be wrong.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Acquire)
+    }
+
+    /// Returns how many contents it has, those without passages too.
+    pub fn contents(&self) -> u32 {
+        self.contents
+    }
+
+    /// Returns how many passages it has.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Returns the key of the n-th content.
+    pub fn key(&self, n: u32) -> Result<IndexKey, SegmentError> {
+        let at = n as usize * IndexKey::BYTES;
+        Ok(IndexKey(self.array(KEYS, at).map(Hash)?))
+    }
+
+    /// Returns the rows of the n-th content.
+    pub fn rows_of(&self, n: u32) -> Result<Range<u32>, SegmentError> {
+        let (start, end) = (self.number(FIRSTS, n as usize)?, self.number(FIRSTS, n as usize + 1)?);
+        if start <= end && end <= self.rows { Ok(start..end) } else { Err(self.broken(FIRSTS)) }
+    }
+
+    /// Returns the rows of a content, if it has that.
+    pub fn find(&self, key: &IndexKey) -> Result<Option<Range<u32>>, SegmentError> {
+        let (mut low, mut high) = (0, self.contents);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.key(middle)?.cmp(key) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return self.rows_of(middle).map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the key of the content that a row is of.
+    pub fn key_of_row(&self, row: u32) -> Result<IndexKey, SegmentError> {
+        // The last content that does not begin behind the row; those without rows begin where the next one does.
+        let (mut low, mut high) = (0, self.contents);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.number(FIRSTS, middle as usize)? <= row { low = middle + 1 } else { high = middle }
+        }
+        let n = low.checked_sub(1).ok_or_else(|| self.broken(FIRSTS))?;
+        self.key(n)
+    }
+
+    /// Returns where the passage of a row is.
+    pub fn place(&self, row: u32) -> Result<PassagePlace, SegmentError> {
+        let number = |field: usize| self.number(PLACES, row as usize * 3 + field);
+        let key = PassageKey(self.array(PASSAGE_KEYS, row as usize * PASSAGE_KEY_BYTES)?);
+        Ok(PassagePlace { line: number(0)?, start: number(1)?, length: number(2)?, key })
+    }
+
+    /// Returns the words of the rows.
+    pub fn postings(&self) -> Result<Postings<'_>, SegmentError> {
+        Postings::open(self.section(POSTINGS)?).map_err(|_| self.broken(POSTINGS))
+    }
+
+    fn section(&self, section: usize) -> Result<&[u8], SegmentError> {
+        match &self.backing {
+            Backing::Memory(sections) => Ok(&sections[section]),
+            Backing::File(file) => self.noted(file.section(section)),
+        }
+    }
+
+    fn number(&self, section: usize, n: usize) -> Result<u32, SegmentError> {
+        self.array(section, n * ROW_BYTES).map(u32::from_le_bytes)
+    }
+
+    fn array<const N: usize>(&self, section: usize, at: usize) -> Result<[u8; N], SegmentError> {
+        let bytes = match &self.backing {
+            Backing::Memory(sections) => sections[section].get(at..),
+            Backing::File(file) => Some(self.noted(file.slice(section, at as u64, N as u64))?),
+        };
+        bytes.and_then(|bytes| bytes.first_chunk()).copied().ok_or_else(|| self.broken(section))
+    }
+
+    fn noted<T>(&self, read: Result<T, SegmentError>) -> Result<T, SegmentError> {
+        if read.is_err() {
+            self.is_broken.store(true, Ordering::Release);
+        }
+        read
+    }
+
+    fn broken(&self, section: usize) -> SegmentError {
+        self.distrust(&format!("section {section}: it does not hold what it should"))
+    }
+
+    /// Notes that something of it is wrong, and returns the error that says so.
+    pub(super) fn distrust(&self, reason: &str) -> SegmentError {
+        self.is_broken.store(true, Ordering::Release);
+        let name = self.name().map_or_else(|| "in memory".to_owned(), |name| name.to_string());
+        SegmentError::Damaged { name, reason: reason.to_owned() }
+    }
+}

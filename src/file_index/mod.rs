@@ -1,0 +1,28 @@
+//! The index of files: which passages of which contents hold which words.
+//!
+//! It is one index for the whole store. What is indexed are contents: each distinct one once, whatever branches and paths
+//! have it, in immutable segments as Lucene's, in memory at first and in files later. What a branch sees of it is a
+//! [`VisibleFiles`]: a value that follows the branch's tree by its differences, so that a fork shares all of it.
+//! [`PermittedFiles`] is what one caller may read of that.
+//!
+//! All of it is derived from the files: what is missing or damaged is made again, and the text of an answer is read from the
+//! file. Nothing here knows of branches, queries or threads.
+
+mod access;
+mod builder;
+mod content;
+mod index_segment;
+mod passage;
+mod permitted;
+mod visible;
+
+#[cfg(test)]
+mod tests;
+
+pub use access::FileReader;
+pub use builder::{Indexed, index_contents, merge_segments};
+pub use content::{INDEXED_BYTES_MAX, IndexKey, IndexableContent};
+pub use index_segment::{IndexSegment, PassagePlace};
+pub use passage::{PASSAGE_BYTES_MAX, Passage, PassageKey, Syntax, passages};
+pub use permitted::{FilePath, PermittedFiles};
+pub use visible::{HiddenPaths, SegmentSet, VisibleFiles, VisiblePart};

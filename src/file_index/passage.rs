@@ -1,0 +1,274 @@
+//! Cutting a text into passages: at headings and paragraphs where it is Markdown, else at blank lines.
+
+use std::ops::Range;
+
+use crate::object::Context;
+
+/// Bytes of a passage from which on no further paragraph is added.
+const TARGET_BYTES: usize = 1_200;
+/// Bytes of the longest passage.
+pub const PASSAGE_BYTES_MAX: usize = 2_000;
+/// Bytes of a heading that count for the passages below it.
+const HEADING_BYTES_MAX: usize = 200;
+static PASSAGE_CONTEXT: Context = Context::new("engramfs 2026 passage v1");
+
+/// How a text is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Syntax {
+    /// Source and plain text: at blank lines.
+    Plain,
+    /// At headings, too.
+    Markdown,
+}
+
+impl Syntax {
+    /// Returns how a file of that name is cut.
+    pub fn of_name(name: &[u8]) -> Syntax {
+        let extension = name.rsplit(|byte| *byte == b'.').next().unwrap_or_default().to_ascii_lowercase();
+        let is_markdown = matches!(&*extension, b"md" | b"markdown" | b"mdx" | b"mkd");
+        if is_markdown && name.contains(&b'.') { Syntax::Markdown } else { Syntax::Plain }
+    }
+}
+
+/// A part of a text that is found by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// The number of its first line, from 1.
+    pub line: u32,
+    /// Its bytes in the text, without blank lines at either end.
+    pub range: Range<usize>,
+    /// The headings above it, the outermost first; its own is in its bytes.
+    pub headings: Vec<Range<usize>>,
+}
+
+impl Passage {
+    /// Returns what is found of it: the headings above it, a line each, and its bytes.
+    pub fn document(&self, text: &str) -> String {
+        let mut document = String::with_capacity(self.range.len() + 80);
+        for heading in &self.headings {
+            document.push_str(&text[heading.clone()]);
+            document.push('\n');
+        }
+        document.push_str(&text[self.range.clone()]);
+        document
+    }
+}
+
+/// Names a passage by its text, wherever it stands: the first half of its hash, which leaves no two alike.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PassageKey(pub [u8; 16]);
+
+impl PassageKey {
+    /// Returns the key of a passage's text.
+    pub fn of(text: &str) -> PassageKey {
+        let hash = crate::object::Hash::of(&PASSAGE_CONTEXT, text.as_bytes());
+        PassageKey(hash.0.first_chunk().copied().unwrap_or_default())
+    }
+}
+
+/// Cuts a text into passages, in order. Blank lines belong to none.
+pub fn passages(text: &str, syntax: Syntax) -> Vec<Passage> {
+    let mut cutter = Cutter { text, ..Cutter::default() };
+    let lines = lines(text);
+    let mut fence = None;
+    for (at, line) in lines.iter().enumerate() {
+        let content = text[line.range.clone()].trim();
+        if syntax == Syntax::Markdown {
+            let heading =
+                fence.is_none().then(|| heading(content, lines.get(at + 1).map(|next| &text[next.range.clone()])));
+            if let Some((level, title)) = heading.flatten() {
+                cutter.heading(line, level, title);
+                continue;
+            }
+            fence = fence_after(fence, content);
+        }
+        if content.is_empty() { cutter.end_paragraph() } else { cutter.line(line) }
+    }
+    cutter.end_paragraph();
+    cutter.end_passage();
+    cutter.done
+}
+
+/// A line, or a part of one that is too long for a passage.
+#[derive(Clone)]
+struct Line {
+    number: u32,
+    range: Range<usize>,
+}
+
+/// Cuts a text into lines, and lines that are too long into parts: behind a blank, if one is near.
+fn lines(text: &str) -> Vec<Line> {
+    // A byte-order mark is no part of the first line.
+    let (mut lines, mut start) = (Vec::new(), if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 });
+    for (line, number) in text[start..].split_inclusive('\n').zip(1u32..) {
+        let end = start + line.len();
+        while end - start > PASSAGE_BYTES_MAX {
+            let most = text.floor_char_boundary(start + PASSAGE_BYTES_MAX);
+            let half = text.ceil_char_boundary(start + PASSAGE_BYTES_MAX / 2);
+            let cut = text[half..most].rfind([' ', '\t']).map_or(most, |blank| half + blank + 1);
+            lines.push(Line { number, range: start..cut });
+            start = cut;
+        }
+        lines.push(Line { number, range: start..end });
+        start = end;
+    }
+    lines
+}
+
+/// Returns the level and title of a heading: behind `#` to `######`, or with a line of `=` or `-` below it.
+fn heading<'a>(line: &'a str, next: Option<&str>) -> Option<(usize, &'a str)> {
+    let level = line.bytes().take_while(|byte| *byte == b'#').count();
+    let title = &line[level..];
+    if (1..=6).contains(&level) && (title.is_empty() || title.starts_with([' ', '\t'])) {
+        return Some((level, title.trim().trim_end_matches('#').trim_end()));
+    }
+    let underline = next.map(str::trim_end).filter(|next| next.len() >= 3)?;
+    let is_title = line.starts_with(char::is_alphanumeric) && level == 0;
+    let is_all = |mark: char| underline.chars().all(|c| c == mark);
+    match is_title {
+        true if is_all('=') => Some((1, line)),
+        true if is_all('-') => Some((2, line)),
+        _ => None,
+    }
+}
+
+/// Returns the mark of the code block that is open behind a line.
+fn fence_after(open: Option<char>, line: &str) -> Option<char> {
+    let mark = ['`', '~'].into_iter().find(|mark| line.chars().take_while(|c| c == mark).count() >= 3);
+    match (open, mark) {
+        (None, mark) => mark,
+        (Some(open), Some(mark)) if open == mark && line.chars().all(|c| c == mark) => None,
+        (open, _) => open,
+    }
+}
+
+/// Gathers lines into paragraphs and paragraphs into passages.
+#[derive(Default)]
+struct Cutter<'a> {
+    text: &'a str,
+    done: Vec<Passage>,
+    /// The headings above the present line.
+    headings: Vec<(usize, Range<usize>)>,
+    /// How many of them are above the passage, and not in it.
+    above: usize,
+    passage: Option<Line>,
+    paragraph: Option<Line>,
+}
+
+impl Cutter<'_> {
+    fn heading(&mut self, line: &Line, level: usize, title: &str) {
+        self.end_paragraph();
+        self.end_passage();
+        self.headings.retain(|(above, _)| *above < level);
+        self.above = self.headings.len();
+        let start = title.as_ptr().addr() - self.text.as_ptr().addr();
+        let end = self.text.floor_char_boundary(start + title.len().min(HEADING_BYTES_MAX));
+        self.headings.push((level, start..end));
+        self.passage = Some(line.clone());
+    }
+
+    fn line(&mut self, line: &Line) {
+        match &mut self.paragraph {
+            Some(paragraph) if line.range.end - paragraph.range.start <= PASSAGE_BYTES_MAX => {
+                paragraph.range.end = line.range.end;
+            }
+            Some(_) => {
+                self.end_paragraph();
+                self.end_passage();
+                self.paragraph = Some(line.clone());
+            }
+            None => self.paragraph = Some(line.clone()),
+        }
+    }
+
+    fn end_paragraph(&mut self) {
+        let Some(paragraph) = self.paragraph.take() else { return };
+        let joined = self.passage.as_ref().map(|passage| passage.range.start..paragraph.range.end);
+        match joined {
+            Some(joined) if joined.len() <= TARGET_BYTES => {
+                self.passage.iter_mut().for_each(|passage| passage.range = joined.clone());
+            }
+            _ => {
+                self.end_passage();
+                self.passage = Some(paragraph);
+            }
+        }
+    }
+
+    fn end_passage(&mut self) {
+        let Some(Line { number, range }) = self.passage.take() else { return };
+        let end = range.start + self.text[range.clone()].trim_end().len();
+        let headings = self.headings[..self.above].iter().map(|(_, title)| title.clone()).collect();
+        self.done.push(Passage { line: number, range: range.start..end, headings });
+        self.above = self.headings.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(text: &str, syntax: Syntax) -> Vec<(u32, &str, String)> {
+        let show = |passage: Passage| {
+            let headings: Vec<&str> = passage.headings.iter().map(|range| &text[range.clone()]).collect();
+            (passage.line, &text[passage.range.clone()], headings.join(" > "))
+        };
+        passages(text, syntax).into_iter().map(show).collect()
+    }
+
+    #[test]
+    fn markdown_is_cut_at_headings_which_count_for_what_is_below_them() {
+        let text = "intro\n\n# One\n\ntext a\n\n## Two ##\ntext b\n\n```\n# no heading\n```\n\nThree\n=====\nc\n";
+        let expected = [
+            (1, "intro", ""),
+            (3, "# One\n\ntext a", ""),
+            (7, "## Two ##\ntext b\n\n```\n# no heading\n```", "One"),
+            (14, "Three\n=====\nc", ""),
+        ];
+        assert_eq!(cut(text, Syntax::Markdown), expected.map(|(line, text, above)| (line, text, above.to_owned())));
+        assert_eq!(cut(text, Syntax::Plain).len(), 1);
+    }
+
+    #[test]
+    fn a_long_section_is_cut_between_paragraphs_and_keeps_its_headings() {
+        let paragraph = "word ".repeat(100);
+        let text = format!("# Title\n\n{paragraph}\n\n{paragraph}\n\n{paragraph}\n");
+        let found = cut(&text, Syntax::Markdown);
+        assert_eq!(found.iter().map(|(line, ..)| *line).collect::<Vec<_>>(), [1, 7]);
+        assert_eq!((&*found[0].2, &*found[1].2), ("", "Title"));
+    }
+
+    #[test]
+    fn long_lines_and_long_paragraphs_are_cut_and_nothing_but_blanks_is_lost() {
+        let texts = [
+            "x".repeat(10_000),
+            "wörd ".repeat(3_000),
+            "a line of text\n".repeat(1_000),
+            format!("{}\n\n\r\n{}", "é".repeat(1_999), "b c\n".repeat(700)),
+            "\u{feff}\n\n  \n".to_owned(),
+            String::new(),
+        ];
+        let is_blank = |text: &str| text.chars().all(|c| c.is_whitespace() || c == '\u{feff}');
+        for text in &texts {
+            for syntax in [Syntax::Plain, Syntax::Markdown] {
+                let found = passages(text, syntax);
+                let mut end = 0;
+                for passage in &found {
+                    assert!(passage.range.len() <= PASSAGE_BYTES_MAX && !passage.range.is_empty());
+                    assert!(is_blank(&text[end..passage.range.start]));
+                    let line = text[..passage.range.start].bytes().filter(|byte| *byte == b'\n').count() + 1;
+                    assert_eq!(passage.line as usize, line);
+                    end = passage.range.end;
+                }
+                assert!(is_blank(&text[end..]));
+            }
+        }
+    }
+
+    #[test]
+    fn markdown_is_told_by_its_name() {
+        let markdown = |name: &str| Syntax::of_name(name.as_bytes()) == Syntax::Markdown;
+        assert!(markdown("a.md") && markdown("a.b.MD") && markdown(".markdown"));
+        assert!(!markdown("md") && !markdown("a.rs") && !markdown("a.md.txt"));
+    }
+}

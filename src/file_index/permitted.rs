@@ -1,0 +1,147 @@
+//! What of the visible files one caller may read: nothing else counts for an answer, not even in its statistics.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::access::{AccessCheck, FileReader};
+use super::index_segment::{IndexSegment, PassagePlace};
+use super::passage::PassageKey;
+use super::visible::{VisibleFiles, VisiblePart, paths};
+use crate::segment::SegmentError;
+use crate::sync::Mutex;
+use crate::text::Collection;
+use crate::workspace::{Packs, TreeError};
+
+/// Readers of one tree that are remembered.
+const READERS_MAX: usize = 8;
+
+/// What readers of a tree may not read, as it was found out.
+#[derive(Default)]
+pub(super) struct PermittedCache(Mutex<Vec<(FileReader, Arc<Permitted>)>>);
+
+/// What one reader sees of a tree's index.
+pub(super) struct Permitted {
+    parts: Vec<VisiblePart>,
+    sums: Collection,
+    /// Files that he may not read.
+    unreadable: HashSet<u64>,
+}
+
+/// The indexed files that one caller may read in one tree.
+#[derive(Clone)]
+pub struct PermittedFiles {
+    files: Arc<VisibleFiles>,
+    reader: FileReader,
+    permitted: Arc<Permitted>,
+}
+
+/// A file that shows a passage.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FilePath {
+    /// Its path below `files/`: the least of its names that the caller can reach.
+    pub path: Vec<u8>,
+    /// The file.
+    pub inode: u64,
+}
+
+impl VisibleFiles {
+    /// Returns what a caller may read. It costs what is not open to everybody.
+    pub fn permitted(self: &Arc<VisibleFiles>, reader: &FileReader) -> Result<PermittedFiles, SegmentError> {
+        let known = self.permitted.0.lock().iter().find(|(known, _)| known == reader).map(|(_, found)| found.clone());
+        let permitted = match known {
+            Some(permitted) => permitted,
+            None => {
+                let found = Arc::new(self.look(reader)?);
+                let mut cache = self.permitted.0.lock();
+                if cache.len() >= READERS_MAX {
+                    cache.remove(0);
+                }
+                cache.push((reader.clone(), found.clone()));
+                found
+            }
+        };
+        Ok(PermittedFiles { files: self.clone(), reader: reader.clone(), permitted })
+    }
+
+    fn look(&self, reader: &FileReader) -> Result<Permitted, SegmentError> {
+        let mut found = Permitted { parts: self.parts.clone(), sums: self.sums, unreadable: HashSet::new() };
+        if reader.uid == 0 || self.closed.is_empty() {
+            return Ok(found);
+        }
+        let mut access = AccessCheck::new(&self.tree, reader);
+        // All that is below a folder that is shut, and files that are shut themselves.
+        let mut waiting: Vec<u64> = self.closed.iter().copied().collect();
+        let mut seen = HashSet::new();
+        while let Some(inode) = waiting.pop() {
+            if !seen.insert(inode) {
+                continue;
+            }
+            match self.tree.node(inode).ok().and_then(|node| node.directory()) {
+                Some(_) if access.may_search(inode) => {}
+                Some(_) => waiting.extend(self.tree.entries(inode, None).into_iter().flatten().map(|(_, inode)| inode)),
+                None if access.may_find(inode, &self.hidden) => {}
+                None => _ = found.unreadable.insert(inode),
+            }
+        }
+        for inode in &found.unreadable {
+            let Some(key) = self.keys.get(inode) else { continue };
+            for part in &mut found.parts {
+                if let Some(rows) = part.segment.find(key)?
+                    && !rows.is_empty()
+                    && part.times(rows.start) > 0
+                {
+                    part.change(rows, false, &mut found.sums)?;
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl PermittedFiles {
+    /// Returns what is visible of each segment.
+    pub fn parts(&self) -> &[VisiblePart] {
+        &self.permitted.parts
+    }
+
+    /// Returns what the passages add up to.
+    pub fn sums(&self) -> Collection {
+        self.permitted.sums
+    }
+
+    /// Returns the files that show a passage, in order of their paths.
+    pub fn files_of(&self, segment: &IndexSegment, row: u32) -> Result<Vec<FilePath>, SegmentError> {
+        let key = segment.key_of_row(row)?;
+        let inodes = self.files.files.get(&key).map(|inodes| inodes.as_slice()).unwrap_or_default();
+        let mut access = AccessCheck::new(&self.files.tree, &self.reader);
+        let mut path = |inode: u64| {
+            let open = |(folder, path): (u64, Vec<u8>)| {
+                (access.may_search(folder) && !self.files.hidden.hides(&path)).then_some(path)
+            };
+            paths(&self.files.tree, inode).filter_map(open).min()
+        };
+        let readable = inodes.iter().filter(|inode| !self.permitted.unreadable.contains(inode));
+        let mut found: Vec<FilePath> =
+            readable.filter_map(|inode| Some(FilePath { path: path(*inode)?, inode: *inode })).collect();
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Reads the text of a passage from a file that shows it, and checks that it is what was indexed. Where it is not, the
+    /// segment is not used any more.
+    pub fn text(
+        &self,
+        (segment, place): (&IndexSegment, &PassagePlace),
+        inode: u64,
+        packs: &dyn Packs,
+    ) -> Result<String, SegmentError> {
+        let read = self.files.tree.read(inode, u64::from(place.start), place.length as usize, packs);
+        let bytes = read.map_err(|error| match error {
+            TreeError::Segment(error) => error,
+            error => SegmentError::Damaged { name: "of a file".to_owned(), reason: error.to_string() },
+        })?;
+        let text = String::from_utf8(bytes).ok().filter(|text| PassageKey::of(text) == place.key);
+        text.ok_or_else(|| segment.distrust("a passage is not that of the file"))
+    }
+}

@@ -1,0 +1,369 @@
+//! What of the index one tree of files shows: a value that follows the tree at the cost of what changed.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use imbl::{OrdMap, OrdSet};
+use roaring::RoaringBitmap;
+
+use super::access::is_closed;
+use super::content::{IndexKey, IndexableContent};
+use super::index_segment::IndexSegment;
+use super::permitted::PermittedCache;
+use crate::segment::SegmentError;
+use crate::text::Collection;
+use crate::workspace::{FileNode, Tree};
+
+/// The segments of an index at one moment.
+#[derive(Clone, Default)]
+pub struct SegmentSet {
+    /// Grows with every change.
+    pub version: u64,
+    /// The segments, newest last.
+    pub segments: Vec<Arc<IndexSegment>>,
+}
+
+impl SegmentSet {
+    /// Returns the segment that has a content, and its rows there.
+    fn find(&self, key: &IndexKey) -> Option<(&Arc<IndexSegment>, Range<u32>)> {
+        // A broken segment is as good as none: its contents are indexed again.
+        self.segments.iter().rev().find_map(|segment| Some((segment, segment.find(key).ok()??)))
+    }
+
+    fn has(&self, segment: &Arc<IndexSegment>) -> bool {
+        self.segments.iter().any(|other| Arc::ptr_eq(other, segment))
+    }
+}
+
+/// Tells whether a path is kept out.
+type HidesPath = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
+/// Which paths of a tree are kept out of the index.
+#[derive(Clone)]
+pub struct HiddenPaths {
+    /// Tells rules from others.
+    pub rules: Arc<str>,
+    /// Whether a path, names joined by `/`, is kept out; none where nothing is.
+    pub hides: Option<HidesPath>,
+}
+
+impl HiddenPaths {
+    pub(super) fn hides(&self, path: &[u8]) -> bool {
+        self.hides.as_ref().is_some_and(|hides| hides(path))
+    }
+}
+
+/// The files with one content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Inodes {
+    One(u64),
+    /// In order.
+    Many(Arc<[u64]>),
+}
+
+impl Inodes {
+    pub fn as_slice(&self) -> &[u64] {
+        match self {
+            Inodes::One(inode) => std::slice::from_ref(inode),
+            Inodes::Many(all) => all,
+        }
+    }
+
+    fn with(&self, inode: u64) -> Inodes {
+        let mut all: Vec<u64> =
+            self.as_slice().iter().copied().filter(|other| *other != inode).chain([inode]).collect();
+        all.sort_unstable();
+        Inodes::Many(all.into())
+    }
+
+    fn without(&self, inode: u64) -> Option<Inodes> {
+        let left: Vec<u64> = self.as_slice().iter().copied().filter(|other| *other != inode).collect();
+        match left[..] {
+            [] => None,
+            [one] => Some(Inodes::One(one)),
+            _ => Some(Inodes::Many(left.into())),
+        }
+    }
+}
+
+/// What is visible of one segment.
+#[derive(Clone)]
+pub struct VisiblePart {
+    /// The segment.
+    pub segment: Arc<IndexSegment>,
+    /// Its rows that some file shows.
+    pub(super) rows: Arc<RoaringBitmap>,
+    /// Of rows that several files show, how many do.
+    pub(super) repeated: OrdMap<u32, u32>,
+}
+
+impl VisiblePart {
+    /// Returns how many files show a row.
+    pub fn times(&self, row: u32) -> u32 {
+        if !self.rows.contains(row) {
+            return 0;
+        }
+        self.repeated.get(&row).copied().unwrap_or(1)
+    }
+
+    /// Returns whether each row is shown by one file.
+    pub fn is_all(&self) -> bool {
+        self.repeated.is_empty() && self.rows.len() == u64::from(self.segment.rows())
+    }
+
+    /// Shows rows once more, or once less; the sums follow.
+    pub(super) fn change(&mut self, rows: Range<u32>, more: bool, sums: &mut Collection) -> Result<(), SegmentError> {
+        let postings = self.segment.postings()?;
+        for row in rows {
+            let times = self.times(row);
+            let times = if more { times + 1 } else { times.saturating_sub(1) };
+            let shown = Arc::make_mut(&mut self.rows);
+            _ = if times == 0 { shown.remove(row) } else { shown.insert(row) };
+            _ = if times > 1 { self.repeated.insert(row, times) } else { self.repeated.remove(&row) };
+            let length = u64::from(postings.length(row));
+            match more {
+                true => sums.add(postings.length(row)),
+                false => (sums.documents, sums.length) = (sums.documents - 1, sums.length - length),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The indexed files of a tree. A clone shares everything with its original until one of them changes.
+pub struct VisibleFiles {
+    pub(super) tree: Tree,
+    pub(super) hidden: HiddenPaths,
+    /// The content of each file that is not hidden.
+    pub(super) keys: OrdMap<u64, IndexKey>,
+    pub(super) files: OrdMap<IndexKey, Inodes>,
+    /// Contents that no segment has.
+    pending: OrdSet<IndexKey>,
+    /// Files and folders that not everybody may read or search.
+    pub(super) closed: OrdSet<u64>,
+    pub(super) parts: Vec<VisiblePart>,
+    pub(super) sums: Collection,
+    version: u64,
+    pub(super) permitted: PermittedCache,
+}
+
+impl VisibleFiles {
+    /// Begins with no file.
+    pub fn none(hidden: HiddenPaths) -> VisibleFiles {
+        VisibleFiles {
+            tree: Tree::default(),
+            hidden,
+            keys: OrdMap::new(),
+            files: OrdMap::new(),
+            pending: OrdSet::new(),
+            closed: OrdSet::new(),
+            parts: Vec::new(),
+            sums: Collection::default(),
+            version: 0,
+            permitted: PermittedCache::default(),
+        }
+    }
+
+    /// Returns whether this is what a tree shows by some rules, in a set of segments.
+    pub fn is_of(&self, tree: &Tree, hidden: &HiddenPaths, set: &SegmentSet) -> bool {
+        self.version == set.version && self.tree.is_clone_of(tree) && self.hidden.rules == hidden.rules
+    }
+
+    /// Returns what another tree shows. It costs what differs between the trees and the sets of segments.
+    pub fn advanced(&self, tree: &Tree, hidden: &HiddenPaths, set: &SegmentSet) -> Result<VisibleFiles, SegmentError> {
+        let is_other = self.hidden.rules != hidden.rules || hidden.hides.is_some() && moves_folders(&self.tree, tree);
+        let mut next = if is_other { VisibleFiles::none(hidden.clone()) } else { self.fresh_clone() };
+        if next.version != set.version {
+            next.follow(set)?;
+        }
+        let before = next.tree.clone();
+        next.tree = tree.clone();
+        for unlike in before.unlike(tree) {
+            next.change(unlike.inode, unlike.new.map(|node| &**node), set)?;
+        }
+        Ok(next)
+    }
+
+    fn fresh_clone(&self) -> VisibleFiles {
+        VisibleFiles {
+            tree: self.tree.clone(),
+            hidden: self.hidden.clone(),
+            keys: self.keys.clone(),
+            files: self.files.clone(),
+            pending: self.pending.clone(),
+            closed: self.closed.clone(),
+            parts: self.parts.clone(),
+            permitted: PermittedCache::default(),
+            ..*self
+        }
+    }
+
+    /// Returns how many files there are, and how many of them are not indexed yet.
+    pub fn counts(&self) -> (u64, u64) {
+        let files = |key: &IndexKey| self.files.get(key).map_or(0, |inodes| inodes.as_slice().len() as u64);
+        (self.keys.len() as u64, self.pending.iter().map(files).sum())
+    }
+
+    /// Goes through the contents that are not indexed yet.
+    pub fn pending(&self) -> impl Iterator<Item = IndexableContent> {
+        self.pending.iter().filter_map(|key| {
+            let inode = self.files.get(key)?.as_slice().first()?;
+            IndexableContent::of(self.tree.node(*inode).ok()?)
+        })
+    }
+
+    /// Goes through the keys of all contents.
+    pub fn keys(&self) -> impl Iterator<Item = &IndexKey> {
+        self.files.keys()
+    }
+
+    /// Takes over other segments: contents move from those that are gone to those that have them now.
+    fn follow(&mut self, set: &SegmentSet) -> Result<(), SegmentError> {
+        self.version = set.version;
+        let (kept, gone) =
+            std::mem::take(&mut self.parts).into_iter().partition::<Vec<_>, _>(|part| set.has(&part.segment));
+        self.parts = kept;
+        if gone.iter().any(|part| part.segment.is_broken()) {
+            self.parts.clear();
+            self.sums = Collection::default();
+            self.pending = self.files.keys().copied().collect();
+        } else {
+            for mut part in gone {
+                for n in 0..part.segment.contents() {
+                    let rows = part.segment.rows_of(n)?;
+                    let times = part.times(rows.start);
+                    if !rows.is_empty() && times > 0 {
+                        for _ in 0..times {
+                            part.change(rows.clone(), false, &mut self.sums)?;
+                        }
+                        self.pending.insert(part.segment.key(n)?);
+                    }
+                }
+            }
+        }
+        let pending: Vec<IndexKey> = self.pending.iter().copied().collect();
+        for key in pending {
+            let times = self.files.get(&key).map_or(0, |inodes| inodes.as_slice().len());
+            if self.show(&key, times, set)? {
+                self.pending.remove(&key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over one inode.
+    fn change(&mut self, inode: u64, node: Option<&FileNode>, set: &SegmentSet) -> Result<(), SegmentError> {
+        match node.is_some_and(is_closed) {
+            true => _ = self.closed.insert(inode),
+            false => _ = self.closed.remove(&inode),
+        }
+        let shown = node.filter(|node| node.nlink() > 0 && !self.is_hidden(inode, node));
+        let now = shown.and_then(IndexableContent::of).map(|content| content.key);
+        let was = self.keys.get(&inode).copied();
+        if was == now {
+            return Ok(());
+        }
+        if let Some(key) = was {
+            self.remove(inode, &key)?;
+        }
+        if let Some(key) = now {
+            self.add(inode, key, set)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, inode: u64, key: IndexKey, set: &SegmentSet) -> Result<(), SegmentError> {
+        self.keys.insert(inode, key);
+        let inodes = self.files.get(&key).map_or(Inodes::One(inode), |inodes| inodes.with(inode));
+        let is_first = matches!(inodes, Inodes::One(_));
+        self.files.insert(key, inodes);
+        let is_pending = if is_first { false } else { self.pending.contains(&key) };
+        if !is_pending && !self.show(&key, 1, set)? {
+            self.pending.insert(key);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, inode: u64, key: &IndexKey) -> Result<(), SegmentError> {
+        self.keys.remove(&inode);
+        let left = self.files.get(key).and_then(|inodes| inodes.without(inode));
+        let is_last = left.is_none();
+        match left {
+            Some(inodes) => _ = self.files.insert(*key, inodes),
+            None => _ = self.files.remove(key),
+        }
+        if self.pending.contains(key) {
+            if is_last {
+                self.pending.remove(key);
+            }
+            return Ok(());
+        }
+        for part in &mut self.parts {
+            if let Some(rows) = part.segment.find(key)?
+                && !rows.is_empty()
+                && part.times(rows.start) > 0
+            {
+                return part.change(rows, false, &mut self.sums);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the passages of a content in so many more files; returns whether some segment has it.
+    fn show(&mut self, key: &IndexKey, times: usize, set: &SegmentSet) -> Result<bool, SegmentError> {
+        // Where it is shown already, if it is.
+        for part in &mut self.parts {
+            if let Some(rows) = part.segment.find(key)?
+                && part.times(rows.start) > 0
+                && !rows.is_empty()
+            {
+                for _ in 0..times {
+                    part.change(rows.clone(), true, &mut self.sums)?;
+                }
+                return Ok(true);
+            }
+        }
+        let Some((segment, rows)) = set.find(key) else { return Ok(false) };
+        if rows.is_empty() {
+            return Ok(true);
+        }
+        let place = self.parts.iter().position(|part| Arc::ptr_eq(&part.segment, segment));
+        let place = place.unwrap_or_else(|| {
+            let (segment, rows) = (segment.clone(), Arc::default());
+            self.parts.push(VisiblePart { segment, rows, repeated: OrdMap::new() });
+            self.parts.len() - 1
+        });
+        for _ in 0..times {
+            self.parts[place].change(rows.clone(), true, &mut self.sums)?;
+        }
+        Ok(true)
+    }
+
+    /// Returns whether every name of a file is hidden.
+    fn is_hidden(&self, inode: u64, node: &FileNode) -> bool {
+        self.hidden.hides.is_some()
+            && node.content().is_some()
+            && paths(&self.tree, inode).all(|(_, path)| self.hidden.hides(&path))
+    }
+}
+
+/// Goes through the paths of a file, each with the folder that it is in.
+pub(super) fn paths(tree: &Tree, inode: u64) -> impl Iterator<Item = (u64, Vec<u8>)> {
+    let names = tree.node(inode).ok().into_iter().flat_map(|node| node.names());
+    names.filter_map(|(folder, name)| {
+        let mut path = tree.path(folder)?;
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+        Some((folder, path))
+    })
+}
+
+/// Returns whether a folder has another place, so that all below it has another path.
+fn moves_folders(old: &Tree, new: &Tree) -> bool {
+    old.unlike(new).any(|unlike| match (unlike.old, unlike.new) {
+        (Some(old), Some(new)) => old.directory().is_some() && !old.names().eq(new.names()),
+        _ => false,
+    })
+}

@@ -1,0 +1,313 @@
+//! The indexer of files: the thread that indexes what is written to `files/`, and keeps the segments of that index few.
+//!
+//! It wakes soon after a write, works in small steps on snapshots and holds no lock while it reads or indexes. Questions index
+//! little themselves (`views/file_search.rs`), so it is never waited for. What is in memory goes to files at a seal, or before
+//! where it is much.
+
+use std::collections::{BTreeSet, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::file_index::{IndexKey, IndexSegment, IndexableContent, index_contents, merge_segments};
+use crate::memory::catalog::{BranchId, BranchRef, Catalog, ResolvedView, View};
+use crate::memory::storage::file_index::{in_memory, to_merge};
+use crate::memory::{Error, Memory};
+use crate::object::Hash;
+use crate::sync::{Condvar, Mutex};
+use crate::workspace::Tree;
+
+/// How long more writes are waited for.
+const DELAY: Duration = Duration::from_millis(200);
+/// Files and bytes of a step.
+const STEP: (usize, u64) = (1_024, 4 << 20);
+/// Bytes in memory from which on they go to a file without a seal.
+const MEMORY_BYTES_MAX: u64 = 16 << 20;
+
+/// A segment is written again where nothing has more than one in so many of its contents.
+const DEAD_SHARE: u32 = 4;
+
+/// What the thread is asked to do.
+#[derive(Default)]
+struct FileIndexRequests {
+    /// Branches that were written to.
+    branches: BTreeSet<BranchId>,
+    /// Every branch is to be looked at.
+    all: bool,
+    /// What is kept of views is to follow what a seal put in place.
+    refresh: bool,
+    stop: bool,
+    busy: bool,
+}
+
+impl FileIndexRequests {
+    fn is_idle(&self) -> bool {
+        !self.all && !self.refresh && self.branches.is_empty()
+    }
+}
+
+/// What the thread does next.
+struct Work {
+    branches: BTreeSet<BranchId>,
+    all: bool,
+    refresh: bool,
+}
+
+/// The thread that indexes files, seen from outside.
+#[derive(Clone, Default)]
+pub(in crate::memory) struct FileIndexer(Arc<(Mutex<FileIndexRequests>, Condvar)>);
+
+impl FileIndexer {
+    /// Asks the thread to look at a branch soon.
+    pub fn wake(&self, branch: BranchId) {
+        let mut requests = self.0.0.lock();
+        let is_first = requests.branches.is_empty();
+        requests.branches.insert(branch);
+        drop(requests);
+        if is_first {
+            self.0.1.notify_all();
+        }
+    }
+
+    /// Asks the thread to let go of trees that a seal has put others in place of.
+    pub fn refresh(&self) {
+        self.request(|requests| requests.refresh = true);
+    }
+
+    fn request(&self, change: impl FnOnce(&mut FileIndexRequests)) {
+        change(&mut self.0.0.lock());
+        self.0.1.notify_all();
+    }
+
+    /// Tells the thread to end.
+    pub fn stop(&self) {
+        self.request(|requests| requests.stop = true);
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.0.0.lock().stop
+    }
+
+    /// Waits until the thread is at rest: it has nothing to do, or was told to end and did.
+    fn rest(&self) {
+        let working = |requests: &mut FileIndexRequests| requests.busy || (!requests.stop && !requests.is_idle());
+        drop(self.0.1.wait_while(self.0.0.lock(), working));
+    }
+
+    /// Waits for a request, and then for more; returns what to do, or nothing to end.
+    fn next(&self) -> Option<Work> {
+        let mut requests = self.0.0.lock();
+        requests.busy = false;
+        self.0.1.notify_all();
+        let idle = |requests: &mut FileIndexRequests| !requests.stop && requests.is_idle();
+        let requests = self.0.1.wait_while(requests, idle);
+        let (mut requests, _) = self.0.1.wait_timeout_while(requests, DELAY, |requests| !requests.stop);
+        requests.busy = !requests.stop;
+        let FileIndexRequests { branches, all, refresh, .. } = &mut *requests;
+        let (branches, all) = (std::mem::take(branches), std::mem::take(all));
+        let work = Work { branches, all, refresh: std::mem::take(refresh) };
+        (!requests.stop).then_some(work)
+    }
+}
+
+impl Memory {
+    /// Starts the thread that indexes files. It ends with the store.
+    pub(in crate::memory) fn start_file_indexer(self: &Arc<Self>) {
+        let (memory, indexer) = (Arc::downgrade(self), self.maintenance.file_indexer.clone());
+        let life = move || {
+            while let Some(work) = indexer.next() {
+                if catch_unwind(AssertUnwindSafe(|| carry_out(&memory, &indexer, work))).is_err() {
+                    log::error!("the indexing of files ended in an internal error and is tried again later");
+                }
+            }
+        };
+        self.maintenance.file_indexer.request(|requests| requests.all = true);
+        if let Err(error) = std::thread::Builder::new().name("file-indexer".to_owned()).spawn(life) {
+            log::warn!("files are indexed by questions alone: {error}");
+            self.maintenance.file_indexer.stop();
+        }
+    }
+
+    /// Tells the indexer of files to end, and waits until it has.
+    pub(in crate::memory) fn stop_file_indexer(&self) {
+        self.maintenance.file_indexer.stop();
+        self.maintenance.file_indexer.rest();
+    }
+
+    /// Waits until the files that were written so far are indexed.
+    pub fn wait_files_indexed(&self) {
+        self.maintenance.file_indexer.rest();
+    }
+
+    /// Indexes some of what a branch has; returns whether there may be more.
+    fn index_step(&self, branch: BranchId) -> Result<bool, Error> {
+        let view = View::Branch(branch);
+        let purges = self.storage.file_index.purges();
+        let Some(files) = self.visible_files(&view)? else { return Ok(false) };
+        let claim = self.storage.file_index.claim(files.pending(), purges, STEP);
+        let bytes = claim.contents.iter().map(IndexableContent::bytes).sum();
+        if claim.contents.is_empty() {
+            return Ok(false);
+        }
+        self.admission.budget.admit(bytes)?;
+        let indexed = index_contents(claim.contents.clone(), self.packs());
+        self.storage.file_index.publish(claim, indexed);
+        self.merge_in_memory()?;
+        Ok(true)
+    }
+
+    /// Makes one segment of many small ones in memory.
+    pub(in crate::memory) fn merge_in_memory(&self) -> Result<(), Error> {
+        let due = to_merge(in_memory(&self.storage.file_index.set()).into_iter());
+        if !due.is_empty() {
+            let merged = merge_segments(&due, |_| true)?;
+            self.storage.file_index.replace(&due, merged);
+        }
+        Ok(())
+    }
+
+    /// Moves what is indexed in memory to a file, without contents that nothing has any longer, and makes one file of many. Where
+    /// the disk refuses, or has fewer bytes to spare, it stays as it is: all of it can be made again. Returns the files that there
+    /// are. For who holds `sealing`.
+    pub(in crate::memory) fn flush_file_index(&self, catalog: &Catalog, spare: u64) -> Vec<Hash> {
+        let flush = || -> Result<(), Error> {
+            let index = &self.storage.file_index;
+            let memory = in_memory(&index.set());
+            if !memory.is_empty() && index.bytes_in_memory() <= spare {
+                let live = live_contents(catalog);
+                let merged = merge_segments(&memory, |key| live.contains(key))?;
+                let file = merged.map(|merged| merged.persist(&self.storage.segments.blobs)).transpose()?;
+                index.replace(&memory, file);
+            }
+            let due = to_merge(index.set().segments.iter().filter(|segment| segment.name().is_some()).cloned());
+            if !due.is_empty() && due.iter().map(|segment| segment.bytes()).sum::<u64>() <= spare {
+                self.rewrite(&due, &live_contents(catalog))?;
+            }
+            Ok(())
+        };
+        if let Err(error) = flush() {
+            self.storage.file_index.drop_broken();
+            log::warn!("a part of the index of files stays in memory for now: {error}");
+        }
+        self.storage.file_index.names()
+    }
+
+    /// Lets go of what of the index nothing has any longer, as far as that is much.
+    pub(in crate::memory) fn collect_file_index(&self) {
+        if let Err(error) = self.prune_file_index(&self.catalog().clone(), DEAD_SHARE) {
+            self.storage.file_index.drop_broken();
+            log::warn!("the index of files stays as large as it is for now: {error}");
+        }
+    }
+
+    /// Writes again, without contents that nothing has, the segments of which that is a good part: more than one in `share`.
+    fn prune_file_index(&self, catalog: &Catalog, share: u32) -> Result<(), Error> {
+        let live = live_contents(catalog);
+        for segment in &self.storage.file_index.set().segments {
+            let mut dead = 0;
+            for n in 0..segment.contents() {
+                dead += u32::from(!live.contains(&segment.key(n)?));
+            }
+            if dead > 0 && dead.saturating_mul(share) >= segment.contents() {
+                self.rewrite(std::slice::from_ref(segment), &live)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one segment of some, in a file if one of them has a file.
+    fn rewrite(&self, segments: &[Arc<IndexSegment>], live: &HashSet<IndexKey>) -> Result<(), Error> {
+        let mut merged = merge_segments(segments, |key| live.contains(key))?;
+        if segments.iter().any(|segment| segment.name().is_some()) {
+            merged = merged.map(|merged| merged.persist(&self.storage.segments.blobs)).transpose()?;
+        }
+        self.storage.file_index.replace(segments, merged);
+        Ok(())
+    }
+
+    /// Takes out of the index, and of what is kept in memory of it, what no branch has any longer. What can't be written again
+    /// goes as a whole, and is made again later.
+    pub(in crate::memory) fn purge_file_index(&self) {
+        let index = &self.storage.file_index;
+        index.note_purge();
+        self.file_views.clear();
+        if let Err(error) = self.prune_file_index(&self.catalog().clone(), u32::MAX) {
+            log::warn!("the index of files is made again: {error}");
+            index.replace(&index.set().segments, None);
+        }
+    }
+}
+
+/// Indexes what is new in some branches, or in all, until nothing is or the thread is told to end.
+fn carry_out(memory: &Weak<Memory>, indexer: &FileIndexer, work: Work) {
+    let Some(store) = memory.upgrade() else { return };
+    if work.refresh {
+        store.refresh_file_views(|| indexer.is_stopping());
+    }
+    let branches = if work.all { store.branches_with_files() } else { work.branches.into_iter().collect() };
+    drop(store);
+    for branch in branches {
+        loop {
+            let Some(store) = memory.upgrade().filter(|_| !indexer.is_stopping()) else { return };
+            match store.index_step(branch) {
+                Ok(true) => {}
+                // It has ended meanwhile.
+                Ok(false) | Err(Error::Gone) => break,
+                Err(error) => {
+                    store.storage.file_index.drop_broken();
+                    log::warn!("files could not be indexed and are tried again later: {error}");
+                    break;
+                }
+            }
+            if store.storage.file_index.bytes_in_memory() > MEMORY_BYTES_MAX
+                && !store.is_read_only()
+                && let Err(error) = store.seal()
+            {
+                log::warn!("the index of files stays in memory for now: {error}");
+                break;
+            }
+        }
+    }
+}
+
+impl Memory {
+    /// Brings what is kept of views up to date, and drops it of those that are gone.
+    fn refresh_file_views(&self, is_over: impl Fn() -> bool) {
+        let catalog = self.catalog().clone();
+        let is_there = |view: &View| ResolvedView::new(&catalog, view).is_ok();
+        for view in self.file_views.retain(is_there) {
+            if is_over() {
+                return;
+            }
+            if let Err(error) = self.visible_files(&view) {
+                log::debug!("the files of a view could not be looked at: {error}");
+            }
+        }
+    }
+
+    /// Returns the branches that have files, without those that have just the files of their parents.
+    fn branches_with_files(&self) -> Vec<BranchId> {
+        let catalog = self.catalog().clone();
+        let has_own = |(_, branch): &(&BranchId, &BranchRef)| {
+            let parent = branch.parent.and_then(|parent| catalog.branches.get(&parent));
+            let files = branch.state.files();
+            files.totals().files > 0 && !parent.is_some_and(|parent| parent.state.files().is_clone_of(files))
+        };
+        catalog.branches.iter().filter(has_own).map(|(id, _)| *id).collect()
+    }
+}
+
+/// Returns the contents that questions may find: those of all branches and checkpoints. Trees that share most cost what they do
+/// not share.
+fn live_contents(catalog: &Catalog) -> HashSet<IndexKey> {
+    let (mut live, mut before) = (HashSet::new(), Tree::default());
+    for branch in catalog.branches.values() {
+        let checkpoints = branch.checkpoints.values().map(|checkpoint| &checkpoint.state);
+        for state in std::iter::once(&branch.state).chain(checkpoints) {
+            let nodes = before.unlike(state.files()).filter_map(|unlike| unlike.new);
+            live.extend(nodes.filter_map(|node| IndexableContent::of(node)).map(|content| content.key));
+            before = state.files().clone();
+        }
+    }
+    live
+}

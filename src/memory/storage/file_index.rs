@@ -1,0 +1,215 @@
+//! The index of files of a store: its segments, and which contents somebody is indexing.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::file_index::{IndexKey, IndexSegment, IndexableContent, Indexed, SegmentSet};
+use crate::memory::{Error, Kind};
+use crate::object::{BlobStore, Hash};
+use crate::sync::{Condvar, Mutex};
+
+/// So many segments of about one size become one.
+const MERGED_AT_ONCE: usize = 8;
+/// The size up to which segments are all of one size, in bytes.
+const SMALL_BYTES: u64 = 16 << 10;
+/// Bytes of a segment that is merged no more.
+const MERGED_BYTES_MAX: u64 = 256 << 20;
+
+/// The segments of the index of files.
+#[derive(Default)]
+pub(in crate::memory) struct FileIndex {
+    state: Mutex<FileIndexState>,
+    settled: Condvar,
+}
+
+#[derive(Default)]
+struct FileIndexState {
+    set: Arc<SegmentSet>,
+    /// Contents that somebody is indexing.
+    claimed: HashSet<IndexKey>,
+    /// Contents that could not be read; they are not tried again by the same process.
+    unreadable: HashSet<IndexKey>,
+    /// Files that the manifest names.
+    named: Vec<Hash>,
+    /// Purges so far: what was read before one is not indexed after it.
+    purges: u64,
+}
+
+/// Contents that the holder indexes; nobody else does meanwhile.
+pub(in crate::memory) struct Claim<'a> {
+    index: &'a FileIndex,
+    /// What is to be indexed.
+    pub contents: Vec<IndexableContent>,
+    keys: Vec<IndexKey>,
+    purges: u64,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut state = self.index.state.lock();
+        for key in &self.keys {
+            state.claimed.remove(key);
+        }
+        drop(state);
+        self.index.settled.notify_all();
+    }
+}
+
+impl FileIndex {
+    /// Opens the files that a manifest names. One that is missing or damaged is as good as none.
+    pub fn open(blobs: &BlobStore, named: Vec<Hash>) -> FileIndex {
+        let open = |name: &Hash| match IndexSegment::open(blobs, *name) {
+            Ok(segment) => Some(segment),
+            Err(error) => {
+                log::warn!("a part of the index of files is made again: {error}");
+                None
+            }
+        };
+        let set = SegmentSet { version: 1, segments: named.iter().filter_map(open).collect() };
+        let state = FileIndexState { set: Arc::new(set), named, ..FileIndexState::default() };
+        FileIndex { state: Mutex::new(state), settled: Condvar::default() }
+    }
+
+    /// Returns the segments.
+    pub fn set(&self) -> Arc<SegmentSet> {
+        self.state.lock().set.clone()
+    }
+
+    /// Returns how many purges there were; what is claimed or kept must have been looked up after the last one.
+    pub fn purges(&self) -> u64 {
+        self.state.lock().purges
+    }
+
+    /// Notes that contents were purged: what somebody is indexing right now does not count.
+    pub fn note_purge(&self) {
+        let mut state = self.state.lock();
+        state.purges += 1;
+        state.unreadable.clear();
+    }
+
+    /// Returns the files of the present segments, each once.
+    pub fn names(&self) -> Vec<Hash> {
+        let set = self.set();
+        // Equal contents have equal files: one that was damaged may have been made again under its name.
+        let names: BTreeSet<Hash> = set.segments.iter().filter_map(|segment| segment.name()).collect();
+        names.into_iter().collect()
+    }
+
+    /// Returns all files that must stay: those of the present segments, and those that the manifest names.
+    pub fn live(&self) -> HashSet<Hash> {
+        let mut live: HashSet<Hash> = self.names().into_iter().collect();
+        live.extend(&self.state.lock().named);
+        live
+    }
+
+    /// Notes which files the manifest names; returns whether it named others that nothing needs any longer.
+    pub fn note_named(&self, named: &[Hash]) -> bool {
+        let before = std::mem::replace(&mut self.state.lock().named, named.to_vec());
+        before.iter().any(|name| !named.contains(name))
+    }
+
+    /// Takes contents that nobody else is indexing, so many files and bytes at most, and one at least.
+    pub fn claim(
+        &self,
+        wanted: impl Iterator<Item = IndexableContent>,
+        purges: u64,
+        (files, bytes): (usize, u64),
+    ) -> Claim<'_> {
+        let mut claim = Claim { index: self, contents: Vec::new(), keys: Vec::new(), purges };
+        let mut taken = 0;
+        for content in wanted {
+            let is_full = claim.contents.len() >= files || taken + content.bytes() > bytes;
+            if is_full && !claim.contents.is_empty() {
+                break;
+            }
+            let mut state = self.state.lock();
+            if !state.unreadable.contains(&content.key) && state.claimed.insert(content.key) {
+                taken += content.bytes();
+                claim.keys.push(content.key);
+                claim.contents.push(content);
+            }
+        }
+        claim
+    }
+
+    /// Adds what was made of a claim.
+    pub fn publish(&self, claim: Claim<'_>, indexed: Indexed) {
+        let mut state = self.state.lock();
+        if claim.purges == state.purges {
+            for (key, error) in &indexed.failed {
+                log::warn!("a file could not be read and is not found by its words: {error}");
+                state.unreadable.insert(*key);
+            }
+            state.change(|segments| segments.extend(indexed.segment));
+        }
+        drop(state);
+        drop(claim);
+    }
+
+    /// Waits until nobody is indexing any of these contents, for so long at most.
+    pub fn wait_for(&self, keys: &[IndexKey], limit: Duration) {
+        let state = self.state.lock();
+        drop(self.settled.wait_timeout_while(state, limit, |state| keys.iter().any(|key| state.claimed.contains(key))));
+    }
+
+    /// Puts a segment in place of others, if all of those are still there; returns whether it did.
+    pub fn replace(&self, old: &[Arc<IndexSegment>], new: Option<Arc<IndexSegment>>) -> bool {
+        let mut state = self.state.lock();
+        let is = |one: &Arc<IndexSegment>, other: &Arc<IndexSegment>| Arc::ptr_eq(one, other);
+        let all = old.iter().all(|gone| state.set.segments.iter().any(|segment| is(segment, gone)));
+        if all {
+            state.change(|segments| {
+                segments.retain(|segment| !old.iter().any(|gone| is(segment, gone)));
+                segments.extend(new);
+            });
+        }
+        all
+    }
+
+    /// Lets go of what turned out to be damaged, and returns whether what failed with `error` may go well with the segments
+    /// that are there now: it looked at those of a version, and somebody else may have let go of one meanwhile.
+    pub fn recovers_from(&self, error: &Error, version: u64) -> bool {
+        error.kind() == Kind::Damaged && (self.drop_broken() || self.set().version != version)
+    }
+
+    /// Lets go of segments that turned out to be damaged; returns whether there were any.
+    pub fn drop_broken(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_broken = state.set.segments.iter().any(|segment| segment.is_broken());
+        if is_broken {
+            state.change(|segments| segments.retain(|segment| !segment.is_broken()));
+        }
+        is_broken
+    }
+
+    /// Returns bytes of the segments that are in memory.
+    pub fn bytes_in_memory(&self) -> u64 {
+        in_memory(&self.set()).iter().map(|segment| segment.bytes()).sum()
+    }
+}
+
+impl FileIndexState {
+    fn change(&mut self, change: impl FnOnce(&mut Vec<Arc<IndexSegment>>)) {
+        let mut set = SegmentSet { version: self.set.version + 1, segments: self.set.segments.clone() };
+        change(&mut set.segments);
+        self.set = Arc::new(set);
+    }
+}
+
+/// Returns the segments that have no file.
+pub(in crate::memory) fn in_memory(set: &SegmentSet) -> Vec<Arc<IndexSegment>> {
+    set.segments.iter().filter(|segment| segment.name().is_none()).cloned().collect()
+}
+
+/// Returns segments of about one size that should become one; none where there are few of each size.
+pub(in crate::memory) fn to_merge(segments: impl Iterator<Item = Arc<IndexSegment>>) -> Vec<Arc<IndexSegment>> {
+    let mut tiers: BTreeMap<u32, Vec<Arc<IndexSegment>>> = BTreeMap::new();
+    for segment in segments {
+        if segment.bytes() < MERGED_BYTES_MAX {
+            let tier = (segment.bytes() / SMALL_BYTES).checked_ilog(MERGED_AT_ONCE as u64).map_or(0, |tier| tier + 1);
+            tiers.entry(tier).or_default().push(segment);
+        }
+    }
+    tiers.into_values().find(|tier| tier.len() >= MERGED_AT_ONCE).unwrap_or_default()
+}

@@ -1,0 +1,186 @@
+//! The files of a view as questions see them: kept by view, and brought up to date by what was written since.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::file_index::{
+    FileReader, HiddenPaths, IndexKey, IndexableContent, PermittedFiles, VisibleFiles, index_contents,
+};
+use crate::memory::catalog::settings::{Setting, Settings};
+use crate::memory::catalog::{ResolvedView, View};
+use crate::memory::{Error, Memory};
+use crate::sync::{Mutex, may_wait};
+use crate::workspace::Tree;
+
+/// Views that are kept.
+const VIEWS_MAX: usize = 512;
+/// Files and bytes that a question indexes itself.
+const INLINE: (usize, u64) = (1_024, 2 << 20);
+/// How long a question waits for what others are indexing.
+const WAIT: Duration = Duration::from_millis(250);
+/// How often a look is begun again that found damage in the index.
+const ROUNDS: usize = 4;
+
+/// What of the index each view shows, for those that were asked lately.
+#[derive(Default)]
+pub(in crate::memory) struct FileViews(Mutex<KeptViews>);
+
+#[derive(Default)]
+struct KeptViews {
+    views: HashMap<View, (Arc<VisibleFiles>, u64)>,
+    /// Grows with each use.
+    uses: u64,
+}
+
+impl FileViews {
+    pub fn get(&self, view: &View) -> Option<Arc<VisibleFiles>> {
+        let mut kept = self.0.lock();
+        kept.uses += 1;
+        let uses = kept.uses;
+        let (files, used) = kept.views.get_mut(view)?;
+        *used = uses;
+        Some(files.clone())
+    }
+
+    fn put(&self, view: &View, files: Arc<VisibleFiles>) {
+        let mut kept = self.0.lock();
+        kept.uses += 1;
+        let uses = kept.uses;
+        if kept.views.len() >= VIEWS_MAX && !kept.views.contains_key(view) {
+            let oldest = kept.views.iter().min_by_key(|(_, (_, used))| *used).map(|(view, _)| view.clone());
+            oldest.and_then(|oldest| kept.views.remove(&oldest));
+        }
+        let was = kept.views.insert(view.clone(), (files, uses));
+        // Not under the lock: it may be the last to hold a large tree.
+        drop(kept);
+        drop(was);
+    }
+
+    pub fn clear(&self) {
+        let was = std::mem::take(&mut self.0.lock().views);
+        drop(was);
+    }
+
+    /// Returns the views that are kept, without those that `is_there` does not know.
+    pub fn retain(&self, is_there: impl Fn(&View) -> bool) -> Vec<View> {
+        let views: Vec<View> = self.0.lock().views.keys().cloned().collect();
+        let (live, gone): (Vec<View>, Vec<View>) = views.into_iter().partition(is_there);
+        gone.iter().for_each(|view| {
+            let was = self.0.lock().views.remove(view);
+            drop(was);
+        });
+        live
+    }
+}
+
+/// A view's files at one moment, and by which rules they are hidden.
+struct FilesOfView {
+    tree: Tree,
+    hidden: HiddenPaths,
+    /// Views that it has most in common with.
+    bases: Vec<View>,
+}
+
+/// What a question may search.
+pub(in crate::memory) struct SearchableFiles {
+    pub files: PermittedFiles,
+    /// Files that are not indexed yet.
+    pub missing: u64,
+}
+
+impl Memory {
+    /// Returns what the index shows of a view as it is now; nothing where the view has no files.
+    pub(in crate::memory) fn visible_files(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
+        for _ in 1..ROUNDS {
+            let version = self.storage.file_index.set().version;
+            match self.look_at_files(view) {
+                // The next look goes without what was damaged.
+                Err(error) if self.storage.file_index.recovers_from(&error, version) => {}
+                // What can't be searched for a content was passed over.
+                Ok(_) if self.storage.file_index.drop_broken() => {}
+                found => return found,
+            }
+        }
+        self.look_at_files(view)
+    }
+
+    fn look_at_files(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
+        let (purges, set) = (self.storage.file_index.purges(), self.storage.file_index.set());
+        let Some(FilesOfView { tree, hidden, bases }) = self.files_of_view(view)? else { return Ok(None) };
+        let base = bases.iter().find_map(|view| self.file_views.get(view));
+        if let Some(kept) = base.as_ref().filter(|kept| kept.is_of(&tree, &hidden, &set)) {
+            if self.file_views.get(view).is_none() {
+                self.file_views.put(view, kept.clone());
+            }
+            return Ok(Some(kept.clone()));
+        }
+        let none = || Arc::new(VisibleFiles::none(hidden.clone()));
+        let files = Arc::new(base.unwrap_or_else(none).advanced(&tree, &hidden, &set)?);
+        if purges == self.storage.file_index.purges() {
+            self.file_views.put(view, files.clone());
+        }
+        Ok(Some(files))
+    }
+
+    fn files_of_view(&self, view: &View) -> Result<Option<FilesOfView>, Error> {
+        let catalog = self.catalog();
+        let seen = ResolvedView::new(&catalog, view)?;
+        let tree = seen.state.files().clone();
+        if tree.totals().files == 0 {
+            return Ok(None);
+        }
+        let parent = seen.branch.parent.map(View::Branch);
+        let bases = [view.clone(), View::Branch(view.branch())].into_iter().chain(parent).collect();
+        Ok(Some(FilesOfView { tree, hidden: hidden_paths(&seen.branch.settings), bases }))
+    }
+
+    /// Returns the files of a view that a caller may search; little that is not indexed yet is indexed before.
+    pub(in crate::memory) fn searchable_files(
+        &self,
+        view: &View,
+        reader: &FileReader,
+    ) -> Result<Option<SearchableFiles>, Error> {
+        let purges = self.storage.file_index.purges();
+        let Some(mut files) = self.visible_files(view)? else { return Ok(None) };
+        if files.counts().1 > 0 {
+            self.index_now(&files, purges)?;
+            files = self.visible_files(view)?.unwrap_or(files);
+            if files.counts().1 > 0 {
+                self.maintenance.file_indexer.wake(view.branch());
+            }
+        }
+        let missing = files.counts().1;
+        Ok(Some(SearchableFiles { files: files.permitted(reader)?, missing }))
+    }
+
+    /// Indexes what is not indexed yet, as far as that is little, and waits a moment for what others are at.
+    fn index_now(&self, files: &VisibleFiles, purges: u64) -> Result<(), Error> {
+        let index = &self.storage.file_index;
+        let claim = index.claim(files.pending(), purges, INLINE);
+        let bytes = claim.contents.iter().map(IndexableContent::bytes).sum();
+        // Without memory to spare it goes on with what is indexed.
+        if !claim.contents.is_empty() && self.admission.budget.admit(bytes).is_ok() {
+            let indexed = index_contents(claim.contents.clone(), self.packs());
+            index.publish(claim, indexed);
+            self.merge_in_memory()?;
+        }
+        // What is much is not waited for.
+        if files.counts().1 <= INLINE.0 as u64 && may_wait() {
+            let left: Vec<IndexKey> = files.pending().map(|content| content.key).collect();
+            index.wait_for(&left, WAIT);
+        }
+        Ok(())
+    }
+}
+
+/// Returns which paths the rules of a branch keep out of the index.
+fn hidden_paths(settings: &Settings) -> HiddenPaths {
+    let rules = settings.get(Setting::Rules).clone();
+    if !settings.rules().restrict_index() {
+        // Whatever else they say.
+        return HiddenPaths { rules: "".into(), hides: None };
+    }
+    let settings = settings.clone();
+    HiddenPaths { rules, hides: Some(Arc::new(move |path| settings.rules().of(path).noindex)) }
+}

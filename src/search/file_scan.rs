@@ -1,0 +1,83 @@
+//! The files of a branch as one of the places that a query looks at.
+
+use std::sync::Arc;
+
+use super::SearchError;
+use super::bm25_search::{BestRows, FileRow, HitKey, HitRow, floor};
+use super::clock::QueryTimer;
+use super::filter::Filter;
+use super::matched_terms::TERM_STEPS;
+use crate::file_index::{FilePath, IndexSegment, PassagePlace, PermittedFiles};
+use crate::segment::SegmentError;
+use crate::text::{MaxScore, Scorer};
+
+/// Steps that it takes to find the files that show a passage.
+const PATH_STEPS: usize = 64;
+
+/// Reads the text of a passage from a file.
+pub type PassageReader<'a> = dyn Fn(&IndexSegment, &PassagePlace, u64) -> Result<String, SegmentError> + 'a;
+
+/// The files of a branch, as far as the caller may read them.
+pub struct FileSource<'a> {
+    /// What hits from there name as their source.
+    pub source: Arc<str>,
+    /// The branch whose files they are.
+    pub branch: Arc<str>,
+    /// What is indexed.
+    pub files: PermittedFiles,
+    /// Reads what is shown.
+    pub read: &'a PassageReader<'a>,
+}
+
+/// The files, and the rules of the search.
+pub struct FileScan<'a> {
+    /// What is searched.
+    pub files: &'a PermittedFiles,
+    /// The time limit.
+    pub clock: &'a QueryTimer<'a>,
+    /// Whether the filter lets files through, which have no metadata.
+    is_wanted: bool,
+}
+
+impl<'a> FileScan<'a> {
+    /// Prepares a search.
+    pub fn new(files: &'a PermittedFiles, filter: Option<&Filter>, clock: &'a QueryTimer<'a>) -> FileScan<'a> {
+        let is_wanted = filter.is_none_or(|filter| filter.matches(&serde_json::Value::Null));
+        FileScan { files, clock, is_wanted }
+    }
+
+    /// Offers the passages that hold some of the terms.
+    pub fn score(&self, terms: &[Box<str>], scorer: &Scorer, top: &mut BestRows) -> Result<(), SearchError> {
+        if !self.is_wanted {
+            return Ok(());
+        }
+        for part in self.files.parts() {
+            self.clock.spend(terms.len() * TERM_STEPS)?;
+            let postings = part.segment.postings()?;
+            let lists = terms.iter().map(|term| postings.term(term)).collect();
+            let (mut rows, mut from) = (MaxScore::new(lists, scorer), 0);
+            while let Some(row) = rows.seek(from, floor(top)) {
+                from = row + 1;
+                self.clock.spend(1 + terms.len())?;
+                if part.times(row) > 0
+                    && let Some(score) = rows.score(row, postings.length(row), scorer, floor(top))
+                    && score >= floor(top)
+                {
+                    self.offer(&part.segment, row, score, top)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn offer(&self, segment: &Arc<IndexSegment>, row: u32, score: f64, top: &mut BestRows) -> Result<(), SearchError> {
+        self.clock.spend(PATH_STEPS)?;
+        let place = segment.place(row)?;
+        for FilePath { path, inode } in self.files.files_of(segment, row)? {
+            let key = HitKey::File { path, line: place.line, start: place.start };
+            let segment = segment.clone();
+            top.push(score, key, HitRow::File(FileRow { segment, place, inode }));
+        }
+        Ok(())
+    }
+}

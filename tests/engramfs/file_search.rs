@@ -1,0 +1,236 @@
+//! Text files as answers to queries: what is found, and what becomes of the index.
+
+mod model;
+
+use std::sync::Arc;
+
+use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use engramfs::memory::{Attrs, BranchId, FILES_ROOT, FileName, FileOp, FileReader, Memory, Query, Setting, View};
+
+use crate::files::write;
+use crate::support::{main_of, open, open_on, put, verify, who};
+
+fn found(memory: &Memory, branch: BranchId, text: &str) -> Vec<String> {
+    let answer = memory.ask(&View::Branch(branch), &Query::of_text(text).unwrap()).unwrap();
+    assert_eq!(answer.reason, None);
+    answer
+        .hits
+        .iter()
+        .map(|hit| hit.file.as_ref().map_or_else(|| hit.id.to_string(), |file| file.path.to_string()))
+        .collect()
+}
+
+/// The files of the index: those that begin with its kind.
+fn index_files(disk: &ForgetfulDisk) -> Vec<String> {
+    let is_index = |path: &String| {
+        let bytes = disk.bytes(path).unwrap();
+        let length = u64::from_le_bytes(bytes[bytes.len() - 16..bytes.len() - 8].try_into().unwrap()) as usize;
+        bytes[bytes.len() - 16 - length] == 0x78
+    };
+    let paths = disk.files().into_iter().map(|(path, _)| path).filter(|path| path.starts_with("segments/"));
+    paths.filter(is_index).collect()
+}
+
+#[test]
+fn a_store_that_is_opened_again_has_its_index_and_forks_share_it() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    (0..50)
+        .for_each(|n| write(&memory, main, &format!("d{}/n{n}.md", n % 5), &format!("# Note {n}\n\nheron number{n}")));
+    memory.wait_files_indexed();
+    memory.seal().unwrap();
+    let files = index_files(&disk);
+    assert_eq!(files.len(), 1);
+    for n in 0..20 {
+        let fork = memory.fork(&who(), main, &format!("f{n}"), None).unwrap();
+        assert_eq!(found(&memory, fork, &format!("number{n}")), [format!("d{}/n{n}.md", n % 5)]);
+    }
+    memory.seal().unwrap();
+    assert_eq!(index_files(&disk), files, "forks add nothing");
+    memory.close().unwrap();
+    let memory = open(&disk).unwrap();
+    memory.wait_files_indexed();
+    assert_eq!(found(&memory, main, "number7"), ["d2/n7.md"]);
+    memory.close().unwrap();
+    assert_eq!(index_files(&disk), files, "nothing was indexed again");
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn what_is_killed_before_a_seal_is_found_after_the_next_opening() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    (0..400).for_each(|n| write(&memory, main, &format!("n{n}.txt"), &format!("word number{n}")));
+    memory.sync().unwrap();
+    let disk = disk.power_cut_keep_nothing();
+    drop(memory);
+    let memory = open(&disk).unwrap();
+    memory.wait_files_indexed();
+    assert_eq!(found(&memory, main, "number399"), ["n399.txt"]);
+}
+
+#[test]
+fn a_damaged_or_missing_index_is_made_again_and_never_in_the_way() {
+    for harm in ["flip", "cut", "remove"] {
+        let disk = ForgetfulDisk::new();
+        let memory = open(&disk).unwrap();
+        let main = main_of(&memory);
+        (0..300).for_each(|n| write(&memory, main, &format!("n{n}.txt"), &format!("a word and number{n}")));
+        memory.wait_files_indexed();
+        memory.close().unwrap();
+        let [path] = &index_files(&disk)[..] else { panic!("one file") };
+        let bytes = disk.bytes(path).unwrap();
+        for at in (64..bytes.len()).step_by(bytes.len() / 16) {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1;
+            match harm {
+                "flip" => {}
+                "cut" => bytes.truncate(at),
+                _ => bytes.clear(),
+            }
+            disk.remove(path).unwrap();
+            if harm != "remove" {
+                disk.create(path).unwrap().write_all_at(&bytes, 0).unwrap();
+            }
+            assert!(verify(&disk).is_err(), "{harm} at {at}");
+            let memory = open(&disk).unwrap();
+            memory.wait_files_indexed();
+            for n in [0, 150, 299] {
+                assert_eq!(found(&memory, main, &format!("number{n}")), [format!("n{n}.txt")], "{harm} at {at}");
+            }
+            memory.close().unwrap();
+            verify(&disk).unwrap();
+            if harm == "remove" {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_the_index_in_memory_and_loses_nothing() {
+    let faulty = Arc::new(FaultyDisk::new(ForgetfulDisk::new()));
+    let memory = open_on(faulty.clone()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "a.txt", "a first heron");
+    memory.seal().unwrap();
+    write(&memory, main, "b.txt", "a second heron");
+    assert_eq!(found(&memory, main, "second"), ["b.txt"]);
+    faulty.plan(Fault { sticky: true, ..Fault::once(1, &[Call::Create, Call::Write], libc::ENOSPC) });
+    memory.seal().unwrap_err();
+    assert_eq!(found(&memory, main, "heron"), ["a.txt", "b.txt"]);
+    faulty.clear();
+    memory.seal().unwrap();
+    assert_eq!(found(&memory, main, "heron"), ["a.txt", "b.txt"]);
+    memory.close().unwrap();
+    let memory = open_on(faulty).unwrap();
+    assert_eq!(found(&memory, main, "second"), ["b.txt"]);
+}
+
+#[test]
+fn a_purge_takes_the_words_out_of_the_index() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "leak.md", "the password is hunter2");
+    write(&memory, main, "other.md", "a harmless heron");
+    assert_eq!(found(&memory, main, "hunter2"), ["leak.md"]);
+    memory.seal().unwrap();
+    let holds = |path: &str| disk.bytes(path).unwrap().windows(7).any(|window| window == b"hunter2");
+    let [path] = &index_files(&disk)[..] else { panic!("one file") };
+    assert!(holds(path), "a control");
+    memory.purge(&who(), main, &["files/leak.md".to_owned()], Default::default()).unwrap();
+    assert_eq!(disk.files().into_iter().map(|(path, _)| path).filter(|path| holds(path)).collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(found(&memory, main, "hunter2"), [""; 0]);
+    assert_eq!(found(&memory, main, "heron"), ["other.md"]);
+    memory.close().unwrap();
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn what_nothing_has_any_longer_leaves_the_index() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Keep, "0s").unwrap();
+    (0..40).for_each(|n| write(&memory, main, &format!("n{n}.md"), &format!("stone{n} {}", "filler ".repeat(100))));
+    memory.wait_files_indexed();
+    memory.seal().unwrap();
+    let size =
+        |disk: &ForgetfulDisk| index_files(disk).iter().map(|path| disk.bytes(path).unwrap().len()).sum::<usize>();
+    let before = size(&disk);
+    (0..40).filter(|n| n % 4 > 0).for_each(|n| {
+        let name = FileName::new(format!("n{n}.md").as_bytes()).unwrap();
+        memory.edit(&who(), main, FileOp::Unlink { parent: FILES_ROOT, name, keep: false }).unwrap();
+    });
+    memory.gc(&who(), None, false).unwrap();
+    assert!(size(&disk) < before / 2, "{} of {before}", size(&disk));
+    assert_eq!(found(&memory, main, "stone8"), ["n8.md"]);
+    assert_eq!(found(&memory, main, "stone9"), [""; 0]);
+}
+
+/// One name of the file is closed to the caller, under the other one a rule hides it: it counted for the scores of others.
+#[test]
+fn a_file_that_is_hidden_under_the_one_name_and_closed_under_the_other_counts_for_nothing() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "/hidden/** noindex\n** text").unwrap();
+    write(&memory, main, "shut/a.txt", "a heron");
+    write(&memory, main, "hidden/b.txt", "nothing");
+    let tree = memory.files(&View::Branch(main)).unwrap();
+    let of = |path: &str| tree.resolve(path.as_bytes()).unwrap();
+    let name = FileName::new(b"a.txt").unwrap();
+    memory.edit(&who(), main, FileOp::Link { inode: of("shut/a.txt"), parent: of("hidden"), name }).unwrap();
+    let attrs = Attrs { mode: Some(0o700), ..Attrs::default() };
+    memory.edit(&who(), main, FileOp::SetAttr { inode: of("shut"), attrs }).unwrap();
+    memory.commit(&who(), main, vec![put("r", None, Some("a heron"))]).unwrap();
+    let reader = FileReader { uid: 1001, groups: Vec::new(), knows_all_groups: true };
+    let ask = |scope: &str| {
+        let query = Query::parse(&format!("{{\"text\":\"heron\",\"scope\":[{scope}]}}")).unwrap();
+        let answer = memory.ask_for(&reader, &View::Branch(main), &query).unwrap();
+        answer.hits.iter().map(|hit| (hit.id.to_string(), hit.score.value())).collect::<Vec<_>>()
+    };
+    assert_eq!(ask("\"branch\",\"files\""), ask("\"branch\""));
+}
+
+#[test]
+fn scopes_filters_and_modes_choose_among_records_and_files() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "a/b.md", "# Herons\n\nwade in water");
+    memory.commit(&who(), main, vec![put("r", Some(vec![1.0, 0.0]), Some("a heron wades"))]).unwrap();
+    let ask = |question: &str| {
+        let answer = memory.ask(&View::Branch(main), &Query::parse(question).unwrap()).unwrap();
+        let hits = answer.hits.iter().map(|hit| hit.source.to_string()).collect::<Vec<_>>().join(" ");
+        (answer.mode.to_string(), hits)
+    };
+    let both = |mode: &str, hits: &str| (mode.to_owned(), hits.to_owned());
+    assert_eq!(ask(r#"{"text":"heron"}"#), both("text", "branch files"));
+    assert_eq!(ask(r#"{"text":"heron","scope":["branch"]}"#), both("text", "branch"));
+    assert_eq!(ask(r#"{"text":"heron","scope":["log","files"]}"#), both("text", "files"));
+    assert_eq!(ask(r#"{"text":"heron","scope":["log"]}"#), both("text", ""));
+    assert_eq!(ask(r#"{"text":"heron","vector":[1,0]}"#), both("hybrid", "branch files"));
+    assert_eq!(ask(r#"{"text":"heron","vector":[1,0],"mode":"vector"}"#), both("vector", "branch"));
+    assert_eq!(ask(r#"{"text":"heron","filter":{"kind":"note"}}"#), both("text", ""));
+    for filter in [r#"{"kind":{"$ne":"x"}}"#, r#"{"kind":{"$exists":false}}"#, r#"{"kind":{"$nin":["x"]}}"#] {
+        assert_eq!(ask(&format!(r#"{{"text":"heron","filter":{filter}}}"#)), both("text", "branch files"), "{filter}");
+    }
+    let answer = memory.ask(&View::Branch(main), &Query::of_text("water").unwrap()).unwrap();
+    let line: serde_json::Value = serde_json::from_str(answer.to_lines(0).lines().nth(1).unwrap()).unwrap();
+    assert_eq!((&line["path"], &line["line"], &line["source"]), (&"a/b.md".into(), &1.into(), &"files".into()));
+    assert!(line.get("id").is_none() && line["text"] == "# Herons\n\nwade in water" && line["branch"] == "main");
+}
+
+#[test]
+fn a_file_that_is_cut_at_the_limit_is_found_up_to_there() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    // The limit lies within a character.
+    let text = format!("early {}late", "é line\n".repeat((4 << 20) / 8));
+    write(&memory, main, "big.txt", &text);
+    memory.wait_files_indexed();
+    assert_eq!(found(&memory, main, "early"), ["big.txt"]);
+    assert_eq!(found(&memory, main, "late"), [""; 0]);
+}
