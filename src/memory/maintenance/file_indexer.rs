@@ -156,6 +156,16 @@ impl Memory {
         Ok(true)
     }
 
+    /// Moves the index to a file where it takes much memory, and returns whether it takes little then. In a store that is opened
+    /// for reading it stays.
+    fn relieve_memory(&self) -> Result<bool, Error> {
+        let takes_much = || self.storage.file_index.bytes_in_memory() > MEMORY_BYTES_MAX;
+        if takes_much() && !self.is_read_only() {
+            self.seal()?;
+        }
+        Ok(self.is_read_only() || !takes_much())
+    }
+
     /// Makes one segment of many small ones in memory.
     pub(in crate::memory) fn merge_in_memory(&self) -> Result<(), Error> {
         let due = to_merge(in_memory(&self.storage.file_index.set()).into_iter());
@@ -249,7 +259,7 @@ fn carry_out(memory: &Weak<Memory>, indexer: &FileIndexer, work: Work) {
     for branch in branches {
         loop {
             let Some(store) = memory.upgrade().filter(|_| !indexer.is_stopping()) else { return };
-            match store.index_step(branch) {
+            match store.relieve_memory().and_then(|is_relieved| Ok(is_relieved && store.index_step(branch)?)) {
                 Ok(true) => {}
                 // It has ended meanwhile.
                 Ok(false) | Err(Error::Gone) => break,
@@ -258,13 +268,6 @@ fn carry_out(memory: &Weak<Memory>, indexer: &FileIndexer, work: Work) {
                     log::warn!("files could not be indexed and are tried again later: {error}");
                     break;
                 }
-            }
-            if store.storage.file_index.bytes_in_memory() > MEMORY_BYTES_MAX
-                && !store.is_read_only()
-                && let Err(error) = store.seal()
-            {
-                log::warn!("the index of files stays in memory for now: {error}");
-                break;
             }
         }
     }

@@ -106,7 +106,9 @@ impl Memory {
     /// number of the journal file that the last collection began. Returns that of this one.
     pub(in crate::memory) fn tidy(&self, tidied: Option<u64>) -> Result<Option<u64>, Error> {
         let Some(journal) = self.journal() else { return Ok(tidied) };
-        let unsealed = self.unsealed_bytes().max(self.storage.file_index.bytes_in_memory());
+        let indexed = self.storage.file_index.bytes_in_memory();
+        // Without room for it the index stays in memory, however often this is tried.
+        let unsealed = self.unsealed_bytes().max(if indexed <= self.spare_bytes() { indexed } else { 0 });
         let is_small = journal.length() < TIDIED_JOURNAL_BYTES && unsealed < TIDIED_JOURNAL_BYTES;
         let now = self.now();
         let has_outdated = || self.catalog().branches.values().any(|branch| outdated(branch, now).next().is_some());
