@@ -149,7 +149,7 @@ fn a_time_means_the_newest_kept_state_at_or_before_it() {
 fn labels_that_read_as_something_else_are_refused() {
     let disk = ForgetfulDisk::new();
     let (memory, x) = made("x", &disk);
-    for label in ["12", "-10m", "@v1", "2026-01-01T00:00:00Z", &"ab".repeat(32)] {
+    for label in ["12", "-10m", "-30s", "@v1", "2026-01-01T00:00:00Z", &"ab".repeat(32)] {
         assert_eq!(code(memory.checkpoint(&who(), x, label, None)), ("bad_name", Kind::Invalid), "{label}");
     }
     memory.checkpoint(&who(), x, "v12", None).unwrap();

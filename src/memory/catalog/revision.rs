@@ -27,7 +27,7 @@ pub enum RevisionPoint {
 }
 
 impl Revision {
-    /// Parses a label, a number, 64 hex digits, a time in RFC 3339 with `Z`, or `-10m`, `-2h`, `-3d`.
+    /// Parses a label, a number, 64 hex digits, a time in RFC 3339 with `Z`, or `-30s`, `-10m`, `-2h`, `-3d`.
     pub fn parse(text: &str) -> Result<Revision, NameError> {
         let point = RevisionPoint::parse(text.strip_prefix('@').unwrap_or(text));
         if point.is_none() {
@@ -77,10 +77,11 @@ impl RevisionPoint {
     }
 }
 
-/// Reads digits and `m`, `h` or `d`; the most there is where they are too many.
+/// Reads digits and `s`, `m`, `h` or `d`; the most there is where they are too many.
 fn age_of(text: &str) -> Option<i64> {
-    let digits = text.trim_end_matches(['m', 'h', 'd']);
+    let digits = text.trim_end_matches(['s', 'm', 'h', 'd']);
     let seconds = match text.strip_prefix(digits)? {
+        "s" => 1,
         "m" => 60,
         "h" => 3_600,
         "d" => 86_400,
@@ -123,6 +124,7 @@ mod tests {
         for (text, read) in [
             ("12", RevisionPoint::Number(12)),
             (&*hash, RevisionPoint::Entry(hash.parse().unwrap())),
+            ("-1s", RevisionPoint::Before(1_000_000_000)),
             ("-10m", RevisionPoint::Before(600_000_000_000)),
             ("-2h", RevisionPoint::Before(7_200_000_000_000)),
             ("-3d", RevisionPoint::Before(259_200_000_000_000)),
