@@ -93,8 +93,16 @@ impl CommandError {
 impl From<Error> for CommandError {
     fn from(error: Error) -> CommandError {
         let Advice { kind, code, hint } = error.advice();
-        CommandError::new(exit_of(kind), code, error.to_string(), hint)
+        CommandError::new(exit_of_code(kind, code), code, error.to_string(), hint)
     }
+}
+
+/// The code of a merge whose plan is no longer the one that was asked for: EBUSY as what may be tried again, and refused
+/// as a gate refuses.
+const PLAN_CHANGED: &str = "plan_changed";
+
+fn exit_of_code(kind: Kind, code: &str) -> Exit {
+    if code == PLAN_CHANGED { Exit::Refused } else { exit_of(kind) }
 }
 
 /// Exhaustive on purpose: a new kind has to be given its exit code here.
@@ -123,8 +131,9 @@ fn exit_of(kind: Kind) -> Exit {
 }
 
 /// The codes that tell kinds with one errno apart, as far as their exit codes differ.
-const TOLD: [(i32, &str, Kind); 3] = [
+const TOLD: [(i32, &str, Kind); 4] = [
     (libc::EBUSY, "conflicts", Kind::Conflict),
+    (libc::EBUSY, PLAN_CHANGED, Kind::Refused),
     (libc::EPERM, "gate_pending", Kind::Refused),
     (libc::EIO, "damaged", Kind::Damaged),
 ];
@@ -165,7 +174,7 @@ impl From<MountError> for CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::MergeError;
+    use crate::memory::{Hash, MergeError};
 
     #[test]
     fn an_error_is_one_sentence_or_one_object() {
@@ -201,8 +210,12 @@ mod tests {
     #[test]
     fn what_a_mount_tells_has_the_exit_code_of_its_kind() {
         let conflict = Error::from(MergeError::Conflicts { count: 1, shown: String::new() });
-        for (errno, error) in [(libc::EBUSY, conflict), (libc::EIO, Error::Damaged(String::new()))] {
-            assert_eq!(exit_of_told(errno, error.code()), exit_of(error.kind()));
+        let changed = Error::from(MergeError::PlanChanged { wanted: Hash::ZERO, found: Hash::ZERO });
+        assert_eq!(exit_of_told(libc::EBUSY, changed.code()), Exit::Refused);
+        for (errno, error) in
+            [(libc::EBUSY, conflict), (libc::EBUSY, changed), (libc::EIO, Error::Damaged(String::new()))]
+        {
+            assert_eq!(exit_of_told(errno, error.code()), CommandError::from(error.clone()).exit);
             assert_eq!(exit_of_told(errno, "other"), Exit::Failed);
         }
         assert_eq!(exit_of_told(libc::EPERM, "gate_pending"), Exit::Refused);
