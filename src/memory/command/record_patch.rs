@@ -155,6 +155,11 @@ fn json_bytes(text: &str) -> usize {
     text.bytes().map(escaped).sum()
 }
 
+/// Tells whether a record can do with a text alone: an empty one beside a vector is kept, and says nothing without.
+fn says_something(text: &Option<Arc<str>>) -> bool {
+    text.as_ref().is_some_and(|text| !text.is_empty())
+}
+
 /// Reads bare text, without the line end behind it.
 fn parse_text(bytes: &[u8]) -> Result<&str, RecordError> {
     let text = std::str::from_utf8(bytes).map_err(|error| match error.error_len() {
@@ -225,12 +230,12 @@ impl RecordPatch {
     /// Returns whether it gives a record neither a text nor a vector, nor leaves it those.
     fn is_without_content(&self) -> bool {
         let gone = |key: Option<bool>| key.map_or(self.replaces, |there| !there);
-        gone(self.vector.as_ref().map(Option::is_some)) && gone(self.text.as_ref().map(Option::is_some))
+        gone(self.vector.as_ref().map(Option::is_some)) && gone(self.text.as_ref().map(says_something))
     }
 
     /// Returns whether there may be neither a text nor a vector afterwards, for want of what it leaves as it is.
     pub(in crate::memory) fn may_leave_nothing(&self) -> bool {
-        !matches!((&self.vector, &self.text), (Some(Some(_)), _) | (_, Some(Some(_))))
+        !matches!(self.vector, Some(Some(_))) && !self.text.as_ref().is_some_and(says_something)
     }
 
     /// Returns whether it says all that counts as content.
@@ -247,7 +252,8 @@ impl RecordPatch {
             metadata: (self.metadata.clone())
                 .unwrap_or_else(|| before.map_or_else(|| "{}".into(), |before| before.metadata.clone())),
         };
-        if content.vector.is_none() && content.text.is_none() { Err(RecordError::Empty) } else { Ok(content) }
+        let is_empty = content.vector.is_none() && !says_something(&content.text);
+        if is_empty { Err(RecordError::Empty) } else { Ok(content) }
     }
 
     /// Returns how many bytes it takes.
@@ -371,8 +377,23 @@ mod tests {
         assert_eq!(after(r#"{"metadata":null,"vector":null}"#), expect(false, "old", "{}"));
         assert_eq!(after(r#"{"text":null}"#), Some((true, None, whole.to_owned())));
         assert_eq!(after(r#"{"text":null,"vector":null}"#), None);
+        assert_eq!(after(r#"{"text":""}"#), expect(true, "", whole));
+        assert_eq!(after(r#"{"text":"","vector":null}"#), None);
         assert_eq!(after(r#"{"text":"new","replace":true}"#), expect(false, "new", "{}"));
         assert_eq!(after(r#"{"text":"new","replace":false}"#), expect(true, "new", whole));
+    }
+
+    #[test]
+    fn an_empty_text_is_none_where_there_is_no_vector() {
+        let parse = |document: &str| RecordPatch::parse("a", document.as_bytes());
+        let empty = |result: Result<RecordContent, RecordError>| matches!(result, Err(RecordError::Empty));
+        assert!(matches!(parse(r#"{"text":"","replace":true}"#), Err(RecordError::Empty)));
+        let patch = parse(r#"{"text":"","metadata":{"a":1}}"#).unwrap().unwrap();
+        assert!(patch.may_leave_nothing() && empty(patch.applied(None)));
+        let draft = RecordInput { vector: None, text: Some("".into()), metadata: "{}".into() };
+        assert!(empty(RecordPatch::whole(&draft).applied(None)));
+        let beside = parse(r#"{"text":"","vector":[1]}"#).unwrap().unwrap();
+        assert_eq!(beside.applied(None).unwrap().text.as_deref(), Some(""));
     }
 
     #[test]
