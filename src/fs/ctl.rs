@@ -1,13 +1,15 @@
 //! `ctl`: one verb a line, done as the line is written.
 
+use super::counted::CountedBuffer;
 use super::errno::Failure;
 use super::handle::HandleTable;
 use super::line_session::{LineProtocol, RequestOutcome};
-use super::mount_context::OpenContext;
+use super::mount_context::{Caller, MountContext, OpenContext};
 use super::node::ControlNode;
 use super::refusal::{InputRefusal, ShapeRefusal};
 use super::rights::{READ, SEARCH, WRITE};
-use crate::memory::{BranchInfo, Viewer};
+use crate::memory::{BranchId, BranchInfo, View, Viewer};
+use crate::sync::Mutex;
 use crate::verb::{self, BranchRight, ParentRight, Rights, Verb, VerbContext};
 use std::sync::Arc;
 
@@ -41,11 +43,16 @@ impl LineProtocol for Ctl {
         let may_read = |info: BranchInfo| place.mount.permits(place.caller, &info, READ | SEARCH);
         let reads = |branch| memory.info(branch).is_ok_and(may_read);
         let viewer = Viewer { reads: &reads, most: SHOWN_BYTES_MAX };
-        let answer = verb.run(&VerbContext { memory, actor: &place.actor(), branch, viewer })?;
+        let parent = memory.info(branch)?.parent.filter(|_| verb.ends_branch());
+        let line = verb.run(&VerbContext { memory, actor: &place.actor(), branch, viewer })?.to_line();
         if verb.ends_branch() {
             place.mount.states.bury(branch);
         }
-        Ok(answer.to_line())
+        if let Some(parent) = parent {
+            // The branch's own file has gone with it.
+            keep_in_ctl(&place.mount, parent, place.caller, line.clone());
+        }
+        Ok(line)
     }
 }
 
@@ -72,6 +79,14 @@ impl Ctl {
             return Err(ShapeRefusal::Mounted.into());
         }
         check_settled(&self.handles, &place.memory().info(place.branch())?)
+    }
+}
+
+/// Has the `ctl` of a branch show its caller a line that was asked for elsewhere.
+pub(super) fn keep_in_ctl(mount: &MountContext, branch: BranchId, caller: Caller, line: String) {
+    // What was done is done, whether or not there is room for its answer.
+    if let Ok(answer) = CountedBuffer::of(mount.memory.budget(), caller.uid, line.into_bytes()) {
+        mount.answers.keep(&View::Branch(branch), ControlNode::Ctl, caller.uid, &Arc::new(Mutex::new(answer)));
     }
 }
 

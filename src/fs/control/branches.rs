@@ -1,17 +1,15 @@
 //! What rmdir(2) and rename(2) of a branch's directory mean.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fs::counted::CountedBuffer;
-use crate::fs::ctl::check_settled;
+use crate::fs::ctl::{check_settled, keep_in_ctl};
 use crate::fs::errno::Failure;
 use crate::fs::handle::HandleTable;
 use crate::fs::mount_context::{Caller, MountContext};
 use crate::fs::node::{ControlNode, FsNode};
 use crate::fs::refusal::ShapeRefusal;
 use crate::memory::{BranchId, BranchInfo, MergeKind, MergeTerms, View};
-use crate::sync::{Deadline, Mutex};
+use crate::sync::Deadline;
 
 /// How long a merge by rename(2) may be worked out: meanwhile the kernel holds the directories.
 const MERGE_TIME: Duration = Duration::from_secs(5);
@@ -57,19 +55,25 @@ pub(super) fn rename(
             Ok(())
         }
         FsNode::Branch(target) if *target == parent && new_name == &*info.name => {
-            check_settled(handles, &info)?;
-            let terms = MergeTerms { deadline: Some(Deadline::after(MERGE_TIME)), ..MergeTerms::default() };
-            let outcome = mount.memory.merge_if(&mount.actor(caller), branch, MergeKind::Merge, terms)?;
-            mount.states.bury(branch);
-            let lines = (outcome.to_json() + "\n").into_bytes();
-            // The merge is done, whether or not its result is kept.
-            if let Ok(answer) = CountedBuffer::of(mount.memory.budget(), caller.uid, lines) {
-                mount.answers.keep(&View::Branch(parent), ControlNode::Ctl, caller.uid, &Arc::new(Mutex::new(answer)));
+            let merged = merge(mount, handles, caller, &info);
+            let line = merged.as_ref().map_or_else(Failure::to_line, |result| format!("{result}\n"));
+            // What gave up is done again where it may wait.
+            if !merged.as_ref().is_err_and(Failure::gave_up) {
+                keep_in_ctl(mount, parent, caller, line);
             }
-            Ok(())
+            merged.map(drop)
         }
         _ => Err(elsewhere(&info)),
     }
+}
+
+/// Merges a branch that is named by its directory; returns the result as JSON.
+fn merge(mount: &MountContext, handles: &HandleTable, caller: Caller, branch: &BranchInfo) -> Result<String, Failure> {
+    check_settled(handles, branch)?;
+    let terms = MergeTerms { deadline: Some(Deadline::after(MERGE_TIME)), ..MergeTerms::default() };
+    let outcome = mount.memory.merge_if(&mount.actor(caller), branch.id, MergeKind::Merge, terms)?;
+    mount.states.bury(branch.id);
+    Ok(outcome.to_json())
 }
 
 /// Returns why a branch can't be moved where nothing is meant by that.
