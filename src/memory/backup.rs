@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::open::holds;
 use super::transaction::contents::is_whole;
 use super::verify::{VerifyOptions, verify};
 use super::{CopyError, Error};
@@ -60,7 +61,7 @@ fn copy_verified(store: &Path, dest: &Path) -> Result<(u64, Value), Error> {
 
 /// Refuses what is no store, and a place for a copy that is not free.
 fn check_place(store: &Path, dest: &Path) -> Result<(), Error> {
-    if !is_store(store) {
+    if !holds(store, "format")? {
         return Err(CopyError::Missing(store.to_owned()).into());
     }
     let holds_something = fs::read_dir(dest).is_ok_and(|mut entries| entries.next().is_some());

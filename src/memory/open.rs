@@ -68,7 +68,7 @@ impl Memory {
             if is_made(&disk)? && mode == OpenMode::CreateNew {
                 return Err(OpenError::Exists(path.to_owned()).into());
             }
-        } else if path.join("format").symlink_metadata().is_err() {
+        } else if !holds(path, "format")? {
             return Err(OpenError::Missing(path.to_owned()).into());
         }
         let lock =
@@ -200,6 +200,18 @@ fn locked(error: LockError) -> Error {
             OpenError::Locked { store: store.to_owned(), holder }.into()
         }
         LockError::Io { source, .. } => Error::io("the store's lock could not be taken", source),
+    }
+}
+
+/// Returns whether a folder holds something of that name; [`OpenError::Denied`] where this process may not know.
+pub(super) fn holds(folder: &Path, name: &str) -> Result<bool, Error> {
+    match folder.join(name).symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let uid = rustix::process::geteuid().as_raw();
+            Err(OpenError::Denied { path: folder.to_owned(), uid }.into())
+        }
+        Err(_) => Ok(false),
     }
 }
 

@@ -13,7 +13,7 @@ use super::lost_temporaries;
 use super::maintenance::gc::live_files;
 use super::maintenance::purge_mark::{self, PurgeMark};
 use super::maintenance::unfinished;
-use super::open::{check_format, is_holder, read_keys};
+use super::open::{check_format, holds, is_holder, read_keys};
 use super::storage::manifest;
 use super::storage::read_file;
 use super::storage::segments::Segments;
@@ -46,8 +46,7 @@ const BATCH: u64 = 2048;
 
 /// Checks the store in the folder `path`; see [`verify_on`].
 pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> {
-    let is_missing = |name| path.join(name).symlink_metadata().is_err();
-    if is_missing("format") && is_missing(manifest::PATH) {
+    if !holds(path, "format")? && !holds(path, manifest::PATH)? {
         return Err(CopyError::Missing(path.to_owned()).into());
     }
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(path));

@@ -138,10 +138,34 @@ fn what_only_the_journal_and_packs_hold_goes_too() {
     write(&memory, main, "short", NEEDLE);
     unlink("short");
     assert_eq!(holding(&disk, NEEDLE).len(), 2, "a control: the pack and the journal");
-    let report = purge(&memory, &["files/short", "password", "files/sealed"]);
-    assert_eq!(holding(&disk, NEEDLE), [""; 0], "{report}");
+    let (names, before) = (["files/short", "files/sealed"].map(String::from), memory.tip());
+    let dry_run = PurgeOptions { dry_run: true, ..PurgeOptions::default() };
+    for options in [dry_run, PurgeOptions::default()] {
+        let error = memory.purge(&who(), main, &names, options).unwrap_err();
+        assert_eq!((error.code(), error.kind()), ("nothing_to_purge", Kind::NotFound));
+        assert_eq!(holding(&disk, NEEDLE).is_empty(), !options.dry_run);
+    }
+    assert_eq!(memory.tip(), before, "no entry says so");
     assert_eq!(read(&memory, main, "keep").as_deref(), Some("kept"));
     verify(&disk).unwrap();
+}
+
+#[test]
+fn a_purge_takes_so_many_names_and_no_more() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    say(&memory, main, "n7", "text");
+    let mut names: Vec<String> = (0..1000).map(|number| format!("n{number}")).collect();
+    let before = memory.tip();
+    names.push("one-more".to_owned());
+    let error = memory.purge(&who(), main, &names, PurgeOptions::default()).unwrap_err();
+    assert_eq!((error.code(), error.kind(), memory.tip()), ("too_many_names", Kind::TooLarge, before));
+    names.pop();
+    assert_eq!(
+        memory.purge(&who(), main, &names, PurgeOptions::default()).unwrap()["items"],
+        serde_json::json!(["n7"])
+    );
 }
 
 /// Names are what is asked for: what only says the same stays, and is told.

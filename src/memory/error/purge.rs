@@ -10,6 +10,17 @@ pub enum PurgeError {
     /// It names neither a record nor a file.
     #[error("'{0}' is neither the id of a record nor the path of a file")]
     Item(String),
+    /// It names more than an entry may hold.
+    #[error("{named} names are more than the {limit} that one purge takes")]
+    TooMany {
+        /// How many were named.
+        named: usize,
+        /// How many may be.
+        limit: usize,
+    },
+    /// No state has any of it, and no entry quotes it.
+    #[error("nothing in the store is called {0}")]
+    NothingFound(String),
     /// Branches of other owners have some of it.
     #[error("versions of it are in branches of other owners: {branches}")]
     NotOwner {
@@ -26,6 +37,12 @@ impl PurgeError {
     pub fn advice(&self) -> Advice {
         match self {
             PurgeError::Item(_) => Advice::new(Kind::Invalid, "bad_item", "write the id of a record, or files/PATH"),
+            PurgeError::TooMany { .. } => {
+                Advice::new(Kind::TooLarge, "too_many_names", "purge them in several steps, or name a folder of files")
+            }
+            PurgeError::NothingFound(_) => {
+                Advice::new(Kind::NotFound, "nothing_to_purge", "check the names: ids of records, or files/PATH")
+            }
             PurgeError::NotOwner { .. } => {
                 Advice::new(Kind::NotPermitted, "not_owner", "ask root or the owner of main to purge it")
             }

@@ -13,6 +13,14 @@ pub enum OpenError {
     /// There is none.
     #[error("there is no store at {}", .0.display())]
     Missing(PathBuf),
+    /// This user may not look into its folder, or reach it.
+    #[error("permission denied: uid {uid} may not look into {}", path.display())]
+    Denied {
+        /// The folder.
+        path: PathBuf,
+        /// Who wanted to.
+        uid: u32,
+    },
     /// Another process has it.
     #[error("the store {} is in use by another engramfs process ({holder})", store.display())]
     Locked {
@@ -42,6 +50,11 @@ impl OpenError {
             OpenError::Missing(_) => {
                 Advice::new(Kind::NotFound, "no_such_store", "check the path; engramfs init STORE makes a new store")
             }
+            OpenError::Denied { .. } => Advice::new(
+                Kind::Denied,
+                "permission_denied",
+                "a store is for its owner alone: use it through its mount, or run the command as its owner or as root",
+            ),
             OpenError::Locked { .. } => {
                 Advice::new(Kind::Locked, "locked", "use its mount, or unmount it first with engramfs umount")
             }

@@ -59,6 +59,8 @@ fn of_memory() -> Vec<Error> {
         ClockError::Set { way: "back", days: 2 }.into(),
         ClockError::Ended.into(),
         PurgeError::Item(text()).into(),
+        PurgeError::TooMany { named: 2, limit: 1 }.into(),
+        PurgeError::NothingFound(text()).into(),
         PurgeError::NotOwner { branches: text() }.into(),
         PurgeError::Running.into(),
     ]
@@ -116,9 +118,10 @@ fn of_merges() -> [MergeError; 8] {
     ]
 }
 
-fn of_opening() -> [OpenError; 6] {
+fn of_opening() -> [OpenError; 7] {
     [
         OpenError::Missing(text().into()),
+        OpenError::Denied { path: text().into(), uid: 1 },
         OpenError::Locked { store: text().into(), holder: text() },
         OpenError::NotAStore(text()),
         OpenError::Exists(text().into()),
@@ -204,10 +207,12 @@ not_finite Invalid
 not_json Invalid
 not_kept NotFound
 not_owner NotPermitted
+nothing_to_purge NotFound
 old_format Unsupported
 only_root_gives NotPermitted
 other_id Invalid
 parent_moves Busy
+permission_denied Denied
 plan_changed Busy
 purge_running Busy
 quota Quota
@@ -216,6 +221,7 @@ root_name Invalid
 timeout Timeout
 too_large TooLarge
 too_large_to_show TooLarge
+too_many_names TooLarge
 unit_in_use Busy
 would_wait WouldWait
 write_rule Denied

@@ -89,7 +89,7 @@ impl Memory {
         items: &[String],
         options: PurgeOptions,
     ) -> Result<Value, Error> {
-        let items = items.iter().map(|item| checked(item)).collect::<Result<BTreeSet<_>, _>>()?;
+        let items = checked(items)?;
         self.check_owner(who, &self.catalog().clone(), &[branch])?;
         let mut search = PurgeSearch::new(items, options.copies);
         if options.dry_run {
@@ -123,6 +123,9 @@ impl Memory {
         let catalog = self.catalog().clone();
         search.look(self, &catalog, branch)?;
         let purged = Purge::new(branch, Arc::new(search.selection()), self.now()).apply(&catalog)?;
+        if search.found_nothing(&search.mark(self, &purged.versions)?) {
+            return Err(nothing_found(search));
+        }
         self.check_owner(who, &catalog, &purged.branches.iter().map(|branch| branch.id).collect::<Vec<_>>())?;
         let mut report = PurgeReport { not_found: search.not_found(), ..PurgeReport::default() };
         report.branches.extend(purged.branches.iter().map(|branch| branch.path.clone()));
@@ -145,7 +148,12 @@ impl Memory {
         let mut purge = Purge::new(branch, Arc::new(search.selection()), self.next_planned());
         let purged = purge.apply(&catalog)?;
         self.check_owner(who, &catalog, &purged.branches.iter().map(|branch| branch.id).collect::<Vec<_>>())?;
-        search.mark(self, &purged.versions)?.save(&*self.disk)?;
+        let mark = search.mark(self, &purged.versions)?;
+        if purged.branches.is_empty() && search.found_nothing(&mark) {
+            self.drop_dead_bytes(&catalog)?;
+            return Err(nothing_found(search));
+        }
+        mark.save(&*self.disk)?;
         drop(catalog);
         self.take_out(who, &mut purge, report)?;
         self.finish_purge(&mut self.storage.manifest.lock())
@@ -235,18 +243,30 @@ impl Memory {
         if let Some(purge) = self.purge_behind(mark.before)? {
             let quoted = quoted_by(&purge.entry);
             let sparse = self.to_rewrite(mark, &purge.entry, &quoted)?;
-            stored.write_anew();
-            self.storage.trees.forget_snapshots();
-            self.purge_file_index();
-            let sealed = self.seal_alone(stored, &Compaction::Sparse(Arc::new(sparse)))?;
-            self.sweep(stored, &sealed)?;
-            self.remove_old_journals()?;
+            self.rewrite(stored, sparse)?;
             MovedEntries::open(&self.disk)?.purge(&quoted)?;
             unfinished::drop_kept(&*self.disk);
         }
         PurgeMark::remove(&*self.disk)?;
         self.maintenance.purge.is_unfinished.store(false, Ordering::Release);
         Ok(())
+    }
+
+    /// Writes again what holds bytes that are to go, and removes the old files.
+    fn rewrite(&self, stored: &mut Stored, sparse: Sparse) -> Result<(), Error> {
+        stored.write_anew();
+        self.storage.trees.forget_snapshots();
+        self.purge_file_index();
+        let sealed = self.seal_alone(stored, &Compaction::Sparse(Arc::new(sparse)))?;
+        self.sweep(stored, &sealed)?;
+        self.remove_old_journals()
+    }
+
+    /// Has the bytes go that no state has: what came and went between two seals has no name that could be found.
+    fn drop_dead_bytes(&self, catalog: &Catalog) -> Result<(), Error> {
+        self.give_room()?;
+        let sparse = Sparse { packs: self.packs_with_dead_chunks(catalog)?, ..Sparse::default() };
+        self.rewrite(&mut self.storage.manifest.lock(), sparse)
     }
 
     /// Returns the entry of the purge behind another one, where there is one.
@@ -331,7 +351,25 @@ fn quoted_by(purge: &Entry) -> PurgedItems {
 }
 
 /// Checks what is to go: an id, or `files/PATH`.
-fn checked(item: &str) -> Result<Arc<str>, Error> {
+/// Names of one purge at the most: its entry holds them all, and they are at most a path long each.
+const NAMES_MAX: usize = 1_000;
+
+fn checked(items: &[String]) -> Result<BTreeSet<Arc<str>>, Error> {
+    if items.len() > NAMES_MAX {
+        return Err(PurgeError::TooMany { named: items.len(), limit: NAMES_MAX }.into());
+    }
+    items.iter().map(|item| checked_item(item)).collect()
+}
+
+/// Returns why a purge whose names nothing has is not done.
+fn nothing_found(search: &PurgeSearch) -> Error {
+    let names = search.not_found();
+    let shown: Vec<String> = names.iter().take(5).map(|name| format!("'{name}'")).collect();
+    let more = if names.len() > shown.len() { ", …" } else { "" };
+    PurgeError::NothingFound(shown.join(", ") + more).into()
+}
+
+fn checked_item(item: &str) -> Result<Arc<str>, Error> {
     match item.strip_prefix("files/") {
         Some(path) if path.split('/').any(|name| !name.is_empty()) => Ok(item.trim_end_matches('/').into()),
         Some(_) => Err(PurgeError::Item(item.to_owned()).into()),

@@ -190,6 +190,11 @@ impl PurgeSearch {
         self.items.iter().filter(|item| !self.found.contains(*item)).cloned().collect()
     }
 
+    /// Returns whether nothing was found under the names, and no entry quotes them.
+    pub fn found_nothing(&self, mark: &PurgeMark) -> bool {
+        self.found.is_empty() && mark.segments.is_empty() && mark.quotes.is_empty()
+    }
+
     /// Returns what goes, with names or by content alone.
     pub fn selection(&self) -> PurgeSelection {
         let sorted = |hashes: &HashSet<Hash>| {
