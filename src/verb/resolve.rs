@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Argument, Arguments, VerbAnswer, VerbContext, VerbSpec};
+use super::{Argument, Arguments, CommandForm, CommandHelp, VerbAnswer, VerbContext, VerbSpec};
 use crate::memory::{Error, Side};
 
 /// An id may have blanks in it.
@@ -13,7 +13,16 @@ const SIDE: Argument = Argument::word("child|parent", "Whose version is taken").
     "write child or parent",
 );
 
-pub(super) const RESOLVE: VerbSpec = VerbSpec { arguments: &[ID, SIDE], ..VerbSpec::of_owner("resolve", resolve) };
+pub(super) const RESOLVE: VerbSpec = VerbSpec {
+    arguments: &[ID, SIDE],
+    command: CommandForm::OfTable(CommandHelp {
+        about: "Settles one conflict for exactly the two versions that stand in conflict; `conflicts` lists them",
+        target: "The branch that is to be merged: its own directory under a mount, or STORE:NAME-PATH",
+        examples: "  engramfs resolve /mnt/memory/main/branches/agent-7 tea child
+  engramfs resolve ~/memory:main/agent-7 files/notes.md parent",
+    }),
+    ..VerbSpec::of_owner("resolve", resolve)
+};
 
 fn resolve(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let (id, word) = (arguments.required(&ID), arguments.required(&SIDE));
