@@ -21,8 +21,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    archive, backup, clock, completions, diff, doctor, export, gc, import, init, log, man, mount, query, restore,
-    status, umount, verbs, verify,
+    archive, backup, branches, clock, completions, diff, doctor, export, gc, import, init, log, man, mount, query,
+    restore, status, umount, verbs, verify,
 };
 use exit::Exit;
 use failure::CommandError;
@@ -65,6 +65,7 @@ enum Verb {
     #[command(flatten)]
     OfTable(verbs::VerbCommand),
     Status(status::Args),
+    Branches(branches::Args),
     Diff(diff::Args),
     Log(log::Args),
     Query(query::Args),
@@ -110,6 +111,7 @@ fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
         Verb::Export(args) => export::run(args, out),
         Verb::OfTable(command) => verbs::run(command, out),
         Verb::Status(args) => status::run(args, out),
+        Verb::Branches(args) => branches::run(args, out),
         Verb::Diff(args) => diff::run(args, out),
         Verb::Log(args) => log::run(args, out),
         Verb::Query(args) => query::run(args, out),

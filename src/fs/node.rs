@@ -49,16 +49,18 @@ pub(super) enum ControlNode {
     Ingest,
     Ctl,
     Errors,
+    BranchList,
     Document(Document),
     History(HistoryFile),
 }
 
 /// The directory of a branch, in the order of its listing. A new subtree is a line here, a [`FsNode`]
 /// and its own file in this room.
-const FIXED: [(&str, ControlNode); 16] = [
+const FIXED: [(&str, ControlNode); 17] = [
     ("README.md", ControlNode::Document(Document::Readme)),
     ("vectors", ControlNode::Vectors),
     ("branches", ControlNode::Branches),
+    ("branches.jsonl", ControlNode::BranchList),
     ("checkpoints", ControlNode::Checkpoints),
     ("search", ControlNode::Search),
     ("export", ControlNode::Exports),
@@ -103,6 +105,7 @@ impl ControlNode {
             | ControlNode::Ingest
             | ControlNode::Ctl
             | ControlNode::Errors
+            | ControlNode::BranchList
             | ControlNode::Document(_)
             | ControlNode::History(_) => false,
         }
@@ -121,7 +124,7 @@ impl ControlNode {
             // Each verb checks its caller.
             ControlNode::Query | ControlNode::Ctl => 0o666,
             ControlNode::Ingest => 0o644,
-            ControlNode::Errors | ControlNode::Document(_) | ControlNode::History(_) => 0o444,
+            ControlNode::Errors | ControlNode::BranchList | ControlNode::Document(_) | ControlNode::History(_) => 0o444,
         }
     }
 }
@@ -177,9 +180,8 @@ impl FsNode {
     pub fn shows_no_length(&self) -> bool {
         match self {
             FsNode::Query(..) => true,
-            FsNode::Control(_, ControlNode::Query | ControlNode::Ingest | ControlNode::Ctl | ControlNode::Errors) => {
-                true
-            }
+            FsNode::Control(_, ControlNode::Query | ControlNode::Ingest | ControlNode::Ctl) => true,
+            FsNode::Control(_, ControlNode::Errors | ControlNode::BranchList) => true,
             FsNode::Control(_, ControlNode::Document(document)) => {
                 matches!(document, Document::Diff | Document::Conflicts)
             }

@@ -73,6 +73,11 @@ impl Temporaries {
         self.names.lock().iter().map(|(name, file)| (name.clone(), file.number)).collect()
     }
 
+    /// Returns how many there are.
+    pub fn count(&self) -> usize {
+        self.names.lock().len()
+    }
+
     /// Returns the names and owners of all.
     pub fn owners(&self) -> Vec<(OsString, u32)> {
         self.names.lock().iter().map(|(name, file)| (name.clone(), file.look().uid)).collect()

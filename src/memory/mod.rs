@@ -55,6 +55,7 @@ pub use views::document::Document;
 pub use views::export::Export;
 pub use views::look::{BranchInfo, ShowTarget, ShownObject, Viewer};
 pub use views::snapshot::{Record, RecordStat, Snapshot};
+pub use views::status::LiveStatus;
 
 pub use crate::branch::{check_name, check_record_id};
 pub use crate::disk::name_bus_errors;

@@ -105,6 +105,98 @@ fn states_are_named_by_label_entry_and_time() {
 }
 
 #[test]
+fn times_before_now_begin_with_a_dash_on_the_command_line() {
+    let folder = Folder::new();
+    let store = folder.at("store");
+    run(&["init", &store]);
+    let main = format!("{store}:main");
+    for arguments in
+        [&["fork", "--from", "-2h", &main, "x"][..], &["rollback", &main, "-10m"], &["rollback", &main, "-90s"]]
+    {
+        let (code, error) = json(arguments);
+        assert_eq!((code, &error["code"]), (6, &Value::from("no_such_state")), "{arguments:?}");
+    }
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    run(&["checkpoint", &main, "v1"]);
+    let (code, back) = json(&["rollback", &main, "-1s"]);
+    assert_eq!((code, back["from"].is_object()), (0, true), "{back}");
+    assert_eq!(json(&["checkpoint", &main, "-1s"]).0, 2);
+}
+
+#[test]
+fn a_plan_that_changed_is_refused_as_by_a_gate() {
+    let folder = Folder::new();
+    let store = folder.at("store");
+    run(&["init", &store]);
+    let (main, x) = (format!("{store}:main"), format!("{store}:main/x"));
+    run(&["fork", &main, "x"]);
+    let (code, error) = json(&["merge", "--if-plan", &"0".repeat(64), &x]);
+    assert_eq!((code, &error["code"]), (3, &Value::from("plan_changed")));
+}
+
+#[test]
+fn a_conflict_is_resolved_by_a_command() {
+    let folder = Folder::new();
+    let store = folder.at("store");
+    run(&["init", &store]);
+    let (main, x) = (format!("{store}:main"), format!("{store}:main/x"));
+    run(&["fork", &main, "x"]);
+    assert_eq!(json(&["resolve", &x, "tea", "child"]).0, 6);
+    assert_eq!(json(&["resolve", &x, "tea", "both"]).0, 2);
+}
+
+#[test]
+fn branches_are_shown_as_a_tree_and_as_lines() {
+    let folder = Folder::new();
+    let store = folder.at("store");
+    run(&["init", &store]);
+    let main = format!("{store}:main");
+    assert_eq!(run(&["branches", &main, "--json"]).1, "");
+    run(&["fork", &main, "x"]);
+    run(&["fork", &format!("{main}/x"), "y"]);
+    let (code, tree, _) = run(&["branches", &main]);
+    let rows: Vec<Vec<&str>> = tree.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((code, rows.len(), rows[0][0], rows[1][0]), (0, 2, "x", "y"), "{tree}");
+    assert!(tree.contains("\n  y ") && tree.contains("0 ahead, 0 behind"), "{tree}");
+    let names: Vec<Value> =
+        lines(&run(&["branches", &main, "--json"]).1).iter().map(|line| line["name"].clone()).collect();
+    assert_eq!(names, ["main/x", "main/x/y"]);
+}
+
+#[test]
+fn a_purge_of_names_that_nothing_has_finds_nothing() {
+    let folder = Folder::new();
+    let store = folder.at("store");
+    run(&["init", &store]);
+    let (code, error) = json(&["purge", &format!("{store}:main"), "pasword", "files/none"]);
+    assert_eq!((code, &error["code"]), (6, &Value::from("nothing_to_purge")));
+}
+
+#[test]
+fn a_store_that_may_not_be_entered_is_not_called_missing() {
+    use std::os::unix::process::CommandExt;
+    let folder = Folder::new();
+    let store = folder.at("store");
+    run(&["init", &store]);
+    if fs::metadata("/proc/self").map(|it| std::os::unix::fs::MetadataExt::uid(&it)).ok() != Some(0) {
+        return;
+    }
+    let (main, dest) = (format!("{store}:main"), folder.at("dest"));
+    let program = folder.at("engramfs");
+    fs::copy(env!("CARGO_BIN_EXE_engramfs"), &program).unwrap();
+    fs::set_permissions(folder.0.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for arguments in
+        [&["verify", &store][..], &["backup", &store, &dest], &["restore", &store, &dest], &["status", &main]]
+    {
+        let ran =
+            std::process::Command::new(&program).args(arguments).arg("--json").uid(1001).gid(1001).output().unwrap();
+        let error: Value = serde_json::from_slice(&ran.stderr).unwrap();
+        assert_eq!((ran.status.code(), &error["code"]), (Some(1), &Value::from("permission_denied")), "{arguments:?}");
+        assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("owner")));
+    }
+}
+
+#[test]
 fn an_export_says_what_its_format_left_out() {
     let folder = Folder::new();
     let target = format!("{}:main", folder.at("store"));

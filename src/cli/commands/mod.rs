@@ -2,6 +2,7 @@
 
 pub mod archive;
 pub mod backup;
+pub mod branches;
 pub mod clock;
 pub mod completions;
 pub mod diff;

@@ -1,5 +1,6 @@
 //! Data made readable for people. Programs get JSON instead, as the store gives it.
 
+pub mod branches;
 pub mod diff;
 pub mod facts;
 pub mod graph;

@@ -84,6 +84,11 @@ impl BranchAccess for Closed {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    fn branches(&self) -> Result<String, CommandError> {
+        let lines = self.memory.branches_below(self.branch, Viewer::OF_STORE.reads)?;
+        Ok(String::from_utf8_lossy(&lines).into_owned())
+    }
+
     fn lineage(&self) -> Result<Lineage, CommandError> {
         Lineage::of_store(&self.memory, self.branch)
     }

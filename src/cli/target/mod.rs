@@ -60,6 +60,8 @@ pub trait BranchAccess {
     fn run(&self, verb: &Verb) -> Result<VerbAnswer, CommandError>;
     /// Returns a generated document.
     fn document(&self, document: Document) -> Result<String, CommandError>;
+    /// Returns the branches below it, as `branches.jsonl` lists them.
+    fn branches(&self) -> Result<String, CommandError>;
     /// Returns its lineage.
     fn lineage(&self) -> Result<Lineage, CommandError>;
     /// Returns the lines of its lineage and of all branches ever forked below it, merged or not, oldest first.

@@ -143,6 +143,10 @@ impl BranchAccess for Mounted<'_> {
         })
     }
 
+    fn branches(&self) -> Result<String, CommandError> {
+        self.read("branches.jsonl")
+    }
+
     fn lineage(&self) -> Result<Lineage, CommandError> {
         let attempt = self.attempt("lineage", "reading lineage of");
         File::open(self.directory.join("lineage")).and_then(Lineage::of_file).map_err(|e| attempt.failed(&e))

@@ -114,7 +114,8 @@ fn fixed_size(mount: &MountContext, view: &View, info: &BranchInfo, fixed: Contr
             Ok(memory.history_length(view.branch(), file, memory.history_end(view)?)?)
         }
         ControlNode::Query | ControlNode::Ingest | ControlNode::Ctl | ControlNode::Errors => Ok(0),
-        ControlNode::Vectors
+        ControlNode::BranchList
+        | ControlNode::Vectors
         | ControlNode::Branches
         | ControlNode::Checkpoints
         | ControlNode::Search

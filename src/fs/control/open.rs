@@ -18,7 +18,7 @@ use crate::fs::rights::{READ, SEARCH};
 use crate::fs::search;
 use crate::fs::static_file::{ExportFile, StaticFile};
 use crate::fs::temporary::TemporaryFile;
-use crate::memory::{Document, HistoryFile};
+use crate::memory::{Document, HistoryFile, LiveStatus, View};
 
 impl ControlNodeOps<'_> {
     /// Returns where a handle of the node stands; nothing for the mount's own directory.
@@ -87,15 +87,25 @@ impl ControlNodeOps<'_> {
                 }
                 Box::new(Ingest::new(place.clone()))
             }
-            ControlNode::Errors | ControlNode::Document(_) | ControlNode::History(_) if flags.write => {
+            ControlNode::Errors | ControlNode::BranchList | ControlNode::Document(_) | ControlNode::History(_)
+                if flags.write =>
+            {
                 return Err(generated(place));
             }
             ControlNode::Errors => Box::new(StaticFile(place.counted(place.state.errors.text(place.reader()?))?)),
+            ControlNode::BranchList => Box::new(StaticFile(place.counted(branches_below(place)?)?)),
             ControlNode::History(HistoryFile::Events) => Box::new(EventsFile::open(place.clone())?),
             ControlNode::History(HistoryFile::Lineage) => Box::new(LineageFile::open(place.clone())?),
             ControlNode::Document(Document::Status) => {
-                let last = place.state.errors.last(place.reader()?);
-                Box::new(StaticFile(place.counted(place.memory().status_with(&place.view, last)?)?))
+                let live = LiveStatus {
+                    temporaries: if matches!(place.view, View::Branch(_)) {
+                        place.state.temporaries.count()
+                    } else {
+                        0
+                    },
+                    last_error: place.state.errors.last(place.reader()?),
+                };
+                Box::new(StaticFile(place.counted(place.memory().status_with(&place.view, live)?)?))
             }
             ControlNode::Document(document) => {
                 if document == Document::Conflicts {
@@ -120,4 +130,12 @@ impl ControlNodeOps<'_> {
 fn generated(place: &OpenContext) -> Failure {
     let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/";
     place.check_writable().err().unwrap_or_else(|| ShapeRefusal::Generated { hint }.into())
+}
+
+/// Returns the lines of `branches.jsonl`; a checkpoint has no branches.
+fn branches_below(place: &OpenContext) -> Result<Vec<u8>, Failure> {
+    let View::Branch(branch) = place.view else { return Ok(Vec::new()) };
+    let memory = place.memory();
+    let enters = |branch| memory.info(branch).is_ok_and(|info| place.mount.permits(place.caller, &info, SEARCH));
+    Ok(memory.branches_below(branch, &enters)?)
 }

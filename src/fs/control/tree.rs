@@ -58,6 +58,7 @@ fn find_inside(mount: &MountContext, view: &View, fixed: ControlNode, name: &str
             | ControlNode::Ingest
             | ControlNode::Ctl
             | ControlNode::Errors
+            | ControlNode::BranchList
             | ControlNode::Document(_)
             | ControlNode::History(_),
             _,
@@ -183,6 +184,7 @@ fn list_inside(mount: &MountContext, view: &View, fixed: ControlNode) -> Result<
             | ControlNode::Ingest
             | ControlNode::Ctl
             | ControlNode::Errors
+            | ControlNode::BranchList
             | ControlNode::Document(_)
             | ControlNode::History(_),
             _,

@@ -39,6 +39,68 @@ fn moving_a_branch_into_its_parent_merges_it() {
 }
 
 #[test]
+fn the_parents_ctl_tells_of_merges_into_it_however_they_were_asked_for() {
+    let mut rig = with_fork();
+    let outcome = |rig: &Rig| serde_json::from_str::<serde_json::Value>(&rig.read("main/ctl").unwrap()).unwrap();
+    rig.write("main/branches/x/ctl", "merge\n").unwrap();
+    assert_eq!((outcome(&rig)["status"].as_str(), outcome(&rig)["put"].as_u64()), (Some("merged"), Some(1)));
+    rig.who = ANN;
+    assert_eq!(rig.read("main/ctl").unwrap(), "", "it is told to who merged");
+    rig.who = ROOT;
+    rig.mkdir("main/branches/y").unwrap();
+    rig.mv("main/branches/y", "main/y").unwrap();
+    assert_eq!(outcome(&rig)["put"], 0);
+    rig.mkdir("main/branches/z").unwrap();
+    rig.mkdir("main/branches/z/branches/below").unwrap();
+    assert_eq!(rig.mv("main/branches/z", "main/z").unwrap_err(), Errno::ENOTEMPTY);
+    let refused = outcome(&rig);
+    assert_eq!((&refused["status"], &refused["code"]), (&"refused".into(), &"has_children".into()));
+    rig.rmdir("main/branches/z/branches/below").unwrap();
+    rig.write("main/config/strategy", "manual").unwrap();
+    rig.write("main/branches/z/vectors/a.json", &document("z")).unwrap();
+    rig.write("main/vectors/a.json", &document("main")).unwrap();
+    assert_eq!(rig.mv("main/branches/z", "main/z").unwrap_err(), Errno::EBUSY);
+    assert_eq!(outcome(&rig)["code"], "conflicts");
+}
+
+#[test]
+fn the_branches_below_are_told_as_far_as_their_reader_may_enter() {
+    let mut rig = with_fork();
+    rig.write("main/branches/x/config/agent", "ann").unwrap();
+    rig.write("main/branches/x/config/task", "tea").unwrap();
+    rig.mkdir("main/branches/x/branches/y").unwrap();
+    rig.mkdir("main/branches/a").unwrap();
+    rig.write("main/branches/x/vectors/c.json", &document("later")).unwrap();
+    rig.write("main/vectors/d.json", &document("parent")).unwrap();
+    rig.write("main/vectors/a.json", &document("parent")).unwrap();
+    let read = |rig: &Rig, path: &str| -> Vec<serde_json::Value> {
+        rig.read(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let lines = read(&rig, "main/branches.jsonl");
+    let figures = |line: &serde_json::Value| {
+        let number = |key: &str| line[key].as_u64().unwrap();
+        (line["name"].as_str().unwrap().to_owned(), [number("own_edits"), number("ahead"), number("behind")])
+    };
+    let all: Vec<_> = lines.iter().map(figures).collect();
+    let expected = [("main/a", [0, 0, 2]), ("main/x", [2, 2, 2]), ("main/x/y", [0, 0, 1])];
+    assert_eq!(all, expected.map(|(name, figures)| (name.to_owned(), figures)));
+    assert_eq!(
+        (&lines[1]["agent"], &lines[1]["task"], &lines[1]["owner"]),
+        (&"ann".into(), &"tea".into(), &ROOT.uid.into())
+    );
+    assert_eq!(figures(&read(&rig, "main/branches/x/branches.jsonl")[0]), all[2]);
+    assert_eq!(rig.stat("main/branches.jsonl").unwrap().size, 0);
+    assert!(rig.write("main/branches.jsonl", "x").is_err());
+    rig.mkdir("main/checkpoints/v1").unwrap();
+    assert_eq!(rig.read("main/checkpoints/v1/branches.jsonl").unwrap(), "");
+    rig.who = ANN;
+    let keys = |line: &serde_json::Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let closed = read(&rig, "main/branches.jsonl");
+    assert_eq!(closed.len(), 2, "nothing inside a closed branch is told");
+    assert!(closed.iter().all(|line| keys(line) == ["modified", "name", "owner"]), "{closed:?}");
+}
+
+#[test]
 fn who_holds_something_of_a_branch_that_is_gone_is_told_what_became_of_it() {
     let mut rig = with_fork();
     let handle = rig.open("main/branches/x/vectors/b.json", libc::O_RDONLY).unwrap();

@@ -1,6 +1,7 @@
 //! What readers see: branches, status, generated documents, snapshots, exports and answers. Nothing here waits for a writer.
 
 pub mod ask;
+pub mod branches_below;
 pub mod document;
 pub mod export;
 pub mod file_search;

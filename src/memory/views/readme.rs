@@ -77,6 +77,7 @@ const CONTENTS: &str = "\
 | `files/` | ordinary files and folders, which fork and merge with the records by `config/rules`; queries find text files by their words |
 | `scratch/` | the same in RAM: gone at unmount and with a new `config/session` |
 | `branches/<name>/` | child branches: mkdir forks, rmdir discards, rename into this directory merges |
+| `branches.jsonl` | all branches below this one: whose, how far ahead of their base and behind their parent |
 | `checkpoints/<label>/` | mkdir takes one, rmdir deletes it; inside, all of this read-only |
 | `search/<text>` | reading it answers the question in its name |
 | `query` | write questions, read answers |

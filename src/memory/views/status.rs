@@ -51,6 +51,7 @@ struct Status<'a> {
     scrub: ScrubProgress,
     reserve: ReserveFill,
     lease: Option<&'a str>,
+    temporaries: usize,
     last_error: Option<Value>,
     kept_since: Option<String>,
     bytes_kept: u64,
@@ -69,6 +70,15 @@ struct Index {
     files: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     files_indexed: Option<u64>,
+}
+
+/// What a mount knows of a branch and the store does not.
+#[derive(Default)]
+pub struct LiveStatus {
+    /// How many temporaries stand in `vectors/`, for as long as it is mounted.
+    pub temporaries: usize,
+    /// The last refusal that the reader may see, as `errors` has it.
+    pub last_error: Option<Value>,
 }
 
 /// What the own edits of a view add up to.
@@ -121,6 +131,7 @@ pub(in crate::memory) fn render(
         scrub: memory.maintenance.scrubber.progress(),
         reserve: memory.admission.room.reserve.filled(),
         lease: None,
+        temporaries: 0,
         last_error: None,
         kept_since: branch.kept.values().map(|kept| kept.time).min().map(|time| time.to_string()),
         bytes_kept: memory.maintenance.retained.of(branch.id),
@@ -143,12 +154,13 @@ fn pad(line: &mut Vec<u8>, bytes: usize) {
     line.push(b'\n');
 }
 
-/// Puts a refusal into a status that names none. Its fields are cut where it would not fit.
-fn with_last_error(status: &[u8], mut error: Value) -> Option<Vec<u8>> {
+/// Puts what the mount knows into a status that has none of it. The fields of a refusal are cut where it would not fit.
+fn with_live(status: &[u8], live: LiveStatus) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(status).ok()?.trim_end();
     // No value has these bytes in it: quotes in strings stand behind a backslash.
-    let (before, after) = text.split_once("\"last_error\":null")?;
-    let compose = |error: &Value| format!("{before}\"last_error\":{error}{after}");
+    let (before, after) = text.split_once("\"temporaries\":0,\"last_error\":null")?;
+    let (temporaries, mut error) = (live.temporaries, live.last_error.unwrap_or_default());
+    let compose = |error: &Value| format!("{before}\"temporaries\":{temporaries},\"last_error\":{error}{after}");
     let (mut line, mut most) = (compose(&error), LAST_ERROR_BYTES);
     while line.len() >= status.len() && most > 0 {
         most /= 2;
@@ -239,10 +251,10 @@ fn own_files(seen: &ResolvedView<'_>) -> Own {
 }
 
 impl Memory {
-    /// Returns the status of a view, one line, with the last refusal that its reader may see.
-    pub fn status_with(&self, view: &View, last_error: Option<Value>) -> Result<Vec<u8>, Error> {
+    /// Returns the status of a view, one line, with what the mount knows of it.
+    pub fn status_with(&self, view: &View, live: LiveStatus) -> Result<Vec<u8>, Error> {
         let status = self.document(view, Document::Status)?;
-        Ok(last_error.and_then(|error| with_last_error(&status, error)).unwrap_or_else(|| status.to_vec()))
+        Ok(with_live(&status, live).unwrap_or_else(|| status.to_vec()))
     }
 
     /// Returns a view's own edits, one line each: [`Document::Diff`].

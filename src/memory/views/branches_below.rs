@@ -1,0 +1,127 @@
+//! The file `branches.jsonl`: the branches below one, how far ahead of their bases they are and how far behind their parents.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::branch::{BranchVersion, differences};
+use crate::memory::catalog::settings::Setting;
+use crate::memory::catalog::{Branch, BranchId, Catalog};
+use crate::memory::{Error, Memory};
+use crate::workspace::TreeTotals;
+
+/// What everybody may know of a branch who may enter its parent: what ls(1) shows.
+#[derive(Serialize)]
+struct ClosedLine<'a> {
+    name: &'a str,
+    owner: u32,
+    modified: String,
+}
+
+/// What those may know who may enter the branch.
+#[derive(Serialize)]
+struct BranchLine<'a> {
+    name: &'a str,
+    agent: &'a str,
+    task: &'a str,
+    owner: u32,
+    modified: String,
+    own_edits: u64,
+    ahead: u64,
+    behind: u64,
+}
+
+/// Counts what differs between two states; children forked at one moment share the work.
+#[derive(Default)]
+struct ChangeCounts(HashMap<[*const BranchVersion; 2], u64>);
+
+impl ChangeCounts {
+    /// Returns how many records and paths differ. The catalog of the caller keeps both states where they are.
+    fn between(&mut self, old: &Arc<BranchVersion>, new: &Arc<BranchVersion>) -> Result<u64, Error> {
+        if Arc::ptr_eq(old, new) {
+            return Ok(0);
+        }
+        let key = [Arc::as_ptr(old), Arc::as_ptr(new)];
+        if let Some(count) = self.0.get(&key) {
+            return Ok(*count);
+        }
+        let count = changes(old, new)?;
+        self.0.insert(key, count);
+        Ok(count)
+    }
+}
+
+fn changes(old: &BranchVersion, new: &BranchVersion) -> Result<u64, Error> {
+    let records = match old.totals().records {
+        // There may be very many, and all of them are new.
+        0 => new.totals().records,
+        _ => differences(old, new)?.len() as u64,
+    };
+    let files = new.files().totals();
+    let paths = if old.files().totals() == TreeTotals::default() {
+        files.files + files.directories
+    } else {
+        old.files().differences(new.files()).len() as u64
+    };
+    Ok(records + paths)
+}
+
+impl Memory {
+    /// Returns the branches below one, at any depth, as JSON Lines: each before those below it, siblings by name.
+    ///
+    /// Of a branch that `enters` says no to, only what a listing shows is told, and nothing of what is below it. It is
+    /// worked out on a snapshot, and no merge is planned for it.
+    pub fn branches_below(&self, branch: BranchId, enters: &dyn Fn(BranchId) -> bool) -> Result<Vec<u8>, Error> {
+        let catalog = self.catalog().clone();
+        let mut lines = Vec::new();
+        let mut counts = ChangeCounts::default();
+        let mut left = children(&catalog, catalog.branch(branch)?);
+        while let Some(child) = left.pop() {
+            let modified = child.changed.to_string();
+            if enters(child.id) {
+                line(&catalog, child, &mut counts, modified, &mut lines)?;
+                left.extend(children(&catalog, child));
+            } else {
+                push(&ClosedLine { name: &child.path, owner: child.uid, modified }, &mut lines);
+            }
+        }
+        Ok(lines)
+    }
+}
+
+/// Returns the children of a branch, the last one first.
+fn children<'a>(catalog: &'a Catalog, branch: &Branch) -> Vec<&'a Branch> {
+    let mut children: Vec<&Branch> =
+        branch.children.values().filter_map(|id| catalog.branches.get(id)).map(|child| &**child).collect();
+    children.reverse();
+    children
+}
+
+fn line(
+    catalog: &Catalog,
+    branch: &Branch,
+    counts: &mut ChangeCounts,
+    modified: String,
+    lines: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let ahead = counts.between(&branch.base, &branch.state)?;
+    let agent = catalog.setting(branch, Setting::Agent)?;
+    let line = BranchLine {
+        name: &branch.path,
+        agent: &agent,
+        task: branch.settings.get(Setting::Task),
+        owner: branch.uid,
+        modified,
+        own_edits: ahead,
+        ahead,
+        behind: counts.between(&branch.base, &catalog.parent(branch)?.state)?,
+    };
+    push(&line, lines);
+    Ok(())
+}
+
+fn push(line: &impl Serialize, lines: &mut Vec<u8>) {
+    lines.extend(serde_json::to_vec(line).unwrap_or_default());
+    lines.push(b'\n');
+}
