@@ -101,6 +101,24 @@ fn the_branches_below_are_told_as_far_as_their_reader_may_enter() {
 }
 
 #[test]
+fn status_counts_the_temporaries_of_its_own_branch() {
+    let rig = with_fork();
+    let count = |path: &str| {
+        serde_json::from_str::<serde_json::Value>(&rig.read(path).unwrap()).unwrap()["temporaries"].clone()
+    };
+    rig.mkdir("main/checkpoints/v1").unwrap();
+    assert_eq!(count("main/status"), 0);
+    let length = rig.read("main/status").unwrap().len();
+    rig.write("main/vectors/.a.json.swp", "x").unwrap();
+    rig.write("main/vectors/.b.json.swp", "x").unwrap();
+    assert_eq!(rig.write("main/vectors/b.json", "{\"nonsense\":1}"), Err(Errno::EINVAL));
+    assert_eq!([count("main/status"), count("main/branches/x/status"), count("main/checkpoints/v1/status")], [2, 0, 0]);
+    assert_eq!(rig.read("main/status").unwrap().len(), length);
+    rig.rm("main/vectors/.a.json.swp").unwrap();
+    assert_eq!(count("main/status"), 1);
+}
+
+#[test]
 fn who_holds_something_of_a_branch_that_is_gone_is_told_what_became_of_it() {
     let mut rig = with_fork();
     let handle = rig.open("main/branches/x/vectors/b.json", libc::O_RDONLY).unwrap();

@@ -104,25 +104,6 @@ fn the_rest_of_a_line_that_was_refused_is_no_new_line() {
 }
 
 #[test]
-fn status_counts_the_temporaries_of_its_own_branch() {
-    let rig = with_records();
-    let count = |path: &str| {
-        serde_json::from_str::<serde_json::Value>(&rig.read(path).unwrap()).unwrap()["temporaries"].clone()
-    };
-    rig.mkdir("main/branches/x").unwrap();
-    rig.mkdir("main/checkpoints/v1").unwrap();
-    assert_eq!(count("main/status"), 0);
-    let length = rig.read("main/status").unwrap().len();
-    rig.write("main/vectors/.a.json.swp", "x").unwrap();
-    rig.write("main/vectors/.b.json.swp", "x").unwrap();
-    assert_eq!(rig.write("main/vectors/b.json", "{\"nonsense\":1}"), Err(Errno::EINVAL));
-    assert_eq!([count("main/status"), count("main/branches/x/status"), count("main/checkpoints/v1/status")], [2, 0, 0]);
-    assert_eq!(rig.read("main/status").unwrap().len(), length);
-    rig.rm("main/vectors/.a.json.swp").unwrap();
-    assert_eq!(count("main/status"), 1);
-}
-
-#[test]
 fn a_line_that_is_too_long_is_refused_to_its_end() {
     let rig = with_records();
     let handle = rig.open("main/query", libc::O_RDWR).unwrap();
