@@ -6,6 +6,7 @@
 mod actor;
 mod commands;
 mod dump;
+mod evaluation;
 mod exit;
 mod failure;
 mod formats;
@@ -21,8 +22,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    archive, backup, branches, clock, completions, diff, doctor, export, gc, import, init, log, man, mount, query,
-    restore, status, umount, verbs, verify,
+    archive, backup, branches, clock, completions, diff, doctor, eval, export, gc, import, init, log, man, mount,
+    query, restore, status, umount, verbs, verify,
 };
 use exit::Exit;
 use failure::CommandError;
@@ -69,6 +70,7 @@ enum Verb {
     Diff(diff::Args),
     Log(log::Args),
     Query(query::Args),
+    Eval(eval::Args),
     Gc(gc::Args),
     Verify(verify::Args),
     Backup(backup::Args),
@@ -115,6 +117,7 @@ fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
         Verb::Diff(args) => diff::run(args, out),
         Verb::Log(args) => log::run(args, out),
         Verb::Query(args) => query::run(args, out),
+        Verb::Eval(args) => eval::run(args, out),
         Verb::Gc(args) => gc::run(args, out),
         Verb::Verify(args) => verify::run(args, out),
         Verb::Backup(args) => backup::run(args, out),

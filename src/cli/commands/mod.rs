@@ -7,6 +7,7 @@ pub mod clock;
 pub mod completions;
 pub mod diff;
 pub mod doctor;
+pub mod eval;
 pub mod export;
 pub mod gc;
 pub mod import;

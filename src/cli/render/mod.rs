@@ -2,6 +2,7 @@
 
 pub mod branches;
 pub mod diff;
+pub mod evaluation;
 pub mod facts;
 pub mod graph;
 pub mod hits;

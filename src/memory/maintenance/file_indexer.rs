@@ -191,7 +191,7 @@ impl Memory {
             }
             let due = to_merge(index.set().segments.iter().filter(|segment| segment.name().is_some()).cloned());
             if !due.is_empty() && due.iter().map(|segment| segment.bytes()).sum::<u64>() <= spare {
-                self.rewrite(&due, &live_contents(catalog))?;
+                self.rewrite_index(&due, &live_contents(catalog))?;
             }
             Ok(())
         };
@@ -219,14 +219,14 @@ impl Memory {
                 dead += u32::from(!live.contains(&segment.key(n)?));
             }
             if dead > 0 && dead.saturating_mul(share) >= segment.contents() {
-                self.rewrite(std::slice::from_ref(segment), &live)?;
+                self.rewrite_index(std::slice::from_ref(segment), &live)?;
             }
         }
         Ok(())
     }
 
     /// Makes one segment of some, in a file if one of them has a file.
-    fn rewrite(&self, segments: &[Arc<IndexSegment>], live: &HashSet<IndexKey>) -> Result<(), Error> {
+    fn rewrite_index(&self, segments: &[Arc<IndexSegment>], live: &HashSet<IndexKey>) -> Result<(), Error> {
         let mut merged = merge_segments(segments, |key| live.contains(key))?;
         if segments.iter().any(|segment| segment.name().is_some()) {
             merged = merged.map(|merged| merged.persist(&self.storage.segments.blobs)).transpose()?;
