@@ -58,6 +58,7 @@ fn open(disk: &ForgetfulDisk) -> Result<Arc<Memory>, Box<dyn std::error::Error>>
         graph_rows: u32::MAX,
         index_delay: std::time::Duration::from_secs(60),
         idle_interval: std::time::Duration::from_secs(60),
+        files_delay: std::time::Duration::from_secs(3_600),
         reserve: 0,
         owner: who(),
     };

@@ -25,6 +25,9 @@ const INDEX_DELAY: Duration = Duration::from_secs(5);
 /// So long the maintenance thread has nothing to do before it tidies up; files that have outlived their rule go as often.
 const IDLE_INTERVAL: Duration = Duration::from_secs(60);
 
+/// So soon after a write files are indexed: most are written in more than one piece.
+const FILES_DELAY: Duration = Duration::from_millis(200);
+
 /// What a seal and a collection need beside what they give back, and the deletes before them.
 const RESERVE: u64 = 8 << 20;
 
@@ -45,6 +48,8 @@ pub struct Environment {
     /// How long the maintenance thread must have had nothing to do before it seals also what is a good deal less
     /// than it waits for otherwise; and how often files are looked for that have outlived their rule.
     pub idle_interval: Duration,
+    /// How long after a write to files the thread that indexes them waits for more.
+    pub files_delay: Duration,
     /// Bytes that are set aside on the disk for deletes, seals and collections when it is full; of a small disk an
     /// eighth at most. 0 for none.
     pub reserve: u64,
@@ -79,6 +84,7 @@ impl Environment {
             graph_rows: GRAPH_ROWS,
             index_delay: INDEX_DELAY,
             idle_interval: IDLE_INTERVAL,
+            files_delay: FILES_DELAY,
             reserve: RESERVE,
             owner,
         }

@@ -3,12 +3,22 @@
 mod model;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
-use engramfs::memory::{Attrs, BranchId, FILES_ROOT, FileName, FileOp, FileReader, Memory, Query, Setting, View};
+use engramfs::memory::{
+    Attrs, BranchId, Environment, Error, FILES_ROOT, FileName, FileOp, FileReader, Memory, OpenMode, Query, Setting,
+    View,
+};
 
 use crate::files::write;
-use crate::support::{main_of, open, open_on, put, verify, who};
+use crate::support::{environment, main_of, open_on, put, verify, who};
+
+/// Opens a store whose files are indexed in the background at once.
+fn open(disk: &ForgetfulDisk) -> Result<Arc<Memory>, Error> {
+    let around = Environment { files_delay: Duration::ZERO, ..environment() };
+    Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around)
+}
 
 fn found(memory: &Memory, branch: BranchId, text: &str) -> Vec<String> {
     let answer = memory.ask(&View::Branch(branch), &Query::of_text(text).unwrap()).unwrap();

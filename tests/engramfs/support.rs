@@ -20,6 +20,8 @@ pub fn environment() -> Environment {
         graph_rows: u32::MAX,
         index_delay: std::time::Duration::ZERO,
         idle_interval: std::time::Duration::from_secs(60),
+        // Calls of the disk are counted, and questions index for themselves.
+        files_delay: std::time::Duration::from_secs(3_600),
         reserve: 0,
         owner: who(),
     }

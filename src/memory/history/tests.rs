@@ -27,6 +27,7 @@ fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
         reserve: 0,
         index_delay: std::time::Duration::ZERO,
         idle_interval: std::time::Duration::from_secs(60),
+        files_delay: std::time::Duration::ZERO,
         owner: who(1),
     };
     Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap()

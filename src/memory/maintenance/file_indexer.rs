@@ -17,8 +17,6 @@ use crate::object::Hash;
 use crate::sync::{Condvar, Mutex};
 use crate::workspace::Tree;
 
-/// How long more writes are waited for.
-const DELAY: Duration = Duration::from_millis(200);
 /// Files and bytes of a step.
 const STEP: (usize, u64) = (1_024, 4 << 20);
 /// Bytes in memory from which on they go to a file without a seal.
@@ -95,13 +93,13 @@ impl FileIndexer {
     }
 
     /// Waits for a request, and then for more; returns what to do, or nothing to end.
-    fn next(&self) -> Option<Work> {
+    fn next(&self, delay: Duration) -> Option<Work> {
         let mut requests = self.0.0.lock();
         requests.busy = false;
         self.0.1.notify_all();
         let idle = |requests: &mut FileIndexRequests| !requests.stop && requests.is_idle();
         let requests = self.0.1.wait_while(requests, idle);
-        let (mut requests, _) = self.0.1.wait_timeout_while(requests, DELAY, |requests| !requests.stop);
+        let (mut requests, _) = self.0.1.wait_timeout_while(requests, delay, |requests| !requests.stop);
         requests.busy = !requests.stop;
         let FileIndexRequests { branches, all, refresh, .. } = &mut *requests;
         let (branches, all) = (std::mem::take(branches), std::mem::take(all));
@@ -114,8 +112,9 @@ impl Memory {
     /// Starts the thread that indexes files. It ends with the store.
     pub(in crate::memory) fn start_file_indexer(self: &Arc<Self>) {
         let (memory, indexer) = (Arc::downgrade(self), self.maintenance.file_indexer.clone());
+        let delay = self.environment.files_delay;
         let life = move || {
-            while let Some(work) = indexer.next() {
+            while let Some(work) = indexer.next(delay) {
                 if catch_unwind(AssertUnwindSafe(|| carry_out(&memory, &indexer, work))).is_err() {
                     log::error!("the indexing of files ended in an internal error and is tried again later");
                 }
