@@ -24,6 +24,22 @@ journal_bytes() { cat "$work"/store/journal/* | wc -c; }
 
 mkdir "$work/mnt"
 cd "$work"
+model=
+for models in "${ENGRAMFS_MODELS:-}" "$HOME/.local/share/engramfs/models" /usr/share/engramfs/models; do
+  [ -z "$model" ] && [ -f "$models/all-MiniLM-L6-v2/model.safetensors" ] && model=$models/all-MiniLM-L6-v2
+done
+if [ -n "$model" ]; then
+  say "A question that shares no word with its answer: texts are embedded by $(basename "$model"), in the process"
+  run '"$engramfs" mount meaning mnt --embed "$model"'
+  run "echo 'The espresso machine in the kitchen is broken' > mnt/main/vectors/kitchen.json"
+  run "echo 'Invoices are paid on the last Friday of the month' > mnt/main/vectors/finance.json"
+  run "echo 'The office closes at six' > mnt/main/vectors/office.json"
+  for _ in $(seq 100); do grep -q '"unembedded":0' mnt/main/status && grep -q '"state":"ready"' mnt/main/status && break; sleep 0.1; done
+  run "echo 'where can I get a hot drink?' > mnt/main/query; cut -c1-150 mnt/main/query"
+  run '"$engramfs" umount mnt'
+else
+  say "No model is here, so questions match words: scripts/models.sh fetches one, and then this tour begins with meaning"
+fi
 say "Make a memory and mount it"
 run '"$engramfs" mount store mnt'
 say "Import 96 notes of a shop's team into main, in one commit"

@@ -8,7 +8,7 @@
 //! - [`memory`] (everything a caller does to a store)
 //! - [`search`], [`merge`]
 //! - [`branch`], [`file_index`], [`workspace`], [`lineage`]
-//! - [`segment`], [`record`], [`journal`], [`object`], [`graph`], [`text`], [`facet`], [`vector`], [`disk`], [`sync`]
+//! - [`segment`], [`record`], [`journal`], [`object`], [`graph`], [`text`], [`embed`], [`facet`], [`vector`], [`disk`], [`sync`]
 //!
 //! `docs/ARCHITECTURE.md` says which module may use which, and a test checks the code against it.
 
@@ -20,6 +20,7 @@ compile_error!(
 pub mod branch;
 pub mod cli;
 pub mod disk;
+pub mod embed;
 pub mod facet;
 pub mod file_index;
 pub mod fs;

@@ -6,6 +6,7 @@
 mod actor;
 mod commands;
 mod dump;
+mod embedders;
 mod evaluation;
 mod exit;
 mod failure;

@@ -52,10 +52,12 @@ pub enum EntryOp {
     Purge = 19,
     /// Older entries were moved out of the store, into a file.
     Archive = 20,
+    /// The embedder whose vectors branches have is another one, or the first.
+    Embedder = 21,
 }
 
 impl EntryOp {
-    const ALL: [(EntryOp, &'static str); 20] = [
+    const ALL: [(EntryOp, &'static str); 21] = [
         (EntryOp::Root, "root"),
         (EntryOp::Fork, "fork"),
         (EntryOp::Commit, "commit"),
@@ -76,11 +78,12 @@ impl EntryOp {
         (EntryOp::Owner, "owner"),
         (EntryOp::Purge, "purge"),
         (EntryOp::Archive, "archive"),
+        (EntryOp::Embedder, "embedder"),
     ];
 
     /// Returns the word that readers see.
     pub fn name(self) -> &'static str {
-        EntryOp::ALL[self as usize - 1].1
+        EntryOp::ALL.iter().find(|(op, _)| *op == self).map_or("", |(_, name)| name)
     }
 
     /// Returns the operation of that code.

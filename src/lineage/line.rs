@@ -125,6 +125,7 @@ fn label_key(op: EntryOp) -> &'static str {
         EntryOp::Resolve => "id",
         EntryOp::Rename => "renamed_from",
         EntryOp::Archive => "last_archived",
+        EntryOp::Embedder => "embedder",
         _ => "checkpoint",
     }
 }

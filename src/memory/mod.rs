@@ -36,8 +36,8 @@ pub use command::record_patch::RecordPatch;
 pub use dump::StampedRecord;
 pub use environment::Environment;
 pub use error::{
-    Advice, BranchError, ClockError, CopyError, Error, Kind, LimitError, MergeError, OpenError, PurgeError,
-    RecordError, RuleRefusal, SettingError,
+    Advice, BranchError, ClockError, CopyError, EmbedderError, Error, Kind, LimitError, MergeError, OpenError,
+    PurgeError, RecordError, RuleRefusal, SettingError,
 };
 pub use history::HistoryFile;
 pub use lost_temporaries::LostTemporary;

@@ -26,7 +26,7 @@ use crate::file_index::IndexSegment;
 use crate::journal::{Journal, Replay};
 use crate::lineage::{PublicKey, SignedEntry};
 use crate::object::{BlobStore, Hash, SetHash};
-use crate::segment::{self, Blocks, GraphFile, Segment};
+use crate::segment::{self, Blocks, DerivedFile, GraphFile, Segment};
 use crate::sync::Pool;
 use crate::workspace::{Pack, Packs, packs_of, read_snapshot};
 
@@ -315,6 +315,9 @@ fn check_stranger(blobs: &BlobStore, name: Hash) -> Result<(), Error> {
     }
     if let Ok(index) = IndexSegment::open(blobs, name) {
         return Ok(index.verify()?);
+    }
+    if let Ok(derived) = DerivedFile::open(blobs, name) {
+        return Ok(derived.verify()?);
     }
     if let Ok(graph) = GraphFile::open(blobs, name) {
         return Ok(graph.verify()?);

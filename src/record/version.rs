@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::derived::text_hash;
 use super::document::json_bytes;
 use crate::object::{Context, Hash, Hasher, Time};
 use crate::text::Frequencies;
@@ -64,6 +65,8 @@ pub struct Version {
     code: OnceLock<Compact>,
     /// The metadata as a value, parsed at the first filtered question.
     parsed: OnceLock<serde_json::Value>,
+    /// The hash of the text that an embedder makes a vector of, if it shall.
+    derivable: OnceLock<Option<Hash>>,
 }
 
 /// The compact copy of a vector.
@@ -109,8 +112,8 @@ impl Version {
     /// Makes a version out of what was stored with it.
     pub fn stored(id: Arc<str>, content: RecordContent, stamp: Provenance, computed: Computed) -> Version {
         let Computed { hash, norm, lengths: (json_bytes, terms) } = computed;
-        let (words, code, parsed) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Version { id, hash, content, stamp, norm, json_bytes, terms, words, code, parsed }
+        let (words, code, parsed, derivable) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Version { id, hash, content, stamp, norm, json_bytes, terms, words, code, parsed, derivable }
     }
 
     /// Returns the compact copy of the vector, nothing where there is none.
@@ -132,6 +135,18 @@ impl Version {
     /// Returns how often the version's document holds each term.
     pub fn words(&self) -> &Frequencies {
         self.words.get_or_init(|| Frequencies::of(self.content.text.as_deref(), self.metadata()))
+    }
+
+    /// Returns the text that an embedder makes a vector of: that of a record without a vector of its own, or with one that
+    /// is older than the text.
+    pub fn derivable_text(&self) -> Option<&str> {
+        let wants = self.content.vector.is_none() || self.stamp.vector_stale;
+        self.content.text.as_deref().filter(|text| wants && !text.trim().is_empty())
+    }
+
+    /// Returns by what the vector of that text is found.
+    pub fn derivable(&self) -> Option<Hash> {
+        *self.derivable.get_or_init(|| self.derivable_text().map(text_hash))
     }
 
     /// Returns the bytes of id, vector, text and metadata as stored.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::answer::{FileLine, Hit, Score};
 use super::bm25_search::{FileRow, HitKey, HitRow, WordHit};
 use super::clock::QueryTimer;
+use super::derived::DerivedVectors;
 use super::file_scan::{FileScan, FileSource};
 use super::fusion::fuse;
 use super::scan::{Scan, Scored};
@@ -29,6 +30,8 @@ pub struct SearchSource {
     pub source: Arc<str>,
     /// The branch version to search.
     pub state: Arc<BranchVersion>,
+    /// The vectors that an embedder made of its texts; of the dimension of its own vectors, if it has any.
+    pub derived: Option<DerivedVectors>,
 }
 
 /// What a query came to.
@@ -52,25 +55,28 @@ struct ResolvedQuery {
 }
 
 /// Answers a query from one or more places and files, ranked as one. The first place is the branch that is asked; a record
-/// named by id is looked for there. `late` is asked now and then whether to give up.
+/// named by id is looked for there. `no_vector` says why a text has none, with what to do; `late` is asked now and then
+/// whether to give up.
 pub fn ask(
     places: &[SearchSource],
     files: Option<&FileSource<'_>>,
     metric: Metric,
     language: Option<&Language>,
     query: &Query,
+    no_vector: &str,
     late: &dyn Fn() -> Option<SearchError>,
 ) -> Result<SearchResult, SearchError> {
     let clock = QueryTimer::new(late);
-    let wanted = wanted(places, metric, query)?;
+    let wanted = wanted(places, metric, query, no_vector)?;
     let mut scans = Vec::with_capacity(places.len());
     for (number, place) in places.iter().enumerate() {
-        if let (Some(vector), Some(dim)) = (&wanted.vector, dim_of(&place.state))
+        if let (Some(vector), Some(dim)) =
+            (&wanted.vector, dim_of(&place.state).or(place.derived.as_ref().map(|derived| derived.dim)))
             && vector.vector().len() != dim
         {
             return Err(SearchError::Dimension { found: vector.vector().len(), expected: dim });
         }
-        scans.push(Scan::new(number, &place.state, query.filter.as_ref(), &clock)?);
+        scans.push(Scan::new(number, &place.state, place.derived.as_ref(), query.filter.as_ref(), &clock)?);
     }
     let file_scan = files.map(|source| FileScan::new(&source.files, query.filter.as_ref(), &clock));
     let worded = |text: &str, k| bm25_search::best(&scans, file_scan.as_ref(), text, language, k);
@@ -80,12 +86,19 @@ pub fn ask(
 }
 
 /// Works out what to compare with, and in which mode; a mode that can't be had is said with a reason.
-fn wanted(places: &[SearchSource], metric: Metric, query: &Query) -> Result<ResolvedQuery, SearchError> {
+fn wanted(
+    places: &[SearchSource],
+    metric: Metric,
+    query: &Query,
+    no_vector: &str,
+) -> Result<ResolvedQuery, SearchError> {
     let (mut vector, mut text) = (query.vector.clone(), query.text.clone());
     if let Some(id) = &query.id {
         let row = places.first().map(|place| place.state.find(id)).transpose()?.flatten();
-        let version = row.ok_or_else(|| SearchError::NoRecord(id.clone()))?.version()?;
-        vector = version.content.vector.as_deref().map(<[f32]>::to_vec);
+        let row = row.ok_or_else(|| SearchError::NoRecord(id.clone()))?;
+        let (version, derived) = (row.version()?, places.first().and_then(|place| place.derived.as_ref()));
+        vector = derived.map(|derived| derived.of_row(&row)).transpose()?.flatten();
+        vector = vector.or_else(|| version.content.vector.as_deref().map(<[f32]>::to_vec));
         // A query by a record compares with its vector; its text serves where it has none or is asked for.
         if vector.is_none() || matches!(query.mode, Some(Mode::Text | Mode::Hybrid)) {
             text = version.content.text.as_deref().map(str::to_owned);
@@ -104,7 +117,7 @@ fn wanted(places: &[SearchSource], metric: Metric, query: &Query) -> Result<Reso
             (Mode::Vector, Some(format!("{asked} was asked for, and there is no text to compare with")))
         }
         (Some(asked), mode) => {
-            (mode, Some(format!("{asked} was asked for, and there is no vector to compare with; no embedder is set")))
+            (mode, Some(format!("{asked} was asked for, and there is no vector to compare with: {no_vector}")))
         }
     };
     let vector = vector.filter(|_| mode != Mode::Text).map(|vector| PreparedVector::new(metric, vector));

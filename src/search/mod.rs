@@ -11,6 +11,7 @@ mod answer;
 mod ask;
 mod bm25_search;
 mod clock;
+mod derived;
 mod file_scan;
 mod filter;
 mod fusion;
@@ -26,6 +27,7 @@ use thiserror::Error;
 
 pub use answer::{Answer, FileLine, Hit, Score};
 pub use ask::{SearchResult, SearchSource, ask};
+pub use derived::DerivedVectors;
 pub use file_scan::{FileSource, PassageReader};
 pub use filter::{Filter, FilterError};
 pub use query::{Mode, Query, QueryError};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::top::Top;
-use crate::record::Version;
+use crate::record::{DerivedVector, Version};
 
 /// Where a row is.
 pub enum RowLocation {
@@ -11,6 +11,10 @@ pub enum RowLocation {
     Unsealed(Arc<Version>),
     /// The layer's number, and the row's in its segment.
     Sealed(usize, u32),
+    /// In no segment, found by a derived vector.
+    UnsealedDerived(Arc<Version>, Arc<DerivedVector>),
+    /// The same of a row of a layer, with the number of the derived vector.
+    SealedDerived(usize, u32, u32),
 }
 
 /// A row that the bounds do not rule out.

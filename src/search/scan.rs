@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::SearchError;
 use super::clock::QueryTimer;
+use super::derived::DerivedVectors;
 use super::filter::Filter;
 use super::pool::{CandidateSet, RowLocation};
 use crate::branch::{BranchVersion, Codes};
-use crate::segment::{Row, Segment, SegmentError};
+use crate::segment::{DerivedColumns, DerivedFile, Row, Segment, SegmentError};
 use crate::vector::{Compared, PreparedVector};
 use roaring::RoaringBitmap;
 
@@ -31,6 +32,10 @@ pub struct Scan<'a> {
     pub state: &'a BranchVersion,
     /// Only records that match.
     pub filter: Option<&'a Filter>,
+    /// The vectors that an embedder made.
+    pub derived: Option<&'a DerivedVectors>,
+    /// Of each layer, those of its rows; empty without an embedder.
+    pub(super) derived_files: Vec<Option<Arc<DerivedFile>>>,
     /// Of each layer, the rows that match the filter; empty without one.
     chosen: Vec<RoaringBitmap>,
     /// What a look at one record's metadata takes, in steps of the clock.
@@ -56,6 +61,7 @@ impl<'a> Scan<'a> {
     pub fn new(
         place: usize,
         state: &'a BranchVersion,
+        derived: Option<&'a DerivedVectors>,
         filter: Option<&'a Filter>,
         clock: &'a QueryTimer<'a>,
     ) -> Result<Scan<'a>, SearchError> {
@@ -65,7 +71,11 @@ impl<'a> Scan<'a> {
                 chosen.push(filter.select(&layer.segment, clock)?);
             }
         }
-        Ok(Scan { place, state, filter, chosen, weight: filter.map_or(0, Filter::weight), clock })
+        let file = |derived: &DerivedVectors| {
+            state.layers().iter().map(|layer| layer.segment.derived(&derived.embedder)).collect()
+        };
+        let (derived_files, weight) = (derived.map(file).unwrap_or_default(), filter.map_or(0, Filter::weight));
+        Ok(Scan { place, state, filter, derived, derived_files, chosen, weight, clock })
     }
 
     /// Tells whether a row of a layer's segment may be an answer.
@@ -133,28 +143,36 @@ impl<'a> Columns<'a> {
         Columns { codes: bytes, scales, residuals, norms }
     }
 
-    /// Pools those of some rows that may be among the best; `place` says where a row is, or that it
-    /// is not an answer.
+    /// Returns the columns of derived vectors, by their numbers.
+    pub fn of_derived(derived: &DerivedColumns<'a>) -> Columns<'a> {
+        let DerivedColumns { codes, scales, residuals, norms, .. } = *derived;
+        Columns { codes, scales, residuals, norms }
+    }
+
+    /// Pools those of some rows that may be among the best; `place` says where a row is, by its place in `rows`, or that
+    /// it is not an answer.
     pub fn sift(
         &self,
         rows: &[u32],
         query: &PreparedVector,
         pool: &mut CandidateSet,
-        place: impl Fn(u32) -> Option<RowLocation>,
+        place: impl Fn(usize) -> Option<RowLocation>,
     ) {
         let mut products = [0; ROWS_SIDE_BY_SIDE];
+        let mut at = 0;
         for rows in rows.chunks(ROWS_SIDE_BY_SIDE) {
             let products = &mut products[..rows.len()];
             query.products(self.codes, rows, products);
             for (rows, products) in rows.chunks(ROWS_A_SIEVE).zip(products.chunks(ROWS_A_SIEVE)) {
                 let sieve = query.sieve(pool.worst());
                 for (&row, &product) in rows.iter().zip(products) {
+                    at += 1;
                     if let Some(found) = self.compared(row, product)
                         && sieve.passes(found)
                     {
                         let bounds = query.bounds(found);
                         if pool.admits(bounds.1)
-                            && let Some(place) = place(row)
+                            && let Some(place) = place(at - 1)
                         {
                             pool.offer(bounds, place);
                         }

@@ -16,7 +16,7 @@ use super::walk::walk;
 use crate::graph::{Beam, Slack};
 use crate::record::Version;
 use crate::segment::{Row, SegmentError};
-use crate::vector::{Metric, PreparedVector, prefetch};
+use crate::vector::{self, Metric, PreparedVector, prefetch};
 
 /// How broadly a graph is walked where the query does not say: [`ef_default`], or this many times
 /// `k` where that is more.
@@ -139,6 +139,14 @@ fn ranked(scans: &[Scan<'_>], query: &PreparedVector, pool: CandidateSet) -> Res
                 (Row::Unsealed(version.clone()), score)
             }
             RowLocation::Sealed(layer, row) => scan.sealed(query, *layer, *row)?,
+            RowLocation::UnsealedDerived(version, derived) => {
+                (Row::Unsealed(version.clone()), Some(query.score(&derived.vector, derived.norm)))
+            }
+            RowLocation::SealedDerived(layer, row, number) => {
+                let vector = scan.derived_vector(*layer, *number)?;
+                let score = vector.map(|vector| query.score(vector, vector::norm(vector)));
+                (Row::Sealed(scan.state.layers()[*layer].segment.clone(), *row), score)
+            }
         };
         if let Some(score) = score
             && top.worst().is_none_or(|worst| score >= worst)
@@ -178,6 +186,7 @@ impl Scan<'_> {
             let share = f64::from(self.size_of(layer)) / f64::from(self.size_of(layers[0]));
             let kept = ((ef as f64 * share) as usize).max(ef_least);
             if self.walks(layer, query, kept, effort.exact)? {
+                self.scan_derived(layer, query, pool)?;
                 beam.floor = walk(self, layer, query, (beam, ef), pool)?;
                 (beam.least, *floor) = (beside, Some(beam.floor));
                 exact = false;
@@ -186,6 +195,7 @@ impl Scan<'_> {
             }
         }
         self.scan_loose(query, pool)?;
+        self.scan_recent(query, pool)?;
         Ok(exact)
     }
 
@@ -209,14 +219,23 @@ impl Scan<'_> {
     /// Pools every row in query of one segment.
     fn scan_layer(&self, layer: usize, query: &PreparedVector, pool: &mut CandidateSet) -> Result<(), SearchError> {
         let seen = &self.state.layers()[layer];
-        if seen.segment.dim() == 0 || seen.visible.count() == 0 {
+        if seen.visible.count() == 0 {
             return Ok(());
         }
+        self.scan_derived(layer, query, pool)?;
+        if seen.segment.dim() == 0 {
+            return Ok(());
+        }
+        let replaces = self.derived_file(layer).filter(|file| file.counts().replaced > 0);
+        let replaced = replaces.map(|file| file.columns()).transpose()?;
         let columns = Columns::of(&seen.segment)?;
         let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
         for start in (0..seen.segment.rows()).step_by(ROWS_AT_ONCE) {
             self.rows_in(layer, start..start + ROWS_AT_ONCE as u32, &mut rows);
-            columns.sift(&rows, query, pool, |row| Some(RowLocation::Sealed(layer, row)));
+            if let Some(derived) = &replaced {
+                rows.retain(|row| derived.number(*row).is_none());
+            }
+            columns.sift(&rows, query, pool, |at| Some(RowLocation::Sealed(layer, rows[at])));
             self.check_time()?;
         }
         Ok(())
@@ -226,13 +245,14 @@ impl Scan<'_> {
     /// most of them a look at their metadata.
     fn scan_loose(&self, query: &PreparedVector, pool: &mut CandidateSet) -> Result<(), SearchError> {
         let place = |version: &Arc<Version>| {
-            self.lets_through(version.metadata()).then(|| RowLocation::Unsealed(version.clone()))
+            let counts = !self.is_stale(version) && self.lets_through(version.metadata());
+            counts.then(|| RowLocation::Unsealed(version.clone()))
         };
         let (table, seen) = self.state.unsealed().table();
         let columns = Columns::of_loose(table.codes());
         let mut rows = Vec::with_capacity(seen.count() as usize);
         seen.each(0..u32::MAX, |row| rows.push(row));
-        columns.sift(&rows, query, pool, |row| place(table.version(row)));
+        columns.sift(&rows, query, pool, |at| place(table.version(rows[at])));
         self.scan_apart(query, pool, place)
     }
 
@@ -275,8 +295,14 @@ impl Scan<'_> {
         let vector = match place {
             RowLocation::Unsealed(version) => version.content.vector.as_deref(),
             RowLocation::Sealed(layer, row) => self.state.layers()[*layer].segment.vector(*row).ok().flatten(),
+            RowLocation::UnsealedDerived(_, derived) => Some(&derived.vector[..]),
+            RowLocation::SealedDerived(layer, _, number) => self.derived_vector(*layer, *number).ok().flatten(),
         };
         vector.into_iter().for_each(prefetch);
+    }
+
+    fn derived_vector(&self, layer: usize, number: u32) -> Result<Option<&[f32]>, SegmentError> {
+        self.derived_file(layer).map(|file| file.vector(number)).transpose()
     }
 
     fn sealed(&self, query: &PreparedVector, layer: usize, row: u32) -> Result<(Row, Option<f32>), SegmentError> {

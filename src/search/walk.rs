@@ -41,7 +41,10 @@ pub fn walk(
     let segment = &scan.state.layers()[layer].segment;
     let Some(file) = segment.graph(query.metric()) else { return Ok(beam.floor) };
     let (graph, columns) = (file.graph()?, Columns::of(segment)?);
-    let sees = |row| scan.sees(layer, row);
+    let replaces = scan.derived_file(layer).filter(|file| file.counts().replaced > 0);
+    let replaced = replaces.map(|file| file.columns()).transpose()?;
+    let counts = |row| replaced.as_ref().is_none_or(|derived| derived.number(row).is_none());
+    let sees = |row| scan.sees(layer, row) && counts(row);
     let floor = KEPT.with_borrow_mut(|WalkMemory { found, rows, scratch }| {
         let (mut floor, mut again) = (None, beam);
         if hides_few_rows(scan, layer, pool.k()) {
@@ -54,7 +57,7 @@ pub fn walk(
         let floor = floor.unwrap_or_else(|| graph.walk(query, Some(sees), again, found, scratch));
         rows.clear();
         rows.extend(found.iter().map(|&(_, row)| row).filter(|&row| sees(row)));
-        columns.sift(rows, query, pool, |row| Some(RowLocation::Sealed(layer, row)));
+        columns.sift(rows, query, pool, |at| Some(RowLocation::Sealed(layer, rows[at])));
         floor
     });
     scan.check_time()?;

@@ -20,10 +20,11 @@
 use std::sync::{Arc, OnceLock};
 
 use super::stem_cache::StemCache;
-use super::{Blocks, Container, GraphFile, SegmentError};
+use super::{Blocks, Container, DerivedFile, GraphFile, SegmentError};
 use crate::facet::Facets;
 use crate::object::{BlobStore, CodecError, Hash, Reader, SetHash, Time, Writer};
 use crate::record::{Computed, Provenance, RecordContent, Version, json_bytes};
+use crate::sync::RwLock;
 use crate::text::Postings;
 use crate::vector::{self, Metric};
 
@@ -140,6 +141,8 @@ pub struct Segment {
     /// Its neighbour graphs by metric, as far as they are built.
     pub(super) graphs: [OnceLock<Arc<GraphFile>>; Metric::ALL.len()],
     pub(super) stems: StemCache,
+    /// The vectors that embedders made of its texts, as far as they are made: one file for each embedder.
+    pub(super) derived: RwLock<Vec<Arc<DerivedFile>>>,
 }
 
 impl Segment {
@@ -172,6 +175,7 @@ impl Segment {
             stamps,
             graphs: Default::default(),
             stems: StemCache::default(),
+            derived: RwLock::default(),
         })
     }
 
@@ -344,6 +348,12 @@ impl Segment {
     pub fn words(&self, row: u32) -> Result<(Option<String>, String), SegmentError> {
         let Payload { text, metadata, .. } = self.parse(row, self.payload(row)?)?;
         Ok((text.map(str::to_owned), metadata.to_owned()))
+    }
+
+    /// Returns whether a row's text is newer than its vector, and the text.
+    pub(super) fn text_of(&self, row: u32) -> Result<(bool, Option<&str>), SegmentError> {
+        let payload = self.parse(row, self.payload(row)?)?;
+        Ok((payload.stamp.vector_stale, payload.text))
     }
 
     /// Returns whether a row has a vector, where it decides what is served.

@@ -254,6 +254,14 @@ impl Container {
     }
 }
 
+/// Returns the kind byte of the file of that name, whose footer is checked.
+pub fn container_kind(blobs: &BlobStore, name: Hash) -> Result<u8, SegmentError> {
+    let io = |what| move |source| SegmentError::Io { name: name.to_string(), what, source };
+    let file = blobs.open(&name).map_err(io("opened"))?;
+    let length = file.len().map_err(io("opened"))?;
+    Ok(read_footer(&*file, length, &name)?.first().copied().unwrap_or_default())
+}
+
 fn read_footer(file: &dyn DiskFile, length: u64, name: &Hash) -> Result<Vec<u8>, SegmentError> {
     let damaged = |reason: &str| SegmentError::Damaged { name: name.to_string(), reason: reason.to_owned() };
     let io = |source| SegmentError::Io { name: name.to_string(), what: "read", source };

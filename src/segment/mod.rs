@@ -8,6 +8,7 @@ mod blocks;
 mod columns;
 mod container;
 mod container_writer;
+mod derived_file;
 mod graph_file;
 mod row;
 mod stem_cache;
@@ -21,8 +22,9 @@ use thiserror::Error;
 
 pub use blocks::Blocks;
 pub use columns::{RowTotals, Segment};
-pub use container::Container;
+pub use container::{Container, container_kind};
 pub use container_writer::ContainerWriter;
+pub use derived_file::{DerivableTexts, DerivedColumns, DerivedCounts, DerivedFile};
 pub use graph_file::{GraphFile, write_graph};
 pub use row::Row;
 pub use writer::write_segment;

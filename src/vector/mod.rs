@@ -6,11 +6,12 @@
 //!
 //! **Invariant: equal bits in, equal bits out.** Each kernel adds in one fixed order that depends on
 //! the length alone, and multiplies and adds without fusing. So a score is the same on every
-//! processor, at every alignment, and in whatever segment the row is stored.
+//! processor, at every alignment, and in whatever segment the row is stored. [`PackedMatrix`] alone is outside of it.
 
 mod coarse;
 mod code;
 mod kernels;
+mod matrix;
 mod metric;
 mod prepared;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod tests;
 
 pub use coarse::{CoarsePlace, CoarseQuery, CoarseRows, CoarseSource, Estimates};
 pub use code::{Code, quantize};
+pub use matrix::{PackedMatrix, StridedRows};
 pub use metric::{Metric, UnknownMetric};
 pub use prepared::{Compared, PreparedVector, Sieve};
 

@@ -12,6 +12,7 @@ mod gc;
 mod line;
 mod merging;
 mod purge;
+mod reembed;
 mod resolve;
 mod rollback;
 mod show;
@@ -26,7 +27,7 @@ pub use argument::{Argument, ArgumentError, Arguments, Form};
 pub use spec::{BranchRight, Channel, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbSpec};
 
 /// All verbs. Those that are commands stand in the order in which help lists them.
-pub const VERBS: [&VerbSpec; 11] = [
+pub const VERBS: [&VerbSpec; 12] = [
     &fork::FORK,
     &merging::MERGE,
     &discard::DISCARD,
@@ -37,6 +38,7 @@ pub const VERBS: [&VerbSpec; 11] = [
     &show::SHOW,
     &resolve::RESOLVE,
     &purge::PURGE,
+    &reembed::REEMBED,
     &gc::GC,
 ];
 

@@ -23,6 +23,8 @@ mod damage;
 mod dump;
 /// Kills, power cuts and torn writes.
 mod durability;
+/// Vectors that embedders make.
+mod embedding;
 /// Every disk call fails in turn.
 mod faults;
 /// Text files as answers to queries.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::cli::embedders::models;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, Paint, paint};
@@ -23,6 +24,9 @@ pub struct Args {
 /// The exit code is 1 where something keeps a mount from working.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let mut findings = examine(args.mnt.as_deref());
+    if args.mnt.is_none() {
+        findings.push(finding_of_models(&models()));
+    }
     findings.extend(args.mnt.as_deref().into_iter().flat_map(told_by_the_mount));
     for finding in &findings {
         if out.is_json() {
@@ -44,7 +48,36 @@ fn told_by_the_mount(mnt: &Path) -> Vec<Finding> {
         serde_json::from_slice(&status).ok()
     };
     let status = status().unwrap_or_default();
-    status["clock"].as_str().map(finding_of_clock).into_iter().chain(finding_of_reserve(&status["reserve"])).collect()
+    let embedder = status.get("embedder").map(finding_of_embedder);
+    let clock = status["clock"].as_str().map(finding_of_clock);
+    clock.into_iter().chain(finding_of_reserve(&status["reserve"])).chain(embedder).collect()
+}
+
+/// What it takes to match meaning, before anything is mounted.
+fn finding_of_models(models: &[PathBuf]) -> Finding {
+    let (detail, advice) = match models.first() {
+        Some(model) => {
+            (format!("a model is there: questions match meaning with mount --embed {}", model.display()), None)
+        }
+        None => (
+            "no model is there: questions in words match words".to_owned(),
+            Some("to match meaning run scripts/models.sh, and mount with --embed all-MiniLM-L6-v2".to_owned()),
+        ),
+    };
+    Finding { name: "embedder", ok: true, detail, advice }
+}
+
+/// How it stands with the embedder of a mount. That none is set keeps nothing from working.
+fn finding_of_embedder(embedder: &Value) -> Finding {
+    let text = |key: &str| embedder[key].as_str().unwrap_or_default();
+    if embedder.is_null() {
+        let advice = "to match meaning mount with --embed: a model's folder, URL#MODEL or cmd:COMMAND".to_owned();
+        let detail = "none is set: questions in words match words".to_owned();
+        return Finding { name: "embedder", ok: true, detail, advice: Some(advice) };
+    }
+    let ok = text("state") == "ready";
+    let detail = format!("{} ({})", text("name"), text("state"));
+    Finding { name: "embedder", ok, detail, advice: (!ok).then(|| text("detail").to_owned()) }
 }
 
 fn finding_of_reserve(reserve: &Value) -> Option<Finding> {
@@ -85,6 +118,16 @@ mod tests {
         assert!(finding_of_clock("ok").ok);
         let ahead = finding_of_clock("ahead");
         assert!(!ahead.ok && ahead.advice.is_some_and(|advice| advice.contains("clock STORE --reset")));
+    }
+
+    #[test]
+    fn how_it_stands_with_the_embedder_is_said_with_what_to_do() {
+        let none = finding_of_embedder(&Value::Null);
+        assert!(none.ok && none.advice.is_some_and(|advice| advice.contains("--embed")));
+        let lost = json!({ "name": "mini", "state": "missing", "detail": "it ended" });
+        let lost = finding_of_embedder(&lost);
+        assert!(!lost.ok && lost.detail == "mini (missing)" && lost.advice.as_deref() == Some("it ended"));
+        assert!(finding_of_models(&[]).advice.is_some() && finding_of_models(&["/m".into()]).advice.is_none());
     }
 
     #[test]

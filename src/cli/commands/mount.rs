@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::site::Site;
 use crate::cli::actor;
+use crate::cli::embedders::EmbedOption;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
@@ -18,6 +19,7 @@ use crate::memory::{Memory, parse_size};
 #[command(before_help = "Examples:
   engramfs mount ~/memory /mnt/memory
   engramfs mount ~/memory /mnt/agent-7 --branch main/agent-7
+  engramfs mount ~/memory /mnt/memory --embed all-MiniLM-L6-v2
   engramfs mount ~/memory /mnt/memory --read-only --foreground")]
 pub struct Args {
     /// The store's directory.
@@ -37,6 +39,10 @@ pub struct Args {
     /// leave by default.
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     memory: Option<u64>,
+    /// What makes vectors of texts, for all root branches or one: a folder with a model's files, URL#MODEL of a server, or
+    /// cmd:COMMAND. May be given several times. A server's key is read from ENGRAMFS_EMBED_KEY.
+    #[arg(long, value_name = "[ROOT=]WHAT")]
+    embed: Vec<String>,
     /// Stays in the foreground until it is unmounted, or SIGINT or SIGTERM comes.
     #[arg(long)]
     foreground: bool,
@@ -60,12 +66,13 @@ fn memory_size(text: &str) -> Result<u64, String> {
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     fuse::tune_allocator();
     let site = Site::new(&args.store, &args.mnt)?;
+    let embedders = EmbedOption::parse_all(&args.embed)?;
     if args.fuse_fd.is_none() {
         fuse::clear_stale(&site.mnt, &site.source())?;
         site.check_mountpoint()?;
     }
     if args.foreground {
-        return serve(args, &site, || site.announce(out));
+        return serve(args, &site, &embedders, || site.announce(out));
     }
     // Before the first thread exists: the child of a fork has none but the one that forked.
     let background = fuse::into_background(args.log.as_deref());
@@ -81,7 +88,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     // Nobody's directory shall be in use because a mount was started there.
     let result =
         std::env::set_current_dir("/").map_err(|e| CommandError::file("entered", Path::new("/"), &e)).and_then(|()| {
-            serve(args, &site, || {
+            serve(args, &site, &embedders, || {
                 site.announce(out);
                 let told = parent.take().map_or(Ok(()), Background::ready);
                 told.unwrap_or_else(|e| log::error!("the waiting parent can't be told: {e}"));
@@ -115,11 +122,16 @@ fn report_to(
     Ok(failure.exit)
 }
 
-fn serve(args: &Args, site: &Site, ready: impl FnOnce()) -> Result<Exit, CommandError> {
+fn serve(args: &Args, site: &Site, embedders: &[EmbedOption], ready: impl FnOnce()) -> Result<Exit, CommandError> {
+    // Before the store is opened: a model that can't be read leaves it alone.
+    let opened = embedders.iter().map(EmbedOption::open).collect::<Result<Vec<_>, _>>()?;
     let memory = site.open(args.read_only)?;
     let limit = args.memory.unwrap_or_else(|| (fuse::available_memory() / 2).max(MEMORY_MIN));
     if let Some(reason) = memory.limit_memory(limit, args.allow_other, fuse::measure()) {
         remark(format_args!("engramfs: warning: {reason}"));
+    }
+    for (option, embedder) in embedders.iter().zip(opened) {
+        memory.set_embedder(option.root(), embedder);
     }
     let ended = serve_store(args, site, &memory, ready);
     // In good order whatever came before: after a close no bad byte passes for a torn tail.

@@ -6,6 +6,7 @@ mod branch;
 mod branch_files;
 mod branch_numbers;
 mod change;
+mod embedder_record;
 mod quota;
 mod reachable;
 mod revision;
@@ -25,6 +26,7 @@ pub use branch::{Branch, BranchId, BranchRef, Checkpoint, Resolution, RetainedSt
 pub(in crate::memory) use branch_files::given;
 pub use branch_numbers::{BRANCH_NUMBERS, BranchNumbers};
 pub use change::CatalogChange;
+pub(in crate::memory) use embedder_record::EmbedderRecord;
 pub(in crate::memory) use quota::Quota;
 pub(in crate::memory) use reachable::{each_state, each_state_of, segments_of};
 pub use revision::{Revision, RevisionPoint, check_label};
@@ -95,12 +97,20 @@ impl Catalog {
         Ok(&self.branch(branch.root)?.settings)
     }
 
+    /// Returns what is remembered of the embedder of all branches below a root branch, without its probes.
+    pub fn embedder(&self, branch: &Branch) -> Result<Option<EmbedderRecord>, Error> {
+        Ok(EmbedderRecord::parse_head(self.shared_settings(branch)?.get(Setting::Embedder)))
+    }
+
     /// Returns a setting's value as the branch shows it.
     pub fn setting(&self, branch: &Branch, setting: Setting) -> Result<Arc<str>, Error> {
         let settings = if setting.is_shared() { self.shared_settings(branch)? } else { &branch.settings };
         let value = settings.get(setting);
         if setting == Setting::Agent && value.is_empty() {
             return Ok(self.user(branch.uid));
+        }
+        if setting == Setting::Embedder {
+            return Ok(EmbedderRecord::parse_head(value).map_or_else(|| "".into(), |record| record.shown().into()));
         }
         Ok(value.clone())
     }

@@ -24,7 +24,7 @@ pub(in crate::memory) fn each_state_of(branch: &Branch, each: &mut impl FnMut(&A
     branch.kept.values().for_each(|kept| each(&kept.state));
 }
 
-/// Returns the names of all segments that the catalog reaches, of their graphs, and of the packs of
+/// Returns the names of all segments that the catalog reaches, of their graphs and derived vectors, and of the packs of
 /// its files.
 pub(in crate::memory) fn segments_of(catalog: &Catalog) -> HashSet<Hash> {
     let (mut names, mut states) = (HashSet::new(), Vec::new());
@@ -32,6 +32,7 @@ pub(in crate::memory) fn segments_of(catalog: &Catalog) -> HashSet<Hash> {
         for layer in state.layers() {
             names.insert(layer.segment.name());
             names.extend(layer.segment.graphs().map(|graph| graph.name()));
+            names.extend(layer.segment.derived_files().iter().map(|file| file.name()));
         }
         states.push(state.clone());
     });

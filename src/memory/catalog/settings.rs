@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::embedder_record::EmbedderRecord;
 use super::quota::Quota;
 use crate::memory::SettingError;
 use crate::merge::Strategy;
@@ -41,11 +42,13 @@ pub enum Setting {
     Quota,
     /// Whose stop words and stems queries by words use.
     Language,
+    /// The embedder whose vectors its branches have; one for all below a root branch, set by the store itself.
+    Embedder,
 }
 
 impl Setting {
     /// All settings, in the order of their codes.
-    pub const ALL: [Setting; 14] = [
+    pub const ALL: [Setting; 15] = [
         Setting::Strategy,
         Setting::Rules,
         Setting::Dim,
@@ -60,6 +63,7 @@ impl Setting {
         Setting::ScratchSize,
         Setting::Quota,
         Setting::Language,
+        Setting::Embedder,
     ];
 
     /// Returns the number that stored settings and log records have for it. A number is never given to another setting.
@@ -90,6 +94,7 @@ impl Setting {
             Setting::ScratchSize => "scratch_size",
             Setting::Quota => "quota",
             Setting::Language => "language",
+            Setting::Embedder => "embedder",
         }
     }
 
@@ -100,7 +105,7 @@ impl Setting {
 
     /// Returns whether one value serves all branches below a root branch.
     pub fn is_shared(self) -> bool {
-        matches!(self, Setting::Dim | Setting::Metric)
+        matches!(self, Setting::Dim | Setting::Metric | Setting::Embedder)
     }
 
     /// Returns the value a new root branch has.
@@ -114,7 +119,7 @@ impl Setting {
             Setting::ScratchSize => "64M",
             Setting::Language => "en",
             Setting::Dim | Setting::Agent | Setting::Session | Setting::Task => "",
-            Setting::Approvers | Setting::Ttl | Setting::Quota => "",
+            Setting::Approvers | Setting::Ttl | Setting::Quota | Setting::Embedder => "",
         }
     }
 
@@ -284,6 +289,9 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
     };
     let one_line = !value.chars().any(char::is_control);
     match setting {
+        Setting::Embedder if !value.is_empty() && EmbedderRecord::parse(value).is_none() => {
+            bad("nothing: it is set by the store")
+        }
         Setting::Strategy if value.parse::<Strategy>().is_err() => {
             bad("child-wins, parent-wins, newest-wins, keep-both or manual")
         }

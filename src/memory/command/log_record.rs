@@ -128,6 +128,8 @@ pub enum Command {
     User(Arc<str>),
     /// Times follow the clock again, from this command's own on.
     Clock,
+    /// The vectors of a root branch's embedder count from now on: what is remembered of it, as a setting's value.
+    Embedder(BranchId, Arc<str>),
     /// Records and files go for good, from a branch and all that hold the same.
     Purge(BranchId, Arc<PurgeSelection>),
     /// Entries up to a number, whose last has that hash, are in a file of their own.
@@ -190,6 +192,7 @@ mod code {
     pub const OWNER: u8 = 21;
     pub const ARCHIVE: u8 = 22;
     pub const PURGE: u8 = 23;
+    pub const EMBEDDER: u8 = 25;
 }
 
 impl LogRecord {
@@ -244,6 +247,7 @@ impl Command {
             Command::Clock => code::CLOCK,
             Command::Purge(..) => code::PURGE,
             Command::Archive(..) => code::ARCHIVE,
+            Command::Embedder(..) => code::EMBEDDER,
         }
     }
 
@@ -277,9 +281,10 @@ impl Command {
                 out
             }
             Command::Discard(branch) => out.number(branch.0),
-            Command::Uncheckpoint(branch, text) | Command::Rename(branch, text) | Command::Refuse(branch, text) => {
-                out.number(branch.0).text(text)
-            }
+            Command::Uncheckpoint(branch, text)
+            | Command::Rename(branch, text)
+            | Command::Refuse(branch, text)
+            | Command::Embedder(branch, text) => out.number(branch.0).text(text),
             Command::Rollback(branch, source) => source.write(out.number(branch.0)),
             Command::Config(branch, setting, value) => out.number(branch.0).byte(setting.code()).text(value),
             Command::Files(branch, count) => out.number(branch.0).number(*count),
@@ -360,6 +365,7 @@ impl Command {
                 Command::RollbackFiles { branch, source, patterns, outcome }
             }
             code::REFUSE => Command::Refuse(branch, input.text()?.into()),
+            code::EMBEDDER => Command::Embedder(branch, input.text()?.into()),
             code => return Err(CodecError::Code(code)),
         })
     }

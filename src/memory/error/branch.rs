@@ -88,6 +88,9 @@ pub enum SettingError {
     /// Vectors were written under the present value.
     #[error("{0} is fixed since the first vector was written")]
     Fixed(&'static str),
+    /// The store sets it itself.
+    #[error("config/{0} is set by the store, and read-only")]
+    Derived(&'static str),
 }
 
 impl SettingError {
@@ -98,6 +101,9 @@ impl SettingError {
                 Advice::new(Kind::Invalid, "bad_setting", format!("write {expected}"))
             }
             SettingError::Rules(error) => Advice::new(Kind::Invalid, "bad_rules", error.hint.clone()),
+            SettingError::Derived(_) => {
+                Advice::new(Kind::NotPermitted, "derived", "set the embedder with engramfs mount --embed")
+            }
             SettingError::Fixed(_) => Advice::new(Kind::Busy, "fixed", "make another root branch for other vectors"),
         }
     }

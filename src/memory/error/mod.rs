@@ -1,6 +1,7 @@
 //! The errors of the front door: what happened, and how the caller can react.
 
 mod branch;
+mod embedder;
 mod merge;
 mod purge;
 mod record;
@@ -14,6 +15,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use branch::{BranchError, SettingError};
+pub use embedder::EmbedderError;
 pub use merge::{MergeError, RuleRefusal};
 pub use purge::PurgeError;
 pub use record::RecordError;
@@ -212,6 +214,9 @@ pub enum Error {
     /// The clock can't be trusted.
     #[error(transparent)]
     Clock(#[from] ClockError),
+    /// Vectors are not made anew.
+    #[error(transparent)]
+    Embedder(#[from] EmbedderError),
 }
 
 impl Error {
@@ -307,6 +312,7 @@ impl Error {
             Error::Copy(error) => error.advice(),
             Error::Limit(error) => error.advice(),
             Error::Clock(error) => error.advice(),
+            Error::Embedder(error) => error.advice(),
         }
     }
 }

@@ -54,6 +54,10 @@ fn of_memory() -> Vec<Error> {
         SettingError::Value { setting: "dim", shown: text(), expected: "x" }.into(),
         SettingError::Rules(Rules::parse("x").unwrap_err()).into(),
         SettingError::Fixed("dim").into(),
+        SettingError::Derived("embedder").into(),
+        EmbedderError::NotSet.into(),
+        EmbedderError::NotReached(text()).into(),
+        EmbedderError::Dimension { found: 1, expected: 2 }.into(),
         RuleRefusal::Writer { uid: 1, path: text(), pattern: text() }.into(),
         RuleRefusal::Append { path: text(), pattern: text() }.into(),
         ClockError::Set { way: "back", days: 2 }.into(),
@@ -171,8 +175,10 @@ changed Busy
 clock_jumped Invalid
 conflicts Conflict
 damaged Damaged
+derived NotPermitted
 disk Full
 disk Io
+embedder_missing Busy
 empty_record Invalid
 exists Exists
 fixed Busy
@@ -193,6 +199,7 @@ memory_share Quota
 merge_too_long Busy
 newer_format Unsupported
 no_conflict NotFound
+no_embedder Unsupported
 no_id Invalid
 no_parent Invalid
 no_such_branch NotFound

@@ -2,6 +2,7 @@
 
 pub mod archive;
 pub mod compact;
+pub mod embedding;
 pub mod expiry;
 pub mod file_indexer;
 pub mod gc;
@@ -22,6 +23,7 @@ pub(in crate::memory) struct Maintenance {
     pub thread: seal::MaintenanceThread,
     pub indexer: indexer::Indexer,
     pub file_indexer: file_indexer::FileIndexer,
+    pub embedding: embedding::Embedding,
     pub scrubber: scrub::Scrubber,
     pub expiry: expiry::Expiry,
     pub retained: usage::RetainedBytes,

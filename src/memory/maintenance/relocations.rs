@@ -135,6 +135,7 @@ impl Memory {
                 continue;
             }
             let segment = self.storage.segments.get_fresh(&write_segment(&self.storage.segments.blobs, &rows, dim)?)?;
+            self.derive_sealed(&segment);
             let mut places = HashMap::new();
             let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, Visible))| {
                 (*name, vec![NOWHERE; segment.rows() as usize])

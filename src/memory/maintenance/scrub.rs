@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::memory::{Error, Memory};
-use crate::segment::{GraphFile, Segment, SegmentError};
+use crate::segment::{DerivedFile, GraphFile, Segment, SegmentError};
 use crate::sync::{Condvar, Mutex};
 
 /// So many bytes are checked without a pause.
@@ -48,6 +48,7 @@ struct ScrubTarget {
 enum WeakFile {
     Segment(Weak<Segment>),
     Graph(Weak<GraphFile>),
+    Derived(Weak<DerivedFile>),
 }
 
 impl ScrubTarget {
@@ -59,11 +60,16 @@ impl ScrubTarget {
         ScrubTarget { bytes: graph.file_bytes(), file: WeakFile::Graph(Arc::downgrade(graph)) }
     }
 
+    fn derived(derived: &Arc<DerivedFile>) -> ScrubTarget {
+        ScrubTarget { bytes: derived.file_bytes(), file: WeakFile::Derived(Arc::downgrade(derived)) }
+    }
+
     /// Checks a block; nothing behind the last one, and where nobody uses the file any longer.
     fn recheck(&self, block: u64) -> Option<Result<u64, SegmentError>> {
         match &self.file {
             WeakFile::Segment(segment) => segment.upgrade()?.recheck(block),
             WeakFile::Graph(graph) => graph.upgrade()?.recheck(block),
+            WeakFile::Derived(derived) => derived.upgrade()?.recheck(block),
         }
     }
 }
@@ -150,7 +156,9 @@ impl Memory {
     fn mapped_files(&self) -> Vec<ScrubTarget> {
         let segments = self.storage.segments.all();
         let graphs = segments.iter().flat_map(|segment| segment.graphs()).map(ScrubTarget::graph);
-        segments.iter().map(ScrubTarget::segment).chain(graphs).collect()
+        let derived: Vec<_> = segments.iter().flat_map(|segment| segment.derived_files()).collect();
+        let derived = derived.iter().map(ScrubTarget::derived);
+        segments.iter().map(ScrubTarget::segment).chain(graphs).chain(derived).collect()
     }
 
     /// Checks all mapped files again, at once and without pauses.

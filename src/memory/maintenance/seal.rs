@@ -243,6 +243,7 @@ impl Memory {
         }
         self.maintenance.indexer.wake();
         self.maintenance.file_indexer.refresh();
+        self.maintenance.embedding.wake();
         Ok(catalog)
     }
 
@@ -271,9 +272,12 @@ impl Memory {
         let mut moves = Relocations::new(&sealed, &mut packed, repacked.as_mut());
         moves.catalog(&mut manifest.catalog);
         manifest.file_index = self.flush_file_index(&manifest.catalog, spare);
+        manifest.sidecars = manifest::sidecars_of(&manifest.catalog);
+        stored.expect_sidecars(&manifest.sidecars);
         let anew = stored.advance(&manifest.catalog, &self.storage.segments.blobs, &self.storage.trees, |parts| {
             manifest::write(&self.disk, &manifest, parts, &self.key)
         })?;
+        stored.note_sidecars(manifest.sidecars.clone());
         let anew = self.storage.file_index.note_named(&manifest.file_index) || anew;
         let compacts = anew || sealed.iter().any(FlushedSegment::compacts) || begun || archives.len() < before;
         self.install(&mut moves, rotated, &manifest, archives)?;
@@ -320,6 +324,7 @@ impl Memory {
             archives: Vec::new(),
             file_index: Vec::new(),
             catalog: self.catalog().clone(),
+            sidecars: Default::default(),
         };
         writer.journal = Some(new.clone());
         writer.link = writer.tip;
@@ -459,6 +464,7 @@ impl Drop for Memory {
         self.maintenance.thread.stop();
         self.maintenance.indexer.stop();
         self.maintenance.file_indexer.stop();
+        self.maintenance.embedding.stop();
         self.maintenance.scrubber.stop();
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::memory::Error;
 use crate::object::{BlobStore, Hash};
-use crate::segment::{GraphFile, Segment};
+use crate::segment::{DerivedFile, GraphFile, Segment, container_kind};
 use crate::sync::{Mutex, MutexGuard};
 
 /// The blob store, and what is open of it.
@@ -44,14 +44,29 @@ impl Segments {
         Ok(segment)
     }
 
-    /// Opens a graph and gives it to its segment, where that is open.
+    /// Opens a graph, or a file of derived vectors, and gives it to its segment, where that is open.
     pub fn attach(&self, name: &Hash) -> Result<(), Error> {
+        if container_kind(&self.blobs, *name)? == DerivedFile::KIND {
+            return self.attach_derived(name);
+        }
         let graph = GraphFile::open(&self.blobs, *name)?;
         if self.thorough {
             graph.verify()?;
         }
         if let Some(segment) = self.open().get(&graph.segment()) {
             segment.attach(Arc::new(graph));
+        }
+        Ok(())
+    }
+
+    fn attach_derived(&self, name: &Hash) -> Result<(), Error> {
+        let derived = DerivedFile::open(&self.blobs, *name)?;
+        if self.thorough {
+            derived.verify()?;
+        }
+        let segment = self.open().get(&derived.segment()).cloned();
+        if let Some(segment) = segment {
+            segment.attach_derived(Arc::new(derived));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::branch::{BranchVersion, check_name, check_record_id};
 use crate::lineage::{Counts, Detail, EntryOp, Side};
 use crate::memory::catalog::settings::{Setting, Settings};
 use crate::memory::catalog::{
-    Branch, BranchId, Catalog, CatalogChange, Checkpoint, LineageStart, Resolution, StateSource, given,
+    Branch, BranchId, Catalog, CatalogChange, Checkpoint, EmbedderRecord, LineageStart, Resolution, StateSource, given,
 };
 use crate::memory::command::log_record::{Command, LogRecord, RecordChange};
 use crate::memory::command::prepared::{PreparedCommand, about, fix};
@@ -106,10 +106,8 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
             prepared.counts.files = *count;
             Ok(prepared)
         }
-        Command::Refuse(branch, reason) => {
-            let detail = Detail { text: Some(reason.clone()), ..Detail::default() };
-            Ok(about(catalog, log_record, catalog.branch(*branch)?, EntryOp::Refuse).with_detail(detail))
-        }
+        Command::Embedder(branch, value) => embedder(catalog, log_record, catalog.branch(*branch)?, value),
+        Command::Refuse(branch, reason) => Ok(refuse(catalog, log_record, catalog.branch(*branch)?, reason)),
     }
 }
 
@@ -351,6 +349,9 @@ fn config(
     setting: Setting,
     value: &Arc<str>,
 ) -> Result<PreparedCommand, Error> {
+    if setting == Setting::Embedder {
+        return Err(SettingError::Derived(setting.name()).into());
+    }
     // Rules were parsed before the command was made.
     let is_checked = setting == Setting::Rules;
     let value =
@@ -362,6 +363,26 @@ fn config(
     let detail = Detail { label: Some(setting.name().into()), text: Some(value.clone()), ..Detail::default() };
     let prepared = about(catalog, log_record, branch, EntryOp::Config).with_detail(detail);
     Ok(prepared.step(CatalogChange::Set(target.id, setting, value)))
+}
+
+fn refuse(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, reason: &Arc<str>) -> PreparedCommand {
+    let detail = Detail { text: Some(reason.clone()), ..Detail::default() };
+    about(catalog, log_record, branch, EntryOp::Refuse).with_detail(detail)
+}
+
+/// Has the vectors of an embedder count below a root branch.
+fn embedder(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    value: &Arc<str>,
+) -> Result<PreparedCommand, Error> {
+    crate::memory::catalog::settings::check(Setting::Embedder, value)?;
+    let record = EmbedderRecord::parse_head(value).ok_or(SettingError::Derived(Setting::Embedder.name()))?;
+    let text = format!("{} {}", record.dim, record.identity).into();
+    let detail = Detail { label: Some(record.name), text: Some(text), ..Detail::default() };
+    let prepared = about(catalog, log_record, branch, EntryOp::Embedder).with_detail(detail);
+    Ok(prepared.step(CatalogChange::Set(branch.root, Setting::Embedder, value.clone())))
 }
 
 fn resolve(

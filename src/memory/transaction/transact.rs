@@ -333,6 +333,7 @@ impl Memory {
             self.forget_ended(change.branch);
         }
         self.wake_maintenance();
+        self.maintenance.embedding.wake();
         let items = |branch: &BranchRef| branch.state.totals().records + branch.state.files().totals().files;
         let replaces = !change.files.is_empty() || change.what == EntryOp::Discard.name();
         if replaces && change.was.iter().map(items).sum::<u64>() > LET_GO_AT_ONCE {
@@ -361,6 +362,7 @@ impl Memory {
     pub fn close(&self) -> Result<(), Error> {
         self.stop_indexer();
         self.stop_file_indexer();
+        self.maintenance.embedding.stop();
         self.stop_maintenance();
         if !self.is_read_only() {
             self.commit_all_pending()?;

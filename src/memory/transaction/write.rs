@@ -15,7 +15,7 @@ use crate::memory::merging::merge_budget::PlanError;
 use crate::memory::merging::merge_plan::MergeContext;
 use crate::memory::merging::rollback::Rollback;
 use crate::memory::merging::unit_use::UnitLooks;
-use crate::memory::{Actor, BranchError, BranchEvent, Error, Memory};
+use crate::memory::{Actor, BranchError, BranchEvent, Error, Memory, SettingError};
 use crate::object::{Hash, Time};
 
 /// What a commit did.
@@ -218,6 +218,9 @@ impl Memory {
 
     /// Gives a setting a value.
     pub fn set(&self, who: &Actor, branch: BranchId, setting: Setting, value: &str) -> Result<(), Error> {
+        if setting == Setting::Embedder {
+            return Err(SettingError::Derived(setting.name()).into());
+        }
         // Rules take a while to parse, so not under the lock.
         let value = settings::check(setting, value)?;
         let command = || Ok(Command::Config(branch, setting, value.as_str().into()));

@@ -1,9 +1,12 @@
 //! Asking a view.
 
+use std::time::Duration;
+
 use super::file_search::SearchableFiles;
 use crate::file_index::{FileReader, IndexSegment, PassagePlace};
 use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::View;
+use crate::memory::maintenance::embedding::{EmbeddingStanding, Obstacle};
 use crate::memory::{Error, Memory};
 use crate::search::{Answer, FileSource, Mode, Query, SearchError, SearchSource, ask};
 
@@ -37,23 +40,32 @@ impl Memory {
 
     fn ask_once(&self, caller: &FileReader, view: &View, query: &Query) -> Result<Answer, Error> {
         let start = self.now();
-        let (places, metric, language, path) = {
-            let catalog = self.catalog();
+        let (places, metric, language, path, standing) = {
+            let catalog = self.catalog().clone();
             let seen = ResolvedView::new(&catalog, view)?;
+            let standing = self.embedding_of(&catalog, seen.branch)?;
             let mut places = Vec::new();
             for name in &query.scope {
                 match name.as_str() {
-                    "branch" => places.insert(0, SearchSource { source: "branch".into(), state: seen.state.clone() }),
+                    "branch" => {
+                        let (state, derived) = (seen.state.clone(), standing.vectors.clone());
+                        places.insert(0, SearchSource { source: "branch".into(), state, derived });
+                    }
                     // The shared log has no entries yet, and files are no records.
                     "log" | "files" => {}
                     other => {
                         let root = catalog.roots.get(other).ok_or_else(|| unknown_scope(other))?;
-                        places.push(SearchSource { source: other.into(), state: catalog.branch(*root)?.state.clone() });
+                        let root = catalog.branch(*root)?;
+                        // Vectors of another set can't be compared with the question's.
+                        let theirs = self.embedding_of(&catalog, root)?.vectors;
+                        let set = standing.vectors.as_ref().map(|vectors| vectors.embedder);
+                        let derived = theirs.filter(|vectors| Some(vectors.embedder) == set);
+                        places.push(SearchSource { source: other.into(), state: root.state.clone(), derived });
                     }
                 }
             }
             let metric = catalog.shared_settings(seen.branch)?.metric();
-            (places, metric, seen.branch.settings.language(), seen.branch.path.clone())
+            (places, metric, seen.branch.settings.language(), seen.branch.path.clone(), standing)
         };
         let deadline = start.after(i64::try_from(query.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
         let share = self.admission.shares.enter(caller.uid);
@@ -64,7 +76,11 @@ impl Memory {
         let head = places
             .first()
             .map_or_else(|| self.state(view).map(|state| state.head()), |place| Ok(place.state.head()))?;
-        let wants_files = query.scope.iter().any(|name| name == "files") && query.may_use_words();
+        let left = Duration::from_nanos(deadline.0.saturating_sub(self.now().0).max(0).cast_unsigned());
+        let embedded = embed_query(&standing, &places, query, left)?;
+        late().map_or(Ok(()), Err)?;
+        let asking = embedded.query.as_ref().unwrap_or(query);
+        let wants_files = asking.scope.iter().any(|name| name == "files") && asking.may_use_words();
         let searchable = if wants_files { self.searchable_files(view, caller)? } else { None };
         let missing = searchable.as_ref().map_or(0, |searchable| searchable.missing);
         let files = searchable.map(|SearchableFiles { files, .. }| files);
@@ -74,15 +90,16 @@ impl Memory {
         };
         let source =
             files.clone().map(|files| FileSource { source: "files".into(), branch: path.clone(), files, read: &read });
-        let mut asked = ask(&places, source.as_ref(), metric, language, query, &late)?;
+        let asked = ask(&places, source.as_ref(), metric, language, asking, embedded.no_vector(), &late)?;
+        let mut reason = if asked.reason.is_some() { asked.reason } else { embedded.reason };
         if missing > 0 && asked.mode != Mode::Vector {
             let more = format!("{missing} files are not indexed yet");
-            asked.reason = Some(asked.reason.map_or(more.clone(), |reason| format!("{reason}; {more}")));
+            reason = Some(reason.map_or(more.clone(), |reason| format!("{reason}; {more}")));
         }
         Ok(Answer {
             hits: asked.hits,
             mode: asked.mode,
-            reason: asked.reason,
+            reason,
             branch: path,
             head,
             exact: asked.exact,
@@ -90,6 +107,60 @@ impl Memory {
             query: query.echo.clone(),
             tag: query.tag.clone(),
         })
+    }
+}
+
+/// What became of a query's text.
+struct EmbeddedQuery {
+    /// The query with the vector of its text; nothing where it is as it was.
+    query: Option<Query>,
+    /// What the answer's header says of it.
+    reason: Option<String>,
+    /// Why there is no vector.
+    obstacle: Option<String>,
+}
+
+impl EmbeddedQuery {
+    fn no_vector(&self) -> &str {
+        self.obstacle.as_deref().unwrap_or("none was given, and the record has none")
+    }
+}
+
+/// Embeds the text of a query that has no vector, where that is of use. No lock is held meanwhile.
+fn embed_query(
+    standing: &EmbeddingStanding,
+    places: &[SearchSource],
+    query: &Query,
+    limit: Duration,
+) -> Result<EmbeddedQuery, Error> {
+    let as_it_is = |reason: Option<String>, obstacle| Ok(EmbeddedQuery { query: None, reason, obstacle });
+    let Some(text) = query.text.as_deref().filter(|_| query.vector.is_none() && query.mode != Some(Mode::Text)) else {
+        return as_it_is(None, standing.obstacle.as_ref().map(Obstacle::reason));
+    };
+    if let Some(obstacle) = &standing.obstacle {
+        // Where nobody ever set an embedder, words are what was asked for.
+        let reason = (obstacle.code != "none").then(|| obstacle.reason());
+        return as_it_is(reason, Some(obstacle.reason()));
+    }
+    let (Some(slot), Some(vectors)) = (&standing.slot, &standing.vectors) else { return as_it_is(None, None) };
+    let (mut waiting, mut records, mut has_vectors) = (0, 0, false);
+    for SearchSource { state, derived, .. } in places {
+        waiting += derived.as_ref().map_or(Ok(0), |derived| derived.waiting(state))?;
+        records += state.totals().records;
+        has_vectors |= state.totals().vectors > 0 || derived.as_ref().is_some_and(|derived| derived.has_any(state));
+    }
+    let reason = (waiting > 0).then(|| format!("{waiting} of {records} records are not embedded yet"));
+    if !has_vectors {
+        return as_it_is(reason.clone(), Some(reason.unwrap_or_else(|| "no record has a vector".to_owned())));
+    }
+    match slot.embed_query(text, vectors.dim, limit) {
+        Ok(vector) => {
+            Ok(EmbeddedQuery { query: Some(Query { vector: Some(vector), ..query.clone() }), reason, obstacle: None })
+        }
+        Err(error) => {
+            let reason = format!("embedder_missing: {error}");
+            as_it_is(Some(reason.clone()), Some(reason))
+        }
     }
 }
 

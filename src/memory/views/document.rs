@@ -83,11 +83,13 @@ impl Memory {
             Document::Status => {
                 self.version()
                     + self.maintenance.indexer.steps()
+                    + self.maintenance.embedding.steps()
                     + self.maintenance.scrubber.steps()
                     + self.storage.file_index.set().version
                     + self.admission.room.reserve.steps()
                     + self.maintenance.retained.steps()
             }
+            Document::Readme => self.maintenance.embedding.steps(),
             _ => 0,
         };
         [seen.branch.stamp, seen.branch.edits, parent, parent_edits, root, everything]
@@ -101,7 +103,7 @@ impl Memory {
         document: Document,
     ) -> Result<Vec<u8>, Error> {
         match document {
-            Document::Readme => readme::render(catalog, view, seen).map(String::into_bytes),
+            Document::Readme => readme::render(self, catalog, view, seen).map(String::into_bytes),
             Document::Status => status::render(self, catalog, view, seen),
             Document::Diff => diff(seen),
             Document::Conflicts => self.conflicts(catalog, seen),

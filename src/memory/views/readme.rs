@@ -2,13 +2,19 @@
 
 use std::fmt::Write;
 
-use crate::memory::Error;
 use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{Catalog, View};
+use crate::memory::maintenance::embedding::EmbeddingStanding;
+use crate::memory::{Error, Memory};
 
 /// Renders the page: where you are, what is here, how to use it, with this branch's own figures.
-pub(in crate::memory) fn render(catalog: &Catalog, view: &View, seen: &ResolvedView<'_>) -> Result<String, Error> {
+pub(in crate::memory) fn render(
+    memory: &Memory,
+    catalog: &Catalog,
+    view: &View,
+    seen: &ResolvedView<'_>,
+) -> Result<String, Error> {
     let branch = seen.branch;
     let path = &branch.path;
     let (records, settings) = (seen.state.totals().records, catalog.shared_settings(branch)?);
@@ -34,6 +40,7 @@ pub(in crate::memory) fn render(catalog: &Catalog, view: &View, seen: &ResolvedV
         branch.checkpoints.len(),
         seen.state.head()
     );
+    let _ = writeln!(out, "{}\n", meaning(&memory.embedding_of(catalog, branch)?));
     out.push_str(CONTENTS);
     let example_vector = match dim {
         Some(dim) if dim > 3 => format!("[0.1, 0.2, …]` ({dim} numbers)"),
@@ -66,6 +73,20 @@ When a write fails, the last line of `errors` says why and what to do.
 "#
     );
     Ok(out)
+}
+
+/// Says in one line whether questions in words find what means the same.
+fn meaning(standing: &EmbeddingStanding) -> String {
+    match (&standing.obstacle, &standing.record) {
+        (None, Some(record)) => {
+            format!(
+                "Questions in words match meaning and words: texts are embedded by {} behind each write.",
+                record.name
+            )
+        }
+        (Some(obstacle), _) => format!("Questions in words match words: {}.", obstacle.reason()),
+        (None, None) => "Questions in words match words.".to_owned(),
+    }
 }
 
 const CONTENTS: &str = "\

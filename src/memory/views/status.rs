@@ -48,6 +48,7 @@ struct Status<'a> {
     log_entries: u64,
     unread: u64,
     index: Index,
+    embedder: Value,
     scrub: ScrubProgress,
     reserve: ReserveFill,
     lease: Option<&'a str>,
@@ -70,6 +71,7 @@ struct Index {
     files: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     files_indexed: Option<u64>,
+    unembedded: u64,
 }
 
 /// What a mount knows of a branch and the store does not.
@@ -128,6 +130,7 @@ pub(in crate::memory) fn render(
         log_entries: 0,
         unread: 0,
         index: memory.index_of(catalog, view, seen)?,
+        embedder: memory.embedding_of(catalog, branch)?.to_json(),
         scrub: memory.maintenance.scrubber.progress(),
         reserve: memory.admission.room.reserve.filled(),
         lease: None,
@@ -202,6 +205,7 @@ impl Memory {
             building: waiting > 0,
             files: files.map(|(all, _)| all),
             files_indexed: files.map(|(all, missing)| all - missing),
+            unembedded: self.embedding_of(catalog, seen.branch)?.unembedded(&seen.state)?,
         })
     }
 }

@@ -52,6 +52,7 @@ fn every_command_reads_back() {
     let resolution = Resolution { side: Side::Parent, child: Some(Hash([1; 32])), parent: None };
     round_trip(Command::Resolve { branch, id: name.clone(), resolution });
     round_trip(Command::Refuse(branch, name.clone()));
+    round_trip(Command::Embedder(branch, name.clone()));
     round_trip(Command::Files(branch, 12));
     let (patterns, outcome) = (vec![name.clone(), "b".into()], Arc::new(samples::rollback()));
     round_trip(Command::RollbackFiles { branch, source: sources[1].clone(), patterns, outcome });
@@ -86,6 +87,7 @@ fn the_format_says_which_codes_there_are() {
         (code::OWNER, "owner"),
         (code::ARCHIVE, "archive"),
         (code::PURGE, "purge"),
+        (code::EMBEDDER, "embedder"),
     ];
     assert_eq!(table("Log records"), used.map(|(code, name)| (code, name.to_owned())).into());
     let settings = Setting::ALL.map(|setting| (setting.code(), setting.name().to_owned()));

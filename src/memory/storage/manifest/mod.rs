@@ -3,8 +3,8 @@
 //! ```text
 //!  "engrMAN2" · payload · signature (64 bytes) over the payload's hash
 //!
-//!  payload: journal number, seq, tip, time · last branch number · first entry, hash before it · archives · graphs · parts ·
-//!           derived files
+//!  payload: journal number, seq, tip, time · last branch number · first entry, hash before it · archives ·
+//!           graphs and derived vectors · parts · files derived from others
 //! ```
 //!
 //! The file `manifest` is small and replaced as a whole by an atomic rename. The catalog stands in its parts, immutable
@@ -69,12 +69,13 @@ pub struct Manifest {
     pub file_index: Vec<Hash>,
     /// All branches at that moment.
     pub catalog: Catalog,
+    /// Graphs and files of derived vectors of the segments that it sees.
+    pub sidecars: BTreeSet<Hash>,
 }
 
 /// The file `manifest` alone.
 struct Root {
     manifest: Manifest,
-    graphs: Vec<Hash>,
     parts: Vec<ManifestPart>,
 }
 
@@ -89,6 +90,7 @@ impl Manifest {
             archives: Vec::new(),
             file_index: Vec::new(),
             catalog: Catalog::default(),
+            sidecars: BTreeSet::new(),
         }
     }
 
@@ -101,9 +103,8 @@ impl Manifest {
         for archive in &self.archives {
             out.hash(&archive.name).number(archive.count);
         }
-        let graphs = graphs_of(&self.catalog);
-        out.number(graphs.len() as u64);
-        graphs.iter().for_each(|name| {
+        out.number(self.sidecars.len() as u64);
+        self.sidecars.iter().for_each(|name| {
             out.hash(name);
         });
         out.number(parts.len() as u64);
@@ -131,14 +132,14 @@ impl Root {
         for _ in 0..input.length()? {
             archives.push(ArchiveName { name: input.hash()?, count: input.number()? });
         }
-        let graphs = (0..input.length()?).map(|_| input.hash()).collect::<Result<_, _>>()?;
+        let sidecars = (0..input.length()?).map(|_| input.hash()).collect::<Result<_, _>>()?;
         let mut parts = Vec::new();
         for _ in 0..input.length()? {
             parts.push(ManifestPart { name: input.hash()?, bytes: input.number()? });
         }
         let mut catalog = Catalog { start, ..Catalog::default() };
         catalog.numbers.go_on_after(last_number);
-        let mut manifest = Manifest { journal, seq, tip, time, archives, file_index: Vec::new(), catalog };
+        let mut manifest = Manifest { journal, seq, tip, time, archives, file_index: Vec::new(), catalog, sidecars };
         while !input.is_empty() {
             match input.byte()? {
                 FILE_INDEX if manifest.file_index.is_empty() => {
@@ -147,7 +148,7 @@ impl Root {
                 other => return Err(CodecError::Code(other)),
             }
         }
-        Ok(Root { manifest, graphs, parts })
+        Ok(Root { manifest, parts })
     }
 }
 
@@ -168,16 +169,17 @@ impl ManifestFiles<'_> {
     }
 }
 
-/// Returns the graphs of the segments that the catalog sees, each once.
-fn graphs_of(catalog: &Catalog) -> BTreeSet<Hash> {
-    let (mut seen, mut graphs) = (HashSet::new(), BTreeSet::new());
+/// Returns the graphs and the files of derived vectors of the segments that the catalog sees, each once.
+pub(in crate::memory) fn sidecars_of(catalog: &Catalog) -> BTreeSet<Hash> {
+    let (mut seen, mut sidecars) = (HashSet::new(), BTreeSet::new());
     each_state(catalog, |state| {
         if seen.insert(Arc::as_ptr(state)) {
             let layers = state.layers().iter();
-            graphs.extend(layers.flat_map(|layer| layer.segment.graphs()).map(|graph| graph.name()));
+            sidecars.extend(layers.clone().flat_map(|layer| layer.segment.graphs()).map(|graph| graph.name()));
+            sidecars.extend(layers.flat_map(|layer| layer.segment.derived_files()).map(|file| file.name()));
         }
     });
-    graphs
+    sidecars
 }
 
 /// Replaces the manifest: data, then the name, then the folder. The parts are in the blob store already.
@@ -213,7 +215,7 @@ pub(in crate::memory) fn read(
     if !public.verifies(&Hash::of(&CONTEXT, payload), signature) {
         return Err(damaged("is not signed by the store's key"));
     }
-    let Root { mut manifest, graphs, parts } = Root::from_bytes(payload)?;
+    let Root { mut manifest, parts } = Root::from_bytes(payload)?;
     let mut reading = PartReading::default();
     for part in &parts {
         let file = Container::open(&segments.blobs, part.name, PART)?;
@@ -225,11 +227,12 @@ pub(in crate::memory) fn read(
     match (files.failure.into_inner(), read) {
         (Some(error), _) => Err(error),
         (None, read) => {
-            let stored = read?;
+            let mut stored = read?;
             let (last_number, start) = (manifest.catalog.numbers.last(), manifest.catalog.start);
             manifest.catalog = Catalog { start, ..stored.catalog().clone() };
             manifest.catalog.numbers.go_on_after(last_number);
-            graphs.iter().try_for_each(|name| segments.attach(name))?;
+            manifest.sidecars.iter().try_for_each(|name| segments.attach(name))?;
+            stored.note_sidecars(manifest.sidecars.clone());
             Ok((manifest, stored))
         }
     }

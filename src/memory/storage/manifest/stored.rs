@@ -13,7 +13,7 @@
 //! Sums, trees, settings and states are numbered from 0 on through all parts, and each distinct one is written once.
 //! One that nothing refers to any longer is never looked at, so what it names may be gone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
 use imbl::OrdMap;
@@ -94,6 +94,8 @@ pub struct Stored {
     together: bool,
     /// Whether the next part says all in any case.
     anew: bool,
+    /// Graphs and files of derived vectors that the manifest on disk names, or may name.
+    sidecars: BTreeSet<Hash>,
 }
 
 impl Stored {
@@ -107,9 +109,20 @@ impl Stored {
         &self.catalog
     }
 
-    /// Returns the names of the parts.
+    /// Returns the names of the parts, and of the graphs and files of derived vectors that the manifest names: one that
+    /// another took the place of is needed until the next manifest.
     pub fn names(&self) -> impl Iterator<Item = Hash> {
-        self.parts.iter().map(|part| part.name)
+        self.parts.iter().map(|part| part.name).chain(self.sidecars.iter().copied())
+    }
+
+    /// Notes which graphs and files of derived vectors the manifest on disk names.
+    pub(in crate::memory) fn note_sidecars(&mut self, sidecars: BTreeSet<Hash>) {
+        self.sidecars = sidecars;
+    }
+
+    /// Notes which ones a manifest names that is about to be written.
+    pub(in crate::memory) fn expect_sidecars(&mut self, sidecars: &BTreeSet<Hash>) {
+        self.sidecars.extend(sidecars);
     }
 
     /// Returns how many bytes a part that says all takes at most.
@@ -150,6 +163,8 @@ impl Stored {
         write_root: impl FnOnce(&[ManifestPart]) -> Result<(), Error>,
     ) -> Result<bool, Error> {
         let mut next = std::mem::take(self);
+        let sidecars = std::mem::take(&mut next.sidecars);
+        self.sidecars = sidecars.clone();
         let mut part = next.changes(catalog, trees)?;
         let (together, anew) = (next.together, next.anew || next.is_outgrown(part.len() as u64));
         if anew {
@@ -163,7 +178,7 @@ impl Stored {
         write_root(&next.parts)?;
         next.states.retain(|_, known| known.state.strong_count() > 0);
         trees.retain_snapshots(&next.states.values().map(|known| known.snapshot).collect());
-        *self = Stored { together, ..next };
+        *self = Stored { together, sidecars, ..next };
         Ok(anew)
     }
 

@@ -1,0 +1,265 @@
+//! An embedder that is a command: a child that stays, gets a line of JSON for some texts and answers with one.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
+
+use super::{EmbedError, Embedder, TextKind, checked};
+use crate::sync::{Condvar, Mutex};
+
+/// Texts of one line.
+const BATCH: usize = 32;
+/// Bytes of an answer at most.
+const LINE_BYTES_MAX: u64 = 256 << 20;
+
+type Vectors = Result<Vec<Vec<f32>>, EmbedError>;
+
+/// A command that stays.
+pub struct CommandEmbedder {
+    name: String,
+    description: Vec<u8>,
+    queue: Arc<CommandQueue>,
+}
+
+/// What the thread that speaks with the child has to do. Whoever asks waits for its answer and for no lock.
+struct CommandQueue {
+    command: String,
+    state: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    jobs: VecDeque<Job>,
+    started: bool,
+    stop: bool,
+    /// Number of the job that the child has, and the child's process group.
+    current: Option<(u64, Pid)>,
+    last: u64,
+}
+
+struct Job {
+    number: u64,
+    line: Vec<u8>,
+    texts: usize,
+    reply: Sender<Vectors>,
+}
+
+#[derive(Serialize)]
+struct CommandRequest<'a> {
+    kind: &'static str,
+    texts: &'a [&'a str],
+}
+
+#[derive(Deserialize)]
+struct CommandAnswer {
+    vectors: Option<Vec<Vec<f32>>>,
+    error: Option<String>,
+}
+
+/// The child, and both ends of the conversation.
+struct RunningChild {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl CommandEmbedder {
+    /// Starts nothing yet.
+    pub fn new(command: &str) -> CommandEmbedder {
+        let program = command.split_whitespace().next().unwrap_or_default();
+        let name = format!("cmd:{}", program.rsplit('/').next().unwrap_or(program));
+        let queue = CommandQueue { command: command.to_owned(), state: Mutex::default(), changed: Condvar::default() };
+        CommandEmbedder { name, description: format!("cmd:{command}").into_bytes(), queue: Arc::new(queue) }
+    }
+
+    /// Puts a job into the queue, one of a query before all others, and returns its number and where its answer comes.
+    fn submit(&self, kind: TextKind, texts: &[&str]) -> Result<(u64, Receiver<Vectors>), EmbedError> {
+        let mut line = serde_json::to_vec(&CommandRequest { kind: kind.name(), texts }).unwrap_or_default();
+        line.push(b'\n');
+        let (reply, answer) = channel();
+        let mut state = self.queue.state.lock();
+        state.last += 1;
+        let number = state.last;
+        let job = Job { number, line, texts: texts.len(), reply };
+        if kind == TextKind::Query {
+            state.jobs.push_front(job)
+        } else {
+            state.jobs.push_back(job)
+        }
+        if !state.started {
+            let queue = self.queue.clone();
+            let spawned = std::thread::Builder::new().name("embedder-cmd".to_owned()).spawn(move || queue.serve());
+            spawned.map_err(|error| EmbedError::Unreachable(error.to_string()))?;
+            state.started = true;
+        }
+        self.queue.changed.notify_all();
+        Ok((number, answer))
+    }
+}
+
+impl Embedder for CommandEmbedder {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> &[u8] {
+        &self.description
+    }
+
+    fn batch(&self) -> usize {
+        BATCH
+    }
+
+    /// A child that takes too long over documents is killed. Over a query it is not: it may be reading its model still.
+    fn embed(&self, kind: TextKind, texts: &[&str], limit: Duration) -> Vectors {
+        let (number, answer) = self.submit(kind, texts)?;
+        match answer.recv_timeout(limit) {
+            Ok(vectors) => vectors,
+            Err(RecvTimeoutError::Disconnected) => Err(EmbedError::Unreachable("it was ended".to_owned())),
+            Err(RecvTimeoutError::Timeout) => {
+                self.queue.give_up(number, kind == TextKind::Document);
+                Err(EmbedError::TimedOut(limit.as_millis() as u64))
+            }
+        }
+    }
+}
+
+impl Drop for CommandEmbedder {
+    fn drop(&mut self) {
+        let mut state = self.queue.state.lock();
+        state.stop = true;
+        state.jobs.clear();
+        if let Some((_, group)) = state.current {
+            kill(group);
+        }
+        self.queue.changed.notify_all();
+    }
+}
+
+impl CommandQueue {
+    /// Takes back a job that nobody waits for any longer; with `kill_child` also from a child that is at it.
+    fn give_up(&self, number: u64, kill_child: bool) {
+        let mut state = self.state.lock();
+        state.jobs.retain(|job| job.number != number);
+        if let Some((_, group)) = state.current.filter(|(current, _)| kill_child && *current == number) {
+            kill(group);
+        }
+    }
+
+    /// Does what is asked for, until it is told to end.
+    fn serve(&self) {
+        let mut child: Option<RunningChild> = None;
+        while let Some(job) = self.next() {
+            let mut outcome = self.converse(&mut child, &job);
+            // It may have ended long before: nobody noticed until now.
+            if matches!(outcome, Err(EmbedError::Unreachable(_))) && !self.state.lock().stop {
+                outcome = self.converse(&mut child, &job);
+            }
+            self.state.lock().current = None;
+            // Who asked may have given up.
+            let _ = job.reply.send(outcome);
+        }
+        if let Some(child) = child {
+            child.end();
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let waits = |state: &mut QueueState| state.jobs.is_empty() && !state.stop;
+        let mut state = self.changed.wait_while(self.state.lock(), waits);
+        if state.stop { None } else { state.jobs.pop_front() }
+    }
+
+    /// Has the child do a job, and starts it where there is none. One that fails is ended: what it would write next
+    /// would be taken for the answer to the next line.
+    fn converse(&self, place: &mut Option<RunningChild>, job: &Job) -> Vectors {
+        let mut child = match place.take() {
+            Some(child) => child,
+            None => RunningChild::start(&self.command).map_err(|error| EmbedError::Unreachable(error.to_string()))?,
+        };
+        {
+            let mut state = self.state.lock();
+            if state.stop {
+                child.end();
+                return Err(EmbedError::Unreachable("it was ended".to_owned()));
+            }
+            state.current = child.group().map(|group| (job.number, group));
+        }
+        let line = match child.exchange(&job.line) {
+            Ok(line) => line,
+            Err(error) => {
+                let status = child.end();
+                let status = status.map_or_else(String::new, |status| format!(", {status}"));
+                return Err(EmbedError::Unreachable(format!("the command ended{status} ({error})")));
+            }
+        };
+        let answer: Result<CommandAnswer, _> = serde_json::from_slice(&line);
+        let (vectors, keeps) = match answer {
+            Err(error) => (Err(EmbedError::Answer(format!("its line is not understood: {error}"))), false),
+            Ok(CommandAnswer { error: Some(error), .. }) => {
+                (Err(EmbedError::Refused(error.chars().take(200).collect())), true)
+            }
+            Ok(CommandAnswer { vectors, .. }) => (checked(vectors.unwrap_or_default(), job.texts), true),
+        };
+        if keeps {
+            *place = Some(child);
+        } else {
+            child.end();
+        }
+        vectors
+    }
+}
+
+impl RunningChild {
+    /// Starts the command in a process group of its own, so that all it starts can be ended.
+    fn start(command: &str) -> io::Result<RunningChild> {
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", command])
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(input), Some(output)) => Ok(RunningChild { child, input, output: BufReader::new(output) }),
+            _ => Err(io::Error::other("it has no standard input and output")),
+        }
+    }
+
+    fn group(&self) -> Option<Pid> {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    fn exchange(&mut self, line: &[u8]) -> io::Result<Vec<u8>> {
+        self.input.write_all(line)?;
+        self.input.flush()?;
+        let mut answer = Vec::new();
+        (&mut self.output).take(LINE_BYTES_MAX).read_until(b'\n', &mut answer)?;
+        if answer.last() == Some(&b'\n') { Ok(answer) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    /// Ends it with all it started; returns how it ended.
+    fn end(mut self) -> Option<std::process::ExitStatus> {
+        // One that ended by itself says why.
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Some(status);
+        }
+        if let Some(group) = self.group() {
+            kill(group);
+        }
+        self.child.wait().ok()
+    }
+}
+
+fn kill(group: Pid) {
+    if let Err(error) = kill_process_group(group, Signal::KILL) {
+        log::debug!("the embedder's process group is gone already: {error}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Embedders: what makes vectors of texts.
+//!
+//! An [`Embedder`] is a model's files that run in this process, a server that is asked over HTTP, or a command that
+//! stays. This module knows no store: texts go in, vectors come out. Who calls it holds no lock.
+
+mod command;
+mod http;
+mod identity;
+mod model;
+mod spec;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+pub use identity::{EmbedderIdentity, PROBES, agrees};
+pub use spec::EmbedderSpec;
+
+/// What a text is to an embedder; some models want them marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextKind {
+    /// A question.
+    Query,
+    /// What is stored, and found by questions.
+    Document,
+}
+
+impl TextKind {
+    /// Returns the word that servers and commands are told.
+    pub fn name(self) -> &'static str {
+        match self {
+            TextKind::Query => "query",
+            TextKind::Document => "document",
+        }
+    }
+}
+
+/// Why there are no vectors.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum EmbedError {
+    /// What was given is none of the forms of an embedder.
+    #[error("{0:?} is no embedder")]
+    Spec(String),
+    /// A model's folder lacks something, or holds what can't be run here.
+    #[error("the model in {folder} can't be used: {reason}")]
+    Model {
+        /// The folder.
+        folder: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// It did not answer in time.
+    #[error("the embedder did not answer within {0} ms")]
+    TimedOut(u64),
+    /// It can't be reached, or ended.
+    #[error("the embedder does not answer: {0}")]
+    Unreachable(String),
+    /// It answered that it will not do this, and would answer the same again.
+    #[error("the embedder refused the texts: {0}")]
+    Refused(String),
+    /// Its answer is not one vector of numbers for each text.
+    #[error("the embedder's answer can't be used: {0}")]
+    Answer(String),
+}
+
+impl EmbedError {
+    /// Returns what to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            EmbedError::Spec(_) => {
+                "write a folder with a model's files, URL#MODEL of a server, or cmd:COMMAND".to_owned()
+            }
+            EmbedError::Model { .. } => {
+                "give a folder with config.json, tokenizer.json and model.safetensors of a BERT-like model; \
+                 scripts/models.sh fetches one"
+                    .to_owned()
+            }
+            EmbedError::TimedOut(_) | EmbedError::Unreachable(_) => {
+                "see that the embedder runs; it is tried again by itself".to_owned()
+            }
+            EmbedError::Refused(_) => "see what the embedder takes, and whether its key is set".to_owned(),
+            EmbedError::Answer(_) => "see that it is an embedder of texts, and that it fits the request".to_owned(),
+        }
+    }
+
+    /// Tells whether asking for fewer texts at a time may help: it is about these texts, not about the embedder.
+    pub fn is_about_texts(&self) -> bool {
+        matches!(self, EmbedError::Refused(_) | EmbedError::Answer(_))
+    }
+}
+
+/// Makes vectors of texts. Equal texts of one kind get the same vector, but for rounding.
+pub trait Embedder: Send + Sync {
+    /// Returns what people call it.
+    fn name(&self) -> &str;
+
+    /// Returns all that decides what vectors it makes, beside their dimension, in a form to be hashed.
+    fn description(&self) -> &[u8];
+
+    /// Returns how many texts one call should take.
+    fn batch(&self) -> usize;
+
+    /// Returns one vector for each text, all of one length, within a time limit.
+    fn embed(&self, kind: TextKind, texts: &[&str], limit: Duration) -> Result<Vec<Vec<f32>>, EmbedError>;
+}
+
+/// Checks that there is one vector of finite numbers for each text, all of one length and none of them all zeros.
+fn checked(vectors: Vec<Vec<f32>>, texts: usize) -> Result<Vec<Vec<f32>>, EmbedError> {
+    let wrong = |what: String| Err(EmbedError::Answer(what));
+    if vectors.len() != texts {
+        return wrong(format!("{} vectors came for {texts} texts", vectors.len()));
+    }
+    let dim = vectors.first().map_or(1, Vec::len);
+    if dim == 0 || dim > crate::vector::DIM_MAX {
+        return wrong(format!("its vectors have {dim} numbers"));
+    }
+    for vector in &vectors {
+        if vector.len() != dim {
+            return wrong(format!("one vector has {dim} numbers and another one {}", vector.len()));
+        }
+        if !vector.iter().all(|number| number.is_finite()) {
+            return wrong("a vector has a number that is not finite".to_owned());
+        }
+        if vector.iter().all(|number| *number == 0.0) {
+            return wrong("a vector is all zeros".to_owned());
+        }
+    }
+    Ok(vectors)
+}

@@ -1,0 +1,184 @@
+//! The files of a model's folder: `config.json`, `tokenizer.json`, `model.safetensors`, and those of sentence-transformers.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::EmbedError;
+
+/// How the vectors of a text's tokens become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    /// Their mean.
+    Mean,
+    /// That of the first token.
+    Cls,
+}
+
+/// What `config.json` says of the layers.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ModelConfig {
+    pub model_type: String,
+    pub hidden_size: usize,
+    pub num_hidden_layers: usize,
+    pub num_attention_heads: usize,
+    pub intermediate_size: usize,
+    pub hidden_act: String,
+    #[serde(default = "layer_norm_eps")]
+    pub layer_norm_eps: f32,
+    #[serde(default)]
+    position_embedding_type: Option<String>,
+}
+
+fn layer_norm_eps() -> f32 {
+    1e-12
+}
+
+/// `1_Pooling/config.json`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PoolingConfig {
+    pooling_mode_cls_token: bool,
+    pooling_mode_mean_tokens: bool,
+    pooling_mode_max_tokens: bool,
+    pooling_mode_mean_sqrt_len_tokens: bool,
+}
+
+/// `sentence_bert_config.json`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SentenceConfig {
+    max_seq_length: Option<usize>,
+}
+
+/// `config_sentence_transformers.json`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PromptConfig {
+    prompts: std::collections::BTreeMap<String, String>,
+}
+
+/// A line of `modules.json`.
+#[derive(Deserialize)]
+struct ModelModule {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+/// The content of a model's folder.
+pub struct ModelFiles {
+    pub name: String,
+    /// What is hashed of it: the files' own hashes, and what was read out of the small ones.
+    pub description: Vec<u8>,
+    pub config: ModelConfig,
+    pub tokenizer: Vec<u8>,
+    pub weights: Vec<u8>,
+    pub pooling: Pooling,
+    pub normalize: bool,
+    /// The most tokens of a text, where the folder says so.
+    pub max_tokens: Option<usize>,
+    pub prefixes: [String; 2],
+    folder: String,
+}
+
+impl ModelFiles {
+    /// Reads the folder.
+    pub fn read(folder: &Path) -> Result<ModelFiles, EmbedError> {
+        let reader = FolderReader { folder };
+        let config: ModelConfig = reader.json("config.json")?.ok_or_else(|| reader.lacks("config.json"))?;
+        check(&config).map_err(|reason| reader.wrong(reason))?;
+        let (tokenizer, weights) = (reader.file("tokenizer.json")?, reader.file("model.safetensors")?);
+        let pooling = pooling(reader.json("1_Pooling/config.json")?).map_err(|reason| reader.wrong(reason))?;
+        let modules: Option<Vec<ModelModule>> = reader.json("modules.json")?;
+        let normalize = modules.is_none_or(|modules| modules.iter().any(|module| module.kind.ends_with("Normalize")));
+        let max_tokens = reader.json::<SentenceConfig>("sentence_bert_config.json")?.unwrap_or_default().max_seq_length;
+        let mut prompts = reader.json::<PromptConfig>("config_sentence_transformers.json")?.unwrap_or_default().prompts;
+        let query = prompts.remove("query").unwrap_or_default();
+        let document = prompts.remove("document").or_else(|| prompts.remove("passage")).unwrap_or_default();
+        let mut description = format!(
+            "model {config:?} {pooling:?} {normalize} {max_tokens:?} {query:?} {document:?} {} ",
+            blake3::hash(&tokenizer).to_hex()
+        );
+        description.push_str(&blake3::hash(&weights).to_hex());
+        let name = folder.file_name().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
+        Ok(ModelFiles {
+            name,
+            description: description.into_bytes(),
+            config,
+            tokenizer,
+            weights,
+            pooling,
+            normalize,
+            max_tokens,
+            prefixes: [query, document],
+            folder: folder.display().to_string(),
+        })
+    }
+
+    /// Returns the error that the folder is not of a form that can be run.
+    pub fn wrong(&self, reason: impl Into<String>) -> EmbedError {
+        EmbedError::Model { folder: self.folder.clone(), reason: reason.into() }
+    }
+}
+
+fn check(config: &ModelConfig) -> Result<(), String> {
+    let ModelConfig { model_type, hidden_act, hidden_size, num_attention_heads: heads, .. } = config;
+    if model_type != "bert" {
+        return Err(format!("its model_type is {model_type:?}, and \"bert\" can be run"));
+    }
+    if hidden_act != "gelu" {
+        return Err(format!("its hidden_act is {hidden_act:?}, and \"gelu\" can be run"));
+    }
+    if config.position_embedding_type.as_deref().is_some_and(|kind| kind != "absolute") {
+        return Err("its positions are not absolute".to_owned());
+    }
+    if *heads == 0 || *hidden_size == 0 || !hidden_size.is_multiple_of(*heads) {
+        return Err(format!("{hidden_size} numbers can't be shared among {heads} heads"));
+    }
+    Ok(())
+}
+
+fn pooling(config: Option<PoolingConfig>) -> Result<Pooling, String> {
+    let Some(config) = config else { return Ok(Pooling::Mean) };
+    let others = config.pooling_mode_max_tokens || config.pooling_mode_mean_sqrt_len_tokens;
+    match (config.pooling_mode_mean_tokens, config.pooling_mode_cls_token, others) {
+        (true, false, false) => Ok(Pooling::Mean),
+        (false, true, false) => Ok(Pooling::Cls),
+        _ => Err("its pooling is neither the mean of the tokens nor the first token".to_owned()),
+    }
+}
+
+struct FolderReader<'a> {
+    folder: &'a Path,
+}
+
+impl FolderReader<'_> {
+    fn wrong(&self, reason: impl Into<String>) -> EmbedError {
+        EmbedError::Model { folder: self.folder.display().to_string(), reason: reason.into() }
+    }
+
+    fn lacks(&self, name: &str) -> EmbedError {
+        self.wrong(format!("it has no {name}"))
+    }
+
+    fn optional(&self, name: &str) -> Result<Option<Vec<u8>>, EmbedError> {
+        match fs::read(self.folder.join(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(self.wrong(format!("{name} can't be read: {error}"))),
+        }
+    }
+
+    fn file(&self, name: &str) -> Result<Vec<u8>, EmbedError> {
+        self.optional(name)?.ok_or_else(|| self.lacks(name))
+    }
+
+    fn json<T: for<'a> Deserialize<'a>>(&self, name: &str) -> Result<Option<T>, EmbedError> {
+        let Some(bytes) = self.optional(name)? else { return Ok(None) };
+        serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|error| self.wrong(format!("{name} is not understood: {error}")))
+    }
+}

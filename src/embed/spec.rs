@@ -1,0 +1,77 @@
+//! What is written where an embedder is set.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::command::CommandEmbedder;
+use super::http::HttpEmbedder;
+use super::model::ModelEmbedder;
+use super::{EmbedError, Embedder};
+
+/// Which embedder is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EmbedderSpec {
+    /// The model whose files are in a folder.
+    Folder(PathBuf),
+    /// A model of a server with the OpenAI embeddings request.
+    Server {
+        /// Where requests go.
+        url: String,
+        /// The model that they name.
+        model: String,
+    },
+    /// A command that stays and answers lines with lines.
+    Command(String),
+}
+
+impl EmbedderSpec {
+    /// Parses `cmd:COMMAND`, `URL#MODEL` or a folder; a name without `/` is looked for in the folders of models.
+    pub fn parse(text: &str, model_folders: &[PathBuf]) -> Result<EmbedderSpec, EmbedError> {
+        let wrong = || EmbedError::Spec(text.to_owned());
+        if let Some(command) = text.strip_prefix("cmd:") {
+            let command = command.trim();
+            return if command.is_empty() { Err(wrong()) } else { Ok(EmbedderSpec::Command(command.to_owned())) };
+        }
+        if text.starts_with("http://") || text.starts_with("https://") {
+            let (url, model) = text.rsplit_once('#').filter(|(_, model)| !model.is_empty()).ok_or_else(wrong)?;
+            // A password belongs into the environment: the address is shown.
+            let host = url.split('/').nth(2).unwrap_or_default();
+            if host.is_empty() || host.contains('@') {
+                return Err(wrong());
+            }
+            return Ok(EmbedderSpec::Server { url: url.trim_end_matches('/').to_owned(), model: model.to_owned() });
+        }
+        if text.is_empty() {
+            return Err(wrong());
+        }
+        let plain = PathBuf::from(text);
+        if !text.contains('/') && !plain.is_dir() {
+            let found = model_folders.iter().map(|folder| folder.join(text)).find(|folder| folder.is_dir());
+            return found.map(EmbedderSpec::Folder).ok_or_else(wrong);
+        }
+        Ok(EmbedderSpec::Folder(std::path::absolute(&plain).unwrap_or(plain)))
+    }
+
+    /// Opens the embedder. A model is read whole; a server or a command is not asked yet. `key` is what a server is told.
+    pub fn open(&self, key: Option<&str>) -> Result<Box<dyn Embedder>, EmbedError> {
+        Ok(match self {
+            EmbedderSpec::Folder(folder) => Box::new(ModelEmbedder::open(folder)?),
+            EmbedderSpec::Server { url, model } => Box::new(HttpEmbedder::new(url, model, key)),
+            EmbedderSpec::Command(command) => Box::new(CommandEmbedder::new(command)),
+        })
+    }
+}
+
+impl fmt::Display for EmbedderSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EmbedderSpec::Folder(folder) => write!(f, "{}", folder.display()),
+            EmbedderSpec::Server { url, model } => {
+                write!(f, "{}#{model}", url.split('?').next().unwrap_or_default())
+            }
+            EmbedderSpec::Command(command) => {
+                write!(f, "cmd:{}", command.split_whitespace().next().unwrap_or_default())
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Commands of the tests' own.
+
+use super::super::command::CommandEmbedder;
+use super::*;
+
+/// Answers each line with one vector for each text: its number of letters and the number of lines so far. It trusts that
+/// texts hold no quotes or commas. One awk a line, since some wait for more lines than one.
+const GOOD: &str = r#"count=0; while IFS= read -r line; do count=$((count + 1)); printf '%s\n' "$line" | awk -v count=$count '{
+    sub(/.*"texts":\[/, ""); sub(/\]}.*/, ""); n = split($0, texts, ","); line = "";
+    for (i = 1; i <= n; i++) line = line (i > 1 ? "," : "") "[" length(texts[i]) - 2 "," count "]";
+    print "{\"vectors\":[" line "]}"
+}'; done"#;
+
+#[test]
+fn a_command_stays_and_answers_line_by_line() {
+    let embedder = CommandEmbedder::new(GOOD);
+    assert_eq!(embedder.embed(TextKind::Document, &["ab", "abc"], LIMIT).unwrap(), [[2.0, 1.0], [3.0, 1.0]]);
+    assert_eq!(embedder.embed(TextKind::Query, &["abcd"], LIMIT).unwrap(), [[4.0, 2.0]]);
+    assert_eq!(embedder.name(), "cmd:count=0;");
+}
+
+#[test]
+fn a_command_that_dies_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = folder.path().join("count");
+    let once = format!(r#"echo x >> {}; read line; echo '{{"vectors":[[1,2]]}}'"#, count.display());
+    let embedder = CommandEmbedder::new(&once);
+    for _ in 0..3 {
+        assert_eq!(embedder.embed(TextKind::Document, &["a"], LIMIT).unwrap(), [[1.0, 2.0]]);
+    }
+    assert_eq!(std::fs::read_to_string(count).unwrap().lines().count(), 3);
+    let error = CommandEmbedder::new("exit 3").embed(TextKind::Document, &["a"], LIMIT).unwrap_err();
+    assert!(matches!(&error, EmbedError::Unreachable(why) if why.contains("ended")), "{error}");
+}
+
+#[test]
+fn nonsense_and_refusals_are_told_apart() {
+    let embed = |line: &str| {
+        let command = format!("while read request; do echo '{line}'; done");
+        CommandEmbedder::new(&command).embed(TextKind::Document, &["a"], LIMIT).unwrap_err()
+    };
+    assert!(matches!(embed("what?"), EmbedError::Answer(_)));
+    assert!(matches!(embed(r#"{"vectors":[[1],[2]]}"#), EmbedError::Answer(_)), "two for one text");
+    assert_eq!(embed(r#"{"error":"too long"}"#), EmbedError::Refused("too long".to_owned()));
+}
+
+#[test]
+fn a_command_that_hangs_is_given_up_in_time_and_killed_with_all_it_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid = folder.path().join("pid");
+    let embedder = CommandEmbedder::new(&format!("sleep 600 & echo $! > {}; wait", pid.display()));
+    let start = std::time::Instant::now();
+    let error = embedder.embed(TextKind::Document, &["a"], Duration::from_millis(700)).unwrap_err();
+    assert!(matches!(error, EmbedError::TimedOut(_)) && start.elapsed() < Duration::from_secs(5), "{error}");
+    let sleeper = std::fs::read_to_string(pid).unwrap();
+    let is_gone = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", sleeper.trim())).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    };
+    drop(embedder);
+    assert!(
+        (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            is_gone()
+        }),
+        "what it started lives"
+    );
+}
+
+#[test]
+fn a_query_goes_before_the_documents_that_wait() {
+    let embedder = std::sync::Arc::new(CommandEmbedder::new(&format!("sleep 0.5; {GOOD}")));
+    let documents: Vec<_> = (0..3)
+        .map(|_| {
+            let embedder = embedder.clone();
+            std::thread::spawn(move || embedder.embed(TextKind::Document, &["ab"], LIMIT).unwrap()[0][1])
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(200));
+    let query = embedder.embed(TextKind::Query, &["abc"], LIMIT).unwrap();
+    assert_eq!(query, [[3.0, 2.0]], "the second line, behind the one document that was at work");
+    let mut lines: Vec<f32> = documents.into_iter().map(|document| document.join().unwrap()).collect();
+    lines.sort_by(f32::total_cmp);
+    assert_eq!(lines, [1.0, 3.0, 4.0]);
+}

@@ -1,0 +1,167 @@
+//! What is to be embedded next.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::EmbedderSlot;
+use crate::branch::{BranchVersion, Visible};
+use crate::memory::catalog::{BranchId, Catalog, EmbedderRecord};
+use crate::memory::{Error, Memory};
+use crate::object::Hash;
+use crate::record::DerivedVector;
+use crate::segment::{DerivableTexts, Segment};
+
+/// Texts that are looked for at a time.
+const TEXTS_AT_ONCE: usize = 512;
+
+/// A set of vectors, and below which root branches it counts, or is to.
+pub(super) struct EmbeddingGoal {
+    pub record: EmbedderRecord,
+    pub roots: Vec<BranchId>,
+}
+
+/// What is to be done next for a set.
+pub(super) enum EmbeddingTask {
+    /// These texts are to be embedded; of the rows of a segment where it is named.
+    Embed(Vec<(Hash, String)>, Option<Arc<Segment>>),
+    /// All texts of a segment are embedded that can be: its file is to be written.
+    Write(Arc<Segment>),
+}
+
+impl Memory {
+    /// Returns what is to be done next for a set: texts of unsealed versions first, then segments, the smallest first.
+    pub(super) fn next_embedding(
+        &self,
+        slot: &EmbedderSlot,
+        goal: &EmbeddingGoal,
+    ) -> Result<Option<EmbeddingTask>, Error> {
+        let states = asked_states(&self.catalog().clone(), &goal.roots);
+        let texts = self.unsealed_texts(slot, goal, &states)?;
+        if !texts.is_empty() {
+            return Ok(Some(EmbeddingTask::Embed(texts, None)));
+        }
+        let mut segments: Vec<(Arc<Segment>, Visible)> = seen_segments(&states).into_values().collect();
+        segments.sort_by_key(|(segment, _)| segment.rows());
+        for (segment, seen) in segments {
+            if let Some(task) = self.segment_task(slot, goal, segment, &seen)? {
+                return Ok(Some(task));
+            }
+        }
+        Ok(None)
+    }
+
+    fn unsealed_texts(
+        &self,
+        slot: &EmbedderSlot,
+        goal: &EmbeddingGoal,
+        states: &[Arc<BranchVersion>],
+    ) -> Result<Vec<(Hash, String)>, Error> {
+        let vectors = slot.vectors(&goal.record);
+        let (mut texts, mut seen, mut found) = (Vec::new(), HashSet::new(), Vec::new());
+        for version in states.iter().flat_map(|state| state.unsealed().values()) {
+            let (Some(hash), Some(text)) = (version.derivable(), version.derivable_text()) else { continue };
+            if vectors.recent.contains_key(&hash) || !seen.insert(hash) || slot.is_refused(&hash) {
+                continue;
+            }
+            match self.stored_vector(&goal.record.set(), &hash)? {
+                Some(vector) => found.push((hash, Arc::new(DerivedVector::new(vector)))),
+                None => texts.push((hash, text.to_owned())),
+            }
+            if texts.len() == TEXTS_AT_ONCE {
+                break;
+            }
+        }
+        if !found.is_empty() {
+            slot.insert(&goal.record, found);
+            self.maintenance.embedding.step();
+        }
+        Ok(texts)
+    }
+
+    fn segment_task(
+        &self,
+        slot: &EmbedderSlot,
+        goal: &EmbeddingGoal,
+        segment: Arc<Segment>,
+        seen: &Visible,
+    ) -> Result<Option<EmbeddingTask>, Error> {
+        let (set, vectors) = (goal.record.set(), slot.vectors(&goal.record));
+        let file = segment.derived(&set);
+        if let Some(file) = &file {
+            let columns = file.columns()?;
+            if file.counts().waiting == 0 || !seen.iter().any(|row| columns.is_waiting(row)) {
+                return Ok(None);
+            }
+        }
+        let (mut wanted, mut texts, mut has_new) = (HashSet::new(), Vec::new(), file.is_none());
+        DerivableTexts::read(&segment, |row, hash, text| {
+            if seen.contains(row) && texts.len() < TEXTS_AT_ONCE && wanted.insert(hash) {
+                if vectors.recent.contains_key(&hash) {
+                    has_new = true;
+                } else if !slot.is_refused(&hash) {
+                    texts.push((hash, text.to_owned()));
+                }
+            }
+        })?;
+        // A text that another segment has is not embedded again.
+        let mut kept = Vec::new();
+        for (hash, text) in texts {
+            match self.stored_vector(&set, &hash)? {
+                None => kept.push((hash, text)),
+                Some(_) => has_new |= !self.has_vector(&segment, &set, &hash)?,
+            }
+        }
+        if !kept.is_empty() {
+            return Ok(Some(EmbeddingTask::Embed(kept, Some(segment))));
+        }
+        Ok(has_new.then_some(EmbeddingTask::Write(segment)))
+    }
+
+    fn has_vector(&self, segment: &Segment, set: &Hash, text: &Hash) -> Result<bool, Error> {
+        let Some(file) = segment.derived(set) else { return Ok(false) };
+        Ok(file.find(text)?.is_some())
+    }
+
+    /// Returns the vector of a text out of the files of a set.
+    pub(super) fn stored_vector(&self, set: &Hash, text: &Hash) -> Result<Option<Vec<f32>>, Error> {
+        for segment in self.storage.segments.all() {
+            if let Some(file) = segment.derived(set)
+                && let Some(vector) = file.find(text)?
+            {
+                return Ok(Some(vector.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the hashes of all texts of unsealed versions below some root branches.
+    pub(super) fn unsealed_hashes(&self, roots: &[BranchId]) -> HashSet<Hash> {
+        let states = asked_states(&self.catalog().clone(), roots);
+        states.iter().flat_map(|state| state.unsealed().values()).filter_map(|version| version.derivable()).collect()
+    }
+}
+
+/// Returns the states below some root branches that queries are put to, each once.
+fn asked_states(catalog: &Catalog, roots: &[BranchId]) -> Vec<Arc<BranchVersion>> {
+    let (mut seen, mut states) = (HashSet::new(), Vec::new());
+    for branch in catalog.branches.values().filter(|branch| roots.contains(&branch.root)) {
+        let checkpoints = branch.checkpoints.values().map(|checkpoint| &checkpoint.state);
+        for state in [&branch.state].into_iter().chain(checkpoints) {
+            if seen.insert(Arc::as_ptr(state)) {
+                states.push(state.clone());
+            }
+        }
+    }
+    states
+}
+
+/// Returns the segments of some states, with the rows that any of them sees.
+fn seen_segments(states: &[Arc<BranchVersion>]) -> BTreeMap<Hash, (Arc<Segment>, Visible)> {
+    let mut segments = BTreeMap::new();
+    for layer in states.iter().flat_map(|state| state.layers()) {
+        let none = || (layer.segment.clone(), Visible::none(layer.segment.rows()));
+        let (_, seen) = segments.entry(layer.segment.name()).or_insert_with(none);
+        seen.join(&layer.visible);
+    }
+    segments
+}

@@ -1,0 +1,81 @@
+//! Derived vectors: what makes vectors of the texts of records behind the writers' backs, where they are kept, and when
+//! they count.
+//!
+//! Each embedder has a thread. Vectors of unsealed versions are in memory, found by the text's hash; those of a
+//! segment's rows are in a file beside it, as its graph is, which a seal writes and the thread for older segments.
+//! Both are shared by all branches. A vector belongs to a *set*: what one embedder made in one generation. The set that
+//! counts below a root branch stands in a signed entry; `reembed` makes another one beside it, and then has that count.
+
+mod collect;
+mod reembed;
+mod slot;
+mod standing;
+mod worker;
+mod write;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(in crate::memory) use slot::EmbedderSlot;
+pub(in crate::memory) use standing::{EmbeddingStanding, Obstacle};
+
+use crate::embed::Embedder;
+use crate::memory::Memory;
+use crate::memory::catalog::Branch;
+use crate::sync::Mutex;
+
+/// All embedders of a store.
+#[derive(Default)]
+pub(in crate::memory) struct Embedding {
+    slots: Mutex<Vec<Arc<EmbedderSlot>>>,
+    steps: AtomicU64,
+}
+
+impl Embedding {
+    /// Returns the embedders.
+    pub fn slots(&self) -> Vec<Arc<EmbedderSlot>> {
+        self.slots.lock().clone()
+    }
+
+    /// Returns the embedder of a root branch: its own, or that of all which have none of their own.
+    pub fn slot_of(&self, root: &Branch) -> Option<Arc<EmbedderSlot>> {
+        let slots = self.slots.lock();
+        let named = slots.iter().find(|slot| slot.root() == Some(&*root.name));
+        named.or_else(|| slots.iter().find(|slot| slot.root().is_none())).cloned()
+    }
+
+    /// Has all embedders look for texts without a vector.
+    pub fn wake(&self) {
+        self.slots().iter().for_each(|slot| slot.wake());
+    }
+
+    /// Tells the threads to end.
+    pub fn stop(&self) {
+        self.slots().iter().for_each(|slot| slot.stop());
+    }
+
+    /// Returns a number that grows as the work goes on.
+    pub fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Acquire)
+    }
+
+    fn step(&self) {
+        self.steps.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Memory {
+    /// Sets the embedder of a root branch, by its name, or of all that have none of their own, and starts the thread that
+    /// embeds behind the writers' backs.
+    pub fn set_embedder(self: &Arc<Self>, root: Option<&str>, embedder: Box<dyn Embedder>) {
+        let slot = Arc::new(EmbedderSlot::new(root, embedder));
+        self.maintenance.embedding.slots.lock().push(slot.clone());
+        slot.wake();
+        worker::start(self, slot);
+    }
+
+    /// Waits until every text that can be embedded is.
+    pub fn wait_embedded(&self) {
+        self.maintenance.embedding.slots().iter().for_each(|slot| slot.rest());
+    }
+}

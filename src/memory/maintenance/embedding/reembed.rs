@@ -1,0 +1,80 @@
+//! Making all vectors below a root branch anew, while those before serve.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use super::EmbedderSlot;
+use super::collect::EmbeddingGoal;
+use crate::memory::catalog::BranchId;
+use crate::memory::{EmbedderError, Error, Memory};
+use crate::object::Hash;
+
+impl Memory {
+    /// Asks for all vectors below a branch's root branch to be made anew by the embedder that is set. Those before count
+    /// until all are there; then an entry says that the new ones do.
+    ///
+    /// Kind `Unsupported` where no embedder is set, `Busy` where it does not answer, `Invalid` where its vectors are of
+    /// another length than those that were written.
+    pub fn reembed(&self, branch: BranchId) -> Result<Value, Error> {
+        let catalog = self.catalog().clone();
+        let branch = catalog.branch(branch)?;
+        let root = catalog.branch(branch.root)?;
+        let slot = self.maintenance.embedding.slot_of(root).ok_or(EmbedderError::NotSet)?;
+        let identity = match slot.identity() {
+            Ok(identity) => identity,
+            Err(error) => {
+                let reason = error.map_or_else(|| "it was not reached yet".to_owned(), |error| error.to_string());
+                return Err(EmbedderError::NotReached(reason).into());
+            }
+        };
+        if let Some(expected) = root.settings.dim().filter(|dim| *dim != identity.dim) {
+            return Err(EmbedderError::Dimension { found: identity.dim, expected }.into());
+        }
+        slot.ask_reembed(root.id);
+        self.maintenance.embedding.step();
+        Ok(json!({
+            "reembed": "started", "root": &*root.name, "embedder": identity.name, "dim": identity.dim,
+            "records": branch.state.totals().records,
+        }))
+    }
+
+    /// Has a set count that is complete, where `reembed` asked for it; returns whether one does now.
+    pub(super) fn finish_reembedding(&self, slot: &EmbedderSlot, goal: &EmbeddingGoal) -> Result<bool, Error> {
+        let catalog = self.catalog().clone();
+        let mut finished = false;
+        for root in goal.roots.iter().filter(|root| slot.reembeds(**root)) {
+            let Some(branch) = catalog.branches.get(root) else { continue };
+            if catalog.embedder(branch)?.is_some_and(|record| record.set() == goal.record.set()) {
+                // The set before, which still counts.
+                continue;
+            }
+            self.record_embedder(*root, &goal.record)?;
+            slot.note_agreement(goal.record.set(), true);
+            slot.end_reembed(*root);
+            finished = true;
+        }
+        if finished {
+            self.drop_old_sets();
+            self.maintenance.embedding.step();
+        }
+        Ok(finished)
+    }
+
+    /// Lets go of the vectors of sets that count nowhere and are not being made.
+    fn drop_old_sets(&self) {
+        let slots = self.maintenance.embedding.slots();
+        let catalog = self.catalog().clone();
+        let roots: Vec<_> = catalog.roots.values().filter_map(|root| catalog.branches.get(root)).collect();
+        if roots.iter().any(|root| slots.iter().any(|slot| slot.reembeds(root.id))) {
+            return;
+        }
+        let live: HashSet<Hash> = roots
+            .into_iter()
+            .filter_map(|root| catalog.embedder(root).ok().flatten())
+            .map(|record| record.set())
+            .collect();
+        slots.iter().for_each(|slot| slot.retain_sets(|set| live.contains(set)));
+        self.storage.segments.all().iter().for_each(|segment| segment.retain_derived(|set| live.contains(set)));
+    }
+}

@@ -1,0 +1,207 @@
+//! One embedder: what it is known as, what it made, and what it is asked to do.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::embed::{EmbedError, Embedder, EmbedderIdentity, TextKind};
+use crate::memory::catalog::{BranchId, EmbedderRecord};
+use crate::object::Hash;
+use crate::record::DerivedVector;
+use crate::search::DerivedVectors;
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+/// One embedder, and for which root branches it is.
+pub(in crate::memory) struct EmbedderSlot {
+    root: Option<Arc<str>>,
+    pub(super) embedder: Box<dyn Embedder>,
+    state: Mutex<SlotState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct SlotState {
+    /// What it is, once it answered.
+    identity: Option<Arc<EmbedderIdentity>>,
+    /// Why it does not answer.
+    missing: Option<EmbedError>,
+    /// Whether sets that entries name are of its vectors, as far as that was compared.
+    agrees: HashMap<Hash, bool>,
+    sets: HashMap<Hash, DerivedVectors>,
+    /// Texts that it refused.
+    refused: HashSet<Hash>,
+    reembed: HashSet<BranchId>,
+    look: bool,
+    busy: bool,
+    stop: bool,
+}
+
+impl EmbedderSlot {
+    pub(super) fn new(root: Option<&str>, embedder: Box<dyn Embedder>) -> EmbedderSlot {
+        EmbedderSlot { root: root.map(Arc::from), embedder, state: Mutex::default(), changed: Condvar::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
+        self.state.lock()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut SlotState)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Returns the name of the root branch that it is for; none where it is for all.
+    pub(super) fn root(&self) -> Option<&str> {
+        self.root.as_deref()
+    }
+
+    pub(super) fn wake(&self) {
+        self.change(|state| state.look = true);
+    }
+
+    pub(super) fn stop(&self) {
+        self.change(|state| state.stop = true);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.lock().stop
+    }
+
+    /// Tells whether something was written since the last look.
+    pub(super) fn is_woken(&self) -> bool {
+        self.lock().look
+    }
+
+    /// Waits for something to do; returns whether to go on.
+    pub(super) fn next(&self) -> bool {
+        let mut state = self.lock();
+        state.busy = false;
+        self.changed.notify_all();
+        let mut state = self.changed.wait_while(state, |state| !state.look && !state.stop);
+        (state.look, state.busy) = (false, !state.stop);
+        !state.stop
+    }
+
+    /// Forgets that something was written, before looking at all.
+    pub(super) fn begin_look(&self) {
+        self.lock().look = false;
+    }
+
+    /// Waits for a while; returns whether to go on.
+    pub(super) fn pause(&self, time: Duration) -> bool {
+        let (state, _) = self.changed.wait_timeout_while(self.lock(), time, |state| !state.stop);
+        !state.stop
+    }
+
+    /// Waits until there is nothing to do, or the embedder does not answer.
+    pub(super) fn rest(&self) {
+        let works = |state: &mut SlotState| (state.look || state.busy) && !state.stop && state.missing.is_none();
+        drop(self.changed.wait_while(self.lock(), works));
+    }
+
+    /// Returns what it is, if it answers, or why it does not.
+    pub(in crate::memory) fn identity(&self) -> Result<Arc<EmbedderIdentity>, Option<EmbedError>> {
+        let state = self.lock();
+        match (&state.identity, &state.missing) {
+            (Some(identity), None) => Ok(identity.clone()),
+            (_, missing) => Err(missing.clone()),
+        }
+    }
+
+    /// Notes what it is. Whether it still is what entries say has to be compared again.
+    pub(super) fn reached(&self, identity: EmbedderIdentity) {
+        self.change(|state| {
+            (state.identity, state.missing) = (Some(Arc::new(identity)), None);
+            state.agrees.clear();
+        });
+    }
+
+    /// Notes that it does not answer; once it does, it is asked what it is.
+    pub(in crate::memory) fn lost(&self, error: EmbedError) {
+        self.change(|state| {
+            (state.identity, state.missing) = (None, Some(error));
+            state.look = true;
+        });
+    }
+
+    /// Returns the vector of a question, within a time limit.
+    pub(in crate::memory) fn embed_query(
+        &self,
+        text: &str,
+        dim: usize,
+        limit: Duration,
+    ) -> Result<Vec<f32>, EmbedError> {
+        let vector = self.embedder.embed(TextKind::Query, &[text], limit)?.pop().unwrap_or_default();
+        if vector.len() == dim {
+            return Ok(vector);
+        }
+        let error = EmbedError::Unreachable(format!("its vectors have {} numbers now, and had {dim}", vector.len()));
+        self.lost(error.clone());
+        Err(error)
+    }
+
+    pub(super) fn note_agreement(&self, set: Hash, agrees: bool) {
+        self.change(|state| _ = state.agrees.insert(set, agrees));
+    }
+
+    /// Tells whether a set is of its vectors; nothing where that was not compared yet.
+    pub(in crate::memory) fn agreement(&self, set: &Hash) -> Option<bool> {
+        self.lock().agrees.get(set).copied()
+    }
+
+    /// Returns the vectors of a set, with none in memory where it has none.
+    pub(in crate::memory) fn vectors(&self, record: &EmbedderRecord) -> DerivedVectors {
+        let set = record.set();
+        let known = self.lock().sets.get(&set).cloned();
+        known.unwrap_or_else(|| DerivedVectors { embedder: set, dim: record.dim, recent: Default::default() })
+    }
+
+    /// Returns all sets with vectors in memory.
+    pub(super) fn sets(&self) -> Vec<DerivedVectors> {
+        self.lock().sets.values().cloned().collect()
+    }
+
+    /// Takes vectors into a set.
+    pub(super) fn insert(&self, record: &EmbedderRecord, vectors: Vec<(Hash, Arc<DerivedVector>)>) {
+        let none = || DerivedVectors { embedder: record.set(), dim: record.dim, recent: Default::default() };
+        self.change(|state| state.sets.entry(record.set()).or_insert_with(none).recent.extend(vectors));
+    }
+
+    /// Lets go of vectors that stand in files.
+    pub(super) fn forget(&self, set: &Hash, texts: impl Iterator<Item = Hash>) {
+        let mut state = self.lock();
+        if let Some(vectors) = state.sets.get_mut(set) {
+            texts.for_each(|text| _ = vectors.recent.remove(&text));
+        }
+    }
+
+    /// Lets go of all sets but some.
+    pub(super) fn retain_sets(&self, keep: impl Fn(&Hash) -> bool) {
+        self.lock().sets.retain(|set, _| keep(set));
+    }
+
+    pub(super) fn note_refused(&self, text: Hash) {
+        self.lock().refused.insert(text);
+    }
+
+    pub(super) fn is_refused(&self, text: &Hash) -> bool {
+        self.lock().refused.contains(text)
+    }
+
+    /// Asks for all vectors below a root branch to be made anew.
+    pub(super) fn ask_reembed(&self, root: BranchId) {
+        self.change(|state| {
+            state.reembed.insert(root);
+            state.refused.clear();
+            state.look = true;
+        });
+    }
+
+    pub(in crate::memory) fn reembeds(&self, root: BranchId) -> bool {
+        self.lock().reembed.contains(&root)
+    }
+
+    pub(super) fn end_reembed(&self, root: BranchId) {
+        self.lock().reembed.remove(&root);
+    }
+}

@@ -1,0 +1,137 @@
+//! How it stands with the embedder of a root branch: what queries may use, and what people are told.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::EmbedderSlot;
+use crate::branch::BranchVersion;
+use crate::memory::catalog::{Branch, Catalog, EmbedderRecord};
+use crate::memory::{Error, Memory};
+use crate::search::DerivedVectors;
+use crate::segment::SegmentError;
+
+/// Characters of what an embedder complains about that are shown.
+const COMPLAINT_CHARS: usize = 300;
+
+/// What is said where no embedder is set.
+const NO_EMBEDDER: &str = "no embedder is set, so words are matched; to match meaning, mount with \
+                                                 --embed MODEL-FOLDER, URL#MODEL or cmd:COMMAND";
+
+/// How it stands with the embedder of a root branch.
+pub(in crate::memory) struct EmbeddingStanding {
+    /// The embedder that is set.
+    pub slot: Option<Arc<EmbedderSlot>>,
+    /// What is remembered of the one whose vectors count.
+    pub record: Option<EmbedderRecord>,
+    /// The vectors that count; nothing where there can be none.
+    pub vectors: Option<DerivedVectors>,
+    /// Why a text of a query is not embedded.
+    pub obstacle: Option<Obstacle>,
+    /// Whether another set is being made.
+    pub rebuilding: bool,
+}
+
+/// Why texts of queries are not embedded.
+pub(in crate::memory) struct Obstacle {
+    /// A word for programs.
+    pub code: &'static str,
+    /// What is the matter, and what to do.
+    pub text: String,
+}
+
+impl Obstacle {
+    fn missing(text: impl Into<String>) -> Obstacle {
+        Obstacle { code: "embedder_missing", text: text.into() }
+    }
+
+    /// Returns the reason that an answer's header gives.
+    pub fn reason(&self) -> String {
+        if self.code == "none" { self.text.clone() } else { format!("{}: {}", self.code, self.text) }
+    }
+}
+
+impl EmbeddingStanding {
+    /// Returns how many records of a state have a text and no vector: of those that an embedder would make one of.
+    pub fn unembedded(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
+        match &self.vectors {
+            Some(vectors) => vectors.waiting(state),
+            None => Ok(state.totals().records.saturating_sub(state.totals().vectors)),
+        }
+    }
+
+    /// Returns what `status` shows.
+    pub fn to_json(&self) -> Value {
+        let shown = self.slot.as_ref().map(|slot| slot.embedder.name().to_owned());
+        let name = self.record.as_ref().map(|record| record.name.to_string()).or(shown);
+        let Some(name) = name else { return Value::Null };
+        let state = match &self.obstacle {
+            None => "ready",
+            Some(obstacle) => obstacle.code.trim_start_matches("embedder_"),
+        };
+        let detail = self.obstacle.as_ref().map(|obstacle| &*obstacle.text);
+        json!({
+            "name": name.chars().take(COMPLAINT_CHARS).collect::<String>(),
+            "dim": self.record.as_ref().map(|record| record.dim),
+            "identity": self.record.as_ref().map(|record| record.identity.to_string()),
+            "state": state, "reembedding": self.rebuilding,
+            "detail": detail.map(|text| text.chars().take(COMPLAINT_CHARS).collect::<String>()),
+        })
+    }
+}
+
+impl Memory {
+    /// Returns how it stands with the embedder of a branch.
+    pub(in crate::memory) fn embedding_of(
+        &self,
+        catalog: &Catalog,
+        branch: &Branch,
+    ) -> Result<EmbeddingStanding, Error> {
+        let (root, record) = (catalog.branch(branch.root)?, catalog.embedder(branch)?);
+        let slot = self.maintenance.embedding.slot_of(root);
+        let rebuilding = slot.as_ref().is_some_and(|slot| slot.reembeds(root.id));
+        let obstacle = obstacle(slot.as_deref(), record.as_ref(), root.settings.dim());
+        let fits = |record: &&EmbedderRecord| root.settings.dim().is_none_or(|dim| dim == record.dim);
+        let vectors = record.as_ref().filter(fits).map(|record| match &slot {
+            Some(slot) => slot.vectors(record),
+            None => DerivedVectors { embedder: record.set(), dim: record.dim, recent: Default::default() },
+        });
+        Ok(EmbeddingStanding { slot, record, vectors, obstacle, rebuilding })
+    }
+}
+
+fn obstacle(slot: Option<&EmbedderSlot>, record: Option<&EmbedderRecord>, dim: Option<usize>) -> Option<Obstacle> {
+    let Some(slot) = slot else {
+        return Some(match record {
+            None => Obstacle { code: "none", text: NO_EMBEDDER.to_owned() },
+            Some(record) => Obstacle::missing(format!(
+                "the vectors here were made by {}, which is not set now, so words are matched; mount with --embed",
+                record.name
+            )),
+        });
+    };
+    let identity = match slot.identity() {
+        Ok(identity) => identity,
+        Err(None) => return Some(Obstacle::missing(format!("{} was not reached yet", slot.embedder.name()))),
+        Err(Some(error)) => return Some(Obstacle::missing(format!("{error}; {}", error.hint()))),
+    };
+    if let Some(dim) = dim.filter(|dim| *dim != identity.dim) {
+        let text = format!(
+            "vectors here have {dim} numbers and those of {} {}, so its vectors are not used; give one that fits",
+            identity.name, identity.dim
+        );
+        return Some(Obstacle { code: "embedder_changed", text });
+    }
+    let changed = |name: &str| {
+        let text = format!(
+            "the vectors here were made by {name}, and {} makes others; run engramfs reembed, or set the one before",
+            identity.name
+        );
+        Some(Obstacle { code: "embedder_changed", text })
+    };
+    match record.map(|record| (record, slot.agreement(&record.set()))) {
+        None | Some((_, None)) => Some(Obstacle::missing(format!("{} is being made known", identity.name))),
+        Some((record, Some(false))) => changed(&record.name),
+        Some((_, Some(true))) => None,
+    }
+}

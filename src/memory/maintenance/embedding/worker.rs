@@ -1,0 +1,316 @@
+//! The thread of an embedder.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::EmbedderSlot;
+use super::collect::{EmbeddingGoal, EmbeddingTask};
+use crate::embed::{EmbedError, EmbedderIdentity, TextKind, agrees};
+use crate::memory::catalog::{BranchId, Catalog, EmbedderRecord};
+use crate::memory::command::log_record::Command;
+use crate::memory::{Error, Memory};
+use crate::object::Hash;
+use crate::record::DerivedVector;
+use crate::segment::Segment;
+
+/// What an embedder may take for a batch of documents.
+const DOCUMENTS_LIMIT: Duration = Duration::from_secs(120);
+/// How long is waited before an embedder that did not answer is asked again, at first and at most.
+const RETRY_MIN: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Vectors of a segment that are worth a file before all are there, if they are a share of those in the file before.
+const UNWRITTEN_MIN: usize = 4096;
+const UNWRITTEN_SHARE: usize = 4;
+
+/// What stopped the work.
+enum Interruption {
+    /// The embedder did not answer.
+    Embedder(EmbedError),
+    /// The store refused.
+    Store(Error),
+}
+
+impl From<Error> for Interruption {
+    fn from(error: Error) -> Interruption {
+        Interruption::Store(error)
+    }
+}
+
+/// What the thread remembers between two steps.
+struct EmbeddingWorker {
+    memory: Weak<Memory>,
+    slot: Arc<EmbedderSlot>,
+    /// The segment at hand, and how many of its vectors are in memory alone.
+    unwritten: Option<(Hash, usize)>,
+    /// Files were written that no manifest names yet.
+    unnamed: bool,
+}
+
+/// Starts the thread; it ends with the store.
+pub(super) fn start(memory: &Arc<Memory>, slot: Arc<EmbedderSlot>) {
+    let mut worker =
+        EmbeddingWorker { memory: Arc::downgrade(memory), slot: slot.clone(), unwritten: None, unnamed: false };
+    let life = move || {
+        if let Err(error) = rustix::process::nice(10) {
+            log::debug!("texts are embedded at the usual priority: {error}");
+        }
+        let mut retry = RETRY_MIN;
+        while worker.slot.next() {
+            match catch_unwind(AssertUnwindSafe(|| worker.work())) {
+                Ok(Ok(())) => retry = RETRY_MIN,
+                Ok(Err(interruption)) => {
+                    worker.tell(interruption);
+                    if !worker.slot.pause(retry) {
+                        return;
+                    }
+                    retry = (retry * 2).min(RETRY_MAX);
+                }
+                Err(_) => {
+                    log::error!("embedding ended in an internal error and is tried again later");
+                    if !worker.slot.pause(RETRY_MAX) {
+                        return;
+                    }
+                }
+            }
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("embedder".to_owned()).spawn(life) {
+        log::warn!("texts are not embedded, queries go by words: {error}");
+        slot.lost(EmbedError::Unreachable(error.to_string()));
+        slot.stop();
+    }
+}
+
+impl EmbeddingWorker {
+    fn tell(&self, interruption: Interruption) {
+        match interruption {
+            Interruption::Embedder(error) => {
+                log::warn!("{error}; {}", error.hint());
+                self.slot.lost(error);
+                if let Some(memory) = self.memory.upgrade() {
+                    memory.maintenance.embedding.step();
+                }
+            }
+            Interruption::Store(_) if self.slot.is_stopping() => {}
+            Interruption::Store(error) => {
+                log::warn!("derived vectors are not kept now, and tried again: {error}; {}", error.hint());
+                self.slot.wake();
+            }
+        }
+    }
+
+    /// Works until there is nothing left to do.
+    fn work(&mut self) -> Result<(), Interruption> {
+        if self.slot.identity().is_err() {
+            let identity =
+                EmbedderIdentity::of(&*self.slot.embedder, DOCUMENTS_LIMIT).map_err(Interruption::Embedder)?;
+            self.slot.reached(identity);
+        }
+        loop {
+            self.slot.begin_look();
+            let Some(memory) = self.memory.upgrade() else { return Ok(()) };
+            let goals = memory.embedding_goals(&self.slot)?;
+            memory.maintenance.embedding.step();
+            drop(memory);
+            for goal in &goals {
+                self.reach(goal)?;
+            }
+            if self.slot.is_stopping() || !self.slot.is_woken() {
+                break;
+            }
+        }
+        self.name_files()
+    }
+
+    /// Embeds all texts for one set. New texts of other sets come in between at its end.
+    fn reach(&mut self, goal: &EmbeddingGoal) -> Result<(), Interruption> {
+        loop {
+            let Some(memory) = self.memory.upgrade().filter(|_| !self.slot.is_stopping()) else { return Ok(()) };
+            match memory.next_embedding(&self.slot, goal)? {
+                None => {
+                    if memory.finish_reembedding(&self.slot, goal)? {
+                        self.unnamed = true;
+                    }
+                    return Ok(());
+                }
+                Some(EmbeddingTask::Write(segment)) => {
+                    memory.write_derived(&self.slot, goal, &segment)?;
+                    (self.unwritten, self.unnamed) = (None, true);
+                }
+                Some(EmbeddingTask::Embed(texts, segment)) => {
+                    drop(memory);
+                    self.slot.begin_look();
+                    let count = self.embed(goal, &texts)?;
+                    if let Some(segment) = segment {
+                        self.count_unwritten(goal, &segment, count)?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Embeds texts in batches, each of which counts at once; stops where something was written meanwhile. The store is
+    /// not held while the embedder works.
+    fn embed(&self, goal: &EmbeddingGoal, texts: &[(Hash, String)]) -> Result<usize, Interruption> {
+        let mut count = 0;
+        for batch in texts.chunks(self.slot.embedder.batch()) {
+            let vectors = self.embed_batch(batch, goal.record.dim)?;
+            count += vectors.len();
+            self.slot.insert(&goal.record, vectors);
+            if let Some(memory) = self.memory.upgrade() {
+                memory.maintenance.embedding.step();
+            }
+            if self.slot.is_woken() || self.slot.is_stopping() {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    fn embed_batch(
+        &self,
+        batch: &[(Hash, String)],
+        dim: usize,
+    ) -> Result<Vec<(Hash, Arc<DerivedVector>)>, Interruption> {
+        let texts: Vec<&str> = batch.iter().map(|(_, text)| text.as_str()).collect();
+        let embedded = self.slot.embedder.embed(TextKind::Document, &texts, DOCUMENTS_LIMIT).and_then(|vectors| {
+            let found = vectors.first().map_or(dim, Vec::len);
+            let wrong = || EmbedError::Unreachable(format!("its vectors have {found} numbers now, and had {dim}"));
+            if found == dim { Ok(vectors) } else { Err(wrong()) }
+        });
+        match (embedded, batch) {
+            (Ok(vectors), _) => {
+                let keyed = batch.iter().zip(vectors);
+                Ok(keyed.map(|((hash, _), vector)| (*hash, Arc::new(DerivedVector::new(vector)))).collect())
+            }
+            (Err(error), [(hash, _)]) if error.is_about_texts() => {
+                log::warn!("a text stays without a vector until the next mount: {error}");
+                self.slot.note_refused(*hash);
+                Ok(Vec::new())
+            }
+            // One of them is what it does not take.
+            (Err(error), _) if error.is_about_texts() => {
+                let mut found = Vec::new();
+                for one in batch.chunks(1) {
+                    found.extend(self.embed_batch(one, dim)?);
+                }
+                Ok(found)
+            }
+            (Err(error), _) => Err(Interruption::Embedder(error)),
+        }
+    }
+
+    /// Writes what there is of a large segment from time to time, so that a crash costs part of the work.
+    fn count_unwritten(
+        &mut self,
+        goal: &EmbeddingGoal,
+        segment: &Arc<Segment>,
+        count: usize,
+    ) -> Result<(), Interruption> {
+        let before = self.unwritten.filter(|(name, _)| *name == segment.name()).map_or(0, |(_, count)| count);
+        let unwritten = before + count;
+        let there = segment.derived(&goal.record.set()).map_or(0, |file| file.counts().embedded as usize);
+        self.unwritten = Some((segment.name(), unwritten));
+        if unwritten >= UNWRITTEN_MIN.max(there / UNWRITTEN_SHARE)
+            && let Some(memory) = self.memory.upgrade()
+        {
+            memory.write_derived(&self.slot, goal, segment)?;
+            (self.unwritten, self.unnamed) = (None, true);
+            drop(memory);
+            self.name_files()?;
+        }
+        Ok(())
+    }
+
+    /// Has a manifest name the files that were written.
+    fn name_files(&mut self) -> Result<(), Interruption> {
+        if self.unnamed
+            && let Some(memory) = self.memory.upgrade().filter(|_| !self.slot.is_stopping())
+        {
+            memory.seal()?;
+            self.unnamed = false;
+        }
+        Ok(())
+    }
+}
+
+impl Memory {
+    /// Returns the sets that an embedder works for, and makes it known where none was.
+    fn embedding_goals(&self, slot: &EmbedderSlot) -> Result<Vec<EmbeddingGoal>, Error> {
+        let (Ok(identity), false) = (slot.identity(), self.is_read_only()) else {
+            self.compare_embedder(slot);
+            return Ok(Vec::new());
+        };
+        let mut goals: Vec<EmbeddingGoal> = Vec::new();
+        let mut add = |record: EmbedderRecord, root: BranchId| match goals
+            .iter_mut()
+            .find(|it| it.record.set() == record.set())
+        {
+            Some(goal) => goal.roots.push(root),
+            None => goals.push(EmbeddingGoal { record, roots: vec![root] }),
+        };
+        for root in self.roots_of(slot) {
+            let catalog = self.catalog().clone();
+            let Some(branch) = catalog.branches.get(&root) else { continue };
+            if branch.settings.dim().is_some_and(|dim| dim != identity.dim) {
+                continue;
+            }
+            let fresh = |generation| {
+                EmbedderRecord::new(
+                    &identity.name,
+                    identity.dim,
+                    &identity.description,
+                    identity.probes.clone(),
+                    generation,
+                )
+            };
+            let Some(record) = whole_record(&catalog, root) else {
+                let record = fresh(0);
+                self.record_embedder(root, &record)?;
+                slot.note_agreement(record.set(), true);
+                add(record, root);
+                continue;
+            };
+            let same = record.identity == fresh(0).identity && agrees(&record.probes, &identity.probes);
+            slot.note_agreement(record.set(), same);
+            let generation = record.generation + 1;
+            if same {
+                add(record, root);
+            }
+            if slot.reembeds(root) {
+                add(fresh(generation), root);
+            }
+        }
+        Ok(goals)
+    }
+
+    /// Tells an embedder whether it is what entries say, where nothing can be written.
+    fn compare_embedder(&self, slot: &EmbedderSlot) {
+        let (catalog, Ok(identity)) = (self.catalog().clone(), slot.identity()) else { return };
+        for record in self.roots_of(slot).into_iter().filter_map(|root| whole_record(&catalog, root)) {
+            let now = EmbedderRecord::new("", identity.dim, &identity.description, Vec::new(), 0);
+            let same = record.identity == now.identity && agrees(&record.probes, &identity.probes);
+            slot.note_agreement(record.set(), same);
+        }
+    }
+
+    /// Returns the root branches that an embedder is for.
+    fn roots_of(&self, slot: &EmbedderSlot) -> Vec<BranchId> {
+        let catalog = self.catalog().clone();
+        let roots = catalog.roots.values().filter_map(|root| catalog.branches.get(root));
+        let is_its = |slot_of: Option<Arc<EmbedderSlot>>| slot_of.is_some_and(|it| std::ptr::eq(&*it, slot));
+        roots.filter(|root| is_its(self.maintenance.embedding.slot_of(root))).map(|root| root.id).collect()
+    }
+
+    /// Has the vectors of an embedder count below a root branch, by a signed entry.
+    pub(super) fn record_embedder(&self, root: BranchId, record: &EmbedderRecord) -> Result<(), Error> {
+        let text = record.to_text().into();
+        self.transact(&self.environment.owner, &[Some(root)], || Ok(Command::Embedder(root, text))).map(drop)
+    }
+}
+
+fn whole_record(catalog: &Catalog, root: BranchId) -> Option<EmbedderRecord> {
+    use crate::memory::catalog::settings::Setting;
+    EmbedderRecord::parse(catalog.branches.get(&root)?.settings.get(Setting::Embedder))
+}

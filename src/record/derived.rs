@@ -1,0 +1,37 @@
+//! Vectors that an embedder made of texts: no content, in no head, found by the text's hash.
+
+use crate::object::{Context, Hash};
+use crate::vector::{self, Code};
+
+static CONTEXT: Context = Context::new("engramfs 2026 embedded text v1");
+
+/// Returns by what the vector of a text is found.
+pub fn text_hash(text: &str) -> Hash {
+    Hash::of(&CONTEXT, text.as_bytes())
+}
+
+/// A vector that an embedder made, with what queries compare.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DerivedVector {
+    /// The numbers.
+    pub vector: Vec<f32>,
+    /// Euclidean length.
+    pub norm: f32,
+    bytes: Box<[i8]>,
+    scale: f32,
+    residual: f32,
+}
+
+impl DerivedVector {
+    /// Works out what queries compare.
+    pub fn new(vector: Vec<f32>) -> DerivedVector {
+        let mut bytes = vec![0; vector.len()].into_boxed_slice();
+        let (scale, residual) = vector::quantize(&vector, &mut bytes);
+        DerivedVector { norm: vector::norm(&vector), vector, bytes, scale, residual }
+    }
+
+    /// Returns the compact copy.
+    pub fn code(&self) -> Code<'_> {
+        Code { bytes: &self.bytes, scale: self.scale, residual: self.residual }
+    }
+}

@@ -1,0 +1,126 @@
+//! Derived vectors, searched like given ones.
+
+use std::sync::Arc;
+
+use imbl::HashMap;
+
+use super::SearchError;
+use super::pool::{CandidateSet, RowLocation};
+use super::scan::{Columns, ROWS_AT_ONCE, Scan};
+use crate::branch::BranchVersion;
+use crate::object::Hash;
+use crate::record::{DerivedVector, Version};
+use crate::segment::{DerivedFile, Row, SegmentError};
+use crate::vector::PreparedVector;
+
+/// The vectors of one embedder at one moment. Those of sealed rows are found by their segments. A clone costs the same
+/// however many there are.
+#[derive(Clone)]
+pub struct DerivedVectors {
+    /// The identity of the embedder.
+    pub embedder: Hash,
+    /// Numbers of a vector.
+    pub dim: usize,
+    /// Vectors of unsealed versions, and of rows whose file is not written yet, by the hash of the text.
+    pub recent: HashMap<Hash, Arc<DerivedVector>>,
+}
+
+impl DerivedVectors {
+    /// Returns the derived vector of an unsealed version.
+    pub fn of(&self, version: &Version) -> Option<&Arc<DerivedVector>> {
+        self.recent.get(&version.derivable()?)
+    }
+
+    /// Returns the derived vector of a row, a copy.
+    pub fn of_row(&self, row: &Row) -> Result<Option<Vec<f32>>, SegmentError> {
+        match row {
+            Row::Unsealed(version) => Ok(self.of(version).map(|derived| derived.vector.clone())),
+            Row::Sealed(segment, row) => {
+                let Some(file) = segment.derived(&self.embedder) else { return Ok(None) };
+                let number = file.columns()?.number(*row);
+                number.map(|number| file.vector(number).map(<[f32]>::to_vec)).transpose()
+            }
+        }
+    }
+
+    /// Returns how many records of a state have a text to embed that is not embedded yet.
+    pub fn waiting(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
+        let wants = |version: &&Arc<Version>| version.derivable().is_some() && self.of(version).is_none();
+        let mut waiting = state.unsealed().values().filter(wants).count() as u64;
+        for layer in state.layers() {
+            match layer.segment.derived(&self.embedder) {
+                Some(file) if file.counts().waiting == 0 => {}
+                Some(file) if layer.visible.is_all() => waiting += u64::from(file.counts().waiting),
+                Some(file) => {
+                    let columns = file.columns()?;
+                    waiting += layer.visible.iter().filter(|row| columns.is_waiting(*row)).count() as u64;
+                }
+                // Not looked at yet. Those whose vector is older than their text are known once it is.
+                None if layer.segment.dim() == 0 => waiting += u64::from(layer.visible.count()),
+                None => {
+                    let norms = layer.segment.norms()?;
+                    waiting += layer.visible.iter().filter(|row| norms[*row as usize] < 0.0).count() as u64;
+                }
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// Tells whether any record of a state has a derived vector.
+    pub fn has_any(&self, state: &BranchVersion) -> bool {
+        let has = |file: Arc<DerivedFile>| file.counts().embedded > 0;
+        state.layers().iter().any(|layer| layer.segment.derived(&self.embedder).is_some_and(has))
+            || state.unsealed().values().any(|version| self.of(version).is_some())
+    }
+}
+
+impl Scan<'_> {
+    /// Tells whether an unsealed version's own vector is older than its text, and a derived one counts instead.
+    pub fn is_stale(&self, version: &Version) -> bool {
+        version.stamp.vector_stale && self.derived.is_some_and(|derived| derived.of(version).is_some())
+    }
+
+    /// Pools the rows of a layer that have a derived vector.
+    pub fn scan_derived(
+        &self,
+        layer: usize,
+        query: &PreparedVector,
+        pool: &mut CandidateSet,
+    ) -> Result<(), SearchError> {
+        let Some(file) = self.derived_file(layer).filter(|file| file.counts().embedded > 0) else { return Ok(()) };
+        let derived = file.columns()?;
+        let columns = Columns::of_derived(&derived);
+        let (mut rows, mut numbers) = (Vec::with_capacity(ROWS_AT_ONCE), Vec::with_capacity(ROWS_AT_ONCE));
+        for start in (0..self.size_of(layer)).step_by(ROWS_AT_ONCE) {
+            self.rows_in(layer, start..start + ROWS_AT_ONCE as u32, &mut rows);
+            rows.retain(|row| derived.number(*row).is_some());
+            numbers.clear();
+            numbers.extend(rows.iter().filter_map(|row| derived.number(*row)));
+            let place = |at: usize| Some(RowLocation::SealedDerived(layer, rows[at], numbers[at]));
+            columns.sift(&numbers, query, pool, place);
+            self.check_time()?;
+        }
+        Ok(())
+    }
+
+    /// Pools the unsealed versions that have a derived vector.
+    pub fn scan_recent(&self, query: &PreparedVector, pool: &mut CandidateSet) -> Result<(), SearchError> {
+        let Some(derived) = self.derived.filter(|derived| !derived.recent.is_empty()) else { return Ok(()) };
+        for (at, version) in self.state.unsealed().values().enumerate() {
+            if at.is_multiple_of(ROWS_AT_ONCE) {
+                self.check_time()?;
+            }
+            let Some(found) = derived.of(version) else { continue };
+            let bounds = query.bounds(query.compared(found.code(), found.norm));
+            if pool.admits(bounds.1) && self.lets_through(version.metadata()) {
+                pool.offer(bounds, RowLocation::UnsealedDerived(version.clone(), found.clone()));
+            }
+        }
+        self.check_time()
+    }
+
+    /// Returns the vectors that were derived for the rows of a layer.
+    pub fn derived_file(&self, layer: usize) -> Option<&Arc<DerivedFile>> {
+        self.derived_files.get(layer)?.as_ref()
+    }
+}

@@ -1,0 +1,292 @@
+//! Derived vectors: made behind the writers' backs, shared, in no head, and said where they are missing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use engramfs::disk::{Disk, ForgetfulDisk};
+use engramfs::embed::{EmbedError, Embedder, TextKind};
+use engramfs::memory::{Answer, Document, Memory, MergeKind, OpenMode, Query, Setting, View, verify_on};
+
+use crate::support::{environment, main_of, open, put, verify, who};
+
+/// What a made-up embedder shares with its test.
+#[derive(Default)]
+struct Told {
+    texts: AtomicUsize,
+    is_down: AtomicBool,
+}
+
+/// Maps a text to the topics that it names: words that mean the same count for one.
+struct Topics {
+    told: Arc<Told>,
+    turn: usize,
+}
+
+const TOPICS: [&[&str]; 3] = [&["tea", "drink", "beverage"], &["server", "machine", "host"], &["invoice", "bill"]];
+
+impl Embedder for Topics {
+    fn name(&self) -> &str {
+        "topics"
+    }
+
+    fn description(&self) -> &[u8] {
+        if self.turn == 0 { b"topics" } else { b"topics, turned" }
+    }
+
+    fn batch(&self) -> usize {
+        4
+    }
+
+    fn embed(&self, _: TextKind, texts: &[&str], _: Duration) -> Result<Vec<Vec<f32>>, EmbedError> {
+        if self.told.is_down.load(Ordering::SeqCst) {
+            return Err(EmbedError::Unreachable("it is down".to_owned()));
+        }
+        if texts.len() > 1 && texts.iter().any(|text| text.contains("poison")) || texts == ["poison"] {
+            return Err(EmbedError::Refused("poison".to_owned()));
+        }
+        self.told.texts.fetch_add(texts.len(), Ordering::SeqCst);
+        let vector = |text: &&str| {
+            let mut vector = vec![0.01; 4];
+            for (topic, words) in TOPICS.iter().enumerate() {
+                let count = words.iter().filter(|word| text.contains(**word)).count();
+                vector[(topic + self.turn) % 3] += count as f32;
+            }
+            vector
+        };
+        Ok(texts.iter().map(vector).collect())
+    }
+}
+
+fn embed(memory: &Arc<Memory>, turn: usize) -> Arc<Told> {
+    let told = Arc::<Told>::default();
+    memory.set_embedder(None, Box::new(Topics { told: told.clone(), turn }));
+    memory.wait_embedded();
+    told
+}
+
+fn ask(memory: &Memory, view: &View, line: &str) -> Answer {
+    memory.ask(view, &Query::parse(line).unwrap()).unwrap()
+}
+
+fn ids(answer: &Answer) -> Vec<&str> {
+    answer.hits.iter().map(|hit| &*hit.id).collect()
+}
+
+fn status(memory: &Memory, view: &View) -> serde_json::Value {
+    memory.status(view).unwrap()
+}
+
+/// A store with an embedder and three texts.
+fn embedded() -> (ForgetfulDisk, Arc<Memory>, Arc<Told>, View) {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let told = embed(&memory, 0);
+    let main = main_of(&memory);
+    let texts = [("a", "green tea at four"), ("b", "the server is slow"), ("c", "pay the invoice")];
+    let edits = texts.map(|(id, text)| put(id, None, Some(text)));
+    memory.commit(&who(), main, edits.into()).unwrap();
+    memory.wait_embedded();
+    (disk, memory, told, View::Branch(main))
+}
+
+const MEANING: &str = r#"{"text":"a beverage","mode":"vector","k":1}"#;
+
+#[test]
+fn a_paraphrase_is_found_and_no_head_changes() {
+    let (disk, memory, told, view) = embedded();
+    let head = status(&memory, &view)["head"].clone();
+    let plain = open(&ForgetfulDisk::new()).unwrap();
+    for (id, text) in [("a", "green tea at four"), ("b", "the server is slow"), ("c", "pay the invoice")] {
+        plain.commit(&who(), main_of(&plain), vec![put(id, None, Some(text))]).unwrap();
+    }
+    assert_eq!(status(&plain, &View::Branch(main_of(&plain)))["head"], head, "the head of one without an embedder");
+    for _ in 0..2 {
+        let answer = ask(&memory, &view, MEANING);
+        assert_eq!((ids(&answer), answer.mode.to_string(), &answer.reason), (vec!["a"], "vector".to_owned(), &None));
+        let answer = ask(&memory, &view, "a slow host");
+        assert_eq!((ids(&answer)[0], answer.mode.to_string()), ("b", "hybrid".to_owned()));
+        assert_eq!(
+            ids(&ask(&memory, &view, r#"{"id":"c","k":1}"#)),
+            ["c"],
+            "nearest to a record by its derived vector"
+        );
+        assert_eq!(status(&memory, &view)["index"]["unembedded"], 0);
+        // Once unsealed, once out of the segment's file.
+        memory.seal().unwrap();
+    }
+    assert_eq!(told.texts.load(Ordering::SeqCst), 3 + 3 + 4, "probes, texts, questions: each text once");
+    assert_eq!(status(&memory, &view)["head"].clone(), head);
+    memory.close().unwrap();
+    drop(memory);
+    verify(&disk).unwrap();
+    let memory = open(&disk).unwrap();
+    let told = embed(&memory, 0);
+    assert_eq!(ids(&ask(&memory, &view, MEANING)), ["a"]);
+    assert_eq!(told.texts.load(Ordering::SeqCst), 3 + 1, "an opening embeds the probes alone");
+    let config = memory.setting(&view, Setting::Embedder).unwrap();
+    assert!(config.starts_with("topics 4 "), "{config}");
+    assert!(memory.set(&who(), main_of(&memory), Setting::Embedder, "").is_err(), "read-only");
+    let readme = memory.document(&view, Document::Readme).unwrap();
+    assert!(String::from_utf8_lossy(&readme).contains("match meaning and words"));
+}
+
+#[test]
+fn forks_and_merges_share_vectors_and_see_their_own() {
+    let (_, memory, told, view) = embedded();
+    let fork = memory.fork(&who(), main_of(&memory), "x", None).unwrap();
+    memory
+        .commit(&who(), fork, vec![put("a", None, Some("the machine room")), put("d", None, Some("pay the invoice"))])
+        .unwrap();
+    memory.wait_embedded();
+    assert_eq!(told.texts.load(Ordering::SeqCst), 3 + 3 + 1, "one text is new, whatever the branch");
+    let in_fork = View::Branch(fork);
+    let nothing = ask(&memory, &in_fork, MEANING);
+    assert!(nothing.hits[0].distance.unwrap() > 0.5, "its own text has nothing of tea any more");
+    assert_eq!(ids(&ask(&memory, &view, MEANING)), ["a"], "the parent has its own text");
+    let near = ask(&memory, &in_fork, r#"{"text":"bill","mode":"vector","k":2}"#);
+    assert_eq!(ids(&near), ["c", "d"]);
+    memory.seal().unwrap();
+    assert_eq!(ids(&ask(&memory, &in_fork, r#"{"text":"bill","mode":"vector","k":2}"#)), ["c", "d"]);
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.wait_embedded();
+    assert_eq!(ids(&ask(&memory, &view, r#"{"text":"host","mode":"vector","k":2}"#)), ["a", "b"]);
+    memory.gc(&who(), None, false).unwrap();
+    assert_eq!(ids(&ask(&memory, &view, r#"{"text":"host","mode":"vector","k":2}"#)), ["a", "b"], "compacted");
+    assert_eq!(told.texts.load(Ordering::SeqCst), 3 + 3 + 1 + 6, "nothing was embedded twice");
+}
+
+#[test]
+fn a_vector_that_is_older_than_its_text_gives_way_to_the_derived_one() {
+    let (_, memory, _, view) = embedded();
+    let main = main_of(&memory);
+    memory.commit(&who(), main, vec![put("v", Some(vec![0.0, 0.0, 0.0, 1.0]), Some("a drink"))]).unwrap();
+    memory.wait_embedded();
+    let own = r#"{"vector":[0,0,0,1],"k":1}"#;
+    assert_eq!(ids(&ask(&memory, &view, own)), ["v"], "its own vector counts");
+    memory.commit(&who(), main, vec![put("v", Some(vec![0.0, 0.0, 0.0, 1.0]), Some("another drink"))]).unwrap();
+    memory.wait_embedded();
+    for sealed in [false, true] {
+        let near = ask(&memory, &view, r#"{"text":"tea","mode":"vector","k":2}"#);
+        let mut found = ids(&near);
+        found.sort_unstable();
+        assert_eq!(found, ["a", "v"], "sealed: {sealed}");
+        let best = ask(&memory, &view, own);
+        assert!(
+            best.hits.iter().all(|hit| &*hit.id != "v" || hit.distance.unwrap() > 0.5),
+            "the old one is passed over"
+        );
+        memory.seal().unwrap();
+    }
+}
+
+#[test]
+fn what_is_missing_is_said_and_words_answer() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let (main, view) = (main_of(&memory), View::Branch(main_of(&memory)));
+    memory.commit(&who(), main, vec![put("a", None, Some("green tea"))]).unwrap();
+    let answer = ask(&memory, &view, r#"{"text":"tea","mode":"vector"}"#);
+    let reason = answer.reason.clone().unwrap();
+    assert!(
+        answer.mode.to_string() == "text" && reason.contains("words are matched") && reason.contains("--embed"),
+        "{reason}"
+    );
+    assert_eq!((ids(&answer), status(&memory, &view)["embedder"].is_null()), (vec!["a"], true));
+    assert_eq!(status(&memory, &view)["index"]["unembedded"], 1);
+    let told = embed(&memory, 0);
+    assert_eq!(ask(&memory, &view, "tea").mode.to_string(), "hybrid");
+    told.is_down.store(true, Ordering::SeqCst);
+    let answer = ask(&memory, &view, "tea");
+    assert_eq!((ids(&answer), answer.mode.to_string()), (vec!["a"], "text".to_owned()));
+    assert!(answer.reason.unwrap().starts_with("embedder_missing"));
+    memory.commit(&who(), main, vec![put("b", None, Some("a host"))]).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(status(&memory, &view)["embedder"]["state"], "missing");
+    told.is_down.store(false, Ordering::SeqCst);
+    let is_back = || status(&memory, &view)["index"]["unembedded"] == 0;
+    assert!(
+        (0..200).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            is_back()
+        }),
+        "it is tried again"
+    );
+    memory.close().unwrap();
+    drop(memory);
+    let memory = open(&disk).unwrap();
+    let answer = ask(&memory, &view, "tea");
+    assert!(answer.reason.unwrap().starts_with("embedder_missing"), "the vectors are there and their embedder is not");
+}
+
+#[test]
+fn another_embedder_is_told_and_reembed_makes_its_vectors_count() {
+    let (disk, memory, _, view) = embedded();
+    memory.close().unwrap();
+    drop(memory);
+    let memory = open(&disk).unwrap();
+    let told = embed(&memory, 1);
+    let answer = ask(&memory, &view, "a beverage");
+    assert!(answer.reason.unwrap().starts_with("embedder_changed") && answer.mode.to_string() == "text");
+    assert_eq!(ids(&ask(&memory, &view, r#"{"id":"a","k":1}"#)), ["a"], "the old set serves what needs no embedder");
+    assert_eq!(told.texts.load(Ordering::SeqCst), 3);
+    memory.reembed(main_of(&memory)).unwrap();
+    memory.wait_embedded();
+    assert_eq!(ids(&ask(&memory, &view, MEANING)), ["a"]);
+    let lineage = memory.lineage_lines(main_of(&memory), false).unwrap();
+    assert_eq!(lineage.iter().filter(|line| line.contains(r#""op":"embedder""#)).count(), 2);
+    memory.seal().unwrap();
+    memory.close().unwrap();
+    verify(&disk).unwrap();
+    drop(memory);
+    let memory = open(&disk).unwrap();
+    embed(&memory, 1);
+    assert_eq!(ids(&ask(&memory, &view, MEANING)), ["a"]);
+}
+
+#[test]
+fn a_text_that_is_refused_stops_no_other() {
+    let (_, memory, _, view) = embedded();
+    let texts = ["poison", "a drink", "a bill", "a host"];
+    let edits = texts.iter().map(|text| put(text, None, Some(text))).collect();
+    memory.commit(&who(), main_of(&memory), edits).unwrap();
+    memory.wait_embedded();
+    assert_eq!(status(&memory, &view)["index"]["unembedded"], 1);
+    let answer = ask(&memory, &view, "a beverage");
+    assert_eq!(answer.reason.as_deref(), Some("1 of 7 records are not embedded yet"));
+}
+
+#[test]
+fn vectors_of_another_length_turn_the_embedder_off_with_a_reason() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let (main, view) = (main_of(&memory), View::Branch(main_of(&memory)));
+    memory.commit(&who(), main, vec![put("a", Some(vec![1.0, 0.0]), Some("tea"))]).unwrap();
+    embed(&memory, 0);
+    let answer = ask(&memory, &view, "tea");
+    let reason = answer.reason.unwrap();
+    assert!(reason.contains("have 2 numbers") && answer.mode.to_string() == "text", "{reason}");
+    assert!(memory.reembed(main).is_err());
+}
+
+#[test]
+fn a_power_cut_costs_vectors_at_most_and_a_bulk_commit_is_embedded() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    embed(&memory, 0);
+    let view = View::Branch(main_of(&memory));
+    let edits = (0..2_000).map(|n| put(&format!("r{n:04}"), None, Some(&format!("bill {n}")))).collect();
+    memory.commit(&who(), main_of(&memory), edits).unwrap();
+    memory.commit(&who(), main_of(&memory), vec![put("z", None, Some("tea"))]).unwrap();
+    memory.sync().unwrap();
+    memory.wait_embedded();
+    assert_eq!(status(&memory, &view)["index"]["unembedded"], 0);
+    let head = status(&memory, &view)["head"].clone();
+    let after = disk.power_cut(7);
+    let memory = Memory::open_on(Arc::new(after.clone()), OpenMode::Existing, None, environment()).unwrap();
+    assert_eq!(status(&memory, &view)["head"].clone(), head);
+    let told = embed(&memory, 0);
+    assert_eq!(ids(&ask(&memory, &view, MEANING)), ["z"]);
+    assert!(told.texts.load(Ordering::SeqCst) < 2_000, "what a file holds is not embedded again");
+    verify_on(&(Arc::new(after) as Arc<dyn Disk>), &Default::default()).unwrap();
+}
