@@ -10,9 +10,12 @@ use crate::text::{Language, stem_prefix};
 /// Stems that are kept.
 const KEPT: usize = 1024;
 
-/// The terms by language and stem.
+/// A language by its code, and a stem in it.
+type StemKey = (&'static str, Box<str>);
+
+/// The terms by their stem.
 #[derive(Default)]
-pub(super) struct StemCache(Mutex<HashMap<(&'static str, Box<str>), Arc<[Box<str>]>>>);
+pub(super) struct StemCache(Mutex<HashMap<StemKey, Arc<[Box<str>]>>>);
 
 impl Segment {
     /// Returns the distinct terms of its documents that have a stem, sorted. `spend` is called for each term that is looked

@@ -258,7 +258,7 @@ fn rows_that_reach_a_score_are_found_whatever_is_passed_over() {
         let scorer = scorer_of(&postings, &terms);
         let mut every = Vec::new();
         for row in 0..postings.rows() {
-            let count = |term: &Box<str>| postings.term(term)?.seek(row).filter(|(at, _)| *at == row);
+            let count = |term: &str| postings.term(term)?.seek(row).filter(|(at, _)| *at == row);
             let counts: Vec<u32> = terms.iter().map(|term| count(term).map_or(0, |(_, count)| count)).collect();
             if counts.iter().any(|count| *count > 0) {
                 every.push((row, scorer.score(postings.length(row), &counts)));
