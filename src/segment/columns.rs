@@ -20,9 +20,10 @@
 use std::sync::{Arc, OnceLock};
 
 use super::stem_cache::StemCache;
+use super::totals::RowTotals;
 use super::{Blocks, Container, DerivedFile, GraphFile, SegmentError};
 use crate::facet::Facets;
-use crate::object::{BlobStore, CodecError, Hash, Reader, SetHash, Time, Writer};
+use crate::object::{BlobStore, CodecError, Hash, Reader, SetHash, Time};
 use crate::record::{Computed, Provenance, RecordContent, Version, json_bytes};
 use crate::sync::RwLock;
 use crate::text::Postings;
@@ -52,58 +53,6 @@ pub(super) const HAS_TEXT: u8 = 1;
 pub(super) const HAS_VECTOR: u8 = 2;
 /// Flag of a payload: the row's text is newer than its vector.
 pub(super) const VECTOR_STALE: u8 = 4;
-
-/// What all rows of a segment, or all records of a branch, add up to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RowTotals {
-    /// Records.
-    pub records: u64,
-    /// Records with a vector.
-    pub vectors: u64,
-    /// Bytes of `id\n` over the records with a vector.
-    pub id_lines: u64,
-    /// Bytes of id, text and metadata as JSON.
-    pub json: u64,
-    /// Terms in the documents that text queries search.
-    pub terms: u64,
-    /// Bytes of ids, vectors, texts and metadata as stored.
-    pub raw: u64,
-}
-
-impl RowTotals {
-    const FIELDS: usize = 6;
-
-    fn fields(&mut self) -> [&mut u64; RowTotals::FIELDS] {
-        [&mut self.records, &mut self.vectors, &mut self.id_lines, &mut self.json, &mut self.terms, &mut self.raw]
-    }
-
-    /// Adds another sum.
-    pub fn add(&mut self, mut other: RowTotals) {
-        self.fields().into_iter().zip(other.fields()).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
-    }
-
-    /// Takes away what was added before.
-    pub fn subtract(&mut self, mut other: RowTotals) {
-        self.fields().into_iter().zip(other.fields()).for_each(|(sum, less)| *sum = sum.saturating_sub(*less));
-    }
-
-    /// Appends the stored form.
-    pub fn write(&self, out: &mut Writer) {
-        let mut copy = *self;
-        copy.fields().into_iter().for_each(|field| {
-            out.number(*field);
-        });
-    }
-
-    /// Reads the stored form.
-    pub fn read(input: &mut Reader<'_>) -> Result<RowTotals, CodecError> {
-        let mut totals = RowTotals::default();
-        for field in totals.fields() {
-            *field = input.number()?;
-        }
-        Ok(totals)
-    }
-}
 
 /// The ids of a segment, one behind the other.
 #[derive(Clone, Copy)]

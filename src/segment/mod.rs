@@ -14,6 +14,7 @@ mod row;
 mod stem_cache;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod writer;
 
 use std::io;
@@ -21,12 +22,13 @@ use std::io;
 use thiserror::Error;
 
 pub use blocks::Blocks;
-pub use columns::{RowTotals, Segment};
+pub use columns::Segment;
 pub use container::{Container, container_kind};
 pub use container_writer::ContainerWriter;
 pub use derived_file::{DerivableTexts, DerivedColumns, DerivedCounts, DerivedFile};
 pub use graph_file::{GraphFile, write_graph};
 pub use row::Row;
+pub use totals::RowTotals;
 pub use writer::write_segment;
 
 /// The folder of segments below the store's root.
