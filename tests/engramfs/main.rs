@@ -25,6 +25,8 @@ mod dump;
 mod durability;
 /// Vectors that embedders make.
 mod embedding;
+/// Questions whose answers are known.
+mod eval;
 /// Every disk call fails in turn.
 mod faults;
 /// Text files as answers to queries.
