@@ -101,6 +101,9 @@ fn write(folder: &Path) {
                 history::archive(memory);
             }
         });
+        if name != "unsealed" {
+            history::embed(&memory);
+        }
         if name == "closed" {
             memory.close().unwrap();
         }
@@ -153,8 +156,8 @@ fn stores_of_this_build_hold_every_code_and_read_as_frozen_ones_must() {
     let (mut log_records, mut operations) = codes(&folder.join("unsealed/store"));
     // A drop concerns a file without a name: it stands in patches of merges alone.
     operations.insert(12);
-    // The journal file with the record of an archive or a purge goes before that returns.
-    log_records.extend([22, 23]);
+    // The journal file with the record of an archive or a purge goes before that returns; with an embedder seals come by themselves.
+    log_records.extend([22, 23, 25]);
     assert_eq!(log_records, documented("Log records"), "log records");
     assert_eq!(operations, documented("Operations on files"), "operations on files");
 }

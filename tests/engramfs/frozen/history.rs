@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use engramfs::disk::{Disk, RealDisk};
+use engramfs::embed::{EmbedError, Embedder, TextKind};
 use engramfs::memory::{
     Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, OpenMode, PurgeOptions,
     RangeOp, RenameHow, Revision, Setting, ShowTarget, Side, Time, Viewer, XattrHow,
@@ -25,6 +27,27 @@ pub fn open(disk: &RealDisk) -> Arc<Memory> {
     };
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Memory::open_on(disk, OpenMode::Create, None, environment).unwrap()
+}
+
+/// An embedder that looks at the length of a text alone.
+struct Lengths;
+
+impl Embedder for Lengths {
+    fn name(&self) -> &str {
+        "lengths"
+    }
+
+    fn description(&self) -> &[u8] {
+        b"lengths"
+    }
+
+    fn batch(&self) -> usize {
+        8
+    }
+
+    fn embed(&self, _: TextKind, texts: &[&str], _: Duration) -> Result<Vec<Vec<f32>>, EmbedError> {
+        Ok(texts.iter().map(|text| vec![text.len() as f32, 1.0, 0.5]).collect())
+    }
 }
 
 /// Does everything once; `seal` is called where a store may be sealed.
@@ -142,6 +165,13 @@ pub fn purge(memory: &Memory) {
     memory.checkpoint(&who(), main, "leaked", None).unwrap();
     memory.purge(&who(), main, &["leak".into()], PurgeOptions::default()).unwrap();
     memory.delete_checkpoint(&who(), main, "leaked").unwrap();
+}
+
+/// Texts are embedded.
+pub fn embed(memory: &Arc<Memory>) {
+    memory.commit(&who(), main_of(memory), vec![put("plain", None, Some("a text alone"))]).unwrap();
+    memory.set_embedder(None, Box::new(Lengths));
+    memory.wait_embedded();
 }
 
 /// The older half of the entries moves out.
