@@ -454,7 +454,7 @@ mod tests {
                 }
                 2 if branch != rig.main => drop(rig.memory.merge(&rig.who, branch, MergeKind::Pull, false)),
                 3 => drop(rig.memory.commit(&rig.who, branch, vec![RecordEdit::Delete { id: id.as_str().into() }])),
-                _ => rig.put(branch, &id, &"x".repeat(random(40) as usize)).unwrap(),
+                _ => rig.put(branch, &id, &"x".repeat(1 + random(40) as usize)).unwrap(),
             }
             rig.memory.check_quota(rig.main, |_| Ok(Usage::default())).unwrap();
             let catalog = rig.memory.catalog().clone();
