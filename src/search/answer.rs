@@ -32,7 +32,7 @@ impl Score {
 /// Where a passage of a file begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLine {
-    /// The file's path below `files/`; bytes that are no UTF-8 are replaced.
+    /// The file's path with `files/` in front; bytes that are no UTF-8 are replaced.
     pub path: Arc<str>,
     /// The line, from 1.
     pub line: u32,

@@ -204,7 +204,8 @@ impl HitBuilder<'_> {
         match (&found.id, &found.payload) {
             (HitKey::Record(id, place), HitRow::Record(row)) => self.record((row, id, *place), score, None, explain),
             (HitKey::File { path, line, .. }, HitRow::File(row)) => {
-                let file = FileLine { path: String::from_utf8_lossy(path).into(), line: *line };
+                let path = format!("files/{}", String::from_utf8_lossy(path));
+                let file = FileLine { path: path.into(), line: *line };
                 self.passage(row, file, score, explain)
             }
             _ => unreachable!("a key is of what it names"),

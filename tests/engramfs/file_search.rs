@@ -26,7 +26,7 @@ fn found(memory: &Memory, branch: BranchId, text: &str) -> Vec<String> {
     answer
         .hits
         .iter()
-        .map(|hit| hit.file.as_ref().map_or_else(|| hit.id.to_string(), |file| file.path.to_string()))
+        .map(|hit| hit.file.as_ref().map_or_else(|| hit.id.to_string(), |file| file.path.replacen("files/", "", 1)))
         .collect()
 }
 
@@ -229,7 +229,7 @@ fn scopes_filters_and_modes_choose_among_records_and_files() {
     }
     let answer = memory.ask(&View::Branch(main), &Query::of_text("water").unwrap()).unwrap();
     let line: serde_json::Value = serde_json::from_str(answer.to_lines(0).lines().nth(1).unwrap()).unwrap();
-    assert_eq!((&line["path"], &line["line"], &line["source"]), (&"a/b.md".into(), &1.into(), &"files".into()));
+    assert_eq!((&line["path"], &line["line"], &line["source"]), (&"files/a/b.md".into(), &1.into(), &"files".into()));
     assert!(line.get("id").is_none() && line["text"] == "# Herons\n\nwade in water" && line["branch"] == "main");
 }
 

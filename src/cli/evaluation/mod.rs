@@ -72,8 +72,7 @@ fn hits_of(answer: &str, mode: &str) -> Option<Vec<String>> {
 
 /// Returns a record's id, or a file's path with `files/` in front.
 fn name_of(hit: &Value) -> Option<String> {
-    let id = hit["id"].as_str().map(str::to_owned);
-    id.or_else(|| hit["path"].as_str().map(|path| format!("files/{}", path.trim_start_matches("files/"))))
+    hit["id"].as_str().or_else(|| hit["path"].as_str()).map(str::to_owned)
 }
 
 fn judge(question: &Question, hits: &[String], k: usize) -> (RetrievalScore, Option<MissedQuestion>) {
@@ -127,8 +126,13 @@ mod tests {
         fn ask(&mut self, query: &str) -> Result<String, CommandError> {
             let asked: Value = serde_json::from_str(query).unwrap();
             let mode = if self.0 { asked["mode"].clone() } else { "text".into() };
-            let hits =
-                ["{\"id\":\"x\"}", "{\"id\":\"a\"}", "{\"path\":\"n.md\"}", "{\"path\":\"n.md\"}", "{\"id\":\"b\"}"];
+            let hits = [
+                "{\"id\":\"x\"}",
+                "{\"id\":\"a\"}",
+                "{\"path\":\"files/n.md\"}",
+                "{\"path\":\"files/n.md\"}",
+                "{\"id\":\"b\"}",
+            ];
             Ok(format!("{}\n{}\n", json!({ "mode": mode }), hits.join("\n")))
         }
     }

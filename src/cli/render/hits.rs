@@ -43,7 +43,7 @@ pub fn render(answer: &str, coloured: bool) -> RenderedHit {
 /// Returns a record's id, or where the passage of a file is, in the form that editors open.
 fn place(hit: &Value) -> String {
     match (text(hit, "path"), hit.get("line").and_then(Value::as_u64)) {
-        (path, Some(line)) => format!("files/{path}:{line}"),
+        (path, Some(line)) => format!("{path}:{line}"),
         _ => text(hit, "id").to_owned(),
     }
 }
@@ -59,7 +59,7 @@ mod tests {
         let answer = format!(
             "{HEADER}\n{}\n{}\n",
             r#"{"q":0,"rank":1,"id":"long-id","score":0.93,"text":"first\nwords"}"#,
-            r#"{"q":0,"rank":2,"path":"a.md","line":7,"score":-12.5,"text":null}"#
+            r#"{"q":0,"rank":2,"path":"files/a.md","line":7,"score":-12.5,"text":null}"#
         );
         let rendered = render(&answer, false);
         assert_eq!(rendered.hits, "  1    0.9300  long-id       first words\n  2  -12.5000  files/a.md:7\n");

@@ -247,8 +247,10 @@ impl World {
             .hits
             .iter()
             .map(|hit| {
-                let place =
-                    hit.file.as_ref().map_or_else(|| hit.id.to_string(), |file| format!("{}:{}", file.path, file.line));
+                let place = hit.file.as_ref().map_or_else(
+                    || hit.id.to_string(),
+                    |file| format!("{}:{}", file.path.replacen("files/", "", 1), file.line),
+                );
                 (format!("{place} {}", hit.text.as_deref().unwrap_or_default()), hit.score.value())
             })
             .collect();

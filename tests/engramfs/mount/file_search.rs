@@ -12,7 +12,7 @@ fn found(answer: &str) -> Vec<String> {
     let lines = lines(answer);
     assert_eq!(lines[0].get("reason"), None, "{answer}");
     let place = |hit: &Value| match hit["path"].as_str() {
-        Some(path) => format!("{path}:{}", hit["line"]),
+        Some(path) => format!("{}:{}", path.strip_prefix("files/").unwrap(), hit["line"]),
         None => hit["id"].as_str().unwrap().to_owned(),
     };
     lines[1..].iter().map(place).collect()
