@@ -343,3 +343,41 @@ impl<'a> Relocations<'a> {
         new
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Actor, Environment, OpenMode, RecordEdit, RecordInput};
+
+    /// Commits so many records, each thousand as a segment of its own.
+    fn fill(memory: &Memory, who: &Actor, branch: BranchId, count: u64) {
+        for first in (0..count).step_by(1_024) {
+            let draft = RecordInput { vector: None, text: Some("a".into()), metadata: "{}".into() };
+            let put = |n: u64| RecordEdit::Put { id: format!("{n}").into(), draft: draft.clone() };
+            memory.commit(who, branch, (first..first + 1_024).map(put).collect()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_large_root_branch_shares_no_segment_with_others_and_small_ones_do() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let environment = Environment { graph_rows: u32::MAX, reserve: 0, ..Environment::real(who.clone()) };
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        let [first, second] = ["first", "second"].map(|name| memory.create_root(&who, name).unwrap());
+        fill(&memory, &who, main, OWN_SEGMENT_RECORDS);
+        for small in [first, second] {
+            fill(&memory, &who, small, 6 * 1_024);
+        }
+        memory.seal().unwrap();
+        let segments = |branch: BranchId| -> HashSet<Hash> {
+            let catalog = memory.catalog().clone();
+            catalog.branch(branch).unwrap().state.layers().iter().map(|layer| layer.segment.name()).collect()
+        };
+        assert!(segments(main).is_disjoint(&segments(first)) && segments(main).is_disjoint(&segments(second)));
+        assert!(!segments(first).is_disjoint(&segments(second)), "a control: small ones are compacted together");
+        assert!(segments(main).len() <= SEGMENTS_MAX);
+    }
+}
