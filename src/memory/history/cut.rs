@@ -20,15 +20,15 @@ const BATCH: u64 = 1 << 16;
 /// Lengths of lines that are not shown any more.
 const NO_LINES: LineLengths = LineLengths { line: 0, event: 0 };
 
-/// Branches on the way through the entries.
+/// BranchTimelines on the way through the entries.
 #[derive(Default)]
-struct Branches {
+struct BranchTimelines {
     standings: BTreeMap<u64, TimelinePoint>,
     /// The steps since they were last taken.
     steps: BTreeMap<u64, Vec<TimelineStep>>,
 }
 
-impl Branches {
+impl BranchTimelines {
     fn push(&mut self, signed: &SignedEntry, lengths: LineLengths) {
         let entry = &signed.entry;
         if entry.branch_id == 0 {
@@ -75,7 +75,7 @@ pub(in crate::memory) fn without_first(
     let mut before = facts_behind(&reader, before, first - 1)?;
     let standing = |facts: &BranchFacts| TimelinePoint { facts: *facts, ..TimelinePoint::default() };
     let standings = before.iter().map(|(branch, facts)| (*branch, standing(facts))).collect();
-    let mut branches = Branches { standings, ..Branches::default() };
+    let mut branches = BranchTimelines { standings, ..BranchTimelines::default() };
     let (mut cut, mut next) = (Vec::new(), first);
     for seq in first..=last {
         let signed = reader.entry(seq)?;
@@ -98,7 +98,7 @@ fn facts_behind(
 ) -> Result<BTreeMap<u64, BranchFacts>, Error> {
     let standing = |facts| TimelinePoint { facts, ..TimelinePoint::default() };
     let standings = before.into_iter().map(|(branch, facts)| (branch, standing(facts))).collect();
-    let mut branches = Branches { standings, ..Branches::default() };
+    let mut branches = BranchTimelines { standings, ..BranchTimelines::default() };
     for seq in reader.first()..=upto {
         let signed = reader.entry(seq)?;
         branches.push(&signed, NO_LINES);

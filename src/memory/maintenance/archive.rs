@@ -10,9 +10,8 @@
 use serde_json::{Value, json};
 
 use crate::memory::catalog::{LineageStart, Revision};
-use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::command::log_record::Command;
 use crate::memory::history::{HistoryReader, MovedEntries};
-use crate::memory::transaction::prepare::{PlanContext, prepare};
 use crate::memory::{Actor, Error, Memory};
 use crate::object::{Hash, Time};
 
@@ -45,14 +44,7 @@ impl Memory {
     fn begin_lineage(&self, who: &Actor, last: u64, tip: Hash) -> Result<Hash, Error> {
         let (entry, change) = {
             let mut writer = self.writer_with_nothing_pending()?;
-            let time = self.next_time(&mut writer)?;
-            let seq = writer.seq + 1;
-            let log_record = LogRecord { time, planned: time, uid: who.uid, command: Command::Archive(last, tip) };
-            let segment = |name: &_| self.storage.segments.get(name);
-            let prepare = |catalog: &_, log_record: &_| {
-                prepare(&PlanContext { catalog, seq, packs: &self.storage.trees, segment: &segment }, log_record)
-            };
-            self.execute_planned(&mut writer, log_record, prepare)?
+            self.execute(&mut writer, who.uid, Command::Archive(last, tip))?
         };
         self.tell(change);
         Ok(entry.hash)

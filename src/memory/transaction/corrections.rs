@@ -89,7 +89,7 @@ impl ResolvedEdits {
     }
 
     fn write(&mut self, id: &Arc<str>, patch: &RecordPatch, line: usize, blocks: &mut Blocks) -> Result<(), Error> {
-        let version = match self.repeated(id, patch)? {
+        let version = match self.resolve_unread(id, patch)? {
             Some(version) => version,
             None => {
                 let before = self.present(id, blocks)?;
@@ -106,7 +106,7 @@ impl ResolvedEdits {
 
     /// Returns the version of a patch that says all, where no text and no vector need be read to compare with: a record
     /// that is written again, as by an import that is repeated, or one without a vector.
-    fn repeated(&mut self, id: &Arc<str>, patch: &RecordPatch) -> Result<Option<ResolvedVersion>, Error> {
+    fn resolve_unread(&mut self, id: &Arc<str>, patch: &RecordPatch) -> Result<Option<ResolvedVersion>, Error> {
         let record = self.record(id)?;
         if !patch.is_whole() || !matches!(record.after, EditOutcome::AsBefore) {
             return Ok(None);
