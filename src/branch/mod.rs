@@ -3,19 +3,23 @@
 //! A [`BranchVersion`] is a value. Cloning it costs the same whatever it holds, so a fork, a checkpoint and
 //! an open handle are all just clones; no clone ever sees another's later changes.
 
+mod delta;
 mod diff;
 mod mem_table;
 mod names;
 mod purge;
 mod rows;
 mod state;
+mod state_file;
 mod stored;
 mod visible;
 
+pub use delta::{DeltaError, NeededRows, VersionIndex};
 pub use diff::{RecordDifference, differences, differences_at_most, touched_at_most};
 pub use mem_table::{CodeCache, Codes, MemTable};
 pub use names::{NAME_BYTES_MAX, NameError, RECORD_ID_BYTES_MAX, check_name, check_record_id};
 pub use purge::RowsOf;
 pub use rows::RowIter;
 pub use state::{BranchVersion, Layer};
+pub use state_file::{RetainedState, StateFile, StateInfo, StateKey, WrittenStates, write_state_file};
 pub use visible::Visible;

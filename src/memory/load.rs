@@ -163,7 +163,7 @@ impl JournalReading<'_> {
         let signed = SignedEntry { entry, hash, signature };
         self.log_tail.advance(&signed);
         self.named.extend(self.log_tail.count(&log_record.command, bytes.len(), prepared.counts.put));
-        self.catalog.apply(prepared.branch, prepared.steps, seq, log_record.time);
+        self.catalog.apply(prepared.branch, prepared.op, prepared.steps, seq, log_record.time);
         self.history.make_ready(&self.source.segments.blobs, &signed.entry)?;
         self.history.push(&signed);
         self.last = Some(signed);

@@ -20,7 +20,7 @@ use super::storage::segments::Segments;
 use super::storage::trees::{self, TreeStore};
 use super::transaction::contents::is_whole;
 use super::{CopyError, Error};
-use crate::branch::BranchVersion;
+use crate::branch::{BranchVersion, StateFile};
 use crate::disk::{Disk, RealDisk};
 use crate::file_index::IndexSegment;
 use crate::journal::{Journal, Replay};
@@ -210,8 +210,15 @@ fn check_states(loaded: &Loaded) -> Result<usize, Error> {
             wrong = check_state(state);
         }
     };
-    crate::memory::catalog::each_state(&loaded.catalog, &mut check);
+    loaded.catalog.branches.values().for_each(|branch| crate::memory::catalog::each_state_of(branch, &mut check));
+    let earlier = &loaded.catalog.retained;
+    earlier.recent.values().for_each(|recent| check(&recent.retained.state));
+    earlier.files.iter().flat_map(|file| file.anchors()).for_each(&mut check);
     wrong?;
+    for file in earlier.files.iter() {
+        file.verify()?;
+        file.all()?;
+    }
     Ok(seen.len())
 }
 
@@ -318,6 +325,9 @@ fn check_stranger(blobs: &BlobStore, name: Hash) -> Result<(), Error> {
     }
     if let Ok(derived) = DerivedFile::open(blobs, name) {
         return Ok(derived.verify()?);
+    }
+    if let Some(checked) = StateFile::check(blobs, name) {
+        return Ok(checked?);
     }
     if let Ok(graph) = GraphFile::open(blobs, name) {
         return Ok(graph.verify()?);

@@ -15,11 +15,18 @@ const FROM: Argument = Argument::option(
     "Starts from this state of the branch: a checkpoint, an entry or a time",
 )
 .naming_a_state();
+/// Introduces the name of a branch that has ended.
+pub(super) const FROM_DISCARDED: &str = "from-discarded";
+const DISCARDED: Argument = Argument::option(
+    FROM_DISCARDED,
+    "NAME|SEQ",
+    "Brings back a branch that was discarded or merged, with its own edits: its name, or the entry that ended it",
+);
 const OWNER: Argument = Argument::option("owner", "UID", "Has it belong to this user from the beginning; root may")
     .accepting(|uid| uid.parse::<u32>().is_ok_and(|uid| uid != u32::MAX), "is no uid", "write the number of a user");
 
 pub(super) const FORK: VerbSpec = VerbSpec {
-    arguments: &[NAME, FROM, OWNER],
+    arguments: &[NAME, FROM, DISCARDED, OWNER],
     rights: Rights { branch: BranchRight::Read, parent: ParentRight::Nothing },
     report: Report::Child(NAME),
     command: CommandForm::OfTable(CommandHelp {
@@ -27,7 +34,8 @@ pub(super) const FORK: VerbSpec = VerbSpec {
         target: "The branch to fork: its directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs fork /mnt/memory/main agent-7
   engramfs fork --owner 1001 /mnt/memory/main agent-7
-  engramfs fork --from -2h ~/memory:main before-lunch",
+  engramfs fork --from -2h ~/memory:main before-lunch
+  engramfs fork --from-discarded try-1 /mnt/memory/main try-1",
     }),
     ..VerbSpec::of_owner("fork", fork)
 };
@@ -38,7 +46,12 @@ fn fork(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, 
     if owner.is_some_and(|owner| owner != actor.uid) && actor.uid != 0 {
         return Err(BranchError::OnlyRootGives.into());
     }
-    let from = arguments.get(&FROM).map(|text| memory.find_state(branch, &Revision::parse(text)?)).transpose()?;
+    let from = match (arguments.get(&FROM), arguments.get(&DISCARDED)) {
+        (Some(_), Some(_)) => return Err(BranchError::TwoSources.into()),
+        (Some(text), None) => Some(memory.find_state(branch, &Revision::parse(text)?)?),
+        (None, Some(name)) => Some(memory.find_ended(actor, branch, name)?),
+        (None, None) => None,
+    };
     let fork = memory.fork_from(actor, branch, arguments.required(&NAME), from.as_ref(), owner)?;
     let mut answer = json!({"status": "forked", "branch": &*memory.info(fork)?.path});
     if let Some(from) = from {

@@ -1,5 +1,6 @@
 //! Lines of `ctl`: parsed, written and explained by the arguments that a verb takes.
 
+use super::fork::FROM_DISCARDED;
 use super::{Argument, Arguments, Form, VerbSpec};
 
 /// Parses what stands behind a verb; none where that is not what it takes.
@@ -29,7 +30,8 @@ fn parse_options(options: &[Argument], mut rest: &str, mut found: Arguments) -> 
             found.set(words, [found.list(words), &[more]].concat());
             continue;
         }
-        let word = take_word(&mut rest)?;
+        let word = take_introduction(options, &mut rest)?;
+        let word = &*word;
         let option = options.iter().find(|option| match option.form {
             Form::Option(introduction) => introduction == word,
             Form::Flag => option.name == word,
@@ -49,6 +51,20 @@ fn parse_options(options: &[Argument], mut rest: &str, mut found: Arguments) -> 
         found.set(option, value);
     }
     Some(found)
+}
+
+/// Takes the word that introduces an option: `from-discarded` may be written as two words, with the value behind them.
+fn take_introduction(options: &[Argument], rest: &mut &str) -> Option<String> {
+    let word = take_word(rest)?;
+    let mut behind = *rest;
+    if let Some(second) = take_word(&mut behind).filter(|_| !behind.is_empty()) {
+        let both = format!("{word}-{second}");
+        if options.iter().any(|option| option.form == Form::Option(FROM_DISCARDED) && both == FROM_DISCARDED) {
+            *rest = behind;
+            return Some(both);
+        }
+    }
+    Some(word.to_owned())
 }
 
 /// Takes a word, or a JSON string, which may have blanks in it.

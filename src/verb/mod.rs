@@ -7,6 +7,7 @@
 mod argument;
 mod checkpoint;
 mod discard;
+mod discarded;
 mod fork;
 mod gc;
 mod line;
@@ -27,10 +28,11 @@ pub use argument::{Argument, ArgumentError, Arguments, Form};
 pub use spec::{BranchRight, Channel, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbSpec};
 
 /// All verbs. Those that are commands stand in the order in which help lists them.
-pub const VERBS: [&VerbSpec; 12] = [
+pub const VERBS: [&VerbSpec; 13] = [
     &fork::FORK,
     &merging::MERGE,
     &discard::DISCARD,
+    &discarded::DISCARDED,
     &checkpoint::CHECKPOINT,
     &rollback::ROLLBACK,
     &merging::PULL,

@@ -23,7 +23,7 @@ use super::chunk::{Chunk, trimmed};
 use super::chunks::Piece;
 use super::node::{Body, Directory, FileNode};
 use super::nodes::Unlike;
-use super::{FileContent, FileName, Tree, TreeError};
+use super::{FileContent, FileName, HeldChunks, Tree, TreeError};
 use crate::object::{Hash, Writer};
 
 /// First byte of the stored form.
@@ -36,6 +36,14 @@ pub(super) mod code {
     pub const LOOSE: u8 = 2;
     pub const SEALED: u8 = 3;
     pub const RUN: u8 = 4;
+    pub const HELD: u8 = 5;
+}
+
+/// How a delta names chunks that are in packs.
+enum ChunkNames<'a> {
+    ByPlace(Table),
+    /// By their hashes alone; the chunks go here.
+    ByHash(&'a mut HeldChunks),
 }
 
 /// The packs that a delta names, in order of their first use.
@@ -51,6 +59,16 @@ impl Tree {
     /// Bytes of unsealed chunks are in it, so a tree should be settled first: an error is that of reading
     /// one. Orphans are not in it.
     pub fn delta_from(&self, base: &Tree) -> Result<Vec<u8>, TreeError> {
+        self.write_delta(base, ChunkNames::ByPlace(Table::default()))
+    }
+
+    /// Like [`Tree::delta_from`], for [`Tree::with_held_delta`]: names chunks by their hashes and adds them to `held`, so that
+    /// moving them into other packs does not change it.
+    pub fn held_delta_from(&self, base: &Tree, held: &mut HeldChunks) -> Result<Vec<u8>, TreeError> {
+        self.write_delta(base, ChunkNames::ByHash(held))
+    }
+
+    fn write_delta(&self, base: &Tree, mut names: ChunkNames<'_>) -> Result<Vec<u8>, TreeError> {
         let (mut gone, mut changed) = (Vec::new(), Vec::new());
         let is_there = |tree: &Tree, inode: u64| tree.nodes.get(inode).is_some_and(|node| !node.is_nameless());
         for Unlike { inode, .. } in base.nodes.diff(&self.nodes) {
@@ -60,18 +78,19 @@ impl Tree {
                 (false, false) => {}
             }
         }
-        let (mut table, mut nodes) = (Table::default(), Writer::new());
+        let mut nodes = Writer::new();
         nodes.number(changed.len() as u64);
         for inode in changed {
             let old = base.nodes.get(inode).filter(|node| !node.is_nameless()).map(Arc::as_ref);
             if let Some(new) = self.nodes.get(inode) {
                 nodes.number(inode);
-                write_node(old, new, &mut table, &mut nodes)?;
+                write_node(old, new, &mut names, &mut nodes)?;
             }
         }
         let mut out = Writer::new();
-        out.byte(VERSION).number(self.next).number(table.names.len() as u64);
-        table.names.iter().for_each(|name| {
+        let packs = if let ChunkNames::ByPlace(table) = names { table.names } else { Vec::new() };
+        out.byte(VERSION).number(self.next).number(packs.len() as u64);
+        packs.iter().for_each(|name| {
             out.hash(name);
         });
         out.number(gone.len() as u64);
@@ -83,7 +102,12 @@ impl Tree {
     }
 }
 
-fn write_node(old: Option<&FileNode>, new: &FileNode, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
+fn write_node(
+    old: Option<&FileNode>,
+    new: &FileNode,
+    names: &mut ChunkNames<'_>,
+    out: &mut Writer,
+) -> Result<(), TreeError> {
     out.byte(new.kind() as u8).number(new.mode.into()).number(new.uid.into()).number(new.epoch.into());
     out.number(new.gid.into());
     out.signed(new.atime.0).signed(new.mtime.0).signed(new.written.0.wrapping_sub(new.mtime.0));
@@ -93,8 +117,8 @@ fn write_node(old: Option<&FileNode>, new: &FileNode, table: &mut Table, out: &m
         out.bytes(name).bytes(value);
     }
     match (old.map(FileNode::body), new.body()) {
-        (Some(Body::File(old)), Body::File(new)) => write_content(old, new, table, out)?,
-        (_, Body::File(new)) => write_content(&FileContent::default(), new, table, out)?,
+        (Some(Body::File(old)), Body::File(new)) => write_content(old, new, names, out)?,
+        (_, Body::File(new)) => write_content(&FileContent::default(), new, names, out)?,
         (Some(Body::Directory(old)), Body::Directory(new)) => write_entries(&old.entries, new, out),
         (_, Body::Directory(new)) => write_entries(&OrdMap::new(), new, out),
         (_, Body::Symlink(target)) => {
@@ -126,7 +150,12 @@ fn write_entries(old: &OrdMap<FileName, u64>, new: &Directory, out: &mut Writer)
     });
 }
 
-fn write_content(old: &FileContent, new: &FileContent, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
+fn write_content(
+    old: &FileContent,
+    new: &FileContent,
+    names: &mut ChunkNames<'_>,
+    out: &mut Writer,
+) -> Result<(), TreeError> {
     let changed = old.chunks.differences(&new.chunks);
     out.number(new.size()).number(changed.len() as u64);
     for (number, piece) in changed {
@@ -135,7 +164,7 @@ fn write_content(old: &FileContent, new: &FileContent, table: &mut Table, out: &
             None => out.byte(code::HOLE),
             Some(Piece::Run(count)) => out.byte(code::RUN).number(count),
             Some(Piece::One(chunk)) => {
-                write_chunk(&chunk, table, out)?;
+                write_chunk(&chunk, names, out)?;
                 &mut *out
             }
         };
@@ -143,7 +172,7 @@ fn write_content(old: &FileContent, new: &FileContent, table: &mut Table, out: &
     Ok(())
 }
 
-fn write_chunk(chunk: &Chunk, table: &mut Table, out: &mut Writer) -> Result<(), TreeError> {
+fn write_chunk(chunk: &Chunk, names: &mut ChunkNames<'_>, out: &mut Writer) -> Result<(), TreeError> {
     match chunk {
         Chunk::Zeros(length) => out.byte(code::ZEROS).number((*length).into()),
         Chunk::Unsealed(unsealed) => {
@@ -158,6 +187,14 @@ fn write_chunk(chunk: &Chunk, table: &mut Table, out: &mut Writer) -> Result<(),
             out.byte(code::LOOSE).number(bytes.len() as u64).bytes(trimmed(&bytes))
         }
         Chunk::Sealed(sealed) => {
+            let table = match names {
+                ChunkNames::ByPlace(table) => table,
+                ChunkNames::ByHash(held) => {
+                    out.byte(code::HELD).number(sealed.length.into()).number(sealed.stored.into()).hash(&sealed.hash);
+                    held.add(sealed);
+                    return Ok(());
+                }
+            };
             let place = *table.places.entry(sealed.pack).or_insert_with(|| {
                 table.names.push(sealed.pack);
                 table.names.len() as u64 - 1

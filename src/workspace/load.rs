@@ -10,7 +10,7 @@ use super::links::Links;
 use super::node::{Body, Directory, FileNode};
 use super::op_bytes::{read_name, read_u32};
 use super::tree::ROOT;
-use super::{FILE_BYTES_MAX, FileContent, FileKind, FileName, Tree, TreeError, TreeTotals};
+use super::{FILE_BYTES_MAX, FileContent, FileKind, FileName, HeldChunks, Tree, TreeError, TreeTotals};
 use crate::object::{CodecError, Hash, Reader, Time};
 
 /// A name that was taken away or given: directory, name and inode.
@@ -18,8 +18,10 @@ pub(super) type EntryLink = (u64, FileName, u64);
 
 /// What a delta does, gathered while its nodes are read.
 #[derive(Default)]
-pub(super) struct LoadChanges {
+pub(super) struct LoadChanges<'a> {
     packs: Vec<Hash>,
+    /// Where chunks are that are named by their hashes.
+    held: Option<&'a HeldChunks>,
     pub removed: Vec<EntryLink>,
     pub set: Vec<EntryLink>,
     /// Names that inodes had that are gone; no such entry may be left.
@@ -35,10 +37,19 @@ impl Tree {
     ///
     /// `Codec` or `Stored` when the bytes are damaged or of another base.
     pub fn with_delta(&self, bytes: &[u8]) -> Result<Tree, TreeError> {
+        self.read_delta(bytes, None)
+    }
+
+    /// Returns the tree that gave `bytes` by [`Tree::held_delta_from`] this one.
+    pub fn with_held_delta(&self, bytes: &[u8], held: &HeldChunks) -> Result<Tree, TreeError> {
+        self.read_delta(bytes, Some(held))
+    }
+
+    fn read_delta(&self, bytes: &[u8], held: Option<&HeldChunks>) -> Result<Tree, TreeError> {
         let mut tree = self.clone();
         tree.drop_orphans();
         tree.dirty();
-        let (mut input, mut changes) = (Reader::new(bytes), LoadChanges::default());
+        let (mut input, mut changes) = (Reader::new(bytes), LoadChanges { held, ..LoadChanges::default() });
         match input.byte()? {
             VERSION => {}
             other => return Err(CodecError::Code(other).into()),
@@ -65,7 +76,7 @@ impl Tree {
     }
 
     /// Removes an inode; that its names go, too, is seen in the end.
-    fn take_away(&mut self, inode: u64, changes: &mut LoadChanges) -> Result<(), TreeError> {
+    fn take_away(&mut self, inode: u64, changes: &mut LoadChanges<'_>) -> Result<(), TreeError> {
         let old = self.nodes.remove(inode).filter(|_| inode != ROOT);
         let old = old.ok_or(TreeError::Stored("an inode goes that is not there"))?;
         self.totals.subtract(TreeTotals::of(&old));
@@ -77,7 +88,12 @@ impl Tree {
         Ok(())
     }
 
-    fn read_node(&mut self, inode: u64, changes: &mut LoadChanges, input: &mut Reader<'_>) -> Result<(), TreeError> {
+    fn read_node(
+        &mut self,
+        inode: u64,
+        changes: &mut LoadChanges<'_>,
+        input: &mut Reader<'_>,
+    ) -> Result<(), TreeError> {
         let old = self.nodes.get(inode).cloned();
         let kind = input.byte()?;
         let (mode, uid, epoch, gid) = (read_u32(input)?, read_u32(input)?, read_u32(input)?, read_u32(input)?);
@@ -118,7 +134,7 @@ impl Tree {
     }
 
     /// Gives inodes the names that entries have.
-    fn relink(&mut self, changes: &LoadChanges) -> Result<(), TreeError> {
+    fn relink(&mut self, changes: &LoadChanges<'_>) -> Result<(), TreeError> {
         for (parent, name, inode) in &changes.removed {
             self.change_links(*inode, |links| links.remove(*parent, name));
         }
@@ -148,7 +164,7 @@ fn read_body(
     kind: u8,
     inode: u64,
     old: Option<&FileNode>,
-    changes: &mut LoadChanges,
+    changes: &mut LoadChanges<'_>,
     input: &mut Reader<'_>,
 ) -> Result<Body, TreeError> {
     const FILE: u8 = FileKind::File as u8;
@@ -160,7 +176,7 @@ fn read_body(
         changes.removed.extend(entries.map(|(name, child)| (inode, name.clone(), *child)));
     }
     Ok(match kind {
-        FILE => Body::File(read_content(old.and_then(FileNode::content), &changes.packs, input)?),
+        FILE => Body::File(read_content(old.and_then(FileNode::content), changes, input)?),
         DIRECTORY => Body::Directory(read_entries(inode, old_entries, changes, input)?),
         3 => Body::Symlink(input.bytes()?.into()),
         4 => Body::Fifo,
@@ -174,7 +190,7 @@ fn read_body(
 fn read_entries(
     inode: u64,
     old: Option<&Directory>,
-    changes: &mut LoadChanges,
+    changes: &mut LoadChanges<'_>,
     input: &mut Reader<'_>,
 ) -> Result<Directory, TreeError> {
     let mut directory = old.cloned().unwrap_or_default();
@@ -197,7 +213,11 @@ fn read_entries(
     Ok(directory)
 }
 
-fn read_content(old: Option<&FileContent>, packs: &[Hash], input: &mut Reader<'_>) -> Result<FileContent, TreeError> {
+fn read_content(
+    old: Option<&FileContent>,
+    changes: &LoadChanges<'_>,
+    input: &mut Reader<'_>,
+) -> Result<FileContent, TreeError> {
     let mut content = old.cloned().unwrap_or_default();
     let size = input.number()?;
     if size > FILE_BYTES_MAX {
@@ -206,7 +226,7 @@ fn read_content(old: Option<&FileContent>, packs: &[Hash], input: &mut Reader<'_
     let mut pieces = Vec::new();
     for _ in 0..input.length()? {
         let number = input.number()?;
-        let piece = read_piece(packs, input)?;
+        let piece = read_piece(changes, input)?;
         let count = if let Some(Piece::Run(count)) = piece { count } else { 1 };
         let end = number.checked_add(count).and_then(|end| end.checked_mul(CHUNK_BYTES));
         end.filter(|end| *end <= FILE_BYTES_MAX).ok_or(TreeError::Stored("a chunk lies too far behind"))?;
@@ -219,15 +239,15 @@ fn read_content(old: Option<&FileContent>, packs: &[Hash], input: &mut Reader<'_
     Ok(content)
 }
 
-fn read_piece(packs: &[Hash], input: &mut Reader<'_>) -> Result<Option<Piece>, TreeError> {
+fn read_piece(changes: &LoadChanges<'_>, input: &mut Reader<'_>) -> Result<Option<Piece>, TreeError> {
     match input.byte()? {
         code::HOLE => Ok(None),
         code::RUN => Ok(Some(Piece::Run(input.number()?.max(1)))),
-        code => Ok(Some(Piece::One(read_chunk(code, packs, input)?))),
+        code => Ok(Some(Piece::One(read_chunk(code, changes, input)?))),
     }
 }
 
-fn read_chunk(code: u8, packs: &[Hash], input: &mut Reader<'_>) -> Result<Chunk, TreeError> {
+fn read_chunk(code: u8, changes: &LoadChanges<'_>, input: &mut Reader<'_>) -> Result<Chunk, TreeError> {
     let length = read_u32(input)?;
     if length == 0 || u64::from(length) > CHUNK_BYTES {
         return Err(TreeError::Stored("a chunk has no length that it can have"));
@@ -243,12 +263,21 @@ fn read_chunk(code: u8, packs: &[Hash], input: &mut Reader<'_>) -> Result<Chunk,
         }
         code::SEALED => {
             let stored = read_u32(input)?;
-            let pack = usize::try_from(input.number()?).ok().and_then(|place| packs.get(place));
+            let pack = usize::try_from(input.number()?).ok().and_then(|place| changes.packs.get(place));
             let pack = *pack.ok_or(TreeError::Stored("a chunk is in a pack that is not named"))?;
             if stored > length {
                 return Err(TreeError::Stored("a chunk has more bytes than its length"));
             }
             Chunk::Sealed(Arc::new(PackedChunk { pack, number: read_u32(input)?, stored, length, hash: input.hash()? }))
+        }
+        code::HELD => {
+            let (stored, hash) = (read_u32(input)?, input.hash()?);
+            let found = changes.held.and_then(|held| held.find(&hash)).filter(|found| found.stored == stored);
+            let found = found.ok_or(TreeError::Stored("a chunk is not where its holder has chunks"))?;
+            if stored > length {
+                return Err(TreeError::Stored("a chunk has more bytes than its length"));
+            }
+            Chunk::Sealed(Arc::new(PackedChunk { length, ..PackedChunk::clone(found) }))
         }
         other => return Err(CodecError::Code(other).into()),
     })

@@ -39,6 +39,13 @@ pub struct Tree {
 }
 
 impl Tree {
+    /// Returns this tree as it is once `before`, with the very same inodes, has become `moved`; nothing where they are not the
+    /// same.
+    pub fn like_moved(&self, before: &Tree, moved: &Tree) -> Option<Tree> {
+        let is_same = self.nodes.ptr_eq(&before.nodes) && self.next == before.next && self.orphans == before.orphans;
+        is_same.then(|| moved.clone().with_transfers(self.transfers.clone()))
+    }
+
     /// Returns whether both hold the very same inodes and owners. Equal trees need not.
     pub fn is_clone_of(&self, other: &Tree) -> bool {
         self.nodes.ptr_eq(&other.nodes) && self.transfers == other.transfers

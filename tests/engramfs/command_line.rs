@@ -84,6 +84,26 @@ fn a_store_of_the_first_format_is_refused_with_how_to_take_it_over() {
 }
 
 #[test]
+fn a_discarded_branch_is_listed_and_comes_back() {
+    let folder = Folder::new();
+    let target = format!("{}:main", folder.at("store"));
+    run(&["init", &folder.at("store")]);
+    assert_eq!(run(&["fork", &target, "x"]).0, 0);
+    run(&["fork", &target, "y"]);
+    assert_eq!(run(&["discard", &format!("{target}/x")]).0, 0);
+    assert_eq!(run(&["merge", &format!("{target}/y")]).0, 0);
+    let listed = lines(&run(&["branches", "--discarded", "--json", &target]).1);
+    let named: Vec<(&Value, &Value)> = listed.iter().map(|line| (&line["name"], &line["op"])).collect();
+    assert_eq!(named, [(&Value::from("y"), &Value::from("merge")), (&Value::from("x"), &Value::from("discard"))]);
+    assert!(run(&["branches", "--discarded", &target]).1.contains("x  discard"));
+    let seq = listed[1]["seq"].to_string();
+    assert_eq!(run(&["fork", "--from-discarded", &seq, &target, "again"]).0, 0);
+    assert_eq!(json(&["fork", "--from-discarded", "z", &target, "z"]).1["code"], "no_such_state");
+    let both = ["fork", "--from-discarded", "x", "--from", "-0m", &target, "both"];
+    assert_eq!((json(&both).0, &json(&both).1["code"]), (1, &Value::from("two_sources")));
+}
+
+#[test]
 fn states_are_named_by_label_entry_and_time() {
     let folder = Folder::new();
     let target = format!("{}:main", folder.at("store"));

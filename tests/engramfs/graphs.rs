@@ -317,6 +317,8 @@ fn a_graph_outlives_the_process_and_verify_reads_it() {
 #[test]
 fn gc_keeps_the_graphs_of_what_lives_and_removes_the_others() {
     let (disk, memory, fork) = indexed();
+    memory.set(&who(), main_of(&memory), engramfs::memory::Setting::Keep, "0s").unwrap();
+    memory.set(&who(), fork.branch(), engramfs::memory::Setting::Keep, "0s").unwrap();
     memory.gc(&who(), None, false).unwrap();
     assert_eq!(graphs(&disk).len(), 1);
     assert!(!ask(&memory, &fork, &Chance(4).vector(DIM), 10, &plain()).exact);

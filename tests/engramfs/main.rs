@@ -43,6 +43,8 @@ mod full;
 mod graphs;
 /// Inode numbers lead to one file for ever.
 mod inodes;
+/// What branches were behind their entries.
+mod kept;
 /// Writes whose bytes stay in the journal.
 mod long_writes;
 /// Manifests that grow by what is new.

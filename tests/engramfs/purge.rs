@@ -124,6 +124,7 @@ fn what_only_the_journal_and_packs_hold_goes_too() {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk).unwrap();
     let main = main_of(&memory);
+    memory.set(&who(), main, engramfs::memory::Setting::Keep, "0s").unwrap();
     write(&memory, main, "sealed", NEEDLE);
     write(&memory, main, "keep", "kept");
     memory.seal().unwrap();

@@ -18,6 +18,7 @@ fn store() -> (ForgetfulDisk, Arc<Memory>) {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk).unwrap();
     let main = main_of(&memory);
+    memory.set(&crate::support::who(), main, engramfs::memory::Setting::Keep, "0s").unwrap();
     let record = |n: usize| put(&id(n), Some(vec![n as f32 + 0.5, 1.0]), Some(&format!("the text numbered {n:03}")));
     memory.commit(&crate::support::who(), main, (0..RECORDS).map(record).collect()).unwrap();
     write(&memory, main, "notes/one.txt", &"the content of a file\n".repeat(20));

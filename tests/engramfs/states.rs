@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{BranchId, Error, Kind, Memory, MergeKind, Revision, View};
+use engramfs::memory::{BranchId, Error, Kind, Memory, MergeKind, Revision, Setting, View};
 use serde_json::Value;
 
 use crate::support::{delete, main_of, open, put, texts, verify, who};
@@ -78,7 +78,7 @@ fn a_kept_state_is_found_by_its_entry_also_after_a_crash_and_a_reopening() {
     let tip = memory.tip();
     memory.sync().unwrap();
     drop(memory);
-    // The log is replayed: it names the states by their heads.
+    // The log is replayed: it names the states by their entries.
     let memory = open(&disk.power_cut_keep_all()).unwrap();
     assert_eq!((memory.tip(), text_of(&memory, x).as_str(), text_of(&memory, fork).as_str()), (tip, "kept", "kept"));
     memory.close().unwrap();
@@ -106,6 +106,7 @@ fn what_was_never_there_is_told_from_what_is_not_kept() {
     let main = main_of(&memory);
     let early = write(&memory, main, "early");
     let x = memory.fork(&who(), main, "x", None).unwrap();
+    memory.set(&who(), x, Setting::Keep, "0s").unwrap();
     let dropped = write(&memory, x, "dropped");
     write(&memory, x, "present");
     let other = memory.fork(&who(), main, "other", None).unwrap();
@@ -134,6 +135,7 @@ fn what_was_never_there_is_told_from_what_is_not_kept() {
 fn a_time_means_the_newest_kept_state_at_or_before_it() {
     let disk = ForgetfulDisk::new();
     let (memory, x) = made("x", &disk);
+    memory.set(&who(), x, Setting::Keep, "0s").unwrap();
     write(&memory, x, "one");
     memory.checkpoint(&who(), x, "v1", None).unwrap();
     let dropped = write(&memory, x, "dropped");

@@ -226,14 +226,15 @@ impl Memory {
         }
         let mut failed = false;
         // What one collection gives back lets the next one compact more.
-        for _ in 0..COLLECTIONS_MAX {
+        for round in 0..COLLECTIONS_MAX {
             let before = self.free_bytes() + self.admission.room.reserve.bytes();
-            let done = self.collect_in_need(&mut stored);
+            let done = self.collect_in_need(&mut stored, round > 0);
             failed = done.is_err();
             if let Err(error) = done {
                 log::warn!("the disk is full, and no room could be made: {error}; {}", error.hint());
             }
-            if self.missing().is_none() || self.free_bytes() + self.admission.room.reserve.bytes() <= before {
+            let is_no_use = self.free_bytes() + self.admission.room.reserve.bytes() <= before;
+            if self.missing().is_none() || (is_no_use && round > 0) {
                 break;
             }
         }

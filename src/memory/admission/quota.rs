@@ -81,7 +81,8 @@ impl Memory {
         let mut known = self.admission.quotas.0.lock();
         known.bring_up_to_date(&catalog)?;
         limits.iter().try_for_each(|(id, quota)| {
-            let sum = known.sums.get(id).copied().unwrap_or_default();
+            let mut sum = known.sums.get(id).copied().unwrap_or_default();
+            sum.bytes += self.maintenance.retained.below(&catalog, *id) as i64;
             within(catalog.branch(*id)?, quota, sum, growth)
         })
     }
@@ -232,35 +233,22 @@ fn usage(branch: &Branch) -> Result<Usage, Error> {
         }
     }
     own.bytes += state.files().inodes().map(|inode| file_bytes(state.files(), base.files(), inode)).sum::<i64>();
-    for kept in branch.kept.values() {
-        own.bytes += lost_bytes(&kept.state, state)?;
-    }
     Ok(own)
 }
 
 /// The same, from what it held before a change.
 fn usage_after(before: Usage, old: &Branch, new: &Branch) -> Result<Usage, Error> {
     let same_base = old.base_seq == new.base_seq;
-    if !same_base || old.kept.keys().any(|head| !new.kept.contains_key(head)) {
+    if !same_base {
         return usage(new);
     }
     let mut own = before;
-    let kept = || old.kept.values().map(|kept| &*kept.state);
     for id in touched_at_most(&old.state, &new.state, usize::MAX)?.unwrap_or_default() {
         own = own.plus(record(&new.state, &new.base, &id)?).minus(record(&old.state, &new.base, &id)?);
-        for kept in kept() {
-            own.bytes += record(kept, &new.state, &id)?.bytes - record(kept, &old.state, &id)?.bytes;
-        }
     }
     let (files, base) = ((old.state.files(), new.state.files()), new.base.files());
     for inode in files.0.unlike(files.1).map(|unlike| unlike.inode) {
         own.bytes += file_bytes(files.1, base, inode) - file_bytes(files.0, base, inode);
-        for kept in kept().map(BranchVersion::files) {
-            own.bytes += file_bytes(kept, files.1, inode) - file_bytes(kept, files.0, inode);
-        }
-    }
-    for (_, kept) in new.kept.iter().filter(|(head, _)| !old.kept.contains_key(*head)) {
-        own.bytes += lost_bytes(&kept.state, &new.state)?;
     }
     Ok(own)
 }
@@ -286,16 +274,6 @@ fn file_bytes(files: &Tree, base: &Tree, inode: u64) -> i64 {
         Ok(bases) if bases.size() == node.size() && content(bases) == content(node) => 0,
         _ => size as i64,
     }
-}
-
-/// Bytes of what a kept state has otherwise than the present one.
-fn lost_bytes(kept: &BranchVersion, present: &BranchVersion) -> Result<i64, Error> {
-    let mut bytes = 0;
-    for change in differences(present, kept)? {
-        bytes += change.new.map_or(Ok(0), |row| row.totals().map(|totals| totals.raw as i64))?;
-    }
-    let (kept, present) = (kept.files(), present.files());
-    Ok(bytes + present.unlike(kept).map(|unlike| file_bytes(kept, present, unlike.inode)).sum::<i64>())
 }
 
 fn within(holder: &Branch, quota: &Quota, sum: Usage, growth: Usage) -> Result<(), Error> {

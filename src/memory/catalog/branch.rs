@@ -1,6 +1,5 @@
 //! Branches, their checkpoints and the states that are kept readable.
 
-use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -30,25 +29,15 @@ pub struct Checkpoint {
     pub text: Arc<str>,
 }
 
-/// A state that stays readable for a while.
-#[derive(Clone)]
-pub struct RetainedState {
-    pub state: Arc<BranchVersion>,
-    /// When it was left; where that was more than once, the last time.
-    pub time: Time,
-}
-
 /// Where a rollback or a fork takes a state from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateSource {
     /// From the checkpoint of that label.
     Checkpoint(Arc<str>),
-    /// From any state of the branch that is readable, by its head.
-    Head {
-        state: Hash,
-        /// Head of the base that the branch had with it.
-        base: Hash,
-    },
+    /// What the branch was behind an entry, where that is kept.
+    Entry(u64),
+    /// What a branch was that ended by an entry.
+    Ended(u64),
 }
 
 /// A state that a rollback or a fork takes.
@@ -65,7 +54,8 @@ impl StateSource {
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         match self {
             StateSource::Checkpoint(label) => out.byte(1).text(label),
-            StateSource::Head { state, base } => out.byte(2).hash(state).hash(base),
+            StateSource::Entry(entry) => out.byte(3).number(*entry),
+            StateSource::Ended(entry) => out.byte(4).number(*entry),
         }
     }
 
@@ -74,7 +64,8 @@ impl StateSource {
         match input.byte()? {
             0 => Ok(None),
             1 => Ok(Some(StateSource::Checkpoint(input.text()?.into()))),
-            2 => Ok(Some(StateSource::Head { state: input.hash()?, base: input.hash()? })),
+            3 => Ok(Some(StateSource::Entry(input.number()?))),
+            4 => Ok(Some(StateSource::Ended(input.number()?))),
             code => Err(CodecError::Code(code)),
         }
     }
@@ -90,12 +81,6 @@ impl PartialEq for Checkpoint {
         Arc::ptr_eq(&self.state, &other.state)
             && Arc::ptr_eq(&self.base, &other.base)
             && (self.seq, self.time, &self.text) == (other.seq, other.time, &other.text)
-    }
-}
-
-impl PartialEq for RetainedState {
-    fn eq(&self, other: &RetainedState) -> bool {
-        Arc::ptr_eq(&self.state, &other.state) && self.time == other.time
     }
 }
 
@@ -153,6 +138,8 @@ pub struct Branch {
     pub changed: Time,
     /// `seq` of the last entry that concerns it.
     pub stamp: u64,
+    /// `seq` of the entry that gave it the state that it has.
+    pub state_entry: u64,
     pub state: Arc<BranchVersion>,
     /// What it began with, or last merged with.
     pub base: Arc<BranchVersion>,
@@ -161,12 +148,8 @@ pub struct Branch {
     pub checkpoints: OrdMap<Arc<str>, Checkpoint>,
     /// Its child branches by name.
     pub children: OrdMap<Arc<str>, BranchId>,
-    /// Earlier states and states of losers that stay readable, by head: of those with one head the first.
-    pub kept: OrdMap<Hash, RetainedState>,
     /// Conflicts settled manually, by id.
     pub resolutions: OrdMap<Arc<str>, Resolution>,
-    /// Heads that entries name of states from which something was purged, with the heads of what is left of them.
-    pub purged: OrdMap<Hash, Hash>,
     /// Operations on its files since the store was opened.
     pub edits: u64,
     /// `seq` of the last entry since the store was opened that gave it another state. Unlike the
@@ -210,14 +193,13 @@ impl Branch {
             created: time,
             changed: time,
             stamp: id.0,
+            state_entry: id.0,
             base: state.clone(),
             state,
             settings: parent.map_or_else(Settings::default, |parent| parent.settings.for_fork()),
             checkpoints: OrdMap::new(),
             children: OrdMap::new(),
-            kept: OrdMap::new(),
             resolutions: OrdMap::new(),
-            purged: OrdMap::new(),
             edits: 0,
             state_seq: id.0,
             base_seq: id.0,
@@ -228,44 +210,6 @@ impl Branch {
     /// Returns the checkpoint of that label.
     pub fn checkpoint(&self, label: &str) -> Result<&Checkpoint, Error> {
         self.checkpoints.get(label).ok_or_else(|| Error::NoCheckpoint(label.to_string()))
-    }
-
-    /// Returns the state of a source.
-    pub fn source(&self, source: &StateSource) -> Result<SourceState, Error> {
-        match source {
-            StateSource::Checkpoint(label) => {
-                let Checkpoint { state, base, seq, .. } = self.checkpoint(label)?;
-                Ok(SourceState { state: state.clone(), base: base.clone(), taken: *seq })
-            }
-            StateSource::Head { state, base } => {
-                let with = |head: &Hash| self.readable().find(|found| found.head() == *head);
-                let find = |head: &Hash| {
-                    let found = with(head).or_else(|| with(self.purged.get(head)?));
-                    found.ok_or_else(|| Error::NotKept(head.to_string()))
-                };
-                Ok(SourceState { state: find(state)?.clone(), base: find(base)?.clone(), taken: 0 })
-            }
-        }
-    }
-
-    /// Goes through all states of it that are readable, the present one first.
-    pub fn readable(&self) -> impl Iterator<Item = &Arc<BranchVersion>> {
-        let checkpoints = self.checkpoints.values().flat_map(|checkpoint| [&checkpoint.state, &checkpoint.base]);
-        [&self.state, &self.base].into_iter().chain(checkpoints).chain(self.kept.values().map(|kept| &kept.state))
-    }
-
-    /// Notes the heads of states before and after a purge, so that entries still lead to what is left of them.
-    pub fn note_purged(&mut self, heads: &HashMap<Hash, Hash>) {
-        let earlier = self.purged.iter().map(|(head, left)| (*head, *heads.get(left).unwrap_or(left)));
-        let all: Vec<(Hash, Hash)> = earlier.chain(heads.iter().map(|(head, left)| (*head, *left))).collect();
-        let readable: HashSet<Hash> = self.readable().map(|state| state.head()).collect();
-        self.purged = all.into_iter().filter(|(head, left)| head != left && readable.contains(left)).collect();
-    }
-
-    /// Keeps a state readable. One of equal content that is kept already stays, for longer.
-    pub fn keep(&mut self, kept: RetainedState) {
-        let RetainedState { state, time } = kept;
-        self.kept.entry(state.head()).or_insert(RetainedState { state, time }).time = time;
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, RetainedState};
+use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint};
 use crate::branch::BranchVersion;
 use crate::object::Time;
 use crate::workspace::Tree;
@@ -55,6 +55,17 @@ impl Holdings {
     }
 }
 
+/// Returns the state without files that only open handles of its branch still hold.
+pub(in crate::memory) fn without_orphans(state: &Arc<BranchVersion>) -> Arc<BranchVersion> {
+    if state.files().orphans().next().is_none() {
+        return state.clone();
+    }
+    let (mut state, mut files) = (BranchVersion::clone(state), state.files().clone());
+    files.drop_orphans();
+    state.set_files(files);
+    Arc::new(state)
+}
+
 impl Catalog {
     /// Counts what its branches take up.
     pub fn counted(mut self) -> Catalog {
@@ -65,7 +76,8 @@ impl Catalog {
         self
     }
 
-    /// Gives a branch to another user, with its files in all states that it keeps, and what they take up in memory.
+    /// Gives a branch to another user, with its files also in checkpoints, and what they take up in memory. Earlier states are
+    /// given to whoever owns it when they are read.
     pub(in crate::memory) fn give(&mut self, id: BranchId, to: u32, seq: u64) {
         let Some(branch) = self.branches.get_mut(&id) else { return };
         let (from, held) = (branch.uid, files_held(branch));
@@ -76,11 +88,6 @@ impl Catalog {
             (label.clone(), Checkpoint { state: given(&checkpoint.state, from, to), ..checkpoint.clone() })
         });
         branch.checkpoints = checkpoints.collect();
-        let kept = branch
-            .kept
-            .iter()
-            .map(|(head, kept)| (*head, RetainedState { state: given(&kept.state, from, to), ..kept.clone() }));
-        branch.kept = kept.collect();
         self.held.replace(from, held, 0);
         self.held.replace(to, 0, held);
     }

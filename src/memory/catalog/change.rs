@@ -7,9 +7,10 @@ use imbl::OrdMap;
 use super::branch::name_path;
 use super::branch_files::files_held;
 use super::settings::Setting;
-use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, LineageStart, Resolution, RetainedState};
-use crate::branch::BranchVersion;
-use crate::object::Time;
+use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, LineageStart, Resolution};
+use crate::branch::{BranchVersion, RetainedState, StateKey};
+use crate::lineage::EntryOp;
+use crate::object::{Hash, Time};
 
 /// One change of the catalog.
 pub enum CatalogChange {
@@ -21,8 +22,6 @@ pub enum CatalogChange {
     State(BranchId, Arc<BranchVersion>),
     /// A branch's base becomes this.
     Base(BranchId, Arc<BranchVersion>),
-    /// A state stays readable.
-    Keep(BranchId, RetainedState),
     /// A checkpoint appears.
     Checkpoint(BranchId, Arc<str>, Checkpoint),
     /// A checkpoint disappears.
@@ -42,17 +41,54 @@ pub enum CatalogChange {
     User(u32, Arc<str>),
     /// States of these branches are others, from which something was purged.
     Purged(Vec<BranchRef>),
+    /// Earlier states are others, from which something was purged; these files of them are no more.
+    PurgedStates(Vec<(StateKey, RetainedState)>, Vec<Hash>),
     /// What lies behind this time in the future was left and changed at this time.
     Clock(Time),
     /// The lineage begins elsewhere.
     Begin(LineageStart),
 }
 
+/// Returns the branches that are others behind an entry than before it, each once.
+fn changed_by(branch: BranchId, op: EntryOp, steps: &[CatalogChange]) -> Vec<BranchId> {
+    let changed = |step: &CatalogChange| match step {
+        CatalogChange::Add(branch) => Some(branch.id),
+        CatalogChange::State(id, _) | CatalogChange::Base(id, _) => Some(*id),
+        _ => None,
+    };
+    let mut ids: Vec<BranchId> = steps.iter().filter_map(changed).collect();
+    ids.extend((op == EntryOp::Files).then_some(branch));
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// Tells whether what an entry of that kind did is taken back as a whole.
+fn is_revertible(op: EntryOp) -> bool {
+    matches!(op, EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback)
+}
+
 impl Catalog {
     /// Carries out the steps of an entry about `branch` with that `seq` and time.
-    pub fn apply(&mut self, branch: BranchId, steps: Vec<CatalogChange>, seq: u64, time: Time) {
-        steps.into_iter().for_each(|step| self.step(step, seq, time));
+    pub fn apply(&mut self, branch: BranchId, op: EntryOp, steps: Vec<CatalogChange>, seq: u64, time: Time) {
+        let changed = changed_by(branch, op, &steps);
+        if is_revertible(op) {
+            changed.iter().filter_map(|id| self.branches.get(id)).for_each(|branch| self.retained.pin(branch));
+        }
+        for step in steps {
+            if let CatalogChange::Remove(id) = step
+                && let Some(branch) = self.branches.get(&id)
+            {
+                self.retained.end(branch, seq, time, op == EntryOp::Merge);
+            }
+            self.step(step, seq, time);
+        }
         self.touch(branch, seq, |_| ());
+        for id in changed {
+            let Some(branch) = self.branches.get_mut(&id) else { continue };
+            branch.make_mut().state_entry = seq;
+            self.retained.push(branch, seq, time, false);
+        }
     }
 
     fn step(&mut self, step: CatalogChange, seq: u64, time: Time) {
@@ -73,7 +109,6 @@ impl Catalog {
                 // What was settled was settled against the base before; a rollback may bring the same two versions back.
                 branch.resolutions = OrdMap::new();
             }),
-            CatalogChange::Keep(id, kept) => self.touch(id, seq, |branch| branch.keep(kept)),
             CatalogChange::Checkpoint(id, label, checkpoint) => self.touch(id, seq, |branch| {
                 branch.checkpoints.insert(label, Checkpoint { seq, ..checkpoint });
             }),
@@ -81,6 +116,7 @@ impl Catalog {
                 branch.checkpoints.remove(&label);
             }),
             CatalogChange::Purged(branches) => branches.into_iter().for_each(|branch| self.purge(branch, seq, time)),
+            CatalogChange::PurgedStates(states, files) => self.retained.replace(states, &files),
             CatalogChange::Clock(now) => self.follow_clock(now),
             CatalogChange::Begin(start) => self.start = start,
             CatalogChange::Rename(id, name) => self.rename(id, name, seq),
@@ -98,17 +134,9 @@ impl Catalog {
 
     /// Has nothing be left or changed in the future.
     fn follow_clock(&mut self, now: Time) {
-        let is_ahead = |branch: &&BranchRef| branch.changed > now || branch.kept.values().any(|kept| kept.time > now);
-        let ahead: Vec<BranchId> = self.branches.values().filter(is_ahead).map(|branch| branch.id).collect();
-        for id in ahead {
-            self.change(id, |branch| {
-                branch.changed = branch.changed.min(now);
-                let kept = branch
-                    .kept
-                    .iter()
-                    .map(|(head, kept)| (*head, RetainedState { time: kept.time.min(now), ..kept.clone() }));
-                branch.kept = kept.collect();
-            });
+        let ahead = self.branches.values().filter(|branch| branch.changed > now).map(|branch| branch.id);
+        for id in ahead.collect::<Vec<BranchId>>() {
+            self.change(id, |branch| branch.changed = branch.changed.min(now));
         }
     }
 

@@ -9,6 +9,7 @@ mod change;
 mod embedder_record;
 mod quota;
 mod reachable;
+mod retained;
 mod revision;
 pub mod settings;
 mod view;
@@ -22,13 +23,14 @@ use crate::object::Hash;
 use branch_files::Holdings;
 use settings::{Setting, Settings};
 
-pub use branch::{Branch, BranchId, BranchRef, Checkpoint, Resolution, RetainedState, SourceState, StateSource};
-pub(in crate::memory) use branch_files::given;
+pub use branch::{Branch, BranchId, BranchRef, Checkpoint, Resolution, SourceState, StateSource};
+pub(in crate::memory) use branch_files::{given, without_orphans};
 pub use branch_numbers::{BRANCH_NUMBERS, BranchNumbers};
 pub use change::CatalogChange;
 pub(in crate::memory) use embedder_record::EmbedderRecord;
 pub(in crate::memory) use quota::Quota;
 pub(in crate::memory) use reachable::{each_state, each_state_of, segments_of};
+pub(in crate::memory) use retained::{EndedBranch, RecentState, RetainedStates, Retention};
 pub use revision::{Revision, RevisionPoint, check_label};
 pub(in crate::memory) use view::ResolvedView;
 pub use view::View;
@@ -51,6 +53,8 @@ pub struct Catalog {
     pub numbers: BranchNumbers,
     /// Where the lineage begins.
     pub start: LineageStart,
+    /// Earlier states, and branches that have ended.
+    pub retained: RetainedStates,
 }
 
 /// The first entry that the store holds; those before were moved out.
@@ -72,6 +76,32 @@ impl Catalog {
     /// Returns a branch, or the error that it is gone.
     pub fn branch(&self, id: BranchId) -> Result<&Branch, Error> {
         self.branches.get(&id).map(|branch| &**branch).ok_or(Error::Gone)
+    }
+
+    /// Returns the state of a source, for a branch that goes back to it or is forked from it.
+    pub fn source(&self, branch: &Branch, source: &StateSource) -> Result<SourceState, Error> {
+        match source {
+            StateSource::Checkpoint(label) => {
+                let Checkpoint { state, base, seq, .. } = branch.checkpoint(label)?;
+                Ok(SourceState { state: state.clone(), base: base.clone(), taken: *seq })
+            }
+            StateSource::Entry(entry) if *entry == branch.state_entry => {
+                let (state, base) = (without_orphans(&branch.state), branch.base.clone());
+                Ok(SourceState { state, base, taken: *entry })
+            }
+            StateSource::Entry(entry) => self.kept_state(branch.id, branch.uid, *entry),
+            StateSource::Ended(entry) => {
+                let ended = self.retained.ended.get(entry).ok_or_else(|| Error::NotKept(entry.to_string()))?;
+                self.kept_state(ended.id, ended.uid, ended.last_entry)
+            }
+        }
+    }
+
+    /// Returns what a branch was behind an entry, with files as its present owner has them.
+    pub fn kept_state(&self, branch: BranchId, owner: u32, entry: u64) -> Result<SourceState, Error> {
+        let found = self.retained.find(branch, entry)?.ok_or_else(|| Error::NotKept(entry.to_string()))?;
+        let state = given(&found.state, found.owner, owner);
+        Ok(SourceState { state, base: found.base, taken: entry })
     }
 
     /// Returns a branch to hold on to, or the error that it is gone.

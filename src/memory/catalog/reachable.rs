@@ -8,9 +8,10 @@ use crate::branch::BranchVersion;
 use crate::object::Hash;
 use crate::workspace::packs_of;
 
-/// Calls `each` with every state that the catalog reaches.
+/// Calls `each` with every state that the catalog reaches, and with what is none and holds rows and chunks of earlier ones.
 pub(in crate::memory) fn each_state(catalog: &Catalog, mut each: impl FnMut(&Arc<BranchVersion>)) {
     catalog.branches.values().for_each(|branch| each_state_of(branch, &mut each));
+    catalog.retained.each_held(&mut each);
 }
 
 /// Calls `each` with every state of a branch.
@@ -21,7 +22,6 @@ pub(in crate::memory) fn each_state_of(branch: &Branch, each: &mut impl FnMut(&A
         each(&checkpoint.state);
         each(&checkpoint.base);
     }
-    branch.kept.values().for_each(|kept| each(&kept.state));
 }
 
 /// Returns the names of all segments that the catalog reaches, of their graphs and derived vectors, and of the packs of
@@ -37,5 +37,6 @@ pub(in crate::memory) fn segments_of(catalog: &Catalog) -> HashSet<Hash> {
         states.push(state.clone());
     });
     names.extend(packs_of(states.iter().map(|state| state.files())));
+    names.extend(catalog.retained.files.iter().map(|file| file.name()));
     names
 }

@@ -44,11 +44,13 @@ pub enum Setting {
     Language,
     /// The embedder whose vectors its branches have; one for all below a root branch, set by the store itself.
     Embedder,
+    /// Of earlier states that lie within so long the newest stays.
+    KeepEvery,
 }
 
 impl Setting {
     /// All settings, in the order of their codes.
-    pub const ALL: [Setting; 15] = [
+    pub const ALL: [Setting; 16] = [
         Setting::Strategy,
         Setting::Rules,
         Setting::Dim,
@@ -64,6 +66,7 @@ impl Setting {
         Setting::Quota,
         Setting::Language,
         Setting::Embedder,
+        Setting::KeepEvery,
     ];
 
     /// Returns the number that stored settings and log records have for it. A number is never given to another setting.
@@ -95,6 +98,7 @@ impl Setting {
             Setting::Quota => "quota",
             Setting::Language => "language",
             Setting::Embedder => "embedder",
+            Setting::KeepEvery => "keep_every",
         }
     }
 
@@ -116,6 +120,7 @@ impl Setting {
             Setting::Metric => "cosine",
             Setting::Gate => "open",
             Setting::Keep => "30d",
+            Setting::KeepEvery => "1m",
             Setting::ScratchSize => "64M",
             Setting::Language => "en",
             Setting::Dim | Setting::Agent | Setting::Session | Setting::Task => "",
@@ -124,7 +129,15 @@ impl Setting {
     }
 
     fn is_inherited(self) -> bool {
-        matches!(self, Setting::Strategy | Setting::Rules | Setting::Keep | Setting::ScratchSize | Setting::Language)
+        matches!(
+            self,
+            Setting::Strategy
+                | Setting::Rules
+                | Setting::Keep
+                | Setting::KeepEvery
+                | Setting::ScratchSize
+                | Setting::Language
+        )
     }
 }
 
@@ -309,7 +322,9 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
         Setting::Ttl if !value.is_empty() && !parse_duration(value).is_ok_and(|nanos| nanos > 0) => {
             bad("a duration such as 1h or 7d, or nothing")
         }
-        Setting::Keep if !parse_duration(value).is_ok_and(|nanos| nanos >= 0) => bad("a duration such as 1h or 30d"),
+        Setting::Keep | Setting::KeepEvery if !parse_duration(value).is_ok_and(|nanos| nanos >= 0) => {
+            bad("a duration such as 1h or 30d")
+        }
         Setting::ScratchSize if parse_size(value).is_none_or(|size| size > SCRATCH_MAX) => {
             bad("a size of at most 1G, such as 64M")
         }

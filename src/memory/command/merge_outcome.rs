@@ -195,8 +195,6 @@ pub struct MergeOutcome {
     pub head: Hash,
     /// What changes in the branch that receives.
     pub counts: Counts,
-    /// Whether one side's version of something was not kept.
-    pub has_losers: bool,
     /// The hash of what was to be taken and decided.
     pub plan: Hash,
     /// The paths that a rule left out, each with `files/` in front.
@@ -215,7 +213,7 @@ impl MergeOutcome {
     /// Appends the stored bytes.
     pub fn write(&self, out: &mut Writer) {
         let Counts { put, deleted, files } = self.counts;
-        out.hash(&self.head).number(put).number(deleted).number(files).byte(self.has_losers.into());
+        out.hash(&self.head).number(put).number(deleted).number(files);
         out.hash(&self.plan).number(self.not_merged.len() as u64);
         self.not_merged.iter().fold(&mut *out, |out, path| out.text(path));
         self.records.write(out);
@@ -231,17 +229,13 @@ impl MergeOutcome {
     pub fn read(input: &mut Reader<'_>, is_promote: bool) -> Result<MergeOutcome, CodecError> {
         let head = input.hash()?;
         let counts = Counts { put: input.number()?, deleted: input.number()?, files: input.number()? };
-        let has_losers = match input.byte()? {
-            code @ 0..=1 => code == 1,
-            code => return Err(CodecError::Code(code)),
-        };
         let plan = input.hash()?;
         let not_merged = (0..input.length()?).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
         let records = RecordOutcomes::read(input)?;
         let files = Arc::new(TreePatch::read(input)?);
         let decisions = (0..input.length()?).map(|_| StoredDecision::read(input)).collect::<Result<_, _>>()?;
         let promoted = if is_promote { Some(Arc::new(TreePatch::read(input)?)) } else { None };
-        Ok(MergeOutcome { head, counts, has_losers, plan, not_merged, records, files, decisions, promoted })
+        Ok(MergeOutcome { head, counts, plan, not_merged, records, files, decisions, promoted })
     }
 }
 
@@ -308,7 +302,6 @@ pub(super) mod samples {
         MergeOutcome {
             head: Hash([9; 32]),
             counts: Counts { put: 1, deleted: 2, files: 300 },
-            has_losers: true,
             plan: Hash([8; 32]),
             not_merged: vec!["files/cache/a".into(), "files/tmp/b".into()],
             records,

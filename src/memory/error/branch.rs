@@ -34,6 +34,12 @@ pub enum BranchError {
     /// A fork was to belong to another user from the beginning.
     #[error("only root gives a branch to another user")]
     OnlyRootGives,
+    /// A fork was to begin with two states.
+    #[error("a fork begins with one state, not with two")]
+    TwoSources,
+    /// No branch of that name was discarded or merged, as far as the caller may know.
+    #[error("no branch {0} was discarded or merged here that is still kept")]
+    NoEnded(String),
     /// A branch that seemed expired was written to.
     #[error("the branch was written to")]
     InUse,
@@ -63,6 +69,10 @@ impl BranchError {
             BranchError::OnlyRootGives => {
                 Advice::new(Kind::NotPermitted, "only_root_gives", "leave out the owner, or have root fork it")
             }
+            BranchError::TwoSources => Advice::new(Kind::Invalid, "two_sources", "leave out one of them"),
+            BranchError::NoEnded(_) => {
+                Advice::new(Kind::NotFound, "no_such_state", "engramfs branches --discarded lists what there is")
+            }
             BranchError::InUse => Advice::new(Kind::Busy, "in_use", "wait until it expires"),
             BranchError::Moves => Advice::new(Kind::Busy, "branch_moves", "try again when less is written to it"),
         }
@@ -88,6 +98,14 @@ pub enum SettingError {
     /// Vectors were written under the present value.
     #[error("{0} is fixed since the first vector was written")]
     Fixed(&'static str),
+    /// A branch can't keep for longer than its parent.
+    #[error("config/{setting} is at most that of the parent, {most}")]
+    AboveParent {
+        /// The setting.
+        setting: &'static str,
+        /// What the parent has.
+        most: String,
+    },
     /// The store sets it itself.
     #[error("config/{0} is set by the store, and read-only")]
     Derived(&'static str),
@@ -101,6 +119,9 @@ impl SettingError {
                 Advice::new(Kind::Invalid, "bad_setting", format!("write {expected}"))
             }
             SettingError::Rules(error) => Advice::new(Kind::Invalid, "bad_rules", error.hint.clone()),
+            SettingError::AboveParent { .. } => {
+                Advice::new(Kind::Invalid, "above_parent", "write less, or raise it in the parent first")
+            }
             SettingError::Derived(_) => {
                 Advice::new(Kind::NotPermitted, "derived", "set the embedder with engramfs mount --embed")
             }

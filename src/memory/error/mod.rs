@@ -21,7 +21,7 @@ pub use purge::PurgeError;
 pub use record::RecordError;
 pub use store::{ClockError, CopyError, LimitError, OpenError};
 
-use crate::branch::NameError;
+use crate::branch::{DeltaError, NameError};
 use crate::disk::WrongType;
 use crate::journal::JournalError;
 use crate::lineage::KeyError;
@@ -324,6 +324,15 @@ impl From<SegmentError> for Error {
                 Error::NoSegment { name, what, source: Arc::new(source) }
             }
             error => Error::Segment(Arc::new(error)),
+        }
+    }
+}
+
+impl From<DeltaError> for Error {
+    fn from(error: DeltaError) -> Error {
+        match error {
+            DeltaError::Segment(error) => error.into(),
+            error => Error::damaged(format!("an earlier state can't be read or written: {error}")),
         }
     }
 }

@@ -95,7 +95,7 @@ fn of_records() -> [RecordError; 19] {
     ]
 }
 
-fn of_branches() -> [BranchError; 9] {
+fn of_branches() -> [BranchError; 11] {
     [
         BranchError::Exists(text()),
         BranchError::CheckpointExists(text()),
@@ -104,6 +104,8 @@ fn of_branches() -> [BranchError; 9] {
         BranchError::NoParent(text()),
         BranchError::HasChildren { path: text(), count: 1 },
         BranchError::OnlyRootGives,
+        BranchError::TwoSources,
+        BranchError::NoEnded(text()),
         BranchError::InUse,
         BranchError::Moves,
     ]
@@ -229,6 +231,7 @@ timeout Timeout
 too_large TooLarge
 too_large_to_show TooLarge
 too_many_names TooLarge
+two_sources Invalid
 unit_in_use Busy
 would_wait WouldWait
 write_rule Denied

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use super::compact::CompactionPolicy;
 use super::relocations::Compaction;
 use crate::memory::catalog::settings::Setting;
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, RetainedState};
+use crate::memory::catalog::{Branch, BranchId, Catalog};
 use crate::memory::command::log_record::Command;
 use crate::memory::storage::manifest::Stored;
 use crate::memory::{Actor, BranchError, Error, Kind, Memory};
@@ -30,7 +31,7 @@ impl Memory {
         if dry_run {
             let path = |id: &BranchId| catalog.branches.get(id).map(|branch| branch.path.to_string());
             let paths: Vec<String> = expired.iter().filter_map(path).collect();
-            let states = catalog.branches.values().map(|branch| outdated(branch, age.now).count()).sum::<usize>();
+            let states = catalog.outdated_states(age.now)?;
             let (files, bytes) = (self.expire_files(true)?, self.unreachable_bytes()?);
             return Ok(json!({ "dry_run": true, "branches": paths, "states": states, "files": files, "bytes": bytes }));
         }
@@ -78,8 +79,12 @@ impl Memory {
         Ok((states, bytes))
     }
 
-    /// Collects on a disk that is full. For who holds `sealing`.
-    pub(in crate::memory) fn collect_in_need(&self, stored: &mut Stored) -> Result<(usize, u64), Error> {
+    /// Collects on a disk that is full, where that is not enough without the older half of the earlier states. For who holds
+    /// `sealing`.
+    pub(in crate::memory) fn collect_in_need(&self, stored: &mut Stored, again: bool) -> Result<(usize, u64), Error> {
+        if again {
+            self.drop_oldest_states()?;
+        }
         self.collect(stored, self.now(), CompactionPolicy::TIGHT)
     }
 
@@ -111,7 +116,7 @@ impl Memory {
         let unsealed = self.unsealed_bytes().max(if indexed <= self.spare_bytes() { indexed } else { 0 });
         let is_small = journal.length() < TIDIED_JOURNAL_BYTES && unsealed < TIDIED_JOURNAL_BYTES;
         let now = self.now();
-        let has_outdated = || self.catalog().branches.values().any(|branch| outdated(branch, now).next().is_some());
+        let has_outdated = || self.catalog().clone().outdated_states(now).is_ok_and(|count| count > 0);
         if is_small && Some(journal.number()) == tidied && !has_outdated() || self.check_clock().is_err() {
             return Ok(tidied);
         }
@@ -151,23 +156,27 @@ impl Memory {
         }
     }
 
-    /// Lets go of earlier states that need not stay readable; returns how many.
-    fn drop_outdated(&self, now: Time) -> Result<usize, Error> {
-        let catalog = self.catalog().clone();
-        let has_outdated = |branch: &&BranchRef| outdated(branch, now).next().is_some();
-        let branches: Vec<BranchId> = catalog.branches.values().filter(has_outdated).map(|branch| branch.id).collect();
-        drop(catalog);
-        let mut dropped = 0;
-        for branch in branches {
-            let _writer = self.writer()?;
-            let mut gone = Vec::new();
-            self.catalog.write().change(branch, |branch| {
-                let heads: Vec<Hash> = outdated(branch, now).map(|(head, _)| *head).collect();
-                gone.extend(heads.iter().filter_map(|head| branch.kept.remove(head)));
-            });
-            dropped += gone.len();
+    /// Lets go of the older half of the earlier states: they are no reason for a full disk.
+    fn drop_oldest_states(&self) -> Result<(), Error> {
+        let _writer = self.writer()?;
+        let dropped = self.catalog.write().retained.drop_oldest();
+        if dropped > 0 {
+            log::warn!(
+                "the disk is full: {dropped} files of earlier states went, the oldest first; free space to keep more"
+            );
         }
-        Ok(dropped)
+        Ok(())
+    }
+
+    /// Has the next seal let go of earlier states that need not stay readable; returns how many.
+    fn drop_outdated(&self, now: Time) -> Result<usize, Error> {
+        let outdated = self.catalog().clone().outdated_states(now)?;
+        if outdated > 0 {
+            self.maintenance.thins_states.store(true, Ordering::Release);
+        }
+        let _writer = self.writer()?;
+        self.catalog.write().forget_ended(now);
+        Ok(outdated)
     }
 
     /// Removes the files that nothing reaches. Called by who holds `sealing`, with the catalog that the manifest names:
@@ -244,13 +253,4 @@ fn expired(catalog: &Catalog, age: &Age) -> Vec<BranchId> {
         }
     }
     order
-}
-
-fn is_outdated(branch: &Branch, kept: &RetainedState, now: Time) -> bool {
-    let keep = branch.settings.duration(Setting::Keep).unwrap_or(i64::MAX);
-    now.0 - kept.time.0 >= keep
-}
-
-fn outdated(branch: &Branch, now: Time) -> impl Iterator<Item = (&Hash, &RetainedState)> {
-    branch.kept.iter().filter(move |(_, kept)| is_outdated(branch, kept, now))
 }

@@ -1,5 +1,7 @@
 //! What the store does by itself: flushes, compaction, index builds, scrubbing, expiry and garbage collection.
 
+use std::sync::atomic::AtomicBool;
+
 pub mod archive;
 pub mod compact;
 pub mod embedding;
@@ -10,7 +12,9 @@ pub mod indexer;
 pub mod purge;
 pub mod purge_mark;
 pub mod purge_search;
+pub mod relocated_states;
 pub mod relocations;
+pub mod retain;
 pub mod scrub;
 pub mod seal;
 pub mod unfinished;
@@ -27,5 +31,7 @@ pub(in crate::memory) struct Maintenance {
     pub scrubber: scrub::Scrubber,
     pub expiry: expiry::Expiry,
     pub retained: usage::RetainedBytes,
+    /// Whether the next seal looks through all files of earlier states.
+    pub thins_states: AtomicBool,
     pub purge: purge::PurgeState,
 }

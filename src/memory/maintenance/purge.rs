@@ -90,7 +90,7 @@ impl Memory {
         options: PurgeOptions,
     ) -> Result<Value, Error> {
         let items = checked(items)?;
-        self.check_owner(who, &self.catalog().clone(), &[branch])?;
+        self.check_owner(who, &self.catalog().clone(), &[branch].into())?;
         let mut search = PurgeSearch::new(items, options.copies);
         if options.dry_run {
             return self.would_purge(who, branch, &mut search);
@@ -109,7 +109,7 @@ impl Memory {
             search.look(self, &catalog, branch)?;
             let left = Purge::new(branch, Arc::new(search.selection()), self.now()).apply(&catalog)?;
             drop(catalog);
-            if left.branches.is_empty() && !search.has_rows() {
+            if left.holders.is_empty() && !search.has_rows() {
                 return Ok(report.to_json(false));
             }
             self.purge_once(who, branch, &mut search, &mut report)?;
@@ -126,7 +126,7 @@ impl Memory {
         if search.found_nothing(&search.mark(self, &purged.versions)?) {
             return Err(nothing_found(search));
         }
-        self.check_owner(who, &catalog, &purged.branches.iter().map(|branch| branch.id).collect::<Vec<_>>())?;
+        self.check_owner(who, &catalog, &purged.holders)?;
         let mut report = PurgeReport { not_found: search.not_found(), ..PurgeReport::default() };
         report.branches.extend(purged.branches.iter().map(|branch| branch.path.clone()));
         report.versions = purged.versions;
@@ -147,9 +147,9 @@ impl Memory {
         search.look(self, &catalog, branch)?;
         let mut purge = Purge::new(branch, Arc::new(search.selection()), self.next_planned());
         let purged = purge.apply(&catalog)?;
-        self.check_owner(who, &catalog, &purged.branches.iter().map(|branch| branch.id).collect::<Vec<_>>())?;
+        self.check_owner(who, &catalog, &purged.holders)?;
         let mark = search.mark(self, &purged.versions)?;
-        if purged.branches.is_empty() && search.found_nothing(&mark) {
+        if purged.holders.is_empty() && search.found_nothing(&mark) {
             self.drop_dead_bytes(&catalog)?;
             return Err(nothing_found(search));
         }
@@ -170,8 +170,7 @@ impl Memory {
             let log_record = LogRecord { time, planned, uid: who.uid, command: purge.command() };
             self.execute_planned(&mut writer, log_record, |catalog, log_record| {
                 let after = purge.apply(catalog)?;
-                let holders: Vec<BranchId> = after.branches.iter().map(|branch| branch.id).collect();
-                self.check_owner(who, catalog, &holders)?;
+                self.check_owner(who, catalog, &after.holders)?;
                 report.versions.extend(after.versions);
                 report.branches.extend(after.branches.iter().map(|branch| branch.path.clone()));
                 purge.prepare(catalog, log_record)
@@ -196,12 +195,13 @@ impl Memory {
     }
 
     /// Refuses who may not take something out of all these branches.
-    fn check_owner(&self, who: &Actor, catalog: &Catalog, holders: &[BranchId]) -> Result<(), Error> {
+    fn check_owner(&self, who: &Actor, catalog: &Catalog, holders: &BTreeSet<BranchId>) -> Result<(), Error> {
         if self.is_privileged(who, catalog) {
             return Ok(());
         }
-        let others = holders.iter().filter_map(|id| catalog.branches.get(id)).filter(|branch| branch.uid != who.uid);
-        let others: Vec<&str> = others.map(|branch| &*branch.path).collect();
+        let live = holders.iter().filter_map(|id| catalog.branches.get(id)).map(|it| (it.uid, &*it.path));
+        let ended = catalog.retained.ended.values().filter(|it| holders.contains(&it.id)).map(|it| (it.uid, &*it.path));
+        let others: Vec<&str> = live.chain(ended).filter(|(uid, _)| *uid != who.uid).map(|(_, path)| path).collect();
         if others.is_empty() {
             return Ok(());
         }

@@ -81,7 +81,25 @@ impl PurgeSearch {
                 }
             });
         }
+        let root_name = catalog.branch(root)?.name.clone();
+        let mut earlier = |branch: BranchId, state: &Arc<BranchVersion>| {
+            let is_own = catalog.root_name(branch).is_some_and(|name| *name == *root_name);
+            if seen.insert((Arc::as_ptr(state), is_own)) {
+                if is_own { own.push(state.clone()) } else { all.push(state.clone()) }
+            }
+        };
+        for ((branch, _), recent) in &catalog.retained.recent {
+            earlier(*branch, &recent.retained.state);
+            earlier(*branch, &recent.retained.base);
+        }
         own.iter().try_for_each(|state| self.by_name(state))?;
+        for file in catalog.retained.files.iter() {
+            for ((branch, _), retained) in file.all()? {
+                if catalog.root_name(BranchId(branch)).is_some_and(|name| *name == *root_name) {
+                    self.by_name(&retained.state)?;
+                }
+            }
+        }
         all.extend(own);
         for state in &all {
             for version in state.unsealed().values() {

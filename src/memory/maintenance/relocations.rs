@@ -6,16 +6,15 @@ use std::sync::Arc;
 use imbl::ordmap::DiffItem;
 
 use super::compact::Sparse;
+use super::relocated_states::add_retained;
 use crate::branch::{BranchVersion, Visible};
-use crate::memory::catalog::{
-    Branch, BranchId, BranchRef, Branches, Catalog, RetainedState, each_state, each_state_of,
-};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Branches, Catalog, each_state, each_state_of};
 use crate::memory::storage::trees::stored;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
 use crate::record::Version;
 use crate::segment::{Row, Segment, write_segment};
-use crate::workspace::{Packed, Repacked, write_packs};
+use crate::workspace::{Packed, Repacked, Tree, write_packs};
 
 /// Segments of one dimension from which on the smallest are compacted into one.
 const SEGMENTS_MAX: usize = 8;
@@ -61,10 +60,10 @@ impl FlushedSegment {
 
 /// What goes into one new segment.
 #[derive(Default)]
-struct CompactionGroup {
-    unsealed: HashMap<*const Version, Arc<Version>>,
+pub(super) struct CompactionGroup {
+    pub(super) unsealed: HashMap<*const Version, Arc<Version>>,
     /// Each older segment, and the rows that some state sees.
-    segments: HashMap<Hash, (Arc<Segment>, Visible)>,
+    pub(super) segments: HashMap<Hash, (Arc<Segment>, Visible)>,
 }
 
 impl CompactionGroup {
@@ -186,7 +185,7 @@ impl Memory {
 }
 
 /// What goes into one new segment: vectors of one dimension, and of one large tree of branches or of all small ones.
-type GroupKey = (usize, Option<BranchId>);
+pub(super) type GroupKey = (usize, Option<BranchId>);
 
 /// Gathers all that the catalog reaches, by dimension and root branch.
 fn groups(catalog: &Catalog) -> BTreeMap<GroupKey, CompactionGroup> {
@@ -202,16 +201,26 @@ fn groups(catalog: &Catalog) -> BTreeMap<GroupKey, CompactionGroup> {
                 let group = groups.entry((dim, large_root(catalog, branch))).or_default();
                 group.unsealed.insert(Arc::as_ptr(version), version.clone());
             }
-            for layer in state.layers() {
-                let name = layer.segment.name();
-                let group = groups.entry((layer.segment.dim(), owners.get(&name).copied().flatten())).or_default();
-                let none = || (layer.segment.clone(), Visible::none(layer.segment.rows()));
-                let (_, seen) = group.segments.entry(name).or_insert_with(none);
-                seen.join(&layer.visible);
-            }
+            add_layers(state, &owners, &mut groups);
         });
     }
+    add_retained(catalog, &owners, &mut groups);
     groups
+}
+
+/// Adds the rows of segments that a state sees.
+pub(super) fn add_layers(
+    state: &BranchVersion,
+    owners: &HashMap<Hash, Option<BranchId>>,
+    groups: &mut BTreeMap<GroupKey, CompactionGroup>,
+) {
+    for layer in state.layers() {
+        let name = layer.segment.name();
+        let group = groups.entry((layer.segment.dim(), owners.get(&name).copied().flatten())).or_default();
+        let none = || (layer.segment.clone(), Visible::none(layer.segment.rows()));
+        let (_, seen) = group.segments.entry(name).or_insert_with(none);
+        seen.join(&layer.visible);
+    }
 }
 
 /// Returns the root branch that alone sees each segment, if that is a large one.
@@ -231,7 +240,7 @@ pub(in crate::memory) fn owners(catalog: &Catalog) -> HashMap<Hash, Option<Branc
 
 /// Returns the root branch above a branch where it holds so much that its rows have segments of their own: rows of others beside
 /// them would be passed over in each query.
-fn large_root(catalog: &Catalog, branch: &Branch) -> Option<BranchId> {
+pub(super) fn large_root(catalog: &Catalog, branch: &Branch) -> Option<BranchId> {
     let root = catalog.branches.get(&branch.root)?;
     (root.state.totals().records >= OWN_SEGMENT_RECORDS).then_some(branch.root)
 }
@@ -265,6 +274,7 @@ impl<'a> Relocations<'a> {
                 catalog.branches.insert(branch.id, moved);
             }
         }
+        self.retained(&mut catalog.retained, &before.branches);
     }
 
     /// Brings moved branches up to what has changed from one version of the catalog to another; returns how many had.
@@ -304,18 +314,19 @@ impl<'a> Relocations<'a> {
                 after.make_mut().checkpoints.insert(label.clone(), moved);
             }
         }
-        for (head, old) in &branch.kept {
-            if let Some(state) = moves(&old.state) {
-                after.make_mut().kept.insert(*head, RetainedState { state, ..old.clone() });
-            }
-        }
         after
     }
 
-    fn state(&mut self, old: &Arc<BranchVersion>) -> Arc<BranchVersion> {
+    pub(super) fn state(&mut self, old: &Arc<BranchVersion>) -> Arc<BranchVersion> {
         if let Some((_, new)) = self.done.get(&Arc::as_ptr(old)) {
             return new.clone();
         }
+        let new = self.moved(old);
+        self.done.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
+        new
+    }
+
+    fn moved(&mut self, old: &Arc<BranchVersion>) -> Arc<BranchVersion> {
         let mut new = old.clone();
         for sealed in self.sealed {
             if !new.unsealed().is_empty() {
@@ -329,16 +340,50 @@ impl<'a> Relocations<'a> {
                 new = Arc::new(new.moved(&sealed.segment, place));
             }
         }
-        if new.files().is_unsealed() {
-            let mut settled = BranchVersion::clone(&new);
-            settled.settle_files(self.packed.settle(new.files()));
-            new = Arc::new(settled);
-        }
-        if let Some(repacked) = &mut self.repacked {
+        if let Some(files) = self.moved_files(new.files()) {
             let mut moved = BranchVersion::clone(&new);
-            moved.settle_files(repacked.moved(new.files()));
+            moved.settle_files(files);
             new = Arc::new(moved);
         }
+        new
+    }
+
+    /// Returns a tree with its chunks where they are now; nothing where none moves.
+    fn moved_files(&mut self, old: &Tree) -> Option<Tree> {
+        let settled = old.is_unsealed().then(|| self.packed.settle(old));
+        match &mut self.repacked {
+            Some(repacked) => Some(repacked.moved(settled.as_ref().unwrap_or(old))),
+            None => settled,
+        }
+    }
+
+    /// Returns where a version is now; nothing where it is where it was.
+    fn place(&self, row: &Row) -> Option<Row> {
+        self.sealed.iter().find_map(|sealed| {
+            let number = match row {
+                Row::Unsealed(version) => sealed.places.get(&Arc::as_ptr(version)).copied(),
+                Row::Sealed(segment, row) => sealed.compacted.get(&segment.name())?.get(*row as usize).copied(),
+            };
+            number.filter(|number| *number != NOWHERE).map(|number| Row::Sealed(sealed.segment.clone(), number))
+        })
+    }
+
+    /// Relocates a state that has most in common with another one that was relocated: at the cost of what they have not.
+    pub(super) fn state_like(
+        &mut self,
+        old: &Arc<BranchVersion>,
+        like: Option<&(Arc<BranchVersion>, Arc<BranchVersion>)>,
+    ) -> Arc<BranchVersion> {
+        let Some((before, moved)) = like.filter(|_| !self.done.contains_key(&Arc::as_ptr(old))) else {
+            return self.state(old);
+        };
+        let Ok(Some(mut new)) = old.moved_like(before, moved, |row| self.place(row)) else { return self.state(old) };
+        if let Some(files) = old.files().like_moved(before.files(), moved.files()) {
+            new.settle_files(files);
+        } else if let Some(files) = self.moved_files(old.files()) {
+            new.settle_files(files);
+        }
+        let new = Arc::new(new);
         self.done.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
         new
     }

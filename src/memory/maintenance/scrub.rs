@@ -208,6 +208,7 @@ mod tests {
         let environment = Environment::real(owner.clone());
         let memory = Memory::open_on(Arc::new(disk), OpenMode::Create, None, environment).unwrap();
         let main = memory.root("main").unwrap();
+        memory.set(&owner, main, crate::memory::Setting::Keep, "0s").unwrap();
         let draft = || RecordInput { vector: None, text: Some("a".into()), metadata: "{}".into() };
         memory.commit(&owner, main, vec![RecordEdit::Put { id: "r".into(), draft: draft() }]).unwrap();
         memory.seal().unwrap();

@@ -16,12 +16,16 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use imbl::OrdMap;
+
 use super::relocations::{Compaction, FlushedSegment, Relocations};
+use super::retain::Thinning;
 use crate::journal::Journal;
 use crate::memory::admission::disk_room::is_full;
-use crate::memory::catalog::{BranchId, Branches, Catalog};
+use crate::memory::catalog::{BranchId, Catalog, RetainedStates};
 use crate::memory::history::{self, Archive};
 use crate::memory::merging::merge::ROUNDS;
 use crate::memory::storage::manifest::{self, Manifest, Stored};
@@ -255,7 +259,7 @@ impl Memory {
         compaction: &Compaction,
         spare: u64,
     ) -> Result<(Catalog, bool), Error> {
-        let rotated = manifest.catalog.branches.clone();
+        let rotated = manifest.catalog.clone();
         let sealed = self.write_segments(&manifest.catalog, compaction, spare)?;
         let before = self.history.archives().len();
         let blobs = &self.storage.segments.blobs;
@@ -271,6 +275,9 @@ impl Memory {
         let mut repacked = self.repack_files(&manifest.catalog, compaction)?;
         let mut moves = Relocations::new(&sealed, &mut packed, repacked.as_mut());
         moves.catalog(&mut manifest.catalog);
+        let all = self.maintenance.thins_states.swap(false, Ordering::AcqRel);
+        let thinning = if all { Thinning::All } else { Thinning::Newest };
+        let thinned = manifest.catalog.write_retained(blobs, self.now(), thinning)?;
         manifest.file_index = self.flush_file_index(&manifest.catalog, spare);
         manifest.sidecars = manifest::sidecars_of(&manifest.catalog);
         stored.expect_sidecars(&manifest.sidecars);
@@ -279,7 +286,8 @@ impl Memory {
         })?;
         stored.note_sidecars(manifest.sidecars.clone());
         let anew = self.storage.file_index.note_named(&manifest.file_index) || anew;
-        let compacts = anew || sealed.iter().any(FlushedSegment::compacts) || begun || archives.len() < before;
+        let compacts =
+            anew || thinned || sealed.iter().any(FlushedSegment::compacts) || begun || archives.len() < before;
         self.install(&mut moves, rotated, &manifest, archives)?;
         self.admission.room.note_seal(stored.bytes());
         Ok((manifest.catalog, compacts))
@@ -338,15 +346,17 @@ impl Memory {
     fn install(
         &self,
         moves: &mut Relocations<'_>,
-        mut seen: Branches,
+        rotated: Catalog,
         manifest: &Manifest,
         archives: Vec<Arc<Archive>>,
     ) -> Result<(), Error> {
-        let mut moved = manifest.catalog.branches.clone();
+        let (mut moved, mut seen) = (manifest.catalog.branches.clone(), rotated.branches.clone());
+        let (mut recent, mut seen_recent) = (OrdMap::new(), rotated.retained.recent.clone());
         for _ in 0..ROUNDS {
-            let present = self.catalog().branches.clone();
-            let count = moves.follow(&mut moved, &seen, &present);
-            seen = present;
+            let present = self.catalog().clone();
+            let count = moves.follow(&mut moved, &seen, &present.branches)
+                + moves.follow_recent(&mut recent, &seen_recent, &present);
+            (seen, seen_recent) = (present.branches, present.retained.recent);
             if count <= BRANCHES_AT_ONCE {
                 break;
             }
@@ -355,7 +365,18 @@ impl Memory {
         let writer = self.writer()?;
         let present = self.catalog().clone();
         moves.follow(&mut moved, &seen, &present.branches);
-        let before = std::mem::replace(&mut *self.catalog.write(), Catalog { branches: moved, ..present });
+        moves.follow_recent(&mut recent, &seen_recent, &present);
+        let mut retained = RetainedStates {
+            recent,
+            files: manifest.catalog.retained.files.clone(),
+            ended: present.retained.ended.clone(),
+        };
+        if !Arc::ptr_eq(&rotated.retained.files, &present.retained.files) {
+            // A purge has read them, and what was written of them meanwhile has what it took out.
+            retained = present.retained.clone();
+            moves.retained(&mut retained, &present.branches);
+        }
+        let before = std::mem::replace(&mut *self.catalog.write(), Catalog { branches: moved, retained, ..present });
         let history = self.history.install(archives, manifest.catalog.start);
         drop(writer);
         // Freed with no lock held.

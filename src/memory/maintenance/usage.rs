@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::branch::{BranchVersion, Visible};
+use crate::branch::{BranchVersion, StateInfo, Visible};
 use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::{Error, Kind, Memory};
 use crate::object::Hash;
@@ -40,6 +40,18 @@ impl RetainedBytes {
     /// Returns the bytes that the retained states of a branch alone hold.
     pub fn of(&self, branch: BranchId) -> u64 {
         self.branches.lock().get(&branch).copied().unwrap_or_default()
+    }
+
+    /// Returns the bytes that the retained states of a branch and of all below it alone hold.
+    pub fn below(&self, catalog: &Catalog, top: BranchId) -> u64 {
+        let is_below = |mut id: BranchId| loop {
+            match catalog.branches.get(&id).and_then(|branch| branch.parent) {
+                _ if id == top => return true,
+                Some(parent) => id = parent,
+                None => return false,
+            }
+        };
+        self.branches.lock().iter().filter(|(id, _)| is_below(**id)).map(|(_, bytes)| bytes).sum()
     }
 
     /// Returns a number that grows when any of them changes.
@@ -85,6 +97,20 @@ fn share(length: u64, rows: u32, of: u32) -> u64 {
     length * u64::from(rows) / u64::from(of).max(1)
 }
 
+/// Shares the bytes that states hold out among the branches that they are of, or that the ended ones were children of.
+fn share_out(catalog: &Catalog, infos: &[StateInfo], bytes: u64, shares: &mut HashMap<BranchId, u64>) {
+    let ended = catalog.retained.ended.values();
+    let parents: HashMap<BranchId, BranchId> = ended.filter_map(|ended| Some((ended.id, ended.parent?))).collect();
+    for info in infos {
+        let mut branch = BranchId(info.key.0);
+        while !catalog.branches.contains_key(&branch) {
+            let Some(parent) = parents.get(&branch) else { break };
+            branch = *parent;
+        }
+        *shares.entry(branch).or_default() += bytes / infos.len() as u64;
+    }
+}
+
 impl Memory {
     /// Marks what a catalog needs of each segment and pack that it reaches, and notes what retained states alone hold.
     /// What several branches retain counts for one of them.
@@ -96,9 +122,9 @@ impl Memory {
             [&branch.state, &branch.base].into_iter().chain(checkpoints)
         }));
         let mut retained = HashMap::new();
-        for branch in catalog.branches.values().filter(|branch| !branch.kept.is_empty()) {
-            let bytes = marks.mark(branch.kept.values().map(|kept| &kept.state));
-            retained.insert(branch.id, bytes);
+        for file in catalog.retained.files.iter() {
+            let bytes = file.length() + marks.mark([file.held()].into_iter().chain(file.anchors()));
+            share_out(catalog, &file.infos()?, bytes, &mut retained);
         }
         self.maintenance.retained.set(retained);
         let mut found = Vec::new();

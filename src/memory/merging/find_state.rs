@@ -1,12 +1,15 @@
 //! From a revision, as a user writes it, to the state that it names.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
-use crate::lineage::{Entry, EntryOp};
-use crate::memory::catalog::{BranchId, BranchRef, Revision, RevisionPoint, StateSource};
+use crate::branch::StateInfo;
+use crate::lineage::{Entry, EntryOp, SignedEntry};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, EndedBranch, Revision, RevisionPoint, StateSource};
 use crate::memory::history::HistoryReader;
-use crate::memory::{Error, Memory};
-use crate::object::{Hash, Time};
+use crate::memory::{Actor, BranchError, Error, Memory};
+use crate::object::Time;
 
 /// A state that a revision names.
 #[derive(Clone, Debug)]
@@ -39,7 +42,7 @@ impl Memory {
         }
         let Some(point) = revision.point() else { return Err(Error::NoCheckpoint(revision.to_string())) };
         let none = || Error::NoState(revision.to_string());
-        let search = StateSearch { branch, reader: self.history_reader() };
+        let search = StateSearch { catalog: self.catalog().clone(), branch, reader: self.history_reader() };
         let found = match point {
             RevisionPoint::Number(seq) => search.behind(seq)?,
             RevisionPoint::Entry(hash) => {
@@ -59,6 +62,55 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// Finds the last state of a child that was discarded or merged, by its name, of several the latest, or by the entry that ended
+    /// it.
+    ///
+    /// Root and whoever owned it find it, and for a merged one the branch's owner; code `no_such_state` for others. Code
+    /// `not_kept` where it is past `config/keep`.
+    pub fn find_ended(&self, who: &Actor, branch: BranchId, name: &str) -> Result<FoundState, Error> {
+        let catalog = self.catalog().clone();
+        let mut found = ended_below(&catalog, who, catalog.branch(branch)?);
+        let found = found.find(|(entry, ended)| *ended.name == *name || name.parse() == Ok(**entry));
+        let (entry, ended) = found.ok_or_else(|| BranchError::NoEnded(name.to_owned()))?;
+        let kept = catalog.retained.newest_until(ended.id, ended.last_entry)?;
+        if kept.is_none_or(|kept| kept.key.1 != ended.last_entry) {
+            return Err(Error::NotKept(name.to_owned()));
+        }
+        Ok(FoundState { source: StateSource::Ended(*entry), entry: *entry, time: ended.ended })
+    }
+}
+
+/// Children of a branch that are listed at once.
+const LISTED_MAX: usize = 1_000;
+
+/// Goes through the children of a branch that have ended, as far as a user may find them, the latest first.
+fn ended_below<'a>(
+    catalog: &'a Catalog,
+    who: &'a Actor,
+    branch: &'a Branch,
+) -> impl Iterator<Item = (&'a u64, &'a Arc<EndedBranch>)> {
+    catalog.retained.ended.iter().rev().filter(|(_, ended)| {
+        let may = who.uid == 0 || who.uid == ended.uid || (ended.is_merged && who.uid == branch.uid);
+        may && ended.parent == Some(branch.id)
+    })
+}
+
+impl Memory {
+    /// Returns the children of a branch that were discarded or merged and that a user may bring back, the latest first, at most
+    /// 1,000: name, entry that ended it, owner, and when it was made and ended.
+    pub fn ended_children(&self, who: &Actor, branch: BranchId) -> Result<Vec<Value>, Error> {
+        let catalog = self.catalog().clone();
+        let line = |(entry, ended): (&u64, &Arc<EndedBranch>)| {
+            json!({
+                "name": &*ended.name, "seq": entry, "op": if ended.is_merged { "merge" } else { "discard" }, "owner": ended.uid,
+                "created": ended.created.to_string(), "ended": ended.ended.to_string(),
+            })
+        };
+        Ok(ended_below(&catalog, who, catalog.branch(branch)?).take(LISTED_MAX).map(line).collect())
+    }
+}
+
 /// What became of a search.
 enum StateOutcome {
     Found(FoundState),
@@ -69,12 +121,13 @@ enum StateOutcome {
 }
 
 struct StateSearch<'a> {
+    catalog: Catalog,
     branch: BranchRef,
     reader: HistoryReader<'a>,
 }
 
 impl StateSearch<'_> {
-    /// Looks for the state after an entry.
+    /// Looks for the state behind an entry.
     fn behind(&self, seq: u64) -> Result<StateOutcome, Error> {
         if seq < self.branch.id.0 || seq > self.reader.newest() {
             return Ok(StateOutcome::NeverWas);
@@ -86,7 +139,15 @@ impl StateSearch<'_> {
         if !self.concerns(&signed.entry) {
             return Ok(StateOutcome::NeverWas);
         }
-        Ok(self.after(&signed.entry)?.map_or(StateOutcome::Dropped, StateOutcome::Found))
+        if let Some(checkpoint) = self.checkpoint_at(seq) {
+            return Ok(StateOutcome::Found(checkpoint));
+        }
+        let Some(change) = self.last_change(signed)? else { return Ok(StateOutcome::Dropped) };
+        let kept = self.catalog.retained.newest_until(self.branch.id, seq)?.filter(|kept| kept.key.1 == change);
+        Ok(match kept.or(Some(self.present()).filter(|present| present.key.1 == change)) {
+            Some(kept) => self.found(kept, seq),
+            None => StateOutcome::Dropped,
+        })
     }
 
     /// Looks for the newest kept state at or before a time.
@@ -94,19 +155,37 @@ impl StateSearch<'_> {
         if time < self.branch.created || time > now {
             return Ok(StateOutcome::NeverWas);
         }
-        let mut upto = self.reader.newest();
-        while let Some(step) =
-            self.reader.last_step(self.branch.id.0, upto)?.filter(|step| step.seq >= self.branch.id.0)
-        {
-            let signed = self.reader.entry(step.seq)?;
-            if signed.entry.time <= time
-                && let Some(found) = self.after(&signed.entry)?
-            {
-                return Ok(StateOutcome::Found(found));
-            }
-            upto = step.seq - 1;
+        let kept = self.catalog.retained.newest_at(self.branch.id, time)?;
+        let kept = kept.into_iter().chain(Some(self.present()).filter(|present| present.time <= time));
+        let kept = kept.max_by_key(|kept| kept.key);
+        let checkpoints = self.branch.checkpoints.values().filter(|checkpoint| checkpoint.time <= time);
+        let checkpoint = checkpoints.map(|checkpoint| checkpoint.seq).max();
+        Ok(match (kept, checkpoint) {
+            (Some(kept), checkpoint) if checkpoint.is_none_or(|seq| seq < kept.key.1) => self.found(kept, kept.key.1),
+            (_, Some(seq)) => self.checkpoint_at(seq).map_or(StateOutcome::Dropped, StateOutcome::Found),
+            (_, None) => StateOutcome::Dropped,
+        })
+    }
+
+    /// What is known of the branch's present state, which is there however short `config/keep` is.
+    fn present(&self) -> StateInfo {
+        let (id, time) = (self.branch.id.0, self.branch.changed);
+        StateInfo { key: (id, self.branch.state_entry), time, is_pinned: false }
+    }
+
+    fn found(&self, kept: StateInfo, entry: u64) -> StateOutcome {
+        StateOutcome::Found(FoundState { source: StateSource::Entry(kept.key.1), entry, time: kept.time })
+    }
+
+    /// Returns the entry that gave the branch the state that it has behind an entry; none where that was moved out.
+    fn last_change(&self, signed: Arc<SignedEntry>) -> Result<Option<u64>, Error> {
+        let mut at = signed;
+        while !self.changes(&at.entry) {
+            let before = self.reader.last_step(self.branch.id.0, at.entry.seq - 1)?;
+            let Some(step) = before.filter(|step| step.seq >= self.branch.id.0) else { return Ok(None) };
+            at = self.reader.entry(step.seq)?;
         }
-        Ok(StateOutcome::Dropped)
+        Ok(Some(at.entry.seq))
     }
 
     /// Tells whether an entry is a step of the branch's content.
@@ -114,33 +193,21 @@ impl StateSearch<'_> {
         entry.branch_id == self.branch.id.0 || (entry.parent_id == self.branch.id.0 && entry.reaches_parent())
     }
 
-    /// Returns the state that an entry left the branch with, where it is readable.
-    fn after(&self, entry: &Entry) -> Result<Option<FoundState>, Error> {
-        if !self.concerns(entry) {
-            return Ok(None);
+    /// Tells whether an entry gave the branch another state.
+    fn changes(&self, entry: &Entry) -> bool {
+        let is_own = entry.branch_id == self.branch.id.0;
+        match entry.op {
+            EntryOp::Root | EntryOp::Fork | EntryOp::Commit | EntryOp::Files | EntryOp::Rollback | EntryOp::Pull => {
+                is_own
+            }
+            EntryOp::Merge => !is_own,
+            EntryOp::Promote => true,
+            _ => false,
         }
-        let found = |source| FoundState { source, entry: entry.seq, time: entry.time };
-        if let Some((label, _)) = self.branch.checkpoints.iter().find(|(_, checkpoint)| checkpoint.seq == entry.seq) {
-            return Ok(Some(found(StateSource::Checkpoint(label.clone()))));
-        }
-        // The entry of a promote names the parent's head.
-        if entry.op == EntryOp::Promote && entry.branch_id == self.branch.id.0 {
-            return Ok(None);
-        }
-        let source = StateSource::Head { state: entry.head, base: self.base_after(entry.seq)? };
-        Ok(self.branch.source(&source).is_ok().then(|| found(source)))
     }
 
-    /// Returns the head of the base that the branch had after an entry: the next entry of its own tells.
-    fn base_after(&self, mut seq: u64) -> Result<Hash, Error> {
-        let all = (self.branch.id.0, self.reader.newest());
-        while let Some((_, next)) = self.reader.seek(all, seq, |step| Ok(step.seq))? {
-            let signed = self.reader.entry(next.seq)?;
-            if signed.entry.branch_id == self.branch.id.0 {
-                return Ok(signed.entry.base);
-            }
-            seq = next.seq;
-        }
-        Ok(self.branch.base.head())
+    fn checkpoint_at(&self, seq: u64) -> Option<FoundState> {
+        let (label, checkpoint) = self.branch.checkpoints.iter().find(|(_, checkpoint)| checkpoint.seq == seq)?;
+        Some(FoundState { source: StateSource::Checkpoint(label.clone()), entry: seq, time: checkpoint.time })
     }
 }

@@ -6,7 +6,7 @@ use super::merge_plan::{MergeContext, without_children};
 use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::{Counts, Decision, Detail, MergeDetail};
 use crate::memory::Error;
-use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange, RetainedState};
+use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
 use crate::memory::command::log_record::{LogRecord, MergeKind};
 use crate::memory::command::merge_outcome::{MergeOutcome, RecordOutcome};
 use crate::memory::command::prepared::{PreparedCommand, about};
@@ -29,8 +29,6 @@ pub struct Integration {
     pub both_changed: Vec<Decision>,
     /// What changes in the branch that receives.
     pub counts: Counts,
-    /// Whether one side's version of something was not kept.
-    pub has_losers: bool,
     /// The hash of what was to be taken and decided.
     pub plan: Hash,
     /// The paths that a rule left out.
@@ -74,7 +72,6 @@ impl Integration {
             promoted,
             both_changed,
             counts: outcome.counts,
-            has_losers: outcome.has_losers,
             plan: outcome.plan,
             not_merged: outcome.not_merged.clone(),
         })
@@ -101,17 +98,6 @@ impl Integration {
         });
         prepared.head = self.merged.head();
         prepared.counts = self.counts;
-        if self.has_losers {
-            // The losers are only there; they stay readable by their hashes.
-            for state in [&parent.state, &branch.state] {
-                let kept = RetainedState { state: state.clone(), time: log_record.time };
-                prepared.steps.push(CatalogChange::Keep(receiver.id, kept.clone()));
-                if self.merge == MergeKind::Promote {
-                    // Its owner may be nobody who sees what the parent keeps.
-                    prepared.steps.push(CatalogChange::Keep(branch.id, kept));
-                }
-            }
-        }
         prepared.steps.push(CatalogChange::State(receiver.id, self.merged.clone()));
         match self.merge {
             MergeKind::Merge => prepared.steps.push(CatalogChange::Remove(branch.id)),

@@ -330,11 +330,6 @@ impl MergePlan {
         self.both_changed.iter().any(|item| item.decision.is_none())
     }
 
-    /// Returns whether one side's version of something was not kept.
-    fn has_losers(&self) -> bool {
-        self.conflicts().next().is_some() || !self.files.losers.is_empty() || !self.not_merged.is_empty()
-    }
-
     /// Returns why it can't be done.
     pub fn obstacle(&self) -> Option<Error> {
         self.forbidden.clone().or_else(|| self.is_blocked().then(|| conflict(self)))
@@ -355,7 +350,6 @@ impl MergePlan {
         Ok(MergeOutcome {
             head: self.merged.head(),
             counts: self.counts,
-            has_losers: self.has_losers(),
             plan: self.hash,
             not_merged: self.not_merged.clone(),
             records: self.records.outcomes().ok_or_else(|| conflict(self))?,
@@ -377,7 +371,6 @@ impl MergePlan {
             promoted: self.promoted.as_ref().map(|(state, _)| state.clone()),
             both_changed: self.both_changed.clone(),
             counts: self.counts,
-            has_losers: self.has_losers(),
             plan: self.hash,
             not_merged: self.not_merged.clone(),
         };

@@ -6,9 +6,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::branch::BranchVersion;
+use crate::branch::{BranchVersion, RetainedState, StateKey};
 use crate::lineage::{Counts, Decision, Detail, EntryOp};
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, CatalogChange, Checkpoint, RetainedState};
+use crate::memory::catalog::{BranchId, BranchRef, Catalog, CatalogChange, Checkpoint};
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::command::purge_selection::PurgeSelection;
@@ -17,6 +17,9 @@ use crate::memory::{BranchError, Error};
 use crate::object::{Hash, Time};
 use crate::segment::{Segment, SegmentError};
 use crate::workspace::PurgedFiles;
+
+/// An earlier state, and which it is.
+type KeyedState = (StateKey, RetainedState);
 
 /// A state before and after, and what went from it.
 struct PurgedState {
@@ -39,12 +42,21 @@ pub struct Purge {
     states: HashMap<(*const BranchVersion, bool), PurgedState>,
     /// The rows of each segment that go by their hash.
     rows: HashMap<Hash, Arc<[u32]>>,
+    /// Files of earlier states that were read.
+    read: HashMap<Hash, Arc<Vec<KeyedState>>>,
     time: Time,
 }
 
-/// What is left of the branches that had something.
+/// What is left of what had something.
+#[derive(Default)]
 pub struct Purged {
     pub branches: Vec<BranchRef>,
+    /// Earlier states, and those that were in one file with them.
+    pub states: Vec<KeyedState>,
+    /// Files of earlier states that are in `states` now.
+    pub dissolved: Vec<Hash>,
+    /// The branches that had something, now or earlier, also those that have ended.
+    pub holders: BTreeSet<BranchId>,
     /// What went: an id, or a path with `files/` in front, and the hash of the version; zeros for a folder.
     pub versions: BTreeSet<(Arc<str>, Hash)>,
 }
@@ -66,6 +78,7 @@ impl Purge {
             selection,
             states: HashMap::new(),
             rows: HashMap::new(),
+            read: HashMap::new(),
             time,
         }
     }
@@ -87,19 +100,22 @@ impl Purge {
     /// Works out all branches that have something of it, as the catalog has them.
     pub fn apply(&mut self, catalog: &Catalog) -> Result<Purged, Error> {
         let root = catalog.branch(self.branch)?.root;
-        let mut purged = Purged { branches: Vec::new(), versions: BTreeSet::new() };
+        let mut purged = Purged::default();
         for branch in catalog.branches.values() {
             let after = self.branch(branch, branch.root == root, &mut purged.versions)?;
             if after != *branch {
+                purged.holders.insert(branch.id);
                 purged.branches.push(after);
             }
         }
+        let path = catalog.branch(self.branch)?.path.clone();
+        self.retained(catalog, path.split('/').next().unwrap_or_default(), &mut purged)?;
         Ok(purged)
     }
 
     /// Returns the entry, and what it changes in a catalog. Who is not privileged owns all that has something of it.
     pub fn prepare(&mut self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
-        let purged = self.apply(catalog)?;
+        let mut purged = self.apply(catalog)?;
         let branch = catalog.branch(self.branch)?;
         let after = purged.branches.iter().find(|after| after.id == branch.id).map_or(branch, |after| &**after);
         let mut prepared = about(catalog, log_record, after, EntryOp::Purge);
@@ -111,8 +127,9 @@ impl Purge {
             Decision { id, base, ..Decision::default() }
         };
         let text = Some(self.selection.items.join(" ").into());
-        let conflicts = purged.versions.into_iter().map(version).collect();
+        let conflicts = std::mem::take(&mut purged.versions).into_iter().map(version).collect();
         let prepared = prepared.with_detail(Detail { text, conflicts, ..Detail::default() });
+        let prepared = prepared.step(CatalogChange::PurgedStates(purged.states, purged.dissolved));
         Ok(prepared.step(CatalogChange::Purged(purged.branches)))
     }
 
@@ -123,12 +140,8 @@ impl Purge {
         by_name: bool,
         versions: &mut BTreeSet<(Arc<str>, Hash)>,
     ) -> Result<BranchRef, Error> {
-        let (mut after, mut heads) = (branch.clone(), HashMap::new());
-        let mut purged = |state: &Arc<BranchVersion>| {
-            let after = self.state(state, by_name, versions)?;
-            heads.extend(after.as_ref().map(|after| (state.head(), after.head())));
-            Ok::<_, Error>(after)
-        };
+        let mut after = branch.clone();
+        let mut purged = |state: &Arc<BranchVersion>| self.state(state, by_name, versions);
         if let Some(state) = purged(&branch.state)? {
             after.make_mut().state = state;
         }
@@ -142,16 +155,45 @@ impl Purge {
                 after.make_mut().checkpoints.insert(label.clone(), Checkpoint { state, base, ..old.clone() });
             }
         }
-        for (head, old) in &branch.kept {
-            if let Some(state) = purged(&old.state)? {
-                let time = old.time;
-                keep(after.make_mut(), head, RetainedState { state, time });
+        Ok(after)
+    }
+
+    /// Works out the earlier states that have something of it; those of a file that has one are all read.
+    fn retained(&mut self, catalog: &Catalog, root: &str, purged: &mut Purged) -> Result<(), Error> {
+        let mut all: Vec<(Option<Hash>, Vec<KeyedState>)> = Vec::new();
+        for file in catalog.retained.files.iter() {
+            let states = match self.read.get(&file.name()) {
+                Some(states) => states.clone(),
+                None => Arc::new(file.all()?.into_iter().collect::<Vec<_>>()),
+            };
+            self.read.insert(file.name(), states.clone());
+            all.push((Some(file.name()), states.to_vec()));
+        }
+        let recent = catalog.retained.recent.iter();
+        all.push((
+            None,
+            recent.map(|((branch, entry), recent)| ((branch.0, *entry), recent.retained.clone())).collect(),
+        ));
+        for (file, states) in all {
+            let (mut after, mut has_any) = (Vec::with_capacity(states.len()), false);
+            for (key, retained) in states {
+                let branch = BranchId(key.0);
+                let by_name = catalog.root_name(branch).is_some_and(|name| name == root);
+                let state = self.state(&retained.state, by_name, &mut purged.versions)?;
+                let base = self.state(&retained.base, by_name, &mut purged.versions)?;
+                if state.is_some() || base.is_some() {
+                    has_any = true;
+                    purged.holders.insert(branch);
+                }
+                let (state, base) = (state.unwrap_or(retained.state.clone()), base.unwrap_or(retained.base.clone()));
+                after.push((key, RetainedState { state, base, ..retained }));
+            }
+            if has_any {
+                purged.dissolved.extend(file);
+                purged.states.extend(after);
             }
         }
-        if !heads.is_empty() {
-            after.make_mut().note_purged(&heads);
-        }
-        Ok(after)
+        Ok(())
     }
 
     /// Returns a state without it; none where it has nothing of it.
@@ -189,13 +231,6 @@ impl Purge {
         let after = if had_records || had_files { Arc::new(after) } else { before.clone() };
         Ok(PurgedState { before: before.clone(), after, gone })
     }
-}
-
-/// Keeps a state in the place of one that had more.
-fn keep(branch: &mut Branch, head: &Hash, kept: RetainedState) {
-    branch.kept.remove(head);
-    let time = branch.kept.get(&kept.state.head()).map_or(kept.time, |known| known.time.max(kept.time));
-    branch.keep(RetainedState { time, ..kept });
 }
 
 /// Returns the rows of a segment that have one of some hashes.

@@ -7,7 +7,7 @@ use super::merge_plan::MergeContext;
 use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::{Counts, Detail, EntryOp};
 use crate::memory::catalog::CatalogChange;
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, RetainedState, SourceState, StateSource};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, SourceState, StateSource};
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::merge_outcome::RollbackOutcome;
 use crate::memory::command::prepared::{PreparedCommand, about};
@@ -45,7 +45,7 @@ impl Rollback {
         most: usize,
     ) -> Result<Rollback, PlanError> {
         let branch = context.catalog.branch_ref(branch)?;
-        let SourceState { state: wanted, base: wanted_base, taken } = branch.source(source)?;
+        let SourceState { state: wanted, base: wanted_base, taken } = context.catalog.source(branch, source)?;
         let (state, base, counts, files) = match patterns {
             None => {
                 let (state, counts) = whole(branch, &wanted, context.time, most)?;
@@ -79,7 +79,7 @@ impl Rollback {
         outcome: &Arc<RollbackOutcome>,
     ) -> Result<Rollback, Error> {
         let branch = context.catalog.branch_ref(branch)?;
-        let SourceState { state: wanted, base: wanted_base, taken } = branch.source(source)?;
+        let SourceState { state: wanted, base: wanted_base, taken } = context.catalog.source(branch, source)?;
         let mut state = BranchVersion::clone(&branch.state);
         let own = state.files().patched(&outcome.files, wanted.files(), context.time, context.packs);
         state.set_files(own.map_err(stored)?);
@@ -116,7 +116,7 @@ impl Rollback {
     /// Returns whether branch and checkpoint are as they were.
     pub fn holds(&self, catalog: &Catalog) -> bool {
         let Ok(branch) = catalog.branch(self.branch.id) else { return false };
-        let same_source = branch.source(&self.source).is_ok_and(|found| found.taken == self.taken);
+        let same_source = catalog.source(branch, &self.source).is_ok_and(|found| found.taken == self.taken);
         same_source && branch.has_state_of(&self.branch) && branch.base_seq == self.branch.base_seq
     }
 
@@ -133,8 +133,7 @@ impl Rollback {
         let detail = Detail { label: self.source.label().cloned(), text, ..Detail::default() };
         let mut prepared = about(catalog, log_record, branch, EntryOp::Rollback).with_detail(detail);
         prepared.counts = self.counts;
-        let kept = RetainedState { state: branch.state.clone(), time: log_record.time };
-        let prepared = prepared.with_state(self.state.clone()).step(CatalogChange::Keep(branch.id, kept));
+        let prepared = prepared.with_state(self.state.clone());
         Ok(match &self.base {
             Some(base) => prepared.step(CatalogChange::Base(branch.id, base.clone())),
             None => prepared,

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::bulk::Bulk;
 use crate::branch::{BranchVersion, check_name, check_record_id};
 use crate::lineage::{Counts, Detail, EntryOp, Side};
-use crate::memory::catalog::settings::{Setting, Settings};
+use crate::memory::catalog::settings::{Setting, Settings, parse_duration};
 use crate::memory::catalog::{
     Branch, BranchId, Catalog, CatalogChange, Checkpoint, EmbedderRecord, LineageStart, Resolution, StateSource, given,
+    without_orphans,
 };
 use crate::memory::command::log_record::{Command, LogRecord, RecordChange};
 use crate::memory::command::prepared::{PreparedCommand, about, fix};
@@ -58,9 +59,7 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
     let catalog = context.catalog;
     match &log_record.command {
         Command::Root(name, settings) => root(context, log_record, name, settings),
-        Command::Fork { parent, name, from, owner } => {
-            fork(context, log_record, *parent, name, from.as_ref(), owner.unwrap_or(log_record.uid))
-        }
+        Command::Fork { parent, name, from, owner } => fork(context, log_record, *parent, name, from.as_ref(), *owner),
         Command::User(name) => Ok(user(log_record, name)),
         Command::Clock => Ok(clock(catalog, log_record)),
         Command::Archive(last, hash) => archive(context, log_record, *last, *hash),
@@ -138,34 +137,32 @@ fn fork(
     parent: BranchId,
     name: &Arc<str>,
     from: Option<&StateSource>,
-    owner: u32,
+    owner: Option<u32>,
 ) -> Result<PreparedCommand, Error> {
     check_name(name)?;
     let parent = context.catalog.branch(parent)?;
     if parent.children.contains_key(name) {
         return Err(exists(format!("{}/{name}", parent.path)));
     }
-    let state = match from {
-        None => without_orphans(&parent.state),
-        Some(source) => without_orphans(&parent.source(source)?.state),
+    let from_state = from.map(|source| context.catalog.source(parent, source)).transpose()?;
+    let state = without_orphans(from_state.as_ref().map_or(&parent.state, |from| &from.state));
+    let ended = match from {
+        Some(StateSource::Ended(entry)) => context.catalog.retained.ended.get(entry),
+        _ => None,
     };
-    let state = given(&state, parent.uid, owner);
-    let branch = Branch::new(BranchId(context.seq), name.clone(), Some(parent), state, owner, log_record.time);
+    // Root brings a branch back for whom it belonged to.
+    let whoever = ended.filter(|_| log_record.uid == 0).map_or(log_record.uid, |ended| ended.uid);
+    let owner = owner.unwrap_or(whoever);
+    let state = given(&state, ended.map_or(parent.uid, |ended| ended.uid), owner);
+    let mut branch = Branch::new(BranchId(context.seq), name.clone(), Some(parent), state, owner, log_record.time);
+    if let (Some(ended), Some(from)) = (ended, from_state) {
+        // As it was: what it had other than its base can still be merged.
+        (branch.base, branch.settings, branch.mode) = (from.base, ended.settings.clone(), ended.mode);
+    }
     let text = (owner != log_record.uid).then(|| owner.to_string().into());
     let detail = Detail { label: from.and_then(StateSource::label).cloned(), text, ..Detail::default() };
     let prepared = about(context.catalog, log_record, &branch, EntryOp::Fork).with_detail(detail);
     Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
-}
-
-/// Returns the state without files that only open handles of its branch still hold.
-fn without_orphans(state: &Arc<BranchVersion>) -> Arc<BranchVersion> {
-    if state.files().orphans().next().is_none() {
-        return state.clone();
-    }
-    let (mut state, mut files) = (BranchVersion::clone(state), state.files().clone());
-    files.drop_orphans();
-    state.set_files(files);
-    Arc::new(state)
 }
 
 fn mode(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, bits: u32) -> PreparedCommand {
@@ -356,6 +353,14 @@ fn config(
     let is_checked = setting == Setting::Rules;
     let value =
         if is_checked { value.clone() } else { crate::memory::catalog::settings::check(setting, value)?.into() };
+    if setting == Setting::Keep
+        && let Some(parent) = branch.parent.and_then(|id| catalog.branches.get(&id))
+        && parse_duration(&value)
+            .is_ok_and(|keep| parent.settings.duration(Setting::Keep).is_some_and(|most| keep > most))
+    {
+        let most = parent.settings.get(Setting::Keep).to_string();
+        return Err(SettingError::AboveParent { setting: setting.name(), most }.into());
+    }
     let target = if setting.is_shared() { catalog.branch(branch.root)? } else { branch };
     if setting.is_shared() && target.vectors_fixed && **target.settings.get(setting) != *value {
         return Err(SettingError::Fixed(setting.name()).into());

@@ -292,7 +292,7 @@ impl Memory {
             branches.filter_map(of).collect::<BTreeSet<u32>>()
         };
         let before = owners();
-        self.catalog.write().apply(prepared.branch, prepared.steps, signed.entry.seq, signed.entry.time);
+        self.catalog.write().apply(prepared.branch, prepared.op, prepared.steps, signed.entry.seq, signed.entry.time);
         let owners: BTreeSet<u32> = before.into_iter().chain(owners()).collect();
         owners.into_iter().for_each(|owner| self.recount_files(&self.catalog(), owner));
         self.history.push(&signed);

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::status;
 use crate::branch::BranchVersion;
-use crate::lineage::SignedEntry;
+use crate::lineage::{Decision, SignedEntry};
 use crate::memory::catalog::settings::Setting;
-use crate::memory::catalog::{BranchId, View};
+use crate::memory::catalog::{BranchId, EndedBranch, View};
 use crate::memory::storage::trees::stored;
 use crate::memory::{Error, Memory};
 use crate::object::{Hash, Time};
@@ -208,9 +208,8 @@ impl Memory {
 
     /// Returns what has that hash: a version of a record or a file, an entry, or a head.
     ///
-    /// Versions are found in the branch, its base, its checkpoints, and the states that
-    /// `config/keep` keeps: those before rollbacks, and both sides of merges with conflicts; and in
-    /// its parent, where the viewer may read that.
+    /// Versions are found in the branch, its base, its checkpoints and its earlier states, in what was merged into it, and in its
+    /// parent, where the viewer may read that or a promote of the branch decided against the version.
     pub fn show(&self, branch: BranchId, wanted: ShowTarget, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
         match wanted {
             ShowTarget::Entry(seq) => self.show_entry(branch, seq, viewer),
@@ -226,21 +225,87 @@ impl Memory {
         }
         for state in self.readable_states(branch, viewer)? {
             if state.head() == *hash {
-                let totals = state.totals();
-                let value =
-                    json!({ "kind": "head", "head": hash.to_string(), "records": totals.records, "bytes": totals.raw });
-                return Ok(ShownObject::line(format!("{value}\n")));
+                return Ok(shown_head(&state));
             }
             if let Some(file) = self.file_of(&state, hash, viewer.most)? {
                 return Ok(file);
             }
             if let Some(version) = version_of(&state, hash)? {
-                let mut line = Vec::new();
-                write_export_line(&mut line, &version);
-                return Ok(ShownObject::line(String::from_utf8_lossy(&line).into_owned()));
+                return Ok(shown_version(&version));
             }
         }
-        Err(Error::NoHash(*hash))
+        self.show_earlier(branch, hash, viewer)?.ok_or(Error::NoHash(*hash))
+    }
+
+    /// Finds what has that hash in earlier states: of the branch, as which its merged children ended, and what a promote of it
+    /// decided against in the parent.
+    fn show_earlier(&self, branch: BranchId, hash: &Hash, viewer: Viewer<'_>) -> Result<Option<ShownObject>, Error> {
+        let catalog = self.catalog().clone();
+        let mut look = |state: &BranchVersion, before: &BranchVersion| self.shown_in(state, before, hash, viewer.most);
+        if let Some(found) = catalog.retained.find_in(branch, &mut look)? {
+            return Ok(Some(found));
+        }
+        let is_merged = |ended: &&Arc<EndedBranch>| ended.is_merged && ended.parent == Some(branch);
+        for ended in catalog.retained.ended.values().filter(is_merged) {
+            if let Some(last) = catalog.retained.find(ended.id, ended.last_entry)?
+                && let Some(found) = look(&last.state, &last.base)?
+            {
+                return Ok(Some(found));
+            }
+        }
+        match catalog.branch(branch)?.parent {
+            Some(parent) if (viewer.reads)(parent) || self.lost_to(branch, hash)? => {
+                catalog.retained.find_in(parent, &mut look)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Tells whether a promote or pull of a branch decided against the version of that hash.
+    fn lost_to(&self, branch: BranchId, hash: &Hash) -> Result<bool, Error> {
+        let (reader, mut upto) = (self.history_reader(), self.version());
+        while let Some(step) = reader.last_step(branch.0, upto)?.filter(|step| step.seq >= branch.0) {
+            let entry = &reader.entry(step.seq)?.entry;
+            let is_it = |decision: &Decision| [decision.child, decision.parent].contains(&Some(*hash));
+            if entry.branch_id == branch.0 && entry.detail.conflicts.iter().any(is_it) {
+                return Ok(true);
+            }
+            upto = step.seq - 1;
+        }
+        Ok(false)
+    }
+
+    /// Finds what has that hash in a state, among what another one has not.
+    fn shown_in(
+        &self,
+        state: &BranchVersion,
+        before: &BranchVersion,
+        hash: &Hash,
+        most: u64,
+    ) -> Result<Option<ShownObject>, Error> {
+        if state.head() == *hash {
+            return Ok(Some(shown_head(state)));
+        }
+        let mut found = None;
+        state.each_more(before, |row| {
+            if found.is_none() && row.hash().is_ok_and(|it| it == *hash) {
+                found = Some(row);
+            }
+        });
+        if let Some(row) = found {
+            return Ok(Some(shown_version(&*row.version()?)));
+        }
+        let is_it = |node: &FileNode| node.hash() == Some(*hash) || node.content_hash() == Some(*hash);
+        for unlike in before.files().unlike(state.files()) {
+            let Some(node) = unlike.new.filter(|node| is_it(node)) else { continue };
+            if node.size() > most {
+                return Err(Error::TooLargeToShow(node.size()));
+            }
+            if let Some((folder, name)) = node.names().next() {
+                return self.shown_file(state.files(), folder, name, node).map(Some);
+            }
+        }
+        Ok(None)
     }
 
     fn show_entry(&self, from: BranchId, seq: u64, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
@@ -289,10 +354,9 @@ impl Memory {
         let catalog = self.catalog().clone();
         let branch = catalog.branch(branch)?;
         let parent = branch.parent.filter(|id| (viewer.reads)(*id)).and_then(|id| catalog.branches.get(&id));
-        let kept = branch.kept.values().map(|kept| kept.state.clone());
         let checkpoints = branch.checkpoints.values().map(|checkpoint| checkpoint.state.clone());
         let present = [branch.state.clone(), branch.base.clone()].into_iter();
-        Ok(present.chain(checkpoints).chain(kept).chain(parent.map(|parent| parent.state.clone())).collect())
+        Ok(present.chain(checkpoints).chain(parent.map(|parent| parent.state.clone())).collect())
     }
 
     /// Returns the branch's figures.
@@ -301,6 +365,19 @@ impl Memory {
         serde_json::from_slice(&bytes)
             .map_err(|error| Error::damaged(format!("the status can't be read back: {error}")))
     }
+}
+
+fn shown_head(state: &BranchVersion) -> ShownObject {
+    let totals = state.totals();
+    let head = state.head().to_string();
+    let value = json!({ "kind": "head", "head": head, "records": totals.records, "bytes": totals.raw });
+    ShownObject::line(format!("{value}\n"))
+}
+
+fn shown_version(version: &Version) -> ShownObject {
+    let mut line = Vec::new();
+    write_export_line(&mut line, version);
+    ShownObject::line(String::from_utf8_lossy(&line).into_owned())
 }
 
 /// Finds a version by its content hash.

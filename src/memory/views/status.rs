@@ -7,7 +7,7 @@ use super::document::Document;
 use crate::memory::admission::reserve::ReserveFill;
 use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::settings::Setting;
-use crate::memory::catalog::{Catalog, View};
+use crate::memory::catalog::{Branch, Catalog, View};
 use crate::memory::maintenance::scrub::ScrubProgress;
 use crate::memory::{Error, Memory};
 
@@ -136,13 +136,19 @@ pub(in crate::memory) fn render(
         lease: None,
         temporaries: 0,
         last_error: None,
-        kept_since: branch.kept.values().map(|kept| kept.time).min().map(|time| time.to_string()),
+        kept_since: kept_since(catalog, branch)?,
         bytes_kept: memory.maintenance.retained.of(branch.id),
         clock: memory.clock_state(),
     };
     let mut line = serde_json::to_vec(&status).unwrap_or_default();
     pad(&mut line, padded_bytes(&path));
     Ok(line)
+}
+
+/// Returns since when earlier states of a branch are kept; nothing where there are none but the present one.
+fn kept_since(catalog: &Catalog, branch: &Branch) -> Result<Option<String>, Error> {
+    let oldest = catalog.retained.oldest(branch.id)?.filter(|oldest| oldest.key.1 != branch.state_entry);
+    Ok(oldest.map(|oldest| oldest.time.to_string()))
 }
 
 /// Returns the length of the status of a branch at a path, the same at all times: stat(2) tells it unasked.

@@ -28,8 +28,7 @@ fn every_command_reads_back() {
     ];
     round_trip(Command::Root(name.clone(), Settings::default()));
     round_trip(Command::Fork { parent: branch, name: name.clone(), from: None, owner: Some(u32::MAX) });
-    let sources =
-        [StateSource::Checkpoint("cp".into()), StateSource::Head { state: Hash([4; 32]), base: Hash([5; 32]) }];
+    let sources = [StateSource::Checkpoint("cp".into()), StateSource::Entry(44), StateSource::Ended(45)];
     for source in &sources {
         let from = Some(source.clone());
         round_trip(Command::Fork { parent: branch, name: name.clone(), from, owner: None });

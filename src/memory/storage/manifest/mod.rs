@@ -23,6 +23,7 @@ use std::sync::Arc;
 use super::read_file;
 use super::segments::Segments;
 use super::trees::{StoredTree, TreeStore};
+use crate::branch::{StateFile, WrittenStates};
 use crate::disk::Disk;
 use crate::lineage::{Key, PublicKey, SIGNATURE_BYTES};
 use crate::memory::Error;
@@ -162,6 +163,11 @@ struct ManifestFiles<'a> {
 impl ManifestFiles<'_> {
     fn segment(&self, name: &Hash) -> Option<Arc<Segment>> {
         self.segments.get(name).map_err(|error| self.failure.replace(Some(error))).ok()
+    }
+
+    fn state_file(&self, written: WrittenStates) -> Option<StateFile> {
+        let opened = StateFile::open(&self.segments.blobs, written).map_err(Error::from);
+        opened.map_err(|error| self.failure.replace(Some(error))).ok()
     }
 
     fn tree(&self, stored: &StoredTree) -> Option<Tree> {

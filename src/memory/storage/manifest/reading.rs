@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::{ManifestFiles, ManifestPart, Stored};
-use crate::branch::BranchVersion;
+use crate::branch::{BranchVersion, WrittenStates};
 use crate::memory::catalog::settings::Settings;
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, Resolution, RetainedState};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, EndedBranch, Resolution};
 use crate::memory::storage::trees::StoredTree;
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
 use crate::workspace::{Transfers, Tree};
@@ -24,6 +24,23 @@ pub struct PartReading {
     states: Vec<Vec<u8>>,
     catalog: Catalog,
     branches: BTreeMap<u64, ManifestRow>,
+    retained: Vec<StateFileRow>,
+    ended: BTreeMap<u64, EndedBranch>,
+}
+
+/// A file of earlier states, with what it needs by number.
+struct StateFileRow {
+    name: Hash,
+    held: StateRef,
+    anchors: Vec<StateRef>,
+}
+
+impl StateFileRow {
+    fn read(input: &mut Reader<'_>) -> Result<StateFileRow, CodecError> {
+        let (name, held) = (input.hash()?, state_ref(input)?);
+        let anchors = (0..input.length()?).map(|_| state_ref(input)).collect::<Result<_, _>>()?;
+        Ok(StateFileRow { name, held, anchors })
+    }
 }
 
 /// A branch with its states by number.
@@ -38,14 +55,13 @@ struct ManifestRow {
     created: Time,
     changed: Time,
     stamp: u64,
+    state_entry: u64,
     vectors_fixed: bool,
     state: StateRef,
     base: StateRef,
     settings: Settings,
     checkpoints: BTreeMap<Arc<str>, CheckpointRow>,
-    kept: BTreeMap<Hash, (StateRef, Time)>,
     resolutions: BTreeMap<Arc<str>, Resolution>,
-    purged: BTreeMap<Hash, Hash>,
 }
 
 impl PartReading {
@@ -76,12 +92,22 @@ impl PartReading {
             let id = input.number()?;
             self.branches.entry(id).or_default().read(&mut input, &self.settings)?;
         }
+        if input.byte()? == 1 {
+            self.retained = (0..input.length()?).map(|_| StateFileRow::read(&mut input)).collect::<Result<_, _>>()?;
+        }
+        let settings = &self.settings;
+        let ended = |input: &mut Reader<'_>| {
+            let ended = EndedBranch::read(input)?;
+            Ok(EndedBranch { settings: nth(settings, input.number()?)?.clone(), ..ended })
+        };
+        changes(&mut input, &mut self.ended, |input| input.number(), ended)?;
         if input.is_empty() { Ok(()) } else { Err(CodecError::Number) }
     }
 
     /// Returns what the parts say.
     pub fn finish(mut self, files: &ManifestFiles<'_>, parts: Vec<ManifestPart>) -> Result<Stored, CodecError> {
         let (branches, mut catalog) = (std::mem::take(&mut self.branches), std::mem::take(&mut self.catalog));
+        let (files_of_states, ended) = (std::mem::take(&mut self.retained), std::mem::take(&mut self.ended));
         let mut states = States { read: &self, files, states: HashMap::new(), trees: HashMap::new() };
         for (id, row) in branches {
             let branch = row.branch(BranchId(id), &mut states)?;
@@ -90,6 +116,14 @@ impl PartReading {
             }
             catalog.branches.insert(branch.id, BranchRef::new(branch));
         }
+        let mut retained = Vec::new();
+        for StateFileRow { name, held, anchors } in files_of_states {
+            let held = states.state(held)?;
+            let anchors = anchors.into_iter().map(|anchor| states.state(anchor)).collect::<Result<_, _>>()?;
+            retained.push(Arc::new(files.state_file(WrittenStates { name, held, anchors }).ok_or(CodecError::Number)?));
+        }
+        catalog.retained.files = Arc::new(retained);
+        catalog.retained.ended = ended.into_iter().map(|(entry, ended)| (entry, Arc::new(ended))).collect();
         let states = states.states;
         link(&mut catalog);
         let mut stored = Stored::new(catalog, parts);
@@ -173,7 +207,7 @@ impl ManifestRow {
         (self.name, self.parent, self.root) = (input.text()?.into(), input.number()?, input.number()?);
         (self.number, self.uid, self.mode) = (bits(input.number()?)?, bits(input.number()?)?, bits(input.number()?)?);
         (self.created, self.changed) = (Time(input.signed()?), Time(input.signed()?));
-        (self.stamp, self.vectors_fixed) = (input.number()?, input.byte()? == 1);
+        (self.stamp, self.state_entry, self.vectors_fixed) = (input.number()?, input.number()?, input.byte()? == 1);
         (self.state, self.base) = (state_ref(input)?, state_ref(input)?);
         self.settings = nth(settings, input.number()?)?.clone();
         let text = |input: &mut Reader<'_>| Ok(input.text()?.into());
@@ -182,10 +216,7 @@ impl ManifestRow {
             Ok(CheckpointRow { state, base, seq, time: Time(input.signed()?), text: input.text()?.into() })
         };
         changes(input, &mut self.checkpoints, text, checkpoint)?;
-        let kept = |input: &mut Reader<'_>| Ok((state_ref(input)?, Time(input.signed()?)));
-        changes(input, &mut self.kept, |input| input.hash(), kept)?;
-        changes(input, &mut self.resolutions, text, Resolution::read)?;
-        changes(input, &mut self.purged, |input| input.hash(), |input| input.hash())
+        changes(input, &mut self.resolutions, text, Resolution::read)
     }
 
     /// Returns the branch, without what follows from all of them.
@@ -202,6 +233,7 @@ impl ManifestRow {
             created: self.created,
             changed: self.changed,
             stamp: self.stamp,
+            state_entry: self.state_entry,
             edits: 0,
             state_seq: 0,
             base_seq: 0,
@@ -211,16 +243,11 @@ impl ManifestRow {
             settings: self.settings,
             checkpoints: Default::default(),
             children: Default::default(),
-            kept: Default::default(),
             resolutions: self.resolutions.into_iter().collect(),
-            purged: self.purged.into_iter().collect(),
         };
         for (label, CheckpointRow { state, base, seq, time, text }) in self.checkpoints {
             let (state, base) = (states.state(state)?, states.state(base)?);
             branch.checkpoints.insert(label, Checkpoint { state, base, seq, time, text });
-        }
-        for (head, (state, time)) in self.kept {
-            branch.kept.insert(head, RetainedState { state: states.state(state)?, time });
         }
         Ok(branch)
     }

@@ -22,7 +22,7 @@ use imbl::ordmap::DiffItem;
 use super::{ManifestPart, PART};
 use crate::branch::BranchVersion;
 use crate::memory::Error;
-use crate::memory::catalog::{Branch, Catalog};
+use crate::memory::catalog::{Branch, Catalog, EndedBranch, RetainedStates};
 use crate::memory::storage::trees::TreeStore;
 use crate::object::{BlobStore, Context, Hash, Writer};
 use crate::segment::ContainerWriter;
@@ -220,9 +220,13 @@ impl Stored {
                 }
             }
         }
-        if users.0 + gone.0 + branches.0 == 0 {
+        let files_changed = !Arc::ptr_eq(&before.retained.files, &catalog.retained.files);
+        let ended_changed = before.retained.ended.diff(&catalog.retained.ended).next().is_some();
+        if users.0 + gone.0 + branches.0 == 0 && !files_changed && !ended_changed {
             return Ok(Vec::new());
         }
+        let mut retained = Writer::new();
+        self.retained(&mut retained, &before.retained, &catalog.retained, trees)?;
         let mut out = Writer::new();
         self.sums.take_fresh(&mut out);
         self.trees.take_fresh(&mut out);
@@ -231,20 +235,50 @@ impl Stored {
         for (count, bytes) in [users, gone, branches] {
             out.number(count).raw(bytes.as_slice());
         }
+        out.raw(retained.as_slice());
         Ok(out.finish())
+    }
+
+    /// Appends the files of earlier states, where they are not the same, and what has changed of the branches that have ended.
+    fn retained(
+        &mut self,
+        out: &mut Writer,
+        old: &RetainedStates,
+        new: &RetainedStates,
+        trees: &TreeStore,
+    ) -> Result<(), Error> {
+        if Arc::ptr_eq(&old.files, &new.files) {
+            out.byte(0);
+        } else {
+            out.byte(1).number(new.files.len() as u64);
+            for file in new.files.iter() {
+                out.hash(&file.name());
+                self.write_state(out, file.held(), trees)?;
+                out.number(file.anchors().len() as u64);
+                file.anchors().iter().try_for_each(|anchor| self.write_state(out, anchor, trees))?;
+            }
+        }
+        let write_ended = |out: &mut Writer, ended: &Arc<EndedBranch>| {
+            let mut settings = Writer::new();
+            ended.settings.write(&mut settings);
+            ended.write(out).number(self.settings.number(settings.as_slice()));
+            Ok(())
+        };
+        changes(out, &old.ended, &new.ended, |out, entry| _ = out.number(*entry), write_ended)
     }
 
     /// Appends what a branch is, and what its maps have other than before.
     fn branch(&mut self, out: &mut Writer, old: Option<&Branch>, new: &Branch, trees: &TreeStore) -> Result<(), Error> {
         out.number(new.id.0).text(&new.name).number(new.parent.map_or(0, |id| id.0)).number(new.root.0);
         out.number(u64::from(new.number)).number(u64::from(new.uid)).number(u64::from(new.mode));
-        out.signed(new.created.0).signed(new.changed.0).number(new.stamp).byte(u8::from(new.vectors_fixed));
+        out.signed(new.created.0).signed(new.changed.0).number(new.stamp).number(new.state_entry);
+        out.byte(u8::from(new.vectors_fixed));
         self.write_state(out, &new.state, trees)?;
         self.write_state(out, &new.base, trees)?;
         let mut settings = Writer::new();
         new.settings.write(&mut settings);
         out.number(self.settings.number(settings.as_slice()));
-        let (checkpoints, kept, resolutions, purged) = Default::default();
+        let (checkpoints, resolutions) = Default::default();
         changes(
             out,
             old.map_or(&checkpoints, |old| &old.checkpoints),
@@ -259,32 +293,11 @@ impl Stored {
         )?;
         changes(
             out,
-            old.map_or(&kept, |old| &old.kept),
-            &new.kept,
-            |out, head| _ = out.hash(head),
-            |out, kept| {
-                self.write_state(out, &kept.state, trees)?;
-                out.signed(kept.time.0);
-                Ok(())
-            },
-        )?;
-        changes(
-            out,
             old.map_or(&resolutions, |old| &old.resolutions),
             &new.resolutions,
             |out, id| _ = out.text(id),
             |out, resolution| {
                 resolution.write(out);
-                Ok(())
-            },
-        )?;
-        changes(
-            out,
-            old.map_or(&purged, |old| &old.purged),
-            &new.purged,
-            |out, head| _ = out.hash(head),
-            |out, left| {
-                out.hash(left);
                 Ok(())
             },
         )

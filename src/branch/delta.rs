@@ -1,0 +1,210 @@
+//! The stored form of the records of a state: what it has other than an earlier one. Versions are named by what they are, not
+//! by where they stand, so that moving them changes nothing here.
+//!
+//! ```text
+//!  records n, n × (id · 0 nothing | 1 deleted at time | 2 content hash, modified)
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use imbl::ordmap::DiffItem;
+
+use super::{BranchVersion, Layer, Visible, touched_at_most};
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
+use crate::segment::{Row, Segment, SegmentError};
+use crate::workspace::TreeError;
+
+/// Records that two states may have differently for one to be moved like the other.
+const MOVED_ONE_BY_ONE: usize = 512;
+
+/// Codes of what a record becomes.
+mod code {
+    pub const NOTHING: u8 = 0;
+    pub const DELETED: u8 = 1;
+    pub const VERSION: u8 = 2;
+}
+
+/// Versions of records by what they are, wherever they stand.
+#[derive(Default)]
+pub struct VersionIndex {
+    rows: HashMap<Hash, Vec<(Arc<Segment>, u32)>>,
+}
+
+impl VersionIndex {
+    /// Indexes the rows that some layers see.
+    pub fn new(layers: &[Layer]) -> Result<VersionIndex, SegmentError> {
+        let mut rows: HashMap<Hash, Vec<(Arc<Segment>, u32)>> = HashMap::new();
+        for layer in layers {
+            for row in layer.visible.iter() {
+                rows.entry(layer.segment.hash(row)?).or_default().push((layer.segment.clone(), row));
+            }
+        }
+        Ok(VersionIndex { rows })
+    }
+
+    /// Returns the version of that content that was written then; none where there is none of the content.
+    fn find(&self, hash: &Hash, modified: Time) -> Result<Option<Row>, SegmentError> {
+        let Some(found) = self.rows.get(hash) else { return Ok(None) };
+        for (segment, row) in found.iter().filter(|_| found.len() > 1) {
+            if segment.stamp(*row)?.modified == modified {
+                return Ok(Some(Row::Sealed(segment.clone(), *row)));
+            }
+        }
+        Ok(found.first().map(|(segment, row)| Row::Sealed(segment.clone(), *row)))
+    }
+}
+
+/// What a delta could not be read for.
+#[derive(Debug, thiserror::Error)]
+pub enum DeltaError {
+    /// The bytes are none that this version wrote.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// A segment could not be read.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// A tree of files could not be read or written.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// A version is not where it should be.
+    #[error("the version {0} is not there")]
+    Missing(Hash),
+}
+
+/// The rows that some states need, by segment.
+#[derive(Default)]
+pub struct NeededRows {
+    layers: HashMap<Hash, Layer>,
+}
+
+impl NeededRows {
+    /// Adds a row; one in memory is in no segment.
+    pub fn add(&mut self, row: &Row) {
+        if let Row::Sealed(segment, row) = row {
+            let none = || Layer { segment: segment.clone(), visible: Visible::none(segment.rows()) };
+            self.layers.entry(segment.name()).or_insert_with(none).visible.set(*row, true);
+        }
+    }
+
+    /// Returns the rows as layers, in an order that does not vary.
+    pub fn into_layers(self) -> Vec<Layer> {
+        let mut layers: Vec<Layer> = self.layers.into_values().collect();
+        layers.sort_by_key(|layer| layer.segment.name());
+        layers
+    }
+}
+
+impl BranchVersion {
+    /// Returns the rows of `layers` as one value that is stored and moved as a state is. Equal ids may be visible in it more
+    /// than once, so it is none.
+    pub fn of_rows(layers: Vec<Layer>) -> BranchVersion {
+        BranchVersion { layers, ..BranchVersion::default() }
+    }
+
+    /// Appends what the records of this state are other than those of `before`, and notes the rows that it names; returns how
+    /// many there are, or nothing where there are more than `most`.
+    pub fn write_delta(
+        &self,
+        before: &BranchVersion,
+        most: usize,
+        rows: &mut NeededRows,
+        out: &mut Writer,
+    ) -> Result<Option<usize>, SegmentError> {
+        let Some(ids) = touched_at_most(before, self, most)? else { return Ok(None) };
+        out.number(ids.len() as u64);
+        for id in &ids {
+            out.text(id);
+            match (self.find(id)?, self.deleted_at(id)) {
+                (Some(row), _) => {
+                    out.byte(code::VERSION).hash(&row.hash()?).signed(row.stamp()?.modified.0);
+                    rows.add(&row);
+                }
+                (None, Some(time)) => drop(out.byte(code::DELETED).signed(time.0)),
+                (None, None) => drop(out.byte(code::NOTHING)),
+            }
+        }
+        Ok(Some(ids.len()))
+    }
+
+    /// Returns this state with such a delta applied.
+    pub fn with_delta(&self, input: &mut Reader<'_>, versions: &VersionIndex) -> Result<BranchVersion, DeltaError> {
+        let mut state = self.clone();
+        for _ in 0..input.length()? {
+            let id: Arc<str> = input.text()?.into();
+            match input.byte()? {
+                code::NOTHING => {
+                    state.delete(&id, Time(0))?;
+                    state.graves.remove(&id);
+                }
+                code::DELETED => {
+                    let time = Time(input.signed()?);
+                    state.delete(&id, time)?;
+                    state.mourn(&id, time);
+                }
+                code::VERSION => {
+                    let (hash, modified) = (input.hash()?, Time(input.signed()?));
+                    state.put(versions.find(&hash, modified)?.ok_or(DeltaError::Missing(hash))?)?;
+                }
+                other => return Err(CodecError::Code(other).into()),
+            }
+        }
+        state.head = OnceLock::new();
+        Ok(state)
+    }
+
+    /// Reads over such a delta.
+    pub fn skip_delta(input: &mut Reader<'_>) -> Result<(), CodecError> {
+        for _ in 0..input.length()? {
+            input.text()?;
+            match input.byte()? {
+                code::NOTHING => {}
+                code::DELETED => drop(input.signed()?),
+                code::VERSION => drop((input.hash()?, input.signed()?)),
+                other => return Err(CodecError::Code(other)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with every version that this state sees and `before` does not, wherever it stands.
+    pub fn each_more(&self, before: &BranchVersion, mut each: impl FnMut(Row)) {
+        for change in before.unsealed().diff(self.unsealed()) {
+            if let DiffItem::Add(_, version) | DiffItem::Update { new: (_, version), .. } = change {
+                each(Row::Unsealed(version.clone()));
+            }
+        }
+        for layer in self.layers() {
+            let sealed = |row| Row::Sealed(layer.segment.clone(), row);
+            match before.layers().iter().find(|other| other.segment.name() == layer.segment.name()) {
+                None => layer.visible.iter().for_each(|row| each(sealed(row))),
+                Some(other) => layer.visible.differences(&other.visible, |row| {
+                    if layer.visible.contains(row) {
+                        each(sealed(row));
+                    }
+                }),
+            }
+        }
+    }
+
+    /// Returns this state as it is once `before` has become `moved`, an equal state that stands elsewhere: what both share is
+    /// as there, and of the rest `place` tells where versions are now. Nothing where they share so little that this takes long.
+    pub fn moved_like(
+        &self,
+        before: &BranchVersion,
+        moved: &BranchVersion,
+        place: impl Fn(&Row) -> Option<Row>,
+    ) -> Result<Option<BranchVersion>, SegmentError> {
+        let Some(touched) = touched_at_most(before, self, MOVED_ONE_BY_ONE)? else { return Ok(None) };
+        let mut next = moved.clone();
+        for id in touched {
+            next.take_over(&id, self)?;
+            if let Some(row) = next.find(&id)?.and_then(|row| place(&row)) {
+                next.put(row)?;
+            }
+        }
+        next.settle_files(self.files.clone());
+        next.head = self.head.clone();
+        Ok(Some(next))
+    }
+}

@@ -1,0 +1,72 @@
+//! A file of earlier states of branches, each as what it has other than one before.
+//!
+//! The file holds no records and no contents of files: it names them by what they are. Where they stand is told by `held`, the
+//! rows and chunks that its states need, and by `anchors`, whole states that deltas begin with. Both are moved like any other
+//! state; the file never changes.
+//!
+//! ```text
+//!  section 0  steps, in the order of their entries:
+//!             state   0 anchor's number | 1 + number of the step before it · records · files
+//!             records a delta (branch/delta.rs)
+//!             files   0 the same | 1 transfers · delta (workspace/delta.rs, chunks by hash)
+//!             base    0 that of the step before | 1 anchor's number | 2 number of a step
+//!  section 1  u64 for each step: where it ends in section 0
+//!  section 2  the index, a row for each step, in order of branch and entry:
+//!             branch u64 · entry u64 · time i64 · owner u32 · flags u32 (1 pinned) · step u32 · zeros u32
+//! ```
+
+mod read;
+mod write;
+
+use std::sync::Arc;
+
+use super::BranchVersion;
+use crate::object::Time;
+
+pub use read::StateFile;
+pub use write::{WrittenStates, write_state_file};
+
+/// Kind byte of the file.
+const KIND: u8 = 0x7C;
+/// Bytes of a row of the index.
+const ROW_BYTES: usize = 40;
+/// The flag of a pinned state.
+const PINNED: u32 = 1;
+
+/// Codes of a step.
+mod code {
+    pub const SAME: u8 = 0;
+    pub const CHANGED: u8 = 1;
+    pub const BASE_OF_BEFORE: u8 = 0;
+    pub const BASE_ANCHOR: u8 = 1;
+    pub const BASE_STEP: u8 = 2;
+}
+
+/// Names a state: the branch's number, and that of the entry that it stands behind.
+pub type StateKey = (u64, u64);
+
+/// A state of a branch that stays readable.
+#[derive(Clone)]
+pub struct RetainedState {
+    /// When the entry was made.
+    pub time: Time,
+    /// Who owned the branch.
+    pub owner: u32,
+    /// Whether the next step may be taken back as a whole, such as a merge: it stays as long as any other does.
+    pub is_pinned: bool,
+    /// What the branch held.
+    pub state: Arc<BranchVersion>,
+    /// The base that the branch had with it.
+    pub base: Arc<BranchVersion>,
+}
+
+/// What is known of a state without reading it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StateInfo {
+    /// The branch, and the entry that it stands behind.
+    pub key: StateKey,
+    /// When the entry was made.
+    pub time: Time,
+    /// Whether it stays as long as any other does.
+    pub is_pinned: bool,
+}

@@ -1,0 +1,276 @@
+//! Reading a file of states.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, OnceLock};
+
+use super::{KIND, PINNED, ROW_BYTES, RetainedState, StateInfo, StateKey, WrittenStates, code};
+use crate::branch::{BranchVersion, DeltaError, VersionIndex};
+use crate::object::{BlobStore, CodecError, Hash, Reader, Time};
+use crate::segment::{Container, SegmentError};
+use crate::sync::Mutex;
+use crate::workspace::{HeldChunks, Transfers};
+
+/// States that are remembered once they were read.
+const REMEMBERED: usize = 64;
+
+/// An open file of states.
+pub struct StateFile {
+    container: Arc<Container>,
+    /// The rows and chunks that its states need.
+    held: Arc<BranchVersion>,
+    /// Whole states that its steps refer to.
+    anchors: Vec<Arc<BranchVersion>>,
+    places: OnceLock<Places>,
+    remembered: Mutex<VecDeque<(u64, Arc<BranchVersion>)>>,
+}
+
+/// What is needed, by what it is.
+struct Places {
+    versions: VersionIndex,
+    chunks: HeldChunks,
+}
+
+/// A row of the index.
+struct IndexRow {
+    info: StateInfo,
+    owner: u32,
+    step: u64,
+}
+
+impl StateFile {
+    /// Opens a file with what it needs beside itself.
+    pub fn open(blobs: &BlobStore, written: WrittenStates) -> Result<StateFile, SegmentError> {
+        let container = Arc::new(Container::open(blobs, written.name, KIND)?);
+        Ok(StateFile::with(container, written.held, written.anchors))
+    }
+
+    /// Checks a file that nothing names; nothing where it is of another kind.
+    pub fn check(blobs: &BlobStore, name: Hash) -> Option<Result<(), SegmentError>> {
+        Container::open(blobs, name, KIND).ok().map(|file| file.verify())
+    }
+
+    fn with(container: Arc<Container>, held: Arc<BranchVersion>, anchors: Vec<Arc<BranchVersion>>) -> StateFile {
+        StateFile { container, held, anchors, places: OnceLock::new(), remembered: Mutex::default() }
+    }
+
+    /// Returns the same file with what it needs standing elsewhere.
+    pub fn moved(&self, mut place: impl FnMut(&Arc<BranchVersion>) -> Arc<BranchVersion>) -> StateFile {
+        let (held, anchors) = (place(&self.held), self.anchors.iter().map(place).collect());
+        StateFile::with(self.container.clone(), held, anchors)
+    }
+
+    /// Returns the file's name.
+    pub fn name(&self) -> Hash {
+        self.container.name()
+    }
+
+    /// Returns the bytes of the file.
+    pub fn length(&self) -> u64 {
+        self.container.length()
+    }
+
+    /// Returns the rows and chunks that its states need. It is no state.
+    pub fn held(&self) -> &Arc<BranchVersion> {
+        &self.held
+    }
+
+    /// Returns the whole states that it needs.
+    pub fn anchors(&self) -> &[Arc<BranchVersion>] {
+        &self.anchors
+    }
+
+    /// Checks every byte.
+    pub fn verify(&self) -> Result<(), SegmentError> {
+        self.container.verify()
+    }
+
+    /// Returns the number of its states.
+    pub fn count(&self) -> Result<usize, SegmentError> {
+        Ok(self.container.section(2)?.len() / ROW_BYTES)
+    }
+
+    /// Returns what is known of all its states, in order of branch and entry.
+    pub fn infos(&self) -> Result<Vec<StateInfo>, SegmentError> {
+        (0..self.count()?).map(|row| self.row(row).map(|row| row.info)).collect()
+    }
+
+    /// Returns the newest state of a branch at or before an entry.
+    pub fn before(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
+        let row = self.rows_until((branch, entry))?;
+        let Some(row) = row.checked_sub(1) else { return Ok(None) };
+        Ok(Some(self.row(row)?.info).filter(|info| info.key.0 == branch))
+    }
+
+    /// Returns the oldest state of a branch.
+    pub fn oldest(&self, branch: u64) -> Result<Option<StateInfo>, SegmentError> {
+        let row = self.rows_until((branch, 0))?;
+        if row >= self.count()? {
+            return Ok(None);
+        }
+        Ok(Some(self.row(row)?.info).filter(|info| info.key.0 == branch))
+    }
+
+    /// Returns the newest state of a branch at or before a time.
+    pub fn newest_at(&self, branch: u64, time: Time) -> Result<Option<StateInfo>, SegmentError> {
+        let (mut low, mut high) = (self.rows_until((branch, 0))?, self.rows_until((branch, u64::MAX))?);
+        let first = low;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.row(middle)?.info.time <= time { low = middle + 1 } else { high = middle }
+        }
+        if low == first { Ok(None) } else { self.row(low - 1).map(|row| Some(row.info)) }
+    }
+
+    /// Reads a state; none where it is not here.
+    pub fn state(&self, key: StateKey) -> Result<Option<RetainedState>, DeltaError> {
+        let Some(row) = self.rows_until(key)?.checked_sub(1) else { return Ok(None) };
+        let IndexRow { info, owner, step } = self.row(row)?;
+        if info.key != key {
+            return Ok(None);
+        }
+        let (state, base) = (self.step(step)?, self.base(step)?);
+        Ok(Some(RetainedState { time: info.time, owner, is_pinned: info.is_pinned, state, base }))
+    }
+
+    /// Reads all states, in the order of their entries: each from the one before it.
+    pub fn all(&self) -> Result<BTreeMap<StateKey, RetainedState>, DeltaError> {
+        let mut keys: Vec<StateKey> = self.infos()?.into_iter().map(|info| info.key).collect();
+        keys.sort_by_key(|(branch, entry)| (*entry, *branch));
+        let mut states = BTreeMap::new();
+        for key in keys {
+            states.extend(self.state(key)?.map(|state| (key, state)));
+        }
+        Ok(states)
+    }
+
+    /// Returns the number of rows that are not behind a key.
+    fn rows_until(&self, key: StateKey) -> Result<usize, SegmentError> {
+        let (mut low, mut high) = (0, self.count()?);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.row(middle)?.info.key <= key { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+
+    fn row(&self, row: usize) -> Result<IndexRow, SegmentError> {
+        let bytes = self.container.section(2)?.get(row * ROW_BYTES..(row + 1) * ROW_BYTES);
+        let bytes = bytes.ok_or_else(|| self.container.damaged(2, "a row of the index is not there"))?;
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
+        let info = StateInfo {
+            key: (word(0), word(8)),
+            time: Time(word(16).cast_signed()),
+            is_pinned: half(28) & PINNED != 0,
+        };
+        Ok(IndexRow { info, owner: half(24), step: u64::from(half(32)) })
+    }
+
+    fn bytes_of(&self, step: u64) -> Result<&[u8], SegmentError> {
+        let (steps, ends) = (self.container.section(0)?, self.container.section(1)?);
+        let end = |step: u64| {
+            let at = usize::try_from(step).ok()?.checked_mul(8)?;
+            let bytes = ends.get(at..at.checked_add(8)?)?;
+            usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok()
+        };
+        let start = if step == 0 { Some(0) } else { end(step - 1) };
+        let found = start.zip(end(step)).and_then(|(start, end)| steps.get(start..end));
+        found.ok_or_else(|| self.container.damaged(1, "a step is not where it should be"))
+    }
+
+    /// Returns the state of a step: from the nearest one that is at hand on.
+    fn step(&self, step: u64) -> Result<Arc<BranchVersion>, DeltaError> {
+        let (mut deltas, mut at) = (Vec::new(), step);
+        let mut state = loop {
+            if let Some(known) = self.recall(at) {
+                break known;
+            }
+            let mut input = Reader::new(self.bytes_of(at)?);
+            match input.number()?.checked_sub(1) {
+                None => break self.anchor(input.number()?)?,
+                Some(before) if before < at => {
+                    deltas.push(input);
+                    at = before;
+                }
+                Some(_) => return Err(CodecError::Number.into()),
+            }
+        };
+        for mut input in deltas.into_iter().rev() {
+            state = Arc::new(self.apply(&state, &mut input)?);
+        }
+        self.remember(step, &state);
+        Ok(state)
+    }
+
+    fn apply(&self, before: &BranchVersion, input: &mut Reader<'_>) -> Result<BranchVersion, DeltaError> {
+        let places = self.places()?;
+        let mut state = before.with_delta(input, &places.versions)?;
+        if input.byte()? == code::CHANGED {
+            let transfers = Transfers::read(input)?;
+            let files = before.files().with_held_delta(input.bytes()?, &places.chunks)?;
+            state.set_files(files.with_transfers(transfers));
+        }
+        Ok(state)
+    }
+
+    /// Returns the base of a step.
+    fn base(&self, mut step: u64) -> Result<Arc<BranchVersion>, DeltaError> {
+        loop {
+            let mut input = Reader::new(self.bytes_of(step)?);
+            let before = input.number()?.checked_sub(1);
+            match before {
+                None => drop(input.number()?),
+                Some(_) => skip_state(&mut input)?,
+            }
+            match (input.byte()?, before) {
+                (code::BASE_OF_BEFORE, Some(before)) if before < step => step = before,
+                (code::BASE_ANCHOR, _) => return self.anchor(input.number()?),
+                (code::BASE_STEP, _) => {
+                    let other = input.number()?;
+                    return if other < step { self.step(other) } else { Err(CodecError::Number.into()) };
+                }
+                (other, _) => return Err(CodecError::Code(other).into()),
+            }
+        }
+    }
+
+    fn anchor(&self, number: u64) -> Result<Arc<BranchVersion>, DeltaError> {
+        let anchor = usize::try_from(number).ok().and_then(|number| self.anchors.get(number));
+        anchor.cloned().ok_or_else(|| CodecError::Number.into())
+    }
+
+    fn places(&self) -> Result<&Places, DeltaError> {
+        if let Some(places) = self.places.get() {
+            return Ok(places);
+        }
+        let versions = VersionIndex::new(self.held.layers())?;
+        let chunks = HeldChunks::of(self.held.files());
+        Ok(self.places.get_or_init(|| Places { versions, chunks }))
+    }
+
+    fn recall(&self, step: u64) -> Option<Arc<BranchVersion>> {
+        let remembered = self.remembered.lock();
+        remembered.iter().find(|(number, _)| *number == step).map(|(_, state)| state.clone())
+    }
+
+    fn remember(&self, step: u64, state: &Arc<BranchVersion>) {
+        let mut remembered = self.remembered.lock();
+        if remembered.iter().any(|(number, _)| *number == step) {
+            return;
+        }
+        remembered.push_back((step, state.clone()));
+        if remembered.len() > REMEMBERED {
+            remembered.pop_front();
+        }
+    }
+}
+
+/// Reads over what a step's state is.
+fn skip_state(input: &mut Reader<'_>) -> Result<(), DeltaError> {
+    BranchVersion::skip_delta(input)?;
+    if input.byte()? == code::CHANGED {
+        Transfers::read(input)?;
+        input.bytes()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! Writing a file of states.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::{KIND, PINNED, RetainedState, StateKey, code};
+use crate::branch::delta::NeededRows;
+use crate::branch::{BranchVersion, DeltaError};
+use crate::object::{BlobStore, Hash, Writer};
+use crate::segment::ContainerWriter;
+use crate::workspace::HeldChunks;
+
+/// Records that one step may have other than the one before, beyond which it is an anchor.
+const STEP_RECORDS_MAX: usize = 1024;
+/// Bytes that the files of one step may take, likewise.
+const STEP_FILE_BYTES_MAX: usize = 64 << 10;
+/// Records and kilobytes of files that a row of steps may change, beyond which the next is an anchor: what is read for one state.
+const ROW_COST_MAX: usize = 4096;
+
+/// A file that was written, with what it needs beside itself.
+pub struct WrittenStates {
+    /// Its name.
+    pub name: Hash,
+    /// The rows and chunks that its states need.
+    pub held: Arc<BranchVersion>,
+    /// The states that are not in it.
+    pub anchors: Vec<Arc<BranchVersion>>,
+}
+
+/// What later steps may refer to.
+#[derive(Clone)]
+struct Step {
+    number: u64,
+    cost: usize,
+    state: Arc<BranchVersion>,
+    base: Arc<BranchVersion>,
+}
+
+#[derive(Default)]
+struct StepWriter {
+    out: Writer,
+    ends: Vec<u64>,
+    rows: NeededRows,
+    chunks: HeldChunks,
+    anchors: Vec<Arc<BranchVersion>>,
+    /// The last step of each branch.
+    last: HashMap<u64, Step>,
+    /// Steps by the heads of their states.
+    heads: HashMap<Hash, Step>,
+}
+
+/// Writes states, all of them sealed, into one file. `parent_of` tells the parent of a branch where that is known.
+pub fn write_state_file(
+    blobs: &BlobStore,
+    states: &BTreeMap<StateKey, RetainedState>,
+    parent_of: impl Fn(u64) -> Option<u64>,
+) -> Result<WrittenStates, DeltaError> {
+    let mut order: Vec<(&StateKey, &RetainedState)> = states.iter().collect();
+    order.sort_by_key(|((branch, entry), _)| (*entry, *branch));
+    let (mut steps, mut index) = (StepWriter::default(), Writer::new());
+    let mut numbers = HashMap::new();
+    for (key, retained) in order {
+        if let Some(parent) = parent_of(key.0) {
+            steps.add_base(parent, &retained.base)?;
+        }
+        numbers.insert(*key, steps.ends.len() as u32);
+        steps.add(key.0, retained)?;
+    }
+    for (key, retained) in states {
+        let flags = if retained.is_pinned { PINNED } else { 0 };
+        index.raw(&key.0.to_le_bytes()).raw(&key.1.to_le_bytes()).raw(&retained.time.0.to_le_bytes());
+        index.raw(&retained.owner.to_le_bytes()).raw(&flags.to_le_bytes());
+        index.raw(&numbers[key].to_le_bytes()).raw(&[0; 4]);
+    }
+    let ends: Vec<u8> = steps.ends.iter().flat_map(|end| end.to_le_bytes()).collect();
+    let mut file = ContainerWriter::new(blobs)?;
+    for section in [steps.out.as_slice(), &ends, index.as_slice()] {
+        file.begin()?;
+        file.write(section)?;
+    }
+    let name = file.finish(KIND, &[])?;
+    let mut held = BranchVersion::of_rows(steps.rows.into_layers());
+    held.settle_files(steps.chunks.tree()?);
+    Ok(WrittenStates { name, held: Arc::new(held), anchors: steps.anchors })
+}
+
+impl StepWriter {
+    /// Adds a base that is not among the states, because its parent does not keep it any more, as if the parent did: forks of
+    /// states close together are close together, too.
+    fn add_base(&mut self, parent: u64, base: &Arc<BranchVersion>) -> Result<(), DeltaError> {
+        if self.heads.contains_key(&base.head()) {
+            return Ok(());
+        }
+        let before = self.last.get(&parent).cloned();
+        let of_parent = before.as_ref().map_or(base, |step| &step.base).clone();
+        self.add_step(parent, before, base, of_parent)
+    }
+
+    fn add(&mut self, branch: u64, retained: &RetainedState) -> Result<(), DeltaError> {
+        // The last state of its branch, or the one that it was forked from.
+        let before = self.last.get(&branch).or_else(|| self.heads.get(&retained.base.head())).cloned();
+        self.add_step(branch, before, &retained.state, retained.base.clone())
+    }
+
+    /// Adds a state of a branch as a change of the step before, where that is not large or far from a whole state.
+    fn add_step(
+        &mut self,
+        branch: u64,
+        before: Option<Step>,
+        state: &Arc<BranchVersion>,
+        base: Arc<BranchVersion>,
+    ) -> Result<(), DeltaError> {
+        let number = self.ends.len() as u64;
+        let mut cost = 0;
+        let delta = match &before {
+            Some(step) if step.cost <= ROW_COST_MAX => self.delta(&step.state, state)?.map(|delta| (step, delta)),
+            _ => None,
+        };
+        match delta {
+            Some((step, (bytes, more))) => {
+                cost = step.cost + more;
+                self.out.number(step.number + 1).raw(&bytes);
+                self.base(Some(step), &base);
+            }
+            None => {
+                let anchor = self.anchor(state);
+                self.out.number(0).number(anchor);
+                self.base(None, &base);
+            }
+        }
+        self.ends.push(self.out.as_slice().len() as u64);
+        let step = Step { number, cost, state: state.clone(), base };
+        self.heads.entry(state.head()).or_insert_with(|| step.clone());
+        self.last.insert(branch, step);
+        Ok(())
+    }
+
+    /// Returns a delta with its cost; nothing where it is better written whole.
+    fn delta(&mut self, before: &BranchVersion, state: &BranchVersion) -> Result<Option<(Vec<u8>, usize)>, DeltaError> {
+        let mut out = Writer::new();
+        let Some(records) = state.write_delta(before, STEP_RECORDS_MAX, &mut self.rows, &mut out)? else {
+            return Ok(None);
+        };
+        if state.files().is_clone_of(before.files()) {
+            out.byte(code::SAME);
+            return Ok(Some((out.finish(), records + 1)));
+        }
+        let files = state.files().held_delta_from(before.files(), &mut self.chunks)?;
+        if files.len() > STEP_FILE_BYTES_MAX {
+            return Ok(None);
+        }
+        out.byte(code::CHANGED);
+        state.files().transfers().write(&mut out);
+        out.bytes(&files);
+        Ok(Some((out.finish(), records + 1 + files.len() / 1024)))
+    }
+
+    fn base(&mut self, before: Option<&Step>, base: &Arc<BranchVersion>) {
+        if before.is_some_and(|step| Arc::ptr_eq(&step.base, base)) {
+            self.out.byte(code::BASE_OF_BEFORE);
+        } else if let Some(step) = self.heads.get(&base.head()) {
+            self.out.byte(code::BASE_STEP).number(step.number);
+        } else {
+            let anchor = self.anchor(base);
+            self.out.byte(code::BASE_ANCHOR).number(anchor);
+        }
+    }
+
+    fn anchor(&mut self, state: &Arc<BranchVersion>) -> u64 {
+        let known = self.anchors.iter().position(|anchor| Arc::ptr_eq(anchor, state));
+        known.unwrap_or_else(|| {
+            self.anchors.push(state.clone());
+            self.anchors.len() - 1
+        }) as u64
+    }
+}

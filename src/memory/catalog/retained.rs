@@ -1,0 +1,331 @@
+//! States that stay readable for `config/keep`, and branches that have ended.
+//!
+//! What happened since the last seal is here as it was; a seal writes it into files, which are read when somebody looks. Which
+//! states stay is decided alike in both places.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use super::settings::{Setting, Settings};
+use super::{Branch, BranchId, Catalog, without_orphans};
+use crate::branch::{BranchVersion, RetainedState, StateFile, StateInfo, StateKey};
+use crate::memory::Error;
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
+
+/// Entries of a branch whose states stay, however close together they are.
+const NEWEST: usize = 1000;
+/// States of one branch since the last seal from which on some of them go.
+const THINNED: u32 = 2 * NEWEST as u32;
+
+/// The states that stay readable, and the branches that have ended.
+#[derive(Clone, Default)]
+pub struct RetainedStates {
+    /// Those that are in no file yet, by branch and entry.
+    pub recent: OrdMap<(BranchId, u64), RecentState>,
+    /// The files of all others, oldest first.
+    pub files: Arc<Vec<Arc<StateFile>>>,
+    /// Branches that were discarded or merged, by the entry that did so.
+    pub ended: OrdMap<u64, Arc<EndedBranch>>,
+}
+
+/// A state that is in no file yet.
+#[derive(Clone)]
+pub struct RecentState {
+    pub retained: RetainedState,
+    /// How many states of the branch are before it here.
+    position: u32,
+}
+
+/// What is remembered of a branch that was discarded or merged. What it held is the state behind its last entry.
+#[derive(Clone)]
+pub struct EndedBranch {
+    pub id: BranchId,
+    pub name: Arc<str>,
+    pub path: Arc<str>,
+    pub parent: Option<BranchId>,
+    pub uid: u32,
+    pub mode: u32,
+    /// When it was made.
+    pub created: Time,
+    /// When it ended.
+    pub ended: Time,
+    /// Whether it was merged.
+    pub is_merged: bool,
+    /// The entry that gave it its last state.
+    pub last_entry: u64,
+    pub settings: Settings,
+}
+
+/// It never changes.
+impl PartialEq for EndedBranch {
+    fn eq(&self, other: &EndedBranch) -> bool {
+        self.id == other.id
+    }
+}
+
+impl EndedBranch {
+    /// Appends the stored form, without the settings.
+    pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
+        out.number(self.id.0).text(&self.name).text(&self.path).number(self.parent.map_or(0, |id| id.0));
+        out.number(u64::from(self.uid)).number(u64::from(self.mode)).signed(self.created.0).signed(self.ended.0);
+        out.byte(u8::from(self.is_merged)).number(self.last_entry)
+    }
+
+    /// Reads the stored form; the settings are the default ones.
+    pub fn read(input: &mut Reader<'_>) -> Result<EndedBranch, CodecError> {
+        let narrow = |number: u64| u32::try_from(number).map_err(|_| CodecError::Number);
+        let (id, name, path) = (BranchId(input.number()?), input.text()?.into(), input.text()?.into());
+        let parent = Some(BranchId(input.number()?)).filter(|id| id.0 != 0);
+        let (uid, mode) = (narrow(input.number()?)?, narrow(input.number()?)?);
+        let (created, ended) = (Time(input.signed()?), Time(input.signed()?));
+        let (is_merged, last_entry) = (input.byte()? == 1, input.number()?);
+        let settings = Settings::default();
+        Ok(EndedBranch { id, name, path, parent, uid, mode, created, ended, is_merged, last_entry, settings })
+    }
+}
+
+/// How long states of a branch stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Nanoseconds that a state stays readable after it was left.
+    pub keep: i64,
+    /// Of states within so many nanoseconds the newest stays; 0 for all.
+    pub every: i64,
+}
+
+impl Retention {
+    /// Returns what the settings of a branch say.
+    pub fn of(settings: &Settings) -> Retention {
+        let keep = settings.duration(Setting::Keep).unwrap_or_default();
+        Retention { keep, every: settings.duration(Setting::KeepEvery).unwrap_or_default() }
+    }
+
+    /// Tells of states of one branch, oldest first, which of them stay. `newer` is how many more there are, and `ended` when the
+    /// last one was left, if the branch has another by now.
+    pub fn stay(&self, states: &[StateInfo], newer: usize, left: Option<Time>, now: Time) -> Vec<bool> {
+        if self.keep <= 0 {
+            return vec![false; states.len()];
+        }
+        let bucket = |time: Time| if self.every > 0 { time.0.div_euclid(self.every) } else { time.0 };
+        let next = |place: usize| states.get(place + 1).map(|next| next.time);
+        let stays = |(place, state): (usize, &StateInfo)| {
+            let after = next(place).or(left);
+            if after.is_some_and(|left| now.0.saturating_sub(left.0) >= self.keep) {
+                return false;
+            }
+            let is_new = states.len() - place + newer <= NEWEST;
+            is_new
+                || state.is_pinned
+                || self.every == 0
+                || after.is_none_or(|after| bucket(after) != bucket(state.time))
+        };
+        states.iter().enumerate().map(stays).collect()
+    }
+}
+
+impl RetainedStates {
+    /// Notes what a branch is behind an entry.
+    pub(super) fn push(&mut self, branch: &Branch, entry: u64, time: Time, is_pinned: bool) {
+        let retention = Retention::of(&branch.settings);
+        if retention.keep <= 0 {
+            return;
+        }
+        let position = self.newest_of(branch.id).map_or(0, |newest| newest.position + 1);
+        let (state, base) = (without_orphans(&branch.state), branch.base.clone());
+        let retained = RetainedState { time, owner: branch.uid, is_pinned, state, base };
+        self.recent.insert((branch.id, entry), RecentState { retained, position });
+        if position >= THINNED {
+            self.thin(branch.id, retention, time);
+        }
+    }
+
+    /// Keeps the state that a branch has as long as any other: what comes next may be taken back.
+    pub(super) fn pin(&mut self, branch: &Branch) {
+        let key = (branch.id, branch.state_entry);
+        match self.recent.get_mut(&key) {
+            Some(recent) => recent.retained.is_pinned = true,
+            None => self.push(branch, branch.state_entry, branch.changed, true),
+        }
+    }
+
+    fn newest_of(&self, branch: BranchId) -> Option<&RecentState> {
+        self.recent.range((branch, 0)..=(branch, u64::MAX)).next_back().map(|(_, recent)| recent)
+    }
+
+    fn thin(&mut self, branch: BranchId, retention: Retention, now: Time) {
+        let of_branch = self.recent.range((branch, 0)..=(branch, u64::MAX));
+        let infos: Vec<StateInfo> = of_branch.map(|(key, recent)| recent.info(*key)).collect();
+        let stays = retention.stay(&infos, 0, None, now);
+        let mut position = 0;
+        for (info, stays) in infos.iter().zip(stays) {
+            let key = (branch, info.key.1);
+            match self.recent.get_mut(&key) {
+                Some(recent) if stays => {
+                    recent.position = position;
+                    position += 1;
+                }
+                _ => drop(self.recent.remove(&key)),
+            }
+        }
+    }
+
+    /// Returns what a branch was behind an entry; none where that is not kept.
+    pub fn find(&self, branch: BranchId, entry: u64) -> Result<Option<RetainedState>, Error> {
+        if let Some(recent) = self.recent.get(&(branch, entry)) {
+            return Ok(Some(recent.retained.clone()));
+        }
+        for file in self.files.iter().rev() {
+            if let Some(state) = file.state((branch.0, entry))? {
+                return Ok(Some(state));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the newest state of a branch that is kept, at or before an entry.
+    pub fn newest_until(&self, branch: BranchId, entry: u64) -> Result<Option<StateInfo>, Error> {
+        let recent = self.recent.range((branch, 0)..=(branch, entry)).next_back();
+        let mut newest = recent.map(|(key, recent)| recent.info(*key));
+        for file in self.files.iter() {
+            let found = file.before(branch.0, entry)?;
+            newest = newest.into_iter().chain(found).max_by_key(|info| info.key);
+        }
+        Ok(newest)
+    }
+
+    /// Returns the newest state of a branch that is kept, at or before a time.
+    pub fn newest_at(&self, branch: BranchId, time: Time) -> Result<Option<StateInfo>, Error> {
+        let recent = self.recent.range((branch, 0)..=(branch, u64::MAX)).rev();
+        let recent = recent.map(|(key, recent)| recent.info(*key)).find(|info| info.time <= time);
+        let mut newest = recent;
+        for file in self.files.iter() {
+            newest = newest.into_iter().chain(file.newest_at(branch.0, time)?).max_by_key(|info| info.key);
+        }
+        Ok(newest)
+    }
+
+    /// Returns the oldest state of a branch that is kept.
+    pub fn oldest(&self, branch: BranchId) -> Result<Option<StateInfo>, Error> {
+        let recent = self.recent.range((branch, 0)..=(branch, u64::MAX)).next();
+        let mut oldest = recent.map(|(key, recent)| recent.info(*key));
+        for file in self.files.iter() {
+            oldest = oldest.into_iter().chain(file.oldest(branch.0)?).min_by_key(|info| info.key);
+        }
+        Ok(oldest)
+    }
+
+    /// Looks through all kept states of a branch until one is what is looked for; each comes with another one that was looked at.
+    pub fn find_in<T>(
+        &self,
+        branch: BranchId,
+        mut look: impl FnMut(&BranchVersion, &BranchVersion) -> Result<Option<T>, Error>,
+    ) -> Result<Option<T>, Error> {
+        let mut before = Arc::new(BranchVersion::default());
+        for (_, recent) in self.recent.range((branch, 0)..=(branch, u64::MAX)) {
+            if let Some(found) = look(&recent.retained.state, &before)? {
+                return Ok(Some(found));
+            }
+            before = recent.retained.state.clone();
+        }
+        for file in self.files.iter().rev() {
+            for info in file.infos()?.into_iter().filter(|info| info.key.0 == branch.0) {
+                let Some(retained) = file.state(info.key)? else { continue };
+                if let Some(found) = look(&retained.state, &before)? {
+                    return Ok(Some(found));
+                }
+                before = retained.state;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Notes that a branch ends.
+    pub(super) fn end(&mut self, branch: &Branch, entry: u64, time: Time, is_merged: bool) {
+        if Retention::of(&branch.settings).keep <= 0 {
+            return;
+        }
+        self.pin(branch);
+        let ended = EndedBranch {
+            id: branch.id,
+            name: branch.name.clone(),
+            path: branch.path.clone(),
+            parent: branch.parent,
+            uid: branch.uid,
+            mode: branch.mode,
+            created: branch.created,
+            ended: time,
+            is_merged,
+            last_entry: branch.state_entry,
+            settings: branch.settings.clone(),
+        };
+        self.ended.insert(entry, Arc::new(ended));
+    }
+
+    /// Lets go of the older half of the files, and where there are none of all states that are in none; returns how many files
+    /// went.
+    pub(in crate::memory) fn drop_oldest(&mut self) -> usize {
+        let gone = self.files.len().div_ceil(2);
+        self.files = Arc::new(self.files[gone..].to_vec());
+        if gone == 0 {
+            self.recent = OrdMap::new();
+        }
+        gone
+    }
+
+    /// Puts states in the place of those of that branch and entry, and lets go of some files.
+    pub(super) fn replace(&mut self, states: Vec<(StateKey, RetainedState)>, files: &[Hash]) {
+        for ((branch, entry), retained) in states {
+            let position = self.recent.get(&(BranchId(branch), entry)).map_or(0, |recent| recent.position);
+            self.recent.insert((BranchId(branch), entry), RecentState { retained, position });
+        }
+        if !files.is_empty() {
+            let left = self.files.iter().filter(|file| !files.contains(&file.name()));
+            self.files = Arc::new(left.cloned().collect());
+        }
+    }
+
+    /// Calls `each` with every state that is held in memory, also with what is none and holds rows and chunks of others.
+    pub fn each_held(&self, each: &mut impl FnMut(&Arc<BranchVersion>)) {
+        for recent in self.recent.values() {
+            each(&recent.retained.state);
+            each(&recent.retained.base);
+        }
+        for file in self.files.iter() {
+            each(file.held());
+            file.anchors().iter().for_each(&mut *each);
+        }
+    }
+}
+
+/// It is the very same, wherever equal ones stand.
+impl PartialEq for RecentState {
+    fn eq(&self, other: &RecentState) -> bool {
+        let (one, two) = (&self.retained, &other.retained);
+        Arc::ptr_eq(&one.state, &two.state)
+            && Arc::ptr_eq(&one.base, &two.base)
+            && (one.time, one.owner, one.is_pinned, self.position)
+                == (two.time, two.owner, two.is_pinned, other.position)
+    }
+}
+
+impl RecentState {
+    /// The same state standing elsewhere.
+    pub fn with(&self, state: Arc<BranchVersion>, base: Arc<BranchVersion>) -> RecentState {
+        RecentState { retained: RetainedState { state, base, ..self.retained.clone() }, position: self.position }
+    }
+
+    fn info(&self, (branch, entry): (BranchId, u64)) -> StateInfo {
+        let RetainedState { time, is_pinned, .. } = self.retained;
+        StateInfo { key: (branch.0, entry), time, is_pinned }
+    }
+}
+
+impl Catalog {
+    /// Returns the name of the root branch above a branch, whether it lives or has ended; nothing where neither is known.
+    pub fn root_name(&self, branch: BranchId) -> Option<&str> {
+        let live = self.branches.get(&branch).map(|branch| &*branch.path);
+        let path = live.or_else(|| self.retained.ended.values().find(|it| it.id == branch).map(|it| &*it.path))?;
+        path.split('/').next()
+    }
+}

@@ -1,0 +1,183 @@
+//! Earlier states on their way out of memory: a seal writes them into files, and those that need not stay go.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use crate::branch::{RetainedState, StateFile, StateInfo, StateKey, write_state_file};
+use crate::memory::Error;
+use crate::memory::catalog::{BranchId, Catalog, EndedBranch, Retention};
+use crate::object::{BlobStore, Time};
+
+/// States of a file, and of newer ones, that a seal writes again together.
+const MERGED_STATES_MAX: usize = 4096;
+/// Files with fewer states are merged with any that are newer.
+const MERGED_STATES_MIN: usize = 16;
+/// States of one file at the most: reading all of them takes some 5 KiB each.
+const FILE_STATES_MAX: usize = 8192;
+/// A file is written again where one in so many of its states need not stay.
+const OUTDATED_SHARE: usize = 4;
+
+/// Which of the files of earlier states a seal looks through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::memory) enum Thinning {
+    /// The newest, if it is small.
+    Newest,
+    /// All.
+    All,
+}
+
+impl Catalog {
+    /// Writes the earlier states that are in no file yet into one, with those of the newest file while that is small, and lets
+    /// those go that need not stay; returns whether there are files that are not in use any more. All states are sealed.
+    pub(in crate::memory) fn write_retained(
+        &mut self,
+        blobs: &BlobStore,
+        now: Time,
+        thinning: Thinning,
+    ) -> Result<bool, Error> {
+        let mut newer = NewerStates::default();
+        let mut files = self.retained.files.to_vec();
+        let recent = std::mem::replace(&mut self.retained.recent, OrdMap::new());
+        let mut states: BTreeMap<StateKey, RetainedState> =
+            recent.into_iter().map(|((branch, entry), recent)| ((branch.0, entry), recent.retained)).collect();
+        let mut is_changed = !states.is_empty();
+        while is_changed
+            && let Some(last) = files.last()
+            && is_merged(last.count()?, states.len())
+        {
+            for (key, state) in last.all()? {
+                states.entry(key).or_insert(state);
+            }
+            files.pop();
+        }
+        self.thin(&mut states, &newer, now);
+        newer.add(states.iter().map(|(key, state)| (key.0, state.time)));
+        let mut kept = self.write_files(blobs, states)?;
+        kept.reverse();
+        for file in files.into_iter().rev() {
+            let infos = file.infos()?;
+            let stay =
+                if thinning == Thinning::All { self.staying(&infos, &newer, now) } else { vec![true; infos.len()] };
+            let gone = stay.iter().filter(|stays| !**stays).count();
+            newer.add(infos.iter().map(|info| (info.key.0, info.time)));
+            if gone * OUTDATED_SHARE < infos.len() {
+                kept.push(file);
+                continue;
+            }
+            is_changed = true;
+            let mut states = file.all()?;
+            infos.iter().zip(stay).filter(|(_, stays)| !stays).for_each(|(info, _)| drop(states.remove(&info.key)));
+            kept.extend(self.write_files(blobs, states)?.into_iter().rev());
+        }
+        if !is_changed {
+            return Ok(false);
+        }
+        kept.reverse();
+        let before = std::mem::replace(&mut self.retained.files, Arc::new(kept));
+        let is_left = |file: &Arc<StateFile>| self.retained.files.iter().any(|left| left.name() == file.name());
+        Ok(!before.iter().all(is_left))
+    }
+
+    /// Writes states into files, as many as belong into one at most, oldest first.
+    fn write_files(
+        &self,
+        blobs: &BlobStore,
+        states: BTreeMap<StateKey, RetainedState>,
+    ) -> Result<Vec<Arc<StateFile>>, Error> {
+        let parents = self.parents();
+        let mut order: Vec<(StateKey, RetainedState)> = states.into_iter().collect();
+        order.sort_by_key(|((branch, entry), _)| (*entry, *branch));
+        let mut files = Vec::new();
+        for part in order.chunks(FILE_STATES_MAX) {
+            let parent_of = |branch| parents.get(&BranchId(branch)).map(|parent| parent.0);
+            let written = write_state_file(blobs, &part.iter().cloned().collect(), parent_of)?;
+            files.push(Arc::new(StateFile::open(blobs, written)?));
+        }
+        Ok(files)
+    }
+
+    /// Returns the parents of all branches that live or are remembered.
+    fn parents(&self) -> HashMap<BranchId, BranchId> {
+        let live = self.branches.values().map(|branch| (branch.id, branch.parent));
+        let ended = self.retained.ended.values().map(|ended| (ended.id, ended.parent));
+        live.chain(ended).filter_map(|(id, parent)| Some((id, parent?))).collect()
+    }
+
+    fn thin(&self, states: &mut BTreeMap<StateKey, RetainedState>, newer: &NewerStates, now: Time) {
+        let info = |(key, state): (&StateKey, &RetainedState)| StateInfo {
+            key: *key,
+            time: state.time,
+            is_pinned: state.is_pinned,
+        };
+        let infos: Vec<StateInfo> = states.iter().map(info).collect();
+        let stay = self.staying(&infos, newer, now);
+        infos.iter().zip(stay).filter(|(_, stays)| !stays).for_each(|(info, _)| drop(states.remove(&info.key)));
+    }
+
+    /// Tells of states, in order of branch and entry, which of them stay.
+    fn staying(&self, infos: &[StateInfo], newer: &NewerStates, now: Time) -> Vec<bool> {
+        let mut stay = Vec::with_capacity(infos.len());
+        let ended = self.retained.ended.values();
+        let ended: HashMap<BranchId, &EndedBranch> = ended.map(|ended| (ended.id, &**ended)).collect();
+        for of_branch in infos.chunk_by(|one, other| one.key.0 == other.key.0) {
+            let branch = BranchId(of_branch[0].key.0);
+            let live = self.branches.get(&branch).map(|branch| (Retention::of(&branch.settings), None));
+            let known = live.or_else(|| ended.get(&branch).map(|it| (Retention::of(&it.settings), Some(it.ended))));
+            match known {
+                Some((retention, ended)) => {
+                    let (count, next) = newer.of(branch.0);
+                    stay.extend(retention.stay(of_branch, count, next.or(ended), now));
+                }
+                None => stay.extend(of_branch.iter().map(|_| false)),
+            }
+        }
+        stay
+    }
+
+    /// Returns how many earlier states need not stay.
+    pub(in crate::memory) fn outdated_states(&self, now: Time) -> Result<usize, Error> {
+        let (mut newer, mut count) = (NewerStates::default(), 0);
+        for file in self.retained.files.iter().rev() {
+            let infos = file.infos()?;
+            count += self.staying(&infos, &newer, now).iter().filter(|stays| !**stays).count();
+            newer.add(infos.iter().map(|info| (info.key.0, info.time)));
+        }
+        Ok(count)
+    }
+
+    /// Lets branches that have ended be forgotten whose states need not stay.
+    pub(in crate::memory) fn forget_ended(&mut self, now: Time) {
+        let is_over = |ended: &EndedBranch| {
+            let keep = Retention::of(&ended.settings).keep;
+            now.0.saturating_sub(ended.ended.0) >= keep
+        };
+        let over: Vec<u64> =
+            self.retained.ended.iter().filter(|(_, ended)| is_over(ended)).map(|(entry, _)| *entry).collect();
+        over.iter().for_each(|entry| drop(self.retained.ended.remove(entry)));
+    }
+}
+
+/// Tells whether a seal reads so many states and writes them again, together with newer ones: not many for few, so that each is
+/// written again only some ten times.
+fn is_merged(states: usize, newer: usize) -> bool {
+    states <= MERGED_STATES_MIN.max(2 * newer) && states + newer <= MERGED_STATES_MAX
+}
+
+/// How many states of each branch are newer than those that are looked at, and when the oldest of them was made.
+#[derive(Default)]
+struct NewerStates(HashMap<u64, (usize, Time)>);
+
+impl NewerStates {
+    fn add(&mut self, states: impl Iterator<Item = (u64, Time)>) {
+        for (branch, time) in states {
+            let (count, oldest) = self.0.entry(branch).or_insert((0, time));
+            (*count, *oldest) = (*count + 1, time.min(*oldest));
+        }
+    }
+
+    fn of(&self, branch: u64) -> (usize, Option<Time>) {
+        self.0.get(&branch).map_or((0, None), |(count, oldest)| (*count, Some(*oldest)))
+    }
+}

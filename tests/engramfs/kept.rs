@@ -1,0 +1,212 @@
+//! What a branch was behind each of its entries: against what the entries say, over seals, crashes and collections.
+
+use std::collections::BTreeMap;
+
+use engramfs::disk::ForgetfulDisk;
+use engramfs::memory::{
+    BranchId, Error, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, Revision, Setting, View,
+};
+use serde_json::Value;
+
+use crate::support::{Chance, delete, main_of, open, put, rounds, texts, verify, who};
+
+fn write(memory: &Memory, branch: BranchId, name: &str, bytes: &str) {
+    let tree = memory.files(&View::Branch(branch)).unwrap();
+    let named = FileName::new(name.as_bytes()).unwrap();
+    let make = FileOp::Create { parent: FILES_ROOT, name: named, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+    let inode = tree.resolve(name.as_bytes()).unwrap_or_else(|_| memory.edit(&who(), branch, make).unwrap().inode);
+    memory.edit(&who(), branch, FileOp::Write { inode, offset: 0, bytes: bytes.as_bytes().into() }).unwrap();
+}
+
+fn lineage(memory: &Memory, branch: BranchId) -> Vec<Value> {
+    let lines = memory.lineage_lines(branch, false).unwrap();
+    lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The head that a branch had behind an entry, by what the entry says.
+fn signed_head(entry: &Value, path: &str) -> Option<String> {
+    let is_own = entry["branch"] == path;
+    let says = match entry["op"].as_str().unwrap() {
+        "root" | "fork" | "commit" | "files" | "rollback" | "pull" => is_own,
+        "merge" | "promote" => !is_own && entry["parent"] == path,
+        _ => false,
+    };
+    says.then(|| entry["head"].as_str().unwrap().to_owned())
+}
+
+fn head_behind(memory: &Memory, branch: BranchId, seq: u64, name: &str) -> Result<String, Error> {
+    let found = memory.find_state(branch, &Revision::parse(&seq.to_string())?)?;
+    let fork = memory.fork_from(&who(), branch, name, Some(&found), None)?;
+    let head = memory.status(&View::Branch(fork))?["head"].as_str().unwrap().to_owned();
+    memory.discard(&who(), fork)?;
+    Ok(head)
+}
+
+fn branch_step(memory: &Memory, branches: &mut Vec<BranchId>, step: usize, chance: &mut Chance) {
+    let at = chance.below(branches.len());
+    let (main, branch) = (branches[0], branches[at]);
+    match chance.below(6) {
+        0 | 1 if branches.len() < 6 => {
+            branches.push(memory.fork(&who(), branch, &format!("b{step}"), None).unwrap());
+        }
+        2 if branch != main => drop(memory.merge(&who(), branch, MergeKind::Promote, false)),
+        3 if branch != main => drop(memory.merge(&who(), branch, MergeKind::Pull, false)),
+        4 if branch != main => {
+            let ends = if chance.one_in(2) {
+                memory.discard(&who(), branch)
+            } else {
+                memory.merge(&who(), branch, MergeKind::Merge, false).map(drop)
+            };
+            if ends.is_ok() {
+                branches.remove(at);
+            }
+        }
+        _ => {
+            let seqs: Vec<u64> = lineage(memory, branch).iter().filter_map(|line| line["seq"].as_u64()).collect();
+            let seq = seqs[chance.below(seqs.len())];
+            // Not each entry of the lineage is a step of the branch.
+            drop(memory.rollback(&who(), branch, &seq.to_string()));
+        }
+    }
+}
+
+fn history(seed: u64) {
+    let (disk, mut chance) = (ForgetfulDisk::new(), Chance(seed));
+    let memory = open(&disk).unwrap();
+    let mut branches = vec![main_of(&memory)];
+    memory.set(&who(), branches[0], Setting::KeepEvery, "0s").unwrap();
+    for step in 0..150 {
+        let branch = branches[chance.below(branches.len())];
+        let id = format!("r{}", chance.below(8));
+        match chance.below(12) {
+            0..4 => {
+                let vector = chance.one_in(2).then(|| chance.vector(3));
+                memory.commit(&who(), branch, vec![put(&id, vector, Some(&format!("text {step}")))]).unwrap();
+            }
+            4 => drop(memory.commit(&who(), branch, vec![delete(&id)])),
+            5 | 6 => write(&memory, branch, &format!("f{}", chance.below(4)), &format!("bytes {step} ").repeat(2000)),
+            7 | 8 => branch_step(&memory, &mut branches, step, &mut chance),
+            9 => memory.seal().unwrap(),
+            10 if chance.one_in(3) => {
+                if chance.one_in(2) {
+                    memory.close().unwrap();
+                }
+                memory.sync().unwrap();
+                drop(memory);
+                let kept = disk.power_cut_keep_all();
+                let memory = open(&kept).unwrap();
+                return history_goes_on(seed, &kept, &memory, &branches, chance);
+            }
+            _ => drop(memory.gc(&who(), None, false).unwrap()),
+        }
+    }
+    check(seed, &memory, &branches, &mut chance);
+    memory.close().unwrap();
+    verify(&disk).unwrap();
+}
+
+/// The same store behind an opening.
+fn history_goes_on(seed: u64, disk: &ForgetfulDisk, memory: &Memory, branches: &[BranchId], mut chance: Chance) {
+    check(seed, memory, branches, &mut chance);
+    memory.seal().unwrap();
+    memory.gc(&who(), None, false).unwrap();
+    check(seed, memory, branches, &mut chance);
+    memory.close().unwrap();
+    verify(disk).unwrap();
+}
+
+fn check(seed: u64, memory: &Memory, branches: &[BranchId], chance: &mut Chance) {
+    for branch in branches {
+        let path = memory.info(*branch).unwrap().path.to_string();
+        let says = |line: &Value| Some((line["seq"].as_u64()?, signed_head(line, &path)?));
+        let heads: Vec<(u64, String)> =
+            lineage(memory, *branch).iter().filter_map(says).filter(|(seq, _)| *seq >= branch.0).collect();
+        for _ in 0..12.min(heads.len()) {
+            let (seq, head) = &heads[chance.below(heads.len())];
+            let name = format!("look-{}", chance.next());
+            assert_eq!(head_behind(memory, *branch, *seq, &name).unwrap(), *head, "seed {seed}, {path}, entry {seq}");
+        }
+    }
+}
+
+#[test]
+fn a_branch_is_found_as_each_of_its_entries_says_that_it_was() {
+    for seed in 1..=rounds(12) as u64 {
+        history(seed);
+    }
+}
+
+#[test]
+fn a_discarded_branch_comes_back_with_its_own_edits_and_can_still_be_merged() {
+    for seals in [false, true] {
+        let disk = ForgetfulDisk::new();
+        let memory = open(&disk).unwrap();
+        let main = main_of(&memory);
+        memory.commit(&who(), main, vec![put("a", None, Some("base")), put("b", None, Some("base"))]).unwrap();
+        let x = memory.fork(&who(), main, "x", None).unwrap();
+        memory.set(&who(), x, Setting::Task, "tidy").unwrap();
+        memory.commit(&who(), x, vec![put("a", None, Some("of x"))]).unwrap();
+        write(&memory, x, "note", "of x");
+        memory.discard(&who(), x).unwrap();
+        memory.commit(&who(), main, vec![put("b", None, Some("later"))]).unwrap();
+        if seals {
+            memory.gc(&who(), None, false).unwrap();
+        }
+        let found = memory.find_ended(&who(), main, "x").unwrap();
+        let back = memory.fork_from(&who(), main, "x", Some(&found), None).unwrap();
+        assert_eq!(memory.setting(&View::Branch(back), Setting::Task).unwrap(), "tidy");
+        let in_back: BTreeMap<_, _> = texts(&memory, &View::Branch(back)).into_iter().collect();
+        assert_eq!((&*in_back["a"], &*in_back["b"]), ("of x", "base"));
+        memory.sync().unwrap();
+        drop(memory);
+        let kept = disk.power_cut_keep_all();
+        let memory = open(&kept).unwrap();
+        let back = memory.resolve("main/x").unwrap();
+        memory.merge(&who(), back, MergeKind::Merge, false).unwrap();
+        let merged: BTreeMap<_, _> = texts(&memory, &View::Branch(main)).into_iter().collect();
+        assert_eq!((&*merged["a"], &*merged["b"]), ("of x", "later"));
+        assert!(memory.files(&View::Branch(main)).unwrap().resolve(b"note").is_ok());
+        memory.close().unwrap();
+        verify(&kept).unwrap();
+    }
+}
+
+#[test]
+fn who_did_not_own_a_discarded_branch_does_not_find_it() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let ann = engramfs::memory::Actor { uid: 1001, gid: 1001, name: "ann".into() };
+    let bob = engramfs::memory::Actor { uid: 1002, gid: 1002, name: "bob".into() };
+    let x = memory.fork(&ann, main, "x", None).unwrap();
+    memory.discard(&ann, x).unwrap();
+    let code =
+        |who: &engramfs::memory::Actor, name: &str| memory.find_ended(who, main, name).map_err(|error| error.code());
+    let root = engramfs::memory::Actor { uid: 0, gid: 0, name: "root".into() };
+    assert!(code(&ann, "x").is_ok() && code(&root, "x").is_ok());
+    assert_eq!(code(&bob, "x").unwrap_err(), "no_such_state");
+    assert_eq!(code(&ann, "y").unwrap_err(), "no_such_state");
+}
+
+/// Only the newest thousand and the newest of each minute stay of a branch that is written all the time.
+#[test]
+fn of_many_states_the_newest_stay_and_one_of_each_while() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::KeepEvery, "1h").unwrap();
+    for number in 0..2_600 {
+        memory.commit(&who(), main, vec![put("a", None, Some(&format!("text {number}")))]).unwrap();
+        if number == 1_300 {
+            memory.seal().unwrap();
+        }
+    }
+    memory.seal().unwrap();
+    let lines = lineage(&memory, main);
+    let commits: Vec<u64> =
+        lines.iter().filter(|line| line["op"] == "commit").filter_map(|line| line["seq"].as_u64()).collect();
+    let find = |seq: u64| memory.find_state(main, &Revision::parse(&seq.to_string()).unwrap());
+    assert!(find(commits[2_599]).is_ok() && find(commits[1_650]).is_ok());
+    assert_eq!(find(commits[700]).unwrap_err().code(), "not_kept");
+    memory.close().unwrap();
+    verify(&disk).unwrap();
+}
