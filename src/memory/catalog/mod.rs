@@ -55,6 +55,9 @@ pub struct Catalog {
     pub start: LineageStart,
     /// Earlier states, and branches that have ended.
     pub retained: RetainedStates,
+    /// How often sealed rows and chunks were moved to other files since the store was opened. A state made of states of an
+    /// earlier count may name files that are gone.
+    pub rewrites: u64,
 }
 
 /// The first entry that the store holds; those before were moved out.

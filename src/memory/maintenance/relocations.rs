@@ -264,6 +264,11 @@ impl<'a> Relocations<'a> {
         Relocations { sealed, packed, repacked, done: HashMap::new() }
     }
 
+    /// Returns whether rows or chunks move that were sealed already.
+    pub(in crate::memory) fn compacts(&self) -> bool {
+        self.repacked.is_some() || self.sealed.iter().any(FlushedSegment::compacts)
+    }
+
     /// Relocates every state that the catalog reaches.
     pub(in crate::memory) fn catalog(&mut self, catalog: &mut Catalog) {
         let before = catalog.clone();

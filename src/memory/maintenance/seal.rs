@@ -376,7 +376,9 @@ impl Memory {
             retained = present.retained.clone();
             moves.retained(&mut retained, &present.branches);
         }
-        let before = std::mem::replace(&mut *self.catalog.write(), Catalog { branches: moved, retained, ..present });
+        let rewrites = present.rewrites + u64::from(moves.compacts());
+        let installed = Catalog { branches: moved, retained, rewrites, ..present };
+        let before = std::mem::replace(&mut *self.catalog.write(), installed);
         let history = self.history.install(archives, manifest.catalog.start);
         drop(writer);
         // Freed with no lock held.

@@ -40,6 +40,8 @@ pub struct MergePlan {
     pub merge: MergeKind,
     /// When; times in the outcome are this one.
     pub time: Time,
+    /// [`Catalog::rewrites`] at that time.
+    rewrites: u64,
     /// The branch as it was.
     pub child: BranchRef,
     /// Its parent as it was.
@@ -208,6 +210,7 @@ impl<'a> MergeSides<'a> {
         Ok(MergePlan {
             merge: self.merge,
             time,
+            rewrites: self.context.catalog.rewrites,
             child: self.child.clone(),
             parent: self.parent.clone(),
             records,
@@ -255,7 +258,10 @@ impl MergePlan {
         let (Ok(child), Ok(parent)) = (catalog.branch(self.child.id), catalog.branch(self.parent.id)) else {
             return false;
         };
-        self.same_child(child) && parent.has_state_of(&self.parent) && self.same_rules(child, parent)
+        self.rewrites == catalog.rewrites
+            && self.same_child(child)
+            && parent.has_state_of(&self.parent)
+            && self.same_rules(child, parent)
     }
 
     fn same_child(&self, child: &Branch) -> bool {
@@ -277,7 +283,8 @@ impl MergePlan {
         merge_budget: &MergeBudget<'_>,
     ) -> Result<MergePlan, PlanError> {
         let pair = MergeSides::new(context, self.child.id, self.merge, who)?;
-        if !self.same_child(pair.child) || !self.same_rules(pair.child, pair.parent) {
+        let is_compacted = self.rewrites != context.catalog.rewrites;
+        if is_compacted || !self.same_child(pair.child) || !self.same_rules(pair.child, pair.parent) {
             return MergePlan::new(context, self.child.id, self.merge, who, merge_budget);
         }
         let records = match pair.parent.has_state_of(&self.parent) {

@@ -195,3 +195,50 @@ impl Memory {
 fn too_long() -> Error {
     MergeError::TooLong.into()
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::catalog::settings::Setting;
+    use crate::memory::{Environment, MergeTerms, OpenMode, RecordEdit, RecordInput};
+
+    /// Records of a branch: more than a merge works out under the lock.
+    const COUNT: u64 = 2_000;
+
+    fn fill(memory: &Memory, who: &Actor, branch: BranchId, tag: &str) {
+        let draft = RecordInput { vector: None, text: Some("a text of some length".into()), metadata: "{}".into() };
+        let put = |n: u64| RecordEdit::Put { id: format!("{tag}{n}").into(), draft: draft.clone() };
+        // Few at a time, so that a seal puts them beside those of other branches.
+        for first in (0..COUNT).step_by(100) {
+            memory.commit(who, branch, (first..first + 100).map(put).collect()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_plan_made_before_a_compaction_is_made_again() {
+        let (disk, who) = (ForgetfulDisk::new(), Actor { uid: 0, gid: 0, name: "root".into() });
+        let environment = Environment { reserve: 0, ..Environment::real(who.clone()) };
+        let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        memory.set(&who, main, Setting::Keep, "0s").unwrap();
+        let [child, other] = ["child", "other"].map(|name| memory.fork(&who, main, name, None).unwrap());
+        for tag in ["a", "b", "c"] {
+            fill(&memory, &who, other, tag);
+        }
+        fill(&memory, &who, child, "d");
+        // One segment holds the rows of both.
+        memory.gc(&who, None, false).unwrap();
+        let planned = memory.plan_in_background(&who, child, MergeKind::Merge, None).unwrap();
+        memory.discard(&who, other).unwrap();
+        memory.gc(&who, None, false).unwrap();
+        assert!(!planned.holds(&memory.catalog()), "the control: rows that the plan took have moved");
+        memory.merge_if(&who, child, MergeKind::Merge, MergeTerms::default()).unwrap();
+        memory.close().unwrap();
+        let again =
+            Memory::open_on(Arc::new(disk.power_cut_keep_all()), OpenMode::Existing, None, Environment::real(who))
+                .unwrap();
+        assert_eq!(again.catalog().branch(main).unwrap().state.totals().records, COUNT);
+    }
+}

@@ -20,6 +20,8 @@ use crate::workspace::{Tree, TreePatch};
 /// A rollback that was worked out.
 pub struct Rollback {
     branch: BranchRef,
+    /// [`Catalog::rewrites`] when it was worked out.
+    rewrites: u64,
     source: StateSource,
     /// The entry that took the checkpoint: another one may get its label.
     taken: u64,
@@ -60,6 +62,7 @@ impl Rollback {
         };
         Ok(Rollback {
             branch: branch.clone(),
+            rewrites: context.catalog.rewrites,
             source: source.clone(),
             taken,
             base,
@@ -87,6 +90,7 @@ impl Rollback {
         let base = with_base_files(branch, &outcome.base, base.map_err(stored)?);
         Ok(Rollback {
             branch: branch.clone(),
+            rewrites: context.catalog.rewrites,
             source: source.clone(),
             taken,
             base,
@@ -117,7 +121,8 @@ impl Rollback {
     pub fn holds(&self, catalog: &Catalog) -> bool {
         let Ok(branch) = catalog.branch(self.branch.id) else { return false };
         let same_source = catalog.source(branch, &self.source).is_ok_and(|found| found.taken == self.taken);
-        same_source && branch.has_state_of(&self.branch) && branch.base_seq == self.branch.base_seq
+        let is_in_place = self.rewrites == catalog.rewrites;
+        same_source && is_in_place && branch.has_state_of(&self.branch) && branch.base_seq == self.branch.base_seq
     }
 
     /// Returns whether the branch holds less after it.

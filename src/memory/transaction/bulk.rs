@@ -19,6 +19,8 @@ pub struct Bulk {
     segment: Arc<Segment>,
     deletes: Arc<HashSet<Arc<str>>>,
     branch: BranchRef,
+    /// [`Catalog::rewrites`] when it was worked out.
+    rewrites: u64,
     state: BranchVersion,
     deleted: u64,
     /// When; deletes are of this moment.
@@ -34,15 +36,24 @@ impl Bulk {
         deletes: &[Arc<str>],
         time: Time,
     ) -> Result<Bulk, Error> {
+        Bulk::of(catalog, branch, segment, Arc::new(deletes.iter().cloned().collect()), time)
+    }
+
+    fn of(
+        catalog: &Catalog,
+        branch: BranchId,
+        segment: Arc<Segment>,
+        deletes: Arc<HashSet<Arc<str>>>,
+        time: Time,
+    ) -> Result<Bulk, Error> {
         let branch = catalog.branch_ref(branch)?.clone();
         check_dimension(catalog, &branch, &segment)?;
-        let deletes: Arc<HashSet<Arc<str>>> = Arc::new(deletes.iter().cloned().collect());
         let (mut state, mut deleted) = (BranchVersion::clone(&branch.state), 0);
         for id in &*deletes {
             deleted += u64::from(state.delete(id, time)?);
         }
         state.put_segment(&segment)?;
-        Ok(Bulk { segment, deletes, branch, state, deleted, time })
+        Ok(Bulk { segment, deletes, branch, rewrites: catalog.rewrites, state, deleted, time })
     }
 
     /// Works it out again for what has changed in the branch since; [`PlanError::Exceeded`] where that is more than
@@ -72,12 +83,23 @@ impl Bulk {
         }
         state.set_files(branch.state.files().clone());
         let (segment, deletes) = (self.segment.clone(), self.deletes.clone());
-        Ok(Some(Bulk { segment, deletes, branch, state, deleted, time: self.time }))
+        Ok(Some(Bulk { segment, deletes, branch, rewrites: self.rewrites, state, deleted, time: self.time }))
     }
 
     /// Returns whether the branch is as it was.
     pub fn holds(&self, catalog: &Catalog) -> bool {
-        catalog.branch(self.branch.id).is_ok_and(|branch| branch.has_state_of(&self.branch))
+        self.is_in_place(catalog)
+            && catalog.branch(self.branch.id).is_ok_and(|branch| branch.has_state_of(&self.branch))
+    }
+
+    /// Returns whether what it was worked out from still stands where it stood.
+    pub fn is_in_place(&self, catalog: &Catalog) -> bool {
+        self.rewrites == catalog.rewrites
+    }
+
+    /// Works it out as a whole once more.
+    pub fn anew(&self, catalog: &Catalog) -> Result<Bulk, Error> {
+        Bulk::of(catalog, self.branch.id, self.segment.clone(), self.deletes.clone(), self.time)
     }
 
     fn writes(&self, id: &str) -> Result<bool, SegmentError> {

@@ -172,6 +172,14 @@ impl Memory {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             if !bulk.holds(&self.catalog()) {
                 let catalog = self.catalog().clone();
+                if !bulk.is_in_place(&catalog) {
+                    drop(writer);
+                    if !(relied.holds)(&catalog.branch(branch)?.state)? {
+                        return Ok(None);
+                    }
+                    bulk = bulk.anew(&catalog)?;
+                    continue;
+                }
                 let newer = match again(&bulk, &catalog, AGAIN) {
                     Err(PlanError::Exceeded) => {
                         drop(writer);
