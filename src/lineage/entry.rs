@@ -54,10 +54,12 @@ pub enum EntryOp {
     Archive = 20,
     /// The embedder whose vectors branches have is another one, or the first.
     Embedder = 21,
+    /// What entries did to a branch was taken back.
+    Revert = 22,
 }
 
 impl EntryOp {
-    const ALL: [(EntryOp, &'static str); 21] = [
+    const ALL: [(EntryOp, &'static str); 22] = [
         (EntryOp::Root, "root"),
         (EntryOp::Fork, "fork"),
         (EntryOp::Commit, "commit"),
@@ -79,6 +81,7 @@ impl EntryOp {
         (EntryOp::Purge, "purge"),
         (EntryOp::Archive, "archive"),
         (EntryOp::Embedder, "embedder"),
+        (EntryOp::Revert, "revert"),
     ];
 
     /// Returns the word that readers see.
@@ -108,10 +111,10 @@ pub struct Counts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// A checkpoint's label, a setting's name, the name before a renaming, the last entry that was moved
-    /// out.
+    /// out, the entries that were taken back.
     pub label: Option<Arc<str>>,
     /// A checkpoint's text, a setting's value, a refusal's reason, the owner that a branch was given, the hash of the
-    /// last entry that was moved out.
+    /// last entry that was moved out, the verb that took entries back.
     pub text: Option<Arc<str>>,
     /// A merge's strategy.
     pub strategy: Option<&'static str>,

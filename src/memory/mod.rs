@@ -30,7 +30,7 @@ use std::sync::{Arc, Weak};
 pub use backup::{backup, restore};
 pub use catalog::settings::{Setting, parse_duration, parse_size};
 pub use catalog::{BRANCH_NUMBERS, BranchId, Revision, View};
-pub use command::log_record::MergeKind;
+pub use command::merge_kind::{MergeKind, RevertVerb};
 pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
 pub use command::record_patch::RecordPatch;
 pub use dump::StampedRecord;

@@ -27,6 +27,8 @@ pub struct Argument {
 pub enum Form {
     /// One word.
     Word,
+    /// One word that does not begin with two dashes, or nothing.
+    MaybeWord,
     /// Words up to those that the arguments behind it take.
     Phrase,
     /// Nothing, or all words up to the end.
@@ -50,6 +52,11 @@ impl Argument {
     /// Returns an argument of one word.
     pub const fn word(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, Form::Word, help)
+    }
+
+    /// Returns an argument of one word or none.
+    pub const fn maybe_word(name: &'static str, help: &'static str) -> Argument {
+        Argument::new(name, Form::MaybeWord, help)
     }
 
     /// Returns an argument that may have blanks in it, with others behind it.

@@ -12,7 +12,7 @@ pub(super) const DISCARD: VerbSpec = VerbSpec {
     rights: Rights { branch: BranchRight::OwnEither, parent: ParentRight::Nothing },
     ends_branch: true,
     channel: Channel::Rmdir,
-    report: Report::Silent(|target, _| json!({ "discarded": target })),
+    report: Report::Discard,
     command: CommandForm::OfTable(CommandHelp {
         about: "Throws a branch away, with all that it holds",
         target: "The branch to discard: its own directory under a mount, or STORE:NAME-PATH",

@@ -10,6 +10,8 @@ pub(super) fn parse(arguments: &'static [Argument], mut rest: &str) -> Option<Ar
         let value = match argument.form {
             Form::Word => take_word(&mut rest)?,
             Form::Phrase => take_phrase(&mut rest, arguments.len() - at - 1)?,
+            Form::MaybeWord if rest.is_empty() || rest.starts_with("--") => continue,
+            Form::MaybeWord => take_word(&mut rest)?,
             Form::Text if rest.is_empty() => continue,
             Form::Text => std::mem::take(&mut rest),
             Form::Words | Form::Option(_) | Form::Flag | Form::List => {
@@ -36,7 +38,7 @@ fn parse_options(options: &[Argument], mut rest: &str, mut found: Arguments) -> 
             Form::Option(introduction) => introduction == word,
             Form::Flag => option.name == word,
             Form::List => word == "--",
-            Form::Word | Form::Phrase | Form::Text | Form::Words => false,
+            Form::Word | Form::MaybeWord | Form::Phrase | Form::Text | Form::Words => false,
         })?;
         let value = match option.form {
             Form::Option(_) => vec![take_word(&mut rest)?.to_owned()],
@@ -107,7 +109,7 @@ pub(super) fn write(spec: &VerbSpec, given: &Arguments) -> String {
     for argument in spec.arguments.iter().filter(|argument| given.is_set(argument)) {
         let value = given.list(argument).join(" ");
         line += &match argument.form {
-            Form::Word | Form::Phrase | Form::Text => format!(" {value}"),
+            Form::Word | Form::MaybeWord | Form::Phrase | Form::Text => format!(" {value}"),
             Form::Words => {
                 format!(" {}", given.list(argument).iter().map(|item| write_item(item)).collect::<Vec<_>>().join(" "))
             }
@@ -127,7 +129,7 @@ pub(super) fn usage(spec: &VerbSpec) -> String {
         usage += &match form {
             Form::Word | Form::Phrase => format!(" {name}"),
             Form::Words => format!(" {name} …"),
-            Form::Text | Form::Flag => format!(" [{name}]"),
+            Form::Text | Form::Flag | Form::MaybeWord => format!(" [{name}]"),
             Form::Option(word) => format!(" [{word} {name}]"),
             Form::List => format!(" [-- {name} …]"),
         };

@@ -10,7 +10,7 @@ use crate::memory::{Error, Hash, MergeKind, MergeTerms};
 /// A dry run tells of the parent.
 const DRY_RUN_RIGHTS: Option<Rights> = Some(Rights { branch: BranchRight::Enter, parent: ParentRight::Read });
 
-const IF_PLAN: Argument = Argument::option(
+pub(super) const IF_PLAN: Argument = Argument::option(
     "--if-plan",
     "HASH",
     "Does it only if its plan is still this one, the `plan` that a dry run printed; else it fails, and nothing changes",
@@ -68,10 +68,16 @@ pub(super) const PULL: VerbSpec = VerbSpec {
 
 fn run(context: &VerbContext<'_>, kind: MergeKind, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let VerbContext { memory, actor, branch, .. } = *context;
-    let plan = arguments.get(&IF_PLAN).and_then(|text| text.parse().ok());
-    let result = match (arguments.is_set(&DRY_RUN), plan) {
-        (true, wanted) => memory.dry_run(actor, branch, kind, wanted)?,
-        (false, plan) => memory.merge_if(actor, branch, kind, MergeTerms { plan, ..MergeTerms::default() })?,
+    let terms = terms(arguments);
+    let result = match arguments.is_set(&DRY_RUN) {
+        true => memory.dry_run(actor, branch, kind, terms.plan)?,
+        false => memory.merge_if(actor, branch, kind, terms)?,
     };
     Ok(VerbAnswer::Line(result.to_json()))
+}
+
+/// Returns the terms that the arguments name.
+pub(super) fn terms(arguments: &Arguments) -> MergeTerms {
+    let plan = arguments.get(&IF_PLAN).and_then(|text| text.parse().ok());
+    MergeTerms { plan, ..MergeTerms::default() }
 }

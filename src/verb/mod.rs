@@ -15,6 +15,7 @@ mod merging;
 mod purge;
 mod reembed;
 mod resolve;
+mod revert;
 mod rollback;
 mod show;
 mod spec;
@@ -28,13 +29,16 @@ pub use argument::{Argument, ArgumentError, Arguments, Form};
 pub use spec::{BranchRight, Channel, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbSpec};
 
 /// All verbs. Those that are commands stand in the order in which help lists them.
-pub const VERBS: [&VerbSpec; 13] = [
+pub const VERBS: [&VerbSpec; 16] = [
     &fork::FORK,
     &merging::MERGE,
     &discard::DISCARD,
     &discarded::DISCARDED,
     &checkpoint::CHECKPOINT,
     &rollback::ROLLBACK,
+    &revert::REVERT,
+    &revert::UNDO,
+    &revert::REDO,
     &merging::PULL,
     &merging::PROMOTE,
     &show::SHOW,

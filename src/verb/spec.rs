@@ -77,6 +77,8 @@ pub enum Report {
     Child(Argument),
     /// What was found.
     Object,
+    /// The target that is gone, and how it comes back.
+    Discard,
     /// Nothing for people, and for programs an object made from the target.
     Silent(fn(target: &str, &Arguments) -> Value),
 }

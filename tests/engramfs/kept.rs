@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    BranchId, Error, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, Revision, Setting, View,
+    BranchId, Error, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, MergeTerms, RevertVerb, Revision, Setting,
+    View,
 };
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ fn lineage(memory: &Memory, branch: BranchId) -> Vec<Value> {
 fn signed_head(entry: &Value, path: &str) -> Option<String> {
     let is_own = entry["branch"] == path;
     let says = match entry["op"].as_str().unwrap() {
-        "root" | "fork" | "commit" | "files" | "rollback" | "pull" => is_own,
+        "root" | "fork" | "commit" | "files" | "rollback" | "revert" | "pull" => is_own,
         "merge" | "promote" => !is_own && entry["parent"] == path,
         _ => false,
     };
@@ -45,7 +46,10 @@ fn head_behind(memory: &Memory, branch: BranchId, seq: u64, name: &str) -> Resul
 fn branch_step(memory: &Memory, branches: &mut Vec<BranchId>, step: usize, chance: &mut Chance) {
     let at = chance.below(branches.len());
     let (main, branch) = (branches[0], branches[at]);
-    match chance.below(6) {
+    match chance.below(8) {
+        // Not always is there something to take back, or nothing in its way.
+        6 => drop(memory.undo(&who(), branch, RevertVerb::Undo, 1 + chance.below(3), false)),
+        7 if chance.one_in(2) => drop(memory.undo(&who(), branch, RevertVerb::Redo, 1, false)),
         0 | 1 if branches.len() < 6 => {
             branches.push(memory.fork(&who(), branch, &format!("b{step}"), None).unwrap());
         }
@@ -65,7 +69,12 @@ fn branch_step(memory: &Memory, branches: &mut Vec<BranchId>, step: usize, chanc
             let seqs: Vec<u64> = lineage(memory, branch).iter().filter_map(|line| line["seq"].as_u64()).collect();
             let seq = seqs[chance.below(seqs.len())];
             // Not each entry of the lineage is a step of the branch.
-            drop(memory.rollback(&who(), branch, &seq.to_string()));
+            if chance.one_in(2) {
+                drop(memory.rollback(&who(), branch, &seq.to_string()));
+            } else {
+                let entry = Revision::parse(&seq.to_string()).unwrap();
+                drop(memory.revert(&who(), branch, &entry, MergeTerms::default(), false));
+            }
         }
     }
 }

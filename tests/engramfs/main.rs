@@ -65,6 +65,8 @@ mod plans;
 mod purge;
 /// Names and vectors that are refused.
 mod refusals;
+/// Reverts, undo and redo.
+mod reverts;
 /// Bytes that go wrong while a store is open.
 mod served;
 /// Random steps that fail, made fewer.

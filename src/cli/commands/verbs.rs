@@ -64,6 +64,7 @@ fn definition(spec: &'static VerbSpec, help: CommandHelp) -> Command {
     Command::new(spec.name).about(help.about).before_help(format!("Examples:\n{}", help.examples)).arg(target).args(
         taken.map(|argument| match argument.form {
             Form::Word | Form::Phrase => arg(argument).required(true),
+            Form::MaybeWord => arg(argument),
             Form::Words => arg(argument).required(true).num_args(1..).action(ArgAction::Append),
             Form::Text => arg(argument).num_args(1..).action(ArgAction::Append),
             Form::Option(word) => arg(argument).long(word.trim_start_matches('-')),
@@ -125,13 +126,17 @@ fn print(target: &Target, command: &VerbCommand, line: &str, out: &mut Output) -
             let child = target.child(arguments.required(&name)).to_string();
             if out.is_json() { out.line(json!({ "target": child }))? } else { out.line(child)? }
         }
+        Report::Discard => {
+            let text = format!("discarded {target}{}\n", brought_back(target));
+            if out.is_json() { out.line(json!({ "discarded": target.to_string() }))? } else { out.text(&text)? }
+        }
         Report::Silent(object) => out.json_only(&object(&target.to_string(), arguments))?,
         Report::Merge => {
             let result = parse(line)?;
             if out.is_json() {
                 out.line(&result)?
             } else {
-                out.text(&outcome::render(&result))?
+                out.text(&outcome::render(&result, &receiver(target, spec.name)))?
             }
             if result.get("status").is_some_and(|status| status == "blocked") {
                 return Ok(Exit::Refused);
@@ -140,6 +145,18 @@ fn print(target: &Target, command: &VerbCommand, line: &str, out: &mut Output) -
         Report::Facts | Report::Object => print_facts(line, out)?,
     }
     Ok(Exit::Done)
+}
+
+/// Returns how a branch that was discarded comes back.
+fn brought_back(target: &Target) -> String {
+    let Some((parent, name)) = target.parent() else { return String::new() };
+    format!("; `engramfs fork --from-discarded {name} {parent} {name}` brings it back while config/keep keeps it")
+}
+
+/// Returns the target of the branch that a verb changes.
+fn receiver(target: &Target, verb: &str) -> String {
+    let parent = target.parent().filter(|_| matches!(verb, "merge" | "promote"));
+    parent.map_or_else(|| target.to_string(), |(parent, _)| parent.to_string())
 }
 
 /// Prints the members of an answer.

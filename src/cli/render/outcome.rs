@@ -4,17 +4,34 @@ use serde_json::Value;
 
 use super::{counted, short, text};
 
-/// Returns the result in a few lines: the counts, then conflicts and what stands in the way.
-pub fn render(outcome: &Value) -> String {
+/// Returns the result in a few lines: what it did, and how to take that back from `receiver`; then conflicts and what stands in the
+/// way.
+pub fn render(outcome: &Value, receiver: &str) -> String {
     let count = |key: &str| outcome.get(key).and_then(Value::as_u64).unwrap_or(0);
     let list = |key: &str| outcome.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let (conflicts, blockers) = (list("conflicts"), list("blockers"));
-    let mut lines = format!("{}: {} put, {} deleted", text(outcome, "status"), count("put"), count("deleted"));
+    let (conflicts, blockers, reverted) = (list("conflicts"), list("blockers"), list("reverted"));
+    let mut lines = format!("{} {}", text(outcome, "status"), text(outcome, "branch"));
+    for entry in &reverted {
+        lines.push_str(&format!(
+            ", entry {} ({} of {})",
+            text(entry, "entries"),
+            text(entry, "op"),
+            text(entry, "time")
+        ));
+    }
+    lines.push_str(&format!(": {} put, {} deleted", count("put"), count("deleted")));
     if count("files") > 0 {
         lines.push_str(&format!(", {}", counted(count("files"), "file")));
     }
     if !conflicts.is_empty() {
-        lines.push_str(&format!(", {}", counted(conflicts.len() as u64, "conflict")));
+        let conflicts = counted(conflicts.len() as u64, "conflict");
+        lines.push_str(&format!(", {conflicts} decided by {}", text(outcome, "strategy")));
+    }
+    if outcome.get("undo").is_some() {
+        let verb = if reverted.is_empty() { "undo" } else { text(outcome, "undo") };
+        let (verb, entry) = verb.split_once(' ').unwrap_or((verb, ""));
+        let command = format!("engramfs {verb} {receiver} {entry}");
+        lines.push_str(&format!("; `{}` takes it back", command.trim_end()));
     }
     lines.push('\n');
     for conflict in &conflicts {
@@ -58,21 +75,21 @@ mod tests {
     fn a_merge_is_told_in_one_line_and_each_conflict_in_another() {
         let conflict =
             json!({"kind": "record", "id": "a", "child": "0123456789abcdef", "parent": null, "decision": "child"});
-        let outcome =
-            json!({"status": "merged", "put": 2, "deleted": 0, "files": 0, "conflicts": [conflict], "blockers": []});
-        let expected = "merged: 2 put, 0 deleted, 1 conflict\n  record a: child 0123456789, parent deleted -> child\n";
-        assert_eq!(render(&outcome), expected);
+        let outcome = json!({"status": "merged", "branch": "main/x", "strategy": "child-wins", "put": 2, "deleted": 0, "files": 0, "conflicts": [conflict], "blockers": [], "undo": "revert 7"});
+        let expected = "merged main/x: 2 put, 0 deleted, 1 conflict decided by child-wins; `engramfs undo /m/main` takes it back\n  record a: child 0123456789, parent deleted -> child\n";
+        assert_eq!(render(&outcome, "/m/main"), expected);
     }
 
     #[test]
     fn what_a_rule_left_out_is_named() {
-        let outcome = json!({"status": "merged", "put": 0, "deleted": 0, "not_merged": ["files/cache/a"]});
-        assert_eq!(render(&outcome), "merged: 0 put, 0 deleted\n  not merged: files/cache/a\n");
+        let outcome =
+            json!({"status": "merged", "branch": "main/x", "put": 0, "deleted": 0, "not_merged": ["files/cache/a"]});
+        assert_eq!(render(&outcome, "/m/main"), "merged main/x: 0 put, 0 deleted\n  not merged: files/cache/a\n");
     }
 
     #[test]
     fn blockers_say_what_to_do() {
-        let outcome = json!({"status": "blocked", "blockers": [{"code": "gate_pending", "message": "m", "hint": "h"}]});
-        assert_eq!(render(&outcome), "blocked: 0 put, 0 deleted\n  gate_pending: m; h\n");
+        let outcome = json!({"status": "blocked", "branch": "main/x", "blockers": [{"code": "gate_pending", "message": "m", "hint": "h"}]});
+        assert_eq!(render(&outcome, "/m/main"), "blocked main/x: 0 put, 0 deleted\n  gate_pending: m; h\n");
     }
 }

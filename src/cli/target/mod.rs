@@ -159,6 +159,21 @@ impl Target {
         }
     }
 
+    /// Returns the target of the branch's parent, and the branch's name; nothing for a root branch.
+    pub fn parent(&self) -> Option<(Target, String)> {
+        match self {
+            Target::Mounted(directory) => {
+                let name = directory.file_name()?.to_str()?.to_owned();
+                let parent = directory.parent().filter(|folder| folder.ends_with("branches"))?.parent()?;
+                Some((Target::Mounted(parent.to_owned()), name))
+            }
+            Target::Closed { store, name_path } => {
+                let (parent, name) = name_path.rsplit_once('/')?;
+                Some((Target::Closed { store: store.clone(), name_path: parent.to_owned() }, name.to_owned()))
+            }
+        }
+    }
+
     /// Returns the target of a child branch.
     pub fn child(&self, name: &str) -> Target {
         match self {

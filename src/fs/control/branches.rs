@@ -30,6 +30,11 @@ pub(super) fn discard(
     mount.check_writable()?;
     check_settled(handles, &info)?;
     mount.memory.discard(&mount.actor(caller), branch)?;
+    if let Some(parent) = info.parent {
+        let undo = format!("fork {0} from discarded {0}", info.name);
+        let line = serde_json::json!({ "status": "discarded", "branch": &*info.path, "undo": undo });
+        keep_in_ctl(mount, parent, caller, format!("{line}\n"));
+    }
     mount.states.bury(branch);
     Ok(())
 }

@@ -65,7 +65,7 @@ fn changed_by(branch: BranchId, op: EntryOp, steps: &[CatalogChange]) -> Vec<Bra
 
 /// Tells whether what an entry of that kind did is taken back as a whole.
 fn is_revertible(op: EntryOp) -> bool {
-    matches!(op, EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback)
+    matches!(op, EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback | EntryOp::Revert)
 }
 
 impl Catalog {
@@ -116,7 +116,10 @@ impl Catalog {
                 branch.checkpoints.remove(&label);
             }),
             CatalogChange::Purged(branches) => branches.into_iter().for_each(|branch| self.purge(branch, seq, time)),
-            CatalogChange::PurgedStates(states, files) => self.retained.replace(states, &files),
+            CatalogChange::PurgedStates(states, files) => {
+                self.retained.replace(states, &files);
+                self.rewrites += 1;
+            }
             CatalogChange::Clock(now) => self.follow_clock(now),
             CatalogChange::Begin(start) => self.start = start,
             CatalogChange::Rename(id, name) => self.rename(id, name, seq),

@@ -55,8 +55,8 @@ pub struct Catalog {
     pub start: LineageStart,
     /// Earlier states, and branches that have ended.
     pub retained: RetainedStates,
-    /// How often sealed rows and chunks were moved to other files since the store was opened. A state made of states of an
-    /// earlier count may name files that are gone.
+    /// How often compaction or a purge has rewritten sealed rows, chunks or earlier states since the store was opened. A state
+    /// that was made of states of an earlier count may name files that are gone, or hold what was purged.
     pub rewrites: u64,
 }
 

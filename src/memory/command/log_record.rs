@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use super::merge_kind::{MergeKind, RevertedEntries};
 use super::merge_outcome::{MergeOutcome, RollbackOutcome};
 use super::purge_selection::PurgeSelection;
-use crate::lineage::EntryOp;
+
 use crate::memory::catalog::settings::{Setting, Settings};
 use crate::memory::catalog::{BranchId, Resolution, StateSource};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
@@ -37,28 +38,6 @@ pub enum RecordChange {
         /// The record's id.
         id: Arc<str>,
     },
-}
-
-/// How two states are merged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MergeKind {
-    /// Into the parent, and the branch is gone.
-    Merge,
-    /// Into the parent, and the branch lives on.
-    Promote,
-    /// The parent's state into the branch.
-    Pull,
-}
-
-impl MergeKind {
-    /// Returns the operation that the entry names.
-    pub fn op(self) -> EntryOp {
-        match self {
-            MergeKind::Merge => EntryOp::Merge,
-            MergeKind::Promote => EntryOp::Promote,
-            MergeKind::Pull => EntryOp::Pull,
-        }
-    }
 }
 
 /// What is done.
@@ -193,6 +172,7 @@ mod code {
     pub const ARCHIVE: u8 = 22;
     pub const PURGE: u8 = 23;
     pub const EMBEDDER: u8 = 25;
+    pub const REVERT: u8 = 26;
 }
 
 impl LogRecord {
@@ -234,6 +214,7 @@ impl Command {
             Command::Merge(_, MergeKind::Merge, _) => code::MERGE,
             Command::Merge(_, MergeKind::Promote, _) => code::PROMOTE,
             Command::Merge(_, MergeKind::Pull, _) => code::PULL,
+            Command::Merge(_, MergeKind::Revert(_), _) => code::REVERT,
             Command::Discard(_) => code::DISCARD,
             Command::Rename(..) => code::RENAME,
             Command::Config(..) => code::CONFIG,
@@ -276,8 +257,12 @@ impl Command {
                 deletes.iter().fold(out, |out, id| out.text(id))
             }
             Command::Checkpoint { branch, label, text } => out.number(branch.0).text(label).text(text),
-            Command::Merge(branch, _, outcome) => {
-                outcome.write(out.number(branch.0));
+            Command::Merge(branch, merge, outcome) => {
+                out.number(branch.0);
+                if let MergeKind::Revert(entries) = merge {
+                    entries.write(out);
+                }
+                outcome.write(*merge, out);
                 out
             }
             Command::Discard(branch) => out.number(branch.0),
@@ -344,6 +329,10 @@ impl Command {
             code::MERGE => read_merge(branch, MergeKind::Merge, input)?,
             code::PROMOTE => read_merge(branch, MergeKind::Promote, input)?,
             code::PULL => read_merge(branch, MergeKind::Pull, input)?,
+            code::REVERT => {
+                let entries = RevertedEntries::read(input)?;
+                read_merge(branch, MergeKind::Revert(entries), input)?
+            }
             code::DISCARD => Command::Discard(branch),
             code::PURGE => Command::Purge(branch, Arc::new(PurgeSelection::read(input)?)),
             code::RENAME => Command::Rename(branch, input.text()?.into()),
@@ -376,7 +365,7 @@ fn narrow(number: u64) -> Result<u32, CodecError> {
 }
 
 fn read_merge(branch: BranchId, merge: MergeKind, input: &mut Reader<'_>) -> Result<Command, CodecError> {
-    let outcome = MergeOutcome::read(input, merge == MergeKind::Promote)?;
+    let outcome = MergeOutcome::read(input, merge)?;
     Ok(Command::Merge(branch, merge, Arc::new(outcome)))
 }
 

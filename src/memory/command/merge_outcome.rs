@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::merge_kind::MergeKind;
 use crate::lineage::{Counts, Decision, Side};
 use crate::object::{CodecError, Hash, Reader, Writer};
 use crate::workspace::{Tree, TreePatch};
@@ -207,11 +208,45 @@ pub struct MergeOutcome {
     pub decisions: Vec<StoredDecision>,
     /// For a promote: what is done to the branch's own files, with nodes of its parent.
     pub promoted: Option<Arc<TreePatch>>,
+    /// For a revert: what becomes of the branch's base.
+    pub base: BaseOutcome,
+}
+
+/// What a revert makes of the branch's base.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum BaseOutcome {
+    /// It stays: what is taken back did not change it.
+    #[default]
+    Stays,
+    /// It is what it was before.
+    AsBefore,
+    /// Later entries changed it, too: its records become what they were, and this is done to its files, with nodes of the base
+    /// before.
+    Patched(Arc<TreePatch>),
+}
+
+impl BaseOutcome {
+    fn write(&self, out: &mut Writer) {
+        match self {
+            BaseOutcome::Stays => drop(out.byte(0)),
+            BaseOutcome::AsBefore => drop(out.byte(1)),
+            BaseOutcome::Patched(patch) => patch.write(out.byte(2)),
+        }
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<BaseOutcome, CodecError> {
+        match input.byte()? {
+            0 => Ok(BaseOutcome::Stays),
+            1 => Ok(BaseOutcome::AsBefore),
+            2 => Ok(BaseOutcome::Patched(Arc::new(TreePatch::read(input)?))),
+            code => Err(CodecError::Code(code)),
+        }
+    }
 }
 
 impl MergeOutcome {
-    /// Appends the stored bytes.
-    pub fn write(&self, out: &mut Writer) {
+    /// Appends the stored bytes of that of a merge of this kind.
+    pub fn write(&self, merge: MergeKind, out: &mut Writer) {
         let Counts { put, deleted, files } = self.counts;
         out.hash(&self.head).number(put).number(deleted).number(files);
         out.hash(&self.plan).number(self.not_merged.len() as u64);
@@ -223,10 +258,13 @@ impl MergeOutcome {
         if let Some(promoted) = &self.promoted {
             promoted.write(out);
         }
+        if merge.is_revert() {
+            self.base.write(out);
+        }
     }
 
-    /// Reads stored bytes; those of a promote have a patch more.
-    pub fn read(input: &mut Reader<'_>, is_promote: bool) -> Result<MergeOutcome, CodecError> {
+    /// Reads stored bytes; those of a promote have a patch more, those of a revert what becomes of the base.
+    pub fn read(input: &mut Reader<'_>, merge: MergeKind) -> Result<MergeOutcome, CodecError> {
         let head = input.hash()?;
         let counts = Counts { put: input.number()?, deleted: input.number()?, files: input.number()? };
         let plan = input.hash()?;
@@ -234,8 +272,10 @@ impl MergeOutcome {
         let records = RecordOutcomes::read(input)?;
         let files = Arc::new(TreePatch::read(input)?);
         let decisions = (0..input.length()?).map(|_| StoredDecision::read(input)).collect::<Result<_, _>>()?;
+        let is_promote = merge == MergeKind::Promote;
         let promoted = if is_promote { Some(Arc::new(TreePatch::read(input)?)) } else { None };
-        Ok(MergeOutcome { head, counts, plan, not_merged, records, files, decisions, promoted })
+        let base = if merge.is_revert() { BaseOutcome::read(input)? } else { BaseOutcome::Stays };
+        Ok(MergeOutcome { head, counts, plan, not_merged, records, files, decisions, promoted, base })
     }
 }
 
@@ -294,7 +334,7 @@ pub(super) mod samples {
     }
 
     /// An outcome with something of everything.
-    pub fn outcome(is_promote: bool) -> MergeOutcome {
+    pub fn outcome(merge: MergeKind) -> MergeOutcome {
         let mut records = RecordOutcomes::default();
         for outcome in RecordOutcome::ALL.into_iter().chain([RecordOutcome::Parent]) {
             records.push(outcome, (outcome == RecordOutcome::Both).then(|| "a~x".into()));
@@ -307,7 +347,8 @@ pub(super) mod samples {
             records,
             files: Arc::new(patch()),
             decisions: vec![decision(1), decision(2)],
-            promoted: is_promote.then(|| Arc::new(patch())),
+            promoted: (merge == MergeKind::Promote).then(|| Arc::new(patch())),
+            base: if merge.is_revert() { BaseOutcome::Patched(Arc::new(patch())) } else { BaseOutcome::Stays },
         }
     }
 

@@ -39,6 +39,15 @@ pub enum MergeError {
     /// Names can't be looked up while a rename takes place, so it may not take long.
     #[error("the merge takes more than a rename may take: meanwhile no name could be looked up beside it")]
     TooLong,
+    /// It is no entry that changed the content of the branch.
+    #[error("{0} is no entry that changed records or files of this branch")]
+    NotRevertible(String),
+    /// The caller has done nothing in the branch that is not undone yet.
+    #[error("there is nothing left to undo: you changed nothing in this branch that is kept and not undone yet")]
+    NothingToUndo,
+    /// The caller has undone nothing in the branch that is not redone yet.
+    #[error("there is nothing to redo: you have undone nothing in this branch that is kept and not redone yet")]
+    NothingToRedo,
     /// No pattern of what to roll back.
     #[error("'{0}' is no pattern of files to roll back")]
     Pattern(String),
@@ -80,6 +89,19 @@ impl MergeError {
                 "merge_too_long",
                 "it is worked out in the background: write merge to the branch's ctl, or move it again in a while",
             ),
+            MergeError::NotRevertible(_) => Advice::new(
+                Kind::Invalid,
+                "not_revertible",
+                "write the number or the hash of a commit, files, merge, pull, promote, rollback or revert of this branch, as log has it",
+            ),
+            MergeError::NothingToUndo => Advice::new(
+                Kind::Invalid,
+                "nothing_to_undo",
+                "revert takes back any entry by its number, and rollback the whole branch; log has them",
+            ),
+            MergeError::NothingToRedo => {
+                Advice::new(Kind::Invalid, "nothing_to_redo", "only what undo took back can be done again")
+            }
             MergeError::Pattern(_) => {
                 Advice::new(Kind::Invalid, "bad_pattern", "write files/ and a path or pattern, such as files/notes/**")
             }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::lineage::Decision;
 use crate::memory::Actor;
 use crate::memory::catalog::BranchId;
-use crate::memory::command::log_record::MergeKind;
+use crate::memory::command::merge_kind::MergeKind;
 use crate::merge::files::same_body;
 use crate::object::Hash;
 use crate::sync::Mutex;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::lineage::{Decision, LostPart, Side};
-use crate::memory::command::log_record::MergeKind;
+use crate::memory::command::merge_kind::MergeKind;
 use crate::merge::files::{FileDecision, FilePlan, Loser};
 
 /// Turns a side of the plan of files into the one that users know, and back.

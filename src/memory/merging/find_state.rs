@@ -35,14 +35,14 @@ impl Memory {
     /// Kind `NotFound`, by code: `no_such_checkpoint`; `no_such_state` for what lies before the branch was made, in the future or
     /// outside of its lineage; `not_kept`.
     pub fn find_state(&self, branch: BranchId, revision: &Revision) -> Result<FoundState, Error> {
-        let branch = self.catalog().branch_ref(branch)?.clone();
+        let search = StateSearch::new(self, branch)?;
+        let branch = &search.branch;
         if let Some(checkpoint) = branch.checkpoints.get(revision.label()) {
             let source = StateSource::Checkpoint(revision.label().clone());
             return Ok(FoundState { source, entry: checkpoint.seq, time: checkpoint.time });
         }
         let Some(point) = revision.point() else { return Err(Error::NoCheckpoint(revision.to_string())) };
         let none = || Error::NoState(revision.to_string());
-        let search = StateSearch { catalog: self.catalog().clone(), branch, reader: self.history_reader() };
         let found = match point {
             RevisionPoint::Number(seq) => search.behind(seq)?,
             RevisionPoint::Entry(hash) => {
@@ -120,13 +120,21 @@ enum StateOutcome {
     Dropped,
 }
 
-struct StateSearch<'a> {
-    catalog: Catalog,
-    branch: BranchRef,
-    reader: HistoryReader<'a>,
+/// A branch with its lineage.
+pub(super) struct StateSearch<'a> {
+    pub catalog: Catalog,
+    pub branch: BranchRef,
+    pub reader: HistoryReader<'a>,
 }
 
-impl StateSearch<'_> {
+impl<'a> StateSearch<'a> {
+    /// Returns a branch as it is now.
+    pub fn new(memory: &'a Memory, branch: BranchId) -> Result<StateSearch<'a>, Error> {
+        let catalog = memory.catalog().clone();
+        let branch = catalog.branch_ref(branch)?.clone();
+        Ok(StateSearch { catalog, branch, reader: memory.history_reader() })
+    }
+
     /// Looks for the state behind an entry.
     fn behind(&self, seq: u64) -> Result<StateOutcome, Error> {
         if seq < self.branch.id.0 || seq > self.reader.newest() {
@@ -179,13 +187,26 @@ impl StateSearch<'_> {
 
     /// Returns the entry that gave the branch the state that it has behind an entry; none where that was moved out.
     fn last_change(&self, signed: Arc<SignedEntry>) -> Result<Option<u64>, Error> {
-        let mut at = signed;
-        while !self.changes(&at.entry) {
-            let before = self.reader.last_step(self.branch.id.0, at.entry.seq - 1)?;
-            let Some(step) = before.filter(|step| step.seq >= self.branch.id.0) else { return Ok(None) };
-            at = self.reader.entry(step.seq)?;
+        if self.changes(&signed.entry) {
+            return Ok(Some(signed.entry.seq));
         }
-        Ok(Some(at.entry.seq))
+        Ok(self.change_before(signed.entry.seq)?.map(|change| change.entry.seq))
+    }
+
+    /// Returns the last entry before another that gave the branch another state; none where that was moved out, or the branch was
+    /// made after it.
+    pub fn change_before(&self, seq: u64) -> Result<Option<Arc<SignedEntry>>, Error> {
+        let mut at = seq;
+        loop {
+            let before = self.reader.last_step(self.branch.id.0, at - 1)?;
+            let first = self.branch.id.0.max(self.reader.first());
+            let Some(step) = before.filter(|step| step.seq >= first) else { return Ok(None) };
+            let signed = self.reader.entry(step.seq)?;
+            if self.changes(&signed.entry) {
+                return Ok(Some(signed));
+            }
+            at = step.seq;
+        }
     }
 
     /// Tells whether an entry is a step of the branch's content.
@@ -194,12 +215,16 @@ impl StateSearch<'_> {
     }
 
     /// Tells whether an entry gave the branch another state.
-    fn changes(&self, entry: &Entry) -> bool {
+    pub fn changes(&self, entry: &Entry) -> bool {
         let is_own = entry.branch_id == self.branch.id.0;
         match entry.op {
-            EntryOp::Root | EntryOp::Fork | EntryOp::Commit | EntryOp::Files | EntryOp::Rollback | EntryOp::Pull => {
-                is_own
-            }
+            EntryOp::Root
+            | EntryOp::Fork
+            | EntryOp::Commit
+            | EntryOp::Files
+            | EntryOp::Rollback
+            | EntryOp::Revert
+            | EntryOp::Pull => is_own,
             EntryOp::Merge => !is_own,
             EntryOp::Promote => true,
             _ => false,

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use super::merge_plan::{MergeContext, without_children};
+use super::merge_plan::{MergeContext, merged_branches, without_children};
+use super::revert::replayed_base;
 use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::{Counts, Decision, Detail, MergeDetail};
 use crate::memory::Error;
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
-use crate::memory::command::log_record::{LogRecord, MergeKind};
+use crate::memory::command::log_record::LogRecord;
+use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::command::merge_outcome::{MergeOutcome, RecordOutcome};
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::storage::trees::stored;
@@ -23,8 +25,12 @@ pub struct Integration {
     pub branch: BranchId,
     /// The state of the branch that receives.
     pub merged: Arc<BranchVersion>,
+    /// The head of the state that is merged into another.
+    pub child_head: Hash,
     /// The branch's own state after a promote.
     pub promoted: Option<Arc<BranchVersion>>,
+    /// The branch's base after a revert, where that changes.
+    pub base: Option<Arc<BranchVersion>>,
     /// Everything that both sides changed: records by id, then files by path.
     pub both_changed: Vec<Decision>,
     /// What changes in the branch that receives.
@@ -44,9 +50,8 @@ impl Integration {
         merge: MergeKind,
         outcome: &MergeOutcome,
     ) -> Result<Integration, Error> {
-        let child = context.catalog.branch(branch)?;
-        let parent = context.catalog.parent(child)?;
-        let (mut merged, mut both_changed) = merged_records(child, parent, outcome)?;
+        let (child, parent) = merged_branches(context.catalog, branch, merge)?;
+        let (mut merged, mut both_changed) = merged_records(&child, &parent, outcome)?;
         let patched = |own: &Tree, patch, other| own.patched(patch, other, context.time, context.packs).map_err(stored);
         let (own, above) = (child.state.files(), parent.state.files());
         let (giver, receiver) = if merge == MergeKind::Pull { (above, own) } else { (own, above) };
@@ -57,6 +62,10 @@ impl Integration {
             state.set_files(patched(own, patch, merged.files())?);
             promoted = Some(Arc::new(state));
         }
+        let base = match merge {
+            MergeKind::Revert(entries) => replayed_base(context, &parent, entries, &outcome.base)?,
+            MergeKind::Merge | MergeKind::Promote | MergeKind::Pull => None,
+        };
         let trees = [child.base.files(), own, above];
         for decision in &outcome.decisions {
             both_changed.push(
@@ -69,7 +78,9 @@ impl Integration {
             merge,
             branch,
             merged: Arc::new(merged),
+            child_head: child.state.head(),
             promoted,
+            base,
             both_changed,
             counts: outcome.counts,
             plan: outcome.plan,
@@ -80,21 +91,26 @@ impl Integration {
     /// Returns the entry and what changes in the catalog.
     pub fn prepare(self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch)?;
-        let parent = catalog.parent(branch)?;
+        let parent = if self.merge.is_revert() { branch } else { catalog.parent(branch)? };
         if self.merge == MergeKind::Merge {
             without_children(branch)?;
         }
         let receiver = if self.merge == MergeKind::Pull { branch } else { parent };
+        let (label, text) = match self.merge {
+            MergeKind::Revert(entries) => (Some(entries.label().into()), Some(entries.verb.name().into())),
+            MergeKind::Merge | MergeKind::Promote | MergeKind::Pull => (None, None),
+        };
         let mut prepared = about(catalog, log_record, branch, self.merge.op()).with_detail(Detail {
+            label,
+            text,
             strategy: Some(receiver.settings.strategy().name()),
             conflicts: self.both_changed,
             merge: Some(MergeDetail {
-                child_head: branch.state.head(),
+                child_head: self.child_head,
                 parent_head: parent.state.head(),
                 plan: self.plan,
                 not_merged: self.not_merged,
             }),
-            ..Detail::default()
         });
         prepared.head = self.merged.head();
         prepared.counts = self.counts;
@@ -106,6 +122,9 @@ impl Integration {
                 let promoted = self.promoted.unwrap_or_else(|| self.merged.clone());
                 prepared.steps.push(CatalogChange::State(branch.id, promoted));
                 prepared.steps.push(CatalogChange::Base(branch.id, self.merged));
+            }
+            MergeKind::Revert(_) => {
+                prepared.steps.extend(self.base.map(|base| CatalogChange::Base(branch.id, base)));
             }
         }
         Ok(prepared)

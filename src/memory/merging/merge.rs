@@ -11,10 +11,11 @@ use super::merge_budget::{MergeBudget, PlanError};
 use super::merge_plan::{self, MergeContext, MergePlan};
 use super::merge_result::MergeResult;
 use super::unit_use::UnitLooks;
-use crate::lineage::SignedEntry;
+use crate::lineage::{EntryOp, SignedEntry};
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::BranchId;
-use crate::memory::command::log_record::{Command, LogRecord, MergeKind};
+use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::{Actor, BranchEvent, Error, Kind, Memory, MergeError};
 use crate::object::Hash;
 use crate::sync::Deadline;
@@ -130,10 +131,12 @@ impl Memory {
         wanted: Option<Hash>,
         plan: impl FnOnce(MergeContext<'_>) -> Result<Arc<MergePlan>, PlanError>,
     ) -> Result<MergeAttempt, Error> {
-        let mut writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
+        let mut writer = self.writer_for(who, &self.taking_part(branch, merge))?;
         let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
         let child = catalog.branch(branch)?;
-        catalog.parent(child)?;
+        if !merge.is_revert() {
+            catalog.parent(child)?;
+        }
         if merge == MergeKind::Merge
             && let Err(error) = merge_plan::without_children(child)
         {
@@ -162,6 +165,11 @@ impl Memory {
         Ok(MergeAttempt::Done(entry, change))
     }
 
+    /// Returns the branches whose files take part, so that what was written to them becomes entries first.
+    fn taking_part(&self, branch: BranchId, merge: MergeKind) -> [Option<BranchId>; 2] {
+        [Some(branch), self.parent_of(branch).filter(|_| !merge.is_revert())]
+    }
+
     /// Notes a refusal in the lineage, and which conflicts somebody was shown by it.
     fn refused(&self, request: MergeRequest<'_>, error: Error, planned: Option<Arc<MergePlan>>) -> Error {
         if let (Kind::Conflict, Some(planned)) = (error.kind(), &planned) {
@@ -177,7 +185,8 @@ impl Memory {
     /// Records which conflicts of files somebody is shown. Pending writes are committed first: they predate the
     /// author's knowledge of the conflict.
     fn note_shown(&self, MergeRequest { who, branch, merge }: MergeRequest<'_>, planned: &MergePlan) {
-        if self.writer_for(who, &[Some(branch)]).is_ok() {
+        // Writing the file settles a conflict with the parent, and none with an earlier state.
+        if !merge.is_revert() && self.writer_for(who, &[Some(branch)]).is_ok() {
             self.merging.acks.note((branch, merge), who, planned.conflicts());
         }
     }
@@ -192,7 +201,7 @@ impl Memory {
     ) -> Result<MergeResult, Error> {
         self.settle_written(branch)?;
         if !self.is_read_only() {
-            drop(self.writer_for(who, &[Some(branch), self.parent_of(branch)])?);
+            drop(self.writer_for(who, &self.taking_part(branch, merge))?);
         }
         let planned = self.plan_for(who, branch, merge)?;
         let mut blockers = Vec::new();
@@ -216,6 +225,8 @@ impl Memory {
         let conflicts = planned.conflicts().cloned().collect();
         Ok(MergeResult {
             status,
+            branch: planned.path(),
+            strategy: planned.strategy(),
             counts: planned.counts,
             not_merged: planned.not_merged.clone(),
             conflicts,
@@ -223,6 +234,8 @@ impl Memory {
             plan: planned.hash,
             head: planned.merged.head(),
             entry: None,
+            undo: None,
+            reverted: Vec::new(),
         })
     }
 
@@ -247,7 +260,9 @@ impl Memory {
 fn merged(entry: &SignedEntry) -> MergeResult {
     let of_merge = entry.entry.detail.merge.as_ref();
     MergeResult {
-        status: "merged",
+        status: if entry.entry.op == EntryOp::Revert { "reverted" } else { "merged" },
+        branch: entry.entry.branch.clone(),
+        strategy: entry.entry.detail.strategy.unwrap_or_default(),
         counts: entry.entry.counts,
         not_merged: of_merge.map(|merge| merge.not_merged.clone()).unwrap_or_default(),
         conflicts: entry.entry.detail.conflicts.iter().filter(|item| item.is_conflict()).cloned().collect(),
@@ -255,5 +270,7 @@ fn merged(entry: &SignedEntry) -> MergeResult {
         plan: of_merge.map_or(Hash::ZERO, |merge| merge.plan),
         head: entry.entry.head,
         entry: Some(entry.hash),
+        undo: Some(format!("revert {}", entry.entry.seq)),
+        reverted: Vec::new(),
     }
 }

@@ -9,12 +9,14 @@ use super::integration::Integration;
 use super::merge_budget::{MergeBudget, PlanError};
 use super::plan_hash::PlanParts;
 use super::record_merge::RecordMerge;
+use super::revert::{as_before, base_before};
 use crate::branch::BranchVersion;
 use crate::lineage::{Counts, Decision, Side};
 use crate::memory::admission::guard;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog};
-use crate::memory::command::log_record::{LogRecord, MergeKind};
-use crate::memory::command::merge_outcome::{MergeOutcome, StoredDecision};
+use crate::memory::command::log_record::LogRecord;
+use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::merge_outcome::{BaseOutcome, MergeOutcome, StoredDecision};
 use crate::memory::command::prepared::PreparedCommand;
 use crate::memory::{Actor, BranchError, Error, MergeError};
 use crate::merge::files::{FileDecision, FileMerge, FilePlan, MergeTrees, NewOwner, Rules, UnitConflict, plan_files};
@@ -56,6 +58,9 @@ pub struct MergePlan {
     patch: Arc<TreePatch>,
     /// The branch's own state after a promote, and what turns its files into those.
     promoted: Option<(Arc<BranchVersion>, Arc<TreePatch>)>,
+    /// The branch's base after a revert, where that changes, and how.
+    base: Option<Arc<BranchVersion>>,
+    base_outcome: BaseOutcome,
     /// What changes in the branch that receives.
     pub counts: Counts,
     /// What the rules of the parent forbid.
@@ -74,12 +79,24 @@ pub fn without_children(branch: &Branch) -> Result<(), Error> {
     Err(BranchError::HasChildren { path: branch.path.to_string(), count: branch.children.len() }.into())
 }
 
+/// Returns the two branches that a merge brings together: a branch and its parent; for a revert the branch as it was before, and
+/// the branch.
+pub fn merged_branches(catalog: &Catalog, branch: BranchId, merge: MergeKind) -> Result<(BranchRef, BranchRef), Error> {
+    let branch = catalog.branch_ref(branch)?;
+    Ok(match merge {
+        MergeKind::Revert(entries) => (as_before(catalog, branch, entries)?, branch.clone()),
+        MergeKind::Merge | MergeKind::Promote | MergeKind::Pull => {
+            (branch.clone(), catalog.branch_ref(catalog.parent(branch)?.id)?.clone())
+        }
+    })
+}
+
 /// What a merge is worked out from, beside the catalog.
 struct MergeSides<'a> {
     context: MergeContext<'a>,
     merge: MergeKind,
-    child: &'a BranchRef,
-    parent: &'a BranchRef,
+    child: BranchRef,
+    parent: BranchRef,
     /// Who does it; nobody where it is not asked what the rules of the parent forbid.
     who: Option<&'a Actor>,
 }
@@ -91,21 +108,20 @@ impl<'a> MergeSides<'a> {
         merge: MergeKind,
         who: Option<&'a Actor>,
     ) -> Result<MergeSides<'a>, Error> {
-        let child = context.catalog.branch_ref(branch)?;
-        let parent = context.catalog.branch_ref(context.catalog.parent(child)?.id)?;
+        let (child, parent) = merged_branches(context.catalog, branch, merge)?;
         Ok(MergeSides { context, merge, child, parent, who })
     }
 
     /// The branch whose settings count: the parent, for a pull the branch itself.
-    fn ruling(&self) -> &'a Branch {
-        if self.merge == MergeKind::Pull { self.child } else { self.parent }
+    fn ruling(&self) -> &Branch {
+        if self.merge == MergeKind::Pull { &self.child } else { &self.parent }
     }
 
     fn strategy(&self) -> Strategy {
         self.ruling().settings.strategy()
     }
 
-    fn sides(&self) -> Sides<'a> {
+    fn sides(&self) -> Sides<'_> {
         Sides { base: &self.child.base, child: &self.child.state, parent: &self.parent.state, name: &self.child.name }
     }
 
@@ -127,10 +143,14 @@ impl<'a> MergeSides<'a> {
         let pulls = merge == MergeKind::Pull;
         let (giver, receiver) = if pulls { (above, own) } else { (own, above) };
         let resolved = |item: &FileDecision| self.resolved(&decision(item, merge)).map(|side| seen_from(side, merge));
-        let turned = pulls.then(|| self.child.settings.rules().turned());
+        let rules = match merge {
+            MergeKind::Pull => Some(self.child.settings.rules().turned()),
+            MergeKind::Revert(_) => Some(self.parent.settings.rules().merging_all()),
+            MergeKind::Merge | MergeKind::Promote => None,
+        };
         let strategy = self.strategy();
         let how = FileMerge {
-            rules: turned.as_ref().unwrap_or_else(|| self.parent.settings.rules()),
+            rules: rules.as_ref().unwrap_or_else(|| self.parent.settings.rules()),
             strategy: if pulls { strategy.turned() } else { strategy },
             resolved: &resolved,
             packs: self.context.packs,
@@ -138,7 +158,7 @@ impl<'a> MergeSides<'a> {
             most: merge_budget.most,
             time: self.context.time,
             new_owner: Some(NewOwner::between(self.child.uid, self.parent.uid, pulls)),
-            writes: !pulls,
+            writes: matches!(merge, MergeKind::Merge | MergeKind::Promote),
         };
         // Where numbers lead nowhere, all that the receiver changed is looked at.
         merge_budget.check(base.has_unlike_at_most(receiver, merge_budget.most.saturating_mul(16)))?;
@@ -199,7 +219,11 @@ impl<'a> MergeSides<'a> {
         let merged = Arc::new(merged);
         let promoted = match self.merge {
             MergeKind::Promote => Some(self.promoted(&merged, merge_budget)?),
-            MergeKind::Merge | MergeKind::Pull => None,
+            MergeKind::Merge | MergeKind::Pull | MergeKind::Revert(_) => None,
+        };
+        let (base, base_outcome) = match self.merge {
+            MergeKind::Revert(entries) => base_before(self.context, &self.parent, entries, merge_budget.most)?,
+            MergeKind::Merge | MergeKind::Promote | MergeKind::Pull => (None, BaseOutcome::Stays),
         };
         let mut both_changed: Vec<Decision> = records.both_changed().cloned().collect();
         both_changed.extend(file_decisions(&files, self.merge));
@@ -219,6 +243,8 @@ impl<'a> MergeSides<'a> {
             merged,
             patch: Arc::new(patch),
             promoted,
+            base,
+            base_outcome,
             counts,
             forbidden,
             not_merged,
@@ -228,7 +254,7 @@ impl<'a> MergeSides<'a> {
 
     /// Returns what the rules of the parent forbid; a pull takes what they have let pass before.
     fn forbidden(&self, merged: &BranchVersion, merge_budget: &MergeBudget<'_>) -> Result<Option<Error>, PlanError> {
-        let (Some(who), MergeKind::Merge | MergeKind::Promote) = (self.who, self.merge) else { return Ok(None) };
+        let Some(who) = self.who.filter(|_| self.merge != MergeKind::Pull) else { return Ok(None) };
         let Some(rules) = self.parent.settings.binding_rules() else { return Ok(None) };
         let (owner, packs) = (self.parent.uid, self.context.packs);
         let (before, after) = (self.parent.state.files(), merged.files());
@@ -261,13 +287,15 @@ impl MergePlan {
         self.rewrites == catalog.rewrites
             && self.same_child(child)
             && parent.has_state_of(&self.parent)
+            && parent.base_seq == self.parent.base_seq
             && self.same_rules(child, parent)
     }
 
     fn same_child(&self, child: &Branch) -> bool {
-        child.has_state_of(&self.child)
-            && self.child.base_seq == child.base_seq
-            && self.child.resolutions == child.resolutions
+        // The states before and after entries never change.
+        let has_states =
+            self.merge.is_revert() || child.has_state_of(&self.child) && self.child.base_seq == child.base_seq;
+        has_states && self.child.resolutions == child.resolutions
     }
 
     fn same_rules(&self, child: &Branch, parent: &Branch) -> bool {
@@ -284,7 +312,7 @@ impl MergePlan {
     ) -> Result<MergePlan, PlanError> {
         let pair = MergeSides::new(context, self.child.id, self.merge, who)?;
         let is_compacted = self.rewrites != context.catalog.rewrites;
-        if is_compacted || !self.same_child(pair.child) || !self.same_rules(pair.child, pair.parent) {
+        if is_compacted || !self.same_child(&pair.child) || !self.same_rules(&pair.child, &pair.parent) {
             return MergePlan::new(context, self.child.id, self.merge, who, merge_budget);
         }
         let records = match pair.parent.has_state_of(&self.parent) {
@@ -315,8 +343,21 @@ impl MergePlan {
 
     /// Returns the rules that it follows.
     pub fn rules(&self) -> &Rules {
-        let ruling = if self.merge == MergeKind::Pull { &self.child } else { &self.parent };
-        ruling.settings.rules()
+        self.ruling().settings.rules()
+    }
+
+    /// Returns how it decides conflicts.
+    pub fn strategy(&self) -> &'static str {
+        self.ruling().settings.strategy().name()
+    }
+
+    /// Returns the path of the branch that is merged, promoted, pulls or is reverted.
+    pub fn path(&self) -> Arc<str> {
+        self.child.path.clone()
+    }
+
+    fn ruling(&self) -> &Branch {
+        if self.merge == MergeKind::Pull { &self.child } else { &self.parent }
     }
 
     /// Returns the decision on the unit that a file is in, where the sides have it differently.
@@ -363,6 +404,7 @@ impl MergePlan {
             files: self.patch.clone(),
             decisions: on_files.map(|decision| StoredDecision::new(decision, trees)).collect(),
             promoted: self.promoted.as_ref().map(|(_, patch)| patch.clone()),
+            base: self.base_outcome.clone(),
         })
     }
 
@@ -375,7 +417,9 @@ impl MergePlan {
             merge: self.merge,
             branch: self.child.id,
             merged: self.merged.clone(),
+            child_head: self.child.state.head(),
             promoted: self.promoted.as_ref().map(|(state, _)| state.clone()),
+            base: self.base.clone(),
             both_changed: self.both_changed.clone(),
             counts: self.counts,
             plan: self.hash,

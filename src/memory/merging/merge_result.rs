@@ -13,8 +13,12 @@ use crate::object::Hash;
 /// What a merge, promote or pull did, or would do.
 #[derive(Clone, Debug)]
 pub struct MergeResult {
-    /// `merged`, `ready` or `blocked`.
+    /// `merged`, `reverted`, `ready` or `blocked`.
     pub status: &'static str,
+    /// The path of the branch that it was asked of.
+    pub branch: Arc<str>,
+    /// How conflicts are decided.
+    pub strategy: &'static str,
     /// What changes in the branch that receives.
     pub counts: Counts,
     /// The paths that a rule left out, each with `files/` in front.
@@ -29,6 +33,21 @@ pub struct MergeResult {
     pub head: Hash,
     /// The entry's hash; none for a dry run.
     pub entry: Option<Hash>,
+    /// The line for the `ctl` of the branch that received that takes it back; none for a dry run.
+    pub undo: Option<String>,
+    /// The entries that a revert takes back; none for anything else.
+    pub reverted: Vec<Reverted>,
+}
+
+/// Entries that a revert takes back together.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reverted {
+    /// Their numbers: `N`, or `N..M`.
+    pub entries: String,
+    /// What they did, in the word of the last.
+    pub op: &'static str,
+    /// When, of the last.
+    pub time: String,
 }
 
 #[derive(Serialize)]
@@ -41,6 +60,8 @@ struct Blocker {
 #[derive(Serialize)]
 struct ConflictLine<'a> {
     status: &'static str,
+    branch: &'a str,
+    strategy: &'static str,
     put: u64,
     deleted: u64,
     files: u64,
@@ -50,12 +71,33 @@ struct ConflictLine<'a> {
     plan: String,
     head: String,
     entry: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undo: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[Reverted]>::is_empty")]
+    reverted: &'a [Reverted],
 }
 
 impl MergeResult {
     /// Returns whether it can't be done as things are.
     pub fn is_blocked(&self) -> bool {
         !self.blockers.is_empty()
+    }
+
+    /// Returns the result of this and of what followed.
+    pub fn followed_by(mut self, next: MergeResult) -> MergeResult {
+        let Counts { put, deleted, files } = next.counts;
+        let sum = Counts {
+            put: self.counts.put + put,
+            deleted: self.counts.deleted + deleted,
+            files: self.counts.files + files,
+        };
+        self.not_merged.extend(next.not_merged.iter().cloned());
+        self.conflicts.extend(next.conflicts.iter().cloned());
+        self.blockers.extend(next.blockers.iter().cloned());
+        self.reverted.extend(next.reverted.iter().cloned());
+        let MergeResult { not_merged, conflicts, blockers, reverted, .. } = self;
+        let status = if self.status == "blocked" { self.status } else { next.status };
+        MergeResult { status, counts: sum, not_merged, conflicts, blockers, reverted, ..next }
     }
 
     /// Returns one line of JSON without its line end.
@@ -66,6 +108,8 @@ impl MergeResult {
         };
         let line = ConflictLine {
             status: self.status,
+            branch: &self.branch,
+            strategy: self.strategy,
             put: self.counts.put,
             deleted: self.counts.deleted,
             files: self.counts.files,
@@ -75,6 +119,8 @@ impl MergeResult {
             plan: self.plan.to_string(),
             head: self.head.to_string(),
             entry: self.entry.map(|hash| hash.to_string()),
+            undo: self.undo.as_deref(),
+            reverted: &self.reverted,
         };
         serde_json::to_string(&line).unwrap_or_default()
     }

@@ -13,7 +13,9 @@ pub mod planner;
 pub mod purge;
 pub mod record_merge;
 pub mod resolve;
+pub mod revert;
 pub mod rollback;
+pub mod undo;
 pub mod unit_use;
 
 use std::collections::HashMap;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use super::merge_budget::{MergeBudget, MergedContents};
 use super::merge_plan::{MergeContext, MergePlan};
 use crate::memory::catalog::BranchId;
-use crate::memory::command::log_record::MergeKind;
+use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::sync::{Condvar, Deadline, Mutex, Pool};
 

@@ -6,7 +6,8 @@ use super::merge_budget::MergeBudget;
 use super::merge_plan::{MergeContext, MergePlan};
 use crate::lineage::{Decision, Side};
 use crate::memory::catalog::{BranchId, Catalog, Resolution};
-use crate::memory::command::log_record::{Command, MergeKind};
+use crate::memory::command::log_record::Command;
+use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::{Actor, Error, Memory, MergeError};
 
 /// A conflict and how somebody settles it.

@@ -12,7 +12,8 @@ use crate::lineage::{Entry, EntryOp, MacKey, PublicKey, SignedEntry};
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::CatalogChange;
 use crate::memory::catalog::{BranchId, BranchRef, Catalog};
-use crate::memory::command::log_record::{BULK_ROW_BYTES, COMMAND_BYTES, Command, LogRecord, MergeKind};
+use crate::memory::command::log_record::{BULK_ROW_BYTES, COMMAND_BYTES, Command, LogRecord};
+use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::command::prepared::PreparedCommand;
 use crate::memory::{Actor, BranchEvent, Error, Memory, Replaced};
 use crate::object::{self, Context, Hash, Time};
@@ -254,7 +255,9 @@ impl Memory {
         if let Some(segment) = log_tail.count(&log_record.command, bytes.len(), prepared.counts.put) {
             self.storage.named.lock().insert(segment);
         }
-        if let Command::Discard(branch) | Command::Merge(branch, ..) = &log_record.command {
+        if let Command::Discard(branch)
+        | Command::Merge(branch, MergeKind::Merge | MergeKind::Promote | MergeKind::Pull, _) = &log_record.command
+        {
             self.merging.acks.forget_branch(*branch);
             self.merging.planner.forget(*branch);
         }
@@ -280,7 +283,7 @@ impl Memory {
         log_tail.advance(&signed);
         let replaces = matches!(
             prepared.op,
-            EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback | EntryOp::Purge
+            EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback | EntryOp::Revert | EntryOp::Purge
         );
         let replaced = if replaces { self.replace(&self.catalog(), &mut prepared.steps) } else { Vec::new() };
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);

@@ -10,7 +10,7 @@ use crate::branch::{BranchVersion, differences};
 use crate::lineage::Decision;
 use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::{BranchId, Catalog, View};
-use crate::memory::command::log_record::MergeKind;
+use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::merging::merge_plan::MergeContext;
 use crate::memory::{Error, Memory};
 use crate::workspace::ChangeKind;

@@ -65,6 +65,7 @@ pub(in crate::memory) fn render(
     mkdir branches/try-1                                      fork: constant time, whatever is here
     mv branches/try-1 .                                       merge it back (conflicts: {strategy})
     rmdir branches/try-1                                      or throw it away
+    echo undo > ctl; cat ctl                                  take back your last change (undo 3, redo, revert ENTRY)
     mkdir checkpoints/before; echo 'rollback before' > ctl    remember a state, go back to it
 
 A record takes `"vector": {example_vector}, `"text"`, or both, and `"metadata": {{…}}`: `{{"text":"…"}}` is a document, too.
@@ -103,7 +104,7 @@ const CONTENTS: &str = "\
 | `search/<text>` | reading it answers the question in its name |
 | `query` | write questions, read answers |
 | `ingest` | write records in bulk as JSON Lines, all or nothing |
-| `ctl` | write a verb (fork, pull, promote, merge --dry-run, checkpoint, rollback, resolve), read its outcome |
+| `ctl` | write a verb (fork, pull, promote, merge --dry-run, checkpoint, rollback, undo, revert, resolve), read its outcome |
 | `export/` | vectors.npy, ids.txt, records.jsonl |
 | `config/<setting>` | one value a file |
 | `status` `lineage` `diff` `conflicts` | figures, signed history, own edits, what both sides changed |

@@ -59,6 +59,11 @@ impl Kind {
         Kind::new(&text::TEXT, "")
     }
 
+    /// Returns the kind of files that are taken as a whole from one side.
+    pub(super) fn whole() -> Kind {
+        Kind::new(&WHOLE, "")
+    }
+
     /// Returns a kind of the table; `key` is empty where it takes none.
     pub(super) fn new(spec: &'static KindSpec, key: &str) -> Kind {
         Kind { spec, key: key.into() }

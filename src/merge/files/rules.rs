@@ -99,6 +99,15 @@ impl Rules {
         Rules { patterns: self.patterns.clone(), rules: self.rules.iter().map(turn).collect() }
     }
 
+    /// Returns the rules with what never merges merging as a whole: for a revert, where both sides are one branch.
+    pub fn merging_all(&self) -> Rules {
+        let merge = |rule: &Rule| {
+            let kind = if rule.kind.is_never() { Kind::whole() } else { rule.kind.clone() };
+            Rule { kind, ..rule.clone() }
+        };
+        Rules { patterns: self.patterns.clone(), rules: self.rules.iter().map(merge).collect() }
+    }
+
     /// Returns whether some rule says who may write, or how.
     pub fn restrict_writes(&self) -> bool {
         self.iter().any(|rule| rule.write.is_some() || rule.append)

@@ -8,7 +8,7 @@ use engramfs::disk::{Disk, RealDisk};
 use engramfs::embed::{EmbedError, Embedder, TextKind};
 use engramfs::memory::{
     Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, OpenMode, PurgeOptions,
-    RangeOp, RenameHow, Revision, Setting, ShowTarget, Side, Time, Viewer, XattrHow,
+    RangeOp, RenameHow, RevertVerb, Revision, Setting, ShowTarget, Side, Time, Viewer, XattrHow,
 };
 
 use crate::files::write;
@@ -129,6 +129,8 @@ fn branches(memory: &Memory, main: BranchId) -> BranchId {
     memory.commit(&who(), main, vec![record("late", 9)]).unwrap();
     write(memory, main, "both.txt", "lost by the rollback\n");
     memory.rollback_files(&who(), main, "first", &["files/both.txt".into()]).unwrap();
+    memory.undo(&who(), main, RevertVerb::Undo, 1, false).unwrap();
+    memory.undo(&who(), main, RevertVerb::Redo, 1, false).unwrap();
     memory.rollback(&who(), main, "first").unwrap();
     let lost = memory.fork(&who(), main, "lost", Some("first")).unwrap();
     memory.commit(&who(), lost, vec![record("r0", 70)]).unwrap();

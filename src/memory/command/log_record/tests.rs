@@ -1,6 +1,7 @@
 //! Every kind of log record, there and back.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use super::super::merge_kind::RevertVerb;
 use super::super::merge_outcome::samples;
 use super::*;
 use crate::lineage::Side;
@@ -38,8 +39,9 @@ fn every_command_reads_back() {
     round_trip(Command::Bulk(branch, Hash([3; 32]), vec![name.clone()]));
     round_trip(Command::Checkpoint { branch, label: name.clone(), text: "why".into() });
     round_trip(Command::Uncheckpoint(branch, name.clone()));
-    for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
-        round_trip(Command::Merge(branch, merge, Arc::new(samples::outcome(merge == MergeKind::Promote))));
+    let reverted = RevertedEntries { before: 3, first: 5, last: 8, verb: RevertVerb::Undo };
+    for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull, MergeKind::Revert(reverted)] {
+        round_trip(Command::Merge(branch, merge, Arc::new(samples::outcome(merge))));
     }
     round_trip(Command::Discard(branch));
     round_trip(Command::Rename(branch, name.clone()));
@@ -87,6 +89,7 @@ fn the_format_says_which_codes_there_are() {
         (code::ARCHIVE, "archive"),
         (code::PURGE, "purge"),
         (code::EMBEDDER, "embedder"),
+        (code::REVERT, "revert"),
     ];
     assert_eq!(table("Log records"), used.map(|(code, name)| (code, name.to_owned())).into());
     let settings = Setting::ALL.map(|setting| (setting.code(), setting.name().to_owned()));

@@ -1,0 +1,99 @@
+//! Which states a merge brings together: of a branch and its parent, or of a branch now and before some of its entries.
+
+use crate::lineage::EntryOp;
+use crate::object::{CodecError, Reader, Writer};
+
+/// How two states are merged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MergeKind {
+    /// Into the parent, and the branch is gone.
+    Merge,
+    /// Into the parent, and the branch lives on.
+    Promote,
+    /// The parent's state into the branch.
+    Pull,
+    /// The branch's own state before some entries into its present one, with the state after them as the base.
+    Revert(RevertedEntries),
+}
+
+impl MergeKind {
+    /// Returns the operation that the entry names.
+    pub fn op(self) -> EntryOp {
+        match self {
+            MergeKind::Merge => EntryOp::Merge,
+            MergeKind::Promote => EntryOp::Promote,
+            MergeKind::Pull => EntryOp::Pull,
+            MergeKind::Revert(_) => EntryOp::Revert,
+        }
+    }
+
+    /// Returns whether it takes back what entries did.
+    pub fn is_revert(self) -> bool {
+        matches!(self, MergeKind::Revert(_))
+    }
+}
+
+/// Entries of one branch that are taken back together: all that changed its content from the first to the last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RevertedEntries {
+    /// The entry that gave the branch the state it had before the first of them.
+    pub before: u64,
+    /// The first.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+    /// What was asked for.
+    pub verb: RevertVerb,
+}
+
+/// What a revert was asked for as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RevertVerb {
+    /// Entries that the caller named.
+    Revert = 0,
+    /// The caller's newest.
+    Undo = 1,
+    /// The caller's newest undo.
+    Redo = 2,
+}
+
+impl RevertVerb {
+    const ALL: [(RevertVerb, &'static str); 3] =
+        [(RevertVerb::Revert, "revert"), (RevertVerb::Undo, "undo"), (RevertVerb::Redo, "redo")];
+
+    /// Returns the word for it.
+    pub fn name(self) -> &'static str {
+        RevertVerb::ALL[self as usize].1
+    }
+
+    /// Returns the verb of a name.
+    pub fn parse(name: &str) -> Option<RevertVerb> {
+        RevertVerb::ALL.iter().find(|(_, known)| *known == name).map(|(verb, _)| *verb)
+    }
+}
+
+impl RevertedEntries {
+    /// Appends the stored form.
+    pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
+        out.number(self.before).number(self.first).number(self.last).byte(self.verb as u8)
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<RevertedEntries, CodecError> {
+        let (before, first, last, code) = (input.number()?, input.number()?, input.number()?, input.byte()?);
+        let found = RevertVerb::ALL.iter().find(|(verb, _)| *verb as u8 == code);
+        let (verb, _) = *found.ok_or(CodecError::Code(code))?;
+        Ok(RevertedEntries { before, first, last, verb })
+    }
+
+    /// Returns the label of the entry that takes them back: `N`, or `N..M`.
+    pub fn label(&self) -> String {
+        if self.first == self.last { self.last.to_string() } else { format!("{}..{}", self.first, self.last) }
+    }
+
+    /// Returns the first and the last entry that a label names.
+    pub fn of_label(label: &str) -> Option<(u64, u64)> {
+        let (first, last) = label.split_once("..").unwrap_or((label, label));
+        Some((first.parse().ok()?, last.parse().ok()?))
+    }
+}

@@ -1,0 +1,172 @@
+//! Taking back what entries did to a branch: a three-way merge of the state before them into the present one, with the state
+//! after them as the base.
+
+use std::sync::Arc;
+
+use super::find_state::StateSearch;
+use super::merge::MergeTerms;
+use super::merge_budget::PlanError;
+use super::merge_plan::MergeContext;
+use super::merge_result::{MergeResult, Reverted};
+use crate::branch::{BranchVersion, differences_at_most};
+use crate::lineage::{EntryOp, SignedEntry};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Revision, RevisionPoint, StateSource};
+use crate::memory::command::merge_kind::{MergeKind, RevertVerb, RevertedEntries};
+use crate::memory::command::merge_outcome::BaseOutcome;
+use crate::memory::storage::trees::stored;
+use crate::memory::{Actor, Error, Memory, MergeError};
+use crate::merge::Action;
+use crate::merge::files::{FileMerge, MergeTrees, Rules, plan_files};
+use crate::workspace::Tree;
+
+/// Returns a branch as it was before some entries, with what it was behind them as its base.
+pub(super) fn as_before(catalog: &Catalog, branch: &BranchRef, entries: RevertedEntries) -> Result<BranchRef, Error> {
+    let state = |entry: u64| Ok::<_, Error>(catalog.source(branch, &StateSource::Entry(entry))?.state);
+    let mut before = branch.clone();
+    let it = before.make_mut();
+    (it.state, it.base) = (state(entries.before)?, state(entries.last)?);
+    it.name = "before".into();
+    Ok(before)
+}
+
+/// Returns the bases that a branch had before and after some entries; nothing where they did not change it.
+fn bases(
+    catalog: &Catalog,
+    branch: &Branch,
+    entries: RevertedEntries,
+) -> Result<Option<[Arc<BranchVersion>; 2]>, Error> {
+    let base = |entry: u64| Ok::<_, Error>(catalog.source(branch, &StateSource::Entry(entry))?.base);
+    let (before, after) = (base(entries.before)?, base(entries.last)?);
+    Ok((before.head() != after.head()).then_some([before, after]))
+}
+
+/// Returns the base that a branch gets when entries are taken back, and how it comes about. What they brought into the base goes
+/// from it, too: a later merge would else take away what the branch never decided to delete.
+///
+/// [`PlanError::Exceeded`] where more than `most` records or paths differ.
+pub(super) fn base_before(
+    context: MergeContext<'_>,
+    branch: &Branch,
+    entries: RevertedEntries,
+    most: usize,
+) -> Result<(Option<Arc<BranchVersion>>, BaseOutcome), PlanError> {
+    let Some([before, after]) = bases(context.catalog, branch, entries)? else {
+        return Ok((None, BaseOutcome::Stays));
+    };
+    if branch.base.head() == after.head() {
+        return Ok((Some(before), BaseOutcome::AsBefore));
+    }
+    let mut base = with_records_of(&branch.base, &before, &after, most)?;
+    let all = Rules::parse("** whole").unwrap_or_default();
+    let how = FileMerge::taking_all(&all, context.packs, most, context.time);
+    let trees = MergeTrees { base: after.files(), child: before.files(), parent: branch.base.files() };
+    let (tree, patch) = plan_files(trees, &how)?.without_removed(context.time, context.packs)?;
+    base.set_files(tree);
+    Ok((Some(Arc::new(base)), BaseOutcome::Patched(Arc::new(patch))))
+}
+
+/// Returns the base that a recorded outcome leads to; none where it stays.
+pub(super) fn replayed_base(
+    context: &MergeContext<'_>,
+    branch: &Branch,
+    entries: RevertedEntries,
+    outcome: &BaseOutcome,
+) -> Result<Option<Arc<BranchVersion>>, Error> {
+    if *outcome == BaseOutcome::Stays {
+        return Ok(None);
+    }
+    let changed = || Error::damaged("the recorded outcome changes a base that its entries did not".to_owned());
+    let [before, after] = bases(context.catalog, branch, entries)?.ok_or_else(changed)?;
+    let BaseOutcome::Patched(patch) = outcome else { return Ok(Some(before)) };
+    let mut base = with_records_of(&branch.base, &before, &after, usize::MAX)?;
+    let patched = |own: &Tree| own.patched(patch, before.files(), context.time, context.packs).map_err(stored);
+    base.set_files(patched(branch.base.files())?);
+    Ok(Some(Arc::new(base)))
+}
+
+/// Returns a state with those records as `before` has them that it has other than `after`.
+fn with_records_of(
+    state: &BranchVersion,
+    before: &BranchVersion,
+    after: &BranchVersion,
+    most: usize,
+) -> Result<BranchVersion, PlanError> {
+    let mut state = BranchVersion::clone(state);
+    for change in differences_at_most(after, before, most)?.ok_or(PlanError::Exceeded)? {
+        Action::of(&change, before).apply(&mut state)?;
+    }
+    Ok(state)
+}
+
+/// Entries to take back.
+pub(super) struct RevertTarget {
+    pub entries: RevertedEntries,
+    /// The last of them.
+    pub last: Arc<SignedEntry>,
+}
+
+impl RevertTarget {
+    fn named(&self) -> Reverted {
+        let entry = &self.last.entry;
+        Reverted { entries: self.entries.label(), op: entry.op.name(), time: entry.time.to_string() }
+    }
+}
+
+impl Memory {
+    /// Takes back what an entry did to a branch, and keeps what came later, as one new entry; with `dry_run` nothing is done, and
+    /// what stands in the way is in the outcome. Conflicts and terms are as in [`Memory::merge_if`].
+    ///
+    /// Code `not_revertible` for anything but an entry that changed the content of the branch, `not_kept` where the state before
+    /// it or after it is past `config/keep`.
+    pub fn revert(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        entry: &Revision,
+        terms: MergeTerms,
+        dry_run: bool,
+    ) -> Result<MergeResult, Error> {
+        let target = self.revertible(branch, entry)?;
+        self.take_back(who, branch, &target, terms, dry_run)
+    }
+
+    /// Takes entries back, or tells what that would come to.
+    pub(super) fn take_back(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        target: &RevertTarget,
+        terms: MergeTerms,
+        dry_run: bool,
+    ) -> Result<MergeResult, Error> {
+        let merge = MergeKind::Revert(target.entries);
+        let result = match dry_run {
+            true => self.dry_run(who, branch, merge, terms.plan)?,
+            false => self.merge_if(who, branch, merge, terms)?,
+        };
+        Ok(MergeResult { reverted: vec![target.named()], ..result })
+    }
+
+    /// Returns the entry that a revision names.
+    fn revertible(&self, branch: BranchId, revision: &Revision) -> Result<RevertTarget, Error> {
+        let search = StateSearch::new(self, branch)?;
+        let not_revertible = || Error::from(MergeError::NotRevertible(revision.to_string()));
+        let signed = match revision.point() {
+            Some(RevisionPoint::Number(seq)) if (1..=search.reader.newest()).contains(&seq) => {
+                search.reader.entry(seq)?
+            }
+            Some(RevisionPoint::Entry(hash)) => search.reader.entry_with(&hash)?.ok_or_else(not_revertible)?,
+            _ => return Err(not_revertible()),
+        };
+        let makes = matches!(signed.entry.op, EntryOp::Root | EntryOp::Fork);
+        if makes || signed.entry.seq < search.branch.id.0 || !search.changes(&signed.entry) {
+            return Err(not_revertible());
+        }
+        let seq = signed.entry.seq;
+        let before = search.change_before(seq)?.ok_or_else(|| Error::NotKept(revision.to_string()))?.entry.seq;
+        Ok(RevertTarget {
+            entries: RevertedEntries { before, first: seq, last: seq, verb: RevertVerb::Revert },
+            last: signed,
+        })
+    }
+}

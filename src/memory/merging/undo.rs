@@ -1,0 +1,148 @@
+//! `undo` and `redo`: which entries of a branch a user takes back next.
+
+use std::sync::Arc;
+
+use super::find_state::StateSearch;
+use super::merge::MergeTerms;
+use super::merge_result::MergeResult;
+use super::revert::RevertTarget;
+use crate::lineage::{Entry, EntryOp, SignedEntry};
+use crate::memory::catalog::{BranchId, StateSource};
+use crate::memory::command::merge_kind::{RevertVerb, RevertedEntries};
+use crate::memory::{Actor, Error, Memory, MergeError};
+
+/// Nanoseconds between deletions that count as one.
+const TOGETHER: i64 = 1_000_000_000;
+/// The same between entries about files, which gather what was done for up to a second.
+const FILES_TOGETHER: i64 = 2 * TOGETHER;
+/// Files of one entry that are looked through to tell whether it only deleted.
+const FILES_MAX: usize = 1 << 16;
+
+impl Memory {
+    /// Takes back the newest entries of a branch that the caller made and that are not taken back yet, each as an entry of its
+    /// own; `verb` says whether these are what was done, or what was undone. Deletions within a second count as one.
+    ///
+    /// Kind `Invalid`, code `nothing_to_undo` or `nothing_to_redo`. Where one can't be taken back, those before it are.
+    pub fn undo(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        verb: RevertVerb,
+        count: usize,
+        dry_run: bool,
+    ) -> Result<MergeResult, Error> {
+        if !self.is_read_only() {
+            // What was written to files becomes an entry first.
+            drop(self.writer_for(who, &[Some(branch)])?);
+        }
+        let targets = UndoSearch::new(self, who, branch)?.find(verb, count)?;
+        let mut all: Option<MergeResult> = None;
+        for target in targets {
+            let result = self.take_back(who, branch, &target, MergeTerms::default(), dry_run)?;
+            all = Some(match all {
+                Some(before) => before.followed_by(result),
+                None => result,
+            });
+        }
+        let nothing = if verb == RevertVerb::Redo { MergeError::NothingToRedo } else { MergeError::NothingToUndo };
+        all.ok_or_else(|| nothing.into())
+    }
+}
+
+/// A walk from the newest change of a branch to the oldest that can be taken back.
+struct UndoSearch<'a> {
+    search: StateSearch<'a>,
+    uid: u32,
+    /// The changes so far, newest first.
+    changes: Vec<Arc<SignedEntry>>,
+    /// The first and last number of entries that were taken back.
+    taken_back: Vec<(u64, u64)>,
+    /// The number of the oldest state that is kept.
+    oldest: u64,
+}
+
+impl<'a> UndoSearch<'a> {
+    fn new(memory: &'a Memory, who: &Actor, branch: BranchId) -> Result<UndoSearch<'a>, Error> {
+        let search = StateSearch::new(memory, branch)?;
+        let oldest = search.catalog.retained.oldest(branch)?.map_or(u64::MAX, |oldest| oldest.key.1);
+        Ok(UndoSearch { search, uid: who.uid, changes: Vec::new(), taken_back: Vec::new(), oldest })
+    }
+
+    fn find(mut self, verb: RevertVerb, count: usize) -> Result<Vec<RevertTarget>, Error> {
+        let (mut found, mut at) = (Vec::new(), 0);
+        while found.len() < count
+            && let Some(last) = self.change(at)?
+            && let Some(mut before) = self.change(at + 1)?
+        {
+            let mut first = last.clone();
+            let is_done = self.is_taken_back(&last.entry);
+            self.note_revert(&last.entry, is_done);
+            at += 1;
+            if is_done || !self.is_meant(&last.entry, verb) {
+                continue;
+            }
+            while self.goes_with(&before.entry, &first.entry)?
+                && let Some(older) = self.change(at + 1)?
+            {
+                (first, before) = (before, older);
+                at += 1;
+            }
+            let entries =
+                RevertedEntries { before: before.entry.seq, first: first.entry.seq, last: last.entry.seq, verb };
+            found.push(RevertTarget { entries, last });
+        }
+        Ok(found)
+    }
+
+    /// Returns a change by its place, newest first; none where the state behind it is not kept.
+    fn change(&mut self, at: usize) -> Result<Option<Arc<SignedEntry>>, Error> {
+        while self.changes.len() <= at {
+            let newer = self.changes.last().map_or(self.search.reader.newest() + 1, |newer| newer.entry.seq);
+            match self.search.change_before(newer)? {
+                Some(change) if change.entry.seq >= self.oldest => self.changes.push(change),
+                _ => return Ok(None),
+            }
+        }
+        Ok(self.changes.get(at).cloned())
+    }
+
+    fn is_taken_back(&self, entry: &Entry) -> bool {
+        self.taken_back.iter().any(|(first, last)| (*first..=*last).contains(&entry.seq))
+    }
+
+    /// Notes which entries a revert took back, unless that was taken back itself.
+    fn note_revert(&mut self, entry: &Entry, is_taken_back: bool) {
+        if entry.op == EntryOp::Revert && !is_taken_back {
+            self.taken_back.extend(entry.detail.label.as_deref().and_then(RevertedEntries::of_label));
+        }
+    }
+
+    /// Tells whether a verb is about an entry that is not taken back.
+    fn is_meant(&self, entry: &Entry, verb: RevertVerb) -> bool {
+        let is_undo = entry.op == EntryOp::Revert && entry.detail.text.as_deref() == Some(RevertVerb::Undo.name());
+        entry.uid == self.uid && is_undo == (verb == RevertVerb::Redo)
+    }
+
+    /// Tells whether a change counts as one with the next: both only delete, soon after each other.
+    fn goes_with(&mut self, entry: &Entry, next: &Entry) -> Result<bool, Error> {
+        let together = if next.op == EntryOp::Files { FILES_TOGETHER } else { TOGETHER };
+        let is_soon = next.time.0.saturating_sub(entry.time.0) <= together;
+        let is_same = entry.uid == self.uid && entry.op == next.op && !self.is_taken_back(entry);
+        Ok(is_soon && is_same && self.only_deletes(next)? && self.only_deletes(entry)?)
+    }
+
+    fn only_deletes(&self, entry: &Entry) -> Result<bool, Error> {
+        match entry.op {
+            EntryOp::Commit => Ok(entry.counts.put == 0 && entry.counts.deleted > 0),
+            EntryOp::Files => {
+                let at = self.changes.iter().position(|change| change.entry.seq == entry.seq);
+                let Some(before) = at.and_then(|at| self.changes.get(at + 1)) else { return Ok(false) };
+                let state = |seq| self.search.catalog.source(&self.search.branch, &StateSource::Entry(seq));
+                let (Ok(before), Ok(after)) = (state(before.entry.seq), state(entry.seq)) else { return Ok(false) };
+                let found = before.state.files().differences_at_most(after.state.files(), FILES_MAX);
+                Ok(found.is_some_and(|found| !found.is_empty() && found.iter().all(|it| it.new.is_none())))
+            }
+            _ => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Taking back what entries did: `revert`, `undo` and `redo`.
+
+use std::sync::Arc;
+
+use engramfs::disk::ForgetfulDisk;
+use engramfs::memory::{
+    Actor, BranchId, Error, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, MergeResult, MergeTerms, RevertVerb,
+    Revision, Setting, View,
+};
+
+use crate::support::{delete, main_of, open, put, texts, verify, who};
+
+fn ann() -> Actor {
+    Actor { uid: 1001, gid: 1001, name: "ann".into() }
+}
+
+struct Rig {
+    disk: ForgetfulDisk,
+    memory: Arc<Memory>,
+    main: BranchId,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let disk = ForgetfulDisk::new();
+        let memory = open(&disk).unwrap();
+        let main = main_of(&memory);
+        Rig { disk, memory, main }
+    }
+
+    fn set(&self, branch: BranchId, id: &str, text: &str) -> u64 {
+        self.memory.commit(&who(), branch, vec![put(id, None, Some(text))]).unwrap();
+        self.newest()
+    }
+
+    fn newest(&self) -> u64 {
+        self.newest_of(self.main)
+    }
+
+    /// The number of the newest entry of a branch's lineage.
+    fn newest_of(&self, branch: BranchId) -> u64 {
+        let lines = self.memory.lineage_lines(branch, false).unwrap();
+        let seq = |line: &String| serde_json::from_str::<serde_json::Value>(line).unwrap()["seq"].as_u64();
+        lines.iter().filter_map(seq).max().unwrap()
+    }
+
+    fn texts(&self, branch: BranchId) -> Vec<String> {
+        texts(&self.memory, &View::Branch(branch)).into_iter().map(|(id, text)| format!("{id}={text}")).collect()
+    }
+
+    fn revert(&self, branch: BranchId, seq: u64) -> Result<MergeResult, Error> {
+        let entry = Revision::parse(&seq.to_string()).unwrap();
+        self.memory.revert(&who(), branch, &entry, MergeTerms::default(), false)
+    }
+
+    fn undo(&self, branch: BranchId) -> Result<MergeResult, Error> {
+        self.memory.undo(&who(), branch, RevertVerb::Undo, 1, false)
+    }
+
+    fn redo(&self, branch: BranchId) -> Result<MergeResult, Error> {
+        self.memory.undo(&who(), branch, RevertVerb::Redo, 1, false)
+    }
+
+    fn head(&self, branch: BranchId) -> String {
+        self.memory.status(&View::Branch(branch)).unwrap()["head"].as_str().unwrap().to_owned()
+    }
+
+    fn write(&self, branch: BranchId, name: &str, bytes: &str) {
+        let tree = self.memory.files(&View::Branch(branch)).unwrap();
+        let named = FileName::new(name.as_bytes()).unwrap();
+        let make = FileOp::Create { parent: FILES_ROOT, name: named, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+        let found = tree.resolve(name.as_bytes());
+        let inode = found.unwrap_or_else(|_| self.memory.edit(&who(), branch, make).unwrap().inode);
+        self.memory.edit(&who(), branch, FileOp::Write { inode, offset: 0, bytes: bytes.as_bytes().into() }).unwrap();
+        // Any command makes an entry of what was written.
+        self.memory.set(&who(), branch, Setting::Task, "tidy").unwrap();
+    }
+
+    fn read(&self, branch: BranchId, name: &str) -> Option<String> {
+        let tree = self.memory.files(&View::Branch(branch)).unwrap();
+        let inode = tree.resolve(name.as_bytes()).ok()?;
+        Some(String::from_utf8(tree.read(inode, 0, 1 << 20, self.memory.packs()).unwrap()).unwrap())
+    }
+
+    /// Opens the store again as after a crash, and checks that all branches are as they were.
+    fn reopened(self) -> Rig {
+        let paths = ["main", "main/x"];
+        let heads = |memory: &Memory| paths.map(|path| memory.resolve(path).ok().map(|id| head_of(memory, id)));
+        let before = heads(&self.memory);
+        self.memory.sync().unwrap();
+        let disk = self.disk.power_cut_keep_all();
+        drop(self.memory);
+        let memory = open(&disk).unwrap();
+        assert_eq!(heads(&memory), before);
+        let main = main_of(&memory);
+        Rig { disk, memory, main }
+    }
+
+    fn end(self) {
+        self.memory.close().unwrap();
+        verify(&self.disk).unwrap();
+    }
+}
+
+fn head_of(memory: &Memory, branch: BranchId) -> String {
+    memory.status(&View::Branch(branch)).unwrap()["head"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_revert_takes_back_one_entry_and_keeps_what_came_later() {
+    let rig = Rig::new();
+    rig.set(rig.main, "a", "one");
+    let wrong = rig.set(rig.main, "b", "wrong");
+    rig.set(rig.main, "c", "later");
+    let result = rig.revert(rig.main, wrong).unwrap();
+    assert_eq!(
+        (result.status, result.counts.deleted, &*result.reverted[0].entries),
+        ("reverted", 1, &*wrong.to_string())
+    );
+    assert_eq!(rig.texts(rig.main), ["a=one", "c=later"]);
+    // A revert of the revert brings it back.
+    rig.revert(rig.main, rig.newest()).unwrap();
+    assert_eq!(rig.texts(rig.main), ["a=one", "b=wrong", "c=later"]);
+    rig.reopened().end();
+}
+
+#[test]
+fn what_was_changed_again_is_decided_by_the_strategy_of_the_branch() {
+    for (strategy, expected) in [("parent-wins", "a=later"), ("child-wins", "a=one"), ("newest-wins", "a=later")] {
+        let rig = Rig::new();
+        rig.memory.set(&who(), rig.main, Setting::Strategy, strategy).unwrap();
+        rig.set(rig.main, "a", "one");
+        let wrong = rig.set(rig.main, "a", "wrong");
+        rig.set(rig.main, "a", "later");
+        let result = rig.revert(rig.main, wrong).unwrap();
+        assert_eq!((result.conflicts.len(), rig.texts(rig.main)), (1, vec![expected.to_owned()]), "{strategy}");
+        rig.reopened().end();
+    }
+    let rig = Rig::new();
+    rig.memory.set(&who(), rig.main, Setting::Strategy, "manual").unwrap();
+    rig.set(rig.main, "a", "one");
+    let wrong = rig.set(rig.main, "a", "wrong");
+    rig.set(rig.main, "a", "later");
+    let entry = Revision::parse(&wrong.to_string()).unwrap();
+    let dry = rig.memory.revert(&who(), rig.main, &entry, MergeTerms::default(), true).unwrap();
+    assert_eq!((dry.status, dry.conflicts.len()), ("blocked", 1));
+    assert_eq!(rig.revert(rig.main, wrong).unwrap_err().code(), "conflicts");
+    assert_eq!(rig.texts(rig.main), ["a=later"]);
+    rig.end();
+}
+
+#[test]
+fn a_poisoned_merge_goes_and_weeks_of_later_work_stay() {
+    let rig = Rig::new();
+    let ids = |tag: &str| (0..2_000).map(|n| put(&format!("{tag}{n}"), None, Some(tag))).collect::<Vec<_>>();
+    rig.memory.commit(&who(), rig.main, ids("base")).unwrap();
+    let bad = rig.memory.fork(&who(), rig.main, "x", None).unwrap();
+    rig.memory.commit(&who(), bad, ids("poison")).unwrap();
+    rig.write(bad, "note", "poison\n");
+    rig.memory.merge(&who(), bad, MergeKind::Merge, false).unwrap();
+    let merge = rig.newest();
+    rig.memory.commit(&who(), rig.main, ids("later")).unwrap();
+    rig.write(rig.main, "other", "later\n");
+    rig.memory.gc(&who(), None, false).unwrap();
+    let entry = Revision::parse(&merge.to_string()).unwrap();
+    let dry = rig.memory.revert(&who(), rig.main, &entry, MergeTerms::default(), true).unwrap();
+    let terms = MergeTerms { plan: Some(dry.plan), ..MergeTerms::default() };
+    let result = rig.memory.revert(&who(), rig.main, &entry, terms, false).unwrap();
+    assert_eq!((result.counts.put, result.counts.deleted, result.counts.files), (0, 2_000, 1));
+    let left = rig.texts(rig.main);
+    assert!(left.len() == 4_000 && !left.iter().any(|line| line.contains("poison")));
+    assert_eq!((rig.read(rig.main, "note"), rig.read(rig.main, "other").as_deref()), (None, Some("later\n")));
+    rig.reopened().end();
+}
+
+#[test]
+fn after_a_pull_is_taken_back_the_next_merge_deletes_nothing_of_the_parent() {
+    for goes_on in [false, true] {
+        let rig = Rig::new();
+        rig.set(rig.main, "a", "one");
+        let x = rig.memory.fork(&who(), rig.main, "x", None).unwrap();
+        rig.set(rig.main, "b", "pulled");
+        rig.write(rig.main, "pulled", "1");
+        rig.memory.merge(&who(), x, MergeKind::Pull, false).unwrap();
+        let pull = rig.newest_of(x);
+        if goes_on {
+            // A second pull, so that the base is no longer the one after the first.
+            rig.set(rig.main, "c", "second");
+            rig.write(rig.main, "second", "2");
+            rig.memory.merge(&who(), x, MergeKind::Pull, false).unwrap();
+        }
+        rig.revert(x, pull).unwrap();
+        let own: &[&str] = if goes_on { &["a=one", "c=second"] } else { &["a=one"] };
+        assert_eq!(rig.texts(x), own);
+        assert_eq!(rig.read(x, "pulled"), None);
+        rig.set(x, "d", "own");
+        let rig = rig.reopened();
+        let x = rig.memory.resolve("main/x").unwrap();
+        rig.memory.merge(&who(), x, MergeKind::Merge, false).unwrap();
+        let all: &[&str] =
+            if goes_on { &["a=one", "b=pulled", "c=second", "d=own"] } else { &["a=one", "b=pulled", "d=own"] };
+        assert_eq!(rig.texts(rig.main), all);
+        assert!(rig.read(rig.main, "pulled").is_some());
+        rig.end();
+    }
+}
+
+#[test]
+fn after_a_promote_is_taken_back_the_next_one_brings_only_what_is_new() {
+    let rig = Rig::new();
+    let x = rig.memory.fork(&who(), rig.main, "x", None).unwrap();
+    rig.set(x, "a", "first");
+    rig.memory.merge(&who(), x, MergeKind::Promote, false).unwrap();
+    let promote = rig.newest();
+    rig.revert(rig.main, promote).unwrap();
+    assert_eq!((rig.texts(rig.main).len(), rig.texts(x)), (0, vec!["a=first".to_owned()]));
+    rig.set(x, "b", "second");
+    rig.memory.merge(&who(), x, MergeKind::Promote, false).unwrap();
+    assert_eq!(rig.texts(rig.main), ["b=second"]);
+    rig.reopened().end();
+}
+
+#[test]
+fn undo_takes_the_callers_own_newest_and_redo_gives_it_back() {
+    let rig = Rig::new();
+    rig.memory.chmod(&who(), rig.main, 0o777).unwrap();
+    let start = rig.head(rig.main);
+    rig.set(rig.main, "a", "one");
+    rig.set(rig.main, "b", "two");
+    let both = rig.head(rig.main);
+    rig.memory.commit(&ann(), rig.main, vec![put("c", None, Some("of ann"))]).unwrap();
+    assert_eq!(rig.undo(rig.main).unwrap().reverted[0].op, "commit");
+    assert_eq!(rig.texts(rig.main), ["a=one", "c=of ann"]);
+    rig.undo(rig.main).unwrap();
+    assert_eq!(rig.texts(rig.main), ["c=of ann"]);
+    assert_eq!(rig.undo(rig.main).unwrap_err().code(), "nothing_to_undo");
+    rig.redo(rig.main).unwrap();
+    assert_eq!(rig.texts(rig.main), ["a=one", "c=of ann"], "what was undone last comes back first");
+    rig.redo(rig.main).unwrap();
+    assert_eq!(rig.redo(rig.main).unwrap_err().code(), "nothing_to_redo");
+    rig.memory.undo(&ann(), rig.main, RevertVerb::Undo, 1, false).unwrap();
+    assert_eq!(rig.head(rig.main), both);
+    rig.memory.undo(&who(), rig.main, RevertVerb::Undo, 2, false).unwrap();
+    assert_eq!(rig.head(rig.main), start);
+    rig.reopened().end();
+}
+
+#[test]
+fn deletions_soon_after_each_other_are_undone_together() {
+    let rig = Rig::new();
+    rig.memory.commit(&who(), rig.main, (0..50).map(|n| put(&format!("r{n}"), None, Some("a"))).collect()).unwrap();
+    let before = rig.head(rig.main);
+    rig.set(rig.main, "own", "stays");
+    for n in 0..50 {
+        rig.memory.commit(&who(), rig.main, vec![delete(&format!("r{n}"))]).unwrap();
+    }
+    let result = rig.undo(rig.main).unwrap();
+    assert_eq!((result.counts.put, result.reverted.len()), (50, 1));
+    assert_eq!(rig.texts(rig.main).len(), 51);
+    rig.undo(rig.main).unwrap();
+    assert_eq!(rig.head(rig.main), before);
+    rig.reopened().end();
+}
+
+#[test]
+fn files_come_back_also_those_that_never_merge() {
+    let rig = Rig::new();
+    rig.memory.set(&who(), rig.main, Setting::Rules, "cache/** never\n*.tmp never").unwrap();
+    rig.write(rig.main, "a.tmp", "before");
+    rig.write(rig.main, "b", "1\n2\n3\n");
+    rig.write(rig.main, "a.tmp", "after!");
+    rig.write(rig.main, "b", "1\n2\n3\n4\n");
+    rig.memory.undo(&who(), rig.main, RevertVerb::Undo, 2, false).unwrap();
+    assert_eq!(rig.read(rig.main, "a.tmp").as_deref(), Some("before"));
+    assert_eq!(rig.read(rig.main, "b").as_deref(), Some("1\n2\n3\n"));
+    rig.reopened().end();
+}
+
+#[test]
+fn only_what_changed_the_content_can_be_taken_back() {
+    let rig = Rig::new();
+    rig.set(rig.main, "a", "one");
+    rig.memory.checkpoint(&who(), rig.main, "v1", None).unwrap();
+    let checkpoint = rig.newest();
+    for seq in [1, checkpoint, 99] {
+        assert_eq!(rig.revert(rig.main, seq).unwrap_err().code(), "not_revertible", "{seq}");
+    }
+    rig.memory.set(&who(), rig.main, Setting::Keep, "0s").unwrap();
+    let after = rig.set(rig.main, "b", "two");
+    rig.memory.gc(&who(), None, false).unwrap();
+    assert_eq!(rig.revert(rig.main, after).unwrap_err().code(), "not_kept");
+    rig.end();
+}
