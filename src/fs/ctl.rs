@@ -94,7 +94,7 @@ fn check_caller(place: &OpenContext, rights: Rights) -> Result<(), Failure> {
     match rights.branch {
         BranchRight::Enter => place.check_entered()?,
         BranchRight::Read => {
-            place.mount.check_rights(place.caller, &place.memory().info(place.branch())?, READ | SEARCH)?;
+            place.check_read()?;
         }
         BranchRight::Own => place.check_owner()?,
         BranchRight::OwnEither if place.owns_parent()? => {}

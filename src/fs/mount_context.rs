@@ -167,6 +167,7 @@ impl MountContext {
             View::Checkpoint(branch, label) => {
                 self.memory.checkpoint_time(*branch, label).is_ok_and(|taken| taken == of.taken)
             }
+            View::At(branch, entry) => self.memory.state_time(*branch, *entry).is_ok(),
             View::Branch(branch) if of.area == Area::Scratch => {
                 self.memory.info(*branch).is_ok() && self.scratch.since(*branch) == of.taken
             }
@@ -220,10 +221,11 @@ impl OpenContext {
     }
 }
 
-/// Returns EROFS for a checkpoint.
+/// Returns EROFS for a checkpoint and an earlier state.
 pub(super) fn check_changeable(view: &View) -> Result<(), Failure> {
     match view {
         View::Branch(_) => Ok(()),
         View::Checkpoint(_, label) => Err(AccessRefusal::Checkpoint(label.to_string()).into()),
+        View::At(_, entry) => Err(AccessRefusal::EarlierState(*entry).into()),
     }
 }

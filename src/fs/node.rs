@@ -23,6 +23,11 @@ pub(super) enum FsNode {
         label: Arc<str>,
         taken: Time,
     },
+    /// What a branch was behind an entry.
+    At {
+        branch: BranchId,
+        entry: u64,
+    },
     /// What every branch and checkpoint has.
     Control(View, ControlNode),
     Record(View, Arc<str>),
@@ -43,6 +48,7 @@ pub(super) enum ControlNode {
     Branches,
     Checkpoints,
     Search,
+    At,
     Exports,
     Config,
     Query,
@@ -56,13 +62,14 @@ pub(super) enum ControlNode {
 
 /// The directory of a branch, in the order of its listing. A new subtree is a line here, a [`FsNode`]
 /// and its own file in this room.
-const FIXED: [(&str, ControlNode); 17] = [
+const FIXED: [(&str, ControlNode); 18] = [
     ("README.md", ControlNode::Document(Document::Readme)),
     ("vectors", ControlNode::Vectors),
     ("branches", ControlNode::Branches),
     ("branches.jsonl", ControlNode::BranchList),
     ("checkpoints", ControlNode::Checkpoints),
     ("search", ControlNode::Search),
+    ("at", ControlNode::At),
     ("export", ControlNode::Exports),
     ("query", ControlNode::Query),
     ("ingest", ControlNode::Ingest),
@@ -99,6 +106,7 @@ impl ControlNode {
             | ControlNode::Branches
             | ControlNode::Checkpoints
             | ControlNode::Search
+            | ControlNode::At
             | ControlNode::Exports
             | ControlNode::Config => true,
             ControlNode::Query
@@ -119,6 +127,7 @@ impl ControlNode {
             ControlNode::Vectors
             | ControlNode::Checkpoints
             | ControlNode::Search
+            | ControlNode::At
             | ControlNode::Exports
             | ControlNode::Config => 0o755,
             // Each verb checks its caller.
@@ -139,6 +148,7 @@ impl FsNode {
         match view {
             View::Branch(branch) => FsNode::Branch(*branch),
             View::Checkpoint(branch, label) => FsNode::Checkpoint { branch: *branch, label: label.clone(), taken },
+            View::At(branch, entry) => FsNode::At { branch: *branch, entry: *entry },
         }
     }
 
@@ -149,6 +159,7 @@ impl FsNode {
             FsNode::Branch(branch) | FsNode::Temporary(branch, _) => Some(View::Branch(*branch)),
             FsNode::File(of, _) => Some(of.view.clone()),
             FsNode::Checkpoint { branch, label, .. } => Some(View::Checkpoint(*branch, label.clone())),
+            FsNode::At { branch, entry } => Some(View::At(*branch, *entry)),
             FsNode::Control(view, _)
             | FsNode::Record(view, _)
             | FsNode::Query(view, _)
@@ -159,7 +170,7 @@ impl FsNode {
 
     pub fn is_directory(&self) -> bool {
         match self {
-            FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } => true,
+            FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } => true,
             FsNode::Control(_, fixed) => fixed.is_directory(),
             // The tree knows of the others.
             FsNode::File(_, inode) => *inode == FILES_ROOT,
@@ -200,7 +211,7 @@ impl FsNode {
     /// Returns the path below the branch's directory, as `errors` shows it.
     pub fn path(&self) -> String {
         let inside = match self {
-            FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } => String::new(),
+            FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } => String::new(),
             FsNode::Control(_, fixed) => fixed.name().to_owned(),
             FsNode::Record(_, id) => format!("vectors/{id}.json"),
             FsNode::Temporary(..) => "vectors".to_owned(),
@@ -218,6 +229,7 @@ impl FsNode {
             Some(View::Checkpoint(_, label)) => {
                 format!("checkpoints/{label}/{inside}").trim_end_matches('/').to_owned()
             }
+            Some(View::At(_, entry)) => format!("at/{entry}/{inside}").trim_end_matches('/').to_owned(),
             _ => inside,
         }
     }

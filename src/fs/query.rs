@@ -31,6 +31,9 @@ impl LineProtocol for QueryFile {
 
     fn perform(&self, place: &OpenContext, query: &Query, number: usize) -> RequestOutcome {
         place.check_entered()?;
+        if query.at.is_some() {
+            place.check_read()?;
+        }
         query.scope.iter().try_for_each(|name| check_scope(place, name))?;
         Ok(place.memory().ask_for(&self.reader, &place.view, query)?.to_lines(number))
     }

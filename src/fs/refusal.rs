@@ -170,6 +170,8 @@ pub(super) enum AccessRefusal {
     ReadOnlyMount,
     #[error("the checkpoint {0} never changes")]
     Checkpoint(String),
+    #[error("what the branch was behind entry {0} never changes")]
+    EarlierState(u64),
     #[error("{path} takes no changes from uid {uid}")]
     NotWritable { path: String, uid: u32 },
     #[error("{path} is closed to uid {uid}")]
@@ -191,6 +193,11 @@ impl AccessRefusal {
                 Kind::ReadOnly,
                 "checkpoint",
                 "write to the branch, or fork from the checkpoint: fork NAME from LABEL",
+            ),
+            AccessRefusal::EarlierState(_) => Advice::new(
+                Kind::ReadOnly,
+                "earlier_state",
+                "write to the branch, or fork from that state: fork NAME from ENTRY",
             ),
             AccessRefusal::NotWritable { .. } => {
                 Advice::new(Kind::Denied, "parent_not_writable", "ask its owner to merge, or for write permission")

@@ -7,7 +7,7 @@ use super::errno::Failure;
 use super::errors::ErrorReader;
 use super::mount_context::{Caller, MountContext, OpenContext};
 use super::refusal::AccessRefusal;
-use crate::memory::BranchInfo;
+use crate::memory::{BranchInfo, View};
 
 /// The right to list what a directory holds.
 pub(super) const READ: u32 = 0o4;
@@ -48,9 +48,17 @@ impl MountContext {
 }
 
 impl OpenContext {
-    /// Refuses who may not enter the branch's directory any more.
+    /// Refuses who may not enter the branch's directory any more; where an earlier state is shown, who may not read it.
     pub fn check_entered(&self) -> Result<(), Failure> {
+        if matches!(self.view, View::At(..)) {
+            return self.check_read();
+        }
         self.mount.check_rights(self.caller, &self.memory().info(self.branch())?, SEARCH)
+    }
+
+    /// Refuses who may not read the branch's directory any more.
+    pub fn check_read(&self) -> Result<(), Failure> {
+        self.mount.check_rights(self.caller, &self.memory().info(self.branch())?, READ | SEARCH)
     }
 
     /// Refuses who lacks rights in the parent's directory; a root branch has no parent to ask.

@@ -118,6 +118,8 @@ pub struct Query {
     pub exact: bool,
     /// The beam of the walk, of [`EF_RANGE`]; nothing leaves it to the search.
     pub ef: Option<usize>,
+    /// The earlier state of the branch that is asked: a label, an entry or a time; nothing for the present one.
+    pub at: Option<String>,
     /// What is searched, each named once: `branch`, `log`, `files`, or root branches by name.
     pub scope: Vec<String>,
     /// Whether hits carry their vector.
@@ -165,6 +167,7 @@ impl Query {
             filter: fields.filter()?,
             exact: fields.flag("exact")?,
             ef: fields.whole("ef", EF_RANGE, "a whole number from 1 to 100000")?,
+            at: fields.at()?,
             scope: fields.scope()?,
             include_vector: fields.include()?,
             explain: fields.flag("explain")?,
@@ -190,6 +193,7 @@ impl Query {
             filter: None,
             exact: false,
             ef: None,
+            at: None,
             scope: default_scope(),
             include_vector: false,
             explain: false,

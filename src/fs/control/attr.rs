@@ -19,6 +19,7 @@ pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
         FsNode::Branch(branch) if mount.memory.info(*branch).is_ok_and(|info| info.parent.is_none()) => STEADY,
         FsNode::Branch(_)
         | FsNode::Checkpoint { .. }
+        | FsNode::At { .. }
         | FsNode::Record(..)
         | FsNode::File(..)
         | FsNode::Temporary(..)
@@ -47,6 +48,7 @@ pub(super) fn attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr
         }
         FsNode::Checkpoint { taken, .. } if *taken != modified => Err(Errno::ESTALE.into()),
         FsNode::Checkpoint { .. } => Ok(Attr { mode: info.mode, ..base }),
+        FsNode::At { .. } => Ok(Attr { mode: readers_mode(info.mode), lifetime: NEVER, ..base }),
         FsNode::Control(_, fixed) => {
             let lifetime = if fixed.is_directory() { STEADY } else { NEVER };
             let size = fixed_size(mount, &view, &info, *fixed)?;
@@ -68,6 +70,12 @@ pub(super) fn attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr
             Ok(base.sized(config::shown(&value).len() as u64))
         }
     }
+}
+
+/// Returns the bits by which those enter who may read the branch.
+fn readers_mode(mode: u32) -> u32 {
+    let enters = mode & (mode >> 2) & 0o111;
+    enters | enters << 2
 }
 
 fn temporary(mount: &MountContext, base: Attr, branch: BranchId, number: u64) -> Result<Attr, Failure> {
@@ -100,6 +108,7 @@ fn changed(mount: &MountContext, view: &View, info: &BranchInfo) -> Result<Time,
         View::Checkpoint(branch, label) => {
             Ok(mount.memory.checkpoint_time(*branch, label).map_err(|_| Errno::ESTALE)?)
         }
+        View::At(branch, entry) => Ok(mount.memory.state_time(*branch, *entry).map_err(|_| Errno::ESTALE)?),
     }
 }
 
@@ -119,6 +128,7 @@ fn fixed_size(mount: &MountContext, view: &View, info: &BranchInfo, fixed: Contr
         | ControlNode::Branches
         | ControlNode::Checkpoints
         | ControlNode::Search
+        | ControlNode::At
         | ControlNode::Exports
         | ControlNode::Config => Ok(0),
     }

@@ -49,7 +49,7 @@ impl ControlNodeOps<'_> {
             |bytes: Vec<u8>| -> Result<Box<dyn File>, Failure> { Ok(Box::new(StaticFile(place.counted(bytes)?))) };
         Ok(match self.node {
             // Those in files/ have a way of their own.
-            FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::File(..) => {
+            FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::File(..) => {
                 return Err(Errno::EISDIR.into());
             }
             FsNode::Control(_, fixed) => self.fixed_file(*fixed, place, flags)?,
@@ -118,6 +118,7 @@ impl ControlNodeOps<'_> {
             | ControlNode::Branches
             | ControlNode::Checkpoints
             | ControlNode::Search
+            | ControlNode::At
             | ControlNode::Exports
             | ControlNode::Config => {
                 return Err(Errno::EISDIR.into());

@@ -171,9 +171,11 @@ impl NodeOperations for ControlNodeOps<'_> {
     fn check_replaceable(&self, name: &OsStr) -> Result<(), Failure> {
         match self.node {
             FsNode::Branch(_) => Err(ShapeRefusal::BranchExists(name.to_string_lossy().into_owned()).into()),
-            FsNode::Control(..) | FsNode::Setting(..) | FsNode::Export(..) | FsNode::Checkpoint { .. } => {
-                Err(fixed(self.node))
-            }
+            FsNode::Control(..)
+            | FsNode::Setting(..)
+            | FsNode::Export(..)
+            | FsNode::Checkpoint { .. }
+            | FsNode::At { .. } => Err(fixed(self.node)),
             _ => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use crate::fs::errno::{Errno, Failure};
 use crate::fs::files::Area;
 use crate::fs::mount_context::MountContext;
 use crate::fs::node::{ControlNode, FsNode, NAME_BYTES_MAX, exports};
-use crate::memory::{BranchId, FILES_ROOT, Kind, Setting, Time, View};
+use crate::memory::{BranchId, FILES_ROOT, Kind, Revision, Setting, Time, View};
 
 /// Returns what stands at `name` in the directory `parent`; ENOENT, ENOTDIR, ENAMETOOLONG.
 pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Result<FsNode, Failure> {
@@ -21,7 +21,7 @@ pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Resul
     let name = name.to_str().ok_or(Errno::ENOENT)?;
     let found = match parent {
         FsNode::Mount => mount.memory.root(name).map(FsNode::Branch),
-        FsNode::Branch(_) | FsNode::Checkpoint { .. } => {
+        FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } => {
             let view = parent.view().ok_or(Errno::ENOTDIR)?;
             match Area::ALL.into_iter().find(|area| area.name() == name) {
                 Some(area) => mount.files_in(parent, area).map(|of| FsNode::File(of, FILES_ROOT)),
@@ -46,8 +46,11 @@ fn find_inside(mount: &MountContext, view: &View, fixed: ControlNode, name: &str
         (ControlNode::Vectors, _) => record(mount, view, name)?,
         (ControlNode::Branches, View::Branch(branch)) => mount.memory.child(*branch, name).map(FsNode::Branch),
         (ControlNode::Checkpoints, View::Branch(branch)) => checkpoint(mount, *branch, name)?,
+        (ControlNode::At, View::Branch(branch)) => earlier(mount, *branch, name)?,
         // What has ended by the time of a checkpoint is not in it, and what is in it has none.
-        (ControlNode::Branches | ControlNode::Checkpoints, View::Checkpoint(..)) => None,
+        (ControlNode::Branches | ControlNode::Checkpoints | ControlNode::At, View::Checkpoint(..) | View::At(..)) => {
+            None
+        }
         (ControlNode::Search, _) => Some(FsNode::Query(view.clone(), name.into())),
         (ControlNode::Exports, _) => exports()
             .find_map(|(known, export)| (known == name).then_some(export))
@@ -93,6 +96,16 @@ fn checkpoint(mount: &MountContext, branch: BranchId, label: &str) -> Result<Opt
     }
 }
 
+/// Returns what a branch was behind an entry, or at a time.
+fn earlier(mount: &MountContext, branch: BranchId, name: &str) -> Result<Option<FsNode>, Failure> {
+    let Ok(revision) = Revision::parse(name) else { return Ok(None) };
+    match mount.memory.view_at(branch, &revision) {
+        Ok(view) => Ok(Some(of_view(mount, &view))),
+        Err(error) if error.kind() == Kind::NotFound && error.code() != "not_kept" => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Returns the directory that holds `node`.
 fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
     match node {
@@ -102,6 +115,7 @@ fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
             None => FsNode::Mount,
         },
         FsNode::Checkpoint { branch, .. } => FsNode::Control(View::Branch(*branch), ControlNode::Checkpoints),
+        FsNode::At { branch, .. } => FsNode::Control(View::Branch(*branch), ControlNode::At),
         FsNode::Control(view, _) => of_view(mount, view),
         FsNode::Record(view, _) => FsNode::Control(view.clone(), ControlNode::Vectors),
         FsNode::File(of, _) => of.above(),
@@ -114,7 +128,7 @@ fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
 
 fn of_view(mount: &MountContext, view: &View) -> FsNode {
     let taken = match view {
-        View::Branch(_) => Time::default(),
+        View::Branch(_) | View::At(..) => Time::default(),
         View::Checkpoint(branch, label) => mount.memory.checkpoint_time(*branch, label).unwrap_or_default(),
     };
     FsNode::of_view(view, taken)
@@ -128,7 +142,7 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
         FsNode::Mount => {
             names.extend(mount.memory.roots().into_iter().map(|(label, branch)| name(&label, FsNode::Branch(branch))))
         }
-        FsNode::Branch(_) | FsNode::Checkpoint { .. } => {
+        FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } => {
             let view = directory.view().ok_or(Errno::ENOTDIR)?;
             names.extend(ControlNode::all().map(|(label, fixed)| name(label, FsNode::Control(view.clone(), fixed))));
             let area = |area: Area| Some(name(area.name(), FsNode::File(mount.files_in(directory, area)?, FILES_ROOT)));
@@ -177,8 +191,8 @@ fn list_inside(mount: &MountContext, view: &View, fixed: ControlNode) -> Result<
             .into_iter()
             .map(|setting| name(setting.name(), FsNode::Setting(view.clone(), setting)))
             .collect(),
-        (ControlNode::Branches | ControlNode::Checkpoints, View::Checkpoint(..))
-        | (ControlNode::Search | ControlNode::Vectors, _) => Vec::new(),
+        (ControlNode::Branches | ControlNode::Checkpoints, View::Checkpoint(..) | View::At(..))
+        | (ControlNode::Search | ControlNode::At | ControlNode::Vectors, _) => Vec::new(),
         (
             ControlNode::Query
             | ControlNode::Ingest

@@ -51,6 +51,6 @@ pub(super) fn attr_of(
 fn made(mount: &MountContext, of: &FilesOf) -> Time {
     match of.view {
         View::Branch(branch) => mount.memory.info(branch).map(|info| info.created).unwrap_or_default(),
-        View::Checkpoint(..) => of.taken,
+        View::Checkpoint(..) | View::At(..) => of.taken,
     }
 }

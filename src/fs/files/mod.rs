@@ -133,6 +133,7 @@ impl MountContext {
             (Area::Files, FsNode::Branch(_)) => Time::default(),
             (Area::Scratch, FsNode::Branch(branch)) => self.scratch.since(*branch),
             (_, FsNode::Checkpoint { taken, .. }) => *taken,
+            (Area::Files, FsNode::At { branch, entry }) => self.memory.state_time(*branch, *entry).ok()?,
             _ => return None,
         };
         Some(FilesOf { area, view: directory.view()?, taken })

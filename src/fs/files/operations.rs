@@ -32,6 +32,7 @@ impl NodeOperations for FileOps<'_> {
         match &self.of.view {
             View::Branch(_) => path,
             View::Checkpoint(_, label) => format!("checkpoints/{label}/{path}"),
+            View::At(_, entry) => format!("at/{entry}/{path}"),
         }
     }
 

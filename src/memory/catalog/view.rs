@@ -1,25 +1,27 @@
-//! What a directory shows of a branch: its present version, or a checkpoint.
+//! What a directory shows of a branch: its present version, a checkpoint, or an earlier state.
 
 use std::sync::Arc;
 
-use super::{Branch, BranchId, Catalog};
+use super::{Branch, BranchId, Catalog, SourceState, StateSource};
 use crate::branch::BranchVersion;
 use crate::memory::Error;
 
-/// What a directory shows: a branch as it is now, or one of its checkpoints.
+/// What a directory shows: a branch as it is now, one of its checkpoints, or what it was behind an entry.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum View {
     /// A branch as it is at the moment of reading.
     Branch(BranchId),
     /// The checkpoint of that label.
     Checkpoint(BranchId, Arc<str>),
+    /// What the branch was behind the entry of that number, which gave it that state.
+    At(BranchId, u64),
 }
 
 impl View {
     /// Returns the branch it belongs to.
     pub fn branch(&self) -> BranchId {
         match self {
-            View::Branch(branch) | View::Checkpoint(branch, _) => *branch,
+            View::Branch(branch) | View::Checkpoint(branch, _) | View::At(branch, _) => *branch,
         }
     }
 }
@@ -28,7 +30,8 @@ impl View {
 pub(in crate::memory) struct ResolvedView<'a> {
     pub branch: &'a Branch,
     pub state: Arc<BranchVersion>,
-    /// The number of the last entry before it, for a checkpoint.
+    pub base: Arc<BranchVersion>,
+    /// The number of the last entry before it, unless it is the present one.
     pub until: Option<u64>,
 }
 
@@ -36,12 +39,15 @@ impl<'a> ResolvedView<'a> {
     /// Looks a view up.
     pub fn new(catalog: &'a Catalog, view: &View) -> Result<ResolvedView<'a>, Error> {
         let branch = catalog.branch(view.branch())?;
-        match view {
-            View::Branch(_) => Ok(ResolvedView { branch, state: branch.state.clone(), until: None }),
-            View::Checkpoint(_, label) => {
-                let checkpoint = branch.checkpoint(label)?;
-                Ok(ResolvedView { branch, state: checkpoint.state.clone(), until: Some(checkpoint.seq) })
+        let source = match view {
+            View::Branch(_) => {
+                let (state, base) = (branch.state.clone(), branch.base.clone());
+                return Ok(ResolvedView { branch, state, base, until: None });
             }
-        }
+            View::Checkpoint(_, label) => StateSource::Checkpoint(label.clone()),
+            View::At(_, entry) => StateSource::Entry(*entry),
+        };
+        let SourceState { state, base, taken } = catalog.source(branch, &source)?;
+        Ok(ResolvedView { branch, state, base, until: Some(taken) })
     }
 }

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use super::HistoryReader;
 use crate::lineage::SignedEntry;
-use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::{BranchId, View};
 use crate::memory::{Error, Memory};
 
@@ -55,8 +54,14 @@ impl HistoryReader<'_> {
 impl Memory {
     /// Returns the number of the last entry that a view's history shows: the newest one, or that of the checkpoint.
     pub fn history_end(&self, view: &View) -> Result<u64, Error> {
-        let until = ResolvedView::new(&self.catalog(), view)?.until;
-        Ok(until.unwrap_or_else(|| self.version()))
+        Ok(match view {
+            View::Branch(branch) => {
+                self.catalog().branch(*branch)?;
+                self.version()
+            }
+            View::Checkpoint(branch, label) => self.catalog().branch(*branch)?.checkpoint(label)?.seq,
+            View::At(_, entry) => *entry,
+        })
     }
 
     /// Returns the length of a branch's history up to an entry.

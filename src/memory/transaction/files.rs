@@ -144,8 +144,7 @@ impl<'a> FileOpRecord<'a> {
 impl Memory {
     /// Returns the files of a view at this moment: a value that never changes.
     pub fn files(&self, view: &View) -> Result<Tree, Error> {
-        let catalog = self.catalog();
-        Ok(crate::memory::catalog::ResolvedView::new(&catalog, view)?.state.files().clone())
+        Ok(self.state(view)?.files().clone())
     }
 
     /// Returns where the contents of sealed files are read from.

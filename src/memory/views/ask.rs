@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::file_search::SearchableFiles;
 use crate::file_index::{FileReader, IndexSegment, PassagePlace};
 use crate::memory::catalog::ResolvedView;
-use crate::memory::catalog::View;
+use crate::memory::catalog::{Revision, View};
 use crate::memory::maintenance::embedding::{EmbeddingStanding, Obstacle};
 use crate::memory::{Error, Memory};
 use crate::search::{Answer, FileSource, Mode, Query, SearchError, SearchSource, ask};
@@ -24,9 +24,13 @@ impl Memory {
     /// Answers a query to a view, by default from the branch, the shared log and those files that the caller may read, in
     /// turns with what else the user asks.
     ///
+    /// With `at` the view is that earlier state of its branch, and other root branches answer as they are now.
+    ///
     /// Kind `Timeout` when the query's time limit is reached, `Invalid` for a vector of another
     /// length or an unknown scope, `NotFound` for an id that is not there.
     pub fn ask_for(&self, caller: &FileReader, view: &View, query: &Query) -> Result<Answer, Error> {
+        let at = query.at.as_ref().map(|at| self.view_at(view.branch(), &Revision::parse(at)?)).transpose()?;
+        let view = at.as_ref().unwrap_or(view);
         for _ in 1..ROUNDS {
             let version = self.storage.file_index.set().version;
             match self.ask_once(caller, view, query) {

@@ -114,7 +114,7 @@ impl Memory {
 /// What differs between the view and the branch's base.
 fn diff(seen: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
-    for change in differences(&seen.branch.base, &seen.state)? {
+    for change in differences(&seen.base, &seen.state)? {
         let what = match (&change.old, &change.new) {
             (None, _) => "added",
             (Some(_), Some(_)) => "modified",
@@ -123,7 +123,7 @@ fn diff(seen: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
         let id = serde_json::to_string(&*change.id).unwrap_or_default();
         out.extend_from_slice(format!("{{\"kind\":\"record\",\"id\":{id},\"change\":\"{what}\"}}\n").as_bytes());
     }
-    for change in seen.branch.base.files().changes(seen.state.files()) {
+    for change in seen.base.files().changes(seen.state.files()) {
         let path = format!("files/{}", String::from_utf8_lossy(&change.path));
         let (path, what) = (serde_json::to_string(&path).unwrap_or_default(), name_of(change.kind));
         out.extend_from_slice(format!("{{\"kind\":\"file\",\"path\":{path},\"change\":\"{what}\"}}\n").as_bytes());
@@ -170,7 +170,7 @@ fn add_texts(
     seen: &ResolvedView<'_>,
     parent: &BranchVersion,
 ) -> Result<(), Error> {
-    for (side, state) in [("base", &*seen.branch.base), ("child", &*seen.state), ("parent", parent)] {
+    for (side, state) in [("base", &*seen.base), ("child", &*seen.state), ("parent", parent)] {
         let text = state.find(&item.id)?.map(|row| row.version()).transpose()?;
         line[format!("{side}_text")] = json!(text.and_then(|version| version.content.text.clone()).as_deref());
     }

@@ -124,7 +124,7 @@ impl Memory {
     }
 
     fn files_of_view(&self, view: &View) -> Result<Option<FilesOfView>, Error> {
-        let catalog = self.catalog();
+        let catalog = self.catalog().clone();
         let seen = ResolvedView::new(&catalog, view)?;
         let tree = seen.state.files().clone();
         if tree.totals().files == 0 {

@@ -8,7 +8,7 @@ use super::status;
 use crate::branch::BranchVersion;
 use crate::lineage::{Decision, SignedEntry};
 use crate::memory::catalog::settings::Setting;
-use crate::memory::catalog::{BranchId, EndedBranch, View};
+use crate::memory::catalog::{BranchId, EndedBranch, Revision, StateSource, View};
 use crate::memory::storage::trees::stored;
 use crate::memory::{Error, Memory};
 use crate::object::{Hash, Time};
@@ -193,6 +193,26 @@ impl Memory {
         let catalog = self.catalog();
         let checkpoint = catalog.branch(branch)?.checkpoints.get(label);
         checkpoint.map(|checkpoint| checkpoint.time).ok_or_else(|| Error::NoCheckpoint(label.to_string()))
+    }
+
+    /// Returns the view of what a branch was, by a revision; fails as [`Memory::find_state`].
+    pub fn view_at(&self, branch: BranchId, revision: &Revision) -> Result<View, Error> {
+        Ok(match self.find_state(branch, revision)?.source {
+            StateSource::Checkpoint(label) => View::Checkpoint(branch, label),
+            StateSource::Entry(entry) => View::At(branch, entry),
+            StateSource::Ended(entry) => return Err(Error::NotKept(entry.to_string())),
+        })
+    }
+
+    /// Returns when a branch came into the state behind an entry. Code `not_kept` where that is not kept.
+    pub fn state_time(&self, branch: BranchId, entry: u64) -> Result<Time, Error> {
+        let catalog = self.catalog().clone();
+        let present = catalog.branch(branch)?;
+        if present.state_entry == entry {
+            return Ok(present.changed);
+        }
+        let kept = catalog.retained.newest_until(branch, entry)?.filter(|kept| kept.key.1 == entry);
+        Ok(kept.ok_or_else(|| Error::NotKept(entry.to_string()))?.time)
     }
 
     /// Returns a setting's value without a line end, empty where it is unset.

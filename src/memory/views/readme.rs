@@ -25,6 +25,7 @@ pub(in crate::memory) fn render(
             "This is the checkpoint `{label}` of it: read-only, as it was at {}.",
             seen.until.unwrap_or_default()
         ),
+        (View::At(_, entry), _) => format!("This is what it was behind entry {entry}: read-only."),
         (_, None) => "This is a root branch.".to_owned(),
         (_, Some(_)) => "It began as a fork of its parent and does not see the parent's later changes.".to_owned(),
     };
@@ -100,6 +101,7 @@ const CONTENTS: &str = "\
 | `scratch/` | the same in RAM: gone at unmount and with a new `config/session` |
 | `branches/<name>/` | child branches: mkdir forks, rmdir discards, rename into this directory merges |
 | `branches.jsonl` | all branches below this one: whose, how far ahead of their base and behind their parent |
+| `at/<entry or time>/` | what the branch was behind an entry or at a time, such as `at/-2h`: all of this read-only |
 | `checkpoints/<label>/` | mkdir takes one, rmdir deletes it; inside, all of this read-only |
 | `search/<text>` | reading it answers the question in its name |
 | `query` | write questions, read answers |

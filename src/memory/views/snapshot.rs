@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::export::ExportCursor;
 use crate::branch::BranchVersion;
+use crate::memory::catalog::ResolvedView;
 use crate::memory::{Error, Memory, View};
 use crate::object::{Hash, Time};
 use crate::record::{Version, document_bytes, write_document};
@@ -128,14 +129,11 @@ impl Memory {
     }
 
     pub(in crate::memory) fn state(&self, view: &View) -> Result<Arc<BranchVersion>, Error> {
-        let catalog = self.catalog();
-        let branch = catalog.branch(view.branch())?;
-        match view {
-            View::Branch(_) => Ok(branch.state.clone()),
-            View::Checkpoint(_, label) => {
-                let checkpoint = branch.checkpoints.get(label).ok_or_else(|| Error::NoCheckpoint(label.to_string()))?;
-                Ok(checkpoint.state.clone())
-            }
+        if let View::Branch(branch) = view {
+            return Ok(self.catalog().branch(*branch)?.state.clone());
         }
+        // An earlier state may have to be read: not with the catalog's lock held.
+        let catalog = self.catalog().clone();
+        Ok(ResolvedView::new(&catalog, view)?.state)
     }
 }

@@ -110,7 +110,7 @@ pub(in crate::memory) fn render(
         created: branch.created.to_string(),
         owner: branch.uid,
         head: seen.state.head().to_string(),
-        base: branch.base.head().to_string(),
+        base: seen.base.head().to_string(),
         tip: memory.tip().to_string(),
         records: totals.records,
         own_edits: own.edits,
@@ -227,12 +227,12 @@ fn own(seen: &ResolvedView<'_>) -> Result<Own, Error> {
 
 fn own_records(seen: &ResolvedView<'_>) -> Result<Own, Error> {
     let totals = seen.state.totals();
-    if seen.branch.base.totals().records == 0 {
+    if seen.base.totals().records == 0 {
         // Without a base all records are its own; a root branch may hold very many.
         return Ok(Own { edits: totals.records, deleted: 0, bytes: totals.raw });
     }
     let mut own = Own::default();
-    for change in crate::branch::differences(&seen.branch.base, &seen.state)? {
+    for change in crate::branch::differences(&seen.base, &seen.state)? {
         own.edits += 1;
         match &change.new {
             Some(row) => own.bytes += row.totals()?.raw,
@@ -244,7 +244,7 @@ fn own_records(seen: &ResolvedView<'_>) -> Result<Own, Error> {
 
 /// The same of files and folders, as `diff` lists them. What shares chunks with the base counts whole.
 fn own_files(seen: &ResolvedView<'_>) -> Own {
-    let (base, files) = (seen.branch.base.files(), seen.state.files());
+    let (base, files) = (seen.base.files(), seen.state.files());
     let totals = files.totals();
     if base.totals() == crate::workspace::TreeTotals::default() {
         return Own { edits: totals.files + totals.directories, deleted: 0, bytes: totals.bytes };

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use super::{Filter, Mode, QueryError, TAG_BYTES_MAX, shortened};
 
 /// The keys of a query besides `vector`, in the order of their importance.
-pub(super) const KEYS: [&str; 12] =
-    ["text", "id", "k", "mode", "filter", "exact", "ef", "scope", "include", "explain", "tag", "timeout_ms"];
+pub(super) const KEYS: [&str; 13] =
+    ["text", "id", "k", "mode", "filter", "exact", "ef", "scope", "at", "include", "explain", "tag", "timeout_ms"];
 
 /// Returns what is searched when the query does not say.
 pub(super) fn default_scope() -> Vec<String> {
@@ -91,6 +91,18 @@ impl Fields {
             }
         }
         Ok(scope)
+    }
+
+    /// Takes the state that is asked, as it is written: the number of an entry may be a number.
+    pub(super) fn at(&mut self) -> Result<Option<String>, QueryError> {
+        match self.take("at") {
+            None => Ok(None),
+            Some(Value::String(text)) if !text.is_empty() => Ok(Some(text)),
+            Some(Value::Number(number)) if number.is_u64() => Ok(Some(number.to_string())),
+            Some(other) => {
+                Err(wrong("at", &other, "a checkpoint's label, an entry's number or hash, or a time such as \"-2h\""))
+            }
+        }
     }
 
     pub(super) fn include(&mut self) -> Result<bool, QueryError> {

@@ -11,6 +11,8 @@ mod branches;
 mod bytes;
 /// The death of the server while programs write files.
 mod crash_files;
+/// What a branch was, and taking back what was done.
+mod earlier;
 /// Notes that are found by their words, by who may read them.
 mod file_search;
 /// Ordinary files in `files/`.
