@@ -6,6 +6,7 @@
 
 mod argument;
 mod checkpoint;
+mod diff;
 mod discard;
 mod discarded;
 mod fork;
@@ -26,10 +27,11 @@ mod tests;
 use crate::memory::{Actor, BranchId, Error, Memory, ShownObject, Viewer};
 
 pub use argument::{Argument, ArgumentError, Arguments, Form};
+pub use diff::{DIFF, NEW, OLD};
 pub use spec::{BranchRight, Channel, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbSpec};
 
 /// All verbs. Those that are commands stand in the order in which help lists them.
-pub const VERBS: [&VerbSpec; 16] = [
+pub const VERBS: [&VerbSpec; 17] = [
     &fork::FORK,
     &merging::MERGE,
     &discard::DISCARD,
@@ -41,6 +43,7 @@ pub const VERBS: [&VerbSpec; 16] = [
     &revert::REDO,
     &merging::PULL,
     &merging::PROMOTE,
+    &diff::DIFF,
     &show::SHOW,
     &resolve::RESOLVE,
     &purge::PURGE,

@@ -16,8 +16,13 @@ const HASH: Argument = Argument::word(
     "write 64 lower-case hex digits, or the number of an entry, as in `engramfs log --json`",
 );
 
+const CHANGES: Argument = Argument::flag(
+    "--changes",
+    "Of an entry: also what it changed, one record or file a line with both versions, while they are kept",
+);
+
 pub(super) const SHOW: VerbSpec = VerbSpec {
-    arguments: &[HASH],
+    arguments: &[HASH, CHANGES],
     rights: Rights { branch: BranchRight::Enter, parent: ParentRight::Nothing },
     changes: false,
     report: Report::Object,
@@ -26,7 +31,7 @@ pub(super) const SHOW: VerbSpec = VerbSpec {
                 An entry is found by its number, too",
         target: "The branch: its directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs show /mnt/memory/main 3b1f…64 hex digits
-  engramfs show ~/memory:main 17
+  engramfs show ~/memory:main 17 --changes
   engramfs show ~/memory:main \"$(engramfs log ~/memory:main --json | tail -1 | jq -r .entry)\"",
     }),
     ..VerbSpec::of_owner("show", show)
@@ -34,5 +39,9 @@ pub(super) const SHOW: VerbSpec = VerbSpec {
 
 fn show(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let wanted = ShowTarget::parse(arguments.required(&HASH)).expect("the argument accepts what can be looked up");
-    Ok(VerbAnswer::Object(context.memory.show(context.branch, wanted, context.viewer)?))
+    let VerbContext { memory, actor, branch, viewer } = *context;
+    Ok(VerbAnswer::Object(match arguments.is_set(&CHANGES) {
+        true => memory.show_changes(actor, branch, wanted, viewer)?,
+        false => memory.show(branch, wanted, viewer)?,
+    }))
 }

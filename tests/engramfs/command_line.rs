@@ -264,3 +264,42 @@ fn records_come_from_arrays_folders_and_other_names_and_again_without_doubles() 
     assert_eq!((&out[0]["text"], &out[0]["metadata"]["lang"]), (&Value::from("seven"), &Value::from("en")));
     assert_eq!(json(&["import", &target, &folder.at("m.jsonl"), "--map", "name=x"]).0, 2);
 }
+
+#[test]
+fn two_states_are_compared_with_both_texts() {
+    let folder = Folder::new();
+    let (store, input) = (folder.at("store"), folder.at("input.jsonl"));
+    let main = format!("{store}:main");
+    let import = |text: &str| {
+        fs::write(&input, text).unwrap();
+        assert_eq!(run(&["import", &main, &input]).0, 0);
+    };
+    run(&["init", &store]);
+    import("{\"id\":\"a\",\"text\":\"same\\nold\"}\n{\"id\":\"gone\",\"text\":\"x\"}\n");
+    run(&["checkpoint", &main, "v1"]);
+    import("{\"id\":\"a\",\"text\":\"same\\nnew\"}\n{\"id\":\"gone\",\"delete\":true}\n");
+    let (code, out, _) = run(&["diff", &main, "v1"]);
+    assert_eq!((code, &*out), (0, "M  vectors/a.json\n     - old\n     + new\nD  vectors/gone.json\n     - x\n"));
+    let changes = lines(&run(&["diff", &main, "v1", "--json"]).1);
+    assert_eq!(
+        (&changes[0]["before"]["text"], &changes[0]["after"]["text"]),
+        (&"same\nold".into(), &"same\nnew".into())
+    );
+    // The other way round, and from an entry to the checkpoint.
+    let back = lines(&run(&["diff", &main, "-0s", "v1", "--json"]).1);
+    assert_eq!((&back[1]["id"], &back[1]["change"]), (&"gone".into(), &"added".into()));
+    run(&["fork", &main, "x"]);
+    let child = format!("{main}/x");
+    run(&["import", &child, &input]);
+    assert_eq!(run(&["diff", &main, "v1", &child]).1, out);
+    assert_eq!(json(&["diff", &main, &folder.at("elsewhere")]).0, 6);
+    assert_eq!(json(&["diff", &main, "no-such-label"]).1["code"], "no_such_checkpoint");
+
+    let newest = lines(&run(&["log", &main, "--json"]).1).pop().unwrap();
+    let shown = lines(&run(&["show", &main, &newest["seq"].to_string(), "--changes"]).1);
+    assert_eq!((shown.len(), &shown[0]["op"], &shown[1]["id"]), (3, &"commit".into(), &"a".into()));
+    // An agent reads what it did before it takes that back.
+    let (code, told, _) = run(&["undo", &main]);
+    assert!(code == 0 && told.starts_with("reverted main, entry ") && told.contains("takes it back"), "{told}");
+    assert_eq!(run(&["diff", &main, "v1"]).1, "");
+}

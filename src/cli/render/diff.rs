@@ -51,9 +51,25 @@ pub fn render(diff: &[Value], coloured: bool) -> String {
             "file" => format!("files/{}", text(edit, "path").trim_start_matches("files/")),
             _ => format!("vectors/{}.json", text(edit, "id")),
         };
-        format!("{}  {path}\n", paint(coloured, colour, letter))
+        format!("{}  {path}\n{}", paint(coloured, colour, letter), texts(edit, coloured))
     };
     diff.iter().map(line).collect()
+}
+
+/// Returns the lines of text that an edit took away and added, where both versions are told.
+fn texts(edit: &Value, coloured: bool) -> String {
+    let lines = |side: &str| -> Vec<&str> {
+        let text = edit.get(side).and_then(|version| version.get("text")).and_then(Value::as_str);
+        text.unwrap_or_default().lines().collect()
+    };
+    let (old, new) = (lines("before"), lines("after"));
+    let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let (old, new) = (&old[same..], &new[same..]);
+    let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+    let side = |lines: &[&str], sign: &str, colour: Paint| -> String {
+        lines.iter().map(|line| format!("     {}\n", paint(coloured, colour, &format!("{sign} {line}")))).collect()
+    };
+    side(&old[..old.len() - tail], "-", Paint::Red) + &side(&new[..new.len() - tail], "+", Paint::Green)
 }
 
 /// Returns the counts for people; files only where there are any.

@@ -9,6 +9,7 @@ mod reason;
 
 use std::fmt;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -156,6 +157,18 @@ impl Target {
                 let status: Value = serde_json::from_str(&status).unwrap_or_default();
                 Ok((store, status["path"].as_str().unwrap_or_default().to_owned()))
             }
+        }
+    }
+
+    /// Tells whether another target is reached the same way: in the same mount, or in the same store.
+    pub fn is_beside(&self, other: &Target) -> bool {
+        match (self, other) {
+            (Target::Mounted(one), Target::Mounted(other)) => {
+                let device = |path: &Path| std::fs::metadata(path).map(|found| found.dev()).ok();
+                device(one).is_some() && device(one) == device(other)
+            }
+            (Target::Closed { store: one, .. }, Target::Closed { store: other, .. }) => one == other,
+            _ => false,
         }
     }
 

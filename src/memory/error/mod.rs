@@ -139,6 +139,9 @@ pub enum Error {
     /// The file is too large to be shown through a mount.
     #[error("the file has {0} bytes, more than can be shown through a mount")]
     TooLargeToShow(u64),
+    /// More than one answer may hold.
+    #[error("more than {0} records or files differ")]
+    TooManyChanges(usize),
     /// A thread of ours panicked.
     #[error("{0} ended in an internal error")]
     Internal(&'static str),
@@ -288,6 +291,11 @@ impl Error {
             Error::WouldWait => Advice::new(Kind::WouldWait, "would_wait", "this is tried again by itself"),
             Error::ReadOnly(_) => Advice::new(Kind::ReadOnly, "read_only", "mount or open the store for writing"),
             Error::FileChanged => Advice::new(Kind::Busy, "changed", "try again"),
+            Error::TooManyChanges(_) => Advice::new(
+                Kind::Invalid,
+                "too_many_changes",
+                "compare states that are closer together, or exports of both",
+            ),
             Error::TooLargeToShow(_) => Advice::new(
                 Kind::TooLarge,
                 "too_large_to_show",

@@ -34,6 +34,7 @@ fn of_memory() -> Vec<Error> {
         Error::WouldWait,
         Error::ReadOnly(text()),
         Error::FileChanged,
+        Error::TooManyChanges(1),
         Error::TooLargeToShow(1),
         Error::Internal("x"),
         Error::Disk { what: text(), source: io() },
@@ -111,7 +112,7 @@ fn of_branches() -> [BranchError; 11] {
     ]
 }
 
-fn of_merges() -> [MergeError; 8] {
+fn of_merges() -> [MergeError; 11] {
     [
         MergeError::Conflicts { count: 1, shown: text() },
         MergeError::NoConflict(text()),
@@ -120,6 +121,9 @@ fn of_merges() -> [MergeError; 8] {
         MergeError::ParentMoves,
         MergeError::PlanChanged { wanted: Hash::ZERO, found: Hash::ZERO },
         MergeError::TooLong,
+        MergeError::NotRevertible(text()),
+        MergeError::NothingToUndo,
+        MergeError::NothingToRedo,
         MergeError::Pattern(text()),
     ]
 }
@@ -216,7 +220,10 @@ not_finite Invalid
 not_json Invalid
 not_kept NotFound
 not_owner NotPermitted
+not_revertible Invalid
 nothing_to_purge NotFound
+nothing_to_redo Invalid
+nothing_to_undo Invalid
 old_format Unsupported
 only_root_gives NotPermitted
 other_id Invalid
@@ -230,6 +237,7 @@ root_name Invalid
 timeout Timeout
 too_large TooLarge
 too_large_to_show TooLarge
+too_many_changes Invalid
 too_many_names TooLarge
 two_sources Invalid
 unit_in_use Busy

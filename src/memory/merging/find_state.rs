@@ -121,7 +121,7 @@ enum StateOutcome {
 }
 
 /// A branch with its lineage.
-pub(super) struct StateSearch<'a> {
+pub(in crate::memory) struct StateSearch<'a> {
     pub catalog: Catalog,
     pub branch: BranchRef,
     pub reader: HistoryReader<'a>,

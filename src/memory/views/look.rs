@@ -75,6 +75,15 @@ impl ShowTarget {
     }
 }
 
+impl std::fmt::Display for ShowTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ShowTarget::Entry(seq) => write!(f, "{seq}"),
+            ShowTarget::Hash(hash) => write!(f, "{hash}"),
+        }
+    }
+}
+
 /// For whom something is looked up by its hash.
 #[derive(Clone, Copy)]
 pub struct Viewer<'a> {

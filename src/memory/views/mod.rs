@@ -2,6 +2,7 @@
 
 pub mod ask;
 pub mod branches_below;
+pub mod compare;
 pub mod document;
 pub mod export;
 pub mod file_search;

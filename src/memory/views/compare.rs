@@ -1,0 +1,129 @@
+//! What one state has other than another, with both versions.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::branch::{BranchVersion, differences_at_most};
+use crate::lineage::EntryOp;
+use crate::memory::catalog::{BranchId, Revision, StateSource, View};
+use crate::memory::merging::find_state::StateSearch;
+use crate::memory::views::look::{ShowTarget, ShownObject, Viewer};
+use crate::memory::{Actor, Error, Memory, MergeError};
+use crate::segment::Row;
+use crate::workspace::{InodeNode, Tree};
+
+/// Records and paths of one comparison.
+const CHANGES_MAX: usize = 1 << 20;
+/// Bytes of a file's text that is shown.
+const TEXT_BYTES_MAX: u64 = 64 << 10;
+
+impl Memory {
+    /// Compares two states of a branch, as lines of JSON: `kind`, `id` or `path`, `change`, and of either state what it has there.
+    ///
+    /// A state is a label, an entry or a time, or `/` and the path of another branch, as it is now; nothing stands for the present
+    /// one. Files carry their text where it is the caller's own, UTF-8 and at most 64 KiB. Fails as [`Memory::find_state`], and for
+    /// a branch that the viewer may not read with kind `NotFound`; kind `TooLarge` beyond 1,048,576 changes.
+    pub fn compare(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        [old, new]: [Option<&str>; 2],
+        viewer: Viewer<'_>,
+    ) -> Result<ShownObject, Error> {
+        let state = |text: Option<&str>| self.state(&self.view_of(branch, text, viewer)?);
+        let lines = self.changes(who, &*state(old)?, &*state(new)?)?;
+        Ok(ShownObject { line: lines, content: None })
+    }
+
+    /// Returns an entry with what it changed in a branch, as lines of JSON. Code `not_kept` where the states around it are not.
+    pub fn show_changes(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        wanted: ShowTarget,
+        viewer: Viewer<'_>,
+    ) -> Result<ShownObject, Error> {
+        let shown = self.show(branch, wanted, viewer)?;
+        let search = StateSearch::new(self, branch)?;
+        let signed = match wanted {
+            ShowTarget::Entry(seq) => Some(search.reader.entry(seq)?),
+            ShowTarget::Hash(hash) => search.reader.entry_with(&hash)?,
+        };
+        let signed = signed.filter(|signed| search.changes(&signed.entry) && signed.entry.seq >= branch.0);
+        let signed = signed.ok_or_else(|| MergeError::NotRevertible(wanted.to_string()))?;
+        let source = |seq: u64| search.catalog.source(&search.branch, &StateSource::Entry(seq));
+        let after = source(signed.entry.seq)?.state;
+        let before = match signed.entry.op {
+            EntryOp::Root => Arc::default(),
+            // What a fork began with is no change of it.
+            EntryOp::Fork => after.clone(),
+            _ => {
+                let before = search.change_before(signed.entry.seq)?;
+                source(before.ok_or_else(|| Error::NotKept(wanted.to_string()))?.entry.seq)?.state
+            }
+        };
+        Ok(ShownObject { line: shown.line + &self.changes(who, &before, &after)?, content: None })
+    }
+
+    fn view_of(&self, branch: BranchId, text: Option<&str>, viewer: Viewer<'_>) -> Result<View, Error> {
+        let Some(text) = text else { return Ok(View::Branch(branch)) };
+        let Some(path) = text.strip_prefix('/') else { return self.view_at(branch, &Revision::parse(text)?) };
+        let other = self.resolve(path)?;
+        if other != branch && !(viewer.reads)(other) {
+            return Err(Error::NoBranch(path.to_owned()));
+        }
+        Ok(View::Branch(other))
+    }
+
+    fn changes(&self, who: &Actor, old: &BranchVersion, new: &BranchVersion) -> Result<String, Error> {
+        let too_many = || Error::TooManyChanges(CHANGES_MAX);
+        let mut out = String::new();
+        for change in differences_at_most(old, new, CHANGES_MAX)?.ok_or_else(too_many)? {
+            let (before, after) = (record(change.old.as_ref())?, record(change.new.as_ref())?);
+            let word = word(change.old.is_some(), change.new.is_some());
+            add(
+                &mut out,
+                json!({ "kind": "record", "id": &*change.id, "change": word, "before": before, "after": after }),
+            );
+        }
+        let (old, new) = (old.files(), new.files());
+        for change in old.differences_at_most(new, CHANGES_MAX).ok_or_else(too_many)? {
+            let path = format!("files/{}", String::from_utf8_lossy(&change.path));
+            let word = word(change.old.is_some(), change.new.is_some());
+            let before = self.file(who, old, change.old.as_ref());
+            let after = self.file(who, new, change.new.as_ref());
+            add(&mut out, json!({ "kind": "file", "path": path, "change": word, "before": before, "after": after }));
+        }
+        Ok(out)
+    }
+
+    fn file(&self, who: &Actor, tree: &Tree, found: Option<&InodeNode>) -> Option<Value> {
+        let (inode, node) = found?;
+        let is_shown = (who.uid == 0 || who.uid == tree.owner(node)) && node.size() <= TEXT_BYTES_MAX;
+        let read = || tree.read(*inode, 0, node.size() as usize, self.packs()).ok();
+        let text = is_shown.then(read).flatten().and_then(|bytes| String::from_utf8(bytes).ok());
+        let hash = node.hash().map(|hash| hash.to_string());
+        Some(json!({ "hash": hash, "mode": format!("{:04o}", node.mode), "size": node.size(), "text": text }))
+    }
+}
+
+fn record(row: Option<&Row>) -> Result<Option<Value>, Error> {
+    let Some(row) = row else { return Ok(None) };
+    let (hash, version) = (row.hash()?, row.version()?);
+    let metadata: Value = serde_json::from_str(&version.content.metadata).unwrap_or_default();
+    Ok(Some(json!({ "hash": hash.to_string(), "text": version.content.text.as_deref(), "metadata": metadata })))
+}
+
+fn word(is_before: bool, is_after: bool) -> &'static str {
+    match (is_before, is_after) {
+        (false, _) => "added",
+        (true, true) => "modified",
+        (true, false) => "deleted",
+    }
+}
+
+fn add(out: &mut String, line: Value) {
+    out.push_str(&line.to_string());
+    out.push('\n');
+}
