@@ -128,7 +128,7 @@ impl Verb {
     pub fn answer_of_line(&self, line: &str) -> Option<VerbAnswer> {
         match self.spec.report {
             Report::Object => ShownObject::of_line(line).map(VerbAnswer::Object),
-            _ => Some(VerbAnswer::Line(line.trim_end().to_owned())),
+            _ => Some(line.trim_end()).filter(|line| !line.is_empty()).map(|line| VerbAnswer::Line(line.to_owned())),
         }
     }
 

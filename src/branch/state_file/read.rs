@@ -103,7 +103,12 @@ impl StateFile {
 
     /// Returns the oldest state of a branch.
     pub fn oldest(&self, branch: u64) -> Result<Option<StateInfo>, SegmentError> {
-        let row = self.rows_until((branch, 0))?;
+        self.after(branch, 0)
+    }
+
+    /// Returns the oldest state of a branch behind an entry.
+    pub fn after(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
+        let row = self.rows_until((branch, entry))?;
         if row >= self.count()? {
             return Ok(None);
         }

@@ -54,7 +54,9 @@ impl<'a> Mounted<'a> {
         let attempt = self.attempt("ctl", &format!("the verb {} on", verb.spec().name));
         let answer = control::exchange(&self.directory.join("ctl"), format!("{}\n", verb.to_line()).as_bytes())
             .map_err(|refused| attempt.refused(&refused))?;
-        serde_json::from_str::<IgnoredAny>(&answer).map_err(|e| not_json("ctl", &e))?;
+        for line in answer.lines() {
+            serde_json::from_str::<IgnoredAny>(line).map_err(|e| not_json("ctl", &e))?;
+        }
         let no_answer = || CommandError::new(Exit::Failed, "not_json", "the mount shows no JSON", VERSIONS);
         verb.answer_of_line(&answer).ok_or_else(no_answer)
     }

@@ -3,6 +3,7 @@
 //! What happened since the last seal is here as it was; a seal writes it into files, which are read when somebody looks. Which
 //! states stay is decided alike in both places.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use imbl::OrdMap;
@@ -25,6 +26,9 @@ pub struct RetainedStates {
     pub recent: OrdMap<(BranchId, u64), RecentState>,
     /// The files of all others, oldest first.
     pub files: Arc<Vec<Arc<StateFile>>>,
+    /// Those that need not stay. Nobody finds them any more, and a seal that begins after that lets go of them: so an opening finds
+    /// all that the log names, since what is named after a seal's beginning is in what it writes.
+    pub outdated: Arc<HashSet<StateKey>>,
     /// Branches that were discarded or merged, by the entry that did so.
     pub ended: OrdMap<u64, Arc<EndedBranch>>,
 }
@@ -170,8 +174,16 @@ impl RetainedStates {
         }
     }
 
+    /// Returns what is known of those that are in no file, in order of branch and entry.
+    pub fn recent_infos(&self) -> Vec<StateInfo> {
+        self.recent.iter().map(|(key, recent)| recent.info(*key)).collect()
+    }
+
     /// Returns what a branch was behind an entry; none where that is not kept.
     pub fn find(&self, branch: BranchId, entry: u64) -> Result<Option<RetainedState>, Error> {
+        if self.outdated.contains(&(branch.0, entry)) {
+            return Ok(None);
+        }
         if let Some(recent) = self.recent.get(&(branch, entry)) {
             return Ok(Some(recent.retained.clone()));
         }
@@ -185,10 +197,15 @@ impl RetainedStates {
 
     /// Returns the newest state of a branch that is kept, at or before an entry.
     pub fn newest_until(&self, branch: BranchId, entry: u64) -> Result<Option<StateInfo>, Error> {
-        let recent = self.recent.range((branch, 0)..=(branch, entry)).next_back();
-        let mut newest = recent.map(|(key, recent)| recent.info(*key));
+        let recent = self.recent.range((branch, 0)..=(branch, entry)).rev().map(|(key, recent)| recent.info(*key));
+        let mut newest = recent.into_iter().find(|info| self.stays(info));
         for file in self.files.iter() {
-            let found = file.before(branch.0, entry)?;
+            let mut found = file.before(branch.0, entry)?;
+            while let Some(info) = found
+                && !self.stays(&info)
+            {
+                found = file.before(branch.0, info.key.1 - 1)?;
+            }
             newest = newest.into_iter().chain(found).max_by_key(|info| info.key);
         }
         Ok(newest)
@@ -197,22 +214,38 @@ impl RetainedStates {
     /// Returns the newest state of a branch that is kept, at or before a time.
     pub fn newest_at(&self, branch: BranchId, time: Time) -> Result<Option<StateInfo>, Error> {
         let recent = self.recent.range((branch, 0)..=(branch, u64::MAX)).rev();
-        let recent = recent.map(|(key, recent)| recent.info(*key)).find(|info| info.time <= time);
+        let recent = recent.map(|(key, recent)| recent.info(*key)).find(|info| info.time <= time && self.stays(info));
         let mut newest = recent;
         for file in self.files.iter() {
-            newest = newest.into_iter().chain(file.newest_at(branch.0, time)?).max_by_key(|info| info.key);
+            let mut found = file.newest_at(branch.0, time)?;
+            while let Some(info) = found
+                && !self.stays(&info)
+            {
+                found = file.before(branch.0, info.key.1 - 1)?;
+            }
+            newest = newest.into_iter().chain(found).max_by_key(|info| info.key);
         }
         Ok(newest)
     }
 
     /// Returns the oldest state of a branch that is kept.
     pub fn oldest(&self, branch: BranchId) -> Result<Option<StateInfo>, Error> {
-        let recent = self.recent.range((branch, 0)..=(branch, u64::MAX)).next();
-        let mut oldest = recent.map(|(key, recent)| recent.info(*key));
+        let mut recent = self.recent.range((branch, 0)..=(branch, u64::MAX)).map(|(key, recent)| recent.info(*key));
+        let mut oldest = recent.find(|info| self.stays(info));
         for file in self.files.iter() {
-            oldest = oldest.into_iter().chain(file.oldest(branch.0)?).min_by_key(|info| info.key);
+            let mut found = file.oldest(branch.0)?;
+            while let Some(info) = found
+                && !self.stays(&info)
+            {
+                found = file.after(branch.0, info.key.1)?;
+            }
+            oldest = oldest.into_iter().chain(found).min_by_key(|info| info.key);
         }
         Ok(oldest)
+    }
+
+    fn stays(&self, info: &StateInfo) -> bool {
+        !self.outdated.contains(&info.key)
     }
 
     /// Looks through all kept states of a branch until one is what is looked for; each comes with another one that was looked at.
@@ -222,14 +255,17 @@ impl RetainedStates {
         mut look: impl FnMut(&BranchVersion, &BranchVersion) -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
         let mut before = Arc::new(BranchVersion::default());
-        for (_, recent) in self.recent.range((branch, 0)..=(branch, u64::MAX)) {
+        for (key, recent) in self.recent.range((branch, 0)..=(branch, u64::MAX)) {
+            if !self.stays(&recent.info(*key)) {
+                continue;
+            }
             if let Some(found) = look(&recent.retained.state, &before)? {
                 return Ok(Some(found));
             }
             before = recent.retained.state.clone();
         }
         for file in self.files.iter().rev() {
-            for info in file.infos()?.into_iter().filter(|info| info.key.0 == branch.0) {
+            for info in file.infos()?.into_iter().filter(|info| info.key.0 == branch.0 && self.stays(info)) {
                 let Some(retained) = file.state(info.key)? else { continue };
                 if let Some(found) = look(&retained.state, &before)? {
                     return Ok(Some(found));

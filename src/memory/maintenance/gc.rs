@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ impl Memory {
         if dry_run {
             let path = |id: &BranchId| catalog.branches.get(id).map(|branch| branch.path.to_string());
             let paths: Vec<String> = expired.iter().filter_map(path).collect();
-            let states = catalog.outdated_states(age.now)?;
+            let states = catalog.outdated_states(age.now)?.len();
             let (files, bytes) = (self.expire_files(true)?, self.unreachable_bytes()?);
             return Ok(json!({ "dry_run": true, "branches": paths, "states": states, "files": files, "bytes": bytes }));
         }
@@ -116,7 +116,7 @@ impl Memory {
         let unsealed = self.unsealed_bytes().max(if indexed <= self.spare_bytes() { indexed } else { 0 });
         let is_small = journal.length() < TIDIED_JOURNAL_BYTES && unsealed < TIDIED_JOURNAL_BYTES;
         let now = self.now();
-        let has_outdated = || self.catalog().clone().outdated_states(now).is_ok_and(|count| count > 0);
+        let has_outdated = || self.catalog().clone().outdated_states(now).is_ok_and(|outdated| !outdated.is_empty());
         if is_small && Some(journal.number()) == tidied && !has_outdated() || self.check_clock().is_err() {
             return Ok(tidied);
         }
@@ -168,15 +168,15 @@ impl Memory {
         Ok(())
     }
 
-    /// Has the next seal let go of earlier states that need not stay readable; returns how many.
+    /// Has nobody find earlier states that need not stay readable, and the next seal let go of them; returns how many.
     fn drop_outdated(&self, now: Time) -> Result<usize, Error> {
         let outdated = self.catalog().clone().outdated_states(now)?;
-        if outdated > 0 {
-            self.maintenance.thins_states.store(true, Ordering::Release);
-        }
+        let count = outdated.len();
         let _writer = self.writer()?;
-        self.catalog.write().forget_ended(now);
-        Ok(outdated)
+        let mut catalog = self.catalog.write();
+        catalog.retained.outdated = Arc::new(outdated);
+        catalog.forget_ended(now);
+        Ok(count)
     }
 
     /// Removes the files that nothing reaches. Called by who holds `sealing`, with the catalog that the manifest names:

@@ -1,7 +1,5 @@
 //! What the store does by itself: flushes, compaction, index builds, scrubbing, expiry and garbage collection.
 
-use std::sync::atomic::AtomicBool;
-
 pub mod archive;
 pub mod compact;
 pub mod embedding;
@@ -31,7 +29,5 @@ pub(in crate::memory) struct Maintenance {
     pub scrubber: scrub::Scrubber,
     pub expiry: expiry::Expiry,
     pub retained: usage::RetainedBytes,
-    /// Whether the next seal looks through all files of earlier states.
-    pub thins_states: AtomicBool,
     pub purge: purge::PurgeState,
 }

@@ -1,6 +1,6 @@
 //! Earlier states on their way out of memory: a seal writes them into files, and those that need not stay go.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use imbl::OrdMap;
@@ -19,30 +19,16 @@ const FILE_STATES_MAX: usize = 8192;
 /// A file is written again where one in so many of its states need not stay.
 const OUTDATED_SHARE: usize = 4;
 
-/// Which of the files of earlier states a seal looks through.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::memory) enum Thinning {
-    /// The newest, if it is small.
-    Newest,
-    /// All.
-    All,
-}
-
 impl Catalog {
-    /// Writes the earlier states that are in no file yet into one, with those of the newest file while that is small, and lets
-    /// those go that need not stay; returns whether there are files that are not in use any more. All states are sealed.
-    pub(in crate::memory) fn write_retained(
-        &mut self,
-        blobs: &BlobStore,
-        now: Time,
-        thinning: Thinning,
-    ) -> Result<bool, Error> {
-        let mut newer = NewerStates::default();
+    /// Writes the earlier states that are in no file yet into one, with those of the newest file while that is small, and without
+    /// those that are outdated; returns whether there are files that are not in use any more. All states are sealed.
+    pub(in crate::memory) fn write_retained(&mut self, blobs: &BlobStore) -> Result<bool, Error> {
+        let outdated = self.retained.outdated.clone();
         let mut files = self.retained.files.to_vec();
         let recent = std::mem::replace(&mut self.retained.recent, OrdMap::new());
+        let mut is_changed = !recent.is_empty();
         let mut states: BTreeMap<StateKey, RetainedState> =
             recent.into_iter().map(|((branch, entry), recent)| ((branch.0, entry), recent.retained)).collect();
-        let mut is_changed = !states.is_empty();
         while is_changed
             && let Some(last) = files.last()
             && is_merged(last.count()?, states.len())
@@ -52,23 +38,19 @@ impl Catalog {
             }
             files.pop();
         }
-        self.thin(&mut states, &newer, now);
-        newer.add(states.iter().map(|(key, state)| (key.0, state.time)));
+        states.retain(|key, _| !outdated.contains(key));
         let mut kept = self.write_files(blobs, states)?;
         kept.reverse();
         for file in files.into_iter().rev() {
-            let infos = file.infos()?;
-            let stay =
-                if thinning == Thinning::All { self.staying(&infos, &newer, now) } else { vec![true; infos.len()] };
-            let gone = stay.iter().filter(|stays| !**stays).count();
-            newer.add(infos.iter().map(|info| (info.key.0, info.time)));
-            if gone * OUTDATED_SHARE < infos.len() {
+            let is_outdated = |info: &StateInfo| outdated.contains(&info.key);
+            let gone = if outdated.is_empty() { 0 } else { file.infos()?.iter().filter(|it| is_outdated(it)).count() };
+            if gone == 0 || gone * OUTDATED_SHARE < file.count()? {
                 kept.push(file);
                 continue;
             }
             is_changed = true;
             let mut states = file.all()?;
-            infos.iter().zip(stay).filter(|(_, stays)| !stays).for_each(|(info, _)| drop(states.remove(&info.key)));
+            states.retain(|key, _| !outdated.contains(key));
             kept.extend(self.write_files(blobs, states)?.into_iter().rev());
         }
         if !is_changed {
@@ -105,17 +87,6 @@ impl Catalog {
         live.chain(ended).filter_map(|(id, parent)| Some((id, parent?))).collect()
     }
 
-    fn thin(&self, states: &mut BTreeMap<StateKey, RetainedState>, newer: &NewerStates, now: Time) {
-        let info = |(key, state): (&StateKey, &RetainedState)| StateInfo {
-            key: *key,
-            time: state.time,
-            is_pinned: state.is_pinned,
-        };
-        let infos: Vec<StateInfo> = states.iter().map(info).collect();
-        let stay = self.staying(&infos, newer, now);
-        infos.iter().zip(stay).filter(|(_, stays)| !stays).for_each(|(info, _)| drop(states.remove(&info.key)));
-    }
-
     /// Tells of states, in order of branch and entry, which of them stay.
     fn staying(&self, infos: &[StateInfo], newer: &NewerStates, now: Time) -> Vec<bool> {
         let mut stay = Vec::with_capacity(infos.len());
@@ -136,15 +107,18 @@ impl Catalog {
         stay
     }
 
-    /// Returns how many earlier states need not stay.
-    pub(in crate::memory) fn outdated_states(&self, now: Time) -> Result<usize, Error> {
-        let (mut newer, mut count) = (NewerStates::default(), 0);
-        for file in self.retained.files.iter().rev() {
-            let infos = file.infos()?;
-            count += self.staying(&infos, &newer, now).iter().filter(|stays| !**stays).count();
+    /// Returns the earlier states that need not stay.
+    pub(in crate::memory) fn outdated_states(&self, now: Time) -> Result<HashSet<StateKey>, Error> {
+        let (mut newer, mut outdated) = (NewerStates::default(), HashSet::new());
+        let recent = std::iter::once_with(|| Ok(self.retained.recent_infos()));
+        let files = self.retained.files.iter().rev().map(|file| file.infos());
+        for infos in recent.chain(files) {
+            let infos: Vec<StateInfo> = infos?;
+            let stay = self.staying(&infos, &newer, now);
+            outdated.extend(infos.iter().zip(stay).filter(|(_, stays)| !stays).map(|(info, _)| info.key));
             newer.add(infos.iter().map(|info| (info.key.0, info.time)));
         }
-        Ok(count)
+        Ok(outdated)
     }
 
     /// Lets branches that have ended be forgotten whose states need not stay.

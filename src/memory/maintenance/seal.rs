@@ -16,13 +16,11 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use imbl::OrdMap;
 
 use super::relocations::{Compaction, FlushedSegment, Relocations};
-use super::retain::Thinning;
 use crate::journal::Journal;
 use crate::memory::admission::disk_room::is_full;
 use crate::memory::catalog::{BranchId, Catalog, RetainedStates};
@@ -275,9 +273,7 @@ impl Memory {
         let mut repacked = self.repack_files(&manifest.catalog, compaction)?;
         let mut moves = Relocations::new(&sealed, &mut packed, repacked.as_mut());
         moves.catalog(&mut manifest.catalog);
-        let all = self.maintenance.thins_states.swap(false, Ordering::AcqRel);
-        let thinning = if all { Thinning::All } else { Thinning::Newest };
-        let thinned = manifest.catalog.write_retained(blobs, self.now(), thinning)?;
+        let thinned = manifest.catalog.write_retained(blobs)?;
         manifest.file_index = self.flush_file_index(&manifest.catalog, spare);
         manifest.sidecars = manifest::sidecars_of(&manifest.catalog);
         stored.expect_sidecars(&manifest.sidecars);
@@ -369,6 +365,7 @@ impl Memory {
         let mut retained = RetainedStates {
             recent,
             files: manifest.catalog.retained.files.clone(),
+            outdated: present.retained.outdated.clone(),
             ended: present.retained.ended.clone(),
         };
         if !Arc::ptr_eq(&rotated.retained.files, &present.retained.files) {

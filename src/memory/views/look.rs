@@ -126,8 +126,12 @@ impl ShownObject {
         }
     }
 
-    /// Reads such a line back; nothing where it is none.
+    /// Reads such a line back, or the lines of a comparison; nothing where it is neither.
     pub fn of_line(line: &str) -> Option<ShownObject> {
+        let is_change = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|it| it.get("change").is_some());
+        if line.lines().skip(1).all(is_change) && (line.lines().count() != 1 || is_change(line)) {
+            return Some(ShownObject::line(line.to_owned()));
+        }
         let mut value: Value = serde_json::from_str(line).ok()?;
         if value["kind"] != "file" {
             return Some(ShownObject::line(line.to_owned()));

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::{Value, json as value};
 
 use super::users::{act, assert_refused, shared};
-use super::{Mounted, errno, json, lines, names, save};
+use super::{Mounted, errno, json, lines, names, run, save};
 
 /// Asks one question of a branch and returns the hits' ids.
 fn ask(mount: &Mounted, branch: &str, question: &Value) -> Vec<String> {
@@ -47,7 +47,7 @@ fn an_earlier_state_has_the_shape_of_a_branch_and_never_changes() {
         assert_eq!(mount.text(&format!("main/at/{entry}/vectors/a.json")), "apple of old");
         assert_eq!(fs::read_to_string(old("files/note.md")).unwrap(), "old\n");
         assert_eq!(mount.status(&format!("main/at/{entry}"))["head"], head);
-        assert_eq!(fs::read_to_string(old("export/ids.txt")).unwrap(), "a\nb\n");
+        assert_eq!(fs::read_to_string(old("export/records.jsonl")).unwrap().lines().count(), 2);
         assert_eq!(ask(&mount, &format!("main/at/{entry}"), &value!({ "text": "apple" })), ["a"]);
         assert_eq!(ask(&mount, "main", &value!({ "text": "apple", "at": entry })), ["a"]);
         assert_eq!(ask(&mount, "main", &value!({ "text": "apple" })).len(), 2);
@@ -117,4 +117,21 @@ fn an_agent_takes_back_its_own_mistakes_by_what_the_page_says() {
     assert_eq!(mount.text("main/branches/y/vectors/own.json"), "own");
     assert_eq!(errno(mount.ctl("main/branches/y", "redo")), libc::EINVAL);
     assert_eq!(mount.refusal("main/branches/y")["code"], "nothing_to_redo");
+}
+
+#[test]
+fn states_are_compared_through_a_mount_as_in_a_store() {
+    let mount = Mounted::new();
+    mount.put("main/vectors/a.json", "old");
+    let entry = newest(&mount, "main").to_string();
+    fs::create_dir(mount.at("main/branches/x")).unwrap();
+    let (main, child) = (mount.at("main").display().to_string(), mount.at("main/branches/x").display().to_string());
+    assert_eq!(run(&["diff", &main, &entry]).1, "", "nothing differs");
+    fs::write(mount.at("main/branches/x/files/only.md"), "one\n").unwrap();
+    assert_eq!(run(&["diff", &main, &entry, &child]).1, "A  files/only.md\n     + one\n", "one change");
+    mount.put("main/branches/x/vectors/a.json", "new");
+    let (code, out, _) = run(&["diff", &main, &entry, &child]);
+    assert_eq!((code, &*out), (0, "M  vectors/a.json\n     - old\n     + new\nA  files/only.md\n     + one\n"));
+    let shown = lines(&run(&["show", &main, &entry, "--changes"]).1);
+    assert_eq!((shown.len(), &shown[0]["op"], &shown[1]["change"]), (2, &value!("commit"), &value!("added")));
 }

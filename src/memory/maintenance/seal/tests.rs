@@ -3,6 +3,10 @@
 use super::*;
 use std::sync::mpsc::channel;
 
+use crate::disk::ForgetfulDisk;
+use crate::memory::catalog::settings::Setting;
+use crate::memory::{Environment, OpenMode, RecordEdit, RecordInput};
+
 #[test]
 fn who_waits_for_maintenance_waits_while_a_seal_is_asked_for_and_under_way() {
     let maintenance = MaintenanceThread::default();
@@ -30,4 +34,33 @@ fn long_writes_are_sealed_once_they_pause_or_when_they_are_too_many() {
     assert!(is_now(SEAL_BYTES * 2) && is_now(SEAL_BYTES * 2), "no more came");
     assert!(!is_now(0) && !is_now(SEAL_BYTES), "sealed, and more came");
     assert!(is_now(WRITTEN_BYTES_MAX) && is_now(WRITTEN_BYTES_MAX * 2), "too many");
+}
+
+#[test]
+fn an_opening_finds_what_was_gone_back_to_while_a_seal_wrote() {
+    let (disk, who) = (ForgetfulDisk::new(), Actor { uid: 0, gid: 0, name: "root".into() });
+    let open = |disk: &ForgetfulDisk, mode| {
+        let environment = Environment { reserve: 0, ..Environment::real(who.clone()) };
+        Memory::open_on(Arc::new(disk.clone()), mode, None, environment).unwrap()
+    };
+    let memory = open(&disk, OpenMode::Create);
+    let main = memory.root("main").unwrap();
+    memory.set(&who, main, Setting::KeepEvery, "1h").unwrap();
+    let mut old = 0;
+    for number in 0..1_100 {
+        let draft = RecordInput { vector: None, text: Some(format!("{number}").into()), metadata: "{}".into() };
+        memory.commit(&who, main, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
+        old = if number == 10 { memory.version() } else { old };
+    }
+    // It need not stay, and nobody has said so yet.
+    assert!(memory.catalog().outdated_states(memory.now()).unwrap().contains(&(main.0, old)));
+    let Rotated { manifest, .. } = memory.rotate().unwrap();
+    memory.rollback(&who, main, &old.to_string()).unwrap();
+    let head = |memory: &Memory| memory.catalog().branch(main).unwrap().state.head();
+    let expected = head(&memory);
+    memory.seal_rotated(&mut memory.storage.manifest.lock(), manifest, &Compaction::Small, u64::MAX).unwrap();
+    memory.sync().unwrap();
+    assert_eq!(head(&open(&disk.power_cut_keep_all(), OpenMode::Existing)), expected);
+    memory.gc(&who, None, false).unwrap();
+    assert_eq!(memory.rollback(&who, main, &old.to_string()).unwrap_err().code(), "not_kept");
 }
