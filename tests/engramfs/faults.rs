@@ -9,9 +9,9 @@ use engramfs::memory::{Error, Kind, View};
 use crate::story::{Step, Story, recover};
 use crate::support::{main_of, open_on, put, rounds, texts, who};
 
-use Step::{Close, Collect, Commit, Die, Fork, Merge, Promote, Reopen, Rollback, Seal, Sync};
+use Step::{Close, Collect, Commit, Die, Fork, Merge, Promote, Redo, Reopen, Rollback, Seal, Sync, Undo};
 
-const STEPS: [Step; 23] = [
+const STEPS: [Step; 25] = [
     Commit,
     Sync,
     Fork,
@@ -23,9 +23,11 @@ const STEPS: [Step; 23] = [
     Fork,
     Commit,
     Promote,
+    Undo,
     Commit,
     Sync,
     Die,
+    Redo,
     Rollback,
     Merge,
     Close,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{BranchId, Kind, Memory, MergeKind, Query, Setting, Side, View};
+use engramfs::memory::{BranchId, Kind, Memory, MergeKind, MergeTerms, Query, Revision, Setting, Side, View};
 
 use crate::shrink::run_steps;
 use crate::support::{Chance, delete, main_of, open, put, rounds, texts, verify, who};
@@ -25,6 +25,15 @@ struct ModelBranch {
     checkpoint_bases: BTreeMap<String, BTreeMap<String, String>>,
     strategy: &'static str,
     alive: bool,
+    /// What it was behind each entry that changed it, and its base then.
+    history: Vec<(u64, ModelState)>,
+}
+
+#[derive(Clone)]
+struct ModelState {
+    records: BTreeMap<String, (String, u64)>,
+    graves: BTreeMap<String, u64>,
+    base: BTreeMap<String, String>,
 }
 
 impl ModelBranch {
@@ -37,6 +46,19 @@ impl ModelBranch {
             Some((text, time)) => (Some(text.clone()), *time),
             None => (None, self.graves.get(id).copied().unwrap_or(0)),
         }
+    }
+
+    /// Notes what it is behind an entry.
+    fn note(&mut self, seq: u64) {
+        if self.history.last().is_none_or(|(last, _)| *last < seq) {
+            let (records, graves, base) = (self.records.clone(), self.graves.clone(), self.base.clone());
+            self.history.push((seq, ModelState { records, graves, base }));
+        }
+    }
+
+    fn with(&self, state: &ModelState, base: &ModelState) -> ModelBranch {
+        let base = ModelBranch { records: base.records.clone(), ..Default::default() }.values();
+        ModelBranch { records: state.records.clone(), graves: state.graves.clone(), base, ..self.clone() }
     }
 
     fn set(&mut self, id: &str, value: Value) {
@@ -63,6 +85,7 @@ enum Action {
     Discard,
     CheckpointOrRollback,
     Strategy,
+    Revert,
     Collect,
     Seal,
     Reopen,
@@ -76,7 +99,7 @@ struct Step(Action, u64);
 
 impl Step {
     fn random(chance: &mut Chance) -> Step {
-        let action = match chance.below(20) {
+        let action = match chance.below(22) {
             0..=7 => Write,
             8..=10 => Fork,
             11..=12 => Join(MergeKind::Merge),
@@ -85,12 +108,49 @@ impl Step {
             15 => Discard,
             16 => CheckpointOrRollback,
             17 => Strategy,
-            18 if chance.one_in(4) => Collect,
-            18 => Seal,
+            18..=19 => Revert,
+            20 if chance.one_in(4) => Collect,
+            20 => Seal,
             _ => Reopen,
         };
         Step(action, chance.next())
     }
+}
+
+/// The plain three-way merge: for each id by the truth table.
+fn three_way(child: &ModelBranch, parent: &ModelBranch, name: &str, strategy: &str) -> Option<ModelBranch> {
+    let mut result = parent.clone();
+    let ids = child.base.keys().chain(child.records.keys()).collect::<std::collections::BTreeSet<_>>();
+    for id in ids {
+        let base = child.base.get(id);
+        let (ours, theirs) = (parent.change(id), child.change(id));
+        if theirs.0.as_ref() == base {
+            continue;
+        }
+        let take = if ours.0.as_ref() == base {
+            true
+        } else if ours.0 == theirs.0 {
+            false
+        } else if strategy == "keep-both" && base.is_none() {
+            let ids = (1..).map(|n| if n == 1 { format!("{id}~{name}") } else { format!("{id}~{name}~{n}") });
+            let of_all = [&parent.records, &child.records, &result.records];
+            let is_free = |id: &String| of_all.iter().all(|records| !records.contains_key(id));
+            let id = ids.into_iter().find(is_free).unwrap();
+            result.set(&id, theirs.clone());
+            false
+        } else {
+            match strategy {
+                "child-wins" => true,
+                "parent-wins" => false,
+                "manual" => return None,
+                _ => ours.1 <= theirs.1,
+            }
+        };
+        if take {
+            result.set(id, theirs);
+        }
+    }
+    Some(result)
 }
 
 struct World {
@@ -108,6 +168,8 @@ impl World {
         let memory = open(&disk).unwrap();
         let main = ModelBranch { path: "main".into(), alive: true, strategy: "newest-wins", ..Default::default() };
         let ids = HashMap::from([(0, main_of(&memory))]);
+        let mut main = main;
+        main.note(ids[&0].0);
         World { disk, memory, branches: vec![main], ids, clock: 0, chance: Chance(0) }
     }
 
@@ -135,6 +197,7 @@ impl World {
             Discard => self.discard(at),
             CheckpointOrRollback => self.checkpoint_or_rollback(at),
             Strategy => self.strategy(at),
+            Revert => self.revert(at),
             Collect => drop(self.memory.gc(&who(), None, false).unwrap()),
             Seal => self.memory.seal().unwrap(),
             Reopen => self.reopen(),
@@ -160,6 +223,7 @@ impl World {
         for (id, value) in edits {
             self.branches[at].set(&id, (value, time));
         }
+        self.branches[at].note(self.memory.version());
     }
 
     fn fork(&mut self, at: usize) {
@@ -187,46 +251,46 @@ impl World {
             ..Default::default()
         };
         child.base = child.values();
+        child.note(id.0);
         self.branches.push(child);
         self.ids.insert(self.branches.len() - 1, id);
     }
 
-    /// The plain three-way merge: for each id by the truth table.
     fn merged(&self, child: usize, parent: usize, strategy: &str) -> Option<ModelBranch> {
         let (child, parent) = (&self.branches[child], &self.branches[parent]);
-        let mut result = parent.clone();
-        let ids = child.base.keys().chain(child.records.keys()).collect::<std::collections::BTreeSet<_>>();
-        for id in ids {
-            let base = child.base.get(id);
-            let (ours, theirs) = (parent.change(id), child.change(id));
-            if theirs.0.as_ref() == base {
-                continue;
-            }
-            let take = if ours.0.as_ref() == base {
-                true
-            } else if ours.0 == theirs.0 {
-                false
-            } else if strategy == "keep-both" && base.is_none() {
-                let name = child.path.rsplit('/').next().unwrap();
-                let ids = (1..).map(|n| if n == 1 { format!("{id}~{name}") } else { format!("{id}~{name}~{n}") });
-                let of_all = [&parent.records, &child.records, &result.records];
-                let is_free = |id: &String| of_all.iter().all(|records| !records.contains_key(id));
-                let id = ids.into_iter().find(is_free).unwrap();
-                result.set(&id, theirs.clone());
-                false
-            } else {
-                match strategy {
-                    "child-wins" => true,
-                    "parent-wins" => false,
-                    "manual" => return None,
-                    _ => ours.1 <= theirs.1,
-                }
-            };
-            if take {
-                result.set(id, theirs);
+        three_way(child, parent, child.path.rsplit('/').next().unwrap(), strategy)
+    }
+
+    /// Takes back what an entry did, anywhere in the branch's history.
+    fn revert(&mut self, at: usize) {
+        let branch = self.branches[at].clone();
+        if branch.history.len() < 2 {
+            return;
+        }
+        let place = 1 + self.chance.below(branch.history.len() - 1);
+        let ((_, before), (seq, after)) = (&branch.history[place - 1], &branch.history[place]);
+        let expected = three_way(&branch.with(before, after), &branch, "before", branch.strategy);
+        let entry = Revision::parse(&seq.to_string()).unwrap();
+        let revert = |dry| self.memory.revert(&who(), self.ids[&at], &entry, MergeTerms::default(), dry);
+        let (dry, done) = (revert(true).unwrap(), revert(false));
+        self.tick();
+        let Some(merged) = expected else {
+            assert!(dry.is_blocked());
+            assert_eq!(done.unwrap_err().kind(), Kind::Conflict);
+            return;
+        };
+        let done = done.unwrap();
+        assert_eq!((dry.counts, dry.head), (done.counts, done.head));
+        let branch = &mut self.branches[at];
+        (branch.records, branch.graves) = (merged.records, merged.graves);
+        for id in before.base.keys().chain(after.base.keys()) {
+            match before.base.get(id) {
+                same if same == after.base.get(id) => {}
+                Some(text) => drop(branch.base.insert(id.clone(), text.clone())),
+                None => drop(branch.base.remove(id)),
             }
         }
-        Some(result)
+        branch.note(self.memory.version());
     }
 
     fn join(&mut self, at: usize, join: MergeKind) {
@@ -271,6 +335,10 @@ impl World {
         } else {
             self.branches[at].records = records;
             self.branches[at].graves = graves;
+            self.branches[at].note(self.memory.version());
+        }
+        if join != MergeKind::Pull {
+            self.branches[parent].note(self.memory.version());
         }
     }
 
@@ -313,6 +381,7 @@ impl World {
             branch.graves.extend(gone.into_iter().map(|id| (id, time)));
             branch.records = records;
             branch.base = branch.checkpoint_bases[&label].clone();
+            branch.note(self.memory.version());
         } else {
             self.memory.checkpoint(&who(), self.ids[&at], &label, None).unwrap();
             branch.checkpoints.insert(label.clone(), branch.records.clone());

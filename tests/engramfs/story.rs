@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
-use engramfs::memory::{BranchId, Error, Hash, Memory, MergeKind, View};
+use engramfs::memory::{BranchId, Error, Hash, Kind, Memory, MergeKind, RevertVerb, View};
 
 use crate::support::{Chance, delete, main_of, open, open_on, put, verify, who};
 
@@ -24,6 +24,9 @@ pub enum Step {
     Discard,
     Checkpoint,
     Rollback,
+    /// The last change of `main` is taken back.
+    Undo,
+    Redo,
     Sync,
     Seal,
     Collect,
@@ -38,16 +41,17 @@ pub enum Step {
 use Step::*;
 
 /// Every kind of step, in an order in which each has something to do.
-pub const SCRIPT: [Step; 30] = [
-    Commit, Sync, Fork, Commit, Checkpoint, Commit, Sync, Bulk, Commit, Seal, Fork, Commit, Pull, Promote, Sync, Die,
-    Commit, Rollback, Merge, Commit, Reopen, Commit, Commit, Seal, Discard, Sync, Collect, Commit, Sync, Commit,
+pub const SCRIPT: [Step; 34] = [
+    Commit, Sync, Fork, Commit, Checkpoint, Commit, Sync, Bulk, Commit, Seal, Undo, Fork, Commit, Pull, Promote, Undo,
+    Sync, Die, Redo, Commit, Rollback, Merge, Undo, Commit, Reopen, Commit, Commit, Seal, Discard, Sync, Collect,
+    Commit, Sync, Commit,
 ];
 
 /// The first of these; what follows concerns no bulk commit, and is quick to run again and again.
 pub fn random_steps(chance: &mut Chance, count: usize) -> Vec<Step> {
     let all = [
-        Commit, Commit, Commit, Commit, Fork, Fork, Merge, Promote, Pull, Discard, Checkpoint, Rollback, Sync, Sync,
-        Seal, Collect, Reopen, Die,
+        Commit, Commit, Commit, Commit, Fork, Fork, Merge, Promote, Pull, Discard, Checkpoint, Rollback, Undo, Redo,
+        Sync, Sync, Seal, Collect, Reopen, Die,
     ];
     [Commit, Sync].into_iter().chain((0..count).map(|_| all[chance.below(all.len())])).collect()
 }
@@ -87,6 +91,8 @@ impl Story {
             Bulk => self.bulk(),
             Fork | Merge | Promote | Pull | Discard => self.shape(step),
             Checkpoint | Rollback => self.checkpoint(step),
+            Undo => self.take_back(RevertVerb::Undo),
+            Redo => self.take_back(RevertVerb::Redo),
             Sync => self.durable(|story| story.memory.sync()),
             Seal => self.durable(|story| story.memory.seal()),
             Collect => self.durable(|story| story.memory.gc(&who(), None, false).map(|_| ())),
@@ -157,6 +163,12 @@ impl Story {
             (Rollback, Some(label)) => self.memory.rollback(&who(), main, label).map(|_| ()),
             _ => self.memory.checkpoint(&who(), main, &format!("c{}", self.count), Some("why")),
         }
+    }
+
+    fn take_back(&mut self, verb: RevertVerb) -> Result<(), Error> {
+        let done = self.memory.undo(&who(), main_of(&self.memory), verb, 1, false);
+        // Not always is there something.
+        done.map(drop).or_else(|error| if error.kind() == Kind::Invalid { Ok(()) } else { Err(error) })
     }
 
     fn reopen(&mut self) -> Result<(), Error> {
