@@ -7,6 +7,7 @@
 
 mod bare;
 mod files;
+mod history;
 mod merging;
 mod mounted;
 mod real;
@@ -31,6 +32,9 @@ fn main() {
     }
     if wants("merge") {
         merging::run();
+    }
+    if wants("history") {
+        history::run();
     }
     if wants("fork") {
         store::forks(20_000);
