@@ -209,7 +209,7 @@ fn of_many_states_the_newest_stay_and_one_of_each_while() {
             memory.seal().unwrap();
         }
     }
-    memory.seal().unwrap();
+    memory.gc(&who(), None, false).unwrap();
     let lines = lineage(&memory, main);
     let commits: Vec<u64> =
         lines.iter().filter(|line| line["op"] == "commit").filter_map(|line| line["seq"].as_u64()).collect();

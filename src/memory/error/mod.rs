@@ -270,11 +270,9 @@ impl Error {
                 "no_such_hash",
                 "hashes stand in lineage and conflicts; after config/keep has run out only the hash remains",
             ),
-            Error::NoEntry(_) => Advice::new(
-                Kind::NotFound,
-                "no_such_entry",
-                "entries are numbered from 1 on; lineage shows their numbers",
-            ),
+            Error::NoEntry(_) => {
+                Advice::new(Kind::NotFound, "no_such_entry", "entries are numbered from 1 on, as lineage shows")
+            }
             Error::EntryArchived(_) => Advice::new(
                 Kind::NotFound,
                 "archived",
@@ -291,11 +289,9 @@ impl Error {
             Error::WouldWait => Advice::new(Kind::WouldWait, "would_wait", "this is tried again by itself"),
             Error::ReadOnly(_) => Advice::new(Kind::ReadOnly, "read_only", "mount or open the store for writing"),
             Error::FileChanged => Advice::new(Kind::Busy, "changed", "try again"),
-            Error::TooManyChanges(_) => Advice::new(
-                Kind::Invalid,
-                "too_many_changes",
-                "compare states that are closer together, or exports of both",
-            ),
+            Error::TooManyChanges(_) => {
+                Advice::new(Kind::Invalid, "too_many_changes", "compare states closer together, or exports of both")
+            }
             Error::TooLargeToShow(_) => Advice::new(
                 Kind::TooLarge,
                 "too_large_to_show",
