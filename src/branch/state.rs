@@ -92,6 +92,11 @@ impl BranchVersion {
         self.graves.get(id).copied()
     }
 
+    /// Returns how many ids have a time of their delete.
+    pub fn deletes(&self) -> usize {
+        self.graves.len()
+    }
+
     /// Returns the visible version of a record.
     pub fn find(&self, id: &str) -> Result<Option<Row>, SegmentError> {
         if let Some(version) = self.unsealed.get(id) {

@@ -14,7 +14,7 @@ use super::kernel_notifier::KernelNotifier;
 use super::last_answers::LastAnswers;
 use super::refusal::AccessRefusal;
 use super::user::User;
-use crate::memory::{Actor, BranchEvent, BranchId, FileReader, Memory, View};
+use crate::memory::{Actor, BranchEvent, BranchId, FileReader, KEPT_DROPPED, LimitError, Memory, View};
 use crate::sync::Mutex;
 
 /// Who calls.
@@ -137,6 +137,10 @@ impl MountContext {
         if self.memory.info(change.branch).is_err() {
             let parent = change.parent.and_then(|parent| self.memory.info(parent).ok());
             self.ended.note(change, parent.as_ref().map(|parent| &*parent.path), self.memory.now());
+        }
+        if change.what == KEPT_DROPPED {
+            let errors = &self.states.of(change.branch).errors;
+            errors.record(self.memory.now(), None, ".", &LimitError::KeptDropped.into());
         }
         if change.what == "purge" {
             // Any branch may have lost something, and any answer may quote it.

@@ -103,7 +103,14 @@ pub struct BranchEvent {
     was: Vec<BranchRef>,
 }
 
+/// [`BranchEvent::what`] where earlier states of all branches went, since the disk is full; each root branch hears of it.
+pub const KEPT_DROPPED: &str = "kept_dropped";
+
 impl BranchEvent {
+    fn of_root(branch: BranchId, what: &'static str) -> BranchEvent {
+        BranchEvent { branch, parent: None, what, files: Vec::new(), was: Vec::new() }
+    }
+
     /// Returns the name path of the branch before it was changed.
     pub fn path_before(&self) -> Option<&str> {
         let branch = self.was.iter().find(|branch| branch.id == self.branch)?;

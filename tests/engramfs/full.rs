@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Attrs, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind,
-    OpenMode, Setting, View,
+    Attrs, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, KEPT_DROPPED, Kind, Make, Memory,
+    MergeKind, OpenMode, Setting, View,
 };
 
 use crate::shrink::run_steps;
@@ -226,11 +227,17 @@ fn a_rollback_to_a_smaller_state_works_on_a_full_disk_and_earlier_states_yield_t
     let (disk, memory) = store(8 * MIB, 1 << 20);
     let main = main_of(&memory);
     memory.checkpoint(&who(), main, "empty", None).unwrap();
+    let told = Arc::new(AtomicBool::new(false));
+    memory.on_change({
+        let told = told.clone();
+        Arc::new(move |event| _ = told.fetch_or(event.what == KEPT_DROPPED, Ordering::Relaxed))
+    });
     let fill = |memory: &Memory| until_full(|number| write(memory, main, &format!("f{number}"), &noise(number, FILE)));
     let count = fill(&memory);
     memory.rollback(&who(), main, "empty").unwrap();
     let again = fill(&memory);
     assert!(again >= count * 3 / 4, "{count} fit at first, and {again} after all went");
+    assert!(told.load(Ordering::Relaxed), "the owners heard nothing of states that went");
     drop(memory);
     verify(&disk).unwrap();
 }

@@ -10,12 +10,15 @@ use crate::object::{BlobStore, Hash, Writer};
 use crate::segment::ContainerWriter;
 use crate::workspace::HeldChunks;
 
-/// Records that one step may have other than the one before, beyond which it is an anchor.
+/// Records that one step may have other than the one before, beyond which it is an anchor, and likewise the share of the times of
+/// deletes: an anchor has all of them.
 const STEP_RECORDS_MAX: usize = 1024;
+const STEP_DELETES_SHARE: usize = 8;
 /// Bytes that the files of one step may take, likewise.
 const STEP_FILE_BYTES_MAX: usize = 64 << 10;
 /// Records and kilobytes of files that a row of steps may change, beyond which the next is an anchor: what is read for one state.
 const ROW_COST_MAX: usize = 4096;
+const ROW_DELETES_SHARE: usize = 2;
 
 /// A file that was written, with what it needs beside itself.
 pub struct WrittenStates {
@@ -113,7 +116,9 @@ impl StepWriter {
         let number = self.ends.len() as u64;
         let mut cost = 0;
         let delta = match &before {
-            Some(step) if step.cost <= ROW_COST_MAX => self.delta(&step.state, state)?.map(|delta| (step, delta)),
+            Some(step) if step.cost <= ROW_COST_MAX.max(state.deletes() / ROW_DELETES_SHARE) => {
+                self.delta(&step.state, state)?.map(|delta| (step, delta))
+            }
             _ => None,
         };
         match delta {
@@ -138,7 +143,8 @@ impl StepWriter {
     /// Returns a delta with its cost; nothing where it is better written whole.
     fn delta(&mut self, before: &BranchVersion, state: &BranchVersion) -> Result<Option<(Vec<u8>, usize)>, DeltaError> {
         let mut out = Writer::new();
-        let Some(records) = state.write_delta(before, STEP_RECORDS_MAX, &mut self.rows, &mut out)? else {
+        let most = STEP_RECORDS_MAX.max(state.deletes() / STEP_DELETES_SHARE);
+        let Some(records) = state.write_delta(before, most, &mut self.rows, &mut out)? else {
             return Ok(None);
         };
         if state.files().is_clone_of(before.files()) {

@@ -18,7 +18,7 @@ const MARGIN: u64 = 256 << 10;
 /// The disk is asked for its space again after so many bytes: others write to it, too.
 const CREDIT_MAX: u64 = 4 << 20;
 /// So often a collection follows one that gave something back and not enough.
-const COLLECTIONS_MAX: usize = 4;
+const COLLECTIONS_MAX: usize = 12;
 /// A seal writes at most so many times what is unsealed: a long text stands in its record, and its words in the index.
 const SEALED: u64 = 4;
 /// What a command or an operation costs beside its content: the frame, its entry, its place in the manifest.
@@ -224,17 +224,20 @@ impl Memory {
         if self.journal().is_none_or(|journal| last.is_recent(&journal)) {
             return;
         }
-        let mut failed = false;
-        // What one collection gives back lets the next one compact more.
+        let (mut failed, mut dropped) = (false, false);
+        // What one collection gives back lets the next one compact more, and so does each half of the earlier states that goes.
         for round in 0..COLLECTIONS_MAX {
             let before = self.free_bytes() + self.admission.room.reserve.bytes();
-            let done = self.collect_in_need(&mut stored, round > 0);
+            let states = if round > 0 { self.drop_oldest_states() } else { Ok(true) };
+            let fewer = states.as_ref().is_ok_and(|fewer| *fewer);
+            dropped |= fewer && round > 0;
+            let done = states.and_then(|_| self.collect_in_need(&mut stored));
             failed = done.is_err();
             if let Err(error) = done {
                 log::warn!("the disk is full, and no room could be made: {error}; {}", error.hint());
             }
             let is_no_use = self.free_bytes() + self.admission.room.reserve.bytes() <= before;
-            if self.missing().is_none() || (is_no_use && round > 0) {
+            if self.missing().is_none() || (is_no_use && !fewer) {
                 break;
             }
         }
@@ -243,6 +246,10 @@ impl Memory {
             *self.admission.room.collected.lock() = LastCollection { journal, length, failed };
         }
         self.missing();
+        drop(stored);
+        if dropped {
+            self.tell_kept_dropped();
+        }
     }
 
     /// Appends a frame. What gives room back may use the reserve for it.

@@ -298,15 +298,12 @@ impl RetainedStates {
         self.ended.insert(entry, Arc::new(ended));
     }
 
-    /// Lets go of the older half of the files, and where there are none of all states that are in none; returns how many files
+    /// Lets go of the older half of the files, and where there are none of all states that are in none; returns whether anything
     /// went.
-    pub(in crate::memory) fn drop_oldest(&mut self) -> usize {
+    pub(in crate::memory) fn drop_oldest(&mut self) -> bool {
         let gone = self.files.len().div_ceil(2);
         self.files = Arc::new(self.files[gone..].to_vec());
-        if gone == 0 {
-            self.recent = OrdMap::new();
-        }
-        gone
+        gone > 0 || !std::mem::take(&mut self.recent).is_empty()
     }
 
     /// Puts states in the place of those of that branch and entry, and lets go of some files.

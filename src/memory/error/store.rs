@@ -151,6 +151,9 @@ pub enum LimitError {
         /// How much is held back.
         kept_kib: u64,
     },
+    /// Earlier states had to make room. Nothing was refused: this tells owners of it.
+    #[error("the store's disk is full, so the older half of the earlier states of all branches went")]
+    KeptDropped,
     /// Names and attributes of files are kept in memory.
     #[error("names and attributes of files take {0} MiB of memory, which is all they may")]
     FileNames(u64),
@@ -169,6 +172,11 @@ impl LimitError {
             LimitError::Quota { .. } => {
                 Advice::new(Kind::Quota, "quota", "remove something, or have the owner of that branch raise its quota")
             }
+            LimitError::KeptDropped => Advice::new(
+                Kind::Full,
+                "kept_dropped",
+                "free space on the store's disk to keep more; kept_since in status says from when on states are kept",
+            ),
             LimitError::Disk { .. } | LimitError::Inodes { .. } => Advice::new(
                 Kind::Full,
                 "disk",

@@ -150,12 +150,13 @@ fn of_copying() -> [CopyError; 5] {
     ]
 }
 
-fn of_limits() -> [LimitError; 7] {
+fn of_limits() -> [LimitError; 8] {
     let over = |shared| OverBudget { limit: 1, held: 1, shared };
     [
         LimitError::Quota { path: text(), what: "bytes", held: 1, more: 1, limit: 1 },
         LimitError::Disk { missing_kib: 1, kept_kib: 1 },
         LimitError::Inodes { kept_kib: 1 },
+        LimitError::KeptDropped,
         LimitError::FileNames(1),
         LimitError::Memory(over(true)),
         LimitError::Memory(over(false)),
@@ -196,6 +197,7 @@ incomplete Invalid
 inside_a_store Invalid
 internal Io
 journal_failed ReadOnly
+kept_dropped Full
 key Damaged
 key Denied
 locked Locked

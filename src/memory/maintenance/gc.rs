@@ -13,7 +13,7 @@ use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{Branch, BranchId, Catalog};
 use crate::memory::command::log_record::Command;
 use crate::memory::storage::manifest::Stored;
-use crate::memory::{Actor, BranchError, Error, Kind, Memory};
+use crate::memory::{Actor, BranchError, BranchEvent, Error, KEPT_DROPPED, Kind, LimitError, Memory};
 use crate::object::{Hash, Time};
 
 /// Bytes of the journal from which on a store that is left alone is sealed.
@@ -79,12 +79,8 @@ impl Memory {
         Ok((states, bytes))
     }
 
-    /// Collects on a disk that is full, where that is not enough without the older half of the earlier states. For who holds
-    /// `sealing`.
-    pub(in crate::memory) fn collect_in_need(&self, stored: &mut Stored, again: bool) -> Result<(usize, u64), Error> {
-        if again {
-            self.drop_oldest_states()?;
-        }
+    /// Collects on a disk that is full. For who holds `sealing`.
+    pub(in crate::memory) fn collect_in_need(&self, stored: &mut Stored) -> Result<(usize, u64), Error> {
         self.collect(stored, self.now(), CompactionPolicy::TIGHT)
     }
 
@@ -156,16 +152,19 @@ impl Memory {
         }
     }
 
-    /// Lets go of the older half of the earlier states: they are no reason for a full disk.
-    fn drop_oldest_states(&self) -> Result<(), Error> {
+    /// Lets go of the older half of the earlier states: they are no reason for a full disk. Returns whether there were any.
+    pub(in crate::memory) fn drop_oldest_states(&self) -> Result<bool, Error> {
         let _writer = self.writer()?;
-        let dropped = self.catalog.write().retained.drop_oldest();
-        if dropped > 0 {
-            log::warn!(
-                "the disk is full: {dropped} files of earlier states went, the oldest first; free space to keep more"
-            );
+        Ok(self.catalog.write().retained.drop_oldest())
+    }
+
+    /// Tells the root branches that earlier states went for a full disk. Called with no lock held.
+    pub(in crate::memory) fn tell_kept_dropped(&self) {
+        let told = Error::from(LimitError::KeptDropped);
+        log::warn!("{told}; {}", told.hint());
+        for (_, branch) in self.roots() {
+            self.tell(BranchEvent::of_root(branch, KEPT_DROPPED));
         }
-        Ok(())
     }
 
     /// Has nobody find earlier states that need not stay readable, and the next seal let go of them; returns how many.
