@@ -114,6 +114,36 @@ fn history(seed: u64) {
     verify(&disk).unwrap();
 }
 
+/// Many deletes in a row, each an entry of its own, as `rm -r` makes them: what was there before comes back.
+#[test]
+fn the_state_before_many_deletes_stays() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::KeepEvery, "1h").unwrap();
+    let name = |number: u64| format!("r{number}");
+    for number in 0..2_500 {
+        memory.commit(&who(), main, vec![put(&name(number), None, Some("a text"))]).unwrap();
+    }
+    let before = lineage(&memory, main).last().unwrap()["seq"].as_u64().unwrap();
+    for number in 0..2_500 {
+        memory.commit(&who(), main, vec![delete(&name(number))]).unwrap();
+    }
+    for number in 0..20 {
+        memory.commit(&who(), main, vec![put(&name(number), None, Some("another text"))]).unwrap();
+    }
+    memory.gc(&who(), None, false).unwrap();
+    memory.close().unwrap();
+    drop(memory);
+    let memory = open(&disk).unwrap();
+    let find = |seq: u64| memory.find_state(main, &Revision::parse(&seq.to_string()).unwrap());
+    assert_eq!(find(before - 1).unwrap_err().code(), "not_kept");
+    memory.rollback(&who(), main, &before.to_string()).unwrap();
+    assert_eq!(texts(&memory, &View::Branch(main)).len(), 2_500);
+    memory.close().unwrap();
+    verify(&disk).unwrap();
+}
+
 /// The same store behind an opening.
 fn history_goes_on(seed: u64, disk: &ForgetfulDisk, memory: &Memory, branches: &[BranchId], mut chance: Chance) {
     check(seed, memory, branches, &mut chance);

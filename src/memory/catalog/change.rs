@@ -75,6 +75,14 @@ impl Catalog {
         if is_revertible(op) {
             changed.iter().filter_map(|id| self.branches.get(id)).for_each(|branch| self.retained.pin(branch));
         }
+        for step in &steps {
+            if let CatalogChange::State(id, state) = step
+                && let Some(branch) = self.branches.get(id)
+            {
+                let deletes = op == EntryOp::Commit && state.totals().records < branch.state.totals().records;
+                self.retained.count_deletes(branch, deletes);
+            }
+        }
         for step in steps {
             if let CatalogChange::Remove(id) = step
                 && let Some(branch) = self.branches.get(&id)

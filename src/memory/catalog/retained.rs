@@ -19,6 +19,10 @@ const NEWEST: usize = 1000;
 /// States of one branch since the last seal from which on some of them go.
 const THINNED: u32 = 2 * NEWEST as u32;
 
+/// Deletes in a row from which on the state before them stays: `rm -r` makes an entry for each record, and more of them than the
+/// newest that stay.
+const MANY_DELETES: u32 = 100;
+
 /// The states that stay readable, and the branches that have ended.
 #[derive(Clone, Default)]
 pub struct RetainedStates {
@@ -31,6 +35,16 @@ pub struct RetainedStates {
     pub outdated: Arc<HashSet<StateKey>>,
     /// Branches that were discarded or merged, by the entry that did so.
     pub ended: OrdMap<u64, Arc<EndedBranch>>,
+    /// Branches whose newest entries delete and do nothing else; not stored.
+    deletes: OrdMap<BranchId, Deletes>,
+}
+
+/// Deletes in a row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Deletes {
+    /// The entry that gave the branch the state before them.
+    after: u64,
+    count: u32,
 }
 
 /// A state that is in no file yet.
@@ -150,6 +164,23 @@ impl RetainedStates {
         match self.recent.get_mut(&key) {
             Some(recent) => recent.retained.is_pinned = true,
             None => self.push(branch, branch.state_entry, branch.changed, true),
+        }
+    }
+
+    /// Notes an entry that gives a branch another state, before it does so, and whether the branch has fewer records then. The
+    /// state before many deletes stays as long as any other.
+    pub(super) fn count_deletes(&mut self, branch: &Branch, deletes: bool) {
+        if !deletes {
+            self.deletes.remove(&branch.id);
+            return;
+        }
+        let run = self.deletes.entry(branch.id).or_insert(Deletes { after: branch.state_entry, count: 0 });
+        run.count = run.count.saturating_add(1);
+        let key = (branch.id, run.after);
+        if run.count == MANY_DELETES
+            && let Some(before) = self.recent.get_mut(&key)
+        {
+            before.retained.is_pinned = true;
         }
     }
 
@@ -278,6 +309,7 @@ impl RetainedStates {
 
     /// Notes that a branch ends.
     pub(super) fn end(&mut self, branch: &Branch, entry: u64, time: Time, is_merged: bool) {
+        self.deletes.remove(&branch.id);
         if Retention::of(&branch.settings).keep <= 0 {
             return;
         }

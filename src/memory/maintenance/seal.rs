@@ -23,7 +23,7 @@ use imbl::OrdMap;
 use super::relocations::{Compaction, FlushedSegment, Relocations};
 use crate::journal::Journal;
 use crate::memory::admission::disk_room::is_full;
-use crate::memory::catalog::{BranchId, Catalog, RetainedStates};
+use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::history::{self, Archive};
 use crate::memory::merging::merge::ROUNDS;
 use crate::memory::storage::manifest::{self, Manifest, Stored};
@@ -362,12 +362,8 @@ impl Memory {
         let present = self.catalog().clone();
         moves.follow(&mut moved, &seen, &present.branches);
         moves.follow_recent(&mut recent, &seen_recent, &present);
-        let mut retained = RetainedStates {
-            recent,
-            files: manifest.catalog.retained.files.clone(),
-            outdated: present.retained.outdated.clone(),
-            ended: present.retained.ended.clone(),
-        };
+        let mut retained = present.retained.clone();
+        (retained.recent, retained.files) = (recent, manifest.catalog.retained.files.clone());
         if !Arc::ptr_eq(&rotated.retained.files, &present.retained.files) {
             // A purge has read them, and what was written of them meanwhile has what it took out.
             retained = present.retained.clone();
