@@ -7,7 +7,7 @@ use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::render::lanes::Lanes;
 use crate::cli::render::{graph, log_line};
-use crate::cli::target::{Access, Target};
+use crate::cli::target::{Access, BranchAccess, Target};
 use crate::memory::Document;
 
 /// Shows a branch's history, newest first; with --json in the order and form of `lineage`, oldest first.
@@ -22,6 +22,9 @@ pub struct Args {
     /// Draws forks and merges in columns, with all branches below this one, also those that were discarded.
     #[arg(long)]
     graph: bool,
+    /// Only entries behind which the branch can still be looked at, in at/ and with --at, or rolled back to.
+    #[arg(long, conflicts_with = "graph")]
+    kept: bool,
 }
 
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
@@ -34,14 +37,26 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
             let entries: Vec<Value> = lines.iter().map(|line| entry_of(line)).collect();
             print_graph(&entries, status.get("path").and_then(Value::as_str).unwrap_or_default(), out)
         }
-        (false, true) => branch.lineage()?.oldest_first(|line| out.line(line)),
+        (false, true) => branch.lineage()?.oldest_first(|line| match args.shows(branch, &entry_of(line))? {
+            true => out.line(line),
+            false => Ok(()),
+        }),
         (false, false) => branch.lineage()?.newest_first(|line| {
-            let coloured = out.is_coloured();
-            out.line(log_line::render(&entry_of(line), coloured))?;
+            let entry = entry_of(line);
+            if args.shows(branch, &entry)? {
+                out.line(log_line::render(&entry, out.is_coloured()))?;
+            }
             Ok(true)
         }),
     })?;
     Ok(Exit::Done)
+}
+
+impl Args {
+    fn shows(&self, branch: &dyn BranchAccess, entry: &Value) -> Result<bool, CommandError> {
+        let seq = entry.get("seq").and_then(Value::as_u64).unwrap_or_default();
+        Ok(!self.kept || branch.keeps(seq)?)
+    }
 }
 
 fn entry_of(line: &str) -> Value {

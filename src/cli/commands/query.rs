@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -25,6 +25,53 @@ pub struct Args {
     /// How many hits are wanted (10 where the query does not say).
     #[arg(long, value_name = "N")]
     pub k: Option<u32>,
+    /// Asks what the branch was: behind an entry, at a time such as -2h or 2026-11-24T09:00:00Z, or at a checkpoint.
+    #[arg(long, value_name = "ENTRY|TIME|LABEL", allow_hyphen_values = true)]
+    pub at: Option<String>,
+}
+
+impl Args {
+    fn ask_all(&self, conversation: &mut dyn QuerySession, out: &mut Output) -> Result<(), CommandError> {
+        for line in std::io::stdin().lock().lines() {
+            let line = line.map_err(|e| {
+                CommandError::new(Exit::Failed, "input", format!("standard input cannot be read: {e}"), "send UTF-8")
+            })?;
+            if !line.trim().is_empty() {
+                self.ask(conversation, &line, out)?;
+                // Whoever asks in turn waits for this answer.
+                out.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&self, conversation: &mut dyn QuerySession, words: &str, out: &mut Output) -> Result<(), CommandError> {
+        let answer = conversation.ask(&self.query(words))?;
+        if out.is_json() {
+            return out.text(&answer);
+        }
+        let rendered = hits::render(&answer, out.is_coloured());
+        rendered.remarks.iter().for_each(remark);
+        out.text(&rendered.hits)
+    }
+
+    /// Puts the options into a query. What is no JSON object is left to the branch to refuse.
+    fn query(&self, words: &str) -> String {
+        let options = [("k", self.k.map(Value::from)), ("at", self.at.clone().map(Value::from))];
+        let given = options.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        let given: Map<String, Value> = given.collect();
+        if given.is_empty() {
+            return words.to_owned();
+        }
+        let asked = match words.trim_start().starts_with('{') {
+            true => serde_json::from_str(words),
+            false => Ok(Map::from_iter([("text".to_owned(), Value::from(words))])),
+        };
+        asked.map_or_else(
+            |_| words.to_owned(),
+            |asked| Value::Object(asked.into_iter().chain(given).collect()).to_string(),
+        )
+    }
 }
 
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
@@ -32,50 +79,11 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     target.with(Access::Read, |branch| {
         let mut conversation = branch.converse()?;
         match args.query.as_slice() {
-            [dash] if dash == "-" => ask_all(&mut *conversation, args.k, out),
-            words => ask(&mut *conversation, &words.join(" "), args.k, out),
+            [dash] if dash == "-" => args.ask_all(&mut *conversation, out),
+            words => args.ask(&mut *conversation, &words.join(" "), out),
         }
     })?;
     Ok(Exit::Done)
-}
-
-fn ask_all(conversation: &mut dyn QuerySession, k: Option<u32>, out: &mut Output) -> Result<(), CommandError> {
-    for line in std::io::stdin().lock().lines() {
-        let line = line.map_err(|e| {
-            CommandError::new(Exit::Failed, "input", format!("standard input cannot be read: {e}"), "send UTF-8")
-        })?;
-        if !line.trim().is_empty() {
-            ask(conversation, &line, k, out)?;
-            // Whoever asks in turn waits for this answer.
-            out.flush()?;
-        }
-    }
-    Ok(())
-}
-
-fn ask(conversation: &mut dyn QuerySession, words: &str, k: Option<u32>, out: &mut Output) -> Result<(), CommandError> {
-    let answer = conversation.ask(&query(words, k))?;
-    if out.is_json() {
-        return out.text(&answer);
-    }
-    let rendered = hits::render(&answer, out.is_coloured());
-    rendered.remarks.iter().for_each(remark);
-    out.text(&rendered.hits)
-}
-
-/// Puts `k` into a query. What is no JSON object is left to the branch to refuse.
-fn query(words: &str, k: Option<u32>) -> String {
-    let Some(k) = k else { return words.to_owned() };
-    if !words.trim_start().starts_with('{') {
-        return json!({ "text": words, "k": k }).to_string();
-    }
-    match serde_json::from_str::<Map<String, Value>>(words) {
-        Ok(mut object) => {
-            object.insert("k".to_owned(), json!(k));
-            Value::Object(object).to_string()
-        }
-        Err(_) => words.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -83,10 +91,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn k_goes_into_words_and_objects_alike() {
-        assert_eq!(query("two words", None), "two words");
-        assert_eq!(query("two words", Some(3)), r#"{"k":3,"text":"two words"}"#);
-        assert_eq!(query(r#" {"text":"a","k":1}"#, Some(3)), r#"{"k":3,"text":"a"}"#);
-        assert_eq!(query("{broken", Some(3)), "{broken");
+    fn options_go_into_words_and_objects_alike() {
+        let query = |words: &str, k: Option<u32>, at: Option<&str>| {
+            let at = at.map(str::to_owned);
+            Args { target: String::new(), query: Vec::new(), k, at }.query(words)
+        };
+        assert_eq!(query("two words", None, None), "two words");
+        assert_eq!(query("two words", Some(3), None), r#"{"k":3,"text":"two words"}"#);
+        assert_eq!(query(r#" {"text":"a","k":1}"#, Some(3), Some("-2h")), r#"{"at":"-2h","k":3,"text":"a"}"#);
+        assert_eq!(query("{broken", Some(3), None), "{broken");
     }
 }

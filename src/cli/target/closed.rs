@@ -13,7 +13,8 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::formats::InputRow;
 use crate::memory::{
-    Actor, BranchId, Document, Environment, Error, Export, Memory, OpenMode, Query, RecordEdit, Snapshot, View, Viewer,
+    Actor, BranchId, Document, Environment, Error, Export, Kind, Memory, OpenMode, Query, RecordEdit, Revision,
+    Snapshot, View, Viewer,
 };
 use crate::verb::{Verb, VerbAnswer, VerbContext};
 
@@ -91,6 +92,14 @@ impl BranchAccess for Closed {
 
     fn lineage(&self) -> Result<Lineage, CommandError> {
         Lineage::of_store(&self.memory, self.branch)
+    }
+
+    fn keeps(&self, entry: u64) -> Result<bool, CommandError> {
+        match self.memory.find_state(self.branch, &Revision::parse(&entry.to_string()).map_err(Error::from)?) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == Kind::NotFound => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn lineage_below(&self) -> Result<Vec<String>, CommandError> {

@@ -65,6 +65,8 @@ pub trait BranchAccess {
     fn branches(&self) -> Result<String, CommandError>;
     /// Returns its lineage.
     fn lineage(&self) -> Result<Lineage, CommandError>;
+    /// Tells whether what it was behind an entry can still be looked at.
+    fn keeps(&self, entry: u64) -> Result<bool, CommandError>;
     /// Returns the lines of its lineage and of all branches ever forked below it, merged or not, oldest first.
     fn lineage_below(&self) -> Result<Vec<String>, CommandError>;
     /// Begins a conversation of queries and answers.

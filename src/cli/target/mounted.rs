@@ -154,6 +154,14 @@ impl BranchAccess for Mounted<'_> {
         File::open(self.directory.join("lineage")).and_then(Lineage::of_file).map_err(|e| attempt.failed(&e))
     }
 
+    fn keeps(&self, entry: u64) -> Result<bool, CommandError> {
+        match self.directory.join("at").join(entry.to_string()).symlink_metadata() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(self.attempt("at", "looking at").failed(&error)),
+        }
+    }
+
     fn lineage_below(&self) -> Result<Vec<String>, CommandError> {
         self.beside().and_then(|store| store.lineage_below()).or_else(|failure| {
             log::info!(
