@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use engramfs::branch::{BranchVersion, RetainedState, write_state_file};
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::graph::{GraphBuilder, Params, VectorRows, build};
 use engramfs::journal::{Journal, JournalError, JournalFiles, Kind};
@@ -44,6 +45,7 @@ fn main() -> Outcome {
     graphs(&corpus)?;
     indexes(&corpus)?;
     trees(&corpus)?;
+    states(&corpus)?;
     entries(&corpus)?;
     texts(&corpus)
 }
@@ -244,6 +246,27 @@ fn indexes(corpus: &Corpus) -> Outcome {
     let facets = facets.finish();
     corpus.put("facets", "many-number", &joined(b"n\n17", &facets))?;
     corpus.put("facets", "many-string", &joined(b"s\n\"fox odd 2\"", &facets))
+}
+
+fn states(corpus: &Corpus) -> Outcome {
+    let [empty, full, fewer] = engramfs_fuzz::states();
+    let retained = |entry: u64, is_pinned, state: &Arc<BranchVersion>, base: &Arc<BranchVersion>| RetainedState {
+        time: Time(entry.cast_signed() * 1_000),
+        owner: 1000,
+        is_pinned,
+        state: state.clone(),
+        base: base.clone(),
+    };
+    let states = [
+        ((1, 1), retained(1, false, &empty, &empty)),
+        ((1, 2), retained(2, true, &full, &empty)),
+        ((2, 3), retained(3, false, &fewer, &full)),
+        ((1, 4), retained(4, false, &fewer, &full)),
+    ];
+    let disk = ForgetfulDisk::new();
+    let blobs = BlobStore::new(Arc::new(disk.clone()), FOLDER)?;
+    let written = write_state_file(&blobs, &states.into_iter().collect(), |branch| (branch == 2).then_some(1))?;
+    corpus.put("state_file", "two-branches", &disk.bytes(&blobs.path(&written.name))?)
 }
 
 fn trees(corpus: &Corpus) -> Outcome {

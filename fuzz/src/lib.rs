@@ -94,3 +94,12 @@ pub fn branches(records: &BTreeMap<Arc<str>, RecordInput>) -> [Arc<BranchVersion
     }
     [Arc::new(unsealed), Arc::new(sealed)]
 }
+
+/// Returns states of a branch whose records stand in a segment: without records, with three, and with two of them.
+pub fn states() -> [Arc<BranchVersion>; 3] {
+    let lines = [r#"{"id":"a","text":"fox"}"#, r#"{"id":"b","text":"dog"}"#, r#"{"id":"c","text":"note"}"#];
+    let [_, full] = branches(&records(lines.into_iter()));
+    let mut fewer = BranchVersion::clone(&full);
+    fewer.delete("b", Time(3)).expect("it was written");
+    [Arc::default(), full, Arc::new(fewer)]
+}
