@@ -54,7 +54,8 @@ const WAYS: [Way; 7] = [
     },
     Way {
         name: "rollbacks",
-        fill: "while head -c 200000 /dev/urandom > files/f \
+        // Earlier states make room, so that this goes on until the lineage has filled the disk.
+        fill: "while [ $((i % 1000000)) -lt 500 ] && head -c 200000 /dev/urandom > files/f \
                && $ENGRAMFS rollback . c >/dev/null; do i=$((i+1)); done",
         before: "echo 30d > config/keep; [ -d checkpoints/c ] || mkdir checkpoints/c",
         give: "rm -f files/f; echo 0s > config/keep",
