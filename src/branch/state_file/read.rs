@@ -10,7 +10,7 @@ use crate::segment::{Container, SegmentError};
 use crate::sync::Mutex;
 use crate::workspace::{HeldChunks, Transfers};
 
-/// States that are remembered once they were read.
+/// Steps and states of a file that are remembered once they were read.
 const REMEMBERED: usize = 64;
 
 /// An open file of states.
@@ -21,7 +21,28 @@ pub struct StateFile {
     /// Whole states that its steps refer to.
     anchors: Vec<Arc<BranchVersion>>,
     places: OnceLock<Places>,
-    remembered: Mutex<VecDeque<(u64, Arc<BranchVersion>)>>,
+    steps: LastRead<u64, Arc<BranchVersion>>,
+    states: LastRead<StateKey, RetainedState>,
+}
+
+/// What was read last.
+struct LastRead<K, V>(Mutex<VecDeque<(K, V)>>);
+
+impl<K: PartialEq, V: Clone> LastRead<K, V> {
+    fn get(&self, key: &K) -> Option<V> {
+        self.0.lock().iter().find(|(known, _)| known == key).map(|(_, value)| value.clone())
+    }
+
+    fn put(&self, key: K, value: V) {
+        let mut last = self.0.lock();
+        if last.iter().any(|(known, _)| *known == key) {
+            return;
+        }
+        last.push_back((key, value));
+        if last.len() > REMEMBERED {
+            last.pop_front();
+        }
+    }
 }
 
 /// What is needed, by what it is.
@@ -50,7 +71,8 @@ impl StateFile {
     }
 
     fn with(container: Arc<Container>, held: Arc<BranchVersion>, anchors: Vec<Arc<BranchVersion>>) -> StateFile {
-        StateFile { container, held, anchors, places: OnceLock::new(), remembered: Mutex::default() }
+        let (steps, states) = (LastRead(Mutex::default()), LastRead(Mutex::default()));
+        StateFile { container, held, anchors, places: OnceLock::new(), steps, states }
     }
 
     /// Returns the same file with what it needs standing elsewhere.
@@ -128,13 +150,18 @@ impl StateFile {
 
     /// Reads a state; none where it is not here.
     pub fn state(&self, key: StateKey) -> Result<Option<RetainedState>, DeltaError> {
+        if let Some(known) = self.states.get(&key) {
+            return Ok(Some(known));
+        }
         let Some(row) = self.rows_until(key)?.checked_sub(1) else { return Ok(None) };
         let IndexRow { info, owner, step } = self.row(row)?;
         if info.key != key {
             return Ok(None);
         }
         let (state, base) = (self.step(step)?, self.base(step)?);
-        Ok(Some(RetainedState { time: info.time, owner, is_pinned: info.is_pinned, state, base }))
+        let retained = RetainedState { time: info.time, owner, is_pinned: info.is_pinned, state, base };
+        self.states.put(key, retained.clone());
+        Ok(Some(retained))
     }
 
     /// Reads all states, in the order of their entries: each from the one before it.
@@ -187,7 +214,7 @@ impl StateFile {
     fn step(&self, step: u64) -> Result<Arc<BranchVersion>, DeltaError> {
         let (mut deltas, mut at) = (Vec::new(), step);
         let mut state = loop {
-            if let Some(known) = self.recall(at) {
+            if let Some(known) = self.steps.get(&at) {
                 break known;
             }
             let mut input = Reader::new(self.bytes_of(at)?);
@@ -203,7 +230,7 @@ impl StateFile {
         for mut input in deltas.into_iter().rev() {
             state = Arc::new(self.apply(&state, &mut input)?);
         }
-        self.remember(step, &state);
+        self.steps.put(step, state.clone());
         Ok(state)
     }
 
@@ -251,22 +278,6 @@ impl StateFile {
         let versions = VersionIndex::new(self.held.layers())?;
         let chunks = HeldChunks::of(self.held.files());
         Ok(self.places.get_or_init(|| Places { versions, chunks }))
-    }
-
-    fn recall(&self, step: u64) -> Option<Arc<BranchVersion>> {
-        let remembered = self.remembered.lock();
-        remembered.iter().find(|(number, _)| *number == step).map(|(_, state)| state.clone())
-    }
-
-    fn remember(&self, step: u64, state: &Arc<BranchVersion>) {
-        let mut remembered = self.remembered.lock();
-        if remembered.iter().any(|(number, _)| *number == step) {
-            return;
-        }
-        remembered.push_back((step, state.clone()));
-        if remembered.len() > REMEMBERED {
-            remembered.pop_front();
-        }
     }
 }
 
