@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::access::{AccessCheck, FileReader};
 use super::index_segment::{IndexSegment, PassagePlace};
 use super::passage::PassageKey;
-use super::visible::{VisibleFiles, VisiblePart, paths};
+use super::visible::{Inodes, VisibleFiles, VisiblePart, paths};
 use crate::segment::SegmentError;
 use crate::sync::Mutex;
 use crate::text::Collection;
@@ -113,7 +113,7 @@ impl PermittedFiles {
     /// Returns the files that show a passage, in order of their paths.
     pub fn files_of(&self, segment: &IndexSegment, row: u32) -> Result<Vec<FilePath>, SegmentError> {
         let key = segment.key_of_row(row)?;
-        let inodes = self.files.files.get(&key).map(|inodes| inodes.as_slice()).unwrap_or_default();
+        let inodes = self.files.files.get(&key).into_iter().flat_map(Inodes::iter);
         let mut access = AccessCheck::new(&self.files.tree, &self.reader);
         let mut path = |inode: u64| {
             let open = |(folder, path): (u64, Vec<u8>)| {
@@ -121,9 +121,9 @@ impl PermittedFiles {
             };
             paths(&self.files.tree, inode).filter_map(open).min()
         };
-        let readable = inodes.iter().filter(|inode| !self.permitted.unreadable.contains(inode));
+        let readable = inodes.filter(|inode| !self.permitted.unreadable.contains(inode));
         let mut found: Vec<FilePath> =
-            readable.filter_map(|inode| Some(FilePath { path: path(*inode)?, inode: *inode })).collect();
+            readable.filter_map(|inode| Some(FilePath { path: path(inode)?, inode })).collect();
         found.sort_unstable();
         Ok(found)
     }

@@ -53,35 +53,41 @@ impl HiddenPaths {
     }
 }
 
-/// The files with one content.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The files with one content: mostly one, and sometimes as many as there are, such as empty ones.
+#[derive(Clone)]
 pub(super) enum Inodes {
     One(u64),
-    /// In order.
-    Many(Arc<[u64]>),
+    Many(OrdSet<u64>),
 }
 
 impl Inodes {
-    pub fn as_slice(&self) -> &[u64] {
+    /// Goes through them in order.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        let (one, many) = match self {
+            Inodes::One(inode) => (Some(*inode), None),
+            Inodes::Many(all) => (None, Some(all.iter().copied())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    fn len(&self) -> usize {
         match self {
-            Inodes::One(inode) => std::slice::from_ref(inode),
-            Inodes::Many(all) => all,
+            Inodes::One(_) => 1,
+            Inodes::Many(all) => all.len(),
         }
     }
 
     fn with(&self, inode: u64) -> Inodes {
-        let mut all: Vec<u64> =
-            self.as_slice().iter().copied().filter(|other| *other != inode).chain([inode]).collect();
-        all.sort_unstable();
-        Inodes::Many(all.into())
+        Inodes::Many(match self {
+            Inodes::One(other) => OrdSet::from_iter([*other, inode]),
+            Inodes::Many(all) => all.update(inode),
+        })
     }
 
     fn without(&self, inode: u64) -> Option<Inodes> {
-        let left: Vec<u64> = self.as_slice().iter().copied().filter(|other| *other != inode).collect();
-        match left[..] {
-            [] => None,
-            [one] => Some(Inodes::One(one)),
-            _ => Some(Inodes::Many(left.into())),
+        match self {
+            Inodes::One(other) => (*other != inode).then(|| self.clone()),
+            Inodes::Many(all) => Some(all.without(&inode)).filter(|left| !left.is_empty()).map(Inodes::Many),
         }
     }
 }
@@ -200,15 +206,15 @@ impl VisibleFiles {
 
     /// Returns how many files there are, and how many of them are not indexed yet.
     pub fn counts(&self) -> (u64, u64) {
-        let files = |key: &IndexKey| self.files.get(key).map_or(0, |inodes| inodes.as_slice().len() as u64);
+        let files = |key: &IndexKey| self.files.get(key).map_or(0, |inodes| inodes.len() as u64);
         (self.keys.len() as u64, self.pending.iter().map(files).sum())
     }
 
     /// Goes through the contents that are not indexed yet.
     pub fn pending(&self) -> impl Iterator<Item = IndexableContent> {
         self.pending.iter().filter_map(|key| {
-            let inode = self.files.get(key)?.as_slice().first()?;
-            IndexableContent::of(self.tree.node(*inode).ok()?)
+            let inode = self.files.get(key)?.iter().next()?;
+            IndexableContent::of(self.tree.node(inode).ok()?)
         })
     }
 
@@ -243,7 +249,7 @@ impl VisibleFiles {
         }
         let pending: Vec<IndexKey> = self.pending.iter().copied().collect();
         for key in pending {
-            let times = self.files.get(&key).map_or(0, |inodes| inodes.as_slice().len());
+            let times = self.files.get(&key).map_or(0, |inodes| inodes.len());
             if self.show(&key, times, set)? {
                 self.pending.remove(&key);
             }
