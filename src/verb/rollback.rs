@@ -1,6 +1,6 @@
 //! `rollback`: brings a branch, or some of its files, back to an earlier state.
 
-use super::{Argument, Arguments, CommandForm, CommandHelp, VerbAnswer, VerbContext, VerbSpec};
+use super::{Argument, Arguments, CommandForm, CommandHelp, Report, VerbAnswer, VerbContext, VerbSpec};
 use crate::memory::{Error, Revision};
 
 const STATE: Argument =
@@ -18,6 +18,7 @@ pub(super) const ROLLBACK: VerbSpec = VerbSpec {
   engramfs rollback /mnt/memory/main -10m
   engramfs rollback /mnt/memory/main v2 -- 'files/notes/**'",
     }),
+    report: Report::Rollback,
     ..VerbSpec::of_owner("rollback", rollback)
 };
 

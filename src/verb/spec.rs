@@ -73,6 +73,8 @@ pub enum Report {
     Facts,
     /// The result of a merge with its conflicts; exit code 3 where it is blocked.
     Merge,
+    /// The state that the branch has again, and how that is taken back.
+    Rollback,
     /// The target of the child branch of that name.
     Child(Argument),
     /// What was found.

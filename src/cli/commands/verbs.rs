@@ -142,6 +142,14 @@ fn print(target: &Target, command: &VerbCommand, line: &str, out: &mut Output) -
                 return Ok(Exit::Refused);
             }
         }
+        Report::Rollback => {
+            let result = parse(line)?;
+            if out.is_json() {
+                out.line(&result)?
+            } else {
+                out.text(&outcome::rolled_back(&result, &target.to_string()))?
+            }
+        }
         Report::Facts | Report::Object => print_facts(line, out)?,
     }
     Ok(Exit::Done)

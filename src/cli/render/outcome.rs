@@ -51,6 +51,17 @@ pub fn render(outcome: &Value, receiver: &str) -> String {
     lines
 }
 
+/// Returns what a rollback of `target` came to in one line, and how to take that back.
+pub fn rolled_back(result: &Value, target: &str) -> String {
+    let from = &result["from"];
+    let state = match from["checkpoint"].as_str() {
+        Some(label) => format!("checkpoint {label}"),
+        None => format!("entry {} of {}", from["entry"], text(from, "time")),
+    };
+    let (put, deleted) = (&result["put"], &result["deleted"]);
+    format!("rolled back {target} to {state}: {put} put, {deleted} deleted; `engramfs undo {target}` takes it back\n")
+}
+
 /// Returns one conflict as one line.
 pub fn conflict_line(conflict: &Value) -> String {
     let item = if text(conflict, "kind") == "file" { text(conflict, "path") } else { text(conflict, "id") };
@@ -78,6 +89,15 @@ mod tests {
         let outcome = json!({"status": "merged", "branch": "main/x", "strategy": "child-wins", "put": 2, "deleted": 0, "files": 0, "conflicts": [conflict], "blockers": [], "undo": "revert 7"});
         let expected = "merged main/x: 2 put, 0 deleted, 1 conflict decided by child-wins; `engramfs undo /m/main` takes it back\n  record a: child 0123456789, parent deleted -> child\n";
         assert_eq!(render(&outcome, "/m/main"), expected);
+    }
+
+    #[test]
+    fn a_rollback_names_the_state() {
+        let entry = json!({"checkpoint": null, "entry": 2, "time": "2026-11-25T18:04:08Z"});
+        let expected = "rolled back /m/main to entry 2 of 2026-11-25T18:04:08Z: 1 put, 0 deleted; `engramfs undo /m/main` takes it back\n";
+        assert_eq!(rolled_back(&json!({"put": 1, "deleted": 0, "from": entry}), "/m/main"), expected);
+        let label = json!({"put": 0, "deleted": 3, "from": {"checkpoint": "v1", "entry": 2}});
+        assert!(rolled_back(&label, "/m/main").starts_with("rolled back /m/main to checkpoint v1: 0 put, 3 deleted;"));
     }
 
     #[test]
