@@ -10,7 +10,9 @@ use engramfs::branch::{BranchVersion, RetainedState, write_state_file};
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::graph::{GraphBuilder, Params, VectorRows, build};
 use engramfs::journal::{Journal, JournalError, JournalFiles, Kind};
-use engramfs::lineage::{Decision, Entry, EntryOp, LostPart, SIGNATURE_BYTES, Side};
+use engramfs::lineage::{
+    Decision, Entry, EntryChunkWriter, EntryOp, LostPart, MergeDetail, SIGNATURE_BYTES, Side, SignedEntry,
+};
 use engramfs::memory::{
     Actor, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, OpenMode, RecordEdit, Setting, Time,
 };
@@ -78,8 +80,12 @@ const LINES: [&str; 4] = [
     r#"{"id": "d", "vector": [1e-3, 7, -8, 0], "text": "note", "metadata": {"kind": true, "size": 12345678901234}}"#,
 ];
 
+fn edit(line: &str) -> Result<RecordEdit, Box<dyn std::error::Error>> {
+    Ok(RecordEdit::parse_line(line.as_bytes(), 1, &|| "fresh".into())?.ok_or("a line is a record")?)
+}
+
 fn edits() -> Result<Vec<RecordEdit>, Box<dyn std::error::Error>> {
-    LINES.iter().map(|line| Ok(RecordEdit::parse_line(line.as_bytes(), 1, &|| "fresh".into())?)).collect()
+    LINES.iter().map(|line| edit(line)).collect()
 }
 
 /// A store in which everything happens that has a command.
@@ -99,7 +105,7 @@ fn store(corpus: &Corpus) -> Outcome {
     for (branch, text) in [("child", "one"), ("other", "two")] {
         let child = memory.fork(&ann, main, branch, None)?;
         let line = format!(r#"{{"id": "a", "text": "{text}"}}"#);
-        memory.commit(&ann, child, vec![RecordEdit::parse_line(line.as_bytes(), 1, &|| "fresh".into())?])?;
+        memory.commit(&ann, child, vec![edit(&line)?])?;
         memory.commit(&ann, child, vec![RecordEdit::Delete { id: "c".into() }])?;
         let _ = memory.merge(&ann, child, MergeKind::Promote, false)?;
     }
@@ -325,7 +331,7 @@ fn trees(corpus: &Corpus) -> Outcome {
 
 fn entries(corpus: &Corpus) -> Outcome {
     let hash = Hash([5; 32]);
-    let lost = vec![LostPart { side: Side::Child, text: "a line".into() }];
+    let lost = vec![LostPart::new(Side::Child, "a line".into())];
     let conflicts = vec![
         Decision {
             id: "a".into(),
@@ -343,6 +349,12 @@ fn entries(corpus: &Corpus) -> Outcome {
             text: (number > 1).then(|| "text".into()),
             strategy: is_merge.then_some("manual"),
             conflicts: if is_merge { conflicts.clone() } else { Vec::new() },
+            merge: is_merge.then(|| MergeDetail {
+                child_head: hash,
+                parent_head: hash,
+                plan: hash,
+                not_merged: vec!["files/cache".into()],
+            }),
         };
         let entry = Entry {
             seq: 7 + number as u64,
@@ -364,7 +376,9 @@ fn entries(corpus: &Corpus) -> Outcome {
             prev: hash,
             key: hash,
         };
-        corpus.put("lineage_entry", op.name(), &entry.to_bytes())?;
+        let mut chunk = EntryChunkWriter::default();
+        chunk.push(&SignedEntry { hash: entry.hash(), entry, signature: [1; SIGNATURE_BYTES] });
+        corpus.put("lineage_entry", op.name(), chunk.as_slice())?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engramfs::memory::{RecordInput, RecordPatch};
-use engramfs::search::{Filter, Query, SearchSource, ask};
+use engramfs::search::{Filter, Query};
 use engramfs::vector::Metric;
 use serde_json::{Value, json};
 
@@ -27,8 +27,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     let query = json!({ "vector": [1], "k": 1000, "filter": filter }).to_string();
     let Ok(query) = Query::parse(&query) else { return };
     for state in engramfs_fuzz::branches(&records) {
-        let places = [SearchSource { source: "branch".into(), state }];
-        let hits = ask(&places, Metric::L2, &query, &|| None).expect("nothing is damaged").hits;
+        let hits = engramfs_fuzz::answer(state, Metric::L2, &query).expect("nothing is damaged").hits;
         let found: Vec<Arc<str>> = hits.into_iter().map(|hit| hit.id).collect();
         assert_eq!(found, expected);
     }

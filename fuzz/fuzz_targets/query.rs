@@ -1,7 +1,7 @@
 //! A query on the first line and records on the others: what is answered from memory is answered from a segment.
 #![no_main]
 
-use engramfs::search::{Query, SearchSource, ask};
+use engramfs::search::Query;
 use engramfs::vector::Metric;
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
@@ -9,8 +9,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     let Ok(query) = Query::parse(line) else { return };
     for metric in [Metric::Cosine, Metric::L2, Metric::Dot] {
         let answers = engramfs_fuzz::branches(&engramfs_fuzz::records(lines.lines())).map(|state| {
-            let places = [SearchSource { source: "branch".into(), state }];
-            let result = ask(&places, metric, &query, &|| None).map_err(|error| error.to_string())?;
+            let result = engramfs_fuzz::answer(state, metric, &query).map_err(|error| error.to_string())?;
             Ok::<_, String>(
                 result.hits.iter().map(|hit| (hit.id.clone(), hit.score.value().to_bits())).collect::<Vec<_>>(),
             )

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use engramfs::branch::BranchVersion;
-use engramfs::search::{Query, SearchSource, ask};
+use engramfs::search::Query;
 use engramfs::segment::{Blocks, Segment};
 use engramfs::vector::Metric;
 
@@ -32,8 +32,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let state = Arc::new(state);
         for query in QUERIES {
             let query = Query::parse(query).expect("it is well formed");
-            let places = [SearchSource { source: "branch".into(), state: state.clone() }];
-            let _ = ask(&places, Metric::Cosine, &query, &|| None);
+            let _ = engramfs_fuzz::answer(state.clone(), Metric::Cosine, &query);
         }
     }
 });

@@ -8,7 +8,9 @@ use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{RecordEdit, RecordInput, RecordPatch};
 use engramfs::object::{BlobStore, Hash, Time};
 use engramfs::record::{Provenance, RecordContent, Version};
+use engramfs::search::{Query, SearchError, SearchResult, SearchSource, ask};
 use engramfs::segment::{FOLDER, Row, Segment, write_segment};
+use engramfs::vector::Metric;
 
 /// The name of the one file in the blob store of [`blobs_with`].
 pub const NAME: Hash = Hash([7; 32]);
@@ -93,6 +95,11 @@ pub fn branches(records: &BTreeMap<Arc<str>, RecordInput>) -> [Arc<BranchVersion
         sealed.put_segment(&Arc::new(segment)).expect("what was written can be read");
     }
     [Arc::new(unsealed), Arc::new(sealed)]
+}
+
+/// Answers a query from a state of a branch.
+pub fn answer(state: Arc<BranchVersion>, metric: Metric, query: &Query) -> Result<SearchResult, SearchError> {
+    ask(&[SearchSource { source: "branch".into(), state, derived: None }], None, metric, None, query, "", &|| None)
 }
 
 /// Returns states of a branch whose records stand in a segment: without records, with three, and with two of them.
