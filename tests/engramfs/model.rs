@@ -1,80 +1,19 @@
 //! Random operations against a plain model: every branch must hold what the model says, at every
 //! step, through seals, crashes and reopenings; equal content must have equal heads.
 
+mod branch;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{BranchId, Kind, Memory, MergeKind, MergeTerms, Query, Revision, Setting, Side, View};
+use engramfs::memory::{
+    BranchId, Kind, Memory, MergeKind, MergeResult, MergeTerms, Query, RevertVerb, Revision, Setting, Side, View,
+};
 
 use crate::shrink::run_steps;
 use crate::support::{Chance, delete, main_of, open, put, rounds, texts, verify, who};
-
-/// A value, and when it was written; none is a delete.
-type Value = (Option<String>, u64);
-
-#[derive(Clone, Default)]
-struct ModelBranch {
-    path: String,
-    parent: Option<usize>,
-    records: BTreeMap<String, (String, u64)>,
-    graves: BTreeMap<String, u64>,
-    base: BTreeMap<String, String>,
-    checkpoints: BTreeMap<String, BTreeMap<String, (String, u64)>>,
-    checkpoint_graves: BTreeMap<String, BTreeMap<String, u64>>,
-    checkpoint_bases: BTreeMap<String, BTreeMap<String, String>>,
-    strategy: &'static str,
-    alive: bool,
-    /// What it was behind each entry that changed it, and its base then.
-    history: Vec<(u64, ModelState)>,
-}
-
-#[derive(Clone)]
-struct ModelState {
-    records: BTreeMap<String, (String, u64)>,
-    graves: BTreeMap<String, u64>,
-    base: BTreeMap<String, String>,
-}
-
-impl ModelBranch {
-    fn values(&self) -> BTreeMap<String, String> {
-        self.records.iter().map(|(id, (text, _))| (id.clone(), text.clone())).collect()
-    }
-
-    fn change(&self, id: &str) -> Value {
-        match self.records.get(id) {
-            Some((text, time)) => (Some(text.clone()), *time),
-            None => (None, self.graves.get(id).copied().unwrap_or(0)),
-        }
-    }
-
-    /// Notes what it is behind an entry.
-    fn note(&mut self, seq: u64) {
-        if self.history.last().is_none_or(|(last, _)| *last < seq) {
-            let (records, graves, base) = (self.records.clone(), self.graves.clone(), self.base.clone());
-            self.history.push((seq, ModelState { records, graves, base }));
-        }
-    }
-
-    fn with(&self, state: &ModelState, base: &ModelState) -> ModelBranch {
-        let base = ModelBranch { records: base.records.clone(), ..Default::default() }.values();
-        ModelBranch { records: state.records.clone(), graves: state.graves.clone(), base, ..self.clone() }
-    }
-
-    fn set(&mut self, id: &str, value: Value) {
-        match value {
-            (Some(text), time) => {
-                self.graves.remove(id);
-                self.records.insert(id.to_owned(), (text, time));
-            }
-            (None, time) => {
-                if self.records.remove(id).is_some() {
-                    self.graves.insert(id.to_owned(), time);
-                }
-            }
-        }
-    }
-}
+use branch::{ModelBranch, three_way};
 
 /// What a step does.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +25,8 @@ enum Action {
     CheckpointOrRollback,
     Strategy,
     Revert,
+    Undo(RevertVerb),
+    BringBack,
     Collect,
     Seal,
     Reopen,
@@ -99,7 +40,7 @@ struct Step(Action, u64);
 
 impl Step {
     fn random(chance: &mut Chance) -> Step {
-        let action = match chance.below(22) {
+        let action = match chance.below(26) {
             0..=7 => Write,
             8..=10 => Fork,
             11..=12 => Join(MergeKind::Merge),
@@ -109,48 +50,15 @@ impl Step {
             16 => CheckpointOrRollback,
             17 => Strategy,
             18..=19 => Revert,
-            20 if chance.one_in(4) => Collect,
-            20 => Seal,
+            20..=21 => Undo(RevertVerb::Undo),
+            22 => Undo(RevertVerb::Redo),
+            23 => BringBack,
+            24 if chance.one_in(4) => Collect,
+            24 => Seal,
             _ => Reopen,
         };
         Step(action, chance.next())
     }
-}
-
-/// The plain three-way merge: for each id by the truth table.
-fn three_way(child: &ModelBranch, parent: &ModelBranch, name: &str, strategy: &str) -> Option<ModelBranch> {
-    let mut result = parent.clone();
-    let ids = child.base.keys().chain(child.records.keys()).collect::<std::collections::BTreeSet<_>>();
-    for id in ids {
-        let base = child.base.get(id);
-        let (ours, theirs) = (parent.change(id), child.change(id));
-        if theirs.0.as_ref() == base {
-            continue;
-        }
-        let take = if ours.0.as_ref() == base {
-            true
-        } else if ours.0 == theirs.0 {
-            false
-        } else if strategy == "keep-both" && base.is_none() {
-            let ids = (1..).map(|n| if n == 1 { format!("{id}~{name}") } else { format!("{id}~{name}~{n}") });
-            let of_all = [&parent.records, &child.records, &result.records];
-            let is_free = |id: &String| of_all.iter().all(|records| !records.contains_key(id));
-            let id = ids.into_iter().find(is_free).unwrap();
-            result.set(&id, theirs.clone());
-            false
-        } else {
-            match strategy {
-                "child-wins" => true,
-                "parent-wins" => false,
-                "manual" => return None,
-                _ => ours.1 <= theirs.1,
-            }
-        };
-        if take {
-            result.set(id, theirs);
-        }
-    }
-    Some(result)
 }
 
 struct World {
@@ -198,6 +106,8 @@ impl World {
             CheckpointOrRollback => self.checkpoint_or_rollback(at),
             Strategy => self.strategy(at),
             Revert => self.revert(at),
+            Undo(verb) => self.undo(at, verb),
+            BringBack => self.bring_back(at),
             Collect => drop(self.memory.gc(&who(), None, false).unwrap()),
             Seal => self.memory.seal().unwrap(),
             Reopen => self.reopen(),
@@ -263,16 +173,45 @@ impl World {
 
     /// Takes back what an entry did, anywhere in the branch's history.
     fn revert(&mut self, at: usize) {
-        let branch = self.branches[at].clone();
-        if branch.history.len() < 2 {
+        let history = &self.branches[at].history;
+        if history.len() < 2 {
             return;
         }
-        let place = 1 + self.chance.below(branch.history.len() - 1);
-        let ((_, before), (seq, after)) = (&branch.history[place - 1], &branch.history[place]);
-        let expected = three_way(&branch.with(before, after), &branch, "before", branch.strategy);
+        let seq = history[1 + self.chance.below(history.len() - 1)].0;
         let entry = Revision::parse(&seq.to_string()).unwrap();
         let revert = |dry| self.memory.revert(&who(), self.ids[&at], &entry, MergeTerms::default(), dry);
         let (dry, done) = (revert(true).unwrap(), revert(false));
+        self.take_back(at, seq, seq, &dry, done);
+    }
+
+    /// Takes back the newest entry that was not taken back, or gives back the last one that was undone.
+    fn undo(&mut self, at: usize, verb: RevertVerb) {
+        let undo = |dry| self.memory.undo(&who(), self.ids[&at], verb, 1, dry);
+        let Ok(dry) = undo(true) else {
+            let code = undo(false).unwrap_err().code();
+            assert_eq!(code, if verb == RevertVerb::Undo { "nothing_to_undo" } else { "nothing_to_redo" });
+            return;
+        };
+        let done = undo(false);
+        let entries = &dry.reverted[0].entries;
+        let (first, last) = entries.split_once("..").unwrap_or((entries, entries));
+        let (first, last) = (first.parse().unwrap(), last.parse().unwrap());
+        self.take_back(at, first, last, &dry, done);
+    }
+
+    /// Expects a merge of what the branch was before some entries, with what it was behind them as the base.
+    fn take_back(
+        &mut self,
+        at: usize,
+        first: u64,
+        last: u64,
+        dry: &MergeResult,
+        done: Result<MergeResult, engramfs::memory::Error>,
+    ) {
+        let branch = self.branches[at].clone();
+        let place = |seq: u64| branch.history.iter().position(|(entry, _)| *entry == seq).unwrap();
+        let (before, after) = (&branch.history[place(first) - 1].1, &branch.history[place(last)].1);
+        let expected = three_way(&branch.with(before, after), &branch, "before", branch.strategy);
         self.tick();
         let Some(merged) = expected else {
             assert!(dry.is_blocked());
@@ -291,6 +230,28 @@ impl World {
             }
         }
         branch.note(self.memory.version());
+    }
+
+    /// Forks a child that was discarded or merged, as it was then, with its base.
+    fn bring_back(&mut self, at: usize) {
+        let ended: Vec<usize> = (0..self.branches.len())
+            .filter(|child| !self.branches[*child].alive && self.branches[*child].parent == Some(at))
+            .collect();
+        if ended.is_empty() || self.branches.iter().filter(|branch| branch.alive).count() > 12 {
+            return;
+        }
+        let ended = self.branches[ended[self.chance.below(ended.len())]].clone();
+        let found = self.memory.find_ended(&who(), self.ids[&at], ended.path.rsplit('/').next().unwrap()).unwrap();
+        let name = format!("b{}", self.branches.len());
+        let id = self.memory.fork_from(&who(), self.ids[&at], &name, Some(&found), None).unwrap();
+        self.tick();
+        let path = format!("{}/{name}", self.branches[at].path);
+        let mut child = ModelBranch { path, alive: true, ..ended };
+        (child.checkpoints, child.checkpoint_graves, child.checkpoint_bases) = Default::default();
+        child.history.clear();
+        child.note(id.0);
+        self.branches.push(child);
+        self.ids.insert(self.branches.len() - 1, id);
     }
 
     fn join(&mut self, at: usize, join: MergeKind) {
@@ -327,7 +288,10 @@ impl World {
         } else {
             self.branches[parent].records.clone_from(&records);
             self.branches[parent].graves.clone_from(&graves);
-            self.branches[at].base = values;
+            // What was merged comes back as it was before.
+            if join == MergeKind::Promote {
+                self.branches[at].base = values;
+            }
         }
         if join == MergeKind::Merge {
             self.branches[at].alive = false;
