@@ -80,7 +80,7 @@ impl Catalog {
                 && let Some(branch) = self.branches.get(id)
             {
                 let deletes = op == EntryOp::Commit && state.totals().records < branch.state.totals().records;
-                self.retained.count_deletes(branch, deletes);
+                self.retained.track_deletes(branch, deletes);
             }
         }
         for step in steps {

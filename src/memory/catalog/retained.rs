@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::settings::{Setting, Settings};
+use super::settings::Settings;
 use super::{Branch, BranchId, Catalog, without_orphans};
 use crate::branch::{BranchVersion, RetainedState, StateFile, StateInfo, StateKey};
 use crate::memory::Error;
@@ -19,7 +19,7 @@ const NEWEST: usize = 1000;
 /// States of one branch since the last seal from which on some of them go.
 const THINNED: u32 = 2 * NEWEST as u32;
 
-/// Deletes in a row from which on the state before them stays: `rm -r` makes an entry for each record, and more of them than the
+/// DeleteRun in a row from which on the state before them stays: `rm -r` makes an entry for each record, and more of them than the
 /// newest that stay.
 const MANY_DELETES: u32 = 100;
 
@@ -36,12 +36,12 @@ pub struct RetainedStates {
     /// Branches that were discarded or merged, by the entry that did so.
     pub ended: OrdMap<u64, Arc<EndedBranch>>,
     /// Branches whose newest entries delete and do nothing else; not stored.
-    deletes: OrdMap<BranchId, Deletes>,
+    deletes: OrdMap<BranchId, DeleteRun>,
 }
 
-/// Deletes in a row.
+/// DeleteRun in a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Deletes {
+struct DeleteRun {
     /// The entry that gave the branch the state before them.
     after: u64,
     count: u32,
@@ -113,12 +113,6 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Returns what the settings of a branch say.
-    pub fn of(settings: &Settings) -> Retention {
-        let keep = settings.duration(Setting::Keep).unwrap_or_default();
-        Retention { keep, every: settings.duration(Setting::KeepEvery).unwrap_or_default() }
-    }
-
     /// Tells of states of one branch, oldest first, which of them stay. `newer` is how many more there are, and `ended` when the
     /// last one was left, if the branch has another by now.
     pub fn stay(&self, states: &[StateInfo], newer: usize, left: Option<Time>, now: Time) -> Vec<bool> {
@@ -145,7 +139,7 @@ impl Retention {
 impl RetainedStates {
     /// Notes what a branch is behind an entry.
     pub(super) fn push(&mut self, branch: &Branch, entry: u64, time: Time, is_pinned: bool) {
-        let retention = Retention::of(&branch.settings);
+        let retention = branch.settings.retention();
         if retention.keep <= 0 {
             return;
         }
@@ -169,12 +163,12 @@ impl RetainedStates {
 
     /// Notes an entry that gives a branch another state, before it does so, and whether the branch has fewer records then. The
     /// state before many deletes stays as long as any other.
-    pub(super) fn count_deletes(&mut self, branch: &Branch, deletes: bool) {
+    pub(super) fn track_deletes(&mut self, branch: &Branch, deletes: bool) {
         if !deletes {
             self.deletes.remove(&branch.id);
             return;
         }
-        let run = self.deletes.entry(branch.id).or_insert(Deletes { after: branch.state_entry, count: 0 });
+        let run = self.deletes.entry(branch.id).or_insert(DeleteRun { after: branch.state_entry, count: 0 });
         run.count = run.count.saturating_add(1);
         let key = (branch.id, run.after);
         if run.count == MANY_DELETES
@@ -310,7 +304,7 @@ impl RetainedStates {
     /// Notes that a branch ends.
     pub(super) fn end(&mut self, branch: &Branch, entry: u64, time: Time, is_merged: bool) {
         self.deletes.remove(&branch.id);
-        if Retention::of(&branch.settings).keep <= 0 {
+        if branch.settings.retention().keep <= 0 {
             return;
         }
         self.pin(branch);

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::embedder_record::EmbedderRecord;
 use super::quota::Quota;
+use super::retained::Retention;
 use crate::memory::SettingError;
 use crate::merge::Strategy;
 use crate::merge::files::{DEFAULT_RULES, Rules};
@@ -161,6 +162,8 @@ struct Values {
     rules_inherited: bool,
     /// The rules for files, parsed at first use.
     rules: OnceLock<Arc<Rules>>,
+    /// How long states stay, likewise: each entry asks.
+    retention: OnceLock<Retention>,
 }
 
 impl Default for Settings {
@@ -174,12 +177,20 @@ impl Default for Settings {
 
 impl Settings {
     fn of(texts: [Arc<str>; Setting::ALL.len()], rules_inherited: bool) -> Settings {
-        Settings(Arc::new(Values { texts, rules_inherited, rules: OnceLock::new() }))
+        Settings(Arc::new(Values { texts, rules_inherited, rules: OnceLock::new(), retention: OnceLock::new() }))
     }
 
     /// Returns the rules for files.
     pub fn rules(&self) -> &Rules {
         self.0.rules.get_or_init(|| Arc::new(Rules::parse(self.get(Setting::Rules)).unwrap_or_default()))
+    }
+
+    /// Returns how long states of a branch stay.
+    pub fn retention(&self) -> Retention {
+        *self.0.retention.get_or_init(|| {
+            let duration = |setting| self.duration(setting).unwrap_or_default();
+            Retention { keep: duration(Setting::Keep), every: duration(Setting::KeepEvery) }
+        })
     }
 
     /// Returns the rules if they say who may write where and that in this branch, too: inherited ones do not, so that
@@ -223,12 +234,15 @@ impl Settings {
         Settings::of(Setting::ALL.map(|setting| source(setting).get(setting).clone()), true).sharing(self)
     }
 
-    /// Takes over the parsed rules of others that have the same.
+    /// Takes over what others that have the same values parsed.
     fn sharing(self, other: &Settings) -> Settings {
-        if let Some(rules) = other.0.rules.get()
-            && self.get(Setting::Rules) == other.get(Setting::Rules)
-        {
+        let same = |setting| self.get(setting) == other.get(setting);
+        if let Some(rules) = other.0.rules.get().filter(|_| same(Setting::Rules)) {
             self.0.rules.get_or_init(|| rules.clone());
+        }
+        let keeps = || same(Setting::Keep) && same(Setting::KeepEvery);
+        if let Some(retention) = other.0.retention.get().filter(|_| keeps()) {
+            self.0.retention.get_or_init(|| *retention);
         }
         self
     }

@@ -7,7 +7,7 @@ use imbl::OrdMap;
 
 use crate::branch::{RetainedState, StateFile, StateInfo, StateKey, write_state_file};
 use crate::memory::Error;
-use crate::memory::catalog::{BranchId, Catalog, EndedBranch, Retention};
+use crate::memory::catalog::{BranchId, Catalog, EndedBranch};
 use crate::object::{BlobStore, Time};
 
 /// States of a file, and of newer ones, that a seal writes again together.
@@ -94,8 +94,8 @@ impl Catalog {
         let ended: HashMap<BranchId, &EndedBranch> = ended.map(|ended| (ended.id, &**ended)).collect();
         for of_branch in infos.chunk_by(|one, other| one.key.0 == other.key.0) {
             let branch = BranchId(of_branch[0].key.0);
-            let live = self.branches.get(&branch).map(|branch| (Retention::of(&branch.settings), None));
-            let known = live.or_else(|| ended.get(&branch).map(|it| (Retention::of(&it.settings), Some(it.ended))));
+            let live = self.branches.get(&branch).map(|branch| (branch.settings.retention(), None));
+            let known = live.or_else(|| ended.get(&branch).map(|it| (it.settings.retention(), Some(it.ended))));
             match known {
                 Some((retention, ended)) => {
                     let (count, next) = newer.of(branch.0);
@@ -124,7 +124,7 @@ impl Catalog {
     /// Lets branches that have ended be forgotten whose states need not stay.
     pub(in crate::memory) fn forget_ended(&mut self, now: Time) {
         let is_over = |ended: &EndedBranch| {
-            let keep = Retention::of(&ended.settings).keep;
+            let keep = ended.settings.retention().keep;
             now.0.saturating_sub(ended.ended.0) >= keep
         };
         let over: Vec<u64> =
