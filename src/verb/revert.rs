@@ -1,7 +1,7 @@
 //! `revert`, `undo` and `redo`: take back what was done to a branch, and keep what came later.
 
 use super::merging::{IF_PLAN, terms};
-use super::spec::DRY_RUN;
+use super::spec::{DRY_RUN, Run};
 use super::{
     Argument, Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
     VerbSpec,
@@ -11,6 +11,7 @@ use crate::memory::{Error, RevertVerb, Revision};
 /// A dry run tells of the branch alone.
 const DRY_RUN_RIGHTS: Option<Rights> = Some(Rights { branch: BranchRight::Own, parent: ParentRight::Nothing });
 
+const TARGET: &str = "The branch: its directory under a mount, or STORE:NAME-PATH";
 const ENTRY: Argument = Argument::word("ENTRY", "The entry, by its number or hash, as log has them").naming_a_state();
 const COUNT: Argument = Argument::maybe_word("N", "How many, the newest first; one where nothing is said").accepting(
     |text| text.parse::<usize>().is_ok_and(|count| (1..=COUNT_MAX).contains(&count)),
@@ -25,38 +26,39 @@ pub(super) const REVERT: VerbSpec = VerbSpec {
     report: Report::Merge,
     command: CommandForm::OfTable(CommandHelp {
         about: "Takes back what an entry did to a branch, and keeps what came later",
-        target: "The branch: its directory under a mount, or STORE:NAME-PATH",
+        target: TARGET,
         examples: "  engramfs revert /mnt/memory/main 57
   engramfs revert --dry-run ~/memory:main 57      (exit code 3 where it would be refused)",
     }),
     ..VerbSpec::of_owner("revert", revert)
 };
 
-pub(super) const UNDO: VerbSpec = VerbSpec {
-    arguments: &[COUNT, DRY_RUN],
-    dry_run: DRY_RUN_RIGHTS,
-    report: Report::Merge,
-    command: CommandForm::OfTable(CommandHelp {
-        about: "Takes back the newest change that you made in a branch, or the last N of them",
-        target: "The branch: its directory under a mount, or STORE:NAME-PATH",
-        examples: "  engramfs undo /mnt/memory/main
+pub(super) const UNDO: VerbSpec = counted(
+    "undo",
+    "Takes back the newest change that you made in a branch, or the last N of them",
+    "  engramfs undo /mnt/memory/main
   engramfs undo ~/memory:main/agent-7 3",
-    }),
-    ..VerbSpec::of_owner("undo", |context, arguments| undo(context, arguments, RevertVerb::Undo))
-};
+    |context, arguments| undo(context, arguments, RevertVerb::Undo),
+);
 
-pub(super) const REDO: VerbSpec = VerbSpec {
-    arguments: &[COUNT, DRY_RUN],
-    dry_run: DRY_RUN_RIGHTS,
-    report: Report::Merge,
-    command: CommandForm::OfTable(CommandHelp {
-        about: "Does again what undo took back, the newest first",
-        target: "The branch: its directory under a mount, or STORE:NAME-PATH",
-        examples: "  engramfs redo /mnt/memory/main
+pub(super) const REDO: VerbSpec = counted(
+    "redo",
+    "Does again what undo took back, the newest first",
+    "  engramfs redo /mnt/memory/main
   engramfs redo ~/memory:main/agent-7 2",
-    }),
-    ..VerbSpec::of_owner("redo", |context, arguments| undo(context, arguments, RevertVerb::Redo))
-};
+    |context, arguments| undo(context, arguments, RevertVerb::Redo),
+);
+
+/// Returns a verb that takes back so many entries.
+const fn counted(name: &'static str, about: &'static str, examples: &'static str, run: Run) -> VerbSpec {
+    VerbSpec {
+        arguments: &[COUNT, DRY_RUN],
+        dry_run: DRY_RUN_RIGHTS,
+        report: Report::Merge,
+        command: CommandForm::OfTable(CommandHelp { about, target: TARGET, examples }),
+        ..VerbSpec::of_owner(name, run)
+    }
+}
 
 fn revert(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let VerbContext { memory, actor, branch, .. } = *context;

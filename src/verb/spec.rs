@@ -32,7 +32,7 @@ pub struct VerbSpec {
     /// What its command prints.
     pub report: Report,
     /// Does it, for a caller whose rights were checked.
-    pub run: fn(&VerbContext<'_>, &Arguments) -> Result<VerbAnswer, Error>,
+    pub run: Run,
 }
 
 /// How a verb is asked for in a mount.
@@ -65,6 +65,9 @@ pub struct CommandHelp {
     /// Command lines, two blanks before each.
     pub examples: &'static str,
 }
+
+/// Does a verb.
+pub type Run = fn(&VerbContext<'_>, &Arguments) -> Result<VerbAnswer, Error>;
 
 /// What a command prints when its verb was done.
 #[derive(Clone, Copy, Debug)]
@@ -122,10 +125,7 @@ pub enum ParentRight {
 
 impl VerbSpec {
     /// Returns a verb of `ctl` that changes the store, by the branch's owner, and has neither arguments nor a command.
-    pub const fn of_owner(
-        name: &'static str,
-        run: fn(&VerbContext<'_>, &Arguments) -> Result<VerbAnswer, Error>,
-    ) -> VerbSpec {
+    pub const fn of_owner(name: &'static str, run: Run) -> VerbSpec {
         VerbSpec {
             name,
             arguments: &[],
