@@ -20,15 +20,15 @@ pub struct StateFile {
     held: Arc<BranchVersion>,
     /// Whole states that its steps refer to.
     anchors: Vec<Arc<BranchVersion>>,
-    places: OnceLock<Places>,
-    steps: LastRead<u64, Arc<BranchVersion>>,
-    states: LastRead<StateKey, RetainedState>,
+    held_index: OnceLock<HeldIndex>,
+    steps: ReadCache<u64, Arc<BranchVersion>>,
+    states: ReadCache<StateKey, RetainedState>,
 }
 
 /// What was read last.
-struct LastRead<K, V>(Mutex<VecDeque<(K, V)>>);
+struct ReadCache<K, V>(Mutex<VecDeque<(K, V)>>);
 
-impl<K: PartialEq, V: Clone> LastRead<K, V> {
+impl<K: PartialEq, V: Clone> ReadCache<K, V> {
     fn get(&self, key: &K) -> Option<V> {
         self.0.lock().iter().find(|(known, _)| known == key).map(|(_, value)| value.clone())
     }
@@ -45,8 +45,8 @@ impl<K: PartialEq, V: Clone> LastRead<K, V> {
     }
 }
 
-/// What is needed, by what it is.
-struct Places {
+/// The held rows and chunks, by what they are.
+struct HeldIndex {
     versions: VersionIndex,
     chunks: HeldChunks,
 }
@@ -71,8 +71,8 @@ impl StateFile {
     }
 
     fn with(container: Arc<Container>, held: Arc<BranchVersion>, anchors: Vec<Arc<BranchVersion>>) -> StateFile {
-        let (steps, states) = (LastRead(Mutex::default()), LastRead(Mutex::default()));
-        StateFile { container, held, anchors, places: OnceLock::new(), steps, states }
+        let (steps, states) = (ReadCache(Mutex::default()), ReadCache(Mutex::default()));
+        StateFile { container, held, anchors, held_index: OnceLock::new(), steps, states }
     }
 
     /// Returns the same file with what it needs standing elsewhere.
@@ -235,11 +235,11 @@ impl StateFile {
     }
 
     fn apply(&self, before: &BranchVersion, input: &mut Reader<'_>) -> Result<BranchVersion, DeltaError> {
-        let places = self.places()?;
-        let mut state = before.with_delta(input, &places.versions)?;
+        let held_index = self.held_index()?;
+        let mut state = before.with_delta(input, &held_index.versions)?;
         if input.byte()? == code::CHANGED {
             let transfers = Transfers::read(input)?;
-            let files = before.files().with_held_delta(input.bytes()?, &places.chunks)?;
+            let files = before.files().with_held_delta(input.bytes()?, &held_index.chunks)?;
             state.set_files(files.with_transfers(transfers));
         }
         Ok(state)
@@ -271,13 +271,13 @@ impl StateFile {
         anchor.cloned().ok_or_else(|| CodecError::Number.into())
     }
 
-    fn places(&self) -> Result<&Places, DeltaError> {
-        if let Some(places) = self.places.get() {
-            return Ok(places);
+    fn held_index(&self) -> Result<&HeldIndex, DeltaError> {
+        if let Some(held_index) = self.held_index.get() {
+            return Ok(held_index);
         }
         let versions = VersionIndex::new(self.held.layers())?;
         let chunks = HeldChunks::of(self.held.files());
-        Ok(self.places.get_or_init(|| Places { versions, chunks }))
+        Ok(self.held_index.get_or_init(|| HeldIndex { versions, chunks }))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::sync::{Mutex, may_wait};
 const MARGIN: u64 = 256 << 10;
 /// The disk is asked for its space again after so many bytes: others write to it, too.
 const CREDIT_MAX: u64 = 4 << 20;
-/// So often a collection follows one that gave something back and not enough.
+/// So often a collection follows one that gave something back, or that left earlier states, and not enough.
 const COLLECTIONS_MAX: usize = 12;
 /// A seal writes at most so many times what is unsealed: a long text stands in its record, and its words in the index.
 const SEALED: u64 = 4;

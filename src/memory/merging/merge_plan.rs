@@ -9,7 +9,7 @@ use super::integration::Integration;
 use super::merge_budget::{MergeBudget, PlanError};
 use super::plan_hash::PlanParts;
 use super::record_merge::RecordMerge;
-use super::revert::{as_before, base_before};
+use super::revert::{base_before, branch_before};
 use crate::branch::BranchVersion;
 use crate::lineage::{Counts, Decision, Side};
 use crate::memory::admission::guard;
@@ -84,7 +84,7 @@ pub fn without_children(branch: &Branch) -> Result<(), Error> {
 pub fn merged_branches(catalog: &Catalog, branch: BranchId, merge: MergeKind) -> Result<(BranchRef, BranchRef), Error> {
     let branch = catalog.branch_ref(branch)?;
     Ok(match merge {
-        MergeKind::Revert(entries) => (as_before(catalog, branch, entries)?, branch.clone()),
+        MergeKind::Revert(entries) => (branch_before(catalog, branch, entries)?, branch.clone()),
         MergeKind::Merge | MergeKind::Promote | MergeKind::Pull => {
             (branch.clone(), catalog.branch_ref(catalog.parent(branch)?.id)?.clone())
         }

@@ -20,7 +20,11 @@ use crate::merge::files::{FileMerge, MergeTrees, Rules, plan_files};
 use crate::workspace::Tree;
 
 /// Returns a branch as it was before some entries, with what it was behind them as its base.
-pub(super) fn as_before(catalog: &Catalog, branch: &BranchRef, entries: RevertedEntries) -> Result<BranchRef, Error> {
+pub(super) fn branch_before(
+    catalog: &Catalog,
+    branch: &BranchRef,
+    entries: RevertedEntries,
+) -> Result<BranchRef, Error> {
     let state = |entry: u64| Ok::<_, Error>(catalog.source(branch, &StateSource::Entry(entry))?.state);
     let mut before = branch.clone();
     let it = before.make_mut();
@@ -106,7 +110,7 @@ pub(super) struct RevertTarget {
 }
 
 impl RevertTarget {
-    fn named(&self) -> Reverted {
+    fn summary(&self) -> Reverted {
         let entry = &self.last.entry;
         Reverted { entries: self.entries.label(), op: entry.op.name(), time: entry.time.to_string() }
     }
@@ -144,7 +148,7 @@ impl Memory {
             true => self.dry_run(who, branch, merge, terms.plan)?,
             false => self.merge_if(who, branch, merge, terms)?,
         };
-        Ok(MergeResult { reverted: vec![target.named()], ..result })
+        Ok(MergeResult { reverted: vec![target.summary()], ..result })
     }
 
     /// Returns the entry that a revision names.

@@ -78,10 +78,10 @@ impl<'a> UndoSearch<'a> {
             let is_done = self.is_taken_back(&last.entry);
             self.note_revert(&last.entry, is_done);
             at += 1;
-            if is_done || !self.is_meant(&last.entry, verb) {
+            if is_done || !self.is_target_of(&last.entry, verb) {
                 continue;
             }
-            while self.goes_with(&before.entry, &first.entry)?
+            while self.is_grouped_with(&before.entry, &first.entry)?
                 && let Some(older) = self.change(at + 1)?
             {
                 (first, before) = (before, older);
@@ -118,13 +118,13 @@ impl<'a> UndoSearch<'a> {
     }
 
     /// Tells whether a verb is about an entry that is not taken back.
-    fn is_meant(&self, entry: &Entry, verb: RevertVerb) -> bool {
+    fn is_target_of(&self, entry: &Entry, verb: RevertVerb) -> bool {
         let is_undo = entry.op == EntryOp::Revert && entry.detail.text.as_deref() == Some(RevertVerb::Undo.name());
         entry.uid == self.uid && is_undo == (verb == RevertVerb::Redo)
     }
 
     /// Tells whether a change counts as one with the next: both only delete, soon after each other.
-    fn goes_with(&mut self, entry: &Entry, next: &Entry) -> Result<bool, Error> {
+    fn is_grouped_with(&mut self, entry: &Entry, next: &Entry) -> Result<bool, Error> {
         let together = if next.op == EntryOp::Files { FILES_TOGETHER } else { TOGETHER };
         let is_soon = next.time.0.saturating_sub(entry.time.0) <= together;
         let is_same = entry.uid == self.uid && entry.op == next.op && !self.is_taken_back(entry);

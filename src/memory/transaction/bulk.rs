@@ -98,7 +98,7 @@ impl Bulk {
     }
 
     /// Works it out as a whole once more.
-    pub fn anew(&self, catalog: &Catalog) -> Result<Bulk, Error> {
+    pub fn recompute(&self, catalog: &Catalog) -> Result<Bulk, Error> {
         Bulk::of(catalog, self.branch.id, self.segment.clone(), self.deletes.clone(), self.time)
     }
 

@@ -177,7 +177,7 @@ impl Memory {
                     if !(relied.holds)(&catalog.branch(branch)?.state)? {
                         return Ok(None);
                     }
-                    bulk = bulk.anew(&catalog)?;
+                    bulk = bulk.recompute(&catalog)?;
                     continue;
                 }
                 let newer = match again(&bulk, &catalog, AGAIN) {
