@@ -307,4 +307,9 @@ fn two_states_are_compared_with_both_texts() {
     let (code, told, _) = run(&["undo", &main]);
     assert!(code == 0 && told.starts_with("reverted main, entry ") && told.contains("takes it back"), "{told}");
     assert_eq!(run(&["diff", &main, "v1"]).1, "");
+    // What a merged branch did stands in the lineage, and is no state of the branch it was merged into.
+    let own = lines(&run(&["log", &child, "--json"]).1).pop().unwrap();
+    assert_eq!(run(&["merge", &child]).0, 0);
+    let has = |arguments: &[&str]| lines(&run(arguments).1).iter().any(|line| line["seq"] == own["seq"]);
+    assert!(has(&["log", &main, "--json"]) && !has(&["log", &main, "--kept", "--json"]));
 }
