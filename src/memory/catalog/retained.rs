@@ -19,7 +19,7 @@ const NEWEST: usize = 1000;
 /// States of one branch since the last seal from which on some of them go.
 const THINNED: u32 = 2 * NEWEST as u32;
 
-/// DeleteRun in a row from which on the state before them stays: `rm -r` makes an entry for each record, and more of them than the
+/// Deletes in a row from which on the state before them stays: `rm -r` makes an entry for each record, and more of them than the
 /// newest that stay.
 const MANY_DELETES: u32 = 100;
 
@@ -39,7 +39,7 @@ pub struct RetainedStates {
     deletes: OrdMap<BranchId, DeleteRun>,
 }
 
-/// DeleteRun in a row.
+/// Deletes in a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct DeleteRun {
     /// The entry that gave the branch the state before them.
@@ -113,7 +113,7 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Tells of states of one branch, oldest first, which of them stay. `newer` is how many more there are, and `ended` when the
+    /// Tells of states of one branch, oldest first, which of them stay. `newer` is how many more there are, and `left` when the
     /// last one was left, if the branch has another by now.
     pub fn stay(&self, states: &[StateInfo], newer: usize, left: Option<Time>, now: Time) -> Vec<bool> {
         if self.keep <= 0 {
