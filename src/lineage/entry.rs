@@ -56,10 +56,12 @@ pub enum EntryOp {
     Embedder = 21,
     /// What entries did to a branch was taken back.
     Revert = 22,
+    /// Earlier states went, since the disk was full.
+    KeptDropped = 23,
 }
 
 impl EntryOp {
-    const ALL: [(EntryOp, &'static str); 22] = [
+    const ALL: [(EntryOp, &'static str); 23] = [
         (EntryOp::Root, "root"),
         (EntryOp::Fork, "fork"),
         (EntryOp::Commit, "commit"),
@@ -82,6 +84,7 @@ impl EntryOp {
         (EntryOp::Archive, "archive"),
         (EntryOp::Embedder, "embedder"),
         (EntryOp::Revert, "revert"),
+        (EntryOp::KeptDropped, "kept_dropped"),
     ];
 
     /// Returns the word that readers see.

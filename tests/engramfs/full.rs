@@ -238,6 +238,8 @@ fn a_rollback_to_a_smaller_state_works_on_a_full_disk_and_earlier_states_yield_t
     let again = fill(&memory);
     assert!(again >= count * 3 / 4, "{count} fit at first, and {again} after all went");
     assert!(told.load(Ordering::Relaxed), "the owners heard nothing of states that went");
+    let lineage = memory.lineage_lines(main, false).unwrap();
+    assert!(lineage.iter().any(|line| line.contains(r#""op":"kept_dropped""#)), "the lineage says nothing of them");
     drop(memory);
     verify(&disk).unwrap();
 }

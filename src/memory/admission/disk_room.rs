@@ -241,15 +241,15 @@ impl Memory {
                 break;
             }
         }
+        drop(stored);
+        if dropped {
+            self.tell_kept_dropped();
+        }
         if let Some(journal) = self.journal() {
             let (journal, length) = (journal.number(), journal.length());
             *self.admission.room.collected.lock() = LastCollection { journal, length, failed };
         }
         self.missing();
-        drop(stored);
-        if dropped {
-            self.tell_kept_dropped();
-        }
     }
 
     /// Appends a frame. What gives room back may use the reserve for it.

@@ -101,6 +101,8 @@ pub enum Command {
     },
     /// A merge was refused, and why.
     Refuse(BranchId, Arc<str>),
+    /// Earlier states of all branches went, since the disk was full; each root branch is told.
+    KeptDropped(BranchId),
     /// Files were changed by operations that stand in the journal already; so many paths differ.
     Files(BranchId, u64),
     /// A user is seen for the first time.
@@ -125,6 +127,7 @@ impl Command {
             Command::Discard(_)
             | Command::Archive(..)
             | Command::Files(..)
+            | Command::KeptDropped(_)
             | Command::Purge(..)
             | Command::Rollback(..)
             | Command::RollbackFiles { .. }
@@ -173,6 +176,7 @@ mod code {
     pub const PURGE: u8 = 23;
     pub const EMBEDDER: u8 = 25;
     pub const REVERT: u8 = 26;
+    pub const KEPT_DROPPED: u8 = 27;
 }
 
 impl LogRecord {
@@ -222,6 +226,7 @@ impl Command {
             Command::Owner(..) => code::OWNER,
             Command::Resolve { .. } => code::RESOLVE,
             Command::Refuse(..) => code::REFUSE,
+            Command::KeptDropped(_) => code::KEPT_DROPPED,
             Command::User(_) => code::USER,
             Command::Files(..) => code::FILES,
             Command::RollbackFiles { .. } => code::ROLLBACK_FILES,
@@ -265,7 +270,7 @@ impl Command {
                 outcome.write(*merge, out);
                 out
             }
-            Command::Discard(branch) => out.number(branch.0),
+            Command::Discard(branch) | Command::KeptDropped(branch) => out.number(branch.0),
             Command::Uncheckpoint(branch, text)
             | Command::Rename(branch, text)
             | Command::Refuse(branch, text)
@@ -354,6 +359,7 @@ impl Command {
                 Command::RollbackFiles { branch, source, patterns, outcome }
             }
             code::REFUSE => Command::Refuse(branch, input.text()?.into()),
+            code::KEPT_DROPPED => Command::KeptDropped(branch),
             code::EMBEDDER => Command::Embedder(branch, input.text()?.into()),
             code => return Err(CodecError::Code(code)),
         })

@@ -158,12 +158,17 @@ impl Memory {
         Ok(self.catalog.write().retained.drop_oldest())
     }
 
-    /// Tells the root branches that earlier states went for a full disk. Called with no lock held.
+    /// Tells the root branches that earlier states went for a full disk: in their lineage, or where not even an entry
+    /// has room, those who listen. Called with no lock held.
     pub(in crate::memory) fn tell_kept_dropped(&self) {
         let told = Error::from(LimitError::KeptDropped);
         log::warn!("{told}; {}", told.hint());
         for (_, branch) in self.roots() {
-            self.tell(BranchEvent::of_root(branch, KEPT_DROPPED));
+            let command = || Ok(Command::KeptDropped(branch));
+            if let Err(error) = self.transact_in_room(&self.environment.owner, &[Some(branch)], command) {
+                log::warn!("the lineage does not say so: {error}; {}", error.hint());
+                self.tell(BranchEvent::of_root(branch, KEPT_DROPPED));
+            }
         }
     }
 

@@ -106,6 +106,7 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
             Ok(prepared)
         }
         Command::Embedder(branch, value) => embedder(catalog, log_record, catalog.branch(*branch)?, value),
+        Command::KeptDropped(branch) => Ok(about(catalog, log_record, catalog.branch(*branch)?, EntryOp::KeptDropped)),
         Command::Refuse(branch, reason) => Ok(refuse(catalog, log_record, catalog.branch(*branch)?, reason)),
     }
 }

@@ -53,6 +53,7 @@ fn every_command_reads_back() {
     let resolution = Resolution { side: Side::Parent, child: Some(Hash([1; 32])), parent: None };
     round_trip(Command::Resolve { branch, id: name.clone(), resolution });
     round_trip(Command::Refuse(branch, name.clone()));
+    round_trip(Command::KeptDropped(branch));
     round_trip(Command::Embedder(branch, name.clone()));
     round_trip(Command::Files(branch, 12));
     let (patterns, outcome) = (vec![name.clone(), "b".into()], Arc::new(samples::rollback()));
@@ -90,6 +91,7 @@ fn the_format_says_which_codes_there_are() {
         (code::PURGE, "purge"),
         (code::EMBEDDER, "embedder"),
         (code::REVERT, "revert"),
+        (code::KEPT_DROPPED, "kept_dropped"),
     ];
     assert_eq!(table("Log records"), used.map(|(code, name)| (code, name.to_owned())).into());
     let settings = Setting::ALL.map(|setting| (setting.code(), setting.name().to_owned()));
