@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::branch_state::BranchState;
 use super::directory::Listing;
 use super::errno::{Errno, Failure};
 use super::mount_context::{Caller, OpenContext};
@@ -71,6 +72,11 @@ pub(super) trait File: Send + Sync {
     /// Tells whether it shows more than there was at its open.
     fn is_live(&self) -> bool {
         false
+    }
+
+    /// Returns the state of another branch whose changes it shows, too.
+    fn waits_on(&self) -> Option<&Arc<BranchState>> {
+        None
     }
 
     /// Tells whether reading goes on when the branch is gone: a verb that ends its branch still has

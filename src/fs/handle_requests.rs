@@ -89,7 +89,8 @@ impl Filesystem {
         let open = self.handles.get(handle)?;
         // First the waker, then the look: what happens between them is seen.
         if let (Some(waker), Some(place)) = (waker, &open.place) {
-            place.state.wait(handle, waker);
+            let other = open.file().ok().and_then(File::waits_on);
+            other.unwrap_or(&place.state).wait(handle, waker);
         }
         let alive = open.check_alive().is_ok();
         Ok(!alive || open.file().map_err(|failure| failure.errno())?.is_readable())

@@ -28,6 +28,8 @@ pub(super) struct Ingest {
 struct PendingLines {
     anchor: Anchor,
     edits: memory::IngestBatch,
+    /// The entry of the shared log up to which the branch has read with this batch.
+    cursor: Option<u64>,
     /// Complete lines so far.
     lines: usize,
     bytes: usize,
@@ -61,6 +63,10 @@ impl Ingest {
     fn add(&self, batch: &mut PendingLines, line: &[u8]) -> Result<(), Failure> {
         batch.lines += 1;
         let memory = self.place.memory();
+        if let Some(entry) = memory::parse_cursor_line(line) {
+            batch.cursor = Some(entry);
+            return Ok(());
+        }
         let Some(edit) = RecordEdit::parse_line(line, batch.lines, &|| memory.fresh_id())? else { return Ok(()) };
         if let RecordEdit::Correct { id, patch, .. } = &edit {
             let branch = self.place.branch();
@@ -113,13 +119,18 @@ impl Ingest {
     fn commit_lines(&self, batch: &mut PendingLines) -> Result<(), Failure> {
         let tail = batch.tail.take();
         self.add(batch, &tail)?;
-        if batch.edits.is_empty() {
+        let cursor = batch.cursor.take();
+        if batch.edits.is_empty() && cursor.is_none() {
             return Ok(());
         }
         let uid = self.place.caller.uid;
         let edits = std::mem::replace(&mut batch.edits, self.place.memory().batch(uid));
         let (edits, _held) = edits.into_edits()?;
-        let receipt = self.place.memory().commit(&self.place.actor(), self.place.branch(), edits)?;
+        let (memory, actor, branch) = (self.place.memory(), self.place.actor(), self.place.branch());
+        let receipt = match cursor {
+            Some(entry) => memory.commit_with_cursor(&actor, branch, edits, entry)?,
+            None => memory.commit(&actor, branch, edits)?,
+        };
         let result = (receipt.to_json() + "\n").into_bytes();
         // The commit is done, whether or not its result is kept for others.
         if let Ok(answer) = self.place.counted(result.clone()) {
@@ -139,6 +150,7 @@ impl PendingLines {
         PendingLines {
             anchor: Anchor::default(),
             edits: place.memory().batch(place.caller.uid),
+            cursor: None,
             lines: 0,
             bytes: 0,
             tail: place.buffer(),
@@ -163,7 +175,7 @@ impl PendingLines {
     }
 
     fn is_pending(&self) -> bool {
-        !self.edits.is_empty() || !self.tail.is_empty()
+        !self.edits.is_empty() || !self.tail.is_empty() || self.cursor.is_some()
     }
 
     fn is_refused(&self) -> bool {

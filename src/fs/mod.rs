@@ -48,6 +48,7 @@ mod refusal;
 mod refused;
 mod rights;
 mod search;
+mod shared_log;
 mod static_file;
 mod temporary;
 mod user;

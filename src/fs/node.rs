@@ -39,6 +39,83 @@ pub(super) enum FsNode {
     Query(View, Arc<str>),
     Export(View, Export),
     Setting(View, Setting),
+    /// Something in `shared/`.
+    Shared(View, SharedNode),
+}
+
+/// What stands in `shared/`, as a branch shows it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum SharedNode {
+    /// `log/`.
+    Log,
+    Append,
+    Entries,
+    Unread,
+    Cursor,
+    /// `log/after/`.
+    AfterFolder,
+    /// The entries after one.
+    After(u64),
+    /// `log/last/`.
+    LastFolder,
+    /// The last entries, so many.
+    Last(u64),
+    /// `log/closed/`.
+    ClosedFolder,
+    /// The log of a branch that has ended, by its name and the entry that ended it.
+    Closed(Arc<str>),
+    ClosedEntries(Arc<str>),
+}
+
+/// The files of `shared/log/`.
+const LOG_FILES: [(&str, SharedNode); 7] = [
+    ("append", SharedNode::Append),
+    ("entries.jsonl", SharedNode::Entries),
+    ("unread", SharedNode::Unread),
+    ("cursor", SharedNode::Cursor),
+    ("after", SharedNode::AfterFolder),
+    ("last", SharedNode::LastFolder),
+    ("closed", SharedNode::ClosedFolder),
+];
+
+impl SharedNode {
+    /// Returns the files of `log/` with their names.
+    pub fn log_files() -> impl Iterator<Item = (&'static str, SharedNode)> {
+        LOG_FILES.into_iter()
+    }
+
+    pub fn is_directory(&self) -> bool {
+        matches!(
+            self,
+            SharedNode::Log
+                | SharedNode::AfterFolder
+                | SharedNode::LastFolder
+                | SharedNode::ClosedFolder
+                | SharedNode::Closed(_)
+        )
+    }
+
+    /// Returns the permission bits: entries are appended, and the cursor moved, by the branch's owner.
+    pub fn mode(&self) -> u32 {
+        match self {
+            SharedNode::Append | SharedNode::Cursor => 0o644,
+            directory if directory.is_directory() => 0o755,
+            _ => 0o444,
+        }
+    }
+
+    /// Returns the path below `shared/`.
+    fn path(&self) -> String {
+        let fixed = LOG_FILES.iter().find_map(|(name, node)| (node == self).then_some(*name));
+        match self {
+            SharedNode::Log => "log".to_owned(),
+            SharedNode::After(entry) => format!("log/after/{entry}"),
+            SharedNode::Last(count) => format!("log/last/{count}"),
+            SharedNode::Closed(name) => format!("log/closed/{name}"),
+            SharedNode::ClosedEntries(name) => format!("log/closed/{name}/entries.jsonl"),
+            _ => format!("log/{}", fixed.unwrap_or_default()),
+        }
+    }
 }
 
 /// The fixed names of a branch's directory.
@@ -51,6 +128,7 @@ pub(super) enum ControlNode {
     At,
     Exports,
     Config,
+    Shared,
     Query,
     Ingest,
     Ctl,
@@ -62,13 +140,14 @@ pub(super) enum ControlNode {
 
 /// The directory of a branch, in the order of its listing. A new subtree is a line here, a [`FsNode`]
 /// and its own file in this room.
-const FIXED: [(&str, ControlNode); 18] = [
+const FIXED: [(&str, ControlNode); 19] = [
     ("README.md", ControlNode::Document(Document::Readme)),
     ("vectors", ControlNode::Vectors),
     ("branches", ControlNode::Branches),
     ("branches.jsonl", ControlNode::BranchList),
     ("checkpoints", ControlNode::Checkpoints),
     ("search", ControlNode::Search),
+    ("shared", ControlNode::Shared),
     ("at", ControlNode::At),
     ("export", ControlNode::Exports),
     ("query", ControlNode::Query),
@@ -108,6 +187,7 @@ impl ControlNode {
             | ControlNode::Search
             | ControlNode::At
             | ControlNode::Exports
+            | ControlNode::Shared
             | ControlNode::Config => true,
             ControlNode::Query
             | ControlNode::Ingest
@@ -129,6 +209,7 @@ impl ControlNode {
             | ControlNode::Search
             | ControlNode::At
             | ControlNode::Exports
+            | ControlNode::Shared
             | ControlNode::Config => 0o755,
             // Each verb checks its caller.
             ControlNode::Query | ControlNode::Ctl => 0o666,
@@ -164,7 +245,8 @@ impl FsNode {
             | FsNode::Record(view, _)
             | FsNode::Query(view, _)
             | FsNode::Export(view, _)
-            | FsNode::Setting(view, _) => Some(view.clone()),
+            | FsNode::Setting(view, _)
+            | FsNode::Shared(view, _) => Some(view.clone()),
         }
     }
 
@@ -172,6 +254,7 @@ impl FsNode {
         match self {
             FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } => true,
             FsNode::Control(_, fixed) => fixed.is_directory(),
+            FsNode::Shared(_, shared) => shared.is_directory(),
             // The tree knows of the others.
             FsNode::File(_, inode) => *inode == FILES_ROOT,
             FsNode::Record(..)
@@ -184,13 +267,20 @@ impl FsNode {
 
     /// Tells whether a write to it may take long, so that no two handles should share a number.
     pub fn stands_apart(&self) -> bool {
-        matches!(self, FsNode::Control(_, ControlNode::Query | ControlNode::Ctl | ControlNode::Ingest))
+        matches!(
+            self,
+            FsNode::Control(_, ControlNode::Query | ControlNode::Ctl | ControlNode::Ingest)
+                | FsNode::Shared(_, SharedNode::Append)
+        )
     }
 
     /// Tells whether stat(2) shows the length 0, as in /proc, whatever can be read.
     pub fn shows_no_length(&self) -> bool {
         match self {
             FsNode::Query(..) => true,
+            FsNode::Shared(_, shared) => {
+                !matches!(shared, SharedNode::Entries | SharedNode::ClosedEntries(_) | SharedNode::Cursor)
+            }
             FsNode::Control(_, ControlNode::Query | ControlNode::Ingest | ControlNode::Ctl) => true,
             FsNode::Control(_, ControlNode::Errors | ControlNode::BranchList) => true,
             FsNode::Control(_, ControlNode::Document(document)) => {
@@ -224,6 +314,7 @@ impl FsNode {
                 )
             }
             FsNode::Setting(_, setting) => format!("config/{}", setting.name()),
+            FsNode::Shared(_, shared) => format!("shared/{}", shared.path()),
         };
         match self.view() {
             Some(View::Checkpoint(_, label)) => {

@@ -220,6 +220,8 @@ impl AccessRefusal {
 pub(super) enum InputRefusal {
     #[error("the line is no UTF-8")]
     LineNotUtf8,
+    #[error("what was written is no number")]
+    NoNumber,
     #[error("the value is no UTF-8")]
     ValueNotUtf8,
     #[error("{line:?} is no verb of ctl with its arguments")]
@@ -251,6 +253,9 @@ impl InputRefusal {
         match self {
             InputRefusal::LineNotUtf8 | InputRefusal::ValueNotUtf8 => {
                 Advice::new(Kind::Invalid, "not_utf8", "write text in UTF-8")
+            }
+            InputRefusal::NoNumber => {
+                Advice::new(Kind::Invalid, "no_number", "write the id of an entry, in digits alone")
             }
             InputRefusal::Verb { verbs, .. } => Advice::new(Kind::Invalid, "bad_verb", verbs.clone()),
             InputRefusal::Incomplete(_) => {

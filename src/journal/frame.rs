@@ -49,6 +49,8 @@ pub enum Kind {
     Content,
     /// The first frame of a file that follows another one: the length of that one.
     Begin,
+    /// A branch has read its shared log so far; gathered by nothing.
+    Cursor,
     /// Written by a later version; the code says whether this one may skip it.
     Unknown(u8),
 }
@@ -58,7 +60,8 @@ const SKIPPED: RangeInclusive<u8> = 0xC0..=0xDF;
 
 impl Kind {
     /// All kinds that this version writes.
-    pub(super) const ALL: [Kind; 6] = [Kind::Command, Kind::Mark, Kind::End, Kind::FileOp, Kind::Content, Kind::Begin];
+    pub(super) const ALL: [Kind; 7] =
+        [Kind::Command, Kind::Mark, Kind::End, Kind::FileOp, Kind::Content, Kind::Begin, Kind::Cursor];
 
     pub(super) fn code(self) -> u8 {
         match self {
@@ -68,6 +71,7 @@ impl Kind {
             Kind::FileOp => 0xA4,
             Kind::Content => 0xA5,
             Kind::Begin => 0xA6,
+            Kind::Cursor => 0xA7,
             Kind::Unknown(code) => code,
         }
     }
@@ -169,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_format_says_which_kinds_there_are() {
-        let names = ["command", "mark", "end", "edit", "content", "begin"];
+        let names = ["command", "mark", "end", "edit", "content", "begin", "cursor"];
         let used = Kind::ALL.map(Kind::code).into_iter().zip(names.map(str::to_owned)).collect();
         assert_eq!(crate::object::format_tables::table("Frames"), used);
     }

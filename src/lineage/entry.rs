@@ -58,10 +58,14 @@ pub enum EntryOp {
     Revert = 22,
     /// Earlier states went, since the disk was full.
     KeptDropped = 23,
+    /// Entries were appended to a shared log.
+    Append = 32,
+    /// Entries of a shared log were archived.
+    ArchiveLog = 33,
 }
 
 impl EntryOp {
-    const ALL: [(EntryOp, &'static str); 23] = [
+    const ALL: [(EntryOp, &'static str); 25] = [
         (EntryOp::Root, "root"),
         (EntryOp::Fork, "fork"),
         (EntryOp::Commit, "commit"),
@@ -85,6 +89,8 @@ impl EntryOp {
         (EntryOp::Embedder, "embedder"),
         (EntryOp::Revert, "revert"),
         (EntryOp::KeptDropped, "kept_dropped"),
+        (EntryOp::Append, "append"),
+        (EntryOp::ArchiveLog, "archive_log"),
     ];
 
     /// Returns the word that readers see.

@@ -124,7 +124,7 @@ fn label_key(op: EntryOp) -> &'static str {
         EntryOp::Config => "setting",
         EntryOp::Resolve => "id",
         EntryOp::Rename => "renamed_from",
-        EntryOp::Archive => "last_archived",
+        EntryOp::Archive | EntryOp::ArchiveLog => "last_archived",
         EntryOp::Embedder => "embedder",
         _ => "checkpoint",
     }

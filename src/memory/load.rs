@@ -129,6 +129,7 @@ impl JournalReading<'_> {
             Kind::Begin => self.log_tail.link = self.log_tail.tip,
             Kind::Command => self.transact(frame.payload)?,
             Kind::FileOp => self.log_tail.replay_edit(&mut self.catalog, self.source.trees, frame.payload)?,
+            Kind::Cursor => self.log_tail.replay_cursor(&mut self.catalog, frame.payload)?,
             Kind::Content => return self.log_tail.replay_content(&mut self.catalog, self.source.trees, &frame),
             Kind::End => {
                 let signature: &[u8; SIGNATURE_BYTES] = frame

@@ -41,15 +41,17 @@ pub struct FileLine {
 /// One record, or a passage of a file, that answers.
 #[derive(Clone, Debug)]
 pub struct Hit {
-    /// The record's id; empty for a passage.
+    /// The record's id; empty for a passage and an entry of a log.
     pub id: Arc<str>,
+    /// The number of an entry of a log.
+    pub entry_id: Option<u64>,
     /// Where the passage is, if it is one.
     pub file: Option<FileLine>,
     /// Larger is better.
     pub score: Score,
     /// Distance under the metric, where vectors were compared.
     pub distance: Option<f32>,
-    /// `branch`, `files`, or the name of another root branch.
+    /// `branch`, `log`, `files`, `log:NAME` for a closed log, or the name of another root branch.
     pub source: Arc<str>,
     /// Name path of the branch that wrote the version, or whose file it is.
     pub branch: Arc<str>,
@@ -110,6 +112,8 @@ struct HitLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    entry_id: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
@@ -158,7 +162,8 @@ impl Hit {
         let line = HitLine {
             q,
             rank,
-            id: self.file.is_none().then_some(&*self.id),
+            id: (self.file.is_none() && self.entry_id.is_none()).then_some(&*self.id),
+            entry_id: self.entry_id,
             path: self.file.as_ref().map(|file| &*file.path),
             line: self.file.as_ref().map(|file| file.line),
             score: self.score,

@@ -32,6 +32,8 @@ pub struct SearchSource {
     pub state: Arc<BranchVersion>,
     /// The vectors that an embedder made of its texts; of the dimension of its own vectors, if it has any.
     pub derived: Option<DerivedVectors>,
+    /// Whether its records are the entries of a log, whose ids are numbers.
+    pub is_log: bool,
 }
 
 /// What a query came to.
@@ -175,6 +177,13 @@ fn key<S>(found: &Scored<S>) -> HitKey {
     HitKey::Record(found.id.clone(), found.place)
 }
 
+/// Returns the metadata of an entry without what its log keeps there.
+fn without_own_keys(metadata: &str) -> Arc<str> {
+    let mut keys: serde_json::Map<String, Value> = serde_json::from_str(metadata).unwrap_or_default();
+    keys.retain(|key, _| !key.starts_with('@'));
+    Value::Object(keys).to_string().into()
+}
+
 /// Makes hits of rows.
 struct HitBuilder<'a> {
     places: &'a [SearchSource],
@@ -223,6 +232,7 @@ impl HitBuilder<'_> {
         let text = (source.read)(&row.segment, &row.place, row.inode)?;
         Ok(Hit {
             id: "".into(),
+            entry_id: None,
             file: Some(file),
             score,
             distance: None,
@@ -259,8 +269,26 @@ impl HitBuilder<'_> {
             None
         };
         let explain = self.query.explain.then(explain);
-        let source = self.places[place].source.clone();
-        Ok(Hit { id, file: None, score, distance, source, branch, text, metadata, vector, explain })
+        let SearchSource { source, is_log, .. } = &self.places[place];
+        let source = source.clone();
+        if *is_log {
+            let (entry_id, metadata) = (id.parse().ok(), without_own_keys(&metadata));
+            let id = "".into();
+            return Ok(Hit {
+                id,
+                entry_id,
+                file: None,
+                score,
+                distance,
+                source,
+                branch,
+                text,
+                metadata,
+                vector,
+                explain,
+            });
+        }
+        Ok(Hit { id, entry_id: None, file: None, score, distance, source, branch, text, metadata, vector, explain })
     }
 
     /// Fuses the two lists by their ranks.

@@ -120,7 +120,7 @@ pub struct Query {
     pub ef: Option<usize>,
     /// The earlier state of the branch that is asked: a label, an entry or a time; nothing for the present one.
     pub at: Option<String>,
-    /// What is searched, each named once: `branch`, `log`, `files`, or root branches by name.
+    /// What is searched, each named once: `branch`, `log`, `files`, root branches by name, or closed logs as `log:NAME`.
     pub scope: Vec<String>,
     /// Whether hits carry their vector.
     pub include_vector: bool,
@@ -178,6 +178,11 @@ impl Query {
             echo: shortened(line, ECHO_BYTES_MAX).to_owned(),
         };
         query.checked()
+    }
+
+    /// Tells whether it looks where queries look that do not say.
+    pub fn has_default_scope(&self) -> bool {
+        self.scope == default_scope()
     }
 
     /// Returns the query for some words alone, with everything else at its default.

@@ -50,7 +50,13 @@ fn content(memory: &Memory) -> Value {
         records.insert(path.clone(), stamps(memory, id));
         files.insert(path, paths(memory, id));
     });
-    json!({ "tip": memory.tip().to_string(), "heads": heads, "records": records, "files": files })
+    let (log, cursor) = (memory.shared_log(main_of(memory)).unwrap(), memory.cursor(main_of(memory)).unwrap());
+    let closed: Vec<String> =
+        memory.closed_logs(main_of(memory)).unwrap().iter().map(|name| name.to_string()).collect();
+    let lines = String::from_utf8(log.lines_after(log.entries() - 2, 2).unwrap()).unwrap();
+    let log =
+        json!({ "entries": log.entries(), "bytes": log.bytes(), "last": lines, "cursor": cursor, "closed": closed });
+    json!({ "tip": memory.tip().to_string(), "heads": heads, "records": records, "files": files, "log": log })
 }
 
 /// The number of records, and of some of them when they were made and changed. All documents are read.

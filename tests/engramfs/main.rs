@@ -70,6 +70,7 @@ mod reverts;
 /// Bytes that go wrong while a store is open.
 mod served;
 /// Random steps that fail, made fewer.
+mod shared_log;
 mod shrink;
 /// Room that comes back: packs that are thinned and combined.
 mod space;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::first_words;
 
 /// The keys of `status` in the order of interest; others follow after them.
-const ORDER: [&str; 27] = [
+const ORDER: [&str; 28] = [
     "path",
     "name",
     "parent",
@@ -32,6 +32,7 @@ const ORDER: [&str; 27] = [
     "conflicts",
     "log_entries",
     "unread",
+    "log_bytes",
     "index",
 ];
 

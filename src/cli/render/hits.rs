@@ -11,7 +11,7 @@ const TEXT_MAX: usize = 80;
 /// An answer for people.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RenderedHit {
-    /// One line a hit: rank, score, id or path and line, the first words.
+    /// One line a hit: rank, score, id, entry, or path and line, the first words.
     pub hits: String,
     /// What the header has to say beyond the hits; for standard error.
     pub remarks: Vec<String>,
@@ -40,10 +40,12 @@ pub fn render(answer: &str, coloured: bool) -> RenderedHit {
     RenderedHit { hits: hits.iter().map(line).collect(), remarks }
 }
 
-/// Returns a record's id, or where the passage of a file is, in the form that editors open.
+/// Returns a record's id, an entry's number, or where the passage of a file is, in the form that editors open.
 fn place(hit: &Value) -> String {
-    match (text(hit, "path"), hit.get("line").and_then(Value::as_u64)) {
-        (path, Some(line)) => format!("{path}:{line}"),
+    let number = |key: &str| hit.get(key).and_then(Value::as_u64);
+    match (text(hit, "path"), number("line"), number("entry_id")) {
+        (path, Some(line), _) => format!("{path}:{line}"),
+        (_, _, Some(entry)) => format!("{} {entry}", text(hit, "source")),
         _ => text(hit, "id").to_owned(),
     }
 }

@@ -6,7 +6,8 @@ use crate::fs::attr::{Attr, NEVER, STEADY};
 use crate::fs::config;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::MountContext;
-use crate::fs::node::{ControlNode, FsNode};
+use crate::fs::node::{ControlNode, FsNode, SharedNode};
+use crate::fs::shared_log::cursor_text;
 use crate::memory::{BranchId, BranchInfo, Document, Time, View};
 
 /// Returns how long a name leading to `node` may be kept.
@@ -14,7 +15,7 @@ pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
     match node {
         // Who opens it next may get another number.
         _ if node.stands_apart() => NEVER,
-        FsNode::Mount | FsNode::Control(..) | FsNode::Export(..) | FsNode::Setting(..) => STEADY,
+        FsNode::Mount | FsNode::Control(..) | FsNode::Export(..) | FsNode::Setting(..) | FsNode::Shared(..) => STEADY,
         // Root branches go by rmdir(2) alone, and the kernel sees that.
         FsNode::Branch(branch) if mount.memory.info(*branch).is_ok_and(|info| info.parent.is_none()) => STEADY,
         FsNode::Branch(_)
@@ -65,11 +66,32 @@ pub(super) fn attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr
             let size = mount.memory.snapshot(&view)?.export_length(*export);
             Ok(Attr { mode: 0o444, ..base.sized(size) })
         }
+        FsNode::Shared(_, shared) => shared_attr(mount, &view, base, shared),
         FsNode::Setting(_, setting) => {
             let value = mount.memory.setting(&view, *setting)?;
             Ok(base.sized(config::shown(&value).len() as u64))
         }
     }
+}
+
+fn shared_attr(mount: &MountContext, view: &View, base: Attr, node: &SharedNode) -> Result<Attr, Failure> {
+    let memory = &mount.memory;
+    let (size, changed) = match node {
+        SharedNode::Entries => {
+            let log = memory.shared_log(view.branch())?;
+            (log.bytes(), log.changed)
+        }
+        SharedNode::ClosedEntries(name) => {
+            let log = memory.closed_log(view.branch(), name)?;
+            (log.bytes(), log.changed)
+        }
+        SharedNode::Cursor => {
+            (cursor_text(memory, view.branch())?.len() as u64, memory.shared_log(view.branch())?.changed)
+        }
+        _ => (0, memory.shared_log(view.branch())?.changed),
+    };
+    let lifetime = if node.is_directory() { STEADY } else { NEVER };
+    Ok(Attr { mode: node.mode(), lifetime, ..base.sized(size).dated(changed) })
 }
 
 /// Returns the bits by which those enter who may read the branch.
@@ -130,6 +152,7 @@ fn fixed_size(mount: &MountContext, view: &View, info: &BranchInfo, fixed: Contr
         | ControlNode::Search
         | ControlNode::At
         | ControlNode::Exports
+        | ControlNode::Shared
         | ControlNode::Config => Ok(0),
     }
 }

@@ -9,13 +9,14 @@ use crate::fs::history_files::{EventsFile, LineageFile};
 use crate::fs::ingest::Ingest;
 use crate::fs::line_session::LineSession;
 use crate::fs::mount_context::{Caller, OpenContext, check_changeable};
-use crate::fs::node::{ControlNode, FsNode};
+use crate::fs::node::{ControlNode, FsNode, SharedNode};
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::query::QueryFile;
 use crate::fs::record_file::RecordFile;
 use crate::fs::refusal::ShapeRefusal;
 use crate::fs::rights::{READ, SEARCH};
 use crate::fs::search;
+use crate::fs::shared_log::{self, CursorFile, EntriesFile, cursor_text};
 use crate::fs::static_file::{ExportFile, StaticFile};
 use crate::fs::temporary::TemporaryFile;
 use crate::memory::{Document, HistoryFile, LiveStatus, View};
@@ -53,6 +54,7 @@ impl ControlNodeOps<'_> {
                 return Err(Errno::EISDIR.into());
             }
             FsNode::Control(_, fixed) => self.fixed_file(*fixed, place, flags)?,
+            FsNode::Shared(_, shared) => shared_file(shared, place, flags)?,
             FsNode::Record(_, id) if flags.write => Box::new(RecordFile::open(place.clone(), id, flags.append)?),
             FsNode::Record(view, id) => frozen(memory.snapshot(view)?.get(id)?.ok_or(Errno::ENOENT)?.to_document())?,
             FsNode::Temporary(_, number) => {
@@ -120,6 +122,7 @@ impl ControlNodeOps<'_> {
             | ControlNode::Search
             | ControlNode::At
             | ControlNode::Exports
+            | ControlNode::Shared
             | ControlNode::Config => {
                 return Err(Errno::EISDIR.into());
             }
@@ -127,9 +130,33 @@ impl ControlNodeOps<'_> {
     }
 }
 
+fn shared_file(node: &SharedNode, place: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
+    Ok(match node {
+        SharedNode::Append => {
+            if flags.write {
+                place.check_writable()?;
+            }
+            Box::new(LineSession::new(place.clone(), shared_log::Append))
+        }
+        SharedNode::Cursor if flags.write => Box::new(CursorFile::open(place.clone())?),
+        _ if flags.write => return Err(generated(place)),
+        SharedNode::Cursor => {
+            Box::new(StaticFile(place.counted(cursor_text(place.memory(), place.branch())?.into_bytes())?))
+        }
+        SharedNode::Entries => Box::new(EntriesFile::open(place.clone(), None)?),
+        SharedNode::ClosedEntries(log) => Box::new(EntriesFile::open(place.clone(), Some(log))?),
+        SharedNode::Unread | SharedNode::After(_) | SharedNode::Last(_) => Box::new(StaticFile(place.log_lines(node)?)),
+        SharedNode::Log
+        | SharedNode::AfterFolder
+        | SharedNode::LastFolder
+        | SharedNode::ClosedFolder
+        | SharedNode::Closed(_) => return Err(Errno::EISDIR.into()),
+    })
+}
+
 /// Returns why a generated file is not opened for writing.
 fn generated(place: &OpenContext) -> Failure {
-    let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/";
+    let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/, entries to shared/log/append";
     place.check_writable().err().unwrap_or_else(|| ShapeRefusal::Generated { hint }.into())
 }
 

@@ -173,6 +173,7 @@ impl NodeOperations for ControlNodeOps<'_> {
             FsNode::Branch(_) => Err(ShapeRefusal::BranchExists(name.to_string_lossy().into_owned()).into()),
             FsNode::Control(..)
             | FsNode::Setting(..)
+            | FsNode::Shared(..)
             | FsNode::Export(..)
             | FsNode::Checkpoint { .. }
             | FsNode::At { .. } => Err(fixed(self.node)),

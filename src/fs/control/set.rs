@@ -7,7 +7,7 @@ use super::attr::attr;
 use crate::fs::attr::AttrChanges;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::Caller;
-use crate::fs::node::{ControlNode, FsNode};
+use crate::fs::node::{ControlNode, FsNode, SharedNode};
 use crate::fs::refusal::ShapeRefusal;
 use crate::fs::temporary::Temporary;
 use crate::memory::{BranchId, View};
@@ -21,7 +21,9 @@ impl ControlNodeOps<'_> {
             FsNode::Temporary(branch, number) => {
                 self.temporary(*branch, *number)?.resize(length, self.fs.mount.memory.now())
             }
-            FsNode::Control(_, ControlNode::Ingest | ControlNode::Ctl) | FsNode::Setting(..) => Ok(()),
+            FsNode::Control(_, ControlNode::Ingest | ControlNode::Ctl)
+            | FsNode::Setting(..)
+            | FsNode::Shared(_, SharedNode::Append | SharedNode::Cursor) => Ok(()),
             FsNode::Record(..) => Err(ShapeRefusal::Truncate.into()),
             _ => Err(ShapeRefusal::Generated { hint: "it changes with the branch" }.into()),
         }

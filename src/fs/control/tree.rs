@@ -6,7 +6,7 @@ use crate::fs::directory::{ListName, Listing, More, Records};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::files::Area;
 use crate::fs::mount_context::MountContext;
-use crate::fs::node::{ControlNode, FsNode, NAME_BYTES_MAX, exports};
+use crate::fs::node::{ControlNode, FsNode, NAME_BYTES_MAX, SharedNode, exports};
 use crate::memory::{BranchId, FILES_ROOT, Kind, Revision, Setting, Time, View};
 
 /// Returns what stands at `name` in the directory `parent`; ENOENT, ENOTDIR, ENAMETOOLONG.
@@ -29,6 +29,9 @@ pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Resul
             }
         }
         FsNode::Control(view, fixed) => find_inside(mount, view, *fixed, name)?,
+        FsNode::Shared(view, shared) => {
+            find_shared(mount, view, shared, name)?.map(|found| FsNode::Shared(view.clone(), found))
+        }
         FsNode::Record(..)
         | FsNode::File(..)
         | FsNode::Temporary(..)
@@ -51,6 +54,7 @@ fn find_inside(mount: &MountContext, view: &View, fixed: ControlNode, name: &str
         (ControlNode::Branches | ControlNode::Checkpoints | ControlNode::At, View::Checkpoint(..) | View::At(..)) => {
             None
         }
+        (ControlNode::Shared, _) => (name == "log").then(|| FsNode::Shared(view.clone(), SharedNode::Log)),
         (ControlNode::Search, _) => Some(FsNode::Query(view.clone(), name.into())),
         (ControlNode::Exports, _) => exports()
             .find_map(|(known, export)| (known == name).then_some(export))
@@ -70,6 +74,58 @@ fn find_inside(mount: &MountContext, view: &View, fixed: ControlNode, name: &str
         }
     };
     Ok(found)
+}
+
+/// Returns what stands at a name in a folder of `shared/`.
+fn find_shared(
+    mount: &MountContext,
+    view: &View,
+    folder: &SharedNode,
+    name: &str,
+) -> Result<Option<SharedNode>, Failure> {
+    let number = || name.parse::<u64>().ok().filter(|number| number.to_string() == name);
+    Ok(match folder {
+        SharedNode::Log => SharedNode::log_files().find_map(|(known, node)| (known == name).then_some(node)),
+        SharedNode::AfterFolder => {
+            let entries = mount.memory.shared_log(view.branch())?.entries();
+            number().filter(|entry| *entry <= entries).map(SharedNode::After)
+        }
+        SharedNode::LastFolder => number().filter(|count| *count > 0).map(SharedNode::Last),
+        SharedNode::ClosedFolder => {
+            let names = mount.memory.closed_logs(view.branch())?;
+            names.into_iter().find(|known| **known == *name).map(SharedNode::Closed)
+        }
+        SharedNode::Closed(log) => (name == "entries.jsonl").then(|| SharedNode::ClosedEntries(log.clone())),
+        _ => return Err(Errno::ENOTDIR.into()),
+    })
+}
+
+fn list_shared(mount: &MountContext, view: &View, folder: &SharedNode) -> Result<Vec<ListName>, Failure> {
+    let node = |label: &str, node: SharedNode| name(label, FsNode::Shared(view.clone(), node));
+    Ok(match folder {
+        SharedNode::Log => SharedNode::log_files().map(|(label, shared)| node(label, shared)).collect(),
+        SharedNode::ClosedFolder => {
+            let names = mount.memory.closed_logs(view.branch())?;
+            names.into_iter().map(|label| node(&label, SharedNode::Closed(label.clone()))).collect()
+        }
+        SharedNode::Closed(log) => vec![node("entries.jsonl", SharedNode::ClosedEntries(log.clone()))],
+        // They have a name for each number.
+        SharedNode::AfterFolder | SharedNode::LastFolder => Vec::new(),
+        _ => return Err(Errno::ENOTDIR.into()),
+    })
+}
+
+/// Returns the folder of `shared/` that holds a node.
+fn parent_in_shared(view: &View, node: &SharedNode) -> FsNode {
+    let folder = match node {
+        SharedNode::Log => return FsNode::Control(view.clone(), ControlNode::Shared),
+        SharedNode::After(_) => SharedNode::AfterFolder,
+        SharedNode::Last(_) => SharedNode::LastFolder,
+        SharedNode::Closed(_) => SharedNode::ClosedFolder,
+        SharedNode::ClosedEntries(log) => SharedNode::Closed(log.clone()),
+        _ => SharedNode::Log,
+    };
+    FsNode::Shared(view.clone(), folder)
 }
 
 fn temporary(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Option<FsNode> {
@@ -123,6 +179,7 @@ fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
         FsNode::Query(view, _) => FsNode::Control(view.clone(), ControlNode::Search),
         FsNode::Export(view, _) => FsNode::Control(view.clone(), ControlNode::Exports),
         FsNode::Setting(view, _) => FsNode::Control(view.clone(), ControlNode::Config),
+        FsNode::Shared(view, shared) => parent_in_shared(view, shared),
     }
 }
 
@@ -159,6 +216,7 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
             more = More::Records(Records::new(view.clone(), mount.memory.snapshot(view)?));
         }
         FsNode::Control(view, fixed) => names.extend(list_inside(mount, view, *fixed)?),
+        FsNode::Shared(view, shared) => names.extend(list_shared(mount, view, shared)?),
         FsNode::Record(..)
         | FsNode::File(..)
         | FsNode::Temporary(..)
@@ -184,6 +242,7 @@ fn list_inside(mount: &MountContext, view: &View, fixed: ControlNode) -> Result<
             let node = |label: &str| checkpoint(mount, *branch, label).ok().flatten();
             labels.iter().filter_map(|label| Some(name(label, node(label)?))).collect()
         }
+        (ControlNode::Shared, _) => vec![name("log", FsNode::Shared(view.clone(), SharedNode::Log))],
         (ControlNode::Exports, _) => {
             exports().map(|(label, export)| name(label, FsNode::Export(view.clone(), export))).collect()
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::settings::Settings;
+use super::shared_log::{LogCursor, LogTotals};
 use crate::branch::BranchVersion;
 use crate::lineage::Side;
 use crate::memory::Error;
@@ -27,6 +28,8 @@ pub struct Checkpoint {
     pub time: Time,
     /// What was said about it.
     pub text: Arc<str>,
+    /// How far the branch had read the shared log.
+    pub cursor: LogCursor,
 }
 
 /// Where a rollback or a fork takes a state from.
@@ -47,6 +50,8 @@ pub struct SourceState {
     pub base: Arc<BranchVersion>,
     /// The entry that took the checkpoint; 0 where it is none.
     pub taken: u64,
+    /// How far the branch had read the shared log; none where it is no checkpoint's state.
+    pub cursor: Option<LogCursor>,
 }
 
 impl StateSource {
@@ -80,7 +85,7 @@ impl PartialEq for Checkpoint {
     fn eq(&self, other: &Checkpoint) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
             && Arc::ptr_eq(&self.base, &other.base)
-            && (self.seq, self.time, &self.text) == (other.seq, other.time, &other.text)
+            && (self.seq, self.time, &self.text, self.cursor) == (other.seq, other.time, &other.text, other.cursor)
     }
 }
 
@@ -159,6 +164,14 @@ pub struct Branch {
     pub base_seq: u64,
     /// Of a root branch: whether a vector was ever written below it, which fixes `dim` and `metric`.
     pub vectors_fixed: bool,
+    /// The branch that holds the entries of its own shared log, once there are some.
+    pub log: Option<BranchId>,
+    /// What it holds, where it is itself that branch.
+    pub entries: Option<LogTotals>,
+    /// The logs of branches below it that have ended, by `NAME@SEQ`, where it has a log of its own.
+    pub closed_logs: OrdMap<Arc<str>, BranchId>,
+    /// How far it has read the shared log.
+    pub cursor: LogCursor,
 }
 
 impl Branch {
@@ -204,6 +217,10 @@ impl Branch {
             state_seq: id.0,
             base_seq: id.0,
             vectors_fixed: false,
+            log: None,
+            entries: None,
+            closed_logs: OrdMap::new(),
+            cursor: parent.map_or_else(LogCursor::default, |parent| parent.cursor),
         }
     }
 

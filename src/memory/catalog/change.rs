@@ -7,6 +7,7 @@ use imbl::OrdMap;
 use super::branch::name_path;
 use super::branch_files::files_held;
 use super::settings::Setting;
+use super::shared_log::{LogCursor, LogTotals};
 use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, LineageStart, Resolution};
 use crate::branch::{BranchVersion, RetainedState, StateKey};
 use crate::lineage::EntryOp;
@@ -45,6 +46,10 @@ pub enum CatalogChange {
     PurgedStates(Vec<(StateKey, RetainedState)>, Vec<Hash>),
     /// What lies behind this time in the future was left and changed at this time.
     Clock(Time),
+    /// A branch that holds the entries of a log holds these from now on.
+    Log(BranchId, LogTotals),
+    /// A branch has read so far.
+    Cursor(BranchId, LogCursor),
     /// The lineage begins elsewhere.
     Begin(LineageStart),
 }
@@ -52,7 +57,7 @@ pub enum CatalogChange {
 /// Returns the branches that are others behind an entry than before it, each once.
 fn changed_by(branch: BranchId, op: EntryOp, steps: &[CatalogChange]) -> Vec<BranchId> {
     let changed = |step: &CatalogChange| match step {
-        CatalogChange::Add(branch) => Some(branch.id),
+        CatalogChange::Add(branch) => branch.entries.is_none().then_some(branch.id),
         CatalogChange::State(id, _) | CatalogChange::Base(id, _) => Some(*id),
         _ => None,
     };
@@ -71,13 +76,15 @@ fn is_revertible(op: EntryOp) -> bool {
 impl Catalog {
     /// Carries out the steps of an entry about `branch` with that `seq` and time.
     pub fn apply(&mut self, branch: BranchId, op: EntryOp, steps: Vec<CatalogChange>, seq: u64, time: Time) {
-        let changed = changed_by(branch, op, &steps);
+        let mut changed = changed_by(branch, op, &steps);
+        // What was appended to a log stays: it has no earlier states.
+        changed.retain(|id| self.branches.get(id).is_none_or(|branch| branch.entries.is_none()));
         if is_revertible(op) {
             changed.iter().filter_map(|id| self.branches.get(id)).for_each(|branch| self.retained.pin(branch));
         }
         for step in &steps {
             if let CatalogChange::State(id, state) = step
-                && let Some(branch) = self.branches.get(id)
+                && let Some(branch) = self.branches.get(id).filter(|branch| branch.entries.is_none())
             {
                 let deletes = op == EntryOp::Commit && state.totals().records < branch.state.totals().records;
                 self.retained.track_deletes(branch, deletes);
@@ -99,7 +106,7 @@ impl Catalog {
         }
     }
 
-    fn step(&mut self, step: CatalogChange, seq: u64, time: Time) {
+    pub(super) fn step(&mut self, step: CatalogChange, seq: u64, time: Time) {
         match step {
             CatalogChange::Add(branch) => self.add(*branch, seq),
             CatalogChange::Remove(id) => self.remove(id, seq),
@@ -134,6 +141,8 @@ impl Catalog {
             CatalogChange::Set(id, setting, value) => {
                 self.touch(id, seq, |branch| branch.settings = branch.settings.with(setting, &value));
             }
+            CatalogChange::Log(id, totals) => self.touch(id, seq, |branch| branch.entries = Some(totals)),
+            CatalogChange::Cursor(id, cursor) => self.touch(id, seq, |branch| branch.cursor = cursor),
             CatalogChange::Fix(id) => self.touch(id, seq, |branch| branch.vectors_fixed = true),
             CatalogChange::Mode(id, mode) => self.touch(id, seq, |branch| branch.mode = mode),
             CatalogChange::Owner(id, uid) => self.give(id, uid, seq),
@@ -186,6 +195,7 @@ impl Catalog {
             None => {
                 self.roots.insert(branch.name.clone(), branch.id);
             }
+            Some(parent) if branch.entries.is_some() => self.touch(parent, seq, |owner| owner.log = Some(branch.id)),
             Some(parent) => self.touch(parent, seq, |parent| {
                 parent.children.insert(branch.name.clone(), branch.id);
             }),
@@ -197,7 +207,10 @@ impl Catalog {
         let Some(branch) = self.branches.remove(&id) else { return };
         self.held.replace(branch.uid, files_held(&branch), 0);
         self.numbers.free(branch.number);
+        self.close_log(&branch, seq);
         match branch.parent {
+            // One that ended with the branch above, of which nothing is left.
+            Some(_) if branch.entries.is_some() => {}
             None => {
                 self.roots.remove(&branch.name);
             }
@@ -228,7 +241,7 @@ impl Catalog {
             let Some(branch) = self.branches.get(&id) else { continue };
             let path =
                 name_path(branch.parent.and_then(|id| self.branches.get(&id)).map(|parent| &**parent), &branch.name);
-            left.extend(branch.children.values());
+            left.extend(branch.children.values().chain(branch.closed_logs.values()).chain(&branch.log));
             if let Some(branch) = self.branches.get_mut(&id) {
                 branch.make_mut().path = path;
             }

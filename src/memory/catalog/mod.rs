@@ -12,6 +12,7 @@ mod reachable;
 mod retained;
 mod revision;
 pub mod settings;
+pub mod shared_log;
 mod view;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::memory::{BranchError, Error};
 use crate::object::Hash;
 use branch_files::Holdings;
 use settings::{Setting, Settings};
+use shared_log::OWN_LOG;
 
 pub use branch::{Branch, BranchId, BranchRef, Checkpoint, Resolution, SourceState, StateSource};
 pub(in crate::memory) use branch_files::{given, without_orphans};
@@ -85,12 +87,12 @@ impl Catalog {
     pub fn source(&self, branch: &Branch, source: &StateSource) -> Result<SourceState, Error> {
         match source {
             StateSource::Checkpoint(label) => {
-                let Checkpoint { state, base, seq, .. } = branch.checkpoint(label)?;
-                Ok(SourceState { state: state.clone(), base: base.clone(), taken: *seq })
+                let Checkpoint { state, base, seq, cursor, .. } = branch.checkpoint(label)?;
+                Ok(SourceState { state: state.clone(), base: base.clone(), taken: *seq, cursor: Some(*cursor) })
             }
             StateSource::Entry(entry) if *entry == branch.state_entry => {
                 let (state, base) = (without_orphans(&branch.state), branch.base.clone());
-                Ok(SourceState { state, base, taken: *entry })
+                Ok(SourceState { state, base, taken: *entry, cursor: None })
             }
             StateSource::Entry(entry) => self.kept_state(branch.id, branch.uid, *entry),
             StateSource::Ended(entry) => {
@@ -104,7 +106,7 @@ impl Catalog {
     pub fn kept_state(&self, branch: BranchId, owner: u32, entry: u64) -> Result<SourceState, Error> {
         let found = self.retained.find(branch, entry)?.ok_or_else(|| Error::NotKept(entry.to_string()))?;
         let state = given(&found.state, found.owner, owner);
-        Ok(SourceState { state, base: found.base, taken: entry })
+        Ok(SourceState { state, base: found.base, taken: entry, cursor: None })
     }
 
     /// Returns a branch to hold on to, or the error that it is gone.
@@ -141,6 +143,9 @@ impl Catalog {
         let value = settings.get(setting);
         if setting == Setting::Agent && value.is_empty() {
             return Ok(self.user(branch.uid));
+        }
+        if setting == Setting::Log && branch.parent.is_none() {
+            return Ok(OWN_LOG.into());
         }
         if setting == Setting::Embedder {
             return Ok(EmbedderRecord::parse_head(value).map_or_else(|| "".into(), |record| record.shown().into()));

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use super::embedder_record::EmbedderRecord;
 use super::quota::Quota;
 use super::retained::Retention;
+use super::shared_log::OWN_LOG;
 use crate::memory::SettingError;
 use crate::merge::Strategy;
 use crate::merge::files::{DEFAULT_RULES, Rules};
@@ -47,11 +48,13 @@ pub enum Setting {
     Embedder,
     /// Of earlier states that lie within so long the newest stays.
     KeepEvery,
+    /// Whose shared log the branch has.
+    Log,
 }
 
 impl Setting {
     /// All settings, in the order of their codes.
-    pub const ALL: [Setting; 16] = [
+    pub const ALL: [Setting; 17] = [
         Setting::Strategy,
         Setting::Rules,
         Setting::Dim,
@@ -68,6 +71,7 @@ impl Setting {
         Setting::Language,
         Setting::Embedder,
         Setting::KeepEvery,
+        Setting::Log,
     ];
 
     /// Returns the number that stored settings and log records have for it. A number is never given to another setting.
@@ -100,6 +104,7 @@ impl Setting {
             Setting::Language => "language",
             Setting::Embedder => "embedder",
             Setting::KeepEvery => "keep_every",
+            Setting::Log => "log",
         }
     }
 
@@ -124,6 +129,7 @@ impl Setting {
             Setting::KeepEvery => "1m",
             Setting::ScratchSize => "64M",
             Setting::Language => "en",
+            Setting::Log => INHERITED_LOG,
             Setting::Dim | Setting::Agent | Setting::Session | Setting::Task => "",
             Setting::Approvers | Setting::Ttl | Setting::Quota | Setting::Embedder => "",
         }
@@ -142,6 +148,8 @@ impl Setting {
     }
 }
 
+/// The value of `config/log` by which a branch has the log of its parent.
+pub const INHERITED_LOG: &str = "inherit";
 /// Longest agent, session or task, in bytes.
 const LABEL_BYTES_MAX: usize = 200;
 /// Most that `scratch/` may hold, in bytes.
@@ -348,6 +356,7 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
         Setting::Language if value != "none" && Language::of_code(value).is_none() => {
             bad("none, or one of ar da de el en es fi fr hu it nl no pt ro ru sv ta tr")
         }
+        Setting::Log if value != OWN_LOG && value != INHERITED_LOG => bad("own or inherit"),
         Setting::Rules if value.len() > RULES_BYTES_MAX => bad("rules of up to 64 KiB"),
         Setting::Rules => Ok(Rules::parse(value).map(|_| value.to_owned())?),
         _ => Ok(value.to_owned()),

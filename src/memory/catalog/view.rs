@@ -47,7 +47,7 @@ impl<'a> ResolvedView<'a> {
             View::Checkpoint(_, label) => StateSource::Checkpoint(label.clone()),
             View::At(_, entry) => StateSource::Entry(*entry),
         };
-        let SourceState { state, base, taken } = catalog.source(branch, &source)?;
+        let SourceState { state, base, taken, .. } = catalog.source(branch, &source)?;
         Ok(ResolvedView { branch, state, base, until: Some(taken) })
     }
 }

@@ -10,6 +10,7 @@ use super::merge_outcome::{MergeOutcome, RollbackOutcome};
 use super::purge_selection::PurgeSelection;
 
 use crate::memory::catalog::settings::{Setting, Settings};
+use crate::memory::catalog::shared_log::{LogCursor, LogTotals};
 use crate::memory::catalog::{BranchId, Resolution, StateSource};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::record::RecordContent;
@@ -38,6 +39,31 @@ pub enum RecordChange {
         /// The record's id.
         id: Arc<str>,
     },
+    /// The branch has read its shared log so far.
+    Cursor(LogCursor),
+}
+
+/// What comes to a shared log.
+#[derive(Clone, Debug)]
+pub struct LogGrowth {
+    /// What it holds then.
+    pub totals: LogTotals,
+    /// The entries, and what is remembered of their `event_id`s.
+    pub changes: Vec<RecordChange>,
+}
+
+impl LogGrowth {
+    fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
+        self.totals.write(out).number(self.changes.len() as u64);
+        self.changes.iter().for_each(|change| change.write(out));
+        out
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<LogGrowth, CodecError> {
+        let totals = LogTotals::read(input)?;
+        let changes = (0..input.length()?).map(|_| RecordChange::read(input)).collect::<Result<_, _>>()?;
+        Ok(LogGrowth { totals, changes })
+    }
 }
 
 /// What is done.
@@ -66,6 +92,8 @@ pub enum Command {
         label: Arc<str>,
         /// What is said about it.
         text: Arc<str>,
+        /// What that becomes in the shared log.
+        log: Option<LogGrowth>,
     },
     /// A checkpoint is deleted.
     Uncheckpoint(BranchId, Arc<str>),
@@ -113,6 +141,22 @@ pub enum Command {
     Embedder(BranchId, Arc<str>),
     /// Records and files go for good, from a branch and all that hold the same.
     Purge(BranchId, Arc<PurgeSelection>),
+    /// Entries are appended to a shared log.
+    Append {
+        /// The branch whose log it is.
+        owner: BranchId,
+        /// The branch through which they come.
+        via: BranchId,
+        /// What comes.
+        growth: LogGrowth,
+    },
+    /// Entries of a shared log are archived.
+    ArchiveLog {
+        /// The branch whose log it is.
+        owner: BranchId,
+        /// What the log holds then.
+        totals: LogTotals,
+    },
     /// Entries up to a number, whose last has that hash, are in a file of their own.
     Archive(u64, Hash),
 }
@@ -126,6 +170,7 @@ impl Command {
             Command::Config(_, setting, _) => matches!(setting, Setting::Keep | Setting::Ttl),
             Command::Discard(_)
             | Command::Archive(..)
+            | Command::ArchiveLog { .. }
             | Command::Files(..)
             | Command::KeptDropped(_)
             | Command::Purge(..)
@@ -177,6 +222,8 @@ mod code {
     pub const EMBEDDER: u8 = 25;
     pub const REVERT: u8 = 26;
     pub const KEPT_DROPPED: u8 = 27;
+    pub const APPEND: u8 = 32;
+    pub const ARCHIVE_LOG: u8 = 33;
 }
 
 impl LogRecord {
@@ -234,6 +281,8 @@ impl Command {
             Command::Purge(..) => code::PURGE,
             Command::Archive(..) => code::ARCHIVE,
             Command::Embedder(..) => code::EMBEDDER,
+            Command::Append { .. } => code::APPEND,
+            Command::ArchiveLog { .. } => code::ARCHIVE_LOG,
         }
     }
 
@@ -261,7 +310,10 @@ impl Command {
                 out.number(branch.0).hash(segment).number(deletes.len() as u64);
                 deletes.iter().fold(out, |out, id| out.text(id))
             }
-            Command::Checkpoint { branch, label, text } => out.number(branch.0).text(label).text(text),
+            Command::Checkpoint { branch, label, text, log } => {
+                out.number(branch.0).text(label).text(text).byte(u8::from(log.is_some()));
+                log.iter().fold(out, |out, log| log.write(out))
+            }
             Command::Merge(branch, merge, outcome) => {
                 out.number(branch.0);
                 if let MergeKind::Revert(entries) = merge {
@@ -287,6 +339,8 @@ impl Command {
             Command::Mode(branch, number) | Command::Owner(branch, number) => {
                 out.number(branch.0).number(u64::from(*number))
             }
+            Command::Append { owner, via, growth } => growth.write(out.number(owner.0).number(via.0)),
+            Command::ArchiveLog { owner, totals } => totals.write(out.number(owner.0)),
             Command::Purge(branch, selection) => selection.write(out.number(branch.0)),
             Command::Archive(last, hash) => out.number(*last).hash(hash),
             Command::Resolve { branch, id, resolution } => {
@@ -327,7 +381,9 @@ impl Command {
             }
             code::CHECKPOINT => {
                 let label = input.text()?.into();
-                Command::Checkpoint { branch, label, text: input.text()?.into() }
+                let (text, has_log) = (input.text()?.into(), input.byte()? == 1);
+                let log = has_log.then(|| LogGrowth::read(input)).transpose()?;
+                Command::Checkpoint { branch, label, text, log }
             }
             code::UNCHECKPOINT => Command::Uncheckpoint(branch, input.text()?.into()),
             code::ROLLBACK => Command::Rollback(branch, read_source(input)?),
@@ -360,6 +416,10 @@ impl Command {
             }
             code::REFUSE => Command::Refuse(branch, input.text()?.into()),
             code::KEPT_DROPPED => Command::KeptDropped(branch),
+            code::ARCHIVE_LOG => Command::ArchiveLog { owner: branch, totals: LogTotals::read(input)? },
+            code::APPEND => {
+                Command::Append { owner: branch, via: BranchId(input.number()?), growth: LogGrowth::read(input)? }
+            }
             code::EMBEDDER => Command::Embedder(branch, input.text()?.into()),
             code => return Err(CodecError::Code(code)),
         })
@@ -386,6 +446,7 @@ mod flag {
     pub const TEXT: u8 = 4;
     pub const FROM: u8 = 8;
     pub const VECTOR_STALE: u8 = 16;
+    pub const CURSOR: u8 = 32;
 }
 
 impl RecordChange {
@@ -393,6 +454,9 @@ impl RecordChange {
         match self {
             RecordChange::Delete { id } => {
                 out.byte(0).text(id);
+            }
+            RecordChange::Cursor(cursor) => {
+                cursor.write(out.byte(flag::CURSOR));
             }
             RecordChange::Put { id, content, vector_stale, from } => {
                 let on = |there: bool, flag: u8| if there { flag } else { 0 };
@@ -413,6 +477,9 @@ impl RecordChange {
 
     fn read(input: &mut Reader<'_>) -> Result<RecordChange, CodecError> {
         let flags = input.byte()?;
+        if flags == flag::CURSOR {
+            return Ok(RecordChange::Cursor(LogCursor::read(input)?));
+        }
         let id = input.text()?.into();
         if flags & flag::PUT == 0 {
             return Ok(RecordChange::Delete { id });

@@ -2,6 +2,7 @@
 
 mod branch;
 mod embedder;
+mod log;
 mod merge;
 mod purge;
 mod record;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 pub use branch::{BranchError, SettingError};
 pub use embedder::EmbedderError;
+pub use log::LogError;
 pub use merge::{MergeError, RuleRefusal};
 pub use purge::PurgeError;
 pub use record::RecordError;
@@ -199,6 +201,9 @@ pub enum Error {
     /// A merge is not done.
     #[error(transparent)]
     Merge(#[from] MergeError),
+    /// Something is not done to a shared log.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// A purge is not done.
     #[error(transparent)]
     Purge(#[from] PurgeError),
@@ -310,6 +315,7 @@ impl Error {
             Error::Branch(error) => error.advice(),
             Error::Setting(error) => error.advice(),
             Error::Merge(error) => error.advice(),
+            Error::Log(error) => error.advice(),
             Error::Purge(error) => error.advice(),
             Error::Rule(error) => error.advice(),
             Error::Open(error) => error.advice(),

@@ -63,6 +63,20 @@ fn of_memory() -> Vec<Error> {
         RuleRefusal::Append { path: text(), pattern: text() }.into(),
         ClockError::Set { way: "back", days: 2 }.into(),
         ClockError::Ended.into(),
+        LogError::TooLong(1).into(),
+        LogError::TooMany(1).into(),
+        LogError::NotJson(Arc::new(serde_json::from_str::<u8>("x").unwrap_err())).into(),
+        LogError::NotAnEntry(Arc::new(serde_json::from_str::<u8>("x").unwrap_err())).into(),
+        LogError::NoText.into(),
+        LogError::Label("kind").into(),
+        LogError::Key(text()).into(),
+        LogError::NotOwner { uid: 1, path: text() }.into(),
+        LogError::Beyond { entries: 1, asked: text() }.into(),
+        LogError::NotOwn { path: text(), owner: text() }.into(),
+        LogError::NotArchived { path: text(), entries: 1 }.into(),
+        LogError::InUse(text()).into(),
+        LogError::OfRoot.into(),
+        LogError::NoClosed(text()).into(),
         PurgeError::Item(text()).into(),
         PurgeError::TooMany { named: 2, limit: 1 }.into(),
         PurgeError::NothingFound(text()).into(),
@@ -169,6 +183,7 @@ const CODES: &str = "\
 append_rule NotPermitted
 archived NotFound
 bad_document Invalid
+bad_entry Invalid
 bad_item Invalid
 bad_name Invalid
 bad_pattern Invalid
@@ -176,6 +191,7 @@ bad_question Invalid
 bad_rules Invalid
 bad_scope Invalid
 bad_setting Invalid
+beyond_the_log Invalid
 branch_moves Busy
 busy Busy
 changed Busy
@@ -187,6 +203,7 @@ disk Full
 disk Io
 embedder_missing Busy
 empty_record Invalid
+entry_too_long TooLarge
 exists Exists
 fixed Busy
 folder_in_the_way Invalid
@@ -201,6 +218,8 @@ kept_dropped Full
 key Damaged
 key Denied
 locked Locked
+log_in_use Busy
+log_not_archived NotEmpty
 main_stays NotPermitted
 memory_full Full
 memory_share Quota
@@ -214,13 +233,16 @@ no_such_branch NotFound
 no_such_checkpoint NotFound
 no_such_entry NotFound
 no_such_hash NotFound
+no_such_log NotFound
 no_such_record NotFound
 no_such_state NotFound
 no_such_store NotFound
 not_a_store Invalid
+not_branch_owner Denied
 not_finite Invalid
 not_json Invalid
 not_kept NotFound
+not_own_log Invalid
 not_owner NotPermitted
 not_revertible Invalid
 nothing_to_purge NotFound
@@ -240,6 +262,7 @@ timeout Timeout
 too_large TooLarge
 too_large_to_show TooLarge
 too_many_changes Invalid
+too_many_entries Invalid
 too_many_names TooLarge
 two_sources Invalid
 unit_in_use Busy

@@ -146,14 +146,12 @@ impl Memory {
         let claim = self.storage.file_index.claim(files.pending(), purges, STEP);
         let bytes = claim.contents.iter().map(IndexableContent::bytes).sum();
         if claim.contents.is_empty() {
-            // Questions leave what is large.
-            self.merge_in_memory(u64::MAX)?;
             return Ok(false);
         }
         self.admission.budget.admit(bytes)?;
         let indexed = index_contents(claim.contents.clone(), self.packs());
         self.storage.file_index.publish(claim, indexed);
-        self.merge_in_memory(u64::MAX)?;
+        self.merge_in_memory()?;
         Ok(true)
     }
 
@@ -167,10 +165,10 @@ impl Memory {
         Ok(self.is_read_only() || !takes_much())
     }
 
-    /// Makes one segment of many of about one size in memory, if that is no more than so many bytes.
-    pub(in crate::memory) fn merge_in_memory(&self, most: u64) -> Result<(), Error> {
+    /// Makes one segment of many small ones in memory.
+    pub(in crate::memory) fn merge_in_memory(&self) -> Result<(), Error> {
         let due = to_merge(in_memory(&self.storage.file_index.set()).into_iter());
-        if !due.is_empty() && due.iter().map(|segment| segment.bytes()).sum::<u64>() <= most {
+        if !due.is_empty() {
             let merged = merge_segments(&due, |_| true)?;
             self.storage.file_index.replace(&due, merged);
         }

@@ -47,7 +47,7 @@ impl Rollback {
         most: usize,
     ) -> Result<Rollback, PlanError> {
         let branch = context.catalog.branch_ref(branch)?;
-        let SourceState { state: wanted, base: wanted_base, taken } = context.catalog.source(branch, source)?;
+        let SourceState { state: wanted, base: wanted_base, taken, .. } = context.catalog.source(branch, source)?;
         let (state, base, counts, files) = match patterns {
             None => {
                 let (state, counts) = whole(branch, &wanted, context.time, most)?;
@@ -82,7 +82,7 @@ impl Rollback {
         outcome: &Arc<RollbackOutcome>,
     ) -> Result<Rollback, Error> {
         let branch = context.catalog.branch_ref(branch)?;
-        let SourceState { state: wanted, base: wanted_base, taken } = context.catalog.source(branch, source)?;
+        let SourceState { state: wanted, base: wanted_base, taken, .. } = context.catalog.source(branch, source)?;
         let mut state = BranchVersion::clone(&branch.state);
         let own = state.files().patched(&outcome.files, wanted.files(), context.time, context.packs);
         state.set_files(own.map_err(stored)?);
@@ -138,7 +138,12 @@ impl Rollback {
         let detail = Detail { label: self.source.label().cloned(), text, ..Detail::default() };
         let mut prepared = about(catalog, log_record, branch, EntryOp::Rollback).with_detail(detail);
         prepared.counts = self.counts;
-        let prepared = prepared.with_state(self.state.clone());
+        let mut prepared = prepared.with_state(self.state.clone());
+        if self.files.is_none()
+            && let StateSource::Checkpoint(label) = &self.source
+        {
+            prepared = prepared.step(CatalogChange::Cursor(branch.id, branch.checkpoint(label)?.cursor));
+        }
         Ok(match &self.base {
             Some(base) => prepared.step(CatalogChange::Base(branch.id, base.clone())),
             None => prepared,

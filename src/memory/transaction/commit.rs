@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::bulk::Bulk;
 use super::corrections::{ResolvedEdits, ResolvedVersion};
 use super::prepare::check_vector;
+use super::shared_log::cursor_at;
 use super::write::Receipt;
 use crate::branch::{BranchVersion, check_record_id};
 use crate::lineage::SignedEntry;
@@ -34,13 +35,25 @@ impl Memory {
     ///
     /// No edits make no entry: the receipt then names the present head and tip.
     pub fn commit(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
-        self.commit_edits(who, branch, &edits, ResolvedEdits::new)
+        self.commit_edits(who, branch, &edits, None, ResolvedEdits::new)
+    }
+
+    /// Like [`Memory::commit`], and the branch has read its shared log up to an entry from then on. Where there are no edits
+    /// the cursor moves alone, which is no entry of the lineage.
+    pub fn commit_with_cursor(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        edits: Vec<RecordEdit>,
+        cursor: u64,
+    ) -> Result<Receipt, Error> {
+        self.commit_edits(who, branch, &edits, Some(cursor), ResolvedEdits::new)
     }
 
     /// Like [`Memory::commit`], but leaves records alone whose content is already so. An import that
     /// broke off can be repeated at little cost.
     pub fn import(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
-        self.commit_edits(who, branch, &edits, |state, edits, held| {
+        self.commit_edits(who, branch, &edits, None, |state, edits, held| {
             let mut resolved = ResolvedEdits::new(state, edits, held)?;
             resolved.only_what_differs()?;
             Ok(resolved)
@@ -53,6 +66,7 @@ impl Memory {
         who: &Actor,
         branch: BranchId,
         edits: &[RecordEdit],
+        cursor: Option<u64>,
         resolve: impl Fn(&Arc<BranchVersion>, &[RecordEdit], Reservation) -> Result<ResolvedEdits, Error>,
     ) -> Result<Receipt, Error> {
         let resolve = || {
@@ -63,11 +77,13 @@ impl Memory {
             let mut resolved = resolve()?;
             let (count, bytes) = resolved.size();
             if count == 0 {
+                cursor.map_or(Ok(()), |entry| self.move_cursor(who, branch, entry))?;
                 let head = self.catalog().branch(branch)?.state.head();
                 return Ok(Receipt { put: 0, deleted: 0, head, entry: self.tip() });
             }
             self.check_records(branch, resolved.puts().map(|(id, version)| (id, version.content.bytes())))?;
-            let is_bulk = count >= BULK_EDITS || bytes >= BULK_BYTES;
+            // The cursor moves in an entry of edits.
+            let is_bulk = (count >= BULK_EDITS || bytes >= BULK_BYTES) && cursor.is_none();
             let cost = cost_of_edits(&resolved, is_bulk);
             let _room = match without_waiting(|| self.room_for(cost)) {
                 Err(Error::WouldWait) => {
@@ -84,7 +100,7 @@ impl Memory {
             } else {
                 // The last time in any case: who writes much is not outrun by those who write little.
                 let again = (edits.len() <= AGAIN_EDITS || round == ROUNDS).then_some(&resolve as &dyn Fn() -> _);
-                self.commit_few(who, branch, &resolved, again)?
+                self.commit_few(who, branch, (&resolved, cursor), again)?
             };
             if let Some(entry) = done {
                 return Ok(Receipt::of(&entry));
@@ -99,7 +115,7 @@ impl Memory {
         &self,
         who: &Actor,
         branch: BranchId,
-        resolved: &ResolvedEdits,
+        (resolved, cursor): (&ResolvedEdits, Option<u64>),
         again: Option<&dyn Fn() -> Result<ResolvedEdits, Error>>,
     ) -> Result<Option<Arc<SignedEntry>>, Error> {
         let mut holds = true;
@@ -111,6 +127,9 @@ impl Memory {
                     again.map(|again| again()).transpose()?.map(|resolved| resolved.changes()).unwrap_or_default();
             }
             holds = !changes.is_empty();
+            if let Some(entry) = cursor {
+                changes.push(RecordChange::Cursor(cursor_at(&self.catalog(), branch, entry)?));
+            }
             if holds { Ok(Command::Commit(branch, changes)) } else { Err(BranchError::Moves.into()) }
         };
         match self.transact_in_room(who, &[Some(branch)], command) {
@@ -133,7 +152,7 @@ impl Memory {
         });
         let rows = rows.collect::<Result<Vec<Row>, Error>>()?;
         if rows.is_empty() {
-            return self.commit_few(who, branch, resolved, None);
+            return self.commit_few(who, branch, (resolved, None), None);
         }
         let dim = maker.check(&rows)?;
         let _publishing = self.storage.segments.blobs.publishing();

@@ -2,6 +2,7 @@
 //!
 //! `prepare` applies the rules, `transact` appends; `commit`, `write` and `files` are what callers use.
 
+mod archive_log;
 pub mod batch;
 pub mod bulk;
 pub mod clock;
@@ -10,6 +11,7 @@ pub mod contents;
 mod corrections;
 pub mod files;
 pub mod prepare;
+pub mod shared_log;
 pub mod transact;
 pub mod write;
 pub mod writer;

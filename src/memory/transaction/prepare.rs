@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use super::archive_log;
 use super::bulk::Bulk;
+use super::shared_log;
 use crate::branch::{BranchVersion, check_name, check_record_id};
 use crate::lineage::{Counts, Detail, EntryOp, Side};
 use crate::memory::catalog::settings::{Setting, Settings, parse_duration};
@@ -67,12 +69,22 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
             Purge::new(*branch, selection.clone(), log_record.planned).prepare(catalog, log_record)
         }
         Command::Commit(branch, changes) => commit(catalog, log_record, catalog.branch(*branch)?, changes),
+        Command::Append { owner, via, growth } => {
+            shared_log::append(context, log_record, (catalog.branch(*owner)?, catalog.branch(*via)?), growth)
+        }
+        Command::ArchiveLog { owner, totals } => {
+            archive_log::prepare(catalog, log_record, catalog.branch(*owner)?, (*totals, None))
+        }
         Command::Bulk(branch, segment, deletes) => {
             let segment = (context.segment)(segment)?;
             Bulk::new(catalog, *branch, segment, deletes, log_record.planned)?.prepare(catalog, log_record)
         }
-        Command::Checkpoint { branch, label, text } => {
-            checkpoint(catalog, log_record, catalog.branch(*branch)?, label, text)
+        Command::Checkpoint { branch, label, text, log } => {
+            let branch = catalog.branch(*branch)?;
+            let prepared = checkpoint(catalog, log_record, branch, label, text)?;
+            let Some(growth) = log else { return Ok(prepared) };
+            let logged = shared_log::append(context, log_record, (catalog.log_owner(branch)?, branch), growth)?;
+            Ok(logged.steps.into_iter().fold(prepared, PreparedCommand::step))
         }
         Command::Uncheckpoint(branch, label) => uncheckpoint(catalog, log_record, catalog.branch(*branch)?, label),
         Command::Rollback(branch, source) => {
@@ -156,6 +168,9 @@ fn fork(
     let owner = owner.unwrap_or(whoever);
     let state = given(&state, ended.map_or(parent.uid, |ended| ended.uid), owner);
     let mut branch = Branch::new(BranchId(context.seq), name.clone(), Some(parent), state, owner, log_record.time);
+    if let Some(cursor) = from_state.as_ref().and_then(|from| from.cursor) {
+        branch.cursor = cursor;
+    }
     if let (Some(ended), Some(from)) = (ended, from_state) {
         // As it was: what it had other than its base can still be merged.
         (branch.base, branch.settings, branch.mode) = (from.base, ended.settings.clone(), ended.mode);
@@ -246,6 +261,7 @@ fn commit(
     let mut state = (*branch.state).clone();
     for change in changes {
         match change {
+            RecordChange::Cursor(cursor) => prepared.steps.push(CatalogChange::Cursor(branch.id, *cursor)),
             RecordChange::Delete { id } => prepared.counts.deleted += u64::from(state.delete(id, log_record.time)?),
             RecordChange::Put { id, content, vector_stale, from } => {
                 check_record_id(id)?;
@@ -271,7 +287,7 @@ pub(in crate::memory) fn created(state: &BranchVersion, now: Time, id: &str) -> 
     })
 }
 
-fn stamp(log_record: &LogRecord, prepared: &PreparedCommand, created: Time) -> Provenance {
+pub(super) fn stamp(log_record: &LogRecord, prepared: &PreparedCommand, created: Time) -> Provenance {
     let [agent, session, task] = prepared.labels.clone();
     let (modified, branch, uid) = (log_record.time, prepared.path.clone(), log_record.uid);
     Provenance { created, modified, branch, agent, session, task, uid, vector_stale: false }
@@ -296,6 +312,7 @@ fn checkpoint(
         seq: 0,
         time: log_record.time,
         text: text.clone(),
+        cursor: branch.cursor,
     };
     let prepared = about(catalog, log_record, branch, EntryOp::Checkpoint).with_detail(detail);
     Ok(prepared.step(CatalogChange::Checkpoint(branch.id, label.clone(), checkpoint)))
@@ -318,6 +335,7 @@ fn discard(catalog: &Catalog, log_record: &LogRecord, branch: &Branch) -> Result
         return Err(BranchError::MainStays.into());
     }
     merge_plan::without_children(branch)?;
+    shared_log::check_archived(catalog, branch)?;
     Ok(about(catalog, log_record, branch, EntryOp::Discard).step(CatalogChange::Remove(branch.id)))
 }
 
@@ -361,6 +379,9 @@ fn config(
     {
         let most = parent.settings.get(Setting::Keep).to_string();
         return Err(SettingError::AboveParent { setting: setting.name(), most }.into());
+    }
+    if setting == Setting::Log {
+        shared_log::check_setting(catalog, branch, value.as_ref())?;
     }
     let target = if setting.is_shared() { catalog.branch(branch.root)? } else { branch };
     if setting.is_shared() && target.vectors_fixed && **target.settings.get(setting) != *value {

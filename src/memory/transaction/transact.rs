@@ -126,7 +126,11 @@ impl LogTail {
 
     /// Returns the code that binds an operation, the bytes in `parts`, to all before it.
     pub fn code(&self, kind: Kind, parts: &[&[u8]]) -> Hash {
-        let kind: &[u8] = if kind == Kind::Content { b"content" } else { b"edit" };
+        let kind: &[u8] = match kind {
+            Kind::Content => b"content",
+            Kind::Cursor => b"cursor",
+            _ => b"edit",
+        };
         self.mac.code(&self.link, &[&[kind], parts].concat())
     }
 

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use super::shared_log::plan;
 use super::transact::LogTail;
 use crate::lineage::SignedEntry;
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::admission::quota::Usage;
 use crate::memory::catalog::settings::{self, Setting, Settings, parse_duration};
 use crate::memory::catalog::{BranchId, Catalog, Revision, StateSource, check_label};
+use crate::memory::command::log_entry::LogEntryInput;
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::merging::find_state::FoundState;
 use crate::memory::merging::merge::{ROUNDS, SMALL};
@@ -155,12 +157,24 @@ impl Memory {
         self.execute_planned(writer, log_record, |catalog, log_record| planned.prepare(catalog, log_record))
     }
 
-    /// Takes a checkpoint; `text` says why.
+    /// Takes a checkpoint; `text` says why, and is appended to the shared log, too.
     pub fn checkpoint(&self, who: &Actor, branch: BranchId, label: &str, text: Option<&str>) -> Result<(), Error> {
         // Not where commands are replayed: labels of earlier versions go on.
         check_label(label)?;
-        let command = || Ok(Command::Checkpoint { branch, label: label.into(), text: text.unwrap_or_default().into() });
-        self.transact(who, &[Some(branch)], command).map(|_| ())
+        let text = text.filter(|text| !text.trim().is_empty());
+        let entry = text.map(|text| LogEntryInput::of_text(text.to_owned())).transpose()?;
+        let command = || {
+            let log = match &entry {
+                Some(entry) => {
+                    let catalog = self.catalog().clone();
+                    Some(plan(&catalog, who.uid, catalog.branch(branch)?, std::slice::from_ref(entry))?.0)
+                }
+                None => None,
+            };
+            Ok(Command::Checkpoint { branch, label: label.into(), text: text.unwrap_or_default().into(), log })
+        };
+        let _room = self.take_room(cost_of(text.map_or(0, |text| text.len() as u64), 0))?;
+        self.transact_in_room(who, &[Some(branch)], command).map(|_| ())
     }
 
     /// Deletes a checkpoint.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::file_search::SearchableFiles;
 use crate::file_index::{FileReader, IndexSegment, PassagePlace};
 use crate::memory::catalog::ResolvedView;
-use crate::memory::catalog::{Revision, View};
+use crate::memory::catalog::{Branch, Revision, View};
 use crate::memory::maintenance::embedding::{EmbeddingStanding, Obstacle};
 use crate::memory::{Error, Memory};
 use crate::search::{Answer, FileSource, Mode, Query, SearchError, SearchSource, ask};
@@ -53,10 +53,19 @@ impl Memory {
                 match name.as_str() {
                     "branch" => {
                         let (state, derived) = (seen.state.clone(), standing.vectors.clone());
-                        places.insert(0, SearchSource { source: "branch".into(), state, derived });
+                        places.insert(0, SearchSource { source: "branch".into(), state, derived, is_log: false });
                     }
-                    // The shared log has no entries yet, and files are no records.
+                    // What a branch was knows nothing of what came later.
+                    "log" if matches!(view, View::Branch(_)) => {
+                        let log = catalog.log_of(seen.branch)?;
+                        places.extend(log.map(|log| log_source("log", log, &standing, query.has_default_scope())));
+                    }
+                    // Files are no records.
                     "log" | "files" => {}
+                    other if let Some(closed) = other.strip_prefix("log:") => {
+                        let log = catalog.closed_log(seen.branch, closed)?.ok_or_else(|| unknown_scope(other))?;
+                        places.push(log_source(other, log, &standing, false));
+                    }
                     other => {
                         let root = catalog.roots.get(other).ok_or_else(|| unknown_scope(other))?;
                         let root = catalog.branch(*root)?;
@@ -64,7 +73,8 @@ impl Memory {
                         let theirs = self.embedding_of(&catalog, root)?.vectors;
                         let set = standing.vectors.as_ref().map(|vectors| vectors.embedder);
                         let derived = theirs.filter(|vectors| Some(vectors.embedder) == set);
-                        places.push(SearchSource { source: other.into(), state: root.state.clone(), derived });
+                        let state = root.state.clone();
+                        places.push(SearchSource { source: other.into(), state, derived, is_log: false });
                     }
                 }
             }
@@ -166,6 +176,12 @@ fn embed_query(
             as_it_is(Some(reason.clone()), Some(reason))
         }
     }
+}
+
+/// Returns a log as a place to search: all of it, or what was not archived.
+fn log_source(name: &str, log: &Branch, standing: &EmbeddingStanding, only_live: bool) -> SearchSource {
+    let state = if only_live { &log.base } else { &log.state };
+    SearchSource { source: name.into(), state: state.clone(), derived: standing.vectors.clone(), is_log: true }
 }
 
 fn unknown_scope(name: &str) -> Error {

@@ -17,10 +17,8 @@ use crate::workspace::Tree;
 const VIEWS_MAX: usize = 512;
 /// Files and bytes that a question indexes itself.
 const INLINE: (usize, u64) = (1_024, 2 << 20);
-/// Bytes of the index that a question puts together itself: more would hold it up.
-const MERGED_BYTES_MAX: u64 = 1 << 20;
 /// How long a question waits for what others are indexing.
-const WAIT: Duration = Duration::from_millis(100);
+const WAIT: Duration = Duration::from_millis(250);
 /// How often a look is begun again that found damage in the index.
 const ROUNDS: usize = 4;
 
@@ -165,7 +163,7 @@ impl Memory {
         if !claim.contents.is_empty() && self.admission.budget.admit(bytes).is_ok() {
             let indexed = index_contents(claim.contents.clone(), self.packs());
             index.publish(claim, indexed);
-            self.merge_in_memory(MERGED_BYTES_MAX)?;
+            self.merge_in_memory()?;
         }
         // What is much is not waited for.
         if files.counts().1 <= INLINE.0 as u64 && may_wait() {

@@ -8,5 +8,6 @@ pub mod export;
 pub mod file_search;
 pub mod look;
 pub mod readme;
+pub mod shared_log;
 pub mod snapshot;
 pub mod status;

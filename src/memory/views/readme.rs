@@ -8,7 +8,11 @@ use crate::memory::catalog::{Catalog, View};
 use crate::memory::maintenance::embedding::EmbeddingStanding;
 use crate::memory::{Error, Memory};
 
-/// Renders the page: where you are, what is here, how to use it, with this branch's own figures.
+/// Bytes of the page at the most, but for long ids and paths: an agent reads it into its context.
+#[cfg(test)]
+const BYTES_MAX: usize = 2_400;
+
+/// Renders the page: where you are, what is here, how to use it, with this branch's own figures and examples.
 pub(in crate::memory) fn render(
     memory: &Memory,
     catalog: &Catalog,
@@ -16,64 +20,35 @@ pub(in crate::memory) fn render(
     seen: &ResolvedView<'_>,
 ) -> Result<String, Error> {
     let branch = seen.branch;
-    let path = &branch.path;
-    let (records, settings) = (seen.state.totals().records, catalog.shared_settings(branch)?);
-    let dim = settings.dim();
-    let mut out = format!("# {path}: a branch of an agent's memory\n\n");
+    let (totals, settings) = (seen.state.totals(), catalog.shared_settings(branch)?);
+    let mut out = format!("# {}: a branch of an agent's memory\n\n", branch.path);
     let where_am_i = match (view, branch.parent) {
-        (View::Checkpoint(_, label), _) => format!(
-            "This is the checkpoint `{label}` of it: read-only, as it was at {}.",
-            seen.until.unwrap_or_default()
-        ),
-        (View::At(_, entry), _) => format!("This is what it was behind entry {entry}: read-only."),
-        (_, None) => "This is a root branch.".to_owned(),
-        (_, Some(_)) => "It began as a fork of its parent and does not see the parent's later changes.".to_owned(),
+        (View::Checkpoint(_, label), _) => {
+            format!("The checkpoint `{label}` of it, read-only, as it was at {}", seen.until.unwrap_or_default())
+        }
+        (View::At(_, entry), _) => format!("What it was behind entry {entry}, read-only"),
+        (_, None) => "A root branch".to_owned(),
+        (_, Some(_)) => "A fork of its parent, whose later changes it does not see".to_owned(),
     };
-    let vectors = match dim {
-        Some(dim) => format!("vectors of {dim} numbers compared by {}", settings.metric()),
-        None => "no vectors yet: the first one fixes their dimension".to_owned(),
+    let vectors = match settings.dim() {
+        Some(dim) => format!(", with vectors of {dim} numbers ({})", settings.metric()),
+        None => String::new(),
     };
     let _ = writeln!(
         out,
-        "{where_am_i}\nIt holds {records} records ({vectors}), {} files, {} child branches and {} checkpoints.\nHead: `{}`\n",
+        "{where_am_i}: {} records{vectors}, {} files, {} branches below it, {} checkpoints.",
+        totals.records,
         seen.state.files().totals().files,
         branch.children.len(),
         branch.checkpoints.len(),
-        seen.state.head()
     );
     let _ = writeln!(out, "{}\n", meaning(&memory.embedding_of(catalog, branch)?));
-    out.push_str(CONTENTS);
-    let example_vector = match dim {
-        Some(dim) if dim > 3 => format!("[0.1, 0.2, …]` ({dim} numbers)"),
-        _ => "[0.1, 0.2, 0.3]`".to_owned(),
-    };
     let first = seen.state.rows(None)?.next().transpose()?;
-    let id = match &first {
-        Some(row) => row.id()?.into_owned(),
-        None => "note-1".to_owned(),
-    };
-    let strategy = catalog.setting(branch, Setting::Strategy)?;
-    let _ = write!(
-        out,
-        r#"
-## Use it
-
-    cat 'vectors/{id}.json'                                   read a record
-    echo 'tea at four' > vectors/note-1.json                  write one, or correct its text
-    echo 'what do we know about tea?' > query; cat query      ask in words
-    exec 3<>query; echo '{{"id":"{id}","k":3}}' >&3; cat <&3     ask for the nearest to a record
-    cp -a ~/notes files/                                      keep files: text in them is found, too
-    mkdir branches/try-1                                      fork: constant time, whatever is here
-    mv branches/try-1 .                                       merge it back (conflicts: {strategy})
-    rmdir branches/try-1                                      or throw it away
-    echo undo > ctl; cat ctl                                  take back your last change (undo 3, redo, revert ENTRY)
-    mkdir checkpoints/before; echo 'rollback before' > ctl    remember a state, go back to it
-
-A record takes `"vector": {example_vector}, `"text"`, or both, and `"metadata": {{…}}`: `{{"text":"…"}}` is a document, too.
-A key that is left out keeps its value, and null removes it.
-When a write fails, the last line of `errors` says why and what to do.
-"#
-    );
+    let first = first.as_ref().map(|row| row.id()).transpose()?;
+    if let Some(id) = first {
+        let _ = writeln!(out, "    cat 'vectors/{id}.json'");
+    }
+    out.push_str(&USE.replace("STRATEGY", &catalog.setting(branch, Setting::Strategy)?));
     Ok(out)
 }
 
@@ -91,24 +66,35 @@ fn meaning(standing: &EmbeddingStanding) -> String {
     }
 }
 
-const CONTENTS: &str = "\
-## What is here
+const USE: &str = r#"    ls vectors                                         all records, a file each
+    echo 'Ann drinks tea at four' > vectors/tea.json   remember: a line of text
+    echo 'what does Ann drink?' > query; cat query     find, in records, files and the log
+    echo 'Ann drinks tea at five' > vectors/tea.json   correct
+    rm vectors/tea.json                                forget
+    echo 'call Ann' > files/todo.md                    keep a file; its text is found, too
+    mkdir branches/try                                 try: a private copy of all this, at once
+    cat branches/try/diff                              compare: what was changed there
+    mv branches/try .                                  merge it into here (conflicts: STRATEGY)
+    rmdir branches/try                                 or throw it away
+    echo undo > ctl; cat ctl                           take back your last change; redo does it again
+    mkdir checkpoints/before                           a state to go back to: echo 'rollback before' > ctl
+    echo pull > ctl                                    take over what the parent has now
+    echo 'the tea is ordered' > shared/log/append      tell all branches
+    cat shared/log/unread; cat shared/log/last/5       what others told; write the last id read to shared/log/cursor
+    tail -n 5 events.jsonl                             what happened here
+    cat branches.jsonl                                 who else is here
 
-| path | what |
-|---|---|
-| `vectors/<id>.json` | one file per record |
-| `files/` | ordinary files and folders, which fork and merge with the records by `config/rules`; queries find text files by their words |
-| `scratch/` | the same in RAM: gone at unmount and with a new `config/session` |
-| `branches/<name>/` | child branches: mkdir forks, rmdir discards, rename into this directory merges |
-| `branches.jsonl` | all branches below this one: whose, how far ahead of their base and behind their parent |
-| `at/<entry or time>/` | what the branch was behind an entry or at a time, such as `at/-2h`: all of this read-only |
-| `checkpoints/<label>/` | mkdir takes one, rmdir deletes it; inside, all of this read-only |
-| `search/<text>` | reading it answers the question in its name |
-| `query` | write questions, read answers |
-| `ingest` | write records in bulk as JSON Lines, all or nothing |
-| `ctl` | write a verb (fork, pull, promote, merge --dry-run, checkpoint, rollback, undo, revert, resolve), read its outcome |
-| `export/` | vectors.npy, ids.txt, records.jsonl |
-| `config/<setting>` | one value a file |
-| `status` `lineage` `diff` `conflicts` | figures, signed history, own edits, what both sides changed |
-| `events.jsonl` `errors` | what happens here, and the last refusals with their reasons |
-";
+`vectors/ID.json` also takes {"text":"…","metadata":{…},"vector":[…]}; a key that is left out keeps its value. `ingest` takes such lines with
+an "id", all or none. `query` takes {"text":"…","k":20,"filter":{…}}. `at/-2h/` is all this two hours ago. `scratch/` is RAM. `status`,
+`lineage` and `conflicts` say more; `config/` has settings. When a write fails, `tail -n 1 errors` says why and what to do.
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES_MAX, USE};
+
+    #[test]
+    fn the_page_leaves_room_for_what_is_said_of_the_branch() {
+        assert!(USE.len() + 300 <= BYTES_MAX, "{}", USE.len());
+    }
+}

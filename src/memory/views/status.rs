@@ -47,6 +47,7 @@ struct Status<'a> {
     task: &'a str,
     log_entries: u64,
     unread: u64,
+    log_bytes: u64,
     index: Index,
     embedder: Value,
     scrub: ScrubProgress,
@@ -102,6 +103,7 @@ pub(in crate::memory) fn render(
     let (path, totals, own) = (branch.path.clone(), seen.state.totals(), own(seen)?);
     let parent = branch.parent.and_then(|id| catalog.branches.get(&id)).map(|parent| parent.path.clone());
     let setting = |setting| catalog.setting(branch, setting);
+    let (log, read) = catalog.log_progress(branch)?;
     let (agent, metric) = (setting(Setting::Agent)?, setting(Setting::Metric)?);
     let status = Status {
         name: &branch.name,
@@ -127,8 +129,9 @@ pub(in crate::memory) fn render(
         agent: &agent,
         session: branch.settings.get(Setting::Session),
         task: branch.settings.get(Setting::Task),
-        log_entries: 0,
-        unread: 0,
+        log_entries: log.entries,
+        unread: log.entries.saturating_sub(read),
+        log_bytes: log.bytes - log.archived_bytes,
         index: memory.index_of(catalog, view, seen)?,
         embedder: memory.embedding_of(catalog, branch)?.to_json(),
         scrub: memory.maintenance.scrubber.progress(),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use engramfs::disk::{Disk, DiskFile, DiskSpace, RealDisk};
 use engramfs::embed::{EmbedError, Embedder, TextKind};
 use engramfs::memory::{
-    Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, OpenMode, PurgeOptions,
-    RangeOp, RenameHow, RevertVerb, Revision, Setting, ShowTarget, Side, Time, Viewer, XattrHow,
+    Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, LogEntryInput, Make, Memory, MergeKind, OpenMode,
+    PurgeOptions, RangeOp, RenameHow, RevertVerb, Revision, Setting, ShowTarget, Side, Time, Viewer, XattrHow,
 };
 
 use crate::files::write;
@@ -111,6 +111,7 @@ pub fn run(memory: &Memory, seal: impl Fn(&Memory)) {
     seal(memory);
     merges(memory, main, child);
     settings(memory, main);
+    logs(memory, main);
     memory.create_root(&who(), "notes").unwrap();
     memory.fork(&who(), main, "alive", None).unwrap();
     write(memory, main, "pending.md", "in no entry yet\n");
@@ -132,7 +133,9 @@ fn clock(memory: &Memory, main: BranchId) {
 /// The disk is full for a while, so that earlier states go.
 pub fn full_disk(memory: &Memory) {
     let main = main_of(memory);
-    (0..3).for_each(|n| drop(memory.commit(&who(), main, vec![record("early", n)]).unwrap()));
+    for n in 0..3 {
+        memory.commit(&who(), main, vec![record("early", n)]).unwrap();
+    }
     // What is known of the disk's room is forgotten at a seal.
     memory.seal().unwrap();
     FULL.store(true, Ordering::Relaxed);
@@ -246,6 +249,21 @@ pub fn archive(memory: &Memory) {
     let before = Revision::parse(half["time"].as_str().unwrap()).unwrap();
     let report = memory.archive_lineage(&who(), &before, false).unwrap();
     assert!(report["entries"].as_u64().unwrap() > 0, "{report}");
+}
+
+/// Entries of two logs, of which one is closed, and cursors.
+fn logs(memory: &Memory, main: BranchId) {
+    let entry = |line: &str| LogEntryInput::parse(line).unwrap();
+    let with_all = r#"{"text":"all of it","kind":"note","event_id":"e","vector":[1,2,3],"metadata":{"a":1}}"#;
+    let many = (0..130).map(|n| entry(&format!("line {n}"))).chain([entry(with_all)]);
+    memory.append_log(&who(), main, &many.collect::<Vec<_>>()).unwrap();
+    let case = memory.fork(&who(), main, "case", None).unwrap();
+    memory.set(&who(), case, Setting::Log, "own").unwrap();
+    memory.append_log(&who(), case, &[entry("of the case")]).unwrap();
+    memory.move_cursor(&who(), case, 1).unwrap();
+    memory.discard(&who(), case).unwrap();
+    memory.archive_log(&who(), main, 70).unwrap();
+    memory.commit_with_cursor(&who(), main, vec![record("read", 1)], 100).unwrap();
 }
 
 fn settings(memory: &Memory, main: BranchId) {

@@ -31,6 +31,8 @@ mod records;
 mod savers;
 /// Files in RAM.
 mod scratch;
+/// The log that all branches share.
+mod shared_log;
 /// Editors, archivers and copiers.
 mod tools;
 /// Several uids on one mount.

@@ -26,6 +26,7 @@ fn every_command_reads_back() {
         RecordChange::Put { id: "a".into(), content, vector_stale: true, from: Some("z".into()) },
         RecordChange::Put { id: "b".into(), content: bare, vector_stale: false, from: None },
         RecordChange::Delete { id: "c".into() },
+        RecordChange::Cursor(LogCursor { owner: 3, entry: 70 }),
     ];
     round_trip(Command::Root(name.clone(), Settings::default()));
     round_trip(Command::Fork { parent: branch, name: name.clone(), from: None, owner: Some(u32::MAX) });
@@ -37,7 +38,10 @@ fn every_command_reads_back() {
     }
     round_trip(Command::Commit(branch, changes));
     round_trip(Command::Bulk(branch, Hash([3; 32]), vec![name.clone()]));
-    round_trip(Command::Checkpoint { branch, label: name.clone(), text: "why".into() });
+    let growth = LogGrowth { totals: LogTotals { entries: 7, ..LogTotals::default() }, changes: Vec::new() };
+    for log in [None, Some(growth)] {
+        round_trip(Command::Checkpoint { branch, label: name.clone(), text: "why".into(), log });
+    }
     round_trip(Command::Uncheckpoint(branch, name.clone()));
     let reverted = RevertedEntries { before: 3, first: 5, last: 8, verb: RevertVerb::Undo };
     for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull, MergeKind::Revert(reverted)] {
@@ -54,6 +58,12 @@ fn every_command_reads_back() {
     round_trip(Command::Resolve { branch, id: name.clone(), resolution });
     round_trip(Command::Refuse(branch, name.clone()));
     round_trip(Command::KeptDropped(branch));
+    let totals = LogTotals { entries: 7, bytes: 900, archived: 3, archived_bytes: 400 };
+    round_trip(Command::ArchiveLog { owner: branch, totals });
+    let content = RecordContent { vector: Some([1.0, 2.0].into()), text: Some("done".into()), metadata: "{}".into() };
+    let entry = RecordChange::Put { id: "00000000000000000007".into(), content, vector_stale: false, from: None };
+    let growth = LogGrowth { totals, changes: vec![entry] };
+    round_trip(Command::Append { owner: branch, via: BranchId(9), growth });
     round_trip(Command::Embedder(branch, name.clone()));
     round_trip(Command::Files(branch, 12));
     let (patterns, outcome) = (vec![name.clone(), "b".into()], Arc::new(samples::rollback()));
@@ -92,12 +102,14 @@ fn the_format_says_which_codes_there_are() {
         (code::EMBEDDER, "embedder"),
         (code::REVERT, "revert"),
         (code::KEPT_DROPPED, "kept_dropped"),
+        (code::APPEND, "append"),
+        (code::ARCHIVE_LOG, "archive of a log"),
     ];
     assert_eq!(table("Log records"), used.map(|(code, name)| (code, name.to_owned())).into());
     let settings = Setting::ALL.map(|setting| (setting.code(), setting.name().to_owned()));
     assert_eq!(list("Log records", "Settings"), settings.into());
     // Codes of what is coming are free.
-    assert!(used.iter().all(|(code, _)| !(32..96).contains(code)));
+    assert!(used.iter().all(|(code, _)| !(34..96).contains(code)));
 }
 
 #[test]

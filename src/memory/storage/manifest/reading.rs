@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{ManifestFiles, ManifestPart, Stored};
 use crate::branch::{BranchVersion, WrittenStates};
 use crate::memory::catalog::settings::Settings;
+use crate::memory::catalog::shared_log::{LogCursor, LogTotals};
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, EndedBranch, Resolution};
 use crate::memory::storage::trees::StoredTree;
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
@@ -57,11 +58,15 @@ struct ManifestRow {
     stamp: u64,
     state_entry: u64,
     vectors_fixed: bool,
+    cursor: LogCursor,
+    log: u64,
+    entries: Option<LogTotals>,
     state: StateRef,
     base: StateRef,
     settings: Settings,
     checkpoints: BTreeMap<Arc<str>, CheckpointRow>,
     resolutions: BTreeMap<Arc<str>, Resolution>,
+    closed_logs: BTreeMap<Arc<str>, u64>,
 }
 
 impl PartReading {
@@ -157,6 +162,7 @@ struct CheckpointRow {
     seq: u64,
     time: Time,
     text: Arc<str>,
+    cursor: LogCursor,
 }
 
 /// The states that branches refer to, each made once, and their trees likewise.
@@ -208,15 +214,19 @@ impl ManifestRow {
         (self.number, self.uid, self.mode) = (bits(input.number()?)?, bits(input.number()?)?, bits(input.number()?)?);
         (self.created, self.changed) = (Time(input.signed()?), Time(input.signed()?));
         (self.stamp, self.state_entry, self.vectors_fixed) = (input.number()?, input.number()?, input.byte()? == 1);
+        (self.cursor, self.log) = (LogCursor::read(input)?, input.number()?);
+        self.entries = if input.byte()? == 1 { Some(LogTotals::read(input)?) } else { None };
         (self.state, self.base) = (state_ref(input)?, state_ref(input)?);
         self.settings = nth(settings, input.number()?)?.clone();
         let text = |input: &mut Reader<'_>| Ok(input.text()?.into());
         let checkpoint = |input: &mut Reader<'_>| {
             let (state, base, seq) = (state_ref(input)?, state_ref(input)?, input.number()?);
-            Ok(CheckpointRow { state, base, seq, time: Time(input.signed()?), text: input.text()?.into() })
+            let (time, text) = (Time(input.signed()?), input.text()?.into());
+            Ok(CheckpointRow { state, base, seq, time, text, cursor: LogCursor::read(input)? })
         };
         changes(input, &mut self.checkpoints, text, checkpoint)?;
-        changes(input, &mut self.resolutions, text, Resolution::read)
+        changes(input, &mut self.resolutions, text, Resolution::read)?;
+        changes(input, &mut self.closed_logs, text, |input| input.number())
     }
 
     /// Returns the branch, without what follows from all of them.
@@ -238,6 +248,10 @@ impl ManifestRow {
             state_seq: 0,
             base_seq: 0,
             vectors_fixed: self.vectors_fixed,
+            log: Some(BranchId(self.log)).filter(|id| id.0 != 0),
+            entries: self.entries,
+            closed_logs: self.closed_logs.into_iter().map(|(name, log)| (name, BranchId(log))).collect(),
+            cursor: self.cursor,
             state: states.state(self.state)?,
             base: states.state(self.base)?,
             settings: self.settings,
@@ -245,9 +259,9 @@ impl ManifestRow {
             children: Default::default(),
             resolutions: self.resolutions.into_iter().collect(),
         };
-        for (label, CheckpointRow { state, base, seq, time, text }) in self.checkpoints {
+        for (label, CheckpointRow { state, base, seq, time, text, cursor }) in self.checkpoints {
             let (state, base) = (states.state(state)?, states.state(base)?);
-            branch.checkpoints.insert(label, Checkpoint { state, base, seq, time, text });
+            branch.checkpoints.insert(label, Checkpoint { state, base, seq, time, text, cursor });
         }
         Ok(branch)
     }
@@ -284,7 +298,9 @@ fn bits(number: u64) -> Result<u32, CodecError> {
 
 /// Derives roots, children and paths, which are not stored.
 fn link(catalog: &mut Catalog) {
-    let all: Vec<_> = catalog.branches.values().map(|branch| (branch.id, branch.parent, branch.name.clone())).collect();
+    // Those that hold the entries of logs are found by the branches whose logs they are.
+    let named = catalog.branches.values().filter(|branch| branch.entries.is_none());
+    let all: Vec<_> = named.map(|branch| (branch.id, branch.parent, branch.name.clone())).collect();
     for (id, parent, name) in all {
         match parent.and_then(|parent| catalog.branches.get_mut(&parent)) {
             Some(parent) => parent.make_mut().children.insert(name, id),

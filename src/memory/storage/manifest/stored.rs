@@ -273,12 +273,14 @@ impl Stored {
         out.number(u64::from(new.number)).number(u64::from(new.uid)).number(u64::from(new.mode));
         out.signed(new.created.0).signed(new.changed.0).number(new.stamp).number(new.state_entry);
         out.byte(u8::from(new.vectors_fixed));
+        new.cursor.write(out).number(new.log.map_or(0, |log| log.0)).byte(u8::from(new.entries.is_some()));
+        new.entries.inspect(|totals| _ = totals.write(out));
         self.write_state(out, &new.state, trees)?;
         self.write_state(out, &new.base, trees)?;
         let mut settings = Writer::new();
         new.settings.write(&mut settings);
         out.number(self.settings.number(settings.as_slice()));
-        let (checkpoints, resolutions) = Default::default();
+        let (checkpoints, resolutions, closed_logs) = Default::default();
         changes(
             out,
             old.map_or(&checkpoints, |old| &old.checkpoints),
@@ -288,6 +290,7 @@ impl Stored {
                 self.write_state(out, &checkpoint.state, trees)?;
                 self.write_state(out, &checkpoint.base, trees)?;
                 out.number(checkpoint.seq).signed(checkpoint.time.0).text(&checkpoint.text);
+                checkpoint.cursor.write(out);
                 Ok(())
             },
         )?;
@@ -298,6 +301,16 @@ impl Stored {
             |out, id| _ = out.text(id),
             |out, resolution| {
                 resolution.write(out);
+                Ok(())
+            },
+        )?;
+        changes(
+            out,
+            old.map_or(&closed_logs, |old| &old.closed_logs),
+            &new.closed_logs,
+            |out, name| _ = out.text(name),
+            |out, log| {
+                out.number(log.0);
                 Ok(())
             },
         )

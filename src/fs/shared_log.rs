@@ -1,0 +1,197 @@
+//! The files of `shared/log/`: entries are appended, and read by number, from the cursor on, or all of them as they come.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::branch_state::BranchState;
+use super::counted::CountedBuffer;
+use super::errno::Failure;
+use super::handle::{File, part};
+use super::line_session::{LineProtocol, RequestOutcome};
+use super::mount_context::OpenContext;
+use super::node::{ControlNode, SharedNode};
+use super::refusal::InputRefusal;
+use crate::memory::{BranchId, LogEntryInput, LogError, LogPosition, Memory, SharedLog};
+use crate::sync::Mutex;
+
+/// Entries that one read of `unread` or `after/` shows, and that one write may bring.
+pub(super) const ENTRIES_AT_ONCE: u64 = 1000;
+
+/// What a line of `log/append` means.
+pub(super) struct Append;
+
+impl LineProtocol for Append {
+    type Request = LogEntryInput;
+    const CHANNEL: ControlNode = ControlNode::Shared;
+
+    fn parse(&self, line: &str) -> Result<LogEntryInput, Failure> {
+        Ok(LogEntryInput::parse(line)?)
+    }
+
+    fn perform(&self, place: &OpenContext, entry: &LogEntryInput, _number: usize) -> RequestOutcome {
+        append(place, std::slice::from_ref(entry))
+    }
+
+    /// The lines of one write are one batch, and have one answer.
+    fn perform_all(
+        &self,
+        place: &OpenContext,
+        entries: &[LogEntryInput],
+        _first: usize,
+        _room: usize,
+    ) -> Vec<RequestOutcome> {
+        let answer = append(place, entries);
+        let rest = if answer.is_ok() { entries.len().saturating_sub(1) } else { 0 };
+        std::iter::once(answer).chain((0..rest).map(|_| Ok(String::new()))).collect()
+    }
+}
+
+fn append(place: &OpenContext, entries: &[LogEntryInput]) -> RequestOutcome {
+    if entries.len() as u64 > ENTRIES_AT_ONCE {
+        return Err(LogError::TooMany(entries.len()).into());
+    }
+    place.check_writable()?;
+    place.check_entered()?;
+    Ok(place.memory().append_log(&place.actor(), place.branch(), entries)?.to_json() + "\n")
+}
+
+impl OpenContext {
+    /// Returns the log that a file of `shared/log/` shows.
+    fn log(&self) -> Result<SharedLog, Failure> {
+        Ok(self.memory().shared_log(self.branch())?)
+    }
+
+    /// Returns the lines that a generated file of `shared/log/` shows.
+    pub fn log_lines(&self, node: &SharedNode) -> Result<CountedBuffer, Failure> {
+        let log = self.log()?;
+        self.counted(match node {
+            SharedNode::Unread => log.lines_after(self.memory().cursor(self.branch())?, ENTRIES_AT_ONCE)?,
+            SharedNode::After(entry) => log.lines_after(*entry, ENTRIES_AT_ONCE)?,
+            SharedNode::Last(count) => log.lines_after(log.entries().saturating_sub(*count), *count)?,
+            _ => Vec::new(),
+        })
+    }
+}
+
+/// A handle on all entries, which sees those that come. It counts as readable while there is more than it has seen.
+pub(super) struct EntriesFile {
+    place: OpenContext,
+    /// One that was closed has no more to come.
+    closed: Option<SharedLog>,
+    /// The state of the branch whose log it is: it is told of new entries.
+    owner: Arc<BranchState>,
+    position: Mutex<LogPosition>,
+    seen: AtomicU64,
+}
+
+impl EntriesFile {
+    /// Opens the log that a branch has, or one that was closed.
+    pub fn open(place: OpenContext, closed: Option<&str>) -> Result<EntriesFile, Failure> {
+        let closed = closed.map(|name| place.memory().closed_log(place.branch(), name)).transpose()?;
+        let owner = place.mount.states.of(place.log()?.owner);
+        Ok(EntriesFile { place, closed, owner, position: Mutex::default(), seen: AtomicU64::new(0) })
+    }
+
+    fn log(&self) -> Result<SharedLog, Failure> {
+        self.closed.clone().map_or_else(|| self.place.log(), Ok)
+    }
+}
+
+impl File for EntriesFile {
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
+        let log = self.log()?;
+        let mut position = *self.position.lock();
+        let bytes = log.read(offset, size, &mut position)?;
+        *self.position.lock() = position;
+        // Who reads behind the end has not seen what will stand there.
+        self.seen.fetch_max((offset + bytes.len() as u64).min(log.bytes()), Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    fn takes_long(&self) -> bool {
+        true
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+
+    /// Who asks for the length, as to seek to the end, has seen what is before it.
+    fn length(&self) -> Option<u64> {
+        let length = self.log().ok()?.bytes();
+        self.seen.fetch_max(length, Ordering::Relaxed);
+        Some(length)
+    }
+
+    fn is_readable(&self) -> bool {
+        self.log().is_ok_and(|log| log.bytes() > self.seen.load(Ordering::Relaxed))
+    }
+
+    fn waits_on(&self) -> Option<&Arc<BranchState>> {
+        Some(&self.owner)
+    }
+}
+
+/// Returns what `log/cursor` shows.
+pub(super) fn cursor_text(memory: &Memory, branch: BranchId) -> Result<String, Failure> {
+    Ok(format!("{}\n", memory.cursor(branch)?))
+}
+
+/// `log/cursor` opened for writing. What was written counts with its line end, or when the handle is closed or flushed.
+pub(super) struct CursorFile {
+    place: OpenContext,
+    /// Nothing while nothing was written.
+    written: Mutex<Option<Vec<u8>>>,
+}
+
+impl CursorFile {
+    /// A write begins a number again.
+    pub fn open(place: OpenContext) -> Result<CursorFile, Failure> {
+        place.check_writable()?;
+        place.check_owner()?;
+        Ok(CursorFile { place, written: Mutex::new(None) })
+    }
+}
+
+/// Bytes of the longest number.
+const NUMBER_BYTES_MAX: usize = 32;
+
+impl File for CursorFile {
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
+        self.commit()?;
+        Ok(part(cursor_text(self.place.memory(), self.place.branch())?.as_bytes(), offset, size))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
+        let mut written = self.written.lock();
+        let mut value = written.clone().unwrap_or_default();
+        value.truncate(usize::try_from(offset).unwrap_or(usize::MAX));
+        value.extend_from_slice(data);
+        if value.len() > NUMBER_BYTES_MAX
+            || !value.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_whitespace())
+        {
+            return Err(InputRefusal::NoNumber.into());
+        }
+        // A whole line counts at once, so that `echo` hears of what is wrong.
+        let is_line = value.ends_with(b"\n");
+        *written = Some(value);
+        drop(written);
+        if is_line {
+            self.commit()?;
+        }
+        Ok(data.len())
+    }
+
+    fn commit(&self) -> Result<(), Failure> {
+        let Some(value) = self.written.lock().take() else { return Ok(()) };
+        let text = String::from_utf8_lossy(&value);
+        let entry = text.trim().parse().map_err(|_| InputRefusal::NoNumber)?;
+        self.place.check_writable()?;
+        self.place.check_owner()?;
+        Ok(self.place.memory().move_cursor(&self.place.actor(), self.place.branch(), entry)?)
+    }
+
+    fn is_pending(&self) -> bool {
+        self.written.lock().is_some()
+    }
+}

@@ -1,0 +1,162 @@
+//! Shared logs: whose log a branch has, what it holds, and how far each branch has read.
+//!
+//! The entries of a log are the records of a branch of their own, to which no name leads: so they are sealed, indexed,
+//! searched and verified as all records are. It is made with the first entry, below the branch whose log it is. Its base holds
+//! those that were not archived. An entry's id is its number with leading zeros; a record beside it remembers the `event_id`
+//! that a user gave it.
+
+use std::sync::Arc;
+
+use super::settings::Setting;
+use super::{Branch, BranchId, Catalog, CatalogChange};
+use crate::memory::Error;
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
+
+/// The name of the branch that holds the entries of a log, which no other branch can have.
+pub const LOG_NAME: &str = "shared";
+/// The value of `config/log` by which a branch has a log of its own.
+pub const OWN_LOG: &str = "own";
+
+/// What a log holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogTotals {
+    /// Its entries, which have the numbers from 1 to this one.
+    pub entries: u64,
+    /// Bytes of their lines.
+    pub bytes: u64,
+    /// Entries up to this one were archived: questions look at them only where they are asked to.
+    pub archived: u64,
+    /// Bytes of their lines.
+    pub archived_bytes: u64,
+}
+
+impl LogTotals {
+    /// Appends the stored form.
+    pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
+        out.number(self.entries).number(self.bytes).number(self.archived).number(self.archived_bytes)
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<LogTotals, CodecError> {
+        let (entries, bytes) = (input.number()?, input.number()?);
+        Ok(LogTotals { entries, bytes, archived: input.number()?, archived_bytes: input.number()? })
+    }
+}
+
+/// How far a branch has read a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogCursor {
+    /// The branch whose log it is, 0 for none.
+    pub owner: u64,
+    /// The last entry that was read.
+    pub entry: u64,
+}
+
+impl LogCursor {
+    /// Returns the last entry that was read of a log: none of one that it does not count for.
+    pub fn in_log_of(&self, owner: BranchId) -> u64 {
+        if self.owner == owner.0 { self.entry } else { 0 }
+    }
+
+    /// Appends the stored form.
+    pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
+        out.number(self.owner).number(self.entry)
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<LogCursor, CodecError> {
+        Ok(LogCursor { owner: input.number()?, entry: input.number()? })
+    }
+}
+
+/// Returns the id of the record that is an entry.
+pub fn entry_id(entry: u64) -> Arc<str> {
+    format!("{entry:020}").into()
+}
+
+/// Returns the number of the entry that a record of a log is; none for one that remembers an `event_id`.
+pub fn entry_number(id: &str) -> Option<u64> {
+    id.parse().ok().filter(|_| id.len() == 20)
+}
+
+/// Returns the id of the record that remembers a user's `event_id`, by its hash.
+pub fn event_record_id(uid: u32, event: &Hash) -> Arc<str> {
+    format!("@{uid}:{event}").into()
+}
+
+impl Branch {
+    /// Makes the branch that holds the entries of another's log.
+    pub fn of_log(id: BranchId, owner: &Branch, time: Time) -> Branch {
+        let mut log = Branch::new(id, LOG_NAME.into(), Some(owner), Arc::default(), owner.uid, time);
+        log.entries = Some(LogTotals::default());
+        log
+    }
+}
+
+impl Catalog {
+    /// Returns the branch whose log a branch has: the nearest one from itself up with a log of its own.
+    pub fn log_owner<'a>(&'a self, branch: &'a Branch) -> Result<&'a Branch, Error> {
+        let mut at = branch;
+        while let Some(parent) = at.parent {
+            if &**at.settings.get(Setting::Log) == OWN_LOG {
+                break;
+            }
+            at = self.branch(parent)?;
+        }
+        Ok(at)
+    }
+
+    /// Returns the branch that holds the entries of a branch's log, once there are some.
+    pub fn log_of(&self, branch: &Branch) -> Result<Option<&Branch>, Error> {
+        self.log_owner(branch)?.log.map(|log| self.branch(log)).transpose()
+    }
+
+    /// Returns the log of a branch that has ended below the one whose log a branch has: by its name, the latest of several, or
+    /// by `NAME@SEQ`.
+    pub fn closed_log(&self, branch: &Branch, name: &str) -> Result<Option<&Branch>, Error> {
+        let closed = &self.log_owner(branch)?.closed_logs;
+        let is_named = |known: &str| known.rsplit_once('@').is_some_and(|(known, _)| known == name);
+        let ended = |known: &str| known.rsplit_once('@').and_then(|(_, seq)| seq.parse::<u64>().ok());
+        let latest = || closed.iter().filter(|(known, _)| is_named(known)).max_by_key(|(known, _)| ended(known));
+        let found = closed.get(name).or_else(|| latest().map(|(_, log)| log));
+        found.map(|log| self.branch(*log)).transpose()
+    }
+
+    /// Returns how many entries a branch's log has, and how many of them it has read.
+    pub fn log_progress(&self, branch: &Branch) -> Result<(LogTotals, u64), Error> {
+        let owner = self.log_owner(branch)?;
+        let totals = owner.log.map(|log| self.branch(log)).transpose()?.and_then(|log| log.entries);
+        Ok((totals.unwrap_or_default(), branch.cursor.in_log_of(owner.id)))
+    }
+
+    /// Has the log of a branch that ends stay with the log above it, or go where there is none.
+    pub(super) fn close_log(&mut self, ended: &Branch, seq: u64) {
+        let above = ended.parent.and_then(|parent| self.branches.get(&parent)).cloned();
+        let above = above.and_then(|parent| self.log_owner(&parent).ok().map(|owner| owner.id));
+        let own = ended.log.map(|log| (Arc::from(format!("{}@{seq}", ended.name)), log));
+        for (name, log) in ended.closed_logs.iter().map(|(name, log)| (name.clone(), *log)).chain(own) {
+            match above {
+                Some(owner) => {
+                    self.change(log, |log| log.parent = Some(owner));
+                    self.change(owner, |owner| _ = owner.closed_logs.insert(name, log));
+                    self.lay_paths(log);
+                }
+                None => self.step(CatalogChange::Remove(log), seq, Time::default()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_entries_are_in_the_order_of_their_numbers_and_before_those_of_events() {
+        let ids: Vec<Arc<str>> = [1, 9, 10, 1_000_000, u64::MAX].map(entry_id).into();
+        assert!(ids.is_sorted());
+        assert_eq!(ids.iter().map(|id| entry_number(id)).collect::<Vec<_>>()[2..4], [Some(10), Some(1_000_000)]);
+        let event = event_record_id(7, &Hash([1; 32]));
+        assert!(ids.iter().all(|id| *id < event) && entry_number(&event).is_none());
+    }
+}

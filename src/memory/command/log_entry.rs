@@ -1,0 +1,225 @@
+//! Entries of a shared log as their writers give them: lines of JSON and bare text, checked for form.
+
+use std::sync::Arc;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::record_input::{canonical, check_numbers};
+use crate::memory::{Error, LogError};
+use crate::record::{Provenance, RecordContent};
+
+/// Bytes of the longest line.
+pub const ENTRY_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the longest `kind` or `event_id`.
+const LABEL_BYTES_MAX: usize = 200;
+/// The key under which an entry's metadata hold its kind.
+pub const KIND_KEY: &str = "@kind";
+/// The key under which they hold its `event_id`.
+pub const EVENT_KEY: &str = "@event_id";
+/// The key under which those of some entries hold how many bytes the lines before it have.
+pub const OFFSET_KEY: &str = "@offset";
+
+/// An entry as its writer gave it; not yet checked against the memory's dimension.
+#[derive(Clone, Debug)]
+pub struct LogEntryInput {
+    /// The text.
+    pub text: Arc<str>,
+    /// The vector, finite numbers.
+    pub vector: Option<Arc<[f32]>>,
+    /// The metadata, with kind and `event_id`.
+    metadata: Map<String, Value>,
+    /// What tells it from other entries of its writer.
+    pub event_id: Option<Arc<str>>,
+}
+
+/// The keys of a line. Those that reading adds are accepted and ignored.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EntryKeys {
+    text: Option<String>,
+    vector: Option<Vec<f32>>,
+    metadata: Option<Map<String, Value>>,
+    kind: Option<String>,
+    event_id: Option<EventId>,
+    #[serde(rename = "entry_id")]
+    _entry_id: Option<IgnoredAny>,
+    #[serde(rename = "time")]
+    _time: Option<IgnoredAny>,
+    #[serde(rename = "agent")]
+    _agent: Option<IgnoredAny>,
+    #[serde(rename = "session")]
+    _session: Option<IgnoredAny>,
+    #[serde(rename = "task")]
+    _task: Option<IgnoredAny>,
+    #[serde(rename = "branch")]
+    _branch: Option<IgnoredAny>,
+    #[serde(rename = "uid")]
+    _uid: Option<IgnoredAny>,
+}
+
+/// The line of an entry.
+#[derive(Serialize)]
+struct EntryLine<'a> {
+    entry_id: u64,
+    time: String,
+    agent: &'a str,
+    session: &'a str,
+    task: &'a str,
+    branch: &'a str,
+    uid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_id: Option<Value>,
+    text: &'a str,
+    metadata: Map<String, Value>,
+}
+
+/// Writers number events, or name them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum EventId {
+    Name(String),
+    Number(u64),
+}
+
+impl LogEntryInput {
+    /// Understands a line without its end.
+    pub fn parse(line: &str) -> Result<LogEntryInput, Error> {
+        if line.len() > ENTRY_BYTES_MAX {
+            return Err(LogError::TooLong(line.len()).into());
+        }
+        if !line.trim_start().starts_with('{') {
+            return LogEntryInput::of_text(line.to_owned());
+        }
+        let keys: EntryKeys = serde_json::from_str(line).map_err(|error| match error.classify() {
+            serde_json::error::Category::Data => LogError::NotAnEntry(Arc::new(error)),
+            _ => LogError::NotJson(Arc::new(error)),
+        })?;
+        let mut metadata = keys.metadata.unwrap_or_default();
+        if let Some(key) = metadata.keys().find(|key| key.starts_with('@')) {
+            return Err(LogError::Key(key.chars().take(80).collect()).into());
+        }
+        let event_id = keys.event_id.map(|id| match id {
+            EventId::Name(name) => name,
+            EventId::Number(number) => number.to_string(),
+        });
+        for (key, stored, value) in [("kind", KIND_KEY, &keys.kind), ("event_id", EVENT_KEY, &event_id)] {
+            if let Some(value) = value {
+                check_label(key, value)?;
+                metadata.insert(stored.to_owned(), Value::from(&**value));
+            }
+        }
+        if let Some(vector) = &keys.vector {
+            check_numbers(vector)?;
+        }
+        let text = keys.text.unwrap_or_default();
+        let entry = LogEntryInput::of_text(text)?;
+        Ok(LogEntryInput { vector: keys.vector.map(Arc::from), metadata, event_id: event_id.map(Arc::from), ..entry })
+    }
+
+    /// Makes an entry of a text alone.
+    pub fn of_text(text: String) -> Result<LogEntryInput, Error> {
+        if text.trim().is_empty() {
+            return Err(LogError::NoText.into());
+        }
+        if text.len() > ENTRY_BYTES_MAX {
+            return Err(LogError::TooLong(text.len()).into());
+        }
+        Ok(LogEntryInput { text: text.into(), vector: None, metadata: Map::new(), event_id: None })
+    }
+
+    /// Returns how many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        let vector = self.vector.as_ref().map_or(0, |vector| size_of_val(&**vector));
+        vector + self.text.len() + self.metadata.len() * (LABEL_BYTES_MAX / 4)
+    }
+
+    /// Returns what is stored of it; with how many bytes the lines before it have, where that is to be told.
+    pub fn content(&self, offset: Option<u64>) -> RecordContent {
+        let mut metadata = self.metadata.clone();
+        if let Some(offset) = offset {
+            metadata.insert(OFFSET_KEY.to_owned(), Value::from(offset));
+        }
+        RecordContent { vector: self.vector.clone(), text: Some(self.text.clone()), metadata: canonical(metadata) }
+    }
+}
+
+/// Appends the line of an entry. The same entry always gives the same line, and its length does not depend on the time: offsets
+/// in `entries.jsonl` rest on that.
+pub fn write_entry_line(entry: u64, content: &RecordContent, stamp: &Provenance, out: &mut Vec<u8>) {
+    let mut metadata: Map<String, Value> = serde_json::from_str(&content.metadata).unwrap_or_default();
+    metadata.remove(OFFSET_KEY);
+    let line = EntryLine {
+        entry_id: entry,
+        time: stamp.created.to_string(),
+        agent: &stamp.agent,
+        session: &stamp.session,
+        task: &stamp.task,
+        branch: &stamp.branch,
+        uid: stamp.uid,
+        kind: metadata.remove(KIND_KEY),
+        event_id: metadata.remove(EVENT_KEY),
+        text: content.text.as_deref().unwrap_or_default(),
+        metadata,
+    };
+    serde_json::to_writer(&mut *out, &line).expect("writing to memory does not fail");
+    out.push(b'\n');
+}
+
+/// Returns the entry that a line of `ingest` moves the cursor to; none where it is another line.
+pub fn parse_cursor_line(line: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct CursorLine {
+        cursor: u64,
+    }
+    // Most lines are records.
+    let is_short = line.len() <= LABEL_BYTES_MAX && line.trim_ascii_start().starts_with(b"{");
+    is_short.then(|| serde_json::from_slice(line).ok()).flatten().map(|line: CursorLine| line.cursor)
+}
+
+fn check_label(key: &'static str, value: &str) -> Result<(), Error> {
+    let fits = (1..=LABEL_BYTES_MAX).contains(&value.len()) && !value.chars().any(char::is_control);
+    if fits { Ok(()) } else { Err(LogError::Label(key).into()) }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_an_object_or_a_text() {
+        let entry =
+            LogEntryInput::parse(r#"{"text":"done","kind":"result","event_id":7,"metadata":{"b":1,"a":2}}"#).unwrap();
+        assert_eq!((&*entry.text, entry.event_id.as_deref()), ("done", Some("7")));
+        assert_eq!(&*entry.content(None).metadata, r#"{"@event_id":"7","@kind":"result","a":2,"b":1}"#);
+        assert_eq!(
+            &*entry.content(Some(12)).metadata,
+            r#"{"@event_id":"7","@kind":"result","@offset":12,"a":2,"b":1}"#
+        );
+        assert_eq!(&*LogEntryInput::parse("[1] is a footnote").unwrap().text, "[1] is a footnote");
+    }
+
+    #[test]
+    fn what_is_no_entry_is_refused_with_what_to_write() {
+        let long = "x".repeat(ENTRY_BYTES_MAX + 1);
+        for line in [
+            "{\"text\":\"\"}",
+            "{\"text\":7}",
+            "{\"text\":\"a\",\"more\":1}",
+            "{\"text\":\"a\"",
+            "{\"text\":\"a\",\"metadata\":{\"@kind\":\"x\"}}",
+            "{\"text\":\"a\",\"kind\":\"\"}",
+            "{\"text\":\"a\",\"event_id\":\"a\\nb\"}",
+            "{\"text\":\"a\",\"vector\":[]}",
+            &long,
+        ] {
+            let error = LogEntryInput::parse(line).unwrap_err();
+            assert!(!error.hint().is_empty(), "{line}: {error}");
+        }
+    }
+}

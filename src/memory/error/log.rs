@@ -1,0 +1,118 @@
+//! Why something is not done to a shared log.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::{Advice, Kind};
+
+/// Why an entry is not appended, or a log not changed.
+#[derive(Debug, Clone, Error)]
+pub enum LogError {
+    /// An entry is longer than 64 KiB.
+    #[error("the entry has {0} bytes, and 64 KiB is the most")]
+    TooLong(usize),
+    /// One write brings more than a batch may have.
+    #[error("one write brings {0} entries, and 1000 is the most")]
+    TooMany(usize),
+    /// The line is no JSON.
+    #[error("the entry is no JSON: {0}")]
+    NotJson(#[source] Arc<serde_json::Error>),
+    /// The line is JSON of another shape.
+    #[error("it is no entry: {0}")]
+    NotAnEntry(#[source] Arc<serde_json::Error>),
+    /// The entry says nothing.
+    #[error("the entry has no text")]
+    NoText,
+    /// A label of an entry is empty, too long, or more than a line.
+    #[error("'{0}' is no line of 1 to 200 bytes")]
+    Label(&'static str),
+    /// A key of the metadata is one of the log's own.
+    #[error("metadata of an entry has no key that begins with @, and there is {0:?}")]
+    Key(String),
+    /// Only the owner of a branch writes through it.
+    #[error("uid {uid} does not own {path}, through which the entry would come")]
+    NotOwner {
+        /// Who wanted to append.
+        uid: u32,
+        /// The branch's name path.
+        path: String,
+    },
+    /// A cursor is moved to where no entry is.
+    #[error("the log has {entries} entries, and the cursor can't be {asked}")]
+    Beyond {
+        /// The last entry.
+        entries: u64,
+        /// Where it was to be.
+        asked: String,
+    },
+    /// The log of a branch is that of one above it.
+    #[error("{path} has no log of its own: it has that of {owner}")]
+    NotOwn {
+        /// The branch's name path.
+        path: String,
+        /// Name path of the branch whose log it is.
+        owner: String,
+    },
+    /// A root branch is to go whose log has entries that were not archived.
+    #[error("the shared log of {path} has {entries} entries that were not archived")]
+    NotArchived {
+        /// The branch's name path.
+        path: String,
+        /// How many.
+        entries: u64,
+    },
+    /// Whose log a branch has is to change while others depend on it.
+    #[error("{0} has child branches, or entries in its log, so that whose log it has can't change")]
+    InUse(String),
+    /// A root branch always has a log of its own.
+    #[error("a root branch has a log of its own")]
+    OfRoot,
+    /// There is no closed log of that name.
+    #[error("no log called '{0}' was closed here")]
+    NoClosed(String),
+}
+
+impl LogError {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        let shape =
+            "write {\"text\":\"…\"}, with \"vector\", \"metadata\", \"kind\" or \"event_id\" if you like, or bare text";
+        match self {
+            LogError::TooLong(_) => Advice::new(
+                Kind::TooLarge,
+                "entry_too_long",
+                "write the whole into a file of files/, and an entry that names it",
+            ),
+            LogError::TooMany(_) => Advice::new(Kind::Invalid, "too_many_entries", "write them in several writes"),
+            LogError::NotJson(_)
+            | LogError::NotAnEntry(_)
+            | LogError::NoText
+            | LogError::Label(_)
+            | LogError::Key(_) => Advice::new(Kind::Invalid, "bad_entry", shape),
+            LogError::NotOwner { .. } => Advice::new(
+                Kind::Denied,
+                "not_branch_owner",
+                "append through a branch of your own: fork one with mkdir",
+            ),
+            LogError::Beyond { .. } => {
+                Advice::new(Kind::Invalid, "beyond_the_log", "write the id of an entry that you have read, or 0")
+            }
+            LogError::NotArchived { .. } => Advice::new(
+                Kind::NotEmpty,
+                "log_not_archived",
+                "write archive-log and an id behind the last one to its ctl first",
+            ),
+            LogError::InUse(_) => Advice::new(
+                Kind::Busy,
+                "log_in_use",
+                "set config/log of a new branch, before it is forked and written to",
+            ),
+            LogError::NotOwn { .. } => Advice::new(Kind::Invalid, "not_own_log", "write it to the ctl of that branch"),
+            LogError::OfRoot => Advice::new(Kind::Invalid, "bad_setting", "write own, or set it in a child branch"),
+            LogError::NoClosed(_) => {
+                Advice::new(Kind::NotFound, "no_such_log", "list them with ls in shared/log/closed")
+            }
+        }
+    }
+}

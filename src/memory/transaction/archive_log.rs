@@ -1,0 +1,117 @@
+//! Archiving entries of a shared log: default queries leave them out from then on.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::branch::BranchVersion;
+use crate::lineage::{Detail, EntryOp};
+use crate::memory::catalog::shared_log::{LogTotals, entry_id, entry_number};
+use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
+use crate::memory::command::log_entry::write_entry_line;
+use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::command::prepared::{PreparedCommand, about, labels};
+use crate::memory::{Actor, Error, LogError, Memory};
+
+/// The entries of a log behind those that are archived.
+pub(super) struct LivePart {
+    /// The last entry of it.
+    last: u64,
+    state: BranchVersion,
+}
+
+impl LivePart {
+    /// Collects them. It takes as long as there are many of them.
+    fn new(log: &Branch, archived: u64) -> Result<LivePart, Error> {
+        let part = LivePart { last: archived, state: BranchVersion::default() };
+        part.caught_up(log)
+    }
+
+    /// Adds those that have come since.
+    fn caught_up(mut self, log: &Branch) -> Result<LivePart, Error> {
+        for row in log.state.rows(Some(&entry_id(self.last)))? {
+            let row = row?;
+            let Some(number) = entry_number(&row.id()?) else { break };
+            self.last = number;
+            self.state.put(row)?;
+        }
+        Ok(self)
+    }
+}
+
+impl Memory {
+    /// Archives the entries before one in the log of a branch that has its own, and says how many that are.
+    ///
+    /// They stay in the log's files, and queries that name the scope `log` find them. Kind `Invalid` for a branch whose log is
+    /// another's, and for an entry behind the one that comes next.
+    pub fn archive_log(&self, who: &Actor, branch: BranchId, before: u64) -> Result<Value, Error> {
+        self.give_room()?;
+        let catalog = self.catalog().clone();
+        let owner = catalog.branch(branch)?;
+        let above = catalog.log_owner(owner)?;
+        if above.id != owner.id {
+            return Err(LogError::NotOwn { path: owner.path.to_string(), owner: above.path.to_string() }.into());
+        }
+        let log = owner.log.map(|log| catalog.branch(log)).transpose()?;
+        let totals = log.and_then(|log| log.entries).unwrap_or_default();
+        if before == 0 || before > totals.entries + 1 {
+            return Err(LogError::Beyond { entries: totals.entries, asked: before.to_string() }.into());
+        }
+        let answer =
+            |totals: LogTotals| json!({ "status": "archived", "archived": totals.archived, "entries": totals.entries });
+        let Some(log) = log.filter(|_| before - 1 > totals.archived) else { return Ok(answer(totals)) };
+        let archived_bytes = totals.archived_bytes + bytes_between(log, totals.archived, before - 1)?;
+        let live = LivePart::new(log, before - 1)?;
+        drop(catalog);
+        let mut writer = self.writer_for(who, &[])?;
+        let catalog = self.catalog().clone();
+        let now = catalog.branch(catalog.branch(branch)?.log.ok_or(Error::Gone)?)?;
+        let totals = now.entries.unwrap_or_default();
+        if totals.archived >= before - 1 {
+            return Ok(answer(totals));
+        }
+        let totals = LogTotals { archived: before - 1, archived_bytes, ..totals };
+        let live = live.caught_up(now)?;
+        let time = self.next_time(&mut writer)?;
+        let command = Command::ArchiveLog { owner: branch, totals };
+        let (_, change) = self.execute_planned(
+            &mut writer,
+            LogRecord { time, planned: time, uid: who.uid, command },
+            |catalog, log_record| prepare(catalog, log_record, catalog.branch(branch)?, (totals, Some(live))),
+        )?;
+        drop(writer);
+        self.tell(change);
+        Ok(answer(totals))
+    }
+}
+
+/// Returns how many bytes the lines of the entries behind one have, up to another.
+fn bytes_between(log: &Branch, after: u64, last: u64) -> Result<u64, Error> {
+    let (mut bytes, mut line) = (0, Vec::new());
+    for row in log.state.rows(Some(&entry_id(after)))? {
+        let version = row?.version()?;
+        let Some(number) = entry_number(&version.id).filter(|number| *number <= last) else { break };
+        line.clear();
+        write_entry_line(number, &version.content, &version.stamp, &mut line);
+        bytes += line.len() as u64;
+    }
+    Ok(bytes)
+}
+
+/// Returns the entry, and what it changes; what stays is collected where it was not before.
+pub(super) fn prepare(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    owner: &Branch,
+    (totals, live): (LogTotals, Option<LivePart>),
+) -> Result<PreparedCommand, Error> {
+    let log = catalog.branch(owner.log.ok_or_else(|| Error::damaged("there is no log to archive"))?)?;
+    let live = live.map_or_else(|| LivePart::new(log, totals.archived), Ok)?;
+    let detail = Detail { label: Some(totals.archived.to_string().into()), ..Detail::default() };
+    let prepared = PreparedCommand {
+        labels: labels(catalog, owner, log_record.uid),
+        ..about(catalog, log_record, log, EntryOp::ArchiveLog).with_detail(detail)
+    };
+    let live = CatalogChange::Base(log.id, Arc::new(live.state));
+    Ok(prepared.step(live).step(CatalogChange::Log(log.id, totals)))
+}

@@ -1,0 +1,249 @@
+//! Appending to a shared log, and moving along it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::files::split_code;
+use super::prepare::{PlanContext, check_vector, stamp};
+use super::transact::LogTail;
+use crate::journal::Kind as Frame;
+use crate::lineage::EntryOp;
+use crate::memory::admission::disk_room::cost_of;
+use crate::memory::catalog::settings::Setting;
+use crate::memory::catalog::shared_log::{LogCursor, OWN_LOG, entry_id, entry_number, event_record_id};
+use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
+use crate::memory::command::log_entry::{LogEntryInput, write_entry_line};
+use crate::memory::command::log_record::{COMMAND_BYTES, Command, LogGrowth, LogRecord, RecordChange};
+use crate::memory::command::prepared::{PreparedCommand, about, fix, labels};
+use crate::memory::{Actor, BranchError, Error, LogError, Memory};
+use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
+use crate::record::{Provenance, RecordContent, Version};
+use crate::segment::Row;
+use crate::sync::no_longer_hurried;
+
+static EVENT: Context = Context::new("engramfs 2026 event id v1");
+
+/// Every so many entries one holds how many bytes the lines before it have.
+pub(in crate::memory) const OFFSET_EVERY: u64 = 64;
+
+/// What became of entries that were to be appended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppendReceipt {
+    /// Entries that are new.
+    pub appended: u64,
+    /// The number of the first of them.
+    pub first: u64,
+    /// The number of the last of them.
+    pub last: u64,
+    /// Entries that were there already, by their writer's `event_id`.
+    pub repeated: u64,
+}
+
+impl AppendReceipt {
+    /// Returns one line of JSON without its line end. Where nothing is new, `first` and `last` are null.
+    pub fn to_json(&self) -> String {
+        let number = |number: u64| (self.appended > 0).then_some(number);
+        let (first, last) = (number(self.first), number(self.last));
+        json!({ "appended": self.appended, "first": first, "last": last, "repeated": self.repeated }).to_string()
+    }
+}
+
+impl Memory {
+    /// Appends entries to a branch's shared log, as one atomic batch, in the name of who writes through the branch.
+    ///
+    /// An entry whose `event_id` the same user has given to one in this log adds nothing. Kind `Denied` for who does not own
+    /// the branch, `Invalid` for a vector of another length than those below the root branch have.
+    pub fn append_log(&self, who: &Actor, via: BranchId, entries: &[LogEntryInput]) -> Result<AppendReceipt, Error> {
+        let bytes = entries.iter().map(|entry| entry.bytes() as u64).sum::<u64>();
+        let _room = self.take_room(cost_of(bytes, 0))?;
+        let (mut receipt, mut nothing_new) = (AppendReceipt::default(), false);
+        let command = || {
+            let catalog = self.catalog().clone();
+            let branch = catalog.branch(via)?;
+            let (growth, planned) = plan(&catalog, who.uid, branch, entries)?;
+            receipt = planned;
+            nothing_new = receipt.appended == 0;
+            if nothing_new {
+                return Err(BranchError::Moves.into());
+            }
+            Ok(Command::Append { owner: catalog.log_owner(branch)?.id, via, growth })
+        };
+        match self.transact_in_room(who, &[], command) {
+            Err(_) if nothing_new => Ok(receipt),
+            done => done.map(|_| receipt),
+        }
+    }
+
+    /// Notes that a branch has read its shared log up to an entry. That is no entry of the lineage.
+    ///
+    /// Kind `Invalid` behind the last entry.
+    pub fn move_cursor(&self, who: &Actor, branch: BranchId, entry: u64) -> Result<(), Error> {
+        let _room = self.take_room(cost_of(0, 0))?;
+        let mut writer = self.writer_for(who, &[])?;
+        let journal = writer.writable()?;
+        let cursor = cursor_at(&self.catalog(), branch, entry)?;
+        let mut out = Writer::new();
+        cursor.write(out.number(branch.0));
+        let bytes = out.finish();
+        let code = writer.code(Frame::Cursor, &[&bytes]);
+        no_longer_hurried();
+        self.append(&journal, Frame::Cursor, &[&code.0, &bytes], true)?;
+        writer.link = code;
+        writer.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
+        self.catalog.write().change(branch, |branch| branch.cursor = cursor);
+        Ok(())
+    }
+}
+
+/// Returns the cursor of a branch that has read its log up to an entry.
+pub(super) fn cursor_at(catalog: &Catalog, branch: BranchId, entry: u64) -> Result<LogCursor, Error> {
+    let branch = catalog.branch(branch)?;
+    let (totals, _) = catalog.log_progress(branch)?;
+    if entry > totals.entries {
+        return Err(LogError::Beyond { entries: totals.entries, asked: entry.to_string() }.into());
+    }
+    Ok(LogCursor { owner: catalog.log_owner(branch)?.id.0, entry })
+}
+
+impl LogTail {
+    /// Moves a cursor as the journal says.
+    pub(in crate::memory) fn replay_cursor(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
+        let damaged = |what: String| Error::damaged(format!("a cursor in the journal {what}"));
+        let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
+        self.follow(Frame::Cursor, &code, &[bytes])?;
+        let mut input = Reader::new(bytes);
+        let mut read = || Ok::<_, CodecError>((BranchId(input.number()?), LogCursor::read(&mut input)?));
+        let (branch, cursor) = read().map_err(|error| damaged(format!("can't be read: {error}")))?;
+        self.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
+        catalog.change(branch, |branch| branch.cursor = cursor);
+        Ok(())
+    }
+}
+
+/// Works out what entries come to in the log of the branch `via`, and what becomes of each.
+pub(super) fn plan(
+    catalog: &Catalog,
+    uid: u32,
+    via: &Branch,
+    entries: &[LogEntryInput],
+) -> Result<(LogGrowth, AppendReceipt), Error> {
+    if uid != 0 && uid != via.uid {
+        return Err(LogError::NotOwner { uid, path: via.path.to_string() }.into());
+    }
+    let owner = catalog.log_owner(via)?;
+    let log = owner.log.map(|log| catalog.branch(log)).transpose()?;
+    let mut totals = log.and_then(|log| log.entries).unwrap_or_default();
+    let mut receipt = AppendReceipt { first: totals.entries + 1, ..AppendReceipt::default() };
+    let [agent, session, task] = labels(catalog, via, uid);
+    let (created, modified, branch) = (Time::default(), Time::default(), via.path.clone());
+    let stamp = Provenance { created, modified, branch, agent, session, task, uid, vector_stale: false };
+    let (mut changes, mut seen, mut line) = (Vec::new(), HashSet::new(), Vec::new());
+    for entry in entries {
+        let event = entry.event_id.as_ref().map(|event| event_record_id(uid, &Hash::of(&EVENT, event.as_bytes())));
+        if let Some(event) = &event {
+            let is_known = log.map(|log| log.state.find(event)).transpose()?.flatten().is_some();
+            if is_known || !seen.insert(event.clone()) {
+                receipt.repeated += 1;
+                continue;
+            }
+        }
+        let number = totals.entries + 1;
+        let content = entry.content((number % OFFSET_EVERY == 1).then_some(totals.bytes));
+        line.clear();
+        write_entry_line(number, &content, &stamp, &mut line);
+        (totals.entries, totals.bytes) = (number, totals.bytes + line.len() as u64);
+        changes.push(put(entry_id(number), content));
+        if let Some(event) = event {
+            let metadata = json!({ "entry": number }).to_string().into();
+            changes.push(put(event, RecordContent { vector: None, text: None, metadata }));
+        }
+    }
+    (receipt.appended, receipt.last) = (totals.entries + 1 - receipt.first, totals.entries);
+    Ok((LogGrowth { totals, changes }, receipt))
+}
+
+fn put(id: Arc<str>, content: RecordContent) -> RecordChange {
+    RecordChange::Put { id, content, vector_stale: false, from: None }
+}
+
+/// Adds entries to the log of `owner`, in the name of who writes through the branch `via`.
+pub(super) fn append(
+    context: &PlanContext<'_>,
+    log_record: &LogRecord,
+    (owner, via): (&Branch, &Branch),
+    LogGrowth { totals, changes }: &LogGrowth,
+) -> Result<PreparedCommand, Error> {
+    let catalog = context.catalog;
+    let (known, made);
+    let log = match owner.log {
+        Some(log) => {
+            known = catalog.branch(log)?;
+            known
+        }
+        None => {
+            made = Branch::of_log(BranchId(context.seq), owner, log_record.time);
+            &made
+        }
+    };
+    let labels = about(catalog, log_record, via, EntryOp::Append).labels;
+    let mut prepared = PreparedCommand { labels, ..about(catalog, log_record, log, EntryOp::Append) };
+    let settings = catalog.shared_settings(owner)?;
+    let (mut dim, metric) = (settings.dim(), settings.metric());
+    let mut state = (*log.state).clone();
+    // What was not archived, where that is not all.
+    let mut live = (!Arc::ptr_eq(&log.base, &log.state)).then(|| (*log.base).clone());
+    for change in changes {
+        let RecordChange::Put { id, content, .. } = change else {
+            return Err(Error::damaged("entries of a shared log can't go"));
+        };
+        let stamp = Provenance { branch: via.path.clone(), ..stamp(log_record, &prepared, log_record.time) };
+        let version = Version::new(id.clone(), content.clone(), stamp);
+        check_vector(dim, metric, content, version.norm)?;
+        dim = dim.or(content.vector.as_ref().map(|vector| vector.len()));
+        let row = Row::Unsealed(Arc::new(version));
+        if let Some(live) = live.as_mut().filter(|_| entry_number(id).is_some()) {
+            live.put(row.clone())?;
+        }
+        state.put(row)?;
+    }
+    let totals = *totals;
+    prepared.counts.put = totals.entries.saturating_sub(log.entries.unwrap_or_default().entries);
+    fix(catalog, owner, dim, state.totals().vectors > 0, &mut prepared)?;
+    prepared.head = state.head();
+    let state = Arc::new(state);
+    let live = live.map_or_else(|| state.clone(), Arc::new);
+    if owner.log.is_none() {
+        let log = Branch { state, base: live, entries: Some(totals), ..log.clone() };
+        return Ok(prepared.step(CatalogChange::Add(Box::new(log))));
+    }
+    let prepared = prepared.step(CatalogChange::State(log.id, state)).step(CatalogChange::Base(log.id, live));
+    Ok(prepared.step(CatalogChange::Log(log.id, totals)))
+}
+
+/// Refuses to let a root branch go whose log, or one that was closed into it, has entries that nobody archived.
+pub(super) fn check_archived(catalog: &Catalog, branch: &Branch) -> Result<(), Error> {
+    let logs = branch.closed_logs.values().chain(&branch.log);
+    let live = |log: &BranchId| {
+        let totals = catalog.branch(*log)?.entries.unwrap_or_default();
+        Ok(totals.entries.saturating_sub(totals.archived))
+    };
+    let live = logs.map(live).sum::<Result<u64, Error>>()?;
+    if branch.parent.is_some() || live == 0 {
+        return Ok(());
+    }
+    Err(LogError::NotArchived { path: branch.path.to_string(), entries: live }.into())
+}
+
+/// Refuses to change whose log a branch has where others, or entries, depend on it.
+pub(super) fn check_setting(catalog: &Catalog, branch: &Branch, value: &str) -> Result<(), Error> {
+    if branch.parent.is_none() && value != OWN_LOG {
+        return Err(LogError::OfRoot.into());
+    }
+    let is_used = branch.log.is_some() || !branch.closed_logs.is_empty() || !branch.children.is_empty();
+    if is_used && *catalog.setting(branch, Setting::Log)? != *value {
+        return Err(LogError::InUse(branch.path.to_string()).into());
+    }
+    Ok(())
+}

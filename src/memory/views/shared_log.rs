@@ -1,0 +1,166 @@
+//! A shared log as its files show it: lines of entries, read by number and by offset.
+
+use std::sync::Arc;
+
+use crate::branch::BranchVersion;
+use crate::memory::catalog::BranchId;
+use crate::memory::catalog::shared_log::{LogTotals, entry_id, entry_number};
+use crate::memory::command::log_entry::{OFFSET_KEY, write_entry_line};
+use crate::memory::transaction::shared_log::OFFSET_EVERY;
+use crate::memory::{Error, LogError, Memory};
+use crate::object::Time;
+
+/// The entries of a shared log at one moment: cheap to take, holds no lock, never changes.
+#[derive(Clone)]
+pub struct SharedLog {
+    /// The branch whose log it is.
+    pub owner: BranchId,
+    /// When the last entry came.
+    pub changed: Time,
+    state: Arc<BranchVersion>,
+    totals: LogTotals,
+}
+
+/// A place in the lines of a log: that an entry begins at an offset.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogPosition {
+    /// The entry.
+    pub entry: u64,
+    /// How many bytes the lines before it have.
+    pub offset: u64,
+}
+
+impl Memory {
+    /// Returns the shared log that a branch has.
+    pub fn shared_log(&self, branch: BranchId) -> Result<SharedLog, Error> {
+        let catalog = self.catalog();
+        let owner = catalog.log_owner(catalog.branch(branch)?)?;
+        let (changed, state, totals) = match owner.log {
+            Some(log) => {
+                let log = catalog.branch(log)?;
+                (log.changed, log.state.clone(), log.entries.unwrap_or_default())
+            }
+            None => (owner.created, Arc::default(), LogTotals::default()),
+        };
+        Ok(SharedLog { owner: owner.id, changed, state, totals })
+    }
+
+    /// Returns the names of the logs that were closed into the one that a branch has, each with the entry that closed it.
+    pub fn closed_logs(&self, branch: BranchId) -> Result<Vec<Arc<str>>, Error> {
+        let catalog = self.catalog();
+        let owner = catalog.log_owner(catalog.branch(branch)?)?;
+        Ok(owner.closed_logs.keys().cloned().collect())
+    }
+
+    /// Returns a log that was closed.
+    pub fn closed_log(&self, branch: BranchId, name: &str) -> Result<SharedLog, Error> {
+        let catalog = self.catalog();
+        let branch = catalog.branch(branch)?;
+        let (owner, log) = (catalog.log_owner(branch)?, catalog.closed_log(branch, name)?);
+        let log = log.ok_or_else(|| LogError::NoClosed(name.chars().take(80).collect()))?;
+        let (state, totals) = (log.state.clone(), log.entries.unwrap_or_default());
+        Ok(SharedLog { owner: owner.id, changed: log.changed, state, totals })
+    }
+
+    /// Returns how many entries of its shared log a branch has read.
+    pub fn cursor(&self, branch: BranchId) -> Result<u64, Error> {
+        let catalog = self.catalog();
+        Ok(catalog.log_progress(catalog.branch(branch)?)?.1)
+    }
+}
+
+impl SharedLog {
+    /// Returns how many entries it has.
+    pub fn entries(&self) -> u64 {
+        self.totals.entries
+    }
+
+    /// Returns how many bytes their lines have.
+    pub fn bytes(&self) -> u64 {
+        self.totals.bytes
+    }
+
+    /// Returns the lines of so many entries behind one, fewer only at the end.
+    pub fn lines_after(&self, entry: u64, most: u64) -> Result<Vec<u8>, Error> {
+        let last = self.totals.entries.min(entry.saturating_add(most));
+        let mut out = Vec::new();
+        self.each_after(entry, |number, line| {
+            if number <= last {
+                out.extend_from_slice(line);
+            }
+            number < last
+        })?;
+        Ok(out)
+    }
+
+    /// Returns up to `size` bytes of the lines from an offset on; fewer only at the end. `near` is a place to begin at, and
+    /// becomes the one where it ended.
+    pub fn read(&self, offset: u64, size: usize, near: &mut LogPosition) -> Result<Vec<u8>, Error> {
+        let end = self.totals.bytes.min(offset.saturating_add(size as u64));
+        let mut out = Vec::new();
+        if offset >= end {
+            return Ok(out);
+        }
+        let is_near = near.entry > 0 && near.offset <= offset && offset - near.offset < (size as u64).max(1 << 16);
+        let mut at = if is_near { *near } else { self.anchor(offset)? };
+        self.each_after(at.entry - 1, |number, line| {
+            at.entry = number;
+            let next = at.offset + line.len() as u64;
+            if next > offset {
+                let from = offset.saturating_sub(at.offset) as usize;
+                let to = line.len().min((end - at.offset) as usize);
+                out.extend_from_slice(&line[from..to]);
+            }
+            let goes_on = next < end;
+            if next <= end {
+                (at.entry, at.offset) = (number + 1, next);
+            }
+            goes_on
+        })?;
+        *near = at;
+        Ok(out)
+    }
+
+    /// Returns the last entry that tells its offset and begins at or before one.
+    fn anchor(&self, offset: u64) -> Result<LogPosition, Error> {
+        let (mut low, mut high) = (0, (self.totals.entries - 1) / OFFSET_EVERY);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if self.offset_of(middle * OFFSET_EVERY + 1)? <= offset { low = middle } else { high = middle - 1 }
+        }
+        let entry = low * OFFSET_EVERY + 1;
+        Ok(LogPosition { entry, offset: self.offset_of(entry)? })
+    }
+
+    fn offset_of(&self, entry: u64) -> Result<u64, Error> {
+        let row = self.state.find(&entry_id(entry))?.ok_or_else(|| missing(entry))?;
+        let version = row.version()?;
+        let metadata: serde_json::Value = serde_json::from_str(&version.content.metadata).unwrap_or_default();
+        metadata[OFFSET_KEY].as_u64().ok_or_else(|| missing(entry))
+    }
+
+    /// Gives each entry behind one with its line, until `each` has enough.
+    fn each_after(&self, entry: u64, mut each: impl FnMut(u64, &[u8]) -> bool) -> Result<(), Error> {
+        let (mut line, mut expected) = (Vec::new(), entry);
+        for row in self.state.rows(Some(&entry_id(entry)))? {
+            let row = row?;
+            // What is remembered of events stands behind all entries.
+            let Some(number) = entry_number(&row.id()?) else { break };
+            expected += 1;
+            if number != expected {
+                return Err(missing(expected));
+            }
+            let version = row.version()?;
+            line.clear();
+            write_entry_line(number, &version.content, &version.stamp, &mut line);
+            if !each(number, &line) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn missing(entry: u64) -> Error {
+    Error::damaged(format!("entry {entry} of a shared log is missing, or not whole"))
+}
