@@ -80,8 +80,10 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     let states = check_states(&loaded)?;
     check_packs(&loaded, &trees)?;
     check_files(disk, blobs, &loaded, &trees)?;
+    // Without those that hold the entries of shared logs.
+    let named = loaded.catalog.branches.values().filter(|branch| branch.entries.is_none()).count();
     Ok(json!({
-        "entries": entries, "tip": loaded.log_tail.tip.to_string(), "branches": loaded.catalog.branches.len(),
+        "entries": entries, "tip": loaded.log_tail.tip.to_string(), "branches": named,
         "states": states, "unsigned": loaded.log_tail.unsigned(), "segments": segments.count(), "key": public.hash().to_string(),
         "archived": archived.entries, "archived_missing": archived.missing,
     }))

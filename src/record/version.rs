@@ -42,6 +42,24 @@ pub struct Provenance {
     pub vector_stale: bool,
 }
 
+/// The keys under which filters find when a version was written, and the record: nanoseconds since 1970.
+pub const TIME_KEYS: [&str; 2] = ["@created", "@modified"];
+
+/// Returns what filters look at: a version's metadata, and with an `@` before each key who wrote it, where and when.
+pub fn filterable(metadata: serde_json::Value, stamp: &Provenance) -> serde_json::Value {
+    let mut keys = if let serde_json::Value::Object(keys) = metadata { keys } else { serde_json::Map::new() };
+    let texts =
+        [("@agent", &stamp.agent), ("@session", &stamp.session), ("@task", &stamp.task), ("@branch", &stamp.branch)];
+    for (key, text) in texts {
+        keys.insert(key.to_owned(), (&**text).into());
+    }
+    keys.insert("@uid".to_owned(), stamp.uid.into());
+    for (key, time) in TIME_KEYS.into_iter().zip([stamp.created, stamp.modified]) {
+        keys.insert(key.to_owned(), time.0.into());
+    }
+    serde_json::Value::Object(keys)
+}
+
 /// One immutable version of a record.
 #[derive(Clone, Debug)]
 pub struct Version {
@@ -63,7 +81,7 @@ pub struct Version {
     words: OnceLock<Frequencies>,
     /// The vector's compact copy, made at the first vector question.
     code: OnceLock<Compact>,
-    /// The metadata as a value, parsed at the first filtered question.
+    /// What filters look at, put together at the first filtered question.
     parsed: OnceLock<serde_json::Value>,
     /// The hash of the text that an embedder makes a vector of, if it shall.
     derivable: OnceLock<Option<Hash>>,
@@ -127,14 +145,14 @@ impl Version {
         Some(Code { bytes: &compact.bytes, scale: compact.scale, residual: compact.residual })
     }
 
-    /// Returns the metadata as a value.
-    pub fn metadata(&self) -> &serde_json::Value {
-        self.parsed.get_or_init(|| self.content.metadata_value())
+    /// Returns what filters look at, see [`filterable`].
+    pub fn filterable(&self) -> &serde_json::Value {
+        self.parsed.get_or_init(|| filterable(self.content.metadata_value(), &self.stamp))
     }
 
     /// Returns how often the version's document holds each term.
     pub fn words(&self) -> &Frequencies {
-        self.words.get_or_init(|| Frequencies::of(self.content.text.as_deref(), self.metadata()))
+        self.words.get_or_init(|| Frequencies::of(self.content.text.as_deref(), &self.content.metadata_value()))
     }
 
     /// Returns the text that an embedder makes a vector of: that of a record without a vector of its own, or with one that

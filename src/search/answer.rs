@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::Mode;
 use crate::object::Hash;
+use crate::record::Provenance;
 
 /// A score as it was computed; vectors in f32, texts and ranks in f64.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -55,6 +56,8 @@ pub struct Hit {
     pub source: Arc<str>,
     /// Name path of the branch that wrote the version, or whose file it is.
     pub branch: Arc<str>,
+    /// Who wrote it and when, where that was asked for; a passage has none.
+    pub stamp: Option<Provenance>,
     /// The text of the record or passage.
     pub text: Option<Arc<str>>,
     /// The record's metadata as canonical JSON.
@@ -105,6 +108,30 @@ struct HeaderLine<'a> {
     reason: Option<&'a str>,
 }
 
+/// Who wrote a version and when.
+#[derive(Serialize)]
+struct StampKeys<'a> {
+    agent: &'a str,
+    session: &'a str,
+    task: &'a str,
+    uid: u32,
+    created: String,
+    modified: String,
+}
+
+impl StampKeys<'_> {
+    fn of(stamp: &Provenance) -> StampKeys<'_> {
+        StampKeys {
+            agent: &stamp.agent,
+            session: &stamp.session,
+            task: &stamp.task,
+            uid: stamp.uid,
+            created: stamp.created.to_string(),
+            modified: stamp.modified.to_string(),
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct HitLine<'a> {
     q: usize,
@@ -121,6 +148,8 @@ struct HitLine<'a> {
     distance: Option<f32>,
     source: &'a str,
     branch: &'a str,
+    #[serde(flatten)]
+    stamp: Option<StampKeys<'a>>,
     text: Option<&'a str>,
     metadata: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,6 +199,7 @@ impl Hit {
             distance: self.distance,
             source: &self.source,
             branch: &self.branch,
+            stamp: self.stamp.as_ref().map(StampKeys::of),
             text: self.text.as_deref(),
             metadata,
             vector: self.vector.as_deref(),

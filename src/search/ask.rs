@@ -238,6 +238,7 @@ impl HitBuilder<'_> {
             distance: None,
             source: source.source.clone(),
             branch: source.branch.clone(),
+            stamp: None,
             text: Some(text.into()),
             metadata: "{}".into(),
             vector: None,
@@ -253,17 +254,19 @@ impl HitBuilder<'_> {
         explain: impl FnOnce() -> Value,
     ) -> Result<Hit, SegmentError> {
         let id = id.clone();
-        let (branch, text, metadata) = match row {
+        let (stamp, text, metadata) = match row {
             Row::Unsealed(version) => {
                 let content = &version.content;
-                (version.stamp.branch.clone(), content.text.clone(), content.metadata.clone())
+                (version.stamp.clone(), content.text.clone(), content.metadata.clone())
             }
             Row::Sealed(segment, row) => {
                 let (stamp, content) = segment.shown(*row, &mut self.blocks)?;
-                (stamp.branch, content.text, content.metadata)
+                (stamp, content.text, content.metadata)
             }
         };
-        let vector = if self.query.include_vector {
+        let branch = stamp.branch.clone();
+        let stamp = self.query.include.stamp.then_some(stamp);
+        let vector = if self.query.include.vector {
             row.served_vector(&mut self.blocks)?.map(|vector| vector.to_vec())
         } else {
             None
@@ -271,24 +274,11 @@ impl HitBuilder<'_> {
         let explain = self.query.explain.then(explain);
         let SearchSource { source, is_log, .. } = &self.places[place];
         let source = source.clone();
-        if *is_log {
-            let (entry_id, metadata) = (id.parse().ok(), without_own_keys(&metadata));
-            let id = "".into();
-            return Ok(Hit {
-                id,
-                entry_id,
-                file: None,
-                score,
-                distance,
-                source,
-                branch,
-                text,
-                metadata,
-                vector,
-                explain,
-            });
-        }
-        Ok(Hit { id, entry_id: None, file: None, score, distance, source, branch, text, metadata, vector, explain })
+        let (id, entry_id, metadata) = match is_log {
+            true => ("".into(), id.parse().ok(), without_own_keys(&metadata)),
+            false => (id, None, metadata),
+        };
+        Ok(Hit { id, entry_id, file: None, score, distance, source, branch, stamp, text, metadata, vector, explain })
     }
 
     /// Fuses the two lists by their ranks.

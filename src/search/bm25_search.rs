@@ -94,7 +94,7 @@ fn score_unsealed(scan: &Scan<'_>, terms: &[Box<str>], scorer: &Scorer, top: &mu
             continue;
         }
         let score = scorer.score(version.terms, &counts);
-        if score >= floor(top) && scan.lets_through(version.metadata()) {
+        if score >= floor(top) && scan.lets_through(version.filterable()) {
             let id = HitKey::Record(version.id.clone(), scan.place);
             top.push(score, id, HitRow::Record(Row::Unsealed(version.clone())));
         }

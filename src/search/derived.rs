@@ -112,7 +112,7 @@ impl Scan<'_> {
             }
             let Some(found) = derived.of(version) else { continue };
             let bounds = query.bounds(query.compared(found.code(), found.norm));
-            if pool.admits(bounds.1) && self.lets_through(version.metadata()) {
+            if pool.admits(bounds.1) && self.lets_through(version.filterable()) {
                 pool.offer(bounds, RowLocation::UnsealedDerived(version.clone(), found.clone()));
             }
         }

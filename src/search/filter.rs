@@ -9,6 +9,8 @@
 //! {"$or": [{…}, {…}]}                       $and $or with a list of filters, $not with one filter
 //! ```
 //!
+//! * `@agent`, `@session`, `@task`, `@uid`, `@branch`, `@created` and `@modified` are who wrote the version, where and when;
+//!   times are given in RFC 3339.
 //! * A key with dots reaches into nested objects (`a.b`) where no key of that very name exists.
 //! * Numbers compare as numbers and exactly (1 equals 1.0), strings bytewise; values of different
 //!   kinds are neither equal nor ordered. Only numbers and strings have an order.

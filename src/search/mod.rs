@@ -30,7 +30,7 @@ pub use ask::{SearchResult, SearchSource, ask};
 pub use derived::DerivedVectors;
 pub use file_scan::{FileSource, PassageReader};
 pub use filter::{Filter, FilterError};
-pub use query::{Mode, Query, QueryError};
+pub use query::{Include, Mode, Query, QueryError};
 pub use vector_search::walk_pays_beside;
 
 use crate::segment::SegmentError;

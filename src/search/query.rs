@@ -96,6 +96,15 @@ impl fmt::Display for Mode {
     }
 }
 
+/// What hits carry beside what they always do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Include {
+    /// Their vector.
+    pub vector: bool,
+    /// Who wrote them and when.
+    pub stamp: bool,
+}
+
 /// What is asked, checked as far as it can be without looking at any record.
 ///
 /// At least one of `vector`, `text` and `id` is there, and `id` only alone. In a line's object a
@@ -122,8 +131,8 @@ pub struct Query {
     pub at: Option<String>,
     /// What is searched, each named once: `branch`, `log`, `files`, root branches by name, or closed logs as `log:NAME`.
     pub scope: Vec<String>,
-    /// Whether hits carry their vector.
-    pub include_vector: bool,
+    /// What hits carry beside what they always do.
+    pub include: Include,
     /// Whether the answer tells how it came about.
     pub explain: bool,
     /// Repeated in the answer's header: any JSON of up to [`TAG_BYTES_MAX`]; null when left out.
@@ -169,7 +178,7 @@ impl Query {
             ef: fields.whole("ef", EF_RANGE, "a whole number from 1 to 100000")?,
             at: fields.at()?,
             scope: fields.scope()?,
-            include_vector: fields.include()?,
+            include: fields.include()?,
             explain: fields.flag("explain")?,
             tag: fields.tag()?,
             timeout_ms: fields
@@ -200,7 +209,7 @@ impl Query {
             ef: None,
             at: None,
             scope: default_scope(),
-            include_vector: false,
+            include: Include::default(),
             explain: false,
             tag: Value::Null,
             timeout_ms: TIMEOUT_MS_DEFAULT,

@@ -245,7 +245,7 @@ impl Scan<'_> {
     /// most of them a look at their metadata.
     fn scan_loose(&self, query: &PreparedVector, pool: &mut CandidateSet) -> Result<(), SearchError> {
         let place = |version: &Arc<Version>| {
-            let counts = !self.is_stale(version) && self.lets_through(version.metadata());
+            let counts = !self.is_stale(version) && self.lets_through(version.filterable());
             counts.then(|| RowLocation::Unsealed(version.clone()))
         };
         let (table, seen) = self.state.unsealed().table();

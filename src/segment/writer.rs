@@ -8,7 +8,7 @@ use super::row::totals_of;
 use super::{Blocks, ContainerWriter, Row, RowTotals, SegmentError};
 use crate::facet::FacetsWriter;
 use crate::object::{BlobStore, Hash, SetHash, Writer};
-use crate::record::{Provenance, Version};
+use crate::record::{Provenance, Version, filterable};
 use crate::text::PostingsWriter;
 use crate::vector;
 
@@ -120,7 +120,7 @@ fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<ColumnS
         if version.terms > 0 {
             postings.add(number as u32, content.text.as_deref(), &metadata);
         }
-        facets.add(number as u32, &metadata);
+        facets.add(number as u32, &filterable(metadata, &version.stamp));
     }
     out.begin()?;
     out.write(bytemuck::cast_slice(&ends))?;

@@ -75,6 +75,7 @@ mod shrink;
 /// Room that comes back: packs that are thinned and combined.
 mod space;
 /// States by label, entry and time.
+mod stamps;
 mod states;
 /// Histories that note what was acknowledged.
 mod story;

@@ -38,12 +38,12 @@ pub enum LogError {
         /// The branch's name path.
         path: String,
     },
-    /// A cursor is moved to where no entry is.
-    #[error("the log has {entries} entries, and the cursor can't be {asked}")]
+    /// There is no such entry yet.
+    #[error("the log ends with entry {entries}, and {asked} lies behind it")]
     Beyond {
         /// The last entry.
         entries: u64,
-        /// Where it was to be.
+        /// Which was asked for.
         asked: String,
     },
     /// The log of a branch is that of one above it.
@@ -96,7 +96,7 @@ impl LogError {
                 "append through a branch of your own: fork one with mkdir",
             ),
             LogError::Beyond { .. } => {
-                Advice::new(Kind::Invalid, "beyond_the_log", "write the id of an entry that you have read, or 0")
+                Advice::new(Kind::Invalid, "beyond_the_log", "write the id of an entry that is there")
             }
             LogError::NotArchived { .. } => Advice::new(
                 Kind::NotEmpty,

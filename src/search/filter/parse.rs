@@ -4,7 +4,13 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
+use crate::object::Time;
+use crate::record::TIME_KEYS;
+
 use super::{FILTER_DEPTH_MAX, FilterError, FilterNode, Test};
+
+/// What times in filters look like.
+const A_TIME: &str = "a time such as \"2026-01-31T12:00:00Z\"";
 
 /// Parses one filter object; `depth` is its own level, 1 for the outermost.
 pub(super) fn parse_filter(filter: &Value, depth: usize) -> Result<FilterNode, FilterError> {
@@ -21,10 +27,29 @@ pub(super) fn parse_filter(filter: &Value, depth: usize) -> Result<FilterNode, F
             other if other.starts_with('$') => {
                 return Err(unknown(other, "the filter itself".to_owned()));
             }
+            other if TIME_KEYS.contains(&other) => {
+                FilterNode::Key(other.into(), parse_condition(key, &times(value)?, depth)?)
+            }
             _ => FilterNode::Key(key.as_str().into(), parse_condition(key, value, depth)?),
         });
     }
     Ok(if nodes.len() == 1 { nodes.remove(0) } else { FilterNode::All(nodes) })
+}
+
+/// Puts the number of nanoseconds in place of each time.
+fn times(value: &Value) -> Result<Value, FilterError> {
+    Ok(match value {
+        Value::String(text) => {
+            let time: Time = text.parse().map_err(|_| bad_operand("@created or @modified", value, A_TIME))?;
+            time.0.into()
+        }
+        Value::Array(items) => Value::Array(items.iter().map(times).collect::<Result<_, _>>()?),
+        Value::Object(tests) => {
+            let time = |(key, value): (&String, &Value)| Ok((key.clone(), times(value)?));
+            Value::Object(tests.iter().map(time).collect::<Result<_, _>>()?)
+        }
+        other => other.clone(),
+    })
 }
 
 fn parse_list(operator: &'static str, value: &Value, depth: usize) -> Result<Vec<FilterNode>, FilterError> {

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{Filter, FilterNode, Test};
 use crate::facet::{Bound, Facets, RowSet};
+use crate::record::filterable;
 use crate::search::SearchError;
 use crate::search::clock::QueryTimer;
 use crate::segment::{Segment, SegmentError};
@@ -29,7 +30,7 @@ impl Filter {
         let weight = ROW_STEPS + self.weight();
         for row in &unsure {
             clock.spend(weight)?;
-            if self.matches(&metadata(segment, row)?) {
+            if self.matches(&looked_at(segment, row)?) {
                 sure.insert(row);
             }
         }
@@ -44,8 +45,9 @@ impl Filter {
     }
 }
 
-fn metadata(segment: &Segment, row: u32) -> Result<Value, SegmentError> {
-    Ok(serde_json::from_str(&segment.words(row)?.1).unwrap_or_default())
+fn looked_at(segment: &Segment, row: u32) -> Result<Value, SegmentError> {
+    let metadata = serde_json::from_str(&segment.words(row)?.1).unwrap_or_default();
+    Ok(filterable(metadata, &segment.stamp(row)?))
 }
 
 impl FilterNode {

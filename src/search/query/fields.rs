@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{Filter, Mode, QueryError, TAG_BYTES_MAX, shortened};
+use super::{Filter, Include, Mode, QueryError, TAG_BYTES_MAX, shortened};
 
 /// The keys of a query besides `vector`, in the order of their importance.
 pub(super) const KEYS: [&str; 13] =
@@ -105,14 +105,16 @@ impl Fields {
         }
     }
 
-    pub(super) fn include(&mut self) -> Result<bool, QueryError> {
+    /// Takes what hits carry beside what they always do.
+    pub(super) fn include(&mut self) -> Result<Include, QueryError> {
         let Some(value) = self.take("include") else {
-            return Ok(false);
+            return Ok(Include::default());
         };
-        match value.as_array() {
-            Some(items) if items.iter().all(|item| item == "vector") => Ok(!items.is_empty()),
-            _ => Err(wrong("include", &value, "[\"vector\"], or leave it out")),
-        }
+        let names = value.as_array().filter(|items| items.iter().all(|item| item == "vector" || item == "stamp"));
+        let names =
+            names.ok_or_else(|| wrong("include", &value, "a list of \"vector\" and \"stamp\", or leave it out"))?;
+        let has = |name: &str| names.iter().any(|item| item == name);
+        Ok(Include { vector: has("vector"), stamp: has("stamp") })
     }
 
     pub(super) fn tag(&mut self) -> Result<Value, QueryError> {

@@ -27,7 +27,7 @@ fn bare_text_has_the_defaults_of_an_object() {
     assert_eq!(bare, object);
     assert_eq!((bare.k, bare.timeout_ms, bare.mode, bare.ef), (10, 2_000, None, None));
     assert_eq!(bare.scope, ["branch", "log", "files"]);
-    assert_eq!((bare.exact, bare.explain, bare.include_vector, bare.tag), (false, false, false, Value::Null));
+    assert_eq!((bare.exact, bare.explain, bare.include, bare.tag), (false, false, Include::default(), Value::Null));
     assert_eq!(parse("[1, 2]").text.unwrap(), "[1, 2]");
 }
 
@@ -44,7 +44,7 @@ fn every_key_is_read() {
     assert!(query.filter.unwrap().matches(&json!({"a": 1})));
     assert_eq!(query.scope, ["other", "branch"]);
     assert_eq!(query.tag, json!({"n": [1]}));
-    assert!(query.exact && query.explain && query.include_vector);
+    assert!(query.exact && query.explain && query.include.vector && !query.include.stamp);
     assert_eq!(parse(r#"{"id": "a b"}"#).id.unwrap(), "a b");
 }
 
@@ -82,7 +82,7 @@ fn wrong_values_say_what_to_write() {
         (r#""scope": []"#, "a list of names"),
         (r#""scope": "log""#, "a list of names"),
         (r#""scope": ["log", 7, "branch"]"#, "a list of names"),
-        (r#""include": ["text"]"#, r#"write ["vector"]"#),
+        (r#""include": ["text"]"#, r#"write a list of "vector" and "stamp""#),
         (r#""filter": {"a": {"$gtt": 1}}"#, "$gte"),
         (r#""filter": 3"#, "write an object"),
         (r#""colour": 3"#, r#"unknown key "colour", expected one of vector, text, id, k"#),

@@ -1,0 +1,68 @@
+//! Who wrote a version, where and when: filters find it, and hits show it.
+
+use engramfs::disk::ForgetfulDisk;
+use engramfs::memory::{Actor, BranchId, Memory, MergeKind, Query, Setting, View};
+use serde_json::{Value, json};
+
+use crate::support::{main_of, open, put, who};
+
+fn found(memory: &Memory, branch: BranchId, filter: &Value) -> Vec<String> {
+    let query = json!({ "text": "word", "k": 100, "filter": filter }).to_string();
+    let answer = memory.ask(&View::Branch(branch), &Query::parse(&query).unwrap()).unwrap();
+    let mut ids: Vec<String> = answer.hits.iter().map(|hit| hit.id.to_string()).collect();
+    ids.sort();
+    ids
+}
+
+#[test]
+fn filters_find_versions_by_who_wrote_them_where_and_when() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let bob = Actor { uid: 1002, gid: 1002, name: "bob".into() };
+    memory.commit(&who(), main, vec![put("first", None, Some("a word"))]).unwrap();
+    let child = memory.fork(&bob, main, "bobs", None).unwrap();
+    for (setting, value) in [(Setting::Agent, "planner"), (Setting::Session, "s1"), (Setting::Task, "t1")] {
+        memory.set(&bob, child, setting, value).unwrap();
+    }
+    memory
+        .commit(&bob, child, vec![put("second", None, Some("a word more")), put("third", None, Some("word"))])
+        .unwrap();
+    let middle = memory.snapshot(&View::Branch(child)).unwrap().get("second").unwrap().unwrap().created().to_string();
+    memory.merge(&bob, child, MergeKind::Merge, false).unwrap();
+    memory.commit(&who(), main, vec![put("first", None, Some("another word"))]).unwrap();
+    for sealed in [false, true] {
+        if sealed {
+            memory.seal().unwrap();
+        }
+        let by = |filter: Value| found(&memory, main, &filter).join(" ");
+        assert_eq!(by(json!({ "@agent": "planner" })), "second third", "{sealed}");
+        assert_eq!(by(json!({ "@session": "s1", "@task": "t1" })), "second third");
+        assert_eq!(by(json!({ "@uid": 1002 })), "second third");
+        assert_eq!(by(json!({ "@uid": { "$ne": 1002 } })), "first");
+        assert_eq!(by(json!({ "@branch": { "$in": ["main", "main/other"] } })), "first");
+        assert_eq!(by(json!({ "@created": { "$gte": middle } })), "second third");
+        assert_eq!(by(json!({ "@created": { "$lt": middle } })), "first");
+        assert_eq!(by(json!({ "@modified": { "$gt": middle } })), "first", "it was changed later");
+        assert_eq!(by(json!({ "$or": [{ "@task": "t1" }, { "@task": "" }] })), "first second third");
+    }
+    let refused = Query::parse(r#"{"text":"word","filter":{"@created":{"$gt":"yesterday"}}}"#).unwrap_err();
+    assert!(refused.hint().contains("2026-01-31T12:00:00Z"), "{refused}; {}", refused.hint());
+}
+
+#[test]
+fn hits_carry_the_stamp_where_that_is_asked_for() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.commit(&who(), main, vec![put("a", Some(vec![1.0]), Some("word"))]).unwrap();
+    let lines = |include: &str| {
+        let query = Query::parse(&format!(r#"{{"text":"word","include":{include}}}"#)).unwrap();
+        let lines = memory.ask(&View::Branch(main), &query).unwrap().to_lines(0);
+        serde_json::from_str::<Value>(lines.lines().nth(1).unwrap()).unwrap()
+    };
+    let hit = lines(r#"["stamp"]"#);
+    assert_eq!((&hit["uid"], &hit["session"], hit.get("vector")), (&who().uid.into(), &"".into(), None));
+    assert!(hit["agent"].is_string() && hit["created"] == hit["modified"], "{hit}");
+    assert!(lines(r#"["vector","stamp"]"#)["vector"].is_array());
+    assert_eq!(lines("[]").get("agent"), None);
+    assert!(Query::parse(r#"{"text":"word","include":["text"]}"#).is_err());
+}
