@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::catalog::shared_log::LogTotals;
+use super::command::log_record::{Command, LogGrowth};
 use super::command::record_input::RecordEdit;
-use super::{BranchId, Error, Memory, RecordError, Snapshot, Tree};
-use crate::object::Time;
+use super::transaction::shared_log::event_of;
+use super::{Actor, BranchId, Error, Memory, RecordError, Snapshot, Tree};
+use crate::object::{Hash, Time};
 use crate::record::{Provenance, Version};
 
 /// A version of a record as a line of an export has it, with who wrote it and when.
@@ -81,6 +84,69 @@ impl Memory {
         let catalog = self.catalog();
         let checkpoint = catalog.branch(branch)?.checkpoints.get(label);
         checkpoint.map(|checkpoint| checkpoint.text.clone()).ok_or_else(|| Error::NoCheckpoint(label.to_string()))
+    }
+}
+
+/// The entries of a branch's own shared log, as records.
+pub struct OwnLog {
+    /// The entries by their numbers, and beside them what is remembered of events.
+    pub records: Snapshot,
+    /// How many entries there are.
+    pub entries: u64,
+    /// Entries up to this one are archived.
+    pub archived: u64,
+}
+
+impl Memory {
+    /// Returns the shared log that a branch has of its own, if that has entries.
+    pub fn own_log(&self, branch: BranchId) -> Result<Option<OwnLog>, Error> {
+        let catalog = self.catalog();
+        let Some(log) = catalog.branch(branch)?.log else { return Ok(None) };
+        let log = catalog.branch(log)?;
+        let LogTotals { entries, archived, .. } = log.entries.unwrap_or_default();
+        Ok(Some(OwnLog { records: Snapshot::new(log.state.clone()), entries, archived }))
+    }
+
+    /// Begins to give a branch without a log one that was written elsewhere.
+    pub fn import_log(&self, who: &Actor, owner: BranchId) -> Result<LogImport<'_>, Error> {
+        let growth = LogGrowth { totals: LogTotals::default(), changes: Vec::new() };
+        let command = || Ok(Command::Append { owner, via: owner, growth });
+        let log = BranchId(self.transact(who, &[], command)?.entry.branch_id);
+        Ok(LogImport { memory: self, who: who.clone(), owner, log, batch: Vec::new() })
+    }
+}
+
+/// A log that is being taken in.
+pub struct LogImport<'a> {
+    memory: &'a Memory,
+    who: Actor,
+    owner: BranchId,
+    log: BranchId,
+    batch: Vec<StampedRecord>,
+}
+
+/// Entries of one commit.
+const ENTRIES_AT_ONCE: usize = 16_384;
+
+impl LogImport<'_> {
+    /// Adds an entry, and what is to be remembered of its event.
+    pub fn push(&mut self, entry: StampedRecord) -> Result<(), Error> {
+        if let Some(event) = event_of(&entry.0) {
+            let version = Version::new(event.0, event.1, entry.0.stamp.clone());
+            self.batch.push(StampedRecord(version));
+        }
+        self.batch.push(entry);
+        if self.batch.len() < ENTRIES_AT_ONCE { Ok(()) } else { self.commit() }
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        self.memory.put_stamped(&self.who, self.log, std::mem::take(&mut self.batch), &[])
+    }
+
+    /// Has the log begin with these entries, of which some are archived; returns its head.
+    pub fn finish(mut self, archived: u64) -> Result<Hash, Error> {
+        self.commit()?;
+        self.memory.adopt_log(&self.who, self.owner, archived)
     }
 }
 

@@ -34,7 +34,7 @@ pub use command::log_entry::{LogEntryInput, parse_cursor_line};
 pub use command::merge_kind::{MergeKind, RevertVerb};
 pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
 pub use command::record_patch::RecordPatch;
-pub use dump::StampedRecord;
+pub use dump::{LogImport, OwnLog, StampedRecord};
 pub use environment::Environment;
 pub use error::{
     Advice, BranchError, ClockError, CopyError, EmbedderError, Error, Kind, LimitError, LogError, MergeError,

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, OpenMode, RecordEdit,
-    Setting, View, XattrHow,
+    Actor, Attrs, BranchId, Document, FILES_ROOT, FileName, FileOp, LogEntryInput, Make, Memory, MergeKind, OpenMode,
+    RecordEdit, Setting, View, XattrHow,
 };
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ impl Past {
         let (branch, memory) = (self.pick(), self.memory.clone());
         let name = format!("n{number}");
         // What can't be just now is no step.
-        let _ = match self.chance.below(12) {
+        let _ = match self.chance.below(15) {
             0..=3 => self.write(branch, number),
             4 | 5 => memory.fork(&who(), branch, &name, None).map(drop),
             6 => memory.checkpoint(&who(), branch, &name, Some("why").filter(|_| number.is_multiple_of(2))),
@@ -48,6 +48,13 @@ impl Past {
                 let (setting, value) = settings[self.chance.below(3)];
                 memory.set(&who(), branch, setting, value).and_then(|()| memory.chmod(&who(), branch, 0o750))
             }
+            11 => {
+                let line = json!({ "text": name, "event_id": number, "vector": self.chance.vector(3), "kind": "k" });
+                let entries = [LogEntryInput::parse(&line.to_string()).unwrap(), LogEntryInput::of_text(name).unwrap()];
+                memory.append_log(&who(), branch, &entries).map(drop)
+            }
+            12 => memory.move_cursor(&who(), branch, self.chance.below(4) as u64),
+            13 => memory.set(&who(), branch, Setting::Log, "own"),
             _ => match memory.checkpoints(branch).unwrap().first() {
                 Some(label) => memory.rollback(&who(), branch, label).map(drop),
                 None => Ok(()),
@@ -118,9 +125,10 @@ fn content(memory: &Memory) -> BTreeMap<String, Value> {
             Setting::ALL.iter().map(|setting| memory.setting(&view, *setting).unwrap()).collect();
         let diff = String::from_utf8(memory.document(&view, Document::Diff).unwrap().to_vec()).unwrap();
         let base = memory.base(id).unwrap().head().to_string();
+        let log = memory.shared_log(id).unwrap().lines_after(0, u64::MAX).unwrap();
         let value = json!({
             "records": ids.iter().map(document).collect::<Vec<_>>(), "settings": settings, "diff": diff, "base": base,
-            "owner": info.uid, "mode": info.mode,
+            "owner": info.uid, "mode": info.mode, "log": String::from_utf8(log).unwrap(), "cursor": memory.cursor(id).unwrap(),
         });
         all.insert(info.path.to_string(), value);
     });

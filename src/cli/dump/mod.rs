@@ -28,6 +28,8 @@ const RECORDS: &str = "records.jsonl";
 const INDEX: &str = "files.jsonl";
 /// The contents of these files, each at its path.
 const FILES: &str = "files";
+/// The entries of a branch's own shared log, one a line.
+const LOG: &str = "log.jsonl";
 /// The settings of a branch, one file each.
 const CONFIG: &str = "config";
 
@@ -60,6 +62,21 @@ struct DumpedBranch {
     /// Head of the state of its parent that it was forked from or joined with last.
     base: String,
     checkpoints: Vec<DumpedCheckpoint>,
+    /// Its own shared log, where that has entries.
+    #[serde(default)]
+    log: Option<DumpedLog>,
+    /// The entry of its shared log up to which it has read.
+    #[serde(default)]
+    cursor: u64,
+}
+
+/// A shared log.
+#[derive(Serialize, Deserialize)]
+struct DumpedLog {
+    entries: u64,
+    /// Entries up to this one are archived.
+    archived: u64,
+    head: String,
 }
 
 /// One checkpoint.

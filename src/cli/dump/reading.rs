@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{CONFIG, DumpedBranch, MANIFEST, Manifest, RECORDS, damaged, files, whole_or_not_at_all};
+use super::{CONFIG, DumpedBranch, LOG, MANIFEST, Manifest, RECORDS, damaged, files, whole_or_not_at_all};
 use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -32,7 +32,8 @@ pub fn import_all(folder: &Path, store: &Path) -> Result<Value, CommandError> {
 fn make(manifest: &Manifest, folder: &Path, part: &Path) -> Result<Value, CommandError> {
     let memory = open_store(part, OpenMode::CreateNew)?;
     let import = DumpReader { memory: &memory, who: actor::current(), manifest, folder };
-    let done = import.branches().and_then(|()| import.settings()).and_then(|()| import.check());
+    let done =
+        import.branches().and_then(|()| import.settings()).and_then(|()| import.logs()).and_then(|()| import.check());
     let tip = memory.tip().to_string();
     let closed = memory.close();
     done?;
@@ -78,6 +79,8 @@ impl DumpReader<'_> {
     }
 
     fn grow(&self, dumped: &DumpedBranch, branch: BranchId) -> Result<(), CommandError> {
+        // It can't change once there are branches below.
+        self.set(branch, dumped, Setting::Log)?;
         let mut bases: BTreeMap<&str, Vec<&DumpedBranch>> = BTreeMap::new();
         for child in self.children(&dumped.path) {
             bases.entry(&child.base).or_default().push(child);
@@ -93,7 +96,7 @@ impl DumpReader<'_> {
         for checkpoint in &dumped.checkpoints {
             self.become_state(branch, self.manifest.state(&checkpoint.head)?)?;
             let text = Some(&*checkpoint.text).filter(|text| !text.is_empty());
-            self.memory.checkpoint(&self.who, branch, &checkpoint.label, text)?;
+            self.memory.checkpoint_again(&self.who, branch, &checkpoint.label, text)?;
         }
         self.become_state(branch, &dumped.folder)?;
         children.into_iter().try_for_each(|(child, branch)| self.grow(child, branch))
@@ -113,24 +116,14 @@ impl DumpReader<'_> {
     }
 
     fn records(&self, branch: BranchId, path: &Path) -> Result<(), CommandError> {
-        let failed = |error: std::io::Error| CommandError::file("read", path, &error);
-        let mut lines = BufReader::new(File::open(path).map_err(failed)?);
         let before = self.memory.snapshot(&View::Branch(branch))?;
         let (mut named, mut batch, mut bytes) = (HashSet::<Arc<str>>::new(), Vec::new(), 0);
-        let (mut line, mut number) = (Vec::new(), 0);
-        loop {
-            line.clear();
-            if lines.read_until(b'\n', &mut line).map_err(failed)? == 0 {
-                break;
-            }
-            number += 1;
-            let record =
-                StampedRecord::parse(&line, number).map_err(|error| damaged(format!("{}, {error}", path.display())))?;
+        self.lines(path, |record| {
             if !named.insert(record.id().clone()) {
                 return Err(damaged(format!("{} has the record {} twice", path.display(), record.id())));
             }
             if before.has(&record)? {
-                continue;
+                return Ok(());
             }
             bytes += record.bytes();
             batch.push(record);
@@ -138,7 +131,8 @@ impl DumpReader<'_> {
                 self.memory.put_stamped(&self.who, branch, std::mem::take(&mut batch), &[])?;
                 bytes = 0;
             }
-        }
+            Ok(())
+        })?;
         let gone = gone(&before, &named)?;
         Ok(self.memory.put_stamped(&self.who, branch, batch, &gone)?)
     }
@@ -159,6 +153,47 @@ impl DumpReader<'_> {
         Ok(())
     }
 
+    /// Gives branches that have a log of their own its entries, and all their cursors.
+    fn logs(&self) -> Result<(), CommandError> {
+        for dumped in &self.manifest.branches {
+            let Some(log) = &dumped.log else { continue };
+            let branch = self.memory.resolve(&dumped.path)?;
+            let mut import = self.memory.import_log(&self.who, branch)?;
+            self.lines(&self.folder.join(&dumped.folder).join(LOG), |record| Ok(import.push(record)?))?;
+            let head = import.finish(log.archived)?.to_string();
+            check_head(format!("the log of {}", dumped.path), head, &log.head)?;
+        }
+        for dumped in self.manifest.branches.iter().filter(|dumped| dumped.cursor > 0) {
+            let branch = self.memory.resolve(&dumped.path)?;
+            // Where the log of a branch above was not dumped, nothing of it was read.
+            if self.memory.shared_log(branch)?.entries() >= dumped.cursor {
+                self.memory.move_cursor(&self.who, branch, dumped.cursor)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the records of a file.
+    fn lines(
+        &self,
+        path: &Path,
+        mut each: impl FnMut(StampedRecord) -> Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
+        let failed = |error: std::io::Error| CommandError::file("read", path, &error);
+        let mut lines = BufReader::new(File::open(path).map_err(failed)?);
+        let (mut line, mut number) = (Vec::new(), 0);
+        loop {
+            line.clear();
+            if lines.read_until(b'\n', &mut line).map_err(failed)? == 0 {
+                return Ok(());
+            }
+            number += 1;
+            let record =
+                StampedRecord::parse(&line, number).map_err(|error| damaged(format!("{}, {error}", path.display())))?;
+            each(record)?;
+        }
+    }
+
     fn set(&self, branch: BranchId, dumped: &DumpedBranch, setting: Setting) -> Result<(), CommandError> {
         let path = self.folder.join(&dumped.folder).join(CONFIG).join(setting.name());
         let value = fs::read_to_string(&path).map_err(|error| CommandError::file("read", &path, &error))?;
@@ -171,30 +206,27 @@ impl DumpReader<'_> {
 
     /// Refuses a store that is not what the manifest says.
     fn check(&self) -> Result<(), CommandError> {
-        let is = |what: String, found: String, wanted: &str| {
-            if found == wanted {
-                return Ok(());
-            }
-            let message = format!("{what} has the head {found}, and the dump says {wanted}");
-            Err(CommandError::new(
-                Exit::Damaged,
-                "head_differs",
-                message,
-                "the dump was changed or is damaged: take it anew",
-            ))
-        };
         for dumped in &self.manifest.branches {
             let (path, branch) = (&dumped.path, self.memory.resolve(&dumped.path)?);
             let head = |view| -> Result<String, CommandError> { Ok(self.memory.snapshot(&view)?.head().to_string()) };
-            is(path.clone(), head(View::Branch(branch))?, &dumped.head)?;
-            is(format!("the base of {path}"), self.memory.base(branch)?.head().to_string(), &dumped.base)?;
+            check_head(path.clone(), head(View::Branch(branch))?, &dumped.head)?;
+            check_head(format!("the base of {path}"), self.memory.base(branch)?.head().to_string(), &dumped.base)?;
             for checkpoint in &dumped.checkpoints {
                 let label: Arc<str> = checkpoint.label.as_str().into();
-                is(format!("{path}@{label}"), head(View::Checkpoint(branch, label))?, &checkpoint.head)?;
+                check_head(format!("{path}@{label}"), head(View::Checkpoint(branch, label))?, &checkpoint.head)?;
             }
         }
         Ok(())
     }
+}
+
+/// Refuses what has another head than the manifest says.
+fn check_head(what: String, found: String, wanted: &str) -> Result<(), CommandError> {
+    if found == wanted {
+        return Ok(());
+    }
+    let message = format!("{what} has the head {found}, and the dump says {wanted}");
+    Err(CommandError::new(Exit::Damaged, "head_differs", message, "the dump was changed or is damaged: take it anew"))
 }
 
 /// Returns the records of a state that a folder does not name.

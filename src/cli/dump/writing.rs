@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::{
-    CONFIG, DumpedBranch, DumpedCheckpoint, FORMAT, MANIFEST, Manifest, RECORDS, VERSION, files, whole_or_not_at_all,
+    CONFIG, DumpedBranch, DumpedCheckpoint, DumpedLog, FORMAT, LOG, MANIFEST, Manifest, RECORDS, VERSION, files,
+    whole_or_not_at_all,
 };
 use crate::cli::failure::CommandError;
-use crate::memory::{BranchId, Export, Memory, Setting, Snapshot, View};
+use crate::memory::{BranchId, Export, Memory, OwnLog, Setting, Snapshot, View};
 
 /// Bytes of an export that are read at a time.
 const PIECE: usize = 1 << 20;
@@ -78,6 +79,7 @@ impl DumpWriter<'_> {
             checkpoints.push((time, DumpedCheckpoint { label: label.to_string(), head, time: time.to_string(), text }));
         }
         checkpoints.sort_by_key(|(time, _)| *time);
+        let log = memory.own_log(branch)?.map(|log| self.log(&log, folder)).transpose()?;
         Ok(DumpedBranch {
             path: info.path.to_string(),
             folder: folder.to_owned(),
@@ -87,6 +89,8 @@ impl DumpWriter<'_> {
             head: snapshot.head().to_string(),
             base: memory.base(branch)?.head().to_string(),
             checkpoints: checkpoints.into_iter().map(|(_, checkpoint)| checkpoint).collect(),
+            log,
+            cursor: memory.cursor(branch)?,
         })
     }
 
@@ -105,28 +109,45 @@ impl DumpWriter<'_> {
         Ok(())
     }
 
+    /// Writes the entries of a branch's own log. What it remembers of events follows from them.
+    fn log(&self, log: &OwnLog, folder: &Path) -> Result<DumpedLog, CommandError> {
+        let is_entry = |line: &[u8]| !line.starts_with(b"{\"id\":\"@");
+        export(&log.records, &self.out.join(folder).join(LOG), is_entry)?;
+        Ok(DumpedLog { entries: log.entries, archived: log.archived, head: log.records.head().to_string() })
+    }
+
     fn state(&mut self, snapshot: &Snapshot, folder: &Path) -> Result<(), CommandError> {
         let place = self.out.join(folder);
         make_dir(&place)?;
-        let path = place.join(RECORDS);
-        let failed = |error: std::io::Error| CommandError::file("written", &path, &error);
-        let mut lines = BufWriter::new(File::create(&path).map_err(failed)?);
-        let (mut offset, mut piece) = (0, vec![0; PIECE]);
-        loop {
-            let read = snapshot.export_read(Export::Records, offset, &mut piece)?;
-            if read == 0 {
-                break;
-            }
-            lines.write_all(&piece[..read]).map_err(failed)?;
-            offset += read as u64;
-        }
-        lines.flush().map_err(failed)?;
-        lines.get_ref().sync_all().map_err(failed)?;
+        export(snapshot, &place.join(RECORDS), |_| true)?;
         files::write(self.memory, snapshot.files(), &place)?;
         self.records += snapshot.count();
         self.states.entry(snapshot.head().to_string()).or_insert_with(|| folder.to_owned());
         Ok(())
     }
+}
+
+/// Writes the lines of records that are wanted, by their beginning.
+fn export(snapshot: &Snapshot, path: &Path, is_wanted: impl Fn(&[u8]) -> bool) -> Result<(), CommandError> {
+    let failed = |error: std::io::Error| CommandError::file("written", path, &error);
+    let mut lines = BufWriter::new(File::create(path).map_err(failed)?);
+    let (mut offset, mut piece, mut is_written) = (0, vec![0; PIECE], None);
+    loop {
+        let read = snapshot.export_read(Export::Records, offset, &mut piece)?;
+        if read == 0 {
+            break;
+        }
+        for part in piece[..read].split_inclusive(|byte| *byte == b'\n') {
+            if *is_written.get_or_insert_with(|| is_wanted(part)) {
+                lines.write_all(part).map_err(failed)?;
+            }
+            // The rest of a line that breaks off goes the way of its beginning.
+            is_written = is_written.filter(|_| !part.ends_with(b"\n"));
+        }
+        offset += read as u64;
+    }
+    lines.flush().map_err(failed)?;
+    lines.get_ref().sync_all().map_err(failed)
 }
 
 fn make_dir(path: &Path) -> Result<(), CommandError> {

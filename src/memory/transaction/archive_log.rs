@@ -12,6 +12,7 @@ use crate::memory::command::log_entry::write_entry_line;
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::prepared::{PreparedCommand, about, labels};
 use crate::memory::{Actor, Error, LogError, Memory};
+use crate::object::Hash;
 
 /// The entries of a log behind those that are archived.
 pub(super) struct LivePart {
@@ -82,6 +83,28 @@ impl Memory {
         drop(writer);
         self.tell(change);
         Ok(answer(totals))
+    }
+}
+
+impl Memory {
+    /// Has the records that were put into a branch's log be its entries, of which some are archived; returns the log's head.
+    ///
+    /// Kind `Damaged` where numbers are missing.
+    pub(in crate::memory) fn adopt_log(&self, who: &Actor, owner: BranchId, archived: u64) -> Result<Hash, Error> {
+        let catalog = self.catalog().clone();
+        let log = catalog.branch(catalog.branch(owner)?.log.ok_or(Error::Gone)?)?;
+        let (mut entries, mut last) = (0, 0);
+        for row in log.state.rows(None)? {
+            let Some(number) = entry_number(&row?.id()?) else { break };
+            (entries, last) = (entries + 1, number);
+        }
+        if entries != last || archived > entries {
+            return Err(Error::damaged(format!("a log with {entries} entries ends with entry {last}")));
+        }
+        let (bytes, archived_bytes) = (bytes_between(log, 0, entries)?, bytes_between(log, 0, archived)?);
+        let totals = LogTotals { entries, bytes, archived, archived_bytes };
+        let entry = self.transact(who, &[], || Ok(Command::ArchiveLog { owner, totals }))?;
+        Ok(entry.entry.head)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::shared_log::{LogCursor, OWN_LOG, entry_id, entry_number, event_record_id};
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
-use crate::memory::command::log_entry::{LogEntryInput, write_entry_line};
+use crate::memory::command::log_entry::{EVENT_KEY, LogEntryInput, write_entry_line};
 use crate::memory::command::log_record::{COMMAND_BYTES, Command, LogGrowth, LogRecord, RecordChange};
 use crate::memory::command::prepared::{PreparedCommand, about, fix, labels};
 use crate::memory::{Actor, BranchError, Error, LogError, Memory};
@@ -141,8 +141,8 @@ pub(super) fn plan(
     let stamp = Provenance { created, modified, branch, agent, session, task, uid, vector_stale: false };
     let (mut changes, mut seen, mut line) = (Vec::new(), HashSet::new(), Vec::new());
     for entry in entries {
-        let event = entry.event_id.as_ref().map(|event| event_record_id(uid, &Hash::of(&EVENT, event.as_bytes())));
-        if let Some(event) = &event {
+        let event = entry.event_id.as_ref().map(|event| event_record(uid, event, totals.entries + 1));
+        if let Some((event, _)) = &event {
             let is_known = log.map(|log| log.state.find(event)).transpose()?.flatten().is_some();
             if is_known || !seen.insert(event.clone()) {
                 receipt.repeated += 1;
@@ -155,13 +155,23 @@ pub(super) fn plan(
         write_entry_line(number, &content, &stamp, &mut line);
         (totals.entries, totals.bytes) = (number, totals.bytes + line.len() as u64);
         changes.push(put(entry_id(number), content));
-        if let Some(event) = event {
-            let metadata = json!({ "entry": number }).to_string().into();
-            changes.push(put(event, RecordContent { vector: None, text: None, metadata }));
-        }
+        changes.extend(event.map(|(id, content)| put(id, content)));
     }
     (receipt.appended, receipt.last) = (totals.entries + 1 - receipt.first, totals.entries);
     Ok((LogGrowth { totals, changes }, receipt))
+}
+
+/// Returns the record that remembers a user's `event_id`.
+fn event_record(uid: u32, event: &str, entry: u64) -> (Arc<str>, RecordContent) {
+    let metadata = json!({ "entry": entry }).to_string().into();
+    let id = event_record_id(uid, &Hash::of(&EVENT, event.as_bytes()));
+    (id, RecordContent { vector: None, text: None, metadata })
+}
+
+/// Returns the record that remembers the `event_id` of an entry, if it has one.
+pub(in crate::memory) fn event_of(entry: &Version) -> Option<(Arc<str>, RecordContent)> {
+    let metadata: serde_json::Value = serde_json::from_str(&entry.content.metadata).ok()?;
+    Some(event_record(entry.stamp.uid, metadata.get(EVENT_KEY)?.as_str()?, entry_number(&entry.id)?))
 }
 
 fn put(id: Arc<str>, content: RecordContent) -> RecordChange {

@@ -163,8 +163,30 @@ impl Memory {
         check_label(label)?;
         let text = text.filter(|text| !text.trim().is_empty());
         let entry = text.map(|text| LogEntryInput::of_text(text.to_owned())).transpose()?;
+        self.take_checkpoint(who, branch, (label, text), entry.as_ref())
+    }
+
+    /// Takes a checkpoint of which the shared log is not told, as where one is taken again.
+    pub fn checkpoint_again(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        label: &str,
+        text: Option<&str>,
+    ) -> Result<(), Error> {
+        check_label(label)?;
+        self.take_checkpoint(who, branch, (label, text), None)
+    }
+
+    fn take_checkpoint(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        (label, text): (&str, Option<&str>),
+        entry: Option<&LogEntryInput>,
+    ) -> Result<(), Error> {
         let command = || {
-            let log = match &entry {
+            let log = match entry {
                 Some(entry) => {
                     let catalog = self.catalog().clone();
                     Some(plan(&catalog, who.uid, catalog.branch(branch)?, std::slice::from_ref(entry))?.0)
