@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::catalog::shared_log::LogTotals;
-use super::command::log_record::{Command, LogGrowth};
+use super::command::log_record::Command;
+use super::command::record_change::LogGrowth;
 use super::command::record_input::RecordEdit;
 use super::transaction::shared_log::event_of;
 use super::{Actor, BranchId, Error, Memory, RecordError, Snapshot, Tree};

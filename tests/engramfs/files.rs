@@ -371,7 +371,7 @@ fn the_page_of_a_branch_shows_its_files() {
     write(&memory, main, "notes/a", "text");
     let page = memory.document(&View::Branch(main), Document::Readme).unwrap();
     let page = String::from_utf8_lossy(&page);
-    assert!(page.contains("| `files/` |") && page.contains(" 1 files,"), "{page}");
+    assert!(page.contains("files/todo.md") && page.contains(" 1 files,"), "{page}");
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use crate::memory::catalog::{BranchId, Catalog};
-use crate::memory::command::log_record::{Command, RecordChange};
+use crate::memory::command::log_record::Command;
+use crate::memory::command::record_change::RecordChange;
 use crate::memory::{Error, LimitError, Memory};
 use crate::sync::{Measure, Mutex, Reservation};
 use crate::workspace::Tree;

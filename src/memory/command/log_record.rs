@@ -8,63 +8,17 @@ use std::sync::Arc;
 use super::merge_kind::{MergeKind, RevertedEntries};
 use super::merge_outcome::{MergeOutcome, RollbackOutcome};
 use super::purge_selection::PurgeSelection;
+use super::record_change::{LogGrowth, RecordChange};
 
 use crate::memory::catalog::settings::{Setting, Settings};
-use crate::memory::catalog::shared_log::{LogCursor, LogTotals};
+use crate::memory::catalog::shared_log::LogTotals;
 use crate::memory::catalog::{BranchId, Resolution, StateSource};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
-use crate::record::RecordContent;
 
 /// What each command counts beside its bytes: replaying 26,000 small ones takes a third of a second.
 pub(in crate::memory) const COMMAND_BYTES: u64 = 512;
 /// What each row of a bulk commit counts: replaying it costs time, so 65,536 of them ask for a seal.
 pub(in crate::memory) const BULK_ROW_BYTES: u64 = 256;
-
-/// One change of a record as it is stored.
-#[derive(Clone, Debug)]
-pub enum RecordChange {
-    /// A new version; its stamp follows from the command.
-    Put {
-        /// The record's id.
-        id: Arc<str>,
-        /// What it says.
-        content: RecordContent,
-        /// Whether its text is newer than its vector.
-        vector_stale: bool,
-        /// The record whose `created` it keeps, beside its own.
-        from: Option<Arc<str>>,
-    },
-    /// The record goes.
-    Delete {
-        /// The record's id.
-        id: Arc<str>,
-    },
-    /// The branch has read its shared log so far.
-    Cursor(LogCursor),
-}
-
-/// What comes to a shared log.
-#[derive(Clone, Debug)]
-pub struct LogGrowth {
-    /// What it holds then.
-    pub totals: LogTotals,
-    /// The entries, and what is remembered of their `event_id`s.
-    pub changes: Vec<RecordChange>,
-}
-
-impl LogGrowth {
-    fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
-        self.totals.write(out).number(self.changes.len() as u64);
-        self.changes.iter().for_each(|change| change.write(out));
-        out
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<LogGrowth, CodecError> {
-        let totals = LogTotals::read(input)?;
-        let changes = (0..input.length()?).map(|_| RecordChange::read(input)).collect::<Result<_, _>>()?;
-        Ok(LogGrowth { totals, changes })
-    }
-}
 
 /// What is done.
 #[derive(Clone, Debug)]
@@ -437,66 +391,6 @@ fn read_merge(branch: BranchId, merge: MergeKind, input: &mut Reader<'_>) -> Res
 
 fn read_source(input: &mut Reader<'_>) -> Result<StateSource, CodecError> {
     StateSource::read(input)?.ok_or(CodecError::Code(0))
-}
-
-/// Flags of a stored change.
-mod flag {
-    pub const PUT: u8 = 1;
-    pub const VECTOR: u8 = 2;
-    pub const TEXT: u8 = 4;
-    pub const FROM: u8 = 8;
-    pub const VECTOR_STALE: u8 = 16;
-    pub const CURSOR: u8 = 32;
-}
-
-impl RecordChange {
-    fn write(&self, out: &mut Writer) {
-        match self {
-            RecordChange::Delete { id } => {
-                out.byte(0).text(id);
-            }
-            RecordChange::Cursor(cursor) => {
-                cursor.write(out.byte(flag::CURSOR));
-            }
-            RecordChange::Put { id, content, vector_stale, from } => {
-                let on = |there: bool, flag: u8| if there { flag } else { 0 };
-                let has = on(content.vector.is_some(), flag::VECTOR) | on(content.text.is_some(), flag::TEXT);
-                let has = has | on(*vector_stale, flag::VECTOR_STALE) | on(from.is_some(), flag::FROM);
-                out.byte(flag::PUT | has).text(id);
-                if let Some(vector) = &content.vector {
-                    let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
-                    out.bytes(&bytes);
-                }
-                content.text.iter().chain(from).for_each(|text| {
-                    out.text(text);
-                });
-                out.text(&content.metadata);
-            }
-        }
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<RecordChange, CodecError> {
-        let flags = input.byte()?;
-        if flags == flag::CURSOR {
-            return Ok(RecordChange::Cursor(LogCursor::read(input)?));
-        }
-        let id = input.text()?.into();
-        if flags & flag::PUT == 0 {
-            return Ok(RecordChange::Delete { id });
-        }
-        let vector = if flags & flag::VECTOR == 0 { None } else { Some(read_vector(input.bytes()?)) };
-        let mut text = |flag: u8| -> Result<Option<Arc<str>>, CodecError> {
-            if flags & flag == 0 { Ok(None) } else { Ok(Some(input.text()?.into())) }
-        };
-        let (text, from) = (text(flag::TEXT)?, text(flag::FROM)?);
-        let content = RecordContent { vector, text, metadata: input.text()?.into() };
-        Ok(RecordChange::Put { id, content, vector_stale: flags & flag::VECTOR_STALE != 0, from })
-    }
-}
-
-fn read_vector(bytes: &[u8]) -> Arc<[f32]> {
-    let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap_or_default());
-    bytes.chunks_exact(4).map(number).collect()
 }
 
 #[cfg(test)]

@@ -6,5 +6,6 @@ pub mod merge_kind;
 pub mod merge_outcome;
 pub mod prepared;
 pub mod purge_selection;
+pub mod record_change;
 pub mod record_input;
 pub mod record_patch;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::branch::BranchVersion;
-use crate::memory::command::log_record::RecordChange;
+use crate::memory::command::record_change::RecordChange;
 use crate::memory::command::record_input::RecordEdit;
 use crate::memory::command::record_patch::RecordPatch;
 use crate::memory::{Error, RecordError};

@@ -12,8 +12,9 @@ use crate::memory::catalog::{
     Branch, BranchId, Catalog, CatalogChange, Checkpoint, EmbedderRecord, LineageStart, Resolution, StateSource, given,
     without_orphans,
 };
-use crate::memory::command::log_record::{Command, LogRecord, RecordChange};
+use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::prepared::{PreparedCommand, about, fix};
+use crate::memory::command::record_change::RecordChange;
 use crate::memory::command::record_input::check_numbers;
 use crate::memory::merging::integration::Integration;
 use crate::memory::merging::merge_plan;

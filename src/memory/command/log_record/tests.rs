@@ -5,7 +5,9 @@ use super::super::merge_kind::RevertVerb;
 use super::super::merge_outcome::samples;
 use super::*;
 use crate::lineage::Side;
+use crate::memory::catalog::shared_log::LogCursor;
 use crate::object::format_tables::{list, table};
+use crate::record::RecordContent;
 
 fn round_trip(command: Command) {
     let log_record = LogRecord { time: Time(5), planned: Time(3), uid: 1000, command };
