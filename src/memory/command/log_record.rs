@@ -333,12 +333,7 @@ impl Command {
                 let ids = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
                 Command::Bulk(branch, segment, ids)
             }
-            code::CHECKPOINT => {
-                let label = input.text()?.into();
-                let (text, has_log) = (input.text()?.into(), input.byte()? == 1);
-                let log = has_log.then(|| LogGrowth::read(input)).transpose()?;
-                Command::Checkpoint { branch, label, text, log }
-            }
+            code::CHECKPOINT => read_checkpoint(branch, input)?,
             code::UNCHECKPOINT => Command::Uncheckpoint(branch, input.text()?.into()),
             code::ROLLBACK => Command::Rollback(branch, read_source(input)?),
             code::MERGE => read_merge(branch, MergeKind::Merge, input)?,
@@ -382,6 +377,12 @@ impl Command {
 
 fn narrow(number: u64) -> Result<u32, CodecError> {
     u32::try_from(number).map_err(|_| CodecError::Number)
+}
+
+fn read_checkpoint(branch: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    let (label, text) = (input.text()?.into(), input.text()?.into());
+    let log = if input.byte()? == 1 { Some(LogGrowth::read(input)?) } else { None };
+    Ok(Command::Checkpoint { branch, label, text, log })
 }
 
 fn read_merge(branch: BranchId, merge: MergeKind, input: &mut Reader<'_>) -> Result<Command, CodecError> {

@@ -253,6 +253,16 @@ impl Error {
         self.advice().hint
     }
 
+    /// Returns how to react to what is too much to be shown.
+    fn too_much(&self) -> Advice {
+        if let Error::TooManyChanges(_) = self {
+            let hint = "compare states closer together, or exports of both";
+            return Advice::new(Kind::Invalid, "too_many_changes", hint);
+        }
+        let hint = "show it from the store: engramfs show STORE:NAME-PATH HASH";
+        Advice::new(Kind::TooLarge, "too_large_to_show", hint)
+    }
+
     /// Returns kind, code and hint.
     pub fn advice(&self) -> Advice {
         match self {
@@ -294,14 +304,7 @@ impl Error {
             Error::WouldWait => Advice::new(Kind::WouldWait, "would_wait", "this is tried again by itself"),
             Error::ReadOnly(_) => Advice::new(Kind::ReadOnly, "read_only", "mount or open the store for writing"),
             Error::FileChanged => Advice::new(Kind::Busy, "changed", "try again"),
-            Error::TooManyChanges(_) => {
-                Advice::new(Kind::Invalid, "too_many_changes", "compare states closer together, or exports of both")
-            }
-            Error::TooLargeToShow(_) => Advice::new(
-                Kind::TooLarge,
-                "too_large_to_show",
-                "show it from the store: engramfs show STORE:NAME-PATH HASH",
-            ),
+            Error::TooManyChanges(_) | Error::TooLargeToShow(_) => self.too_much(),
             Error::Internal(_) => Advice::new(Kind::Io, "internal", "see the mount's log, and report it"),
             Error::Disk { source, .. } => of_disk(source),
             Error::Damaged(_) | Error::Codec(_) | Error::NoSegment { .. } => damaged(RESTORE),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::file_search::SearchableFiles;
 use crate::file_index::{FileReader, IndexSegment, PassagePlace};
 use crate::memory::catalog::ResolvedView;
-use crate::memory::catalog::{Branch, Revision, View};
+use crate::memory::catalog::{Branch, Catalog, Revision, View};
 use crate::memory::maintenance::embedding::{EmbeddingStanding, Obstacle};
 use crate::memory::{Error, Memory};
 use crate::search::{Answer, FileSource, Mode, Query, SearchError, SearchSource, ask};
@@ -42,42 +42,54 @@ impl Memory {
         self.ask_once(caller, view, query)
     }
 
+    /// Returns the places that a query looks at; files are none of them, since they are no records.
+    fn places(
+        &self,
+        catalog: &Catalog,
+        seen: &ResolvedView<'_>,
+        standing: &EmbeddingStanding,
+        (view, query): (&View, &Query),
+    ) -> Result<Vec<SearchSource>, Error> {
+        let mut places = Vec::new();
+        for name in &query.scope {
+            match name.as_str() {
+                "branch" => {
+                    let (state, derived) = (seen.state.clone(), standing.vectors.clone());
+                    places.insert(0, SearchSource { source: "branch".into(), state, derived, is_log: false });
+                }
+                // What a branch was knows nothing of what came later.
+                "log" if matches!(view, View::Branch(_)) => {
+                    let log = catalog.log_of(seen.branch)?;
+                    places.extend(log.map(|log| log_source("log", log, standing, query.has_default_scope())));
+                }
+                // Files are no records.
+                "log" | "files" => {}
+                other if let Some(closed) = other.strip_prefix("log:") => {
+                    let log = catalog.closed_log(seen.branch, closed)?.ok_or_else(|| unknown_scope(other))?;
+                    places.push(log_source(other, log, standing, false));
+                }
+                other => {
+                    let root = catalog.roots.get(other).ok_or_else(|| unknown_scope(other))?;
+                    let root = catalog.branch(*root)?;
+                    // Vectors of another set can't be compared with the question's.
+                    let theirs = self.embedding_of(catalog, root)?.vectors;
+                    let set = standing.vectors.as_ref().map(|vectors| vectors.embedder);
+                    let derived = theirs.filter(|vectors| Some(vectors.embedder) == set);
+                    let state = root.state.clone();
+                    places.push(SearchSource { source: other.into(), state, derived, is_log: false });
+                }
+            }
+        }
+        Ok(places)
+    }
+
     fn ask_once(&self, caller: &FileReader, view: &View, query: &Query) -> Result<Answer, Error> {
         let start = self.now();
         let (places, metric, language, path, standing) = {
             let catalog = self.catalog().clone();
             let seen = ResolvedView::new(&catalog, view)?;
             let standing = self.embedding_of(&catalog, seen.branch)?;
-            let mut places = Vec::new();
-            for name in &query.scope {
-                match name.as_str() {
-                    "branch" => {
-                        let (state, derived) = (seen.state.clone(), standing.vectors.clone());
-                        places.insert(0, SearchSource { source: "branch".into(), state, derived, is_log: false });
-                    }
-                    // What a branch was knows nothing of what came later.
-                    "log" if matches!(view, View::Branch(_)) => {
-                        let log = catalog.log_of(seen.branch)?;
-                        places.extend(log.map(|log| log_source("log", log, &standing, query.has_default_scope())));
-                    }
-                    // Files are no records.
-                    "log" | "files" => {}
-                    other if let Some(closed) = other.strip_prefix("log:") => {
-                        let log = catalog.closed_log(seen.branch, closed)?.ok_or_else(|| unknown_scope(other))?;
-                        places.push(log_source(other, log, &standing, false));
-                    }
-                    other => {
-                        let root = catalog.roots.get(other).ok_or_else(|| unknown_scope(other))?;
-                        let root = catalog.branch(*root)?;
-                        // Vectors of another set can't be compared with the question's.
-                        let theirs = self.embedding_of(&catalog, root)?.vectors;
-                        let set = standing.vectors.as_ref().map(|vectors| vectors.embedder);
-                        let derived = theirs.filter(|vectors| Some(vectors.embedder) == set);
-                        let state = root.state.clone();
-                        places.push(SearchSource { source: other.into(), state, derived, is_log: false });
-                    }
-                }
-            }
+            let places = self.places(&catalog, &seen, &standing, (view, query))?;
             let metric = catalog.shared_settings(seen.branch)?.metric();
             (places, metric, seen.branch.settings.language(), seen.branch.path.clone(), standing)
         };
