@@ -1,6 +1,6 @@
 //! `scratch/`: trees of files in RAM, each a branch's own.
 //!
-//! A tree ends with the mount, with its branch, and when the branch's `config/session` changes; what
+//! A tree ends with the mount, with its branch, and when the branch's `config/session` or `config/task` changes; what
 //! was open in it is stale then. It is never forked, merged or kept, no journal hears of it, and no
 //! rule of `config/rules` is asked.
 
@@ -30,8 +30,9 @@ impl Default for Scratch {
     }
 }
 
-/// The tree of one session.
+/// The tree of one session and task.
 struct ScratchHeld {
+    /// Both, a line each.
     session: Arc<str>,
     /// Tells it from those of earlier sessions.
     since: Time,
@@ -139,7 +140,7 @@ impl MountContext {
             // What the new owner may not hold goes on to count for the one before.
             let _ = held.content.lock().counted.move_to(info.uid);
         }
-        let session = self.memory.setting(&View::Branch(branch), Setting::Session).ok().map(Arc::from);
+        let session = self.session_of(branch).ok();
         let Some((taken, tree)) = self.scratch.end(branch, session.as_ref(), self.memory.now()) else { return };
         let of = FilesOf { area: Area::Scratch, view: View::Branch(branch), taken };
         self.files_gone(&of);
@@ -157,12 +158,18 @@ impl MountContext {
         let branch = of.view.branch();
         let mut all = self.scratch.held.lock();
         if of.taken == Time::default() && !all.contains_key(&branch) {
-            let session = Arc::from(self.memory.setting(&of.view, Setting::Session)?);
+            let session = self.session_of(branch)?;
             let owner = self.memory.info(branch)?.uid;
             all.insert(branch, ScratchHeld::new(session, of.taken, self.memory.budget().account(owner)));
         }
         let held = all.get(&branch).filter(|held| held.since == of.taken);
         Ok(held.cloned().ok_or(Errno::ESTALE)?)
+    }
+
+    /// Returns the session and task that a branch is at.
+    fn session_of(&self, branch: BranchId) -> Result<Arc<str>, Failure> {
+        let setting = |setting| self.memory.setting(&View::Branch(branch), setting);
+        Ok(format!("{}\n{}", setting(Setting::Session)?, setting(Setting::Task)?).into())
     }
 
     fn scratch_size(&self, of: &FilesOf) -> Result<u64, Failure> {

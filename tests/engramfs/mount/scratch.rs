@@ -87,7 +87,7 @@ fn it_holds_no_more_than_its_size_and_says_so() {
 }
 
 #[test]
-fn a_new_session_ends_it_and_the_old_one_set_again_does_not() {
+fn a_new_session_or_task_ends_it_and_the_old_one_set_again_does_not() {
     let mount = Mounted::new();
     save(mount.at("main/config/session"), "one").unwrap();
     fs::create_dir(mount.at("main/scratch/d")).unwrap();
@@ -95,7 +95,7 @@ fn a_new_session_ends_it_and_the_old_one_set_again_does_not() {
     let open = File::open(mount.at("main/scratch/d/a")).unwrap();
     open.read_exact_at(&mut [0; 6], 0).unwrap();
     save(mount.at("main/config/session"), "one").unwrap();
-    save(mount.at("main/config/task"), "sweep").unwrap();
+    save(mount.at("main/config/agent"), "sweeper").unwrap();
     assert_eq!(read(mount.at("main/scratch/d/a")), "of one");
     save(mount.at("main/config/session"), "two").unwrap();
     assert!(!mount.has("main/scratch/d/a"));
@@ -106,6 +106,9 @@ fn a_new_session_ends_it_and_the_old_one_set_again_does_not() {
     save(mount.at("main/scratch/b"), "of two").unwrap();
     save(mount.at("main/config/session"), "one").unwrap();
     assert_eq!(names(mount.at("main/scratch")), Vec::<String>::new());
+    save(mount.at("main/scratch/c"), "of a task").unwrap();
+    save(mount.at("main/config/task"), "sweep").unwrap();
+    assert_eq!(names(mount.at("main/scratch")), Vec::<String>::new(), "a new task ends it, too");
 }
 
 #[test]
