@@ -74,7 +74,7 @@ pub(super) trait File: Send + Sync {
         false
     }
 
-    /// Returns the state of another branch whose changes it shows, too.
+    /// Returns the state of the branch whose changes it shows, where that is another one than its own.
     fn waits_on(&self) -> Option<&Arc<BranchState>> {
         None
     }
@@ -117,6 +117,12 @@ impl Handle {
             Open::File(_) => Err(Errno::ENOTDIR.into()),
             Open::Directory(listing) => Ok(listing),
         }
+    }
+
+    /// Returns the state of the branch whose changes it shows.
+    pub fn waits_on(&self) -> Option<&Arc<BranchState>> {
+        let other = self.file().ok().and_then(File::waits_on);
+        other.or_else(|| self.place.as_ref().map(|place| &place.state))
     }
 
     pub fn check_alive(&self) -> Result<(), Failure> {

@@ -78,8 +78,8 @@ impl Filesystem {
         if open.node.stands_apart() {
             self.nodes.closed(open.number);
         }
-        if let Some(place) = &open.place {
-            place.state.leave(handle);
+        if let Some(state) = open.waits_on() {
+            state.leave(handle);
         }
     }
 
@@ -88,9 +88,8 @@ impl Filesystem {
     pub fn poll(&self, handle: u64, waker: Option<WakeCall>) -> Result<bool, Errno> {
         let open = self.handles.get(handle)?;
         // First the waker, then the look: what happens between them is seen.
-        if let (Some(waker), Some(place)) = (waker, &open.place) {
-            let other = open.file().ok().and_then(File::waits_on);
-            other.unwrap_or(&place.state).wait(handle, waker);
+        if let (Some(waker), Some(state)) = (waker, open.waits_on()) {
+            state.wait(handle, waker);
         }
         let alive = open.check_alive().is_ok();
         Ok(!alive || open.file().map_err(|failure| failure.errno())?.is_readable())
