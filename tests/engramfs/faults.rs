@@ -9,9 +9,12 @@ use engramfs::memory::{Error, Kind, View};
 use crate::story::{Step, Story, recover};
 use crate::support::{main_of, open_on, put, rounds, texts, who};
 
-use Step::{Close, Collect, Commit, Die, Fork, Merge, Promote, Redo, Reopen, Rollback, Seal, Sync, Undo};
+use Step::{
+    Append, BringBack, Close, Collect, Commit, Die, Discard, Fork, Merge, Promote, Redo, Reopen, Rollback,
+    RollbackEntry, Seal, Sync, Undo,
+};
 
-const STEPS: [Step; 25] = [
+const STEPS: [Step; 31] = [
     Commit,
     Sync,
     Fork,
@@ -24,14 +27,20 @@ const STEPS: [Step; 25] = [
     Commit,
     Promote,
     Undo,
+    Append,
     Commit,
     Sync,
     Die,
     Redo,
+    RollbackEntry,
     Rollback,
+    Discard,
+    BringBack,
     Merge,
+    Append,
     Close,
     Reopen,
+    Append,
     Commit,
     Seal,
     Collect,

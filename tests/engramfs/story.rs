@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
-use engramfs::memory::{BranchId, Error, Hash, Kind, Memory, MergeKind, RevertVerb, View};
+use engramfs::memory::{BranchId, Error, Hash, Kind, LogEntryInput, Memory, MergeKind, RevertVerb, View};
 
 use crate::support::{Chance, delete, main_of, open, open_on, put, verify, who};
 
@@ -27,6 +27,12 @@ pub enum Step {
     /// The last change of `main` is taken back.
     Undo,
     Redo,
+    /// The branch that ended last comes back.
+    BringBack,
+    /// A branch goes back to what it was before its last change.
+    RollbackEntry,
+    /// Entries come to the shared log.
+    Append,
     Sync,
     Seal,
     Collect,
@@ -41,17 +47,76 @@ pub enum Step {
 use Step::*;
 
 /// Every kind of step, in an order in which each has something to do.
-pub const SCRIPT: [Step; 34] = [
-    Commit, Sync, Fork, Commit, Checkpoint, Commit, Sync, Bulk, Commit, Seal, Undo, Fork, Commit, Pull, Promote, Undo,
-    Sync, Die, Redo, Commit, Rollback, Merge, Undo, Commit, Reopen, Commit, Commit, Seal, Discard, Sync, Collect,
-    Commit, Sync, Commit,
+pub const SCRIPT: [Step; 40] = [
+    Commit,
+    Sync,
+    Fork,
+    Commit,
+    Append,
+    Checkpoint,
+    Commit,
+    Sync,
+    Bulk,
+    Commit,
+    Seal,
+    Undo,
+    Fork,
+    Commit,
+    Pull,
+    Promote,
+    Undo,
+    Sync,
+    Append,
+    Die,
+    Redo,
+    Commit,
+    Rollback,
+    Merge,
+    Undo,
+    Commit,
+    Reopen,
+    Commit,
+    Commit,
+    Seal,
+    RollbackEntry,
+    Discard,
+    Sync,
+    BringBack,
+    Append,
+    Collect,
+    Commit,
+    Sync,
+    Append,
+    Commit,
 ];
 
 /// The first of these; what follows concerns no bulk commit, and is quick to run again and again.
 pub fn random_steps(chance: &mut Chance, count: usize) -> Vec<Step> {
     let all = [
-        Commit, Commit, Commit, Commit, Fork, Fork, Merge, Promote, Pull, Discard, Checkpoint, Rollback, Undo, Redo,
-        Sync, Sync, Seal, Collect, Reopen, Die,
+        Commit,
+        Commit,
+        Commit,
+        Commit,
+        Fork,
+        Fork,
+        Merge,
+        Promote,
+        Pull,
+        Discard,
+        Checkpoint,
+        Rollback,
+        Undo,
+        Redo,
+        BringBack,
+        RollbackEntry,
+        Append,
+        Append,
+        Sync,
+        Sync,
+        Seal,
+        Collect,
+        Reopen,
+        Die,
     ];
     [Commit, Sync].into_iter().chain((0..count).map(|_| all[chance.below(all.len())])).collect()
 }
@@ -93,6 +158,9 @@ impl Story {
             Checkpoint | Rollback => self.checkpoint(step),
             Undo => self.take_back(RevertVerb::Undo),
             Redo => self.take_back(RevertVerb::Redo),
+            BringBack => self.bring_back(),
+            RollbackEntry => self.rollback_entry(),
+            Append => self.append(),
             Sync => self.durable(|story| story.memory.sync()),
             Seal => self.durable(|story| story.memory.seal()),
             Collect => self.durable(|story| story.memory.gc(&who(), None, false).map(|_| ())),
@@ -171,6 +239,31 @@ impl Story {
         done.map(drop).or_else(|error| if error.kind() == Kind::Invalid { Ok(()) } else { Err(error) })
     }
 
+    fn bring_back(&mut self) -> Result<(), Error> {
+        let main = main_of(&self.memory);
+        let ended = self.memory.ended_children(&who(), main)?;
+        let Some(seq) = ended.first().and_then(|ended| ended["seq"].as_u64()) else { return Ok(()) };
+        let found = self.memory.find_ended(&who(), main, &seq.to_string())?;
+        self.memory.fork_from(&who(), main, &format!("again{}", self.count), Some(&found), None).map(drop)
+    }
+
+    fn rollback_entry(&mut self) -> Result<(), Error> {
+        let branch = self.pick(|_| true);
+        let lines = self.memory.lineage_lines(branch, false)?;
+        let seq = |line: &String| serde_json::from_str::<serde_json::Value>(line).ok()?["seq"].as_u64();
+        let Some(before) = lines.iter().rev().nth(1).and_then(seq) else { return Ok(()) };
+        // Not each entry gave the branch a state.
+        let done = self.memory.rollback(&who(), branch, &before.to_string());
+        done.map(drop).or_else(|error| if error.kind() == Kind::NotFound { Ok(()) } else { Err(error) })
+    }
+
+    fn append(&mut self) -> Result<(), Error> {
+        let branch = self.pick(|_| true);
+        let line = format!(r#"{{"text":"told {}","event_id":{},"vector":[1,2]}}"#, self.count, self.count % 5);
+        let entries = [LogEntryInput::parse(&line)?, LogEntryInput::of_text(format!("more {}", self.count))?];
+        self.memory.append_log(&who(), branch, &entries).map(drop)
+    }
+
     fn reopen(&mut self) -> Result<(), Error> {
         let closed = self.durable(|story| story.memory.close());
         self.replace().and(closed)
@@ -202,6 +295,9 @@ pub fn picture(memory: &Memory) -> Picture {
     let mut picture = Picture::new();
     each_branch(memory, &mut |id| {
         let path = memory.info(id).unwrap().path;
+        if let Some(log) = memory.own_log(id).unwrap() {
+            picture.insert(format!("{path}/shared"), (log.records.head(), log.entries));
+        }
         let mut add = |name: String, view: &View| {
             let snapshot = memory.snapshot(view).unwrap();
             picture.insert(name, (snapshot.head(), snapshot.count()));
