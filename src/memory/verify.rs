@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::admission::reserve;
+use super::catalog::BranchId;
 use super::history::{self, Archive, Check, HistoryReader, MovedEntries};
 use super::load::{LoadSource, Loaded, beside_a_writer, load};
 use super::lost_temporaries;
@@ -20,13 +21,13 @@ use super::storage::segments::Segments;
 use super::storage::trees::{self, TreeStore};
 use super::transaction::contents::is_whole;
 use super::{CopyError, Error};
-use crate::branch::{BranchVersion, StateFile};
+use crate::branch::{BranchVersion, StateFile, touched_at_most};
 use crate::disk::{Disk, RealDisk};
 use crate::file_index::IndexSegment;
 use crate::journal::{Journal, Replay};
 use crate::lineage::{PublicKey, SignedEntry};
 use crate::object::{BlobStore, Hash, SetHash};
-use crate::segment::{self, Blocks, DerivedFile, GraphFile, Segment};
+use crate::segment::{self, Blocks, DerivedFile, GraphFile, Row, Segment};
 use crate::sync::Pool;
 use crate::workspace::{Pack, Packs, packs_of, read_snapshot};
 
@@ -214,14 +215,67 @@ fn check_states(loaded: &Loaded) -> Result<usize, Error> {
     };
     loaded.catalog.branches.values().for_each(|branch| crate::memory::catalog::each_state_of(branch, &mut check));
     let earlier = &loaded.catalog.retained;
-    earlier.recent.values().for_each(|recent| check(&recent.retained.state));
     earlier.files.iter().flat_map(|file| file.anchors()).for_each(&mut check);
     wrong?;
+    check_recent(loaded, &mut seen)?;
     for file in earlier.files.iter() {
         file.verify()?;
         file.all()?;
     }
     Ok(seen.len())
+}
+
+/// Checks earlier states that are in no file yet, each by what it has other than the one before it: there may be thousands of a
+/// branch with many records.
+fn check_recent(loaded: &Loaded, seen: &mut HashSet<*const BranchVersion>) -> Result<(), Error> {
+    let present = |id: BranchId| loaded.catalog.branches.get(&id).map(|branch| (id, branch.state.clone()));
+    let mut before: Option<(BranchId, Arc<BranchVersion>)> = None;
+    for ((id, _), recent) in &loaded.catalog.retained.recent {
+        let state = &recent.retained.state;
+        let known = before.take().filter(|(of, _)| of == id).or_else(|| present(*id));
+        if seen.insert(Arc::as_ptr(state)) {
+            match known {
+                Some((_, known)) => check_change(&known, state)?,
+                None => check_state(state)?,
+            }
+        }
+        before = Some((*id, state.clone()));
+    }
+    Ok(())
+}
+
+/// Checks a state by what it has other than one that was checked.
+fn check_change(before: &BranchVersion, state: &BranchVersion) -> Result<(), Error> {
+    let (mut sum, mut records, mut blocks) = (before.sum().clone(), before.totals().records, Blocks::default());
+    for id in touched_at_most(before, state, usize::MAX)?.unwrap_or_default() {
+        if let Some(gone) = before.find(&id)? {
+            sum.remove(&gone.hash()?);
+            records -= 1;
+        }
+        if let Some(row) = state.find(&id)? {
+            sum.add(&checked_hash(&row, &mut blocks)?);
+            records += 1;
+        }
+    }
+    check_sum(state, &sum, records)
+}
+
+/// Returns the hash of a row's content, if it is the one that is stored.
+fn checked_hash(row: &Row, blocks: &mut Blocks) -> Result<Hash, Error> {
+    let version = row.served(blocks)?;
+    let hash = version.content.hash(&version.id);
+    if hash == version.hash {
+        return Ok(hash);
+    }
+    Err(Error::damaged(format!("the record {} is not what its hash says", version.id)))
+}
+
+fn check_sum(state: &BranchVersion, sum: &SetHash, records: u64) -> Result<(), Error> {
+    if records == state.totals().records && BranchVersion::head_of(sum, state.files()) == state.head() {
+        return Ok(());
+    }
+    let head = state.head();
+    Err(Error::damaged(format!("the {records} records of a branch do not add up to its head {head}")))
 }
 
 /// Reads every pack that some state needs: opening one for a check reads it whole.
@@ -237,21 +291,10 @@ fn check_packs(loaded: &Loaded, trees: &TreeStore) -> Result<(), Error> {
 fn check_state(state: &BranchVersion) -> Result<(), Error> {
     let (mut sum, mut records, mut blocks) = (SetHash::default(), 0, Blocks::default());
     for row in state.rows(None)? {
-        let version = row?.served(&mut blocks)?;
-        let hash = version.content.hash(&version.id);
-        if hash != version.hash {
-            return Err(Error::damaged(format!("the record {} is not what its hash says", version.id)));
-        }
-        sum.add(&hash);
+        sum.add(&checked_hash(&row?, &mut blocks)?);
         records += 1;
     }
-    if records != state.totals().records || BranchVersion::head_of(&sum, state.files()) != state.head() {
-        return Err(Error::damaged(format!(
-            "the {records} records of a branch do not add up to its head {}",
-            state.head()
-        )));
-    }
-    Ok(())
+    check_sum(state, &sum, records)
 }
 
 /// Looks for files that should not be there, or should be.
