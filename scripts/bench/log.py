@@ -5,6 +5,7 @@
 Needs root, for several users.
 """
 
+import itertools
 import json
 import os
 import random
@@ -128,7 +129,8 @@ def queries(mnt):
     """A query to a branch and its log, beside the same to one branch that holds both."""
     chance = random.Random(3)
     vocabulary = [f"w{number}" for number in range(30_000)]
-    texts = [" ".join(chance.choices(vocabulary, [1 / (n + 1) for n in range(30_000)], k=20)) for _ in range(200_000)]
+    weights = list(itertools.accumulate(1 / (rank + 1) for rank in range(len(vocabulary))))
+    texts = [" ".join(chance.choices(vocabulary, cum_weights=weights, k=20)) for _ in range(200_000)]
     for name in ("apart", "both"):
         os.mkdir(f"{mnt}/{name}")
     def ingest(branch, part):
