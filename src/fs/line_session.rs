@@ -1,4 +1,4 @@
-//! Control files that take lines and give answers: `query` and `ctl`.
+//! Control files that take lines and give answers: `query`, `ctl` and `log/append`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -11,24 +11,24 @@ use super::line_session::{LineProtocol, RequestOutcome};
 use super::mount_context::OpenContext;
 use super::node::{ControlNode, SharedNode};
 use super::refusal::InputRefusal;
-use crate::memory::{BranchId, LogEntryInput, LogError, LogPosition, Memory, SharedLog};
+use crate::memory::{BranchId, Memory, SharedLog, SharedLogEntryInput, SharedLogError, SharedLogPosition};
 use crate::sync::Mutex;
 
 /// Entries that one read of `unread` or `after/` shows, and that one write may bring.
 pub(super) const ENTRIES_AT_ONCE: u64 = 1000;
 
 /// What a line of `log/append` means.
-pub(super) struct Append;
+pub(super) struct AppendFile;
 
-impl LineProtocol for Append {
-    type Request = LogEntryInput;
+impl LineProtocol for AppendFile {
+    type Request = SharedLogEntryInput;
     const CHANNEL: ControlNode = ControlNode::Shared;
 
-    fn parse(&self, line: &str) -> Result<LogEntryInput, Failure> {
-        Ok(LogEntryInput::parse(line)?)
+    fn parse(&self, line: &str) -> Result<SharedLogEntryInput, Failure> {
+        Ok(SharedLogEntryInput::parse(line)?)
     }
 
-    fn perform(&self, place: &OpenContext, entry: &LogEntryInput, _number: usize) -> RequestOutcome {
+    fn perform(&self, place: &OpenContext, entry: &SharedLogEntryInput, _number: usize) -> RequestOutcome {
         append(place, std::slice::from_ref(entry))
     }
 
@@ -36,7 +36,7 @@ impl LineProtocol for Append {
     fn perform_all(
         &self,
         place: &OpenContext,
-        entries: &[LogEntryInput],
+        entries: &[SharedLogEntryInput],
         _first: usize,
         _room: usize,
     ) -> Vec<RequestOutcome> {
@@ -46,9 +46,9 @@ impl LineProtocol for Append {
     }
 }
 
-fn append(place: &OpenContext, entries: &[LogEntryInput]) -> RequestOutcome {
+fn append(place: &OpenContext, entries: &[SharedLogEntryInput]) -> RequestOutcome {
     if entries.len() as u64 > ENTRIES_AT_ONCE {
-        return Err(LogError::TooMany(entries.len()).into());
+        return Err(SharedLogError::TooMany(entries.len()).into());
     }
     place.check_writable()?;
     place.check_entered()?;
@@ -80,7 +80,7 @@ pub(super) struct EntriesFile {
     closed: Option<SharedLog>,
     /// The state of the branch whose log it is: it is told of new entries.
     owner: Arc<BranchState>,
-    position: Mutex<LogPosition>,
+    position: Mutex<SharedLogPosition>,
     seen: AtomicU64,
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::catalog::shared_log::LogTotals;
+use super::catalog::shared_log::SharedLogTotals;
 use super::command::log_record::Command;
-use super::command::record_change::LogGrowth;
+use super::command::record_change::SharedLogAppend;
 use super::command::record_input::RecordEdit;
 use super::transaction::shared_log::event_of;
 use super::{Actor, BranchId, Error, Memory, RecordError, Snapshot, Tree};
@@ -104,21 +104,21 @@ impl Memory {
         let catalog = self.catalog();
         let Some(log) = catalog.branch(branch)?.log else { return Ok(None) };
         let log = catalog.branch(log)?;
-        let LogTotals { entries, archived, .. } = log.entries.unwrap_or_default();
+        let SharedLogTotals { entries, archived, .. } = log.log_totals.unwrap_or_default();
         Ok(Some(OwnLog { records: Snapshot::new(log.state.clone()), entries, archived }))
     }
 
     /// Begins to give a branch without a log one that was written elsewhere.
-    pub fn import_log(&self, who: &Actor, owner: BranchId) -> Result<LogImport<'_>, Error> {
-        let growth = LogGrowth { totals: LogTotals::default(), changes: Vec::new() };
+    pub fn import_log(&self, who: &Actor, owner: BranchId) -> Result<SharedLogImport<'_>, Error> {
+        let growth = SharedLogAppend { totals: SharedLogTotals::default(), changes: Vec::new() };
         let command = || Ok(Command::Append { owner, via: owner, growth });
         let log = BranchId(self.transact(who, &[], command)?.entry.branch_id);
-        Ok(LogImport { memory: self, who: who.clone(), owner, log, batch: Vec::new() })
+        Ok(SharedLogImport { memory: self, who: who.clone(), owner, log, batch: Vec::new() })
     }
 }
 
 /// A log that is being taken in.
-pub struct LogImport<'a> {
+pub struct SharedLogImport<'a> {
     memory: &'a Memory,
     who: Actor,
     owner: BranchId,
@@ -129,7 +129,7 @@ pub struct LogImport<'a> {
 /// Entries of one commit.
 const ENTRIES_AT_ONCE: usize = 16_384;
 
-impl LogImport<'_> {
+impl SharedLogImport<'_> {
     /// Adds an entry, and what is to be remembered of its event.
     pub fn push(&mut self, entry: StampedRecord) -> Result<(), Error> {
         if let Some(event) = event_of(&entry.0) {

@@ -30,15 +30,15 @@ use std::sync::{Arc, Weak};
 pub use backup::{backup, restore};
 pub use catalog::settings::{Setting, parse_duration, parse_size};
 pub use catalog::{BRANCH_NUMBERS, BranchId, Revision, View};
-pub use command::log_entry::{LogEntryInput, parse_cursor_line};
+pub use command::log_entry::{SharedLogEntryInput, parse_cursor_line};
 pub use command::merge_kind::{MergeKind, RevertVerb};
 pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
 pub use command::record_patch::RecordPatch;
-pub use dump::{LogImport, OwnLog, StampedRecord};
+pub use dump::{OwnLog, SharedLogImport, StampedRecord};
 pub use environment::Environment;
 pub use error::{
-    Advice, BranchError, ClockError, CopyError, EmbedderError, Error, Kind, LimitError, LogError, MergeError,
-    OpenError, PurgeError, RecordError, RuleRefusal, SettingError,
+    Advice, BranchError, ClockError, CopyError, EmbedderError, Error, Kind, LimitError, MergeError, OpenError,
+    PurgeError, RecordError, RuleRefusal, SettingError, SharedLogError,
 };
 pub use history::HistoryFile;
 pub use lost_temporaries::LostTemporary;
@@ -56,7 +56,7 @@ pub use verify::{VerifyOptions, verify, verify_on};
 pub use views::document::Document;
 pub use views::export::Export;
 pub use views::look::{BranchInfo, ShowTarget, ShownObject, Viewer};
-pub use views::shared_log::{LogPosition, SharedLog};
+pub use views::shared_log::{SharedLog, SharedLogPosition};
 pub use views::snapshot::{Record, RecordStat, Snapshot};
 pub use views::status::LiveStatus;
 

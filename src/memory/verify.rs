@@ -82,7 +82,7 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     check_packs(&loaded, &trees)?;
     check_files(disk, blobs, &loaded, &trees)?;
     // Without those that hold the entries of shared logs.
-    let named = loaded.catalog.branches.values().filter(|branch| branch.entries.is_none()).count();
+    let named = loaded.catalog.branches.values().filter(|branch| branch.log_totals.is_none()).count();
     Ok(json!({
         "entries": entries, "tip": loaded.log_tail.tip.to_string(), "branches": named,
         "states": states, "unsigned": loaded.log_tail.unsigned(), "segments": segments.count(), "key": public.hash().to_string(),

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, FILES_ROOT, FileName, FileOp, LogEntryInput, Make, Memory, MergeKind, OpenMode,
-    RecordEdit, Setting, View, XattrHow,
+    Actor, Attrs, BranchId, Document, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, OpenMode, RecordEdit,
+    Setting, SharedLogEntryInput, View, XattrHow,
 };
 use serde_json::{Value, json};
 
@@ -50,7 +50,10 @@ impl Past {
             }
             11 => {
                 let line = json!({ "text": name, "event_id": number, "vector": self.chance.vector(3), "kind": "k" });
-                let entries = [LogEntryInput::parse(&line.to_string()).unwrap(), LogEntryInput::of_text(name).unwrap()];
+                let entries = [
+                    SharedLogEntryInput::parse(&line.to_string()).unwrap(),
+                    SharedLogEntryInput::of_text(name).unwrap(),
+                ];
                 memory.append_log(&who(), branch, &entries).map(drop)
             }
             12 => memory.move_cursor(&who(), branch, self.chance.below(4) as u64),

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Kind, LogEntryInput, LogPosition, Memory, MergeKind, Query, RecordEdit, Setting, View,
+    Actor, BranchId, Kind, Memory, MergeKind, Query, RecordEdit, Setting, SharedLogEntryInput, SharedLogPosition, View,
 };
 use serde_json::Value;
 
 use crate::support::{Chance, main_of, open, put, rounds, verify, who};
 
-fn entry(line: &str) -> LogEntryInput {
-    LogEntryInput::parse(line).unwrap()
+fn entry(line: &str) -> SharedLogEntryInput {
+    SharedLogEntryInput::parse(line).unwrap()
 }
 
 fn append(memory: &Memory, via: BranchId, lines: &[&str]) -> (u64, u64) {
-    let entries: Vec<LogEntryInput> = lines.iter().map(|line| entry(line)).collect();
+    let entries: Vec<SharedLogEntryInput> = lines.iter().map(|line| entry(line)).collect();
     let receipt = memory.append_log(&who(), via, &entries).unwrap();
     (receipt.appended, receipt.repeated)
 }
@@ -106,7 +106,7 @@ fn lines_are_read_at_any_offset_whatever_was_sealed() {
         }
         let log = memory.shared_log(main).unwrap();
         let whole = log.lines_after(0, u64::MAX).unwrap();
-        let mut near = LogPosition::default();
+        let mut near = SharedLogPosition::default();
         for _ in 0..200 {
             let (offset, size) = (chance.below(whole.len() + 10), chance.below(3000));
             let expected = whole.get(offset..whole.len().min(offset + size)).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
-use engramfs::memory::{BranchId, Error, Hash, Kind, LogEntryInput, Memory, MergeKind, RevertVerb, View};
+use engramfs::memory::{BranchId, Error, Hash, Kind, Memory, MergeKind, RevertVerb, SharedLogEntryInput, View};
 
 use crate::support::{Chance, delete, main_of, open, open_on, put, verify, who};
 
@@ -260,7 +260,8 @@ impl Story {
     fn append(&mut self) -> Result<(), Error> {
         let branch = self.pick(|_| true);
         let line = format!(r#"{{"text":"told {}","event_id":{},"vector":[1,2]}}"#, self.count, self.count % 5);
-        let entries = [LogEntryInput::parse(&line)?, LogEntryInput::of_text(format!("more {}", self.count))?];
+        let entries =
+            [SharedLogEntryInput::parse(&line)?, SharedLogEntryInput::of_text(format!("more {}", self.count))?];
         self.memory.append_log(&who(), branch, &entries).map(drop)
     }
 

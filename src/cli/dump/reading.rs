@@ -96,7 +96,7 @@ impl DumpReader<'_> {
         for checkpoint in &dumped.checkpoints {
             self.become_state(branch, self.manifest.state(&checkpoint.head)?)?;
             let text = Some(&*checkpoint.text).filter(|text| !text.is_empty());
-            self.memory.checkpoint_again(&self.who, branch, &checkpoint.label, text)?;
+            self.memory.import_checkpoint(&self.who, branch, &checkpoint.label, text)?;
         }
         self.become_state(branch, &dumped.folder)?;
         children.into_iter().try_for_each(|(child, branch)| self.grow(child, branch))

@@ -136,7 +136,7 @@ fn shared_file(node: &SharedNode, place: &OpenContext, flags: OpenFlags) -> Resu
             if flags.write {
                 place.check_writable()?;
             }
-            Box::new(LineSession::new(place.clone(), shared_log::Append))
+            Box::new(LineSession::new(place.clone(), shared_log::AppendFile))
         }
         SharedNode::Cursor if flags.write => Box::new(CursorFile::open(place.clone())?),
         _ if flags.write => return Err(generated(place)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::settings::Settings;
-use super::shared_log::{LogCursor, LogTotals};
+use super::shared_log::{SharedLogCursor, SharedLogTotals};
 use crate::branch::BranchVersion;
 use crate::lineage::Side;
 use crate::memory::Error;
@@ -29,7 +29,7 @@ pub struct Checkpoint {
     /// What was said about it.
     pub text: Arc<str>,
     /// How far the branch had read the shared log.
-    pub cursor: LogCursor,
+    pub cursor: SharedLogCursor,
 }
 
 /// Where a rollback or a fork takes a state from.
@@ -51,7 +51,7 @@ pub struct SourceState {
     /// The entry that took the checkpoint; 0 where it is none.
     pub taken: u64,
     /// How far the branch had read the shared log; none where it is no checkpoint's state.
-    pub cursor: Option<LogCursor>,
+    pub cursor: Option<SharedLogCursor>,
 }
 
 impl StateSource {
@@ -167,11 +167,11 @@ pub struct Branch {
     /// The branch that holds the entries of its own shared log, once there are some.
     pub log: Option<BranchId>,
     /// What it holds, where it is itself that branch.
-    pub entries: Option<LogTotals>,
+    pub log_totals: Option<SharedLogTotals>,
     /// The logs of branches below it that have ended, by `NAME@SEQ`, where it has a log of its own.
     pub closed_logs: OrdMap<Arc<str>, BranchId>,
     /// How far it has read the shared log.
-    pub cursor: LogCursor,
+    pub cursor: SharedLogCursor,
 }
 
 impl Branch {
@@ -218,9 +218,9 @@ impl Branch {
             base_seq: id.0,
             vectors_fixed: false,
             log: None,
-            entries: None,
+            log_totals: None,
             closed_logs: OrdMap::new(),
-            cursor: parent.map_or_else(LogCursor::default, |parent| parent.cursor),
+            cursor: parent.map_or_else(SharedLogCursor::default, |parent| parent.cursor),
         }
     }
 

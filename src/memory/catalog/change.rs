@@ -7,7 +7,7 @@ use imbl::OrdMap;
 use super::branch::name_path;
 use super::branch_files::files_held;
 use super::settings::Setting;
-use super::shared_log::{LogCursor, LogTotals};
+use super::shared_log::{SharedLogCursor, SharedLogTotals};
 use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, LineageStart, Resolution};
 use crate::branch::{BranchVersion, RetainedState, StateKey};
 use crate::lineage::EntryOp;
@@ -47,9 +47,9 @@ pub enum CatalogChange {
     /// What lies behind this time in the future was left and changed at this time.
     Clock(Time),
     /// A branch that holds the entries of a log holds these from now on.
-    Log(BranchId, LogTotals),
+    Log(BranchId, SharedLogTotals),
     /// A branch has read so far.
-    Cursor(BranchId, LogCursor),
+    Cursor(BranchId, SharedLogCursor),
     /// The lineage begins elsewhere.
     Begin(LineageStart),
 }
@@ -57,7 +57,7 @@ pub enum CatalogChange {
 /// Returns the branches that are others behind an entry than before it, each once.
 fn changed_by(branch: BranchId, op: EntryOp, steps: &[CatalogChange]) -> Vec<BranchId> {
     let changed = |step: &CatalogChange| match step {
-        CatalogChange::Add(branch) => branch.entries.is_none().then_some(branch.id),
+        CatalogChange::Add(branch) => branch.log_totals.is_none().then_some(branch.id),
         CatalogChange::State(id, _) | CatalogChange::Base(id, _) => Some(*id),
         _ => None,
     };
@@ -78,13 +78,13 @@ impl Catalog {
     pub fn apply(&mut self, branch: BranchId, op: EntryOp, steps: Vec<CatalogChange>, seq: u64, time: Time) {
         let mut changed = changed_by(branch, op, &steps);
         // What was appended to a log stays: it has no earlier states.
-        changed.retain(|id| self.branches.get(id).is_none_or(|branch| branch.entries.is_none()));
+        changed.retain(|id| self.branches.get(id).is_none_or(|branch| branch.log_totals.is_none()));
         if is_revertible(op) {
             changed.iter().filter_map(|id| self.branches.get(id)).for_each(|branch| self.retained.pin(branch));
         }
         for step in &steps {
             if let CatalogChange::State(id, state) = step
-                && let Some(branch) = self.branches.get(id).filter(|branch| branch.entries.is_none())
+                && let Some(branch) = self.branches.get(id).filter(|branch| branch.log_totals.is_none())
             {
                 let deletes = op == EntryOp::Commit && state.totals().records < branch.state.totals().records;
                 self.retained.track_deletes(branch, deletes);
@@ -141,7 +141,7 @@ impl Catalog {
             CatalogChange::Set(id, setting, value) => {
                 self.touch(id, seq, |branch| branch.settings = branch.settings.with(setting, &value));
             }
-            CatalogChange::Log(id, totals) => self.touch(id, seq, |branch| branch.entries = Some(totals)),
+            CatalogChange::Log(id, totals) => self.touch(id, seq, |branch| branch.log_totals = Some(totals)),
             CatalogChange::Cursor(id, cursor) => self.touch(id, seq, |branch| branch.cursor = cursor),
             CatalogChange::Fix(id) => self.touch(id, seq, |branch| branch.vectors_fixed = true),
             CatalogChange::Mode(id, mode) => self.touch(id, seq, |branch| branch.mode = mode),
@@ -195,7 +195,7 @@ impl Catalog {
             None => {
                 self.roots.insert(branch.name.clone(), branch.id);
             }
-            Some(parent) if branch.entries.is_some() => self.touch(parent, seq, |owner| owner.log = Some(branch.id)),
+            Some(parent) if branch.log_totals.is_some() => self.touch(parent, seq, |owner| owner.log = Some(branch.id)),
             Some(parent) => self.touch(parent, seq, |parent| {
                 parent.children.insert(branch.name.clone(), branch.id);
             }),
@@ -210,7 +210,7 @@ impl Catalog {
         self.close_log(&branch, seq);
         match branch.parent {
             // One that ended with the branch above, of which nothing is left.
-            Some(_) if branch.entries.is_some() => {}
+            Some(_) if branch.log_totals.is_some() => {}
             None => {
                 self.roots.remove(&branch.name);
             }

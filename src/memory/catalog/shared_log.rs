@@ -19,7 +19,7 @@ pub const OWN_LOG: &str = "own";
 
 /// What a log holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogTotals {
+pub struct SharedLogTotals {
     /// Its entries, which have the numbers from 1 to this one.
     pub entries: u64,
     /// Bytes of their lines.
@@ -30,29 +30,29 @@ pub struct LogTotals {
     pub archived_bytes: u64,
 }
 
-impl LogTotals {
+impl SharedLogTotals {
     /// Appends the stored form.
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         out.number(self.entries).number(self.bytes).number(self.archived).number(self.archived_bytes)
     }
 
     /// Reads the stored form.
-    pub fn read(input: &mut Reader<'_>) -> Result<LogTotals, CodecError> {
+    pub fn read(input: &mut Reader<'_>) -> Result<SharedLogTotals, CodecError> {
         let (entries, bytes) = (input.number()?, input.number()?);
-        Ok(LogTotals { entries, bytes, archived: input.number()?, archived_bytes: input.number()? })
+        Ok(SharedLogTotals { entries, bytes, archived: input.number()?, archived_bytes: input.number()? })
     }
 }
 
 /// How far a branch has read a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogCursor {
+pub struct SharedLogCursor {
     /// The branch whose log it is, 0 for none.
     pub owner: u64,
     /// The last entry that was read.
     pub entry: u64,
 }
 
-impl LogCursor {
+impl SharedLogCursor {
     /// Returns the last entry that was read of a log: none of one that it does not count for.
     pub fn in_log_of(&self, owner: BranchId) -> u64 {
         if self.owner == owner.0 { self.entry } else { 0 }
@@ -64,18 +64,18 @@ impl LogCursor {
     }
 
     /// Reads the stored form.
-    pub fn read(input: &mut Reader<'_>) -> Result<LogCursor, CodecError> {
-        Ok(LogCursor { owner: input.number()?, entry: input.number()? })
+    pub fn read(input: &mut Reader<'_>) -> Result<SharedLogCursor, CodecError> {
+        Ok(SharedLogCursor { owner: input.number()?, entry: input.number()? })
     }
 }
 
 /// Returns the id of the record that is an entry.
-pub fn entry_id(entry: u64) -> Arc<str> {
+pub fn log_entry_id(entry: u64) -> Arc<str> {
     format!("{entry:020}").into()
 }
 
 /// Returns the number of the entry that a record of a log is; none for one that remembers an `event_id`.
-pub fn entry_number(id: &str) -> Option<u64> {
+pub fn log_entry_number(id: &str) -> Option<u64> {
     id.parse().ok().filter(|_| id.len() == 20)
 }
 
@@ -88,7 +88,7 @@ impl Branch {
     /// Makes the branch that holds the entries of another's log.
     pub fn of_log(id: BranchId, owner: &Branch, time: Time) -> Branch {
         let mut log = Branch::new(id, LOG_NAME.into(), Some(owner), Arc::default(), owner.uid, time);
-        log.entries = Some(LogTotals::default());
+        log.log_totals = Some(SharedLogTotals::default());
         log
     }
 }
@@ -123,9 +123,9 @@ impl Catalog {
     }
 
     /// Returns how many entries a branch's log has, and how many of them it has read.
-    pub fn log_progress(&self, branch: &Branch) -> Result<(LogTotals, u64), Error> {
+    pub fn log_progress(&self, branch: &Branch) -> Result<(SharedLogTotals, u64), Error> {
         let owner = self.log_owner(branch)?;
-        let totals = owner.log.map(|log| self.branch(log)).transpose()?.and_then(|log| log.entries);
+        let totals = owner.log.map(|log| self.branch(log)).transpose()?.and_then(|log| log.log_totals);
         Ok((totals.unwrap_or_default(), branch.cursor.in_log_of(owner.id)))
     }
 
@@ -153,10 +153,10 @@ mod tests {
 
     #[test]
     fn ids_of_entries_are_in_the_order_of_their_numbers_and_before_those_of_events() {
-        let ids: Vec<Arc<str>> = [1, 9, 10, 1_000_000, u64::MAX].map(entry_id).into();
+        let ids: Vec<Arc<str>> = [1, 9, 10, 1_000_000, u64::MAX].map(log_entry_id).into();
         assert!(ids.is_sorted());
-        assert_eq!(ids.iter().map(|id| entry_number(id)).collect::<Vec<_>>()[2..4], [Some(10), Some(1_000_000)]);
+        assert_eq!(ids.iter().map(|id| log_entry_number(id)).collect::<Vec<_>>()[2..4], [Some(10), Some(1_000_000)]);
         let event = event_record_id(7, &Hash([1; 32]));
-        assert!(ids.iter().all(|id| *id < event) && entry_number(&event).is_none());
+        assert!(ids.iter().all(|id| *id < event) && log_entry_number(&event).is_none());
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::record_input::{canonical, check_numbers};
-use crate::memory::{Error, LogError};
+use crate::memory::{Error, SharedLogError};
 use crate::record::{Provenance, RecordContent};
 
 /// Bytes of the longest line.
@@ -23,7 +23,7 @@ pub const OFFSET_KEY: &str = "@offset";
 
 /// An entry as its writer gave it; not yet checked against the memory's dimension.
 #[derive(Clone, Debug)]
-pub struct LogEntryInput {
+pub struct SharedLogEntryInput {
     /// The text.
     pub text: Arc<str>,
     /// The vector, finite numbers.
@@ -37,7 +37,7 @@ pub struct LogEntryInput {
 /// The keys of a line. Those that reading adds are accepted and ignored.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EntryKeys {
+struct LogEntryKeys {
     text: Option<String>,
     vector: Option<Vec<f32>>,
     metadata: Option<Map<String, Value>>,
@@ -61,7 +61,7 @@ struct EntryKeys {
 
 /// The line of an entry.
 #[derive(Serialize)]
-struct EntryLine<'a> {
+struct LogEntryLine<'a> {
     entry_id: u64,
     time: String,
     agent: &'a str,
@@ -85,22 +85,22 @@ enum EventId {
     Number(u64),
 }
 
-impl LogEntryInput {
+impl SharedLogEntryInput {
     /// Understands a line without its end.
-    pub fn parse(line: &str) -> Result<LogEntryInput, Error> {
+    pub fn parse(line: &str) -> Result<SharedLogEntryInput, Error> {
         if line.len() > ENTRY_BYTES_MAX {
-            return Err(LogError::TooLong(line.len()).into());
+            return Err(SharedLogError::TooLong(line.len()).into());
         }
         if !line.trim_start().starts_with('{') {
-            return LogEntryInput::of_text(line.to_owned());
+            return SharedLogEntryInput::of_text(line.to_owned());
         }
-        let keys: EntryKeys = serde_json::from_str(line).map_err(|error| match error.classify() {
-            serde_json::error::Category::Data => LogError::NotAnEntry(Arc::new(error)),
-            _ => LogError::NotJson(Arc::new(error)),
+        let keys: LogEntryKeys = serde_json::from_str(line).map_err(|error| match error.classify() {
+            serde_json::error::Category::Data => SharedLogError::NotAnEntry(Arc::new(error)),
+            _ => SharedLogError::NotJson(Arc::new(error)),
         })?;
         let mut metadata = keys.metadata.unwrap_or_default();
         if let Some(key) = metadata.keys().find(|key| key.starts_with('@')) {
-            return Err(LogError::Key(key.chars().take(80).collect()).into());
+            return Err(SharedLogError::Key(key.chars().take(80).collect()).into());
         }
         let event_id = keys.event_id.map(|id| match id {
             EventId::Name(name) => name,
@@ -116,19 +116,24 @@ impl LogEntryInput {
             check_numbers(vector)?;
         }
         let text = keys.text.unwrap_or_default();
-        let entry = LogEntryInput::of_text(text)?;
-        Ok(LogEntryInput { vector: keys.vector.map(Arc::from), metadata, event_id: event_id.map(Arc::from), ..entry })
+        let entry = SharedLogEntryInput::of_text(text)?;
+        Ok(SharedLogEntryInput {
+            vector: keys.vector.map(Arc::from),
+            metadata,
+            event_id: event_id.map(Arc::from),
+            ..entry
+        })
     }
 
     /// Makes an entry of a text alone.
-    pub fn of_text(text: String) -> Result<LogEntryInput, Error> {
+    pub fn of_text(text: String) -> Result<SharedLogEntryInput, Error> {
         if text.trim().is_empty() {
-            return Err(LogError::NoText.into());
+            return Err(SharedLogError::NoText.into());
         }
         if text.len() > ENTRY_BYTES_MAX {
-            return Err(LogError::TooLong(text.len()).into());
+            return Err(SharedLogError::TooLong(text.len()).into());
         }
-        Ok(LogEntryInput { text: text.into(), vector: None, metadata: Map::new(), event_id: None })
+        Ok(SharedLogEntryInput { text: text.into(), vector: None, metadata: Map::new(), event_id: None })
     }
 
     /// Returns how many bytes it takes.
@@ -152,7 +157,7 @@ impl LogEntryInput {
 pub fn write_entry_line(entry: u64, content: &RecordContent, stamp: &Provenance, out: &mut Vec<u8>) {
     let mut metadata: Map<String, Value> = serde_json::from_str(&content.metadata).unwrap_or_default();
     metadata.remove(OFFSET_KEY);
-    let line = EntryLine {
+    let line = LogEntryLine {
         entry_id: entry,
         time: stamp.created.to_string(),
         agent: &stamp.agent,
@@ -183,7 +188,7 @@ pub fn parse_cursor_line(line: &[u8]) -> Option<u64> {
 
 fn check_label(key: &'static str, value: &str) -> Result<(), Error> {
     let fits = (1..=LABEL_BYTES_MAX).contains(&value.len()) && !value.chars().any(char::is_control);
-    if fits { Ok(()) } else { Err(LogError::Label(key).into()) }
+    if fits { Ok(()) } else { Err(SharedLogError::Label(key).into()) }
 }
 
 #[cfg(test)]
@@ -194,14 +199,15 @@ mod tests {
     #[test]
     fn a_line_is_an_object_or_a_text() {
         let entry =
-            LogEntryInput::parse(r#"{"text":"done","kind":"result","event_id":7,"metadata":{"b":1,"a":2}}"#).unwrap();
+            SharedLogEntryInput::parse(r#"{"text":"done","kind":"result","event_id":7,"metadata":{"b":1,"a":2}}"#)
+                .unwrap();
         assert_eq!((&*entry.text, entry.event_id.as_deref()), ("done", Some("7")));
         assert_eq!(&*entry.content(None).metadata, r#"{"@event_id":"7","@kind":"result","a":2,"b":1}"#);
         assert_eq!(
             &*entry.content(Some(12)).metadata,
             r#"{"@event_id":"7","@kind":"result","@offset":12,"a":2,"b":1}"#
         );
-        assert_eq!(&*LogEntryInput::parse("[1] is a footnote").unwrap().text, "[1] is a footnote");
+        assert_eq!(&*SharedLogEntryInput::parse("[1] is a footnote").unwrap().text, "[1] is a footnote");
     }
 
     #[test]
@@ -218,7 +224,7 @@ mod tests {
             "{\"text\":\"a\",\"vector\":[]}",
             &long,
         ] {
-            let error = LogEntryInput::parse(line).unwrap_err();
+            let error = SharedLogEntryInput::parse(line).unwrap_err();
             assert!(!error.hint().is_empty(), "{line}: {error}");
         }
     }

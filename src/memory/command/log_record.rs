@@ -8,10 +8,10 @@ use std::sync::Arc;
 use super::merge_kind::{MergeKind, RevertedEntries};
 use super::merge_outcome::{MergeOutcome, RollbackOutcome};
 use super::purge_selection::PurgeSelection;
-use super::record_change::{LogGrowth, RecordChange};
+use super::record_change::{RecordChange, SharedLogAppend};
 
 use crate::memory::catalog::settings::{Setting, Settings};
-use crate::memory::catalog::shared_log::LogTotals;
+use crate::memory::catalog::shared_log::SharedLogTotals;
 use crate::memory::catalog::{BranchId, Resolution, StateSource};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
@@ -47,7 +47,7 @@ pub enum Command {
         /// What is said about it.
         text: Arc<str>,
         /// What that becomes in the shared log.
-        log: Option<LogGrowth>,
+        log: Option<SharedLogAppend>,
     },
     /// A checkpoint is deleted.
     Uncheckpoint(BranchId, Arc<str>),
@@ -102,14 +102,14 @@ pub enum Command {
         /// The branch through which they come.
         via: BranchId,
         /// What comes.
-        growth: LogGrowth,
+        growth: SharedLogAppend,
     },
     /// Entries of a shared log are archived.
     ArchiveLog {
         /// The branch whose log it is.
         owner: BranchId,
         /// What the log holds then.
-        totals: LogTotals,
+        totals: SharedLogTotals,
     },
     /// Entries up to a number, whose last has that hash, are in a file of their own.
     Archive(u64, Hash),
@@ -365,9 +365,9 @@ impl Command {
             }
             code::REFUSE => Command::Refuse(branch, input.text()?.into()),
             code::KEPT_DROPPED => Command::KeptDropped(branch),
-            code::ARCHIVE_LOG => Command::ArchiveLog { owner: branch, totals: LogTotals::read(input)? },
+            code::ARCHIVE_LOG => Command::ArchiveLog { owner: branch, totals: SharedLogTotals::read(input)? },
             code::APPEND => {
-                Command::Append { owner: branch, via: BranchId(input.number()?), growth: LogGrowth::read(input)? }
+                Command::Append { owner: branch, via: BranchId(input.number()?), growth: SharedLogAppend::read(input)? }
             }
             code::EMBEDDER => Command::Embedder(branch, input.text()?.into()),
             code => return Err(CodecError::Code(code)),
@@ -381,7 +381,7 @@ fn narrow(number: u64) -> Result<u32, CodecError> {
 
 fn read_checkpoint(branch: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {
     let (label, text) = (input.text()?.into(), input.text()?.into());
-    let log = if input.byte()? == 1 { Some(LogGrowth::read(input)?) } else { None };
+    let log = if input.byte()? == 1 { Some(SharedLogAppend::read(input)?) } else { None };
     Ok(Command::Checkpoint { branch, label, text, log })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::memory::catalog::shared_log::{LogCursor, LogTotals};
+use crate::memory::catalog::shared_log::{SharedLogCursor, SharedLogTotals};
 use crate::object::{CodecError, Reader, Writer};
 use crate::record::RecordContent;
 
@@ -26,29 +26,29 @@ pub enum RecordChange {
         id: Arc<str>,
     },
     /// The branch has read its shared log so far.
-    Cursor(LogCursor),
+    Cursor(SharedLogCursor),
 }
 
 /// What comes to a shared log.
 #[derive(Clone, Debug)]
-pub struct LogGrowth {
+pub struct SharedLogAppend {
     /// What it holds then.
-    pub totals: LogTotals,
+    pub totals: SharedLogTotals,
     /// The entries, and what is remembered of their `event_id`s.
     pub changes: Vec<RecordChange>,
 }
 
-impl LogGrowth {
+impl SharedLogAppend {
     pub(super) fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         self.totals.write(out).number(self.changes.len() as u64);
         self.changes.iter().for_each(|change| change.write(out));
         out
     }
 
-    pub(super) fn read(input: &mut Reader<'_>) -> Result<LogGrowth, CodecError> {
-        let totals = LogTotals::read(input)?;
+    pub(super) fn read(input: &mut Reader<'_>) -> Result<SharedLogAppend, CodecError> {
+        let totals = SharedLogTotals::read(input)?;
         let changes = (0..input.length()?).map(|_| RecordChange::read(input)).collect::<Result<_, _>>()?;
-        Ok(LogGrowth { totals, changes })
+        Ok(SharedLogAppend { totals, changes })
     }
 }
 
@@ -91,7 +91,7 @@ impl RecordChange {
     pub(super) fn read(input: &mut Reader<'_>) -> Result<RecordChange, CodecError> {
         let flags = input.byte()?;
         if flags == flag::CURSOR {
-            return Ok(RecordChange::Cursor(LogCursor::read(input)?));
+            return Ok(RecordChange::Cursor(SharedLogCursor::read(input)?));
         }
         let id = input.text()?.into();
         if flags & flag::PUT == 0 {

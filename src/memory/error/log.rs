@@ -8,7 +8,7 @@ use super::{Advice, Kind};
 
 /// Why an entry is not appended, or a log not changed.
 #[derive(Debug, Clone, Error)]
-pub enum LogError {
+pub enum SharedLogError {
     /// An entry is longer than 64 KiB.
     #[error("the entry has {0} bytes, and 64 KiB is the most")]
     TooLong(usize),
@@ -73,44 +73,50 @@ pub enum LogError {
     NoClosed(String),
 }
 
-impl LogError {
+impl SharedLogError {
     /// Returns how to react.
     pub fn advice(&self) -> Advice {
         let shape =
             "write {\"text\":\"…\"}, with \"vector\", \"metadata\", \"kind\" or \"event_id\" if you like, or bare text";
         match self {
-            LogError::TooLong(_) => Advice::new(
+            SharedLogError::TooLong(_) => Advice::new(
                 Kind::TooLarge,
                 "entry_too_long",
                 "write the whole into a file of files/, and an entry that names it",
             ),
-            LogError::TooMany(_) => Advice::new(Kind::Invalid, "too_many_entries", "write them in several writes"),
-            LogError::NotJson(_)
-            | LogError::NotAnEntry(_)
-            | LogError::NoText
-            | LogError::Label(_)
-            | LogError::Key(_) => Advice::new(Kind::Invalid, "bad_entry", shape),
-            LogError::NotOwner { .. } => Advice::new(
+            SharedLogError::TooMany(_) => {
+                Advice::new(Kind::Invalid, "too_many_entries", "write them in several writes")
+            }
+            SharedLogError::NotJson(_)
+            | SharedLogError::NotAnEntry(_)
+            | SharedLogError::NoText
+            | SharedLogError::Label(_)
+            | SharedLogError::Key(_) => Advice::new(Kind::Invalid, "bad_entry", shape),
+            SharedLogError::NotOwner { .. } => Advice::new(
                 Kind::Denied,
                 "not_branch_owner",
                 "append through a branch of your own: fork one with mkdir",
             ),
-            LogError::Beyond { .. } => {
+            SharedLogError::Beyond { .. } => {
                 Advice::new(Kind::Invalid, "beyond_the_log", "write the id of an entry that is there")
             }
-            LogError::NotArchived { .. } => Advice::new(
+            SharedLogError::NotArchived { .. } => Advice::new(
                 Kind::NotEmpty,
                 "log_not_archived",
                 "write archive-log and an id behind the last one to its ctl first",
             ),
-            LogError::InUse(_) => Advice::new(
+            SharedLogError::InUse(_) => Advice::new(
                 Kind::Busy,
                 "log_in_use",
                 "set config/log of a new branch, before it is forked and written to",
             ),
-            LogError::NotOwn { .. } => Advice::new(Kind::Invalid, "not_own_log", "write it to the ctl of that branch"),
-            LogError::OfRoot => Advice::new(Kind::Invalid, "bad_setting", "write own, or set it in a child branch"),
-            LogError::NoClosed(_) => {
+            SharedLogError::NotOwn { .. } => {
+                Advice::new(Kind::Invalid, "not_own_log", "write it to the ctl of that branch")
+            }
+            SharedLogError::OfRoot => {
+                Advice::new(Kind::Invalid, "bad_setting", "write own, or set it in a child branch")
+            }
+            SharedLogError::NoClosed(_) => {
                 Advice::new(Kind::NotFound, "no_such_log", "list them with ls in shared/log/closed")
             }
         }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub use branch::{BranchError, SettingError};
 pub use embedder::EmbedderError;
-pub use log::LogError;
+pub use log::SharedLogError;
 pub use merge::{MergeError, RuleRefusal};
 pub use purge::PurgeError;
 pub use record::RecordError;
@@ -203,7 +203,7 @@ pub enum Error {
     Merge(#[from] MergeError),
     /// Something is not done to a shared log.
     #[error(transparent)]
-    Log(#[from] LogError),
+    Log(#[from] SharedLogError),
     /// A purge is not done.
     #[error(transparent)]
     Purge(#[from] PurgeError),
@@ -293,9 +293,11 @@ impl Error {
                 "archived",
                 "engramfs archive STORE --print shows it, where the files in STORE/archive still are",
             ),
-            Error::NoScope(_) => {
-                Advice::new(Kind::Invalid, "bad_scope", "write branch, log or the names of root branches")
-            }
+            Error::NoScope(_) => Advice::new(
+                Kind::Invalid,
+                "bad_scope",
+                "write branch, log, files, names of root branches, or log:NAME for the log of a branch that has ended",
+            ),
             Error::Gone => Advice::new(
                 Kind::Gone,
                 "gone",

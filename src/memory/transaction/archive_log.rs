@@ -6,33 +6,33 @@ use serde_json::{Value, json};
 
 use crate::branch::BranchVersion;
 use crate::lineage::{Detail, EntryOp};
-use crate::memory::catalog::shared_log::{LogTotals, entry_id, entry_number};
+use crate::memory::catalog::shared_log::{SharedLogTotals, log_entry_id, log_entry_number};
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
 use crate::memory::command::log_entry::write_entry_line;
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::prepared::{PreparedCommand, about, labels};
-use crate::memory::{Actor, Error, LogError, Memory};
+use crate::memory::{Actor, Error, Memory, SharedLogError};
 use crate::object::Hash;
 
 /// The entries of a log behind those that are archived.
-pub(super) struct LivePart {
+pub(super) struct UnarchivedEntries {
     /// The last entry of it.
     last: u64,
     state: BranchVersion,
 }
 
-impl LivePart {
+impl UnarchivedEntries {
     /// Collects them. It takes as long as there are many of them.
-    fn new(log: &Branch, archived: u64) -> Result<LivePart, Error> {
-        let part = LivePart { last: archived, state: BranchVersion::default() };
+    fn new(log: &Branch, archived: u64) -> Result<UnarchivedEntries, Error> {
+        let part = UnarchivedEntries { last: archived, state: BranchVersion::default() };
         part.caught_up(log)
     }
 
     /// Adds those that have come since.
-    fn caught_up(mut self, log: &Branch) -> Result<LivePart, Error> {
-        for row in log.state.rows(Some(&entry_id(self.last)))? {
+    fn caught_up(mut self, log: &Branch) -> Result<UnarchivedEntries, Error> {
+        for row in log.state.rows(Some(&log_entry_id(self.last)))? {
             let row = row?;
-            let Some(number) = entry_number(&row.id()?) else { break };
+            let Some(number) = log_entry_number(&row.id()?) else { break };
             self.last = number;
             self.state.put(row)?;
         }
@@ -51,27 +51,26 @@ impl Memory {
         let owner = catalog.branch(branch)?;
         let above = catalog.log_owner(owner)?;
         if above.id != owner.id {
-            return Err(LogError::NotOwn { path: owner.path.to_string(), owner: above.path.to_string() }.into());
+            return Err(SharedLogError::NotOwn { path: owner.path.to_string(), owner: above.path.to_string() }.into());
         }
         let log = owner.log.map(|log| catalog.branch(log)).transpose()?;
-        let totals = log.and_then(|log| log.entries).unwrap_or_default();
+        let totals = log.and_then(|log| log.log_totals).unwrap_or_default();
         if before == 0 || before > totals.entries + 1 {
-            return Err(LogError::Beyond { entries: totals.entries, asked: before.to_string() }.into());
+            return Err(SharedLogError::Beyond { entries: totals.entries, asked: before.to_string() }.into());
         }
-        let answer =
-            |totals: LogTotals| json!({ "status": "archived", "archived": totals.archived, "entries": totals.entries });
+        let answer = |totals: SharedLogTotals| json!({ "status": "archived", "archived": totals.archived, "entries": totals.entries });
         let Some(log) = log.filter(|_| before - 1 > totals.archived) else { return Ok(answer(totals)) };
         let archived_bytes = totals.archived_bytes + bytes_between(log, totals.archived, before - 1)?;
-        let live = LivePart::new(log, before - 1)?;
+        let live = UnarchivedEntries::new(log, before - 1)?;
         drop(catalog);
         let mut writer = self.writer_for(who, &[])?;
         let catalog = self.catalog().clone();
         let now = catalog.branch(catalog.branch(branch)?.log.ok_or(Error::Gone)?)?;
-        let totals = now.entries.unwrap_or_default();
+        let totals = now.log_totals.unwrap_or_default();
         if totals.archived >= before - 1 {
             return Ok(answer(totals));
         }
-        let totals = LogTotals { archived: before - 1, archived_bytes, ..totals };
+        let totals = SharedLogTotals { archived: before - 1, archived_bytes, ..totals };
         let live = live.caught_up(now)?;
         let time = self.next_time(&mut writer)?;
         let command = Command::ArchiveLog { owner: branch, totals };
@@ -95,14 +94,14 @@ impl Memory {
         let log = catalog.branch(catalog.branch(owner)?.log.ok_or(Error::Gone)?)?;
         let (mut entries, mut last) = (0, 0);
         for row in log.state.rows(None)? {
-            let Some(number) = entry_number(&row?.id()?) else { break };
+            let Some(number) = log_entry_number(&row?.id()?) else { break };
             (entries, last) = (entries + 1, number);
         }
         if entries != last || archived > entries {
             return Err(Error::damaged(format!("a log with {entries} entries ends with entry {last}")));
         }
         let (bytes, archived_bytes) = (bytes_between(log, 0, entries)?, bytes_between(log, 0, archived)?);
-        let totals = LogTotals { entries, bytes, archived, archived_bytes };
+        let totals = SharedLogTotals { entries, bytes, archived, archived_bytes };
         let entry = self.transact(who, &[], || Ok(Command::ArchiveLog { owner, totals }))?;
         Ok(entry.entry.head)
     }
@@ -111,9 +110,9 @@ impl Memory {
 /// Returns how many bytes the lines of the entries behind one have, up to another.
 fn bytes_between(log: &Branch, after: u64, last: u64) -> Result<u64, Error> {
     let (mut bytes, mut line) = (0, Vec::new());
-    for row in log.state.rows(Some(&entry_id(after)))? {
+    for row in log.state.rows(Some(&log_entry_id(after)))? {
         let version = row?.version()?;
-        let Some(number) = entry_number(&version.id).filter(|number| *number <= last) else { break };
+        let Some(number) = log_entry_number(&version.id).filter(|number| *number <= last) else { break };
         line.clear();
         write_entry_line(number, &version.content, &version.stamp, &mut line);
         bytes += line.len() as u64;
@@ -126,10 +125,10 @@ pub(super) fn prepare(
     catalog: &Catalog,
     log_record: &LogRecord,
     owner: &Branch,
-    (totals, live): (LogTotals, Option<LivePart>),
+    (totals, live): (SharedLogTotals, Option<UnarchivedEntries>),
 ) -> Result<PreparedCommand, Error> {
     let log = catalog.branch(owner.log.ok_or_else(|| Error::damaged("there is no log to archive"))?)?;
-    let live = live.map_or_else(|| LivePart::new(log, totals.archived), Ok)?;
+    let live = live.map_or_else(|| UnarchivedEntries::new(log, totals.archived), Ok)?;
     let detail = Detail { label: Some(totals.archived.to_string().into()), ..Detail::default() };
     let prepared = PreparedCommand {
         labels: labels(catalog, owner, log_record.uid),

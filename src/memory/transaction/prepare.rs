@@ -71,7 +71,7 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
         }
         Command::Commit(branch, changes) => commit(catalog, log_record, catalog.branch(*branch)?, changes),
         Command::Append { owner, via, growth } => {
-            shared_log::append(context, log_record, (catalog.branch(*owner)?, catalog.branch(*via)?), growth)
+            shared_log::prepare_append(context, log_record, (catalog.branch(*owner)?, catalog.branch(*via)?), growth)
         }
         Command::ArchiveLog { owner, totals } => {
             archive_log::prepare(catalog, log_record, catalog.branch(*owner)?, (*totals, None))
@@ -84,7 +84,7 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
             let branch = catalog.branch(*branch)?;
             let prepared = checkpoint(catalog, log_record, branch, label, text)?;
             let Some(growth) = log else { return Ok(prepared) };
-            let logged = shared_log::append(context, log_record, (catalog.log_owner(branch)?, branch), growth)?;
+            let logged = shared_log::prepare_append(context, log_record, (catalog.log_owner(branch)?, branch), growth)?;
             Ok(logged.steps.into_iter().fold(prepared, PreparedCommand::step))
         }
         Command::Uncheckpoint(branch, label) => uncheckpoint(catalog, log_record, catalog.branch(*branch)?, label),

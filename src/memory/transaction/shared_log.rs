@@ -12,13 +12,13 @@ use crate::journal::Kind as Frame;
 use crate::lineage::EntryOp;
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::settings::Setting;
-use crate::memory::catalog::shared_log::{LogCursor, OWN_LOG, entry_id, entry_number, event_record_id};
+use crate::memory::catalog::shared_log::{OWN_LOG, SharedLogCursor, event_record_id, log_entry_id, log_entry_number};
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
-use crate::memory::command::log_entry::{EVENT_KEY, LogEntryInput, write_entry_line};
+use crate::memory::command::log_entry::{EVENT_KEY, SharedLogEntryInput, write_entry_line};
 use crate::memory::command::log_record::{COMMAND_BYTES, Command, LogRecord};
 use crate::memory::command::prepared::{PreparedCommand, about, fix, labels};
-use crate::memory::command::record_change::{LogGrowth, RecordChange};
-use crate::memory::{Actor, BranchError, Error, LogError, Memory};
+use crate::memory::command::record_change::{RecordChange, SharedLogAppend};
+use crate::memory::{Actor, BranchError, Error, Memory, SharedLogError};
 use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
 use crate::record::{Provenance, RecordContent, Version};
 use crate::segment::Row;
@@ -56,14 +56,19 @@ impl Memory {
     ///
     /// An entry whose `event_id` the same user has given to one in this log adds nothing. Kind `Denied` for who does not own
     /// the branch, `Invalid` for a vector of another length than those below the root branch have.
-    pub fn append_log(&self, who: &Actor, via: BranchId, entries: &[LogEntryInput]) -> Result<AppendReceipt, Error> {
+    pub fn append_log(
+        &self,
+        who: &Actor,
+        via: BranchId,
+        entries: &[SharedLogEntryInput],
+    ) -> Result<AppendReceipt, Error> {
         let bytes = entries.iter().map(|entry| entry.bytes() as u64).sum::<u64>();
         let _room = self.take_room(cost_of(bytes, 0))?;
         let (mut receipt, mut nothing_new) = (AppendReceipt::default(), false);
         let command = || {
             let catalog = self.catalog().clone();
             let branch = catalog.branch(via)?;
-            let (growth, planned) = plan(&catalog, who.uid, branch, entries)?;
+            let (growth, planned) = plan_append(&catalog, who.uid, branch, entries)?;
             receipt = planned;
             nothing_new = receipt.appended == 0;
             if nothing_new {
@@ -99,13 +104,13 @@ impl Memory {
 }
 
 /// Returns the cursor of a branch that has read its log up to an entry.
-pub(super) fn cursor_at(catalog: &Catalog, branch: BranchId, entry: u64) -> Result<LogCursor, Error> {
+pub(super) fn cursor_at(catalog: &Catalog, branch: BranchId, entry: u64) -> Result<SharedLogCursor, Error> {
     let branch = catalog.branch(branch)?;
     let (totals, _) = catalog.log_progress(branch)?;
     if entry > totals.entries {
-        return Err(LogError::Beyond { entries: totals.entries, asked: entry.to_string() }.into());
+        return Err(SharedLogError::Beyond { entries: totals.entries, asked: entry.to_string() }.into());
     }
-    Ok(LogCursor { owner: catalog.log_owner(branch)?.id.0, entry })
+    Ok(SharedLogCursor { owner: catalog.log_owner(branch)?.id.0, entry })
 }
 
 impl LogTail {
@@ -115,7 +120,7 @@ impl LogTail {
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
         self.follow(Frame::Cursor, &code, &[bytes])?;
         let mut input = Reader::new(bytes);
-        let mut read = || Ok::<_, CodecError>((BranchId(input.number()?), LogCursor::read(&mut input)?));
+        let mut read = || Ok::<_, CodecError>((BranchId(input.number()?), SharedLogCursor::read(&mut input)?));
         let (branch, cursor) = read().map_err(|error| damaged(format!("can't be read: {error}")))?;
         self.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
         catalog.change(branch, |branch| branch.cursor = cursor);
@@ -124,18 +129,18 @@ impl LogTail {
 }
 
 /// Works out what entries come to in the log of the branch `via`, and what becomes of each.
-pub(super) fn plan(
+pub(super) fn plan_append(
     catalog: &Catalog,
     uid: u32,
     via: &Branch,
-    entries: &[LogEntryInput],
-) -> Result<(LogGrowth, AppendReceipt), Error> {
+    entries: &[SharedLogEntryInput],
+) -> Result<(SharedLogAppend, AppendReceipt), Error> {
     if uid != 0 && uid != via.uid {
-        return Err(LogError::NotOwner { uid, path: via.path.to_string() }.into());
+        return Err(SharedLogError::NotOwner { uid, path: via.path.to_string() }.into());
     }
     let owner = catalog.log_owner(via)?;
     let log = owner.log.map(|log| catalog.branch(log)).transpose()?;
-    let mut totals = log.and_then(|log| log.entries).unwrap_or_default();
+    let mut totals = log.and_then(|log| log.log_totals).unwrap_or_default();
     let mut receipt = AppendReceipt { first: totals.entries + 1, ..AppendReceipt::default() };
     let [agent, session, task] = labels(catalog, via, uid);
     let (created, modified, branch) = (Time::default(), Time::default(), via.path.clone());
@@ -155,11 +160,11 @@ pub(super) fn plan(
         line.clear();
         write_entry_line(number, &content, &stamp, &mut line);
         (totals.entries, totals.bytes) = (number, totals.bytes + line.len() as u64);
-        changes.push(put(entry_id(number), content));
+        changes.push(put(log_entry_id(number), content));
         changes.extend(event.map(|(id, content)| put(id, content)));
     }
     (receipt.appended, receipt.last) = (totals.entries + 1 - receipt.first, totals.entries);
-    Ok((LogGrowth { totals, changes }, receipt))
+    Ok((SharedLogAppend { totals, changes }, receipt))
 }
 
 /// Returns the record that remembers a user's `event_id`.
@@ -172,7 +177,7 @@ fn event_record(uid: u32, event: &str, entry: u64) -> (Arc<str>, RecordContent) 
 /// Returns the record that remembers the `event_id` of an entry, if it has one.
 pub(in crate::memory) fn event_of(entry: &Version) -> Option<(Arc<str>, RecordContent)> {
     let metadata: serde_json::Value = serde_json::from_str(&entry.content.metadata).ok()?;
-    Some(event_record(entry.stamp.uid, metadata.get(EVENT_KEY)?.as_str()?, entry_number(&entry.id)?))
+    Some(event_record(entry.stamp.uid, metadata.get(EVENT_KEY)?.as_str()?, log_entry_number(&entry.id)?))
 }
 
 fn put(id: Arc<str>, content: RecordContent) -> RecordChange {
@@ -180,11 +185,11 @@ fn put(id: Arc<str>, content: RecordContent) -> RecordChange {
 }
 
 /// Adds entries to the log of `owner`, in the name of who writes through the branch `via`.
-pub(super) fn append(
+pub(super) fn prepare_append(
     context: &PlanContext<'_>,
     log_record: &LogRecord,
     (owner, via): (&Branch, &Branch),
-    LogGrowth { totals, changes }: &LogGrowth,
+    SharedLogAppend { totals, changes }: &SharedLogAppend,
 ) -> Result<PreparedCommand, Error> {
     let catalog = context.catalog;
     let (known, made);
@@ -214,19 +219,19 @@ pub(super) fn append(
         check_vector(dim, metric, content, version.norm)?;
         dim = dim.or(content.vector.as_ref().map(|vector| vector.len()));
         let row = Row::Unsealed(Arc::new(version));
-        if let Some(live) = live.as_mut().filter(|_| entry_number(id).is_some()) {
+        if let Some(live) = live.as_mut().filter(|_| log_entry_number(id).is_some()) {
             live.put(row.clone())?;
         }
         state.put(row)?;
     }
     let totals = *totals;
-    prepared.counts.put = totals.entries.saturating_sub(log.entries.unwrap_or_default().entries);
+    prepared.counts.put = totals.entries.saturating_sub(log.log_totals.unwrap_or_default().entries);
     fix(catalog, owner, dim, state.totals().vectors > 0, &mut prepared)?;
     prepared.head = state.head();
     let state = Arc::new(state);
     let live = live.map_or_else(|| state.clone(), Arc::new);
     if owner.log.is_none() {
-        let log = Branch { state, base: live, entries: Some(totals), ..log.clone() };
+        let log = Branch { state, base: live, log_totals: Some(totals), ..log.clone() };
         return Ok(prepared.step(CatalogChange::Add(Box::new(log))));
     }
     let prepared = prepared.step(CatalogChange::State(log.id, state)).step(CatalogChange::Base(log.id, live));
@@ -237,24 +242,24 @@ pub(super) fn append(
 pub(super) fn check_archived(catalog: &Catalog, branch: &Branch) -> Result<(), Error> {
     let logs = branch.closed_logs.values().chain(&branch.log);
     let live = |log: &BranchId| {
-        let totals = catalog.branch(*log)?.entries.unwrap_or_default();
+        let totals = catalog.branch(*log)?.log_totals.unwrap_or_default();
         Ok(totals.entries.saturating_sub(totals.archived))
     };
     let live = logs.map(live).sum::<Result<u64, Error>>()?;
     if branch.parent.is_some() || live == 0 {
         return Ok(());
     }
-    Err(LogError::NotArchived { path: branch.path.to_string(), entries: live }.into())
+    Err(SharedLogError::NotArchived { path: branch.path.to_string(), entries: live }.into())
 }
 
 /// Refuses to change whose log a branch has where others, or entries, depend on it.
 pub(super) fn check_setting(catalog: &Catalog, branch: &Branch, value: &str) -> Result<(), Error> {
     if branch.parent.is_none() && value != OWN_LOG {
-        return Err(LogError::OfRoot.into());
+        return Err(SharedLogError::OfRoot.into());
     }
     let is_used = branch.log.is_some() || !branch.closed_logs.is_empty() || !branch.children.is_empty();
     if is_used && *catalog.setting(branch, Setting::Log)? != *value {
-        return Err(LogError::InUse(branch.path.to_string()).into());
+        return Err(SharedLogError::InUse(branch.path.to_string()).into());
     }
     Ok(())
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::shared_log::plan;
+use super::shared_log::plan_append;
 use super::transact::LogTail;
 use crate::lineage::SignedEntry;
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::admission::quota::Usage;
 use crate::memory::catalog::settings::{self, Setting, Settings, parse_duration};
 use crate::memory::catalog::{BranchId, Catalog, Revision, StateSource, check_label};
-use crate::memory::command::log_entry::LogEntryInput;
+use crate::memory::command::log_entry::SharedLogEntryInput;
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::merging::find_state::FoundState;
 use crate::memory::merging::merge::{ROUNDS, SMALL};
@@ -162,12 +162,12 @@ impl Memory {
         // Not where commands are replayed: labels of earlier versions go on.
         check_label(label)?;
         let text = text.filter(|text| !text.trim().is_empty());
-        let entry = text.map(|text| LogEntryInput::of_text(text.to_owned())).transpose()?;
+        let entry = text.map(|text| SharedLogEntryInput::of_text(text.to_owned())).transpose()?;
         self.take_checkpoint(who, branch, (label, text), entry.as_ref())
     }
 
     /// Takes a checkpoint of which the shared log is not told, as where one is taken again.
-    pub fn checkpoint_again(
+    pub fn import_checkpoint(
         &self,
         who: &Actor,
         branch: BranchId,
@@ -183,13 +183,13 @@ impl Memory {
         who: &Actor,
         branch: BranchId,
         (label, text): (&str, Option<&str>),
-        entry: Option<&LogEntryInput>,
+        entry: Option<&SharedLogEntryInput>,
     ) -> Result<(), Error> {
         let command = || {
             let log = match entry {
                 Some(entry) => {
                     let catalog = self.catalog().clone();
-                    Some(plan(&catalog, who.uid, catalog.branch(branch)?, std::slice::from_ref(entry))?.0)
+                    Some(plan_append(&catalog, who.uid, catalog.branch(branch)?, std::slice::from_ref(entry))?.0)
                 }
                 None => None,
             };

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::branch::BranchVersion;
 use crate::memory::catalog::BranchId;
-use crate::memory::catalog::shared_log::{LogTotals, entry_id, entry_number};
+use crate::memory::catalog::shared_log::{SharedLogTotals, log_entry_id, log_entry_number};
 use crate::memory::command::log_entry::{OFFSET_KEY, write_entry_line};
 use crate::memory::transaction::shared_log::OFFSET_EVERY;
-use crate::memory::{Error, LogError, Memory};
+use crate::memory::{Error, Memory, SharedLogError};
 use crate::object::Time;
 
 /// The entries of a shared log at one moment: cheap to take, holds no lock, never changes.
@@ -18,12 +18,12 @@ pub struct SharedLog {
     /// When the last entry came.
     pub changed: Time,
     state: Arc<BranchVersion>,
-    totals: LogTotals,
+    totals: SharedLogTotals,
 }
 
 /// A place in the lines of a log: that an entry begins at an offset.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LogPosition {
+pub struct SharedLogPosition {
     /// The entry.
     pub entry: u64,
     /// How many bytes the lines before it have.
@@ -38,9 +38,9 @@ impl Memory {
         let (changed, state, totals) = match owner.log {
             Some(log) => {
                 let log = catalog.branch(log)?;
-                (log.changed, log.state.clone(), log.entries.unwrap_or_default())
+                (log.changed, log.state.clone(), log.log_totals.unwrap_or_default())
             }
-            None => (owner.created, Arc::default(), LogTotals::default()),
+            None => (owner.created, Arc::default(), SharedLogTotals::default()),
         };
         Ok(SharedLog { owner: owner.id, changed, state, totals })
     }
@@ -57,8 +57,8 @@ impl Memory {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;
         let (owner, log) = (catalog.log_owner(branch)?, catalog.closed_log(branch, name)?);
-        let log = log.ok_or_else(|| LogError::NoClosed(name.chars().take(80).collect()))?;
-        let (state, totals) = (log.state.clone(), log.entries.unwrap_or_default());
+        let log = log.ok_or_else(|| SharedLogError::NoClosed(name.chars().take(80).collect()))?;
+        let (state, totals) = (log.state.clone(), log.log_totals.unwrap_or_default());
         Ok(SharedLog { owner: owner.id, changed: log.changed, state, totals })
     }
 
@@ -95,7 +95,7 @@ impl SharedLog {
 
     /// Returns up to `size` bytes of the lines from an offset on; fewer only at the end. `near` is a place to begin at, and
     /// becomes the one where it ended.
-    pub fn read(&self, offset: u64, size: usize, near: &mut LogPosition) -> Result<Vec<u8>, Error> {
+    pub fn read(&self, offset: u64, size: usize, near: &mut SharedLogPosition) -> Result<Vec<u8>, Error> {
         let end = self.totals.bytes.min(offset.saturating_add(size as u64));
         let mut out = Vec::new();
         if offset >= end {
@@ -122,18 +122,18 @@ impl SharedLog {
     }
 
     /// Returns the last entry that tells its offset and begins at or before one.
-    fn anchor(&self, offset: u64) -> Result<LogPosition, Error> {
+    fn anchor(&self, offset: u64) -> Result<SharedLogPosition, Error> {
         let (mut low, mut high) = (0, (self.totals.entries - 1) / OFFSET_EVERY);
         while low < high {
             let middle = (low + high).div_ceil(2);
             if self.offset_of(middle * OFFSET_EVERY + 1)? <= offset { low = middle } else { high = middle - 1 }
         }
         let entry = low * OFFSET_EVERY + 1;
-        Ok(LogPosition { entry, offset: self.offset_of(entry)? })
+        Ok(SharedLogPosition { entry, offset: self.offset_of(entry)? })
     }
 
     fn offset_of(&self, entry: u64) -> Result<u64, Error> {
-        let row = self.state.find(&entry_id(entry))?.ok_or_else(|| missing(entry))?;
+        let row = self.state.find(&log_entry_id(entry))?.ok_or_else(|| missing(entry))?;
         let version = row.version()?;
         let metadata: serde_json::Value = serde_json::from_str(&version.content.metadata).unwrap_or_default();
         metadata[OFFSET_KEY].as_u64().ok_or_else(|| missing(entry))
@@ -142,10 +142,10 @@ impl SharedLog {
     /// Gives each entry behind one with its line, until `each` has enough.
     fn each_after(&self, entry: u64, mut each: impl FnMut(u64, &[u8]) -> bool) -> Result<(), Error> {
         let (mut line, mut expected) = (Vec::new(), entry);
-        for row in self.state.rows(Some(&entry_id(entry)))? {
+        for row in self.state.rows(Some(&log_entry_id(entry)))? {
             let row = row?;
             // What is remembered of events stands behind all entries.
-            let Some(number) = entry_number(&row.id()?) else { break };
+            let Some(number) = log_entry_number(&row.id()?) else { break };
             expected += 1;
             if number != expected {
                 return Err(missing(expected));

@@ -30,7 +30,7 @@ impl Filter {
         let weight = ROW_STEPS + self.weight();
         for row in &unsure {
             clock.spend(weight)?;
-            if self.matches(&looked_at(segment, row)?) {
+            if self.matches(&filterable_row(segment, row)?) {
                 sure.insert(row);
             }
         }
@@ -45,7 +45,7 @@ impl Filter {
     }
 }
 
-fn looked_at(segment: &Segment, row: u32) -> Result<Value, SegmentError> {
+fn filterable_row(segment: &Segment, row: u32) -> Result<Value, SegmentError> {
     let metadata = serde_json::from_str(&segment.words(row)?.1).unwrap_or_default();
     Ok(filterable(metadata, &segment.stamp(row)?))
 }

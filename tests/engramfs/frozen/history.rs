@@ -8,8 +8,8 @@ use std::time::Duration;
 use engramfs::disk::{Disk, DiskFile, DiskSpace, RealDisk};
 use engramfs::embed::{EmbedError, Embedder, TextKind};
 use engramfs::memory::{
-    Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, LogEntryInput, Make, Memory, MergeKind, OpenMode,
-    PurgeOptions, RangeOp, RenameHow, RevertVerb, Revision, Setting, ShowTarget, Side, Time, Viewer, XattrHow,
+    Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, OpenMode, PurgeOptions,
+    RangeOp, RenameHow, RevertVerb, Revision, Setting, SharedLogEntryInput, ShowTarget, Side, Time, Viewer, XattrHow,
 };
 
 use crate::files::write;
@@ -253,7 +253,7 @@ pub fn archive(memory: &Memory) {
 
 /// Entries of two logs, of which one is closed, and cursors.
 fn logs(memory: &Memory, main: BranchId) {
-    let entry = |line: &str| LogEntryInput::parse(line).unwrap();
+    let entry = |line: &str| SharedLogEntryInput::parse(line).unwrap();
     let with_all = r#"{"text":"all of it","kind":"note","event_id":"e","vector":[1,2,3],"metadata":{"a":1}}"#;
     let many = (0..130).map(|n| entry(&format!("line {n}"))).chain([entry(with_all)]);
     memory.append_log(&who(), main, &many.collect::<Vec<_>>()).unwrap();

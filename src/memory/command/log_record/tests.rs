@@ -5,7 +5,7 @@ use super::super::merge_kind::RevertVerb;
 use super::super::merge_outcome::samples;
 use super::*;
 use crate::lineage::Side;
-use crate::memory::catalog::shared_log::LogCursor;
+use crate::memory::catalog::shared_log::SharedLogCursor;
 use crate::object::format_tables::{list, table};
 use crate::record::RecordContent;
 
@@ -28,7 +28,7 @@ fn every_command_reads_back() {
         RecordChange::Put { id: "a".into(), content, vector_stale: true, from: Some("z".into()) },
         RecordChange::Put { id: "b".into(), content: bare, vector_stale: false, from: None },
         RecordChange::Delete { id: "c".into() },
-        RecordChange::Cursor(LogCursor { owner: 3, entry: 70 }),
+        RecordChange::Cursor(SharedLogCursor { owner: 3, entry: 70 }),
     ];
     round_trip(Command::Root(name.clone(), Settings::default()));
     round_trip(Command::Fork { parent: branch, name: name.clone(), from: None, owner: Some(u32::MAX) });
@@ -40,7 +40,8 @@ fn every_command_reads_back() {
     }
     round_trip(Command::Commit(branch, changes));
     round_trip(Command::Bulk(branch, Hash([3; 32]), vec![name.clone()]));
-    let growth = LogGrowth { totals: LogTotals { entries: 7, ..LogTotals::default() }, changes: Vec::new() };
+    let growth =
+        SharedLogAppend { totals: SharedLogTotals { entries: 7, ..SharedLogTotals::default() }, changes: Vec::new() };
     for log in [None, Some(growth)] {
         round_trip(Command::Checkpoint { branch, label: name.clone(), text: "why".into(), log });
     }
@@ -60,11 +61,11 @@ fn every_command_reads_back() {
     round_trip(Command::Resolve { branch, id: name.clone(), resolution });
     round_trip(Command::Refuse(branch, name.clone()));
     round_trip(Command::KeptDropped(branch));
-    let totals = LogTotals { entries: 7, bytes: 900, archived: 3, archived_bytes: 400 };
+    let totals = SharedLogTotals { entries: 7, bytes: 900, archived: 3, archived_bytes: 400 };
     round_trip(Command::ArchiveLog { owner: branch, totals });
     let content = RecordContent { vector: Some([1.0, 2.0].into()), text: Some("done".into()), metadata: "{}".into() };
     let entry = RecordChange::Put { id: "00000000000000000007".into(), content, vector_stale: false, from: None };
-    let growth = LogGrowth { totals, changes: vec![entry] };
+    let growth = SharedLogAppend { totals, changes: vec![entry] };
     round_trip(Command::Append { owner: branch, via: BranchId(9), growth });
     round_trip(Command::Embedder(branch, name.clone()));
     round_trip(Command::Files(branch, 12));

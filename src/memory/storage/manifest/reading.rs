@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{ManifestFiles, ManifestPart, Stored};
 use crate::branch::{BranchVersion, WrittenStates};
 use crate::memory::catalog::settings::Settings;
-use crate::memory::catalog::shared_log::{LogCursor, LogTotals};
+use crate::memory::catalog::shared_log::{SharedLogCursor, SharedLogTotals};
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, EndedBranch, Resolution};
 use crate::memory::storage::trees::StoredTree;
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
@@ -58,9 +58,9 @@ struct ManifestRow {
     stamp: u64,
     state_entry: u64,
     vectors_fixed: bool,
-    cursor: LogCursor,
+    cursor: SharedLogCursor,
     log: u64,
-    entries: Option<LogTotals>,
+    log_totals: Option<SharedLogTotals>,
     state: StateRef,
     base: StateRef,
     settings: Settings,
@@ -162,7 +162,7 @@ struct CheckpointRow {
     seq: u64,
     time: Time,
     text: Arc<str>,
-    cursor: LogCursor,
+    cursor: SharedLogCursor,
 }
 
 /// The states that branches refer to, each made once, and their trees likewise.
@@ -214,15 +214,15 @@ impl ManifestRow {
         (self.number, self.uid, self.mode) = (bits(input.number()?)?, bits(input.number()?)?, bits(input.number()?)?);
         (self.created, self.changed) = (Time(input.signed()?), Time(input.signed()?));
         (self.stamp, self.state_entry, self.vectors_fixed) = (input.number()?, input.number()?, input.byte()? == 1);
-        (self.cursor, self.log) = (LogCursor::read(input)?, input.number()?);
-        self.entries = if input.byte()? == 1 { Some(LogTotals::read(input)?) } else { None };
+        (self.cursor, self.log) = (SharedLogCursor::read(input)?, input.number()?);
+        self.log_totals = if input.byte()? == 1 { Some(SharedLogTotals::read(input)?) } else { None };
         (self.state, self.base) = (state_ref(input)?, state_ref(input)?);
         self.settings = nth(settings, input.number()?)?.clone();
         let text = |input: &mut Reader<'_>| Ok(input.text()?.into());
         let checkpoint = |input: &mut Reader<'_>| {
             let (state, base, seq) = (state_ref(input)?, state_ref(input)?, input.number()?);
             let (time, text) = (Time(input.signed()?), input.text()?.into());
-            Ok(CheckpointRow { state, base, seq, time, text, cursor: LogCursor::read(input)? })
+            Ok(CheckpointRow { state, base, seq, time, text, cursor: SharedLogCursor::read(input)? })
         };
         changes(input, &mut self.checkpoints, text, checkpoint)?;
         changes(input, &mut self.resolutions, text, Resolution::read)?;
@@ -249,7 +249,7 @@ impl ManifestRow {
             base_seq: 0,
             vectors_fixed: self.vectors_fixed,
             log: Some(BranchId(self.log)).filter(|id| id.0 != 0),
-            entries: self.entries,
+            log_totals: self.log_totals,
             closed_logs: self.closed_logs.into_iter().map(|(name, log)| (name, BranchId(log))).collect(),
             cursor: self.cursor,
             state: states.state(self.state)?,
@@ -299,7 +299,7 @@ fn bits(number: u64) -> Result<u32, CodecError> {
 /// Derives roots, children and paths, which are not stored.
 fn link(catalog: &mut Catalog) {
     // Those that hold the entries of logs are found by the branches whose logs they are.
-    let named = catalog.branches.values().filter(|branch| branch.entries.is_none());
+    let named = catalog.branches.values().filter(|branch| branch.log_totals.is_none());
     let all: Vec<_> = named.map(|branch| (branch.id, branch.parent, branch.name.clone())).collect();
     for (id, parent, name) in all {
         match parent.and_then(|parent| catalog.branches.get_mut(&parent)) {

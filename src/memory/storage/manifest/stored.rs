@@ -273,8 +273,8 @@ impl Stored {
         out.number(u64::from(new.number)).number(u64::from(new.uid)).number(u64::from(new.mode));
         out.signed(new.created.0).signed(new.changed.0).number(new.stamp).number(new.state_entry);
         out.byte(u8::from(new.vectors_fixed));
-        new.cursor.write(out).number(new.log.map_or(0, |log| log.0)).byte(u8::from(new.entries.is_some()));
-        new.entries.inspect(|totals| _ = totals.write(out));
+        new.cursor.write(out).number(new.log.map_or(0, |log| log.0)).byte(u8::from(new.log_totals.is_some()));
+        new.log_totals.inspect(|totals| _ = totals.write(out));
         self.write_state(out, &new.state, trees)?;
         self.write_state(out, &new.base, trees)?;
         let mut settings = Writer::new();
