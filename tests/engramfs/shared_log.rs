@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Kind, Memory, MergeKind, Query, RecordEdit, Setting, SharedLogEntryInput, SharedLogPosition, View,
+    Actor, BranchId, Document, Kind, Memory, MergeKind, Query, RecordEdit, Setting, SharedLogEntryInput,
+    SharedLogPosition, View,
 };
 use serde_json::Value;
 
@@ -136,6 +137,11 @@ fn a_cursor_moves_without_an_entry_and_goes_with_checkpoints_and_forks() {
     assert_eq!((memory.cursor(b).unwrap(), memory.cursor(c).unwrap()), (4, 2));
     memory.rollback(&who(), a, "two").unwrap();
     assert_eq!(memory.cursor(a).unwrap(), 2, "a rollback to a checkpoint takes the cursor along");
+    let many = (0..1_100).map(|n| put(&format!("m{n}"), None, Some("many"))).collect::<Vec<RecordEdit>>();
+    assert!(memory.commit_with_cursor(&who(), c, many.clone(), 99).is_err());
+    memory.commit_with_cursor(&who(), c, many, 1).unwrap();
+    assert_eq!((memory.cursor(c).unwrap(), memory.snapshot(&View::Branch(c)).unwrap().count()), (1, 1_100));
+    memory.move_cursor(&who(), c, 2).unwrap();
     // Work and cursor count together or not at all.
     assert!(memory.commit_with_cursor(&who(), b, vec![put("w", None, Some("x"))], 99).is_err());
     assert!(memory.snapshot(&View::Branch(b)).unwrap().get("w").unwrap().is_none());
@@ -345,4 +351,17 @@ fn one_history(seed: u64) {
     }
     drop(memory);
     verify(&disk).unwrap();
+}
+
+#[test]
+fn a_page_asks_for_a_long_log_to_be_archived() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let page = || String::from_utf8(memory.document(&View::Branch(main), Document::Readme).unwrap().to_vec()).unwrap();
+    assert!(!page().contains("archive-log") && page().len() <= 2_400);
+    let long = "x".repeat(60_000);
+    (0..18).for_each(|_| assert_eq!(append(&memory, main, &[&long]), (1, 0)));
+    assert!(page().contains("archive-log") && page().len() <= 2_400, "{}", page());
+    memory.archive_log(&who(), main, 18).unwrap();
+    assert!(!page().contains("archive-log"));
 }

@@ -89,7 +89,9 @@ impl Memory {
                     + self.admission.room.reserve.steps()
                     + self.maintenance.retained.steps()
             }
-            Document::Readme => self.maintenance.embedding.steps(),
+            Document::Readme => {
+                self.maintenance.embedding.steps() + u64::from(readme::has_long_log(catalog, seen.branch))
+            }
             _ => 0,
         };
         [seen.branch.stamp, seen.branch.edits, parent, parent_edits, root, everything]

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::settings::Setting;
-use crate::memory::catalog::{Catalog, View};
+use crate::memory::catalog::shared_log::SharedLogTotals;
+use crate::memory::catalog::{Branch, Catalog, View};
 use crate::memory::maintenance::embedding::EmbeddingStanding;
 use crate::memory::{Error, Memory};
 
@@ -48,9 +49,22 @@ pub(in crate::memory) fn render(
     if let Some(id) = first {
         let _ = writeln!(out, "    cat 'vectors/{id}.json'");
     }
+    if has_long_log(catalog, branch) {
+        out.push_str(LONG_LOG);
+    }
     out.push_str(&USE.replace("STRATEGY", &catalog.setting(branch, Setting::Strategy)?));
     Ok(out)
 }
+
+/// Tells whether the shared log has more than a mebibyte that nobody archived.
+pub(in crate::memory) fn has_long_log(catalog: &Catalog, branch: &Branch) -> bool {
+    let bytes = |(log, _): (SharedLogTotals, u64)| log.bytes - log.archived_bytes;
+    catalog.log_progress(branch).is_ok_and(|log| bytes(log) >= LONG_LOG_BYTES)
+}
+
+/// Bytes of a log from which on the page asks for old entries to be archived.
+const LONG_LOG_BYTES: u64 = 1 << 20;
+const LONG_LOG: &str = "The shared log has more than 1 MiB: its owner takes old entries out of queries with echo 'archive-log ID' > ctl.\n\n";
 
 /// Says in one line whether questions in words find what means the same.
 fn meaning(standing: &EmbeddingStanding) -> String {
@@ -91,10 +105,10 @@ an "id", all or none. `query` takes {"text":"…","k":20,"filter":{…}}. `at/-2
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES_MAX, USE};
+    use super::{BYTES_MAX, LONG_LOG, USE};
 
     #[test]
     fn the_page_leaves_room_for_what_is_said_of_the_branch() {
-        assert!(USE.len() + 300 <= BYTES_MAX, "{}", USE.len());
+        assert!(USE.len() + LONG_LOG.len() + 300 <= BYTES_MAX, "{}", USE.len());
     }
 }
