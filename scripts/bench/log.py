@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+from notes import ask
+
 WRITERS = 15
 SECONDS = 5
 TURNS = 7
@@ -48,15 +50,6 @@ def read(path):
         while chunk := file.read(1 << 20):
             answer += chunk
     return answer
-
-
-def ask(branch, question):
-    with open(f"{branch}/query", "r+b", buffering=0) as file:
-        file.write(question.encode() + b"\n")
-        answer = b""
-        while chunk := file.read(1 << 20):
-            answer += chunk
-    return [json.loads(line) for line in answer.splitlines()]
 
 
 def appending(main):

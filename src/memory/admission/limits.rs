@@ -92,7 +92,8 @@ impl Memory {
         let grows = match command {
             Command::Root(..)
             | Command::Fork { .. }
-            | Command::Bulk(..)
+            | Command::Append { .. }
+            | Command::Bulk { .. }
             | Command::Checkpoint { .. }
             | Command::Config(..) => true,
             Command::Commit(_, changes) => changes.iter().any(|change| matches!(change, RecordChange::Put { .. })),

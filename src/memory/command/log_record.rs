@@ -11,7 +11,7 @@ use super::purge_selection::PurgeSelection;
 use super::record_change::{RecordChange, SharedLogAppend};
 
 use crate::memory::catalog::settings::{Setting, Settings};
-use crate::memory::catalog::shared_log::SharedLogTotals;
+use crate::memory::catalog::shared_log::{SharedLogCursor, SharedLogTotals};
 use crate::memory::catalog::{BranchId, Resolution, StateSource};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
@@ -37,8 +37,15 @@ pub enum Command {
     },
     /// Records are written and deleted.
     Commit(BranchId, Vec<RecordChange>),
-    /// The same for many records, which stand in a segment; then the ids that go.
-    Bulk(BranchId, Hash, Vec<Arc<str>>),
+    /// The same for many records, which stand in a segment.
+    Bulk {
+        branch: BranchId,
+        segment: Hash,
+        /// The ids that go.
+        deletes: Vec<Arc<str>>,
+        /// How far the branch has read the shared log from then on, where that changes.
+        cursor: Option<SharedLogCursor>,
+    },
     /// A checkpoint is taken.
     Checkpoint {
         branch: BranchId,
@@ -212,7 +219,7 @@ impl Command {
             Command::Root(..) => code::ROOT,
             Command::Fork { .. } => code::FORK,
             Command::Commit(..) => code::COMMIT,
-            Command::Bulk(..) => code::BULK,
+            Command::Bulk { .. } => code::BULK,
             Command::Checkpoint { .. } => code::CHECKPOINT,
             Command::Uncheckpoint(..) => code::UNCHECKPOINT,
             Command::Rollback(..) => code::ROLLBACK,
@@ -260,9 +267,10 @@ impl Command {
                 changes.iter().for_each(|change| change.write(out));
                 out
             }
-            Command::Bulk(branch, segment, deletes) => {
+            Command::Bulk { branch, segment, deletes, cursor } => {
                 out.number(branch.0).hash(segment).number(deletes.len() as u64);
-                deletes.iter().fold(out, |out, id| out.text(id))
+                deletes.iter().fold(&mut *out, |out, id| out.text(id)).byte(u8::from(cursor.is_some()));
+                cursor.iter().fold(out, |out, cursor| cursor.write(out))
             }
             Command::Checkpoint { branch, label, text, log } => {
                 out.number(branch.0).text(label).text(text).byte(u8::from(log.is_some()));
@@ -330,8 +338,9 @@ impl Command {
             }
             code::BULK => {
                 let (segment, count) = (input.hash()?, input.length()?);
-                let ids = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
-                Command::Bulk(branch, segment, ids)
+                let deletes = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
+                let cursor = if input.byte()? == 1 { Some(SharedLogCursor::read(input)?) } else { None };
+                Command::Bulk { branch, segment, deletes, cursor }
             }
             code::CHECKPOINT => read_checkpoint(branch, input)?,
             code::UNCHECKPOINT => Command::Uncheckpoint(branch, input.text()?.into()),

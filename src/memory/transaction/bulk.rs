@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::branch::{BranchVersion, touched_at_most};
 use crate::lineage::{Counts, EntryOp};
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog};
-use crate::memory::command::log_record::LogRecord;
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, CatalogChange};
+use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::prepared::{PreparedCommand, about, fix};
 use crate::memory::merging::merge_budget::PlanError;
 use crate::memory::{Error, RecordError};
@@ -116,6 +116,9 @@ impl Bulk {
         prepared.counts = Counts { put: u64::from(self.segment.rows()), deleted: self.deleted, files: 0 };
         let dim = (self.segment.dim() > 0).then_some(self.segment.dim());
         fix(catalog, branch, dim, self.segment.totals().vectors > 0, &mut prepared)?;
+        if let Command::Bulk { cursor: Some(cursor), .. } = &log_record.command {
+            prepared = prepared.step(CatalogChange::Cursor(branch.id, *cursor));
+        }
         Ok(prepared.with_state(self.state.clone()))
     }
 }

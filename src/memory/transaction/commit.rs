@@ -83,8 +83,7 @@ impl Memory {
                 return Ok(Receipt { put: 0, deleted: 0, head, entry: self.tip() });
             }
             self.check_records(branch, resolved.puts().map(|(id, version)| (id, version.content.bytes())))?;
-            // The cursor moves in an entry of edits.
-            let is_bulk = (count >= BULK_EDITS || bytes >= BULK_BYTES) && cursor.is_none();
+            let is_bulk = count >= BULK_EDITS || bytes >= BULK_BYTES;
             let cost = cost_of_edits(&resolved, is_bulk);
             let _room = match without_waiting(|| self.room_for(cost)) {
                 Err(Error::WouldWait) => {
@@ -97,7 +96,7 @@ impl Memory {
                 room => room?,
             };
             let done = if is_bulk && resolved.puts().all(|(_, version)| version.from.is_none()) {
-                self.commit_bulk(who, branch, &resolved)?
+                self.commit_bulk(who, branch, (&resolved, cursor))?
             } else {
                 // The last time in any case: who writes much is not outrun by those who write little.
                 let again = (edits.len() <= AGAIN_EDITS || round == ROUNDS).then_some(&resolve as &dyn Fn() -> _);
@@ -144,7 +143,7 @@ impl Memory {
         &self,
         who: &Actor,
         branch: BranchId,
-        resolved: &ResolvedEdits,
+        (resolved, cursor): (&ResolvedEdits, Option<u64>),
     ) -> Result<Option<Arc<SignedEntry>>, Error> {
         drop(self.writer_for(who, &[Some(branch)])?);
         let maker = VersionBuilder::new(self, who, branch)?;
@@ -153,7 +152,7 @@ impl Memory {
         });
         let rows = rows.collect::<Result<Vec<Row>, Error>>()?;
         if rows.is_empty() {
-            return self.commit_few(who, branch, (resolved, None), None);
+            return self.commit_few(who, branch, (resolved, cursor), None);
         }
         let dim = maker.check(&rows)?;
         let _publishing = self.storage.segments.blobs.publishing();
@@ -162,7 +161,7 @@ impl Memory {
         let segment = self.storage.segments.get_fresh(&name)?;
         let deletes = resolved.deletes().cloned().collect();
         let relied = ReadSet { holds: &|state| resolved.holds(state), on: &|id| resolved.relies_on(id) };
-        let entry = self.commit_segment(who, branch, segment, deletes, &relied)?;
+        let entry = self.commit_segment(who, branch, segment, (deletes, cursor), &relied)?;
         self.maintenance.indexer.wake();
         Ok(entry)
     }
@@ -175,7 +174,7 @@ impl Memory {
         who: &Actor,
         branch: BranchId,
         segment: Arc<Segment>,
-        deletes: Vec<Arc<str>>,
+        (deletes, cursor): (Vec<Arc<str>>, Option<u64>),
         relied: &ReadSet<'_>,
     ) -> Result<Option<Arc<SignedEntry>>, Error> {
         let name = segment.name();
@@ -212,13 +211,10 @@ impl Memory {
                 let Some(newer) = newer else { return Ok(None) };
                 bulk = newer;
             }
-            let time = self.next_time(&mut writer)?;
-            let log_record = LogRecord {
-                time,
-                planned: bulk.time.min(time),
-                uid: who.uid,
-                command: Command::Bulk(branch, name, deletes),
-            };
+            let cursor = cursor.map(|entry| cursor_at(&self.catalog(), branch, entry)).transpose()?;
+            let (time, command) =
+                (self.next_time(&mut writer)?, Command::Bulk { branch, segment: name, deletes, cursor });
+            let log_record = LogRecord { time, planned: bulk.time.min(time), uid: who.uid, command };
             let (entry, change) =
                 self.execute_planned(&mut writer, log_record, |catalog, log_record| bulk.prepare(catalog, log_record))?;
             drop(writer);
@@ -255,7 +251,7 @@ impl Memory {
         let segment = self.storage.segments.get_fresh(&name)?;
         // They are whole versions, so that what others do meanwhile changes nothing in them.
         let relied = ReadSet { holds: &|_| Ok(true), on: &|_| false };
-        self.commit_segment(who, branch, segment, deletes.to_vec(), &relied)?;
+        self.commit_segment(who, branch, segment, (deletes.to_vec(), None), &relied)?;
         self.maintenance.indexer.wake();
         Ok(())
     }

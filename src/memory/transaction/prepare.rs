@@ -76,7 +76,7 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
         Command::ArchiveLog { owner, totals } => {
             archive_log::prepare(catalog, log_record, catalog.branch(*owner)?, (*totals, None))
         }
-        Command::Bulk(branch, segment, deletes) => {
+        Command::Bulk { branch, segment, deletes, .. } => {
             let segment = (context.segment)(segment)?;
             Bulk::new(catalog, *branch, segment, deletes, log_record.planned)?.prepare(catalog, log_record)
         }

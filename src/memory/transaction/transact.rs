@@ -108,7 +108,7 @@ impl LogTail {
                 self.pending.remove(branch);
                 None
             }
-            Command::Bulk(_, segment, _) => {
+            Command::Bulk { segment, .. } => {
                 self.unsealed_bytes += put * BULK_ROW_BYTES;
                 Some(*segment)
             }

@@ -39,7 +39,9 @@ fn every_command_reads_back() {
         round_trip(Command::Rollback(branch, source.clone()));
     }
     round_trip(Command::Commit(branch, changes));
-    round_trip(Command::Bulk(branch, Hash([3; 32]), vec![name.clone()]));
+    for cursor in [None, Some(SharedLogCursor { owner: 3, entry: 70 })] {
+        round_trip(Command::Bulk { branch, segment: Hash([3; 32]), deletes: vec![name.clone()], cursor });
+    }
     let growth =
         SharedLogAppend { totals: SharedLogTotals { entries: 7, ..SharedLogTotals::default() }, changes: Vec::new() };
     for log in [None, Some(growth)] {
