@@ -11,7 +11,8 @@ use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
 use crate::memory::command::log_entry::write_entry_line;
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::prepared::{PreparedCommand, about, labels};
-use crate::memory::{Actor, Error, Memory, SharedLogError};
+use crate::memory::merging::merge::ROUNDS;
+use crate::memory::{Actor, BranchError, Error, Memory, SharedLogError};
 use crate::object::Hash;
 
 /// The entries of a log behind those that are archived.
@@ -47,45 +48,37 @@ impl Memory {
     /// another's, and for an entry behind the one that comes next.
     pub fn archive_log(&self, who: &Actor, branch: BranchId, before: u64) -> Result<Value, Error> {
         self.give_room()?;
-        let catalog = self.catalog().clone();
-        let owner = catalog.branch(branch)?;
-        let above = catalog.log_owner(owner)?;
-        if above.id != owner.id {
-            return Err(SharedLogError::NotOwn { path: owner.path.to_string(), owner: above.path.to_string() }.into());
-        }
-        let log = owner.log.map(|log| catalog.branch(log)).transpose()?;
-        let totals = log.and_then(|log| log.log_totals).unwrap_or_default();
-        if before == 0 || before > totals.entries + 1 {
-            return Err(SharedLogError::Beyond { entries: totals.entries, asked: before.to_string() }.into());
-        }
-        let answer = |totals: SharedLogTotals| json!({ "status": "archived", "archived": totals.archived, "entries": totals.entries });
-        let Some(log) = log.filter(|_| before - 1 > totals.archived) else { return Ok(answer(totals)) };
-        let archived_bytes = totals.archived_bytes + bytes_between(log, totals.archived, before - 1)?;
-        let live = UnarchivedEntries::new(log, before - 1)?;
-        drop(catalog);
-        let mut writer = self.writer_for(who, &[])?;
-        let catalog = self.catalog().clone();
-        let now = catalog.branch(catalog.branch(branch)?.log.ok_or(Error::Gone)?)?;
-        let totals = now.log_totals.unwrap_or_default();
-        if totals.archived >= before - 1 {
+        for _ in 0..ROUNDS {
+            let catalog = self.catalog().clone();
+            let (log, totals) = own_log(&catalog, branch)?;
+            if before == 0 || before > totals.entries + 1 {
+                return Err(SharedLogError::Beyond { entries: totals.entries, asked: before.to_string() }.into());
+            }
+            let Some(log) = log.filter(|_| before - 1 > totals.archived) else { return Ok(answer(totals)) };
+            let archived_bytes = totals.archived_bytes + bytes_between(log, totals.archived, before - 1)?;
+            let live = UnarchivedEntries::new(log, before - 1)?;
+            let mut writer = self.writer_for(who, &[])?;
+            let now = self.catalog().clone();
+            // A compaction has moved the rows, or somebody else has archived some.
+            let (Some(log), totals) = own_log(&now, branch)? else { return Err(Error::Gone) };
+            if now.rewrites != catalog.rewrites || totals.archived >= before {
+                continue;
+            }
+            let totals = SharedLogTotals { archived: before - 1, archived_bytes, ..totals };
+            let live = live.caught_up(log)?;
+            let time = self.next_time(&mut writer)?;
+            let command = Command::ArchiveLog { owner: branch, totals };
+            let log_record = LogRecord { time, planned: time, uid: who.uid, command };
+            let (_, change) = self.execute_planned(&mut writer, log_record, |catalog, log_record| {
+                prepare(catalog, log_record, catalog.branch(branch)?, (totals, Some(live)))
+            })?;
+            drop(writer);
+            self.tell(change);
             return Ok(answer(totals));
         }
-        let totals = SharedLogTotals { archived: before - 1, archived_bytes, ..totals };
-        let live = live.caught_up(now)?;
-        let time = self.next_time(&mut writer)?;
-        let command = Command::ArchiveLog { owner: branch, totals };
-        let (_, change) = self.execute_planned(
-            &mut writer,
-            LogRecord { time, planned: time, uid: who.uid, command },
-            |catalog, log_record| prepare(catalog, log_record, catalog.branch(branch)?, (totals, Some(live))),
-        )?;
-        drop(writer);
-        self.tell(change);
-        Ok(answer(totals))
+        Err(BranchError::Moves.into())
     }
-}
 
-impl Memory {
     /// Has the records that were put into a branch's log be its entries, of which some are archived; returns the log's head.
     ///
     /// Kind `Damaged` where numbers are missing.
@@ -105,6 +98,21 @@ impl Memory {
         let entry = self.transact(who, &[], || Ok(Command::ArchiveLog { owner, totals }))?;
         Ok(entry.entry.head)
     }
+}
+
+/// Returns the branch with the entries of a branch's own log, once there are some, and what it holds.
+fn own_log(catalog: &Catalog, branch: BranchId) -> Result<(Option<&Branch>, SharedLogTotals), Error> {
+    let branch = catalog.branch(branch)?;
+    let owner = catalog.log_owner(branch)?;
+    if owner.id != branch.id {
+        return Err(SharedLogError::NotOwn { path: branch.path.to_string(), owner: owner.path.to_string() }.into());
+    }
+    let log = branch.log.map(|log| catalog.branch(log)).transpose()?;
+    Ok((log, log.and_then(|log| log.log_totals).unwrap_or_default()))
+}
+
+fn answer(totals: SharedLogTotals) -> Value {
+    json!({ "status": "archived", "archived": totals.archived, "entries": totals.entries })
 }
 
 /// Returns how many bytes the lines of the entries behind one have, up to another.
