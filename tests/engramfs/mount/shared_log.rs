@@ -173,3 +173,49 @@ fn writers_that_try_again_lose_and_double_nothing_whenever_the_server_dies() {
         assert_eq!(run(&["verify", site.store.to_str().unwrap()]).0, 0);
     }
 }
+
+/// Reads what is new, does the work, and moves the cursor in the commit of the work; again and again.
+const AGENT: &str = "
+import json, sys, time
+branch = sys.argv[1]
+while True:
+    try:
+        for line in open(branch + '/shared/log/unread').read().splitlines():
+            number = json.loads(line)['entry_id']
+            with open(branch + '/ingest', 'w') as ingest:
+                ingest.write(json.dumps({'text': 'done %d' % number}) + '\\n' + json.dumps({'cursor': number}) + '\\n')
+    except OSError:
+        pass
+    time.sleep(0.002)
+";
+
+#[test]
+fn an_agent_that_is_killed_and_resumes_does_each_piece_of_work_once() {
+    let (site, mut chance) = (Site::new(), Chance(5));
+    let mut server = Some(site.serve(&[]));
+    let branch = site.mnt.join("main/branches/worker");
+    fs::create_dir(&branch).unwrap();
+    let count = 200;
+    let tasks: String = (0..count).map(|n| format!("task {n}\n")).collect();
+    fs::write(site.mnt.join("main/shared/log/append"), tasks).unwrap();
+    let cursor = || fs::read_to_string(branch.join("shared/log/cursor")).unwrap_or_default();
+    let mut killed = 0;
+    while cursor() != format!("{count}\n") {
+        let mut agent = command("python3", &["-c", AGENT, branch.to_str().unwrap()]).spawn().unwrap();
+        thread::sleep(Duration::from_millis(60 + chance.below(120) as u64));
+        if chance.one_in(3) {
+            server.take().unwrap().crash();
+            server = Some(site.serve(&[]));
+        }
+        agent.kill().unwrap();
+        agent.wait().unwrap();
+        killed += 1;
+    }
+    assert!(killed > 2, "it was killed at work");
+    let done = read(branch.join("export/records.jsonl"));
+    let mut done = texts(&done);
+    done.sort();
+    let mut wanted: Vec<String> = (1..=count).map(|number| format!("done {number}")).collect();
+    wanted.sort();
+    assert_eq!(done, wanted);
+}
