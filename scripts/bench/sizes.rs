@@ -51,6 +51,8 @@ fn hundred_on_large() {
     let memory = open(folder.path());
     let rows = rows_of_large();
     let main = fill(&memory, rows);
+    // What the store does by itself after so much is done.
+    memory.seal().unwrap();
     let fork = memory.fork(&who(), main, "agent-7", None).unwrap();
     let before = bytes_of(folder.path());
     let mut seed = 9;
