@@ -8,6 +8,7 @@ command -v fusermount3 >/dev/null || needed+=(fuse3)
 command -v rsync >/dev/null || needed+=(rsync)
 command -v jq >/dev/null || needed+=(jq)
 command -v vim >/dev/null || needed+=(vim)
+command -v bwrap >/dev/null || needed+=(bubblewrap)
 command -v setpriv >/dev/null || needed+=(util-linux)
 [ ${#needed[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" != 0 ]; then

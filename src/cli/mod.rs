@@ -24,7 +24,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
     archive, backup, branches, clock, completions, diff, doctor, eval, export, gc, import, init, log, man, mount,
-    query, restore, status, umount, verbs, verify,
+    query, restore, status, umount, verbs, verify, wait,
 };
 use exit::Exit;
 use failure::CommandError;
@@ -71,6 +71,7 @@ enum Verb {
     Diff(diff::Args),
     Log(log::Args),
     Query(query::Args),
+    Wait(wait::Args),
     Eval(eval::Args),
     Gc(gc::Args),
     Verify(verify::Args),
@@ -118,6 +119,7 @@ fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
         Verb::Diff(args) => diff::run(args, out),
         Verb::Log(args) => log::run(args, out),
         Verb::Query(args) => query::run(args, out),
+        Verb::Wait(args) => wait::run(args, out),
         Verb::Eval(args) => eval::run(args, out),
         Verb::Gc(args) => gc::run(args, out),
         Verb::Verify(args) => verify::run(args, out),

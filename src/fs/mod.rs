@@ -34,6 +34,7 @@ mod history_files;
 mod ingest;
 mod kernel_notifier;
 mod last_answers;
+mod lease_file;
 mod line_session;
 mod listing;
 mod mount_context;
@@ -48,7 +49,9 @@ mod refusal;
 mod refused;
 mod rights;
 mod search;
+mod shared_events;
 mod shared_log;
+mod signal_file;
 mod static_file;
 mod temporary;
 mod user;
@@ -193,7 +196,7 @@ impl Filesystem {
         }
         log::debug!("{path}: {refusal}; {}", refusal.advice().hint);
         // Nobody can read the errors of a branch that is gone, and a mount's root has none.
-        let Some(view) = view.filter(|_| refusal.kind() != Kind::Gone) else {
+        let Some(view) = view.filter(|view| self.mount.memory.info(view.branch()).is_ok()) else {
             return;
         };
         let errors = &self.mount.states.of(view.branch()).errors;

@@ -41,6 +41,8 @@ pub(super) enum FsNode {
     Setting(View, Setting),
     /// Something in `shared/`.
     Shared(View, SharedNode),
+    /// A signal by its key, and by when that was claimed: a later one of the same key is another.
+    Signal(View, Arc<str>, Time),
 }
 
 /// What stands in `shared/`, as a branch shows it.
@@ -65,6 +67,10 @@ pub(super) enum SharedNode {
     /// The log of a branch that has ended, by its name and the entry that ended it.
     Closed(Arc<str>),
     ClosedEntries(Arc<str>),
+    /// `signals/`.
+    Signals,
+    /// `events.jsonl`.
+    Events,
 }
 
 /// The files of `shared/log/`.
@@ -78,7 +84,16 @@ const LOG_FILES: [(&str, SharedNode); 7] = [
     ("closed", SharedNode::ClosedFolder),
 ];
 
+/// What stands in `shared/`.
+const SHARED: [(&str, SharedNode); 3] =
+    [("log", SharedNode::Log), ("signals", SharedNode::Signals), ("events.jsonl", SharedNode::Events)];
+
 impl SharedNode {
+    /// Returns what stands in `shared/` with its names.
+    pub fn all() -> impl Iterator<Item = (&'static str, SharedNode)> {
+        SHARED.into_iter()
+    }
+
     /// Returns the files of `log/` with their names.
     pub fn log_files() -> impl Iterator<Item = (&'static str, SharedNode)> {
         LOG_FILES.into_iter()
@@ -92,12 +107,15 @@ impl SharedNode {
                 | SharedNode::LastFolder
                 | SharedNode::ClosedFolder
                 | SharedNode::Closed(_)
+                | SharedNode::Signals
         )
     }
 
-    /// Returns the permission bits: entries are appended, and the cursor moved, by the branch's owner.
+    /// Returns the permission bits: entries are appended, and the cursor moved, by the branch's owner, and signals removed by
+    /// theirs.
     pub fn mode(&self) -> u32 {
         match self {
+            SharedNode::Signals => 0o1777,
             SharedNode::Append | SharedNode::Cursor => 0o644,
             directory if directory.is_directory() => 0o755,
             _ => 0o444,
@@ -109,6 +127,8 @@ impl SharedNode {
         let fixed = LOG_FILES.iter().find_map(|(name, node)| (node == self).then_some(*name));
         match self {
             SharedNode::Log => "log".to_owned(),
+            SharedNode::Signals => "signals".to_owned(),
+            SharedNode::Events => "events.jsonl".to_owned(),
             SharedNode::After(entry) => format!("log/after/{entry}"),
             SharedNode::Last(count) => format!("log/last/{count}"),
             SharedNode::Closed(name) => format!("log/closed/{name}"),
@@ -134,17 +154,19 @@ pub(super) enum ControlNode {
     Ctl,
     Errors,
     BranchList,
+    Lease,
     Document(Document),
     History(HistoryFile),
 }
 
 /// The directory of a branch, in the order of its listing. A new subtree is a line here, a [`FsNode`]
 /// and its own file in this room.
-const FIXED: [(&str, ControlNode); 19] = [
+const FIXED: [(&str, ControlNode); 20] = [
     ("README.md", ControlNode::Document(Document::Readme)),
     ("vectors", ControlNode::Vectors),
     ("branches", ControlNode::Branches),
     ("branches.jsonl", ControlNode::BranchList),
+    ("lease", ControlNode::Lease),
     ("checkpoints", ControlNode::Checkpoints),
     ("search", ControlNode::Search),
     ("shared", ControlNode::Shared),
@@ -194,6 +216,7 @@ impl ControlNode {
             | ControlNode::Ctl
             | ControlNode::Errors
             | ControlNode::BranchList
+            | ControlNode::Lease
             | ControlNode::Document(_)
             | ControlNode::History(_) => false,
         }
@@ -214,6 +237,8 @@ impl ControlNode {
             // Each verb checks its caller.
             ControlNode::Query | ControlNode::Ctl => 0o666,
             ControlNode::Ingest => 0o644,
+            // It says that a process of the owner lives.
+            ControlNode::Lease => 0o600,
             ControlNode::Errors | ControlNode::BranchList | ControlNode::Document(_) | ControlNode::History(_) => 0o444,
         }
     }
@@ -246,7 +271,8 @@ impl FsNode {
             | FsNode::Query(view, _)
             | FsNode::Export(view, _)
             | FsNode::Setting(view, _)
-            | FsNode::Shared(view, _) => Some(view.clone()),
+            | FsNode::Shared(view, _)
+            | FsNode::Signal(view, ..) => Some(view.clone()),
         }
     }
 
@@ -261,7 +287,8 @@ impl FsNode {
             | FsNode::Temporary(..)
             | FsNode::Query(..)
             | FsNode::Export(..)
-            | FsNode::Setting(..) => false,
+            | FsNode::Setting(..)
+            | FsNode::Signal(..) => false,
         }
     }
 
@@ -278,11 +305,12 @@ impl FsNode {
     pub fn shows_no_length(&self) -> bool {
         match self {
             FsNode::Query(..) => true,
-            FsNode::Shared(_, shared) => {
-                !matches!(shared, SharedNode::Entries | SharedNode::ClosedEntries(_) | SharedNode::Cursor)
-            }
+            FsNode::Shared(_, shared) => !matches!(
+                shared,
+                SharedNode::Entries | SharedNode::ClosedEntries(_) | SharedNode::Cursor | SharedNode::Events
+            ),
             FsNode::Control(_, ControlNode::Query | ControlNode::Ingest | ControlNode::Ctl) => true,
-            FsNode::Control(_, ControlNode::Errors | ControlNode::BranchList) => true,
+            FsNode::Control(_, ControlNode::Errors | ControlNode::BranchList | ControlNode::Lease) => true,
             FsNode::Control(_, ControlNode::Document(document)) => {
                 matches!(document, Document::Diff | Document::Conflicts)
             }
@@ -315,6 +343,7 @@ impl FsNode {
             }
             FsNode::Setting(_, setting) => format!("config/{}", setting.name()),
             FsNode::Shared(_, shared) => format!("shared/{}", shared.path()),
+            FsNode::Signal(_, key, _) => format!("shared/signals/{key}"),
         };
         match self.view() {
             Some(View::Checkpoint(_, label)) => {

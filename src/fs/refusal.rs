@@ -104,7 +104,7 @@ pub(super) enum ShapeRefusal {
     NotARecordsName(String),
     #[error("{path} can't be moved there")]
     Rename { path: String, is_root: bool },
-    #[error("a record can't be cut without opening it")]
+    #[error("a record or signal can't be cut without opening it")]
     Truncate,
     #[error("there is a branch {0} already")]
     BranchExists(String),

@@ -119,7 +119,7 @@ unsafe fn report(path: &CStr, verdict: BorrowedFd<'_>) -> ! {
 }
 
 /// Waits until `fd` can be read or is at its end; false when `limit` is over first.
-pub(super) fn readable_within(fd: &impl AsFd, limit: Duration) -> io::Result<bool> {
+pub fn readable_within(fd: &impl AsFd, limit: Duration) -> io::Result<bool> {
     let end = Instant::now() + limit;
     loop {
         let left = end.saturating_duration_since(Instant::now());

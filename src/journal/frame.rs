@@ -51,6 +51,10 @@ pub enum Kind {
     Begin,
     /// A branch has read its shared log so far; gathered by nothing.
     Cursor,
+    /// Signals were written or removed; gathered by nothing either.
+    Signals,
+    /// Somebody works in a branch from now on; an entry says when nobody does any longer.
+    Lease,
     /// Written by a later version; the code says whether this one may skip it.
     Unknown(u8),
 }
@@ -60,8 +64,17 @@ const SKIPPED: RangeInclusive<u8> = 0xC0..=0xDF;
 
 impl Kind {
     /// All kinds that this version writes.
-    pub(super) const ALL: [Kind; 7] =
-        [Kind::Command, Kind::Mark, Kind::End, Kind::FileOp, Kind::Content, Kind::Begin, Kind::Cursor];
+    pub(super) const ALL: [Kind; 9] = [
+        Kind::Command,
+        Kind::Mark,
+        Kind::End,
+        Kind::FileOp,
+        Kind::Content,
+        Kind::Begin,
+        Kind::Cursor,
+        Kind::Signals,
+        Kind::Lease,
+    ];
 
     pub(super) fn code(self) -> u8 {
         match self {
@@ -72,6 +85,8 @@ impl Kind {
             Kind::Content => 0xA5,
             Kind::Begin => 0xA6,
             Kind::Cursor => 0xA7,
+            Kind::Signals => 0xA8,
+            Kind::Lease => 0xA9,
             Kind::Unknown(code) => code,
         }
     }
@@ -173,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_format_says_which_kinds_there_are() {
-        let names = ["command", "mark", "end", "edit", "content", "begin", "cursor"];
+        let names = ["command", "mark", "end", "edit", "content", "begin", "cursor", "signals", "lease"];
         let used = Kind::ALL.map(Kind::code).into_iter().zip(names.map(str::to_owned)).collect();
         assert_eq!(crate::object::format_tables::table("Frames"), used);
     }

@@ -32,7 +32,14 @@ fn is_possible(header: &FrameHeader, offset: u64) -> bool {
     let fits = match header.kind {
         Kind::Mark => header.length == 0,
         Kind::Begin => offset == FILE_HEADER_BYTES && header.length == 8,
-        Kind::Command | Kind::End | Kind::FileOp | Kind::Content | Kind::Cursor | Kind::Unknown(_) => true,
+        Kind::Command
+        | Kind::End
+        | Kind::FileOp
+        | Kind::Content
+        | Kind::Cursor
+        | Kind::Signals
+        | Kind::Lease
+        | Kind::Unknown(_) => true,
     };
     fits && header.flushed <= offset
 }

@@ -62,10 +62,16 @@ pub enum EntryOp {
     Append = 32,
     /// Entries of a shared log were archived.
     ArchiveLog = 33,
+    /// Nobody holds the lease of a branch any longer.
+    LeaseLost = 48,
+    /// A name of an agent is nobody's any longer.
+    FreeAgent = 49,
+    /// Nobody may use a name of an agent.
+    BarAgent = 50,
 }
 
 impl EntryOp {
-    const ALL: [(EntryOp, &'static str); 25] = [
+    const ALL: [(EntryOp, &'static str); 28] = [
         (EntryOp::Root, "root"),
         (EntryOp::Fork, "fork"),
         (EntryOp::Commit, "commit"),
@@ -91,6 +97,9 @@ impl EntryOp {
         (EntryOp::KeptDropped, "kept_dropped"),
         (EntryOp::Append, "append"),
         (EntryOp::ArchiveLog, "archive_log"),
+        (EntryOp::LeaseLost, "lease_lost"),
+        (EntryOp::FreeAgent, "free_agent"),
+        (EntryOp::BarAgent, "bar_agent"),
     ];
 
     /// Returns the word that readers see.

@@ -54,7 +54,10 @@ impl SignedEntry {
         text(out, &entry.branch);
         let (counts, op) = (&entry.counts, entry.op.name());
         put(out, format_args!(",\"deleted\":{},\"entry\":\"{}\",\"event\":\"{op}\"", counts.deleted, self.hash));
-        put(out, format_args!(",\"files\":{},\"head\":\"{}\"", counts.files, entry.head));
+        put(out, format_args!(",\"files\":{}", counts.files));
+        if !hides_head(entry.op) {
+            put(out, format_args!(",\"head\":\"{}\"", entry.head));
+        }
         if let Some(label) = &entry.detail.label {
             put(out, format_args!(",\"{}\":", label_key(entry.op)));
             text(out, label);
@@ -64,7 +67,7 @@ impl SignedEntry {
             out.extend_from_slice(b",\"text\":");
             text(out, words);
         }
-        put(out, format_args!(",\"time\":\"{}\"}}\n", entry.time));
+        put(out, format_args!(",\"time\":\"{}\",\"uid\":{}}}\n", entry.time, entry.uid));
     }
 
     fn write_signature(&self, out: &mut Vec<u8>) {
@@ -82,6 +85,11 @@ impl SignedEntry {
         line.pop();
         String::from_utf8(line).unwrap_or_default()
     }
+}
+
+/// Returns whether the head is that of a child whose parent is told: it says whether two branches have the same content.
+fn hides_head(op: EntryOp) -> bool {
+    matches!(op, EntryOp::Discard | EntryOp::Refuse | EntryOp::Rename | EntryOp::LeaseLost)
 }
 
 impl Detail {
@@ -126,6 +134,7 @@ fn label_key(op: EntryOp) -> &'static str {
         EntryOp::Rename => "renamed_from",
         EntryOp::Archive | EntryOp::ArchiveLog => "last_archived",
         EntryOp::Embedder => "embedder",
+        EntryOp::FreeAgent | EntryOp::BarAgent => "agent_name",
         _ => "checkpoint",
     }
 }

@@ -130,6 +130,8 @@ impl JournalReading<'_> {
             Kind::Command => self.transact(frame.payload)?,
             Kind::FileOp => self.log_tail.replay_edit(&mut self.catalog, self.source.trees, frame.payload)?,
             Kind::Cursor => self.log_tail.replay_cursor(&mut self.catalog, frame.payload)?,
+            Kind::Lease => self.log_tail.replay_lease(&mut self.catalog, frame.payload)?,
+            Kind::Signals => self.log_tail.replay_signals(&mut self.catalog, frame.payload)?,
             Kind::Content => return self.log_tail.replay_content(&mut self.catalog, self.source.trees, &frame),
             Kind::End => {
                 let signature: &[u8; SIGNATURE_BYTES] = frame

@@ -29,6 +29,7 @@ use std::sync::{Arc, Weak};
 
 pub use backup::{backup, restore};
 pub use catalog::settings::{Setting, parse_duration, parse_size};
+pub use catalog::signals::{SIGNAL_BYTES_MAX, Signal};
 pub use catalog::{BRANCH_NUMBERS, BranchId, Revision, View};
 pub use command::log_entry::{SharedLogEntryInput, parse_cursor_line};
 pub use command::merge_kind::{MergeKind, RevertVerb};
@@ -37,8 +38,8 @@ pub use command::record_patch::RecordPatch;
 pub use dump::{OwnLog, SharedLogImport, StampedRecord};
 pub use environment::Environment;
 pub use error::{
-    Advice, BranchError, ClockError, CopyError, EmbedderError, Error, Kind, LimitError, MergeError, OpenError,
-    PurgeError, RecordError, RuleRefusal, SettingError, SharedLogError,
+    Advice, AgentError, BranchError, ClockError, CopyError, EmbedderError, Error, Kind, LimitError, MergeError,
+    OpenError, PurgeError, RecordError, RuleRefusal, SettingError, SharedLogError, SignalError,
 };
 pub use history::HistoryFile;
 pub use lost_temporaries::LostTemporary;
@@ -50,6 +51,8 @@ pub use merging::merge_result::MergeResult;
 pub use open::OpenMode;
 pub use transaction::batch::IngestBatch;
 pub use transaction::files::EditError;
+pub use transaction::leases::Lease;
+pub use transaction::shared_events::EventRange;
 pub use transaction::shared_log::AppendReceipt;
 pub use transaction::write::Receipt;
 pub use verify::{VerifyOptions, verify, verify_on};
@@ -178,6 +181,9 @@ pub struct Memory {
     admission: admission::Admission,
     merging: merging::MergeState,
     maintenance: maintenance::Maintenance,
+    leases: transaction::leases::Leases,
+    /// What happens in shared logs.
+    events: transaction::shared_events::SharedEvents,
     /// Itself, for what goes on in the background.
     me: Weak<Memory>,
     listeners: Mutex<Vec<Listener>>,

@@ -19,6 +19,8 @@ use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
 use super::storage::{Storage, read_file};
 use super::transaction::clock::{self, Moment};
+use super::transaction::leases::Leases;
+use super::transaction::shared_events::SharedEvents;
 use super::transaction::transact::LogTail;
 use super::transaction::writer::WriterLock;
 use super::views::file_search::FileViews;
@@ -131,6 +133,8 @@ impl Memory {
             admission: Admission::new(DiskRoom::new(reserve, manifest_bytes)),
             merging: MergeState::default(),
             maintenance: Maintenance::default(),
+            leases: Leases::default(),
+            events: SharedEvents::default(),
             me: me.clone(),
             listeners: Mutex::default(),
             _lock: lock,
@@ -152,8 +156,10 @@ impl Memory {
             .map_err(|error| Error::io("a file of a batch that was left over could not be removed", error))?;
         self.commit_all_pending()?;
         self.resume_purge()?;
+        self.lose_all_leases();
         self.start_maintenance();
         self.start_indexer();
+        self.start_signal_expiry();
         Ok(())
     }
 

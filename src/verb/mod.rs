@@ -4,6 +4,7 @@
 //! what can be written there, its command with help, manual and completions, and the rights that a mount asks for. This module
 //! parses and runs verbs; whoever runs one has checked the rights before.
 
+mod agents;
 mod archive_log;
 mod argument;
 mod checkpoint;
@@ -32,7 +33,7 @@ pub use diff::{DIFF, NEW, OLD};
 pub use spec::{BranchRight, Channel, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbSpec};
 
 /// All verbs. Those that are commands stand in the order in which help lists them.
-pub const VERBS: [&VerbSpec; 18] = [
+pub const VERBS: [&VerbSpec; 20] = [
     &fork::FORK,
     &merging::MERGE,
     &discard::DISCARD,
@@ -49,6 +50,8 @@ pub const VERBS: [&VerbSpec; 18] = [
     &resolve::RESOLVE,
     &purge::PURGE,
     &archive_log::ARCHIVE_LOG,
+    &agents::FREE_AGENT,
+    &agents::BAR_AGENT,
     &reembed::REEMBED,
     &gc::GC,
 ];

@@ -56,7 +56,13 @@ fn content(memory: &Memory) -> Value {
     let lines = String::from_utf8(log.lines_after(log.entries() - 2, 2).unwrap()).unwrap();
     let log =
         json!({ "entries": log.entries(), "bytes": log.bytes(), "last": lines, "cursor": cursor, "closed": closed });
-    json!({ "tip": memory.tip().to_string(), "heads": heads, "records": records, "files": files, "log": log })
+    let signal = |key: &str| {
+        let signal = memory.signal(main_of(memory), key).unwrap();
+        signal.map(|it| format!("{} {:o} {:?} {:?}", it.owner, it.mode, it.lifetime_text(), it.value))
+    };
+    let signals = json!({ "stays": signal("stays"), "goes": signal("goes"), "lease": signal("lease") });
+    let tip = memory.tip().to_string();
+    json!({ "tip": tip, "heads": heads, "records": records, "files": files, "log": log, "signals": signals })
 }
 
 /// The number of records, and of some of them when they were made and changed. All documents are read.

@@ -44,7 +44,7 @@ fn line(args: &Args) -> String {
     format!("gc{}{}", age.unwrap_or_default(), if args.dry_run { " --dry-run" } else { "" })
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let span: Span = text.parse().map_err(|e| format!("{e}"))?;
     let exact = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|e| format!("{e}"))?;
     Duration::try_from(exact).map_err(|_| "a time can't be negative".to_owned())

@@ -22,3 +22,4 @@ pub mod status;
 pub mod umount;
 pub mod verbs;
 pub mod verify;
+pub mod wait;

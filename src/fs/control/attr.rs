@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::signals;
 use crate::fs::attr::{Attr, NEVER, STEADY};
 use crate::fs::config;
 use crate::fs::errno::{Errno, Failure};
@@ -24,7 +25,8 @@ pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
         | FsNode::Record(..)
         | FsNode::File(..)
         | FsNode::Temporary(..)
-        | FsNode::Query(..) => NEVER,
+        | FsNode::Query(..)
+        | FsNode::Signal(..) => NEVER,
     }
 }
 
@@ -67,6 +69,7 @@ pub(super) fn attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr
             Ok(Attr { mode: 0o444, ..base.sized(size) })
         }
         FsNode::Shared(_, shared) => shared_attr(mount, &view, base, shared),
+        FsNode::Signal(_, key, created) => signals::attr(mount, base, &view, (key, *created)),
         FsNode::Setting(_, setting) => {
             let value = mount.memory.setting(&view, *setting)?;
             Ok(base.sized(config::shown(&value).len() as u64))
@@ -85,6 +88,11 @@ fn shared_attr(mount: &MountContext, view: &View, base: Attr, node: &SharedNode)
             let log = memory.closed_log(view.branch(), name)?;
             (log.bytes(), log.changed)
         }
+        SharedNode::Events => {
+            let events = memory.shared_events(view.branch())?;
+            (events.end - events.start, memory.shared_log(view.branch())?.changed)
+        }
+        SharedNode::Signals => return signals::folder_attr(mount, view, base),
         SharedNode::Cursor => {
             (cursor_text(memory, view.branch())?.len() as u64, memory.shared_log(view.branch())?.changed)
         }
@@ -146,6 +154,7 @@ fn fixed_size(mount: &MountContext, view: &View, info: &BranchInfo, fixed: Contr
         }
         ControlNode::Query | ControlNode::Ingest | ControlNode::Ctl | ControlNode::Errors => Ok(0),
         ControlNode::BranchList
+        | ControlNode::Lease
         | ControlNode::Vectors
         | ControlNode::Branches
         | ControlNode::Checkpoints

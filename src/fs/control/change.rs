@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use super::{ControlNodeOps, branches, vectors};
+use super::{ControlNodeOps, branches, signals, vectors};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::{Caller, check_changeable};
 use crate::fs::node::{ControlNode, FsNode};
@@ -76,6 +76,9 @@ impl ControlNodeOps<'_> {
             }
             (FsNode::Temporary(branch, _), _) if parent == new_parent => {
                 vectors::rename(&self.fs.mount.place(&View::Branch(*branch), caller)?, name, new_name, flags != 0)?;
+            }
+            (FsNode::Signal(view, key, _), _) if parent == new_parent => {
+                signals::rename(&self.fs.mount.place(view, caller)?, key, new_name, flags != 0)?;
             }
             // As between file systems: mv(1) then copies, and the copy is a record of the other
             // branch.

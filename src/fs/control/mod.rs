@@ -15,6 +15,7 @@ mod change;
 mod open;
 mod operations;
 mod set;
+mod signals;
 mod tree;
 mod vectors;
 

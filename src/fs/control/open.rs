@@ -7,6 +7,7 @@ use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{File, Handle, Open};
 use crate::fs::history_files::{EventsFile, LineageFile};
 use crate::fs::ingest::Ingest;
+use crate::fs::lease_file::LeaseFile;
 use crate::fs::line_session::LineSession;
 use crate::fs::mount_context::{Caller, OpenContext, check_changeable};
 use crate::fs::node::{ControlNode, FsNode, SharedNode};
@@ -16,7 +17,9 @@ use crate::fs::record_file::RecordFile;
 use crate::fs::refusal::ShapeRefusal;
 use crate::fs::rights::{READ, SEARCH};
 use crate::fs::search;
+use crate::fs::shared_events::SharedEventsFile;
 use crate::fs::shared_log::{self, CursorFile, EntriesFile, cursor_text};
+use crate::fs::signal_file::SignalFile;
 use crate::fs::static_file::{ExportFile, StaticFile};
 use crate::fs::temporary::TemporaryFile;
 use crate::memory::{Document, HistoryFile, LiveStatus, View};
@@ -68,6 +71,10 @@ impl ControlNodeOps<'_> {
                 Box::new(SettingFile::open(place.clone(), *setting, flags.append)?)
             }
             FsNode::Setting(view, setting) => frozen(shown(&memory.setting(view, *setting)?).into_bytes())?,
+            FsNode::Signal(_, key, created) if flags.write => {
+                Box::new(SignalFile::open(place.clone(), key, *created, flags.append)?)
+            }
+            FsNode::Signal(_, key, created) => frozen(place.signal(key, *created)?.value.to_vec())?,
             FsNode::Query(..) | FsNode::Export(..) if flags.write => return Err(generated(place)),
             FsNode::Query(_, text) => frozen(search::answer(place, text)?)?,
             FsNode::Export(view, export) => Box::new(ExportFile { snapshot: memory.snapshot(view)?, export: *export }),
@@ -89,6 +96,11 @@ impl ControlNodeOps<'_> {
                 }
                 Box::new(Ingest::new(place.clone()))
             }
+            // Where nothing changes nobody works.
+            ControlNode::Lease if !flags.write && place.check_writable().is_err() => {
+                Box::new(StaticFile(place.counted(Vec::new())?))
+            }
+            ControlNode::Lease => Box::new(LeaseFile::open(place.clone())?),
             ControlNode::Errors | ControlNode::BranchList | ControlNode::Document(_) | ControlNode::History(_)
                 if flags.write =>
             {
@@ -143,6 +155,7 @@ fn shared_file(node: &SharedNode, place: &OpenContext, flags: OpenFlags) -> Resu
         SharedNode::Cursor => {
             Box::new(StaticFile(place.counted(cursor_text(place.memory(), place.branch())?.into_bytes())?))
         }
+        SharedNode::Events => Box::new(SharedEventsFile::open(place.clone())?),
         SharedNode::Entries => Box::new(EntriesFile::open(place.clone(), None)?),
         SharedNode::ClosedEntries(log) => Box::new(EntriesFile::open(place.clone(), Some(log))?),
         SharedNode::Unread | SharedNode::After(_) | SharedNode::Last(_) => Box::new(StaticFile(place.log_lines(node)?)),
@@ -150,13 +163,14 @@ fn shared_file(node: &SharedNode, place: &OpenContext, flags: OpenFlags) -> Resu
         | SharedNode::AfterFolder
         | SharedNode::LastFolder
         | SharedNode::ClosedFolder
+        | SharedNode::Signals
         | SharedNode::Closed(_) => return Err(Errno::EISDIR.into()),
     })
 }
 
 /// Returns why a generated file is not opened for writing.
 fn generated(place: &OpenContext) -> Failure {
-    let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/, entries to shared/log/append";
+    let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/, entries to shared/log/append, signals to shared/signals/";
     place.check_writable().err().unwrap_or_else(|| ShapeRefusal::Generated { hint }.into())
 }
 

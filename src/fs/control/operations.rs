@@ -4,18 +4,18 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use super::attr::{attr, name_lifetime, unborn};
-use super::{ControlNodeOps, branches, tree, vectors};
+use super::{ControlNodeOps, branches, signals, tree, vectors};
 use crate::fs::attr::{Attr, AttrChanges, EntryAttr, StatFs};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{Handle, Open};
 use crate::fs::listing::{EntrySink, NameSink};
 use crate::fs::mount_context::{Caller, OpenContext, check_changeable};
-use crate::fs::node::{ControlNode, FsNode};
+use crate::fs::node::{ControlNode, FsNode, SharedNode};
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::operations::{NodeOperations, Place, fixed};
 use crate::fs::path_of;
 use crate::fs::refusal::ShapeRefusal;
-use crate::memory::FileKind;
+use crate::memory::{FileKind, XattrHow};
 use crate::sync::{Mutex, Rank};
 
 impl NodeOperations for ControlNodeOps<'_> {
@@ -102,11 +102,16 @@ impl NodeOperations for ControlNodeOps<'_> {
     }
 
     fn create(&self, caller: Caller, name: &OsStr, mode: u32, flags: i32) -> Result<(EntryAttr, u64), Failure> {
-        let FsNode::Control(view, ControlNode::Vectors) = self.node else {
-            return Err(ShapeRefusal::NoFileHere.into());
-        };
         let flags = OpenFlags::of(flags);
-        let node = vectors::create(&self.fs.mount.place(view, caller)?, name, mode, flags)?;
+        let node = match self.node {
+            FsNode::Control(view, ControlNode::Vectors) => {
+                vectors::create(&self.fs.mount.place(view, caller)?, name, mode, flags)?
+            }
+            FsNode::Shared(view, SharedNode::Signals) => {
+                signals::create(&self.fs.mount.place(view, caller)?, name, mode, flags)?
+            }
+            _ => return Err(ShapeRefusal::NoFileHere.into()),
+        };
         let made = ControlNodeOps { fs: self.fs, node: &node };
         let handle = made.open_at(caller, 0, path_of(&self.node.path(), name), flags)?;
         let entry = made.entry().inspect_err(|_| self.fs.release(handle))?;
@@ -147,6 +152,7 @@ impl NodeOperations for ControlNodeOps<'_> {
     fn unlink(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {
         match self.node {
             FsNode::Control(view, ControlNode::Vectors) => vectors::unlink(&self.fs.mount.place(view, caller)?, name),
+            FsNode::Shared(view, SharedNode::Signals) => signals::unlink(&self.fs.mount.place(view, caller)?, name),
             _ => Err(fixed(&self.find(name)?)),
         }
     }
@@ -184,9 +190,37 @@ impl NodeOperations for ControlNodeOps<'_> {
     fn cannot_cross(&self) -> Result<Failure, Failure> {
         Ok(match self.node {
             FsNode::Branch(branch) => branches::elsewhere(&self.fs.mount.memory.info(*branch)?),
-            FsNode::Record(..) | FsNode::Temporary(..) => Errno::EXDEV.into(),
+            FsNode::Record(..) | FsNode::Temporary(..) | FsNode::Signal(..) => Errno::EXDEV.into(),
             other => fixed(other),
         })
+    }
+
+    fn xattr(&self, name: &OsStr) -> Result<Vec<u8>, Failure> {
+        match self.node {
+            FsNode::Signal(view, key, created) => signals::xattr(&self.fs.mount, view, (key, *created), name),
+            _ => Err(Errno::ENODATA.into()),
+        }
+    }
+
+    fn xattr_names(&self, _caller: Caller) -> Result<Vec<u8>, Failure> {
+        Ok(if let FsNode::Signal(..) = self.node { signals::xattr_names() } else { Vec::new() })
+    }
+
+    fn set_xattr(&self, caller: Caller, name: &OsStr, value: &[u8], _how: XattrHow) -> Result<(), Failure> {
+        match self.node {
+            FsNode::Signal(view, key, created) => {
+                signals::set_xattr(&self.fs.mount.place(view, caller)?, (key, *created), name, value)
+            }
+            _ => Err(Errno::EOPNOTSUPP.into()),
+        }
+    }
+
+    fn remove_xattr(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {
+        match self.node {
+            // No lifetime is one without a limit.
+            FsNode::Signal(..) => self.set_xattr(caller, name, b"", XattrHow::Any),
+            _ => Err(Errno::ENODATA.into()),
+        }
     }
 
     /// A generated file has no hole but the one behind its end.

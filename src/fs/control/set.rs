@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::ControlNodeOps;
 use super::attr::attr;
+use super::signals;
 use crate::fs::attr::AttrChanges;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::Caller;
@@ -21,10 +22,10 @@ impl ControlNodeOps<'_> {
             FsNode::Temporary(branch, number) => {
                 self.temporary(*branch, *number)?.resize(length, self.fs.mount.memory.now())
             }
-            FsNode::Control(_, ControlNode::Ingest | ControlNode::Ctl)
+            FsNode::Control(_, ControlNode::Ingest | ControlNode::Ctl | ControlNode::Lease)
             | FsNode::Setting(..)
             | FsNode::Shared(_, SharedNode::Append | SharedNode::Cursor) => Ok(()),
-            FsNode::Record(..) => Err(ShapeRefusal::Truncate.into()),
+            FsNode::Record(..) | FsNode::Signal(..) => Err(ShapeRefusal::Truncate.into()),
             _ => Err(ShapeRefusal::Generated { hint: "it changes with the branch" }.into()),
         }
     }
@@ -33,6 +34,9 @@ impl ControlNodeOps<'_> {
         let owner = changes.uid.or(changes.gid);
         match self.node {
             FsNode::Record(..) => Ok(()),
+            FsNode::Signal(view, key, created) => {
+                signals::set_rights(&self.fs.mount.place(view, caller)?, (key, *created), changes)
+            }
             FsNode::Temporary(branch, number) => {
                 let file = self.temporary(*branch, *number)?;
                 changes.mode.inspect(|mode| file.set_mode(*mode));

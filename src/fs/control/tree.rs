@@ -29,6 +29,10 @@ pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Resul
             }
         }
         FsNode::Control(view, fixed) => find_inside(mount, view, *fixed, name)?,
+        FsNode::Shared(view, SharedNode::Signals) => {
+            let signal = mount.memory.signal(view.branch(), name)?;
+            signal.map(|signal| FsNode::Signal(view.clone(), name.into(), signal.created))
+        }
         FsNode::Shared(view, shared) => {
             find_shared(mount, view, shared, name)?.map(|found| FsNode::Shared(view.clone(), found))
         }
@@ -37,7 +41,8 @@ pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Resul
         | FsNode::Temporary(..)
         | FsNode::Query(..)
         | FsNode::Export(..)
-        | FsNode::Setting(..) => {
+        | FsNode::Setting(..)
+        | FsNode::Signal(..) => {
             return Err(Errno::ENOTDIR.into());
         }
     };
@@ -54,7 +59,9 @@ fn find_inside(mount: &MountContext, view: &View, fixed: ControlNode, name: &str
         (ControlNode::Branches | ControlNode::Checkpoints | ControlNode::At, View::Checkpoint(..) | View::At(..)) => {
             None
         }
-        (ControlNode::Shared, _) => (name == "log").then(|| FsNode::Shared(view.clone(), SharedNode::Log)),
+        (ControlNode::Shared, _) => SharedNode::all()
+            .find_map(|(known, node)| (known == name).then_some(node))
+            .map(|node| FsNode::Shared(view.clone(), node)),
         (ControlNode::Search, _) => Some(FsNode::Query(view.clone(), name.into())),
         (ControlNode::Exports, _) => exports()
             .find_map(|(known, export)| (known == name).then_some(export))
@@ -66,6 +73,7 @@ fn find_inside(mount: &MountContext, view: &View, fixed: ControlNode, name: &str
             | ControlNode::Ctl
             | ControlNode::Errors
             | ControlNode::BranchList
+            | ControlNode::Lease
             | ControlNode::Document(_)
             | ControlNode::History(_),
             _,
@@ -118,7 +126,9 @@ fn list_shared(mount: &MountContext, view: &View, folder: &SharedNode) -> Result
 /// Returns the folder of `shared/` that holds a node.
 fn parent_in_shared(view: &View, node: &SharedNode) -> FsNode {
     let folder = match node {
-        SharedNode::Log => return FsNode::Control(view.clone(), ControlNode::Shared),
+        SharedNode::Log | SharedNode::Signals | SharedNode::Events => {
+            return FsNode::Control(view.clone(), ControlNode::Shared);
+        }
         SharedNode::After(_) => SharedNode::AfterFolder,
         SharedNode::Last(_) => SharedNode::LastFolder,
         SharedNode::Closed(_) => SharedNode::ClosedFolder,
@@ -180,6 +190,7 @@ fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
         FsNode::Export(view, _) => FsNode::Control(view.clone(), ControlNode::Exports),
         FsNode::Setting(view, _) => FsNode::Control(view.clone(), ControlNode::Config),
         FsNode::Shared(view, shared) => parent_in_shared(view, shared),
+        FsNode::Signal(view, ..) => FsNode::Shared(view.clone(), SharedNode::Signals),
     }
 }
 
@@ -216,13 +227,21 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
             more = More::Records(Records::new(view.clone(), mount.memory.snapshot(view)?));
         }
         FsNode::Control(view, fixed) => names.extend(list_inside(mount, view, *fixed)?),
+        FsNode::Shared(view, SharedNode::Signals) => {
+            let signals = mount.memory.signals(view.branch())?;
+            names.extend(signals.into_iter().map(|(key, created)| {
+                let node = FsNode::Signal(view.clone(), key.clone(), created);
+                name(&key, node)
+            }));
+        }
         FsNode::Shared(view, shared) => names.extend(list_shared(mount, view, shared)?),
         FsNode::Record(..)
         | FsNode::File(..)
         | FsNode::Temporary(..)
         | FsNode::Query(..)
         | FsNode::Export(..)
-        | FsNode::Setting(..) => {
+        | FsNode::Setting(..)
+        | FsNode::Signal(..) => {
             return Err(Errno::ENOTDIR.into());
         }
     }
@@ -242,7 +261,9 @@ fn list_inside(mount: &MountContext, view: &View, fixed: ControlNode) -> Result<
             let node = |label: &str| checkpoint(mount, *branch, label).ok().flatten();
             labels.iter().filter_map(|label| Some(name(label, node(label)?))).collect()
         }
-        (ControlNode::Shared, _) => vec![name("log", FsNode::Shared(view.clone(), SharedNode::Log))],
+        (ControlNode::Shared, _) => {
+            SharedNode::all().map(|(label, node)| name(label, FsNode::Shared(view.clone(), node))).collect()
+        }
         (ControlNode::Exports, _) => {
             exports().map(|(label, export)| name(label, FsNode::Export(view.clone(), export))).collect()
         }
@@ -258,6 +279,7 @@ fn list_inside(mount: &MountContext, view: &View, fixed: ControlNode) -> Result<
             | ControlNode::Ctl
             | ControlNode::Errors
             | ControlNode::BranchList
+            | ControlNode::Lease
             | ControlNode::Document(_)
             | ControlNode::History(_),
             _,

@@ -351,7 +351,7 @@ fn a_setting_is_one_value_a_file() {
     assert_eq!(rig.read("main/config/task").unwrap(), "one\n");
     rig.write("main/config/task", "\n").unwrap();
     assert_eq!(rig.read("main/config/task").unwrap(), "");
-    assert_eq!(rig.list("main/config").len(), 17);
+    assert_eq!(rig.list("main/config").len(), 20);
     assert_eq!(rig.read("main/config/embedder").unwrap(), "");
     assert_eq!(rig.write("main/config/embedder", "x\n"), Err(Errno::EPERM));
 }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use crate::memory::catalog::{BranchId, Catalog};
+use crate::memory::catalog::signals::SignalChange;
+use crate::memory::catalog::{Branch, BranchId, Catalog};
 use crate::memory::command::log_record::Command;
 use crate::memory::command::record_change::RecordChange;
 use crate::memory::{Error, LimitError, Memory};
@@ -20,6 +21,9 @@ pub(in crate::memory) struct FilesHeld {
     /// Bytes that those of all users may take.
     limit: OnceLock<u64>,
 }
+
+/// What signals take, as it counts for each user.
+pub(in crate::memory) type SignalsHeld = Mutex<HashMap<u32, Reservation>>;
 
 impl Memory {
     /// Limits what the server holds in memory to about `limit` bytes, as `measure` tells them; of what callers decide
@@ -85,6 +89,35 @@ impl Memory {
                 users.remove(&owner);
             }
         }
+    }
+
+    /// Admits what signals of a shared log take more than before. Kind `Quota` or `Full`.
+    pub(in crate::memory) fn admit_signals(
+        &self,
+        catalog: &Catalog,
+        owner: &Branch,
+        changes: &[SignalChange],
+    ) -> Result<(), Error> {
+        let mut users: HashMap<u32, (u64, u64)> = HashMap::new();
+        for change in changes {
+            if let Some(before) = owner.signals.get(change.key()) {
+                users.entry(before.owner).or_default().0 += before.bytes();
+            }
+            if let SignalChange::Set(_, signal) = change {
+                users.entry(signal.owner).or_default().1 += signal.bytes();
+            }
+        }
+        let mut accounts = self.admission.signals_held.lock();
+        for (uid, (less, more)) in users {
+            let held = accounts.entry(uid).or_insert_with(|| self.admission.budget.account(uid));
+            let own = (catalog.signals_held.of(uid).0 + more).saturating_sub(less);
+            match held.resize(own) {
+                Err(error) if more > less => return Err(error.into()),
+                // Less is always admitted, and counted by the next change where it was not.
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Admits what a command leaves in memory, unless it gives something back. Kind `Full`.

@@ -19,6 +19,7 @@ pub(in crate::memory) struct Admission {
     /// Memory that callers hold, by user.
     pub budget: Arc<Budget>,
     pub files_held: limits::FilesHeld,
+    pub signals_held: limits::SignalsHeld,
     pub quotas: quota::Quotas,
     /// The room on the disk, and the reserve.
     pub room: disk_room::DiskRoom,
@@ -26,7 +27,7 @@ pub(in crate::memory) struct Admission {
 
 impl Admission {
     pub fn new(room: disk_room::DiskRoom) -> Admission {
-        let (budget, files_held, quotas) = Default::default();
-        Admission { shares: Shares::new(Pool::processors()), budget, files_held, quotas, room }
+        let (budget, files_held, signals_held, quotas) = Default::default();
+        Admission { shares: Shares::new(Pool::processors()), budget, files_held, signals_held, quotas, room }
     }
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
+use super::agents::AgentNames;
 use super::settings::Settings;
 use super::shared_log::{SharedLogCursor, SharedLogTotals};
+use super::signals::Signals;
 use crate::branch::BranchVersion;
 use crate::lineage::Side;
 use crate::memory::Error;
@@ -119,6 +121,39 @@ impl Resolution {
     }
 }
 
+/// Whether somebody holds a branch's lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LeaseState {
+    /// Nobody ever has.
+    #[default]
+    Free,
+    /// Somebody does, or did when the server ended.
+    Held,
+    /// Nobody has since that time.
+    Lost(Time),
+}
+
+impl LeaseState {
+    /// Appends the stored form.
+    pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
+        match self {
+            LeaseState::Free => out.byte(0),
+            LeaseState::Held => out.byte(1),
+            LeaseState::Lost(time) => out.byte(2).signed(time.0),
+        }
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<LeaseState, CodecError> {
+        match input.byte()? {
+            0 => Ok(LeaseState::Free),
+            1 => Ok(LeaseState::Held),
+            2 => Ok(LeaseState::Lost(Time(input.signed()?))),
+            code => Err(CodecError::Code(code)),
+        }
+    }
+}
+
 /// One branch.
 #[derive(Clone)]
 pub struct Branch {
@@ -172,6 +207,12 @@ pub struct Branch {
     pub closed_logs: OrdMap<Arc<str>, BranchId>,
     /// How far it has read the shared log.
     pub cursor: SharedLogCursor,
+    /// The signals of its own shared log.
+    pub signals: Signals,
+    /// Whether somebody works in it.
+    pub lease: LeaseState,
+    /// Of a root branch: the names of agents below it.
+    pub agents: AgentNames,
 }
 
 impl Branch {
@@ -221,6 +262,9 @@ impl Branch {
             log_totals: None,
             closed_logs: OrdMap::new(),
             cursor: parent.map_or_else(SharedLogCursor::default, |parent| parent.cursor),
+            signals: Signals::new(),
+            lease: LeaseState::Free,
+            agents: AgentNames::new(),
         }
     }
 

@@ -70,8 +70,12 @@ impl Catalog {
     /// Counts what its branches take up.
     pub fn counted(mut self) -> Catalog {
         self.held = Holdings::default();
+        self.signals_held = Holdings::default();
         for branch in self.branches.values() {
             self.held.replace(branch.uid, 0, files_held(branch));
+            for signal in branch.signals.values() {
+                self.signals_held.replace(signal.owner, 0, signal.bytes());
+            }
         }
         self
     }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
+use super::agents::AgentHolder;
 use super::branch::name_path;
 use super::branch_files::files_held;
 use super::settings::Setting;
 use super::shared_log::{SharedLogCursor, SharedLogTotals};
-use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, LineageStart, Resolution};
+use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, LeaseState, LineageStart, Resolution};
 use crate::branch::{BranchVersion, RetainedState, StateKey};
 use crate::lineage::EntryOp;
 use crate::object::{Hash, Time};
@@ -48,6 +49,10 @@ pub enum CatalogChange {
     Clock(Time),
     /// A branch that holds the entries of a log holds these from now on.
     Log(BranchId, SharedLogTotals),
+    /// Somebody works in a branch, or nobody does any longer.
+    Lease(BranchId, LeaseState),
+    /// A name of an agent below a root branch has that holder, or none.
+    Agent(BranchId, Arc<str>, Option<AgentHolder>),
     /// A branch has read so far.
     Cursor(BranchId, SharedLogCursor),
     /// The lineage begins elsewhere.
@@ -139,9 +144,20 @@ impl Catalog {
             CatalogChange::Begin(start) => self.start = start,
             CatalogChange::Rename(id, name) => self.rename(id, name, seq),
             CatalogChange::Set(id, setting, value) => {
+                let before = self.branches.get(&id).filter(|branch| **branch.settings.get(setting) != *value).cloned();
+                if let (Setting::Session, Some(branch)) = (setting, before) {
+                    self.end_session(&branch);
+                }
                 self.touch(id, seq, |branch| branch.settings = branch.settings.with(setting, &value));
             }
             CatalogChange::Log(id, totals) => self.touch(id, seq, |branch| branch.log_totals = Some(totals)),
+            CatalogChange::Lease(id, lease) => self.touch(id, seq, |branch| branch.lease = lease),
+            CatalogChange::Agent(root, name, holder) => self.touch(root, seq, |root| {
+                match holder {
+                    Some(holder) => root.agents.insert(name, holder),
+                    None => root.agents.remove(&name),
+                };
+            }),
             CatalogChange::Cursor(id, cursor) => self.touch(id, seq, |branch| branch.cursor = cursor),
             CatalogChange::Fix(id) => self.touch(id, seq, |branch| branch.vectors_fixed = true),
             CatalogChange::Mode(id, mode) => self.touch(id, seq, |branch| branch.mode = mode),
@@ -166,8 +182,20 @@ impl Catalog {
             if !Arc::ptr_eq(&branch.state, &purged.state) {
                 branch.changed = time;
             }
-            *branch =
-                Branch { stamp: seq, state_seq: seq, base_seq: seq, changed: branch.changed, ..Branch::clone(&purged) };
+            let (cursor, signals, lease) = (branch.cursor, branch.signals.clone(), branch.lease);
+            let agents = branch.agents.clone();
+            let (stamp, state_seq, base_seq, changed) = (seq, seq, seq, branch.changed);
+            *branch = Branch {
+                stamp,
+                state_seq,
+                base_seq,
+                changed,
+                cursor,
+                signals,
+                lease,
+                agents,
+                ..Branch::clone(&purged)
+            };
         });
     }
 
@@ -208,6 +236,8 @@ impl Catalog {
         self.held.replace(branch.uid, files_held(&branch), 0);
         self.numbers.free(branch.number);
         self.close_log(&branch, seq);
+        self.end_session(&branch);
+        self.drop_signals(&branch);
         match branch.parent {
             // One that ended with the branch above, of which nothing is left.
             Some(_) if branch.log_totals.is_some() => {}

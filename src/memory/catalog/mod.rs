@@ -2,6 +2,7 @@
 //!
 //! A clone of the [`Catalog`] costs the same whatever it holds; readers keep one, the writer swaps in the next.
 
+pub mod agents;
 mod branch;
 mod branch_files;
 mod branch_numbers;
@@ -13,6 +14,7 @@ mod retained;
 mod revision;
 pub mod settings;
 pub mod shared_log;
+pub mod signals;
 mod view;
 
 use std::sync::Arc;
@@ -25,7 +27,7 @@ use branch_files::Holdings;
 use settings::{Setting, Settings};
 use shared_log::OWN_LOG;
 
-pub use branch::{Branch, BranchId, BranchRef, Checkpoint, Resolution, SourceState, StateSource};
+pub use branch::{Branch, BranchId, BranchRef, Checkpoint, LeaseState, Resolution, SourceState, StateSource};
 pub(in crate::memory) use branch_files::{given, without_orphans};
 pub use branch_numbers::{BRANCH_NUMBERS, BranchNumbers};
 pub use change::CatalogChange;
@@ -51,6 +53,8 @@ pub struct Catalog {
     pub users: OrdMap<u32, Arc<str>>,
     /// Memory that names and attributes of files take, by who owns the branches.
     pub held: Holdings,
+    /// Memory that signals take, by whose they are.
+    pub signals_held: Holdings,
     /// The numbers of the living branches.
     pub numbers: BranchNumbers,
     /// Where the lineage begins.
@@ -141,8 +145,8 @@ impl Catalog {
     pub fn setting(&self, branch: &Branch, setting: Setting) -> Result<Arc<str>, Error> {
         let settings = if setting.is_shared() { self.shared_settings(branch)? } else { &branch.settings };
         let value = settings.get(setting);
-        if setting == Setting::Agent && value.is_empty() {
-            return Ok(self.user(branch.uid));
+        if setting == Setting::Agent {
+            return Ok(self.agent(branch, branch.uid));
         }
         if setting == Setting::Log && branch.parent.is_none() {
             return Ok(OWN_LOG.into());

@@ -6,6 +6,7 @@ use super::embedder_record::EmbedderRecord;
 use super::quota::Quota;
 use super::retained::Retention;
 use super::shared_log::OWN_LOG;
+use super::signals::{LEASE, SESSION_SCOPE};
 use crate::memory::SettingError;
 use crate::merge::Strategy;
 use crate::merge::files::{DEFAULT_RULES, Rules};
@@ -50,11 +51,17 @@ pub enum Setting {
     KeepEvery,
     /// Whose shared log the branch has.
     Log,
+    /// The `ttl` that a fork begins with.
+    ChildTtl,
+    /// How long the signals last that are written through the branch.
+    SignalTtl,
+    /// Whether they end with its session.
+    SignalScope,
 }
 
 impl Setting {
     /// All settings, in the order of their codes.
-    pub const ALL: [Setting; 17] = [
+    pub const ALL: [Setting; 20] = [
         Setting::Strategy,
         Setting::Rules,
         Setting::Dim,
@@ -72,6 +79,9 @@ impl Setting {
         Setting::Embedder,
         Setting::KeepEvery,
         Setting::Log,
+        Setting::ChildTtl,
+        Setting::SignalTtl,
+        Setting::SignalScope,
     ];
 
     /// Returns the number that stored settings and log records have for it. A number is never given to another setting.
@@ -105,6 +115,9 @@ impl Setting {
             Setting::Embedder => "embedder",
             Setting::KeepEvery => "keep_every",
             Setting::Log => "log",
+            Setting::ChildTtl => "child_ttl",
+            Setting::SignalTtl => "signal_ttl",
+            Setting::SignalScope => "signal_scope",
         }
     }
 
@@ -130,7 +143,13 @@ impl Setting {
             Setting::ScratchSize => "64M",
             Setting::Language => "en",
             Setting::Log => INHERITED_LOG,
-            Setting::Dim | Setting::Agent | Setting::Session | Setting::Task => "",
+            Setting::SignalScope => STORE_SCOPE,
+            Setting::ChildTtl
+            | Setting::SignalTtl
+            | Setting::Dim
+            | Setting::Agent
+            | Setting::Session
+            | Setting::Task => "",
             Setting::Approvers | Setting::Ttl | Setting::Quota | Setting::Embedder => "",
         }
     }
@@ -144,12 +163,17 @@ impl Setting {
                 | Setting::KeepEvery
                 | Setting::ScratchSize
                 | Setting::Language
+                | Setting::ChildTtl
+                | Setting::SignalTtl
+                | Setting::SignalScope
         )
     }
 }
 
 /// The value of `config/log` by which a branch has the log of its parent.
 pub const INHERITED_LOG: &str = "inherit";
+/// The value of `config/signal_scope` by which signals outlast the session of who wrote them.
+const STORE_SCOPE: &str = "store";
 /// Longest agent, session or task, in bytes.
 const LABEL_BYTES_MAX: usize = 200;
 /// Most that `scratch/` may hold, in bytes.
@@ -238,8 +262,12 @@ impl Settings {
         if Arc::ptr_eq(&self.0, &defaults.0) {
             return defaults;
         }
-        let source = |setting: Setting| if setting.is_inherited() { self } else { &defaults };
-        Settings::of(Setting::ALL.map(|setting| source(setting).get(setting).clone()), true).sharing(self)
+        let value = |setting: Setting| match setting {
+            Setting::Ttl => self.get(Setting::ChildTtl),
+            setting if setting.is_inherited() => self.get(setting),
+            setting => defaults.get(setting),
+        };
+        Settings::of(Setting::ALL.map(|setting| value(setting).clone()), true).sharing(self)
     }
 
     /// Takes over what others that have the same values parsed.
@@ -341,7 +369,9 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
         Setting::Approvers if !value.is_empty() && !value.split([',', ' ']).all(|uid| uid.parse::<u32>().is_ok()) => {
             bad("uids with commas between them, or nothing")
         }
-        Setting::Ttl if !value.is_empty() && !parse_duration(value).is_ok_and(|nanos| nanos > 0) => {
+        Setting::Ttl | Setting::ChildTtl
+            if !value.is_empty() && !parse_duration(value).is_ok_and(|nanos| nanos > 0) =>
+        {
             bad("a duration such as 1h or 7d, or nothing")
         }
         Setting::Keep | Setting::KeepEvery if !parse_duration(value).is_ok_and(|nanos| nanos >= 0) => {
@@ -357,6 +387,12 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
             bad("none, or one of ar da de el en es fi fr hu it nl no pt ro ru sv ta tr")
         }
         Setting::Log if value != OWN_LOG && value != INHERITED_LOG => bad("own or inherit"),
+        Setting::SignalTtl
+            if !value.is_empty() && value != LEASE && !parse_duration(value).is_ok_and(|nanos| nanos > 0) =>
+        {
+            bad("a duration such as 30s or 10m, lease, or nothing")
+        }
+        Setting::SignalScope if value != STORE_SCOPE && value != SESSION_SCOPE => bad("store or session"),
         Setting::Rules if value.len() > RULES_BYTES_MAX => bad("rules of up to 64 KiB"),
         Setting::Rules => Ok(Rules::parse(value).map(|_| value.to_owned())?),
         _ => Ok(value.to_owned()),
@@ -383,92 +419,4 @@ pub fn parse_size(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fork_inherits_just_what_the_contract_says() {
-        let mut settings = Settings::default();
-        for (setting, value) in
-            [(Setting::Strategy, "manual"), (Setting::Agent, "ann"), (Setting::Keep, "1d"), (Setting::Ttl, "1h")]
-        {
-            settings = settings.with(setting, value);
-        }
-        let fork = settings.for_fork();
-        assert_eq!(fork.strategy(), Strategy::Manual);
-        assert_eq!((&**fork.get(Setting::Agent), &**fork.get(Setting::Ttl)), ("", ""));
-        assert_eq!(fork.duration(Setting::Keep), Some(86_400_000_000_000));
-    }
-
-    #[test]
-    fn rules_restrict_writes_where_they_were_written_and_not_where_they_were_inherited() {
-        let own = Settings::default().with(Setting::Rules, "a text append");
-        let fork = own.for_fork();
-        let written = fork.for_fork().with(Setting::Rules, "a text append");
-        for (settings, binds) in
-            [(&own, true), (&fork, false), (&fork.with(Setting::Keep, "1d"), false), (&written, true)]
-        {
-            let read = Settings::read(&mut Reader::new(&stored(settings))).unwrap();
-            assert_eq!((settings.binding_rules().is_some(), read.binding_rules().is_some()), (binds, binds));
-            assert_eq!(settings.binds_like(&own), binds);
-        }
-        assert!(Settings::default().binding_rules().is_none());
-    }
-
-    fn stored(settings: &Settings) -> Vec<u8> {
-        let mut out = Writer::new();
-        settings.write(&mut out);
-        out.finish()
-    }
-
-    #[test]
-    fn a_stored_value_that_can_not_be_is_damage_and_no_default() {
-        let settings = Settings::default().with(Setting::Strategy, "manual").with(Setting::Quota, "branches=7");
-        let read = Settings::read(&mut Reader::new(&stored(&settings))).unwrap();
-        assert_eq!(stored(&read), stored(&settings));
-        for (setting, value) in
-            [(Setting::Rules, "** best"), (Setting::Strategy, "best"), (Setting::Keep, "x"), (Setting::Language, "xx")]
-        {
-            let bytes = stored(&settings.with(setting, value));
-            let error = Settings::read(&mut Reader::new(&bytes)).err().unwrap();
-            assert_eq!(error, CodecError::Setting(setting.name()));
-        }
-    }
-
-    #[test]
-    fn a_setting_that_was_not_there_yet_has_its_default_and_an_unknown_one_is_refused() {
-        let mut out = Writer::new();
-        out.number(1).byte(Setting::Agent.code()).text("ann");
-        let read = Settings::read(&mut Reader::new(out.as_slice())).unwrap();
-        assert_eq!((&**read.get(Setting::Agent), &**read.get(Setting::Keep)), ("ann", "30d"));
-        let mut out = Writer::new();
-        out.number(1).byte(200).text("x");
-        assert_eq!(Settings::read(&mut Reader::new(out.as_slice())).err(), Some(CodecError::Code(200)));
-        assert_eq!(Setting::from_code(0), Err(CodecError::Code(0)));
-        for setting in Setting::ALL {
-            assert_eq!(Setting::from_code(setting.code()), Ok(setting));
-        }
-    }
-
-    #[test]
-    fn bad_values_are_refused_with_what_to_write() {
-        for (setting, value) in [
-            (Setting::Strategy, "best"),
-            (Setting::Dim, "0"),
-            (Setting::Dim, "65537"),
-            (Setting::Metric, "hamming"),
-            (Setting::Agent, &"a".repeat(201)),
-            (Setting::Ttl, "soon"),
-            (Setting::Ttl, "0s"),
-            (Setting::Keep, "-1d"),
-            (Setting::ScratchSize, "many"),
-            (Setting::ScratchSize, "1025M"),
-            (Setting::Quota, "rows=7"),
-            (Setting::Gate, "approval 2"),
-        ] {
-            assert!(check(setting, value).unwrap_err().advice().hint.starts_with("write "), "{}", setting.name());
-        }
-        assert_eq!(check(Setting::Ttl, "7d\n").unwrap(), "7d");
-        assert_eq!(parse_size("64M"), Some(64 << 20));
-    }
-}
+mod tests;

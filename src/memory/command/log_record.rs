@@ -92,6 +92,17 @@ pub enum Command {
     Refuse(BranchId, Arc<str>),
     /// Earlier states of all branches went, since the disk was full; each root branch is told.
     KeptDropped(BranchId),
+    /// Nobody holds the lease of a branch any longer.
+    LeaseLost(BranchId),
+    /// A name of an agent below a root branch is nobody's any longer, or barred.
+    AgentName {
+        /// The root branch.
+        root: BranchId,
+        /// The name.
+        name: Arc<str>,
+        /// Whether nobody may use it.
+        bars: bool,
+    },
     /// Files were changed by operations that stand in the journal already; so many paths differ.
     Files(BranchId, u64),
     /// A user is seen for the first time.
@@ -134,6 +145,7 @@ impl Command {
             | Command::ArchiveLog { .. }
             | Command::Files(..)
             | Command::KeptDropped(_)
+            | Command::LeaseLost(_)
             | Command::Purge(..)
             | Command::Rollback(..)
             | Command::RollbackFiles { .. }
@@ -185,6 +197,8 @@ mod code {
     pub const KEPT_DROPPED: u8 = 27;
     pub const APPEND: u8 = 32;
     pub const ARCHIVE_LOG: u8 = 33;
+    pub const LEASE_LOST: u8 = 48;
+    pub const AGENT_NAME: u8 = 49;
 }
 
 impl LogRecord {
@@ -235,6 +249,8 @@ impl Command {
             Command::Resolve { .. } => code::RESOLVE,
             Command::Refuse(..) => code::REFUSE,
             Command::KeptDropped(_) => code::KEPT_DROPPED,
+            Command::LeaseLost(_) => code::LEASE_LOST,
+            Command::AgentName { .. } => code::AGENT_NAME,
             Command::User(_) => code::USER,
             Command::Files(..) => code::FILES,
             Command::RollbackFiles { .. } => code::ROLLBACK_FILES,
@@ -284,7 +300,10 @@ impl Command {
                 outcome.write(*merge, out);
                 out
             }
-            Command::Discard(branch) | Command::KeptDropped(branch) => out.number(branch.0),
+            Command::AgentName { root, name, bars } => out.number(root.0).text(name).byte(u8::from(*bars)),
+            Command::Discard(branch) | Command::KeptDropped(branch) | Command::LeaseLost(branch) => {
+                out.number(branch.0)
+            }
             Command::Uncheckpoint(branch, text)
             | Command::Rename(branch, text)
             | Command::Refuse(branch, text)
@@ -366,14 +385,13 @@ impl Command {
                 Command::Resolve { branch, id, resolution: Resolution::read(input)? }
             }
             code::FILES => Command::Files(branch, input.number()?),
-            code::ROLLBACK_FILES => {
-                let (source, count) = (read_source(input)?, input.length()?);
-                let patterns = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
-                let outcome = Arc::new(RollbackOutcome::read(input)?);
-                Command::RollbackFiles { branch, source, patterns, outcome }
-            }
+            code::ROLLBACK_FILES => read_rollback_of_files(branch, input)?,
             code::REFUSE => Command::Refuse(branch, input.text()?.into()),
             code::KEPT_DROPPED => Command::KeptDropped(branch),
+            code::LEASE_LOST => Command::LeaseLost(branch),
+            code::AGENT_NAME => {
+                Command::AgentName { root: branch, name: input.text()?.into(), bars: input.byte()? == 1 }
+            }
             code::ARCHIVE_LOG => Command::ArchiveLog { owner: branch, totals: SharedLogTotals::read(input)? },
             code::APPEND => {
                 Command::Append { owner: branch, via: BranchId(input.number()?), growth: SharedLogAppend::read(input)? }
@@ -382,6 +400,13 @@ impl Command {
             code => return Err(CodecError::Code(code)),
         })
     }
+}
+
+fn read_rollback_of_files(branch: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    let (source, count) = (read_source(input)?, input.length()?);
+    let patterns = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
+    let outcome = Arc::new(RollbackOutcome::read(input)?);
+    Ok(Command::RollbackFiles { branch, source, patterns, outcome })
 }
 
 fn narrow(number: u64) -> Result<u32, CodecError> {

@@ -80,8 +80,7 @@ impl PreparedCommand {
 
 /// Agent, session and task of who acts in a branch.
 pub(in crate::memory) fn labels(catalog: &Catalog, branch: &Branch, uid: u32) -> [Arc<str>; 3] {
-    let agent = branch.settings.get(Setting::Agent);
-    let agent = if agent.is_empty() { catalog.user(uid) } else { agent.clone() };
+    let agent = catalog.agent(branch, uid);
     [agent, branch.settings.get(Setting::Session).clone(), branch.settings.get(Setting::Task).clone()]
 }
 

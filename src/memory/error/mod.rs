@@ -1,11 +1,13 @@
 //! The errors of the front door: what happened, and how the caller can react.
 
+mod agent;
 mod branch;
 mod embedder;
 mod log;
 mod merge;
 mod purge;
 mod record;
+mod signal;
 mod store;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
@@ -15,12 +17,14 @@ use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
+pub use agent::AgentError;
 pub use branch::{BranchError, SettingError};
 pub use embedder::EmbedderError;
 pub use log::SharedLogError;
 pub use merge::{MergeError, RuleRefusal};
 pub use purge::PurgeError;
 pub use record::RecordError;
+pub use signal::SignalError;
 pub use store::{ClockError, CopyError, LimitError, OpenError};
 
 use crate::branch::{DeltaError, NameError};
@@ -204,6 +208,12 @@ pub enum Error {
     /// Something is not done to a shared log.
     #[error(transparent)]
     Log(#[from] SharedLogError),
+    /// Something is not done to a signal.
+    #[error(transparent)]
+    Signal(#[from] SignalError),
+    /// An agent can't have a name.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
     /// A purge is not done.
     #[error(transparent)]
     Purge(#[from] PurgeError),
@@ -321,6 +331,8 @@ impl Error {
             Error::Setting(error) => error.advice(),
             Error::Merge(error) => error.advice(),
             Error::Log(error) => error.advice(),
+            Error::Signal(error) => error.advice(),
+            Error::Agent(error) => error.advice(),
             Error::Purge(error) => error.advice(),
             Error::Rule(error) => error.advice(),
             Error::Open(error) => error.advice(),

@@ -6,6 +6,7 @@ use crate::merge::files::Rules;
 /// Returns one error of each variant.
 fn samples() -> Vec<Error> {
     let mut all = of_memory();
+    all.extend(of_agents());
     all.extend(of_records().map(Error::from));
     all.extend(of_branches().map(Error::from));
     all.extend(of_merges().map(Error::from));
@@ -82,6 +83,26 @@ fn of_memory() -> Vec<Error> {
         PurgeError::NothingFound(text()).into(),
         PurgeError::NotOwner { branches: text() }.into(),
         PurgeError::Running.into(),
+    ]
+}
+
+fn of_agents() -> Vec<Error> {
+    vec![
+        SignalError::Key(text()).into(),
+        SignalError::TooLong(1).into(),
+        SignalError::Exists(text()).into(),
+        SignalError::Missing(text()).into(),
+        SignalError::Ended(text()).into(),
+        SignalError::NotOwner { uid: 1, path: text() }.into(),
+        SignalError::OfAgent { key: text(), agent: text(), other: text() }.into(),
+        SignalError::NoLease(text()).into(),
+        SignalError::Lifetime(text()).into(),
+        SignalError::EventsDropped(1).into(),
+        AgentError::Taken(text()).into(),
+        AgentError::Barred { name: text(), uid: 1 }.into(),
+        AgentError::TooMany(1).into(),
+        AgentError::Unknown(text()).into(),
+        AgentError::NotRoot(text()).into(),
     ]
 }
 
@@ -180,17 +201,22 @@ fn of_limits() -> [LimitError; 8] {
 
 /// Programs and the tables of errnos and exit codes go by these pairs: a change of one breaks what people wrote.
 const CODES: &str = "\
+agent_barred NotPermitted
+agent_taken NotPermitted
+agents_signal NotPermitted
 append_rule NotPermitted
 archived NotFound
 bad_document Invalid
 bad_entry Invalid
 bad_item Invalid
+bad_lifetime Invalid
 bad_name Invalid
 bad_pattern Invalid
 bad_question Invalid
 bad_rules Invalid
 bad_scope Invalid
 bad_setting Invalid
+bad_signal_key Invalid
 beyond_the_log Invalid
 branch_moves Busy
 busy Busy
@@ -204,6 +230,7 @@ disk Io
 embedder_missing Busy
 empty_record Invalid
 entry_too_long TooLarge
+events_dropped Gone
 exists Exists
 fixed Busy
 folder_in_the_way Invalid
@@ -228,15 +255,19 @@ newer_format Unsupported
 no_conflict NotFound
 no_embedder Unsupported
 no_id Invalid
+no_lease Invalid
 no_parent Invalid
+no_such_agent NotFound
 no_such_branch NotFound
 no_such_checkpoint NotFound
 no_such_entry NotFound
 no_such_hash NotFound
 no_such_log NotFound
 no_such_record NotFound
+no_such_signal NotFound
 no_such_state NotFound
 no_such_store NotFound
+not_a_root_branch Invalid
 not_a_store Invalid
 not_branch_owner Denied
 not_finite Invalid
@@ -258,9 +289,13 @@ purge_running Busy
 quota Quota
 read_only ReadOnly
 root_name Invalid
+signal_ended Gone
+signal_exists Exists
+signal_too_long TooLarge
 timeout Timeout
 too_large TooLarge
 too_large_to_show TooLarge
+too_many_agents Quota
 too_many_changes Invalid
 too_many_entries Invalid
 too_many_names TooLarge

@@ -72,7 +72,13 @@ pub struct LineLengths {
 pub fn tells_parent(entry: &Entry) -> bool {
     let of_child = matches!(
         entry.op,
-        EntryOp::Fork | EntryOp::Merge | EntryOp::Promote | EntryOp::Discard | EntryOp::Rename | EntryOp::Refuse
+        EntryOp::Fork
+            | EntryOp::Merge
+            | EntryOp::Promote
+            | EntryOp::Discard
+            | EntryOp::Rename
+            | EntryOp::Refuse
+            | EntryOp::LeaseLost
     );
     entry.parent_id != 0 && of_child
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::compact::CompactionPolicy;
 use super::relocations::Compaction;
 use crate::memory::catalog::settings::Setting;
-use crate::memory::catalog::{Branch, BranchId, Catalog};
+use crate::memory::catalog::{Branch, BranchId, Catalog, LeaseState};
 use crate::memory::command::log_record::Command;
 use crate::memory::storage::manifest::Stored;
 use crate::memory::{Actor, BranchError, BranchEvent, Error, KEPT_DROPPED, Kind, LimitError, Memory};
@@ -235,7 +235,13 @@ struct Age {
 
 impl Age {
     fn expires(&self, branch: &Branch) -> bool {
-        let age = self.now.0 - branch.changed.0;
+        // Who works there may not have written for long.
+        let idle_since = match branch.lease {
+            LeaseState::Free => branch.changed,
+            LeaseState::Held => return false,
+            LeaseState::Lost(time) => branch.changed.max(time),
+        };
+        let age = self.now.0 - idle_since.0;
         let least = i64::try_from(self.least.as_nanos()).unwrap_or(i64::MAX);
         branch.parent.is_some() && branch.settings.duration(Setting::Ttl).is_some_and(|ttl| age >= ttl) && age >= least
     }

@@ -15,6 +15,7 @@ pub mod relocations;
 pub mod retain;
 pub mod scrub;
 pub mod seal;
+pub mod signal_expiry;
 pub mod unfinished;
 pub mod usage;
 
@@ -27,6 +28,7 @@ pub(in crate::memory) struct Maintenance {
     pub file_indexer: file_indexer::FileIndexer,
     pub embedding: embedding::Embedding,
     pub scrubber: scrub::Scrubber,
+    pub signal_expiry: signal_expiry::SignalExpiry,
     pub expiry: expiry::Expiry,
     pub retained: usage::RetainedBytes,
     pub purge: purge::PurgeState,

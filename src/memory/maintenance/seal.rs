@@ -482,6 +482,7 @@ impl Drop for Memory {
         self.maintenance.file_indexer.stop();
         self.maintenance.embedding.stop();
         self.maintenance.scrubber.stop();
+        self.maintenance.signal_expiry.stop();
     }
 }
 

@@ -331,8 +331,7 @@ impl VersionBuilder {
     fn new(memory: &Memory, who: &Actor, id: BranchId) -> Result<VersionBuilder, Error> {
         let catalog = memory.catalog().clone();
         let branch = catalog.branch(id)?;
-        let agent = branch.settings.get(Setting::Agent);
-        let agent = if agent.is_empty() { catalog.user(who.uid) } else { agent.clone() };
+        let agent = catalog.agent(branch, who.uid);
         let session = branch.settings.get(Setting::Session).clone();
         let (now, branch, task) = (memory.now(), branch.path.clone(), branch.settings.get(Setting::Task).clone());
         let (uid, vector_stale) = (who.uid, false);

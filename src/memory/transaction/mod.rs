@@ -2,6 +2,7 @@
 //!
 //! `prepare` applies the rules, `transact` appends; `commit`, `write` and `files` are what callers use.
 
+mod agents;
 mod archive_log;
 pub mod batch;
 pub mod bulk;
@@ -10,8 +11,11 @@ mod commit;
 pub mod contents;
 mod corrections;
 pub mod files;
+pub mod leases;
 pub mod prepare;
+pub mod shared_events;
 pub mod shared_log;
+pub mod signals;
 pub mod transact;
 pub mod write;
 pub mod writer;

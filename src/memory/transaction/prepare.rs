@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use super::agents::prepare_agent_name;
 use super::archive_log;
 use super::bulk::Bulk;
 use super::shared_log;
 use crate::branch::{BranchVersion, check_name, check_record_id};
 use crate::lineage::{Counts, Detail, EntryOp, Side};
+use crate::memory::catalog::LeaseState;
+use crate::memory::catalog::agents::AgentHolder;
 use crate::memory::catalog::settings::{Setting, Settings, parse_duration};
 use crate::memory::catalog::{
     Branch, BranchId, Catalog, CatalogChange, Checkpoint, EmbedderRecord, LineageStart, Resolution, StateSource, given,
@@ -119,6 +122,11 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
             Ok(prepared)
         }
         Command::Embedder(branch, value) => embedder(catalog, log_record, catalog.branch(*branch)?, value),
+        Command::AgentName { root, name, bars } => prepare_agent_name(context, log_record, *root, name, *bars),
+        Command::LeaseLost(branch) => {
+            let lost = CatalogChange::Lease(*branch, LeaseState::Lost(log_record.time));
+            Ok(about(catalog, log_record, catalog.branch(*branch)?, EntryOp::LeaseLost).step(lost))
+        }
         Command::KeptDropped(branch) => Ok(about(catalog, log_record, catalog.branch(*branch)?, EntryOp::KeptDropped)),
         Command::Refuse(branch, reason) => Ok(refuse(catalog, log_record, catalog.branch(*branch)?, reason)),
     }
@@ -191,7 +199,14 @@ fn mode(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, bits: u32) -
 fn owner(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, uid: u32) -> PreparedCommand {
     let detail = Detail { text: Some(uid.to_string().into()), ..Detail::default() };
     let prepared = about(catalog, log_record, branch, EntryOp::Owner).with_detail(detail);
-    prepared.step(CatalogChange::Owner(branch.id, uid))
+    let prepared = prepared.step(CatalogChange::Owner(branch.id, uid));
+    // The name of its agent goes with its settings.
+    let agent = branch.settings.get(Setting::Agent);
+    let holder = catalog.branches.get(&branch.root).and_then(|root| root.agents.get(agent));
+    if holder == Some(&AgentHolder::User(branch.uid)) {
+        return prepared.step(CatalogChange::Agent(branch.root, agent.clone(), Some(AgentHolder::User(uid))));
+    }
+    prepared
 }
 
 fn user(log_record: &LogRecord, name: &Arc<str>) -> PreparedCommand {
@@ -390,7 +405,12 @@ fn config(
     }
     let detail = Detail { label: Some(setting.name().into()), text: Some(value.clone()), ..Detail::default() };
     let prepared = about(catalog, log_record, branch, EntryOp::Config).with_detail(detail);
-    Ok(prepared.step(CatalogChange::Set(target.id, setting, value)))
+    let is_new_agent =
+        setting == Setting::Agent && !value.is_empty() && !catalog.branch(branch.root)?.agents.contains_key(&*value);
+    let prepared = prepared.step(CatalogChange::Set(target.id, setting, value.clone()));
+    // Whoever uses a name first has it.
+    let holder = CatalogChange::Agent(branch.root, value, Some(AgentHolder::User(branch.uid)));
+    Ok(if is_new_agent { prepared.step(holder) } else { prepared })
 }
 
 fn refuse(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, reason: &Arc<str>) -> PreparedCommand {

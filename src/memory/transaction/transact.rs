@@ -129,6 +129,8 @@ impl LogTail {
         let kind: &[u8] = match kind {
             Kind::Content => b"content",
             Kind::Cursor => b"cursor",
+            Kind::Signals => b"signals",
+            Kind::Lease => b"lease",
             _ => b"edit",
         };
         self.mac.code(&self.link, &[&[kind], parts].concat())
@@ -267,12 +269,16 @@ impl Memory {
         }
         let (branch, what) = (prepared.branch, prepared.op.name());
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
+        let context = self.shared_event_context(&log_record.command);
         let was = {
             let catalog = self.catalog();
             let is = |id: BranchId| catalog.branches.get(&id).cloned();
             [Some(branch), parent].into_iter().flatten().filter_map(is).collect()
         };
         let (signed, files) = self.apply(log_tail, prepared, signed);
+        if let Some(context) = context {
+            self.note_shared_events(&context, &log_record.command, &signed);
+        }
         Ok((signed, BranchEvent { branch, parent, what, files, was }))
     }
 
@@ -353,6 +359,7 @@ impl Memory {
         self.merging.refused.lock().remove(&branch);
         self.maintenance.expiry.forget(branch);
         self.documents.lock().forget(branch);
+        self.events.forget(branch);
         self.file_views.retain(|view| view.branch() != branch);
         self.merging.acks.forget_branch(branch);
         self.merging.planner.forget(branch);
@@ -368,10 +375,12 @@ impl Memory {
     /// Writes a signed end and takes nothing more. Calling it again does nothing.
     pub fn close(&self) -> Result<(), Error> {
         self.stop_indexer();
+        self.maintenance.signal_expiry.stop();
         self.stop_file_indexer();
         self.maintenance.embedding.stop();
         self.stop_maintenance();
         if !self.is_read_only() {
+            self.lose_all_leases();
             self.commit_all_pending()?;
             self.seal_to_close()?;
         }

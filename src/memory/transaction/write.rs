@@ -259,7 +259,13 @@ impl Memory {
         }
         // Rules take a while to parse, so not under the lock.
         let value = settings::check(setting, value)?;
-        let command = || Ok(Command::Config(branch, setting, value.as_str().into()));
+        let command = || {
+            if setting == Setting::Agent && !value.is_empty() {
+                let catalog = self.catalog();
+                catalog.check_agent(catalog.branch(branch)?, &value)?;
+            }
+            Ok(Command::Config(branch, setting, value.as_str().into()))
+        };
         let shortens = {
             let catalog = self.catalog();
             let before = catalog.branch(branch)?.settings.duration(setting).unwrap_or(i64::MAX);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::status::LeaseStatus;
 use crate::branch::{BranchVersion, differences};
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{Branch, BranchId, Catalog};
@@ -30,6 +31,7 @@ struct BranchLine<'a> {
     own_edits: u64,
     ahead: u64,
     behind: u64,
+    lease: LeaseStatus,
 }
 
 /// Counts what differs between two states; children forked at one moment share the work.
@@ -80,7 +82,7 @@ impl Memory {
         while let Some(child) = left.pop() {
             let modified = child.changed.to_string();
             if enters(child.id) {
-                line(&catalog, child, &mut counts, modified, &mut lines)?;
+                line((&catalog, child), LeaseStatus::of(self, child.id), &mut counts, modified, &mut lines)?;
                 left.extend(children(&catalog, child));
             } else {
                 push(&ClosedLine { name: &child.path, owner: child.uid, modified }, &mut lines);
@@ -99,8 +101,8 @@ fn children<'a>(catalog: &'a Catalog, branch: &Branch) -> Vec<&'a Branch> {
 }
 
 fn line(
-    catalog: &Catalog,
-    branch: &Branch,
+    (catalog, branch): (&Catalog, &Branch),
+    lease: LeaseStatus,
     counts: &mut ChangeCounts,
     modified: String,
     lines: &mut Vec<u8>,
@@ -116,6 +118,7 @@ fn line(
         own_edits: ahead,
         ahead,
         behind: counts.between(&branch.base, &catalog.parent(branch)?.state)?,
+        lease,
     };
     push(&line, lines);
     Ok(())

@@ -9,5 +9,6 @@ pub mod file_search;
 pub mod look;
 pub mod readme;
 pub mod shared_log;
+mod signals;
 pub mod snapshot;
 pub mod status;

@@ -95,12 +95,14 @@ const USE: &str = r#"    ls vectors                                         all 
     echo pull > ctl                                    take over what the parent has now
     echo 'the tea is ordered' > shared/log/append      tell all branches
     cat shared/log/unread; cat shared/log/last/5       what others told; write the last id read to shared/log/cursor
+    echo done > shared/signals/tea                     show all a value; rm it, or set config/signal_ttl
+    until cat shared/signals/tea; do sleep 1; done     wait for it
     tail -n 5 events.jsonl                             what happened here
     cat branches.jsonl                                 who else is here
 
-`vectors/ID.json` also takes {"text":"…","metadata":{…},"vector":[…]}; a key that is left out keeps its value. `ingest` takes such lines with
-an "id", all or none. `query` takes {"text":"…","k":20,"filter":{…}}. `at/-2h/` is all this two hours ago. `scratch/` is RAM. `status`,
-`lineage` and `conflicts` say more; `config/` has settings. When a write fails, `tail -n 1 errors` says why and what to do.
+`vectors/ID.json` also takes {"text":"…","metadata":{…},"vector":[…]}; a key that is left out stays. `ingest` takes such lines with
+an "id", all or none. `query` takes {"text":"…","k":20,"filter":{…}}. `at/-2h/` is all this two hours ago. `scratch/` is RAM.
+`config/` has settings. When a write fails, `tail -n 1 errors` says why and what to do.
 "#;
 
 #[cfg(test)]

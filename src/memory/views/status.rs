@@ -7,7 +7,7 @@ use super::document::Document;
 use crate::memory::admission::reserve::ReserveFill;
 use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::settings::Setting;
-use crate::memory::catalog::{Branch, Catalog, View};
+use crate::memory::catalog::{Branch, BranchId, Catalog, View};
 use crate::memory::maintenance::scrub::ScrubProgress;
 use crate::memory::{Error, Memory};
 
@@ -52,12 +52,26 @@ struct Status<'a> {
     embedder: Value,
     scrub: ScrubProgress,
     reserve: ReserveFill,
-    lease: Option<&'a str>,
+    lease: LeaseStatus,
     temporaries: usize,
     last_error: Option<Value>,
     kept_since: Option<String>,
     bytes_kept: u64,
     clock: &'static str,
+}
+
+/// Whether somebody holds the lease, and since when.
+#[derive(Serialize)]
+pub(super) struct LeaseStatus {
+    held: bool,
+    since: Option<String>,
+}
+
+impl LeaseStatus {
+    pub fn of(memory: &Memory, branch: BranchId) -> LeaseStatus {
+        let since = memory.lease_since(branch);
+        LeaseStatus { held: since.is_some(), since: since.map(|since| since.to_string()) }
+    }
 }
 
 /// How far the records are indexed.
@@ -136,7 +150,7 @@ pub(in crate::memory) fn render(
         embedder: memory.embedding_of(catalog, branch)?.to_json(),
         scrub: memory.maintenance.scrubber.progress(),
         reserve: memory.admission.room.reserve.filled(),
-        lease: None,
+        lease: LeaseStatus::of(memory, branch.id),
         temporaries: 0,
         last_error: None,
         kept_since: kept_since(catalog, branch)?,

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Map {
     /// For each room those that it may use.
     pub rooms: Edges,
-    /// For each outside crate the one room that names it.
-    pub crates: BTreeMap<String, String>,
+    /// For each outside crate the rooms that name it.
+    pub crates: BTreeMap<String, Vec<String>>,
     /// What only some files and folders may use.
     pub limits: Vec<Limit>,
 }
@@ -34,7 +34,7 @@ pub fn read(page: &str) -> Result<Map, String> {
     };
     Ok(Map {
         rooms: table(page, "module")?.into_iter().map(|[room, uses_of, _]| (room, uses(&uses_of))).collect(),
-        crates: table(page, "crate")?.into_iter().map(|[name, room, _]| (name, room)).collect(),
+        crates: table(page, "crate")?.into_iter().map(|[name, rooms, _]| (name, list(&rooms))).collect(),
         limits: table(page, "only some may use")?
             .into_iter()
             .map(|[words, places, _]| Limit { words: list(&words), places: list(&places) })
@@ -88,7 +88,7 @@ text | module
         let map = read(PAGE).unwrap();
         assert_eq!(map.rooms["a"], BTreeSet::from(["b".to_owned(), "c".to_owned()]));
         assert!(map.rooms["b"].is_empty() && map.rooms.len() == 2);
-        assert_eq!(map.crates["k"], "a");
+        assert_eq!(map.crates["k"], ["a"]);
         let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
         assert_eq!(map.limits, [Limit { words: owned(["p!", "std::fs"]), places: owned(["b/x.rs", "a/"]) }]);
     }

@@ -58,7 +58,8 @@ pub fn climbs(sources: &[Source]) -> Vec<String> {
 pub fn strange_rows(sources: &[Source], map: &Map) -> Vec<String> {
     let rooms: BTreeSet<&str> = sources.iter().filter_map(Source::room).collect();
     let rows: BTreeSet<&str> = map.rooms.keys().map(String::as_str).collect();
-    let used = map.rooms.values().flatten().map(String::as_str).chain(map.crates.values().map(String::as_str));
+    let used =
+        map.rooms.values().flatten().map(String::as_str).chain(map.crates.values().flatten().map(String::as_str));
     let mut found: Vec<String> =
         rooms.difference(&rows).map(|room| format!("{room} has no row in the table")).collect();
     found.extend(rows.difference(&rooms).map(|row| format!("the table's row {row} is no room")));
@@ -172,15 +173,16 @@ pub fn used_elsewhere(sources: &[Source], limit: &Limit) -> Vec<String> {
     found
 }
 
-/// A crate that one room was made for is named there alone.
+/// A crate that some rooms were made for is named there alone.
 pub fn crates_elsewhere(sources: &[Source], map: &Map) -> Vec<String> {
     let mut found = Vec::new();
-    for (name, home) in &map.crates {
-        let unreferenced = sources.iter().filter(|file| file.room() != Some(home.as_str()));
+    for (name, homes) in &map.crates {
+        let is_home = |room: &str| homes.iter().any(|home| home == room);
+        let unreferenced = sources.iter().filter(|file| !file.room().is_some_and(is_home));
         found.extend(
             unreferenced
                 .filter(|file| !named_below(&file.code, name).is_empty())
-                .map(|file| format!("{} names the crate {name}, and only {home} does", file.path)),
+                .map(|file| format!("{} names the crate {name}, and only {} does", file.path, homes.join(", "))),
         );
     }
     found

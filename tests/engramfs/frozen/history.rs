@@ -112,6 +112,7 @@ pub fn run(memory: &Memory, seal: impl Fn(&Memory)) {
     merges(memory, main, child);
     settings(memory, main);
     logs(memory, main);
+    blackboard(memory, main);
     memory.create_root(&who(), "notes").unwrap();
     memory.fork(&who(), main, "alive", None).unwrap();
     write(memory, main, "pending.md", "in no entry yet\n");
@@ -264,6 +265,30 @@ fn logs(memory: &Memory, main: BranchId) {
     memory.discard(&who(), case).unwrap();
     memory.archive_log(&who(), main, 70).unwrap();
     memory.commit_with_cursor(&who(), main, vec![record("read", 1)], 100).unwrap();
+}
+
+/// Signals of all kinds, a lease that was lost and one that is held, names of agents.
+fn blackboard(memory: &Memory, main: BranchId) {
+    let lease = memory.hold_lease(&who(), main).unwrap();
+    let key = |text: &str| Arc::<str>::from(text);
+    for (name, lifetime) in [("stays", ""), ("ends", "1h"), ("lease", "lease"), ("goes", "")] {
+        let signal = memory.claim_signal(&who(), main, &key(name), 0o640).unwrap();
+        let id = (&key(name), signal.created);
+        memory.write_signal(&who(), main, id, b"value").unwrap();
+        memory.set_signal_lifetime(&who(), main, id, lifetime).unwrap();
+    }
+    memory.remove_signal(&who(), main, &key("goes")).unwrap();
+    memory.rename_signal(&who(), main, (&key("ends"), &key("ended")), true).unwrap();
+    let before = memory.version();
+    drop(lease);
+    while memory.version() == before {
+        std::thread::yield_now();
+    }
+    // It is held when the process ends.
+    std::mem::forget(memory.hold_lease(&who(), main).unwrap());
+    memory.set_agent_name(&who(), main, "rogue", true).unwrap();
+    memory.set_agent_name(&who(), main, "rogue", false).unwrap();
+    memory.set_agent_name(&who(), main, "barred", true).unwrap();
 }
 
 fn settings(memory: &Memory, main: BranchId) {

@@ -33,6 +33,8 @@ mod savers;
 mod scratch;
 /// The log that all branches share.
 mod shared_log;
+mod signals;
+mod swarm;
 /// Editors, archivers and copiers.
 mod tools;
 /// Several uids on one mount.

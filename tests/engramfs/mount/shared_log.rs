@@ -23,7 +23,7 @@ fn an_agent_writes_reads_and_remembers_how_far_with_echo_and_cat() {
     let mount = Mounted::new();
     mount.sh("mkdir main/branches/a; cd main/branches/a/shared/log; echo 'the pump is broken' > append
               printf '%s\\n' '{\"text\":\"ordered a new one\",\"kind\":\"order\"}' 'it comes on Monday' > append");
-    assert_eq!(names(mount.at("main/shared")), ["log"]);
+    assert_eq!(names(mount.at("main/shared")), ["events.jsonl", "log", "signals"]);
     assert_eq!(
         names(mount.at("main/shared/log")),
         ["after", "append", "closed", "cursor", "entries.jsonl", "last", "unread"]

@@ -63,6 +63,10 @@ fn every_command_reads_back() {
     round_trip(Command::Resolve { branch, id: name.clone(), resolution });
     round_trip(Command::Refuse(branch, name.clone()));
     round_trip(Command::KeptDropped(branch));
+    round_trip(Command::LeaseLost(branch));
+    for bars in [false, true] {
+        round_trip(Command::AgentName { root: branch, name: "a".into(), bars });
+    }
     let totals = SharedLogTotals { entries: 7, bytes: 900, archived: 3, archived_bytes: 400 };
     round_trip(Command::ArchiveLog { owner: branch, totals });
     let content = RecordContent { vector: Some([1.0, 2.0].into()), text: Some("done".into()), metadata: "{}".into() };
@@ -109,12 +113,14 @@ fn the_format_says_which_codes_there_are() {
         (code::KEPT_DROPPED, "kept_dropped"),
         (code::APPEND, "append"),
         (code::ARCHIVE_LOG, "archive of a log"),
+        (code::LEASE_LOST, "lease lost"),
+        (code::AGENT_NAME, "name of an agent"),
     ];
     assert_eq!(table("Log records"), used.map(|(code, name)| (code, name.to_owned())).into());
     let settings = Setting::ALL.map(|setting| (setting.code(), setting.name().to_owned()));
     assert_eq!(list("Log records", "Settings"), settings.into());
     // Codes of what is coming are free.
-    assert!(used.iter().all(|(code, _)| !(34..96).contains(code)));
+    assert!(used.iter().all(|(code, _)| ![34..48, 51..96].iter().any(|free| free.contains(code))));
 }
 
 #[test]

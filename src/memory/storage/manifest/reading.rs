@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::{ManifestFiles, ManifestPart, Stored};
 use crate::branch::{BranchVersion, WrittenStates};
+use crate::memory::catalog::agents::AgentHolder;
 use crate::memory::catalog::settings::Settings;
 use crate::memory::catalog::shared_log::{SharedLogCursor, SharedLogTotals};
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, EndedBranch, Resolution};
+use crate::memory::catalog::signals::Signal;
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, EndedBranch, LeaseState, Resolution};
 use crate::memory::storage::trees::StoredTree;
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
 use crate::workspace::{Transfers, Tree};
@@ -61,12 +63,15 @@ struct ManifestRow {
     cursor: SharedLogCursor,
     log: u64,
     log_totals: Option<SharedLogTotals>,
+    lease: LeaseState,
     state: StateRef,
     base: StateRef,
     settings: Settings,
     checkpoints: BTreeMap<Arc<str>, CheckpointRow>,
     resolutions: BTreeMap<Arc<str>, Resolution>,
     closed_logs: BTreeMap<Arc<str>, u64>,
+    signals: BTreeMap<Arc<str>, Arc<Signal>>,
+    agents: BTreeMap<Arc<str>, AgentHolder>,
 }
 
 impl PartReading {
@@ -216,6 +221,7 @@ impl ManifestRow {
         (self.stamp, self.state_entry, self.vectors_fixed) = (input.number()?, input.number()?, input.byte()? == 1);
         (self.cursor, self.log) = (SharedLogCursor::read(input)?, input.number()?);
         self.log_totals = if input.byte()? == 1 { Some(SharedLogTotals::read(input)?) } else { None };
+        self.lease = LeaseState::read(input)?;
         (self.state, self.base) = (state_ref(input)?, state_ref(input)?);
         self.settings = nth(settings, input.number()?)?.clone();
         let text = |input: &mut Reader<'_>| Ok(input.text()?.into());
@@ -226,7 +232,9 @@ impl ManifestRow {
         };
         changes(input, &mut self.checkpoints, text, checkpoint)?;
         changes(input, &mut self.resolutions, text, Resolution::read)?;
-        changes(input, &mut self.closed_logs, text, |input| input.number())
+        changes(input, &mut self.closed_logs, text, |input| input.number())?;
+        changes(input, &mut self.signals, text, |input| Signal::read(input).map(Arc::new))?;
+        changes(input, &mut self.agents, text, AgentHolder::read)
     }
 
     /// Returns the branch, without what follows from all of them.
@@ -252,6 +260,9 @@ impl ManifestRow {
             log_totals: self.log_totals,
             closed_logs: self.closed_logs.into_iter().map(|(name, log)| (name, BranchId(log))).collect(),
             cursor: self.cursor,
+            lease: self.lease,
+            agents: self.agents.into_iter().collect(),
+            signals: self.signals.into_iter().collect(),
             state: states.state(self.state)?,
             base: states.state(self.base)?,
             settings: self.settings,

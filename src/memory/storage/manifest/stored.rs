@@ -275,12 +275,13 @@ impl Stored {
         out.byte(u8::from(new.vectors_fixed));
         new.cursor.write(out).number(new.log.map_or(0, |log| log.0)).byte(u8::from(new.log_totals.is_some()));
         new.log_totals.inspect(|totals| _ = totals.write(out));
+        new.lease.write(out);
         self.write_state(out, &new.state, trees)?;
         self.write_state(out, &new.base, trees)?;
         let mut settings = Writer::new();
         new.settings.write(&mut settings);
         out.number(self.settings.number(settings.as_slice()));
-        let (checkpoints, resolutions, closed_logs) = Default::default();
+        let (checkpoints, resolutions, closed_logs, signals, agents) = Default::default();
         changes(
             out,
             old.map_or(&checkpoints, |old| &old.checkpoints),
@@ -311,6 +312,26 @@ impl Stored {
             |out, name| _ = out.text(name),
             |out, log| {
                 out.number(log.0);
+                Ok(())
+            },
+        )?;
+        changes(
+            out,
+            old.map_or(&signals, |old| &old.signals),
+            &new.signals,
+            |out, key| _ = out.text(key),
+            |out, signal| {
+                signal.write(out);
+                Ok(())
+            },
+        )?;
+        changes(
+            out,
+            old.map_or(&agents, |old| &old.agents),
+            &new.agents,
+            |out, name| _ = out.text(name),
+            |out, holder| {
+                holder.write(out);
                 Ok(())
             },
         )

@@ -13,7 +13,7 @@ fn map() -> Map {
     let edges = |room: &str, uses: &[&str]| (room.to_owned(), uses.iter().map(|name| (*name).to_owned()).collect());
     Map {
         rooms: Edges::from([edges("a", &["b"]), edges("b", &[])]),
-        crates: BTreeMap::from([("k".to_owned(), "a".to_owned())]),
+        crates: BTreeMap::from([("k".to_owned(), vec!["a".to_owned()])]),
         limits: Vec::new(),
     }
 }

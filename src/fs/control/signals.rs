@@ -1,0 +1,138 @@
+//! `shared/signals/`: small files by key, which a mount of any branch with the same shared log shows.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use crate::fs::attr::{Attr, AttrChanges};
+use crate::fs::errno::{Errno, Failure};
+use crate::fs::mount_context::{MountContext, OpenContext};
+use crate::fs::node::{FsNode, SharedNode};
+use crate::fs::open_flags::OpenFlags;
+use crate::fs::refusal::ShapeRefusal;
+use crate::memory::{Error, Signal, SignalError, Time, View};
+
+/// A signal by its key and by when that was claimed.
+type SignalId<'a> = (&'a Arc<str>, Time);
+
+/// What all its extended attributes begin with.
+const PREFIX: &str = "user.engramfs.";
+const PUBLISHER: &str = "publisher";
+const UID: &str = "uid";
+const SESSION: &str = "session";
+const TTL: &str = "ttl";
+
+fn key_of(name: &OsStr) -> Result<Arc<str>, Failure> {
+    Ok(name.to_str().ok_or(ShapeRefusal::NameNotUtf8)?.into())
+}
+
+/// What any file system answers has no reason beside its number.
+fn plain(error: Error) -> Failure {
+    match error {
+        Error::Signal(SignalError::Exists(_)) => Errno::EEXIST.into(),
+        Error::Signal(SignalError::Missing(_)) => Errno::ENOENT.into(),
+        error => error.into(),
+    }
+}
+
+/// Returns a signal, where it is still the one that was looked up.
+fn find(mount: &MountContext, view: &View, (key, created): SignalId<'_>) -> Result<Arc<Signal>, Failure> {
+    let signal = mount.memory.signal(view.branch(), key)?;
+    Ok(signal.filter(|signal| signal.created == created).ok_or(Errno::ENOENT)?)
+}
+
+impl OpenContext {
+    /// Returns a signal, where it is still the one that was looked up.
+    pub fn signal(&self, key: &Arc<str>, created: Time) -> Result<Arc<Signal>, Failure> {
+        find(&self.mount, &self.view, (key, created))
+    }
+}
+
+/// Claims a key, or returns the signal that has it; EEXIST where the caller wants no other than a new one.
+pub(super) fn create(place: &OpenContext, name: &OsStr, mode: u32, flags: OpenFlags) -> Result<FsNode, Failure> {
+    place.check_writable()?;
+    place.check_entered()?;
+    let key = key_of(name)?;
+    loop {
+        match place.memory().claim_signal(&place.actor(), place.branch(), &key, mode) {
+            Ok(signal) => return Ok(FsNode::Signal(place.view.clone(), key, signal.created)),
+            Err(Error::Signal(SignalError::Exists(_))) if !flags.exclusive => {}
+            Err(error) => return Err(plain(error)),
+        }
+        // It may have ended since.
+        if let Some(signal) = place.memory().signal(place.branch(), &key)? {
+            return Ok(FsNode::Signal(place.view.clone(), key, signal.created));
+        }
+    }
+}
+
+/// Removes a signal.
+pub(super) fn unlink(place: &OpenContext, name: &OsStr) -> Result<(), Failure> {
+    place.check_writable()?;
+    place.memory().remove_signal(&place.actor(), place.branch(), &key_of(name)?).map_err(plain)
+}
+
+/// Gives a signal another key.
+pub(super) fn rename(place: &OpenContext, from: &Arc<str>, to: &OsStr, no_replace: bool) -> Result<(), Failure> {
+    place.check_writable()?;
+    let keys = (from, &key_of(to)?);
+    place.memory().rename_signal(&place.actor(), place.branch(), keys, !no_replace).map_err(plain)
+}
+
+/// Returns the attributes of a signal.
+pub(super) fn attr(mount: &MountContext, base: Attr, view: &View, id: SignalId<'_>) -> Result<Attr, Failure> {
+    let signal = find(mount, view, id)?;
+    let (uid, gid) = (signal.owner, mount.user(signal.owner).gid);
+    Ok(Attr { mode: signal.mode, uid, gid, ..base.sized(signal.value.len() as u64).dated(signal.written) })
+}
+
+/// Returns the attributes of `signals/`, which belongs to the owner of the branch whose shared log it is: who may remove any
+/// signal.
+pub(super) fn folder_attr(mount: &MountContext, view: &View, base: Attr) -> Result<Attr, Failure> {
+    let owner = mount.memory.info(mount.memory.shared_log(view.branch())?.owner)?;
+    Ok(Attr { mode: SharedNode::Signals.mode(), uid: owner.uid, gid: mount.user(owner.uid).gid, ..base })
+}
+
+/// Changes permission bits; a signal keeps its owner.
+pub(super) fn set_rights(place: &OpenContext, id: SignalId<'_>, changes: AttrChanges) -> Result<(), Failure> {
+    let signal = find(&place.mount, &place.view, id)?;
+    let gid = place.mount.user(signal.owner).gid;
+    if changes.uid.is_some_and(|uid| uid != signal.owner) || changes.gid.is_some_and(|wanted| wanted != gid) {
+        return Err(ShapeRefusal::FixedAttributes.into());
+    }
+    match changes.mode.filter(|mode| mode & 0o777 != signal.mode) {
+        Some(mode) => Ok(place.memory().set_signal_mode(&place.actor(), place.branch(), id, mode)?),
+        None => Ok(()),
+    }
+}
+
+/// Returns an extended attribute of a signal.
+pub(super) fn xattr(mount: &MountContext, view: &View, id: SignalId<'_>, name: &OsStr) -> Result<Vec<u8>, Failure> {
+    let signal = find(mount, view, id)?;
+    let value = match name.to_str().and_then(|name| name.strip_prefix(PREFIX)) {
+        Some(PUBLISHER) => signal.publisher.agent.to_string(),
+        Some(UID) => signal.publisher.uid.to_string(),
+        Some(SESSION) => signal.publisher.session.to_string(),
+        Some(TTL) => signal.lifetime_text(),
+        _ => return Err(Errno::ENODATA.into()),
+    };
+    Ok(value.into_bytes())
+}
+
+/// Returns the names of all extended attributes, each with a NUL behind it.
+pub(super) fn xattr_names() -> Vec<u8> {
+    [PUBLISHER, UID, SESSION, TTL].map(|name| format!("{PREFIX}{name}\0")).concat().into_bytes()
+}
+
+/// Sets a signal's lifetime; the other attributes say who wrote it.
+pub(super) fn set_xattr(place: &OpenContext, id: SignalId<'_>, name: &OsStr, value: &[u8]) -> Result<(), Failure> {
+    place.check_writable()?;
+    match name.to_str().and_then(|name| name.strip_prefix(PREFIX)) {
+        Some(TTL) => {
+            let text = String::from_utf8_lossy(value);
+            let text = text.trim_end_matches(['\n', '\0']);
+            Ok(place.memory().set_signal_lifetime(&place.actor(), place.branch(), id, text)?)
+        }
+        Some(PUBLISHER | UID | SESSION) => Err(Errno::EPERM.into()),
+        _ => Err(Errno::EOPNOTSUPP.into()),
+    }
+}

@@ -1,0 +1,28 @@
+//! `lease`: as long as somebody holds it open, a process of the branch's owner works there.
+
+use super::errno::Failure;
+use super::handle::{File, part};
+use super::mount_context::OpenContext;
+use crate::memory::Lease;
+
+/// A handle that holds the lease.
+pub(super) struct LeaseFile {
+    text: String,
+    _lease: Lease,
+}
+
+impl LeaseFile {
+    pub fn open(place: OpenContext) -> Result<LeaseFile, Failure> {
+        place.check_writable()?;
+        place.check_owner()?;
+        let lease = place.mount.memory.hold_lease(&place.actor(), place.branch())?;
+        let since = place.memory().lease_since(place.branch()).unwrap_or_default();
+        Ok(LeaseFile { text: format!("held since {since}\n"), _lease: lease })
+    }
+}
+
+impl File for LeaseFile {
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
+        Ok(part(self.text.as_bytes(), offset, size))
+    }
+}

@@ -1,0 +1,110 @@
+//! A signal opened for writing: bytes gather here until the handle is closed or flushed, and then are its value at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::counted::CountedBuffer;
+use super::errno::{Errno, Failure};
+use super::handle::{File, part};
+use super::mount_context::OpenContext;
+use crate::memory::{Error, SIGNAL_BYTES_MAX, SignalError, Time};
+use crate::sync::{Mutex, MutexGuard, Rank};
+
+/// The bytes of one handle. They begin as the value at its open, and no other handle sees them before they count.
+pub(super) struct SignalFile {
+    place: OpenContext,
+    key: Arc<str>,
+    created: Time,
+    append: bool,
+    buffer: Mutex<CountedBuffer>,
+    /// For those who must not wait for a commit.
+    pending: AtomicBool,
+    length: AtomicU64,
+}
+
+impl SignalFile {
+    pub fn open(place: OpenContext, key: &Arc<str>, created: Time, append: bool) -> Result<SignalFile, Failure> {
+        place.check_writable()?;
+        let value = place.signal(key, created)?.value.to_vec();
+        let length = AtomicU64::new(value.len() as u64);
+        let buffer = Mutex::ranked(Rank::Handle, place.counted(value)?);
+        Ok(SignalFile { place, key: key.clone(), created, append, buffer, pending: AtomicBool::new(false), length })
+    }
+
+    /// Takes the buffer, which a commit holds.
+    fn buffer(&self) -> Result<MutexGuard<'_, CountedBuffer>, Failure> {
+        self.buffer.acquire().ok_or_else(Failure::would_wait)
+    }
+
+    fn set_pending(&self, buffer: &CountedBuffer, pending: bool) {
+        self.length.store(buffer.len() as u64, Ordering::Release);
+        self.pending.store(pending, Ordering::Release);
+    }
+}
+
+/// Returns a length that a value can have; EFBIG else.
+fn check_length(length: u64) -> Result<usize, Failure> {
+    let checked = usize::try_from(length).ok().filter(|length| *length <= SIGNAL_BYTES_MAX);
+    checked.ok_or_else(|| Error::from(SignalError::TooLong(length)).into())
+}
+
+impl File for SignalFile {
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
+        Ok(part(&self.buffer()?, offset, size))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
+        self.place.check_writable()?;
+        let mut buffer = self.buffer()?;
+        let start = if self.append { buffer.len() as u64 } else { offset };
+        let end = match check_length(start.saturating_add(data.len() as u64)) {
+            Ok(end) => end,
+            Err(refused) => {
+                // The beginning of a value that is too long is no value.
+                buffer.truncate(0);
+                self.set_pending(&buffer, false);
+                return Err(refused);
+            }
+        };
+        let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
+        if end > buffer.len() {
+            buffer.resize(end)?;
+        }
+        buffer[start..end].copy_from_slice(data);
+        self.set_pending(&buffer, true);
+        Ok(data.len())
+    }
+
+    /// Emptying alone writes nothing: `>` of a shell comes before the content does.
+    fn truncate(&self, length: u64) -> Result<(), Failure> {
+        let length = check_length(length)?;
+        let mut buffer = self.buffer()?;
+        let pending = length > 0 && (self.is_pending() || length != buffer.len());
+        if length > buffer.len() {
+            buffer.resize(length)?;
+        }
+        buffer.truncate(length);
+        self.set_pending(&buffer, pending);
+        Ok(())
+    }
+
+    fn commit(&self) -> Result<(), Failure> {
+        let buffer = self.buffer()?;
+        if !self.is_pending() {
+            return Ok(());
+        }
+        self.place.check_writable()?;
+        let (memory, signal) = (self.place.memory(), (&self.key, self.created));
+        memory.write_signal(&self.place.actor(), self.place.branch(), signal, &buffer)?;
+        self.set_pending(&buffer, false);
+        Ok(())
+    }
+
+    fn is_pending(&self) -> bool {
+        self.pending.load(Ordering::Acquire)
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.length.load(Ordering::Acquire))
+    }
+}

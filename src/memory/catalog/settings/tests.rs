@@ -1,0 +1,88 @@
+//! Values that settings take, inherit and store.
+
+use super::*;
+
+#[test]
+fn a_fork_inherits_just_what_the_contract_says() {
+    let mut settings = Settings::default();
+    for (setting, value) in
+        [(Setting::Strategy, "manual"), (Setting::Agent, "ann"), (Setting::Keep, "1d"), (Setting::Ttl, "1h")]
+    {
+        settings = settings.with(setting, value);
+    }
+    let fork = settings.for_fork();
+    assert_eq!(fork.strategy(), Strategy::Manual);
+    assert_eq!((&**fork.get(Setting::Agent), &**fork.get(Setting::Ttl)), ("", ""));
+    assert_eq!(fork.duration(Setting::Keep), Some(86_400_000_000_000));
+}
+
+#[test]
+fn rules_restrict_writes_where_they_were_written_and_not_where_they_were_inherited() {
+    let own = Settings::default().with(Setting::Rules, "a text append");
+    let fork = own.for_fork();
+    let written = fork.for_fork().with(Setting::Rules, "a text append");
+    for (settings, binds) in [(&own, true), (&fork, false), (&fork.with(Setting::Keep, "1d"), false), (&written, true)]
+    {
+        let read = Settings::read(&mut Reader::new(&stored(settings))).unwrap();
+        assert_eq!((settings.binding_rules().is_some(), read.binding_rules().is_some()), (binds, binds));
+        assert_eq!(settings.binds_like(&own), binds);
+    }
+    assert!(Settings::default().binding_rules().is_none());
+}
+
+fn stored(settings: &Settings) -> Vec<u8> {
+    let mut out = Writer::new();
+    settings.write(&mut out);
+    out.finish()
+}
+
+#[test]
+fn a_stored_value_that_can_not_be_is_damage_and_no_default() {
+    let settings = Settings::default().with(Setting::Strategy, "manual").with(Setting::Quota, "branches=7");
+    let read = Settings::read(&mut Reader::new(&stored(&settings))).unwrap();
+    assert_eq!(stored(&read), stored(&settings));
+    for (setting, value) in
+        [(Setting::Rules, "** best"), (Setting::Strategy, "best"), (Setting::Keep, "x"), (Setting::Language, "xx")]
+    {
+        let bytes = stored(&settings.with(setting, value));
+        let error = Settings::read(&mut Reader::new(&bytes)).err().unwrap();
+        assert_eq!(error, CodecError::Setting(setting.name()));
+    }
+}
+
+#[test]
+fn a_setting_that_was_not_there_yet_has_its_default_and_an_unknown_one_is_refused() {
+    let mut out = Writer::new();
+    out.number(1).byte(Setting::Agent.code()).text("ann");
+    let read = Settings::read(&mut Reader::new(out.as_slice())).unwrap();
+    assert_eq!((&**read.get(Setting::Agent), &**read.get(Setting::Keep)), ("ann", "30d"));
+    let mut out = Writer::new();
+    out.number(1).byte(200).text("x");
+    assert_eq!(Settings::read(&mut Reader::new(out.as_slice())).err(), Some(CodecError::Code(200)));
+    assert_eq!(Setting::from_code(0), Err(CodecError::Code(0)));
+    for setting in Setting::ALL {
+        assert_eq!(Setting::from_code(setting.code()), Ok(setting));
+    }
+}
+
+#[test]
+fn bad_values_are_refused_with_what_to_write() {
+    for (setting, value) in [
+        (Setting::Strategy, "best"),
+        (Setting::Dim, "0"),
+        (Setting::Dim, "65537"),
+        (Setting::Metric, "hamming"),
+        (Setting::Agent, &"a".repeat(201)),
+        (Setting::Ttl, "soon"),
+        (Setting::Ttl, "0s"),
+        (Setting::Keep, "-1d"),
+        (Setting::ScratchSize, "many"),
+        (Setting::ScratchSize, "1025M"),
+        (Setting::Quota, "rows=7"),
+        (Setting::Gate, "approval 2"),
+    ] {
+        assert!(check(setting, value).unwrap_err().advice().hint.starts_with("write "), "{}", setting.name());
+    }
+    assert_eq!(check(Setting::Ttl, "7d\n").unwrap(), "7d");
+    assert_eq!(parse_size("64M"), Some(64 << 20));
+}

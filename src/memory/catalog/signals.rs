@@ -1,0 +1,245 @@
+//! Signals: small values by key, which all branches that have one shared log have in common.
+//!
+//! They belong to the branch whose log it is, are in no head and no entry, and end by themselves: after a time, with the lease
+//! or with the session of who published them.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use super::{Branch, BranchId, Catalog};
+use crate::memory::SignalError;
+use crate::object::{CodecError, Reader, Time, Writer};
+
+/// Bytes of the longest value.
+pub const SIGNAL_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the longest key.
+const KEY_BYTES_MAX: usize = 200;
+/// What a signal takes in memory beside its value.
+const SIGNAL_BYTES: u64 = 512;
+
+/// The value of `config/signal_ttl` and of the attribute by which a signal lasts as long as its writer's lease.
+pub const LEASE: &str = "lease";
+/// The value of `config/signal_scope` by which a signal ends with its writer's session.
+pub const SESSION_SCOPE: &str = "session";
+
+/// The signals of a shared log by key.
+pub type Signals = OrdMap<Arc<str>, Arc<Signal>>;
+
+/// One value of the blackboard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// What it says.
+    pub value: Arc<[u8]>,
+    /// Whose file it is.
+    pub owner: u32,
+    /// Permission bits.
+    pub mode: u32,
+    /// When its key was claimed: tells it from a later one of the same key.
+    pub created: Time,
+    /// When it was written last.
+    pub written: Time,
+    /// Who wrote it last.
+    pub publisher: Publisher,
+    /// How long it lasts.
+    pub lifetime: SignalLifetime,
+    /// Whether it ends when its publisher's session does.
+    pub ends_with_session: bool,
+}
+
+/// Who wrote a signal last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Publisher {
+    pub uid: u32,
+    pub agent: Arc<str>,
+    pub session: Arc<str>,
+    /// The branch through which it was written.
+    pub branch: BranchId,
+}
+
+/// How long a signal lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignalLifetime {
+    /// Until somebody removes it.
+    Unlimited,
+    /// So many nanoseconds from its last write on.
+    For(i64),
+    /// As long as the lease that its publisher's branch took at that time is held.
+    Lease(Time),
+}
+
+/// A change of a signal, as the journal has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SignalChange {
+    Set(Arc<str>, Arc<Signal>),
+    Remove(Arc<str>),
+}
+
+impl Signal {
+    /// Returns when its time is over, if it has one.
+    pub fn end(&self) -> Option<Time> {
+        match self.lifetime {
+            SignalLifetime::For(nanos) => Some(self.written.after(nanos)),
+            SignalLifetime::Unlimited | SignalLifetime::Lease(_) => None,
+        }
+    }
+
+    /// Returns how much of its owner's share of memory it takes.
+    pub fn bytes(&self) -> u64 {
+        self.value.len() as u64 + SIGNAL_BYTES
+    }
+
+    /// Appends the stored form.
+    pub fn write(&self, out: &mut Writer) {
+        out.bytes(&self.value).number(u64::from(self.owner)).number(u64::from(self.mode));
+        out.signed(self.created.0).signed(self.written.0);
+        let Publisher { uid, agent, session, branch } = &self.publisher;
+        out.number(u64::from(*uid)).text(agent).text(session).number(branch.0);
+        match self.lifetime {
+            SignalLifetime::Unlimited => out.byte(0),
+            SignalLifetime::For(nanos) => out.byte(1).signed(nanos),
+            SignalLifetime::Lease(since) => out.byte(2).signed(since.0),
+        };
+        out.byte(u8::from(self.ends_with_session));
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<Signal, CodecError> {
+        let small = |number: u64| u32::try_from(number).map_err(|_| CodecError::Number);
+        let value = input.bytes()?.into();
+        let (owner, mode) = (small(input.number()?)?, small(input.number()?)?);
+        let (created, written) = (Time(input.signed()?), Time(input.signed()?));
+        let (uid, agent, session) = (small(input.number()?)?, input.text()?.into(), input.text()?.into());
+        let publisher = Publisher { uid, agent, session, branch: BranchId(input.number()?) };
+        let lifetime = match input.byte()? {
+            0 => SignalLifetime::Unlimited,
+            1 => SignalLifetime::For(input.signed()?),
+            2 => SignalLifetime::Lease(Time(input.signed()?)),
+            code => return Err(CodecError::Code(code)),
+        };
+        let ends_with_session = input.byte()? == 1;
+        Ok(Signal { value, owner, mode, created, written, publisher, lifetime, ends_with_session })
+    }
+}
+
+impl SignalChange {
+    /// Returns the key of the signal.
+    pub fn key(&self) -> &Arc<str> {
+        match self {
+            SignalChange::Set(key, _) | SignalChange::Remove(key) => key,
+        }
+    }
+
+    /// Appends the stored form.
+    pub fn write(&self, out: &mut Writer) {
+        match self {
+            SignalChange::Remove(key) => _ = out.byte(0).text(key),
+            SignalChange::Set(key, signal) => signal.write(out.byte(1).text(key)),
+        }
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<SignalChange, CodecError> {
+        let (code, key) = (input.byte()?, input.text()?.into());
+        match code {
+            0 => Ok(SignalChange::Remove(key)),
+            1 => Ok(SignalChange::Set(key, Arc::new(Signal::read(input)?))),
+            code => Err(CodecError::Code(code)),
+        }
+    }
+}
+
+/// Checks a key: 1 to 200 bytes out of letters, digits and `_.-:@`.
+pub fn check_signal_key(key: &str) -> Result<(), SignalError> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:@".contains(&byte);
+    if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.bytes().all(is_allowed) || [".", ".."].contains(&key) {
+        return Err(SignalError::Key(key.chars().take(80).collect()));
+    }
+    Ok(())
+}
+
+/// Returns the agent to whom alone signals of that key belong: `agent:NAME:…`.
+pub fn key_agent(key: &str) -> Option<&str> {
+    key.strip_prefix("agent:")?.rsplit_once(':').map(|(name, _)| name).filter(|name| !name.is_empty())
+}
+
+impl Catalog {
+    /// Changes signals of the branch whose shared log they belong to.
+    pub fn change_signals(&mut self, owner: BranchId, changes: &[SignalChange]) {
+        for change in changes {
+            let mut before = None;
+            self.change(owner, |branch| {
+                before = match change {
+                    SignalChange::Set(key, signal) => branch.signals.insert(key.clone(), signal.clone()),
+                    SignalChange::Remove(key) => branch.signals.remove(key),
+                };
+            });
+            if let Some(before) = before {
+                self.signals_held.replace(before.owner, before.bytes(), 0);
+            }
+            if let (SignalChange::Set(_, signal), true) = (change, self.branches.contains_key(&owner)) {
+                self.signals_held.replace(signal.owner, 0, signal.bytes());
+            }
+        }
+    }
+
+    /// Has signals end that end with the session of a branch, or all that a branch has where it has ended itself.
+    pub(super) fn end_session(&mut self, branch: &Branch) {
+        let Ok(owner) = self.log_owner(branch).map(|owner| owner.id) else { return };
+        let Some(signals) = self.branches.get(&owner).map(|owner| owner.signals.clone()) else { return };
+        let ends = |signal: &Signal| signal.ends_with_session && signal.publisher.branch == branch.id;
+        let over = signals.iter().filter(|(_, signal)| ends(signal));
+        let over: Vec<_> = over.map(|(key, _)| SignalChange::Remove(key.clone())).collect();
+        self.change_signals(owner, &over);
+    }
+
+    /// No longer counts the signals of a branch that has ended.
+    pub(super) fn drop_signals(&mut self, ended: &Branch) {
+        for signal in ended.signals.values() {
+            self.signals_held.replace(signal.owner, signal.bytes(), 0);
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_names_with_colons_and_say_whose_they_are() {
+        for key in ["a", "task:42:claim", "main", "agent:x:busy", "_.-:@", &"k".repeat(200)] {
+            assert!(check_signal_key(key).is_ok(), "{key}");
+        }
+        for key in ["", ".", "..", "a b", "a/b", "é", "a\n", &"k".repeat(201)] {
+            assert!(check_signal_key(key).is_err(), "{key}");
+        }
+        assert_eq!(key_agent("agent:x:busy"), Some("x"));
+        assert_eq!(key_agent("agent:x:y:z"), Some("x:y"), "names of agents may hold colons");
+        assert_eq!([key_agent("agent:x"), key_agent("agent::x"), key_agent("task:1:claim")], [None; 3]);
+    }
+
+    #[test]
+    fn a_change_reads_back_as_it_was_written() {
+        let publisher = Publisher { uid: 7, agent: "ann".into(), session: "s".into(), branch: BranchId(3) };
+        for lifetime in [SignalLifetime::Unlimited, SignalLifetime::For(5), SignalLifetime::Lease(Time(9))] {
+            let signal = Signal {
+                value: (*b"v\0").into(),
+                owner: 7,
+                mode: 0o640,
+                created: Time(1),
+                written: Time(2),
+                publisher: publisher.clone(),
+                lifetime,
+                ends_with_session: true,
+            };
+            for change in [SignalChange::Set("k".into(), Arc::new(signal)), SignalChange::Remove("k".into())] {
+                let mut out = Writer::new();
+                change.write(&mut out);
+                let bytes = out.finish();
+                assert_eq!(SignalChange::read(&mut Reader::new(&bytes)).unwrap(), change);
+                assert!((0..bytes.len()).all(|end| SignalChange::read(&mut Reader::new(&bytes[..end])).is_err()));
+            }
+        }
+    }
+}

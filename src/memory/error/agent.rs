@@ -1,0 +1,59 @@
+//! Why an agent can't have a name.
+
+use thiserror::Error;
+
+use super::{Advice, Kind};
+
+/// Why `config/agent` keeps its value, or a name its holder.
+#[derive(Debug, Clone, Error)]
+pub enum AgentError {
+    /// Another user has the name.
+    #[error("the agent {0} is another user's below this root branch")]
+    Taken(String),
+    /// Nobody may use the name, or the user may use none.
+    #[error("uid {uid} may not be called {name} below this root branch: one of them is barred")]
+    Barred {
+        /// The name.
+        name: String,
+        /// Who wanted it.
+        uid: u32,
+    },
+    /// A user has as many names as one may.
+    #[error("uid {0} has 100 names of agents below this root branch, which is the most")]
+    TooMany(u32),
+    /// No user has that name, and it is not barred.
+    #[error("no user has the agent's name {0} below this root branch")]
+    Unknown(String),
+    /// Names are freed and barred at root branches.
+    #[error("{0} is no root branch")]
+    NotRoot(String),
+}
+
+impl AgentError {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        match self {
+            AgentError::Taken(_) => Advice::new(
+                Kind::NotPermitted,
+                "agent_taken",
+                "choose another name, or have the root branch's owner write free-agent NAME to its ctl",
+            ),
+            AgentError::Barred { .. } => Advice::new(
+                Kind::NotPermitted,
+                "agent_barred",
+                "ask the root branch's owner, who frees it with free-agent",
+            ),
+            AgentError::TooMany(_) => Advice::new(
+                Kind::Quota,
+                "too_many_agents",
+                "use a name again, or have the root branch's owner free one with free-agent",
+            ),
+            AgentError::Unknown(_) => {
+                Advice::new(Kind::NotFound, "no_such_agent", "branches.jsonl shows which agents there are")
+            }
+            AgentError::NotRoot(_) => {
+                Advice::new(Kind::Invalid, "not_a_root_branch", "write it to the ctl of the root branch")
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Why something is not done to a signal, or to the events that all branches share.
+
+use thiserror::Error;
+
+use super::{Advice, Kind};
+
+/// Why a signal is not written or removed.
+#[derive(Debug, Clone, Error)]
+pub enum SignalError {
+    /// No signal can have that key.
+    #[error("'{0}' can't be the key of a signal")]
+    Key(String),
+    /// A value is longer than 64 KiB.
+    #[error("the signal has {0} bytes, and 64 KiB is the most")]
+    TooLong(u64),
+    /// There is a signal of that key.
+    #[error("there is a signal {0} already")]
+    Exists(String),
+    /// There is no signal of that key.
+    #[error("there is no signal {0}")]
+    Missing(String),
+    /// The signal that was opened has ended since.
+    #[error("the signal {0} has ended, and what was written to it counts no more")]
+    Ended(String),
+    /// Only the owner of a branch writes through it.
+    #[error("uid {uid} does not own {path}, through which the signal would be written")]
+    NotOwner {
+        /// Who wanted to write.
+        uid: u32,
+        /// The branch's name path.
+        path: String,
+    },
+    /// The key belongs to an agent of another name.
+    #[error("{key} belongs to the agent {agent}, and this branch is at work for {other}")]
+    OfAgent {
+        /// The signal's key.
+        key: String,
+        /// Whose it is.
+        agent: String,
+        /// Who wanted to write.
+        other: String,
+    },
+    /// A signal is to last as long as a lease that nobody holds.
+    #[error("nobody holds the lease of {0}, with which the signal would end")]
+    NoLease(String),
+    /// No signal lasts so long.
+    #[error("'{0}' is no lifetime of a signal")]
+    Lifetime(String),
+    /// Events were dropped before a reader came to them.
+    #[error("{0} bytes of events were dropped before they were read")]
+    EventsDropped(u64),
+}
+
+impl SignalError {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        match self {
+            SignalError::Key(_) => {
+                Advice::new(Kind::Invalid, "bad_signal_key", "use 1 to 200 bytes out of A-Z a-z 0-9 _ . - : @")
+            }
+            SignalError::TooLong(_) => Advice::new(
+                Kind::TooLarge,
+                "signal_too_long",
+                "write the whole into a file of files/, and a signal that names it",
+            ),
+            SignalError::Exists(_) => Advice::new(Kind::Exists, "signal_exists", "wait until it ends, or take another"),
+            SignalError::Missing(_) => {
+                Advice::new(Kind::NotFound, "no_such_signal", "list them with ls in shared/signals")
+            }
+            SignalError::Ended(_) => Advice::new(
+                Kind::Gone,
+                "signal_ended",
+                "claim it again, and set config/signal_ttl longer than the work takes",
+            ),
+            SignalError::NotOwner { .. } => {
+                Advice::new(Kind::Denied, "not_branch_owner", "write through a branch of your own: fork one with mkdir")
+            }
+            SignalError::OfAgent { .. } => Advice::new(
+                Kind::NotPermitted,
+                "agents_signal",
+                "write it through a branch of that agent, or take another key",
+            ),
+            SignalError::NoLease(_) => {
+                Advice::new(Kind::Invalid, "no_lease", "hold the branch's lease open first, or set a duration")
+            }
+            SignalError::Lifetime(_) => {
+                Advice::new(Kind::Invalid, "bad_lifetime", "write a duration such as 30s or 10m, lease, or nothing")
+            }
+            SignalError::EventsDropped(_) => Advice::new(
+                Kind::Gone,
+                "events_dropped",
+                "open events.jsonl again: it begins with the oldest event that is kept; look at signals/ for what is so now",
+            ),
+        }
+    }
+}

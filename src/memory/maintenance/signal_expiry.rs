@@ -1,0 +1,137 @@
+//! The thread that removes signals whose time is over, and tells of leases that nobody holds any longer.
+//!
+//! A signal is gone for every reader at the moment at which it ends. What the thread does a little later is to free its memory
+//! and to note that in the events.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::memory::catalog::BranchId;
+use crate::memory::{Error, Memory};
+use crate::object::Time;
+use crate::sync::{Condvar, Mutex};
+
+/// How long after the end of a signal others may end that are removed with it.
+const TOGETHER: Duration = Duration::from_millis(20);
+/// When the next try is after one that failed.
+const AGAIN: i64 = 1_000_000_000;
+
+/// What the thread is asked to do.
+#[derive(Default)]
+struct ExpiryRequests {
+    /// When the next signal ends.
+    next: Option<Time>,
+    /// Branches whose leases were lost.
+    lost: BTreeSet<BranchId>,
+    stop: bool,
+}
+
+/// What the thread does next.
+enum Next {
+    /// Removes signals that have ended, and tells of these leases.
+    Expire(BTreeSet<BranchId>),
+    /// Looks at the clock.
+    LookAgain,
+    Stop,
+}
+
+/// The thread, seen from outside. It does not hold the store.
+#[derive(Clone, Default)]
+pub(in crate::memory) struct SignalExpiry(Arc<(Mutex<ExpiryRequests>, Condvar)>);
+
+impl SignalExpiry {
+    /// Has the thread look when a signal ends.
+    pub fn expect(&self, end: Time) {
+        let mut requests = self.0.0.lock();
+        if requests.next.is_none_or(|next| end < next) {
+            requests.next = Some(end);
+            drop(requests);
+            self.0.1.notify_all();
+        }
+    }
+
+    /// Tells that nobody holds the lease of a branch any longer.
+    pub fn lease_lost(&self, branch: BranchId) {
+        self.0.0.lock().lost.insert(branch);
+        self.0.1.notify_all();
+    }
+
+    /// Tells the thread to end.
+    pub fn stop(&self) {
+        self.0.0.lock().stop = true;
+        self.0.1.notify_all();
+    }
+
+    /// Waits until there is something to wait for; false to end.
+    fn is_needed(&self) -> bool {
+        let idle =
+            |requests: &mut ExpiryRequests| requests.next.is_none() && requests.lost.is_empty() && !requests.stop;
+        !self.0.1.wait_while(self.0.0.lock(), idle).stop
+    }
+
+    /// Returns what is to be done at a moment; waits for it where that is nothing yet.
+    fn next(&self, now: Time) -> Next {
+        let mut requests = self.0.0.lock();
+        let is_due = requests.next.is_some_and(|next| next <= now);
+        if !requests.stop && (is_due || !requests.lost.is_empty()) {
+            requests.next = requests.next.filter(|_| !is_due);
+            return Next::Expire(std::mem::take(&mut requests.lost));
+        }
+        let Some(end) = requests.next else { return if requests.stop { Next::Stop } else { Next::LookAgain } };
+        let rest =
+            |requests: &mut ExpiryRequests| requests.next == Some(end) && !requests.stop && requests.lost.is_empty();
+        let left = Duration::from_nanos(end.0.abs_diff(now.0)) + TOGETHER;
+        let (requests, _) = self.0.1.wait_timeout_while(requests, left, rest);
+        if requests.stop { Next::Stop } else { Next::LookAgain }
+    }
+}
+
+impl Memory {
+    /// Starts the thread that removes ended signals. It ends with the store.
+    pub(in crate::memory) fn start_signal_expiry(self: &Arc<Self>) {
+        let (memory, expiry) = (Arc::downgrade(self), self.maintenance.signal_expiry.clone());
+        // Of those that an earlier process left.
+        let has_signals = self.catalog().branches.values().any(|branch| !branch.signals.is_empty());
+        if has_signals {
+            expiry.expect(self.now());
+        }
+        let life = move || {
+            // The store is not held while the thread waits.
+            while expiry.is_needed()
+                && let Some(now) = memory.upgrade().map(|memory| memory.now())
+            {
+                match expiry.next(now) {
+                    Next::Stop => break,
+                    Next::LookAgain => {}
+                    Next::Expire(lost) => {
+                        if let Some(memory) = memory.upgrade() {
+                            memory.expire_or_retry(&lost);
+                        }
+                    }
+                }
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("signal-expiry".to_owned()).spawn(life) {
+            log::warn!("ended signals are not removed: {error}");
+            self.maintenance.signal_expiry.stop();
+        }
+    }
+
+    fn expire_or_retry(&self, lost: &BTreeSet<BranchId>) {
+        if let Err(error) = self.expire_ended(lost)
+            && !self.is_read_only()
+        {
+            log::warn!("ended signals stay for a moment: {error}; {}", error.hint());
+            self.maintenance.signal_expiry.expect(self.now().after(AGAIN));
+        }
+    }
+
+    fn expire_ended(&self, lost: &BTreeSet<BranchId>) -> Result<(), Error> {
+        lost.iter().try_for_each(|branch| self.note_lost_lease(*branch))?;
+        if let Some(next) = self.expire_signals()? {
+            self.maintenance.signal_expiry.expect(next);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! Leases: who works in which branch. A lease is held by an open file, and the kernel closes that with its process.
+//!
+//! That a lease was taken is a frame of the journal with a keyed hash, that it was lost is an entry, which the parent hears of.
+//! So an opening after a crash finds the leases that were lost with the server.
+
+use std::collections::HashMap;
+use std::sync::Weak;
+
+use super::files::split_code;
+use super::transact::LogTail;
+use crate::journal::Kind as Frame;
+use crate::memory::admission::disk_room::cost_of;
+use crate::memory::catalog::{BranchId, Catalog, LeaseState};
+use crate::memory::command::log_record::{COMMAND_BYTES, Command};
+use crate::memory::{Actor, BranchError, Error, Memory};
+use crate::object::{Reader, Time, Writer};
+use crate::sync::{Mutex, no_longer_hurried};
+
+/// The leases that are held.
+#[derive(Default)]
+pub(in crate::memory) struct Leases(Mutex<HashMap<BranchId, HeldLease>>);
+
+#[derive(Clone, Copy)]
+struct HeldLease {
+    since: Time,
+    holders: u64,
+}
+
+/// Holds the lease of a branch until it is dropped.
+pub struct Lease {
+    memory: Weak<Memory>,
+    branch: BranchId,
+}
+
+impl Leases {
+    /// Returns since when the lease of a branch is held, if it is.
+    pub fn since(&self, branch: BranchId) -> Option<Time> {
+        self.0.lock().get(&branch).map(|held| held.since)
+    }
+
+    /// Takes one holder away; returns whether it was the last.
+    fn leave(&self, branch: BranchId) -> bool {
+        let mut leases = self.0.lock();
+        let Some(held) = leases.get_mut(&branch) else { return false };
+        held.holders -= 1;
+        let is_last = held.holders == 0;
+        if is_last {
+            leases.remove(&branch);
+        }
+        is_last
+    }
+
+    /// Adds a holder; false where there is none yet.
+    fn join(&self, branch: BranchId) -> bool {
+        self.0.lock().get_mut(&branch).map(|held| held.holders += 1).is_some()
+    }
+}
+
+impl Memory {
+    /// Takes the lease of a branch, beside others who hold it.
+    pub fn hold_lease(&self, who: &Actor, branch: BranchId) -> Result<Lease, Error> {
+        let lease = Lease { memory: self.me.clone(), branch };
+        if self.leases.join(branch) {
+            return Ok(lease);
+        }
+        let _room = self.take_room(cost_of(0, 0))?;
+        // Where the last holder left a moment ago, that is told first.
+        self.note_lost_lease(branch)?;
+        let mut writer = self.writer_for(who, &[])?;
+        let journal = writer.writable()?;
+        self.catalog().branch(branch)?;
+        if self.leases.join(branch) {
+            return Ok(lease);
+        }
+        let since = self.next_time(&mut writer)?;
+        let mut out = Writer::new();
+        let bytes = out.number(branch.0).as_slice().to_vec();
+        let code = writer.code(Frame::Lease, &[&bytes]);
+        no_longer_hurried();
+        self.append(&journal, Frame::Lease, &[&code.0, &bytes], true)?;
+        writer.link = code;
+        writer.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
+        self.catalog.write().change(branch, |branch| branch.lease = LeaseState::Held);
+        self.leases.0.lock().insert(branch, HeldLease { since, holders: 1 });
+        Ok(lease)
+    }
+
+    /// Returns since when the lease of a branch is held, if it is.
+    pub fn lease_since(&self, branch: BranchId) -> Option<Time> {
+        self.leases.since(branch)
+    }
+
+    /// Makes an entry of it that nobody holds the lease of a branch any longer, if that is so and in none yet.
+    pub(in crate::memory) fn note_lost_lease(&self, branch: BranchId) -> Result<(), Error> {
+        let is_lost = || {
+            let catalog = self.catalog();
+            let held = catalog.branches.get(&branch).filter(|branch| branch.lease == LeaseState::Held);
+            held.filter(|_| self.leases.since(branch).is_none()).map(|branch| branch.uid)
+        };
+        let Some(owner) = is_lost() else { return Ok(()) };
+        let owner = Actor { uid: owner, gid: 0, name: self.catalog().user(owner) };
+        // Under the lock again: somebody may have taken it.
+        let command = || is_lost().map(|_| Command::LeaseLost(branch)).ok_or_else(|| BranchError::InUse.into());
+        self.give_room()?;
+        match self.transact_in_room(&owner, &[], command) {
+            Err(_) if is_lost().is_none() => Ok(()),
+            noted => noted.map(drop),
+        }
+    }
+
+    /// Notes all leases that are held as lost: nobody can hold them any longer. Where that can't be written the next opening
+    /// does so.
+    pub(in crate::memory) fn lose_all_leases(&self) {
+        self.leases.0.lock().clear();
+        let catalog = self.catalog().clone();
+        let held = catalog.branches.values().filter(|branch| branch.lease == LeaseState::Held);
+        for branch in held {
+            if let Err(error) = self.note_lost_lease(branch.id) {
+                log::warn!("the lineage does not say that the lease of {} was lost: {error}", branch.path);
+            }
+        }
+    }
+}
+
+impl LogTail {
+    /// Takes a lease as the journal says.
+    pub(in crate::memory) fn replay_lease(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
+        let damaged = |what: String| Error::damaged(format!("a lease in the journal {what}"));
+        let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
+        self.follow(Frame::Lease, &code, &[bytes])?;
+        let branch = Reader::new(bytes).number().map_err(|error| damaged(format!("can't be read: {error}")))?;
+        self.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
+        catalog.change(BranchId(branch), |branch| branch.lease = LeaseState::Held);
+        Ok(())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.upgrade()
+            && memory.leases.leave(self.branch)
+        {
+            memory.maintenance.signal_expiry.lease_lost(self.branch);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! What happens in a shared log and its signals, as lines that are kept in memory for those who follow it.
+//!
+//! Lines are made under the writer's lock, so that they stand in the order in which things happened. The newest
+//! [`BYTES_MAX`] bytes are kept for each shared log, counted in the share of its owner.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::lineage::SignedEntry;
+use crate::memory::catalog::shared_log::log_entry_number;
+use crate::memory::catalog::signals::{Publisher, Signal, Signals};
+use crate::memory::catalog::{Branch, BranchId};
+use crate::memory::command::log_record::Command;
+use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::record_change::RecordChange;
+use crate::memory::{Error, Memory, SignalError};
+use crate::object::Time;
+use crate::sync::{Budget, Mutex, Reservation};
+
+/// Bytes of events that are kept of one shared log.
+const BYTES_MAX: usize = 8 << 20;
+/// The part of them that goes at once where there is no more room.
+const DROPPED_SHARE: usize = 8;
+/// Bytes by which what counts for the owner grows.
+const STEP: usize = 64 << 10;
+/// Bytes of the longest value or text that an event shows.
+const SHOWN_MAX: usize = 4 << 10;
+/// The bit of a signal's mode that lets all read it.
+const READABLE_BY_ALL: u32 = 0o4;
+
+/// The events of all shared logs, by the branch whose log it is.
+#[derive(Default)]
+pub(in crate::memory) struct SharedEvents(Mutex<HashMap<BranchId, Arc<Mutex<EventLines>>>>);
+
+/// The newest lines of one shared log.
+struct EventLines {
+    bytes: VecDeque<u8>,
+    /// How many bytes came before the first that is kept.
+    start: u64,
+    /// The number of the last event.
+    seq: u64,
+    counted: Reservation,
+}
+
+/// One line.
+#[derive(Serialize)]
+struct EventLine<'a> {
+    seq: u64,
+    time: String,
+    event: &'a str,
+    branch: &'a str,
+    agent: &'a str,
+    uid: u32,
+    #[serde(flatten)]
+    about: About<'a>,
+}
+
+/// What an event is about.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(in crate::memory) enum About<'a> {
+    Key {
+        key: &'a str,
+    },
+    Signal {
+        key: &'a str,
+        #[serde(flatten)]
+        value: Shown<'a>,
+    },
+    Ended {
+        key: &'a str,
+        reason: &'a str,
+    },
+    Entry {
+        entry_id: u64,
+        #[serde(flatten)]
+        text: Shown<'a>,
+    },
+    Merge {
+        entry: u64,
+        put: u64,
+        deleted: u64,
+        files: u64,
+    },
+}
+
+/// A value or text, or how long it is.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::memory) enum Shown<'a> {
+    Value(&'a str),
+    Text(&'a str),
+    Bytes(usize),
+}
+
+/// Who did something, where and when.
+pub(in crate::memory) struct EventOrigin<'a> {
+    pub time: Time,
+    pub branch: &'a str,
+    pub agent: &'a str,
+    pub uid: u32,
+}
+
+impl<'a> About<'a> {
+    /// What was written to a signal. Where not everybody may read it, its length alone.
+    pub fn signal(key: &'a str, signal: &'a Signal) -> About<'a> {
+        let shows = signal.mode & READABLE_BY_ALL != 0 && signal.value.len() <= SHOWN_MAX;
+        let text = std::str::from_utf8(&signal.value).ok().filter(|_| shows);
+        About::Signal { key, value: text.map_or(Shown::Bytes(signal.value.len()), Shown::Value) }
+    }
+
+    fn entry(entry_id: u64, text: &'a str) -> About<'a> {
+        let text = if text.len() <= SHOWN_MAX { Shown::Text(text) } else { Shown::Bytes(text.len()) };
+        About::Entry { entry_id, text }
+    }
+}
+
+impl EventLines {
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    fn push(&mut self, event: &str, origin: &EventOrigin<'_>, about: About<'_>) {
+        self.seq += 1;
+        let EventOrigin { time, branch, agent, uid } = *origin;
+        let line = EventLine { seq: self.seq, time: time.to_string(), event, branch, agent, uid, about };
+        let mut bytes = serde_json::to_vec(&line).expect("writing to memory does not fail");
+        bytes.push(b'\n');
+        self.make_room(bytes.len());
+        self.bytes.extend(&bytes);
+    }
+
+    /// Has the oldest lines go where there is no more room: that of all, or that of the owner.
+    fn make_room(&mut self, more: usize) {
+        let wanted = (self.bytes.len() + more).next_multiple_of(STEP);
+        let counts = wanted as u64 <= self.counted.bytes();
+        if wanted > BYTES_MAX || !(counts || self.counted.resize(wanted as u64).is_ok()) {
+            let least = (self.bytes.len() / DROPPED_SHARE).max(more).min(self.bytes.len());
+            let line_end = self.bytes.range(least..).position(|byte| *byte == b'\n');
+            let dropped = line_end.map_or(self.bytes.len(), |end| least + end + 1);
+            self.bytes.drain(..dropped);
+            self.start += dropped as u64;
+        }
+    }
+}
+
+impl SharedEvents {
+    fn of(&self, budget: &Arc<Budget>, owner: BranchId, uid: u32) -> Arc<Mutex<EventLines>> {
+        let make = || {
+            let counted = budget.account(uid);
+            Arc::new(Mutex::new(EventLines { bytes: VecDeque::new(), start: 0, seq: 0, counted }))
+        };
+        self.0.lock().entry(owner).or_insert_with(make).clone()
+    }
+
+    /// Forgets the events of a branch that has ended.
+    pub fn forget(&self, owner: BranchId) {
+        self.0.lock().remove(&owner);
+    }
+}
+
+/// Which events a reader of them can see: from the first to the end, in bytes since the store was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventRange {
+    /// Where the first event begins that is kept.
+    pub start: u64,
+    /// Where the next one will begin.
+    pub end: u64,
+}
+
+impl Memory {
+    fn event_lines(&self, owner: BranchId, uid: u32) -> Arc<Mutex<EventLines>> {
+        self.events.of(&self.admission.budget, owner, uid)
+    }
+
+    /// Returns which events there are of the shared log that a branch has.
+    pub fn shared_events(&self, branch: BranchId) -> Result<EventRange, Error> {
+        let (owner, uid) = {
+            let catalog = self.catalog();
+            let owner = catalog.log_owner(catalog.branch(branch)?)?;
+            (owner.id, owner.uid)
+        };
+        let lines = self.event_lines(owner, uid);
+        let lines = lines.lock();
+        Ok(EventRange { start: lines.start, end: lines.end() })
+    }
+
+    /// Reads up to `size` bytes of the events of the shared log that a branch has; fewer only at the end.
+    ///
+    /// Kind `Gone` where they were dropped since.
+    pub fn read_shared_events(&self, branch: BranchId, offset: u64, size: usize) -> Result<Vec<u8>, Error> {
+        let (owner, uid) = {
+            let catalog = self.catalog();
+            let owner = catalog.log_owner(catalog.branch(branch)?)?;
+            (owner.id, owner.uid)
+        };
+        let lines = self.event_lines(owner, uid);
+        let lines = lines.lock();
+        let from = offset.checked_sub(lines.start).ok_or(SignalError::EventsDropped(lines.start.abs_diff(offset)))?;
+        let from = usize::try_from(from).unwrap_or(usize::MAX).min(lines.bytes.len());
+        let to = from.saturating_add(size).min(lines.bytes.len());
+        Ok(lines.bytes.range(from..to).copied().collect())
+    }
+
+    /// Notes an event of a shared log; the writer's lock is held.
+    pub(in crate::memory) fn note_event(
+        &self,
+        (owner, uid): (BranchId, u32),
+        event: &str,
+        origin: &EventOrigin<'_>,
+        about: About<'_>,
+    ) {
+        self.event_lines(owner, uid).lock().push(event, origin, about);
+    }
+
+    /// Notes that signals of a log ended by themselves; the writer's lock is held.
+    pub(in crate::memory) fn note_ended_signals(
+        &self,
+        owner: (BranchId, u32),
+        before: &Signals,
+        reason: &str,
+        time: Time,
+    ) {
+        let catalog = self.catalog().clone();
+        let Some(after) = catalog.branches.get(&owner.0) else { return };
+        for (key, signal) in before.iter().filter(|(key, _)| !after.signals.contains_key(&**key)) {
+            let Publisher { agent, uid, branch, .. } = &signal.publisher;
+            let branch = catalog.branches.get(branch).map_or("", |branch| &branch.path);
+            let origin = EventOrigin { time, branch, agent, uid: *uid };
+            self.note_event(owner, "cleared", &origin, About::Ended { key, reason });
+        }
+    }
+
+    /// Returns what is to be known before a command of those who share its log, if it is anything to them.
+    pub(in crate::memory) fn shared_event_context(&self, command: &Command) -> Option<SharedEventContext> {
+        let catalog = self.catalog();
+        let of = |branch: BranchId, hears: &dyn Fn(&Branch, &Branch) -> bool| {
+            let branch = catalog.branch(branch).ok()?;
+            let owner = catalog.log_owner(branch).ok()?;
+            let (path, hears) = (branch.path.clone(), hears(branch, owner));
+            Some(SharedEventContext { owner: (owner.id, owner.uid), path, hears, signals: owner.signals.clone() })
+        };
+        match command {
+            Command::Append { via, .. } => of(*via, &|_, _| true),
+            // Its own log, if it has one, ends with it; who hears of the merge has that of the parent.
+            Command::Merge(child, MergeKind::Merge | MergeKind::Promote, _) => {
+                let parent = catalog.branch(*child).ok()?.parent?;
+                let context = of(parent, &|parent, owner| parent.id == owner.id)?;
+                Some(SharedEventContext { path: catalog.branch(*child).ok()?.path.clone(), ..context })
+            }
+            Command::Config(branch, ..) | Command::Discard(branch) => of(*branch, &|_, _| false),
+            _ => None,
+        }
+    }
+
+    /// Notes what a command did that was just carried out, for those who share a log; the writer's lock is held.
+    pub(in crate::memory) fn note_shared_events(
+        &self,
+        SharedEventContext { owner, path, hears, signals }: &SharedEventContext,
+        command: &Command,
+        entry: &SignedEntry,
+    ) {
+        let (signed, counts) = (&entry.entry, entry.entry.counts);
+        let by = EventOrigin { time: signed.time, branch: path, agent: &signed.agent, uid: signed.uid };
+        match command {
+            Command::Append { growth, .. } => {
+                for change in &growth.changes {
+                    if let RecordChange::Put { id, content, .. } = change
+                        && let Some(number) = log_entry_number(id)
+                    {
+                        let text = content.text.as_deref().unwrap_or_default();
+                        self.note_event(*owner, "log", &by, About::entry(number, text));
+                    }
+                }
+            }
+            Command::Merge(_, kind, _) if *hears => {
+                let event = if *kind == MergeKind::Merge { "merge" } else { "promote" };
+                let (put, deleted, files) = (counts.put, counts.deleted, counts.files);
+                self.note_event(*owner, event, &by, About::Merge { entry: signed.seq, put, deleted, files });
+            }
+            _ => {}
+        }
+        if !matches!(command, Command::Append { .. }) && !signals.is_empty() {
+            self.note_ended_signals(*owner, signals, "session", signed.time);
+        }
+    }
+}
+
+/// What was so before a command that those who share a log hear of.
+pub(in crate::memory) struct SharedEventContext {
+    /// The branch whose log it is, and its owner.
+    owner: (BranchId, u32),
+    /// Name path of the branch that does something.
+    path: Arc<str>,
+    /// Whether they hear of the command itself.
+    hears: bool,
+    signals: Signals,
+}

@@ -1,0 +1,399 @@
+//! Writing signals, and removing them: a frame of the journal with a keyed hash, and no entry.
+
+use std::sync::Arc;
+
+use super::files::split_code;
+use super::shared_events::{About, EventOrigin};
+use super::transact::LogTail;
+use crate::journal::Kind as Frame;
+use crate::memory::admission::disk_room::cost_of;
+use crate::memory::catalog::settings::{Setting, parse_duration};
+use crate::memory::catalog::signals::{
+    LEASE, Publisher, SESSION_SCOPE, SIGNAL_BYTES_MAX, Signal, SignalChange, SignalLifetime, check_signal_key,
+    key_agent,
+};
+use crate::memory::catalog::{Branch, BranchId, Catalog};
+use crate::memory::command::log_record::COMMAND_BYTES;
+use crate::memory::command::prepared::labels;
+use crate::memory::{Actor, BranchEvent, Error, Memory, SignalError};
+use crate::object::{CodecError, Reader, Time, Writer};
+use crate::sync::no_longer_hurried;
+
+/// [`BranchEvent::what`] where signals changed; the branch is the one whose shared log they belong to.
+const CHANGED: &str = "signal";
+/// Permission bits that a signal can have.
+const MODE_BITS: u32 = 0o777;
+
+/// One change of a signal, with what those who follow the events are told of it.
+struct PlannedChange {
+    change: SignalChange,
+    event: SignalEvent,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SignalEvent {
+    Claimed,
+    Written,
+    Cleared(&'static str),
+    /// Its attributes are others.
+    None,
+}
+
+impl SignalEvent {
+    fn name(self) -> Option<&'static str> {
+        match self {
+            SignalEvent::Claimed => Some("claimed"),
+            SignalEvent::Written => Some("signal"),
+            SignalEvent::Cleared(_) => Some("cleared"),
+            SignalEvent::None => None,
+        }
+    }
+}
+
+/// What a change of signals is planned on; the writer's lock is held.
+struct SignalContext<'a> {
+    memory: &'a Memory,
+    catalog: &'a Catalog,
+    who: &'a Actor,
+    /// The branch through which it is done.
+    via: &'a Branch,
+    /// The branch whose shared log the signals belong to.
+    owner: &'a Branch,
+    time: Time,
+}
+
+impl SignalContext<'_> {
+    /// Returns a signal that has not ended.
+    fn live(&self, key: &str) -> Option<&Arc<Signal>> {
+        self.owner.signals.get(key).filter(|signal| self.memory.is_live(signal, self.time))
+    }
+
+    /// Returns the signal that was made at a time, where it has not ended.
+    fn opened(&self, key: &str, created: Time) -> Result<&Signal, SignalError> {
+        let signal = self.live(key).filter(|signal| signal.created == created);
+        Ok(&**signal.ok_or_else(|| SignalError::Ended(key.to_owned()))?)
+    }
+
+    /// Refuses who may not write a signal of that key through the branch.
+    fn check(&self, key: &str) -> Result<(), SignalError> {
+        let uid = self.who.uid;
+        if uid != 0 && uid != self.via.uid {
+            return Err(SignalError::NotOwner { uid, path: self.via.path.to_string() });
+        }
+        let [agent, ..] = labels(self.catalog, self.via, self.via.uid);
+        match key_agent(key).filter(|name| uid != 0 && *name != &*agent) {
+            Some(name) => {
+                Err(SignalError::OfAgent { key: key.to_owned(), agent: name.to_owned(), other: agent.to_string() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn publisher(&self) -> Publisher {
+        let [agent, session, _] = labels(self.catalog, self.via, self.who.uid);
+        Publisher { uid: self.who.uid, agent, session, branch: self.via.id }
+    }
+
+    /// Returns how long a signal lasts that is written through a branch, as that says.
+    fn lifetime(&self, text: &str) -> Result<SignalLifetime, SignalError> {
+        match text {
+            "" => Ok(SignalLifetime::Unlimited),
+            LEASE => {
+                let since = self.memory.leases.since(self.via.id);
+                let since = since.ok_or_else(|| SignalError::NoLease(self.via.path.to_string()))?;
+                Ok(SignalLifetime::Lease(since))
+            }
+            text => {
+                let nanos = parse_duration(text).ok().filter(|nanos| *nanos > 0);
+                nanos.map(SignalLifetime::For).ok_or_else(|| SignalError::Lifetime(text.chars().take(80).collect()))
+            }
+        }
+    }
+
+    /// Returns a signal as this caller writes it now, in place of what it was.
+    fn written(&self, signal: &Signal) -> Result<Signal, SignalError> {
+        let (publisher, mut signal) = (self.publisher(), signal.clone());
+        if signal.publisher.branch != publisher.branch {
+            signal.lifetime = self.lifetime(self.via.settings.get(Setting::SignalTtl))?;
+            signal.ends_with_session = self.ends_with_session();
+        }
+        Ok(Signal { publisher, written: self.time, ..signal })
+    }
+
+    fn ends_with_session(&self) -> bool {
+        &**self.via.settings.get(Setting::SignalScope) == SESSION_SCOPE
+    }
+
+    fn claim(&self, key: &Arc<str>, mode: u32) -> Result<Signal, SignalError> {
+        check_signal_key(key)?;
+        if self.live(key).is_some() {
+            return Err(SignalError::Exists(key.to_string()));
+        }
+        Ok(Signal {
+            value: Arc::default(),
+            owner: self.who.uid,
+            mode: mode & MODE_BITS,
+            created: self.time,
+            written: self.time,
+            publisher: self.publisher(),
+            lifetime: self.lifetime(self.via.settings.get(Setting::SignalTtl))?,
+            ends_with_session: self.ends_with_session(),
+        })
+    }
+}
+
+fn set(key: &Arc<str>, signal: Signal, event: SignalEvent) -> PlannedChange {
+    PlannedChange { change: SignalChange::Set(key.clone(), Arc::new(signal)), event }
+}
+
+fn remove(key: &Arc<str>, reason: &'static str) -> PlannedChange {
+    PlannedChange { change: SignalChange::Remove(key.clone()), event: SignalEvent::Cleared(reason) }
+}
+
+impl Memory {
+    /// Makes an empty signal through a branch, with its publisher and lifetime: no two callers make one of the same key.
+    ///
+    /// Kind `Exists` where there is one, `Denied` for who does not own the branch, `NotPermitted` where the key belongs to
+    /// another agent, `Invalid` where it can't be one.
+    pub fn claim_signal(&self, who: &Actor, via: BranchId, key: &Arc<str>, mode: u32) -> Result<Arc<Signal>, Error> {
+        let mut made = None;
+        self.change_signals(who, via, key.len(), |context| {
+            context.check(key)?;
+            let claimed = context.claim(key, mode)?;
+            made = Some(Arc::new(claimed.clone()));
+            let ended = context.owner.signals.get(key).map(|ended| remove(key, end_reason(ended)));
+            Ok(ended.into_iter().chain([set(key, claimed, SignalEvent::Claimed)]).collect())
+        })?;
+        made.ok_or(Error::Internal("a claim of a signal"))
+    }
+
+    /// Gives the signal that was made at a time a value, and renews its lifetime. Kind `Gone` where it has ended since.
+    pub fn write_signal(
+        &self,
+        who: &Actor,
+        via: BranchId,
+        (key, created): (&Arc<str>, Time),
+        value: &[u8],
+    ) -> Result<(), Error> {
+        if value.len() > SIGNAL_BYTES_MAX {
+            return Err(SignalError::TooLong(value.len() as u64).into());
+        }
+        self.change_signals(who, via, key.len() + value.len(), |context| {
+            context.check(key)?;
+            let signal = context.written(context.opened(key, created)?)?;
+            Ok(vec![set(key, Signal { value: value.into(), ..signal }, SignalEvent::Written)])
+        })
+    }
+
+    /// Sets the permission bits of the signal that was made at a time.
+    pub fn set_signal_mode(
+        &self,
+        who: &Actor,
+        via: BranchId,
+        (key, created): (&Arc<str>, Time),
+        mode: u32,
+    ) -> Result<(), Error> {
+        self.change_signals(who, via, SIGNAL_BYTES_MAX, |context| {
+            context.check(key)?;
+            let signal = Signal { mode: mode & MODE_BITS, ..context.opened(key, created)?.clone() };
+            Ok(vec![set(key, signal, SignalEvent::None)])
+        })
+    }
+
+    /// Sets how long the signal that was made at a time lasts, from now on: a duration, `lease`, or nothing for no limit.
+    pub fn set_signal_lifetime(
+        &self,
+        who: &Actor,
+        via: BranchId,
+        (key, created): (&Arc<str>, Time),
+        lifetime: &str,
+    ) -> Result<(), Error> {
+        self.change_signals(who, via, SIGNAL_BYTES_MAX, |context| {
+            context.check(key)?;
+            let signal = context.written(context.opened(key, created)?)?;
+            let signal = Signal { lifetime: context.lifetime(lifetime)?, ..signal };
+            Ok(vec![set(key, signal, SignalEvent::None)])
+        })
+    }
+
+    /// Removes a signal. Kind `NotFound` where there is none.
+    pub fn remove_signal(&self, who: &Actor, via: BranchId, key: &Arc<str>) -> Result<(), Error> {
+        self.change_signals(who, via, 0, |context| {
+            context.check(key)?;
+            context.live(key).ok_or_else(|| SignalError::Missing(key.to_string()))?;
+            Ok(vec![remove(key, "removed")])
+        })
+    }
+
+    /// Gives a signal another key, in place of one that has it already, unless that shall stay.
+    ///
+    /// Kind `NotFound` where there is none, `Exists` where the key is taken.
+    pub fn rename_signal(
+        &self,
+        who: &Actor,
+        via: BranchId,
+        (from, to): (&Arc<str>, &Arc<str>),
+        replace: bool,
+    ) -> Result<(), Error> {
+        check_signal_key(to)?;
+        self.change_signals(who, via, SIGNAL_BYTES_MAX, |context| {
+            context.check(from)?;
+            context.check(to)?;
+            let signal = context.live(from).ok_or_else(|| SignalError::Missing(from.to_string()))?;
+            if context.live(to).is_some() && !replace {
+                return Err(SignalError::Exists(to.to_string()));
+            }
+            let renamed = Signal { created: context.time, ..context.written(signal)? };
+            let changes = vec![remove(from, "renamed"), set(to, renamed, SignalEvent::Written)];
+            Ok(if from == to { Vec::new() } else { changes })
+        })
+    }
+
+    /// Removes signals that have ended by themselves; returns when the next one ends.
+    pub(in crate::memory) fn expire_signals(&self) -> Result<Option<Time>, Error> {
+        let catalog = self.catalog().clone();
+        let now = self.now();
+        let mut next: Option<Time> = None;
+        for owner in catalog.branches.values().filter(|branch| !branch.signals.is_empty()) {
+            let is_over = |signal: &Arc<Signal>| !self.is_live(signal, now);
+            let ends = owner.signals.values().filter(|signal| !is_over(signal)).filter_map(|signal| signal.end());
+            next = ends.chain(next).min();
+            if owner.signals.values().any(is_over) {
+                self.expire_signals_of(owner)?;
+            }
+        }
+        Ok(next)
+    }
+
+    fn expire_signals_of(&self, owner: &Branch) -> Result<(), Error> {
+        let who = Actor { uid: owner.uid, gid: 0, name: self.catalog().user(owner.uid) };
+        let swept = self.change_signals(&who, owner.id, 0, |context| {
+            let over = context.owner.signals.iter().filter(|(_, signal)| !self.is_live(signal, context.time));
+            Ok(over.map(|(key, signal)| remove(key, end_reason(signal))).collect())
+        });
+        match swept {
+            // It ended meanwhile.
+            Err(Error::Gone) => Ok(()),
+            swept => swept,
+        }
+    }
+
+    /// Tells whether a signal has not ended at a moment.
+    pub(in crate::memory) fn is_live(&self, signal: &Signal, now: Time) -> bool {
+        match signal.lifetime {
+            SignalLifetime::Lease(since) => self.leases.since(signal.publisher.branch) == Some(since),
+            _ => signal.end().is_none_or(|end| now < end),
+        }
+    }
+
+    /// Plans changes of signals under the writer's lock, and does them; `bytes` is about what they take.
+    fn change_signals(
+        &self,
+        who: &Actor,
+        via: BranchId,
+        bytes: usize,
+        plan: impl FnOnce(&SignalContext<'_>) -> Result<Vec<PlannedChange>, SignalError>,
+    ) -> Result<(), Error> {
+        // What removes signals always works.
+        let gives = bytes == 0;
+        let _room = match gives {
+            true => self.give_room().map(|()| None)?,
+            false => Some(self.take_room(cost_of(bytes as u64, 0))?),
+        };
+        let owner = {
+            let mut writer = self.writer_for(who, &[])?;
+            let journal = writer.writable()?;
+            let time = self.next_time(&mut writer)?;
+            let catalog = self.catalog().clone();
+            let via = catalog.branch(via)?;
+            let owner = catalog.log_owner(via)?;
+            let planned = plan(&SignalContext { memory: self, catalog: &catalog, who, via, owner, time })?;
+            if planned.is_empty() {
+                return Ok(());
+            }
+            let changes: Vec<SignalChange> = planned.iter().map(|planned| planned.change.clone()).collect();
+            self.admit_signals(&catalog, owner, &changes)?;
+            let bytes = to_bytes(owner.id, time, &changes);
+            let code = writer.code(Frame::Signals, &[&bytes]);
+            no_longer_hurried();
+            self.append(&journal, Frame::Signals, &[&code.0, &bytes], gives)?;
+            (writer.link, writer.time) = (code, time);
+            writer.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
+            self.catalog.write().change_signals(owner.id, &changes);
+            for planned in &planned {
+                self.note_signal_event((owner, via), who, time, planned);
+            }
+            if let Some(end) = changes.iter().filter_map(end).min() {
+                self.maintenance.signal_expiry.expect(end);
+            }
+            owner.id
+        };
+        self.tell(BranchEvent::of_root(owner, CHANGED));
+        Ok(())
+    }
+
+    fn note_signal_event(&self, (owner, via): (&Branch, &Branch), who: &Actor, time: Time, planned: &PlannedChange) {
+        let Some(name) = planned.event.name() else { return };
+        let key = planned.change.key();
+        let before = owner.signals.get(key);
+        let (about, publisher) = match (&planned.change, planned.event) {
+            (SignalChange::Set(key, signal), SignalEvent::Written) => (About::signal(key, signal), &signal.publisher),
+            (SignalChange::Set(key, signal), _) => (About::Key { key }, &signal.publisher),
+            (SignalChange::Remove(key), SignalEvent::Cleared(reason)) => {
+                let Some(before) = before else { return };
+                (About::Ended { key, reason }, &before.publisher)
+            }
+            (SignalChange::Remove(_), _) => return,
+        };
+        let catalog = self.catalog();
+        let is_removed = matches!(planned.event, SignalEvent::Cleared("removed" | "renamed"));
+        let (branch, uid) = if is_removed { (via.id, who.uid) } else { (publisher.branch, publisher.uid) };
+        let agent = if is_removed { labels(&catalog, via, who.uid)[0].clone() } else { publisher.agent.clone() };
+        let path = catalog.branches.get(&branch).map_or_else(|| "".into(), |branch| branch.path.clone());
+        drop(catalog);
+        self.note_event((owner.id, owner.uid), name, &EventOrigin { time, branch: &path, agent: &agent, uid }, about);
+    }
+}
+
+/// Returns why a signal has ended by itself.
+fn end_reason(signal: &Signal) -> &'static str {
+    match signal.lifetime {
+        SignalLifetime::Lease(_) => "lease",
+        _ => "expired",
+    }
+}
+
+fn end(change: &SignalChange) -> Option<Time> {
+    match change {
+        SignalChange::Set(_, signal) => signal.end(),
+        SignalChange::Remove(_) => None,
+    }
+}
+
+fn to_bytes(owner: BranchId, time: Time, changes: &[SignalChange]) -> Vec<u8> {
+    let mut out = Writer::new();
+    out.number(owner.0).signed(time.0).number(changes.len() as u64);
+    changes.iter().for_each(|change| change.write(&mut out));
+    out.finish()
+}
+
+impl LogTail {
+    /// Changes signals as the journal says.
+    pub(in crate::memory) fn replay_signals(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
+        let damaged = |what: String| Error::damaged(format!("signals in the journal {what}"));
+        let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("have no code".to_owned()))?;
+        self.follow(Frame::Signals, &code, &[bytes])?;
+        let mut input = Reader::new(bytes);
+        let mut read = || {
+            let (owner, time) = (BranchId(input.number()?), Time(input.signed()?));
+            let changes =
+                (0..input.length()?).map(|_| SignalChange::read(&mut input)).collect::<Result<Vec<_>, _>>()?;
+            Ok::<_, CodecError>((owner, time, changes))
+        };
+        let (owner, time, changes) = read().map_err(|error| damaged(format!("can't be read: {error}")))?;
+        self.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
+        self.time = self.time.max(time);
+        catalog.change_signals(owner, &changes);
+        Ok(())
+    }
+}

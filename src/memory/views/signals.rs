@@ -1,0 +1,45 @@
+//! The signals of a shared log, as those see them who have it.
+
+use std::sync::Arc;
+
+use crate::memory::catalog::BranchId;
+use crate::memory::catalog::signals::{LEASE, Signal, SignalLifetime};
+use crate::memory::{Error, Memory};
+use crate::object::Time;
+
+impl Signal {
+    /// Returns how long it lasts, in the form in which that is set.
+    pub fn lifetime_text(&self) -> String {
+        match self.lifetime {
+            SignalLifetime::Unlimited => String::new(),
+            SignalLifetime::Lease(_) => LEASE.to_owned(),
+            SignalLifetime::For(nanos) => match nanos % 1_000_000_000 {
+                0 => format!("{}s", nanos / 1_000_000_000),
+                _ => format!("{}ms", nanos / 1_000_000),
+            },
+        }
+    }
+}
+
+impl Memory {
+    /// Returns a signal of the shared log that a branch has, if there is one that has not ended.
+    pub fn signal(&self, branch: BranchId, key: &str) -> Result<Option<Arc<Signal>>, Error> {
+        let found = {
+            let catalog = self.catalog();
+            catalog.log_owner(catalog.branch(branch)?)?.signals.get(key).cloned()
+        };
+        let now = self.now();
+        Ok(found.filter(|signal| self.is_live(signal, now)))
+    }
+
+    /// Returns all signals of the shared log that a branch has and that have not ended, by key.
+    pub fn signals(&self, branch: BranchId) -> Result<Vec<(Arc<str>, Time)>, Error> {
+        let signals = {
+            let catalog = self.catalog();
+            catalog.log_owner(catalog.branch(branch)?)?.signals.clone()
+        };
+        let now = self.now();
+        let live = signals.iter().filter(|(_, signal)| self.is_live(signal, now));
+        Ok(live.map(|(key, signal)| (key.clone(), signal.created)).collect())
+    }
+}

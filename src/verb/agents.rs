@@ -1,0 +1,24 @@
+//! `free-agent` and `bar-agent`: who may use which names of agents.
+
+use serde_json::json;
+
+use super::{Argument, Arguments, VerbAnswer, VerbContext, VerbSpec};
+use crate::memory::Error;
+
+const NAME: Argument = Argument::word("NAME", "The agent's name, or uid:N");
+
+pub(super) const FREE_AGENT: VerbSpec = VerbSpec {
+    arguments: &[NAME],
+    ..VerbSpec::of_owner("free-agent", |context, arguments| set(context, arguments, false))
+};
+
+pub(super) const BAR_AGENT: VerbSpec = VerbSpec {
+    arguments: &[NAME],
+    ..VerbSpec::of_owner("bar-agent", |context, arguments| set(context, arguments, true))
+};
+
+fn set(context: &VerbContext<'_>, arguments: &Arguments, bars: bool) -> Result<VerbAnswer, Error> {
+    let name = arguments.required(&NAME);
+    let entry = context.memory.set_agent_name(context.actor, context.branch, name, bars)?;
+    Ok(VerbAnswer::Line(json!({ "agent": name, "barred": bars, "entry": entry.to_string() }).to_string()))
+}
