@@ -184,6 +184,7 @@ while True:
             number = json.loads(line)['entry_id']
             with open(branch + '/ingest', 'w') as ingest:
                 ingest.write(json.dumps({'text': 'done %d' % number}) + '\\n' + json.dumps({'cursor': number}) + '\\n')
+            time.sleep(0.005)
     except OSError:
         pass
     time.sleep(0.002)
