@@ -1,6 +1,6 @@
 """One agent of the swarm: acts at random in the branch at /memory, and notes in /out what it was told was done.
 
-    agent.py NAME SEED TASKS PROGRAM
+    agent.py NAME SEED AGENTS TASKS PROGRAM
 
 What it intends is noted before an act, what is so after it. An act that ends in a dead mount ends the agent; started anew, it looks which
 of the two states its branch is in, and goes on. The exit code is 75 for a dead mount, 1 where something was not as it must be.
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-NAME, SEED, TASKS, PROGRAM = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+NAME, SEED, AGENTS, TASKS, PROGRAM = sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5]
 HOME = "/memory"
 DEAD = {errno.ENOTCONN, errno.EIO, errno.ESTALE, errno.ECONNABORTED, errno.ENOENT}
 CANARY = "canary-"
@@ -127,6 +127,9 @@ class Agent:
     def append(self):
         number = self.number + 1
         self.act("append", lambda: self.write_entry(number))
+        if self.random.random() < 0.2:
+            # As one who does not know that it counted.
+            self.write_entry(number)
 
     def write_entry(self, number):
         event = f"{NAME}-{number}"
@@ -150,7 +153,7 @@ class Agent:
         self.act("signal", lambda: (write(f"{HOME}/shared/signals/state:{NAME}", value), {"signal": value})[1])
 
     def wait(self):
-        other = f"state:agent-{self.random.randrange(15)}"
+        other = f"state:agent-{self.random.randrange(AGENTS)}"
         subprocess.run([PROGRAM, "wait", f"{HOME}/shared/signals/{other}", "--timeout", "200ms"], capture_output=True)
 
     def question(self):
@@ -171,6 +174,23 @@ class Agent:
             if not place.startswith(f"{NAME} "):
                 raise Wrong(f"it sees what is another's: {place[:80]!r}")
 
+    def peek(self):
+        """Asks for an entry of the lineage, whosever it is, and for another's name."""
+        entry = self.random.randrange(1, json.loads(read(f"{HOME}/lineage").splitlines()[-1])["seq"] + 1)
+        for verb in (f"show {entry}", f"show {entry} --changes"):
+            try:
+                self.seen(ask(f"{HOME}/ctl", verb))
+            except OSError as error:
+                if error.errno in DEAD - {errno.ENOENT}:
+                    raise
+        other = f"agent-{(int(NAME[6:]) + 1) % AGENTS}"
+        for path, value in ((f"{HOME}/config/agent", other), (f"{HOME}/shared/signals/agent:{other}:x", "mine")):
+            try:
+                write(path, value)
+            except PermissionError:
+                continue
+            raise Wrong(f"it may write {value} to {path}")
+
     def trial(self):
         """A fork that is merged or thrown away."""
         child, (key, text) = f"{HOME}/branches/try", self.fresh()
@@ -178,10 +198,11 @@ class Agent:
 
         def work():
             os.mkdir(child)
-            write(f"{child}/vectors/{key}.json", json.dumps({"text": text if merges else f"{CANARY}{NAME} thrown away"}))
             if merges:
+                write(f"{child}/vectors/{key}.json", json.dumps({"text": text}))
                 os.rename(child, f"{HOME}/try")
             else:
+                write(f"{child}/vectors/{CANARY}{NAME} thrown away.json", f"{CANARY}{NAME} is thrown away")
                 os.rmdir(child)
 
         self.act("trial", work, {**self.records, key: text} if merges else self.records)
@@ -215,7 +236,7 @@ class Agent:
     def run(self):
         acts = [self.record] * 6 + [self.append] * 6 + [self.claim] * 3 + [self.signal] * 3
         acts += [self.question, self.around, self.trial, self.trial, self.back, self.undo, self.promote, self.forget, self.wait]
-        acts += [self.secret, self.question]
+        acts += [self.secret, self.question, self.peek, self.peek]
         while not os.path.exists("/out/stop"):
             self.random.choice(acts)()
 

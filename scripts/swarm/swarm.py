@@ -78,7 +78,7 @@ class Swarm:
         sandbox += ["--ro-bind", f"{self.work}/agent.py", "/agent.py", "--ro-bind", self.program, "/engramfs"]
         sandbox += ["--bind", f"{self.main}/branches/{name}", "/memory", "--bind", f"{self.work}/{name}", "/out"]
         sandbox += ["--unshare-all", "--die-with-parent"]
-        agent = ["/usr/bin/python3", "/agent.py", name, str(number), str(TASKS), "/engramfs"]
+        agent = ["/usr/bin/python3", "/agent.py", name, str(number), str(self.options.agents), str(TASKS), "/engramfs"]
         command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *sandbox, *agent]
         self.agents[number] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=open(f"{self.work}/{name}.log", "a"))
 
