@@ -140,7 +140,18 @@ pub struct Detail {
     pub conflicts: Vec<Decision>,
     /// What a merge, promote or pull rested on.
     pub merge: Option<MergeDetail>,
+    /// The first records by id, or files by path with `files/` in front, that a commit changed.
+    pub items: Vec<Arc<str>>,
 }
+
+/// Items that an entry names at most.
+pub const ITEMS_MAX: usize = 20;
+/// Bytes of all of them together at most.
+const ITEMS_BYTES_MAX: usize = 1024;
+/// In what says which parts of a detail follow: there is a [`MergeDetail`].
+const HAS_MERGE: u8 = 1;
+/// There are items.
+const HAS_ITEMS: u8 = 2;
 
 /// What a merge, promote or pull rested on, and what it left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +180,17 @@ impl MergeDetail {
 }
 
 impl Detail {
+    /// Returns a detail that names the first of some items, as many as an entry has room for.
+    pub fn of_items<T: Into<Arc<str>>>(items: impl IntoIterator<Item = T>) -> Detail {
+        let mut bytes = 0;
+        let fits = |item: &Arc<str>| {
+            bytes += item.len();
+            bytes <= ITEMS_BYTES_MAX
+        };
+        let items = items.into_iter().map(T::into).take(ITEMS_MAX).take_while(fits).collect();
+        Detail { items, ..Detail::default() }
+    }
+
     /// Returns to whom an operation gave a branch, where it says so.
     pub fn owner(&self, op: EntryOp) -> Option<u32> {
         let tells = matches!(op, EntryOp::Fork | EntryOp::Owner);
@@ -251,9 +273,13 @@ impl Detail {
         out.maybe_text(self.label.as_deref()).maybe_text(self.text.as_deref()).maybe_text(self.strategy);
         out.number(self.conflicts.len() as u64);
         self.conflicts.iter().for_each(|conflict| conflict.write(out, form));
-        out.byte(self.merge.is_some().into());
+        let has = |part: bool, flag: u8| if part { flag } else { 0 };
+        out.byte(has(self.merge.is_some(), HAS_MERGE) | has(!self.items.is_empty(), HAS_ITEMS));
         if let Some(merge) = &self.merge {
             merge.write(out);
+        }
+        if !self.items.is_empty() {
+            self.items.iter().fold(out.number(self.items.len() as u64), |out, item| out.text(item));
         }
     }
 
@@ -263,12 +289,14 @@ impl Detail {
         let strategy = input.maybe_text()?.map(strategy_name).transpose()?;
         let count = input.length()?;
         let conflicts = (0..count).map(|_| Decision::read(input)).collect::<Result<_, _>>()?;
-        let merge = match input.byte()? {
-            0 => None,
-            1 => Some(MergeDetail::read(input)?),
-            code => return Err(CodecError::Code(code)),
-        };
-        Ok(Detail { label, text, strategy, conflicts, merge })
+        let has = input.byte()?;
+        if has & !(HAS_MERGE | HAS_ITEMS) != 0 {
+            return Err(CodecError::Code(has));
+        }
+        let merge = (has & HAS_MERGE != 0).then(|| MergeDetail::read(input)).transpose()?;
+        let count = if has & HAS_ITEMS != 0 { input.length()? } else { 0 };
+        let items = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
+        Ok(Detail { label, text, strategy, conflicts, merge, items })
     }
 }
 

@@ -58,6 +58,13 @@ impl SignedEntry {
         if !hides_head(entry.op) {
             put(out, format_args!(",\"head\":\"{}\"", entry.head));
         }
+        for (nth, item) in entry.detail.items.iter().enumerate() {
+            out.extend_from_slice(if nth == 0 { b",\"items\":[" } else { b"," });
+            text(out, item);
+        }
+        if !entry.detail.items.is_empty() {
+            out.push(b']');
+        }
         if let Some(label) = &entry.detail.label {
             put(out, format_args!(",\"{}\":", label_key(entry.op)));
             text(out, label);

@@ -13,5 +13,5 @@ mod line;
 pub use chunk::{EntryChunkWriter, read_entry_chunk};
 pub use compact::SharedFields;
 pub use decision::{Decision, LostPart, Side};
-pub use entry::{Counts, Detail, Entry, EntryOp, MergeDetail, SignedEntry};
+pub use entry::{Counts, Detail, Entry, EntryOp, ITEMS_MAX, MergeDetail, SignedEntry};
 pub use key::{Key, KeyError, MacKey, PublicKey, SIGNATURE_BYTES};

@@ -38,6 +38,7 @@ fn entry() -> Entry {
                 plan: Hash([10; 32]),
                 not_merged: vec!["files/cache/a".into()],
             }),
+            items: vec!["a".into(), "files/b".into()],
         },
         log_record: Hash([5; 32]),
         prev: Hash([6; 32]),

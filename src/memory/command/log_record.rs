@@ -103,8 +103,8 @@ pub enum Command {
         /// Whether nobody may use it.
         bars: bool,
     },
-    /// Files were changed by operations that stand in the journal already; so many paths differ.
-    Files(BranchId, u64),
+    /// Files were changed by operations that stand in the journal already; so many paths differ, of which these are the first.
+    Files(BranchId, u64, Vec<Arc<str>>),
     /// A user is seen for the first time.
     User(Arc<str>),
     /// Times follow the clock again, from this command's own on.
@@ -310,7 +310,10 @@ impl Command {
             | Command::Embedder(branch, text) => out.number(branch.0).text(text),
             Command::Rollback(branch, source) => source.write(out.number(branch.0)),
             Command::Config(branch, setting, value) => out.number(branch.0).byte(setting.code()).text(value),
-            Command::Files(branch, count) => out.number(branch.0).number(*count),
+            Command::Files(branch, count, paths) => {
+                out.number(branch.0).number(*count).number(paths.len() as u64);
+                paths.iter().fold(out, |out, path| out.text(path))
+            }
             Command::RollbackFiles { branch, source, patterns, outcome } => {
                 source.write(out.number(branch.0)).number(patterns.len() as u64);
                 outcome.write(patterns.iter().fold(&mut *out, |out, pattern| out.text(pattern)));
@@ -384,14 +387,12 @@ impl Command {
                 let id = input.text()?.into();
                 Command::Resolve { branch, id, resolution: Resolution::read(input)? }
             }
-            code::FILES => Command::Files(branch, input.number()?),
+            code::FILES => read_files(branch, input)?,
             code::ROLLBACK_FILES => read_rollback_of_files(branch, input)?,
             code::REFUSE => Command::Refuse(branch, input.text()?.into()),
             code::KEPT_DROPPED => Command::KeptDropped(branch),
             code::LEASE_LOST => Command::LeaseLost(branch),
-            code::AGENT_NAME => {
-                Command::AgentName { root: branch, name: input.text()?.into(), bars: input.byte()? == 1 }
-            }
+            code::AGENT_NAME => read_agent_name(branch, input)?,
             code::ARCHIVE_LOG => Command::ArchiveLog { owner: branch, totals: SharedLogTotals::read(input)? },
             code::APPEND => {
                 Command::Append { owner: branch, via: BranchId(input.number()?), growth: SharedLogAppend::read(input)? }
@@ -400,6 +401,15 @@ impl Command {
             code => return Err(CodecError::Code(code)),
         })
     }
+}
+
+fn read_files(branch: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    let (count, paths) = (input.number()?, input.length()?);
+    Ok(Command::Files(branch, count, (0..paths).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?))
+}
+
+fn read_agent_name(root: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    Ok(Command::AgentName { root, name: input.text()?.into(), bars: input.byte()? == 1 })
 }
 
 fn read_rollback_of_files(branch: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {

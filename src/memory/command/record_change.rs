@@ -38,6 +38,16 @@ pub struct SharedLogAppend {
     pub changes: Vec<RecordChange>,
 }
 
+impl RecordChange {
+    /// Returns the id of the record that it is about, if any.
+    pub fn id(&self) -> Option<&Arc<str>> {
+        match self {
+            RecordChange::Put { id, .. } | RecordChange::Delete { id } => Some(id),
+            RecordChange::Cursor(_) => None,
+        }
+    }
+}
+
 impl SharedLogAppend {
     pub(super) fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         self.totals.write(out).number(self.changes.len() as u64);

@@ -111,6 +111,7 @@ impl Integration {
                 plan: self.plan,
                 not_merged: self.not_merged,
             }),
+            items: Vec::new(),
         });
         prepared.head = self.merged.head();
         prepared.counts = self.counts;

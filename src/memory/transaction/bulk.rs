@@ -1,11 +1,11 @@
 //! Commits of many records: they stand in a segment, and what the branch becomes is worked out before the
 //! writer's lock is taken.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::branch::{BranchVersion, touched_at_most};
-use crate::lineage::{Counts, EntryOp};
+use crate::lineage::{Counts, Detail, EntryOp, ITEMS_MAX};
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, CatalogChange};
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::prepared::{PreparedCommand, about, fix};
@@ -114,12 +114,31 @@ impl Bulk {
         check_dimension(catalog, branch, &self.segment)?;
         let mut prepared = about(catalog, log_record, branch, EntryOp::Commit);
         prepared.counts = Counts { put: u64::from(self.segment.rows()), deleted: self.deleted, files: 0 };
+        prepared = prepared.with_detail(Detail::of_items(self.first_ids()?));
         let dim = (self.segment.dim() > 0).then_some(self.segment.dim());
         fix(catalog, branch, dim, self.segment.totals().vectors > 0, &mut prepared)?;
         if let Command::Bulk { cursor: Some(cursor), .. } = &log_record.command {
             prepared = prepared.step(CatalogChange::Cursor(branch.id, *cursor));
         }
         Ok(prepared.with_state(self.state.clone()))
+    }
+}
+
+impl Bulk {
+    /// Returns the first ids that it writes, and behind them those that it deletes.
+    fn first_ids(&self) -> Result<Vec<Arc<str>>, Error> {
+        let rows = self.segment.rows().min(ITEMS_MAX as u32);
+        let mut ids: Vec<Arc<str>> =
+            (0..rows).map(|row| self.segment.id(row).map(Arc::from)).collect::<Result<_, _>>()?;
+        let mut first: BTreeSet<&Arc<str>> = BTreeSet::new();
+        for id in &*self.deletes {
+            first.insert(id);
+            if first.len() > ITEMS_MAX {
+                first.pop_last();
+            }
+        }
+        ids.extend(first.into_iter().cloned());
+        Ok(ids)
     }
 }
 

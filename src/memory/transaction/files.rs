@@ -5,9 +5,12 @@
 //! the files. So every command that looks at a branch's head commits pending operations first. Until then a
 //! keyed code binds it to all before it. Long writes are in `contents`.
 
+use std::sync::Arc;
+
 use super::transact::LogTail;
 use super::writer::WriterGuard;
 use crate::journal::{Journal, Kind as Frame};
+use crate::lineage::{Detail, ITEMS_MAX};
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::settings::Settings;
 use crate::memory::catalog::{Branch, BranchId, Catalog, View};
@@ -15,7 +18,7 @@ use crate::memory::command::log_record::{COMMAND_BYTES, Command};
 use crate::memory::{Actor, Error, Kind, Memory};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::sync::no_longer_hurried;
-use crate::workspace::{DirectWrite, FileContent, FileOp, FileOutcome, Packs, RangeOp, Tree, TreeError};
+use crate::workspace::{DirectWrite, FileContent, FileOp, FileOutcome, Packs, PathChange, RangeOp, Tree, TreeError};
 
 /// Operations that are committed with the writer's lock held; what more changed is worked out before.
 const COMMITTED_UNDER_LOCK_MAX: u64 = 256;
@@ -36,10 +39,11 @@ pub(in crate::memory) struct Pending {
     moved: u64,
 }
 
-/// How many paths differ, as of some operation.
+/// How many paths differ, as of some operation, and the first of them.
 struct CountedChanges {
     after: Tree,
     count: u64,
+    first: Vec<Arc<str>>,
 }
 
 impl Pending {
@@ -49,12 +53,21 @@ impl Pending {
         self.last.saturating_sub(self.since)
     }
 
-    /// Returns how many paths differ between the files before and after; one that was changed, and changed again
-    /// after the count was worked out, may count twice.
-    fn count(&self, after: &Tree) -> u64 {
-        let changes = |before: &Tree| before.changes(after).len() as u64;
-        self.worked_out.as_ref().map_or_else(|| changes(&self.before), |done| done.count + changes(&done.after))
+    /// Returns how many paths differ between the files before and after, and the first of them; one that was changed, and
+    /// changed again after the count was worked out, may count twice.
+    fn count(&self, after: &Tree) -> (u64, Vec<Arc<str>>) {
+        let Some(done) = &self.worked_out else { return counted(&self.before, after) };
+        let (count, more) = counted(&done.after, after);
+        let is_new = |path: &Arc<str>| !done.first.contains(path);
+        (done.count + count, done.first.iter().cloned().chain(more.into_iter().filter(is_new)).collect())
     }
+}
+
+/// Returns how many paths differ between two trees, and the first of them.
+fn counted(before: &Tree, after: &Tree) -> (u64, Vec<Arc<str>>) {
+    let changes = before.changes(after);
+    let path = |change: &PathChange| format!("files/{}", String::from_utf8_lossy(&change.path)).into();
+    (changes.len() as u64, changes.iter().take(ITEMS_MAX).map(path).collect())
 }
 
 /// Who changes the files of which branch, and when.
@@ -309,8 +322,9 @@ impl Memory {
             log_tail.pending.remove(&branch);
             return Ok(());
         };
-        let count = pending.count(after.files());
-        self.execute(log_tail, uid, Command::Files(branch, count))?;
+        let (count, paths) = pending.count(after.files());
+        let paths = Detail::of_items(paths).items;
+        self.execute(log_tail, uid, Command::Files(branch, count, paths))?;
         self.merging.acks.note_written(branch, uid, &before, after.files());
         Ok(())
     }
@@ -324,11 +338,11 @@ impl Memory {
         };
         // Known to the state from now on, and a help with the hashes of later ones.
         state.head();
-        let count = before.changes(state.files()).len() as u64;
+        let (count, first) = counted(before, state.files());
         if let Some(pending) = self.writer()?.pending.get_mut(&branch)
             && pending.before.is_clone_of(before)
         {
-            pending.worked_out = Some(CountedChanges { after: state.files().clone(), count });
+            pending.worked_out = Some(CountedChanges { after: state.files().clone(), count, first });
             pending.since = edits;
         }
         Ok(())

@@ -116,10 +116,8 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
         Command::Resolve { branch, id, resolution } => {
             resolve(catalog, log_record, catalog.branch(*branch)?, id, resolution)
         }
-        Command::Files(branch, count) => {
-            let mut prepared = about(catalog, log_record, catalog.branch(*branch)?, EntryOp::Files);
-            prepared.counts.files = *count;
-            Ok(prepared)
+        Command::Files(branch, count, paths) => {
+            Ok(files(catalog, log_record, catalog.branch(*branch)?, (*count, paths)))
         }
         Command::Embedder(branch, value) => embedder(catalog, log_record, catalog.branch(*branch)?, value),
         Command::AgentName { root, name, bars } => prepare_agent_name(context, log_record, *root, name, *bars),
@@ -130,6 +128,18 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
         Command::KeptDropped(branch) => Ok(about(catalog, log_record, catalog.branch(*branch)?, EntryOp::KeptDropped)),
         Command::Refuse(branch, reason) => Ok(refuse(catalog, log_record, catalog.branch(*branch)?, reason)),
     }
+}
+
+fn files(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    (count, paths): (u64, &[Arc<str>]),
+) -> PreparedCommand {
+    let prepared = about(catalog, log_record, branch, EntryOp::Files);
+    let mut prepared = prepared.with_detail(Detail::of_items(paths.iter().cloned()));
+    prepared.counts.files = count;
+    prepared
 }
 
 fn exists(path: impl Into<String>) -> Error {
@@ -292,6 +302,7 @@ fn commit(
         }
     }
     fix(catalog, branch, dim, state.totals().vectors > 0, &mut prepared)?;
+    let prepared = prepared.with_detail(Detail::of_items(changes.iter().filter_map(RecordChange::id).cloned()));
     Ok(prepared.with_state(state))
 }
 

@@ -104,7 +104,7 @@ impl LogTail {
     pub fn count(&mut self, command: &Command, bytes: usize, put: u64) -> Option<Hash> {
         self.unsealed_bytes += bytes as u64 + COMMAND_BYTES;
         match command {
-            Command::Files(branch, _) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge, _) => {
+            Command::Files(branch, ..) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge, _) => {
                 self.pending.remove(branch);
                 None
             }

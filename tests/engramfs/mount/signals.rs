@@ -288,6 +288,30 @@ fn who_follows_the_events_is_woken_by_each() {
     assert_eq!((&seen[3]["branch"], &seen[3]["put"], seen[3].get("ids")), (&"main/a".into(), &1.into(), None));
 }
 
+#[test]
+fn events_of_a_branch_name_what_a_commit_changed_and_the_parent_hears_no_names() {
+    let mount = Mounted::new();
+    mount.sh(
+        "mkdir main/branches/a; cd main/branches/a; echo text > vectors/one.json; rm vectors/one.json; mkdir files/d
+        for n in $(seq 10 40); do echo \"{\\\"id\\\":\\\"r$n\\\",\\\"text\\\":\\\"t\\\"}\"; done > ingest; echo x > files/d/f; echo promote > ctl",
+    );
+    let items = |path: &str| -> Vec<(String, Value)> {
+        let all = lines(&read(mount.at(path)));
+        all.iter().map(|line| (line["event"].as_str().unwrap().to_owned(), line["items"].clone())).collect()
+    };
+    let first: Vec<String> = (10..30).map(|n| format!("r{n}")).collect();
+    let own = items("main/branches/a/events.jsonl");
+    let commits: Vec<&Value> = own.iter().filter(|(event, _)| event == "commit").map(|(_, items)| items).collect();
+    assert_eq!(commits, [&serde_json::json!(["one"]), &serde_json::json!(["one"]), &serde_json::json!(first)]);
+    let files: Vec<String> =
+        own.iter().filter(|(event, _)| event == "files").map(|(_, items)| items.to_string()).collect();
+    // Each second, and what comes between, has an entry of its own.
+    assert_eq!(files.concat().replace("][", ","), "[\"files/d\",\"files/d/f\"]");
+    assert!(items("main/events.jsonl").iter().all(|(_, items)| items.is_null()));
+    let mount = mount.unmounted_and_again();
+    assert!(read(mount.at("main/branches/a/events.jsonl")).contains("[\"one\"]"), "also of sealed entries");
+}
+
 const CLAIMANTS: usize = 6;
 const KEYS: usize = 60;
 

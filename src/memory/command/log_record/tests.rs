@@ -74,7 +74,7 @@ fn every_command_reads_back() {
     let growth = SharedLogAppend { totals, changes: vec![entry] };
     round_trip(Command::Append { owner: branch, via: BranchId(9), growth });
     round_trip(Command::Embedder(branch, name.clone()));
-    round_trip(Command::Files(branch, 12));
+    round_trip(Command::Files(branch, 12, vec!["files/a".into()]));
     let (patterns, outcome) = (vec![name.clone(), "b".into()], Arc::new(samples::rollback()));
     round_trip(Command::RollbackFiles { branch, source: sources[1].clone(), patterns, outcome });
     round_trip(Command::User(name));
