@@ -198,7 +198,7 @@ impl LimitError {
             LimitError::Memory(OverBudget { shared: false, .. }) => Advice::new(
                 Kind::Quota,
                 "memory_share",
-                "read or close what is open, or remove files from scratch/ and temporaries from vectors/",
+                "read or close what is open, or remove files from scratch/, temporaries from vectors/ and signals from shared/signals/",
             ),
         }
     }

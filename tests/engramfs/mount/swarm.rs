@@ -234,3 +234,57 @@ fn who_is_in_a_sandbox_of_one_branch_hears_the_others_and_reaches_nothing_of_the
     let everything = "grep -r canary-ann . 2> /dev/null | grep -v '^./shared/log' || true";
     assert_eq!(sandboxed(&mount, 3002, "main/branches/bob", everything).1.trim(), "");
 }
+
+/// Does of everything something in a branch that is closed to others, each time with a word that nobody else may ever see.
+const SECRETIVE: &str = r#"
+set -e
+cd $1/branches; mkdir ann; cd ann
+echo canary-task > config/task; echo canary-session > config/session
+echo canary-text > vectors/canary-id.json; echo canary-content > files/canary-name; mkdir checkpoints/canary-label
+mkdir branches/canary-child; echo canary-below > branches/canary-child/vectors/canary-below.json; rmdir branches/canary-child
+rm vectors/canary-id.json; echo 'rollback canary-label' > ctl; echo undo > ctl
+echo 'rollback canary-nothing' > ctl || true
+(umask 077; echo canary-value > shared/signals/closed)
+exec 9< lease; exec 9<&-
+echo '{"text":"canary-question"}' > query; cat search/canary-searched > /dev/null
+mv files/canary-name files/canary-moved; sync -f files
+"#;
+
+#[test]
+fn nothing_of_a_closed_branch_reaches_another_user_on_any_way() {
+    let Some(mount) = shared() else { return };
+    let main = mount.at("main").display().to_string();
+    succeeds(start(3001, SECRETIVE, &[&main]));
+    succeeds(start(
+        3001,
+        "mkdir $1/branches/gone; echo canary-gone > $1/branches/gone/vectors/canary-gone.json; rmdir $1/branches/gone",
+        &[&main],
+    ));
+    succeeds(start(3002, "mkdir $1/branches/bob", &[&main]));
+    thread::sleep(Duration::from_millis(1100));
+    let entries = mount.status("main")["tip"].clone();
+    assert!(entries.is_string());
+    let last = lines(&read(mount.at("main/branches/ann/lineage"))).pop().unwrap()["seq"].as_u64().unwrap();
+    let pry = format!(
+        "cd $1; for place in . branches/bob; do
+        for file in events.jsonl lineage branches.jsonl errors README.md status diff conflicts export/records.jsonl shared/events.jsonl shared/log/last/9 search/canary at/-1s/events.jsonl at/-1s/lineage at/-1s/search/canary; do cat $place/$file; done
+        ls -R $place/vectors $place/files $place/checkpoints $place/shared; cat $place/shared/signals/closed
+        echo '{{\"text\":\"canary\",\"scope\":[\"branch\",\"log\",\"files\",\"main\"]}}' > $place/query; cat $place/query
+        for entry in $(seq {last}); do echo \"show $entry\" > $place/ctl && cat $place/ctl; echo \"show $entry --changes\" > $place/ctl && cat $place/ctl; done
+        for name in ann gone canary-child; do echo \"fork x from discarded $name\" > $place/ctl && cat $place/ctl; ls branches/$name/vectors; done; done
+        cat branches/ann/vectors/* branches/ann/events.jsonl; true"
+    );
+    // What it asked for itself comes back in names of paths and in answers.
+    let own = ["canary-child", "search/canary"];
+    let is_leak = |line: &&str| line.contains("canary-") && !own.iter().any(|own| line.contains(own));
+    let pry_as = |uid: u32| {
+        let ids = [format!("--reuid={uid}"), format!("--regid={uid}")];
+        let words = [&*ids[0], &*ids[1], "--clear-groups", "bash", "-c", &*pry, "agent", &*main];
+        let done = output(&mut command("setpriv", &words));
+        String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
+    };
+    let seen = pry_as(3002);
+    assert_eq!(seen.lines().filter(is_leak).collect::<Vec<_>>(), [""; 0]);
+    assert!(seen.contains("lease_lost") && seen.contains("\"branch\":\"main/ann\""), "it did read");
+    assert!(pry_as(3001).lines().filter(is_leak).count() > 5, "its owner sees all of it by the same script");
+}
