@@ -175,14 +175,18 @@ impl Memory {
         self.events.of(&self.admission.budget, owner, uid)
     }
 
-    /// Returns which events there are of the shared log that a branch has.
-    pub fn shared_events(&self, branch: BranchId) -> Result<EventRange, Error> {
+    fn event_lines_of(&self, branch: BranchId) -> Result<Arc<Mutex<EventLines>>, Error> {
         let (owner, uid) = {
             let catalog = self.catalog();
             let owner = catalog.log_owner(catalog.branch(branch)?)?;
             (owner.id, owner.uid)
         };
-        let lines = self.event_lines(owner, uid);
+        Ok(self.event_lines(owner, uid))
+    }
+
+    /// Returns which events there are of the shared log that a branch has.
+    pub fn shared_events(&self, branch: BranchId) -> Result<EventRange, Error> {
+        let lines = self.event_lines_of(branch)?;
         let lines = lines.lock();
         Ok(EventRange { start: lines.start, end: lines.end() })
     }
@@ -191,12 +195,7 @@ impl Memory {
     ///
     /// Kind `Gone` where they were dropped since.
     pub fn read_shared_events(&self, branch: BranchId, offset: u64, size: usize) -> Result<Vec<u8>, Error> {
-        let (owner, uid) = {
-            let catalog = self.catalog();
-            let owner = catalog.log_owner(catalog.branch(branch)?)?;
-            (owner.id, owner.uid)
-        };
-        let lines = self.event_lines(owner, uid);
+        let lines = self.event_lines_of(branch)?;
         let lines = lines.lock();
         let from = offset.checked_sub(lines.start).ok_or(SignalError::EventsDropped(lines.start.abs_diff(offset)))?;
         let from = usize::try_from(from).unwrap_or(usize::MAX).min(lines.bytes.len());
@@ -297,4 +296,45 @@ pub(in crate::memory) struct SharedEventContext {
     /// Whether they hear of the command itself.
     hears: bool,
     signals: Signals,
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn lines(share: u64) -> EventLines {
+        let budget = Arc::new(Budget::default());
+        budget.limit(share, share);
+        EventLines { bytes: VecDeque::new(), start: 0, seq: 0, counted: budget.account(7) }
+    }
+
+    fn push(lines: &mut EventLines, key: &str) {
+        let origin = EventOrigin { time: Time(0), branch: "main", agent: "ann", uid: 7 };
+        lines.push("claimed", &origin, About::Key { key });
+    }
+
+    fn kept(lines: &EventLines) -> Vec<u64> {
+        let bytes: Vec<u8> = lines.bytes.iter().copied().collect();
+        let seq = |line: &[u8]| serde_json::from_slice::<serde_json::Value>(line).unwrap()["seq"].as_u64().unwrap();
+        bytes.split_inclusive(|byte| *byte == b'\n').map(seq).collect()
+    }
+
+    #[test]
+    fn the_oldest_lines_go_whole_where_there_is_no_more_room() {
+        for share in [u64::MAX, 300 << 10] {
+            let mut lines = lines(share);
+            let (mut all, most) = (0, BYTES_MAX.min(share as usize));
+            for number in 0..100_000 {
+                let before = lines.end();
+                push(&mut lines, &format!("key:{number}"));
+                all += lines.end() - before;
+                assert!(lines.bytes.len() <= most);
+            }
+            let kept = kept(&lines);
+            assert_eq!(lines.end(), all, "offsets go on");
+            assert_eq!((kept[0]..=100_000).collect::<Vec<_>>(), kept, "the newest stay, without gaps");
+            assert!(lines.bytes.len() > most / 2);
+        }
+    }
 }
