@@ -125,7 +125,12 @@ impl Repacked {
         chunks.sort_by_key(|chunk| (std::cmp::Reverse(chunk.length()), chunk.hash()));
         let places = match chunks.is_empty() {
             true => HashMap::new(),
-            false => write_pack(blobs, &chunks, packs)?.1.into_iter().map(|it| (it.hash, it)).collect(),
+            false => {
+                let (name, written) = write_pack(blobs, &chunks, packs)?;
+                // Who reads an older tree finds its chunks there once the old packs are gone.
+                packs.pack(&name)?;
+                written.into_iter().map(|it| (it.hash, it)).collect()
+            }
         };
         Ok(Repacked { from, places, nodes: HashMap::new(), last: None })
     }
